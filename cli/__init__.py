@@ -1,0 +1,1 @@
+"""The `linkwise` command: the same functions as the servers, on files."""

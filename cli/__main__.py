@@ -1,0 +1,5 @@
+"""The `linkwise` command."""
+
+
+def main() -> None:
+    """Run the command line."""

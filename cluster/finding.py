@@ -1,0 +1,64 @@
+"""What is wrong, or doubtful, with something a person wrote; each kind has a stable code."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """An error denies; a warning is told and lets pass."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Code(StrEnum):
+    """Stable codes; `docs/findings.md` explains each with a bad and a good example."""
+
+    CORE_STEP = "LW101"
+    CORE_ALONE = "LW102"
+    MEMORY_WHOLE = "LW103"
+    MEMORY_UNITS = "LW104"
+    COUNT_LABEL = "LW105"
+    COUNT_DIVIDES = "LW106"
+    TWO_FAMILIES = "LW107"
+    GPU_WHOLE = "LW108"
+    REQUEST_IS_LIMIT = "LW109"
+    QUANTITY = "LW110"
+    CAPACITY = "LW111"
+    NODE_NAME = "LW112"
+    VISIBLE_DEVICES = "LW113"
+    MPS_LIMIT = "LW114"
+    RECORD_REMOVED = "LW115"
+    CLASS = "LW201"
+    QOS = "LW202"
+    MODEL = "LW203"
+    DRIVER = "LW204"
+    MODEL_COUNT = "LW205"
+    SHARED_ONE = "LW301"
+    NOT_ENFORCED = "LW302"
+    GANG_ORDERED = "LW401"
+    GANG_SIZE = "LW402"
+    GANG_UNMOVABLE = "LW403"
+    PROFILE = "LW501"
+    POLICY = "LW502"
+    RISKY_SELECTOR = "LW503"
+    CHAINED_SELECTOR = "LW504"
+    UNREACHED_SELECTOR = "LW505"
+    NAMESPACE_UNKNOWN = "LW506"
+    INTERNAL = "LW901"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One problem, with everything a person needs to mend it."""
+
+    code: Code
+    severity: Severity
+    field: str
+    """Path of the field, as `kubectl explain` writes it, relative to the pod or the document."""
+    value: str | int | float | None
+    """The offending value as written; None where something is missing."""
+    message: str
+    """What is wrong and what is allowed, one sentence."""
+    fix: str
+    """What to do, one sentence."""

@@ -1,0 +1,109 @@
+"""Every label, annotation, resource, gate and variable name on the wire, once.
+
+A test greps the packages for others. Whose word each one is stands beside its group.
+"""
+
+# Resources: ACK and gpushare (aliyun.com), NVIDIA's device plugin (nvidia.com).
+GPU_MEM = "aliyun.com/gpu-mem"
+GPU_CORE = "aliyun.com/gpu-core.percentage"
+GPU_COUNT = "aliyun.com/gpu-count"
+"""A resource on nodes (number of cards) and a label on pods (how many cards to share)."""
+GPU_WHOLE = "aliyun.com/gpu"
+NVIDIA_GPU = "nvidia.com/gpu"
+NVIDIA_GPU_SHARED = "nvidia.com/gpu.shared"
+RESOURCES = (GPU_MEM, GPU_CORE, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED)
+"""What a pod may ask for in its containers' limits."""
+
+# Node labels: ACK, then the older gpushare and cGPU ones.
+NODE_MODE = "ack.node.gpu.schedule"
+NODE_PLACEMENT = "ack.node.gpu.placement"
+NODE_GPUSHARE = "gpushare"
+NODE_CGPU = "cgpu"
+NODE_NAME_FIELD = "metadata.name"
+
+# ACS: on pods, and (type, model) on nodes.
+COMPUTE_CLASS = "alibabacloud.com/compute-class"
+COMPUTE_QOS = "alibabacloud.com/compute-qos"
+MODEL_SERIES = "alibabacloud.com/gpu-model-series"
+DRIVER_VERSION = "alibabacloud.com/gpu-driver-version"
+NODE_TYPE = "alibabacloud.com/node-type"
+ACS_PREFIX = "alibabacloud.com/"
+
+# GPU feature discovery (NVIDIA), node labels.
+GFD_PRODUCT = "nvidia.com/gpu.product"
+GFD_DRIVER = "nvidia.com/cuda.driver-version.full"
+GFD_REPLICAS = "nvidia.com/gpu.replicas"
+GFD_CLIQUE = "nvidia.com/gpu.clique"
+
+# Gangs: native, scheduler-plugins, arena and ACK, Koordinator, ours.
+POD_GROUP = "scheduling.x-k8s.io/pod-group"
+POD_GROUP_NAME = "pod-group.scheduling.sigs.k8s.io/name"
+POD_GROUP_MIN_AVAILABLE = "pod-group.scheduling.sigs.k8s.io/min-available"
+KOORDINATOR_GANG_NAME = "gang.scheduling.koordinator.sh/name"
+KOORDINATOR_GANG_MIN_AVAILABLE = "gang.scheduling.koordinator.sh/min-available"
+GPU_TOPOLOGY = "gpu-topology"
+GPU_TOPOLOGY_REPLICA = "gpu-topology-replica"
+GANG = "linkwise.dev/gang"
+"""An annotation that names a pod's gang, and the scheduling gate that holds its members."""
+GANG_SIZE = "linkwise.dev/gang-size"
+LINK = "linkwise.dev/link"
+
+# Labels that training-operator v1 and mpi-operator v2 set on the pods they make.
+JOB_NAME = "training.kubeflow.org/job-name"
+JOB_ROLE = "training.kubeflow.org/job-role"
+OPERATOR_NAME = "training.kubeflow.org/operator-name"
+REPLICA_INDEX = "training.kubeflow.org/replica-index"
+REPLICA_TYPE = "training.kubeflow.org/replica-type"
+JOB_COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+BATCH_JOB_NAME = "batch.kubernetes.io/job-name"
+STATEFULSET_POD_NAME = "statefulset.kubernetes.io/pod-name"
+STATEFULSET_POD_INDEX = "apps.kubernetes.io/pod-index"
+POD_TEMPLATE_HASH = "pod-template-hash"
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+HOSTNAME = "kubernetes.io/hostname"
+MIRROR_POD = "kubernetes.io/config.mirror"
+
+# Our record of an allocation (annotations on pods), and what we read on nodes.
+PREFIX = "linkwise.dev/"
+ALLOCATION = "linkwise.dev/allocation"
+VISIBLE_DEVICES = "linkwise.dev/visible-devices"
+VISIBLE_DEVICES_OF = "visible-devices.linkwise.dev/"
+"""Followed by a container's name, where a pod has several containers with GPUs."""
+TERM = "linkwise.dev/term"
+ISOLATION = "linkwise.dev/isolation"
+CORDON = "linkwise.dev/cordon"
+
+# The same record in the words of others: arena, then gpushare and ACK.
+ARENA_GPU_GROUP = "topology.kubernetes.io/gpu-group"
+ARENA_GPU_VISIBLE = "topology.kubernetes.io/gpu-visible"
+MEM_IDX = "ALIYUN_COM_GPU_MEM_IDX"
+MEM_POD = "ALIYUN_COM_GPU_MEM_POD"
+MEM_DEV = "ALIYUN_COM_GPU_MEM_DEV"
+MEM_CONTAINER = "ALIYUN_COM_GPU_MEM_CONTAINER"
+MEM_ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
+MEM_ASSUME_TIME = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
+GPUSHARE_ALLOCATION = "scheduler.framework.gpushare.allocation"
+GPUSHARE_CORE = "gpushare.alibabacloud.com/core-percentage"
+
+# Environment variables.
+ENV_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+ENV_MPS_PREFIX = "CUDA_MPS_"
+ENV_MPS_THREADS = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+ENV_MPS_MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+ENV_REPLICAS = "NVIDIA_REPLICAS"
+ENV_MEMORY_FRACTION = "LINKWISE_GPU_MEMORY_FRACTION"
+
+# ConfigMaps: names, namespaces, keys.
+PROFILE_NAMESPACE = "kube-system"
+PROFILE_NAME = "acs-profile"
+PROFILE_KEY = "selectors"
+POLICY_NAMESPACE = "linkwise-system"
+POLICY_NAME = "linkwise"
+POLICY_KEY = "policy.yaml"
+TOPOLOGY_NODE = "nodename"
+"""A label on a published topology: whose it is. Its other label is `NODE_MODE`."""
+UNHEALTHY_NAME_PREFIX = "unhealthy-gpu-"
+UNHEALTHY_KEY = "gpus"
+
+DEFAULT_SCHEDULER = "default-scheduler"
+API_VERSION = "linkwise.dev/v1alpha1"

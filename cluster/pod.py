@@ -1,0 +1,194 @@
+"""A pod, as far as Linkwise reads it: typed, bounded, straight from the bytes.
+
+Fields that are not named here are skipped while decoding; a patch is made of explicit operations,
+so what is skipped is never lost. The bounds (`max_length`) keep a hostile body from growing.
+"""
+
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta, Struct
+
+Text: TypeAlias = Annotated[str, Meta(max_length=262_144)]
+Labels: TypeAlias = Annotated[dict[str, Text], Meta(max_length=4096)]
+Amount: TypeAlias = Annotated[str, Meta(max_length=64)] | int | float
+"""A Kubernetes quantity before it is read; JSON allows a bare number."""
+Amounts: TypeAlias = Annotated[dict[str, Amount], Meta(max_length=256)]
+
+
+class _Object(Struct, frozen=True, rename="camel", kw_only=True):
+    """The names on the wire are lowerCamelCase."""
+
+
+class Owner(_Object):
+    """An ownerReference."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class Metadata(_Object):
+    """ObjectMeta."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: Labels | None = None
+    annotations: Labels | None = None
+    owner_references: Annotated[list[Owner], Meta(max_length=256)] | None = None
+
+
+class Requirement(_Object):
+    """One requirement of a label selector, or of a node selector term."""
+
+    key: str
+    operator: str
+    values: Annotated[list[str], Meta(max_length=4096)] | None = None
+
+
+class LabelSelector(_Object):
+    """A label selector."""
+
+    match_labels: Labels | None = None
+    match_expressions: Annotated[list[Requirement], Meta(max_length=256)] | None = None
+
+
+class NodeSelectorTerm(_Object):
+    """One of the terms of which a node must satisfy at least one."""
+
+    match_expressions: Annotated[list[Requirement], Meta(max_length=256)] | None = None
+    match_fields: Annotated[list[Requirement], Meta(max_length=256)] | None = None
+
+
+class NodeSelector(_Object):
+    """ORed node selector terms."""
+
+    node_selector_terms: Annotated[list[NodeSelectorTerm], Meta(max_length=256)] | None = None
+
+
+class NodeAffinity(_Object):
+    """The required half of a node affinity; preferences are the scheduler's business."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Affinity(_Object):
+    """Affinity: only whether there is a pod (anti-)affinity is read of the other two."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: dict[str, object] | None = None
+    pod_anti_affinity: dict[str, object] | None = None
+
+
+class Toleration(_Object):
+    """A toleration."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class SchedulingGate(_Object):
+    """A scheduling gate."""
+
+    name: str
+
+
+class Env(_Object):
+    """An environment variable; whether its value comes from elsewhere, not from where."""
+
+    name: str
+    value: Text = ""
+    value_from: dict[str, object] | None = None
+
+
+class Port(_Object):
+    """A container's port."""
+
+    host_port: int = 0
+    host_ip: str = ""
+    protocol: str = "TCP"
+
+
+class Resources(_Object):
+    """A container's requests and limits."""
+
+    limits: Amounts | None = None
+    requests: Amounts | None = None
+
+
+class Container(_Object):
+    """A container, an init container, or a sidecar (an init container that restarts)."""
+
+    name: str = ""
+    resources: Resources | None = None
+    env: Annotated[list[Env], Meta(max_length=8192)] | None = None
+    ports: Annotated[list[Port], Meta(max_length=1024)] | None = None
+    restart_policy: str | None = None
+
+    @property
+    def limits(self) -> dict[str, Amount]:
+        """The container's limits; empty where none are set."""
+        return (self.resources.limits if self.resources else None) or {}
+
+    @property
+    def requests(self) -> dict[str, Amount]:
+        """The container's requests; empty where none are set."""
+        return (self.resources.requests if self.resources else None) or {}
+
+
+class SchedulingGroup(_Object):
+    """The native mark of a gang (Kubernetes 1.36)."""
+
+    pod_group_name: str = ""
+
+
+class PodSpec(_Object):
+    """A pod's spec."""
+
+    containers: Annotated[list[Container], Meta(max_length=1024)] = []
+    init_containers: Annotated[list[Container], Meta(max_length=1024)] | None = None
+    node_name: str = ""
+    node_selector: Labels | None = None
+    affinity: Affinity | None = None
+    tolerations: Annotated[list[Toleration], Meta(max_length=1024)] | None = None
+    scheduler_name: str = ""
+    scheduling_gates: Annotated[list[SchedulingGate], Meta(max_length=64)] | None = None
+    scheduling_group: SchedulingGroup | None = None
+    topology_spread_constraints: list[dict[str, object]] | None = None
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    overhead: Amounts | None = None
+    host_network: bool | None = None
+
+
+class PodStatus(_Object):
+    """A pod's status."""
+
+    phase: str = ""
+
+
+class Pod(_Object):
+    """A pod."""
+
+    kind: str = "Pod"
+    metadata: Metadata = Metadata()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The pod's labels; empty where none are set."""
+        return self.metadata.labels or {}
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """The pod's annotations; empty where none are set."""
+        return self.metadata.annotations or {}

@@ -1,0 +1,109 @@
+"""What is one machine: its GPUs, and what links them."""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from topology.constants import Constants
+
+MAX_GPUS = 16
+"""Tables hold one entry for each of the 2ⁿ sets of GPUs, so n is bounded. No host seen has more."""
+
+
+class TopologyError(ValueError):
+    """A text or a description is no machine; the message says what is missing and where."""
+
+
+class Level(IntEnum):
+    """The PCIe level at which two devices meet; the value is NVIDIA's pair score for it.
+
+    Source: go-gpuallocator, `gpuallocator/besteffort_policy.go` at 876e7b7.
+    """
+
+    UNKNOWN = 0
+    """Nothing tells it, as when `topo -m` shows an NVLink in its place."""
+    SYS = 10
+    NODE = 20
+    PHB = 30
+    PXB = 40
+    PIX = 50
+    PSB = 60
+
+
+@dataclass(frozen=True, slots=True)
+class NIC:
+    """A network card and how near it is to each GPU."""
+
+    name: str
+    levels: tuple[Level, ...]
+    """One level for each GPU, by GPU index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One machine, as a reader or the catalogue gives it. Every matrix is n×n by GPU index.
+
+    Two machines that differ only in the numbering of their GPUs, in UUIDs, bus ids, memory or the
+    CPUs near them have the same class (`canonical.class_key`).
+    """
+
+    links: tuple[tuple[int, ...], ...]
+    """NVLinks: of the pair on a direct mesh, of each GPU behind an NVSwitch. Symmetric, 0 diagonal."""
+    levels: tuple[tuple[Level, ...], ...]
+    """PCIe level of each pair. Symmetric; the diagonal is UNKNOWN and means nothing."""
+    numa: tuple[int, ...]
+    """NUMA node of each GPU; only equal or not equal means something."""
+    constants: Constants = field(default_factory=Constants)
+    switched: bool = False
+    """The NVLinks end at an NVSwitch, not at the other GPU."""
+    nics: tuple[NIC, ...] = ()
+    model: str | None = None
+    """Product name of the GPUs, where the source tells it."""
+    uuids: tuple[str, ...] = ()
+    """UUID of each GPU, or empty where the source does not tell them."""
+    bus_ids: tuple[str, ...] = ()
+    """PCI bus id of each GPU, or empty."""
+    memory: tuple[int, ...] = ()
+    """Memory of each GPU [GiB], or empty."""
+    warnings: tuple[str, ...] = ()
+    """What the reader had to guess or leave out, for people."""
+
+    def __post_init__(self) -> None:
+        n = len(self.links)
+        if not 1 <= n <= MAX_GPUS:
+            raise TopologyError(f"a machine has 1 to {MAX_GPUS} GPUs, this one has {n}")
+        if any(len(row) != n for row in (*self.links, *self.levels)) or len(self.levels) != n:
+            raise TopologyError(f"links and levels of {n} GPUs must be {n}×{n} matrices")
+        if len(self.numa) != n or any(len(nic.levels) != n for nic in self.nics):
+            raise TopologyError(f"NUMA nodes and NIC levels must be given for all {n} GPUs")
+        for per_gpu in (self.uuids, self.bus_ids, self.memory):
+            if per_gpu and len(per_gpu) != n:
+                raise TopologyError(f"UUIDs, bus ids and memory are for all {n} GPUs or for none")
+        for i in range(n):
+            if self.links[i][i]:
+                raise TopologyError(f"GPU{i} has an NVLink to itself")
+            for j in range(i):
+                if self.links[i][j] != self.links[j][i] or self.levels[i][j] != self.levels[j][i]:
+                    raise TopologyError(f"GPU{j} and GPU{i} are linked differently each way")
+
+    @property
+    def n(self) -> int:
+        """Number of GPUs."""
+        return len(self.links)
+
+    @property
+    def fabric(self) -> int:
+        """Mask of the GPUs that have any NVLink; on a switched machine, those on the NVSwitch."""
+        return sum(1 << i for i, row in enumerate(self.links) if any(row))
+
+
+def mask_of(gpus: "tuple[int, ...] | list[int] | set[int] | frozenset[int]") -> int:
+    """Return the bit mask of a set of GPU indices: bit i stands for GPU i."""
+    mask = 0
+    for gpu in gpus:
+        mask |= 1 << gpu
+    return mask
+
+
+def gpus_of(mask: int) -> tuple[int, ...]:
+    """Return the GPU indices of a bit mask, ascending."""
+    return tuple(i for i in range(mask.bit_length()) if mask >> i & 1)
