@@ -1,0 +1,212 @@
+"""Which pods, namespaces and nodes a selector means, as Kubernetes defines it.
+
+Source: Kubernetes API reference (LabelSelector, NodeSelectorTerm, Toleration) and "Labels and
+selectors". Operators that Kubernetes does not know match nothing; `check_label_selector` tells.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from cluster.keys import NODE_NAME_FIELD
+from cluster.pod import LabelSelector, NodeSelectorTerm, PodSpec, Requirement, Toleration
+
+LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+REPELLING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+"""The third effect, PreferNoSchedule, is a wish: it keeps no pod away."""
+
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_INT64 = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+class Taint(Struct, frozen=True):
+    """A node's taint, as the API server sends it."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorProblem:
+    """One rule of Kubernetes that a selector breaks."""
+
+    path: str
+    """Where in the selector, such as `matchExpressions[0].values`."""
+    message: str
+    """What is wrong and what is allowed."""
+    fix: str
+    """What to do."""
+
+
+def label_selector_matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Tell whether a set of labels satisfies a selector.
+
+    A selector that is not given (None) restricts nothing, as in a profile, and an empty one matches
+    everything. All of `matchLabels` and `matchExpressions` must hold; NotIn and DoesNotExist hold
+    for absent keys too.
+    """
+    if selector is None:
+        return True
+    wanted = selector.match_labels or {}
+    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+        _holds(requirement, labels) for requirement in selector.match_expressions or ()
+    )
+
+
+def check_label_selector(selector: LabelSelector) -> list[SelectorProblem]:
+    """Return every rule of Kubernetes that a label selector breaks, in the order of its fields."""
+    problems: list[SelectorProblem] = []
+    for key, value in (selector.match_labels or {}).items():
+        path = f"matchLabels[{key}]"
+        problems += _syntax_problems(path, label_key_problem(key), label_value_problem(value))
+    for i, requirement in enumerate(selector.match_expressions or ()):
+        problems += _requirement_problems(requirement, f"matchExpressions[{i}]")
+    return problems
+
+
+def label_key_problem(key: str) -> str | None:
+    """Return what is wrong with a label's (or an annotation's) key; None when it is valid."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and not (len(prefix) <= 253 and _DNS_SUBDOMAIN.fullmatch(prefix)):
+        return (
+            f"the prefix of key {key!r} is no DNS name: lower-case letters, digits, '-' and '.', "
+            "at most 253 characters"
+        )
+    if not (len(name) <= 63 and _NAME.fullmatch(name)):
+        return (
+            f"the name in key {key!r} must have 1 to 63 letters, digits, '-', '_' or '.', and "
+            "begin and end with a letter or digit"
+        )
+    return None
+
+
+def label_value_problem(value: str) -> str | None:
+    """Return what is wrong with a label's value; None when it is valid."""
+    if not value or (len(value) <= 63 and _NAME.fullmatch(value)):
+        return None
+    return (
+        f"value {value!r} must be empty, or have at most 63 letters, digits, '-', '_' or '.', and "
+        "begin and end with a letter or digit"
+    )
+
+
+def node_matches(spec: PodSpec, node_name: str, node_labels: Mapping[str, str]) -> bool:
+    """Tell whether a node satisfies a pod's nodeSelector and its required node affinity.
+
+    Terms are ORed. A term without any requirement matches nothing, and neither does a required
+    affinity without terms. Taints are another matter: `tolerates`.
+    """
+    if any(node_labels.get(key) != value for key, value in (spec.node_selector or {}).items()):
+        return False
+    node_affinity = spec.affinity.node_affinity if spec.affinity else None
+    if node_affinity is None:
+        return True
+    required = node_affinity.required_during_scheduling_ignored_during_execution
+    return required is None or any(
+        _term_matches(term, node_name, node_labels) for term in required.node_selector_terms or ()
+    )
+
+
+def tolerates(tolerations: Iterable[Toleration] | None, taint: Taint) -> bool:
+    """Tell whether a taint keeps no pod with these tolerations away.
+
+    An Exists without a key tolerates every taint, an empty effect every effect; a taint that only
+    prefers (PreferNoSchedule) keeps nobody away.
+    """
+    return taint.effect not in REPELLING_EFFECTS or any(
+        _tolerated(toleration, taint) for toleration in tolerations or ()
+    )
+
+
+def _tolerated(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    if toleration.operator == "Exists":
+        return True
+    # A key may be left out with Exists only; the API server refuses anything else.
+    return (
+        toleration.operator in ("", "Equal")
+        and toleration.key != ""
+        and toleration.value == taint.value
+    )
+
+
+def _term_matches(term: NodeSelectorTerm, node_name: str, node_labels: Mapping[str, str]) -> bool:
+    expressions, fields = term.match_expressions or (), term.match_fields or ()
+    if not expressions and not fields:
+        return False
+    names = {NODE_NAME_FIELD: node_name}
+    return all(_holds(requirement, node_labels) for requirement in expressions) and all(
+        # The name is the only field a term may name, by In or NotIn.
+        field.key in names and field.operator in ("In", "NotIn") and _holds(field, names)
+        for field in fields
+    )
+
+
+def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    values = requirement.values or ()
+    match requirement.operator:
+        case "In":
+            return value is not None and value in values
+        case "NotIn":
+            return value is None or value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return _compares(requirement.operator, value, values)
+        case _:
+            return False
+
+
+def _compares(operator: str, value: str | None, bounds: Sequence[str]) -> bool:
+    if value is None or len(bounds) != 1:
+        return False
+    number, bound = _int64(value), _int64(bounds[0])
+    if number is None or bound is None:
+        return False
+    return number > bound if operator == "Gt" else number < bound
+
+
+def _int64(text: str) -> int | None:
+    if not _INT64.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _requirement_problems(requirement: Requirement, path: str) -> Iterator[SelectorProblem]:
+    operator, values = requirement.operator, requirement.values or []
+    yield from _syntax_problems(f"{path}.key", label_key_problem(requirement.key))
+    if operator not in LABEL_OPERATORS:
+        yield SelectorProblem(
+            f"{path}.operator",
+            f"operator {operator!r} is none of {', '.join(LABEL_OPERATORS)}",
+            f"write one of {', '.join(LABEL_OPERATORS)}",
+        )
+    elif operator in ("In", "NotIn") and not values:
+        yield SelectorProblem(
+            f"{path}.values",
+            f"operator {operator} needs at least one value",
+            "add values, or use Exists or DoesNotExist",
+        )
+    elif operator in ("Exists", "DoesNotExist") and values:
+        yield SelectorProblem(
+            f"{path}.values",
+            f"operator {operator} takes no values",
+            "remove values, or use In or NotIn",
+        )
+    for i, value in enumerate(values):
+        yield from _syntax_problems(f"{path}.values[{i}]", label_value_problem(value))
+
+
+def _syntax_problems(path: str, *messages: str | None) -> Iterator[SelectorProblem]:
+    for message in messages:
+        if message:
+            yield SelectorProblem(path, message, "write it as Kubernetes allows labels")
