@@ -1,0 +1,279 @@
+"""Who has which GPU: an immutable account of every node, per GPU."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, TypeAlias
+
+from cluster.keys import NVIDIA_GPU
+from cluster.node import Node
+from cluster.record import GPUShare
+
+Sharing: TypeAlias = Literal["memory", "compute"]
+"""What the share pods of a node ask for: memory alone, or memory and compute."""
+
+CORE_PER_CARD = 100
+"""Compute of one card [%]."""
+
+
+class LedgerError(ValueError):
+    """A GPU is given twice, or does not exist: whoever asked had not looked before."""
+
+
+class HostPort(NamedTuple):
+    """A port of the node itself; an empty address stands for all of the node's addresses."""
+
+    ip: str
+    protocol: str
+    port: int
+
+    def clashes(self, other: "HostPort") -> bool:
+        """Say whether both cannot be open at once."""
+        if (self.protocol, self.port) != (other.protocol, other.port):
+            return False
+        return self.ip == other.ip or "" in {self.ip, other.ip}
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one pod has of a node."""
+
+    pod: str
+    """`namespace/name`."""
+    uid: str
+    shares: tuple[GPUShare, ...] = ()
+    """What it has of each GPU; on a time-sliced node one entry a replica, so a GPU may repeat."""
+    cpu: int = 0
+    """Requested CPU [millicores]."""
+    memory: int = 0
+    """Requested memory [bytes]."""
+    ports: frozenset[HostPort] = frozenset()
+    gang: str | None = None
+    """`namespace/name` of its gang, or None."""
+    nvidia: int = 0
+    """GPUs asked for by count (nvidia.com/gpu): NVIDIA's plugin chooses which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What is given out of one GPU."""
+
+    holders: int = 0
+    """Shares, replicas, or the one pod that has it whole."""
+    whole: bool = False
+    memory: int = 0
+    """[GiB]"""
+    core: int = 0
+    """[%]"""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLedger:
+    """What is taken of one node; `hold` and `release` return a new ledger.
+
+    GPUs are never given twice. CPU, memory, pods and ports may be overdrawn, as they are on real
+    nodes (static pods); a free amount is then negative.
+    """
+
+    node: Node
+    taken: tuple[Taken, ...]
+    """By GPU index."""
+    holdings: Mapping[str, Holding]
+    """By pod uid."""
+    cpu_free: int
+    """[millicores]"""
+    memory_free_bytes: int
+    """[bytes]"""
+    ports: frozenset[HostPort] = frozenset()
+    """Host ports that are taken."""
+    unaccounted: str | None = None
+    """Why nobody knows what is taken of this node's GPUs: nothing may be placed there. Or None."""
+    free_mask: int = field(init=False, compare=False)
+    """GPUs of which nothing is taken, healthy and not cordoned."""
+    sharing: Sharing | None = field(init=False, compare=False)
+    """What the share pods here ask for, which a new one must ask for too; None without any."""
+
+    def __post_init__(self) -> None:
+        mask, memory, core = 0, 0, 0
+        for i, taken in enumerate(self.taken):
+            mask |= (not taken.holders) << i
+            memory |= taken.memory
+            core |= taken.core
+        object.__setattr__(self, "free_mask", mask & self.node.usable_mask)
+        object.__setattr__(self, "sharing", "compute" if core else "memory" if memory else None)
+
+    @classmethod
+    def empty(cls, node: Node) -> "NodeLedger":
+        """Return the ledger of a node on which nothing runs."""
+        return cls(node, (Taken(),) * len(node.cards), {}, node.cpu, node.memory)
+
+    @property
+    def pods_free(self) -> int:
+        """How many more pods the node takes."""
+        return self.node.pods - len(self.holdings)
+
+    def memory_free(self, i: int) -> int:
+        """Return the memory that shares may still take of GPU i [GiB]; 0 where none may come."""
+        taken, total = self.taken[i], self.node.cards[i].memory
+        if not self._takes_shares(i) or total is None:
+            return 0
+        return total - taken.memory
+
+    def core_free(self, i: int) -> int:
+        """Return the compute that shares may still take of GPU i [%]; 0 where none may come."""
+        if not self._takes_shares(i) or not self.node.mode.shares_compute:
+            return 0
+        return CORE_PER_CARD - self.taken[i].core
+
+    def replicas_free(self, i: int) -> int:
+        """Return how many replicas of GPU i are left; 0 where the node is not time-sliced."""
+        if not self.node.usable_mask >> i & 1 or self.taken[i].whole:
+            return 0
+        return self.node.replicas - self.taken[i].holders if self.node.replicas else 0
+
+    def _takes_shares(self, i: int) -> bool:
+        if not self.node.mode.shares_memory or self.taken[i].whole:
+            return False
+        return bool(self.node.usable_mask >> i & 1)
+
+    def takes_ports(self, ports: Iterable[HostPort]) -> bool:
+        """Say whether none of these host ports clashes with one that is taken."""
+        return not any(new.clashes(old) for new in ports for old in self.ports)
+
+    def hold(self, holding: Holding) -> "NodeLedger":
+        """Return the ledger with one pod more.
+
+        A card that is unhealthy or cordoned keeps what it has, so it may be held here too.
+
+        Raises:
+            LedgerError: the pod is held already, or one of its GPUs is taken or unknown, or
+                memory-only and memory-and-compute pods would meet on the node.
+        """
+        if holding.uid in self.holdings:
+            raise LedgerError(f"{holding.pod} is on {self.node.name} already")
+        gpus = list(self.taken)
+        for share in holding.shares:
+            if not 0 <= share.i < len(gpus):
+                raise LedgerError(
+                    f"{holding.pod} has GPU{share.i}, but {self.node.name} has {len(gpus)} GPUs"
+                )
+            gpus[share.i] = _taken_more(gpus[share.i], share, self.node)
+        self._check_sharing(holding)
+        return replace(
+            self,
+            taken=tuple(gpus),
+            holdings={**self.holdings, holding.uid: holding},
+            cpu_free=self.cpu_free - holding.cpu,
+            memory_free_bytes=self.memory_free_bytes - holding.memory,
+            ports=self.ports | holding.ports,
+        )
+
+    def _check_sharing(self, holding: Holding) -> None:
+        kinds: set[Sharing] = {
+            "compute" if share.core else "memory" for share in holding.shares if share.mem
+        }
+        if self.sharing:
+            kinds.add(self.sharing)
+        if len(kinds) > 1:
+            raise LedgerError(
+                f"memory-only and memory-and-compute pods share {self.node.name}: {holding.pod}"
+            )
+
+    def release(self, uid: str) -> "NodeLedger":
+        """Return the ledger without a pod; the same one where it has nothing here."""
+        gone = self.holdings.get(uid)
+        if gone is None:
+            return self
+        rest = {key: holding for key, holding in self.holdings.items() if key != uid}
+        gpus = list(self.taken)
+        for share in gone.shares:
+            gpus[share.i] = _taken_less(gpus[share.i], share)
+        ports = self.ports
+        if gone.ports:
+            ports = frozenset().union(*(holding.ports for holding in rest.values()))
+        return replace(
+            self,
+            taken=tuple(gpus),
+            holdings=rest,
+            cpu_free=self.cpu_free + gone.cpu,
+            memory_free_bytes=self.memory_free_bytes + gone.memory,
+            ports=ports,
+        )
+
+    @property
+    def nvidia_free(self) -> int:
+        """GPUs that may still be asked for by count, chosen by NVIDIA's plugin."""
+        taken = sum(holding.nvidia for holding in self.holdings.values())
+        return self.node.resources.get(NVIDIA_GPU, 0) - taken
+
+
+def _taken_more(taken: Taken, share: GPUShare, node: Node) -> Taken:
+    card = node.cards[share.i]
+    where = f"GPU{share.i} of {node.name}"
+    if share.uuid and card.uuid and share.uuid != card.uuid:
+        raise LedgerError(f"{where} is {card.uuid} now, not {share.uuid}")
+    if share.mem is None:
+        if node.replicas:
+            if taken.holders >= node.replicas:
+                raise LedgerError(f"all {node.replicas} replicas of {where} are taken")
+            return replace(taken, holders=taken.holders + 1)
+        if taken.holders:
+            raise LedgerError(f"{where} is taken already")
+        return Taken(holders=1, whole=True)
+    memory, core = taken.memory + share.mem, taken.core + (share.core or 0)
+    if taken.whole or memory > (card.memory or 0) or core > CORE_PER_CARD:
+        raise LedgerError(
+            f"{where} would give {memory} of {card.memory or 0} GiB and {core} % of its compute"
+        )
+    return Taken(taken.holders + 1, whole=False, memory=memory, core=core)
+
+
+def _taken_less(taken: Taken, share: GPUShare) -> Taken:
+    return Taken(
+        taken.holders - 1,
+        whole=False,
+        memory=taken.memory - (share.mem or 0),
+        core=taken.core - (share.core or 0),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A pod that is not bound yet and whose record cannot be honoured: it must go."""
+
+    pod: str
+    uid: str
+    node: str | None
+    """The node that its record names; None where the record cannot be read."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What is taken of every node; `hold` and `release` return a new ledger.
+
+    Cost of both: one copy of the mapping of nodes.
+    """
+
+    nodes: Mapping[str, NodeLedger] = field(default_factory=dict)
+    """By node name."""
+    conflicts: tuple[Conflict, ...] = ()
+
+    def hold(self, node: str, holding: Holding) -> "Ledger":
+        """Return the ledger with one pod more on a node.
+
+        Raises:
+            LedgerError: there is no such node, or see `NodeLedger.hold`.
+        """
+        if node not in self.nodes:
+            raise LedgerError(f"{holding.pod} cannot be on {node}: there is no such node")
+        return self._with(self.nodes[node].hold(holding))
+
+    def release(self, uid: str) -> "Ledger":
+        """Return the ledger without a pod; the same one where it has nothing anywhere."""
+        for ledger in self.nodes.values():
+            if uid in ledger.holdings:
+                return self._with(ledger.release(uid))
+        return self
+
+    def _with(self, ledger: NodeLedger) -> "Ledger":
+        return replace(self, nodes={**self.nodes, ledger.node.name: ledger})
