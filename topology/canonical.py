@@ -1,0 +1,173 @@
+"""Which machines are the same but for the numbering of their GPUs, and which sets of GPUs are.
+
+A canonical form is found by individualisation and refinement (McKay and Piperno, "Practical graph
+isomorphism, II", 2014): refine a colouring until it is stable, split one colour class by singling
+out each of its vertices in turn, and keep the least form seen. Two equal forms reveal a symmetry,
+and symmetries spare their other branches, so even sixteen equal GPUs cost a few milliseconds.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
+
+from topology.machine import Machine, gpus_of
+
+Edges = Sequence[Sequence[Hashable]]
+
+
+@dataclass(frozen=True, slots=True)
+class Canonical:
+    """A canonical form and the numbering that gives it."""
+
+    form: tuple[object, ...]
+    """Equal for two graphs exactly when one is a renumbering of the other."""
+    order: tuple[int, ...]
+    """`order[i]` is the vertex that the canonical numbering calls i."""
+
+
+def canonical_graph(edges: Edges, colours: Sequence[Hashable]) -> Canonical:
+    """Return the canonical form of a complete graph with coloured vertices and edges.
+
+    Args:
+        edges: Colour of each pair, shape (n, n), symmetric; the diagonal is not read.
+        colours: Colour of each vertex. Colours of one kind must be comparable with each other.
+
+    Cost: about 0.1 ms for 8 vertices, milliseconds for 30.
+    """
+    n = len(colours)
+    ranks = {e: r for r, e in enumerate(sorted({edges[i][j] for i in range(n) for j in range(i)}))}  # type: ignore[type-var]
+    ranked = [[ranks[edges[i][j]] if i != j else -1 for j in range(n)] for i in range(n)]
+    start = {c: r for r, c in enumerate(sorted(set(colours)))}  # type: ignore[type-var]
+    search = _Search(ranked, n)
+    search.descend([start[c] for c in colours], ())
+    order = search.order
+    form = (
+        tuple(colours[v] for v in order),
+        tuple(edges[order[i]][order[j]] for i in range(n) for j in range(i)),
+    )
+    return Canonical(form, order)
+
+
+@dataclass(slots=True)
+class _Search:
+    """The tree of individualisations, with the best leaf so far and the symmetries found."""
+
+    edges: list[list[int]]
+    n: int
+    best: tuple[int, ...] | None = None
+    order: tuple[int, ...] = ()
+    path: tuple[int, ...] = ()
+    symmetries: list[tuple[int, ...]] = field(default_factory=list)
+
+    def descend(self, colour: list[int], path: tuple[int, ...]) -> int:
+        """Visit one node; return the depth to go back to when a symmetry settled this branch."""
+        colour = self._refine(colour)
+        cell = self._target(colour)
+        if not cell:
+            return self._leaf(colour, path)
+        tried: list[int] = []
+        for v in cell:
+            if tried and self._is_image(v, tried, path):
+                continue
+            split = [2 * c for c in colour]
+            split[v] -= 1
+            back = self.descend(split, (*path, v))
+            if back < len(path):
+                return back
+            tried.append(v)
+        return len(path)
+
+    def _refine(self, colour: list[int]) -> list[int]:
+        """Split colours until vertices of one colour see the same colours over the same edges."""
+        count = len(set(colour))
+        while True:
+            seen = [
+                (colour[v], sorted(zip(row, colour, strict=True)))
+                for v, row in enumerate(self.edges)
+            ]
+            keys = sorted({(c, tuple(s)) for c, s in seen})
+            rank = {key: r for r, key in enumerate(keys)}
+            colour = [rank[c, tuple(s)] for c, s in seen]
+            if len(keys) == count:
+                return colour
+            count = len(keys)
+
+    def _target(self, colour: list[int]) -> list[int]:
+        """Return the vertices of the first colour that several share, or none."""
+        for c in sorted(set(colour)):
+            cell = [v for v in range(self.n) if colour[v] == c]
+            if len(cell) > 1:
+                return cell
+        return []
+
+    def _leaf(self, colour: list[int], path: tuple[int, ...]) -> int:
+        order = tuple(sorted(range(self.n), key=colour.__getitem__))
+        form = tuple(self.edges[order[i]][order[j]] for i in range(self.n) for j in range(i))
+        if self.best is None or form < self.best:
+            self.best, self.order, self.path = form, order, path
+        elif form == self.best:
+            image = dict(zip(self.order, order, strict=True))
+            self.symmetries.append(tuple(image[v] for v in range(self.n)))
+            # The branch of the best leaf was visited whole, and this one is its image.
+            return next(
+                (i for i, (a, b) in enumerate(zip(path, self.path, strict=False)) if a != b),
+                len(path),
+            )
+        return len(path)
+
+    def _is_image(self, v: int, tried: list[int], path: tuple[int, ...]) -> bool:
+        """Tell whether a known symmetry that keeps the path maps a tried vertex to v."""
+        orbit, grown = {v}, True
+        keeping = [s for s in self.symmetries if all(s[p] == p for p in path)]
+        while grown:
+            new = {s[u] for s in keeping for u in orbit} | {
+                u for s in keeping for u in range(self.n) if s[u] in orbit
+            }
+            grown = not new <= orbit
+            orbit |= new
+        return any(u in orbit for u in tried)
+
+
+def _machine_graph(machine: Machine, marked: int) -> Canonical:
+    """Canonical form of a machine: its GPUs, then its NICs, alike NICs counted once."""
+    n = machine.n
+    nics = sorted({nic.levels for nic in machine.nics})
+    alike = [sum(nic.levels == levels for nic in machine.nics) for levels in nics]
+    size = n + len(nics)
+    none = (-1, -1, False)
+    edges = [[none] * size for _ in range(size)]
+    for i in range(n):
+        for j in range(n):
+            same_numa = machine.numa[i] == machine.numa[j]
+            edges[i][j] = (machine.links[i][j], int(machine.levels[i][j]), same_numa)
+        for j, levels in enumerate(nics):
+            edges[i][n + j] = edges[n + j][i] = (-1, int(levels[i]), False)
+    colours = [(0, marked >> i & 1) for i in range(n)] + [(1, count) for count in alike]
+    return canonical_graph(edges, colours)
+
+
+@lru_cache(maxsize=1024)
+def canonical(machine: Machine) -> tuple[str, tuple[int, ...]]:
+    """Return a machine's class key and the numbering of its GPUs in that class.
+
+    The key is equal for two machines exactly when links, PCIe levels, NUMA partition, NIC levels,
+    constants and kind of NVLink are, under some renumbering of GPUs and NICs.
+    """
+    graph = _machine_graph(machine, 0)
+    text = repr((machine.switched, machine.constants, graph.form))
+    digest = sha256(text.encode()).hexdigest()[:12]
+    return f"{machine.n}gpu-{digest}", graph.order[: machine.n]
+
+
+def class_key(machine: Machine) -> str:
+    """Return the key of a machine's class, such as `8gpu-1f2e3d4c5b6a`."""
+    return canonical(machine)[0]
+
+
+@lru_cache(maxsize=4096)
+def same_under_symmetry(machine: Machine, a: int, b: int) -> bool:
+    """Tell whether a symmetry of the machine maps one set of GPUs to the other."""
+    if len(gpus_of(a)) != len(gpus_of(b)):
+        return False
+    return a == b or _machine_graph(machine, a).form == _machine_graph(machine, b).form

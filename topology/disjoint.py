@@ -1,0 +1,91 @@
+"""Splitting a set of GPUs into disjoint sets: the best sums, for every set at once.
+
+Dynamic programming over sub-masks: the lowest GPU of a mask is either left out or in one of the
+sets T taken from the mask, and what remains is a smaller mask whose best sum is known already.
+"""
+
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+
+from topology.bandwidth import Floats, Ints, popcounts
+
+
+@lru_cache(maxsize=8)
+def _splits(m: int, k: int, step: int) -> tuple[Ints, Ints]:
+    """Return the k-sets T of m GPUs, and subsets of each one's complement.
+
+    Args:
+        m: Number of GPUs.
+        k: Size of the sets T.
+        step: Only subsets whose size is a multiple of this.
+
+    Returns:
+        Masks T, shape (c, 1), and sub-masks of ~T, shape (c, at most 2^(m−k)), where c = m over k.
+
+    Memory: the largest, for m = 15, is 15 MB.
+    """
+    chosen = list(combinations(range(m), k))
+    taken = np.array([[sum(1 << i for i in t)] for t in chosen], dtype=np.int64)
+    left = np.array([[1 << i for i in range(m) if i not in t] for t in chosen], dtype=np.int64)
+    columns = np.flatnonzero(popcounts(m - k) % step == 0)
+    bits = columns >> np.arange(m - k)[:, np.newaxis] & 1
+    return taken, left.reshape(len(chosen), m - k) @ bits
+
+
+def best_disjoint(a: Floats, n: int, j: int) -> Floats:
+    """Return V_j: the best sum of A over disjoint j-sets of each mask; leftovers count 0.
+
+    Args:
+        a: A by mask [GB/s], shape (2ⁿ,).
+        n: Number of GPUs.
+        j: Size of the sets, at least 1.
+
+    Cost: C(n, j)·2^(n−j) steps of numpy; 0.1 s for n = 16, j = 4.
+    """
+    size = popcounts(n)
+    of_size = a[size == j]
+    if of_size.size == 0:
+        return np.zeros(1 << n)
+    if np.all(of_size == of_size[0]):
+        alike: Floats = of_size[0] * (size // j)
+        return alike
+    best = np.zeros(1 << n)
+    for low in reversed(range(n)):
+        above = n - 1 - low
+        here = best[:: 2 << low].copy()
+        if above >= j - 1:
+            taken, subs = _splits(above, j - 1, 1)
+            first = a[(taken << (low + 1)) | (1 << low)]
+            np.maximum.at(here, taken | subs, first + best[subs << (low + 1)])
+        best[1 << low :: 2 << low] = here
+    return best
+
+
+def best_partition(weight: Ints, n: int, k: int) -> Ints:
+    """Return W*: the best sum of W over partitions of each mask into k-sets and one leftover group.
+
+    As upstream (go-gpuallocator's padding), all that is left over is one group and counts its own
+    W. The best sum of disjoint sets would do without it.
+
+    Args:
+        weight: W by mask, shape (2ⁿ,).
+        n: Number of GPUs.
+        k: Size of the sets, at least 2.
+
+    Cost: as `best_disjoint`, and a share 1/k of each smaller size; 0.3 s for n = 16, k = 4.
+    """
+    size = popcounts(n)
+    best = np.where(size < k, weight, 0)
+    for low in reversed(range(n)):
+        above = n - 1 - low
+        small = size[1 << low :: 2 << low] < k
+        here = np.where(small, best[1 << low :: 2 << low], -1)
+        for group in range(1, min(k, above + 1) + 1):
+            # A group smaller than k is all that is left over beside whole sets.
+            taken, subs = _splits(above, group - 1, 1 if group == k else k)
+            first = weight[(taken << (low + 1)) | (1 << low)]
+            np.maximum.at(here, taken | subs, first + best[subs << (low + 1)])
+        best[1 << low :: 2 << low] = np.where(small, best[1 << low :: 2 << low], here)
+    return best

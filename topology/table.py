@@ -1,0 +1,148 @@
+"""What a machine's decisions are looked up in: A, V, W and W* of every set of its GPUs.
+
+A is solved once per class, in the class's own numbering, and renumbered for each machine of it.
+The other tables are built when first asked for: off the request path, by `Table.prepare`.
+"""
+
+from collections.abc import Hashable
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from topology.bandwidth import Floats, Ints, bandwidths, pair_sums, popcounts, subset_sums
+from topology.canonical import canonical, same_under_symmetry
+from topology.disjoint import best_disjoint, best_partition
+from topology.machine import Level, Machine
+
+Memo = dict[Hashable, int | None]
+
+
+class Table:
+    """The tables of one machine in its own numbering. Values never change once computed.
+
+    Memory: 0.5 MB for each of A, V_j, W and W*_k at 16 GPUs, 2 KB at 8.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.n = machine.n
+        self.key, order = canonical(machine)
+        canonical_a, self.exact = _class_bandwidths(_renumber(machine, order))
+        # Bit order[i] of a mask here is bit i of the same set's mask in the class.
+        place = np.zeros(self.n, dtype=np.int64)
+        place[list(order)] = 1 << np.arange(self.n)
+        self.a: Floats = canonical_a[subset_sums(place)]
+        self.rounded: list[float] = np.round(self.a, 6).tolist()
+        self.w: Ints = pair_sums(_pair_scores(machine))
+        self.numa: Ints = _numa_counts(machine)
+        self.near: Ints = subset_sums(_nic_scores(machine))
+        self.chosen: Memo = {}
+        """Choices made so far; filled by `choice.choose`."""
+        self._v: dict[int, Floats] = {}
+        self._partition: dict[int, Ints] = {}
+        self._remainder: list[float] | None = None
+
+    def bandwidth(self, mask: int) -> float:
+        """Return A of a set [GB/s], rounded to 1e-6; 0 for fewer than two GPUs."""
+        return self.rounded[mask]
+
+    def v(self, j: int) -> Floats:
+        """Return V_j by mask: the best sum of A over disjoint whole j-sets [GB/s], shape (2ⁿ,)."""
+        if j not in self._v:
+            self._v[j] = best_disjoint(self.a, self.n, j)
+        return self._v[j]
+
+    def partition(self, k: int) -> Ints:
+        """Return W*_k by mask: the best sum of W over partitions into k-sets, shape (2ⁿ,)."""
+        if k not in self._partition:
+            self._partition[k] = best_partition(self.w, self.n, k) if k > 1 else self.w * 0
+        return self._partition[k]
+
+    def remainder(self, mask: int) -> float:
+        """Return what a set of free GPUs is still good for: 0.25·(V_2 + V_4) [GB/s]."""
+        if self._remainder is None:
+            self._remainder = np.round(0.25 * (self.v(2) + self.v(4)), 6).tolist()
+        return self._remainder[mask]
+
+    @property
+    def uniform(self) -> bool:
+        """All pairs of GPUs score alike under W, so that no partition is better than another."""
+        pairs = self.w[popcounts(self.n) == 2]
+        return bool(np.all(pairs == pairs[:1]))
+
+    def prepare(self) -> None:
+        """Build every table that a first choice could need; about 2 s for 16 GPUs on PCIe."""
+        self.remainder(0)
+        for k in range(1, self.n + 1):
+            self.v(k)
+            if not self.uniform:
+                self.partition(k)
+
+    def best_possible(self, k: int) -> float:
+        """Return the largest A of any k GPUs of the empty machine [GB/s]."""
+        return round(float(self.a[popcounts(self.n) == k].max(initial=0.0)), 6)
+
+
+def same_set(table: Table, one: int, other: int) -> bool:
+    """Tell whether a symmetry of the machine maps one set of GPUs to the other.
+
+    Symmetric sets agree in A, W, NUMA nodes and NICs, so most pairs are told apart at once.
+    """
+    alike = all(v[one] == v[other] for v in (table.w, table.numa, table.near))
+    return (
+        alike
+        and table.rounded[one] == table.rounded[other]
+        and same_under_symmetry(table.machine, one, other)
+    )
+
+
+def table_of(machine: Machine) -> Table:
+    """Return the tables of a machine; machines that differ only in identity share them."""
+    return _table(replace(machine, model=None, uuids=(), bus_ids=(), memory=(), warnings=()))
+
+
+@lru_cache(maxsize=256)
+def _table(machine: Machine) -> Table:
+    return Table(machine)
+
+
+@lru_cache(maxsize=64)
+def _class_bandwidths(machine: Machine) -> tuple[Floats, bool]:
+    """Return A of a machine in canonical numbering: the same value for the whole class."""
+    return bandwidths(machine)
+
+
+def _renumber(machine: Machine, order: tuple[int, ...]) -> Machine:
+    """Return a machine in another numbering, without what A does not depend on."""
+    return Machine(
+        links=tuple(tuple(machine.links[i][j] for j in order) for i in order),
+        levels=tuple(tuple(machine.levels[i][j] for j in order) for i in order),
+        numa=(0,) * machine.n,
+        constants=machine.constants,
+        switched=machine.switched,
+    )
+
+
+def _pair_scores(machine: Machine) -> Ints:
+    """Return NVIDIA's pair scores: the PCIe level plus 100 for each NVLink, shape (n, n)."""
+    return np.array(machine.levels, dtype=np.int64) + 100 * np.array(machine.links, dtype=np.int64)
+
+
+def _numa_counts(machine: Machine) -> Ints:
+    """Return how many NUMA nodes each set of GPUs touches, shape (2ⁿ,)."""
+    masks = np.arange(1 << machine.n)
+    count = np.zeros(1 << machine.n, dtype=np.int64)
+    for node in set(machine.numa):
+        there = sum(1 << i for i, other in enumerate(machine.numa) if other == node)
+        count += (masks & there) != 0
+    return count
+
+
+def _nic_scores(machine: Machine) -> Ints:
+    """Return how near each GPU's nearest NIC is, as a pair score; 0 where there is none."""
+    nearest = [
+        max((nic.levels[i] for nic in machine.nics), default=Level.UNKNOWN)
+        for i in range(machine.n)
+    ]
+    return np.array(nearest, dtype=np.int64)
