@@ -1,9 +1,21 @@
 """What a pod asks of the GPUs, and everything that is wrong with it."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cluster.finding import Finding
+from cluster.amounts import CORE_MAX, either, nearest_multiples
+from cluster.claim import Claim, claims_of, read_claim
+from cluster.finding import Code, Finding, Severity
+from cluster.keys import (
+    GPU_CORE,
+    GPU_COUNT,
+    GPU_MEM,
+    GPU_WHOLE,
+    HOSTNAME,
+    NVIDIA_GPU,
+    NVIDIA_GPU_SHARED,
+)
 from cluster.pod import Pod
 
 
@@ -30,6 +42,8 @@ class Ask:
     """Its place in `spec.containers`, or in `spec.initContainers`."""
     init: bool
     """It stands among the init containers (a sidecar does too)."""
+    sidecar: bool
+    """It is an init container that keeps running beside the app containers."""
     field: str
     """Path of the amount, such as `spec.containers[0].resources.limits[aliyun.com/gpu]`; of a
     share that of its memory."""
@@ -72,6 +86,165 @@ class Request:
         return self.core // self.gpus if self.gpus else 0
 
 
+_FAMILY_OF = {
+    GPU_MEM: Family.SHARE,
+    GPU_CORE: Family.SHARE,
+    GPU_WHOLE: Family.WHOLE,
+    NVIDIA_GPU: Family.NVIDIA,
+    NVIDIA_GPU_SHARED: Family.REPLICA,
+}
+_CARDS_FIELD = f"metadata.labels[{GPU_COUNT}]"
+_MEMORY_CODES = {Code.MEMORY_WHOLE, Code.MEMORY_UNITS, Code.CORE_ALONE}
+
+
 def read_request(pod: Pod) -> tuple[Request, tuple[Finding, ...]]:
-    """Return what a pod asks for, and every problem that needs only the pod to be seen."""
-    raise NotImplementedError
+    """Return what a pod asks for, and every problem that needs only the pod to be seen.
+
+    Totals follow Kubernetes: the larger of what runs together (app containers and sidecars) and
+    what any init container needs beside the sidecars started before it.
+
+    Compute follows its rule in each container and in the pod's total. Where the pod's label spreads
+    the share over N cards, each container's compute is a total over these cards too, so that its
+    N-th part is a multiple of 5 from 5 to 100; memory must be divisible by N in the pod's total.
+    A container that asks for compute asks for memory itself: another's memory does not limit it.
+
+    With errors the request holds what could be read, and of several families the first named.
+    """
+    claims = [*claims_of(pod.spec)]
+    if not claims:
+        return Request(), ()
+    families = _families(claims)
+    family = next(iter(families))
+    cards = _cards(pod) if Family.SHARE in families else 1
+    findings: list[Finding] = []
+    asks: list[Ask] = []
+    for claim in claims:
+        amounts, problems = read_claim(claim, cards)
+        findings += problems
+        ask = _ask(claim, amounts, family)
+        asks += [ask] if ask else []
+    request = _total(tuple(asks), family, cards or 1)
+    if cards is None:
+        findings.append(_label_finding(pod.labels[GPU_COUNT]))
+    elif family is Family.SHARE:
+        findings += _total_findings(request, pod, judged={finding.code for finding in findings})
+    findings += _family_findings(families)
+    if pod.spec.node_name and families.keys() != {Family.NVIDIA}:
+        findings.append(_node_name_finding(pod.spec.node_name))
+    return request, tuple(findings)
+
+
+def _families(claims: list[Claim]) -> dict[Family, tuple[str, str]]:
+    """Return the families in the order they are named, with the resource and path that did so."""
+    families: dict[Family, tuple[str, str]] = {}
+    for claim in claims:
+        for resource, (_, field) in claim.named.items():
+            families.setdefault(_FAMILY_OF[resource], (resource, field))
+    return families
+
+
+def _cards(pod: Pod) -> int | None:
+    """Return over how many cards a share is spread; None when the label is no count."""
+    label = pod.labels.get(GPU_COUNT, "1")
+    # Longer texts are no counts of cards, and a label may be long enough to be slow to read.
+    count = int(label) if label.isascii() and label.isdigit() and len(label) < 10 else 0
+    return count or None
+
+
+def _ask(claim: Claim, amounts: dict[str, int], family: Family) -> Ask | None:
+    mine = {r: amount for r, amount in amounts.items() if _FAMILY_OF[r] is family}
+    if not mine:
+        return None
+    decisive = GPU_MEM if GPU_MEM in mine else next(iter(mine))
+    return Ask(
+        container=claim.container.name,
+        index=claim.index,
+        init=claim.init,
+        sidecar=claim.sidecar,
+        field=claim.named[decisive][1],
+        gpus=0 if family is Family.SHARE else mine[decisive],
+        memory=mine.get(GPU_MEM, 0),
+        core=mine.get(GPU_CORE, 0),
+    )
+
+
+def _total(asks: tuple[Ask, ...], family: Family, cards: int) -> Request:
+    if family is not Family.SHARE:
+        return Request(family, gpus=_pod_total(asks, lambda ask: ask.gpus), asks=asks)
+    memory = _pod_total(asks, lambda ask: ask.memory)
+    core = _pod_total(asks, lambda ask: ask.core)
+    return Request(family, cards, memory, core, asks)
+
+
+def _pod_total(asks: tuple[Ask, ...], amount: Callable[[Ask], int]) -> int:
+    """Return a resource's total by Kubernetes' sidecar rule (KEP-753, resources calculation)."""
+    sidecars = largest_init = 0
+    for ask in asks:
+        if ask.sidecar:
+            sidecars += amount(ask)
+        elif ask.init:
+            largest_init = max(largest_init, sidecars + amount(ask))
+    return max(sidecars + sum(amount(ask) for ask in asks if not ask.init), largest_init)
+
+
+def _total_findings(request: Request, pod: Pod, *, judged: set[Code]) -> Iterator[Finding]:
+    """Yield what is wrong with a share's totals, where its parts are not wrong already."""
+    cards = request.gpus
+    if request.core > CORE_MAX * cards and Code.CORE_STEP not in judged:
+        last = next(ask for ask in reversed(request.asks) if ask.core)
+        yield Finding(
+            Code.CORE_STEP,
+            Severity.ERROR,
+            last.field.replace(GPU_MEM, GPU_CORE),
+            last.core,
+            f"the containers ask for {request.core} percent together, and a pod can have at most "
+            f"{CORE_MAX * cards} (of {cards} card{'s' if cards > 1 else ''})",
+            f"lower the containers' compute by {request.core - CORE_MAX * cards} in total",
+        )
+    if request.memory % cards and judged.isdisjoint(_MEMORY_CODES):
+        totals = either(nearest_multiples(request.memory, cards))
+        yield Finding(
+            Code.COUNT_DIVIDES,
+            Severity.ERROR,
+            _CARDS_FIELD,
+            pod.labels[GPU_COUNT],
+            f"{request.memory} GiB cannot be divided evenly over {cards} cards",
+            f"ask for {totals} GiB in total, or for a number of cards that divides "
+            f"{request.memory}",
+        )
+
+
+def _family_findings(families: dict[Family, tuple[str, str]]) -> Iterator[Finding]:
+    (first, first_field), *others = families.values()
+    for resource, field in others:
+        yield Finding(
+            Code.TWO_FAMILIES,
+            Severity.ERROR,
+            field,
+            resource,
+            f"a pod asks for one kind of GPU resource, and this one names {first} ({first_field}) "
+            f"and {resource}",
+            f"keep either {first} or {resource}, in all containers and init containers",
+        )
+
+
+def _label_finding(label: str) -> Finding:
+    return Finding(
+        Code.COUNT_LABEL,
+        Severity.ERROR,
+        _CARDS_FIELD,
+        label,
+        f"{label!r} is no number of cards: the label is a whole number of at least 1",
+        'write a number such as "2", or remove the label to use one card',
+    )
+
+
+def _node_name_finding(node_name: str) -> Finding:
+    return Finding(
+        Code.NODE_NAME,
+        Severity.ERROR,
+        "spec.nodeName",
+        node_name,
+        "a pod with a nodeName passes by the scheduler, so nobody would choose its GPUs",
+        f"remove nodeName; a nodeSelector {HOSTNAME}: {node_name} asks for the same node",
+    )

@@ -1,0 +1,152 @@
+"""Whether one GPU amount in a container is allowed, and what to write instead."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import ceil
+
+from cluster.finding import Code, Finding, Severity
+from cluster.keys import GPU_CORE, GPU_MEM
+from cluster.pod import Amount
+from cluster.quantity import QuantityError, parse_quantity, split_quantity, whole
+
+CORE_STEP = 5
+"""Compute is shared out in steps of this [% of one card]."""
+CORE_MAX = 100
+"""Compute of one card [%]."""
+MEMORY_MAX = 4096
+"""No card has more memory [GiB]; an amount above it was meant in another unit."""
+
+_GIB_OF_SUFFIX = {
+    Fraction(multiplier): Fraction(gib)
+    for power, gib in ((1, Fraction(1, 1 << 20)), (2, Fraction(1, 1 << 10)), (3, 1), (4, 1 << 10))
+    for multiplier in (1000**power, 1024**power)
+}
+"""What a suffix of bytes means in GiB. People write G where they mean Gi."""
+
+
+def check_amount(
+    resource: str, value: Amount, field: str, cards: int | None
+) -> tuple[int, Finding | None]:
+    """Return what can be read of an amount, and what is wrong with it.
+
+    Args:
+        resource: One of `keys.RESOURCES`.
+        value: The amount as written.
+        field: Its path in the pod.
+        cards: Number of cards that a share lies on; None when that could not be read: then an
+            upper bound is not judged.
+
+    Returns:
+        The amount as a whole number, 0 where there is none to be read, and the finding or None.
+    """
+    try:
+        amount = whole(value)
+    except QuantityError as problem:
+        return 0, unreadable(value, field, problem)
+    rule = _RULES.get(resource, _gpu_problem)
+    return amount or 0, rule(amount, value, field, cards)
+
+
+def unreadable(value: Amount, field: str, problem: QuantityError) -> Finding:
+    """Return the finding for an amount that is no quantity."""
+    fix = "write a plain whole number, such as 10"
+    return Finding(Code.QUANTITY, Severity.ERROR, field, value, str(problem), fix)
+
+
+def nearest_multiples(amount: Fraction | int, step: int, highest: int | None = None) -> list[int]:
+    """Return the multiples of a step next to an amount, below and above, from one step on.
+
+    >>> nearest_multiples(22, 5, 100), nearest_multiples(0, 5, 100), nearest_multiples(250, 5, 100)
+    ([20, 25], [5], [100])
+    """
+    below = amount // step * step
+    bound = max(below + step, step) if highest is None else highest
+    return sorted({min(max(near, step), bound) for near in (below, below + step)})
+
+
+def either(choices: list[int]) -> str:
+    """Return choices for a person, such as `20 or 25`."""
+    return " or ".join(map(str, choices))
+
+
+def _core_problem(
+    amount: int | None, value: Amount, field: str, cards: int | None
+) -> Finding | None:
+    step = CORE_STEP * (cards or 1)
+    highest = CORE_MAX * cards if cards else None
+    if amount and amount > 0 and amount % step == 0 and (highest is None or amount <= highest):
+        return None
+    allowed = f"a multiple of {step} from {step}" + (f" to {highest}" if highest else " on")
+    of = f"the total over {cards} cards" if cards and cards > 1 else "percent of one card"
+    choices = nearest_multiples(parse_quantity(value), step, highest)
+    return Finding(
+        Code.CORE_STEP,
+        Severity.ERROR,
+        field,
+        value,
+        f"{value} is not allowed: compute is {allowed}, {of}",
+        f"write {either(choices)}",
+    )
+
+
+def _memory_problem(
+    amount: int | None, value: Amount, field: str, cards: int | None
+) -> Finding | None:
+    if amount is None or amount < 1:
+        return Finding(
+            Code.MEMORY_WHOLE,
+            Severity.ERROR,
+            field,
+            value,
+            f"{value} is not allowed: GPU memory is a whole number of GiB, at least 1",
+            f"write {max(1, ceil(parse_quantity(value)))}",
+        )
+    if cards is None or amount <= MEMORY_MAX * cards:
+        return None
+    on_cards = "a card" if cards == 1 else f"{cards} cards"
+    return Finding(
+        Code.MEMORY_UNITS,
+        Severity.ERROR,
+        field,
+        value,
+        f"{value} is {amount} GiB, more than {on_cards} can have ({MEMORY_MAX * cards}): the unit "
+        "is GiB already, without a suffix",
+        f"write {_gib_meant(value, MEMORY_MAX * cards)}",
+    )
+
+
+def _gib_meant(value: Amount, highest: int) -> int:
+    """Guess the GiB that someone meant who wrote a unit where none belongs (or MiB, or bytes)."""
+    number, multiplier = split_quantity(value)
+    exact = number * multiplier
+    if multiplier in _GIB_OF_SUFFIX:
+        guesses = [number * _GIB_OF_SUFFIX[multiplier], number]
+    else:
+        guesses = [exact / (1 << 10), exact / (1 << 30), number]
+    return next((ceil(guess) for guess in guesses if 1 <= guess <= highest), 1)
+
+
+def _gpu_problem(
+    amount: int | None, value: Amount, field: str, _cards: int | None
+) -> Finding | None:
+    if amount is not None and amount >= 1:
+        return None
+    fix = f"write {max(1, ceil(parse_quantity(value)))}"
+    if amount is None:
+        fix += f", or ask for a part of a GPU by {GPU_MEM}"
+    else:
+        fix += ", or remove the resource"
+    return Finding(
+        Code.GPU_WHOLE,
+        Severity.ERROR,
+        field,
+        value,
+        f"{value} is not allowed: GPUs are asked for in whole numbers, at least 1",
+        fix,
+    )
+
+
+_RULES: dict[str, Callable[[int | None, Amount, str, int | None], Finding | None]] = {
+    GPU_CORE: _core_problem,
+    GPU_MEM: _memory_problem,
+}

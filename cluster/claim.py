@@ -1,0 +1,108 @@
+"""Which GPU resources each container of a pod names, and what is wrong with them there."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cluster.amounts import check_amount, unreadable
+from cluster.finding import Code, Finding, Severity
+from cluster.keys import GPU_CORE, GPU_MEM, RESOURCES
+from cluster.pod import Amount, Container, PodSpec
+from cluster.quantity import QuantityError, parse_quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The GPU resources that one container names; a container that names none has no claim."""
+
+    container: Container
+    index: int
+    """Its place in `spec.containers`, or in `spec.initContainers`."""
+    init: bool
+    path: str
+    """Path of the container's resources."""
+    named: dict[str, tuple[Amount, str]]
+    """Each resource's limit and its path; where only a request is given, that."""
+
+    @property
+    def sidecar(self) -> bool:
+        """An init container that keeps running beside the app containers."""
+        return self.init and self.container.restart_policy == "Always"
+
+
+def claims_of(spec: PodSpec) -> Iterator[Claim]:
+    """Yield the claims of a pod: app containers first, then init containers, in their order."""
+    yield from _claims(spec.containers, init=False)
+    if spec.init_containers:
+        yield from _claims(spec.init_containers, init=True)
+
+
+def read_claim(claim: Claim, cards: int | None) -> tuple[dict[str, int], list[Finding]]:
+    """Return a claim's amounts by resource, 0 where one cannot be read, and all its findings.
+
+    Args:
+        claim: What the container names.
+        cards: As `amounts.check_amount` takes it.
+    """
+    amounts: dict[str, int] = {}
+    findings: list[Finding] = []
+    for resource, (value, field) in claim.named.items():
+        amounts[resource], finding = check_amount(resource, value, field, cards)
+        findings += [finding] if finding else []
+        findings += _request_findings(claim, resource, limit_is_read=finding is None)
+    if GPU_CORE in amounts and GPU_MEM not in amounts:
+        value, field = claim.named[GPU_CORE]
+        findings.append(
+            Finding(
+                Code.CORE_ALONE,
+                Severity.ERROR,
+                field,
+                value,
+                f"compute cannot be asked alone: the container names no {GPU_MEM}",
+                f"add {GPU_MEM} with the GiB it needs beside it",
+            )
+        )
+    return amounts, findings
+
+
+def _claims(containers: list[Container], *, init: bool) -> Iterator[Claim]:
+    for index, container in enumerate(containers):
+        resources = container.resources
+        if resources is None:
+            continue
+        path = f"spec.{'initContainers' if init else 'containers'}[{index}].resources"
+        named: dict[str, tuple[Amount, str]] = {}
+        for part, amounts in (("limits", resources.limits), ("requests", resources.requests)):
+            for resource, amount in (amounts or {}).items():
+                if resource in _RESOURCES and resource not in named:
+                    named[resource] = (amount, f"{path}.{part}[{resource}]")
+        if named:
+            yield Claim(container, index, init, path, named)
+
+
+def _request_findings(claim: Claim, resource: str, *, limit_is_read: bool) -> Iterator[Finding]:
+    """Yield the finding when a request is not what Kubernetes demands: equal to its limit."""
+    request = claim.container.requests.get(resource)
+    limit = claim.container.limits.get(resource)
+    if request is None or request == limit:
+        return
+    field = f"{claim.path}.requests[{resource}]"
+    if limit is None:
+        message = f"{resource} is requested without a limit, and Kubernetes wants both equal"
+        yield _request_finding(field, request, message, f"add {resource}: {request} to limits")
+        return
+    try:
+        requested = parse_quantity(request)
+    except QuantityError as problem:
+        yield unreadable(request, field, problem)
+        return
+    if limit_is_read and requested != parse_quantity(limit):
+        message = f"the request is {request} but the limit {limit}, and Kubernetes wants both equal"
+        fix = f"write {limit} here too, or leave the request out"
+        yield _request_finding(field, request, message, fix)
+
+
+def _request_finding(field: str, value: Amount, message: str, fix: str) -> Finding:
+    return Finding(Code.REQUEST_IS_LIMIT, Severity.ERROR, field, value, message, fix)
+
+
+_RESOURCES = frozenset(RESOURCES)
