@@ -1,0 +1,162 @@
+"""Hypothesis strategies that several folders of tests share."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from cluster import keys
+
+# ---- Pods, as JSON: everything optional may be absent, null or empty, and unknown fields appear.
+
+_LABEL_KEYS = (
+    keys.COMPUTE_CLASS,
+    keys.COMPUTE_QOS,
+    keys.MODEL_SERIES,
+    keys.DRIVER_VERSION,
+    keys.GPU_COUNT,
+    keys.POD_GROUP,
+    keys.POD_GROUP_NAME,
+    keys.POD_GROUP_MIN_AVAILABLE,
+    keys.GPU_TOPOLOGY,
+    keys.GPU_TOPOLOGY_REPLICA,
+    keys.REPLICA_TYPE,
+    "app",
+    "example.org/a~b~1c",
+)
+_LABEL_VALUES = ("gpu", "gpu-hpn", "default", "best-effort", "T4", "535.161.08", "1", "2", "4", "x")
+_ANNOTATION_KEYS = (
+    keys.ALLOCATION,
+    keys.VISIBLE_DEVICES,
+    keys.VISIBLE_DEVICES_OF + "c0",
+    keys.MEM_IDX,
+    keys.ARENA_GPU_VISIBLE,
+    keys.GANG,
+    keys.GANG_SIZE,
+    "example.org/notes",
+    "example.org/a~b~1c",
+)
+_ENV_NAMES = (
+    keys.ENV_VISIBLE_DEVICES,
+    keys.ENV_MPS_THREADS,
+    keys.ENV_MPS_MEMORY,
+    keys.ENV_REPLICAS,
+    keys.MEM_IDX,
+    keys.MEM_CONTAINER,
+    "PATH",
+)
+_NODE_KEYS = (keys.NODE_MODE, keys.NODE_TYPE, keys.MODEL_SERIES, keys.DRIVER_VERSION, "zone")
+_AMOUNTS = (1, 2, 5, 10, 25, 30, "1", "2", "4", "20", "22", "5e1", "50000m", "1.5", "8Gi", "x", -1)
+
+_GOOD_LIMITS: tuple[dict[str, Any], ...] = (
+    {keys.GPU_WHOLE: 1},
+    {keys.GPU_WHOLE: "4"},
+    {keys.GPU_MEM: 6},
+    {keys.GPU_MEM: "4", keys.GPU_CORE: "20"},
+    {keys.NVIDIA_GPU: 1},
+    {keys.NVIDIA_GPU_SHARED: 1},
+    {"cpu": "1"},
+)
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
+    max_leaves=3,
+)
+_unknown = {"futureField": JSON, "x/y~z": JSON}
+
+
+def _nullable(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | inner
+
+
+def _object(**optional: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional={**optional, **_unknown})
+
+
+def _map(names: tuple[str, ...], values: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+    return _nullable(st.dictionaries(st.sampled_from(names), values, max_size=4))
+
+
+_requirement = st.fixed_dictionaries(
+    {"key": st.sampled_from(_NODE_KEYS), "operator": st.sampled_from(("In", "NotIn", "Exists"))},
+    optional={"values": st.just(["a"]), **_unknown},
+)
+_field = st.just({"key": "metadata.name", "operator": "In", "values": ["n1"]})
+_term = _object(
+    matchExpressions=_nullable(st.lists(_requirement, max_size=2)),
+    matchFields=_nullable(st.lists(_field, max_size=1)),
+)
+_affinity = _object(
+    nodeAffinity=_nullable(
+        _object(
+            requiredDuringSchedulingIgnoredDuringExecution=_nullable(
+                _object(nodeSelectorTerms=_nullable(st.lists(_term, max_size=3)))
+            ),
+            preferredDuringSchedulingIgnoredDuringExecution=st.just([]),
+        )
+    ),
+    podAntiAffinity=st.just({}),
+)
+_env = st.fixed_dictionaries(
+    {"name": st.sampled_from(_ENV_NAMES)},
+    optional={
+        "value": st.sampled_from(("", "all", "void", "0", "10", "0=1G")),
+        "valueFrom": st.just({"fieldRef": {"fieldPath": "metadata.name"}}),
+    },
+)
+_amount_maps = st.dictionaries(
+    st.sampled_from((*keys.RESOURCES, "cpu")), st.sampled_from(_AMOUNTS), max_size=2
+)
+_resources = st.sampled_from(_GOOD_LIMITS).map(lambda limits: {"limits": limits}) | _object(
+    limits=_nullable(_amount_maps), requests=_nullable(_amount_maps)
+)
+
+
+def _containers(prefix: str, least: int) -> st.SearchStrategy[list[dict[str, Any]]]:
+    container = _object(
+        resources=_nullable(_resources),
+        env=_nullable(st.lists(_env, max_size=3)),
+        image=st.just("registry.example.org/a:1"),
+        restartPolicy=st.just("Always"),
+    )
+    return st.lists(container, min_size=least, max_size=2).map(
+        lambda many: [{**one, "name": f"{prefix}{index}"} for index, one in enumerate(many)]
+    )
+
+
+def pods() -> st.SearchStrategy[dict[str, Any]]:
+    """Pods as an API server would send them: decoded and defaulted, but not validated."""
+    metadata = _object(
+        name=st.just("p"),
+        labels=_map(_LABEL_KEYS, st.sampled_from(_LABEL_VALUES)),
+        annotations=_map(_ANNOTATION_KEYS, st.sampled_from(("2", "0", "x"))),
+        ownerReferences=_nullable(
+            st.lists(
+                st.sampled_from(("DaemonSet", "Job", "StatefulSet")).map(
+                    lambda kind: {"kind": kind, "name": "o", "controller": True}
+                ),
+                max_size=1,
+            )
+        ),
+    )
+    optional = {
+        "initContainers": _nullable(_containers("i", 0)),
+        "nodeSelector": _map(_NODE_KEYS, st.just("a")),
+        "affinity": _nullable(_affinity),
+        "schedulerName": st.sampled_from(("", keys.DEFAULT_SCHEDULER, "theirs")),
+        "schedulingGates": _nullable(
+            st.lists(
+                st.sampled_from((keys.GANG, "other")).map(lambda name: {"name": name}), max_size=2
+            )
+        ),
+        "nodeName": st.sampled_from(("", "n1")),
+        "preemptionPolicy": st.sampled_from(("PreemptLowerPriority", "Never")),
+        **_unknown,
+    }
+    spec = st.fixed_dictionaries({"containers": _containers("c", 1)}, optional=optional)
+    return st.fixed_dictionaries(
+        {"metadata": metadata, "spec": spec},
+        optional={"apiVersion": st.just("v1"), "kind": st.just("Pod"), **_unknown},
+    )

@@ -1,0 +1,56 @@
+import jsonpatch
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.patch import add_keys, append, escape, remove
+
+maps = st.dictionaries(st.text(max_size=4), st.text(max_size=2), max_size=3)
+
+
+@given(present=st.none() | maps, wanted=maps)
+def test_added_keys_stand_in_the_map_and_the_others_stay(present, wanted):
+    wanted = {key: value for key, value in wanted.items() if key not in (present or {})}
+    steps = add_keys("/a", present, {key: (value, "rule") for key, value in wanted.items()})
+
+    after = jsonpatch.apply_patch({"a": present}, [step.wire() for step in steps])
+
+    assert (after["a"] or {}) == {**(present or {}), **wanted}
+
+
+@given(
+    present=st.none() | st.lists(st.integers(), max_size=3),
+    wanted=st.lists(st.integers(), max_size=3),
+)
+def test_appended_values_stand_at_the_end_in_order(present, wanted):
+    steps = append("/a", present, [(value, "rule") for value in wanted])
+
+    after = jsonpatch.apply_patch({"a": present}, [step.wire() for step in steps])
+
+    assert (after["a"] or []) == [*(present or []), *wanted]
+
+
+@pytest.mark.parametrize(
+    ("key", "segment"),
+    [("plain", "plain"), ("a/b", "a~1b"), ("a~b", "a~0b"), ("~1", "~01"), ("~/", "~0~1")],
+)
+def test_a_key_is_escaped_as_the_pointer_syntax_asks(key, segment):
+    assert escape(key) == segment
+
+
+def test_one_step_that_makes_a_map_names_every_rule_once():
+    (step,) = add_keys("/a", None, {"x": ("1", "one"), "y": ("2", "two"), "z": ("3", "one")})
+
+    assert step.rule == "one, two"
+
+
+def test_a_removal_has_no_value_on_the_wire():
+    assert remove("/a", "because").wire() == {"op": "remove", "path": "/a"}
+
+
+def test_people_read_the_rule_and_servers_do_not():
+    (step,) = append("/a", None, [(1, "because")])
+
+    assert msgspec.json.decode(msgspec.json.encode(step))["rule"] == "because"
+    assert "rule" not in step.wire()

@@ -1,0 +1,61 @@
+"""Limits that NVIDIA's Multi-Process Service puts on one client, as environment variables.
+
+Source: CUDA documentation, "Multi-Process Service", CUDA_MPS_ACTIVE_THREAD_PERCENTAGE and
+CUDA_MPS_PINNED_DEVICE_MEM_LIMIT. Devices are numbered as the container sees them.
+"""
+
+import re
+
+from cluster.keys import ENV_MPS_MEMORY, ENV_MPS_THREADS
+from cluster.request import Ask
+
+_MIB_PER_GIB = 1024
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+"""[bytes]"""
+_DEVICE_LIMIT = re.compile(r"\s*([0-9]{1,4})\s*=\s*([0-9]{1,18})([KMG]?)B?\s*", re.IGNORECASE)
+_PERCENT = re.compile(r"\s*[0-9]{1,3}(\.[0-9]{1,6})?\s*")
+
+
+def limits(ask: Ask, cards: int) -> dict[str, str]:
+    """Return the variables that keep one container within its share.
+
+    Args:
+        ask: What the container asks for, over all its cards.
+        cards: How many cards that is spread over, evenly.
+
+    Returns:
+        Variable to value; a limit that was not asked for is left out.
+    """
+    cards = max(cards, 1)
+    variables = {}
+    if ask.core:
+        variables[ENV_MPS_THREADS] = str(ask.core // cards)
+    if ask.memory:
+        each = ask.memory * _MIB_PER_GIB // cards
+        variables[ENV_MPS_MEMORY] = ",".join(f"{card}={each}M" for card in range(cards))
+    return variables
+
+
+def is_tighter(name: str, theirs: str, ours: str) -> bool:
+    """Tell whether a limit that a user wrote allows no more than ours; unreadable ones do not."""
+    if name == ENV_MPS_THREADS:
+        return bool(_PERCENT.fullmatch(theirs)) and 0 < float(theirs) <= float(ours)
+    allowed, wanted = _memory(ours), _memory(theirs)
+    return wanted is not None and allowed is not None and _within(wanted, allowed)
+
+
+def _within(wanted: dict[int, int], allowed: dict[int, int]) -> bool:
+    # A device that is not named has no limit at all.
+    return all(device in wanted and wanted[device] <= most for device, most in allowed.items())
+
+
+def _memory(text: str) -> dict[int, int] | None:
+    """Return device to limit [bytes]; None where the text is not one."""
+    found: dict[int, int] = {}
+    for part in text.split(","):
+        match = _DEVICE_LIMIT.fullmatch(part)
+        if match is None:
+            return None
+        device, amount, unit = match.groups()
+        found[int(device)] = int(amount) * _UNITS[unit.upper()]
+    return found
