@@ -39,6 +39,7 @@ class Code(StrEnum):
     GANG_ORDERED = "LW401"
     GANG_SIZE = "LW402"
     GANG_UNMOVABLE = "LW403"
+    GANG_LINK = "LW404"
     PROFILE = "LW501"
     POLICY = "LW502"
     RISKY_SELECTOR = "LW503"

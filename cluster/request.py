@@ -1,6 +1,6 @@
 """What a pod asks of the GPUs, and everything that is wrong with it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -93,6 +93,7 @@ _FAMILY_OF = {
     NVIDIA_GPU: Family.NVIDIA,
     NVIDIA_GPU_SHARED: Family.REPLICA,
 }
+_SHARE = Family.SHARE
 _CARDS_FIELD = f"metadata.labels[{GPU_COUNT}]"
 _MEMORY_CODES = {Code.MEMORY_WHOLE, Code.MEMORY_UNITS, Code.CORE_ALONE}
 
@@ -115,7 +116,7 @@ def read_request(pod: Pod) -> tuple[Request, tuple[Finding, ...]]:
         return Request(), ()
     families = _families(claims)
     family = next(iter(families))
-    cards = _cards(pod) if Family.SHARE in families else 1
+    cards = _cards(pod) if _SHARE in families else 1
     findings: list[Finding] = []
     asks: list[Ask] = []
     for claim in claims:
@@ -126,9 +127,10 @@ def read_request(pod: Pod) -> tuple[Request, tuple[Finding, ...]]:
     request = _total(tuple(asks), family, cards or 1)
     if cards is None:
         findings.append(_label_finding(pod.labels[GPU_COUNT]))
-    elif family is Family.SHARE:
+    elif family is _SHARE:
         findings += _total_findings(request, pod, judged={finding.code for finding in findings})
-    findings += _family_findings(families)
+    if len(families) > 1:
+        findings += _family_findings(families)
     if pod.spec.node_name and families.keys() != {Family.NVIDIA}:
         findings.append(_node_name_finding(pod.spec.node_name))
     return request, tuple(findings)
@@ -152,39 +154,39 @@ def _cards(pod: Pod) -> int | None:
 
 
 def _ask(claim: Claim, amounts: dict[str, int], family: Family) -> Ask | None:
-    mine = {r: amount for r, amount in amounts.items() if _FAMILY_OF[r] is family}
-    if not mine:
-        return None
-    decisive = GPU_MEM if GPU_MEM in mine else next(iter(mine))
-    return Ask(
-        container=claim.container.name,
-        index=claim.index,
-        init=claim.init,
-        sidecar=claim.sidecar,
-        field=claim.named[decisive][1],
-        gpus=0 if family is Family.SHARE else mine[decisive],
-        memory=mine.get(GPU_MEM, 0),
-        core=mine.get(GPU_CORE, 0),
-    )
+    container, index, init = claim.container.name, claim.index, claim.init
+    if family is _SHARE:
+        decisive = GPU_MEM if GPU_MEM in amounts else GPU_CORE
+        if decisive not in amounts:
+            return None
+        memory, core = amounts.get(GPU_MEM, 0), amounts.get(GPU_CORE, 0)
+        field = claim.named[decisive][1]
+        return Ask(container, index, init, claim.sidecar, field, 0, memory, core)
+    for resource, amount in amounts.items():
+        if _FAMILY_OF[resource] is family:
+            return Ask(container, index, init, claim.sidecar, claim.named[resource][1], amount)
+    return None
 
 
 def _total(asks: tuple[Ask, ...], family: Family, cards: int) -> Request:
-    if family is not Family.SHARE:
-        return Request(family, gpus=_pod_total(asks, lambda ask: ask.gpus), asks=asks)
-    memory = _pod_total(asks, lambda ask: ask.memory)
-    core = _pod_total(asks, lambda ask: ask.core)
+    if family is not _SHARE:
+        return Request(family, _pod_total(asks, [ask.gpus for ask in asks]), 0, 0, asks)
+    memory = _pod_total(asks, [ask.memory for ask in asks])
+    core = _pod_total(asks, [ask.core for ask in asks])
     return Request(family, cards, memory, core, asks)
 
 
-def _pod_total(asks: tuple[Ask, ...], amount: Callable[[Ask], int]) -> int:
+def _pod_total(asks: tuple[Ask, ...], amounts: list[int]) -> int:
     """Return a resource's total by Kubernetes' sidecar rule (KEP-753, resources calculation)."""
-    sidecars = largest_init = 0
-    for ask in asks:
-        if ask.sidecar:
-            sidecars += amount(ask)
-        elif ask.init:
-            largest_init = max(largest_init, sidecars + amount(ask))
-    return max(sidecars + sum(amount(ask) for ask in asks if not ask.init), largest_init)
+    together = sidecars = largest_init = 0
+    for ask, amount in zip(asks, amounts, strict=True):
+        if not ask.init:
+            together += amount
+        elif ask.sidecar:
+            sidecars += amount
+        else:
+            largest_init = max(largest_init, sidecars + amount)
+    return max(together + sidecars, largest_init)
 
 
 def _total_findings(request: Request, pod: Pod, *, judged: set[Code]) -> Iterator[Finding]:

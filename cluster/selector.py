@@ -7,8 +7,7 @@ selectors". Operators that Kubernetes does not know match nothing; `check_label_
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-from msgspec import Struct
+from typing import Protocol
 
 from cluster.keys import NODE_NAME_FIELD
 from cluster.pod import LabelSelector, NodeSelectorTerm, PodSpec, Requirement, Toleration
@@ -22,12 +21,20 @@ _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 _INT64 = re.compile(r"[+-]?[0-9]{1,19}")
 
 
-class Taint(Struct, frozen=True):
-    """A node's taint, as the API server sends it."""
+class Taint(Protocol):
+    """What a toleration is compared with; `node.Taint` is one."""
 
-    key: str = ""
-    value: str = ""
-    effect: str = ""
+    @property
+    def key(self) -> str:
+        """Its key, such as `nvidia.com/gpu`."""
+
+    @property
+    def value(self) -> str:
+        """Its value; may be empty."""
+
+    @property
+    def effect(self) -> str:
+        """NoSchedule, PreferNoSchedule or NoExecute."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,178 @@
+"""To which gang a pod belongs, how many it has, and which of them the pod is.
+
+A gang is planned as one unit. Others' marks are read as they are; `protocol.md` §7 gives the order.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cluster.finding import Code, Finding, Severity
+from cluster.keys import (
+    GANG,
+    GANG_SIZE,
+    GPU_TOPOLOGY_REPLICA,
+    JOB_COMPLETION_INDEX,
+    JOB_ROLE,
+    KOORDINATOR_GANG_MIN_AVAILABLE,
+    KOORDINATOR_GANG_NAME,
+    LINK,
+    MPI_ROLE_TYPE,
+    POD_GROUP,
+    POD_GROUP_MIN_AVAILABLE,
+    POD_GROUP_NAME,
+    REPLICA_INDEX,
+    REPLICA_TYPE,
+    STATEFULSET_POD_INDEX,
+)
+from cluster.pod import Pod
+from cluster.request import Request
+
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_ORDINAL = re.compile(r"-([0-9]{1,9})\Z")
+_ROLES = (REPLICA_TYPE, JOB_ROLE, MPI_ROLE_TYPE)
+_SIZED_MARKS = (
+    ("labels", POD_GROUP_NAME, POD_GROUP_MIN_AVAILABLE),
+    ("annotations", KOORDINATOR_GANG_NAME, KOORDINATOR_GANG_MIN_AVAILABLE),
+    ("annotations", GANG, GANG_SIZE),
+)
+"""Where a mark stands, its name and its size, in the order in which they apply."""
+_LITERAL_TRUE = "true"
+"""What drafts of arena v2 write in place of the number of replicas: it says nothing."""
+
+
+class Link(StrEnum):
+    """How strictly a gang holds to fast links (annotation `linkwise.dev/link`)."""
+
+    BEST = "best"
+    """The fastest that is free now."""
+    NVLINK = "nvlink"
+    """Each worker's set, and the whole gang on one node, connected by NVLink alone, or wait."""
+    ONE_NODE = "one-node"
+    """All on one node, or wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a pod says of its gang."""
+
+    name: str
+    min_available: int | None
+    """GPU members that must be placed together; None where the pod does not tell, but its PodGroup
+    or its owner may."""
+    total: int | None
+    """All GPU members, where arena's label tells."""
+    source: str
+    """Path of the mark, such as `metadata.labels[scheduling.x-k8s.io/pod-group]`."""
+
+
+def gang_mark(pod: Pod) -> tuple[Mark | None, tuple[Finding, ...]]:
+    """Return the first gang mark of a pod that applies, and the sizes in it that are no numbers.
+
+    A pod may carry a mark without being a member: `is_member`.
+    """
+    named = _name(pod)
+    if named is None:
+        return None, ()
+    name, source, size_place = named
+    min_available, findings = _size(pod, *size_place) if size_place else (None, ())
+    if pod.labels.get(GPU_TOPOLOGY_REPLICA) == _LITERAL_TRUE:
+        return Mark(name, min_available, None, source), findings
+    total, total_findings = _size(pod, "labels", GPU_TOPOLOGY_REPLICA)
+    return Mark(name, min_available, total, source), findings + total_findings
+
+
+def is_member(pod: Pod, request: Request) -> bool:
+    """Tell whether a pod is planned with a gang.
+
+    It carries a mark and asks for GPUs that Linkwise chooses. A launcher without GPUs carries its
+    workers' labels and is none; neither is a DaemonSet's pod, which belongs to its node.
+    """
+    return request.places and _name(pod) is not None and not _is_of_daemon_set(pod)
+
+
+def is_launcher(pod: Pod) -> bool:
+    """Tell whether a job's operator made this pod to start the workers (MPI)."""
+    return any(pod.labels.get(role, "").lower() == "launcher" for role in _ROLES)
+
+
+def rank(pod: Pod) -> int | None:
+    """Return which worker of its job a pod is; None where nothing tells.
+
+    In this order: the training operators' replica index, an indexed Job's completion index, a
+    StatefulSet's pod index, the number at the end of the pod's name.
+    """
+    labels, annotations = pod.labels, pod.annotations
+    stated = (
+        labels.get(REPLICA_INDEX),
+        labels.get(JOB_COMPLETION_INDEX),
+        annotations.get(JOB_COMPLETION_INDEX),
+        labels.get(STATEFULSET_POD_INDEX),
+    )
+    for text in stated:
+        if text is not None and _NUMBER.fullmatch(text):
+            return int(text)
+    ordinal = _ORDINAL.search(pod.metadata.name)
+    return int(ordinal[1]) if ordinal else None
+
+
+def link_strictness(pod: Pod) -> tuple[Link, tuple[Finding, ...]]:
+    """Return how strictly a pod's gang holds to fast links: `best` where it does not say."""
+    text = pod.annotations.get(LINK)
+    if text is None:
+        return Link.BEST, ()
+    try:
+        return Link(text), ()
+    except ValueError:
+        allowed = ", ".join(Link)
+        finding = Finding(
+            Code.GANG_LINK,
+            Severity.ERROR,
+            f"metadata.annotations[{LINK}]",
+            text,
+            f"{text!r} is none of {allowed}",
+            f"write one of {allowed}, or remove the annotation for {Link.BEST}",
+        )
+        return Link.BEST, (finding,)
+
+
+def _name(pod: Pod) -> tuple[str, str, tuple[str, str] | None] | None:
+    """Return a gang's name, the path that tells it, and the place of its size (kind and key)."""
+    group = pod.spec.scheduling_group
+    if group is not None and group.pod_group_name:
+        return group.pod_group_name, "spec.schedulingGroup.podGroupName", None
+    if name := pod.labels.get(POD_GROUP):
+        return name, f"metadata.labels[{POD_GROUP}]", None
+    for kind, name_key, size_key in _SIZED_MARKS:
+        if name := _texts(pod, kind).get(name_key):
+            return name, f"metadata.{kind}[{name_key}]", (kind, size_key)
+    return None
+
+
+def _size(pod: Pod, kind: str, key: str) -> tuple[int | None, tuple[Finding, ...]]:
+    text = _texts(pod, kind).get(key)
+    if text is None:
+        return None, ()
+    if _NUMBER.fullmatch(text) and int(text):
+        return int(text), ()
+    finding = Finding(
+        Code.GANG_SIZE,
+        Severity.ERROR,
+        f"metadata.{kind}[{key}]",
+        text,
+        f"{text!r} is no size of a gang: it is a whole number of at least 1",
+        'write the number of workers with GPUs, such as "4"',
+    )
+    return None, (finding,)
+
+
+def _texts(pod: Pod, kind: str) -> Mapping[str, str]:
+    return pod.labels if kind == "labels" else pod.annotations
+
+
+def _is_of_daemon_set(pod: Pod) -> bool:
+    return any(
+        owner.kind == "DaemonSet" and owner.controller
+        for owner in pod.metadata.owner_references or ()
+    )
