@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
+from cluster.demand import HostPort
 from cluster.keys import NVIDIA_GPU
 from cluster.node import Node
 from cluster.record import GPUShare
@@ -17,20 +18,6 @@ CORE_PER_CARD = 100
 
 class LedgerError(ValueError):
     """A GPU is given twice, or does not exist: whoever asked had not looked before."""
-
-
-class HostPort(NamedTuple):
-    """A port of the node itself; an empty address stands for all of the node's addresses."""
-
-    ip: str
-    protocol: str
-    port: int
-
-    def clashes(self, other: "HostPort") -> bool:
-        """Say whether both cannot be open at once."""
-        if (self.protocol, self.port) != (other.protocol, other.port):
-            return False
-        return self.ip == other.ip or "" in {self.ip, other.ip}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,64 +1,29 @@
 """What one node offers: its mode, its cards, and what links them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
+from functools import cache
 
-from cluster.keys import GPU_COUNT, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED
-from topology.machine import Machine
+from cluster.keys import CORDON
+from cluster.mode import Mode, Placement, read_placement
+from cluster.offer import NodeError, NodeObject, Offer, read_offer
+from cluster.published import Published, read_indices
+from topology.machine import MAX_GPUS, Level, Machine
 
+__all__ = [
+    "Card",
+    "Mode",
+    "Node",
+    "NodeError",
+    "NodeObject",
+    "Placement",
+    "Taint",
+    "read_node",
+    "uniform_machine",
+]
 
-class NodeError(ValueError):
-    """A Node object holds what Kubernetes never writes; the message says which field."""
-
-
-class Mode(StrEnum):
-    """How a node's GPUs are given out: the words of its label `ack.node.gpu.schedule`."""
-
-    DEFAULT = "default"
-    """Whole GPUs, chosen by NVIDIA's plugin. Also a node without GPUs."""
-    TOPOLOGY = "topology"
-    SHARE = "share"
-    CGPU = "cgpu"
-    CORE_MEM = "core_mem"
-    MPS = "mps"
-    TIMESLICE = "timeslice"
-    MIG = "mig"
-    DISABLED = "disabled"
-
-    @property
-    def shares_memory(self) -> bool:
-        """Cards are given out by memory."""
-        return self in {Mode.SHARE, Mode.CGPU, Mode.CORE_MEM, Mode.MPS}
-
-    @property
-    def shares_compute(self) -> bool:
-        """Cards are given out by memory and compute."""
-        return self in {Mode.CORE_MEM, Mode.MPS}
-
-    @property
-    def is_ours(self) -> bool:
-        """Linkwise chooses the GPUs of pods on this node."""
-        return self.shares_memory or self in {Mode.TOPOLOGY, Mode.TIMESLICE}
-
-
-COUNTED_BY = {
-    Mode.DEFAULT: NVIDIA_GPU,
-    Mode.TOPOLOGY: GPU_WHOLE,
-    Mode.SHARE: GPU_COUNT,
-    Mode.CGPU: GPU_COUNT,
-    Mode.CORE_MEM: GPU_COUNT,
-    Mode.MPS: GPU_COUNT,
-    Mode.TIMESLICE: NVIDIA_GPU_SHARED,
-}
-"""The resource that tells how many GPUs a node has; a time-sliced one counts replicas."""
-
-
-class Placement(StrEnum):
-    """How shares are laid out: the words of the node label `ack.node.gpu.placement`."""
-
-    BINPACK = "binpack"
-    SPREAD = "spread"
+DEFAULT_PODS = 110
+"""How many pods a node takes where it does not say: the kubelet's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +71,7 @@ class Node:
     """Allocatable CPU [millicores]."""
     memory: int = 0
     """Allocatable memory [bytes]."""
-    pods: int = 110
+    pods: int = DEFAULT_PODS
     """How many pods the node takes."""
     resources: Mapping[str, int] = field(default_factory=dict)
     """Allocatable extended resources (those with a domain in their name)."""
@@ -126,3 +91,113 @@ class Node:
             raise NodeError(f"node {self.name}: one card for each GPU of its machine is expected")
         mask = sum(1 << i for i, card in enumerate(self.cards) if card.usable)
         object.__setattr__(self, "usable_mask", mask)
+
+
+def read_node(
+    raw: NodeObject,
+    *,
+    published: Published | None = None,
+    machine: Machine | None = None,
+    unhealthy: frozenset[int] = frozenset(),
+) -> Node:
+    """Return what a Node object says, and what is known of its GPUs from elsewhere.
+
+    A node has GPUs when its mode's resource counts some, healthy or not. Where its agent publishes
+    a machine, that one is taken, however many GPUs the resource counts. A machine that the policy
+    maps is taken when it has as many; else all GPUs count as equal.
+
+    Args:
+        raw: The Node.
+        published: What the node's agent says.
+        machine: What the policy's mapping says, by the node's labels.
+        unhealthy: GPU indices that the ConfigMap of unhealthy GPUs names.
+
+    Raises:
+        NodeError: an amount is no Kubernetes quantity.
+    """
+    offer = read_offer(raw, published.machine.n if published else None)
+    linked, known, doubt = _read_machine(offer, published, machine)
+    placement, misspelt = read_placement(offer.labels)
+    cordoned, unread = read_indices(offer.annotations.get(CORDON, ""), linked.n if linked else 0)
+    cards = tuple(
+        replace(card, cordoned=i in cordoned)
+        for i, card in enumerate(_read_cards(offer, linked, published, unhealthy))
+    )
+    problems = (misspelt, doubt, f"{CORDON}: {unread}" if unread else None, _missing(offer, cards))
+    return Node(
+        name=raw.metadata.name,
+        labels=offer.labels,
+        mode=offer.mode,
+        placement=placement,
+        machine=linked,
+        machine_known=known,
+        cards=cards,
+        cpu=offer.allocatable.get("cpu", 0),
+        memory=offer.allocatable.get("memory", 0),
+        pods=offer.allocatable.get("pods", DEFAULT_PODS),
+        resources={name: amount for name, amount in offer.allocatable.items() if "/" in name},
+        taints=tuple(Taint(t.key, t.value, t.effect) for t in raw.spec.taints or ()),
+        unschedulable=bool(raw.spec.unschedulable),
+        ready=all(c.status == "True" for c in raw.status.conditions or () if c.type == "Ready"),
+        replicas=offer.replicas if linked else 0,
+        warnings=(*offer.warnings, *(problem for problem in problems if problem)),
+    )
+
+
+@cache
+def uniform_machine(n: int) -> Machine:
+    """Return a machine whose n GPUs all count as equal, since nothing tells how they are linked."""
+    return Machine(links=((0,) * n,) * n, levels=((Level.UNKNOWN,) * n,) * n, numa=(0,) * n)
+
+
+def _read_machine(
+    offer: Offer, published: Published | None, mapped: Machine | None
+) -> tuple[Machine | None, bool, str | None]:
+    """Return the machine, whether it is known, and a warning."""
+    n = offer.count
+    if not n:
+        return None, False, None
+    if published:
+        here = published.machine.n
+        differ = f"the agent publishes {here} GPUs, but the kubelet counts {n}"
+        return published.machine, True, None if here == n else differ
+    if n > MAX_GPUS:
+        return None, False, f"{n} GPUs: at most {MAX_GPUS} on a node are placed, so none is"
+    if mapped and mapped.n == n:
+        return mapped, True, None
+    doubt = f"the policy says a machine of {mapped.n} GPUs, the kubelet {n}" if mapped else None
+    return uniform_machine(n), False, doubt
+
+
+def _read_cards(
+    offer: Offer, machine: Machine | None, published: Published | None, unhealthy: frozenset[int]
+) -> tuple[Card, ...]:
+    if machine is None:
+        return ()
+    # The kubelet says how many GPUs it gives out, not which; but none is none of them.
+    some_usable = offer.usable > 0 or not offer.mode.is_ours
+    return tuple(
+        Card(
+            memory=_read_memory(offer, machine, i, is_published=published is not None),
+            uuid=machine.uuids[i] if published and machine.uuids else None,
+            healthy=some_usable
+            and i not in unhealthy
+            and (published is None or published.healthy[i]),
+        )
+        for i in range(machine.n)
+    )
+
+
+def _read_memory(offer: Offer, machine: Machine, i: int, *, is_published: bool) -> int | None:
+    """Return the memory of one card [GiB]: as published, else its part of the registered sum."""
+    if machine.memory and (is_published or not offer.mode.shares_memory):
+        return machine.memory[i]
+    return offer.shared_memory // offer.count or None if offer.mode.shares_memory else None
+
+
+def _missing(offer: Offer, cards: tuple[Card, ...]) -> str | None:
+    """Say how many GPUs the kubelet holds back, where nothing tells which they are."""
+    missing = offer.count - offer.usable
+    if not offer.mode.is_ours or missing <= sum(not card.healthy for card in cards):
+        return None
+    return f"{missing} of {offer.count} GPUs are not allocatable, and nothing tells which"

@@ -1,0 +1,92 @@
+"""What a pod takes of a node besides GPUs: CPU, memory and host ports."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil
+from typing import NamedTuple
+
+from cluster.pod import Amount, Container, Pod
+from cluster.quantity import QuantityError, parse_quantity
+
+_ANY_ADDRESS = {"", "0.0.0.0", "::"}  # noqa: S104 - compared, never listened on
+
+
+class HostPort(NamedTuple):
+    """A port of the node itself; an empty address stands for all of the node's addresses."""
+
+    ip: str
+    protocol: str
+    port: int
+
+    def clashes(self, other: "HostPort") -> bool:
+        """Say whether both cannot be open at once."""
+        if (self.protocol, self.port) != (other.protocol, other.port):
+            return False
+        return self.ip == other.ip or "" in {self.ip, other.ip}
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a pod takes of its node besides GPUs."""
+
+    cpu: int = 0
+    """[millicores]"""
+    memory: int = 0
+    """[bytes]"""
+    ports: frozenset[HostPort] = frozenset()
+
+
+def demand_of(pod: Pod) -> Demand:
+    """Return a pod's demand, by the rule that the scheduler and the kubelet count with.
+
+    Init containers run one after the other, each beside the sidecars started before it; then the
+    app containers run beside all sidecars. The larger of both, and the pod's overhead, is asked.
+    A missing request is its limit. An amount that is no quantity counts as none: no API server
+    takes such a pod.
+
+    Source: Kubernetes documentation, sidecar containers, "Resource sharing within containers".
+    """
+    spec = pod.spec
+    return Demand(
+        _total(pod, "cpu", 1000),
+        _total(pod, "memory", 1),
+        frozenset(
+            HostPort(
+                "" if port.host_ip in _ANY_ADDRESS else port.host_ip, port.protocol, port.host_port
+            )
+            for container in (*spec.containers, *filter(_is_sidecar, spec.init_containers or ()))
+            for port in container.ports or ()
+            if port.host_port
+        ),
+    )
+
+
+def _is_sidecar(container: Container) -> bool:
+    return container.restart_policy == "Always"
+
+
+def _total(pod: Pod, resource: str, unit: int) -> int:
+    sidecars = largest_init = 0
+    for container in pod.spec.init_containers or ():
+        asked = _asked(container, resource, unit)
+        if _is_sidecar(container):
+            sidecars += asked
+            asked = 0
+        largest_init = max(largest_init, sidecars + asked)
+    apps = sum(_asked(container, resource, unit) for container in pod.spec.containers)
+    overhead = _count((pod.spec.overhead or {}).get(resource, 0), unit)
+    return max(sidecars + apps, largest_init) + overhead
+
+
+def _asked(container: Container, resource: str, unit: int) -> int:
+    limit = container.limits.get(resource, 0)
+    return _count(container.requests.get(resource, limit), unit)
+
+
+@lru_cache(maxsize=4096)
+def _count(amount: Amount, unit: int) -> int:
+    """Return an amount in whole units, rounded up. Few amounts are different in a cluster."""
+    try:
+        return max(0, ceil(parse_quantity(amount) * unit))
+    except QuantityError:
+        return 0

@@ -1,0 +1,89 @@
+"""How a node gives out its GPUs, as its labels say."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from cluster.keys import (
+    GPU_COUNT,
+    GPU_WHOLE,
+    NODE_CGPU,
+    NODE_GPUSHARE,
+    NODE_MODE,
+    NODE_PLACEMENT,
+    NVIDIA_GPU,
+    NVIDIA_GPU_SHARED,
+)
+
+
+class Mode(StrEnum):
+    """How a node's GPUs are given out: the words of its label `ack.node.gpu.schedule`."""
+
+    DEFAULT = "default"
+    """Whole GPUs, chosen by NVIDIA's plugin. Also a node without GPUs."""
+    TOPOLOGY = "topology"
+    SHARE = "share"
+    CGPU = "cgpu"
+    CORE_MEM = "core_mem"
+    MPS = "mps"
+    TIMESLICE = "timeslice"
+    MIG = "mig"
+    DISABLED = "disabled"
+
+    @property
+    def shares_memory(self) -> bool:
+        """Cards are given out by memory."""
+        return self in {Mode.SHARE, Mode.CGPU, Mode.CORE_MEM, Mode.MPS}
+
+    @property
+    def shares_compute(self) -> bool:
+        """Cards are given out by memory and compute."""
+        return self in {Mode.CORE_MEM, Mode.MPS}
+
+    @property
+    def is_ours(self) -> bool:
+        """Linkwise chooses the GPUs of pods on this node."""
+        return self.shares_memory or self in {Mode.TOPOLOGY, Mode.TIMESLICE}
+
+
+COUNTED_BY = {
+    Mode.DEFAULT: NVIDIA_GPU,
+    Mode.TOPOLOGY: GPU_WHOLE,
+    Mode.SHARE: GPU_COUNT,
+    Mode.CGPU: GPU_COUNT,
+    Mode.CORE_MEM: GPU_COUNT,
+    Mode.MPS: GPU_COUNT,
+    Mode.TIMESLICE: NVIDIA_GPU_SHARED,
+}
+"""The resource that tells how many GPUs a node has; a time-sliced one counts replicas."""
+
+
+class Placement(StrEnum):
+    """How shares are laid out: the words of the node label `ack.node.gpu.placement`."""
+
+    BINPACK = "binpack"
+    SPREAD = "spread"
+
+
+def read_mode(labels: Mapping[str, str]) -> tuple[Mode, str | None]:
+    """Return a node's mode, and a warning when its label is none.
+
+    A word that Linkwise does not know may be another system's: such a node is left alone.
+    """
+    word = labels.get(NODE_MODE)
+    if word is None:
+        if labels.get(NODE_CGPU) == "true":
+            return Mode.CGPU, None
+        return (Mode.SHARE if labels.get(NODE_GPUSHARE) == "true" else Mode.DEFAULT), None
+    if word not in set(Mode):
+        known = ", ".join(Mode)
+        return Mode.DISABLED, f"{NODE_MODE}={word} is no mode ({known}): the node is left alone"
+    return Mode(word), None
+
+
+def read_placement(labels: Mapping[str, str]) -> tuple[Placement, str | None]:
+    """Return how shares are laid out on a node, and a warning when its label does not say."""
+    word = labels.get(NODE_PLACEMENT, Placement.BINPACK)
+    if word not in set(Placement):
+        problem = f"{NODE_PLACEMENT}={word} is neither binpack nor spread: binpack is taken"
+        return Placement.BINPACK, problem
+    return Placement(word), None

@@ -1,0 +1,144 @@
+"""What a Node object of the Kubernetes API says that the node offers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from cluster.keys import GFD_COUNT, GFD_REPLICAS, GPU_MEM, NVIDIA_GPU_SHARED
+from cluster.mode import COUNTED_BY, Mode, read_mode
+from cluster.pod import Amounts, Metadata
+from cluster.quantity import QuantityError, parse_quantity
+
+
+class NodeError(ValueError):
+    """A Node object holds what Kubernetes never writes; the message says which field."""
+
+
+class _Object(Struct, frozen=True, rename="camel", kw_only=True):
+    """The names on the wire are lowerCamelCase."""
+
+
+class _Taint(_Object, frozen=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class _NodeSpec(_Object, frozen=True):
+    taints: Annotated[list[_Taint], Meta(max_length=1024)] | None = None
+    unschedulable: bool | None = None
+
+
+class _Condition(_Object, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class _NodeStatus(_Object, frozen=True):
+    allocatable: Amounts | None = None
+    capacity: Amounts | None = None
+    conditions: Annotated[list[_Condition], Meta(max_length=256)] | None = None
+
+
+class NodeObject(_Object, frozen=True):
+    """A Node of the Kubernetes API, as far as Linkwise reads it."""
+
+    kind: str = "Node"
+    metadata: Metadata = Metadata()
+    spec: _NodeSpec = _NodeSpec()
+    status: _NodeStatus = _NodeStatus()
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What the Node object alone says of its GPUs."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    mode: Mode
+    allocatable: Mapping[str, int]
+    """CPU [millicores], memory [bytes], pods, and the extended resources."""
+    shared_memory: int
+    """GPU memory of all cards [GiB], of unhealthy ones too, where it is shared out; else 0."""
+    count: int
+    """GPUs, healthy or not."""
+    usable: int
+    """GPUs that the kubelet gives out at present; it does not tell which."""
+    replicas: int = 0
+    """Of each GPU, where the node is time-sliced; else 0."""
+    warnings: tuple[str, ...] = ()
+
+
+def read_offer(raw: NodeObject, cards: int | None) -> Offer:
+    """Return what a Node object says of its GPUs.
+
+    Args:
+        raw: The Node.
+        cards: How many GPUs its agent publishes; read only where the node is time-sliced and no
+            label tells it. None where no agent publishes.
+
+    Raises:
+        NodeError: an amount is no Kubernetes quantity.
+    """
+    labels = raw.metadata.labels or {}
+    mode, problem = read_mode(labels)
+    capacity = _read_amounts(raw.status.capacity, "capacity", raw)
+    allocatable = {**capacity, **_read_amounts(raw.status.allocatable, "allocatable", raw)}
+    resource = COUNTED_BY.get(mode, "")
+    usable = allocatable.get(resource, 0)
+    count = max(usable, capacity.get(resource, 0))
+    offer = Offer(
+        labels,
+        raw.metadata.annotations or {},
+        mode,
+        allocatable,
+        shared_memory=max(allocatable.get(GPU_MEM, 0), capacity.get(GPU_MEM, 0)),
+        warnings=(problem,) if problem else (),
+        count=count,
+        usable=usable,
+    )
+    return _divide(offer, cards) if mode is Mode.TIMESLICE and count else offer
+
+
+def _divide(offer: Offer, cards: int | None) -> Offer:
+    """Return a time-sliced node's offer, whose replicas are counted, with its GPUs counted."""
+    gpus = _read_number(offer.labels, GFD_COUNT) or cards
+    replicas = _read_number(offer.labels, GFD_REPLICAS) or (offer.count // gpus if gpus else 0)
+    warnings = offer.warnings
+    if not replicas or offer.count % replicas:
+        problem = (
+            f"{offer.count} {NVIDIA_GPU_SHARED} are not the same number of replicas of each GPU; "
+            f"the node labels {GFD_REPLICAS} and {GFD_COUNT} tell how many there are"
+        )
+        warnings = (*warnings, problem)
+    if not replicas:
+        return replace(offer, count=0, usable=0, warnings=warnings)
+    return replace(
+        offer,
+        count=offer.count // replicas,
+        usable=offer.usable // replicas,
+        replicas=replicas,
+        warnings=warnings,
+    )
+
+
+def _read_amounts(amounts: Amounts | None, table: str, raw: NodeObject) -> dict[str, int]:
+    found = {}
+    for name, amount in (amounts or {}).items():
+        if "/" not in name and name not in {"cpu", "memory", "pods"}:
+            continue
+        try:
+            exact = parse_quantity(amount)
+        except QuantityError as error:
+            where = f"node {raw.metadata.name}: status.{table}[{name}]"
+            raise NodeError(f"{where}: {error}") from error
+        found[name] = max(0, int(exact * 1000 if name == "cpu" else exact))
+    return found
+
+
+def _read_number(labels: Mapping[str, str], key: str) -> int:
+    """Return a label's number from 1 to 9999; 0 where it is none."""
+    text = labels.get(key, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else 0

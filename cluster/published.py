@@ -1,0 +1,258 @@
+"""A node's topology as its ConfigMap publishes it: ACK's keys, which arena reads, and ours.
+
+`machine.json` is the whole record. Where only ACK's keys are there, the machine is made of
+`linkType`: no NUMA nodes, no NICs, and no PCIe level where an NVLink stands in its place.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cluster.keys import (
+    TOPOLOGY_BANDWIDTH,
+    TOPOLOGY_BANDWIDTH_ARENA,
+    TOPOLOGY_DEVICES,
+    TOPOLOGY_LINKS,
+    TOPOLOGY_MACHINE,
+)
+from topology.constants import UNKNOWN_ARCHITECTURE, Constants
+from topology.machine import MAX_GPUS, NIC, Level, Machine, TopologyError
+
+HEALTHY = "Healthy"
+UNHEALTHY = "Unhealthy"
+NO_LINK = "N-A"
+"""The word for a GPU and itself, and for a pair of which nothing is known."""
+
+Text: TypeAlias = Annotated[str, Meta(max_length=4096)]
+Word: TypeAlias = Annotated[str, Meta(max_length=16)]
+Speed: TypeAlias = Annotated[float, Meta(gt=0, le=1e6)]
+Links: TypeAlias = Annotated[int, Meta(ge=0, le=1000)]
+_T = TypeVar("_T")
+Row: TypeAlias = Annotated[list[_T], Meta(max_length=MAX_GPUS)]
+
+_NVLINK = re.compile(r"NV([1-9][0-9]{0,2})")
+_LEVELS = {
+    NO_LINK: Level.UNKNOWN,
+    "SOC": Level.SYS,
+    **{level.name: level for level in Level if level is not Level.UNKNOWN},
+}
+
+
+class PublishedError(ValueError):
+    """A published topology cannot be read; the message says which key, and what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a node's agent says about its GPUs."""
+
+    machine: Machine
+    healthy: tuple[bool, ...]
+    """By GPU index."""
+    driver: str | None = None
+    """Version of the driver, or None where nothing tells it."""
+
+    def __post_init__(self) -> None:
+        if len(self.healthy) != self.machine.n:
+            raise PublishedError(
+                f"health of {len(self.healthy)} GPUs, but the machine has {self.machine.n}"
+            )
+
+
+class _Constants(Struct, frozen=True):
+    nvlink: Speed
+    pcie: Speed
+    bridge: Speed
+    socket: Speed
+
+
+class _NIC(Struct, frozen=True):
+    name: Text
+    levels: Row[Word]
+
+
+class _Machine(Struct, frozen=True, rename="camel"):
+    """`machine.json`."""
+
+    v: Literal[1]
+    links: Row[Row[Links]]
+    levels: Row[Row[Word]]
+    numa: Row[int]
+    constants: _Constants
+    switched: bool = False
+    nics: Annotated[list[_NIC], Meta(max_length=256)] = []
+    model: Text | None = None
+    driver: Text | None = None
+    uuids: Row[Text] = []
+    bus_ids: Row[Text] = []
+    memory: Row[Annotated[int, Meta(ge=0, le=65_536)]] = []
+    warnings: Annotated[list[Text], Meta(max_length=256)] = []
+
+
+def read_published(data: dict[str, str]) -> Published:
+    """Return what a topology ConfigMap's data says; `machine.json` is preferred to `linkType`.
+
+    Raises:
+        PublishedError: a key is missing or malformed, or the keys contradict each other.
+    """
+    machine, driver = _read_machine(data)
+    devices = _decode(data, TOPOLOGY_DEVICES, dict[Word, Text])
+    if set(devices) != {str(i) for i in range(machine.n)}:
+        raise PublishedError(
+            f"{TOPOLOGY_DEVICES}: the keys must be the GPU indices 0 to {machine.n - 1}"
+        )
+    healthy = tuple(devices[str(i)] == HEALTHY for i in range(machine.n))
+    return Published(machine, healthy, driver)
+
+
+def write_published(published: Published, bandwidth: Sequence[Sequence[float]]) -> dict[str, str]:
+    """Return the data of a topology ConfigMap.
+
+    Args:
+        published: The machine and its health.
+        bandwidth: Of each pair [GB/s], shape (n, n); for people and arena, never read back.
+    """
+    machine = published.machine
+    health = {str(i): HEALTHY if ok else UNHEALTHY for i, ok in enumerate(published.healthy)}
+    speeds = _encode([[round(speed, 2) for speed in row] for row in bandwidth])
+    return {
+        TOPOLOGY_DEVICES: _encode(health),
+        TOPOLOGY_LINKS: _encode(
+            [[_link_word(machine, i, j) for j in range(machine.n)] for i in range(machine.n)]
+        ),
+        TOPOLOGY_BANDWIDTH: speeds,
+        TOPOLOGY_BANDWIDTH_ARENA: speeds,
+        TOPOLOGY_MACHINE: _encode(_record_of(published)),
+    }
+
+
+def read_indices(text: str, n: int) -> tuple[frozenset[int], str | None]:
+    """Return the GPU indices of a list such as `"0, 3"`, and a warning about what is none.
+
+    An item that is no index of one of the n GPUs stands for no GPU.
+    """
+    good, bad = set(), []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        if item.isascii() and item.isdigit() and len(item) <= 4 and int(item) < n:
+            good.add(int(item))
+        else:
+            bad.append(item)
+    if not bad:
+        return frozenset(good), None
+    shown = ", ".join(repr(item[:20]) for item in bad[:3])
+    return frozenset(good), f"{shown}: not an index of one of {n} GPUs (0,3 is an example)"
+
+
+read_unhealthy = read_indices
+"""The same list in the ConfigMap of unhealthy GPUs."""
+
+
+def _read_machine(data: dict[str, str]) -> tuple[Machine, str | None]:
+    key = TOPOLOGY_MACHINE if TOPOLOGY_MACHINE in data else TOPOLOGY_LINKS
+    try:
+        if key == TOPOLOGY_LINKS:
+            return _machine_of_links(_decode(data, key, Row[Row[Word]])), None
+        record = _decode(data, key, _Machine)
+        return _machine_of(record), record.driver
+    except TopologyError as error:
+        raise PublishedError(f"{key}: {error}") from error
+
+
+def _decode(data: dict[str, str], key: str, kind: type[_T]) -> _T:
+    if key not in data:
+        raise PublishedError(f"{key}: missing")
+    try:
+        return msgspec.json.decode(data[key], type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise PublishedError(f"{key}: {error}") from error
+
+
+def _encode(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _level(word: str) -> Level:
+    if word not in _LEVELS:
+        raise TopologyError(f"{word!r} is no link: NV1, NV2, … or one of {', '.join(_LEVELS)}")
+    return _LEVELS[word]
+
+
+def _level_word(level: Level) -> str:
+    return NO_LINK if level is Level.UNKNOWN else level.name
+
+
+def _link_word(machine: Machine, i: int, j: int) -> str:
+    if i == j:
+        return NO_LINK
+    if machine.links[i][j]:
+        return f"NV{machine.links[i][j]}"
+    return _level_word(machine.levels[i][j])
+
+
+def _record_of(published: Published) -> _Machine:
+    machine = published.machine
+    constants = machine.constants
+    return _Machine(
+        v=1,
+        links=[list(row) for row in machine.links],
+        levels=[[_level_word(level) for level in row] for row in machine.levels],
+        numa=list(machine.numa),
+        constants=_Constants(constants.nvlink, constants.pcie, constants.bridge, constants.socket),
+        switched=machine.switched,
+        nics=[_NIC(nic.name, [_level_word(level) for level in nic.levels]) for nic in machine.nics],
+        model=machine.model,
+        driver=published.driver,
+        uuids=list(machine.uuids),
+        bus_ids=list(machine.bus_ids),
+        memory=list(machine.memory),
+        warnings=list(machine.warnings),
+    )
+
+
+def _machine_of(record: _Machine) -> Machine:
+    constants = record.constants
+    return Machine(
+        links=tuple(map(tuple, record.links)),
+        levels=tuple(tuple(map(_level, row)) for row in record.levels),
+        numa=tuple(record.numa),
+        constants=Constants(constants.nvlink, constants.pcie, constants.bridge, constants.socket),
+        switched=record.switched,
+        nics=tuple(NIC(nic.name, tuple(map(_level, nic.levels))) for nic in record.nics),
+        model=record.model,
+        uuids=tuple(record.uuids),
+        bus_ids=tuple(record.bus_ids),
+        memory=tuple(record.memory),
+        warnings=tuple(record.warnings),
+    )
+
+
+def _machine_of_links(words: list[list[str]]) -> Machine:
+    """Make a machine of `linkType`.
+
+    A pair whose two directions differ counts as not linked, as in every other text that is read.
+    """
+    n = len(words)
+    if any(len(row) != n for row in words):
+        raise TopologyError(f"the matrix has {n} rows, so each must have {n} words")
+    links = [[0] * n for _ in range(n)]
+    levels = [[Level.UNKNOWN] * n for _ in range(n)]
+    warnings = []
+    for i in range(n):
+        for j in range(i):
+            if words[i][j] != words[j][i]:
+                warnings.append(f"GPU{j} and GPU{i} are linked differently each way: not linked")
+            elif nvlink := _NVLINK.fullmatch(words[i][j]):
+                links[i][j] = links[j][i] = int(nvlink[1])
+            else:
+                levels[i][j] = levels[j][i] = _level(words[i][j])
+    return Machine(
+        links=tuple(map(tuple, links)),
+        levels=tuple(map(tuple, levels)),
+        numa=(0,) * n,
+        switched=any(sum(row) > UNKNOWN_ARCHITECTURE.links for row in links),
+        warnings=tuple(warnings),
+    )
