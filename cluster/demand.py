@@ -1,5 +1,6 @@
 """What a pod takes of a node besides GPUs: CPU, memory and host ports."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
@@ -46,19 +47,21 @@ def demand_of(pod: Pod) -> Demand:
 
     Source: Kubernetes documentation, sidecar containers, "Resource sharing within containers".
     """
-    spec = pod.spec
-    return Demand(
-        _total(pod, "cpu", 1000),
-        _total(pod, "memory", 1),
-        frozenset(
-            HostPort(
-                "" if port.host_ip in _ANY_ADDRESS else port.host_ip, port.protocol, port.host_port
-            )
-            for container in (*spec.containers, *filter(_is_sidecar, spec.init_containers or ()))
-            for port in container.ports or ()
-            if port.host_port
-        ),
-    )
+    return Demand(_total(pod, "cpu", 1000), _total(pod, "memory", 1), frozenset(_ports(pod)))
+
+
+def _ports(pod: Pod) -> Iterator[HostPort]:
+    """Yield the host ports; with the host's network every port is one, as the API server fills in.
+
+    The port numbers of init containers count only where these keep running.
+    """
+    sidecars = (one for one in pod.spec.init_containers or () if _is_sidecar(one))
+    for container in (*pod.spec.containers, *sidecars):
+        for port in container.ports or ():
+            number = port.host_port or (port.container_port if pod.spec.host_network else 0)
+            if number:
+                address = "" if port.host_ip in _ANY_ADDRESS else port.host_ip
+                yield HostPort(address, port.protocol, number)
 
 
 def _is_sidecar(container: Container) -> bool:

@@ -1,6 +1,54 @@
-"""The record of an allocation on its pod: ours, and the same in the words of others."""
+"""The record of an allocation, as annotations on its pod: ours, and the same in others' words.
 
+Ours is the truth; what stands beside it is written for gpushare's plugin and for arena.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+from itertools import accumulate
+from typing import Annotated, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cluster.amounts import CORE_MAX, MEMORY_MAX
+from cluster.keys import (
+    ALLOCATION,
+    ARENA_GPU_GROUP,
+    ARENA_GPU_VISIBLE,
+    GPUSHARE_ALLOCATION,
+    GPUSHARE_CORE,
+    ISOLATION,
+    MEM_ASSIGNED,
+    MEM_ASSUME_TIME,
+    MEM_DEV,
+    MEM_IDX,
+    MEM_POD,
+    TERM,
+    VISIBLE_DEVICES,
+    VISIBLE_DEVICES_OF,
+)
+from cluster.request import Ask, Family, Request
+from topology.machine import MAX_GPUS
+
+Index: TypeAlias = Annotated[int, Meta(ge=0, lt=MAX_GPUS)]
+Memory: TypeAlias = Annotated[int, Meta(ge=1, le=MEMORY_MAX)]
+_Core: TypeAlias = Annotated[int, Meta(ge=1, le=CORE_MAX)]
+_Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
+_T = TypeVar("_T")
+
+
+class RecordError(ValueError):
+    """A record cannot be read; the message says which annotation, and what is wrong with it."""
+
+
+class Isolation(StrEnum):
+    """What keeps a share within its limits; with `NONE` nothing does."""
+
+    NONE = "none"
+    MPS = "mps"
+    CGPU = "cgpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,3 +62,191 @@ class GPUShare:
     """Memory [GiB]; None: the whole GPU, or one replica where the node is time-sliced."""
     core: int | None = None
     """Compute [%] of the card; None where none was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Which GPUs of which node a pod has, and how good the choice is."""
+
+    node: str
+    gpus: tuple[GPUShare, ...]
+    """In the order in which containers get them; a replica's GPU may repeat."""
+    machine_class: str | None = None
+    bandwidth: float | None = None
+    """Modelled all-reduce bandwidth of the set [GB/s]; None where it means nothing."""
+    plan: str | None = None
+    """Which decision this was part of."""
+
+
+class _GPU(Struct, frozen=True, omit_defaults=True):
+    i: Index
+    uuid: _Text | None = None
+    mem: Memory | None = None
+    core: _Core | None = None
+
+
+class _Allocation(Struct, frozen=True, omit_defaults=True):
+    v: Literal[1]
+    node: _Text
+    gpus: Annotated[list[_GPU], Meta(min_length=1, max_length=4096)]
+    machine_class: _Text | None = msgspec.field(default=None, name="class")
+    bandwidth: Annotated[float, Meta(ge=0)] | None = None
+    plan: _Text | None = None
+
+
+def parse_record(annotations: Mapping[str, str]) -> Allocation | None:
+    """Return our record of a pod; None where it has none.
+
+    Raises:
+        RecordError: it is there, but malformed.
+    """
+    text = annotations.get(ALLOCATION)
+    if text is None:
+        return None
+    record = decode(ALLOCATION, text, _Allocation)
+    gpus = tuple(GPUShare(gpu.i, gpu.uuid, gpu.mem, gpu.core) for gpu in record.gpus)
+    _check_gpus(ALLOCATION, gpus)
+    return Allocation(record.node, gpus, record.machine_class, record.bandwidth, record.plan)
+
+
+def format_record(
+    allocation: Allocation,
+    *,
+    request: Request,
+    term: int,
+    isolation: Isolation,
+    now_ns: int,
+    node_card_memory: int | None,
+) -> dict[str, str]:
+    """Return the annotations of an allocation, in every format that its family is read in.
+
+    Args:
+        allocation: What was chosen.
+        request: What the pod asks for.
+        term: The Lease's `leaseTransitions` when this was decided.
+        isolation: What keeps a share within its limits.
+        now_ns: When this was decided [ns since 1970].
+        node_card_memory: Memory of the card that a share lies on [GiB], or None where it is not
+            known; of several cards any, since gpushare knows only equal ones.
+    """
+    record = _Allocation(
+        v=1,
+        node=allocation.node,
+        gpus=[_GPU(gpu.i, gpu.uuid, gpu.mem, gpu.core) for gpu in allocation.gpus],
+        machine_class=allocation.machine_class,
+        bandwidth=allocation.bandwidth,
+        plan=allocation.plan,
+    )
+    annotations = {
+        ALLOCATION: _encode(record),
+        TERM: str(term),
+        ISOLATION: isolation,
+        **_visible_devices(allocation.gpus, request),
+    }
+    if request.family is Family.WHOLE:
+        indices = ",".join(str(gpu.i) for gpu in allocation.gpus)
+        annotations |= {ARENA_GPU_GROUP: indices, ARENA_GPU_VISIBLE: indices}
+    if request.family is Family.SHARE:
+        annotations |= _write_gpushare(allocation.gpus, request, now_ns)
+        if node_card_memory is not None:
+            annotations[MEM_DEV] = str(node_card_memory)
+    return annotations
+
+
+def _visible_devices(gpus: tuple[GPUShare, ...], request: Request) -> dict[str, str]:
+    if len(request.asks) <= 1:
+        return {VISIBLE_DEVICES: _names(gpus)}
+    return {
+        f"{VISIBLE_DEVICES_OF}{ask.container}": _names(part)
+        for ask, part in zip(request.asks, _parts(gpus, request), strict=True)
+    }
+
+
+def _names(gpus: Iterable[GPUShare]) -> str:
+    """Return UUIDs, or indices where one is unknown, for the NVIDIA runtime; each GPU once."""
+    unique = list({gpu.i: gpu for gpu in gpus}.values())
+    if all(gpu.uuid for gpu in unique):
+        return ",".join(str(gpu.uuid) for gpu in unique)
+    return ",".join(str(gpu.i) for gpu in unique)
+
+
+def _parts(gpus: tuple[GPUShare, ...], request: Request) -> list[tuple[GPUShare, ...]]:
+    """Return which of the pod's GPUs each container sees, in the order of its asks.
+
+    A share lies on all the pod's cards. Of whole GPUs and replicas, containers that run together
+    get one after the other; an init container that ends before the rest starts gets the first.
+    """
+    if request.family is Family.SHARE:
+        return [gpus] * len(request.asks)
+    counts = [0 if _ends_early(ask) else ask.gpus for ask in request.asks]
+    starts = [end - count for end, count in zip(accumulate(counts), counts, strict=True)]
+    return [
+        gpus[: ask.gpus] if _ends_early(ask) else gpus[start : start + ask.gpus]
+        for ask, start in zip(request.asks, starts, strict=True)
+    ]
+
+
+def _ends_early(ask: Ask) -> bool:
+    return ask.init and not ask.sidecar
+
+
+def _write_gpushare(gpus: tuple[GPUShare, ...], request: Request, now_ns: int) -> dict[str, str]:
+    annotations = {
+        MEM_POD: str(request.memory),
+        MEM_ASSIGNED: "false",
+        MEM_ASSUME_TIME: str(now_ns),
+        GPUSHARE_ALLOCATION: _by_container(
+            gpus, request.asks, [ask.memory for ask in request.asks]
+        ),
+    }
+    if len(gpus) == 1:
+        annotations[MEM_IDX] = str(gpus[0].i)
+    if request.core:
+        parts = [ask.core for ask in request.asks]
+        annotations[GPUSHARE_CORE] = _by_container(gpus, request.asks, parts)
+    return annotations
+
+
+def _by_container(gpus: tuple[GPUShare, ...], asks: tuple[Ask, ...], amounts: list[int]) -> str:
+    """Return `{"<container>": {"<GPU>": amount}}` of what the app containers ask for.
+
+    The units of all containers are dealt to the cards in turn, so that every card gives as much as
+    every other, although a container's own amount need not be divisible.
+    """
+    dealt, table = 0, {}
+    for ask, amount in zip(asks, amounts, strict=True):
+        if ask.init or not amount:
+            continue
+        extra, each = amount % len(gpus), amount // len(gpus)
+        first = dealt % len(gpus)
+        lucky = {(first + step) % len(gpus) for step in range(extra)}
+        given = {str(gpu.i): each + (turn in lucky) for turn, gpu in enumerate(gpus)}
+        table[str(ask.index)] = {i: units for i, units in given.items() if units}
+        dealt += amount
+    return _encode(table)
+
+
+def _check_gpus(key: str, gpus: tuple[GPUShare, ...]) -> None:
+    for gpu in gpus:
+        if gpu.core and not gpu.mem:
+            raise RecordError(f"{key}: GPU {gpu.i} has compute without memory")
+    if any(gpu.mem for gpu in gpus):
+        check_distinct(key, gpus)
+
+
+def check_distinct(key: str, gpus: tuple[GPUShare, ...]) -> None:
+    """Raise RecordError when an annotation names one GPU twice."""
+    if len({gpu.i for gpu in gpus}) < len(gpus):
+        raise RecordError(f"{key}: a GPU occurs twice")
+
+
+def decode(key: str, text: str, kind: type[_T]) -> _T:
+    """Return an annotation's JSON as a type; RecordError names the annotation and the problem."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise RecordError(f"{key}: {error}") from error
+
+
+def _encode(value: object) -> str:
+    return msgspec.json.encode(value).decode()

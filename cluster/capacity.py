@@ -1,0 +1,96 @@
+"""What the cluster offers at most, so that a request no node can ever take is told at creation."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED
+from cluster.mode import Mode
+from cluster.node import Node
+from cluster.request import Family, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A request that no node can take, however empty the cluster."""
+
+    asked: str
+    """What the pod asks for, such as `20 GiB of one card`."""
+    offered: str
+    """The most there is, such as `at most 15 GiB of one card`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The most that any node offers of each kind, healthy and free or not."""
+
+    nodes: int = 0
+    """How many nodes are known; with none, nothing is judged."""
+    memory_cards: tuple[int, ...] = ()
+    """Item N-1: the most memory that N cards of one node have each [GiB]."""
+    compute_cards: tuple[int, ...] = ()
+    """The same over the nodes that give out compute too."""
+    whole: int = 0
+    """Most GPUs of a node on which Linkwise chooses whole GPUs."""
+    nvidia: int = 0
+    """Most `nvidia.com/gpu` of a node."""
+    replicas: int = 0
+    """Most `nvidia.com/gpu.shared` of a node."""
+
+    def excess(self, request: Request) -> Excess | None:
+        """Say what a request asks for beyond every node; None where some node may take it.
+
+        Nothing is said without nodes, since then nobody has looked yet.
+        """
+        if not self.nodes or request.family is None:
+            return None
+        if request.family is Family.SHARE:
+            return self._share_excess(request)
+        resource, most = {
+            Family.WHOLE: (GPU_WHOLE, self.whole),
+            Family.NVIDIA: (NVIDIA_GPU, self.nvidia),
+            Family.REPLICA: (NVIDIA_GPU_SHARED, self.replicas),
+        }[request.family]
+        if request.gpus <= most:
+            return None
+        offered = f"at most {most} on one node" if most else f"no node offers {resource}"
+        return Excess(f"{request.gpus} {resource}", offered)
+
+    def _share_excess(self, request: Request) -> Excess | None:
+        cards = self.compute_cards if request.core else self.memory_cards
+        n, each = request.gpus, request.memory_per_card
+        if n <= len(cards) and each <= cards[n - 1]:
+            return None
+        asked = f"{each} GiB of one card" if n == 1 else f"{each} GiB of each of {n} cards"
+        if not cards:
+            wanted = f"{GPU_MEM} with {GPU_CORE}" if request.core else GPU_MEM
+            return Excess(asked, f"no node offers {wanted}")
+        if n > len(cards):
+            return Excess(asked, f"at most {len(cards)} cards on one node")
+        where = "one card" if n == 1 else f"each of {n} cards of one node"
+        return Excess(asked, f"at most {cards[n - 1]} GiB of {where}")
+
+
+def capacity_of(nodes: Iterable[Node]) -> Capacity:
+    """Return what nodes offer at most. Cards that are unhealthy now count: they come back."""
+    known = tuple(nodes)
+    return Capacity(
+        nodes=len(known),
+        memory_cards=_cards_of(node for node in known if node.mode.shares_memory),
+        compute_cards=_cards_of(node for node in known if node.mode.shares_compute),
+        whole=max((len(node.cards) for node in known if node.mode is Mode.TOPOLOGY), default=0),
+        nvidia=max((node.resources.get(NVIDIA_GPU, 0) for node in known), default=0),
+        replicas=max(
+            (len(node.cards) * node.replicas for node in known if node.mode is Mode.TIMESLICE),
+            default=0,
+        ),
+    )
+
+
+def _cards_of(nodes: Iterable[Node]) -> tuple[int, ...]:
+    most: list[int] = []
+    for node in nodes:
+        sizes = sorted((card.memory or 0 for card in node.cards), reverse=True)
+        most += [0] * (len(sizes) - len(most))
+        for place, size in enumerate(sizes):
+            most[place] = max(most[place], size)
+    return tuple(most)

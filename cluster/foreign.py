@@ -1,0 +1,57 @@
+"""Allocations that other schedulers wrote on pods: ACK's, gpushare's, and what arena reads.
+
+Sources: gpushare-scheduler-extender `pkg/utils/pod.go` at c0b6141; arena `pkg/apis/types/const.go`
+at 0ebde4d.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from cluster.amounts import CORE_MAX, MEMORY_MAX
+from cluster.keys import ARENA_GPU_GROUP, GPUSHARE_ALLOCATION, GPUSHARE_CORE, MEM_IDX, MEM_POD
+from cluster.record import GPUShare, Index, Memory, RecordError, check_distinct, decode
+from topology.machine import MAX_GPUS
+
+
+def read_foreign(annotations: Mapping[str, str]) -> tuple[GPUShare, ...]:
+    """Return what another scheduler gave a pod; nothing where none of its keys is there.
+
+    Read are ACK's allocation by container, else gpushare's index, else arena's GPU group. They name
+    no node: it is where the pod is bound.
+
+    Raises:
+        RecordError: a key is there, but malformed.
+    """
+    if GPUSHARE_ALLOCATION in annotations:
+        gpus = _read_by_container(annotations)
+    elif MEM_IDX in annotations:
+        memory = decode(MEM_POD, annotations.get(MEM_POD, ""), Memory)
+        gpus = (GPUShare(decode(MEM_IDX, annotations[MEM_IDX], Index), mem=memory),)
+    elif ARENA_GPU_GROUP in annotations:
+        items = annotations[ARENA_GPU_GROUP].split(",", MAX_GPUS)
+        gpus = tuple(GPUShare(decode(ARENA_GPU_GROUP, item.strip(), Index)) for item in items)
+        check_distinct(ARENA_GPU_GROUP, gpus)
+    else:
+        return ()
+    return gpus
+
+
+def _read_by_container(annotations: Mapping[str, str]) -> tuple[GPUShare, ...]:
+    memory = _sum_by_gpu(annotations, GPUSHARE_ALLOCATION, MEMORY_MAX)
+    core = _sum_by_gpu(annotations, GPUSHARE_CORE, CORE_MAX)
+    if not memory or not core.keys() <= memory.keys():
+        raise RecordError(f"{GPUSHARE_ALLOCATION}: it gives no memory of some GPU")
+    return tuple(GPUShare(i, mem=memory[i], core=core.get(i)) for i in sorted(memory))
+
+
+def _sum_by_gpu(annotations: Mapping[str, str], key: str, most: int) -> Counter[int]:
+    table = decode(key, annotations.get(key, "{}"), dict[str, dict[str, int]])
+    total: Counter[int] = Counter()
+    for amounts in table.values():
+        for gpu, amount in amounts.items():
+            if amount < 1:
+                raise RecordError(f"{key}: GPU {gpu[:20]!r} has the amount {amount}")
+            total[decode(key, gpu, Index)] += amount
+    if any(amount > most for amount in total.values()):
+        raise RecordError(f"{key}: more than {most} of one GPU")
+    return total
