@@ -16,7 +16,7 @@ from cluster.keys import (
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
 )
-from cluster.pod import Pod
+from cluster.pod import Amount, Pod
 
 
 class Family(StrEnum):
@@ -128,7 +128,7 @@ def read_request(pod: Pod) -> tuple[Request, tuple[Finding, ...]]:
     if cards is None:
         findings.append(_label_finding(pod.labels[GPU_COUNT]))
     elif family is _SHARE:
-        findings += _total_findings(request, pod, judged={finding.code for finding in findings})
+        findings += _total_findings(request, claims, pod, {finding.code for finding in findings})
     if len(families) > 1:
         findings += _family_findings(families)
     if pod.spec.node_name and families.keys() != {Family.NVIDIA}:
@@ -136,12 +136,22 @@ def read_request(pod: Pod) -> tuple[Request, tuple[Finding, ...]]:
     return request, tuple(findings)
 
 
-def _families(claims: list[Claim]) -> dict[Family, tuple[str, str]]:
-    """Return the families in the order they are named, with the resource and path that did so."""
-    families: dict[Family, tuple[str, str]] = {}
+@dataclass(frozen=True, slots=True)
+class _Naming:
+    """Where a pod first names a family."""
+
+    resource: str
+    value: Amount
+    field: str
+
+
+def _families(claims: list[Claim]) -> dict[Family, _Naming]:
+    """Return the families that a pod names, in their order."""
+    families: dict[Family, _Naming] = {}
     for claim in claims:
-        for resource, (_, field) in claim.named.items():
-            families.setdefault(_FAMILY_OF[resource], (resource, field))
+        for resource, (value, field) in claim.named.items():
+            if _FAMILY_OF[resource] not in families:
+                families[_FAMILY_OF[resource]] = _Naming(resource, value, field)
     return families
 
 
@@ -189,16 +199,19 @@ def _pod_total(asks: tuple[Ask, ...], amounts: list[int]) -> int:
     return max(together + sidecars, largest_init)
 
 
-def _total_findings(request: Request, pod: Pod, *, judged: set[Code]) -> Iterator[Finding]:
+def _total_findings(
+    request: Request, claims: list[Claim], pod: Pod, judged: set[Code]
+) -> Iterator[Finding]:
     """Yield what is wrong with a share's totals, where its parts are not wrong already."""
     cards = request.gpus
     if request.core > CORE_MAX * cards and Code.CORE_STEP not in judged:
-        last = next(ask for ask in reversed(request.asks) if ask.core)
+        asking = [claim for claim in claims if GPU_CORE in claim.named]
+        value, field = asking[-1].named[GPU_CORE]
         yield Finding(
             Code.CORE_STEP,
             Severity.ERROR,
-            last.field.replace(GPU_MEM, GPU_CORE),
-            last.core,
+            field,
+            value,
             f"the containers ask for {request.core} percent together, and a pod can have at most "
             f"{CORE_MAX * cards} (of {cards} card{'s' if cards > 1 else ''})",
             f"lower the containers' compute by {request.core - CORE_MAX * cards} in total",
@@ -216,17 +229,19 @@ def _total_findings(request: Request, pod: Pod, *, judged: set[Code]) -> Iterato
         )
 
 
-def _family_findings(families: dict[Family, tuple[str, str]]) -> Iterator[Finding]:
-    (first, first_field), *others = families.values()
-    for resource, field in others:
+def _family_findings(families: dict[Family, _Naming]) -> Iterator[Finding]:
+    """Yield a finding where each family but the first is named: there the pod goes wrong."""
+    first, *others = families.values()
+    for other in others:
         yield Finding(
             Code.TWO_FAMILIES,
             Severity.ERROR,
-            field,
-            resource,
-            f"a pod asks for one kind of GPU resource, and this one names {first} ({first_field}) "
-            f"and {resource}",
-            f"keep either {first} or {resource}, in all containers and init containers",
+            other.field,
+            other.value,
+            f"a pod asks for one kind of GPU resource, and this one names {first.resource} "
+            f"({first.field}) and {other.resource}",
+            f"keep either {first.resource} or {other.resource}, in all containers and init "
+            "containers",
         )
 
 

@@ -1,0 +1,122 @@
+"""Objects that several folders of tests build: only what a test says differs from the plainest."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from topology.constants import Constants
+from topology.machine import Level, Machine
+
+
+def a_container(
+    limits: Mapping[str, Any] | None = None, *, name: str = "c", **fields: Any
+) -> dict[str, Any]:
+    resources = {"resources": {"limits": dict(limits)}} if limits is not None else {}
+    return {"name": name, **resources, **fields}
+
+
+def a_pod(
+    *limits: Mapping[str, Any],
+    name: str = "pod",
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    owner: str | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    """Return a pod as JSON: one container for each limits, named c0, c1 and so on.
+
+    Args:
+        limits: Limits of each app container; none makes one container without any.
+        name: The pod's name.
+        labels: Its labels.
+        annotations: Its annotations.
+        owner: Kind of its controller.
+        **spec: More fields of the spec, or `containers` to replace the ones made.
+    """
+    metadata: dict[str, Any] = {"name": name, "namespace": "default"}
+    if labels is not None:
+        metadata["labels"] = dict(labels)
+    if annotations is not None:
+        metadata["annotations"] = dict(annotations)
+    if owner is not None:
+        metadata["ownerReferences"] = [{"kind": owner, "name": "owner", "controller": True}]
+    containers = [a_container(each, name=f"c{i}") for i, each in enumerate(limits or ({},))]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": containers, **spec},
+    }
+
+
+def a_machine(
+    n: int,
+    links: Mapping[tuple[int, int], int] | None = None,
+    *,
+    level: Callable[[int, int], Level] = lambda _i, _j: Level.SYS,
+    **fields: Any,
+) -> Machine:
+    """Return a machine of n GPUs: the NVLinks of its linked pairs, and the level of any two."""
+    count = {frozenset(pair): links[pair] for pair in links or {}}
+    gpus = range(n)
+    return Machine(
+        links=tuple(tuple(count.get(frozenset((i, j)), 0) for j in gpus) for i in gpus),
+        levels=tuple(
+            tuple(level(min(i, j), max(i, j)) if i != j else Level.UNKNOWN for j in gpus)
+            for i in gpus
+        ),
+        **{"numa": (0,) * n, **fields},
+    )
+
+
+def pcie_level(socket: int, switch: int = 2) -> Callable[[int, int], Level]:
+    """Return the levels of sockets of so many GPUs, each of PCIe switches of so many."""
+    return lambda i, j: (
+        Level.PIX
+        if i // switch == j // switch
+        else Level.PHB
+        if i // socket == j // socket
+        else Level.SYS
+    )
+
+
+def a_pcie_machine(n: int, *, socket: int, switch: int = 2) -> Machine:
+    numa = tuple(i // socket for i in range(n))
+    return a_machine(n, level=pcie_level(socket, switch), numa=numa)
+
+
+def dgx1_v100() -> Machine:
+    double = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7))
+    single = ((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7))
+    links = dict.fromkeys(double, 2) | dict.fromkeys(single, 1)
+    return a_machine(8, links, level=pcie_level(4), numa=(0, 0, 0, 0, 1, 1, 1, 1))
+
+
+def dgx1_p100() -> Machine:
+    half = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
+    links = dict.fromkeys([*half, *((i + 4, j + 4) for i, j in half)], 1)
+    links |= {(i, i + 4): 1 for i in range(4)}
+
+    def level(i: int, j: int) -> Level:
+        if i // 4 != j // 4:
+            return Level.SYS
+        return Level.PIX if j - i == 2 else Level.PHB
+
+    constants = Constants(nvlink=18.0)
+    return a_machine(8, links, level=level, numa=(0, 0, 0, 0, 1, 1, 1, 1), constants=constants)
+
+
+def bridged_pairs() -> Machine:
+    """Return eight GPUs of two sockets, in pairs with an NVLink bridge of four links."""
+    links = {(i, i + 1): 4 for i in range(0, 8, 2)}
+
+    def level(i: int, j: int) -> Level:
+        return Level.NODE if i // 4 == j // 4 else Level.SYS
+
+    return a_machine(8, links, level=level, numa=(0, 0, 0, 0, 1, 1, 1, 1))
+
+
+def an_nvswitch_machine(n: int, links: int, *, off: int = 0) -> Machine:
+    """Return n GPUs behind an NVSwitch with so many links each; the last `off` are not on it."""
+    on = n - off
+    pairs = {(i, j): links for j in range(on) for i in range(j)}
+    return a_machine(n, pairs, level=pcie_level(n // 2), switched=True)
