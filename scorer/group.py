@@ -1,0 +1,53 @@
+"""Pods that are placed at once, and what they need together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cluster.demand import Demand
+from scorer.member import Member
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A gang's members that are present, or one pod."""
+
+    members: tuple[Member, ...]
+    """In rank order; at least one."""
+    kinds: tuple[Member, ...]
+    """One of each kind that differs in where it may go or what it takes there."""
+    total: Demand
+    """What all of them take together."""
+    largest: Demand
+    """The largest CPU and memory that any of them takes, and every port."""
+
+    @property
+    def size(self) -> int:
+        """Number of members."""
+        return len(self.members)
+
+    @property
+    def gpus(self) -> int:
+        """Whole GPUs of all members."""
+        return sum(member.gpus for member in self.members)
+
+    @property
+    def each(self) -> int | None:
+        """Whole GPUs of every member; None where members differ, or ask for something else."""
+        counts = {member.gpus for member in self.kinds}
+        return counts.pop() if len(counts) == 1 and 0 not in counts else None
+
+
+def group_of(members: Sequence[Member]) -> Group:
+    """Return the members as one group."""
+    kinds: list[Member] = []
+    for member in members:
+        if not any(member.like(kind) for kind in kinds):
+            kinds.append(member)
+    demands = [member.demand for member in members]
+    ports = frozenset().union(*(demand.ports for demand in demands))
+    return Group(
+        members=tuple(members),
+        kinds=tuple(kinds),
+        total=Demand(sum(d.cpu for d in demands), sum(d.memory for d in demands), ports),
+        largest=Demand(max(d.cpu for d in demands), max(d.memory for d in demands), ports),
+    )

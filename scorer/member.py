@@ -1,0 +1,65 @@
+"""A pod that waits for GPUs, as far as placement looks at it."""
+
+from dataclasses import dataclass
+
+from cluster.demand import Demand, demand_of
+from cluster.ledger import Holding
+from cluster.pod import Pod
+from cluster.record import GPUShare
+from cluster.request import Family, Request, read_request
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A pod to place, alone or in a gang."""
+
+    pod: Pod
+    name: str
+    """`namespace/name`."""
+    request: Request
+    demand: Demand
+    """CPU, memory and host ports."""
+    gang: str | None = None
+    """`namespace/name` of its gang, or None."""
+
+    @property
+    def gpus(self) -> int:
+        """Whole GPUs that it needs on one node; 0 where it asks for none, or for shares."""
+        return self.request.gpus if self.request.family is Family.WHOLE else 0
+
+    def like(self, other: "Member") -> bool:
+        """Tell whether both may go to the same nodes and take the same there."""
+        mine, theirs = self.pod.spec, other.pod.spec
+        return (
+            (self.request.family, self.request.gpus, self.request.memory, self.request.core)
+            == (other.request.family, other.request.gpus, other.request.memory, other.request.core)
+            and self.demand == other.demand
+            and mine.node_selector == theirs.node_selector
+            and mine.affinity == theirs.affinity
+            and mine.tolerations == theirs.tolerations
+        )
+
+    def holding(self, shares: tuple[GPUShare, ...]) -> Holding:
+        """Return what the ledger notes once this pod has these GPUs."""
+        by_count = self.request.gpus if self.request.family is Family.NVIDIA else 0
+        return Holding(
+            pod=self.name,
+            uid=self.pod.metadata.uid or self.name,
+            shares=shares,
+            cpu=self.demand.cpu,
+            memory=self.demand.memory,
+            ports=self.demand.ports,
+            gang=self.gang,
+            nvidia=by_count,
+        )
+
+
+def member_of(pod: Pod, namespace: str, gang: str | None = None) -> Member:
+    """Return a pod as placement sees it. The pod's request is taken as admission let it pass."""
+    return Member(
+        pod=pod,
+        name=f"{pod.metadata.namespace or namespace}/{pod.metadata.name}",
+        request=read_request(pod)[0],
+        demand=demand_of(pod),
+        gang=gang,
+    )

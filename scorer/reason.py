@@ -1,0 +1,32 @@
+"""Why a node is not taken: a few constants, so that nodes can be counted by them."""
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """What keeps a pod from a node. The words are for people and never hold names or numbers."""
+
+    NOT_READY = "not ready"
+    CORDONED = "marked unschedulable"
+    TAINT = "a taint that the pod does not tolerate"
+    SELECTOR = "the pod's node selector or affinity excludes it"
+    MODE = "gives out another kind of GPU resource"
+    UNACCOUNTED = "GPUs in use that nobody accounts for"
+    GPUS = "too few free GPUs"
+    LINK = "no free set connected by NVLink alone"
+    MEMORY_SHARE = "no card with enough free memory and compute"
+    SHARING = "runs memory-only pods beside which compute shares may not run, or the reverse"
+    REPLICAS = "too few free replicas"
+    CPU = "too little CPU"
+    MEMORY = "too little memory"
+    PODS = "no room for more pods"
+    PORTS = "a host port that is taken"
+
+
+def count_reasons(reasons: Iterable[Reason]) -> str:
+    """Return one clause that counts nodes by reason, most frequent first: `3: too little CPU`."""
+    counted = Counter(reasons)
+    ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+    return "; ".join(f"{number}: {reason}" for reason, number in ordered)

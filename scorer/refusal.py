@@ -1,0 +1,91 @@
+"""Why nothing is placed: numbers, nodes counted by reason, and what would be enough."""
+
+from collections.abc import Sequence
+
+from cluster.gang import Link
+from cluster.request import Family
+from scorer.group import Group
+from scorer.member import Member
+from scorer.reason import Reason, count_reasons
+from scorer.room import obstacle
+from scorer.seat import Candidate
+from scorer.snapshot import Snapshot
+
+
+def one_node_refusal(snapshot: Snapshot, group: Group, link: Link) -> str:
+    """Say why no single node takes all members, each with whole GPUs."""
+    blocked: list[Reason] = []
+    most = 0
+    for node in snapshot.nodes:
+        reasons = (obstacle(node, kind) for kind in group.kinds)
+        found = next((reason for reason in reasons if reason), None)
+        if found is None:
+            free = node.free_mask.bit_count()
+            most = max(most, free)
+            found = _one_node_reason(free, group, node.cpu_free, node.memory_free_bytes)
+        blocked.append(found)
+    gpus = _gpus(group.gpus)
+    if not blocked:
+        return f"needs {gpus} on one node; there are no nodes"
+    where = "connected by NVLink alone on one node" if link is Link.NVLINK else "on one node"
+    return (
+        f"needs {gpus} {where}; the freest suitable node has {most}. "
+        f"{_nodes(len(blocked))}: {count_reasons(blocked)}"
+    )
+
+
+def gang_refusal(
+    group: Group, candidates: Sequence[Candidate], blocked: Sequence[Reason], link: Link
+) -> str:
+    """Say why all nodes together do not take all members."""
+    fits = sum(candidate.room for candidate in candidates)
+    each = _gpus(group.each or 0)
+    needs = f"needs {_gpus(group.gpus)} as {group.size} × {each}"
+    total = len(candidates) + len(blocked)
+    if fits >= group.size and link is Link.NVLINK:
+        return f"{needs}; no {each} of one worker that are free are connected by NVLink alone"
+    rest = f"; {count_reasons(blocked)}" if blocked else ""
+    return (
+        f"{needs}; {fits} of {group.size} workers fit now, "
+        f"on {len(candidates)} of {_nodes(total)}{rest}"
+    )
+
+
+def member_refusal(member: Member, placed: int, size: int, blocked: Sequence[Reason]) -> str:
+    """Say why one member fits nowhere, and that the others therefore do not start."""
+    others = f"; {placed} of {size} members would fit" if size > 1 else ""
+    reasons = count_reasons(blocked) or "there are no nodes"
+    return f"needs {_asked(member)}{others}. {_nodes(len(blocked))}: {reasons}"
+
+
+def _one_node_reason(free: int, group: Group, cpu_free: int, memory_free: int) -> Reason:
+    if free < group.gpus:
+        return Reason.GPUS
+    if cpu_free < group.total.cpu:
+        return Reason.CPU
+    if memory_free < group.total.memory:
+        return Reason.MEMORY
+    return Reason.PORTS if group.total.ports else Reason.LINK
+
+
+def _asked(member: Member) -> str:
+    request = member.request
+    match request.family:
+        case Family.SHARE:
+            core = f" and {request.core} % of its compute" if request.core else ""
+            cards = (
+                f" over {request.gpus} cards of one node" if request.gpus > 1 else " of one card"
+            )
+            return f"{request.memory} GiB{cards}{core}"
+        case Family.REPLICA:
+            return f"{request.gpus} shared GPU replica{'s' * (request.gpus > 1)} on one node"
+        case _:
+            return f"{_gpus(request.gpus)} on one node"
+
+
+def _gpus(number: int) -> str:
+    return f"{number} GPU{'s' * (number != 1)}"
+
+
+def _nodes(number: int) -> str:
+    return f"{number} node{'s' * (number != 1)}"

@@ -1,0 +1,103 @@
+"""A node's part in a plan: how many workers sit there, and on which GPUs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cluster.ledger import NodeLedger
+from scorer.split import split
+from topology.choice import Ask, Mode, choose, ranked
+from topology.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that can take some workers of a group."""
+
+    node: NodeLedger
+    table: Table
+    room: int
+    """How many workers it can take."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.node.name
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Some workers on one node."""
+
+    candidate: Candidate
+    workers: int
+    mask: int
+    """Their GPUs."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.candidate.name
+
+    @property
+    def bandwidth(self) -> float:
+        """A of the GPUs taken here [GB/s]; 0 for one GPU."""
+        return self.candidate.table.bandwidth(self.mask)
+
+    @property
+    def left(self) -> int:
+        """Mask of the GPUs that stay free here."""
+        return self.candidate.node.free_mask & ~self.mask
+
+    @property
+    def damage(self) -> float:
+        """How much worse what stays free is than what was: lost 0.25·(V_2 + V_4) [GB/s]."""
+        table, free = self.candidate.table, self.candidate.node.free_mask
+        return round(table.remainder(free) - table.remainder(self.left), 6)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How GPUs are to be chosen on each node of a plan."""
+
+    each: int
+    """GPUs of one worker."""
+    mode: Mode
+    linked: bool = False
+    """Every worker set must be connected by NVLink alone; on one node the whole set, too."""
+    multi_node: bool = False
+
+
+def take(candidate: Candidate, workers: int, wish: Wish) -> Seat | None:
+    """Return the seat of so many workers on this node, or None where no set satisfies the wish."""
+    ask = Ask(
+        candidate.node.free_mask,
+        workers * wish.each,
+        mode=wish.mode,
+        multi_node=wish.multi_node,
+        linked=wish.linked and not wish.multi_node,
+    )
+    mask = choose(candidate.table, ask)
+    if mask is not None and wish.linked and not _splits(candidate.table, mask, wish):
+        fitting = (s for s in ranked(candidate.table, ask) if _splits(candidate.table, s, wish))
+        mask = next(fitting, None)
+    return None if mask is None else Seat(candidate, workers, mask)
+
+
+def _splits(table: Table, mask: int, wish: Wish) -> bool:
+    return split(table, mask, wish.each, linked=True) is not None
+
+
+def bandwidth_over(seats: Sequence[Seat], nic_bandwidth: float | None) -> float | None:
+    """Return the modelled all-reduce bandwidth of workers over these nodes [GB/s].
+
+    On one node it is A. Over n nodes it is the worst node's A, where nodes with one GPU do not
+    count, and at most NIC bandwidth · n/(2(n−1)) where that is known. None where it is not defined,
+    or where nobody knows how the GPUs of one of the nodes are linked.
+    """
+    if not all(seat.candidate.node.node.machine_known for seat in seats):
+        return None
+    limits = [seat.bandwidth for seat in seats if seat.mask.bit_count() > 1]
+    n = len(seats)
+    if n > 1 and nic_bandwidth is not None:
+        limits.append(nic_bandwidth * n / (2 * (n - 1)))
+    return round(min(limits), 6) if limits else None

@@ -1,0 +1,58 @@
+"""The cluster at one moment, as every decision sees it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from cluster.ledger import Holding, Ledger, NodeLedger
+from cluster.node import Placement
+from topology.choice import Mode
+from topology.table import Table, table_of
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """An immutable view: who has what, what links every node's GPUs, what policy prefers."""
+
+    ledger: Ledger
+    mode: Mode = Mode.KEEP
+    """What a choice of GPUs on one node prefers."""
+    placement: Placement = Placement.BINPACK
+    """How whole GPUs are laid out over nodes of equal bandwidth."""
+    domains: tuple[str, ...] = ()
+    """Node labels whose equal values mean a common network domain, nearest first."""
+    nic_bandwidth: float | None = None
+    """What a node's NICs give together [GB/s]; None where nobody knows."""
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    """By node name; nodes without GPUs have none."""
+
+    @cached_property
+    def nodes(self) -> tuple[NodeLedger, ...]:
+        """Every node by name, so that ties end the same way each time."""
+        return tuple(self.ledger.nodes[name] for name in sorted(self.ledger.nodes))
+
+    def hold(self, node: str, holding: Holding) -> "Snapshot":
+        """Return the snapshot with one pod more."""
+        return replace(self, ledger=self.ledger.hold(node, holding))
+
+    def emptied(self) -> "Snapshot":
+        """Return the same cluster with nothing running on it."""
+        nodes = {name: NodeLedger.empty(known.node) for name, known in self.ledger.nodes.items()}
+        return replace(self, ledger=Ledger(nodes))
+
+
+def snapshot_of(ledger: Ledger, tables: Mapping[str, Table] | None = None) -> Snapshot:
+    """Return a snapshot with default preferences; `tables` are those known from before.
+
+    Cost: a class's tables for each machine not seen yet (up to seconds, for 16 GPUs on PCIe).
+    """
+    known = tables or {}
+    machines = {name: found.node.machine for name, found in ledger.nodes.items()}
+    return Snapshot(
+        ledger,
+        tables={
+            name: known.get(name) or table_of(machine)
+            for name, machine in machines.items()
+            if machine is not None
+        },
+    )
