@@ -1,0 +1,168 @@
+"""Profiles: the selectors of `acs-profile` (ACS) and `eci-profile` (ECI), from their text."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from cluster.finding import Code
+from cluster.pod import LabelSelector, Requirement
+from cluster.selector import check_label_selector, label_key_problem, label_value_problem
+from policy.condition import Condition, conditions_of
+from policy.json_text import places, read_json
+from policy.lines import WHOLE, Embedded
+from policy.place import Path, Place, SourceError, field
+from policy.problem import PolicyError, Problem, outer
+from policy.selection import Addition, ProfileResult, Profiles, Selector, Trace
+from policy.wire import Wire, read_value
+
+T = TypeVar("T")
+
+__all__ = ["ProfileResult", "Profiles", "Selector", "Trace", "parse_profiles"]
+
+
+class _Requirement(Wire):
+    key: str
+    operator: str
+    values: tuple[str, ...] | None = None
+
+
+class _LabelSelector(Wire):
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[_Requirement, ...] | None = None
+
+
+class _Effect(Wire):
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Selector(Wire):
+    """Its parts are read one by one, so that a mistake in one hides none in another."""
+
+    name: str
+    namespace_selector: object = None
+    object_selector: object = None
+    effect: object = None
+
+
+def parse_profiles(text: str, *, at: Embedded = WHOLE) -> Profiles:
+    """Return the profiles that a ConfigMap's `selectors` text describes; a blank one has none.
+
+    Args:
+        text: A JSON array, strictly: no comments.
+        at: Where the text stands, when it is a part of a file.
+
+    Raises:
+        PolicyError: With everything that is wrong.
+    """
+    if not text.strip():
+        return Profiles()
+    try:
+        value, place = read_json(text), places(text)
+    except SourceError as error:
+        problem = Problem(error.line, "", error.message, _syntax_fix(text, error), Code.PROFILE)
+        raise PolicyError(outer([problem], at)) from None
+    items, problems = read_value(tuple[object, ...], value, place)
+    reader = _Reader(place, problems)
+    selectors = tuple(reader.selector(item, (i,)) for i, item in enumerate(items or ()))
+    if problems:
+        raise PolicyError(outer(problems, at, Code.PROFILE))
+    return Profiles(selectors, json.dumps(value, sort_keys=True, separators=(",", ":")))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads selectors, and notes what is wrong with them."""
+
+    place: Place
+    problems: list[Problem]
+
+    def selector(self, item: object, at: Path) -> Selector:
+        """Return a selector; of one with problems, what could be read."""
+        wire = self._read(_Selector, item, at)
+        if wire and not wire.name.strip():
+            fix = "give the selector a name that tells what it is for"
+            self._note((*at, "name"), "the name is empty", fix)
+        parts = item if isinstance(item, dict) else {}
+        namespace = self._conditions(parts, (*at, "namespaceSelector"))
+        pod = self._conditions(parts, (*at, "objectSelector"))
+        effect = self._effect(parts, (*at, "effect"))
+        return Selector(
+            wire.name if wire else "",
+            namespace,
+            pod,
+            _additions("metadata.labels", effect.labels),
+            _additions("metadata.annotations", effect.annotations),
+            _matches(namespace, pod),
+        )
+
+    def _conditions(self, parts: Mapping[str, object], at: Path) -> tuple[Condition, ...]:
+        wire = self._read(_LabelSelector, _given(parts, at), at)
+        if wire is None:
+            return ()
+        requirements = [
+            Requirement(key=one.key, operator=one.operator, values=list(one.values or ()))
+            for one in wire.match_expressions or ()
+        ]
+        selector = LabelSelector(match_labels=wire.match_labels, match_expressions=requirements)
+        for problem in check_label_selector(selector):
+            self._note((*at, *_steps(problem.path)), problem.message, problem.fix)
+        return conditions_of(selector)
+
+    def _effect(self, parts: Mapping[str, object], at: Path) -> _Effect:
+        effect = self._read(_Effect, _given(parts, at), at) or _Effect()
+        for key, value in (effect.labels or {}).items():
+            self._syntax((*at, "labels", key), label_key_problem(key), label_value_problem(value))
+        for key in effect.annotations or {}:
+            # Kubernetes looks at annotations' keys in lower case.
+            self._syntax((*at, "annotations", key), label_key_problem(key.lower()))
+        return effect
+
+    def _read(self, kind: type[T], value: object, at: Path) -> T | None:
+        read, problems = read_value(kind, value, self.place, at)
+        self.problems.extend(problems)
+        return read
+
+    def _note(self, path: Path, message: str, fix: str) -> None:
+        self.problems.append(Problem(self.place.find(path).line, field(path), message, fix))
+
+    def _syntax(self, path: Path, *messages: str | None) -> None:
+        for message in messages:
+            if message:
+                self._note(path, message, "write it as Kubernetes allows it")
+
+
+def _given(parts: Mapping[str, object], at: Path) -> object:
+    """Return the part that a path names last; one that is null is as good as absent."""
+    part = parts.get(str(at[-1]))
+    return {} if part is None else part
+
+
+def _additions(where: str, wanted: Mapping[str, str] | None) -> tuple[Addition, ...]:
+    return tuple(Addition(key, value, f"{where}[{key}]") for key, value in (wanted or {}).items())
+
+
+def _matches(namespace: tuple[Condition, ...], pod: tuple[Condition, ...]) -> str:
+    met = [
+        f"the {what} meets {', '.join(condition.text for condition in conditions)}"
+        for what, conditions in (("namespace", namespace), ("pod", pod))
+        if conditions
+    ]
+    return " and ".join(met) or "it selects every pod"
+
+
+def _steps(path: str) -> Path:
+    """Return the steps of a path such as `matchExpressions[0].values[1]`, `matchLabels[a.b/c]`."""
+    head, _, rest = path.partition("[")
+    if head == "matchLabels":
+        return (head, rest.removesuffix("]"))
+    words = rest.replace("].", "[").removesuffix("]").split("[")
+    return (head, *(int(word) if word.isdigit() else word for word in words))
+
+
+def _syntax_fix(text: str, error: SourceError) -> str:
+    line = text.split("\n")[error.line - 1].strip()
+    if line.startswith(("#", "//", "/*")):
+        return "delete the comment: JSON has none"
+    return "write a JSON array of selectors"

@@ -1,0 +1,107 @@
+"""From plain values to typed ones, with errors for people: the line, the path and the fix."""
+
+import json
+from collections.abc import Iterator
+from difflib import get_close_matches
+from types import NoneType
+from typing import Any, TypeAlias, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
+
+from policy.place import Path, Place, field
+from policy.problem import Problem
+
+T = TypeVar("T")
+_Type: TypeAlias = Any
+"""A type expression, such as `tuple[str, ...]`: Python has no static type for it."""
+
+
+class Wire(BaseModel):
+    """Names on the wire are lowerCamelCase; unknown ones are errors; no value is bent to fit."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True, strict=True
+    )
+
+
+_FIXES = {
+    "bool_type": "write true or false, without quotes",
+    "string_type": "put it in quotes",
+    "int_type": "write a whole number, without quotes",
+    "int_from_float": "write a whole number",
+    "float_type": "write a number, without quotes",
+    "missing": "add it",
+    "literal_error": "write one of these words",
+    "tuple_type": "write a list",
+    "dict_type": "write a mapping",
+    "model_type": "write a mapping",
+}
+
+
+def read_value(
+    kind: type[T], value: object, document: Place, at: Path = ()
+) -> tuple[T | None, list[Problem]]:
+    """Return a value as a type, or None and everything that is wrong with it.
+
+    Args:
+        kind: A `Wire` model, or a type made of some.
+        value: Plain JSON.
+        document: Where the document stands that holds the value.
+        at: The value's path in the document.
+    """
+    adapter = TypeAdapter(kind)
+    try:
+        # From JSON, since a list is strictly no tuple but a JSON array is one.
+        return adapter.validate_json(json.dumps(value)), []
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        return None, [_problem(kind, detail, document, at) for detail in details]
+
+
+def _problem(kind: _Type, detail: ErrorDetails, document: Place, at: Path) -> Problem:
+    path: Path = tuple(step for step in detail["loc"] if step != "[key]")
+    message, fix = detail["msg"], _FIXES.get(detail["type"], "")
+    if detail["type"] == "extra_forbidden":
+        message, fix = _unknown_key(kind, path)
+    elif detail["type"] == "value_error":
+        message, _, fix = str(detail["ctx"]["error"]).partition("; ")
+    elif detail["type"] == "missing":
+        message = f"{path[-1]} is missing"
+    message = message.replace("Input should be", "must be").replace("should have", "must have")
+    line = document.find((*at, *path)).line
+    return Problem(line, field((*at, *path)), message, fix or "correct it")
+
+
+def _unknown_key(kind: _Type, path: Path) -> tuple[str, str]:
+    key = str(path[-1])
+    known = sorted(_keys_at(kind, path[:-1]))
+    close = get_close_matches(key, known, 1, 0.6) or [
+        name for name in known if name.lower() == key.lower()
+    ]
+    fix = f"write {close[0]}" if close else f"known keys here: {', '.join(known)}"
+    return f"unknown key {key!r}", fix
+
+
+def _keys_at(kind: _Type, path: Path) -> Iterator[str]:
+    """Yield the keys that a model knows at a path."""
+    kind = _without_none(kind)
+    if path:
+        yield from _keys_at(_inner(kind, path[0]), path[1:])
+    else:
+        yield from (name.alias or key for key, name in kind.model_fields.items())
+
+
+def _inner(kind: _Type, step: str | int) -> _Type:
+    """Return the type of an item of a `tuple[X, ...]` or `dict[str, X]`, or of a model's field."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        fields = kind.model_fields.values()
+        return next(field.annotation for field in fields if field.alias == step)
+    key_or_item, value_or_dots = get_args(kind)
+    return key_or_item if value_or_dots is Ellipsis else value_or_dots
+
+
+def _without_none(kind: _Type) -> _Type:
+    members = [member for member in get_args(kind) if member is not NoneType]
+    return members[0] if NoneType in get_args(kind) else kind
