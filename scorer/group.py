@@ -19,16 +19,13 @@ class Group:
     """What all of them take together."""
     largest: Demand
     """The largest CPU and memory that any of them takes, and every port."""
+    gpus: int
+    """Whole GPUs of all members; 0 where they ask for something else."""
 
     @property
     def size(self) -> int:
         """Number of members."""
         return len(self.members)
-
-    @property
-    def gpus(self) -> int:
-        """Whole GPUs of all members."""
-        return sum(member.gpus for member in self.members)
 
     @property
     def each(self) -> int | None:
@@ -50,4 +47,5 @@ def group_of(members: Sequence[Member]) -> Group:
         kinds=tuple(kinds),
         total=Demand(sum(d.cpu for d in demands), sum(d.memory for d in demands), ports),
         largest=Demand(max(d.cpu for d in demands), max(d.memory for d in demands), ports),
+        gpus=sum(member.gpus for member in members),
     )
