@@ -18,8 +18,6 @@ class Claim:
     index: int
     """Its place in `spec.containers`, or in `spec.initContainers`."""
     init: bool
-    path: str
-    """Path of the container's resources."""
     named: dict[str, tuple[Amount, str]]
     """Each resource's limit and its path; where only a request is given, that."""
 
@@ -45,10 +43,13 @@ def read_claim(claim: Claim, cards: int | None) -> tuple[dict[str, int], list[Fi
     """
     amounts: dict[str, int] = {}
     findings: list[Finding] = []
+    requests = claim.container.requests
     for resource, (value, field) in claim.named.items():
         amounts[resource], finding = check_amount(resource, value, field, cards)
-        findings += [finding] if finding else []
-        findings += _request_findings(claim, resource, limit_is_read=finding is None)
+        if finding is not None:
+            findings.append(finding)
+        if resource in requests:
+            findings += _request_findings(claim, resource, limit_is_read=finding is None)
     if GPU_CORE in amounts and GPU_MEM not in amounts:
         value, field = claim.named[GPU_CORE]
         findings.append(
@@ -65,27 +66,30 @@ def read_claim(claim: Claim, cards: int | None) -> tuple[dict[str, int], list[Fi
 
 
 def _claims(containers: list[Container], *, init: bool) -> Iterator[Claim]:
+    where = "initContainers" if init else "containers"
     for index, container in enumerate(containers):
         resources = container.resources
         if resources is None:
             continue
-        path = f"spec.{'initContainers' if init else 'containers'}[{index}].resources"
         named: dict[str, tuple[Amount, str]] = {}
         for part, amounts in (("limits", resources.limits), ("requests", resources.requests)):
-            for resource, amount in (amounts or {}).items():
+            if not amounts:
+                continue
+            for resource, amount in amounts.items():
                 if resource in _RESOURCES and resource not in named:
-                    named[resource] = (amount, f"{path}.{part}[{resource}]")
+                    path = f"spec.{where}[{index}].resources.{part}[{resource}]"
+                    named[resource] = (amount, path)
         if named:
-            yield Claim(container, index, init, path, named)
+            yield Claim(container, index, init, named)
 
 
 def _request_findings(claim: Claim, resource: str, *, limit_is_read: bool) -> Iterator[Finding]:
     """Yield the finding when a request is not what Kubernetes demands: equal to its limit."""
-    request = claim.container.requests.get(resource)
+    request = claim.container.requests[resource]
     limit = claim.container.limits.get(resource)
-    if request is None or request == limit:
+    if request == limit:
         return
-    field = f"{claim.path}.requests[{resource}]"
+    field = claim.named[resource][1].replace(".limits[", ".requests[")
     if limit is None:
         message = f"{resource} is requested without a limit, and Kubernetes wants both equal"
         yield _request_finding(field, request, message, f"add {resource}: {request} to limits")

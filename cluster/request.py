@@ -16,7 +16,7 @@ from cluster.keys import (
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
 )
-from cluster.pod import Amount, Pod
+from cluster.pod import Pod
 
 
 class Family(StrEnum):
@@ -122,8 +122,8 @@ def read_request(pod: Pod) -> tuple[Request, tuple[Finding, ...]]:
     for claim in claims:
         amounts, problems = read_claim(claim, cards)
         findings += problems
-        ask = _ask(claim, amounts, family)
-        asks += [ask] if ask else []
+        if ask := _ask(claim, amounts, family):
+            asks.append(ask)
     request = _total(tuple(asks), family, cards or 1)
     if cards is None:
         findings.append(_label_finding(pod.labels[GPU_COUNT]))
@@ -136,22 +136,12 @@ def read_request(pod: Pod) -> tuple[Request, tuple[Finding, ...]]:
     return request, tuple(findings)
 
 
-@dataclass(frozen=True, slots=True)
-class _Naming:
-    """Where a pod first names a family."""
-
-    resource: str
-    value: Amount
-    field: str
-
-
-def _families(claims: list[Claim]) -> dict[Family, _Naming]:
-    """Return the families that a pod names, in their order."""
-    families: dict[Family, _Naming] = {}
+def _families(claims: list[Claim]) -> dict[Family, tuple[str, Claim]]:
+    """Return the families in the order they are named: by which resource, and where first."""
+    families: dict[Family, tuple[str, Claim]] = {}
     for claim in claims:
-        for resource, (value, field) in claim.named.items():
-            if _FAMILY_OF[resource] not in families:
-                families[_FAMILY_OF[resource]] = _Naming(resource, value, field)
+        for resource in claim.named:
+            families.setdefault(_FAMILY_OF[resource], (resource, claim))
     return families
 
 
@@ -188,6 +178,8 @@ def _total(asks: tuple[Ask, ...], family: Family, cards: int) -> Request:
 
 def _pod_total(asks: tuple[Ask, ...], amounts: list[int]) -> int:
     """Return a resource's total by Kubernetes' sidecar rule (KEP-753, resources calculation)."""
+    if len(asks) == 1:  # Nearly every pod, and this is on the path of each admission.
+        return amounts[0]
     together = sidecars = largest_init = 0
     for ask, amount in zip(asks, amounts, strict=True):
         if not ask.init:
@@ -229,19 +221,20 @@ def _total_findings(
         )
 
 
-def _family_findings(families: dict[Family, _Naming]) -> Iterator[Finding]:
+def _family_findings(families: dict[Family, tuple[str, Claim]]) -> Iterator[Finding]:
     """Yield a finding where each family but the first is named: there the pod goes wrong."""
-    first, *others = families.values()
-    for other in others:
+    (first, claim), *others = families.values()
+    _, first_field = claim.named[first]
+    for other, claim in others:
+        value, field = claim.named[other]
         yield Finding(
             Code.TWO_FAMILIES,
             Severity.ERROR,
-            other.field,
-            other.value,
-            f"a pod asks for one kind of GPU resource, and this one names {first.resource} "
-            f"({first.field}) and {other.resource}",
-            f"keep either {first.resource} or {other.resource}, in all containers and init "
-            "containers",
+            field,
+            value,
+            f"a pod asks for one kind of GPU resource, and this one names {first} ({first_field}) "
+            f"and {other}",
+            f"keep either {first} or {other}, in all containers and init containers",
         )
 
 
