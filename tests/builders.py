@@ -1,10 +1,13 @@
 """Objects that several folders of tests build: only what a test says differs from the plainest."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from cluster import keys
+from cluster.node import Card, Mode, Node
 from topology.constants import Constants
-from topology.machine import Level, Machine
+from topology.machine import NIC, Level, Machine
 
 
 def a_container(
@@ -120,3 +123,66 @@ def an_nvswitch_machine(n: int, links: int, *, off: int = 0) -> Machine:
     on = n - off
     pairs = {(i, j): links for j in range(on) for i in range(j)}
     return a_machine(n, pairs, level=pcie_level(n // 2), switched=True)
+
+
+def renumbered(machine: Machine, order: Sequence[int]) -> Machine:
+    """Return the same machine with GPU order[i] called i."""
+    return replace(
+        machine,
+        links=tuple(tuple(machine.links[i][j] for j in order) for i in order),
+        levels=tuple(tuple(machine.levels[i][j] for j in order) for i in order),
+        numa=tuple(machine.numa[i] for i in order),
+        nics=tuple(NIC(nic.name, tuple(nic.levels[i] for i in order)) for nic in machine.nics),
+    )
+
+
+MACHINES = {"dgx1-v100": dgx1_v100, "dgx1-p100": dgx1_p100}
+
+
+def a_node(
+    name: str = "node-0",
+    machine: str | Machine | None = "dgx1-v100",
+    mode: str = "topology",
+    *,
+    memory: int | tuple[int, ...] | None = None,
+    unhealthy: tuple[int, ...] = (),
+    cordoned: tuple[int, ...] = (),
+    uuids: bool = False,
+    **fields: Any,
+) -> Node:
+    """Return a node with ample CPU and memory.
+
+    Args:
+        name: The node's name.
+        machine: What links its GPUs, or the name of one in `MACHINES`; None: it has no GPUs.
+        mode: How it gives them out; a time-sliced one gives 4 replicas of each.
+        memory: Memory of each card [GiB], of all equal ones or one by one; None: unknown.
+        unhealthy: GPU indices.
+        cordoned: GPU indices.
+        uuids: Whether the cards' UUIDs are known: `GPU-<node>-<i>`.
+        **fields: More fields of the node.
+    """
+    linked = MACHINES[machine]() if isinstance(machine, str) else machine
+    n = linked.n if linked else 0
+    sizes = memory if isinstance(memory, tuple) else (memory,) * n
+    cards = tuple(
+        Card(
+            memory=sizes[i],
+            uuid=f"GPU-{name}-{i}" if uuids else None,
+            healthy=i not in unhealthy,
+            cordoned=i in cordoned,
+        )
+        for i in range(n)
+    )
+    replicas = 4 if mode == "timeslice" else 0
+    resources = {"default": {keys.NVIDIA_GPU: n}, "topology": {keys.GPU_WHOLE: n}}.get(mode, {})
+    defaults: dict[str, Any] = {
+        "labels": {keys.NODE_MODE: mode, keys.HOSTNAME: name},
+        "machine_known": linked is not None,
+        "cpu": 96_000,
+        "memory": 768 << 30,
+        "resources": resources,
+        "replicas": replicas,
+    }
+    mode_word = Mode(mode)
+    return Node(name, mode=mode_word, machine=linked, cards=cards, **{**defaults, **fields})

@@ -1,10 +1,13 @@
 """Hypothesis strategies that several folders of tests share."""
 
+from itertools import combinations
 from typing import Any
 
 from hypothesis import strategies as st
 
 from cluster import keys
+from topology.constants import Constants
+from topology.machine import NIC, Level, Machine
 
 # ---- Pods, as JSON: everything optional may be absent, null or empty, and unknown fields appear.
 
@@ -159,4 +162,38 @@ def pods() -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries(
         {"metadata": metadata, "spec": spec},
         optional={"apiVersion": st.just("v1"), "kind": st.just("Pod"), **_unknown},
+    )
+
+
+# ---- Machines: small, so that a test may try every set, every numbering or every partition.
+
+_PCIE_LEVELS = (Level.UNKNOWN, Level.SYS, Level.NODE, Level.PHB, Level.PXB, Level.PIX)
+
+
+@st.composite
+def machines(draw: st.DrawFn, least: int = 2, most: int = 6) -> Machine:
+    """Machines of any direct links, PCIe levels, NUMA nodes and NICs; some GPUs off the fabric."""
+    n = draw(st.integers(least, most))
+    pairs = n * (n - 1) // 2
+    # Few different values, so that symmetric machines and ties are common.
+    links = draw(st.lists(st.sampled_from((0, 0, 1, 1, 2, 4)), min_size=pairs, max_size=pairs))
+    levels = draw(st.lists(st.sampled_from(_PCIE_LEVELS), min_size=pairs, max_size=pairs))
+    numa = draw(st.lists(st.integers(0, 1), min_size=n, max_size=n))
+    nics = draw(
+        st.lists(st.lists(st.sampled_from(_PCIE_LEVELS[1:]), min_size=n, max_size=n), max_size=2)
+    )
+    return Machine(
+        links=_symmetric(n, links, 0),
+        levels=_symmetric(n, levels, Level.UNKNOWN),
+        numa=tuple(numa),
+        constants=draw(st.sampled_from((Constants(), Constants(nvlink=20.6, pcie=48.0)))),
+        nics=tuple(NIC(f"NIC{i}", tuple(nic)) for i, nic in enumerate(nics)),
+    )
+
+
+def _symmetric(n: int, pairs: list[Any], diagonal: Any) -> tuple[tuple[Any, ...], ...]:
+    value = dict(zip(combinations(range(n), 2), pairs, strict=True))
+    return tuple(
+        tuple(diagonal if i == j else value[min(i, j), max(i, j)] for j in range(n))
+        for i in range(n)
     )

@@ -1,0 +1,224 @@
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from builders import (
+    a_machine,
+    a_pcie_machine,
+    an_nvswitch_machine,
+    dgx1_p100,
+    dgx1_v100,
+    renumbered,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import machines
+
+from topology.canonical import canonical, canonical_graph, class_key, same_under_symmetry
+from topology.constants import Constants
+from topology.machine import NIC, Level, Machine, gpus_of, mask_of
+
+NEAR, FAR = Level.PIX, Level.SYS
+
+
+def nics(*near: int, n: int = 8) -> tuple[NIC, ...]:
+    """Return one NIC for each GPU named, near that one and the next."""
+    return tuple(
+        NIC(f"mlx5_{g}", tuple(NEAR if i // 2 == g // 2 else FAR for i in range(n))) for g in near
+    )
+
+
+def as_seen(machine: Machine, order: tuple[int, ...]) -> object:
+    """Return all that makes a class, in one numbering; NUMA nodes and NICs lose their names."""
+    other = renumbered(machine, order)
+    first = [other.numa.index(node) for node in other.numa]
+    return (
+        other.links,
+        other.levels,
+        first,
+        sorted(nic.levels for nic in other.nics),
+        other.constants,
+        other.switched,
+    )
+
+
+@given(machines(), st.data())
+@settings(max_examples=60)
+def test_a_class_key_does_not_depend_on_numbering(machine, data):
+    order = data.draw(st.permutations(range(machine.n)))
+    other = renumbered(machine, order)
+    other = replace(
+        other,
+        numa=tuple(7 - node for node in other.numa),
+        nics=tuple(replace(nic, name=f"mlx5_{i}") for i, nic in enumerate(reversed(other.nics))),
+    )
+
+    assert class_key(other) == class_key(machine)
+
+
+@given(machines(least=3, most=5), machines(least=3, most=5))
+@settings(max_examples=60)
+def test_equal_class_keys_mean_equal_machines_under_some_numbering(one, other):
+    same = one.n == other.n and as_seen(one, tuple(range(one.n))) in [
+        as_seen(other, order) for order in permutations(range(other.n))
+    ]
+
+    assert (class_key(one) == class_key(other)) == same
+
+
+@given(machines(), st.data())
+@settings(max_examples=30)
+def test_the_canonical_numbering_gives_the_same_machine_for_every_numbering(machine, data):
+    order = tuple(data.draw(st.permutations(range(machine.n))))
+    other = renumbered(machine, order)
+
+    assert as_seen(machine, canonical(machine)[1]) == as_seen(other, canonical(other)[1])
+
+
+def test_what_only_tells_machines_apart_by_name_is_not_in_the_class():
+    named = replace(
+        dgx1_v100(),
+        model="Tesla V100-SXM2-32GB",
+        uuids=tuple(f"GPU-{i}" for i in range(8)),
+        bus_ids=tuple(f"0000:{i:02x}:00.0" for i in range(8)),
+        memory=(32,) * 8,
+        warnings=("no legend",),
+    )
+
+    assert class_key(named) == class_key(dgx1_v100())
+
+
+def one_link_more(machine: Machine) -> Machine:
+    links = [list(row) for row in machine.links]
+    links[0][1] = links[1][0] = links[0][1] + 1
+    return replace(machine, links=tuple(map(tuple, links)))
+
+
+def one_level_less(machine: Machine) -> Machine:
+    levels = [list(row) for row in machine.levels]
+    levels[0][1] = levels[1][0] = Level.PXB
+    return replace(machine, levels=tuple(map(tuple, levels)))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        one_link_more(dgx1_v100()),
+        one_level_less(dgx1_v100()),
+        replace(dgx1_v100(), numa=(0,) * 8),
+        replace(dgx1_v100(), numa=(0, 1) * 4),
+        replace(dgx1_v100(), nics=nics(0)),
+        replace(dgx1_v100(), nics=nics(0, 2)),
+        replace(dgx1_v100(), nics=nics(0, 0)),
+        replace(dgx1_v100(), constants=Constants(nvlink=21.0)),
+        replace(dgx1_v100(), constants=Constants(pcie=24.0)),
+        replace(dgx1_v100(), constants=Constants(bridge=9.0)),
+        replace(dgx1_v100(), constants=Constants(socket=10.0)),
+        replace(dgx1_v100(), switched=True),
+        dgx1_p100(),
+        a_pcie_machine(8, socket=4),
+        a_machine(7),
+    ],
+    ids=[
+        "links",
+        "levels",
+        "one numa node",
+        "numa across sockets",
+        "a nic",
+        "two nics",
+        "a nic twice",
+        "nvlink",
+        "pcie",
+        "bridge",
+        "socket",
+        "switched",
+        "p100",
+        "no links",
+        "seven gpus",
+    ],
+)
+def test_whatever_bandwidth_or_choice_depends_on_is_in_the_class(other):
+    changed = [class_key(other), class_key(renumbered(other, tuple(reversed(range(other.n)))))]
+
+    assert changed[0] == changed[1] != class_key(dgx1_v100())
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ((0, 2), (4, 6), True),
+        ((0, 2), (0, 4), False),
+        ((0,), (4,), True),
+        ((0,), (2,), False),
+        ((0, 1), (0, 2), False),
+    ],
+)
+def test_nics_near_other_gpus_are_the_same_class_only_by_symmetry(one, other, same):
+    with_nics = [replace(dgx1_v100(), nics=nics(*near)) for near in (one, other)]
+
+    assert (class_key(with_nics[0]) == class_key(with_nics[1])) == same
+
+
+@given(machines(), st.data())
+@settings(max_examples=60)
+def test_symmetric_sets_are_those_that_some_renumbering_maps_to_each_other(machine, data):
+    one, other = (data.draw(st.integers(0, (1 << machine.n) - 1)) for _ in "ab")
+    here = as_seen(machine, tuple(range(machine.n)))
+    symmetries = [o for o in permutations(range(machine.n)) if as_seen(machine, o) == here]
+    images = {mask_of([order[i] for i in gpus_of(one)]) for order in symmetries}
+
+    assert same_under_symmetry(machine, one, other) == (other in images)
+
+
+@pytest.mark.parametrize(
+    ("machine", "kinds"),
+    [
+        (dgx1_v100(), 75),
+        (dgx1_p100(), 33),
+        (a_pcie_machine(8, socket=4), 20),
+        (a_machine(8), 8),
+    ],
+    ids=["v100", "p100", "pcie", "all alike"],
+)
+def test_known_machines_have_as_many_kinds_of_sets_as_counted(machine, kinds):
+    found: list[int] = []
+    for mask in range(1, 1 << 8):
+        if not any(same_under_symmetry(machine, mask, other) for other in found):
+            found.append(mask)
+
+    assert len(found) == kinds
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        a_machine(16),
+        an_nvswitch_machine(16, 6),
+        a_pcie_machine(16, socket=8, switch=4),
+        a_machine(16, {(i, (i + 1) % 16): 1 for i in range(16)}),
+    ],
+    ids=["all alike", "switched", "tree", "ring"],
+)
+def test_sixteen_gpus_with_many_symmetries_have_one_key(machine):
+    order = (3, 14, 1, 5, 9, 2, 6, 15, 8, 12, 7, 0, 10, 4, 13, 11)
+
+    assert class_key(renumbered(machine, order)) == class_key(machine)
+
+
+def test_a_key_says_how_many_gpus():
+    assert class_key(dgx1_v100()).startswith("8gpu-")
+    assert class_key(a_machine(1)).startswith("1gpu-")
+
+
+def test_graphs_that_colour_refinement_alone_cannot_tell_apart_have_different_forms():
+    def ring(*members: int) -> set[frozenset[int]]:
+        return {frozenset((a, b)) for a, b in zip(members, (*members[1:], members[0]), strict=True)}
+
+    def form(edges: set[frozenset[int]]) -> object:
+        matrix = [[int(frozenset((i, j)) in edges) for j in range(6)] for i in range(6)]
+        return canonical_graph(matrix, [0] * 6).form
+
+    hexagon = form(ring(0, 1, 2, 3, 4, 5))
+
+    assert hexagon == form(ring(0, 3, 1, 4, 2, 5))
+    assert hexagon != form(ring(0, 1, 2) | ring(3, 4, 5))
