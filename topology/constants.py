@@ -1,6 +1,28 @@
 """How fast one link of each kind is: data, with sources; a policy may replace any of them."""
 
+import re
 from dataclasses import dataclass
+
+from topology.errors import TopologyError
+
+PCIE = {1: 3.0, 2: 6.0, 3: 12.0, 4: 24.0, 5: 48.0, 6: 96.0}
+"""PCIe x16 by generation, per direction [GB/s]. Source: NCCL v2.30, `src/graph/topo.cc`, rate times
+lanes over 80."""
+
+INTEL_BRIDGE = 1.2
+"""What GPU traffic through an Intel host bridge costs: it is cut into small packets. Source: NCCL
+v2.30, `src/graph/topo.h`, INTEL_P2P_OVERHEAD."""
+
+SOCKET = {
+    "Broadwell": 6.0,
+    "Skylake": 10.0,
+    "Sapphire Rapids": 22.0,
+    "Emerald Rapids": 40.0,
+    "AMD": 16.0,
+    "ARM": 6.0,
+    "Power9": 32.0,
+}
+"""The link between two sockets, per direction [GB/s]. Source: NCCL v2.30, `src/graph/topo.h`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +57,51 @@ class Architecture:
 PASCAL = Architecture("Pascal", 18.0, 4)
 VOLTA = Architecture("Volta", 20.0, 6)
 AMPERE = Architecture("Ampere", 20.0, 12)
-AMPERE_SM86 = Architecture("Ampere sm86", 12.0, 4)
+AMPERE_SM86 = Architecture("Ampere sm86", 12.0, 12)
 HOPPER = Architecture("Hopper", 20.6, 18)
 BLACKWELL = Architecture("Blackwell", 40.1, 18)
 UNKNOWN_ARCHITECTURE = Architecture("unknown", 20.0, 18)
+
+PRODUCTS = {
+    "P100": PASCAL,
+    "V100": VOLTA,
+    "A100": AMPERE,
+    "A800": AMPERE,
+    "A40": AMPERE_SM86,
+    "A10": AMPERE_SM86,
+    "A6000": AMPERE_SM86,
+    "RTX 3090": AMPERE_SM86,
+    "H100": HOPPER,
+    "H200": HOPPER,
+    "H800": HOPPER,
+    "GH200": HOPPER,
+    "B200": BLACKWELL,
+    "GB200": BLACKWELL,
+    "B300": BLACKWELL,
+    "GB300": BLACKWELL,
+}
+"""The GPUs whose NVLink speed is known, by the part of their product name that tells it."""
+
+# A letter may follow (V100S, A10G, 3090Ti); a digit may not, or A10 would be found in A100.
+_NAMED = {
+    product: re.compile(rf"(?<![A-Z0-9]){product.replace(' ', '[ _-]?')}(?![0-9])")
+    for product in PRODUCTS
+}
+
+
+def architecture(model: str) -> Architecture:
+    """Return the generation of a GPU named as `nvidia-smi` names it, or by a part of that.
+
+    Args:
+        model: Such as `V100`, `Tesla V100-SXM2-16GB` or `NVIDIA H100 80GB HBM3`; case is ignored.
+
+    Raises:
+        TopologyError: No known product is in the name, or two of different generations are.
+    """
+    name = model.upper()
+    found = {PRODUCTS[product] for product, pattern in _NAMED.items() if pattern.search(name)}
+    if len(found) == 1:
+        return found.pop()
+    raise TopologyError(
+        f"unknown GPU model {model[:60]!r}: use one of {', '.join(PRODUCTS)}, or leave it out"
+    )

@@ -4,13 +4,15 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from topology.constants import Constants
+from topology.errors import TopologyError
+
+__all__ = ["MAX_GPUS", "MAX_TEXT", "NIC", "Level", "Machine", "TopologyError", "gpus_of", "mask_of"]
 
 MAX_GPUS = 16
 """Tables hold one entry for each of the 2ⁿ sets of GPUs, so n is bounded. No host seen has more."""
 
-
-class TopologyError(ValueError):
-    """A text or a description is no machine; the message says what is missing and where."""
+MAX_TEXT = 1 << 20
+"""Longest text that is read as a machine [characters]; the largest one seen has 30,000."""
 
 
 class Level(IntEnum):
@@ -47,7 +49,8 @@ class Machine:
     """
 
     links: tuple[tuple[int, ...], ...]
-    """NVLinks: of the pair on a direct mesh, of each GPU behind an NVSwitch. Symmetric, 0 diagonal."""
+    """NVLinks: of the pair on a direct mesh, of each GPU behind an NVSwitch. Symmetric, 0 on the
+    diagonal."""
     levels: tuple[tuple[Level, ...], ...]
     """PCIe level of each pair. Symmetric; the diagonal is UNKNOWN and means nothing."""
     numa: tuple[int, ...]
