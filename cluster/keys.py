@@ -67,6 +67,11 @@ STATEFULSET_POD_INDEX = "apps.kubernetes.io/pod-index"
 POD_TEMPLATE_HASH = "pod-template-hash"
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 HOSTNAME = "kubernetes.io/hostname"
+RACK = "topology.kubernetes.io/rack"
+ASW_ID = "alibabacloud.com/asw-id"
+"""The access switch that a node hangs on (ACK)."""
+KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
+"""Prefixes of keys, and their subdomains, that only Kubernetes and its projects set."""
 MIRROR_POD = "kubernetes.io/config.mirror"
 
 # Our record of an allocation (annotations on pods), and what we read on nodes.
@@ -119,4 +124,6 @@ UNHEALTHY_NAME_PREFIX = "unhealthy-gpu-"
 UNHEALTHY_KEY = "gpus"
 
 DEFAULT_SCHEDULER = "default-scheduler"
+SCHEDULER = "linkwise"
+"""The second scheduler, where one runs beside the scorer and a policy does not say otherwise."""
 API_VERSION = "linkwise.dev/v1alpha1"

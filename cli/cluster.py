@@ -1,0 +1,188 @@
+"""A cluster in a file: its nodes, who has which GPU, its namespaces and its ConfigMaps."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from msgspec import Struct
+
+from cli.machine import find_machine, mapped_machine, measured
+from cli.shortform import ShortNode, is_short_form, read_short_form
+from cli.typed import read_as, without_nulls
+from cli.value import Value
+from cluster import keys
+from cluster.accounting import ledger_of
+from cluster.ledger import Ledger, LedgerError, NodeLedger
+from cluster.node import Node, NodeError, NodeObject, read_node
+from cluster.pod import Metadata, Pod
+from cluster.published import Published, PublishedError, read_published, read_unhealthy
+from policy.document import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What a cluster file tells."""
+
+    ledger: Ledger
+    namespaces: Mapping[str, Mapping[str, str]]
+    """Labels of each Namespace that is in the file."""
+    pods: tuple[Pod, ...] = ()
+    """The pods that are in the file, whatever their state."""
+    warnings: tuple[str, ...] = ()
+    """What was guessed or left out, for people."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes, in the order of the file."""
+        return tuple(ledger.node for ledger in self.ledger.nodes.values())
+
+
+class _ConfigMap(Struct):
+    metadata: Metadata = Metadata()
+    data: dict[str, str] | None = None
+
+
+class _Namespace(Struct):
+    metadata: Metadata = Metadata()
+
+
+def read_cluster(objects: Iterable[Value], file: str, policy: Policy) -> Cluster:
+    """Return what the objects of a cluster file tell.
+
+    Args:
+        objects: Kubernetes objects and short forms; kinds that say nothing here are passed over.
+        file: The file's name, from whose folder it names matrix files.
+        policy: What it says of nodes whose agent publishes nothing, and of links' speeds.
+
+    Raises:
+        InputError: Something in it cannot be; with its line.
+    """
+    reader = _Reader(file, policy)
+    for value in objects:
+        reader.take(value)
+    return reader.cluster()
+
+
+def config_text(objects: Iterable[Value], namespace: str, name: str, key: str) -> Value | None:
+    """Return the text under a key of a ConfigMap; None where it is not among the objects."""
+    for value in objects:
+        if value.need("kind").plain != "ConfigMap":
+            continue
+        metadata, data = value.need("metadata"), value.child("data")
+        home = metadata.child("namespace")
+        here = home is None or home.plain == namespace
+        if here and metadata.need("name").plain == name and data and (text := data.child(key)):
+            return text
+    return None
+
+
+@dataclass(slots=True)
+class _Reader:
+    """A cluster, in the making."""
+
+    file: str
+    policy: Policy
+    nodes: dict[str, tuple[Value, NodeObject | ShortNode]] = field(default_factory=dict)
+    pods: list[Pod] = field(default_factory=list)
+    namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    maps: list[_ConfigMap] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def take(self, value: Value) -> None:
+        """Go on with the next object."""
+        if is_short_form(value):
+            machine = cache(lambda name: find_machine(name, near=self.file))
+            for short in read_short_form(value, machine):
+                self._add(short.node.name, short.value, short)
+            return
+        plain = without_nulls(value.mapping())
+        match value.need("kind").plain:
+            case "Node":
+                node = read_as(NodeObject, plain, value)
+                self._add(node.metadata.name, value, node)
+            case "Pod":
+                self.pods.append(read_as(Pod, plain, value))
+            case "Namespace":
+                metadata = read_as(_Namespace, plain, value).metadata
+                own = {keys.NAMESPACE_NAME: metadata.name}
+                self.namespaces[metadata.name] = own | (metadata.labels or {})
+            case "ConfigMap":
+                self.maps.append(read_as(_ConfigMap, plain, value))
+            case _:
+                pass
+
+    def cluster(self) -> Cluster:
+        """Return the whole."""
+        nodes = [self._node(value, one) for value, one in self.nodes.values()]
+        self.warnings += [f"node {node.name}: {w}" for node in nodes for w in node.warnings]
+        ledger = ledger_of(nodes, self.pods, migrate=self.policy.migration.gpushare)
+        ledgers = dict(ledger.nodes)
+        for _, one in self.nodes.values():
+            if isinstance(one, ShortNode):
+                ledgers[one.node.name] = _hold(ledgers[one.node.name], one)
+        return Cluster(
+            Ledger(ledgers, ledger.conflicts),
+            self.namespaces,
+            tuple(self.pods),
+            tuple(self.warnings),
+        )
+
+    def _add(self, name: str, value: Value, node: NodeObject | ShortNode) -> None:
+        if name in self.nodes:
+            raise value.error(f"node {name} stands already at {self.nodes[name][0].source}.")
+        self.nodes[name] = (value, node)
+
+    def _node(self, value: Value, one: NodeObject | ShortNode) -> Node:
+        if isinstance(one, ShortNode):
+            return self._measured(one.node)
+        name, labels = one.metadata.name, one.metadata.labels or {}
+        machine = mapped_machine(self.policy, labels)
+        try:
+            published = self._published(name)
+            node = read_node(one, published=published, machine=machine)
+            if unhealthy := self._unhealthy(name, len(node.cards)):
+                node = read_node(one, published=published, machine=machine, unhealthy=unhealthy)
+        except NodeError as error:
+            raise value.error(f"{error}.") from None
+        return self._measured(node)
+
+    def _measured(self, node: Node) -> Node:
+        if node.machine is None:
+            return node
+        return replace(node, machine=measured(self.policy, node.labels, node.machine))
+
+    def _published(self, node: str) -> Published | None:
+        """Return what a node's agent publishes; what cannot be read is told, and passed over."""
+        for one in self.maps:
+            labels = one.metadata.labels or {}
+            if labels.get(keys.TOPOLOGY_NODE) != node or keys.NODE_MODE not in labels:
+                continue
+            try:
+                return read_published(one.data or {})
+            except PublishedError as error:
+                self.warnings.append(f"node {node}: its published topology is left out: {error}")
+        return None
+
+    def _unhealthy(self, node: str, n: int) -> frozenset[int]:
+        name = keys.UNHEALTHY_NAME_PREFIX + node
+        text = next(
+            (
+                (one.data or {}).get(keys.UNHEALTHY_KEY, "")
+                for one in self.maps
+                if one.metadata.name == name
+            ),
+            "",
+        )
+        gpus, warning = read_unhealthy(text, n)
+        if warning:
+            self.warnings.append(f"ConfigMap {name}: {warning}")
+        return gpus
+
+
+def _hold(ledger: NodeLedger, short: ShortNode) -> NodeLedger:
+    for holding in short.holdings:
+        try:
+            ledger = ledger.hold(holding)
+        except LedgerError as error:
+            raise short.value.at("used").error(f"{error}.") from None
+    return ledger

@@ -1,0 +1,91 @@
+"""Finding a machine by what people call it: a name of the catalogue, a file, or a pipe."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+
+from cli.source import STDIN, beside, read_text, shown_name
+from cli.value import InputError
+from policy.document import Policy
+from topology.catalogue import NAMES, entry
+from topology.constants import architecture
+from topology.machine import Machine, TopologyError
+from topology.read import read_machine
+
+
+def find_machine(
+    name: str, *, model: str | None = None, partial: bool = False, near: str | None = None
+) -> Machine:
+    """Return the machine that a name stands for; names of the catalogue come before files.
+
+    Args:
+        name: A name of the catalogue, a file with `nvidia-smi topo -m` text or NCCL XML, or `-`.
+        model: Product name of the GPUs, which tells the speed of their links.
+        partial: Read what is whole of a text that is cut.
+        near: A file that names the machine; a relative path starts at its folder.
+
+    Raises:
+        InputError: There is no such machine, the text is none, or the model is unknown.
+    """
+    if model is not None:
+        try:
+            architecture(model)
+        except TopologyError as error:
+            raise InputError(f"--gpu-model: {_sentence(error)}") from None
+    if name in NAMES:
+        return _with_model(entry(name).machine, model)
+    path = beside(near, name) if near else name
+    text = _text(name, path)
+    try:
+        return read_machine(text, model=model, partial=partial)
+    except TopologyError as error:
+        raise InputError(f"{shown_name(path)}: {_sentence(error)}") from None
+
+
+def mapped_machine(policy: Policy, labels: Mapping[str, str]) -> Machine | None:
+    """Return what the policy says a node with these labels is; None where it says nothing.
+
+    Raises:
+        InputError: The policy names a machine that the catalogue does not have.
+    """
+    for i, rule in enumerate(policy.machines):
+        if rule.node_labels.items() <= labels.items():
+            try:
+                return entry(rule.machine).machine
+            except TopologyError as error:
+                raise InputError(f"policy: machines[{i}].machine: {_sentence(error)}") from None
+    return None
+
+
+def measured(policy: Policy, labels: Mapping[str, str], machine: Machine) -> Machine:
+    """Return a node's machine with the speeds of links that the policy states."""
+    own = next(
+        (r.constants for r in policy.machines if r.node_labels.items() <= labels.items()), None
+    )
+    stated: dict[str, float] = {}
+    for section in (policy.constants, own):
+        if section:
+            stated |= section.model_dump(exclude_none=True)
+    return replace(machine, constants=replace(machine.constants, **stated)) if stated else machine
+
+
+def _with_model(machine: Machine, model: str | None) -> Machine:
+    if model is None:
+        return machine
+    constants = replace(machine.constants, nvlink=architecture(model).nvlink)
+    return replace(machine, constants=constants, model=model)
+
+
+def _text(name: str, path: str) -> str:
+    try:
+        return read_text(path)
+    except InputError as error:
+        if path == STDIN or "/" in name or "." in name:
+            raise
+        close = get_close_matches(name, NAMES, n=1)
+        hint = f"Did you mean {close[0]}?" if close else "See linkwise topology list."
+        raise InputError(f"{error} It is no name of the catalogue either. {hint}") from None
+
+
+def _sentence(error: TopologyError) -> str:
+    return f"{str(error).rstrip('.')}."

@@ -1,0 +1,84 @@
+"""How results are shown: JSON and YAML for scripts, plain columns for people."""
+
+import json
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+import typer
+
+from webhook.answer import printable
+
+
+class Format(StrEnum):
+    """How a command answers."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+class Paint(NamedTuple):
+    """Text in a colour, which is shown on a terminal only."""
+
+    text: str
+    colour: str | None = None
+    bold: bool = False
+
+
+Cell: TypeAlias = str | Paint
+
+GOOD, BAD, DOUBT, QUIET = "green", "red", "yellow", "bright_black"
+
+
+def emit(document: object, output: Format) -> None:
+    """Write a document for scripts to standard output."""
+    if output is Format.JSON:
+        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        return
+    import yaml  # noqa: PLC0415 - costs 40 ms, and only this format needs it
+
+    typer.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True).rstrip())
+
+
+def say(*cells: Cell) -> None:
+    """Write one line for people to standard output."""
+    typer.echo(" ".join(_shown(cell) for cell in cells).rstrip())
+
+
+def warn(message: str) -> None:
+    """Write one line to standard error, where it does not disturb what scripts read."""
+    typer.echo(f"linkwise: {printable(message)}", err=True)
+
+
+def table(rows: Sequence[Sequence[Cell]], *, indent: int = 0) -> None:
+    """Write rows for people, with their columns aligned."""
+    for line in aligned(rows):
+        typer.echo((" " * indent + line).rstrip())
+
+
+def aligned(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
+    """Yield rows as lines in which every column starts at the same place.
+
+    >>> list(aligned([["GPU", "LINK"], ["GPU0", "X"]]))
+    ['GPU   LINK', 'GPU0  X   ']
+    """
+    if not rows:
+        return
+    columns = max(map(len, rows))
+    widths = [max(len(_plain(row[i])) for row in rows if i < len(row)) for i in range(columns)]
+    for row in rows:
+        padding = (
+            " " * (width - len(_plain(cell))) for cell, width in zip(row, widths, strict=False)
+        )
+        yield "  ".join(f"{_shown(cell)}{space}" for cell, space in zip(row, padding, strict=False))
+
+
+def _plain(cell: Cell) -> str:
+    return printable(cell.text if isinstance(cell, Paint) else cell)
+
+
+def _shown(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return printable(cell)
+    return typer.style(printable(cell.text), fg=cell.colour, bold=cell.bold or None)

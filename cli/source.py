@@ -1,0 +1,128 @@
+"""Reading what people name on the command line: files, and standard input as `-`."""
+
+import re
+from json import JSONDecodeError, JSONDecoder
+from pathlib import Path
+
+from typer import get_binary_stream
+
+from cli.value import InputError, Value
+from policy.lines import Document, read_documents
+from policy.place import SourceError
+
+STDIN = "-"
+MOST_BYTES = 256 * 1024 * 1024
+"""Largest file that is read. The objects of a cluster of 5,000 nodes are about 100 MB."""
+_SPACE = re.compile(r"\s*")
+
+
+def read_text(name: str) -> str:
+    """Return the text of a file, or of standard input for `-`.
+
+    Raises:
+        InputError: There is no such file, it cannot be read, or it is no text.
+    """
+    shown = shown_name(name)
+    try:
+        raw = get_binary_stream("stdin").read() if name == STDIN else _read_bytes(Path(name))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(
+            f"{shown}: {reason}. Name a file that can be read, or - for a pipe."
+        ) from None
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(f"{shown}:1: the text is UTF-16. Save it as UTF-8.")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{shown}:{line}: this is no UTF-8 text. Name a text file.") from None
+    return text.removeprefix("\ufeff")
+
+
+def shown_name(name: str) -> str:
+    """Return a file's name as messages show it."""
+    return "<stdin>" if name == STDIN else name
+
+
+def beside(name: str, path: str) -> str:
+    """Return a path that a file gives relative to itself."""
+    return path if name == STDIN else str(Path(name).parent / path)
+
+
+def read_values(name: str) -> list[Value]:
+    """Return the documents of a YAML or JSON file.
+
+    Raises:
+        InputError: As `read_text`, or the text is neither, or there is nothing in it.
+    """
+    text, shown = read_text(name), shown_name(name)
+    try:
+        documents = _documents(text)
+    except SourceError as error:
+        raise InputError(f"{shown}:{error.line}: {error.message}.") from None
+    if not documents:
+        raise InputError(f"{shown}:1: there is nothing in it. Name a file with Kubernetes objects.")
+    return [Value(shown, document.value, document) for document in documents]
+
+
+def read_objects(name: str) -> list[Value]:
+    """Return the Kubernetes objects of a file; those of a List one by one.
+
+    Raises:
+        InputError: As `read_values`, or something in it is no Kubernetes object.
+    """
+    return [item for value in read_values(name) for item in _objects(value)]
+
+
+def _read_bytes(path: Path) -> bytes:
+    if path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path}: more than {MOST_BYTES >> 20} MiB. Name a smaller file.")
+    return path.read_bytes()
+
+
+def _documents(text: str) -> list[Document]:
+    try:
+        return read_documents(text)
+    except SourceError:
+        parts = _json_stream(text)
+        if len(parts) < 2:
+            raise
+        return [document for part in parts for document in read_documents(part)]
+
+
+def _json_stream(text: str) -> list[str]:
+    """Return the JSON texts that stand one after the other, each on its own lines.
+
+    Empty lines stand for what came before, so that every part keeps its line numbers.
+    """
+    parts, decoder = [], JSONDecoder()
+    start = _next(text, 0)
+    while start < len(text):
+        try:
+            _, end = decoder.raw_decode(text, start)
+        except (JSONDecodeError, RecursionError):
+            return []
+        parts.append("\n" * text.count("\n", 0, start) + text[start:end])
+        start = _next(text, end)
+    return parts
+
+
+def _next(text: str, start: int) -> int:
+    """Return where the next character stands that is no space."""
+    match = _SPACE.match(text, start)
+    return match.end() if match else start
+
+
+def _objects(value: Value) -> list[Value]:
+    if not isinstance(value.plain, dict):
+        raise value.error(
+            "this is no Kubernetes object. Write apiVersion, kind, metadata and spec."
+        )
+    for key in ("apiVersion", "kind"):
+        if value.child(key) is None:
+            raise value.error(f"no Kubernetes object: {key} is missing. Add it.")
+    kind = value.need("kind").text()
+    if not kind.endswith("List") or value.child("items") is None:
+        return [value]
+    return [item for listed in value.listed("items") for item in _objects(listed)]

@@ -1,0 +1,45 @@
+"""From what people wrote to what Linkwise reads: Kubernetes objects as typed values."""
+
+import re
+from collections.abc import Mapping
+from typing import TypeVar
+
+from msgspec import Struct, ValidationError, convert
+
+from cli.value import Value
+
+T = TypeVar("T", bound=Struct)
+
+_AT = re.compile(r"(.*) - at `\$\.?(.*)`")
+
+
+def read_as(kind: type[T], plain: object, value: Value) -> T:
+    """Return a Kubernetes object as a typed value.
+
+    Args:
+        kind: Its type.
+        plain: The object, perhaps with what a controller adds.
+        value: Where it was written.
+
+    Raises:
+        InputError: A field has a type that Kubernetes would refuse; with its line.
+    """
+    try:
+        return convert(plain, kind)
+    except ValidationError as error:
+        match = _AT.fullmatch(str(error))
+        what, words = match.groups() if match else (str(error), "")
+        raise value.at(words).error(
+            f"{words}: {what[:1].lower()}{what[1:]}; Kubernetes refuses such an object."
+        ) from None
+
+
+def without_nulls(plain: Mapping[str, object]) -> dict[str, object]:
+    """Return a map as the API server keeps it: a key without a value was never written."""
+    return {key: _pruned(value) for key, value in plain.items() if value is not None}
+
+
+def _pruned(value: object) -> object:
+    if isinstance(value, dict):
+        return without_nulls(value)
+    return [_pruned(item) for item in value] if isinstance(value, list) else value
