@@ -11,7 +11,7 @@ from cluster.ledger import Conflict, Holding, Ledger, LedgerError, NodeLedger
 from cluster.mode import Mode
 from cluster.node import Node
 from cluster.pod import Pod
-from cluster.record import Allocation, GPUShare, RecordError, parse_record
+from cluster.record import GPUShare, RecordError, parse_record
 from cluster.request import Family, Request, read_request
 
 _FINISHED = {"Succeeded", "Failed"}
@@ -108,17 +108,20 @@ def _shares(node: Node, one: _Claimant, *, migrate: bool) -> tuple[GPUShare, ...
 
 def _reserve(ledgers: dict[str, NodeLedger], one: _Claimant) -> list[Conflict]:
     """Hold what a pod that is not bound yet was given; return why that cannot be, if so."""
-    record: Allocation | None = None
+    node: str | None = None
     try:
         record = parse_record(one.pod.annotations)
         if record is None:
             return []
-        if record.node not in ledgers:
-            raise LedgerError(f"there is no node {record.node}")
-        ledgers[record.node] = ledgers[record.node].hold(one.holding(record.gpus))
+        node = record.node
+        if node in ledgers:
+            shares = _shares(ledgers[node].node, one, migrate=False)
+            ledgers[node] = ledgers[node].hold(one.holding(shares))
+            return []
+        problem = f"there is no node {node}"
     except (RecordError, LedgerError) as error:
-        return [Conflict(one.name, one.uid, record.node if record else None, str(error))]
-    return []
+        problem = str(error)
+    return [Conflict(one.name, one.uid, node, problem)]
 
 
 def _offers(mode: Mode, family: Family | None) -> bool:

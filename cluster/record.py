@@ -140,7 +140,7 @@ def format_record(
     annotations = {
         ALLOCATION: _encode(record),
         TERM: str(term),
-        ISOLATION: isolation,
+        ISOLATION: isolation.value,
         **_visible_devices(allocation.gpus, request),
     }
     if request.family is Family.WHOLE:

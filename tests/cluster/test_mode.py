@@ -1,0 +1,60 @@
+import pytest
+
+from cluster.keys import NODE_CGPU, NODE_GPUSHARE, NODE_MODE, NODE_PLACEMENT
+from cluster.mode import Mode, Placement, read_mode, read_placement
+
+
+@pytest.mark.parametrize(
+    ("labels", "mode"),
+    [
+        ({}, Mode.DEFAULT),
+        ({NODE_MODE: "core_mem"}, Mode.CORE_MEM),
+        ({NODE_GPUSHARE: "true"}, Mode.SHARE),
+        ({NODE_CGPU: "true"}, Mode.CGPU),
+        ({NODE_CGPU: "true", NODE_GPUSHARE: "true"}, Mode.CGPU),
+        ({NODE_GPUSHARE: "false"}, Mode.DEFAULT),
+        ({NODE_GPUSHARE: "true", NODE_MODE: "default"}, Mode.DEFAULT),
+    ],
+    ids=str,
+)
+def test_the_mode_is_the_label_or_an_older_one(labels, mode):
+    assert read_mode(labels) == (mode, None)
+
+
+@pytest.mark.parametrize("word", ["Topology", "", "exclusive"])
+def test_a_node_of_an_unknown_mode_is_left_alone_with_a_warning(word):
+    mode, warning = read_mode({NODE_MODE: word})
+
+    assert mode is Mode.DISABLED
+    assert f"{NODE_MODE}={word}" in warning
+    assert "core_mem" in warning
+
+
+def test_placement_is_binpack_unless_the_label_says_spread():
+    assert read_placement({}) == (Placement.BINPACK, None)
+    assert read_placement({NODE_PLACEMENT: "spread"}) == (Placement.SPREAD, None)
+
+
+def test_an_unknown_placement_is_binpack_with_a_warning():
+    placement, warning = read_placement({NODE_PLACEMENT: "random"})
+
+    assert placement is Placement.BINPACK
+    assert "random" in warning
+
+
+@pytest.mark.parametrize(
+    ("mode", "ours", "memory", "compute"),
+    [
+        (Mode.DEFAULT, False, False, False),
+        (Mode.TOPOLOGY, True, False, False),
+        (Mode.SHARE, True, True, False),
+        (Mode.CGPU, True, True, False),
+        (Mode.CORE_MEM, True, True, True),
+        (Mode.MPS, True, True, True),
+        (Mode.TIMESLICE, True, False, False),
+        (Mode.MIG, False, False, False),
+        (Mode.DISABLED, False, False, False),
+    ],
+)
+def test_each_mode_gives_out_what_the_protocol_says(mode, ours, memory, compute):
+    assert (mode.is_ours, mode.shares_memory, mode.shares_compute) == (ours, memory, compute)

@@ -1,0 +1,274 @@
+from typing import Any
+
+import msgspec
+import pytest
+from builders import a_machine, dgx1_v100
+
+from cluster.keys import (
+    CORDON,
+    GFD_COUNT,
+    GFD_REPLICAS,
+    GPU_CORE,
+    GPU_COUNT,
+    GPU_MEM,
+    GPU_WHOLE,
+    NODE_MODE,
+    NODE_PLACEMENT,
+    NVIDIA_GPU,
+    NVIDIA_GPU_SHARED,
+)
+from cluster.node import (
+    Card,
+    Mode,
+    Node,
+    NodeError,
+    NodeObject,
+    Placement,
+    Taint,
+    read_node,
+    uniform_machine,
+)
+from cluster.published import Published
+
+CORE_MEM_NODE = {GPU_CORE: "400", GPU_COUNT: "4", GPU_MEM: "60"}
+
+
+def read(
+    mode: str | None,
+    allocatable: dict[str, Any],
+    *,
+    capacity: dict[str, Any] | None = None,
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    spec: dict[str, Any] | None = None,
+    conditions: list[dict[str, str]] | None = None,
+    **known: Any,
+) -> Node:
+    raw = {
+        "kind": "Node",
+        "metadata": {
+            "name": "n1",
+            "labels": {**({NODE_MODE: mode} if mode else {}), **(labels or {})},
+            "annotations": annotations or {},
+        },
+        "spec": spec or {},
+        "status": {"allocatable": allocatable, "capacity": capacity, "conditions": conditions},
+    }
+    return read_node(msgspec.json.decode(msgspec.json.encode(raw), type=NodeObject), **known)
+
+
+def published(n: int, *, memory: tuple[int, ...] = (), ill: tuple[int, ...] = ()) -> Published:
+    uuids = tuple(f"GPU-{i}" for i in range(n))
+    machine = a_machine(n, {(0, 1): 2}, memory=memory, uuids=uuids)
+    return Published(machine, tuple(i not in ill for i in range(n)))
+
+
+def test_a_node_is_read_with_all_that_placement_asks():
+    node = read(
+        "topology",
+        {"cpu": "95500m", "memory": "768Gi", "pods": "64", "ephemeral-storage": "1", GPU_WHOLE: 8},
+        labels={NODE_PLACEMENT: "spread", "zone": "a"},
+        spec={
+            "unschedulable": True,
+            "taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}],
+        },
+        machine=dgx1_v100(),
+    )
+
+    assert node == Node(
+        name="n1",
+        labels={NODE_MODE: "topology", NODE_PLACEMENT: "spread", "zone": "a"},
+        mode=Mode.TOPOLOGY,
+        placement=Placement.SPREAD,
+        machine=dgx1_v100(),
+        machine_known=True,
+        cards=(Card(),) * 8,
+        cpu=95_500,
+        memory=768 << 30,
+        pods=64,
+        resources={GPU_WHOLE: 8},
+        taints=(Taint("gpu", "yes", "NoSchedule"),),
+        unschedulable=True,
+    )
+    assert node.usable_mask == 0b11111111
+
+
+def test_an_empty_object_is_a_node_without_gpus():
+    node = read_node(NodeObject())
+
+    assert (node.mode, node.machine, node.cards) == (Mode.DEFAULT, None, ())
+    assert node.warnings == ()
+    assert node.pods == 110
+
+
+@pytest.mark.parametrize(
+    ("mode", "allocatable", "cards"),
+    [
+        (None, {NVIDIA_GPU: "8"}, 8),
+        ("default", {NVIDIA_GPU: 2, GPU_WHOLE: 8}, 2),
+        ("topology", {GPU_WHOLE: "8", NVIDIA_GPU: 4}, 8),
+        ("share", {GPU_COUNT: "4", GPU_MEM: "60"}, 4),
+        ("cgpu", {GPU_COUNT: "2", GPU_MEM: "30"}, 2),
+        ("core_mem", CORE_MEM_NODE, 4),
+        ("mps", CORE_MEM_NODE, 4),
+        ("topology", {NVIDIA_GPU: "8"}, 0),
+        ("mig", {NVIDIA_GPU: "8"}, 0),
+        ("disabled", {NVIDIA_GPU: "8", GPU_WHOLE: 8}, 0),
+        ("elsewhere", {GPU_WHOLE: 8}, 0),
+    ],
+)
+def test_a_node_has_the_gpus_that_its_modes_resource_counts(mode, allocatable, cards):
+    node = read(mode, allocatable)
+
+    assert len(node.cards) == cards
+    assert node.machine == (uniform_machine(cards) if cards else None)
+    assert not node.machine_known
+
+
+@pytest.mark.parametrize(
+    ("labels", "known", "cards", "replicas"),
+    [
+        ({GFD_REPLICAS: "4"}, None, 2, 4),
+        ({GFD_COUNT: "2"}, None, 2, 4),
+        ({GFD_COUNT: "4", GFD_REPLICAS: "2"}, None, 4, 2),
+        ({}, published(2), 2, 4),
+        ({}, None, 0, 0),
+        ({GFD_COUNT: "16"}, None, 0, 0),
+        ({GFD_REPLICAS: "four"}, None, 0, 0),
+        ({GFD_REPLICAS: "0"}, None, 0, 0),
+    ],
+    ids=str,
+)
+def test_replicas_of_each_gpu_come_from_the_labels_or_the_agent(labels, known, cards, replicas):
+    node = read("timeslice", {NVIDIA_GPU_SHARED: "8"}, labels=labels, published=known)
+
+    assert (len(node.cards), node.replicas) == (cards, replicas)
+    assert bool(node.warnings) == (not replicas)
+
+
+def test_replicas_that_do_not_divide_are_rounded_down_with_a_warning():
+    node = read("timeslice", {NVIDIA_GPU_SHARED: "9"}, labels={GFD_REPLICAS: "4"})
+
+    assert (len(node.cards), node.replicas) == (2, 4)
+    assert GFD_REPLICAS in node.warnings[0]
+
+
+def test_cards_share_the_registered_memory_equally_unless_their_own_is_published():
+    alike = read("core_mem", CORE_MEM_NODE)
+    differing = read("core_mem", CORE_MEM_NODE, published=published(4, memory=(24, 24, 15, 15)))
+
+    assert [card.memory for card in alike.cards] == [15] * 4
+    assert [card.memory for card in differing.cards] == [24, 24, 15, 15]
+
+
+def test_on_shared_cards_the_registered_memory_goes_before_a_mapped_machines():
+    node = read("share", {GPU_COUNT: 2, GPU_MEM: 29}, machine=a_machine(2, memory=(16, 16)))
+
+    assert [card.memory for card in node.cards] == [14, 14]
+    assert node.machine_known
+
+
+def test_a_mapped_machine_tells_the_memory_of_whole_gpus():
+    node = read("topology", {GPU_WHOLE: 2}, machine=a_machine(2, memory=(32, 32)))
+
+    assert [card.memory for card in node.cards] == [32, 32]
+
+
+def test_the_published_machine_goes_before_the_mapped_one():
+    node = read("topology", {GPU_WHOLE: 4}, published=published(4), machine=a_machine(4))
+
+    assert node.machine == published(4).machine
+    assert [card.uuid for card in node.cards] == ["GPU-0", "GPU-1", "GPU-2", "GPU-3"]
+
+
+def test_a_published_machine_stays_when_the_kubelet_counts_otherwise():
+    node = read("topology", {GPU_WHOLE: 3}, published=published(4))
+
+    assert len(node.cards) == 4
+    assert "publishes 4 GPUs, but the kubelet counts 3" in node.warnings[0]
+
+
+def test_a_mapped_machine_of_another_size_is_not_believed():
+    node = read("topology", {GPU_WHOLE: 4}, machine=dgx1_v100())
+
+    assert (node.machine, node.machine_known) == (uniform_machine(4), False)
+    assert "8 GPUs, the kubelet 4" in node.warnings[0]
+
+
+@pytest.mark.parametrize("count", [17, "1G", 10**18])
+def test_more_gpus_than_any_machine_has_are_left_alone(count):
+    node = read("topology", {GPU_WHOLE: count})
+
+    assert node.cards == ()
+    assert "at most 16" in node.warnings[0]
+
+
+def test_a_card_is_usable_when_no_source_calls_it_ill_and_nobody_drains_it():
+    node = read(
+        "topology",
+        {GPU_WHOLE: 4},
+        annotations={CORDON: " 3 ,"},
+        published=published(4, ill=(0,)),
+        unhealthy=frozenset({1, 9}),
+    )
+
+    assert [card.healthy for card in node.cards] == [False, False, True, True]
+    assert [card.cordoned for card in node.cards] == [False, False, False, True]
+    assert node.usable_mask == 0b0100
+    assert node.warnings == ()
+
+
+def test_a_cordon_that_cannot_be_read_drains_nothing_and_warns():
+    node = read("topology", {GPU_WHOLE: 4}, annotations={CORDON: "all"})
+
+    assert node.usable_mask == 0b1111
+    assert node.warnings[0].startswith(f"{CORDON}: 'all'")
+
+
+def test_gpus_that_the_kubelet_holds_back_are_told_when_nothing_names_them():
+    node = read("topology", {GPU_WHOLE: 6}, capacity={GPU_WHOLE: 8})
+    named = read("topology", {GPU_WHOLE: 6}, capacity={GPU_WHOLE: 8}, unhealthy=frozenset({0, 5}))
+
+    assert len(node.cards) == 8
+    assert node.warnings == ("2 of 8 GPUs are not allocatable, and nothing tells which",)
+    assert named.warnings == ()
+
+
+def test_when_the_kubelet_gives_out_no_gpu_all_are_unhealthy():
+    node = read("topology", {GPU_WHOLE: 0}, capacity={GPU_WHOLE: 8})
+
+    assert len(node.cards) == 8
+    assert node.usable_mask == 0
+    assert node.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("conditions", "ready"),
+    [
+        (None, True),
+        ([{"type": "DiskPressure", "status": "True"}], True),
+        ([{"type": "Ready", "status": "True"}], True),
+        ([{"type": "Ready", "status": "False"}], False),
+        ([{"type": "Ready", "status": "Unknown"}], False),
+    ],
+    ids=str,
+)
+def test_a_node_is_not_ready_only_when_a_condition_says_so(conditions, ready):
+    assert read("topology", {GPU_WHOLE: 8}, conditions=conditions).ready is ready
+
+
+def test_capacity_stands_in_for_what_allocatable_does_not_tell():
+    node = read("topology", {}, capacity={GPU_WHOLE: 8, "cpu": "4", "example.com/x": -3})
+
+    assert (len(node.cards), node.cpu) == (8, 4000)
+    assert node.resources == {GPU_WHOLE: 8, "example.com/x": 0}
+
+
+def test_an_amount_that_is_no_quantity_is_an_error_that_says_where():
+    with pytest.raises(NodeError, match=r"node n1: status.allocatable\[cpu\]: 'many' is no"):
+        read("topology", {"cpu": "many"})
+
+
+def test_a_node_has_one_card_for_each_gpu_of_its_machine():
+    with pytest.raises(NodeError, match="one card for each"):
+        Node("n1", machine=uniform_machine(2), cards=(Card(),))
