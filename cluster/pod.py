@@ -6,7 +6,7 @@ so what is skipped is never lost. The bounds (`max_length`) keep a hostile body 
 
 from typing import Annotated, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 Text: TypeAlias = Annotated[str, Meta(max_length=262_144)]
 Labels: TypeAlias = Annotated[dict[str, Text], Meta(max_length=4096)]
@@ -19,7 +19,7 @@ class _Object(Struct, frozen=True, rename="camel", kw_only=True):
     """The names on the wire are lowerCamelCase."""
 
 
-class Owner(_Object):
+class Owner(_Object, frozen=True):
     """An ownerReference."""
 
     api_version: str = ""
@@ -29,7 +29,7 @@ class Owner(_Object):
     controller: bool | None = None
 
 
-class Metadata(_Object):
+class Metadata(_Object, frozen=True):
     """ObjectMeta."""
 
     name: str = ""
@@ -43,7 +43,7 @@ class Metadata(_Object):
     owner_references: Annotated[list[Owner], Meta(max_length=256)] | None = None
 
 
-class Requirement(_Object):
+class Requirement(_Object, frozen=True):
     """One requirement of a label selector, or of a node selector term."""
 
     key: str
@@ -51,33 +51,33 @@ class Requirement(_Object):
     values: Annotated[list[str], Meta(max_length=4096)] | None = None
 
 
-class LabelSelector(_Object):
+class LabelSelector(_Object, frozen=True):
     """A label selector."""
 
     match_labels: Labels | None = None
     match_expressions: Annotated[list[Requirement], Meta(max_length=256)] | None = None
 
 
-class NodeSelectorTerm(_Object):
+class NodeSelectorTerm(_Object, frozen=True):
     """One of the terms of which a node must satisfy at least one."""
 
     match_expressions: Annotated[list[Requirement], Meta(max_length=256)] | None = None
     match_fields: Annotated[list[Requirement], Meta(max_length=256)] | None = None
 
 
-class NodeSelector(_Object):
+class NodeSelector(_Object, frozen=True):
     """ORed node selector terms."""
 
     node_selector_terms: Annotated[list[NodeSelectorTerm], Meta(max_length=256)] | None = None
 
 
-class NodeAffinity(_Object):
+class NodeAffinity(_Object, frozen=True):
     """The required half of a node affinity; preferences are the scheduler's business."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
-class Affinity(_Object):
+class Affinity(_Object, frozen=True):
     """Affinity: only whether there is a pod (anti-)affinity is read of the other two."""
 
     node_affinity: NodeAffinity | None = None
@@ -85,7 +85,7 @@ class Affinity(_Object):
     pod_anti_affinity: dict[str, object] | None = None
 
 
-class Toleration(_Object):
+class Toleration(_Object, frozen=True):
     """A toleration."""
 
     key: str = ""
@@ -94,13 +94,13 @@ class Toleration(_Object):
     effect: str = ""
 
 
-class SchedulingGate(_Object):
+class SchedulingGate(_Object, frozen=True):
     """A scheduling gate."""
 
     name: str
 
 
-class Env(_Object):
+class Env(_Object, frozen=True):
     """An environment variable; whether its value comes from elsewhere, not from where."""
 
     name: str
@@ -108,22 +108,23 @@ class Env(_Object):
     value_from: dict[str, object] | None = None
 
 
-class Port(_Object):
+class Port(_Object, frozen=True):
     """A container's port."""
 
+    container_port: int = 0
     host_port: int = 0
-    host_ip: str = ""
+    host_ip: str = field(default="", name="hostIP")
     protocol: str = "TCP"
 
 
-class Resources(_Object):
+class Resources(_Object, frozen=True):
     """A container's requests and limits."""
 
     limits: Amounts | None = None
     requests: Amounts | None = None
 
 
-class Container(_Object):
+class Container(_Object, frozen=True):
     """A container, an init container, or a sidecar (an init container that restarts)."""
 
     name: str = ""
@@ -143,13 +144,13 @@ class Container(_Object):
         return (self.resources.requests if self.resources else None) or {}
 
 
-class SchedulingGroup(_Object):
+class SchedulingGroup(_Object, frozen=True):
     """The native mark of a gang (Kubernetes 1.36)."""
 
     pod_group_name: str = ""
 
 
-class PodSpec(_Object):
+class PodSpec(_Object, frozen=True):
     """A pod's spec."""
 
     containers: Annotated[list[Container], Meta(max_length=1024)] = []
@@ -169,13 +170,13 @@ class PodSpec(_Object):
     host_network: bool | None = None
 
 
-class PodStatus(_Object):
+class PodStatus(_Object, frozen=True):
     """A pod's status."""
 
     phase: str = ""
 
 
-class Pod(_Object):
+class Pod(_Object, frozen=True):
     """A pod."""
 
     kind: str = "Pod"

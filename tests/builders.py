@@ -144,7 +144,7 @@ def a_node(
     machine: str | Machine | None = "dgx1-v100",
     mode: str = "topology",
     *,
-    memory: int | tuple[int, ...] | None = None,
+    card_memory: int | tuple[int, ...] | None = None,
     unhealthy: tuple[int, ...] = (),
     cordoned: tuple[int, ...] = (),
     uuids: bool = False,
@@ -156,7 +156,7 @@ def a_node(
         name: The node's name.
         machine: What links its GPUs, or the name of one in `MACHINES`; None: it has no GPUs.
         mode: How it gives them out; a time-sliced one gives 4 replicas of each.
-        memory: Memory of each card [GiB], of all equal ones or one by one; None: unknown.
+        card_memory: Memory of each card [GiB], of all equal ones or one by one; None: unknown.
         unhealthy: GPU indices.
         cordoned: GPU indices.
         uuids: Whether the cards' UUIDs are known: `GPU-<node>-<i>`.
@@ -164,7 +164,7 @@ def a_node(
     """
     linked = MACHINES[machine]() if isinstance(machine, str) else machine
     n = linked.n if linked else 0
-    sizes = memory if isinstance(memory, tuple) else (memory,) * n
+    sizes = card_memory if isinstance(card_memory, tuple) else (card_memory,) * n
     cards = tuple(
         Card(
             memory=sizes[i],
