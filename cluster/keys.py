@@ -35,6 +35,8 @@ GFD_DRIVER = "nvidia.com/cuda.driver-version.full"
 GFD_COUNT = "nvidia.com/gpu.count"
 GFD_REPLICAS = "nvidia.com/gpu.replicas"
 GFD_CLIQUE = "nvidia.com/gpu.clique"
+DEVICE_PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
+"""Names the file that NVIDIA's device plugin reads on a node: a key of its ConfigMap."""
 
 # Gangs: native, scheduler-plugins, arena and ACK, Koordinator, ours.
 POD_GROUP = "scheduling.x-k8s.io/pod-group"

@@ -37,6 +37,11 @@ def _sentence(problem: Problem) -> str:
     return f"line {problem.line}: {where}{problem.message}"
 
 
+def doubtful(line: int, path: str, message: str, fix: str, code: Code = Code.POLICY) -> Problem:
+    """Return a problem that lets the policy be taken all the same."""
+    return Problem(line, path, message, fix, code, Severity.WARNING)
+
+
 def outer(problems: Iterable[Problem], text: Embedded, code: Code | None = None) -> list[Problem]:
     """Return problems of an embedded text by line, with the lines of the file around it."""
     moved = [

@@ -18,7 +18,7 @@ from policy.wire import Wire, read_value
 
 T = TypeVar("T")
 
-__all__ = ["ProfileResult", "Profiles", "Selector", "Trace", "parse_profiles"]
+__all__ = ["PolicyError", "ProfileResult", "Profiles", "Selector", "Trace", "parse_profiles"]
 
 
 class _Requirement(Wire):

@@ -58,6 +58,11 @@ class Selector:
     matches: str
     """Why it matches when it does."""
 
+    @property
+    def additions(self) -> tuple[Addition, ...]:
+        """Labels, then annotations."""
+        return self.labels + self.annotations
+
     def mismatch(
         self, labels: Mapping[str, str], namespace_labels: Mapping[str, str] | None
     ) -> str | None:

@@ -1,19 +1,21 @@
 """From plain values to typed ones, with errors for people: the line, the path and the fix."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sized
 from difflib import get_close_matches
 from types import NoneType
-from typing import Any, TypeAlias, TypeVar, get_args
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
+from cluster.selector import label_key_problem, label_value_problem
 from policy.place import Path, Place, field
 from policy.problem import Problem
 
 T = TypeVar("T")
+C = TypeVar("C", bound=Sized)
 _Type: TypeAlias = Any
 """A type expression, such as `tuple[str, ...]`: Python has no static type for it."""
 
@@ -26,6 +28,28 @@ class Wire(BaseModel):
     )
 
 
+def _valid(problem: Callable[[str], str | None]) -> AfterValidator:
+    def check(text: str) -> str:
+        message = problem(text)
+        if message:
+            raise ValueError(message)
+        return text
+
+    return AfterValidator(check)
+
+
+def _some(value: C) -> C:
+    if not value:
+        raise ValueError("nothing is listed; add an entry, or remove the key")
+    return value
+
+
+NonEmpty = AfterValidator(_some)
+"""For a list or mapping that would mean nothing without an entry."""
+LabelKey: TypeAlias = Annotated[str, _valid(label_key_problem)]
+LabelValue: TypeAlias = Annotated[str, _valid(label_value_problem)]
+Labels: TypeAlias = dict[LabelKey, LabelValue]
+
 _FIXES = {
     "bool_type": "write true or false, without quotes",
     "string_type": "put it in quotes",
@@ -34,6 +58,7 @@ _FIXES = {
     "float_type": "write a number, without quotes",
     "missing": "add it",
     "literal_error": "write one of these words",
+    "enum": "write one of these words",
     "tuple_type": "write a list",
     "dict_type": "write a mapping",
     "model_type": "write a mapping",

@@ -1,0 +1,136 @@
+"""What is wrong, doubtful or without effect in policies and profiles, and what they decide."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from policy.document import one_document, parse_plugin_config, parse_policy
+from policy.json_text import places
+from policy.lines import WHOLE, Embedded
+from policy.lint_policy import Doubt, plugin_doubts, policy_doubts
+from policy.lint_selectors import doubts_about
+from policy.place import Path, field
+from policy.policy_file import Found, Kind, read_policy_file
+from policy.problem import PolicyError, Problem, doubtful, outer
+from policy.profile import parse_profiles
+from policy.wire import Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that a file decides."""
+
+    line: int
+    what: str
+    """A selector's name, or the path of a policy's key."""
+    when: str
+    """Which pods it applies to; empty: all."""
+    sets: Mapping[str, object]
+    """Value by path: on the pod for a selector, in the policy for a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lint:
+    """What was found."""
+
+    problems: tuple[Problem, ...] = ()
+    """Errors and warnings, by line; with an error there is nothing else of that text."""
+    changes: tuple[Change, ...] = ()
+    """What would be decided, by line; empty with errors."""
+
+
+def lint(text: str, *, machines: Collection[str] | None = None) -> Lint:
+    """Return what there is to say about a file: a ConfigMap or a bare text.
+
+    Args:
+        text: What `read_policy_file` reads.
+        machines: Names of the machine catalogue, when the caller knows them.
+    """
+    try:
+        found = read_policy_file(text)
+    except PolicyError as error:
+        return Lint(error.problems)
+    parts = [_lint_found(one, machines) for one in found]
+    return Lint(
+        tuple(problem for part in parts for problem in part.problems),
+        tuple(change for part in parts for change in part.changes),
+    )
+
+
+def lint_profiles(text: str, *, at: Embedded = WHOLE) -> Lint:
+    """Return what there is to say about profiles."""
+    try:
+        profiles = parse_profiles(text, at=at)
+    except PolicyError as error:
+        return Lint(error.problems)
+    if not profiles.selectors:
+        return Lint()
+    place = places(text)
+    changes = [
+        Change(
+            at.outer(place.find((i,)).line),
+            selector.name,
+            selector.matches,
+            {addition.path: addition.value for addition in selector.additions},
+        )
+        for i, selector in enumerate(profiles.selectors)
+    ]
+    return Lint(tuple(outer(doubts_about(profiles.selectors, place), at)), tuple(changes))
+
+
+def lint_policy(
+    text: str, *, at: Embedded = WHOLE, machines: Collection[str] | None = None
+) -> Lint:
+    """Return what there is to say about a policy.
+
+    Args:
+        text: One YAML or JSON document.
+        at: Where the text stands, when it is a part of a file.
+        machines: Names of the machine catalogue, when the caller knows them.
+    """
+    try:
+        policy = parse_policy(text, at=at)
+    except PolicyError as error:
+        return Lint(error.problems)
+    return _judged(text, at, policy, policy_doubts(policy, machines))
+
+
+def lint_plugin_config(text: str, *, at: Embedded = WHOLE) -> Lint:
+    """Return what there is to say about a file of NVIDIA's device plugin."""
+    try:
+        config = parse_plugin_config(text, at=at)
+    except PolicyError as error:
+        return Lint(error.problems)
+    return _judged(text, at, config, plugin_doubts(config))
+
+
+def _lint_found(found: Found, machines: Collection[str] | None) -> Lint:
+    match found.kind:
+        case Kind.PROFILES:
+            return lint_profiles(found.text, at=found.at)
+        case Kind.POLICY:
+            return lint_policy(found.text, at=found.at, machines=machines)
+        case Kind.SHARING:
+            return lint_plugin_config(found.text, at=found.at)
+
+
+def _judged(text: str, at: Embedded, wire: Wire, doubts: Iterable[Doubt]) -> Lint:
+    document = one_document(text, at)
+    if document is None:
+        return Lint()
+    problems = [
+        doubtful(document.line_of(path), field(path), message, fix) for path, message, fix in doubts
+    ]
+    decided = wire.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    changes = [
+        Change(at.outer(document.line_of(path)), field(path), "", {field(path): value})
+        for path, value in _leaves(decided)
+    ]
+    return Lint(tuple(outer(problems, at)), tuple(changes))
+
+
+def _leaves(value: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
+    if not isinstance(value, dict):
+        yield path, value
+        return
+    for key, inner in value.items():
+        yield from _leaves(inner, (*path, key))

@@ -1,0 +1,85 @@
+"""What is valid in a policy and yet does nothing, or not what its author meant."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from cluster.keys import NVIDIA_GPU
+from policy.catalogue_section import catalogue_of
+from policy.document import Policy
+from policy.place import Path
+from policy.sharing import PluginConfig, shared_by
+
+Doubt: TypeAlias = tuple[Path, str, str]
+"""Path, message, fix."""
+
+
+def policy_doubts(policy: Policy, machines: Collection[str] | None) -> Iterator[Doubt]:
+    """Yield what deserves a second look.
+
+    Args:
+        policy: A valid one.
+        machines: Names of the machine catalogue, when the caller knows them.
+    """
+    groups = [group.node_labels for group in policy.sharing.groups]
+    yield from _never_reached(("sharing", "groups"), groups)
+    yield from _never_reached(("machines",), [rule.node_labels for rule in policy.machines])
+    for i, group in enumerate(policy.sharing.groups):
+        for path, message, fix in plugin_doubts(group.config):
+            yield ("sharing", "groups", i, "config", *path), message, fix
+    yield from _mapping_doubts(policy)
+    yield from _idle(policy)
+    for i, rule in enumerate(policy.machines):
+        if machines is not None and rule.machine not in machines:
+            message = f"{rule.machine} is no machine of the catalogue: {', '.join(machines)}"
+            yield ("machines", i, "machine"), message, "write one of the list"
+
+
+def plugin_doubts(config: PluginConfig) -> Iterator[Doubt]:
+    """Yield what NVIDIA's device plugin ignores in its file, and Linkwise too."""
+    strategies = {"timeSlicing": config.sharing.time_slicing, "mps": config.sharing.mps}
+    for name, strategy in strategies.items():
+        for i, resource in enumerate(strategy.resources if strategy else ()):
+            path = ("sharing", name, "resources", i)
+            if resource.devices is not None:
+                message = "a subset of devices is ignored: all GPUs of a node are shared alike"
+                yield (*path, "devices"), message, "remove it"
+            if resource.rename is not None:
+                message = "a name of one's own is ignored: renamed resources end in .shared"
+                yield (*path, "rename"), message, "remove it, or set renameByDefault"
+
+
+def _never_reached(path: Path, rules: Sequence[Mapping[str, str]]) -> Iterator[Doubt]:
+    for i, labels in enumerate(rules):
+        for j in range(i):
+            if rules[j].items() <= labels.items():
+                message = f"no node gets here: entry {j}, before it, fits each of its nodes"
+                yield (*path, i), message, "put the narrower entry first"
+                break
+
+
+def _mapping_doubts(policy: Policy) -> Iterator[Doubt]:
+    catalogue, labels = catalogue_of(policy.catalogue), policy.affinity.node_labels
+    at: Path = ("affinity", "nodeLabels")
+    for model in labels.model.values:
+        if catalogue.find(model) is None:
+            message = f"{model} is no GPU model of the catalogue, so that no pod can ask for it"
+            yield (*at, "model", "values", model), message, f"write one of {catalogue.titles}"
+    known = catalogue.drivers(None)
+    for driver in labels.driver.values:
+        if driver not in known:
+            message = f"{driver} is no driver of the catalogue, so that no pod can ask for it"
+            yield (*at, "driver", "values", driver), message, f"write one of {', '.join(known)}"
+
+
+def _idle(policy: Policy) -> Iterator[Doubt]:
+    affinity, placement, sharing = policy.affinity, policy.placement, policy.sharing
+    if affinity.platform == "acs" and "node_labels" in affinity.model_fields_set:
+        message = "node labels are not used on platform acs"
+        yield ("affinity", "nodeLabels"), message, "remove them, or set platform to node"
+    if placement.mode == "gates" and "scheduler_name" in placement.model_fields_set:
+        message = "no scheduler is named where pods wait behind gates"
+        yield ("placement", "schedulerName"), message, "remove it, or set mode to scheduler"
+    devices = {shared.device for group in sharing.groups for shared in shared_by(group)}
+    if sharing.rename and NVIDIA_GPU not in devices:
+        message = f"no group shares {NVIDIA_GPU}, so that nothing is rewritten"
+        yield ("sharing", "rename"), message, "add the group, or remove the key"

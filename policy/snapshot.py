@@ -1,0 +1,128 @@
+"""Everything that administrators decided, at one moment, ready to be asked."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from cluster.keys import DEVICE_PLUGIN_CONFIG
+from policy.catalogue import Catalogue
+from policy.catalogue_section import catalogue_of
+from policy.document import (
+    ConstantsSection,
+    MachineRule,
+    NodeLabel,
+    Policy,
+    parse_plugin_config,
+    parse_policy,
+)
+from policy.policy_file import Found, Kind
+from policy.profile import Profiles, parse_profiles
+from policy.sharing import PluginConfig, Shared, SharingGroup, shared_by
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySnapshot:
+    """An immutable view of policy and profiles; the one made without arguments has defaults."""
+
+    policy: Policy = field(default_factory=Policy)
+    profiles: Profiles = field(default_factory=Profiles)
+    generation: int = 0
+    """Grows by one with each change that was taken."""
+    catalogue: Catalogue = field(init=False)
+    shared: tuple[Shared, ...] = field(init=False)
+    """What all groups of nodes offer, in the policy's order."""
+    digest: str = field(init=False)
+    """Equal for equal decisions, whatever their layout and generation."""
+
+    def __post_init__(self) -> None:
+        groups = self.policy.sharing.groups
+        policy = json.dumps(self.policy.model_dump(mode="json"), sort_keys=True)
+        decided = f"{policy}\n{self.profiles.text}"
+        object.__setattr__(self, "catalogue", catalogue_of(self.policy.catalogue))
+        object.__setattr__(
+            self, "shared", tuple(one for group in groups for one in shared_by(group))
+        )
+        object.__setattr__(self, "digest", sha256(decided.encode()).hexdigest()[:16])
+
+    def sharing_for(
+        self, resource: str, node_selector: Mapping[str, str] | None = None
+    ) -> tuple[Shared, ...]:
+        """Return how a resource is shared on the nodes that a pod may land on.
+
+        Args:
+            resource: The name that the pod asks for.
+            node_selector: The pod's; groups whose node labels contradict it are left out.
+        """
+        return tuple(
+            shared
+            for shared in self.shared
+            if shared.resource == resource and shared.may_take(node_selector or {})
+        )
+
+    def sharing_on(self, node_labels: Mapping[str, str]) -> tuple[Shared, ...]:
+        """Return what a node offers shared: the offers of the first group that it belongs to."""
+        for group in self.policy.sharing.groups:
+            if group.node_labels.items() <= node_labels.items():
+                return tuple(shared_by(group))
+        return ()
+
+    def machine_for(self, node_labels: Mapping[str, str]) -> str | None:
+        """Return the name of the machine that a node is; None when no rule tells."""
+        rule = self._rule(node_labels)
+        return rule.machine if rule else None
+
+    def constants_for(self, node_labels: Mapping[str, str]) -> ConstantsSection:
+        """Return the speeds of a node's links that the policy replaces, None for those it keeps."""
+        rule = self._rule(node_labels)
+        given = rule.constants.model_dump(exclude_none=True) if rule else {}
+        return self.policy.constants.model_copy(update=given)
+
+    def node_values(self, label: NodeLabel, value: str) -> tuple[str, ...]:
+        """Return which values of a node's label satisfy what a pod's label asks for.
+
+        A model may be mapped under any of its names.
+
+        Args:
+            label: `policy.affinity.node_labels.model`, or `.driver`.
+            value: The pod's value.
+        """
+        model = self.catalogue.find(value)
+        names = (value, model.name, *model.aliases) if model else (value,)
+        return next((label.values[name] for name in names if name in label.values), (value,))
+
+    def _rule(self, node_labels: Mapping[str, str]) -> MachineRule | None:
+        for rule in self.policy.machines:
+            if rule.node_labels.items() <= node_labels.items():
+                return rule
+        return None
+
+
+def snapshot_of(found: Iterable[Found], *, generation: int = 0) -> PolicySnapshot:
+    """Return what the texts of some files decide together.
+
+    Of several policies, and of several profiles, the last stands. Files of NVIDIA's device plugin
+    become groups after the policy's own: a single one for all nodes, several each for the nodes
+    whose label names its key, as the plugin has it.
+
+    Raises:
+        PolicyError: A text cannot be taken.
+    """
+    policy, profiles = Policy(), Profiles()
+    plugin: dict[str, PluginConfig] = {}
+    for one in found:
+        match one.kind:
+            case Kind.POLICY:
+                policy = parse_policy(one.text, at=one.at)
+            case Kind.PROFILES:
+                profiles = parse_profiles(one.text, at=one.at)
+            case Kind.SHARING:
+                plugin[one.name] = parse_plugin_config(one.text, at=one.at)
+    groups = (
+        SharingGroup(
+            node_labels={DEVICE_PLUGIN_CONFIG: name} if len(plugin) > 1 else {}, config=config
+        )
+        for name, config in plugin.items()
+    )
+    sharing = policy.sharing.model_copy(update={"groups": (*policy.sharing.groups, *groups)})
+    return PolicySnapshot(policy.model_copy(update={"sharing": sharing}), profiles, generation)
