@@ -233,6 +233,15 @@ def test_containers_of_a_share_see_all_its_cards():
     assert annotations[GPUSHARE_ALLOCATION] == '{"0":{"0":1},"1":{"0":1,"5":2}}'
 
 
+def test_an_init_container_is_not_counted_among_the_app_containers():
+    asks = (ask("a", 0, memory=2), ask("fetch", 0, init=True, memory=4))
+
+    annotations = written(Request(Family.SHARE, 1, 4, 0, asks), GPUShare(3, mem=4))
+
+    assert annotations[GPUSHARE_ALLOCATION] == '{"0":{"3":2}}'
+    assert annotations[f"{VISIBLE_DEVICES_OF}fetch"] == "3"
+
+
 @given(st.integers(1, 5), st.lists(st.integers(1, 20), min_size=1, max_size=4), st.data())
 def test_every_card_gives_the_same_whatever_the_containers_ask(cards, amounts, data):
     amounts[-1] += -sum(amounts) % cards

@@ -1,0 +1,94 @@
+import pytest
+from builders import a_machine, a_node
+
+from cluster.capacity import Capacity, Excess, capacity_of
+from cluster.keys import NVIDIA_GPU
+from cluster.request import Family, Request
+
+CLUSTER = [
+    a_node("topology-0"),
+    a_node("topology-1", machine=a_machine(4), unhealthy=(0, 1)),
+    a_node("share-0", machine=a_machine(2), mode="share", card_memory=(24, 15)),
+    a_node("core-0", machine=a_machine(4), mode="core_mem", card_memory=16),
+    a_node("slice-0", machine=a_machine(2), mode="timeslice"),
+    a_node("plain-0", machine=a_machine(3), mode="default"),
+    a_node("cpu-0", machine=None, mode="default", resources={}),
+]
+
+
+def test_the_most_of_each_kind_is_found():
+    assert capacity_of(CLUSTER) == Capacity(
+        nodes=7,
+        memory_cards=(24, 16, 16, 16),
+        compute_cards=(16, 16, 16, 16),
+        whole=8,
+        nvidia=3,
+        replicas=8,
+    )
+
+
+def test_cards_of_unknown_memory_offer_none():
+    nodes = [a_node(machine=a_machine(2), mode="share")]
+
+    assert capacity_of(nodes).memory_cards == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request(),
+        Request(Family.WHOLE, 8),
+        Request(Family.NVIDIA, 3),
+        Request(Family.REPLICA, 8),
+        Request(Family.SHARE, 1, memory=24),
+        Request(Family.SHARE, 1, memory=16, core=100),
+        Request(Family.SHARE, 4, memory=64),
+    ],
+    ids=str,
+)
+def test_what_some_node_could_take_is_no_excess(request_):
+    assert capacity_of(CLUSTER).excess(request_) is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "asked", "offered"),
+    [
+        (Request(Family.WHOLE, 9), "9 aliyun.com/gpu", "at most 8 on one node"),
+        (Request(Family.NVIDIA, 4), "4 nvidia.com/gpu", "at most 3 on one node"),
+        (Request(Family.REPLICA, 9), "9 nvidia.com/gpu.shared", "at most 8 on one node"),
+        (Request(Family.SHARE, 1, 25), "25 GiB of one card", "at most 24 GiB of one card"),
+        (Request(Family.SHARE, 1, 17, 5), "17 GiB of one card", "at most 16 GiB of one card"),
+        (
+            Request(Family.SHARE, 2, 34),
+            "17 GiB of each of 2 cards",
+            "at most 16 GiB of each of 2 cards of one node",
+        ),
+        (Request(Family.SHARE, 5, 5), "1 GiB of each of 5 cards", "at most 4 cards on one node"),
+    ],
+    ids=str,
+)
+def test_what_no_node_can_ever_take_is_told_with_both_numbers(request_, asked, offered):
+    assert capacity_of(CLUSTER).excess(request_) == Excess(asked, offered)
+
+
+@pytest.mark.parametrize(
+    ("request_", "offered"),
+    [
+        (Request(Family.WHOLE, 1), "no node offers aliyun.com/gpu"),
+        (Request(Family.SHARE, 1, 1), "no node offers aliyun.com/gpu-mem"),
+        (
+            Request(Family.SHARE, 1, 1, 5),
+            "no node offers aliyun.com/gpu-mem with aliyun.com/gpu-core.percentage",
+        ),
+    ],
+    ids=str,
+)
+def test_a_kind_that_no_node_offers_is_named(request_, offered):
+    excess = capacity_of([a_node(mode="default", resources={NVIDIA_GPU: 8})]).excess(request_)
+
+    assert excess is not None
+    assert excess.offered == offered
+
+
+def test_before_any_node_is_known_nothing_is_judged():
+    assert capacity_of([]).excess(Request(Family.WHOLE, 1000)) is None
