@@ -39,10 +39,18 @@ def test_a_limit_stands_in_for_a_missing_request():
         ([asking(1)], 3000),
         ([asking(5), asking(4)], 5000),
         ([asking(1, restartPolicy="Always")], 4000),
+        ([asking(4, restartPolicy="Always")], 7000),
         ([asking(1, restartPolicy="Always"), asking(5)], 6000),
         ([asking(5), asking(1, restartPolicy="Always")], 5000),
     ],
-    ids=["small init", "largest init", "sidecar", "init beside a sidecar", "init before a sidecar"],
+    ids=[
+        "small init",
+        "largest init",
+        "sidecar",
+        "large sidecar",
+        "init beside a sidecar",
+        "init before a sidecar",
+    ],
 )
 def test_init_containers_count_by_kubernetes_rule(init, cpu):
     assert demand(a_pod(containers=[asking(1), asking(2)], initContainers=init)).cpu == cpu
