@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 from topology.machine import Level, Machine, gpus_of
 from topology.packing import pack_chains, pack_rings
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from topology.subsets import Floats, Ints, pair_sums, popcounts, subset_minima, subset_sums
 
 CHAIN_EFFICIENCY = 0.92
 """NCCL's factor for trees. Source: `tuning.cc`, v2.30."""
@@ -43,13 +41,13 @@ def bandwidths(machine: Machine) -> tuple[Floats, bool]:
     Cost: 0.3 s for a DGX-1 on first sight, milliseconds for machines on PCIe or an NVSwitch.
     """
     size = popcounts(machine.n)
-    linked = _connected(machine, [[c > 0 for c in row] for row in machine.links])
+    linked = nvlink_connected(machine)
     several = size >= 2
     a = np.where(several & ~linked, _host(machine, linked), 0.0)
     nvlink = np.flatnonzero(several & linked)
     if machine.switched:
         per_gpu = np.array([max(row) for row in machine.links])
-        fewest = _least(per_gpu, machine.n)
+        fewest = subset_minima(per_gpu)
         k = size[nvlink]
         a[nvlink] = machine.constants.nvlink * fewest[nvlink] * k / (2 * (k - 1))
         return a, True
@@ -67,46 +65,18 @@ def bandwidths(machine: Machine) -> tuple[Floats, bool]:
     return a, exact
 
 
-def popcounts(n: int) -> Ints:
-    """Return the number of GPUs of every mask of n bits, shape (2ⁿ,)."""
-    return subset_sums(np.ones(n, dtype=np.int64))
+def nvlink_connected(machine: Machine) -> NDArray[np.bool_]:
+    """Tell for every set whether NVLink alone connects it, shape (2ⁿ,); a single GPU is."""
+    return _connected([[c > 0 for c in row] for row in machine.links])
 
 
-def subset_sums(values: Ints) -> Ints:
-    """Return the sum of per-GPU values over every set of GPUs, shape (2ⁿ,)."""
-    sums = np.zeros(1, dtype=np.int64)
-    for value in values:
-        sums = np.concatenate([sums, sums + value])
-    return sums
-
-
-def pair_sums(weights: Ints) -> Ints:
-    """Return the sum of pair weights inside every set of GPUs, shape (2ⁿ,).
-
-    Args:
-        weights: Weight of each pair, shape (n, n), symmetric; the diagonal is not read.
-    """
-    sums = np.zeros(1, dtype=np.int64)
-    for i in range(len(weights)):
-        sums = np.concatenate([sums, sums + subset_sums(weights[i, :i])])
-    return sums
-
-
-def _least(values: Ints, n: int) -> Ints:
-    """Return the least per-GPU value in every set, shape (2ⁿ,)."""
-    least = np.full(1, np.iinfo(np.int64).max)
-    for i in range(n):
-        least = np.concatenate([least, np.minimum(least, values[i])])
-    return least
-
-
-def _connected(machine: Machine, edge: list[list[bool]]) -> NDArray[np.bool_]:
+def _connected(edge: list[list[bool]]) -> NDArray[np.bool_]:
     """Tell for every set whether the given edges connect it, shape (2ⁿ,).
 
     A connected set always has a GPU whose removal leaves it connected, so sets follow from smaller
     ones; masks are visited by size.
     """
-    n = machine.n
+    n = len(edge)
     neighbours = [sum(1 << j for j in range(n) if edge[i][j] and i != j) for i in range(n)]
     masks = np.arange(1 << n)
     size = popcounts(n)
@@ -140,7 +110,7 @@ def _host(machine: Machine, linked: NDArray[np.bool_]) -> Floats:
         edge = [
             [machine.links[i][j] > 0 or speed[i][j] >= limit for j in range(n)] for i in range(n)
         ]
-        worst[_connected(machine, edge) & ~linked] = limit
+        worst[_connected(edge) & ~linked] = limit
     k = np.maximum(popcounts(n), 2)
     host: Floats = worst * k / (2 * (k - 1))
     return host
@@ -185,11 +155,3 @@ def _mesh_bound(machine: Machine, size: Ints) -> Floats:
     chain = CHAIN_EFFICIENCY * np.minimum(total / (k - 1), degree)
     bound: Floats = machine.constants.nvlink * np.maximum(ring, chain)
     return bound
-
-
-def sets_of(n: int, k: int) -> Ints:
-    """Return the masks of all k-sets of n GPUs, by ascending tuple of indices."""
-    masks = np.flatnonzero(popcounts(n) == k)
-    # The tuple of indices ascends as the mask, read from GPU 0 on, descends.
-    mirrored = subset_sums(1 << np.arange(n)[::-1])
-    return masks[np.argsort(-mirrored[masks])]

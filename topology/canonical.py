@@ -1,4 +1,4 @@
-"""Which machines are the same but for the numbering of their GPUs, and which sets of GPUs are.
+"""Which machines are the same but for the numbering of their GPUs, and a machine's symmetries.
 
 A canonical form is found by individualisation and refinement (McKay and Piperno, "Practical graph
 isomorphism, II", 2014): refine a colouring until it is stable, split one colour class by singling
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 
-from topology.machine import Machine, gpus_of
+from topology.machine import Machine
 
 Edges = Sequence[Sequence[Hashable]]
 
@@ -24,6 +24,8 @@ class Canonical:
     """Equal for two graphs exactly when one is a renumbering of the other."""
     order: tuple[int, ...]
     """`order[i]` is the vertex that the canonical numbering calls i."""
+    symmetries: tuple[tuple[int, ...], ...]
+    """Renumberings that keep the graph as it is, `s[v]` the image of v. They generate all such."""
 
 
 def canonical_graph(edges: Edges, colours: Sequence[Hashable]) -> Canonical:
@@ -46,7 +48,7 @@ def canonical_graph(edges: Edges, colours: Sequence[Hashable]) -> Canonical:
         tuple(colours[v] for v in order),
         tuple(edges[order[i]][order[j]] for i in range(n) for j in range(i)),
     )
-    return Canonical(form, order)
+    return Canonical(form, order, tuple(search.symmetries))
 
 
 @dataclass(slots=True)
@@ -129,7 +131,33 @@ class _Search:
         return any(u in orbit for u in tried)
 
 
-def _machine_graph(machine: Machine, marked: int) -> Canonical:
+@dataclass(frozen=True, slots=True)
+class MachineClass:
+    """What machines have in common that differ only in the numbering of GPUs and NICs."""
+
+    key: str
+    """Names the class, such as `8gpu-1f2e3d4c5b6a`.
+
+    Equal for two machines exactly when links, PCIe levels, NUMA partition, NIC levels, constants
+    and kind of NVLink are, under some renumbering.
+    """
+    order: tuple[int, ...]
+    """`order[i]` is the GPU of this machine that the class calls i."""
+    symmetries: tuple[tuple[int, ...], ...]
+    """Renumberings of the GPUs that keep the machine as it is, generating all such."""
+
+
+@lru_cache(maxsize=1024)
+def class_of(machine: Machine) -> MachineClass:
+    """Return a machine's class, and its place in it."""
+    graph = _machine_graph(machine)
+    text = repr((machine.switched, machine.constants, graph.form))
+    digest = sha256(text.encode()).hexdigest()[:12]
+    n = machine.n
+    return MachineClass(f"{n}gpu-{digest}", graph.order[:n], tuple(s[:n] for s in graph.symmetries))
+
+
+def _machine_graph(machine: Machine) -> Canonical:
     """Canonical form of a machine: its GPUs, then its NICs, alike NICs counted once."""
     n = machine.n
     nics = sorted({nic.levels for nic in machine.nics})
@@ -143,31 +171,5 @@ def _machine_graph(machine: Machine, marked: int) -> Canonical:
             edges[i][j] = (machine.links[i][j], int(machine.levels[i][j]), same_numa)
         for j, levels in enumerate(nics):
             edges[i][n + j] = edges[n + j][i] = (-1, int(levels[i]), False)
-    colours = [(0, marked >> i & 1) for i in range(n)] + [(1, count) for count in alike]
+    colours = [(0, 0)] * n + [(1, count) for count in alike]
     return canonical_graph(edges, colours)
-
-
-@lru_cache(maxsize=1024)
-def canonical(machine: Machine) -> tuple[str, tuple[int, ...]]:
-    """Return a machine's class key and the numbering of its GPUs in that class.
-
-    The key is equal for two machines exactly when links, PCIe levels, NUMA partition, NIC levels,
-    constants and kind of NVLink are, under some renumbering of GPUs and NICs.
-    """
-    graph = _machine_graph(machine, 0)
-    text = repr((machine.switched, machine.constants, graph.form))
-    digest = sha256(text.encode()).hexdigest()[:12]
-    return f"{machine.n}gpu-{digest}", graph.order[: machine.n]
-
-
-def class_key(machine: Machine) -> str:
-    """Return the key of a machine's class, such as `8gpu-1f2e3d4c5b6a`."""
-    return canonical(machine)[0]
-
-
-@lru_cache(maxsize=4096)
-def same_under_symmetry(machine: Machine, a: int, b: int) -> bool:
-    """Tell whether a symmetry of the machine maps one set of GPUs to the other."""
-    if len(gpus_of(a)) != len(gpus_of(b)):
-        return False
-    return a == b or _machine_graph(machine, a).form == _machine_graph(machine, b).form

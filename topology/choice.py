@@ -5,16 +5,15 @@ required ones, in ascending order of indices; each key keeps the candidates with
 and of those that no key tells apart the first is taken.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 
 import numpy as np
 
-from topology.bandwidth import Floats, Ints, sets_of
 from topology.compat import first_optimal_set
 from topology.machine import gpus_of
+from topology.subsets import Floats, Ints, sets_within
 from topology.table import Table
 
 
@@ -42,6 +41,8 @@ class Ask:
     mode: Mode = Mode.KEEP
     multi_node: bool = False
     """The job spans nodes, so that being near a NIC counts."""
+    linked: bool = False
+    """Only sets that NVLink alone connects."""
 
     def problem(self) -> str | None:
         """Say why no set can satisfy this, or None."""
@@ -63,7 +64,7 @@ def choose(table: Table, ask: Ask) -> int | None:
     Cost: 0.3 µs once decided for this free mask; at first up to 5 ms for 16 GPUs with prepared
     tables, 0.1 ms for 8.
     """
-    key = (ask.mode, ask.free, ask.k, ask.required, ask.multi_node)
+    key = (ask.mode, ask.free, ask.k, ask.required, ask.multi_node, ask.linked)
     try:
         return table.chosen[key]
     except KeyError:
@@ -73,41 +74,48 @@ def choose(table: Table, ask: Ask) -> int | None:
 
 def ranked(table: Table, ask: Ask) -> Iterator[int]:
     """Yield every candidate, best first, ties by ascending indices."""
-    sets = candidates(table.n, ask)
-    keys = list(_keys(table, ask, sets))
+    sets = candidates(table, ask)
+    keys = [key.of(table, ask, sets) for key in _KEYS[ask.mode]]
     order = np.lexsort((np.arange(len(sets)), *(-key for key in reversed(keys))))
     yield from sets[order].tolist()
 
 
-def candidates(n: int, ask: Ask) -> Ints:
+def advantage(table: Table, ask: Ask, chosen: int, other: int) -> str:
+    """Say by what the chosen set comes before another candidate, as a clause about the chosen."""
+    both = np.array([chosen, other])
+    for key in _KEYS[ask.mode]:
+        one, two = key.of(table, ask, both).tolist()
+        if one > two:
+            return key.words
+        if one < two:
+            break
+    if ask.mode is Mode.COMPAT:
+        return "NVIDIA's policy meets it first"
+    return "its indices are lower"
+
+
+def candidates(table: Table, ask: Ask) -> Ints:
     """Return the masks of the sets to choose from, by ascending tuple of indices."""
     if ask.problem() is not None:
         return np.zeros(0, dtype=np.int64)
-    sets = _sets(n, ask.k)
-    free: Ints = sets[((sets & ~ask.free) == 0) & ((sets & ask.required) == ask.required)]
-    return free
-
-
-_sets = lru_cache(maxsize=64)(sets_of)
+    sets = sets_within(ask.free, table.n, ask.k, ask.required)
+    return sets[table.linked[sets]] if ask.linked else sets
 
 
 def _choose(table: Table, ask: Ask) -> int | None:
-    sets = candidates(table.n, ask)
+    sets = candidates(table, ask)
     if not len(sets):
         return None
     if ask.mode is Mode.COMPAT:
-        return first_optimal_set(table, ask.free, ask.k, ask.required)
-    for index in range(len(_KEYS[ask.mode])):
+        intended = first_optimal_set(table, ask.free, ask.k, ask.required)
+        if table.linked[intended] or not ask.linked:
+            return intended
+    for key in _KEYS[ask.mode]:
         if len(sets) == 1:
             break
-        key = _KEYS[ask.mode][index](table, ask, sets)
-        sets = sets[key == key.max()]
+        value = key.of(table, ask, sets)
+        sets = sets[value == value.max()]
     return int(sets[0])
-
-
-def _keys(table: Table, ask: Ask, sets: Ints) -> Iterator[Ints]:
-    for key in _KEYS[ask.mode]:
-        yield key(table, ask, sets)
 
 
 def _micro(gigabytes: Floats) -> Ints:
@@ -138,8 +146,6 @@ def _again(table: Table, ask: Ask, sets: Ints) -> Ints:
 
 def _partitioned(table: Table, ask: Ask, sets: Ints) -> Ints:
     """W(S) + W*(F−S)."""
-    if table.uniform:
-        return np.zeros(len(sets), dtype=np.int64)
     total: Ints = table.w[sets] + table.partition(ask.k)[ask.free & ~sets]
     return total
 
@@ -159,9 +165,30 @@ def _near_nics(table: Table, ask: Ask, sets: Ints) -> Ints:
     return table.near[sets] * ask.multi_node
 
 
-_FAST = (_a, _again, _partitioned, _few_numa, _near_nics)
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """One key of a mode."""
+
+    of: Callable[[Table, Ask, Ints], Ints]
+    """Its value for each of some sets; the largest is kept."""
+    words: str
+    """What is said of a set that it prefers to another."""
+
+
+_PARTITION = _Key(_partitioned, "with it the free GPUs divide best by NVIDIA's pair scores")
+_FAST = (
+    _Key(_a, "it is faster"),
+    _Key(_again, "what it leaves free suits the same job better"),
+    _PARTITION,
+    _Key(_few_numa, "it touches fewer NUMA nodes"),
+    _Key(_near_nics, "it is nearer to the NICs"),
+)
 _KEYS = {
     Mode.FAST: _FAST,
-    Mode.KEEP: (_kept, _a_left, *_FAST),
-    Mode.COMPAT: (_partitioned, _own_weight),
+    Mode.KEEP: (
+        _Key(_kept, "what it leaves free keeps better sets of two and four"),
+        _Key(_a_left, "all that it leaves free is faster together"),
+        *_FAST,
+    ),
+    Mode.COMPAT: (_PARTITION, _Key(_own_weight, "its own pair scores are higher")),
 }

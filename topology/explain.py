@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from topology.choice import Ask, candidates, choose, ranked
+from topology.choice import Ask, advantage, candidates, choose, ranked
 from topology.machine import gpus_of, mask_of
-from topology.table import Table, same_set
+from topology.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,15 @@ def explain(table: Table, ask: Ask) -> Explanation:
     if chosen is None:
         reason = ask.problem() or "no set of free GPUs satisfies this"
         return Explanation(None, reason, None, None, None, None, None, table.exact)
-    sets = candidates(table.n, ask)
+    sets = candidates(table, ask)
     several = ask.k > 1
     best_free = round(float(table.a[sets].max()), 6) if several else None
     best_possible = table.best_possible(ask.k) if several else None
-    runner_up = next((s for s in ranked(table, ask) if not same_set(table, s, chosen)), None)
+    alike = table.images(chosen)
+    runner_up = next((s for s in ranked(table, ask) if not alike[s]), None)
     return Explanation(
         chosen=_set(table, chosen),
-        reason=_reason(table, chosen, runner_up, best_free),
+        reason=_reason(table, ask, chosen, runner_up),
         best_possible=best_possible,
         best_free=best_free,
         index_order=_set(table, index_order(ask)),
@@ -72,18 +73,19 @@ def _set(table: Table, mask: int) -> GPUSet:
     return GPUSet(gpus, table.bandwidth(mask) if len(gpus) > 1 else None)
 
 
-def _reason(table: Table, chosen: int, runner_up: int | None, best_free: float | None) -> str:
-    a = table.bandwidth(chosen)
-    if best_free is None:
-        return "a single GPU, taken where it breaks the least of what stays free"
+def _reason(table: Table, ask: Ask, chosen: int, runner_up: int | None) -> str:
+    sets = candidates(table, ask)
+    a, best_free = table.bandwidth(chosen), max(table.bandwidth(s) for s in sets.tolist())
+    speed = f"{a:.1f} GB/s" if ask.k > 1 else "a single GPU"
+    if len(sets) == 1:
+        return f"{speed}; there is no other such set"
     if runner_up is None:
-        return f"{a:.1f} GB/s; every other set of this size is the same but for numbering"
-    other = table.bandwidth(runner_up)
+        return f"{speed}; every other such set is the same but for numbering"
+    words = advantage(table, ask, chosen, runner_up)
     if a < best_free:
         return (
-            f"{a:.1f} GB/s rather than the {best_free:.1f} GB/s that the free GPUs could give: "
-            "what stays free keeps better sets"
+            f"{speed} rather than the {best_free:.1f} GB/s that the free GPUs could give: {words}"
         )
-    if other < a:
-        return f"{a:.1f} GB/s; the next best kind of set gives {other:.1f} GB/s"
-    return f"{a:.1f} GB/s, as the runner-up, but what stays free is better"
+    if table.bandwidth(runner_up) < a:
+        return f"{speed}; the next best kind of set gives {table.bandwidth(runner_up):.1f} GB/s"
+    return f"{speed}, as the runner-up, but {words}"

@@ -45,7 +45,7 @@ class Machine:
     """One machine, as a reader or the catalogue gives it. Every matrix is n×n by GPU index.
 
     Two machines that differ only in the numbering of their GPUs, in UUIDs, bus ids, memory or the
-    CPUs near them have the same class (`canonical.class_key`).
+    CPUs near them have the same class (`canonical.class_of`).
     """
 
     links: tuple[tuple[int, ...], ...]

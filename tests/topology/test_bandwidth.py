@@ -18,10 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import machines
 
-from topology.bandwidth import bandwidths, pair_sums, popcounts, sets_of, subset_sums
+from topology.bandwidth import bandwidths
 from topology.constants import Constants
 from topology.machine import Level, Machine, gpus_of, mask_of
 from topology.packing import pack_chains, pack_rings
+from topology.subsets import popcounts, sets_of
 
 
 def a_of(machine: Machine, *gpus: int) -> float:
@@ -292,18 +293,6 @@ def test_one_gpu_alone_is_a_machine_without_bandwidth():
 
     assert a.tolist() == [0.0, 0.0]
     assert exact
-
-
-def test_sums_over_sets_are_the_sums_of_their_members_and_pairs():
-    weights = np.array([[0, 1, 2], [1, 0, 4], [2, 4, 0]])
-
-    assert subset_sums(np.array([1, 10, 100])).tolist() == [0, 1, 10, 11, 100, 101, 110, 111]
-    assert pair_sums(weights).tolist() == [0, 0, 0, 1, 0, 2, 4, 7]
-
-
-@pytest.mark.parametrize(("n", "k"), [(1, 1), (4, 2), (6, 3), (8, 8), (5, 0)])
-def test_sets_of_a_size_come_by_ascending_indices(n, k):
-    assert [gpus_of(mask) for mask in sets_of(n, k).tolist()] == list(combinations(range(n), k))
 
 
 def test_blackwell_links_are_faster_than_voltas():

@@ -1,0 +1,48 @@
+from typing import Any
+
+import pytest
+from builders import a_machine
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topology.machine import NIC, Level, Machine, TopologyError, gpus_of, mask_of
+
+FAR = ((Level.UNKNOWN, Level.SYS), (Level.SYS, Level.UNKNOWN))
+PLAIN: dict[str, Any] = {"links": ((0, 2), (2, 0)), "levels": FAR, "numa": (0, 0)}
+
+
+def test_a_machine_knows_its_gpus_and_those_with_an_nvlink() -> None:
+    machine = a_machine(3, {(0, 2): 1})
+
+    assert machine.n == 3
+    assert machine.fabric == mask_of({0, 2})
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        pytest.param({"links": (), "levels": (), "numa": ()}, "has 1 to 16 GPUs", id="no GPU"),
+        pytest.param({"links": ((0,) * 17,) * 17}, "this one has 17", id="17 GPUs"),
+        pytest.param({"links": ((0, 2), (2,))}, "2×2 matrices", id="ragged"),
+        pytest.param({"levels": FAR[:1]}, "2×2 matrices", id="a row of levels missing"),
+        pytest.param({"numa": (0,)}, "for all 2 GPUs", id="NUMA of one"),
+        pytest.param({"nics": (NIC("NIC0", (Level.PIX,)),)}, "for all 2 GPUs", id="NIC of one"),
+        pytest.param({"uuids": ("GPU-a",)}, "for all 2 GPUs or for none", id="UUID of one"),
+        pytest.param({"memory": (16,)}, "for all 2 GPUs or for none", id="memory of one"),
+        pytest.param({"links": ((1, 2), (2, 0))}, "GPU0 has an NVLink to itself", id="itself"),
+        pytest.param({"links": ((0, 2), (1, 0))}, "GPU0 and GPU1 are linked diff", id="one way"),
+        pytest.param({"levels": (FAR[0], FAR[0])}, "linked differently", id="levels one way"),
+    ],
+)
+def test_a_machine_that_contradicts_itself_cannot_be_made(
+    fields: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(TopologyError) as caught:
+        Machine(**{**PLAIN, **fields})
+
+    assert words in str(caught.value)
+
+
+@given(st.frozensets(st.integers(0, 15)))
+def test_a_mask_stands_for_its_set_of_gpus(gpus: frozenset[int]) -> None:
+    assert gpus_of(mask_of(gpus)) == tuple(sorted(gpus))
