@@ -238,7 +238,7 @@ class Conflict:
 class Ledger:
     """What is taken of every node; `hold` and `release` return a new ledger.
 
-    Cost of both: one copy of the mapping of nodes.
+    Cost: one copy of the mapping of nodes.
     """
 
     nodes: Mapping[str, NodeLedger] = field(default_factory=dict)
@@ -251,16 +251,25 @@ class Ledger:
         Raises:
             LedgerError: there is no such node, or see `NodeLedger.hold`.
         """
-        if node not in self.nodes:
-            raise LedgerError(f"{holding.pod} cannot be on {node}: there is no such node")
-        return self._with(self.nodes[node].hold(holding))
+        return self.hold_all([(node, holding)])
+
+    def hold_all(self, holdings: Iterable[tuple[str, Holding]]) -> "Ledger":
+        """Return the ledger with several pods more, each on the node named beside it.
+
+        Raises:
+            LedgerError: there is no such node, or see `NodeLedger.hold`; nothing is held then.
+        """
+        changed: dict[str, NodeLedger] = {}
+        for node, holding in holdings:
+            if node not in self.nodes:
+                raise LedgerError(f"{holding.pod} cannot be on {node}: there is no such node")
+            changed[node] = changed.get(node, self.nodes[node]).hold(holding)
+        return replace(self, nodes={**self.nodes, **changed})
 
     def release(self, uid: str) -> "Ledger":
         """Return the ledger without a pod; the same one where it has nothing anywhere."""
         for ledger in self.nodes.values():
             if uid in ledger.holdings:
-                return self._with(ledger.release(uid))
+                rest = {**self.nodes, ledger.node.name: ledger.release(uid)}
+                return replace(self, nodes=rest)
         return self
-
-    def _with(self, ledger: NodeLedger) -> "Ledger":
-        return replace(self, nodes={**self.nodes, ledger.node.name: ledger})

@@ -144,6 +144,12 @@ class Container(_Object, frozen=True):
         return (self.resources.requests if self.resources else None) or {}
 
 
+class Volume(_Object, frozen=True):
+    """A volume: only whether it is a claim, which may tie the pod to some nodes."""
+
+    persistent_volume_claim: dict[str, object] | None = None
+
+
 class SchedulingGroup(_Object, frozen=True):
     """The native mark of a gang (Kubernetes 1.36)."""
 
@@ -162,6 +168,7 @@ class PodSpec(_Object, frozen=True):
     scheduler_name: str = ""
     scheduling_gates: Annotated[list[SchedulingGate], Meta(max_length=64)] | None = None
     scheduling_group: SchedulingGroup | None = None
+    volumes: Annotated[list[Volume], Meta(max_length=4096)] | None = None
     topology_spread_constraints: list[dict[str, object]] | None = None
     priority: int | None = None
     priority_class_name: str = ""

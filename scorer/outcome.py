@@ -49,9 +49,7 @@ class Plan:
 
     def applied_to(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot in which every member has what is planned."""
-        for placement in self.placements:
-            snapshot = snapshot.hold(placement.node, placement.member.holding(placement.shares))
-        return snapshot
+        return snapshot.hold_all((p.node, p.member.holding(p.shares)) for p in self.placements)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The cluster at one moment, as every decision sees it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -31,9 +31,9 @@ class Snapshot:
         """Every node by name, so that ties end the same way each time."""
         return tuple(self.ledger.nodes[name] for name in sorted(self.ledger.nodes))
 
-    def hold(self, node: str, holding: Holding) -> "Snapshot":
-        """Return the snapshot with one pod more."""
-        return replace(self, ledger=self.ledger.hold(node, holding))
+    def hold_all(self, holdings: Iterable[tuple[str, Holding]]) -> "Snapshot":
+        """Return the snapshot with several pods more, each on the node named beside it."""
+        return replace(self, ledger=self.ledger.hold_all(holdings))
 
     def emptied(self) -> "Snapshot":
         """Return the same cluster with nothing running on it."""
