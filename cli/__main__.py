@@ -1,5 +1,219 @@
-"""The `linkwise` command."""
+"""The `linkwise` command: what it is called with, and its exit code.
+
+Each command imports what it runs only when it runs, so that none waits for another's libraries.
+"""
+
+import signal
+import sys
+from typing import Annotated, Literal
+
+import typer
+
+from cli.output import Format, sentence, warn
+from cli.value import InputError
+
+EXIT_UNREADABLE = 2
+"""Usage, or input that cannot be read."""
+
+app = typer.Typer(
+    name="linkwise",
+    help="Puts GPU work on the right GPUs: look at machines, check manifests, try out placements.",
+    epilog="Example: linkwise check job.yaml --cluster cluster.yaml",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+topology = typer.Typer(
+    help="What links a machine's GPUs, and which of them to take.",
+    epilog="Example: linkwise topology best dgx1-v100 --count 4",
+    invoke_without_command=True,
+)
+policy = typer.Typer(
+    help="What administrators decide: profiles and the policy.",
+    epilog="Example: linkwise policy lint acs-profile.yaml",
+    invoke_without_command=True,
+)
+app.add_typer(topology, name="topology")
+app.add_typer(policy, name="policy")
+
+
+@app.callback()
+@topology.callback()
+@policy.callback()
+def show_help(context: typer.Context) -> int:
+    """Show what there is to call, where nothing is called."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+    return 0
+
+
+def _catalogue(incomplete: str) -> list[str]:
+    from topology.catalogue import NAMES
+
+    return [name for name in NAMES if name.startswith(incomplete)]
+
+
+Machine = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        autocompletion=_catalogue,
+        help="Text of `nvidia-smi topo -m`, an NCCL topology XML, a catalogue name, or - .",
+    ),
+]
+Files = Annotated[
+    list[str], typer.Argument(metavar="FILE...", help="Kubernetes manifests, YAML or JSON, or - .")
+]
+Output = Annotated[Format, typer.Option("--output", "-o", help="How to answer.")]
+GPUModel = Annotated[
+    str | None, typer.Option(help="Product name of the GPUs, or a part of it: V100, A100, H100.")
+]
+Partial = Annotated[
+    bool, typer.Option("--partial", help="Read what is whole of a text that is cut.")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 when there are warnings.")]
+PolicyFile = Annotated[
+    str | None, typer.Option("--policy", metavar="FILE", help="A Policy, or its ConfigMap.")
+]
+ProfileFile = Annotated[
+    str | None,
+    typer.Option("--profile", metavar="FILE", help="Profile selectors, or their ConfigMap."),
+]
+Namespace = Annotated[
+    str, typer.Option("--namespace", "-n", help="Where manifests go that do not say it.")
+]
+
+
+@topology.command("show", epilog="Example: nvidia-smi topo -m | linkwise topology show -")
+def topology_show(
+    file: Machine,
+    gpu_model: GPUModel = None,
+    partial: Partial = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Show the links, the class and the bandwidths of a machine."""
+    from cli.machine import find_machine
+    from cli.source import shown_name
+    from cli.topology import show
+
+    return show(shown_name(file), find_machine(file, model=gpu_model, partial=partial), output)
+
+
+@topology.command("best", epilog="Example: linkwise topology best dgx1-v100 --count 2 --free 0,2,3")
+def topology_best(
+    file: Machine,
+    count: Annotated[int, typer.Option(min=1, help="How many GPUs to take.")],
+    free: Annotated[
+        str | None, typer.Option(metavar="GPUS", help="GPUs to choose from, such as 0,2,3.")
+    ] = None,
+    require: Annotated[
+        str | None, typer.Option(metavar="GPUS", help="GPUs that must be among them.")
+    ] = None,
+    mode: Annotated[
+        Literal["fast", "keep", "compat"],
+        typer.Option(
+            help="Most bandwidth now; or with a view to later jobs; or as NVIDIA's allocator."
+        ),
+    ] = "keep",
+    multi_node: Annotated[
+        bool, typer.Option("--multi-node", help="The job spans nodes: near network cards count.")
+    ] = False,
+    gpu_model: GPUModel = None,
+    partial: Partial = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Choose the GPUs that talk fastest to each other."""
+    from cli.machine import find_machine
+    from cli.source import shown_name
+    from cli.topology import best, gpus_in
+    from topology.choice import Ask, Mode
+
+    machine = find_machine(file, model=gpu_model, partial=partial)
+    ask = Ask(
+        free=(1 << machine.n) - 1 if free is None else gpus_in(free, machine.n, "--free"),
+        k=count,
+        required=gpus_in(require or "", machine.n, "--require"),
+        mode=Mode(mode),
+        multi_node=multi_node,
+    )
+    return best(shown_name(file), machine, ask, output)
+
+
+@topology.command("list", epilog="Example: linkwise topology list -o json")
+def topology_list(output: Output = Format.TABLE) -> int:
+    """List the machines of the catalogue."""
+    from cli.topology import list_machines
+
+    return list_machines(output)
+
+
+@app.command(epilog="Example: linkwise check job.yaml --profile acs-profile.yaml -o json")
+def check(
+    files: Files,
+    policy_file: PolicyFile = None,
+    profile_file: ProfileFile = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Nodes and namespaces to check against."),
+    ] = None,
+    namespace: Namespace = "default",
+    strict: Strict = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Say what admission would do with the pods of these files."""
+    from cli.check import check as check_inputs
+    from cli.inputs import Given, read_inputs
+
+    given = Given(files, policy_file, profile_file, cluster, namespace)
+    return check_inputs(read_inputs(given), output, strict=strict)
+
+
+@policy.command("lint", epilog="Example: linkwise policy lint acs-profile.yaml")
+def policy_lint(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A Policy, profile selectors, or a ConfigMap.")
+    ],
+    strict: Strict = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Say what is wrong or risky in a policy or a profile, and what it decides."""
+    from cli.policy import lint_file
+
+    return lint_file(file, output, strict=strict)
+
+
+def run(arguments: list[str], name: str = "linkwise") -> int:
+    """Run one command line; return its exit code. Every failure is one line on standard error."""
+    try:
+        code = app(arguments, prog_name=name, standalone_mode=False)
+        sys.stdout.flush()
+    except InputError as error:
+        warn(str(error))
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else name
+        warn(f"{sentence(' '.join(error.format_message().split()))} See {command} --help.")
+    except OSError as error:
+        warn(f"the answer cannot be written: {error.strerror or error}. Name another place.")
+    except Exception as error:  # noqa: BLE001 - nobody shall see a traceback for an answer
+        what = f"{type(error).__name__}: {error}".partition("\n")[0]
+        warn(f"internal error: {what}. Please report it, with the command line and its files.")
+    else:
+        return int(code or 0)
+    return EXIT_UNREADABLE
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line of this process."""
+    # A reader that goes away, such as head, ends us as it ends other programs: without a word.
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    for stream in (sys.stdout, sys.stderr):
+        if reconfigure := getattr(stream, "reconfigure", None):
+            reconfigure(errors="backslashreplace")
+    is_plugin = sys.argv[0].endswith("kubectl-linkwise")
+    sys.exit(run(sys.argv[1:], "kubectl linkwise" if is_plugin else "linkwise"))
+
+
+if __name__ == "__main__":
+    main()

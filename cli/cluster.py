@@ -1,6 +1,6 @@
-"""A cluster in a file: its nodes, who has which GPU, its namespaces and its ConfigMaps."""
+"""A cluster in a file: its nodes, who has which GPU, and its namespaces."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -16,7 +16,7 @@ from cluster.ledger import Ledger, LedgerError, NodeLedger
 from cluster.node import Node, NodeError, NodeObject, read_node
 from cluster.pod import Metadata, Pod
 from cluster.published import Published, PublishedError, read_published, read_unhealthy
-from policy.document import Policy
+from policy.snapshot import PolicySnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,6 @@ class Cluster:
     """What a cluster file tells."""
 
     ledger: Ledger
-    namespaces: Mapping[str, Mapping[str, str]]
-    """Labels of each Namespace that is in the file."""
     pods: tuple[Pod, ...] = ()
     """The pods that are in the file, whatever their state."""
     warnings: tuple[str, ...] = ()
@@ -42,11 +40,7 @@ class _ConfigMap(Struct):
     data: dict[str, str] | None = None
 
 
-class _Namespace(Struct):
-    metadata: Metadata = Metadata()
-
-
-def read_cluster(objects: Iterable[Value], file: str, policy: Policy) -> Cluster:
+def read_cluster(objects: Iterable[Value], file: str, policy: PolicySnapshot) -> Cluster:
     """Return what the objects of a cluster file tell.
 
     Args:
@@ -63,28 +57,14 @@ def read_cluster(objects: Iterable[Value], file: str, policy: Policy) -> Cluster
     return reader.cluster()
 
 
-def config_text(objects: Iterable[Value], namespace: str, name: str, key: str) -> Value | None:
-    """Return the text under a key of a ConfigMap; None where it is not among the objects."""
-    for value in objects:
-        if value.need("kind").plain != "ConfigMap":
-            continue
-        metadata, data = value.need("metadata"), value.child("data")
-        home = metadata.child("namespace")
-        here = home is None or home.plain == namespace
-        if here and metadata.need("name").plain == name and data and (text := data.child(key)):
-            return text
-    return None
-
-
 @dataclass(slots=True)
 class _Reader:
     """A cluster, in the making."""
 
     file: str
-    policy: Policy
+    policy: PolicySnapshot
     nodes: dict[str, tuple[Value, NodeObject | ShortNode]] = field(default_factory=dict)
     pods: list[Pod] = field(default_factory=list)
-    namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
     maps: list[_ConfigMap] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -102,10 +82,6 @@ class _Reader:
                 self._add(node.metadata.name, value, node)
             case "Pod":
                 self.pods.append(read_as(Pod, plain, value))
-            case "Namespace":
-                metadata = read_as(_Namespace, plain, value).metadata
-                own = {keys.NAMESPACE_NAME: metadata.name}
-                self.namespaces[metadata.name] = own | (metadata.labels or {})
             case "ConfigMap":
                 self.maps.append(read_as(_ConfigMap, plain, value))
             case _:
@@ -115,14 +91,13 @@ class _Reader:
         """Return the whole."""
         nodes = [self._node(value, one) for value, one in self.nodes.values()]
         self.warnings += [f"node {node.name}: {w}" for node in nodes for w in node.warnings]
-        ledger = ledger_of(nodes, self.pods, migrate=self.policy.migration.gpushare)
+        ledger = ledger_of(nodes, self.pods, migrate=self.policy.policy.migration.gpushare)
         ledgers = dict(ledger.nodes)
         for _, one in self.nodes.values():
             if isinstance(one, ShortNode):
                 ledgers[one.node.name] = _hold(ledgers[one.node.name], one)
         return Cluster(
             Ledger(ledgers, ledger.conflicts),
-            self.namespaces,
             tuple(self.pods),
             tuple(self.warnings),
         )

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from cli.source import STDIN, beside, read_text, shown_name
 from cli.value import InputError
-from policy.document import Policy
+from policy.snapshot import PolicySnapshot
 from topology.catalogue import NAMES, entry
 from topology.constants import architecture
 from topology.machine import Machine, TopologyError
@@ -42,30 +42,22 @@ def find_machine(
         raise InputError(f"{shown_name(path)}: {_sentence(error)}") from None
 
 
-def mapped_machine(policy: Policy, labels: Mapping[str, str]) -> Machine | None:
+def mapped_machine(policy: PolicySnapshot, labels: Mapping[str, str]) -> Machine | None:
     """Return what the policy says a node with these labels is; None where it says nothing.
 
     Raises:
         InputError: The policy names a machine that the catalogue does not have.
     """
-    for i, rule in enumerate(policy.machines):
-        if rule.node_labels.items() <= labels.items():
-            try:
-                return entry(rule.machine).machine
-            except TopologyError as error:
-                raise InputError(f"policy: machines[{i}].machine: {_sentence(error)}") from None
-    return None
+    name = policy.machine_for(labels)
+    try:
+        return entry(name).machine if name else None
+    except TopologyError as error:
+        raise InputError(f"the policy's machines: {_sentence(error)}") from None
 
 
-def measured(policy: Policy, labels: Mapping[str, str], machine: Machine) -> Machine:
+def measured(policy: PolicySnapshot, labels: Mapping[str, str], machine: Machine) -> Machine:
     """Return a node's machine with the speeds of links that the policy states."""
-    own = next(
-        (r.constants for r in policy.machines if r.node_labels.items() <= labels.items()), None
-    )
-    stated: dict[str, float] = {}
-    for section in (policy.constants, own):
-        if section:
-            stated |= section.model_dump(exclude_none=True)
+    stated = policy.constants_for(labels).model_dump(exclude_none=True)
     return replace(machine, constants=replace(machine.constants, **stated)) if stated else machine
 
 

@@ -46,6 +46,16 @@ def say(*cells: Cell) -> None:
     typer.echo(" ".join(_shown(cell) for cell in cells).rstrip())
 
 
+def sentence(text: str) -> str:
+    """Return a message with a capital and a full stop.
+
+    >>> sentence("write 20 or 25")
+    'Write 20 or 25.'
+    """
+    ended = text if text.endswith((".", "?", "!")) else f"{text}."
+    return f"{ended[:1].upper()}{ended[1:]}"
+
+
 def warn(message: str) -> None:
     """Write one line to standard error, where it does not disturb what scripts read."""
     typer.echo(f"linkwise: {printable(message)}", err=True)

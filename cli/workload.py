@@ -29,6 +29,18 @@ def templates_of(document: Value, namespace: str) -> tuple[PodTemplate, ...] | N
     return _with_members(templates) if kind in _SIZED else templates
 
 
+def may_make_pods(document: Value) -> bool:
+    """Say whether a document that is no workload known here may be one all the same.
+
+    Kubernetes' own kinds are known not to be, but for a few; nobody knows about others' kinds.
+    """
+    group = document.need("apiVersion").text().rpartition("/")[0]
+    if document.need("kind").plain in _PASSED_OVER:
+        return True
+    is_kubernetes = "." not in group or (group.endswith(".k8s.io") and ".x-k8s." not in group)
+    return not is_kubernetes and group != keys.API_VERSION.partition("/")[0]
+
+
 def _with_members(templates: tuple[PodTemplate, ...]) -> tuple[PodTemplate, ...]:
     """Return templates that know how many pods with GPUs their workload declares."""
     members = sum(
@@ -105,6 +117,9 @@ def _ignores_disruption(spec: Value) -> bool:
 
 _SIZED = {"Job", "MPIJob", "PyTorchJob"}
 """Workloads whose spec tells the size of their gang."""
+
+_PASSED_OVER = {"CronJob", "PodTemplate", "ReplicationController"}
+"""Kubernetes' own kinds that have a pod template and are not expanded."""
 
 _EXPANSIONS: Mapping[tuple[str, str], Callable[[Head], tuple[PodTemplate, ...]]] = {
     ("", "Pod"): _pod,

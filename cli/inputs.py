@@ -1,0 +1,128 @@
+"""What `check` and `simulate` are given: workloads, policy, profiles and a cluster."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from cli.decisions import decisions_in, decisions_of, snapshot_of
+from cli.source import read_objects
+from cli.template import PodTemplate
+from cli.typed import read_as, without_nulls
+from cli.value import Value
+from cli.workload import may_make_pods, templates_of
+from cluster.capacity import Capacity, capacity_of
+from cluster.keys import NAMESPACE_NAME
+from cluster.pod import Metadata, Pod
+from policy.snapshot import PolicySnapshot
+from webhook.admit import admit
+from webhook.outcome import Outcome
+
+if TYPE_CHECKING:
+    from cli.cluster import Cluster
+
+DEFAULT_NAMESPACE = "default"
+
+
+class _Namespace(Struct):
+    metadata: Metadata = Metadata()
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The names of the files that a person gives on the command line."""
+
+    files: Sequence[str]
+    policy: str | None = None
+    profile: str | None = None
+    cluster: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The same files, read."""
+
+    templates: tuple[PodTemplate, ...]
+    """In the order of the files and their documents."""
+    policy: PolicySnapshot
+    cluster: "Cluster | None"
+    namespaces: Mapping[str, Mapping[str, str]]
+    """Labels of the namespaces of which they are known."""
+    capacity: Capacity
+    warnings: tuple[str, ...]
+    """What was passed over or guessed, for people."""
+
+
+def read_inputs(given: Given) -> Inputs:
+    """Return everything that the files tell.
+
+    Raises:
+        InputError: One of them cannot be read; one line that says where, what, and what to do.
+    """
+    objects = [value for name in given.files for value in read_objects(name)]
+    of_cluster = read_objects(given.cluster) if given.cluster else []
+    found = decisions_in(given.policy, given.profile)
+    kinds = {one.kind for _, one in found}
+    inherited = [pair for pair in decisions_of(of_cluster) if pair[1].kind not in kinds]
+    policy = snapshot_of([*inherited, *found])
+    cluster = _cluster(of_cluster, given.cluster, policy) if given.cluster else None
+    templates, passed_over = _expanded(objects, given.namespace)
+    return Inputs(
+        templates=templates,
+        policy=policy,
+        cluster=cluster,
+        namespaces=_namespaces([*of_cluster, *objects]),
+        capacity=capacity_of(cluster.nodes) if cluster else Capacity(),
+        warnings=(*passed_over, *(cluster.warnings if cluster else ())),
+    )
+
+
+def admitted(inputs: Inputs, template: PodTemplate, pod: Pod) -> Outcome:
+    """Return what admission makes of one pod of a template."""
+    return admit(
+        pod,
+        namespace=template.namespace,
+        namespace_labels=inputs.namespaces.get(template.namespace),
+        policy=inputs.policy,
+        capacity=inputs.capacity,
+        workload=template.workload,
+    )
+
+
+def _cluster(objects: Iterable[Value], file: str, policy: PolicySnapshot) -> "Cluster":
+    # Nodes, ledgers and machines cost 0.1 s to import; a check without a cluster needs none.
+    from cli.cluster import read_cluster  # noqa: PLC0415
+
+    return read_cluster(objects, file, policy)
+
+
+def _namespaces(objects: Iterable[Value]) -> dict[str, Mapping[str, str]]:
+    """Return the labels of the Namespaces among objects, by name."""
+    namespaces: dict[str, Mapping[str, str]] = {}
+    for value in objects:
+        if value.need("kind").plain == "Namespace":
+            metadata = read_as(_Namespace, without_nulls(value.mapping()), value).metadata
+            own = {NAMESPACE_NAME: metadata.name}
+            namespaces[metadata.name] = own | (metadata.labels or {})
+    return namespaces
+
+
+def _expanded(
+    objects: Iterable[Value], namespace: str
+) -> tuple[tuple[PodTemplate, ...], list[str]]:
+    """Return the pod templates, and a warning for each object that may hide some."""
+    templates: list[PodTemplate] = []
+    warnings: list[str] = []
+    for value in objects:
+        made = templates_of(value, namespace)
+        if made is not None:
+            templates += made
+            warnings += [f"{one.value.source}: {one.note}." for one in made if one.note]
+        elif may_make_pods(value):
+            kind, version = value.need("kind").plain, value.need("apiVersion").plain
+            warnings.append(f"{value.source}: {kind} ({version}) was not looked at.")
+    if not templates:
+        warnings.append("no pods are described in these files; name Pods or workloads.")
+    return tuple(templates), warnings
