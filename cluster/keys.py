@@ -72,8 +72,17 @@ HOSTNAME = "kubernetes.io/hostname"
 RACK = "topology.kubernetes.io/rack"
 ASW_ID = "alibabacloud.com/asw-id"
 """The access switch that a node hangs on (ACK)."""
-KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
-"""Prefixes of keys, and their subdomains, that only Kubernetes and its projects set."""
+KUBERNETES_DOMAINS = frozenset(
+    {
+        "kubernetes.io",
+        "k8s.io",
+        "apps.kubernetes.io",
+        "batch.kubernetes.io",
+        "statefulset.kubernetes.io",
+        "topology.kubernetes.io",
+    }
+)
+"""Prefixes of keys that only Kubernetes sets on pods; others of its subdomains people may set."""
 MIRROR_POD = "kubernetes.io/config.mirror"
 
 # Our record of an allocation (annotations on pods), and what we read on nodes.
@@ -97,6 +106,24 @@ MEM_ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 MEM_ASSUME_TIME = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
 GPUSHARE_ALLOCATION = "scheduler.framework.gpushare.allocation"
 GPUSHARE_CORE = "gpushare.alibabacloud.com/core-percentage"
+RECORD = frozenset(
+    {
+        ALLOCATION,
+        VISIBLE_DEVICES,
+        TERM,
+        ISOLATION,
+        ARENA_GPU_GROUP,
+        ARENA_GPU_VISIBLE,
+        MEM_IDX,
+        MEM_POD,
+        MEM_DEV,
+        MEM_ASSIGNED,
+        MEM_ASSUME_TIME,
+        GPUSHARE_ALLOCATION,
+        GPUSHARE_CORE,
+    }
+)
+"""Annotations that only the scorer writes, beside those that start with `VISIBLE_DEVICES_OF`."""
 
 # Environment variables.
 ENV_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"

@@ -81,7 +81,7 @@ def _driver(
     whose = model.name if model else "any GPU model"
     message = f"{version!r} is no driver version of {whose}: known are {', '.join(known)}"
     fix = _nearest(version, known) or "write a version of the list"
-    if model and model.default:
+    if model and model.default and model.default not in fix:
         fix += f", or leave the label out for {model.default}"
     yield _finding(Code.DRIVER, DRIVER_VERSION, version, message, fix, severity)
 

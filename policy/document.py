@@ -129,6 +129,8 @@ class Policy(Wire):
     constants: ConstantsSection = ConstantsSection()
     """For all machines."""
     migration: Migration = Migration()
+    profiles_all: bool = False
+    """Profiles apply to pods that have nothing to do with GPUs, too."""
 
 
 def parse_policy(text: str, *, at: Embedded = WHOLE) -> Policy:

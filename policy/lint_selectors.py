@@ -53,6 +53,7 @@ def _doubts(selectors: Sequence[Selector], index: int, selector: Selector) -> It
     if not can_hold(selector.pod) or not can_hold(selector.namespace):
         message = "its requirements contradict each other: it never matches"
         yield (), message, "remove one of the requirements on the same label", _PROFILE
+        return
     if not selector.additions:
         yield (), "it adds nothing", "give it an effect, or remove it", _PROFILE
     yield from _reach(selector)
@@ -138,11 +139,10 @@ def _forestalls(earlier: Selector, selector: Selector, addition: Addition) -> bo
 
 def _owner(key: str) -> str | None:
     """Return who alone sets a key; None when administrators may."""
-    domain = key.partition("/")[0] if "/" in key else ""
     if key in _RECORD or key.startswith(keys.VISIBLE_DEVICES_OF):
         return "the record of an allocation"
     if key in {keys.COMPUTE_CLASS, keys.COMPUTE_QOS}:
         return "the platform, which bills and places by it"
-    if any(domain == own or domain.endswith(f".{own}") for own in keys.KUBERNETES_DOMAINS):
+    if key.rpartition("/")[0] in keys.KUBERNETES_DOMAINS:
         return "Kubernetes"
     return None

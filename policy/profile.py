@@ -3,7 +3,9 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator
 
 from cluster.finding import Code
 from cluster.pod import LabelSelector, Requirement
@@ -37,10 +39,16 @@ class _Effect(Wire):
     annotations: dict[str, str] | None = None
 
 
+def _named(name: str) -> str:
+    if not name.strip():
+        raise ValueError("the name is empty; give the selector one that tells what it is for")
+    return name
+
+
 class _Selector(Wire):
     """Its parts are read one by one, so that a mistake in one hides none in another."""
 
-    name: str
+    name: Annotated[str, AfterValidator(_named)]
     namespace_selector: object = None
     object_selector: object = None
     effect: object = None
@@ -81,9 +89,6 @@ class _Reader:
     def selector(self, item: object, at: Path) -> Selector:
         """Return a selector; of one with problems, what could be read."""
         wire = self._read(_Selector, item, at)
-        if wire and not wire.name.strip():
-            fix = "give the selector a name that tells what it is for"
-            self._note((*at, "name"), "the name is empty", fix)
         parts = item if isinstance(item, dict) else {}
         namespace = self._conditions(parts, (*at, "namespaceSelector"))
         pod = self._conditions(parts, (*at, "objectSelector"))

@@ -90,8 +90,8 @@ class _Composer:
                 self._start(_Open([], [], line, event.anchor), event.tag)
             case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
                 done = self.open.pop()
-                if done.merges:
-                    _merge(done)
+                if done.merges and isinstance(done.value, dict) and isinstance(done.parts, dict):
+                    _merge(done.value, done.parts)
                 self._finish(done.value, Place(done.line, done.parts), done.anchor)
             case yaml.AliasEvent():
                 self._alias(str(event.anchor), line)
@@ -181,11 +181,9 @@ def _key_text(value: str | int | float | bool | None, line: int) -> str:
     return str(value)
 
 
-def _merge(mapping: _Open) -> None:
+def _merge(mapping: dict[str, object], parts: dict[str, Place]) -> None:
     """Add what `<<` names, where the mapping does not say otherwise itself."""
-    if not isinstance(mapping.value, dict) or not isinstance(mapping.parts, dict):
-        return
-    value, place = mapping.value.pop(_MERGE), mapping.parts.pop(_MERGE)
+    value, place = mapping.pop(_MERGE), parts.pop(_MERGE)
     sources = [(value, place)]
     if isinstance(value, list):
         sources = [(inner, place.find((i,))) for i, inner in enumerate(value)]
@@ -193,9 +191,9 @@ def _merge(mapping: _Open) -> None:
         if not isinstance(source, dict):
             raise SourceError(place.line, "<< takes a mapping, or a list of them")
         for key, inner in source.items():
-            if key not in mapping.value:
-                mapping.value[key] = inner
-                mapping.parts[key] = where.find((key,))
+            if key not in mapping:
+                mapping[key] = inner
+                parts[key] = where.find((key,))
 
 
 def _source_error(error: yaml.MarkedYAMLError, text: str) -> SourceError:

@@ -1,0 +1,73 @@
+import pytest
+from hypothesis import given
+from strategies import profile_labels, profiles
+
+from cluster.pod import LabelSelector, Requirement
+from cluster.selector import label_selector_matches
+from policy.condition import can_hold, conditions_of, first_unmet
+
+
+def selector(raw):
+    return LabelSelector(
+        match_labels=raw.get("matchLabels"),
+        match_expressions=[Requirement(**one) for one in raw.get("matchExpressions", ())],
+    )
+
+
+@given(profiles(), profile_labels())
+def test_conditions_hold_exactly_when_the_selector_matches(raw, labels):
+    for one in raw:
+        wanted = selector(one.get("objectSelector", {}))
+
+        met = first_unmet(conditions_of(wanted), labels) is None
+
+        assert met is label_selector_matches(wanted, labels)
+
+
+@given(profiles(), profile_labels())
+def test_what_some_labels_meet_can_hold(raw, labels):
+    for one in raw:
+        conditions = conditions_of(selector(one.get("objectSelector", {})))
+
+        assert can_hold(conditions) or first_unmet(conditions, labels) is not None
+
+
+def expression(operator, *values):
+    return {"key": "a", "operator": operator, "values": list(values)}
+
+
+@pytest.mark.parametrize(
+    ("expressions", "possible"),
+    [
+        ([], True),
+        ([expression("Exists")], True),
+        ([expression("Exists"), expression("DoesNotExist")], False),
+        ([expression("In", "x", "y"), expression("In", "y", "z")], True),
+        ([expression("In", "x"), expression("In", "y")], False),
+        ([expression("In", "x"), expression("NotIn", "x")], False),
+        ([expression("In", "x"), expression("DoesNotExist")], False),
+        ([expression("NotIn", "x"), expression("Exists")], True),
+        ([expression("NotIn", "x"), expression("DoesNotExist")], True),
+    ],
+    ids=range(9),
+)
+def test_contradictions_are_seen(expressions, possible):
+    wanted = conditions_of(selector({"matchExpressions": expressions}))
+
+    assert can_hold(wanted) is possible
+
+
+def test_a_selector_that_is_absent_has_no_condition():
+    assert conditions_of(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ({"matchLabels": {"a": "x"}}, "a=x"),
+        ({"matchExpressions": [expression("In", "x", "y")]}, "a In (x, y)"),
+        ({"matchExpressions": [expression("DoesNotExist")]}, "a DoesNotExist"),
+    ],
+)
+def test_a_condition_is_written_as_people_write_it(raw, text):
+    assert [condition.text for condition in conditions_of(selector(raw))] == [text]

@@ -1,0 +1,108 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import profiles
+
+from cluster.finding import Code, Severity
+from policy.lint import lint, lint_plugin_config, lint_policy, lint_profiles
+
+EXAMPLES = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: acs-profile, namespace: kube-system}
+data:
+  selectors: |
+    [{"name": "gpu-hpn-driver",
+      "objectSelector": {"matchLabels": {"alibabacloud.com/compute-class": "gpu-hpn"}},
+      "effect": {"labels": {"alibabacloud.com/gpu-driver-version": "1.5.0"}}}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: nvidia-device-plugin-config}
+data:
+  any: |-
+    sharing:
+      timeSlicing:
+        renameByDefault: true
+        failRequestsGreaterThanOne: true
+        resources:
+        - {name: nvidia.com/gpu, replicas: 4}
+"""
+
+
+def test_the_examples_of_the_protocols_are_clean_and_told_in_full():
+    found = lint(EXAMPLES)
+
+    assert found.problems == ()
+    assert [(change.line, change.what, change.when) for change in found.changes] == [
+        (6, "gpu-hpn-driver", "the pod meets alibabacloud.com/compute-class=gpu-hpn"),
+        (17, "sharing.timeSlicing.renameByDefault", ""),
+        (18, "sharing.timeSlicing.failRequestsGreaterThanOne", ""),
+        (19, "sharing.timeSlicing.resources", ""),
+    ]
+    assert found.changes[0].sets == {
+        "metadata.labels[alibabacloud.com/gpu-driver-version]": "1.5.0"
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "path", "code"),
+    [
+        ("replicas: 4", "replicas: 1", 20, "resources[0].replicas", Code.POLICY),
+        ('"1.5.0"', '"1.5.0,"', 8, "labels[alibabacloud.com/gpu-driver-version]", Code.PROFILE),
+        ('"name"', "name", 6, "", Code.PROFILE),
+        ("data:\n  any", "dota:\n  any", 10, "data", Code.POLICY),
+        ("kind: ConfigMap", "kind ConfigMap", 3, "", Code.POLICY),
+    ],
+    ids=["plugin", "profile", "profile syntax", "no data", "yaml"],
+)
+def test_an_error_has_the_line_of_the_file(old, new, line, path, code):
+    [problem] = lint(EXAMPLES.replace(old, new)).problems
+
+    assert (problem.line, problem.code, problem.severity) == (line, code, Severity.ERROR)
+    assert problem.path.endswith(path)
+
+
+def test_with_an_error_the_other_texts_of_a_file_are_still_judged():
+    found = lint(EXAMPLES.replace("replicas: 4", "replicas: 1"))
+
+    assert [change.what for change in found.changes] == ["gpu-hpn-driver"]
+
+
+def test_a_policys_changes_are_what_differs_from_the_defaults():
+    text = "strict: true\ncapacity: deny\ngangs:\n  domains: [rack]\n  ageingMinutes: 10\n"
+
+    found = lint(text)
+
+    assert [(change.line, change.sets) for change in found.changes] == [
+        (2, {"capacity": "deny"}),
+        (4, {"gangs.domains": ["rack"]}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("judge", "text"),
+    [(lint, ""), (lint_policy, ""), (lint_profiles, " "), (lint_plugin_config, "")],
+)
+def test_of_a_blank_text_there_is_nothing_to_say(judge, text):
+    assert (judge(text).problems, judge(text).changes) == ((), ())
+
+
+@given(profiles())
+def test_every_selector_is_told_with_everything_that_it_adds(raw):
+    changes = lint_profiles(json.dumps(raw)).changes
+
+    assert [change.what for change in changes] == [one["name"] for one in raw]
+    for change, one in zip(changes, raw, strict=True):
+        effect = one.get("effect", {})
+        count = len(effect.get("labels", {})) + len(effect.get("annotations", {}))
+        assert len(change.sets) == count
+
+
+@given(st.text())
+def test_any_text_can_be_judged(text):
+    found = lint(text)
+
+    assert all(problem.line >= 1 for problem in found.problems)

@@ -1,0 +1,164 @@
+import json
+
+import pytest
+
+from cluster import keys
+from cluster.finding import Code, Severity
+from policy.lint import lint_profiles
+
+GPU = {"matchLabels": {keys.COMPUTE_CLASS: "gpu"}}
+
+
+def selecting(name="one", labels=None, annotations=None, **selectors):
+    effect = {"labels": labels if labels is not None else {"x": "1"}}
+    return {"name": name, **selectors, "effect": {**effect, "annotations": annotations or {}}}
+
+
+def wanting(key, operator, *values):
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+def doubts(*selectors):
+    problems = lint_profiles(json.dumps(selectors, indent=1)).problems
+    assert all(problem.severity is Severity.WARNING and problem.fix for problem in problems)
+    return [(problem.code.value, problem.path) for problem in problems]
+
+
+def test_a_selector_that_requires_what_reaches_the_webhook_is_clean():
+    assert doubts(selecting(objectSelector=GPU)) == []
+
+
+def test_a_selector_without_any_is_risky():
+    assert doubts(selecting()) == [("LW503", "[0]")]
+
+
+@pytest.mark.parametrize(
+    ("selectors", "reaches"),
+    [
+        ({"namespaceSelector": {"matchLabels": {"team": "a"}}}, False),
+        ({"objectSelector": {"matchLabels": {"app": "a"}}}, False),
+        ({"objectSelector": wanting(keys.COMPUTE_CLASS, "NotIn", "gpu")}, False),
+        ({"objectSelector": wanting(keys.COMPUTE_CLASS, "DoesNotExist")}, False),
+        ({"objectSelector": wanting("network.alibabacloud.com/x", "Exists")}, False),
+        ({"objectSelector": wanting(keys.MODEL_SERIES, "Exists")}, True),
+        ({"objectSelector": wanting(keys.POD_GROUP, "Exists")}, True),
+        ({"objectSelector": wanting(keys.POD_GROUP_NAME, "In", "g")}, True),
+        (
+            {"objectSelector": {"matchLabels": {"app": "a", keys.COMPUTE_CLASS: "gpu"}}},
+            True,
+        ),
+    ],
+    ids=range(9),
+)
+def test_a_selector_that_can_match_pods_that_are_skipped_is_told(selectors, reaches):
+    expected = [] if reaches else [("LW505", "[0].objectSelector")]
+
+    assert doubts(selecting(**selectors)) == expected
+
+
+def chains(first, second):
+    found = doubts(
+        selecting("first", {"y": "1"}, **first),
+        selecting("second", {"z": "1"}, objectSelector=second),
+    )
+    return [path for code, path in found if code == Code.CHAINED_SELECTOR.value]
+
+
+def with_gpu(requirement):
+    return {**GPU, **requirement}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "chained"),
+    [
+        (GPU, wanting("y", "In", "1"), True),
+        (GPU, wanting("y", "Exists"), True),
+        (GPU, wanting("y", "In", "2"), False),
+        (GPU, wanting("y", "NotIn", "2"), False),
+        (GPU, wanting("y", "DoesNotExist"), False),
+        (wanting("y", "Exists"), wanting("y", "In", "1"), False),
+        ({"matchLabels": {keys.COMPUTE_CLASS: "gpu-hpn"}}, with_gpu(wanting("y", "Exists")), False),
+        ({"matchLabels": {keys.COMPUTE_CLASS: "gpu"}}, with_gpu(wanting("y", "Exists")), True),
+    ],
+    ids=[
+        "sets the value",
+        "sets the label",
+        "sets another value",
+        "matched before",
+        "matched before, not after",
+        "adds only where it is there",
+        "never the same pod",
+        "the same pod",
+    ],
+)
+def test_a_selector_that_anothers_effect_can_satisfy_is_told(first, second, chained):
+    found = chains({"objectSelector": first}, second)
+
+    assert found == (["[1].objectSelector"] if chained else [])
+
+
+def test_selectors_of_different_namespaces_do_not_chain():
+    one, two = ({"namespaceSelector": {"matchLabels": {"team": team}}} for team in "ab")
+    second = selecting("second", objectSelector=wanting("y", "Exists"), **two)
+
+    found = doubts(selecting("first", {"y": "1"}, **one), second)
+
+    assert Code.CHAINED_SELECTOR.value not in [code for code, _ in found]
+
+
+def test_two_selectors_of_one_name_are_told():
+    found = doubts(selecting(objectSelector=GPU), selecting(labels={"y": "1"}, objectSelector=GPU))
+
+    assert found == [("LW501", "[1].name")]
+
+
+def test_a_selector_that_can_never_match_is_told():
+    never = with_gpu(wanting(keys.COMPUTE_CLASS, "DoesNotExist"))
+
+    assert doubts(selecting(objectSelector=never)) == [("LW501", "[0]")]
+    assert doubts(selecting(objectSelector=GPU, namespaceSelector=never)) == [("LW501", "[0]")]
+
+
+def test_a_selector_that_adds_nothing_is_told():
+    assert doubts({"name": "one", "objectSelector": GPU}) == [("LW501", "[0]")]
+
+
+def test_an_effect_that_an_earlier_selector_always_forestalls_is_told():
+    narrow = {"objectSelector": {"matchLabels": {**GPU["matchLabels"], "app": "a"}}}
+    wide = {"objectSelector": GPU}
+
+    assert doubts(selecting("a", **wide), selecting("b", {"x": "2", "y": "1"}, **narrow)) == [
+        ("LW501", "[1].effect.labels.x")
+    ]
+    assert doubts(selecting("a", **narrow), selecting("b", **wide)) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "whose"),
+    [
+        (keys.ALLOCATION, "the record"),
+        (f"{keys.VISIBLE_DEVICES_OF}main", "the record"),
+        (keys.MEM_IDX, "the record"),
+        (keys.COMPUTE_CLASS, "the platform"),
+        (keys.HOSTNAME, "Kubernetes"),
+        ("app.kubernetes.io/name", None),
+        (keys.LINK, None),
+        ("kubernetes.io", None),
+    ],
+)
+def test_an_effect_on_a_key_that_is_not_an_administrators_is_told(key, whose):
+    text = json.dumps([selecting(labels={}, annotations={key: "v"}, objectSelector=GPU)])
+
+    found = lint_profiles(text).problems
+
+    assert [problem.code for problem in found] == ([Code.RISKY_SELECTOR] if whose else [])
+    assert all(f"belongs to {whose}" in problem.message for problem in found)
+
+
+def test_a_warning_has_the_line_of_what_it_means():
+    text = """[{"name": "a",
+        "objectSelector": {"matchLabels": {"app": "a"}},
+        "effect": {"labels": {
+            "kubernetes.io/x": "1"}}}]"""
+
+    assert [problem.line for problem in lint_profiles(text).problems] == [2, 4]
