@@ -197,3 +197,43 @@ def _symmetric(n: int, pairs: list[Any], diagonal: Any) -> tuple[tuple[Any, ...]
         tuple(diagonal if i == j else value[min(i, j), max(i, j)] for j in range(n))
         for i in range(n)
     )
+
+
+# ---- Profiles: few keys and values, so that selectors meet pods and each other's effects.
+
+_PROFILE_KEYS = (keys.COMPUTE_CLASS, keys.DRIVER_VERSION, "app", "team")
+_PROFILE_VALUES = ("gpu", "gpu-hpn", "a", "")
+
+
+def profile_labels() -> st.SearchStrategy[dict[str, str]]:
+    """Labels of a pod or a namespace, such as the selectors of `profiles` look for."""
+    return st.dictionaries(
+        st.sampled_from(_PROFILE_KEYS), st.sampled_from(_PROFILE_VALUES), max_size=4
+    )
+
+
+def profiles() -> st.SearchStrategy[list[dict[str, Any]]]:
+    """The selectors of valid profiles, as JSON."""
+    values = st.lists(st.sampled_from(_PROFILE_VALUES), min_size=1, max_size=2)
+    key = {"key": st.sampled_from(_PROFILE_KEYS)}
+    some = st.fixed_dictionaries(
+        {**key, "operator": st.sampled_from(("In", "NotIn")), "values": values}
+    )
+    any_or_none = st.fixed_dictionaries(
+        {**key, "operator": st.sampled_from(("Exists", "DoesNotExist"))}
+    )
+    selector = st.fixed_dictionaries(
+        {},
+        optional={
+            "matchLabels": profile_labels(),
+            "matchExpressions": st.lists(some | any_or_none, max_size=2),
+        },
+    )
+    effect = st.fixed_dictionaries(
+        {}, optional={"labels": profile_labels(), "annotations": profile_labels()}
+    )
+    one = st.fixed_dictionaries(
+        {"name": st.sampled_from(("one", "two", "three"))},
+        optional={"namespaceSelector": selector, "objectSelector": selector, "effect": effect},
+    )
+    return st.lists(one, max_size=4)
