@@ -3,6 +3,7 @@
 Each command imports what it runs only when it runs, so that none waits for another's libraries.
 """
 
+import gc
 import signal
 import sys
 from typing import Annotated, Literal
@@ -168,6 +169,37 @@ def check(
     return check_inputs(read_inputs(given), output, strict=strict)
 
 
+@app.command(epilog="Example: linkwise simulate job.yaml --cluster cluster.yaml -o html")
+def simulate(
+    files: Files,
+    cluster: Annotated[
+        str, typer.Option(metavar="FILE", help="Nodes, what runs on them, and namespaces.")
+    ],
+    policy_file: PolicyFile = None,
+    profile_file: ProfileFile = None,
+    namespace: Namespace = "default",
+    mode: Annotated[
+        Literal["fast", "keep"],
+        typer.Option(help="Most bandwidth now; or with a view to later jobs."),
+    ] = "keep",
+    output: Annotated[
+        Literal["table", "json", "yaml", "html"],
+        typer.Option("--output-format", "-o", help="How to answer; html is a page."),
+    ] = "table",
+    file: Annotated[
+        str | None,
+        typer.Option("--output", metavar="FILE", help="Where to write it; not for a table."),
+    ] = None,
+) -> int:
+    """Admit the pods of these files, place them on a cluster, and show what happens."""
+    from cli.inputs import Given, read_inputs
+    from cli.simulate import View, show_simulation
+    from topology.choice import Mode
+
+    given = Given(files, policy_file, profile_file, cluster, namespace)
+    return show_simulation(read_inputs(given), View(output), Mode(mode), file)
+
+
 @policy.command("lint", epilog="Example: linkwise policy lint acs-profile.yaml")
 def policy_lint(
     file: Annotated[
@@ -208,6 +240,8 @@ def main() -> None:
     # A reader that goes away, such as head, ends us as it ends other programs: without a word.
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    # A command lives for a second, of which looking for cycles of garbage would take a tenth.
+    gc.disable()
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")

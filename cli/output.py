@@ -33,12 +33,16 @@ GOOD, BAD, DOUBT, QUIET = "green", "red", "yellow", "bright_black"
 
 def emit(document: object, output: Format) -> None:
     """Write a document for scripts to standard output."""
+    typer.echo(dumped(document, output), nl=False)
+
+
+def dumped(document: object, output: Format) -> str:
+    """Return a document for scripts, as JSON or YAML text."""
     if output is Format.JSON:
-        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
-        return
+        return f"{json.dumps(document, indent=2, ensure_ascii=False)}\n"
     import yaml  # noqa: PLC0415 - costs 40 ms, and only this format needs it
 
-    typer.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True).rstrip())
+    return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
 
 
 def say(*cells: Cell) -> None:

@@ -4,7 +4,7 @@ import re
 from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
 
-from typer import get_binary_stream
+from typer import echo, get_binary_stream
 
 from cli.value import InputError, Value
 from policy.lines import Document, read_documents
@@ -38,6 +38,26 @@ def read_text(name: str) -> str:
         line = raw.count(b"\n", 0, error.start) + 1
         raise InputError(f"{shown}:{line}: this is no UTF-8 text. Name a text file.") from None
     return text.removeprefix("\ufeff")
+
+
+def write_text(name: str | None, text: str) -> None:
+    """Write a text to a file whole or not at all, or to standard output where none is named.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    if name is None or name == STDIN:
+        echo(text, nl=False)
+        return
+    path = Path(name)
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"{name}: {reason}. Name a file that can be written.") from None
 
 
 def shown_name(name: str) -> str:

@@ -42,8 +42,8 @@ def _nodes(plan: Plan) -> str:
         node = next(iter(plan.gpus))
         together = "it" if members == 1 else f"all {members}"
         if plan.nodes_considered == 1:
-            return f"{node} is the only node that takes {together} now"
-        return f"{node} is the best of the {able} that take {together} now"
+            return f"only {node} takes {together} now"
+        return f"of the {able} that take {together} now, {node} is the best"
     near = f", all with {plan.domain}" if plan.domain else ""
     proven = "the best such set" if plan.exact else "found step by step, perhaps not the best"
     return f"no single node takes all {members}; {used} nodes is the fewest{near}; {proven}"

@@ -1,0 +1,58 @@
+"""Measure what the documents promise; `make bench` prints it. See docs/benchmarks.md.
+
+Every row is repeated after a warm-up; the median is the figure, the spread tells how far to trust
+it. Machines are shared and noisy: compare rows of one run, and ratios rather than times.
+"""
+
+import platform
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+
+from bench import admission, command, placement, topology
+
+REPETITIONS = 9
+
+Row = tuple[str, str, Callable[[], float]]
+"""A name, what it should reach, and a function that returns the seconds of one repetition."""
+
+
+def rows() -> Iterator[Row]:
+    """Yield every measurement."""
+    return chain(topology.rows(), placement.rows(), admission.rows(), command.rows())
+
+
+def main() -> None:
+    """Print one line for each row."""
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("numpy", "highspy", "msgspec"))
+    print(f"{_processor()}, {platform.system()}, Python {platform.python_version()}, {libraries}")
+    print(f"{REPETITIONS} repetitions; median (least to most)\n")
+    for name, target, measure in rows():
+        measure()
+        seconds = sorted(measure() for _ in range(REPETITIONS))
+        median, least, most = statistics.median(seconds), seconds[0], seconds[-1]
+        spread = f"({_time(least)} to {_time(most)})"
+        print(f"{name:<66} {target:>9}  {_time(median):>10}  {spread}", flush=True)
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{len(models)} × {models[0]}" if models else platform.machine()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""`linkwise simulate`: admit pods, place them on a cluster in a file, and show what happens."""
+
+from dataclasses import replace
+from enum import StrEnum
+
+from jsonpatch import JsonPatch
+
+from cli import simulate_json, simulate_text
+from cli.inputs import Inputs, admitted
+from cli.output import Format, dumped, warn
+from cli.simulation import (
+    Applicant,
+    PodResult,
+    simulate,
+)
+from cli.source import write_text
+from cli.template import PodTemplate
+from cli.value import InputError
+from policy.snapshot import PolicySnapshot
+from scorer.snapshot import Snapshot, snapshot_of
+from topology.choice import Mode
+from webhook.outcome import Verdict
+
+
+class View(StrEnum):
+    """How `simulate` answers."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    HTML = "html"
+
+
+def show_simulation(inputs: Inputs, view: View, mode: Mode, output: str | None) -> int:
+    """Simulate and show; return the exit code.
+
+    Args:
+        inputs: Manifests and a cluster.
+        view: How to answer.
+        mode: What a choice of GPUs prefers.
+        output: The file for the answer; standard output where there is none. A table is for people
+            who look at it, and is never written to a file.
+
+    Raises:
+        InputError: A manifest cannot be a pod, or the answer cannot be written.
+    """
+    if view is View.TABLE and output is not None:
+        raise InputError("--output is for json, yaml and html. Add -o html.")
+    snapshot = _snapshot(inputs, mode)
+    applicants = [one for template in inputs.templates for one in _applicants(inputs, template)]
+    simulation = simulate(snapshot, applicants)
+    for warning in inputs.warnings:
+        warn(warning)
+    if view is View.HTML:
+        from cli.page import render
+
+        write_text(output, render(simulation, "linkwise simulate"))
+    elif view is View.TABLE:
+        simulate_text.show(simulation)
+    else:
+        write_text(output, dumped(simulate_json.document(simulation), Format(view.value)))
+    return 0 if all(_is_settled(pod) for pod in simulation.pods) else 1
+
+
+def _is_settled(pod: PodResult) -> bool:
+    """Tell whether a pod was allowed, and placed where Linkwise or its planner places it."""
+    outcome = pod.applicant.outcome
+    if outcome.verdict is Verdict.DENIED:
+        return False
+    return pod.node is not None or outcome.request.family is None
+
+
+def _snapshot(inputs: Inputs, mode: Mode) -> Snapshot:
+    if inputs.cluster is None:
+        raise AssertionError("simulate is only called with a cluster")
+    policy: PolicySnapshot = inputs.policy
+    return replace(
+        snapshot_of(inputs.cluster.ledger),
+        mode=mode,
+        placement=policy.policy.placement.strategy,
+        domains=policy.policy.gangs.domains,
+    )
+
+
+def _applicants(inputs: Inputs, template: PodTemplate) -> list[Applicant]:
+    found: list[Applicant] = []
+    for index in range(template.replicas):
+        raw = template.pod(index)
+        outcome = admitted(inputs, template, template.read(raw))
+        patched = JsonPatch([step.wire() for step in outcome.patch]).apply(raw)
+        found.append(
+            Applicant(
+                pod=template.read(patched),
+                namespace=template.namespace,
+                outcome=outcome,
+                workload=template.workload,
+                owner=template.owners[-1].uid if template.owners else "",
+            )
+        )
+    return found

@@ -1,0 +1,119 @@
+"""What `linkwise simulate` answers to scripts: the stable document of `-o json` and `-o yaml`."""
+
+from cli.simulation import GangResult, PodResult, Simulation
+from cluster.ledger import NodeLedger
+from scorer.compare import IndexOrder
+from scorer.outcome import Plan
+from scorer.snapshot import Snapshot
+from scorer.why import Why, why
+
+
+def document(simulation: Simulation) -> dict[str, object]:
+    """Return the answer for scripts; fields may be added, never changed."""
+    alone = {id(one.members[0].pod): one for one in simulation.gangs if not one.is_gang}
+    return {
+        "pods": [_pod(pod, alone.get(id(pod.applicant.pod))) for pod in simulation.pods],
+        "gangs": [_gang(one) for one in simulation.gangs if one.is_gang],
+        "nodes": [
+            _node(before, simulation.after.ledger.nodes[before.node.name])
+            for before in simulation.before.nodes
+        ],
+    }
+
+
+def _pod(result: PodResult, alone: GangResult | None) -> dict[str, object]:
+    plan = alone.plan if alone else None
+    request = result.applicant.outcome.request
+    return {
+        "name": result.applicant.pod.metadata.name,
+        "namespace": result.applicant.namespace,
+        "gang": result.gang,
+        "verdict": result.applicant.outcome.verdict.value,
+        "node": result.node,
+        "gpus": [share.i for share in result.shares] if request.places and result.node else None,
+        "reason": result.reason,
+        "bandwidth": _rounded(plan.bandwidth if plan else None),
+        "best_possible": _rounded(alone.best_possible if alone else None),
+        "findings": [
+            {"code": f.code.value, "message": f.message, "fix": f.fix}
+            for f in result.applicant.outcome.findings
+        ],
+    }
+
+
+def _gang(gang: GangResult) -> dict[str, object]:
+    shown: dict[str, object] = {
+        "name": gang.name,
+        "namespace": gang.namespace,
+        "size": len(gang.members),
+        "placed": gang.plan is not None,
+        "nodes": [],
+        "gpus": {},
+        "bandwidth": None,
+        "best_possible": _rounded(gang.best_possible),
+        "index_order": _index_order(gang.index_order),
+        "reason": gang.reason,
+    }
+    return shown | _planned(gang.seen, gang.plan) if gang.plan else shown
+
+
+def _planned(seen: Snapshot, plan: Plan) -> dict[str, object]:
+    """Return what is said of a gang that is placed, beside what is said of every gang."""
+    told = why(seen, plan)
+    return {
+        "nodes": list(plan.gpus),
+        "gpus": _lists(plan.gpus),
+        "bandwidth": _rounded(plan.bandwidth),
+        "bandwidth_note": "nic unknown" if plan.nic_unknown else None,
+        "exact": plan.exact,
+        "why": told.nodes,
+        "notes": list(told.notes),
+        "runner_up": _runner_up(told),
+    }
+
+
+def _index_order(order: IndexOrder | None) -> dict[str, object]:
+    if order is None:
+        return {"nodes": [], "gpus": {}, "bandwidth": None}
+    gpus = _lists(order.gpus)
+    return {"nodes": list(gpus), "gpus": gpus, "bandwidth": _rounded(order.bandwidth)}
+
+
+def _lists(gpus: dict[str, tuple[int, ...]]) -> dict[str, list[int]]:
+    return {node: list(taken) for node, taken in gpus.items()}
+
+
+def _runner_up(told: Why) -> dict[str, object]:
+    """Return the next set on each node, by node; None where every other set is alike."""
+    return {
+        node: (
+            {"gpus": list(one.runner_up.gpus), "bandwidth": _rounded(one.runner_up.bandwidth)}
+            if one.runner_up
+            else None
+        )
+        for node, one in told.gpus.items()
+    }
+
+
+def _node(before: NodeLedger, after: NodeLedger) -> dict[str, object]:
+    shown: dict[str, object] = {
+        "name": before.node.name,
+        "mode": before.node.mode.value,
+        "free_before": before.free_mask.bit_count(),
+        "free_after": after.free_mask.bit_count(),
+        "gpus": len(before.node.cards),
+    }
+    if before.node.mode.shares_memory:
+        shown["memory_free_before"] = _memory(before)
+        shown["memory_free_after"] = _memory(after)
+    return shown
+
+
+def _memory(node: NodeLedger) -> list[int]:
+    """Return what shares may still take of each card [GiB]."""
+    return [node.memory_free(i) for i in range(len(node.node.cards))]
+
+
+def _rounded(bandwidth: float | None) -> float | None:
+    """Return a bandwidth as answers show it, to 0.1 GB/s."""
+    return None if bandwidth is None else round(bandwidth, 1)

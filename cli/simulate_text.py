@@ -1,0 +1,102 @@
+"""What `linkwise simulate` shows to people."""
+
+from cli.output import BAD, GOOD, QUIET, Paint, say, sentence, table
+from cli.simulation import GangResult, PodResult, Simulation
+from cluster.request import Family
+from scorer.why import why
+from webhook.outcome import Verdict
+
+
+def show(simulation: Simulation) -> None:
+    """Write what happens to standard output, most important first."""
+    for gang in simulation.gangs:
+        _show_unit(gang)
+    denied = [p for p in simulation.pods if p.applicant.outcome.verdict is Verdict.DENIED]
+    for pod in denied:
+        _show_denied(pod)
+    _show_others(simulation)
+    _show_nodes(simulation)
+    placed = sum(pod.node is not None for pod in simulation.pods)
+    waiting = sum(gang.plan is None for gang in simulation.gangs)
+    say(
+        f"{len(simulation.pods)} pods: {placed} placed, {len(denied)} denied; "
+        f"{waiting} of {len(simulation.gangs)} gangs and single pods wait"
+    )
+
+
+def _show_unit(gang: GangResult) -> None:
+    kind = "gang" if gang.is_gang else "pod"
+    name = Paint(f"{gang.namespace}/{gang.name}", bold=True)
+    if gang.plan is None:
+        say(Paint("waits", BAD, bold=True), kind, name)
+        say(" ", sentence(gang.reason or ""))
+        say()
+        return
+    say(Paint("placed", GOOD, bold=True), kind, name, "on", ", ".join(gang.plan.gpus))
+    _show_bandwidth(gang)
+    told = why(gang.seen, gang.plan)
+    say("  why:", sentence(told.nodes))
+    for node, one in list(told.gpus.items())[:1]:
+        gpus = " ".join(map(str, one.chosen.gpus)) if one.chosen else ""
+        say(f"       {node}, GPUs {gpus}:", sentence(one.reason))
+    for note in told.notes:
+        say("  note:", sentence(note))
+    rows = [
+        ["  " + p.member.name.partition("/")[2], p.node, _gpus(p.gpus, p.member.request.family)]
+        for p in gang.plan.placements
+    ]
+    table([["  POD", "NODE", "GPUS"], *rows] if gang.is_gang else rows)
+    say()
+
+
+def _show_bandwidth(gang: GangResult) -> None:
+    """Show the modelled bandwidth beside what else could have been, where it is defined."""
+    plan, order = gang.plan, gang.index_order
+    if plan is None or plan.bandwidth is None:
+        return
+    say(f"  {plan.bandwidth:.1f} GB/s", Paint("modelled all-reduce bandwidth", QUIET))
+    if gang.best_possible is not None:
+        say(f"  {gang.best_possible:.1f} GB/s", Paint("the best that the empty cluster has", QUIET))
+    if order is not None and order.bandwidth is not None:
+        taken = "; ".join(f"{node}: {' '.join(map(str, g))}" for node, g in order.gpus.items())
+        times = plan.bandwidth / order.bandwidth if order.bandwidth else 0
+        gain = f", {times:.1f} × less" if times > 1 else ""
+        say(f"  {order.bandwidth:.1f} GB/s", Paint(f"in index order ({taken}){gain}", QUIET))
+
+
+def _gpus(gpus: tuple[int, ...], family: Family | None) -> str:
+    if family is Family.NVIDIA:
+        return "chosen by NVIDIA's device plugin"
+    return " ".join(map(str, gpus))
+
+
+def _show_denied(pod: PodResult) -> None:
+    metadata = pod.applicant.pod.metadata
+    say(Paint("denied", BAD, bold=True), "pod", f"{pod.applicant.namespace}/{metadata.name}")
+    for finding in pod.applicant.outcome.findings:
+        say(" ", finding.code.value, finding.field, sentence(finding.message))
+        say("   ", Paint("fix:", GOOD), sentence(finding.fix))
+    say()
+
+
+def _show_others(simulation: Simulation) -> None:
+    others = [
+        pod.applicant.pod.metadata.name
+        for pod in simulation.pods
+        if pod.applicant.outcome.verdict is not Verdict.DENIED
+        and pod.applicant.outcome.request.family is None
+    ]
+    if others:
+        say("no GPU that Linkwise chooses, left to kube-scheduler:", ", ".join(others))
+        say()
+
+
+def _show_nodes(simulation: Simulation) -> None:
+    rows = [["NODE", "MODE", "FREE GPUS BEFORE", "AFTER"]]
+    for before in simulation.before.nodes:
+        after = simulation.after.ledger.nodes[before.node.name]
+        total = len(before.node.cards)
+        freed = (f"{n.free_mask.bit_count()} of {total}" for n in (before, after))
+        rows.append([before.node.name, before.node.mode.value, *freed])
+    table(rows)
+    say()
