@@ -3,9 +3,23 @@
 from itertools import combinations
 from typing import Any
 
+from builders import (
+    a_member,
+    a_node,
+    a_pcie_machine,
+    a_snapshot,
+    an_nvswitch_machine,
+    bridged_pairs,
+    dgx1_p100,
+    dgx1_v100,
+)
 from hypothesis import strategies as st
 
 from cluster import keys
+from cluster.node import Node, Placement, Taint, uniform_machine
+from scorer.member import Member
+from scorer.snapshot import Snapshot
+from topology.choice import Mode
 from topology.constants import Constants
 from topology.machine import NIC, Level, Machine
 
@@ -237,3 +251,103 @@ def profiles() -> st.SearchStrategy[list[dict[str, Any]]]:
         optional={"namespaceSelector": selector, "objectSelector": selector, "effect": effect},
     )
     return st.lists(one, max_size=4)
+
+
+# ---- Clusters: few nodes of the machines that differ most, partly taken, and gangs to put there.
+
+RACK = "example.org/rack"
+ZONE = "example.org/zone"
+TAINT = Taint("example.org/dedicated", "", "NoSchedule")
+
+_MACHINES = (
+    dgx1_v100(),
+    dgx1_p100(),
+    bridged_pairs(),
+    an_nvswitch_machine(8, 12),
+    a_pcie_machine(4, socket=2),
+    uniform_machine(4),
+)
+
+
+@st.composite
+def topology_nodes(draw: st.DrawFn, name: str) -> Node:
+    """Nodes with whole GPUs to give; now and then something keeps pods away."""
+    machine = draw(st.sampled_from(_MACHINES))
+    out_of_use = st.lists(st.integers(0, machine.n - 1), max_size=2, unique=True).map(tuple)
+    racks = st.fixed_dictionaries(
+        {}, optional={RACK: st.sampled_from("ab"), ZONE: st.sampled_from("yz")}
+    )
+    return a_node(
+        name,
+        machine,
+        machine_known=machine != uniform_machine(4),
+        unhealthy=draw(st.just(()) | out_of_use),
+        cordoned=draw(st.just(()) | out_of_use),
+        labels=draw(racks),
+        cpu=draw(st.sampled_from((96_000, 96_000, 6_000))),
+        memory=draw(st.sampled_from((768, 768, 24))) << 30,
+        pods=draw(st.sampled_from((110, 110, 3))),
+        taints=draw(st.sampled_from(((), (), (), (TAINT,)))),
+        unschedulable=draw(st.sampled_from((False,) * 9 + (True,))),
+        ready=draw(st.sampled_from((True,) * 9 + (False,))),
+    )
+
+
+@st.composite
+def clusters(draw: st.DrawFn, most: int = 5) -> Snapshot:
+    """Clusters of nodes with whole GPUs, of which other pods have some."""
+    nodes = [draw(topology_nodes(f"n{i}")) for i in range(draw(st.integers(1, most)))]
+    taken = {
+        node.name: draw(st.lists(st.integers(0, len(node.cards) - 1), max_size=6, unique=True))
+        for node in nodes
+    }
+    return a_snapshot(
+        *nodes,
+        taken=taken,
+        mode=draw(st.sampled_from(Mode)),
+        placement=draw(st.sampled_from(Placement)),
+        domains=draw(st.sampled_from(((), (RACK,), (RACK, ZONE)))),
+        nic_bandwidth=draw(st.sampled_from((None, 12.5, 200.0))),
+    )
+
+
+@st.composite
+def gangs(draw: st.DrawFn) -> list[Member]:
+    """One to six members with whole GPUs, mostly equal ones."""
+    each = st.sampled_from((1, 1, 2, 2, 3, 4))
+    gpus = draw(
+        st.tuples(st.integers(1, 6), each).map(lambda shape: [shape[1]] * shape[0])
+        | st.lists(each, min_size=2, max_size=4)
+    )
+    spec: dict[str, Any] = draw(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "nodeSelector": st.just({RACK: "a"}),
+                "tolerations": st.just([{"key": TAINT.key, "operator": "Exists"}]),
+            },
+        )
+    )
+    cpus = draw(st.sampled_from((("1",), ("1",), ("4", "1"))))
+    with_port = draw(st.sampled_from((False, False, False, True)))
+    return [
+        a_member(
+            number,
+            f"worker-{i}",
+            containers=[
+                {
+                    "name": "c",
+                    "resources": {
+                        "limits": {
+                            keys.GPU_WHOLE: number,
+                            "cpu": cpus[0] if i == 0 else cpus[-1],
+                            "memory": "8Gi",
+                        }
+                    },
+                    "ports": [{"containerPort": 22, "hostPort": 2222}] if with_port else [],
+                }
+            ],
+            **spec,
+        )
+        for i, number in enumerate(gpus)
+    ]

@@ -1,4 +1,5 @@
 import json
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -286,13 +287,32 @@ def test_each_added_label_is_that_of_the_first_match_that_has_it(raw, labels, na
         assert result.labels[key] == first
 
 
-@given(profiles(), profile_labels(), profile_labels() | st.none())
-def test_a_second_time_nothing_is_added_unless_lint_warned_of_a_chain(raw, labels, namespace):
-    once = parsed(*raw).apply(labels, {}, namespace)
+WANTED = (
+    {},
+    *(
+        {"matchExpressions": [{"key": key, "operator": operator}]}
+        for key in ("app", "team")
+        for operator in ("Exists", "DoesNotExist")
+    ),
+    {"matchLabels": {"app": "a"}},
+    {"matchLabels": {"app": "a", "team": "a"}},
+)
+EFFECTS = ({"app": "a"}, {"team": "a"}, {"app": "b", "team": "a"})
+PODS = ({}, {"app": "a"}, {"team": "a"}, {"app": "b"}, {"app": "a", "team": "a"})
 
-    twice = parsed(*raw).apply(once.labels, once.annotations, namespace)
 
-    chained = {problem.code for problem in lint_profiles(json.dumps(raw)).problems}
-    assert (twice.added_labels, twice.added_annotations) == ({}, {}) or (
-        Code.CHAINED_SELECTOR in chained
-    )
+def test_a_second_time_nothing_is_added_unless_lint_warned_of_a_chain():
+    selectors = [(wanted, effect) for wanted in WANTED for effect in EFFECTS]
+    chains = 0
+    for pair in product(selectors, repeat=2):
+        raw = [adding("s", effect, objectSelector=wanted) for wanted, effect in pair]
+        profiles = parsed(*raw)
+
+        once = [profiles.apply(pod, {}, {}) for pod in PODS]
+        twice = [profiles.apply(result.labels, {}, {}) for result in once]
+
+        if any(result.added_labels for result in twice):
+            chains += 1
+            found = lint_profiles(json.dumps(raw)).problems
+            assert Code.CHAINED_SELECTOR in {problem.code for problem in found}
+    assert chains
