@@ -59,10 +59,14 @@ class Comparison:
         return f"| {' | '.join(map(str, cells))} |"
 
 
-def page() -> str:
+def comparisons() -> list[Comparison]:
+    """Compare both policies on every machine of the catalogue that has so many GPUs."""
+    return [compare(name) for name in NAMES if entry(name).machine.n == GPUS]
+
+
+def page(compared: list[Comparison]) -> str:
     """Return the page of the documentation, in Markdown."""
-    rows = [compare(name).row() for name in NAMES if entry(name).machine.n == GPUS]
-    return _PAGE.format(gpus=GPUS, rows="\n".join(rows))
+    return _PAGE.format(gpus=GPUS, rows="\n".join(one.row() for one in compared))
 
 
 def compare(name: str) -> Comparison:
@@ -139,4 +143,4 @@ def _partitions(free: tuple[int, ...], k: int) -> Iterator[tuple[tuple[int, ...]
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    print(page(comparisons()), end="")

@@ -47,14 +47,14 @@ class Ask:
     def problem(self) -> str | None:
         """Say why no set can satisfy this, or None."""
         if self.k < 1:
-            return f"{self.k} GPUs asked for; at least 1 is needed"
+            return f"asked for {self.k} GPUs; the least is 1"
         if self.required & ~self.free:
             taken = ", ".join(map(str, gpus_of(self.required & ~self.free)))
-            return f"GPU {taken} is required and not free"
+            return f"required, but not free: GPU {taken}"
         if self.required.bit_count() > self.k:
-            return f"{self.required.bit_count()} GPUs are required, but only {self.k} asked for"
+            return f"asked for {self.k}, fewer than the {self.required.bit_count()} GPUs required"
         if self.free.bit_count() < self.k:
-            return f"{self.k} GPUs asked for, {self.free.bit_count()} free"
+            return f"asked for {self.k}, more than the {self.free.bit_count()} GPUs free"
         return None
 
 
