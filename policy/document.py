@@ -120,6 +120,9 @@ class Policy(Wire):
     """What happens to a request above what any node offers."""
     visible_devices: Literal["replace", "deny"] = "replace"
     """What happens to a user's own NVIDIA_VISIBLE_DEVICES."""
+    profiles_all: bool = False
+    """Profiles are for every pod, as where the overlay `profiles-all` is installed; else only for
+    pods with a GPU resource, an ACS label or a gang mark."""
     affinity: Affinity = Affinity()
     sharing: Sharing = Sharing()
     placement: PlacementSection = PlacementSection()
@@ -129,8 +132,6 @@ class Policy(Wire):
     constants: ConstantsSection = ConstantsSection()
     """For all machines."""
     migration: Migration = Migration()
-    profiles_all: bool = False
-    """Profiles apply to pods that have nothing to do with GPUs, too."""
 
 
 def parse_policy(text: str, *, at: Embedded = WHOLE) -> Policy:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from cluster.keys import DEVICE_PLUGIN_CONFIG
 from policy.wire import Labels, NonEmpty, Wire
 
 NVIDIA_PREFIX = "nvidia.com/"
@@ -99,32 +100,33 @@ class Shared:
     """Pods that share one GPU."""
     fails_above_one: bool
     """A container that asks for more than one fails on the node."""
-    node_labels: Mapping[str, str]
-    """Labels of the nodes that offer it; none: all nodes."""
 
-    def is_on(self, node_labels: Mapping[str, str]) -> bool:
-        """Tell whether a node with these labels offers it."""
-        return self.node_labels.items() <= node_labels.items()
 
-    def may_take(self, node_selector: Mapping[str, str]) -> bool:
-        """Tell whether a pod with this nodeSelector may land on a node that offers it."""
-        return all(
-            node_selector.get(key, value) == value for key, value in self.node_labels.items()
-        )
+def plugin_groups(configs: Mapping[str, PluginConfig]) -> tuple[SharingGroup, ...]:
+    """Return the groups of nodes that the files of a plugin's ConfigMap stand for.
+
+    A single file is that of all nodes. Of several, each is for the nodes whose label names its key.
+
+    Args:
+        configs: The files by their key in the ConfigMap.
+    """
+    several = len(configs) > 1
+    return tuple(
+        SharingGroup(node_labels={DEVICE_PLUGIN_CONFIG: key} if several else {}, config=config)
+        for key, config in configs.items()
+    )
 
 
 def shared_by(group: SharingGroup) -> Iterator[Shared]:
     """Yield what the nodes of a group offer."""
     sharing = group.config.sharing
     if sharing.time_slicing:
-        yield from _offers(sharing.time_slicing, "time-slicing", group.node_labels)
+        yield from _offers(sharing.time_slicing, "time-slicing")
     if sharing.mps:
-        yield from _offers(sharing.mps, "mps", group.node_labels)
+        yield from _offers(sharing.mps, "mps")
 
 
-def _offers(
-    strategy: Strategy, name: Literal["time-slicing", "mps"], node_labels: Mapping[str, str]
-) -> Iterator[Shared]:
+def _offers(strategy: Strategy, name: Literal["time-slicing", "mps"]) -> Iterator[Shared]:
     fails = strategy.fail_requests_greater_than_one
     for resource in strategy.resources:
         device = resource.full_name
@@ -134,5 +136,4 @@ def _offers(
             name,
             resource.replicas,
             name == "mps" if fails is None else fails,
-            node_labels,
         )

@@ -1,24 +1,15 @@
 """Everything that administrators decided, at one moment, ready to be asked."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from cluster.keys import DEVICE_PLUGIN_CONFIG
 from policy.catalogue import Catalogue
 from policy.catalogue_section import catalogue_of
-from policy.document import (
-    ConstantsSection,
-    MachineRule,
-    NodeLabel,
-    Policy,
-    parse_plugin_config,
-    parse_policy,
-)
-from policy.policy_file import Found, Kind
-from policy.profile import Profiles, parse_profiles
-from policy.sharing import PluginConfig, Shared, SharingGroup, shared_by
+from policy.document import ConstantsSection, MachineRule, NodeLabel, Policy
+from policy.profile import Profiles
+from policy.sharing import Shared, shared_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +35,6 @@ class PolicySnapshot:
             self, "shared", tuple(one for group in groups for one in shared_by(group))
         )
         object.__setattr__(self, "digest", sha256(decided.encode()).hexdigest()[:16])
-
-    def sharing_for(
-        self, resource: str, node_selector: Mapping[str, str] | None = None
-    ) -> tuple[Shared, ...]:
-        """Return how a resource is shared on the nodes that a pod may land on.
-
-        Args:
-            resource: The name that the pod asks for.
-            node_selector: The pod's; groups whose node labels contradict it are left out.
-        """
-        return tuple(
-            shared
-            for shared in self.shared
-            if shared.resource == resource and shared.may_take(node_selector or {})
-        )
-
-    def sharing_on(self, node_labels: Mapping[str, str]) -> tuple[Shared, ...]:
-        """Return what a node offers shared: the offers of the first group that it belongs to."""
-        for group in self.policy.sharing.groups:
-            if group.node_labels.items() <= node_labels.items():
-                return tuple(shared_by(group))
-        return ()
 
     def machine_for(self, node_labels: Mapping[str, str]) -> str | None:
         """Return the name of the machine that a node is; None when no rule tells."""
@@ -96,33 +65,3 @@ class PolicySnapshot:
             if rule.node_labels.items() <= node_labels.items():
                 return rule
         return None
-
-
-def snapshot_of(found: Iterable[Found], *, generation: int = 0) -> PolicySnapshot:
-    """Return what the texts of some files decide together.
-
-    Of several policies, and of several profiles, the last stands. Files of NVIDIA's device plugin
-    become groups after the policy's own: a single one for all nodes, several each for the nodes
-    whose label names its key, as the plugin has it.
-
-    Raises:
-        PolicyError: A text cannot be taken.
-    """
-    policy, profiles = Policy(), Profiles()
-    plugin: dict[str, PluginConfig] = {}
-    for one in found:
-        match one.kind:
-            case Kind.POLICY:
-                policy = parse_policy(one.text, at=one.at)
-            case Kind.PROFILES:
-                profiles = parse_profiles(one.text, at=one.at)
-            case Kind.SHARING:
-                plugin[one.name] = parse_plugin_config(one.text, at=one.at)
-    groups = (
-        SharingGroup(
-            node_labels={DEVICE_PLUGIN_CONFIG: name} if len(plugin) > 1 else {}, config=config
-        )
-        for name, config in plugin.items()
-    )
-    sharing = policy.sharing.model_copy(update={"groups": (*policy.sharing.groups, *groups)})
-    return PolicySnapshot(policy.model_copy(update={"sharing": sharing}), profiles, generation)

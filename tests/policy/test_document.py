@@ -19,6 +19,7 @@ catalogue:
 strict: false
 capacity: deny
 visibleDevices: deny
+profilesAll: true
 affinity:
   platform: node
   nodeLabels:
@@ -69,6 +70,7 @@ def test_an_empty_policy_has_its_defaults(text):
     assert policy.affinity.node_labels.model.key == keys.MODEL_SERIES
     assert policy.affinity.node_labels.driver.key == keys.DRIVER_VERSION
     assert not policy.migration.gpushare
+    assert not policy.profiles_all
 
 
 def test_everything_can_be_said():
@@ -82,6 +84,7 @@ def test_everything_can_be_said():
     assert (policy.machines[0].machine, policy.machines[0].constants.nvlink) == ("dgx1-v100", 21)
     assert policy.constants.pcie == 11.5
     assert policy.migration.gpushare
+    assert policy.profiles_all
 
 
 def test_json_says_the_same_as_yaml():

@@ -1,37 +1,9 @@
 import pytest
 
-from cluster import keys
 from policy.catalogue import SHIPPED
 from policy.document import Policy, parse_policy
-from policy.policy_file import read_policy_file
-from policy.problem import PolicyError
 from policy.profile import parse_profiles
-from policy.sharing import Shared
-from policy.snapshot import PolicySnapshot, snapshot_of
-
-SHARING = """\
-sharing:
-  groups:
-  - nodeLabels: {pool: a}
-    config:
-      sharing:
-        timeSlicing:
-          renameByDefault: true
-          failRequestsGreaterThanOne: true
-          resources: [{name: nvidia.com/gpu, replicas: 4}]
-  - nodeLabels: {pool: b}
-    config:
-      sharing:
-        timeSlicing: {resources: [{name: gpu, replicas: 2}]}
-  - config:
-      sharing:
-        mps: {renameByDefault: true, resources: [{name: nvidia.com/gpu, replicas: 10}]}
-"""
-RENAMED, PLAIN, MPS = (
-    Shared(keys.NVIDIA_GPU_SHARED, keys.NVIDIA_GPU, "time-slicing", 4, True, {"pool": "a"}),
-    Shared(keys.NVIDIA_GPU, keys.NVIDIA_GPU, "time-slicing", 2, False, {"pool": "b"}),
-    Shared(keys.NVIDIA_GPU_SHARED, keys.NVIDIA_GPU, "mps", 10, True, {}),
-)
+from policy.snapshot import PolicySnapshot
 
 
 def snapshot(text):
@@ -44,7 +16,6 @@ def test_a_snapshot_of_nothing_has_the_defaults():
     assert (nothing.policy, nothing.profiles.selectors, nothing.shared) == (Policy(), (), ())
     assert nothing.catalogue == SHIPPED
     assert nothing.machine_for({"a": "b"}) is None
-    assert nothing.sharing_for(keys.NVIDIA_GPU) == nothing.sharing_on({}) == ()
 
 
 def test_the_digest_tells_decisions_not_layout_nor_generation():
@@ -54,31 +25,6 @@ def test_the_digest_tells_decisions_not_layout_nor_generation():
 
     assert one.digest == same.digest
     assert len({one.digest, profiled.digest, PolicySnapshot().digest}) == 3
-
-
-@pytest.mark.parametrize(
-    ("resource", "selector", "shared"),
-    [
-        (keys.NVIDIA_GPU_SHARED, {}, (RENAMED, MPS)),
-        (keys.NVIDIA_GPU_SHARED, {"pool": "b"}, (MPS,)),
-        (keys.NVIDIA_GPU_SHARED, {"pool": "a", "zone": "z"}, (RENAMED, MPS)),
-        (keys.NVIDIA_GPU, {}, (PLAIN,)),
-        (keys.NVIDIA_GPU, {"pool": "a"}, ()),
-        (keys.GPU_WHOLE, {}, ()),
-    ],
-)
-def test_sharing_is_that_of_the_nodes_a_pod_may_land_on(resource, selector, shared):
-    assert snapshot(SHARING).sharing_for(resource, selector) == shared
-
-
-@pytest.mark.parametrize(
-    ("labels", "shared"),
-    [({"pool": "a", "x": "y"}, (RENAMED,)), ({"pool": "b"}, (PLAIN,)), ({}, (MPS,))],
-)
-def test_a_node_belongs_to_the_first_group_that_fits(labels, shared):
-    assert snapshot(SHARING).sharing_on(labels) == shared
-    assert all(one.is_on(labels) for one in shared)
-    assert not RENAMED.is_on({"pool": "c"})
 
 
 MACHINES = """\
@@ -152,34 +98,3 @@ def test_a_policys_models_may_replace_those_shipped():
     catalogue = snapshot("catalogue: {replace: true, models: {T4: {memory: 16}}}").catalogue
 
     assert [(model.title, model.drivers) for model in catalogue.models] == [("T4", ())]
-
-
-ONE = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n"
-
-
-def test_several_files_decide_together():
-    texts = ("strict: false\n", '[{"name": "a"}]', ONE)
-
-    decided = snapshot_of((one for text in texts for one in read_policy_file(text)), generation=3)
-
-    assert decided.generation == 3
-    assert not decided.policy.strict
-    assert [selector.name for selector in decided.profiles.selectors] == ["a"]
-    assert [(one.replicas, one.node_labels) for one in decided.shared] == [(4, {})]
-
-
-def test_of_several_plugin_files_each_is_for_the_nodes_that_name_it():
-    indented = ONE.replace("\n", "\n      ")
-    text = f"kind: ConfigMap\ndata:\n  a: |\n      {indented}\n  b: |\n      {indented}\n"
-
-    decided = snapshot_of(read_policy_file(text))
-
-    assert [one.node_labels for one in decided.shared] == [
-        {keys.DEVICE_PLUGIN_CONFIG: "a"},
-        {keys.DEVICE_PLUGIN_CONFIG: "b"},
-    ]
-
-
-def test_a_broken_text_decides_nothing():
-    with pytest.raises(PolicyError, match="line 1: x: unknown key"):
-        snapshot_of(read_policy_file("x: 1"))
