@@ -5,10 +5,10 @@ has it. A term (or a nodeSelector) that names the key has decided it, and is lef
 term matches no node, and stays that way: giving it a requirement would make it match some.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cluster.pod import NodeSelectorTerm, PodSpec
-from webhook.patch import Operation, add, append
+from webhook.patch import Operation, add, append, joined
 
 _AFFINITY = "/spec/affinity"
 _NODE = f"{_AFFINITY}/nodeAffinity"
@@ -16,8 +16,7 @@ _REQUIRED = f"{_NODE}/requiredDuringSchedulingIgnoredDuringExecution"
 _TERMS = f"{_REQUIRED}/nodeSelectorTerms"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRequirement:
+class NodeRequirement(Struct, frozen=True):
     """A node label's allowed values, and why they are required."""
 
     key: str
@@ -72,7 +71,7 @@ def _constrain(
 
 def _first_term(spec: PodSpec, requirements: list[NodeRequirement]) -> Operation:
     """Return the step that makes the one term, and as many of its parents as are missing."""
-    rule = ", ".join(dict.fromkeys(requirement.rule for requirement in requirements))
+    rule = joined([requirement.rule for requirement in requirements])
     terms = [{"matchExpressions": [requirement.expression() for requirement in requirements]}]
     affinity = spec.affinity
     if affinity is None:

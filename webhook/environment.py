@@ -5,9 +5,10 @@ annotations that the scorer writes before the container starts. An annotation th
 yet is no error: it reads as an empty value.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
 from enum import Enum, auto
+
+from msgspec import Struct
 
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import (
@@ -30,6 +31,12 @@ NO_GPU = "void"
 """The NVIDIA runtime leaves a container with this value alone: it sees no GPU."""
 
 
+# In Python 3.11 a member of an enum takes ten times as long to look up as a name.
+_WHOLE, _SHARE, _NVIDIA = Family.WHOLE, Family.SHARE, Family.NVIDIA
+
+_INDEX = re.compile(r"/(\d+)")
+
+
 class Taken(Enum):
     """What happens when the container has a variable of that name already."""
 
@@ -39,85 +46,76 @@ class Taken(Enum):
     """Kept when it limits no less than ours, else replaced."""
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(Struct, frozen=True):
     """A variable that a container shall have."""
 
     name: str
     rule: str
-    value: str = ""
-    """Its literal value, where no annotation is named."""
-    annotation: str = ""
-    """The pod's annotation that holds its value."""
+    entry: dict[str, object]
+    """The item of `env`."""
+    value: str | None = None
+    """Its value; None where an annotation holds it."""
+    field_path: str = ""
+    """Path of the annotation that holds it."""
     taken: Taken = Taken.KEEP
-
-    def entry(self) -> dict[str, object]:
-        """Return it as an item of `env`."""
-        if not self.annotation:
-            return {"name": self.name, "value": self.value}
-        path = f"metadata.annotations['{self.annotation}']"
-        return {"name": self.name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
     def is_written_as(self, env: Env) -> bool:
         """Tell whether a container's entry says the same."""
-        if not self.annotation:
+        if self.value is not None:
             return env.value_from is None and env.value == self.value
-        reference = (env.value_from or {}).get("fieldRef")
-        path = f"metadata.annotations['{self.annotation}']"
-        return isinstance(reference, dict) and reference.get("fieldPath") == path
+        theirs = (env.value_from or {}).get("fieldRef")
+        return isinstance(theirs, dict) and theirs.get("fieldPath") == self.field_path
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A container in its pod."""
-
-    pointer: str
-    """JSON pointer, such as `/spec/initContainers/0`."""
-    field: str
-    """Path for people, such as `spec.initContainers[0]`."""
-    container: Container
-    ask: Ask | None
-    """None: it asks for no GPU."""
+def _literal(name: str, value: str, rule: str, taken: Taken = Taken.KEEP) -> Variable:
+    return Variable(name, rule, {"name": name, "value": value}, value, taken=taken)
 
 
-@dataclass(frozen=True, slots=True)
-class Sharing:
+def _reference(name: str, annotation: str, rule: str, taken: Taken = Taken.KEEP) -> Variable:
+    path = f"metadata.annotations['{annotation}']"
+    source = {"fieldRef": {"fieldPath": path}}
+    return Variable(name, rule, {"name": name, "valueFrom": source}, None, path, taken)
+
+
+_NO_GPU_ASKED = _literal(ENV_VISIBLE_DEVICES, NO_GPU, "no GPU asked", Taken.REPLACE)
+_LAUNCHER = _literal(ENV_VISIBLE_DEVICES, NO_GPU, "gang launcher")
+_DEVICES = _reference(ENV_VISIBLE_DEVICES, VISIBLE_DEVICES, "visible devices", Taken.REPLACE)
+_SHARE_VARIABLES = [_reference(name, name, "share") for name in (MEM_IDX, MEM_POD, MEM_DEV)]
+
+
+class Sharing(Struct, frozen=True):
     """What the policy says about shares, as far as containers are told."""
 
     compute_by_mps: bool = False
     deny_visible_devices: bool = False
     """The user's own NVIDIA_VISIBLE_DEVICES is an error, not replaced with a warning."""
     replicas: int = 0
-    """Pods that share one GPU of a time-sliced node; 0: nothing tells."""
+    """Pods that share one GPU by NVIDIA's sharing; 0: none do, or nothing tells."""
     memory_fraction: float = 0.9
-    """Part of a time-sliced GPU's memory that its pods may have together."""
+    """Part of such a GPU's memory that its pods may have together."""
 
 
-@dataclass(slots=True)
-class Changes:
+class Changes(Struct):
     """Steps, and what people are told about them."""
 
-    operations: list[Operation]
-    findings: list[Finding]
-
-
-def sites(pod: Pod, request: Request) -> Iterator[Site]:
-    """Yield the pod's app containers, then its init containers (sidecars stand among these)."""
-    asks = {(ask.init, ask.index): ask for ask in request.asks}
-    for index, container in enumerate(pod.spec.containers):
-        field, ask = f"spec.containers[{index}]", asks.get((False, index))
-        yield Site(f"/spec/containers/{index}", field, container, ask)
-    for index, container in enumerate(pod.spec.init_containers or ()):
-        field, ask = f"spec.initContainers[{index}]", asks.get((True, index))
-        yield Site(f"/spec/initContainers/{index}", field, container, ask)
+    operations: list[Operation] = []
+    findings: list[Finding] = []
 
 
 def tell_gpus(pod: Pod, request: Request, sharing: Sharing) -> Changes:
-    """Return what makes every container of a pod whose GPUs Linkwise chooses see just its own."""
-    changes = Changes([], [])
-    for site in sites(pod, request):
-        _write(site, list(_variables(site, request, sharing)), changes)
-    if sharing.deny_visible_devices:
+    """Return what tells every container which GPUs it has, and how far it shares them.
+
+    Which GPUs, only where Linkwise chooses them: NVIDIA's plugin tells its own choice.
+    """
+    changes = Changes()
+    asks = {(ask.init, ask.index): ask for ask in request.asks}
+    for index, container in enumerate(pod.spec.containers):
+        wanted = _wanted(asks.get((False, index)), request, sharing)
+        _write(f"containers/{index}", container, wanted, changes)
+    for index, container in enumerate(pod.spec.init_containers or ()):
+        wanted = _wanted(asks.get((True, index)), request, sharing)
+        _write(f"initContainers/{index}", container, wanted, changes)
+    if sharing.deny_visible_devices and changes.findings:
         changes.findings = [_denied(finding) for finding in changes.findings]
     return changes
 
@@ -127,80 +125,113 @@ def hide_gpus(pod: Pod) -> Changes:
 
     A launcher is not a pod whose GPUs Linkwise chooses, so that its own variable stays.
     """
-    changes = Changes([], [])
-    for site in sites(pod, Request()):
-        _write(site, [Variable(ENV_VISIBLE_DEVICES, "gang launcher", NO_GPU)], changes)
+    changes = Changes()
+    for index, container in enumerate(pod.spec.containers):
+        _write(f"containers/{index}", container, [_LAUNCHER], changes)
+    for index, container in enumerate(pod.spec.init_containers or ()):
+        _write(f"initContainers/{index}", container, [_LAUNCHER], changes)
     return changes
 
 
-def _variables(site: Site, request: Request, sharing: Sharing) -> Iterator[Variable]:
-    ask = site.ask
+def _wanted(ask: Ask | None, request: Request, sharing: Sharing) -> list[Variable]:
+    """Return what a container shall have; one that asks for no GPU sees none."""
+    family = request.family
+    if family is _NVIDIA:
+        return _fraction(sharing) if ask else []
     if ask is None:
-        yield Variable(ENV_VISIBLE_DEVICES, "no GPU asked", NO_GPU, taken=Taken.REPLACE)
-        return
+        return [_NO_GPU_ASKED]
+    devices = _devices(ask, request)
+    if family is _WHOLE:
+        return [devices]
+    if family is _SHARE:
+        return [devices, *_share(ask, request, sharing)]
+    return [devices, *_fraction(sharing)]
+
+
+def _fraction(sharing: Sharing) -> list[Variable]:
+    if not sharing.replicas:
+        return []
+    fraction = f"{sharing.memory_fraction / sharing.replicas:.4g}"
+    return [
+        _literal(ENV_REPLICAS, str(sharing.replicas), "time-slicing"),
+        _literal(ENV_MEMORY_FRACTION, fraction, "time-slicing"),
+    ]
+
+
+def _devices(ask: Ask, request: Request) -> Variable:
+    if len(request.asks) == 1:
+        return _DEVICES
     # The scorer writes one key a container as soon as a pod has several with GPUs.
-    key = f"{VISIBLE_DEVICES_OF}{ask.container}" if len(request.asks) > 1 else VISIBLE_DEVICES
-    yield Variable(ENV_VISIBLE_DEVICES, "visible devices", annotation=key, taken=Taken.REPLACE)
-    if request.family is Family.SHARE:
-        yield from _share(ask, request, sharing)
-    elif request.family is Family.REPLICA and sharing.replicas:
-        fraction = f"{sharing.memory_fraction / sharing.replicas:.4g}"
-        yield Variable(ENV_REPLICAS, "time-slicing", str(sharing.replicas))
-        yield Variable(ENV_MEMORY_FRACTION, "time-slicing", fraction)
+    key = f"{VISIBLE_DEVICES_OF}{ask.container}"
+    return _reference(ENV_VISIBLE_DEVICES, key, "visible devices", Taken.REPLACE)
 
 
-def _share(ask: Ask, request: Request, sharing: Sharing) -> Iterator[Variable]:
-    for name in (MEM_IDX, MEM_POD, MEM_DEV):
-        yield Variable(name, "share", annotation=name)
-    yield Variable(MEM_CONTAINER, "share", str(ask.memory))
+def _share(ask: Ask, request: Request, sharing: Sharing) -> list[Variable]:
+    variables = [*_SHARE_VARIABLES, _literal(MEM_CONTAINER, str(ask.memory), "share")]
     if sharing.compute_by_mps and request.core:
-        for name, value in mps.limits(ask, request.gpus).items():
-            yield Variable(name, "mps", value, taken=Taken.TIGHTEN)
+        limits = mps.limits(ask, request.gpus)
+        variables += [_literal(name, text, "mps", Taken.TIGHTEN) for name, text in limits.items()]
+    return variables
 
 
-def _write(site: Site, wanted: list[Variable], changes: Changes) -> None:
-    """Add the steps for one container, and a finding for everything of the user's they replace."""
-    present = site.container.env or []
-    names = {env.name for env in present}
+def _write(place: str, container: Container, wanted: list[Variable], changes: Changes) -> None:
+    """Add the steps for one container, and a finding for everything of the user's they replace.
+
+    Args:
+        place: Such as `containers/0`.
+        container: The container.
+        wanted: What it shall have.
+        changes: Where the steps and findings go.
+    """
+    present = container.env
+    if present:
+        names = {env.name for env in present}
+        absent = [variable for variable in wanted if variable.name not in names]
+        if len(absent) < len(wanted):
+            _replace(place, present, wanted, changes)
+        wanted = absent
+    if wanted:
+        entries = [(variable.entry, variable.rule) for variable in wanted]
+        changes.operations += append(f"/spec/{place}/env", present, entries)
+
+
+def _replace(place: str, present: list[Env], wanted: list[Variable], changes: Changes) -> None:
     for index, env in enumerate(present):
         for variable in wanted:
             if variable.name == env.name and _is_replaced(variable, env):
-                path = f"{site.pointer}/env/{index}"
-                step = Operation("replace", path, variable.entry(), variable.rule)
+                path = f"/spec/{place}/env/{index}"
+                step = Operation("replace", path, variable.entry, variable.rule)
                 changes.operations.append(step)
-                changes.findings.append(_replaced(f"{site.field}.env[{index}]", env, variable))
-    absent: list[tuple[object, str]] = [
-        (variable.entry(), variable.rule) for variable in wanted if variable.name not in names
-    ]
-    changes.operations += append(f"{site.pointer}/env", site.container.env, absent)
+                changes.findings.append(_replaced(path, env, variable))
 
 
 def _is_replaced(variable: Variable, env: Env) -> bool:
     if variable.taken is Taken.KEEP or variable.is_written_as(env):
         return False
-    if variable.taken is Taken.REPLACE:
+    if variable.taken is Taken.REPLACE or variable.value is None:
         return True
     return env.value_from is not None or not mps.is_tighter(env.name, env.value, variable.value)
 
 
-def _replaced(field: str, env: Env, variable: Variable) -> Finding:
+def _replaced(path: str, env: Env, variable: Variable) -> Finding:
     value = env.value if env.value_from is None else None
+    field = _INDEX.sub(r"[\1]", path[1:]).replace("/", ".")
     if variable.taken is Taken.TIGHTEN:
         return Finding(
             Code.MPS_LIMIT,
             Severity.WARNING,
             field,
             value,
-            f"{env.name} allows more than the pod asks for, {variable.value} takes its place.",
-            "Remove the variable, or write a tighter limit.",
+            f"{env.name} allows more than the pod asks for: {variable.value} takes its place",
+            "remove the variable, or write a tighter limit",
         )
     return Finding(
         Code.VISIBLE_DEVICES,
         Severity.WARNING,
         field,
         value,
-        f"{env.name} is replaced, since Linkwise chooses this pod's GPUs.",
-        "Remove the variable.",
+        f"{env.name} is replaced, since Linkwise chooses this pod's GPUs",
+        "remove the variable",
     )
 
 
@@ -212,6 +243,6 @@ def _denied(finding: Finding) -> Finding:
         Severity.ERROR,
         finding.field,
         finding.value,
-        f"{ENV_VISIBLE_DEVICES} may not be set where Linkwise chooses a pod's GPUs.",
-        "Remove the variable.",
+        f"{ENV_VISIBLE_DEVICES} may not be set where Linkwise chooses a pod's GPUs",
+        "remove the variable",
     )

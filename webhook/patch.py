@@ -4,6 +4,7 @@ Steps are built by hand, never by comparing two copies: that is a thousand times
 nobody meant to change cannot change.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from msgspec import UNSET, Struct
@@ -48,8 +49,13 @@ def remove(path: str, rule: str) -> Operation:
     return Operation("remove", path, rule=rule)
 
 
+def joined(rules: list[str]) -> str:
+    """Return the rules behind one step."""
+    return rules[0] if len(rules) == 1 else ", ".join(dict.fromkeys(rules))
+
+
 def add_keys(
-    path: str, present: dict[str, str] | None, wanted: dict[str, tuple[str, str]]
+    path: str, present: Mapping[str, str] | None, wanted: Mapping[str, tuple[str, str]]
 ) -> list[Operation]:
     """Return the steps that add keys to a map of strings which may itself be absent.
 
@@ -64,13 +70,12 @@ def add_keys(
     if not wanted:
         return []
     if present is None:
-        rules = dict.fromkeys(rule for _, rule in wanted.values())
         value = {key: text for key, (text, _) in wanted.items()}
-        return [add(path, value, ", ".join(rules))]
+        return [add(path, value, joined([rule for _, rule in wanted.values()]))]
     return [add(f"{path}/{escape(key)}", text, rule) for key, (text, rule) in wanted.items()]
 
 
-def append(path: str, present: object, values: list[tuple[object, str]]) -> list[Operation]:
+def append(path: str, present: object, values: Sequence[tuple[object, str]]) -> list[Operation]:
     """Return the steps that append to a list which may itself be absent.
 
     Args:
@@ -81,6 +86,6 @@ def append(path: str, present: object, values: list[tuple[object, str]]) -> list
     if not values:
         return []
     if present is None:
-        rules = dict.fromkeys(rule for _, rule in values)
-        return [add(path, [value for value, _ in values], ", ".join(rules))]
-    return [add(f"{path}/-", value, rule) for value, rule in values]
+        rule = joined([rule for _, rule in values])
+        return [Operation("add", path, [value for value, _ in values], rule)]
+    return [Operation("add", f"{path}/-", value, rule) for value, rule in values]

@@ -1,0 +1,132 @@
+"""What a pod becomes when it is created: scope, profiles, request, steps, answer.
+
+A pure function of the pod, the policy and what the cluster offers. Read from the top.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from cluster.capacity import Capacity
+from cluster.finding import Finding, Severity
+from cluster.gang import gang_mark
+from cluster.keys import ACS_PREFIX, MIRROR_POD, RESOURCES
+from cluster.pod import Container, Pod
+from policy.profile import ProfileResult
+from policy.snapshot import PolicySnapshot
+from webhook.affinity import require
+from webhook.answer import warnings_of
+from webhook.asked import read
+from webhook.judge import judge, namespace_findings
+from webhook.normalise import add_profiles, drop_record, hold, tell, without_record
+from webhook.outcome import Outcome, Verdict
+from webhook.patch import Operation
+from webhook.requirement import node_requirements
+from webhook.workload import Workload
+
+_RESOURCES = frozenset(RESOURCES)
+
+
+def admit(
+    pod: Pod,
+    *,
+    namespace: str,
+    namespace_labels: Mapping[str, str] | None,
+    policy: PolicySnapshot,
+    capacity: Capacity,
+    workload: Workload | None = None,
+) -> Outcome:
+    """Return what admission makes of a pod that is being created.
+
+    Args:
+        pod: The pod as received: decoded and defaulted, not validated.
+        namespace: Where it goes.
+        namespace_labels: The labels of that namespace; None when they are not known.
+        policy: What administrators decided.
+        capacity: What the cluster offers.
+        workload: The object that makes the pod, where it is at hand.
+
+    Cost: 30 µs for a gang's worker.
+    """
+    if not _is_ours(pod, policy):
+        return Outcome(Verdict.SKIPPED, labels=pod.labels, annotations=pod.annotations)
+    profiles = policy.profiles.apply(pod.labels, pod.annotations, namespace_labels)
+    asked = read(_with_profiles(pod, profiles), policy)
+    removal, removed = drop_record(pod)
+    told = tell(asked, policy)
+    findings = (
+        *namespace_findings(namespace, namespace_labels, policy),
+        *judge(asked, policy, capacity, workload),
+        *told.findings,
+        *removed,
+    )
+    denied = bool(findings) and any(finding.severity is Severity.ERROR for finding in findings)
+    requirements = node_requirements(profiles.labels, asked.request, policy)
+    steps = (
+        ()
+        if denied
+        else (
+            *removal,
+            *add_profiles(pod, profiles),
+            *asked.renaming,
+            *require(pod.spec, requirements),
+            *hold(asked, policy),
+            *told.operations,
+        )
+    )
+    return Outcome(
+        Verdict.DENIED if denied else Verdict.ALLOWED,
+        findings,
+        warnings_of(findings),
+        profiles.trace,
+        steps,
+        asked.request,
+        profiles.labels,
+        without_record(profiles.annotations),
+        _audit(policy, findings, steps),
+    )
+
+
+def _is_ours(pod: Pod, policy: PolicySnapshot) -> bool:
+    """Tell whether a pod has anything to do with GPUs; the kubelet's own pods are left alone."""
+    if MIRROR_POD in pod.annotations:
+        return False
+    return (
+        policy.policy.profiles_all
+        or _name_gpus(pod.spec.containers)
+        or _name_gpus(pod.spec.init_containers or [])
+        or any(label.startswith(ACS_PREFIX) for label in pod.labels)
+        or gang_mark(pod)[0] is not None
+    )
+
+
+def _name_gpus(containers: list[Container]) -> bool:
+    for container in containers:
+        resources = container.resources
+        if resources and not (
+            _RESOURCES.isdisjoint(resources.limits or ())
+            and _RESOURCES.isdisjoint(resources.requests or ())
+        ):
+            return True
+    return False
+
+
+def _with_profiles(pod: Pod, profiles: ProfileResult) -> Pod:
+    if not profiles.added_labels and not profiles.added_annotations:
+        return pod
+    metadata = msgspec.structs.replace(
+        pod.metadata, labels=profiles.labels, annotations=profiles.annotations
+    )
+    return msgspec.structs.replace(pod, metadata=metadata)
+
+
+def _audit(
+    policy: PolicySnapshot, findings: tuple[Finding, ...], steps: tuple[Operation, ...]
+) -> dict[str, str]:
+    """Return what the audit log tells of this decision."""
+    audit = {"policy": f"generation={policy.generation} digest={policy.digest}"}
+    if findings:
+        audit["findings"] = ",".join(dict.fromkeys(finding.code.value for finding in findings))
+    if steps:
+        audit["rules"] = ", ".join(dict.fromkeys(step.rule for step in steps))
+    return audit

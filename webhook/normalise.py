@@ -1,0 +1,104 @@
+"""What the scheduler and the planner need of a pod, as steps: labels, nodes, gate, environment."""
+
+from collections.abc import Iterable, Mapping
+
+from cluster.finding import Code, Finding, Severity
+from cluster.keys import DEFAULT_SCHEDULER, GANG, RECORD, VISIBLE_DEVICES_OF
+from cluster.pod import Pod
+from policy.profile import ProfileResult
+from policy.snapshot import PolicySnapshot
+from webhook.asked import Asked
+from webhook.environment import Changes, Sharing, hide_gpus, tell_gpus
+from webhook.patch import Operation, add, add_keys, append, escape, remove
+from webhook.sharing import replicas
+
+NEVER = "Never"
+
+
+def record_keys(annotations: Iterable[str]) -> list[str]:
+    """Return those annotations that are parts of an allocation's record."""
+    return [key for key in annotations if key in RECORD or key.startswith(VISIBLE_DEVICES_OF)]
+
+
+def without_record(annotations: dict[str, str]) -> dict[str, str]:
+    """Return the annotations that are no part of an allocation's record."""
+    record = record_keys(annotations)
+    if not record:
+        return annotations
+    return {key: value for key, value in annotations.items() if key not in record}
+
+
+def drop_record(pod: Pod) -> tuple[list[Operation], list[Finding]]:
+    """Return the steps that remove what only the scorer may say, and a warning for each."""
+    keys = record_keys(pod.annotations)
+    steps = [remove(f"/metadata/annotations/{escape(key)}", "record removed") for key in keys]
+    return steps, [_removed(key, pod.annotations[key]) for key in keys]
+
+
+def _removed(key: str, value: str) -> Finding:
+    return Finding(
+        Code.RECORD_REMOVED,
+        Severity.WARNING,
+        f"metadata.annotations[{key}]",
+        value,
+        f"annotation {key} is removed: the scorer writes it when it chooses the GPUs",
+        "remove the annotation",
+    )
+
+
+def add_profiles(pod: Pod, result: ProfileResult) -> list[Operation]:
+    """Return the steps that add what profiles decided."""
+    if not result.added_labels and not result.added_annotations:
+        return []
+    rules = {path: f"profile {one.name}" for one in result.trace for path in one.added}
+    metadata, annotations = pod.metadata, without_record(result.added_annotations)
+    return [
+        *_add("labels", metadata.labels, result.added_labels, rules),
+        *_add("annotations", metadata.annotations, annotations, rules),
+    ]
+
+
+def _add(
+    table: str,
+    present: Mapping[str, str] | None,
+    added: Mapping[str, str],
+    rules: Mapping[str, str],
+) -> list[Operation]:
+    wanted = {key: (text, rules[f"metadata.{table}[{key}]"]) for key, text in added.items()}
+    return add_keys(f"/metadata/{table}", present, wanted)
+
+
+def hold(asked: Asked, policy: PolicySnapshot) -> list[Operation]:
+    """Return the steps that make a pod wait for whoever chooses its GPUs.
+
+    A gang's members wait for the planner. Where no scheduler of ours runs, so do all pods whose
+    GPUs Linkwise chooses, a DaemonSet's too: they are gangs of one.
+    """
+    if not asked.request.places:
+        return []
+    spec, placement = asked.pod.spec, policy.policy.placement
+    steps: list[Operation] = []
+    if asked.member or placement.mode == "gates":
+        gates = spec.scheduling_gates
+        if not gates or all(gate.name != GANG for gate in gates):
+            rule = "gate gang" if asked.member else "gate single pod"
+            steps += append("/spec/schedulingGates", gates, [({"name": GANG}, rule)])
+        if policy.policy.gangs.preemption_policy_never and spec.preemption_policy != NEVER:
+            steps.append(add("/spec/preemptionPolicy", NEVER, "preemption never"))
+    if placement.mode == "scheduler" and spec.scheduler_name in {"", DEFAULT_SCHEDULER}:
+        steps.append(add("/spec/schedulerName", placement.scheduler_name, "scheduler"))
+    return steps
+
+
+def tell(asked: Asked, policy: PolicySnapshot) -> Changes:
+    """Return what the pod's containers are told about GPUs."""
+    if asked.request.family is None:
+        return hide_gpus(asked.pod) if asked.mark else Changes()
+    rules = policy.policy
+    sharing = Sharing(
+        compute_by_mps=rules.sharing.compute_by_mps,
+        deny_visible_devices=rules.visible_devices == "deny",
+        replicas=replicas(asked.shared),
+        memory_fraction=rules.sharing.memory_fraction,
+    )
+    return tell_gpus(asked.pod, asked.request, sharing)

@@ -1,0 +1,210 @@
+"""AdmissionReview, `admission.k8s.io/v1`: bytes in, bytes out.
+
+Only the fields that are read are named. The object is decoded when it is a Pod that is being
+created, since a registration that sends anything else must not break it.
+
+Source: kubernetes/api, admission/v1/types.go; how an API server judges an answer:
+kubernetes/apiserver, pkg/admission/plugin/webhook/request/admissionreview.go.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from cluster.capacity import Capacity
+from cluster.pod import Pod
+from policy.snapshot import PolicySnapshot
+from webhook.admit import admit
+from webhook.answer import errors_of, message_of, printable, reason_of, sentence_of
+from webhook.outcome import Outcome, Verdict
+
+API_VERSION = "admission.k8s.io/v1"
+KIND = "AdmissionReview"
+
+_Name = Annotated[str, Meta(max_length=1024)]
+
+
+class ProtocolError(ValueError):
+    """The body is not an AdmissionReview that can be answered."""
+
+
+class Review(Struct, frozen=True):
+    """What an API server asks."""
+
+    uid: str
+    namespace: str
+    """The request's, which is binding; the object's may be empty."""
+    name: str
+    """Empty where `generateName` will make it."""
+    dry_run: bool
+    pod: Pod | None
+    """None when this is not the creation of a Pod: allowed as it is."""
+
+
+class _Kind(Struct, frozen=True):
+    group: _Name = ""
+    version: _Name = ""
+    kind: _Name = ""
+
+
+class _Request(Struct, frozen=True, rename="camel"):
+    uid: _Name
+    kind: _Kind
+    operation: _Name = ""
+    sub_resource: _Name = ""
+    namespace: _Name = ""
+    name: _Name = ""
+    dry_run: bool | None = None
+    object: Raw = Raw(b"null")
+
+
+class _Question(Struct, frozen=True, rename="camel"):
+    api_version: _Name
+    kind: _Name
+    request: _Request | None = None
+
+
+class _Cause(Struct, frozen=True):
+    reason: str
+    message: str
+    field: str
+
+
+class _Details(Struct, frozen=True):
+    """With causes, `kubectl` prints one line for each of them, as for its own validation."""
+
+    name: str
+    kind: str
+    causes: list[_Cause]
+
+
+class _Status(Struct, frozen=True):
+    status: str
+    code: int
+    reason: str
+    message: str
+    details: _Details
+
+
+class _Response(Struct, frozen=True, rename="camel", omit_defaults=True):
+    uid: str
+    allowed: bool
+    status: _Status | None = None
+    patch: bytes = b""
+    patch_type: str = ""
+    warnings: tuple[str, ...] = ()
+    audit_annotations: dict[str, str] | None = None
+
+
+class _Answer(Struct, frozen=True, rename="camel"):
+    api_version: str
+    kind: str
+    response: _Response
+
+
+_POD = _Kind("", "v1", "Pod")
+_questions = msgspec.json.Decoder(_Question)
+_pods = msgspec.json.Decoder(Pod)
+_json = msgspec.json.Encoder()
+
+
+def handle(
+    body: bytes,
+    *,
+    namespaces: Mapping[str, Mapping[str, str]],
+    policy: PolicySnapshot,
+    capacity: Capacity,
+) -> bytes:
+    """Return the answer to one AdmissionReview.
+
+    Args:
+        body: The request's body.
+        namespaces: Labels of every namespace seen so far, by name.
+        policy: What administrators decided.
+        capacity: What the cluster offers.
+
+    Raises:
+        ProtocolError: The body is not an AdmissionReview v1 with a request.
+    """
+    review = parse(body)
+    if review.pod is None:
+        return untouched(review)
+    outcome = admit(
+        review.pod,
+        namespace=review.namespace,
+        namespace_labels=namespaces.get(review.namespace),
+        policy=policy,
+        capacity=capacity,
+    )
+    return respond(review, outcome)
+
+
+def parse(body: bytes) -> Review:
+    """Return what the body asks.
+
+    Raises:
+        ProtocolError: It is not an AdmissionReview v1 with a request, or its Pod is not a Pod.
+    """
+    try:
+        question = _questions.decode(body)
+        request = question.request
+        if question.api_version != API_VERSION or question.kind != KIND or request is None:
+            got = printable(f"{question.api_version} {question.kind}")
+            raise ProtocolError(f"not a request of {API_VERSION} {KIND}: got={got}")
+        if not request.uid:
+            raise ProtocolError("a request without uid cannot be answered")
+        asks = request.kind == _POD and request.operation == "CREATE" and not request.sub_resource
+        pod = _pods.decode(request.object) if asks else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"the body cannot be read: {printable(str(error))}") from error
+    return Review(request.uid, request.namespace, request.name, bool(request.dry_run), pod)
+
+
+def untouched(review: Review) -> bytes:
+    """Return the answer that lets the object pass as it is."""
+    return _encode(_Response(review.uid, allowed=True))
+
+
+def respond(review: Review, outcome: Outcome) -> bytes:
+    """Return the answer that an outcome gives."""
+    if outcome.verdict is Verdict.SKIPPED:
+        return untouched(review)
+    if outcome.verdict is Verdict.DENIED:
+        return _encode(
+            _Response(
+                review.uid,
+                allowed=False,
+                status=_refusal(review, outcome),
+                warnings=outcome.warnings,
+                audit_annotations=outcome.audit,
+            )
+        )
+    steps = [operation.wire() for operation in outcome.patch]
+    return _encode(
+        _Response(
+            review.uid,
+            allowed=True,
+            patch=_json.encode(steps) if steps else b"",
+            patch_type="JSONPatch" if steps else "",
+            warnings=outcome.warnings,
+            audit_annotations=outcome.audit,
+        )
+    )
+
+
+def _refusal(review: Review, outcome: Outcome) -> _Status:
+    errors = errors_of(outcome.findings)
+    code, reason = reason_of(errors)
+    causes = [
+        _Cause("FieldValueInvalid", sentence_of(error), printable(error.field)) for error in errors
+    ]
+    name = review.name or (review.pod.metadata.generate_name if review.pod else "")
+    return _Status(
+        "Failure", code, reason, message_of(errors), _Details(printable(name), "Pod", causes)
+    )
+
+
+def _encode(response: _Response) -> bytes:
+    return _json.encode(_Answer(API_VERSION, KIND, response))

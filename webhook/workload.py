@@ -1,0 +1,83 @@
+"""What is wrong with a gang that only its owner tells; an API server shows the pod alone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cluster.finding import Code, Finding, Severity
+from cluster.gang import Mark, link_strictness
+from cluster.keys import GANG_SIZE, POD_GROUP
+from cluster.pod import Pod
+
+_POD_GROUPS = ("spec.schedulingGroup.podGroupName", f"metadata.labels[{POD_GROUP}]")
+"""Marks that name a PodGroup, which tells the size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The object whose controller makes the pod, where it is at hand (`check`, dry-run)."""
+
+    kind: str
+    name: str
+    members: int | None = None
+    """Pods with GPUs that it declares; None where it does not tell."""
+    ordered: bool = False
+    """It makes each pod only when the one before runs (StatefulSet, OrderedReady)."""
+    fails_when_evicted: bool = False
+    """It counts an evicted pod as a failure (a batch Job without the policy to ignore it)."""
+
+
+def gang_findings(pod: Pod, mark: Mark, workload: Workload | None) -> Iterator[Finding]:
+    """Yield what keeps a member of a gang from being placed, or from being moved later."""
+    yield from link_strictness(pod)[1]
+    if not _size_is_told(mark, pod, workload):
+        yield _sizeless(mark)
+    if workload is None:
+        return
+    if workload.ordered:
+        yield _ordered(mark, workload)
+    if workload.fails_when_evicted:
+        yield _unmovable(mark, workload)
+
+
+def _size_is_told(mark: Mark, pod: Pod, workload: Workload | None) -> bool:
+    if mark.min_available is not None or mark.total is not None or mark.source in _POD_GROUPS:
+        return True
+    if workload is not None:
+        return workload.members is not None
+    # An owner may tell; the planner reads it, an API server does not send it.
+    return any(owner.controller for owner in pod.metadata.owner_references or ())
+
+
+def _sizeless(mark: Mark) -> Finding:
+    return Finding(
+        Code.GANG_SIZE,
+        Severity.ERROR,
+        mark.source,
+        mark.name,
+        f"nothing tells how many pods gang {mark.name} has, so that it would wait for ever",
+        f'write their number next to the name, such as annotation {GANG_SIZE}: "4"',
+    )
+
+
+def _ordered(mark: Mark, workload: Workload) -> Finding:
+    return Finding(
+        Code.GANG_ORDERED,
+        Severity.ERROR,
+        mark.source,
+        mark.name,
+        f"{workload.kind} {workload.name} makes its second pod when the first runs, "
+        "which waits for the whole gang",
+        f"set podManagementPolicy: Parallel in the {workload.kind}",
+    )
+
+
+def _unmovable(mark: Mark, workload: Workload) -> Finding:
+    return Finding(
+        Code.GANG_UNMOVABLE,
+        Severity.WARNING,
+        mark.source,
+        mark.name,
+        f"{workload.kind} {workload.name} counts an evicted pod as a failure, "
+        "so that its gang cannot be moved once placed",
+        "add a podFailurePolicy rule with action: Ignore onPodConditions DisruptionTarget",
+    )
