@@ -55,8 +55,9 @@ def test_the_examples_of_the_protocols_are_clean_and_told_in_full():
         ('"name"', "name", 6, "", Code.PROFILE),
         ("data:\n  any", "dota:\n  any", 10, "data", Code.POLICY),
         ("kind: ConfigMap", "kind ConfigMap", 3, "", Code.POLICY),
+        (EXAMPLES, "\ngangs: {ageing: 1}", 2, "gangs.ageing", Code.POLICY),
     ],
-    ids=["plugin", "profile", "profile syntax", "no data", "yaml"],
+    ids=["plugin", "profile", "profile syntax", "no data", "yaml", "policy"],
 )
 def test_an_error_has_the_line_of_the_file(old, new, line, path, code):
     [problem] = lint(EXAMPLES.replace(old, new)).problems
