@@ -42,7 +42,7 @@ def explain(table: Table, ask: Ask) -> Explanation:
     """Choose and explain. Cost: the choice, and milliseconds to rank every candidate."""
     chosen = choose(table, ask)
     if chosen is None:
-        reason = ask.problem() or "no set of free GPUs satisfies this"
+        reason = ask.problem() or "NVLink alone connects no such set of free GPUs"
         return Explanation(None, reason, None, None, None, None, None, table.exact)
     sets = candidates(table, ask)
     several = ask.k > 1

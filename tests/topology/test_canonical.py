@@ -43,7 +43,7 @@ def as_seen(machine: Machine, order: tuple[int, ...]) -> object:
 
 
 @given(machines(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_a_class_key_does_not_depend_on_numbering(machine, data):
     order = data.draw(st.permutations(range(machine.n)))
     other = renumbered(machine, order)
@@ -57,7 +57,7 @@ def test_a_class_key_does_not_depend_on_numbering(machine, data):
 
 
 @given(machines(least=3, most=5), machines(least=3, most=5))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_equal_class_keys_mean_equal_machines_under_some_numbering(one, other):
     same = one.n == other.n and as_seen(one, tuple(range(one.n))) in [
         as_seen(other, order) for order in permutations(range(other.n))
@@ -163,7 +163,7 @@ def test_nics_near_other_gpus_are_the_same_class_only_by_symmetry(one, other, sa
 
 
 @given(machines())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_symmetries_generate_exactly_the_renumberings_that_change_nothing(machine):
     here = as_seen(machine, tuple(range(machine.n)))
     all_of_them = {o for o in permutations(range(machine.n)) if as_seen(machine, o) == here}

@@ -1,0 +1,178 @@
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+from builders import (
+    a_machine,
+    a_pcie_machine,
+    bridged_pairs,
+    dgx1_p100,
+    dgx1_v100,
+    renumbered,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import machines
+
+from topology.bandwidth import bandwidths
+from topology.choice import Ask, Mode, choose
+from topology.machine import NIC, Level, Machine, gpus_of, mask_of
+from topology.table import Table, table_of
+
+
+def unchanged_by(machine: Machine, order: tuple[int, ...]) -> bool:
+    other = renumbered(machine, order)
+    return (
+        other.links == machine.links
+        and other.levels == machine.levels
+        and [other.numa.index(node) for node in other.numa]
+        == [machine.numa.index(node) for node in machine.numa]
+        and sorted(nic.levels for nic in other.nics) == sorted(nic.levels for nic in machine.nics)
+    )
+
+
+@given(machines(), st.data())
+@settings(max_examples=25)
+def test_the_images_of_a_set_are_those_that_some_symmetry_maps_it_to(machine, data):
+    mask = data.draw(st.integers(0, (1 << machine.n) - 1))
+
+    images = np.flatnonzero(Table(machine).images(mask)).tolist()
+
+    assert images == sorted(
+        {
+            mask_of([order[i] for i in gpus_of(mask)])
+            for order in permutations(range(machine.n))
+            if unchanged_by(machine, order)
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("machine", "kinds"),
+    [(dgx1_v100(), 75), (dgx1_p100(), 33), (a_pcie_machine(8, socket=4), 20), (a_machine(8), 8)],
+    ids=["v100", "p100", "pcie", "all alike"],
+)
+def test_known_machines_have_as_many_kinds_of_sets_as_were_counted(machine, kinds):
+    table = Table(machine)
+
+    assert len({table.images(mask).tobytes() for mask in range(1, 256)}) == kinds
+
+
+def test_symmetric_sets_agree_in_all_that_a_choice_looks_at():
+    table = Table(replace(dgx1_v100(), nics=(NIC("n", (Level.PIX,) * 4 + (Level.PHB,) * 4),)))
+
+    for mask in range(256):
+        images = table.images(mask)
+        for values in (np.round(table.a, 6), table.w, table.numa, table.near, table.partition(3)):
+            assert len(np.unique(values[images])) == 1
+
+
+@given(machines(), st.data())
+@settings(max_examples=25)
+def test_all_machines_of_a_class_have_the_very_same_bandwidths(machine, data):
+    order = data.draw(st.permutations(range(machine.n)))
+    here, there = Table(machine), Table(renumbered(machine, order))
+
+    assert there.key == here.key
+    for mask in range(1 << machine.n):
+        assert there.bandwidth(mask) == here.bandwidth(mask_of([order[i] for i in gpus_of(mask)]))
+
+
+def test_a_table_gives_the_bandwidths_of_its_own_numbering():
+    machine = renumbered(dgx1_v100(), (3, 6, 0, 2, 7, 5, 1, 4))
+
+    table = Table(machine)
+
+    assert table.a == pytest.approx(bandwidths(machine)[0])
+    assert table.bandwidth(mask_of([0, 2])) == 40.0
+
+
+def test_bandwidths_are_rounded_to_a_millionth():
+    table = Table(a_pcie_machine(8, socket=4))
+
+    assert table.bandwidth(0b1111) == 6.666667
+    assert table.best_possible(8) == 3.428571
+
+
+def test_machines_that_differ_only_in_identity_share_their_table():
+    named = replace(
+        bridged_pairs(),
+        model="NVIDIA A40",
+        uuids=tuple(f"GPU-{i}" for i in range(8)),
+        bus_ids=tuple(f"0000:{i:02x}:00.0" for i in range(8)),
+        memory=(48,) * 8,
+        warnings=("guessed",),
+    )
+
+    assert table_of(named) is table_of(bridged_pairs())
+    assert table_of(dgx1_v100()) is not table_of(bridged_pairs())
+
+
+def test_the_best_of_a_size_is_that_of_the_empty_machine():
+    table = Table(dgx1_v100())
+
+    assert [table.best_possible(k) for k in (1, 2, 4, 9)] == [0.0, 40.0, 55.2, 0.0]
+
+
+def test_what_remains_is_worth_a_quarter_of_its_pairs_and_fours():
+    table = Table(dgx1_v100())
+
+    assert table.remainder(255) == pytest.approx(0.25 * (4 * 40 + 2 * 55.2))
+    assert table.remainder(mask_of([4, 5, 6, 7])) == pytest.approx(0.25 * (2 * 40 + 55.2))
+    assert table.remainder(0) == table.remainder(1) == 0.0
+
+
+def test_numa_nodes_and_the_nearest_nic_of_each_gpu_are_counted_for_every_set():
+    nics = (
+        NIC("a", (Level.PIX, Level.SYS, Level.SYS)),
+        NIC("b", (Level.PHB, Level.NODE, Level.SYS)),
+    )
+    table = Table(replace(a_machine(3), numa=(0, 5, 0), nics=nics))
+
+    assert table.numa.tolist() == [0, 1, 1, 2, 1, 1, 2, 2]
+    assert table.near.tolist() == [0, 50, 20, 70, 10, 60, 30, 80]
+
+
+def test_a_set_knows_whether_nvlink_alone_connects_it():
+    table = Table(bridged_pairs())
+
+    assert table.linked[[0b11, 0b110, 0b1111, 0b1]].tolist() == [True, False, False, True]
+
+
+def test_a_prepared_table_chooses_what_an_unprepared_one_does():
+    prepared, fresh = Table(dgx1_p100()), Table(dgx1_p100())
+    prepared.prepare()
+
+    for mode in Mode:
+        for free in (255, 0b1011_0110):
+            for k in (1, 3, 4):
+                ask = Ask(free, k, mode=mode)
+                assert choose(prepared, ask) == choose(fresh, ask)
+
+
+def test_large_meshes_say_that_they_are_not_exact():
+    ring = {(i, (i + 1) % 9): 1 for i in range(9)}
+
+    assert not Table(a_machine(9, ring)).exact
+    assert Table(dgx1_v100()).exact
+
+
+@pytest.fixture(scope="module")
+def sixteen() -> Table:
+    return Table(a_pcie_machine(16, socket=8, switch=4))
+
+
+@pytest.mark.parametrize(
+    ("free", "k", "gpus"),
+    [
+        (range(16), 4, (0, 1, 2, 3)),
+        (range(16), 8, tuple(range(8))),
+        (set(range(16)) - {0}, 4, (4, 5, 6, 7)),
+        (set(range(16)) - {0}, 2, (1, 2)),
+        (set(range(16)) - {0, 5, 6}, 1, (1,)),
+    ],
+    ids=str,
+)
+def test_sixteen_gpus_on_pcie_keep_whole_switches_together(sixteen, free, k, gpus):
+    assert gpus_of(choose(sixteen, Ask(mask_of(set(free)), k)) or 0) == gpus
