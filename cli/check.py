@@ -4,6 +4,7 @@ import json
 
 from jsonpatch import JsonPatch
 
+from cli.describe import describe
 from cli.inputs import Inputs, admitted
 from cli.output import (
     BAD,
@@ -16,7 +17,6 @@ from cli.output import (
     emit,
     say,
     sentence,
-    table,
     warn,
 )
 from cli.template import PodTemplate
@@ -25,11 +25,8 @@ from cluster.finding import Finding, Severity
 from cluster.request import Request
 from policy.selection import Trace
 from webhook.outcome import Outcome, Verdict
-from webhook.patch import Operation
 
 _COLOURS = {Verdict.ALLOWED: GOOD, Verdict.DENIED: BAD, Verdict.SKIPPED: QUIET}
-LONGEST_VALUE = 100
-"""How much of an added value a table shows [characters]; JSON has all of it."""
 
 
 def check(inputs: Inputs, output: Format, *, strict: bool) -> int:
@@ -61,7 +58,7 @@ def _exit_code(inputs: Inputs, outcomes: list[Outcome], *, strict: bool) -> int:
 def _entry(template: PodTemplate, pod: dict[str, object], outcome: Outcome) -> dict[str, object]:
     steps = [step.wire() for step in outcome.patch]
     return {
-        "source": template.value.source,
+        "source": template.source,
         "kind": template.workload.kind,
         "name": template.workload.name,
         "namespace": template.namespace,
@@ -119,15 +116,15 @@ def _show(template: PodTemplate, outcome: Outcome) -> None:
         Paint(outcome.verdict.value, _COLOURS[outcome.verdict], bold=True),
         Paint(f"{workload.kind} {name}", bold=True),
         *([f"({role})"] if role else []),
-        Paint(template.value.source, QUIET),
+        Paint(template.source, QUIET),
     )
     for finding in outcome.findings:
         _show_finding(finding, template)
-    rows: list[list[Cell]] = [_profile_row(trace) for trace in outcome.profiles]
-    rows += [
-        ["change", _words(step), _value(step), Paint(step.rule, QUIET)] for step in outcome.patch
-    ]
-    table(rows, indent=2)
+    for trace in outcome.profiles:
+        say(" ", f"profile {trace.name}", *_profile(trace))
+    for step in outcome.patch:
+        for text in describe(step):
+            say("  change", text, Paint(f"({step.rule})", QUIET))
     say()
 
 
@@ -144,38 +141,19 @@ def _show_finding(finding: Finding, template: PodTemplate) -> None:
     say("   ", Paint("fix:", GOOD), sentence(finding.fix))
 
 
-def _profile_row(trace: Trace) -> list[Cell]:
+def _profile(trace: Trace) -> list[Cell]:
     if not trace.matched:
-        return ["profile", trace.name, Paint("does not match", QUIET), Paint(trace.reason, QUIET)]
+        return ["does not match:", Paint(trace.reason, QUIET)]
     added = ", ".join(f"{_last(path)}={value}" for path, value in trace.added.items())
     kept = ", ".join(map(_last, trace.kept))
     told = [f"adds {added}"] if added else []
     told += [f"keeps the pod's own {kept}"] if kept else []
-    return ["profile", trace.name, "; ".join(told) or "adds nothing", Paint(trace.reason, QUIET)]
+    return ["matches,", "; ".join(told) or "adds nothing", Paint(f"({trace.reason})", QUIET)]
 
 
 def _last(path: str) -> str:
     """Return the key of a label's or an annotation's path."""
     return str(path_of(path)[-1])
-
-
-def _words(step: Operation) -> str:
-    """Return what a step does, with the path as people write it."""
-    parts = [part.replace("~1", "/").replace("~0", "~") for part in step.path.split("/")[1:]]
-    appends = parts[-1] == "-"
-    text = ""
-    for part in parts[:-1] if appends else parts:
-        plain = part.isidentifier()
-        text += (f".{part}" if text else part) if plain else f"[{part}]"
-    return f"{'append to' if appends else step.op} {text}"
-
-
-def _value(step: Operation) -> str:
-    wire = step.wire()
-    if "value" not in wire:
-        return ""
-    text = json.dumps(wire["value"], ensure_ascii=False)
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
 def _show_sum(outcomes: list[Outcome]) -> None:

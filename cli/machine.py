@@ -1,5 +1,6 @@
 """Finding a machine by what people call it: a name of the catalogue, a file, or a pipe."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -11,6 +12,9 @@ from topology.catalogue import NAMES, entry
 from topology.constants import architecture
 from topology.machine import Machine, TopologyError
 from topology.read import read_machine
+
+_LINE = re.compile(r"\bline ([0-9]+)")
+"""Where a complaint about a text names a line of it."""
 
 
 def find_machine(
@@ -39,7 +43,9 @@ def find_machine(
     try:
         return read_machine(text, model=model, partial=partial)
     except TopologyError as error:
-        raise InputError(f"{shown_name(path)}: {_sentence(error)}") from None
+        line = _LINE.search(str(error))
+        where = f"{shown_name(path)}:{line[1] if line else 1}"
+        raise InputError(f"{where}: {_sentence(error)}") from None
 
 
 def mapped_machine(policy: PolicySnapshot, labels: Mapping[str, str]) -> Machine | None:

@@ -38,6 +38,8 @@ class PodTemplate:
 
     value: Value
     """Where the template stands; the paths of a pod's fields are relative to it."""
+    source: str
+    """`file:line` of the workload."""
     workload: Workload
     """What the pods come from, as far as admission asks; a bare pod comes from itself."""
     namespace: str
@@ -133,6 +135,7 @@ class Head:
         value.need("spec").mapping()
         return PodTemplate(
             value=value,
+            source=self.document.source,
             workload=Workload(self.owner.kind, self.owner.name),
             namespace=self.namespace,
             role=role,

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 
 from cluster.quantity import QuantityError, whole
 from policy.lines import Document
@@ -107,14 +106,6 @@ class Value:
         if not isinstance(self.plain, bool):
             raise self.error(f"{self.words} must be true or false.")
         return self.plain
-
-    def only(self, *keys: str) -> None:
-        """Refuse keys that nobody reads: a misspelt one would be ignored without a word."""
-        for key in self.mapping():
-            if key not in keys:
-                close = get_close_matches(key, keys, n=1)
-                hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(keys)}."
-                raise self._below(key, None).error(f"unknown key {key!r} in {self.words}; {hint}")
 
     def _below(self, step: str | int, plain: object) -> "Value":
         return replace(self, plain=plain, path=(*self.path, step))

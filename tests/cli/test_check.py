@@ -1,0 +1,341 @@
+import json
+import textwrap
+
+import jsonpatch
+import pytest
+import yaml
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: train
+spec:
+  containers:
+  - name: main
+    resources:
+      limits: {LIMITS}
+"""
+SHARE = POD.replace("LIMITS", "aliyun.com/gpu-mem: 2, aliyun.com/gpu-core.percentage: 30")
+BAD = POD.replace("LIMITS", "aliyun.com/gpu-mem: 2, aliyun.com/gpu-core.percentage: 22")
+WHOLE = POD.replace("LIMITS", "aliyun.com/gpu: 2")
+PLAIN = POD.replace("LIMITS", "cpu: 1")
+CLUSTER = """\
+apiVersion: linkwise.dev/v1alpha1
+kind: Cluster
+nodes:
+- {name: gpu, machine: dgx1-v100, mode: topology}
+- {name: share, machine: t4x4, mode: core_mem}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: team, labels: {tier: gold}}
+"""
+PROFILE = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: acs-profile, namespace: kube-system}
+data:
+  selectors: |
+    [{"name": "gold-driver",
+      "namespaceSelector": {"matchLabels": {"tier": "gold"}},
+      "effect": {"labels": {"alibabacloud.com/gpu-driver-version": "1.5.0"}}}]
+"""
+POLICY = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: linkwise, namespace: linkwise-system}
+data:
+  policy.yaml: |
+    capacity: deny
+"""
+
+
+@pytest.fixture
+def check(linkwise, write):
+    """Checks one manifest and returns the exit code and the entries."""
+
+    def check_text(text, *arguments):
+        write("job.yaml", text)
+        code, out, _ = linkwise("check", "job.yaml", *arguments, "-o", "json")
+        return code, json.loads(out)
+
+    return check_text
+
+
+def test_an_entry_has_the_documented_shape(check):
+    code, (entry,) = check(SHARE)
+
+    assert code == 0
+    assert entry.keys() >= {
+        "source", "kind", "name", "namespace", "template", "verdict", "findings", "profiles",
+        "patch", "patched", "request",
+    }  # fmt: skip
+    assert entry["source"] == "job.yaml:1"
+    assert (entry["kind"], entry["name"], entry["namespace"]) == ("Pod", "train", "default")
+    assert entry["template"] is None
+    assert (entry["verdict"], entry["findings"], entry["profiles"]) == ("allowed", [], [])
+    assert entry["request"] == {"family": "share", "gpus": 1, "memory": 2, "core": 30}
+
+
+def test_the_patch_makes_the_patched_pod(check):
+    _, (entry,) = check(SHARE)
+
+    pod = yaml.safe_load(SHARE)
+    pod["metadata"]["namespace"] = "default"
+    steps = [{key: step[key] for key in step if key != "rule"} for step in entry["patch"]]
+    assert steps
+    assert all(step["rule"] for step in entry["patch"])
+    assert jsonpatch.apply_patch(pod, steps) == entry["patched"]
+    assert entry["patched"] != pod
+
+
+def test_a_denial_tells_what_where_and_how_to_mend_it(check):
+    code, (entry,) = check(BAD)
+
+    assert (code, entry["verdict"], entry["patch"]) == (1, "denied", [])
+    (finding,) = entry["findings"]
+    assert finding["code"] == "LW101"
+    assert finding["severity"] == "error"
+    assert finding["value"] == 22
+    assert finding["source"] == "job.yaml:9"
+    assert finding["field"] == (
+        "spec.containers[0].resources.limits[aliyun.com/gpu-core.percentage]"
+    )
+    assert "multiple of 5" in finding["message"]
+    assert "20" in finding["fix"]
+
+
+def test_a_pod_without_gpus_is_listed_as_skipped(check):
+    code, (entry,) = check(PLAIN)
+
+    assert (code, entry["verdict"], entry["patch"]) == (0, "skipped", [])
+    assert entry["patched"]["metadata"]["name"] == "train"
+    assert entry["request"]["family"] is None
+
+
+def test_there_is_one_entry_a_template(check):
+    text = """\
+        apiVersion: kubeflow.org/v1alpha1
+        kind: MPIJob
+        metadata: {name: job}
+        spec:
+          replicas: 4
+          template:
+            metadata:
+              labels:
+                pod-group.scheduling.sigs.k8s.io/name: mpijob-job
+                pod-group.scheduling.sigs.k8s.io/min-available: "4"
+            spec:
+              containers:
+              - name: mpi
+                resources: {limits: {aliyun.com/gpu: 0.5}}
+        """
+    code, (launcher, worker) = check(textwrap.dedent(text))
+
+    assert code == 1
+    assert [launcher["template"], worker["template"]] == ["launcher", "worker"]
+    assert {launcher["name"], worker["name"]} == {"job"}
+    assert (launcher["verdict"], worker["verdict"]) == ("allowed", "denied")
+    assert worker["replicas"] == 4
+    assert worker["patched"]["metadata"]["name"] == "job-worker-0"
+    assert worker["findings"][0]["field"].startswith("spec.containers[0].resources")
+    assert worker["findings"][0]["source"] == "job.yaml:14"
+
+
+def test_a_bad_gang_is_told_from_its_workload(check):
+    text = """\
+        apiVersion: apps/v1
+        kind: StatefulSet
+        metadata: {name: job}
+        spec:
+          replicas: 2
+          template:
+            metadata: {annotations: {linkwise.dev/gang: g, linkwise.dev/gang-size: "2"}}
+            spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu: 1}}}]}
+        """
+    code, (entry,) = check(textwrap.dedent(text))
+
+    assert code == 1
+    assert [finding["code"] for finding in entry["findings"]] == ["LW401"]
+
+
+def test_a_workload_scaled_to_none_is_judged_all_the_same(check):
+    head = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n"
+    template = textwrap.indent(BAD, "    ")
+
+    assert check(f"{head}spec:\n  replicas: 0\n  template:\n{template}")[0] == 1
+
+
+def test_capacity_is_judged_against_a_cluster(check, write):
+    write("cluster.yaml", CLUSTER)
+    huge = WHOLE.replace("gpu: 2", "gpu: 9")
+
+    assert check(huge)[1][0]["findings"] == []
+    code, (entry,) = check(huge, "--cluster", "cluster.yaml")
+    assert (code, entry["findings"][0]["code"]) == (0, "LW111")
+    assert check(huge, "--cluster", "cluster.yaml", "--strict")[0] == 3
+    write("policy.yaml", "capacity: deny\n")
+    assert check(huge, "--cluster", "cluster.yaml", "--policy", "policy.yaml", "--strict")[0] == 1
+
+
+def test_profiles_see_the_namespaces_of_the_cluster(check, write):
+    write("cluster.yaml", CLUSTER)
+    write("profile.yaml", PROFILE)
+    arguments = ("--profile", "profile.yaml", "--cluster", "cluster.yaml", "-n")
+
+    _, (team,) = check(WHOLE, *arguments, "team")
+    label = {"alibabacloud.com/gpu-driver-version": "1.5.0"}
+    assert team["namespace"] == team["patched"]["metadata"]["namespace"] == "team"
+    assert team["profiles"][0] | {"reason": ""} == {
+        "name": "gold-driver",
+        "matched": True,
+        "reason": "",
+        "added": {"metadata.labels[alibabacloud.com/gpu-driver-version]": "1.5.0"},
+        "kept": [],
+    }
+    assert team["patched"]["metadata"]["labels"] == label
+
+    _, (other,) = check(WHOLE, *arguments, "other")
+    assert (other["profiles"][0]["matched"], len(other["findings"])) == (False, 1)
+    assert other["findings"][0]["code"] == "LW506"
+
+
+def test_a_namespace_beside_the_manifests_is_known_too(check, write):
+    write("profile.yaml", PROFILE)
+    namespace = CLUSTER.partition("---\n")[2]
+    in_team = WHOLE.replace("name: train", "name: train\n  namespace: team")
+
+    _, (entry,) = check(f"{namespace}---\n{in_team}", "--profile", "profile.yaml")
+
+    assert (entry["namespace"], entry["profiles"][0]["matched"]) == ("team", True)
+    assert entry["source"] == "job.yaml:5"
+
+
+def test_a_clusters_own_policy_and_profiles_count_where_none_is_named(check, write):
+    write("cluster.yaml", f"{CLUSTER}---\n{PROFILE}---\n{POLICY}")
+    huge = WHOLE.replace("gpu: 2", "gpu: 9")
+
+    code, (entry,) = check(huge, "--cluster", "cluster.yaml", "-n", "team")
+    assert (code, entry["profiles"][0]["matched"]) == (1, True)
+    write("policy.yaml", "capacity: 'off'\n")
+    assert check(huge, "--cluster", "cluster.yaml", "--policy", "policy.yaml")[0] == 0
+
+
+def test_nvidias_own_file_says_how_gpus_are_shared(check, write):
+    write("plugin.yaml", TIME_SLICING)
+    two = POD.replace("LIMITS", "nvidia.com/gpu.shared: 2")
+
+    code, (entry,) = check(two, "--policy", "plugin.yaml")
+
+    assert (code, entry["findings"][0]["code"]) == (1, "LW301")
+    assert check(two.replace("shared: 2", "shared: 1"), "--policy", "plugin.yaml")[0] == 0
+
+
+TIME_SLICING = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: nvidia-device-plugin-config}
+data:
+  any: |-
+    sharing:
+      timeSlicing:
+        renameByDefault: true
+        failRequestsGreaterThanOne: true
+        resources:
+        - {name: nvidia.com/gpu, replicas: 4}
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "complaint"),
+    [
+        ("--policy", "capasity: warn\n", "f:1: capasity: unknown key 'capasity'; write capacity."),
+        (
+            "--policy",
+            "capasity: warn\nstrikt: true\n",
+            "f:1: capasity: unknown key 'capasity'; write capacity. (1 more: linkwise ",
+        ),
+        ("--policy", "a: [\n", "f:2: not YAML"),
+        (
+            "--profile",
+            PROFILE.replace('"name"', '"nam"'),
+            "f:6: [0].nam: unknown key 'nam'; write name. (1 more:",
+        ),
+        ("--profile", POD, "f:2: kind: a Pod is no policy"),
+    ],
+)
+def test_a_policy_that_is_wrong_is_told_with_its_line(linkwise, write, option, text, complaint):
+    write("f", text)
+    write("job.yaml", SHARE)
+
+    code, out, err = linkwise("check", "job.yaml", option, "f", "-o", "json")
+
+    assert (code, out) == (2, "")
+    assert err.startswith(f"linkwise: {complaint}")
+    assert err.count("\n") == 1
+
+
+def test_what_was_not_looked_at_is_said(linkwise, write):
+    write("job.yaml", "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\n")
+
+    code, out, err = linkwise("check", "job.yaml", "-o", "json")
+
+    assert (code, out) == (0, "[]\n")
+    assert err == (
+        "linkwise: job.yaml:1: RayCluster (ray.io/v1) was not looked at.\n"
+        "linkwise: no pods are described in these files; name Pods or workloads.\n"
+    )
+    assert linkwise("check", "job.yaml", "--strict").code == 3
+
+
+def test_kinds_without_pods_are_passed_over_in_silence(linkwise, write):
+    write("job.yaml", f"{PROFILE}---\n{PLAIN}")
+
+    assert linkwise("check", "job.yaml", "--strict").err == ""
+
+
+def test_people_read_verdicts_reasons_and_changes(linkwise, write):
+    write("a.yaml", BAD)
+    write("b.yaml", WHOLE)
+    write("profile.yaml", PROFILE)
+    write("cluster.yaml", CLUSTER)
+
+    code, out, err = linkwise(
+        "check", "a.yaml", "b.yaml", "--profile", "profile.yaml", "--cluster", "cluster.yaml"
+    )
+
+    assert (code, err) == (1, "")
+    assert "denied Pod default/train a.yaml:1\n" in out
+    assert "  error LW101 spec.containers[0].resources.limits[aliyun.com/gpu-core" in out
+    assert "    fix: Write 20 or 25." in out
+    assert "  profile gold-driver does not match: namespace" in out
+    assert "  change requires nodes with ack.node.gpu.schedule In (topology)" in out
+    assert "  change holds the pod with gate linkwise.dev/gang" in out
+    assert out.endswith("2 pod templates: 1 allowed, 1 denied; 2 warnings\n")
+
+
+def test_people_read_what_a_profile_adds(linkwise, write):
+    write("a.yaml", WHOLE)
+    write(
+        "profile.json", '[{"name": "all", "effect": {"labels": {"x/y": "1"}, "annotations": {}}}]'
+    )
+
+    out = linkwise("check", "a.yaml", "--profile", "profile.json").out
+
+    assert "  profile all matches, adds x/y=1 (it selects every pod)" in out
+    assert "  change adds label x/y=1 (profile all)" in out
+
+
+def test_yaml_is_the_same_answer(linkwise, write):
+    write("a.yaml", SHARE)
+
+    as_json = json.loads(linkwise("check", "a.yaml", "-o", "json").out)
+
+    assert yaml.safe_load(linkwise("check", "a.yaml", "-o", "yaml").out) == as_json
+
+
+def test_control_characters_of_a_manifest_do_not_reach_the_terminal(linkwise, write):
+    write("a.yaml", BAD.replace("name: train", 'name: "a\\e[31mb"'))
+
+    assert "\x1b" not in linkwise("check", "a.yaml").out

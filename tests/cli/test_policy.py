@@ -1,0 +1,101 @@
+import json
+
+import pytest
+
+PROFILE = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: acs-profile, namespace: kube-system}
+data:
+  selectors: |
+    [{"name": "gpu-hpn-driver",
+      "objectSelector": {"matchLabels": {"alibabacloud.com/compute-class": "gpu-hpn"}},
+      "effect": {"labels": {"alibabacloud.com/gpu-driver-version": "1.5.0"}}}]
+"""
+RISKY = '[{"name": "everything", "effect": {"labels": {"a": "b"}}}]'
+
+
+@pytest.fixture
+def lint(linkwise, write):
+    def lint_text(text, *arguments):
+        write("f", text)
+        code, out, err = linkwise("policy", "lint", "f", *arguments, "-o", "json")
+        assert err == ""
+        return code, json.loads(out)
+
+    return lint_text
+
+
+def test_a_clean_profile_is_told_with_what_it_decides(lint):
+    code, answer = lint(PROFILE)
+
+    assert (code, answer["findings"]) == (0, [])
+    (change,) = answer["changes"]
+    assert change["source"] == "f:6"
+    assert change["name"] == "gpu-hpn-driver"
+    assert change["sets"] == {"metadata.labels[alibabacloud.com/gpu-driver-version]": "1.5.0"}
+
+
+def test_a_risky_selector_is_a_warning_with_its_line(lint):
+    code, answer = lint(f"\n{RISKY}")
+
+    assert code == 0
+    finding = answer["findings"][0]
+    assert finding.keys() == {"code", "severity", "source", "field", "message", "fix"}
+    assert (finding["code"], finding["severity"]) == ("LW503", "warning")
+    assert finding["source"] == "f:2"
+    assert lint(RISKY, "--strict")[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        pytest.param("kind: Policy\ncapasity: warn\n", "f:2", id="an unknown key"),
+        pytest.param('[\n{"nam": "x"}]', "f:2", id="an unknown key of a selector"),
+        pytest.param("[\n{]", "f:2", id="broken JSON"),
+        pytest.param("a: [\n", "f:2", id="broken YAML"),
+        pytest.param("apiVersion: v1\nkind: Pod\n", "f:2", id="no policy"),
+        pytest.param("machines: [{nodeLabels: {a: b}, machine: t4x4, x: 1}]", "f:1", id="a rule"),
+    ],
+)
+def test_a_mistake_fails_the_check_with_its_line(lint, text, source):
+    code, answer = lint(text, "--strict")
+
+    assert code == 1
+    assert answer["findings"][0]["source"] == source
+    assert answer["findings"][0]["severity"] == "error"
+    assert answer["changes"] == []
+
+
+def test_a_machine_that_the_catalogue_does_not_have_is_told(lint):
+    _, answer = lint("machines: [{nodeLabels: {a: b}, machine: t4x5}]")
+
+    assert "t4x5" in answer["findings"][0]["message"]
+
+
+def test_people_read_problems_and_decisions(linkwise, write):
+    write("f", PROFILE)
+    write("g", "capasity: warn\n")
+    write("h", RISKY)
+
+    assert linkwise("policy", "lint", "f").out == (
+        "decides f:6 gpu-hpn-driver when the pod meets alibabacloud.com/compute-class=gpu-hpn\n"
+        '    metadata.labels[alibabacloud.com/gpu-driver-version] = "1.5.0"\n'
+    )
+    assert linkwise("policy", "lint", "g").out == (
+        "error LW502 g:1 capasity\n  Unknown key 'capasity'.\n  fix: Write capacity.\n"
+    )
+    assert linkwise("policy", "lint", "h").out.startswith("warning LW503 h:1 ")
+
+
+def test_an_empty_policy_decides_nothing(linkwise):
+    code, out, _ = linkwise("policy", "lint", "-", stdin="# nothing yet\n")
+
+    assert (code, out) == (0, "<stdin>: nothing to complain about, and nothing is decided.\n")
+
+
+def test_a_file_that_cannot_be_read_is_no_finding(linkwise):
+    code, out, err = linkwise("policy", "lint", "missing.yaml", "-o", "json")
+
+    assert (code, out) == (2, "")
+    assert err.startswith("linkwise: missing.yaml: no such file or directory.")
