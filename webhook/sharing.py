@@ -117,13 +117,14 @@ def rename(pod: Pod, where: Landing) -> Renaming | None:
     old = NVIDIA_GPU if new == NVIDIA_GPU_SHARED else NVIDIA_GPU_SHARED
     if new not in {NVIDIA_GPU, NVIDIA_GPU_SHARED} or _asks(pod, new) or not _asks(pod, old):
         return None
-    spec, steps = pod.spec, tuple(_steps(pod, old, new))
+    init = pod.spec.init_containers
     spec = msgspec.structs.replace(
-        spec,
-        containers=[_renamed(container, old, new) for container in spec.containers],
-        init_containers=[_renamed(one, old, new) for one in spec.init_containers or ()],
+        pod.spec,
+        containers=[_renamed(container, old, new) for container in pod.spec.containers],
+        init_containers=init and [_renamed(container, old, new) for container in init],
     )
-    return Renaming(msgspec.structs.replace(pod, spec=spec), steps, old, new)
+    renamed = msgspec.structs.replace(pod, spec=spec)
+    return Renaming(renamed, tuple(_steps(pod, old, new)), old, new)
 
 
 def _asks(pod: Pod, resource: str) -> bool:

@@ -1,0 +1,204 @@
+import base64
+import json
+
+import jsonpatch
+import pytest
+from builders import a_pod
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.review import body, worker
+from cluster import keys
+from cluster.capacity import Capacity
+from policy.profile import parse_profiles
+from policy.snapshot import PolicySnapshot
+from webhook.review import ProtocolError, handle, parse
+
+POLICY = PolicySnapshot()
+
+
+def a_review(pod=None, **request):
+    kind = {"group": "", "version": "v1", "kind": "Pod"}
+    request = {
+        "uid": "42",
+        "kind": kind,
+        "operation": "CREATE",
+        "namespace": "default",
+        "object": pod or a_pod({keys.GPU_WHOLE: 1}),
+        **request,
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+def answered(review, policy=POLICY, namespaces=None):
+    text = review if isinstance(review, bytes) else json.dumps(review).encode()
+    namespaces = {"default": {}} if namespaces is None else namespaces
+    return handle(text, namespaces=namespaces, policy=policy, capacity=Capacity())
+
+
+def response(review, **given):
+    answer = json.loads(answered(review, **given))
+    assert answer["apiVersion"] == "admission.k8s.io/v1"
+    assert answer["kind"] == "AdmissionReview"
+    return answer["response"]
+
+
+def patch_of(response):
+    return json.loads(base64.b64decode(response["patch"]))
+
+
+# ---- On the wire, byte for byte.
+
+
+def test_a_pod_that_passes_untouched_is_answered_with_its_uid_alone():
+    assert answered(a_review(a_pod({"cpu": 1}))) == (
+        b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",'
+        b'"response":{"uid":"42","allowed":true}}'
+    )
+
+
+def test_a_pod_that_is_patched():
+    pod = a_pod({keys.GPU_MEM: 4}, annotations={keys.TERM: "7"})
+    patch = (
+        b'[{"op":"remove","path":"/metadata/annotations/linkwise.dev~1term"},'
+        b'{"op":"add","path":"/spec/schedulingGates","value":[{"name":"linkwise.dev/gang"}]},'
+        b'{"op":"add","path":"/spec/containers/0/env","value":['
+        b'{"name":"NVIDIA_VISIBLE_DEVICES","valueFrom":{"fieldRef":{"fieldPath":'
+        b"\"metadata.annotations['linkwise.dev/visible-devices']\"}}},"
+        b'{"name":"ALIYUN_COM_GPU_MEM_IDX","valueFrom":{"fieldRef":{"fieldPath":'
+        b"\"metadata.annotations['ALIYUN_COM_GPU_MEM_IDX']\"}}},"
+        b'{"name":"ALIYUN_COM_GPU_MEM_POD","valueFrom":{"fieldRef":{"fieldPath":'
+        b"\"metadata.annotations['ALIYUN_COM_GPU_MEM_POD']\"}}},"
+        b'{"name":"ALIYUN_COM_GPU_MEM_DEV","valueFrom":{"fieldRef":{"fieldPath":'
+        b"\"metadata.annotations['ALIYUN_COM_GPU_MEM_DEV']\"}}},"
+        b'{"name":"ALIYUN_COM_GPU_MEM_CONTAINER","value":"4"}]}]'
+    )
+
+    assert answered(a_review(pod)) == (
+        b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"42",'
+        b'"allowed":true,"patch":"' + base64.b64encode(patch) + b'","patchType":"JSONPatch",'
+        b'"warnings":["LW115 annotation linkwise.dev/term is removed: '
+        b'the scorer writes it when it chooses the GPUs"],'
+        b'"auditAnnotations":{"policy":"generation=0 digest=' + POLICY.digest.encode() + b'",'
+        b'"findings":"LW115","rules":"record removed, gate single pod, visible devices, share"}}}'
+    )
+
+
+def test_a_pod_that_is_denied():
+    pod = a_pod({keys.GPU_MEM: 4, keys.GPU_CORE: 22})
+
+    answer = response(a_review(pod, name="pod"))
+
+    assert answer["allowed"] is False
+    assert "patch" not in answer
+    assert "patchType" not in answer
+    status = answer["status"]
+    field = "spec.containers[0].resources.limits[aliyun.com/gpu-core.percentage]"
+    assert (status["status"], status["code"], status["reason"]) == ("Failure", 422, "Invalid")
+    assert status["message"].startswith(f"{field}: 22 is not allowed")
+    assert "20 or 25" in status["message"]
+    (cause,) = status["details"].pop("causes")
+    assert (cause["reason"], cause["field"]) == ("FieldValueInvalid", field)
+    assert f"{field}: {cause['message']}" == status["message"]
+    assert status["details"] == {"name": "pod", "kind": "Pod"}
+
+
+def test_a_denied_pod_without_a_name_is_called_by_what_its_name_is_made_of():
+    pod = a_pod({keys.GPU_CORE: 20})
+    pod["metadata"] = {"generateName": "train-"}
+
+    assert response(a_review(pod))["status"]["details"]["name"] == "train-"
+
+
+def test_a_denial_prints_whatever_the_user_wrote():
+    pod = a_pod({keys.NVIDIA_GPU: 1}, labels={keys.COMPUTE_CLASS: "fast\u0007\nnow"})
+
+    status = response(a_review(pod))["status"]
+
+    assert status["message"].isprintable()
+    assert all(cause["message"].isprintable() for cause in status["details"]["causes"])
+
+
+# ---- What is asked.
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"operation": "UPDATE"},
+        {"operation": "DELETE", "object": None},
+        {"operation": "CONNECT"},
+        {"subResource": "ephemeralcontainers"},
+        {"kind": {"group": "apps", "version": "v1", "kind": "Deployment"}},
+        {"kind": {"group": "other", "version": "v1", "kind": "Pod"}, "object": [1, 2]},
+    ],
+)
+def test_all_but_the_creation_of_a_pod_passes_untouched(request_):
+    assert response(a_review(**request_)) == {"uid": "42", "allowed": True}
+
+
+def test_the_requests_namespace_binds_and_not_the_objects():
+    profile = {
+        "name": "team",
+        "namespaceSelector": {"matchLabels": {"team": "vision"}},
+        "effect": {"labels": {"team": "vision"}},
+    }
+    policy = PolicySnapshot(profiles=parse_profiles(json.dumps([profile])))
+    pod = a_pod({keys.NVIDIA_GPU: 1})
+
+    inside = response(
+        a_review(pod, namespace="a"), policy=policy, namespaces={"a": {"team": "vision"}}
+    )
+    outside = response(a_review(pod, namespace="b"), policy=policy, namespaces={"b": {}})
+
+    assert patch_of(inside)[0]["path"] == "/metadata/labels"
+    assert "patch" not in outside
+
+
+def test_a_dry_run_is_answered_like_any_other():
+    assert parse(json.dumps(a_review(dryRun=True)).encode()).dry_run is True
+    assert answered(a_review(dryRun=True)) == answered(a_review())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"", "cannot be read"),
+        (b"{", "cannot be read"),
+        (b"[]", "cannot be read"),
+        (b"\xff", "cannot be read"),
+        (b'{"a":' * 100_000, "cannot be read"),
+        (b'{"apiVersion":"v1","kind":"Pod"}', "not a request of admission.k8s.io/v1"),
+        (
+            b'{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":'
+            b'{"uid":"1","kind":{}}}',
+            "not a request",
+        ),
+        (b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}', "not a request"),
+        (json.dumps(a_review(uid="")).encode(), "without uid"),
+        (json.dumps(a_review({"spec": {"containers": 3}})).encode(), "cannot be read"),
+        (json.dumps(a_review(uid="\n")).encode().replace(b"v1", b"v\\u0007", 1), "not a request"),
+    ],
+)
+def test_what_is_no_review_is_refused_with_the_reason(text, told):
+    with pytest.raises(ProtocolError, match=told) as error:
+        parse(text)
+
+    assert str(error.value).isprintable()
+
+
+@given(text=st.binary(max_size=60))
+def test_any_bytes_are_a_review_or_are_refused(text):
+    with pytest.raises(ProtocolError):
+        parse(text)
+
+
+def test_the_measured_review_is_of_its_size_and_is_patched_as_a_gangs_worker():
+    review = body()
+
+    answer = response(review, namespaces={"vision": {}})
+    pod = jsonpatch.apply_patch(json.loads(review)["request"]["object"], patch_of(answer))
+
+    assert len(review) == 6600
+    assert pod["spec"]["schedulingGates"] == [{"name": keys.GANG}]
+    assert pod["metadata"]["labels"] == worker()["metadata"]["labels"]

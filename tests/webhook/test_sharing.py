@@ -1,0 +1,159 @@
+import jsonpatch
+import msgspec
+import pytest
+from builders import a_container, a_pod
+
+from cluster import keys
+from cluster.finding import Code
+from cluster.pod import Pod
+from cluster.request import read_request
+from policy.document import parse_policy
+from webhook.sharing import landing, relevant, rename, replicas, sharing_findings
+
+
+def group(labels="{}", strategy="timeSlicing", **fields):
+    given = "".join(f", {key}: {value}" for key, value in fields.items())
+    resources = f"resources: [{{name: {keys.NVIDIA_GPU}, replicas: 4}}]"
+    config = f"{{sharing: {{{strategy}: {{{resources}{given}}}}}}}"
+    return f"{{nodeLabels: {labels}, config: {config}}}"
+
+
+WHOLE = "{nodeLabels: {pool: a}, config: {}}"
+RENAMED = {"renameByDefault": "true"}
+FAILS = {"failRequestsGreaterThanOne": "true"}
+
+
+def groups(*texts):
+    return parse_policy(f"sharing: {{groups: [{', '.join(texts)}]}}").sharing.groups
+
+
+def where(pod, *texts):
+    return landing(msgspec.convert(pod, Pod), groups(*texts))
+
+
+@pytest.mark.parametrize(
+    ("selector", "texts", "names"),
+    [
+        pytest.param({}, [], [None], id="no-groups"),
+        pytest.param({}, [group()], [keys.NVIDIA_GPU], id="all-nodes"),
+        pytest.param({}, [group("{pool: a}")], [keys.NVIDIA_GPU, None], id="some-nodes"),
+        pytest.param({"pool": "a"}, [group("{pool: a}")], [keys.NVIDIA_GPU], id="these-nodes"),
+        pytest.param({"pool": "b"}, [group("{pool: a}")], [None], id="other-nodes"),
+        pytest.param({}, [WHOLE, group()], [None, keys.NVIDIA_GPU], id="some-share-nothing"),
+        pytest.param(
+            {},
+            [group("{pool: a}", **RENAMED), group(), group("{pool: b}")],
+            [keys.NVIDIA_GPU_SHARED, keys.NVIDIA_GPU],
+            id="the-first-group-counts",
+        ),
+    ],
+)
+def test_a_pod_may_land_where_its_selector_lets_it(selector, texts, names):
+    pod = a_pod({keys.NVIDIA_GPU: 1}, nodeSelector=selector)
+
+    assert [offer and offer.resource for offer in where(pod, *texts)] == names
+
+
+def found(limits, *texts, selector=None):
+    pod = a_pod(limits, nodeSelector=selector)
+    request, _ = read_request(msgspec.convert(pod, Pod))
+    return list(sharing_findings(relevant(where(pod, *texts), request), request))
+
+
+ONE, TWO = {keys.NVIDIA_GPU: 1}, {keys.NVIDIA_GPU: 2}
+SHARED_TWO = {keys.NVIDIA_GPU_SHARED: 2}
+
+
+@pytest.mark.parametrize(
+    ("limits", "texts", "codes"),
+    [
+        pytest.param(TWO, [group(**FAILS)], [Code.SHARED_ONE, Code.NOT_ENFORCED], id="fails"),
+        pytest.param(ONE, [group(**FAILS)], [Code.NOT_ENFORCED], id="one-never-fails"),
+        pytest.param(TWO, [group()], [Code.NOT_ENFORCED], id="time-slicing-takes-more"),
+        pytest.param(TWO, [group(strategy="mps")], [Code.SHARED_ONE], id="mps-fails"),
+        pytest.param(ONE, [group(strategy="mps")], [], id="mps-is-enforced"),
+        pytest.param(TWO, [group("{pool: a}", **FAILS)], [], id="other-nodes-have-whole-gpus"),
+        pytest.param(
+            SHARED_TWO,
+            [group("{pool: a}", **RENAMED, **FAILS)],
+            [Code.SHARED_ONE, Code.NOT_ENFORCED],
+            id="only-these-nodes-have-the-name",
+        ),
+        pytest.param(SHARED_TWO, [], [Code.NOT_ENFORCED], id="our-own-time-slicing"),
+        pytest.param(TWO, [], [], id="whole-gpus"),
+    ],
+)
+def test_more_than_one_shared_gpu_is_denied_where_it_fails_everywhere(limits, texts, codes):
+    assert [one.code for one in found(limits, *texts)] == codes
+
+
+def test_the_denial_tells_the_number_and_the_remedy():
+    finding = found(SHARED_TWO, group(**RENAMED, **FAILS))[0]
+
+    assert "shared by 4" in finding.message
+    assert finding.value == 2
+    assert finding.fix == "ask for 1, or for whole GPUs"
+
+
+@pytest.mark.parametrize(
+    ("texts", "number"),
+    [
+        ([group()], 4),
+        ([group("{pool: a}")], 0),
+        ([], 0),
+        ([group("{pool: a}"), group().replace("replicas: 4", "replicas: 2")], 0),
+    ],
+    ids=["all-alike", "some-whole", "nothing-shared", "different"],
+)
+def test_replicas_are_told_where_all_nodes_agree(texts, number):
+    pod = a_pod(ONE)
+    request, _ = read_request(msgspec.convert(pod, Pod))
+
+    assert replicas(relevant(where(pod, *texts), request)) == number
+
+
+def renamed(pod, *texts):
+    result = rename(msgspec.convert(pod, Pod), where(pod, *texts))
+    if result is None:
+        return None
+    after = jsonpatch.apply_patch(pod, [step.wire() for step in result.operations])
+    assert msgspec.convert(after, Pod) == result.pod
+    return after
+
+
+def test_a_request_is_renamed_in_limits_and_requests_of_all_containers():
+    both = {"limits": {**ONE, "cpu": 1}, "requests": ONE}
+    pod = a_pod(
+        containers=[{"name": "a", "resources": both}, {"name": "b"}],
+        initContainers=[a_container(ONE, name="i")],
+    )
+
+    after = renamed(pod, group(**RENAMED))
+
+    one = {keys.NVIDIA_GPU_SHARED: 1}
+    assert after["spec"]["containers"][0]["resources"] == {
+        "limits": {"cpu": 1, **one},
+        "requests": one,
+    }
+    assert after["spec"]["initContainers"][0]["resources"] == {"limits": one}
+    assert renamed(after, group(**RENAMED)) is None
+
+
+def test_a_request_is_renamed_back_where_nodes_share_under_the_own_name():
+    after = renamed(a_pod({keys.NVIDIA_GPU_SHARED: 1}), group())
+
+    assert after["spec"]["containers"][0]["resources"]["limits"] == ONE
+
+
+@pytest.mark.parametrize(
+    ("limits", "texts"),
+    [
+        pytest.param(ONE, [], id="nothing-is-shared"),
+        pytest.param({keys.NVIDIA_GPU_SHARED: 1}, [], id="nothing-tells-the-name"),
+        pytest.param(ONE, [group("{pool: a}", **RENAMED)], id="nodes-differ"),
+        pytest.param({**ONE, keys.NVIDIA_GPU_SHARED: 1}, [group(**RENAMED)], id="both-names"),
+        pytest.param({"cpu": 1}, [group(**RENAMED)], id="no-gpu"),
+    ],
+)
+def test_a_request_is_left_alone_where_no_other_name_is_certain(limits, texts):
+    assert renamed(a_pod(limits), *texts) is None
