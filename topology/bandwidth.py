@@ -43,7 +43,7 @@ def bandwidths(machine: Machine) -> tuple[Floats, bool]:
     size = popcounts(machine.n)
     linked = nvlink_connected(machine)
     several = size >= 2
-    a = np.where(several & ~linked, _host(machine, linked), 0.0)
+    a = np.where(several & ~linked, _host(machine), 0.0)
     nvlink = np.flatnonzero(several & linked)
     if machine.switched:
         per_gpu = np.array([max(row) for row in machine.links])
@@ -101,8 +101,8 @@ def _speed(machine: Machine, level: Level) -> float:
             return machine.constants.socket
 
 
-def _host(machine: Machine, linked: NDArray[np.bool_]) -> Floats:
-    """Return host(S) of every set that NVLink alone does not connect, shape (2ⁿ,)."""
+def _host(machine: Machine) -> Floats:
+    """Return host(S) of every set, also where NVLink alone connects it, shape (2ⁿ,)."""
     n = machine.n
     speed = [[_speed(machine, level) for level in row] for row in machine.levels]
     worst = np.zeros(1 << n)
@@ -110,7 +110,7 @@ def _host(machine: Machine, linked: NDArray[np.bool_]) -> Floats:
         edge = [
             [machine.links[i][j] > 0 or speed[i][j] >= limit for j in range(n)] for i in range(n)
         ]
-        worst[_connected(edge) & ~linked] = limit
+        worst[_connected(edge)] = limit
     k = np.maximum(popcounts(n), 2)
     host: Floats = worst * k / (2 * (k - 1))
     return host

@@ -288,6 +288,15 @@ def test_a_mesh_of_two_small_components_is_exact_whatever_its_size():
     assert a[-1] == pytest.approx(6 * 10 / 18)
 
 
+def test_a_small_component_beside_a_large_one_is_exact_but_the_machine_is_not():
+    links = {(i, (i + 1) % 9): 1 for i in range(9)} | {(9, 10): 4}
+
+    a, exact = bandwidths(a_machine(11, links))
+
+    assert not exact
+    assert a[mask_of([9, 10])] == 80.0
+
+
 def test_one_gpu_alone_is_a_machine_without_bandwidth():
     a, exact = bandwidths(a_machine(1))
 

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 
@@ -152,6 +153,7 @@ def test_whatever_bandwidth_or_choice_depends_on_is_in_the_class(other):
         ((0, 2), (4, 6), True),
         ((0, 2), (0, 4), False),
         ((0,), (4,), True),
+        ((0,), (0, 0), False),
         ((0,), (2,), False),
         ((0, 1), (0, 2), False),
     ],
@@ -199,15 +201,61 @@ def test_a_key_says_how_many_gpus():
     assert class_of(a_machine(1)).key.startswith("1gpu-")
 
 
-def test_graphs_that_colour_refinement_alone_cannot_tell_apart_have_different_forms():
-    def ring(*members: int) -> set[frozenset[int]]:
-        return {frozenset((a, b)) for a, b in zip(members, (*members[1:], members[0]), strict=True)}
+def ring(*members: int) -> set[frozenset[int]]:
+    return {frozenset((a, b)) for a, b in zip(members, (*members[1:], members[0]), strict=True)}
 
-    def form(edges: set[frozenset[int]]) -> object:
-        matrix = [[int(frozenset((i, j)) in edges) for j in range(6)] for i in range(6)]
-        return canonical_graph(matrix, [0] * 6).form
 
-    hexagon = form(ring(0, 1, 2, 3, 4, 5))
+def matrix(edges: set[frozenset[int]], order: Sequence[int]) -> list[list[int]]:
+    return [[int(frozenset((i, j)) in edges) for j in order] for i in order]
 
-    assert hexagon == form(ring(0, 3, 1, 4, 2, 5))
-    assert hexagon != form(ring(0, 1, 2) | ring(3, 4, 5))
+
+def torus(steps: set[tuple[int, int]]) -> set[frozenset[int]]:
+    """Return the edges between the points of a 4×4 torus that are one of the steps apart."""
+    return {
+        frozenset((4 * x + y, 4 * ((x + dx) % 4) + (y + dy) % 4))
+        for x in range(4)
+        for y in range(4)
+        for dx, dy in steps
+    }
+
+
+# Both have 16 vertices with six neighbours each, and every two vertices share two neighbours.
+SHRIKHANDE = torus({(1, 0), (0, 1), (1, 1)})
+ROOK = torus({(1, 0), (2, 0), (0, 1), (0, 2)})
+
+
+@given(st.permutations(range(7)))
+@settings(max_examples=25)
+def test_vertices_that_only_look_alike_do_not_make_the_form_depend_on_numbering(order):
+    edges = ring(0, 1, 2) | ring(3, 4, 5, 6)
+
+    form = canonical_graph(matrix(edges, order), [0] * 7).form
+
+    assert form == canonical_graph(matrix(edges, range(7)), [0] * 7).form
+    assert form != canonical_graph(matrix(ring(*range(7)), order), [0] * 7).form
+
+
+@pytest.mark.parametrize(
+    ("edges", "count"), [(SHRIKHANDE, 192), (ROOK, 1152)], ids=["shrikhande", "rook"]
+)
+def test_all_symmetries_of_strongly_regular_graphs_are_found(edges, count):
+    symmetries = canonical_graph(matrix(edges, range(16)), [0] * 16).symmetries
+
+    generated, new = set(), {tuple(range(16))}
+    while new:
+        generated |= new
+        new = {tuple(s[i] for i in one) for s in symmetries for one in new} - generated
+
+    assert len(generated) == count
+
+
+@given(st.permutations(range(16)))
+@settings(max_examples=10)
+def test_strongly_regular_graphs_are_told_apart_in_every_numbering(order):
+    shrikhande, rook = (
+        canonical_graph(matrix(edges, order), [0] * 16).form for edges in (SHRIKHANDE, ROOK)
+    )
+
+    assert shrikhande == canonical_graph(matrix(SHRIKHANDE, range(16)), [0] * 16).form
+    assert rook == canonical_graph(matrix(ROOK, range(16)), [0] * 16).form
+    assert shrikhande != rook

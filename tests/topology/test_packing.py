@@ -104,13 +104,14 @@ def test_packings_are_the_exact_optima_of_their_linear_programs(links):
     )
 
 
+@pytest.mark.parametrize("count", [1, 2, 12])
 @pytest.mark.parametrize("k", [3, 4, 5, 6, 7])
-def test_a_complete_mesh_is_used_up_whole(k):
-    links = complete(k, 2)
+def test_a_complete_mesh_is_used_up_whole(k, count):
+    links = complete(k, count)
 
-    # Each ring takes two of the 2(k−1) links of a GPU; each chain takes k−1 of the k(k−1) links.
-    assert pack_rings(links) == pytest.approx(k - 1)
-    assert pack_chains(links) == pytest.approx(k)
+    # A ring takes two of the (k−1)·count links of a GPU; a chain k−1 of all k·(k−1)·count/2.
+    assert pack_rings(links) == pytest.approx(count * (k - 1) / 2)
+    assert pack_chains(links) == pytest.approx(count * k / 2)
 
 
 def test_the_walks_of_eight_equal_gpus_pack_as_counted():
