@@ -43,11 +43,19 @@ def _replicas(node: NodeLedger, wanted: int) -> tuple[GPUShare, ...]:
     return tuple(GPUShare(i, node.node.cards[i].uuid) for i in sorted(chosen))
 
 
-def preference(node: NodeLedger, request: Request) -> tuple[float, ...]:
-    """Return how a node ranks for a share or replica that fits; the least is taken, then by name.
+def preference(node: NodeLedger, request: Request, placement: Placement) -> tuple[float, ...]:
+    """Return how a node ranks for a request that fits; the least is taken, then by name.
 
-    Best fit prefers nodes in use, `spread` emptier ones; then the card rule decides.
+    For shares best fit prefers nodes in use, `spread` emptier ones; then the card rule decides.
+    Replicas go where the most are left.
+
+    Args:
+        node: The node; it tells its layout of shares itself.
+        request: What is asked; not whole GPUs that Linkwise chooses.
+        placement: The layout of GPUs that are only counted.
     """
+    if not request.places:
+        return (node.nvidia_free if placement is Placement.BINPACK else -node.nvidia_free,)
     shares = cards_for(node, request)
     if request.family is Family.REPLICA:
         return (min(-node.replicas_free(share.i) for share in shares),)

@@ -7,8 +7,7 @@ from scorer.group import group_of
 from scorer.member import Member
 from scorer.outcome import Plan
 from scorer.plan import plan
-from scorer.reason import Reason
-from scorer.room import room
+from scorer.room import survey
 from scorer.seat import Candidate, Seat, bandwidth_over
 from scorer.snapshot import Snapshot
 from topology.machine import gpus_of, mask_of
@@ -40,13 +39,12 @@ def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | N
     if each is None:
         return None
     seats: list[Seat] = []
-    for node in snapshot.nodes:
-        found = room(node, group)
-        if isinstance(found, Reason) or not left:
-            continue
-        workers = min(found, left)
+    for node, room in survey(snapshot.nodes, group)[0]:
+        workers = min(room, left)
+        if not workers:
+            break
         mask = mask_of(gpus_of(node.free_mask)[: workers * each])
-        candidate = Candidate(node, snapshot.tables[node.node.name], found)
+        candidate = Candidate(node, snapshot.tables[node.node.name], room)
         seats.append(Seat(candidate, workers, mask))
         left -= workers
     if left:

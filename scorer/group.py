@@ -1,9 +1,9 @@
 """Pods that are placed at once, and what they need together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cluster.demand import Demand
+from cluster.demand import Demand, HostPort
 from scorer.member import Member
 
 
@@ -21,6 +21,8 @@ class Group:
     """The largest CPU and memory that any of them takes, and every port."""
     gpus: int
     """Whole GPUs of all members; 0 where they ask for something else."""
+    apart: bool
+    """Two members want the same host port, so that no node takes both."""
 
     @property
     def size(self) -> int:
@@ -48,4 +50,14 @@ def group_of(members: Sequence[Member]) -> Group:
         total=Demand(sum(d.cpu for d in demands), sum(d.memory for d in demands), ports),
         largest=Demand(max(d.cpu for d in demands), max(d.memory for d in demands), ports),
         gpus=sum(member.gpus for member in members),
+        apart=_clash(demands),
     )
+
+
+def _clash(demands: Iterable[Demand]) -> bool:
+    taken: set[HostPort] = set()
+    for demand in demands:
+        if any(new.clashes(old) for new in demand.ports for old in taken):
+            return True
+        taken |= demand.ports
+    return False

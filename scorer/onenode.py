@@ -10,7 +10,7 @@ TOLERANCE = 0.01
 
 
 def best_seat(
-    candidates: Sequence[Candidate], workers: int, wish: Wish, placement: Placement
+    candidates: Sequence[Candidate], sizes: tuple[int, ...], wish: Wish, placement: Placement
 ) -> Seat | None:
     """Return the best node for all workers together, with the GPUs they would get there.
 
@@ -19,7 +19,7 @@ def best_seat(
 
     Args:
         candidates: Nodes that can take all workers.
-        workers: How many.
+        sizes: GPUs of each worker.
         wish: What is asked of the GPUs.
         placement: How to tell equally fast nodes apart.
 
@@ -30,7 +30,7 @@ def best_seat(
         state = (id(candidate.table), candidate.node.free_mask)
         if state not in states or candidate.name < states[state].name:
             states[state] = candidate
-    found = [take(candidate, workers, wish) for candidate in states.values()]
+    found = [take(candidate, sizes, wish) for candidate in states.values()]
     seats = [seat for seat in found if seat is not None]
     if not seats:
         return None

@@ -12,15 +12,15 @@ from cluster.record import GPUShare
 from scorer.group import Group, group_of
 from scorer.member import Member
 from scorer.nodeset import best_seating
-from scorer.onebyone import place_each
+from scorer.onebyone import place_each, place_together
 from scorer.onenode import best_seat
 from scorer.outcome import Placement, Plan, Refusal
 from scorer.reason import Reason
 from scorer.refusal import gang_refusal, one_node_refusal
-from scorer.room import holds_all, room
+from scorer.room import holds_all, survey
 from scorer.seat import Candidate, Seat, Wish, bandwidth_over
 from scorer.snapshot import Snapshot
-from scorer.split import split, split_unequal
+from scorer.split import linked_room, split
 from topology.machine import gpus_of
 
 
@@ -38,60 +38,63 @@ def plan(
     """
     group = group_of(members)
     if not group.gpus:
-        return place_each(snapshot, group)
+        place = place_together if link is Link.ONE_NODE else place_each
+        return place(snapshot, group)
     together = _on_one_node(snapshot, group, link)
     if together is not None:
         return together
     if link is Link.ONE_NODE or group.size == 1:
         return Refusal(one_node_refusal(snapshot, group, link))
-    if group.each is None:
-        return place_each(snapshot, group, linked=link is Link.NVLINK)
-    return _over_nodes(snapshot, group, group.each, link)
+    linked = link is Link.NVLINK
+    if group.each is not None:
+        planned = _over_nodes(snapshot, group, group.each, linked=linked)
+        # Every node was asked for room for the most demanding member; one by one more may fit.
+        if isinstance(planned, Plan) or len(group.kinds) == 1:
+            return planned
+    return place_each(snapshot, group, linked=linked)
 
 
 def _on_one_node(snapshot: Snapshot, group: Group, link: Link) -> Plan | None:
     """Plan all members on one node, or return None where none holds them all."""
     candidates = [
-        Candidate(node, snapshot.tables[node.node.name], 1)
+        Candidate(node, snapshot.tables[node.node.name], group.size)
         for node in snapshot.nodes
         if node.free_mask and holds_all(node, group)
     ]
     linked = link is Link.NVLINK
-    each = group.each
-    wish = Wish(each or group.gpus, snapshot.mode, linked=linked)
-    seat = best_seat(candidates, group.size if each else 1, wish, snapshot.placement)
+    sizes = tuple(member.gpus for member in group.members)
+    seat = best_seat(candidates, sizes, Wish(snapshot.mode, linked=linked), snapshot.placement)
     if seat is None:
         return None
-    placements = _seated(group.members, seat, linked=linked)
-    if placements is None:
-        return None
     return Plan(
-        placements=placements,
+        placements=_seated(group.members, seat, linked=linked),
         bandwidth=bandwidth_over([seat], snapshot.nic_bandwidth),
         exact=seat.candidate.table.exact,
         nodes_considered=len(candidates),
     )
 
 
-def _over_nodes(snapshot: Snapshot, group: Group, each: int, link: Link) -> Plan | Refusal:
+def _over_nodes(snapshot: Snapshot, group: Group, each: int, *, linked: bool) -> Plan | Refusal:
     """Plan members that ask for the same GPUs over several nodes."""
+    able, blocked = survey(snapshot.nodes, group)
     candidates: list[Candidate] = []
-    blocked: list[Reason] = []
-    for node in snapshot.nodes:
-        found = room(node, group)
-        if isinstance(found, Reason):
-            blocked.append(found)
+    for node, room in able:
+        table = snapshot.tables[node.node.name]
+        fits = min(room, linked_room(table, node.free_mask, each)) if linked else room
+        # All members on one node were tried before, and there NVLink had to connect all of them.
+        fits = min(fits, group.size - 1)
+        if fits:
+            candidates.append(Candidate(node, table, fits))
         else:
-            candidates.append(Candidate(node, snapshot.tables[node.node.name], found))
-    linked = link is Link.NVLINK
-    wish = Wish(each, snapshot.mode, linked=linked, multi_node=True)
-    seating = best_seating(candidates, group.size, wish, snapshot.domains)
+            blocked.append(Reason.LINK)
+    wish = Wish(snapshot.mode, linked=linked, multi_node=True)
+    seating = best_seating(candidates, group.size, each, wish, snapshot.domains)
     if seating is None:
-        return Refusal(gang_refusal(group, candidates, blocked, link))
+        return Refusal(gang_refusal(group, candidates, blocked))
     placements: list[Placement] = []
     for seat in seating.seats:
         mine = group.members[len(placements) : len(placements) + seat.workers]
-        placements += _seated(mine, seat, linked=linked) or ()
+        placements += _seated(mine, seat, linked=linked)
     return Plan(
         placements=tuple(placements),
         bandwidth=bandwidth_over(seating.seats, snapshot.nic_bandwidth),
@@ -102,16 +105,11 @@ def _over_nodes(snapshot: Snapshot, group: Group, each: int, link: Link) -> Plan
     )
 
 
-def _seated(members: Sequence[Member], seat: Seat, *, linked: bool) -> tuple[Placement, ...] | None:
-    """Give each member its GPUs of a seat; None where they do not split into linked sets."""
-    table, node = seat.candidate.table, seat.candidate.node.node
+def _seated(members: Sequence[Member], seat: Seat, *, linked: bool) -> tuple[Placement, ...]:
+    """Give each member its GPUs of a seat, which is known to split so."""
+    node = seat.candidate.node.node
     sizes = tuple(member.gpus for member in members)
-    if len(set(sizes)) == 1:
-        parts = split(table, seat.mask, sizes[0], linked=linked)
-    else:
-        parts = split_unequal(table, seat.mask, sizes, linked=linked)
-    if parts is None:
-        return None
+    parts = split(seat.candidate.table, seat.mask, sizes, linked=linked) or ()
     return tuple(
         Placement(member, node.name, tuple(GPUShare(i, node.cards[i].uuid) for i in gpus_of(part)))
         for member, part in zip(members, parts, strict=True)

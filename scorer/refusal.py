@@ -7,23 +7,18 @@ from cluster.request import Family
 from scorer.group import Group
 from scorer.member import Member
 from scorer.reason import Reason, count_reasons
-from scorer.room import obstacle
+from scorer.room import obstacle, shortage
 from scorer.seat import Candidate
 from scorer.snapshot import Snapshot
 
 
 def one_node_refusal(snapshot: Snapshot, group: Group, link: Link) -> str:
     """Say why no single node takes all members, each with whole GPUs."""
-    blocked: list[Reason] = []
-    most = 0
-    for node in snapshot.nodes:
-        reasons = (obstacle(node, kind) for kind in group.kinds)
-        found = next((reason for reason in reasons if reason), None)
-        if found is None:
-            free = node.free_mask.bit_count()
-            most = max(most, free)
-            found = _one_node_reason(free, group, node.cpu_free, node.memory_free_bytes)
-        blocked.append(found)
+    blocked = [shortage(node, group) or Reason.LINK for node in snapshot.nodes]
+    suitable = [
+        node for node in snapshot.nodes if not any(obstacle(node, kind) for kind in group.kinds)
+    ]
+    most = max((node.free_mask.bit_count() for node in suitable), default=0)
     gpus = _gpus(group.gpus)
     if not blocked:
         return f"needs {gpus} on one node; there are no nodes"
@@ -34,20 +29,17 @@ def one_node_refusal(snapshot: Snapshot, group: Group, link: Link) -> str:
     )
 
 
-def gang_refusal(
-    group: Group, candidates: Sequence[Candidate], blocked: Sequence[Reason], link: Link
-) -> str:
+def gang_refusal(group: Group, candidates: Sequence[Candidate], blocked: Sequence[Reason]) -> str:
     """Say why all nodes together do not take all members."""
     fits = sum(candidate.room for candidate in candidates)
     each = _gpus(group.each or 0)
     needs = f"needs {_gpus(group.gpus)} as {group.size} × {each}"
     total = len(candidates) + len(blocked)
-    if fits >= group.size and link is Link.NVLINK:
-        return f"{needs}; no {each} of one worker that are free are connected by NVLink alone"
+    apart = "; two that want the same host port need two nodes" if group.apart else ""
     rest = f"; {count_reasons(blocked)}" if blocked else ""
     return (
         f"{needs}; {fits} of {group.size} workers fit now, "
-        f"on {len(candidates)} of {_nodes(total)}{rest}"
+        f"on {len(candidates)} of {_nodes(total)}{apart}{rest}"
     )
 
 
@@ -58,14 +50,10 @@ def member_refusal(member: Member, placed: int, size: int, blocked: Sequence[Rea
     return f"needs {_asked(member)}{others}. {_nodes(len(blocked))}: {reasons}"
 
 
-def _one_node_reason(free: int, group: Group, cpu_free: int, memory_free: int) -> Reason:
-    if free < group.gpus:
-        return Reason.GPUS
-    if cpu_free < group.total.cpu:
-        return Reason.CPU
-    if memory_free < group.total.memory:
-        return Reason.MEMORY
-    return Reason.PORTS if group.total.ports else Reason.LINK
+def together_refusal(group: Group, problem: str) -> str:
+    """Say why members that would fit one by one may not go where they fit."""
+    asked = sorted({_asked(member) for member in group.kinds})
+    return f"{group.size} members that need {' or '.join(asked)}, all on one node: {problem}"
 
 
 def _asked(member: Member) -> str:

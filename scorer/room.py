@@ -1,6 +1,7 @@
 """How many pods of a group a node can take now, or why it can take none."""
 
-from cluster.demand import Demand
+from collections.abc import Iterable
+
 from cluster.ledger import NodeLedger
 from cluster.node import Mode
 from cluster.request import Family, Request
@@ -38,24 +39,49 @@ def room(node: NodeLedger, group: Group) -> int | Reason:
         blocked = obstacle(node, kind)
         if blocked is not None:
             return blocked
-    gpus = _gpu_room(node, group.kinds[0].request)
+    gpus = gpu_room(node, group.kinds[0].request)
     if isinstance(gpus, Reason):
         return gpus
-    others = _other_room(node, group.largest)
+    others = _other_room(node, group)
     return others if isinstance(others, Reason) else min(gpus, others)
+
+
+def survey(
+    nodes: Iterable[NodeLedger], group: Group
+) -> tuple[list[tuple[NodeLedger, int]], list[Reason]]:
+    """Return the nodes that can take members, and how many; and why each of the others cannot."""
+    able: list[tuple[NodeLedger, int]] = []
+    blocked: list[Reason] = []
+    for node in nodes:
+        found = room(node, group)
+        if isinstance(found, Reason):
+            blocked.append(found)
+        else:
+            able.append((node, found))
+    return able, blocked
 
 
 def holds_all(node: NodeLedger, group: Group) -> bool:
     """Tell whether all members, each with whole GPUs, fit on this one node now."""
+    # Most nodes of a large gang fail by the number of GPUs, which is seen at once.
+    return node.free_mask.bit_count() >= group.gpus and shortage(node, group) is None
+
+
+def shortage(node: NodeLedger, group: Group) -> Reason | None:
+    """Say why this one node does not take all members, each with whole GPUs, or None."""
+    for kind in group.kinds:
+        blocked = obstacle(node, kind)
+        if blocked is not None:
+            return blocked
     total = group.total
-    return (
-        node.free_mask.bit_count() >= group.gpus
-        and node.pods_free >= group.size
-        and node.cpu_free >= total.cpu
-        and node.memory_free_bytes >= total.memory
-        and (not total.ports or (group.size == 1 and node.takes_ports(total.ports)))
-        and all(obstacle(node, kind) is None for kind in group.kinds)
-    )
+    enough = {
+        Reason.GPUS: node.free_mask.bit_count() >= group.gpus,
+        Reason.PODS: node.pods_free >= group.size,
+        Reason.CPU: not total.cpu or node.cpu_free >= total.cpu,
+        Reason.MEMORY: not total.memory or node.memory_free_bytes >= total.memory,
+        Reason.PORTS: not group.apart and node.takes_ports(total.ports),
+    }
+    return next((reason for reason, fits in enough.items() if not fits), None)
 
 
 def _gives(mode: Mode, request: Request) -> bool:
@@ -71,7 +97,8 @@ def _gives(mode: Mode, request: Request) -> bool:
             return mode is Mode.DEFAULT
 
 
-def _gpu_room(node: NodeLedger, request: Request) -> int | Reason:
+def gpu_room(node: NodeLedger, request: Request) -> int | Reason:
+    """Return how often this node's GPUs satisfy a request, or why not once; 1 for shares."""
     match request.family:
         case Family.WHOLE:
             return node.free_mask.bit_count() // request.gpus or Reason.GPUS
@@ -85,8 +112,9 @@ def _gpu_room(node: NodeLedger, request: Request) -> int | Reason:
             return max(0, node.nvidia_free) // request.gpus or Reason.GPUS
 
 
-def _other_room(node: NodeLedger, demand: Demand) -> int | Reason:
-    """Return how often this demand fits, by CPU, memory, pod slots and host ports."""
+def _other_room(node: NodeLedger, group: Group) -> int | Reason:
+    """Return how many members fit by pod slots, CPU, memory and host ports."""
+    demand = group.largest
     limits = [
         (node.pods_free, Reason.PODS),
         (node.cpu_free // demand.cpu if demand.cpu else node.pods_free, Reason.CPU),
@@ -95,7 +123,9 @@ def _other_room(node: NodeLedger, demand: Demand) -> int | Reason:
             Reason.MEMORY,
         ),
     ]
-    if demand.ports:
-        limits.append((int(node.takes_ports(demand.ports)), Reason.PORTS))
+    if not node.takes_ports(demand.ports):
+        return Reason.PORTS
+    if group.apart:
+        limits.append((1, Reason.PORTS))
     number, reason = min(limits, key=lambda limit: limit[0])
     return number if number > 0 else reason

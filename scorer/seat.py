@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from cluster.ledger import NodeLedger
-from scorer.split import split
-from topology.choice import Ask, Mode, choose, ranked
+from scorer.split import choose_linked
+from topology.choice import Ask, Mode, choose
 from topology.table import Table
 
 
@@ -24,7 +25,7 @@ class Candidate:
         return self.node.node.name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Seat:
     """Some workers on one node."""
 
@@ -33,12 +34,12 @@ class Seat:
     mask: int
     """Their GPUs."""
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The node's name."""
         return self.candidate.name
 
-    @property
+    @cached_property
     def bandwidth(self) -> float:
         """A of the GPUs taken here [GB/s]; 0 for one GPU."""
         return self.candidate.table.bandwidth(self.mask)
@@ -48,7 +49,12 @@ class Seat:
         """Mask of the GPUs that stay free here."""
         return self.candidate.node.free_mask & ~self.mask
 
-    @property
+    @cached_property
+    def near(self) -> int:
+        """How near the GPUs taken are to a NIC each, as the sum of their PCIe levels."""
+        return int(self.candidate.table.near[self.mask])
+
+    @cached_property
     def damage(self) -> float:
         """How much worse what stays free is than what was: lost 0.25·(V_2 + V_4) [GB/s]."""
         table, free = self.candidate.table, self.candidate.node.free_mask
@@ -59,32 +65,30 @@ class Seat:
 class Wish:
     """How GPUs are to be chosen on each node of a plan."""
 
-    each: int
-    """GPUs of one worker."""
     mode: Mode
     linked: bool = False
     """Every worker set must be connected by NVLink alone; on one node the whole set, too."""
     multi_node: bool = False
 
 
-def take(candidate: Candidate, workers: int, wish: Wish) -> Seat | None:
-    """Return the seat of so many workers on this node, or None where no set satisfies the wish."""
+def take(candidate: Candidate, sizes: tuple[int, ...], wish: Wish) -> Seat | None:
+    """Return the seat of workers on this node, or None where no set of GPUs satisfies the wish.
+
+    Args:
+        candidate: The node.
+        sizes: GPUs of each worker.
+        wish: What is asked of them.
+    """
     ask = Ask(
         candidate.node.free_mask,
-        workers * wish.each,
+        sum(sizes),
         mode=wish.mode,
         multi_node=wish.multi_node,
         linked=wish.linked and not wish.multi_node,
     )
-    mask = choose(candidate.table, ask)
-    if mask is not None and wish.linked and not _splits(candidate.table, mask, wish):
-        fitting = (s for s in ranked(candidate.table, ask) if _splits(candidate.table, s, wish))
-        mask = next(fitting, None)
-    return None if mask is None else Seat(candidate, workers, mask)
-
-
-def _splits(table: Table, mask: int, wish: Wish) -> bool:
-    return split(table, mask, wish.each, linked=True) is not None
+    table = candidate.table
+    mask = choose_linked(table, ask, sizes) if wish.linked else choose(table, ask)
+    return None if mask is None else Seat(candidate, len(sizes), mask)
 
 
 def bandwidth_over(seats: Sequence[Seat], nic_bandwidth: float | None) -> float | None:
@@ -92,11 +96,12 @@ def bandwidth_over(seats: Sequence[Seat], nic_bandwidth: float | None) -> float 
 
     On one node it is A. Over n nodes it is the worst node's A, where nodes with one GPU do not
     count, and at most NIC bandwidth · n/(2(n−1)) where that is known. None where it is not defined,
-    or where nobody knows how the GPUs of one of the nodes are linked.
+    or where nobody knows how the GPUs taken of one of the nodes are linked.
     """
-    if not all(seat.candidate.node.node.machine_known for seat in seats):
+    several = [seat for seat in seats if seat.mask.bit_count() > 1]
+    if not all(seat.candidate.node.node.machine_known for seat in several):
         return None
-    limits = [seat.bandwidth for seat in seats if seat.mask.bit_count() > 1]
+    limits = [seat.bandwidth for seat in several]
     n = len(seats)
     if n > 1 and nic_bandwidth is not None:
         limits.append(nic_bandwidth * n / (2 * (n - 1)))

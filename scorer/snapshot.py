@@ -35,6 +35,10 @@ class Snapshot:
         """Return the snapshot with several pods more, each on the node named beside it."""
         return replace(self, ledger=self.ledger.hold_all(holdings))
 
+    def only(self, node: str) -> "Snapshot":
+        """Return the same moment as if there were no other node."""
+        return replace(self, ledger=Ledger({node: self.ledger.nodes[node]}))
+
     def emptied(self) -> "Snapshot":
         """Return the same cluster with nothing running on it."""
         nodes = {name: NodeLedger.empty(known.node) for name, known in self.ledger.nodes.items()}

@@ -4,8 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from cluster import keys
+from cluster.ledger import Holding, Ledger, NodeLedger
 from cluster.node import Card, Mode, Node
+from cluster.pod import Pod
+from cluster.record import GPUShare
+from scorer.member import Member, member_of
+from scorer.snapshot import Snapshot, snapshot_of
 from topology.constants import Constants
 from topology.machine import NIC, Level, Machine
 
@@ -186,3 +193,42 @@ def a_node(
     }
     mode_word = Mode(mode)
     return Node(name, mode=mode_word, machine=linked, cards=cards, **{**defaults, **fields})
+
+
+def a_member(
+    gpus: int = 1, name: str = "worker-0", *, limits: Mapping[str, Any] | None = None, **pod: Any
+) -> Member:
+    """Return a pod to place: whole GPUs and other limits, or limits alone for no GPUs."""
+    asked = {keys.GPU_WHOLE: gpus} if gpus else {}
+    raw = a_pod({**asked, **(limits or {})}, name=name, **pod)
+    return member_of(msgspec.convert(raw, Pod), "default")
+
+
+def workers(count: int, gpus: int = 1, **member: Any) -> list[Member]:
+    """Return so many equal members, `worker-0` first."""
+    return [a_member(gpus, f"worker-{i}", **member) for i in range(count)]
+
+
+def a_snapshot(
+    *nodes: Node,
+    taken: Mapping[str, Sequence[int]] | None = None,
+    shares: Mapping[str, Sequence[GPUShare]] | None = None,
+    **preferences: Any,
+) -> Snapshot:
+    """Return a cluster on which one pod a node has some GPUs whole, and others some shares.
+
+    Args:
+        nodes: The nodes.
+        taken: GPU indices by node name.
+        shares: What other pods have, one share each, by node name.
+        **preferences: Fields of the snapshot.
+    """
+    ledgers = {node.name: NodeLedger.empty(node) for node in nodes}
+    for name, gpus in (taken or {}).items():
+        whole = tuple(GPUShare(i) for i in gpus)
+        ledgers[name] = ledgers[name].hold(Holding("other/whole", f"{name}-whole", whole))
+    for name, parts in (shares or {}).items():
+        for i, share in enumerate(parts):
+            held = Holding(f"other/share-{i}", f"{name}-share-{i}", (share,))
+            ledgers[name] = ledgers[name].hold(held)
+    return replace(snapshot_of(Ledger(ledgers)), **preferences)

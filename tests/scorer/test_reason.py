@@ -1,0 +1,16 @@
+import re
+
+from scorer.reason import Reason, count_reasons
+
+
+def test_nodes_are_counted_by_reason_the_most_frequent_first():
+    reasons = [Reason.CPU, Reason.TAINT, Reason.CPU, Reason.GPUS]
+
+    assert count_reasons(reasons) == (
+        "2: too little CPU; 1: a taint that the pod does not tolerate; 1: too few free GPUs"
+    )
+    assert count_reasons([]) == ""
+
+
+def test_reasons_hold_no_numbers_so_that_a_scheduler_can_count_them():
+    assert not [reason for reason in Reason if re.search(r"\d", reason)]
