@@ -5,6 +5,6 @@ demo: .venv ; @docs/demo/run
 test: .venv ; $(PY) -m pytest -n 2 --cov --cov-report=term:skip-covered
 lint: .venv ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
 bench: .venv ; $(PY) -m bench
-lock: ; uv pip compile pyproject.toml --extra cli --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q -o requirements/dev.txt
+lock: ; uv pip compile pyproject.toml --extra cli --extra certs --extra scorer --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q -o requirements/dev.txt
 clean: ; rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
 .PHONY: demo test lint bench lock clean
