@@ -128,7 +128,8 @@ _env = st.fixed_dictionaries(
 _amount_maps = st.dictionaries(
     st.sampled_from((*keys.RESOURCES, "cpu")), st.sampled_from(_AMOUNTS), max_size=2
 )
-_resources = st.sampled_from(_GOOD_LIMITS).map(lambda limits: {"limits": limits}) | _object(
+# A copy for each container: a patch applied to a shared one would change both.
+_resources = st.sampled_from(_GOOD_LIMITS).map(lambda limits: {"limits": dict(limits)}) | _object(
     limits=_nullable(_amount_maps), requests=_nullable(_amount_maps)
 )
 
