@@ -65,7 +65,7 @@ Machine = Annotated[
 Files = Annotated[
     list[str], typer.Argument(metavar="FILE...", help="Kubernetes manifests, YAML or JSON, or - .")
 ]
-Output = Annotated[Format, typer.Option("--output", "-o", help="How to answer.")]
+Output = Annotated[Format, typer.Option("--output-format", "-o", help="How to answer.")]
 GPUModel = Annotated[
     str | None, typer.Option(help="Product name of the GPUs, or a part of it: V100, A100, H100.")
 ]

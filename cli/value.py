@@ -108,7 +108,7 @@ class Value:
         return self.plain
 
     def _below(self, step: str | int, plain: object) -> "Value":
-        return replace(self, plain=plain, path=(*self.path, step))
+        return Value(self.file, plain, self.document, (*self.path, step))
 
 
 def path_of(words: str) -> Path:

@@ -53,7 +53,7 @@ def test_the_exit_code_tells_what_happened(linkwise, write, texts, arguments, co
         (["chek"], "No such command 'chek'. Did you mean 'check'? See linkwise --help."),
         (["check", "--foo"], "No such option: --foo. See linkwise check --help."),
         (["topology", "best"], "Missing argument 'FILE'. See linkwise topology best --help."),
-        (["check", "x", "-o", "xml"], "Invalid value for '--output' / '-o': "),
+        (["check", "x", "-o", "xml"], "Invalid value for '--output-format' / '-o': "),
     ],
 )
 def test_a_wrong_command_line_is_told_in_one_line(linkwise, arguments, complaint):
