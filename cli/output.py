@@ -51,13 +51,15 @@ def say(*cells: Cell) -> None:
 
 
 def sentence(text: str) -> str:
-    """Return a message with a capital and a full stop.
+    """Return a message with a full stop, and with a capital unless it starts with a name.
 
-    >>> sentence("write 20 or 25")
-    'Write 20 or 25.'
+    >>> sentence("write 20 or 25"), sentence("aliyun.com/gpu has no limit")
+    ('Write 20 or 25.', 'aliyun.com/gpu has no limit.')
     """
     ended = text if text.endswith((".", "?", "!")) else f"{text}."
-    return f"{ended[:1].upper()}{ended[1:]}"
+    first = ended.partition(" ")[0].rstrip(",:;.")
+    is_word = first.isalpha() and first.islower()
+    return f"{ended[:1].upper()}{ended[1:]}" if is_word else ended
 
 
 def warn(message: str) -> None:

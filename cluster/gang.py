@@ -131,8 +131,8 @@ def link_strictness(pod: Pod) -> tuple[Link, tuple[Finding, ...]]:
             Severity.ERROR,
             f"metadata.annotations[{LINK}]",
             text,
-            f"{text!r} is none of {allowed}",
-            f"write one of {allowed}, or remove the annotation for {Link.BEST}",
+            f"{text!r} is not allowed: a gang's links are one of {allowed}",
+            f"write one of {allowed}, or remove the annotation, which means {Link.BEST}",
         )
         return Link.BEST, (finding,)
 

@@ -89,15 +89,16 @@ def _driver(
 def _count(request: Request, model: Model, severity: Severity) -> Iterator[Finding]:
     if request.gpus in model.counts or not model.counts:
         return
-    counts = ", ".join(map(str, model.counts))
+    *fewer, most = map(str, model.counts)
+    counts = f"{', '.join(fewer)} or {most}" if fewer else most
     field = request.asks[0].field if request.asks else "spec.containers"
     yield Finding(
         Code.MODEL_COUNT,
         severity,
         field,
         request.gpus,
-        f"{model.name} comes with {counts} GPUs a pod, this pod asks for {request.gpus}",
-        f"ask for {counts.replace(', ', ' or ')} GPUs in all, or choose another model",
+        f"{model.name} comes with {counts} GPUs a pod, and this pod asks for {request.gpus}",
+        f"ask for {counts} GPUs in all, or choose another model",
     )
 
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from cluster import keys
 from cluster.mode import Placement
@@ -108,6 +108,11 @@ class Migration(Wire):
     """Account pods by gpushare's and arena's annotations where ours are missing."""
 
 
+def _off(value: object) -> object:
+    """Return what was written: YAML reads `off` without quotes as false."""
+    return "off" if value is False else value
+
+
 class Policy(Wire):
     """The document of `policy.yaml`."""
 
@@ -116,7 +121,7 @@ class Policy(Wire):
     catalogue: CatalogueSection = CatalogueSection()
     strict: bool = True
     """What the catalogue does not know is denied; else warned of."""
-    capacity: Literal["warn", "deny", "off"] = "warn"
+    capacity: Annotated[Literal["warn", "deny", "off"], BeforeValidator(_off)] = "warn"
     """What happens to a request above what any node offers."""
     visible_devices: Literal["replace", "deny"] = "replace"
     """What happens to a user's own NVIDIA_VISIBLE_DEVICES."""

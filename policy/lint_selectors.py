@@ -67,7 +67,7 @@ _PROFILE = Code.PROFILE
 def _reach(selector: Selector) -> Iterator[_Doubt]:
     """Yield when a selector matches more pods, or fewer, than it seems."""
     if not selector.pod and not selector.namespace:
-        message = "it has no selector: every pod that reaches the webhook matches"
+        message = "it has no condition: every pod that reaches the webhook matches"
         yield (), message, "add an objectSelector or a namespaceSelector", Code.RISKY_SELECTOR
     elif not any(_brings_to_webhook(condition) for condition in selector.pod):
         message = (

@@ -42,8 +42,8 @@ def namespace_findings(
             Severity.WARNING,
             "metadata.namespace",
             namespace,
-            f"the labels of namespace {namespace} are not known: its profiles do nothing",
-            "give the Namespace object along",
+            f"the labels of namespace {namespace} are not known: no namespaceSelector matches",
+            "add the Namespace to the manifests or to the cluster file",
         )
 
 

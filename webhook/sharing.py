@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from cluster.finding import Code, Finding, Severity
-from cluster.keys import NVIDIA_GPU, NVIDIA_GPU_SHARED
+from cluster.keys import GPU_MEM, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.pod import Amounts, Container, Pod
 from cluster.request import Family, Request
 from policy.sharing import Shared, SharingGroup, shared_by
@@ -69,7 +69,7 @@ def sharing_findings(where: Landing, request: Request) -> Iterator[Finding]:
             ask.field,
             ask.gpus,
             "a GPU shared by time-slicing: nothing keeps its pods to their part of memory or time",
-            "let the framework cap its memory, or ask for gpu-mem on nodes that enforce it",
+            f"let the framework cap its memory, or ask for {GPU_MEM} on nodes that enforce it",
         )
 
 

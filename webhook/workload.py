@@ -79,5 +79,6 @@ def _unmovable(mark: Mark, workload: Workload) -> Finding:
         mark.name,
         f"{workload.kind} {workload.name} counts an evicted pod as a failure, "
         "so that its gang cannot be moved once placed",
-        "add a podFailurePolicy rule with action: Ignore onPodConditions DisruptionTarget",
+        f"give the {workload.kind} a podFailurePolicy whose rules have one with action: Ignore and "
+        "onPodConditions: [{type: DisruptionTarget}]",
     )

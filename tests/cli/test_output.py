@@ -18,7 +18,13 @@ def test_colours_do_not_count_as_width():
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("write 20", "Write 20."), ("did you?", "Did you?"), ("NV2 is", "NV2 is."), ("", ".")],
+    [
+        ("write 20", "Write 20."),
+        ("did you?", "Did you?"),
+        ("NV2 is", "NV2 is."),
+        ("nvidia.com/gpu is", "nvidia.com/gpu is."),
+        ("", "."),
+    ],
 )
 def test_a_message_becomes_a_sentence(text, shown):
     assert sentence(text) == shown

@@ -99,7 +99,7 @@ def test_the_fix_names_what_was_meant(given, fix):
 
 @pytest.mark.parametrize(
     ("model", "count", "counts"),
-    [("T4", 4, "1, 2"), ("L20X", 4, "8"), ("GX8SF", 1, "8"), ("P16EN", 12, "1, 2, 4, 8, 16")],
+    [("T4", 4, "1 or 2"), ("L20X", 4, "8"), ("GX8SF", 1, "8"), ("P16EN", 12, "1, 2, 4, 8 or 16")],
 )
 def test_a_count_that_a_model_does_not_come_in_is_denied(model, count, counts):
     [finding] = check_class(labels(klass="gpu", model=model), gpus(count), SHIPPED)
@@ -107,6 +107,7 @@ def test_a_count_that_a_model_does_not_come_in_is_denied(model, count, counts):
     assert (finding.code, finding.value) == (Code.MODEL_COUNT, count)
     assert finding.field == gpus(1).asks[0].field
     assert f"comes with {counts} GPUs" in finding.message
+    assert f"ask for {counts} GPUs" in finding.fix
 
 
 def test_without_strictness_what_the_catalogue_does_not_know_is_a_warning():

@@ -156,7 +156,7 @@ def test_a_policy_cannot_be_changed():
             1,
             "gangs.commitDeadlineSeconds",
             "must be greater than 0",
-            "correct it",
+            "write a larger number",
         ),
         ("gangs: 5", 1, "gangs", "must be an object", "write a mapping"),
         ("machines: {}", 1, "machines", "must be a valid array", "write a list"),
@@ -206,13 +206,13 @@ def test_a_policy_cannot_be_changed():
         ("a: [", 2, "", "not YAML", "write it as YAML"),
         ("strict: true\nstrict: false", 2, "", "stands already on line 1", "write it as YAML"),
         ("strict: true\n---\nkind: Policy", 3, "", "only one document is read", "keep one"),
-        ("constants: {nvlink: -1}", 1, "constants.nvlink", "must be greater than 0", "correct it"),
+        ("constants: {nvlink: -1}", 1, "constants.nvlink", "must be greater", "write a larger"),
         (
             "sharing: {memoryFraction: 2}",
             1,
             "sharing.memoryFraction",
             "less than or equal",
-            "correct",
+            "write a smaller number",
         ),
         ("gangs: {domains: [a b]}", 1, "gangs.domains[0]", "the name in key 'a b'", "correct it"),
         (
@@ -239,6 +239,10 @@ def test_a_problem_tells_line_path_and_fix(text, line, path, message, fix):
     assert message in problem.message
     assert problem.fix.startswith(fix)
     assert (problem.code, problem.severity) == (Code.POLICY, Severity.ERROR)
+
+
+def test_off_needs_no_quotes():
+    assert parse_policy("capacity: off\n") == parse_policy('capacity: "off"\n')
 
 
 def test_all_problems_come_at_once_by_line():
