@@ -49,6 +49,7 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
         placements,
         bandwidth=bandwidth_over(seats, snapshot.nic_bandwidth),
         exact=not seats,
+        one_by_one=group.size > 1,
         nodes_considered=len(considered),
         nic_unknown=len(seats) > 1 and snapshot.nic_bandwidth is None,
     )

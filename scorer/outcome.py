@@ -34,6 +34,8 @@ class Plan:
     """False where the set of nodes, or A itself, is the best found rather than proven best."""
     domain: str | None = None
     """`label=value` of the nearest network domain that all nodes share."""
+    one_by_one: bool = False
+    """Members went one after another to the node that was best for each."""
     nodes_considered: int = 0
     """How many nodes could take at least a part."""
     nic_unknown: bool = False

@@ -38,6 +38,8 @@ def _nodes(plan: Plan) -> str:
     able = f"{plan.nodes_considered} node{'s' * (plan.nodes_considered != 1)}"
     members = len(plan.placements)
     used = len(plan.gpus)
+    if plan.one_by_one:
+        return f"one after another, each of the {members} on the node that was best for it then"
     if used == 1:
         node = next(iter(plan.gpus))
         together = "it" if members == 1 else f"all {members}"

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from itertools import combinations, permutations
 
 import pytest
-from builders import a_pcie_machine, an_nvswitch_machine, bridged_pairs, dgx1_v100
+from builders import a_machine, a_pcie_machine, an_nvswitch_machine, bridged_pairs, dgx1_v100
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import machines
@@ -134,6 +134,21 @@ def test_the_best_set_that_splits_into_linked_sets_is_chosen():
 
     assert choose_linked(table, Ask(0b11110111, 4), (2, 2)) == 0b11110000
     assert choose_linked(table, Ask(0b00010111, 4), (2, 2)) is None
+
+
+def test_unequal_workers_that_share_many_gpus_choose_the_largest_first():
+    table = table_of(a_pcie_machine(12, socket=6, switch=2))
+
+    assert split(table, 0xFFF, (2, 6, 4)) == (0xC00, 0x03F, 0x3C0)
+
+
+def test_unequal_workers_of_many_gpus_find_linked_sets_or_none():
+    links = {(i, i + 1): 4 for i in range(0, 12, 2)}
+    table = table_of(a_machine(12, links))
+
+    assert split(table, 0b1111_1111_1101, (2,) * 5 + (1,), linked=True) is not None
+    assert split(table, 0b0101_1111_1111, (2,) * 5, linked=True) is None
+    assert split(table, 0b1111_1111_1111, (3, 2, 2, 2, 2, 1), linked=True) is None
 
 
 def test_sixteen_gpus_behind_a_switch_are_split_by_index():

@@ -1,0 +1,65 @@
+from builders import a_machine, a_member, a_node, a_snapshot, workers
+
+from cluster.keys import GPU_MEM, NVIDIA_GPU
+from cluster.record import GPUShare
+from scorer.group import group_of
+from scorer.onebyone import place_each, place_together
+from scorer.outcome import Plan, Refusal
+
+
+def a_share(name: str, memory: int):
+    return a_member(0, name, limits={GPU_MEM: memory})
+
+
+def test_members_keep_their_order_though_the_largest_goes_first():
+    # Best fit for the small one first would take the only card with room for the large one.
+    node = a_node(machine=a_machine(2), mode="share", card_memory=(16, 24))
+    shares = {"node-0": [GPUShare(0, mem=2), GPUShare(1, mem=12)]}
+    members = [a_share("small", 12), a_share("large", 14)]
+
+    found = place_each(a_snapshot(node, shares=shares), group_of(members))
+
+    assert found.placements[0].member.name == "default/small" if isinstance(found, Plan) else False
+    assert [p.gpus for p in found.placements] == [(1,), (0,)]
+
+
+def test_unequal_members_stay_on_the_nodes_in_use_where_they_fit():
+    nodes = [a_node("a"), a_node("b")]
+    members = [a_member(1, "w0"), a_member(6, "w1"), a_member(3, "w2"), a_member(1, "w3")]
+
+    found = place_each(a_snapshot(*nodes), group_of(members))
+
+    assert [p.node for p in found.placements] == ["a", "a", "b", "a"]
+    assert found.one_by_one
+    assert found.nodes_considered == 2
+
+
+def test_nodes_without_a_linked_set_are_counted_once():
+    nodes = [a_node("a", a_machine(4)), a_node("b", a_machine(4)), a_node("c", None, "default")]
+    members = [a_member(2, "w0"), a_member(3, "w1")]
+
+    found = place_each(a_snapshot(*nodes), group_of(members), linked=True)
+
+    assert found == Refusal(
+        "needs 3 GPUs on one node; 0 of 2 members would fit. 3 nodes: "
+        "2: no free set connected by NVLink alone; 1: gives out another kind of GPU resource"
+    )
+
+
+def test_together_takes_the_next_node_where_the_best_has_no_room_for_all():
+    nodes = [a_node(n, a_machine(2), "share", card_memory=16) for n in "ab"]
+    shares = {"a": [GPUShare(0, mem=8)]}
+
+    found = place_together(
+        a_snapshot(*nodes, shares=shares), group_of([a_share(n, 9) for n in "xy"])
+    )
+
+    assert found.gpus == {"b": (0, 1)}
+
+
+def test_together_says_why_not_even_the_first_fits():
+    found = place_together(a_snapshot(), group_of(workers(2, 0, limits={NVIDIA_GPU: 1})))
+
+    assert found == Refusal(
+        "needs 1 GPU on one node; 0 of 2 members would fit. 0 nodes: there are no nodes"
+    )
