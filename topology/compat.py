@@ -33,14 +33,14 @@ def _first_optimal_partition(table: Table, free: int, k: int, required: int) -> 
     partition: list[int] = []
     left = free
     while left:
-        wanted = _best_sum(table, left, k, required)
+        # Required GPUs that are not left are in one of the groups taken, all of them.
+        must = required & left
+        wanted = _best_sum(table, left, k, must)
         groups = _first_groups(table.n, left, k)
         # Without required GPUs this is the sum itself; with them it is at least the sum.
         bound = table.w[groups] + table.partition(k)[left & ~groups]
         promising = groups[bound >= wanted].tolist()
-        taken = next(g for g in promising if _sum_with(table, left, g, k, required) == wanted)
-        if taken & required:
-            required = 0
+        taken = next(g for g in promising if _sum_with(table, left, g, k, must) == wanted)
         partition.append(taken)
         left &= ~taken
     return partition

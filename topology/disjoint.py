@@ -80,7 +80,7 @@ def best_partition(weight: Ints, n: int, k: int) -> Ints:
         n: Number of GPUs.
         k: Size of the sets, at least 2.
 
-    Cost: as `best_disjoint`, and a share 1/k of each smaller size; 0.3 s for n = 16, k = 4.
+    Cost: as `best_disjoint`, and a share 1/k of each smaller size; 0.1 s for n = 16, k = 4.
     """
     size = popcounts(n)
     pairs = weight[size == 2]

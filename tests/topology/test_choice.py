@@ -20,6 +20,7 @@ from strategies import machines
 from bench.best_effort import best_effort, pair_scores
 from topology.bandwidth import bandwidths
 from topology.choice import Ask, Mode, advantage, candidates, choose, ranked
+from topology.constants import Constants
 from topology.machine import NIC, Level, Machine, gpus_of, mask_of
 from topology.table import Table, table_of
 
@@ -244,6 +245,17 @@ def test_without_any_difference_the_lowest_indices_are_taken():
     assert chosen(a_machine(6), {1, 3, 4, 5}, 3) == (1, 3, 4)
 
 
+def test_bandwidths_a_millionth_apart_are_equal():
+    def level(i: int, j: int) -> Level:
+        return {(0, 1): Level.PIX, (2, 3): Level.PHB}.get((i, j), Level.SYS)
+
+    constants = Constants(pcie=12.0, bridge=12.0 + 1e-8)
+    machine = a_machine(4, level=level, constants=constants)
+
+    for mode in (Mode.FAST, Mode.KEEP):
+        assert chosen(machine, range(4), 2, mode=mode) == (0, 1)
+
+
 def test_only_linked_sets_are_taken_when_that_is_asked_for():
     assert chosen(bridged_pairs(), {0, 2, 3}, 2, linked=True) == (2, 3)
     assert chosen(bridged_pairs(), {0, 2, 4}, 2, linked=True) == ()
@@ -296,6 +308,27 @@ def test_a_choice_is_made_once_and_then_looked_up():
     assert list(table.chosen.values()) == [first]
     assert choose(table, ask) == first
     assert len(table.chosen) == 1
+
+
+def test_choices_that_are_kept_are_told_apart_by_all_of_the_ask():
+    nic = NIC("mlx5_0", (Level.SYS,) * 6 + (Level.PIX, Level.SYS))
+    table = Table(replace(bridged_pairs(), nics=(nic,)))
+    plain = Ask(mask_of([0, 2, 3, 5, 6]), 1, mode=Mode.FAST)
+    others = [
+        replace(plain, free=mask_of([2, 3, 5])),
+        replace(plain, k=3),
+        replace(plain, required=mask_of([5])),
+        replace(plain, mode=Mode.KEEP),
+        replace(plain, multi_node=True),
+        replace(plain, k=2),
+        replace(plain, k=2, required=mask_of([5])),
+        replace(plain, k=2, required=mask_of([5]), linked=True),
+    ]
+
+    answers = [choose(table, ask) for ask in (plain, *others)]
+
+    assert answers == [choose(Table(table.machine), ask) for ask in (plain, *others)]
+    assert len(set(answers)) > len(others) // 2
 
 
 @pytest.mark.parametrize(

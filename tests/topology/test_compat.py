@@ -113,6 +113,15 @@ def test_a_set_with_padding_is_never_returned():
     assert compat(machine, range(5), 3) == (0, 1, 2)
 
 
+def test_what_is_required_is_not_in_the_leftovers():
+    # 0-1 left over beside 2, 3, 4 scores as much as 0, 2, 3, and upstream would meet it first.
+    switch = {(2, 3), (3, 4), (2, 4), (0, 2), (0, 3)}
+    machine = a_machine(5, level=lambda i, j: Level.PXB if (i, j) in switch else Level.UNKNOWN)
+
+    assert compat(machine, range(5), 3, 0) == (0, 2, 3)
+    assert best_effort(pair_scores(machine), range(5), 3, (0,)) == (0, 2, 3)
+
+
 @pytest.mark.parametrize(
     "machine",
     [dgx1_v100(), dgx1_p100(), a_pcie_machine(8, socket=4), bridged_pairs(), rtx8000x4()],
