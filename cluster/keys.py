@@ -9,6 +9,7 @@ GPU_CORE = "aliyun.com/gpu-core.percentage"
 GPU_COUNT = "aliyun.com/gpu-count"
 """A resource on nodes (number of cards) and a label on pods (how many cards to share)."""
 GPU_WHOLE = "aliyun.com/gpu"
+NVIDIA_PREFIX = "nvidia.com/"
 NVIDIA_GPU = "nvidia.com/gpu"
 NVIDIA_GPU_SHARED = "nvidia.com/gpu.shared"
 RESOURCES = (GPU_MEM, GPU_CORE, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED)

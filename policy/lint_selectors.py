@@ -10,23 +10,6 @@ from policy.problem import Problem, doubtful
 from policy.selection import Addition, Selector
 
 _GANG_LABELS = frozenset({keys.POD_GROUP, keys.POD_GROUP_NAME})
-_RECORD = frozenset(
-    {
-        keys.ALLOCATION,
-        keys.VISIBLE_DEVICES,
-        keys.TERM,
-        keys.ISOLATION,
-        keys.ARENA_GPU_GROUP,
-        keys.ARENA_GPU_VISIBLE,
-        keys.MEM_IDX,
-        keys.MEM_POD,
-        keys.MEM_DEV,
-        keys.MEM_ASSIGNED,
-        keys.MEM_ASSUME_TIME,
-        keys.GPUSHARE_ALLOCATION,
-        keys.GPUSHARE_CORE,
-    }
-)
 
 
 def doubts_about(selectors: Sequence[Selector], document: Place) -> Iterator[Problem]:
@@ -139,7 +122,7 @@ def _forestalls(earlier: Selector, selector: Selector, addition: Addition) -> bo
 
 def _owner(key: str) -> str | None:
     """Return who alone sets a key; None when administrators may."""
-    if key in _RECORD or key.startswith(keys.VISIBLE_DEVICES_OF):
+    if key in keys.RECORD or key.startswith(keys.VISIBLE_DEVICES_OF):
         return "the record of an allocation"
     if key in {keys.COMPUTE_CLASS, keys.COMPUTE_QOS}:
         return "the platform, which bills and places by it"

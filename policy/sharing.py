@@ -9,10 +9,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from cluster.keys import DEVICE_PLUGIN_CONFIG
+from cluster.keys import DEVICE_PLUGIN_CONFIG, NVIDIA_PREFIX
 from policy.wire import Labels, NonEmpty, Wire
 
-NVIDIA_PREFIX = "nvidia.com/"
 RENAMED_SUFFIX = ".shared"
 
 

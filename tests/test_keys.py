@@ -1,0 +1,93 @@
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster import keys
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("topology", "cluster", "policy", "webhook", "scorer", "cli")
+HOME = "cluster/keys.py"
+
+WORDS = frozenset(
+    value for name, value in vars(keys).items() if name.isupper() and isinstance(value, str)
+)
+DOMAINS = frozenset(word.partition("/")[0] + "/" for word in WORDS if "/" in word)
+"""No text has one of these but for a key, known or forgotten."""
+TELLING = frozenset(word for word in WORDS if word.isupper() or word.count(".") > 1)
+"""These mean nothing else either, wherever they stand in a text."""
+PLAIN = frozenset(word for word in WORDS if "/" not in word) - TELLING
+"""These may be parts of other words, so that only a text that is one of them counts."""
+
+ALLOWED = {
+    ("policy/document.py", "linkwise.dev/"): "a Literal type takes no name",
+    ("policy/lint_policy.py", "devices"): "a key of the file of NVIDIA's device plugin",
+    ("cluster/mode.py", "cgpu"): "the mode of a node, which is that label's name by chance",
+    ("cluster/record.py", "cgpu"): "what keeps shares apart, which is that label's name by chance",
+    ("cli/__main__.py", "linkwise"): "the command's own name",
+    ("cli/", "gpus"): "a key of the command's answers",
+    ("cli/", "bandwidth"): "a key of the command's answers",
+}
+"""Why a word stands in a file, or in a package, all the same."""
+
+
+def texts(source: str) -> Iterator[str]:
+    """Yield the string literals of a module, without those that only document."""
+    tree = ast.parse(source)
+    documenting = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if id(node) not in documenting:
+                yield text
+
+
+def spelled_out(source: str) -> set[str]:
+    """Return the names on the wire that a module writes as literals."""
+    return {
+        word
+        for text in texts(source)
+        for word in (*(PLAIN & {text}), *(word for word in DOMAINS | TELLING if word in text))
+    }
+
+
+def found() -> set[tuple[str, str]]:
+    modules = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    return {
+        (path.relative_to(ROOT).as_posix(), word)
+        for path in modules
+        for word in spelled_out(path.read_text(encoding="utf-8"))
+    }
+
+
+def excuse(where: str, word: str) -> str | None:
+    package = where.partition("/")[0] + "/"
+    return ALLOWED.get((where, word)) or ALLOWED.get((package, word))
+
+
+def test_names_on_the_wire_are_spelled_out_in_one_module_only():
+    unexcused = {hit for hit in found() if hit[0] != HOME and not excuse(*hit)}
+
+    assert unexcused == set()
+
+
+def test_every_exception_is_needed():
+    hits = found()
+    needed = hits | {(where.partition("/")[0] + "/", word) for where, word in hits}
+
+    assert needed >= ALLOWED.keys()
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        pytest.param('KEY = "aliyun.com/gpu-mem"', {"aliyun.com/"}, id="a key"),
+        pytest.param('KEY = "nvidia.com/forgotten"', {"nvidia.com/"}, id="a key that keys lacks"),
+        pytest.param('z = f"set {x} by CUDA_MPS_{y}"', {"CUDA_MPS_"}, id="a part of an f-string"),
+        pytest.param('KEY = "gpushare"', {"gpushare"}, id="a plain word"),
+        pytest.param('TEXT = "as gpushare does"', set(), id="a plain word in a sentence"),
+        pytest.param('"""Of aliyun.com/gpu-mem."""', set(), id="a docstring"),
+    ],
+)
+def test_literals_are_told_from_documentation(source, words):
+    assert spelled_out(source) == words
