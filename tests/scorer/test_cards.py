@@ -152,6 +152,13 @@ def test_replicas_go_to_the_gpus_with_the_most_left_and_to_different_ones():
     assert chosen(node, replicas(10)) == []
 
 
+def test_two_replicas_go_to_two_gpus_though_one_has_more_left():
+    used = [GPUShare(1), GPUShare(1), GPUShare(1)]
+    node = a_snapshot(a_node(machine=a_machine(2), mode="timeslice"), shares={"node-0": used})
+
+    assert chosen(node.nodes[0], replicas(2)) == [0, 1]
+
+
 # ---- Which node: by way of a plan of one pod after another.
 
 
@@ -182,6 +189,15 @@ def test_only_the_node_with_room_on_one_card_takes_a_share():
     }
 
     assert nodes_of(nodes, shares, {GPU_MEM: 8}) == "c"
+
+
+def test_best_fit_prefers_a_node_in_use_to_a_tighter_card_of_an_empty_one():
+    nodes = [
+        a_node(n, a_machine(1), "share", card_memory=memory) for n, memory in (("a", 8), ("b", 16))
+    ]
+
+    assert nodes_of(nodes, {"b": [GPUShare(0, mem=2)]}, {GPU_MEM: 6}) == "b"
+    assert nodes_of(nodes, {}, {GPU_MEM: 6}) == "a"
 
 
 def test_best_fit_fills_the_node_in_use_then_the_tightest_card_then_the_first_name():

@@ -1,6 +1,7 @@
 from builders import a_machine, a_member, a_node, a_snapshot, workers
 
 from cluster.keys import GPU_MEM, NVIDIA_GPU
+from cluster.node import Placement
 from cluster.record import GPUShare
 from scorer.group import group_of
 from scorer.onebyone import place_each, place_together
@@ -32,6 +33,15 @@ def test_unequal_members_stay_on_the_nodes_in_use_where_they_fit():
     assert [p.node for p in found.placements] == ["a", "a", "b", "a"]
     assert found.one_by_one
     assert found.nodes_considered == 2
+
+
+def test_unequal_members_stay_together_where_nodes_are_spread_too():
+    snapshot = a_snapshot(*(a_node(name) for name in "abc"), placement=Placement.SPREAD)
+    members = [a_member(6, "w0"), a_member(7, "w1"), a_member(1, "w2")]
+
+    found = place_each(snapshot, group_of(members))
+
+    assert [p.node for p in found.placements] == ["b", "a", "b"]
 
 
 def test_nodes_without_a_linked_set_are_counted_once():
