@@ -52,7 +52,7 @@ def show_simulation(inputs: Inputs, view: View, mode: Mode, output: str | None) 
     for warning in inputs.warnings:
         warn(warning)
     if view is View.HTML:
-        from cli.page import render
+        from cli.page import render  # noqa: PLC0415 - 30 ms that only a page needs
 
         write_text(output, render(simulation, "linkwise simulate"))
     elif view is View.TABLE:

@@ -17,6 +17,10 @@ from topology.subsets import Floats, Ints, sets_within
 from topology.table import Table
 
 
+MOST_CHOSEN = 1 << 16
+"""Choices that a table keeps: all that 8 GPUs can ask for, about 15 MB; 16 GPUs have more."""
+
+
 class Mode(StrEnum):
     """What a choice prefers."""
 
@@ -68,6 +72,8 @@ def choose(table: Table, ask: Ask) -> int | None:
     try:
         return table.chosen[key]
     except KeyError:
+        if len(table.chosen) >= MOST_CHOSEN:
+            table.chosen.clear()
         table.chosen[key] = chosen = _choose(table, ask)
         return chosen
 

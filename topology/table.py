@@ -101,7 +101,7 @@ def table_of(machine: Machine) -> Table:
     return _table(replace(machine, model=None, uuids=(), bus_ids=(), memory=(), warnings=()))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _table(machine: Machine) -> Table:
     return Table(machine)
 
