@@ -16,7 +16,6 @@ from topology.machine import gpus_of
 from topology.subsets import Floats, Ints, sets_within
 from topology.table import Table
 
-
 MOST_CHOSEN = 1 << 16
 """Choices that a table keeps: all that 8 GPUs can ask for, about 15 MB; 16 GPUs have more."""
 
