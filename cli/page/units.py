@@ -130,12 +130,9 @@ def _reasons(seen: Snapshot, told: Why) -> Markup:
 
 
 def _explained(node: str, told: Explanation) -> Markup:
-    left = told.left
-    one = left is not None and len(left.gpus) == 1
-    stays = (
-        f" {_gpus(left.gpus)} {'stays' if one else 'stay'} free." if left else " None stays free."
-    )
-    return element("p", name(node), f": {sentence(told.reason)}{stays}", class_="quiet")
+    left = _gpus(told.left.gpus) if told.left else "none"
+    reason = f": {sentence(told.reason)} It leaves {left} free."
+    return element("p", name(node), reason, class_="quiet")
 
 
 def _members(unit: Unit, plan: Plan) -> Markup:

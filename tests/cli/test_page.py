@@ -266,6 +266,7 @@ def test_a_gang_shows_its_bandwidth_beside_the_best_and_index_order():
     assert widths == ["width:100.0%", "width:100.0%", "width:33.3%"]
     assert "3.0 × as fast as index order" in card.text
     assert "dgx-0: 55.2 GB/s" in card.text
+    assert "It leaves GPUs 1 2 free." in card.text
 
 
 def test_members_are_numbered_alike_in_the_list_the_table_and_the_drawing():
