@@ -1,107 +1,64 @@
 """The AdmissionReview that admission is measured with: a gang's worker, as an API server sends it.
 
-6.6 KB, the size of a real one: a training pod with two containers, a service account's volume, the
-default tolerations and the fields' managers.
+6.6 KB, as real ones have: a training pod with its volumes, a service account's token, the default
+tolerations, and who owns which field.
 """
 
 import json
-from collections.abc import Callable
 from typing import Any
 
-from cluster.keys import (
-    GPU_TOPOLOGY,
-    GPU_TOPOLOGY_REPLICA,
-    GPU_WHOLE,
-    JOB_NAME,
-    JOB_ROLE,
-    POD_GROUP_MIN_AVAILABLE,
-    POD_GROUP_NAME,
-    REPLICA_INDEX,
-)
+from cluster import keys
+from cluster.capacity import Capacity
+from policy.profile import parse_profiles
+from policy.snapshot import PolicySnapshot
+from webhook.review import handle
 
-SIZE = 6600
-"""[bytes]"""
+NAMESPACE = "vision"
+JOB = "pytorch-topo-4-vgg16"
 
-_OWNED = {".": {}, "f:name": {}, "f:value": {}}
-
-
-def worker() -> dict[str, Any]:
-    """Return the pod: worker 3 of a gang of 4, one GPU each."""
-    name = "pytorch-topo-4-vgg16"
-    labels = {
-        "app": "mpijob",
-        "release": name,
-        GPU_TOPOLOGY: name,
-        GPU_TOPOLOGY_REPLICA: "4",
-        POD_GROUP_NAME: name,
-        POD_GROUP_MIN_AVAILABLE: "4",
-        JOB_NAME: name,
-        JOB_ROLE: "worker",
-        REPLICA_INDEX: "3",
-    }
-    owner = {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "MPIJob",
-        "name": name,
-        "uid": "5b2b1f5e-6d39-4f7a-9a53-0b6f6d5f2a10",
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    spec = _spec(name)
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"{name}-worker-3",
-            "namespace": "vision",
-            "creationTimestamp": None,
-            "labels": labels,
-            "annotations": {"kubectl.kubernetes.io/default-container": "mpi"},
-            "ownerReferences": [owner],
-            "managedFields": [_managed_fields(spec)],
-        },
-        "spec": spec,
-        "status": {},
-    }
+_PROFILE = {
+    "name": "gpu-hpn-driver",
+    "objectSelector": {"matchLabels": {keys.COMPUTE_CLASS: "gpu-hpn"}},
+    "effect": {"labels": {keys.DRIVER_VERSION: "1.5.0"}},
+}
+_POLICY = PolicySnapshot(profiles=parse_profiles(json.dumps([_PROFILE])))
+_CAPACITY = Capacity(nodes=2, whole=8)
+_NAMESPACES = {NAMESPACE: {keys.NAMESPACE_NAME: NAMESPACE}}
 
 
-def body(pod: dict[str, Any] | None = None, *, size: int = SIZE) -> bytes:
-    """Return an AdmissionReview for the creation of a pod, filled up to `size` bytes.
-
-    The filler is an annotation that nobody reads; the sample above needs 0.2 KB of it.
-    """
-    pod = pod or worker()
-    text = _review(pod)
-    metadata = pod["metadata"]
-    missing = size - len(text)
-    if missing > 32:
-        metadata["annotations"]["example.org/notes"] = "n" * (missing - 23)
-        text = _review(pod)
-    return text
+def run(body: bytes) -> bytes:
+    """Return the answer to a review, under a policy with one profile."""
+    return handle(body, namespaces=_NAMESPACES, policy=_POLICY, capacity=_CAPACITY)
 
 
-def measured(admit: Callable[[bytes], bytes]) -> Callable[[], bytes]:
-    """Return what a timer calls: `admit` on the review."""
-    review = body()
-    return lambda: admit(review)
-
-
-def _review(pod: dict[str, Any]) -> bytes:
+def review_bytes() -> bytes:
+    """Return the review of the pod's creation."""
+    pods = {"group": "", "version": "v1"}
     request = {
         "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
-        "kind": {"group": "", "version": "v1", "kind": "Pod"},
-        "resource": {"group": "", "version": "v1", "resource": "pods"},
-        "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
-        "requestResource": {"group": "", "version": "v1", "resource": "pods"},
-        "name": "pytorch-topo-4-vgg16-worker-3",
-        "namespace": "vision",
+        "kind": {**pods, "kind": "Pod"},
+        "resource": {**pods, "resource": "pods"},
+        "requestKind": {**pods, "kind": "Pod"},
+        "requestResource": {**pods, "resource": "pods"},
+        "name": f"{JOB}-worker-3",
+        "namespace": NAMESPACE,
         "operation": "CREATE",
         "userInfo": {
             "username": "system:serviceaccount:kubeflow:training-operator",
             "uid": "9f0b7d0e-2c7b-4d53-8a42-9e4d7b1c6a55",
-            "groups": ["system:serviceaccounts", "system:authenticated"],
+            "groups": [
+                "system:serviceaccounts",
+                "system:serviceaccounts:kubeflow",
+                "system:authenticated",
+            ],
+            "extra": {
+                "authentication.kubernetes.io/credential-id": [
+                    "JTI=0f3c5a1e-7b1d-4c70-8a55-0b5a0f6e3a11"
+                ],
+                "authentication.kubernetes.io/pod-name": ["training-operator-6f9d5c6d8b-x2x7k"],
+            },
         },
-        "object": pod,
+        "object": worker(),
         "oldObject": None,
         "dryRun": False,
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
@@ -110,131 +67,161 @@ def _review(pod: dict[str, Any]) -> bytes:
     return json.dumps(review, separators=(",", ":")).encode()
 
 
-def _spec(name: str) -> dict[str, Any]:
-    token = {
-        "name": "kube-api-access-7x2lm",
-        "mountPath": "/var/run/secrets/kubernetes.io",
-        "readOnly": True,
+def worker() -> dict[str, Any]:
+    """Return the pod: worker 3 of a gang of 4, one GPU each, as arena and its operator make it."""
+    spec = _spec()
+    owner = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "MPIJob",
+        "name": JOB,
+        "uid": "5b2b1f5e-6d39-4f7a-9a53-0b6f6d5f2a10",
+        "controller": True,
+        "blockOwnerDeletion": True,
     }
-    shared = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108 (a path inside the container)
-    config = {"name": "mpi-job-config", "mountPath": "/etc/mpi"}
-    data = {"name": "data", "mountPath": "/data"}
-    env = [
-        {"name": "NCCL_DEBUG", "value": "INFO"},
-        {"name": "NCCL_IB_DISABLE", "value": "0"},
-        {"name": "NCCL_SOCKET_IFNAME", "value": "eth0"},
-        {"name": "NCCL_IB_HCA", "value": "mlx5_0,mlx5_1"},
-        {"name": "NCCL_IB_GID_INDEX", "value": "3"},
-        {"name": "OMP_NUM_THREADS", "value": "8"},
-        {"name": "OMPI_MCA_orte_keep_fqdn_hostnames", "value": "true"},
-        {"name": "OMPI_MCA_plm_rsh_args", "value": "-o ConnectionAttempts=10"},
-        {"name": "PYTHONUNBUFFERED", "value": "1"},
-        {"name": "TORCH_HOME", "value": "/data/torch"},
-        {"name": "K_MPI_JOB_ROLE", "value": "worker"},
-        {
-            "name": "POD_IP",
-            "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}},
-        },
-    ]
-    probe = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
-    key = {"name": "ssh-auth", "mountPath": "/root/.ssh", "readOnly": True}
     return {
-        "initContainers": [
-            {
-                "name": "prepare-ssh",
-                "image": "registry.example.org/training/ssh:1.2",
-                "command": [
-                    "/bin/sh",
-                    "-c",
-                    "cp -RL /mnt/ssh/* /root/.ssh && chmod -R 600 /root/.ssh",
-                ],
-                "resources": {
-                    "limits": {"cpu": "100m", "memory": "64Mi"},
-                    "requests": {"cpu": "100m", "memory": "64Mi"},
-                },
-                "volumeMounts": [key, token],
-                "terminationMessagePath": "/dev/termination-log",
-                "terminationMessagePolicy": "File",
-                "imagePullPolicy": "IfNotPresent",
-            }
-        ],
-        "volumes": [
-            {
-                "name": "ssh-auth",
-                "secret": {
-                    "secretName": f"{name}-ssh",
-                    "items": [
-                        {"key": "ssh-privatekey", "path": "id_rsa"},
-                        {"key": "ssh-publickey", "path": "id_rsa.pub"},
-                        {"key": "ssh-publickey", "path": "authorized_keys"},
-                    ],
-                    "defaultMode": 384,
-                },
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": f"{JOB}-worker-3",
+            "namespace": NAMESPACE,
+            "creationTimestamp": None,
+            "labels": {
+                "app": "mpijob",
+                "release": JOB,
+                "createdBy": "MPIJob",
+                keys.GPU_TOPOLOGY: JOB,
+                keys.GPU_TOPOLOGY_REPLICA: "4",
+                keys.POD_GROUP_NAME: JOB,
+                keys.POD_GROUP_MIN_AVAILABLE: "4",
+                keys.JOB_NAME: JOB,
+                keys.OPERATOR_NAME: "mpijob-controller",
+                keys.REPLICA_TYPE: "worker",
+                keys.REPLICA_INDEX: "3",
             },
-            {"name": "data", "persistentVolumeClaim": {"claimName": "imagenet"}},
+            "annotations": {
+                "k8s.v1.cni.cncf.io/networks": '[{"name":"roce-0"},{"name":"roce-1"}]',
+                "kubectl.kubernetes.io/default-container": "mpi",
+                "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+                "sidecar.istio.io/inject": "false",
+            },
+            "ownerReferences": [owner],
+            "managedFields": [_managed_fields(spec)],
+        },
+        "spec": spec,
+        "status": {},
+    }
+
+
+def _spec() -> dict[str, Any]:
+    token = "kube-api-access-7x2lm"  # noqa: S105 (a volume's name)
+    return {
+        "volumes": [
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}},
-            {"name": "mpi-job-config", "configMap": {"name": f"{name}-config", "defaultMode": 420}},
+            {"name": "data", "persistentVolumeClaim": {"claimName": "imagenet"}},
             {
-                "name": "kube-api-access-7x2lm",
-                "projected": {
-                    "sources": [
-                        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}}
+                "name": "mpi-job-config",
+                "configMap": {
+                    "name": f"{JOB}-config",
+                    "items": [
+                        {"key": "kubexec.sh", "path": "kubexec.sh", "mode": 365},
+                        {"key": "hostfile", "path": "hostfile", "mode": 292},
                     ],
                     "defaultMode": 420,
                 },
             },
+            {"name": token, "projected": {"sources": _token_sources(), "defaultMode": 420}},
         ],
-        "containers": [
-            {
-                "name": "mpi",
-                "image": "registry.example.org/training/vgg16:torch2",
-                "command": ["/usr/sbin/sshd"],
-                "args": ["-De", "-f", "/home/mpiuser/.sshd_config"],
-                "env": env,
-                "resources": {
-                    "limits": {"cpu": "8", "memory": "64Gi", GPU_WHOLE: "1"},
-                    "requests": {"cpu": "8", "memory": "64Gi", GPU_WHOLE: "1"},
-                },
-                "volumeMounts": [shared, config, key, data, token],
-                "readinessProbe": {"tcpSocket": {"port": 22}, **probe},
-                "terminationMessagePath": "/dev/termination-log",
-                "terminationMessagePolicy": "File",
-                "imagePullPolicy": "IfNotPresent",
-                "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
-            },
-            {
-                "name": "log-shipper",
-                "image": "registry.example.org/logging/shipper:1.9",
-                "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
-                "volumeMounts": [token],
-                "imagePullPolicy": "IfNotPresent",
-            },
-        ],
+        "containers": [_container(token)],
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 30,
-        "dnsPolicy": "ClusterFirst",
+        "dnsPolicy": "ClusterFirstWithHostNet",
         "serviceAccountName": "default",
+        "serviceAccount": "default",
+        "hostNetwork": True,
+        "securityContext": {"fsGroup": 1000},
         "schedulerName": "default-scheduler",
         "tolerations": [
             {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
-            {
-                "key": "node.kubernetes.io/not-ready",
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": 300,
-            },
-            {
-                "key": "node.kubernetes.io/unreachable",
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": 300,
-            },
+            *(
+                {
+                    "key": f"node.kubernetes.io/{condition}",
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 300,
+                }
+                for condition in ("not-ready", "unreachable")
+            ),
         ],
         "priority": 0,
-        "preemptionPolicy": "PreemptLowerPriority",
         "enableServiceLinks": True,
-        "hostNetwork": True,
+        "preemptionPolicy": "PreemptLowerPriority",
     }
+
+
+def _container(token: str) -> dict[str, Any]:
+    amounts = {"cpu": "8", "memory": "64Gi", keys.GPU_WHOLE: "1"}
+    literals = {
+        "NCCL_DEBUG": "INFO",
+        "NCCL_IB_HCA": "mlx5_0,mlx5_1",
+        "NCCL_SOCKET_IFNAME": "eth0",
+        "OMP_NUM_THREADS": "8",
+        "PYTHONUNBUFFERED": "1",
+        "TORCH_HOME": "/data/torch",
+    }
+    pod_ip = {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}
+    return {
+        "name": "mpi",
+        "image": "registry.example.org/training/pytorch-benchmark:torch2.9-cuda13.0-py3.11",
+        "command": ["/bin/bash", "-c"],
+        "args": [
+            "set -euo pipefail; mkdir -p /run/sshd /root/.ssh; ssh-keygen -A; "
+            "cp /etc/mpi/hostfile /root/hostfile; ulimit -l unlimited; "
+            "nvidia-smi topo -m; ibv_devinfo | grep -E 'hca_id|state|link_layer' || true; "
+            "for nic in roce-0 roce-1; do ip -br link show $nic; done; df -h /data /dev/shm; "
+            "python -c 'import torch; print(torch.__version__, torch.version.cuda)'; "
+            "exec /usr/sbin/sshd -De -o StrictModes=no -o PermitUserEnvironment=yes"
+        ],
+        "env": [
+            *({"name": name, "value": value} for name, value in literals.items()),
+            {"name": "POD_IP", "valueFrom": pod_ip},
+        ],
+        "resources": {"limits": amounts, "requests": amounts},
+        "volumeMounts": [
+            {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 (inside the container)
+            {"name": "data", "mountPath": "/data"},
+            {"name": "mpi-job-config", "mountPath": "/etc/mpi"},
+            {
+                "name": token,
+                "readOnly": True,
+                "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
+            },
+        ],
+        "readinessProbe": {
+            "tcpSocket": {"port": 22},
+            "timeoutSeconds": 1,
+            "periodSeconds": 10,
+            "successThreshold": 1,
+            "failureThreshold": 3,
+        },
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "imagePullPolicy": "IfNotPresent",
+        "securityContext": {"capabilities": {"add": ["IPC_LOCK", "SYS_PTRACE"]}},
+    }
+
+
+def _token_sources() -> list[dict[str, Any]]:
+    namespace = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
+    return [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {
+            "configMap": {
+                "name": "kube-root-ca.crt",
+                "items": [{"key": "ca.crt", "path": "ca.crt"}],
+            }
+        },
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": namespace}]}},
+    ]
 
 
 def _managed_fields(spec: dict[str, Any]) -> dict[str, Any]:
@@ -242,18 +229,24 @@ def _managed_fields(spec: dict[str, Any]) -> dict[str, Any]:
     containers = {
         f'k:{{"name":"{container["name"]}"}}': {
             ".": {},
-            "f:env": {f'k:{{"name":"{env["name"]}"}}': _OWNED for env in container.get("env", ())},
+            **{f"f:{key}": {} for key in container},
+            "f:env": {
+                f'k:{{"name":"{env["name"]}"}}': {".": {}, "f:name": {}, "f:value": {}}
+                for env in container["env"]
+            },
             "f:resources": {
-                f"f:{kind}": {f"f:{key}": {} for key in amounts}
-                for kind, amounts in container["resources"].items()
+                f"f:{part}": {".": {}, **{f"f:{key}": {} for key in amounts}}
+                for part, amounts in container["resources"].items()
             },
             "f:volumeMounts": {
-                f'k:{{"mountPath":"{mount["mountPath"]}"}}': _OWNED
+                f'k:{{"mountPath":"{mount["mountPath"]}"}}': {
+                    ".": {},
+                    **{f"f:{key}": {} for key in mount},
+                }
                 for mount in container["volumeMounts"]
             },
-            **{f"f:{key}": {} for key in container},
         }
-        for container in (*spec["initContainers"], *spec["containers"])
+        for container in spec["containers"]
     }
     return {
         "manager": "training-operator",

@@ -46,13 +46,14 @@ def admit(
         capacity: What the cluster offers.
         workload: The object that makes the pod, where it is at hand.
 
-    Cost: 30 µs for a gang's worker.
+    Cost: about 40 µs for a gang's worker, a third of it to read the request.
     """
     if not _is_ours(pod, policy):
         return Outcome(Verdict.SKIPPED, labels=pod.labels, annotations=pod.annotations)
     profiles = policy.profiles.apply(pod.labels, pod.annotations, namespace_labels)
     asked = read(_with_profiles(pod, profiles), policy)
     removal, removed = drop_record(pod)
+    added = profiles.added_annotations
     told = tell(asked, policy)
     findings = (
         *namespace_findings(namespace, namespace_labels, policy),
@@ -82,7 +83,7 @@ def admit(
         steps,
         asked.request,
         profiles.labels,
-        without_record(profiles.annotations),
+        without_record(profiles.annotations) if removal or added else profiles.annotations,
         _audit(policy, findings, steps),
     )
 

@@ -31,8 +31,8 @@ class Operation(Struct, frozen=True):
 def escape(key: str) -> str:
     """Return a map's key as one segment of a JSON pointer (RFC 6901, section 3).
 
-    >>> escape("linkwise.dev/gang~1")
-    'linkwise.dev~1gang~01'
+    >>> escape("example.org/a~1")
+    'example.org~1a~01'
     """
     if "~" in key:
         key = key.replace("~", "~0")

@@ -191,6 +191,15 @@ def test_the_users_own_limit_may_only_be_tighter(written, after, told_so):
     assert [finding.code for finding in findings] == [Code.MPS_LIMIT] * told_so
 
 
+def test_a_looser_limit_is_replaced_even_where_devices_are_refused():
+    env = [{"name": keys.ENV_MPS_THREADS, "value": "90"}]
+    sharing = Sharing(compute_by_mps=True, deny_visible_devices=True)
+
+    _, (finding,) = told({"containers": [container(env=env, **SHARE)]}, sharing)
+
+    assert (finding.code, finding.severity) == (Code.MPS_LIMIT, Severity.WARNING)
+
+
 def test_a_time_sliced_container_is_told_how_many_share_its_gpu():
     spec, _ = told({"containers": [container(**{keys.NVIDIA_GPU_SHARED: 1})]}, Sharing(replicas=4))
 
@@ -204,11 +213,16 @@ def test_a_launcher_sees_no_gpus_unless_it_chose_itself():
         "containers": [
             container("a"),
             container("b", env=[{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]),
-        ]
+        ],
+        "initContainers": [container("i")],
     }
 
     changes = hide_gpus(msgspec.convert({"spec": spec}, Pod))
 
-    values = [env_of(one)[keys.ENV_VISIBLE_DEVICES] for one in patched(spec, changes)["containers"]]
-    assert values == ["void", "all"]
+    after = patched(spec, changes)
+    values = [
+        env_of(one)[keys.ENV_VISIBLE_DEVICES]
+        for one in (*after["containers"], *after["initContainers"])
+    ]
+    assert values == ["void", "all", "void"]
     assert changes.findings == []
