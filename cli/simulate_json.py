@@ -2,6 +2,7 @@
 
 from cli.simulation import GangResult, PodResult, Simulation
 from cluster.ledger import NodeLedger
+from cluster.node import Mode
 from scorer.compare import IndexOrder
 from scorer.outcome import Plan
 from scorer.snapshot import Snapshot
@@ -99,14 +100,20 @@ def _node(before: NodeLedger, after: NodeLedger) -> dict[str, object]:
     shown: dict[str, object] = {
         "name": before.node.name,
         "mode": before.node.mode.value,
-        "free_before": before.free_mask.bit_count(),
-        "free_after": after.free_mask.bit_count(),
+        "free_before": free_gpus(before),
+        "free_after": free_gpus(after),
         "gpus": len(before.node.cards),
     }
     if before.node.mode.shares_memory:
         shown["memory_free_before"] = _memory(before)
         shown["memory_free_after"] = _memory(after)
     return shown
+
+
+def free_gpus(node: NodeLedger) -> int:
+    """Return how many GPUs of a node nobody has, or has asked for where they are counted only."""
+    free = node.free_mask.bit_count()
+    return min(free, max(0, node.nvidia_free)) if node.node.mode is Mode.DEFAULT else free
 
 
 def _memory(node: NodeLedger) -> list[int]:

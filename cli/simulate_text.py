@@ -1,7 +1,10 @@
 """What `linkwise simulate` shows to people."""
 
 from cli.output import BAD, GOOD, QUIET, Paint, say, sentence, table
+from cli.simulate_json import free_gpus
 from cli.simulation import GangResult, PodResult, Simulation
+from cluster.ledger import NodeLedger
+from cluster.node import Mode
 from cluster.request import Family
 from scorer.why import why
 from webhook.outcome import Verdict
@@ -16,12 +19,28 @@ def show(simulation: Simulation) -> None:
         _show_denied(pod)
     _show_others(simulation)
     _show_nodes(simulation)
-    placed = sum(pod.node is not None for pod in simulation.pods)
-    waiting = sum(gang.plan is None for gang in simulation.gangs)
-    say(
-        f"{len(simulation.pods)} pods: {placed} placed, {len(denied)} denied; "
-        f"{waiting} of {len(simulation.gangs)} gangs and single pods wait"
-    )
+    say(_sum(simulation))
+
+
+def _sum(simulation: Simulation) -> str:
+    """Return how all of it went, in one line."""
+    counts = [(_fate(pod), pod) for pod in simulation.pods]
+    told = [
+        f"{number} {fate}"
+        for fate in ("placed", "waiting", "denied", "without GPUs")
+        if (number := sum(one == fate for one, _ in counts))
+    ]
+    plural = "s" if len(counts) != 1 else ""
+    return f"{len(counts)} pod{plural}: {', '.join(told)}"
+
+
+def _fate(pod: PodResult) -> str:
+    outcome = pod.applicant.outcome
+    if outcome.verdict is Verdict.DENIED:
+        return "denied"
+    if outcome.request.family is None:
+        return "without GPUs"
+    return "placed" if pod.node else "waiting"
 
 
 def _show_unit(gang: GangResult) -> None:
@@ -87,16 +106,27 @@ def _show_others(simulation: Simulation) -> None:
         and pod.applicant.outcome.request.family is None
     ]
     if others:
-        say("no GPU that Linkwise chooses, left to kube-scheduler:", ", ".join(others))
+        say("without GPUs, left to kube-scheduler:", ", ".join(others))
         say()
 
 
 def _show_nodes(simulation: Simulation) -> None:
-    rows = [["NODE", "MODE", "FREE GPUS BEFORE", "AFTER"]]
+    rows = [["NODE", "MODE", "FREE BEFORE", "AFTER"]]
     for before in simulation.before.nodes:
         after = simulation.after.ledger.nodes[before.node.name]
-        total = len(before.node.cards)
-        freed = (f"{n.free_mask.bit_count()} of {total}" for n in (before, after))
+        freed = (_free(node) for node in (before, after))
         rows.append([before.node.name, before.node.mode.value, *freed])
     table(rows)
     say()
+
+
+def _free(node: NodeLedger) -> str:
+    """Return what a node has left, in what it gives out."""
+    cards = range(len(node.node.cards))
+    if node.node.mode.shares_memory:
+        total = sum(card.memory or 0 for card in node.node.cards)
+        return f"{sum(node.memory_free(i) for i in cards)} of {total} GiB"
+    if node.node.mode is Mode.TIMESLICE:
+        left = sum(node.replicas_free(i) for i in cards)
+        return f"{left} of {node.node.replicas * len(cards)} replicas"
+    return f"{free_gpus(node)} of {len(cards)} GPUs"

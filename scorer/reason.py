@@ -11,13 +11,14 @@ class Reason(StrEnum):
     NOT_READY = "not ready"
     CORDONED = "marked unschedulable"
     TAINT = "a taint that the pod does not tolerate"
-    SELECTOR = "the pod's node selector or affinity excludes it"
-    MODE = "gives out another kind of GPU resource"
+    SELECTOR = "excluded by the pod's node selector or affinity"
+    MODE = "another kind of GPU resource"
     UNACCOUNTED = "GPUs in use that nobody accounts for"
     GPUS = "too few free GPUs"
     LINK = "no free set connected by NVLink alone"
     MEMORY_SHARE = "no card with enough free memory and compute"
-    SHARING = "runs memory-only pods beside which compute shares may not run, or the reverse"
+    MEMORY_ONLY = "in use by pods that share memory only"
+    COMPUTE_TOO = "in use by pods that share compute, too"
     REPLICAS = "too few free replicas"
     CPU = "too little CPU"
     MEMORY = "too little memory"
@@ -26,7 +27,7 @@ class Reason(StrEnum):
 
 
 def count_reasons(reasons: Iterable[Reason]) -> str:
-    """Return one clause that counts nodes by reason, most frequent first: `3: too little CPU`."""
+    """Return one clause that counts nodes by reason, most frequent first: `too little CPU (3)`."""
     counted = Counter(reasons)
     ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
-    return "; ".join(f"{number}: {reason}" for reason, number in ordered)
+    return ", ".join(f"{reason} ({number})" for reason, number in ordered)

@@ -24,8 +24,8 @@ def one_node_refusal(snapshot: Snapshot, group: Group, link: Link) -> str:
         return f"needs {gpus} on one node; there are no nodes"
     where = "connected by NVLink alone on one node" if link is Link.NVLINK else "on one node"
     return (
-        f"needs {gpus} {where}; the freest suitable node has {most}. "
-        f"{_nodes(len(blocked))}: {count_reasons(blocked)}"
+        f"needs {gpus} {where}; the freest suitable node has {most}; "
+        f"of {_nodes(len(blocked))}: {count_reasons(blocked)}"
     )
 
 
@@ -36,7 +36,7 @@ def gang_refusal(group: Group, candidates: Sequence[Candidate], blocked: Sequenc
     needs = f"needs {_gpus(group.gpus)} as {group.size} × {each}"
     total = len(candidates) + len(blocked)
     apart = "; two that want the same host port need two nodes" if group.apart else ""
-    rest = f"; {count_reasons(blocked)}" if blocked else ""
+    rest = f"; on the others: {count_reasons(blocked)}" if blocked else ""
     return (
         f"{needs}; {fits} of {group.size} workers fit now, "
         f"on {len(candidates)} of {_nodes(total)}{apart}{rest}"
@@ -46,8 +46,10 @@ def gang_refusal(group: Group, candidates: Sequence[Candidate], blocked: Sequenc
 def member_refusal(member: Member, placed: int, size: int, blocked: Sequence[Reason]) -> str:
     """Say why one member fits nowhere, and that the others therefore do not start."""
     others = f"; {placed} of {size} members would fit" if size > 1 else ""
-    reasons = count_reasons(blocked) or "there are no nodes"
-    return f"needs {_asked(member)}{others}. {_nodes(len(blocked))}: {reasons}"
+    needs = f"needs {_asked(member)}{others}"
+    if not blocked:
+        return f"{needs}; there are no nodes"
+    return f"{needs}; of {_nodes(len(blocked))}: {count_reasons(blocked)}"
 
 
 def together_refusal(group: Group, problem: str) -> str:

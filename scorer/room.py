@@ -104,7 +104,7 @@ def gpu_room(node: NodeLedger, request: Request) -> int | Reason:
             return node.free_mask.bit_count() // request.gpus or Reason.GPUS
         case Family.SHARE:
             if node.sharing == ("memory" if request.core else "compute"):
-                return Reason.SHARING
+                return Reason.MEMORY_ONLY if request.core else Reason.COMPUTE_TOO
             return 1 if cards_for(node, request) else Reason.MEMORY_SHARE
         case Family.REPLICA:
             return 1 if cards_for(node, request) else Reason.REPLICAS

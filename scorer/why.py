@@ -56,9 +56,11 @@ def _gpus(snapshot: Snapshot, plan: Plan) -> dict[str, Explanation]:
     if plan.placements[0].member.request.family is not Family.WHOLE:
         return found
     for node, gpus in list(plan.gpus.items())[:MOST_EXPLAINED]:
-        free = snapshot.ledger.nodes[node].free_mask
+        held = snapshot.ledger.nodes[node]
+        if not held.node.machine_known:
+            continue
         several = len(plan.gpus) > 1
-        ask = Ask(free, len(gpus), mode=snapshot.mode, multi_node=several)
+        ask = Ask(held.free_mask, len(gpus), mode=snapshot.mode, multi_node=several)
         told = explain(snapshot.tables[node], ask)
         if told.chosen is not None and mask_of(told.chosen.gpus) == mask_of(gpus):
             found[node] = told

@@ -51,8 +51,8 @@ def test_nodes_without_a_linked_set_are_counted_once():
     found = place_each(a_snapshot(*nodes), group_of(members), linked=True)
 
     assert found == Refusal(
-        "needs 3 GPUs on one node; 0 of 2 members would fit. 3 nodes: "
-        "2: no free set connected by NVLink alone; 1: gives out another kind of GPU resource"
+        "needs 3 GPUs on one node; 0 of 2 members would fit; of 3 nodes: "
+        "no free set connected by NVLink alone (2), another kind of GPU resource (1)"
     )
 
 
@@ -70,6 +70,4 @@ def test_together_takes_the_next_node_where_the_best_has_no_room_for_all():
 def test_together_says_why_not_even_the_first_fits():
     found = place_together(a_snapshot(), group_of(workers(2, 0, limits={NVIDIA_GPU: 1})))
 
-    assert found == Refusal(
-        "needs 1 GPU on one node; 0 of 2 members would fit. 0 nodes: there are no nodes"
-    )
+    assert found == Refusal("needs 1 GPU on one node; 0 of 2 members would fit; there are no nodes")

@@ -278,7 +278,7 @@ def test_a_gang_larger_than_the_cluster_is_refused_with_numbers():
 
     assert refused(snapshot, workers(5, 2)) == (
         "needs 10 GPUs as 5 × 2 GPUs; 4 of 5 workers fit now, on 1 of 2 nodes; "
-        "1: marked unschedulable"
+        "on the others: marked unschedulable (1)"
     )
 
 
@@ -329,7 +329,7 @@ def test_one_node_or_wait_says_which_node_comes_nearest():
     snapshot = a_snapshot(a_node("a"), a_node("b"), taken={"a": (0, 1), "b": (5,)})
 
     assert refused(snapshot, workers(4, 2), Link.ONE_NODE) == (
-        "needs 8 GPUs on one node; the freest suitable node has 7. 2 nodes: 2: too few free GPUs"
+        "needs 8 GPUs on one node; the freest suitable node has 7; of 2 nodes: too few free GPUs (2)"
     )
     assert planned(a_snapshot(a_node("a")), workers(4, 2), Link.ONE_NODE)
 
@@ -388,8 +388,8 @@ def test_shares_are_placed_all_or_nothing():
     members = workers(3, 0, limits={GPU_MEM: 10})
 
     assert refused(a_snapshot(node), members) == (
-        "needs 10 GiB of one card; 2 of 3 members would fit. "
-        "1 node: 1: no card with enough free memory and compute"
+        "needs 10 GiB of one card; 2 of 3 members would fit; "
+        "of 1 node: no card with enough free memory and compute (1)"
     )
     assert planned(a_snapshot(node), members[:2]).gpus == {"node-0": (0, 1)}
 

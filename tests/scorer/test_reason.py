@@ -7,7 +7,7 @@ def test_nodes_are_counted_by_reason_the_most_frequent_first():
     reasons = [Reason.CPU, Reason.TAINT, Reason.CPU, Reason.GPUS]
 
     assert count_reasons(reasons) == (
-        "2: too little CPU; 1: a taint that the pod does not tolerate; 1: too few free GPUs"
+        "too little CPU (2), a taint that the pod does not tolerate (1), too few free GPUs (1)"
     )
     assert count_reasons([]) == ""
 

@@ -155,8 +155,8 @@ def test_shares_are_judged_card_by_card():
 
     assert fits(8, 100) == 1
     assert fits(9, 5) is Reason.MEMORY_SHARE
-    assert fits(1) is Reason.SHARING
-    assert room(node, group_of([a_member(0, limits={GPU_MEM: 1})])) is Reason.SHARING
+    assert fits(1) is Reason.COMPUTE_TOO
+    assert room(node, group_of([a_member(0, limits={GPU_MEM: 1})])) is Reason.COMPUTE_TOO
 
 
 def test_replicas_and_counted_gpus_run_out():

@@ -1,0 +1,287 @@
+import json
+import textwrap
+
+import pytest
+
+CLUSTER = """\
+apiVersion: linkwise.dev/v1alpha1
+kind: Cluster
+nodes:
+- {name: dgx-0, machine: dgx1-v100, mode: topology, used: [{gpu: 0}, {gpu: 3}]}
+- {name: dgx-1, machine: dgx1-v100, mode: topology, used: [{gpu: 2}, {gpu: 4}, {gpu: 7}]}
+- {name: share-0, machine: t4x4, mode: core_mem, gpuMemory: 15, used: [{gpu: 0, mem: 3, core: 10}]}
+- {name: plain-0, machine: l4x8}
+"""
+GANG = """\
+apiVersion: kubeflow.org/v1alpha1
+kind: MPIJob
+metadata: {name: vgg16}
+spec:
+  replicas: WORKERS
+  template:
+    metadata:
+      labels:
+        pod-group.scheduling.sigs.k8s.io/name: mpijob-vgg16
+        pod-group.scheduling.sigs.k8s.io/min-available: "WORKERS"
+        gpu-topology: vgg16
+        gpu-topology-replica: "WORKERS"
+    spec:
+      containers:
+      - name: mpi
+        resources: {limits: {aliyun.com/gpu: 1}}
+"""
+
+
+def gang(workers=4):
+    return GANG.replace("WORKERS", str(workers))
+
+
+def pod(name, limits, **spec):
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}], **spec},
+    }
+
+
+@pytest.fixture
+def simulate(linkwise, write):
+    """Simulates manifests on the cluster above; returns the exit code and the answer."""
+
+    def simulate_texts(*manifests, cluster=CLUSTER, arguments=()):
+        write("cluster.yaml", cluster)
+        texts = [m if isinstance(m, str) else json.dumps(m) for m in manifests]
+        write("jobs.yaml", "\n---\n".join(texts))
+        code, out, err = linkwise(
+            "simulate", "jobs.yaml", "--cluster", "cluster.yaml", "-o", "json", *arguments
+        )
+        assert code in {0, 1}, err
+        return code, json.loads(out)
+
+    return simulate_texts
+
+
+def test_a_gang_gets_the_best_set_of_one_node_and_is_told_what_else_there_was(simulate):
+    code, answer = simulate(gang())
+
+    (found,) = answer["gangs"]
+    assert code == 0
+    assert found["gpus"] == {"dgx-0": [4, 5, 6, 7]}
+    assert (found["size"], found["placed"], found["bandwidth"]) == (4, True, 55.2)
+    assert found["best_possible"] == 55.2
+    assert found["index_order"] == {
+        "nodes": ["dgx-0"],
+        "gpus": {"dgx-0": [1, 2, 4, 5]},
+        "bandwidth": 18.4,
+    }
+    assert found["runner_up"] == {"dgx-0": {"gpus": [1, 2, 5, 6], "bandwidth": 42.9}}
+    workers = [p for p in answer["pods"] if p["gang"] == "mpijob-vgg16"]
+    assert [(p["name"], p["node"], p["gpus"]) for p in workers] == [
+        (f"vgg16-worker-{i}", "dgx-0", [4 + i]) for i in range(4)
+    ]
+
+
+def test_a_launcher_without_gpus_is_left_to_kube_scheduler_and_says_so(simulate):
+    _, answer = simulate(gang())
+
+    (launcher,) = [p for p in answer["pods"] if p["name"] == "vgg16-launcher"]
+    assert (launcher["gang"], launcher["node"], launcher["gpus"]) == (None, None, None)
+    assert "kube-scheduler" in launcher["reason"]
+
+
+def test_a_gang_larger_than_the_cluster_waits_with_numbers_and_holds_nothing(simulate):
+    code, answer = simulate(gang(40))
+
+    (found,) = answer["gangs"]
+    assert code == 1
+    assert not found["placed"]
+    assert "40" in found["reason"]
+    assert "11" in found["reason"]
+    assert all(node["free_before"] == node["free_after"] for node in answer["nodes"])
+    assert all(p["reason"] for p in answer["pods"] if p["node"] is None)
+
+
+def test_a_gang_with_members_missing_is_not_placed(simulate):
+    three = gang().replace("replicas: 4", "replicas: 3").replace("v1alpha1", "v1alpha1")
+    alone = pod("solo", {"aliyun.com/gpu": 1})
+    alone["metadata"]["annotations"] = {"linkwise.dev/gang": "g", "linkwise.dev/gang-size": "2"}
+
+    code, answer = simulate(alone)
+    cut, _ = simulate(three)
+
+    assert code == 1
+    assert answer["gangs"][0]["reason"] == "1 of 2 members"
+    # A minimum above what the owner makes is cut to it.
+    assert cut == 0
+
+
+def test_a_denied_pod_takes_nothing_and_fails_the_command(simulate):
+    code, answer = simulate(
+        pod("bad", {"aliyun.com/gpu-mem": 2, "aliyun.com/gpu-core.percentage": 22})
+    )
+
+    (denied,) = answer["pods"]
+    assert code == 1
+    assert (denied["verdict"], denied["node"]) == ("denied", None)
+    assert "LW101" in denied["reason"]
+    assert denied["findings"][0]["fix"]
+
+
+def test_shares_go_to_the_card_in_use_that_has_room(simulate):
+    share = {"aliyun.com/gpu-mem": 10, "aliyun.com/gpu-core.percentage": 30}
+
+    code, answer = simulate(pod("a", share), pod("b", share))
+
+    assert code == 0
+    assert [(p["node"], p["gpus"]) for p in answer["pods"]] == [("share-0", [0]), ("share-0", [1])]
+    (node,) = [n for n in answer["nodes"] if n["name"] == "share-0"]
+    assert node["memory_free_after"] == [2, 5, 15, 15]
+
+
+def test_gpus_that_nvidias_plugin_chooses_are_not_named(simulate):
+    code, answer = simulate(pod("counted", {"nvidia.com/gpu": 3}))
+
+    (found,) = answer["pods"]
+    assert code == 0
+    assert (found["node"], found["gpus"]) == ("plain-0", None)
+
+
+def test_higher_priority_comes_first_then_the_order_of_the_files(simulate):
+    whole = {"aliyun.com/gpu": 6}
+    late = pod("urgent", whole, priority=10)
+
+    code, answer = simulate(pod("first", whole), pod("second", whole), late)
+
+    placed = {p["name"]: p["node"] for p in answer["pods"]}
+    assert code == 1
+    assert placed == {"urgent": "dgx-0", "first": None, "second": None}
+
+
+def test_two_gangs_of_one_name_from_two_owners_stay_two(simulate):
+    other = gang(2).replace("name: vgg16", "name: vgg19", 1)
+
+    _, answer = simulate(gang(4), other)
+
+    assert [(g["name"], g["size"]) for g in answer["gangs"]] == [
+        ("mpijob-vgg16", 4),
+        ("mpijob-vgg16", 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("link", "workers", "gpus", "placed"),
+    [
+        pytest.param("nvlink", 2, 3, True, id="each-worker-linked"),
+        pytest.param("one-node", 2, 4, False, id="too-large-for-one-node"),
+        pytest.param("best", 2, 4, True, id="over-two-nodes"),
+    ],
+)
+def test_a_gang_may_insist_on_links(simulate, link, workers, gpus, placed):
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train"},
+        "spec": {
+            "parallelism": workers,
+            "template": {
+                "metadata": {
+                    "annotations": {
+                        "linkwise.dev/gang": "train",
+                        "linkwise.dev/gang-size": str(workers),
+                        "linkwise.dev/link": link,
+                    }
+                },
+                "spec": pod("x", {"aliyun.com/gpu": gpus})["spec"],
+            },
+        },
+    }
+
+    _, answer = simulate(job)
+
+    assert answer["gangs"][0]["placed"] is placed
+    assert bool(answer["gangs"][0]["reason"]) is not placed
+
+
+def test_an_unknown_machine_has_no_bandwidth_and_says_why(simulate):
+    cluster = """\
+    apiVersion: v1
+    kind: Node
+    metadata: {name: bare, labels: {ack.node.gpu.schedule: topology}}
+    status:
+      capacity: {cpu: "64", memory: 256Gi, pods: "110", aliyun.com/gpu: "8"}
+      allocatable: {cpu: "64", memory: 256Gi, pods: "110", aliyun.com/gpu: "8"}
+    """
+
+    code, answer = simulate(gang(4), cluster=textwrap.dedent(cluster))
+
+    (found,) = answer["gangs"]
+    assert code == 0
+    assert found["bandwidth"] is None
+    assert any("count as equal" in note for note in found["notes"])
+
+
+def test_the_page_is_written_whole(linkwise, write, tmp_path):
+    write("cluster.yaml", CLUSTER)
+    write("job.yaml", gang())
+
+    code, out, err = linkwise(
+        "simulate", "job.yaml", "--cluster", "cluster.yaml", "-o", "html", "--output", "page.html"
+    )
+
+    assert (code, out, err) == (0, "", "")
+    page = next(tmp_path.rglob("page.html")).read_text()
+    assert page.startswith("<!doctype html>")
+    assert "mpijob-vgg16" in page
+    assert not list(tmp_path.rglob("*.draft"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        pytest.param(["-o", "json", "--output", "gone/x.json"], "gone/x.json", id="no-folder"),
+        pytest.param(["--output", "x.txt"], "-o html", id="a-table-in-a-file"),
+        pytest.param(["-o", "pdf"], "pdf", id="unknown-format"),
+        pytest.param(["--mode", "compat"], "compat", id="unknown-mode"),
+    ],
+)
+def test_what_cannot_be_answered_is_one_line(linkwise, write, arguments, told):
+    write("cluster.yaml", CLUSTER)
+    write("job.yaml", gang())
+
+    code, out, err = linkwise("simulate", "job.yaml", "--cluster", "cluster.yaml", *arguments)
+
+    assert (code, out) == (2, "")
+    assert told in err
+    assert err.count("\n") == 1
+
+
+def test_a_cluster_is_needed(linkwise, write):
+    write("job.yaml", gang())
+
+    code, out, err = linkwise("simulate", "job.yaml")
+
+    assert (code, out) == (2, "")
+    assert "--cluster" in err
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        pytest.param(gang(), id="placed"),
+        pytest.param(gang(40), id="waiting"),
+        pytest.param(
+            json.dumps(pod("bad", {"aliyun.com/gpu-mem": 2, "aliyun.com/gpu-core.percentage": 22})),
+            id="denied",
+        ),
+        pytest.param(json.dumps(pod("counted", {"nvidia.com/gpu": 3})), id="counted"),
+        pytest.param(json.dumps(pod("share", {"aliyun.com/gpu-mem": 3})), id="share"),
+    ],
+)
+def test_people_are_told_where_everything_goes(linkwise, write, snapshot, manifest):
+    write("cluster.yaml", CLUSTER)
+    write("job.yaml", manifest)
+
+    _, out, _ = linkwise("simulate", "job.yaml", "--cluster", "cluster.yaml")
+
+    assert out == snapshot
