@@ -88,4 +88,4 @@ def _reason(table: Table, ask: Ask, chosen: int, runner_up: int | None) -> str:
         )
     if table.bandwidth(runner_up) < a:
         return f"{speed}; the next best kind of set gives {table.bandwidth(runner_up):.1f} GB/s"
-    return f"{speed}, as the runner-up, but {words}"
+    return f"{speed}; taken before the runner-up because {words}"

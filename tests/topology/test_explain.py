@@ -21,7 +21,7 @@ def test_every_field_of_a_choice_on_a_partly_taken_dgx1():
 
     assert explanation == Explanation(
         chosen=GPUSet((0, 4), 40.0),
-        reason="40.0 GB/s, as the runner-up, but all that it leaves free is faster together",
+        reason="40.0 GB/s; taken before the runner-up because all that it leaves free is faster together",
         best_possible=40.0,
         best_free=40.0,
         index_order=GPUSet((0, 1), 20.0),
@@ -36,8 +36,8 @@ def test_a_single_gpu_has_no_bandwidth_to_compare():
 
     assert explanation == Explanation(
         chosen=GPUSet((5,), None),
-        reason="a single GPU, as the runner-up, "
-        "but what it leaves free keeps better sets of two and four",
+        reason="a single GPU; taken before the runner-up because "
+        "what it leaves free keeps better sets of two and four",
         best_possible=None,
         best_free=None,
         index_order=GPUSet((0,), None),
@@ -100,7 +100,7 @@ def test_without_a_linked_set_the_reason_says_so():
             range(4),
             2,
             {"mode": Mode.FAST},
-            "6.0 GB/s, as the runner-up, but it touches fewer NUMA nodes",
+            "6.0 GB/s; taken before the runner-up because it touches fewer NUMA nodes",
         ),
     ],
     ids=["faster", "only one", "symmetric", "all alike", "keeps", "numa"],
