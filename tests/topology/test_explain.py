@@ -21,7 +21,8 @@ def test_every_field_of_a_choice_on_a_partly_taken_dgx1():
 
     assert explanation == Explanation(
         chosen=GPUSet((0, 4), 40.0),
-        reason="40.0 GB/s; taken before the runner-up because all that it leaves free is faster together",
+        reason="40.0 GB/s; taken before the runner-up because "
+        "all that it leaves free is faster together",
         best_possible=40.0,
         best_free=40.0,
         index_order=GPUSet((0, 1), 20.0),
