@@ -1,7 +1,8 @@
 """Which GPU resources each container of a pod names, and what is wrong with them there."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cluster.amounts import check_amount, unreadable
 from cluster.finding import Code, Finding, Severity
@@ -10,8 +11,7 @@ from cluster.pod import Amount, Container, PodSpec
 from cluster.quantity import QuantityError, parse_quantity
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """The GPU resources that one container names; a container that names none has no claim."""
 
     container: Container

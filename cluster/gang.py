@@ -5,8 +5,9 @@ A gang is planned as one unit. Others' marks are read as they are; `protocol.md`
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import (
@@ -53,8 +54,7 @@ class Link(StrEnum):
     """All on one node, or wait."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """What a pod says of its gang."""
 
     name: str

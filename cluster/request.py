@@ -1,8 +1,9 @@
 """What a pod asks of the GPUs, and everything that is wrong with it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from cluster.amounts import CORE_MAX, either, nearest_multiples
 from cluster.claim import Claim, claims_of, read_claim
@@ -32,8 +33,7 @@ class Family(StrEnum):
     """Time-sliced replicas: `nvidia.com/gpu.shared`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """What one container asks for."""
 
     container: str
@@ -55,8 +55,7 @@ class Ask:
     """Compute [% of one card], over all cards of the pod."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """What a pod asks for: the totals by Kubernetes' rule, and each container's part."""
 
     family: Family | None = None

@@ -21,8 +21,7 @@ class Trace(Struct, frozen=True):
     """Paths that it would have set, but which the pod or an earlier selector had set already."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileResult:
+class ProfileResult(Struct, frozen=True):
     """A pod's labels and annotations after the profiles."""
 
     labels: dict[str, str]
