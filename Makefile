@@ -3,8 +3,11 @@ PY := .venv/bin/python
 .venv: requirements/dev.txt ; python3 -m venv .venv && $(PY) -m pip install -q --require-hashes -r requirements/dev.txt && $(PY) -m pip install -q --no-deps --no-build-isolation -e . && touch .venv || { rm -rf .venv; exit 1; }
 demo: .venv ; @docs/demo/run
 test: .venv ; $(PY) -m pytest -n 2 --cov --cov-report=term:skip-covered
+e2e: .venv ; $(PY) -m pytest -m e2e tests/e2e
+up: .venv ; PYTHONPATH=tests $(PY) -m controlplane.up
+down: .venv ; PYTHONPATH=tests $(PY) -m controlplane.down
 lint: .venv ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
 bench: .venv ; $(PY) -m bench
 lock: ; uv pip compile pyproject.toml --extra cli --extra certs --extra scorer --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q -o requirements/dev.txt
 clean: ; rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
-.PHONY: demo test lint bench lock clean
+.PHONY: demo test e2e up down lint bench lock clean

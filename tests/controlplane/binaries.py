@@ -1,0 +1,180 @@
+"""The programs of a control plane: where they lie, and how they are built where they do not.
+
+They are built once, from the Go modules that stand beside this file, into a cache folder outside
+the tree. `KUBEBUILDER_ASSETS` may name a folder with ready ones.
+"""
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+HERE = Path(__file__).parent
+VERSION = "v1.36.3"
+# Without a version, clients that read it from the API server fail.
+LINKER_FLAGS = f"-s -w -X k8s.io/component-base/version.gitVersion={VERSION}"
+PACKAGES = {
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+    "kwok": "sigs.k8s.io/kwok/cmd/kwok",
+}
+TRAINING_OPERATOR = "training-operator"
+"""Its dependencies are older than the control plane's, so it has a module of its own."""
+STAGES = "stages"
+"""Folder of what kwok does with nodes and pods."""
+CRDS = "crds"
+"""Folder of the definition of MPIJobs."""
+_STAGE_FILES = (
+    "node/fast/node-initialize.yaml",
+    "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+    "pod/fast/pod-ready.yaml",
+    "pod/fast/pod-complete.yaml",
+    "pod/fast/pod-delete.yaml",
+)
+_TRAINING = HERE / "training"
+_OPERATOR = "github.com/kubeflow/training-operator"
+_FLAGS = ("-mod=readonly", "-ldflags", LINKER_FLAGS)
+_REPORT_EVERY = 200
+
+Say = Callable[[str], None]
+Make = Callable[[Path, Say], None]
+
+
+class MissingError(Exception):
+    """Programs are not there, and there is no Go to build them: one line for people."""
+
+
+class BuildError(Exception):
+    """A build failed: one line for people, then Go's last ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """Where each program and folder lies, by its name."""
+
+    paths: dict[str, Path]
+
+    def __getitem__(self, name: str) -> str:
+        return str(self.paths[name])
+
+    def files(self, folder: str) -> list[str]:
+        """Return the YAML files of one of the folders."""
+        return sorted(str(path) for path in self.paths[folder].glob("*.yaml"))
+
+
+def binaries(say: Say) -> Binaries:
+    """Return every program, after building those that are missing.
+
+    The first time takes about ten minutes on two cores, later ones nothing.
+
+    Args:
+        say: Takes one line for people at a time.
+
+    Raises:
+        MissingError: A program is missing, and there is no Go to build it.
+        BuildError: Its build failed.
+    """
+    cache = _cache_folder()
+    found = {name: path for name, _ in _parts() if (path := _find(name, cache))}
+    missing = [(name, make) for name, make in _parts() if name not in found]
+    if not missing:
+        return Binaries(found)
+    names = ", ".join(name for name, _ in missing)
+    if shutil.which("go") is None:
+        raise MissingError(f"no Go to build {names}; install Go 1.26 or set KUBEBUILDER_ASSETS")
+    say(f"building {names} into {cache}")
+    cache.mkdir(parents=True, exist_ok=True)
+    with _locked(cache):
+        for name, make in missing:
+            # Someone else may have built it while this process waited for the lock.
+            found[name] = _find(name, cache) or _made(name, make, cache, say)
+    return Binaries(found)
+
+
+def _parts() -> Iterator[tuple[str, Make]]:
+    """Yield what is needed, and how it is made."""
+    for name, package in PACKAGES.items():
+        yield name, partial(_build, HERE, package)
+    yield STAGES, _copy_stages
+    yield TRAINING_OPERATOR, partial(_build, _TRAINING, f"{_OPERATOR}/cmd/training-operator.v1")
+    yield CRDS, _copy_crds
+
+
+def _cache_folder() -> Path:
+    """Return the folder of exactly these versions, built in exactly this way."""
+    how = (*_FLAGS, platform.system(), platform.machine())
+    digest = hashlib.sha256(" ".join(how).encode())
+    for name in ("go.mod", "go.sum", "training/go.mod", "training/go.sum"):
+        digest.update((HERE / name).read_bytes())
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return root / "linkwise" / "controlplane" / digest.hexdigest()[:16]
+
+
+def _find(name: str, cache: Path) -> Path | None:
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    folders = [Path(assets), cache] if assets else [cache]
+    return next((folder / name for folder in folders if (folder / name).exists()), None)
+
+
+@contextmanager
+def _locked(cache: Path) -> Iterator[None]:
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _made(name: str, make: Make, cache: Path, say: Say) -> Path:
+    """Make one part; what was interrupted leaves nothing that looks whole."""
+    path, draft = cache / name, cache / f"{name}.draft"
+    shutil.rmtree(draft, ignore_errors=True)
+    make(draft, say)
+    draft.replace(path)
+    say(f"{name}: done")
+    return path
+
+
+def _build(module: Path, package: str, path: Path, say: Say) -> None:
+    """Build a program, and say from time to time how many packages are compiled."""
+    argv = ("go", "build", "-v", *_FLAGS, "-o", str(path), package)
+    say(f"{package}: building")
+    lines = []
+    with subprocess.Popen(argv, cwd=module, stderr=subprocess.PIPE, text=True) as build:
+        for line in build.stderr or ():
+            lines.append(line)
+            if len(lines) % _REPORT_EVERY == 0:
+                say(f"{package}: {len(lines)} packages")
+    if build.returncode:
+        raise BuildError(f"go build {package} failed:\n{''.join(lines[-5:]).strip()}")
+
+
+def _copy_stages(path: Path, _: Say) -> None:
+    stages = _source(HERE, "sigs.k8s.io/kwok") / "kustomize/stage"
+    path.mkdir()
+    for name in _STAGE_FILES:
+        # Without its mode: the module cache is read-only.
+        shutil.copyfile(stages / name, path / Path(name).name)
+
+
+def _copy_crds(path: Path, _: Say) -> None:
+    path.mkdir()
+    name = "kubeflow.org_mpijobs.yaml"
+    shutil.copyfile(_source(_TRAINING, _OPERATOR) / "manifests/base/crds" / name, path / name)
+
+
+def _source(module: Path, name: str) -> Path:
+    """Return the folder of a module's source in Go's cache."""
+    argv = ["go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", name]
+    listed = subprocess.run(argv, cwd=module, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        raise BuildError(f"go list {name} failed: {listed.stderr.strip()}")
+    return Path(listed.stdout.strip())

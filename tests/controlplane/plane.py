@@ -1,0 +1,156 @@
+"""A control plane of one machine: etcd, API server, controllers, scheduler, and kwok for nodes."""
+
+import shutil
+import signal
+import ssl
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from controlplane import credentials, programs
+from controlplane.api import Api, ApiError
+from controlplane.binaries import Binaries
+from controlplane.process import Process, Processes, answers, free_ports, wait_until
+from controlplane.programs import Site
+
+_DEFAULT_ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+_LISTENERS = (
+    "etcd",
+    "etcd-peer",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kwok",
+)
+
+
+class ControlPlane:
+    """What runs, and how to reach it."""
+
+    def __init__(self, folder: Path, binaries: Binaries, processes: Processes) -> None:
+        ports = dict(zip(_LISTENERS, free_ports(len(_LISTENERS)), strict=True))
+        self.site = Site(folder, binaries, ports)
+        self.processes = processes
+        self.tokens = credentials.write_credentials(folder)
+        for user, token in self.tokens.items():
+            self.site.kubeconfig(user).write_text(self._kubeconfig(token))
+
+    @property
+    def server(self) -> str:
+        """The API server's address."""
+        return self.site.server
+
+    @property
+    def ca_file(self) -> Path:
+        """What verifies the API server."""
+        return self.site.ca_file
+
+    @property
+    def kubeconfig(self) -> Path:
+        """An administrator's."""
+        return self.site.kubeconfig(credentials.ADMIN)
+
+    @property
+    def api(self) -> Api:
+        """The API server as an administrator sees it."""
+        return self.api_as(self.tokens[credentials.ADMIN])
+
+    def api_as(self, token: str) -> Api:
+        """Return the API server as the owner of a token sees it."""
+        return Api(self.server, token, ssl.create_default_context(cafile=str(self.ca_file)))
+
+    def token(self, namespace: str, name: str, seconds: int = 3600) -> str:
+        """Return a fresh token of a ServiceAccount that exists; for 600 s at least."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        answer = self.api.create(path, {"spec": {"expirationSeconds": seconds}})
+        return str(answer["status"]["token"])
+
+    def kubectl(
+        self, *arguments: str, stdin: str | None = None, token: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kubectl as an administrator, or as the owner of a token; read its `returncode`."""
+        config = self.kubeconfig
+        if token:
+            config = self.site.folder / "kubectl.kubeconfig"
+            config.write_text(self._kubeconfig(token))
+        argv = (
+            self.site.binaries["kubectl"],
+            f"--kubeconfig={config}",
+            f"--cache-dir={self.site.folder / 'kubectl-cache'}",
+            *arguments,
+        )
+        return subprocess.run(
+            argv, input=stdin, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    def start(self) -> None:
+        """Start everything, and wait until all of it is ready."""
+        etcd = programs.etcd(self.site)
+        self._start(etcd, self._healthy(etcd, "/readyz"))
+        self._start(programs.api_server(self.site), self._api_server_ready)
+        others = {
+            programs.controllers(self.site): "/healthz",
+            programs.scheduler(self.site): "/readyz",
+            programs.kwok(self.site): "/healthz",
+        }
+        for process in others:
+            self.processes.start(process)
+        for process, path in others.items():
+            process.wait_ready(self._healthy(process, path))
+        wait_until(self._controllers_work, "controllers make the default ServiceAccount")
+
+    def process(self, name: str) -> Process:
+        """Return one of the running programs."""
+        return next(process for process in self.processes.running if process.name == name)
+
+    def restart_api_server(self) -> None:
+        """End the API server, start it again on its port, and wait until it is ready."""
+        server = self.process("kube-apiserver")
+        self.processes.stop(server)
+        self._start(server, self._api_server_ready)
+
+    @contextmanager
+    def paused(self, name: str = "kube-apiserver") -> Iterator[None]:
+        """Freeze a program: its connections stay open, and nothing is said on them."""
+        process = self.process(name)
+        process.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.signal(signal.SIGCONT)
+
+    def _kubeconfig(self, token: str) -> str:
+        return credentials.kubeconfig(self.server, self.ca_file, token)
+
+    def _start(self, process: Process, ready: Callable[[], bool]) -> None:
+        self.processes.start(process)
+        process.wait_ready(ready)
+
+    def _healthy(self, process: Process, path: str) -> Callable[[], bool]:
+        return lambda: answers(process.urls[0] + path)
+
+    def _api_server_ready(self) -> bool:
+        try:
+            return self.api.text("/readyz") == "ok"
+        except (ApiError, OSError):
+            return False
+
+    def _controllers_work(self) -> bool:
+        return bool(self.api.get(_DEFAULT_ACCOUNTS)["items"])
+
+
+@contextmanager
+def control_plane(folder: Path, binaries: Binaries) -> Iterator[ControlPlane]:
+    """Run a control plane whose files are in a folder; its logs stay there.
+
+    Raises:
+        NotReadyError: Something did not become ready.
+    """
+    try:
+        with Processes() as processes:
+            plane = ControlPlane(folder, binaries, processes)
+            plane.start()
+            yield plane
+    finally:
+        shutil.rmtree(folder / "etcd", ignore_errors=True)

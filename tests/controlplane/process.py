@@ -1,0 +1,184 @@
+"""Processes of a control plane: started, waited for, paused, and ended by their ids."""
+
+import os
+import random
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+from urllib.request import urlopen
+
+POLL = 0.02
+"""Pause between two questions whether something is ready [s]."""
+# Below the ports from which systems take those of outgoing connections: else a client that keeps
+# trying to reach a server that restarts can take the server's port, or connect to itself.
+_PORTS = range(20_000, 30_000)
+
+
+class NotReadyError(Exception):
+    """Something did not become ready in time, or ended: one line, then the end of its log."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of the loopback interface on which nobody listens."""
+    found: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise NotReadyError(f"no {count} free ports in {_PORTS}")
+
+
+def wait_until(met: Callable[[], bool], what: str, seconds: float = 30) -> None:
+    """Return as soon as a condition is met.
+
+    Raises:
+        NotReadyError: It was not met in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not met():
+        if time.monotonic() > deadline:
+            raise NotReadyError(f"{what}: not so after {seconds:g} s")
+        time.sleep(POLL)
+
+
+def answers(url: str) -> bool:
+    """Say whether a GET of this address is answered with success, whoever answers it."""
+    # Most servers here make a certificate for themselves when they start.
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    try:
+        with urlopen(url, timeout=5, context=trusting):  # noqa: S310
+            return True
+    except OSError:
+        return False
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """One program. Its output goes to its log; it leads a process group of its own."""
+
+    name: str
+    argv: Sequence[str]
+    log: Path
+    urls: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The id, after its start."""
+        if self.child is None:
+            raise NotReadyError(f"{self.name} is not started")
+        return self.child.pid
+
+    @property
+    def runs(self) -> bool:
+        """It was started and has not ended."""
+        return self.child is not None and self.child.poll() is None
+
+    def start(self) -> None:
+        """Start it, or start it again."""
+        with self.log.open("ab") as log:
+            self.child = subprocess.Popen(
+                self.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | self.env,
+                start_new_session=True,
+            )
+
+    def wait_ready(self, ready: Callable[[], bool], seconds: float = 60) -> None:
+        """Return as soon as it is ready.
+
+        Raises:
+            NotReadyError: It ended, or was not ready in time.
+        """
+
+        def met() -> bool:
+            if not self.runs:
+                raise NotReadyError(f"{self.name} ended before it was ready")
+            return ready()
+
+        try:
+            wait_until(met, f"{self.name} is ready", seconds)
+        except NotReadyError as error:
+            end = self.log.read_text(errors="replace")[-2000:]
+            raise NotReadyError(f"{error}; the end of {self.log}:\n{end}") from None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it alone, where it runs."""
+        if self.runs:
+            os.kill(self.pid, number)
+
+    def stop(self, seconds: float = 10) -> None:
+        """End it; kill it when it does not end in time."""
+        if self.child is None:
+            return
+        # One that is paused would not see the first signal.
+        self.signal(signal.SIGTERM)
+        self.signal(signal.SIGCONT)
+        try:
+            self.child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.pid, signal.SIGKILL)
+            self.child.wait()
+
+
+@dataclass(slots=True)
+class Processes:
+    """Processes that end together: at the latest when this process does, however it does."""
+
+    running: list[Process] = field(default_factory=list)
+    _keeper: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        script = str(Path(__file__).with_name("keeper.py"))
+        self._keeper = subprocess.Popen(
+            [sys.executable, script], stdin=subprocess.PIPE, start_new_session=True
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(list(self.running)):
+            self.stop(process)
+        if self._keeper:
+            self._keeper.communicate()
+
+    def start(self, process: Process) -> None:
+        """Start a process, and answer for its end."""
+        process.start()
+        self.running.append(process)
+        self._tell("+", process)
+
+    def stop(self, process: Process) -> None:
+        """End one of them."""
+        process.stop()
+        self._forget(process)
+
+    def release(self) -> None:
+        """Let all go on when this process ends; whoever asks for that ends them."""
+        for process in list(self.running):
+            self._forget(process)
+
+    def _forget(self, process: Process) -> None:
+        self._tell("-", process)
+        self.running.remove(process)
+
+    def _tell(self, sign: str, process: Process) -> None:
+        pipe = self._keeper.stdin if self._keeper else None
+        if pipe:
+            pipe.write(f"{sign}{process.pid}\n".encode())
+            pipe.flush()

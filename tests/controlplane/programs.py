@@ -1,0 +1,162 @@
+"""The programs of a control plane, ready to be started: their flags and configuration."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from controlplane import credentials
+from controlplane.binaries import STAGES, Binaries
+from controlplane.process import Process
+
+# Clients wait for nobody but the API server.
+_QPS = 500
+_CONTROLLERS = (
+    # Fills the roles admin, edit and view.
+    "clusterrole-aggregation",
+    "daemonset",
+    "deployment",
+    "disruption",
+    "endpointslice",
+    "garbage-collector",
+    "job",
+    "namespace",
+    # Takes the taint from new nodes that keeps every pod away.
+    "node-lifecycle",
+    "pod-garbage-collector",
+    "replicaset",
+    "root-ca-certificate-publisher",
+    "serviceaccount",
+    "statefulset",
+    "validatingadmissionpolicy-status",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a control plane stands."""
+
+    folder: Path
+    """Its data, keys, certificates, kubeconfigs and logs."""
+    binaries: Binaries
+    ports: Mapping[str, int]
+    """The port of each program by its name, and `etcd-peer`."""
+
+    @property
+    def server(self) -> str:
+        """The API server's address."""
+        return f"https://127.0.0.1:{self.ports['kube-apiserver']}"
+
+    @property
+    def ca_file(self) -> Path:
+        """What verifies the API server: the certificate it makes for itself, and that one's CA."""
+        return self.folder / "apiserver.crt"
+
+    def kubeconfig(self, user: str) -> Path:
+        """Return where the kubeconfig of one of the fixed users lies."""
+        return self.folder / f"{user}.kubeconfig"
+
+    def address(self, name: str) -> str:
+        """Return where a program listens."""
+        return f"127.0.0.1:{self.ports[name]}"
+
+    def process(self, name: str, *flags: str, scheme: str = "https") -> Process:
+        """Return a program with its flags."""
+        return Process(
+            name,
+            (self.binaries[name], *flags),
+            self.folder / f"{name}.log",
+            (f"{scheme}://{self.address(name)}",),
+        )
+
+
+def etcd(site: Site) -> Process:
+    """Keep nothing safe: a test's data may be lost with the machine."""
+    client, peer = (f"http://{site.address(name)}" for name in ("etcd", "etcd-peer"))
+    return site.process(
+        "etcd",
+        f"--data-dir={site.folder / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+        scheme="http",
+    )
+
+
+def api_server(site: Site) -> Process:
+    """Admit by tokens alone, authorize by RBAC."""
+    key = site.folder / credentials.SIGNING_KEY
+    return site.process(
+        "kube-apiserver",
+        f"--etcd-servers=http://{site.address('etcd')}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={site.ports['kube-apiserver']}",
+        # Nothing connects to it; else the address of an interface is asked for.
+        "--advertise-address=192.0.2.1",
+        "--endpoint-reconciler-type=none",
+        f"--cert-dir={site.folder}",
+        f"--service-account-key-file={key}",
+        f"--service-account-signing-key-file={key}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--token-auth-file={site.folder / credentials.USERS}",
+        "--authorization-mode=RBAC",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        # Else watches keep it from ending until it is killed.
+        "--shutdown-watch-termination-grace-period=1s",
+    )
+
+
+def controllers(site: Site) -> Process:
+    """Run each controller under its own ServiceAccount, as clusters do."""
+    return site.process(
+        "kube-controller-manager",
+        f"--kubeconfig={site.kubeconfig(credentials.CONTROLLERS)}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={site.ports['kube-controller-manager']}",
+        f"--controllers={','.join(f'{name}-controller' for name in _CONTROLLERS)}",
+        "--use-service-account-credentials",
+        f"--root-ca-file={site.ca_file}",
+        "--leader-elect=false",
+        f"--kube-api-qps={_QPS}",
+        f"--kube-api-burst={2 * _QPS}",
+    )
+
+
+def scheduler(site: Site) -> Process:
+    """Return the stock scheduler."""
+    user = site.kubeconfig(credentials.SCHEDULER)
+    config = site.folder / "scheduler.config"
+    config.write_text(
+        json.dumps(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "clientConnection": {"kubeconfig": str(user), "qps": _QPS, "burst": 2 * _QPS},
+                "leaderElection": {"leaderElect": False},
+            }
+        )
+    )
+    return site.process(
+        "kube-scheduler",
+        f"--config={config}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={site.ports['kube-scheduler']}",
+    )
+
+
+def kwok(site: Site) -> Process:
+    """Play every node's kubelet: nodes are ready at once, pods run as soon as they are bound."""
+    stages = (f"--config={path}" for path in site.binaries.files(STAGES))
+    return site.process(
+        "kwok",
+        f"--kubeconfig={site.kubeconfig(credentials.NODES)}",
+        "--manage-all-nodes=true",
+        "--node-lease-duration-seconds=40",
+        f"--server-address={site.address('kwok')}",
+        *stages,
+        scheme="http",
+    )

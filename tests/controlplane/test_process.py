@@ -1,0 +1,104 @@
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from controlplane.process import NotReadyError, Process, Processes, free_ports, wait_until
+
+SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
+# Never ends by itself, and not when it is asked to either.
+STUBBORN = (
+    sys.executable,
+    "-c",
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    "print('deaf', flush=True); time.sleep(600)",
+)
+STARTER = """
+import sys
+from pathlib import Path
+from controlplane.process import Process, Processes
+with Processes() as processes:
+    sleeper = Process("sleeper", {argv!r}, Path({log!r}))
+    processes.start(sleeper)
+    print(sleeper.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+def is_there(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return state.rpartition(")")[2].split()[0] != "Z"
+
+
+def test_processes_end_when_their_block_does(tmp_path):
+    with Processes() as processes:
+        sleeper = Process("sleeper", SLEEPER, tmp_path / "log")
+        processes.start(sleeper)
+        assert is_there(sleeper.pid)
+    assert not is_there(sleeper.pid)
+
+
+def test_processes_end_when_their_block_fails(tmp_path):
+    sleeper = Process("sleeper", SLEEPER, tmp_path / "log")
+    broken = Process("broken", ("/no/such/program",), tmp_path / "log")
+    with pytest.raises(FileNotFoundError), Processes() as processes:
+        [processes.start(process) for process in (sleeper, broken)]
+    assert not is_there(sleeper.pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_processes_end_when_their_starter_is_killed(tmp_path, number):
+    code = STARTER.format(argv=SLEEPER, log=str(tmp_path / "log"))
+    tests = Path(__file__).parents[1]
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=tests,
+    ) as starter:
+        pid = int(starter.stdout.readline())
+        assert is_there(pid)
+        starter.send_signal(number)
+        starter.wait(10)
+        wait_until(lambda: not is_there(pid), "the sleeper is gone", seconds=10)
+
+
+def test_a_process_that_does_not_end_when_asked_is_killed(tmp_path):
+    deaf = Process("deaf", STUBBORN, tmp_path / "log")
+    deaf.start()
+    deaf.wait_ready(lambda: deaf.log.read_text() == "deaf\n")
+    deaf.stop(seconds=0.1)
+    assert not is_there(deaf.pid)
+
+
+def test_a_paused_process_ends_when_asked(tmp_path):
+    sleeper = Process("sleeper", SLEEPER, tmp_path / "log")
+    sleeper.start()
+    sleeper.signal(signal.SIGSTOP)
+    sleeper.stop()
+    assert sleeper.child.returncode == -signal.SIGTERM
+
+
+def test_a_process_that_ends_instead_of_being_ready_is_told_with_the_end_of_its_log(tmp_path):
+    broken = Process("broken", (sys.executable, "-c", "print('no such flag')"), tmp_path / "log")
+    broken.start()
+    with pytest.raises(NotReadyError, match="broken ended before it was ready") as raised:
+        broken.wait_ready(lambda: False)
+    assert "no such flag" in str(raised.value)
+    broken.stop()
+
+
+def test_what_is_not_so_in_time_is_told():
+    with pytest.raises(NotReadyError, match="rain: not so after 0 s"):
+        wait_until(lambda: False, "rain", seconds=0)
+
+
+def test_free_ports_are_different_and_below_those_of_outgoing_connections():
+    ports = free_ports(6)
+    assert len(set(ports)) == 6
+    assert max(ports) < 32_768

@@ -1,0 +1,80 @@
+"""training-operator beside a control plane: it makes the pods of MPIJobs."""
+
+import base64
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from controlplane.api import Object
+from controlplane.binaries import CRDS, TRAINING_OPERATOR
+from controlplane.plane import ControlPlane
+from controlplane.process import Process, answers, free_ports, wait_until
+
+_NAMESPACE = "kubeflow"
+_SECRET = f"/api/v1/namespaces/{_NAMESPACE}/secrets/training-operator-webhook-cert"
+_WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+# Named in the program, so one machine runs one training-operator at a time.
+_CERTIFICATES = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108
+
+
+@contextmanager
+def run_training_operator(plane: ControlPlane) -> Iterator[None]:
+    """Run it, for MPIJobs alone and without its own checks of them.
+
+    Raises:
+        NotReadyError: It did not become ready.
+    """
+    _prepare(plane)
+    shutil.rmtree(_CERTIFICATES, ignore_errors=True)
+    process = _process(plane)
+    plane.processes.start(process)
+    try:
+        wait_until(lambda: bool(_secret(plane)), "training-operator makes its certificate")
+        # In a pod the kubelet would mount the Secret here, and the program waits for that.
+        _CERTIFICATES.mkdir(parents=True)
+        for name, text in _secret(plane).items():
+            (_CERTIFICATES / name).write_bytes(base64.b64decode(text))
+        process.wait_ready(lambda: answers(f"{process.urls[0]}/readyz"))
+        yield
+    finally:
+        plane.processes.stop(process)
+        shutil.rmtree(_CERTIFICATES, ignore_errors=True)
+
+
+def _prepare(plane: ControlPlane) -> None:
+    """Create what its installation would: definition, namespace, Secret, webhooks (none)."""
+    for path in plane.site.binaries.files(CRDS):
+        made = plane.kubectl("apply", "--server-side", f"-f{path}")
+        if made.returncode:
+            raise ValueError(made.stderr)
+    namespaces, secrets = "/api/v1/namespaces", _SECRET.rpartition("/")[0]
+    validator: Object = {"metadata": {"name": "validator.training-operator.kubeflow.org"}}
+    for path, body in (
+        (namespaces, {"metadata": {"name": _NAMESPACE}}),
+        (secrets, {"metadata": {"name": _SECRET.rpartition("/")[2]}}),
+        (_WEBHOOKS, validator),
+    ):
+        plane.api.create(path, body)
+
+
+def _process(plane: ControlPlane) -> Process:
+    metrics, probes, webhooks = free_ports(3)
+    return Process(
+        TRAINING_OPERATOR,
+        (
+            plane.site.binaries[TRAINING_OPERATOR],
+            f"-kubeconfig={plane.kubeconfig}",
+            "-enable-scheme=mpijob",
+            f"-metrics-bind-address=127.0.0.1:{metrics}",
+            f"-health-probe-bind-address=127.0.0.1:{probes}",
+            f"-webhook-server-port={webhooks}",
+        ),
+        plane.site.folder / f"{TRAINING_OPERATOR}.log",
+        (f"http://127.0.0.1:{probes}",),
+    )
+
+
+def _secret(plane: ControlPlane) -> dict[str, str]:
+    data: dict[str, str] = plane.api.get(_SECRET).get("data") or {}
+    return data
