@@ -1,0 +1,28 @@
+"""The wall clock, and waiting by it: a monotonic timer stands still while a machine is suspended.
+
+Certificates end at a moment of the wall clock. A sleep until that moment would end late by as long
+as the machine slept, so the clock is read again and again.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+Clock = Callable[[], float]
+
+
+def wall() -> float:
+    """Return the time now [s since 1970]; only a process's edge hands this function on."""
+    return time.time()  # noqa: TID251
+
+
+async def wait_until(moment: float, *, clock: Clock = wall, step: float = 30) -> None:
+    """Return when the clock has reached a moment.
+
+    Args:
+        moment: [s since 1970].
+        clock: What is read.
+        step: The clock is read at least so often; the bound on being late after a sleep [s].
+    """
+    while (left := moment - clock()) > 0:  # noqa: ASYNC110 - no event tells the time.
+        await asyncio.sleep(min(left, step))

@@ -1,0 +1,99 @@
+"""Metrics that every component has, in a registry of its own, and how they are read."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    Summary,
+    generate_latest,
+)
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from runtime.exchange import Answer, Call, Served
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
+
+
+def new_registry() -> CollectorRegistry:
+    """Return a registry with the process's memory, CPU time, open files and collections."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry
+
+
+def exposition(registry: CollectorRegistry) -> Callable[[Call], Answer]:
+    """Return what answers `/metrics`."""
+
+    def answer(_call: Call) -> Answer:
+        return Answer(generate_latest(registry), 200, "text/plain; version=0.0.4; charset=utf-8")
+
+    return answer
+
+
+class Requests:
+    """An observer that counts and times requests, by route and status."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._total = Counter(
+            "linkwise_http_requests", "Requests answered.", ("path", "code"), registry=registry
+        )
+        self._seconds = Histogram(
+            "linkwise_http_request_duration_seconds",
+            "From the request's head until its answer was made.",
+            ("path",),
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self._bytes = Summary(
+            "linkwise_http_request_size_bytes", "Bodies of requests.", ("path",), registry=registry
+        )
+        # Looking a child up by its labels costs more than counting with it.
+        self._children: dict[tuple[str, int], tuple[Counter, Histogram, Summary]] = {}
+
+    def __call__(self, served: Served) -> None:
+        """Count one."""
+        key = served.path, served.status
+        if (children := self._children.get(key)) is None:
+            total = self._total.labels(served.path, str(served.status))
+            seconds, size = self._seconds.labels(served.path), self._bytes.labels(served.path)
+            children = self._children[key] = total, seconds, size
+        children[0].inc()
+        children[1].observe(served.seconds)
+        children[2].observe(served.size)
+
+
+class Gauges(Collector):
+    """Values that are read when metrics are read, under one name, with at most one label.
+
+    What has no value now gives no sample, so that an alert on its absence can work.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        name: str,
+        documentation: str,
+        values: Mapping[str, Callable[[], float | None]],
+        *,
+        label: str = "",
+    ) -> None:
+        self._name, self._documentation, self._label = name, documentation, label
+        self._values = values
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the samples of this moment."""
+        labels = (self._label,) if self._label else ()
+        family = GaugeMetricFamily(self._name, self._documentation, labels=labels)
+        for key, read in self._values.items():
+            if (value := read()) is not None:
+                family.add_metric((key,) if self._label else (), value)
+        return (family,)

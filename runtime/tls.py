@@ -1,0 +1,194 @@
+"""The serving certificate: files that change, one live context that new handshakes follow."""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+import structlog
+
+_LARGEST = 1 << 20
+_NO_CHECK_TIME = 0x200000
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME: an expired certificate is told from a broken one."""
+
+_log = structlog.get_logger()
+
+
+class CertificateError(ValueError):
+    """Certificate and key are no pair that can be served."""
+
+
+class ServingCertificate:
+    """A certificate and key in two files, and the context that serves them.
+
+    The context is one for the process's life: connections that are open keep what they have, new
+    ones get what was loaded last. Until something was loaded, handshakes fail.
+    """
+
+    def __init__(self, cert_file: Path, key_file: Path) -> None:
+        self._files = (cert_file, key_file)
+        self._digest = b""
+        self.context = _server_context()
+        self.expiry: float | None = None
+        """When the certificate that is served ends [s since 1970]; None before any was loaded."""
+        self.der = b""
+        """The certificate that is served."""
+        self.error: str | None = None
+        """Why the files' present content is not served; None when it is."""
+        self.reload()
+
+    def reload(self) -> None:
+        """Serve what the files hold now; keep what is served when that is no good.
+
+        Source: measured with asyncio and uvloop: `load_cert_chain` on a live context switches new
+        handshakes at once and disturbs nobody.
+        """
+        try:
+            pem = b"\n".join(_content(path) for path in self._files)
+        except OSError as error:
+            self._refuse(b"", f"{error.filename}: {error.strerror}")
+            return
+        digest = sha256(pem).digest()
+        if digest == self._digest:
+            return
+        try:
+            der, expiry = examine(pem)
+            self._take(pem, der)
+        except CertificateError as error:
+            self._refuse(digest, str(error))
+            return
+        self._digest, self.der, self.expiry, self.error = digest, der, expiry, None
+        _log.info("Loaded certificate", expiry=int(expiry), path=str(self._files[0]))
+
+    async def reload_when_changed(self, *, every: float = 5) -> None:
+        """Look at the files for ever; mounted Secrets give no events that can be relied on.
+
+        Args:
+            every: How often the files' content is looked at [s].
+        """
+        while True:
+            await asyncio.sleep(every)
+            self.reload()
+
+    async def problem(self, host: str, port: int) -> str | None:
+        """Return why a listener of this process does not show this certificate; None when it does.
+
+        It is asked through its own port, since that is what clients do.
+        """
+        if not self.der:
+            return self.error
+        try:
+            shown = await presented(host, port)
+        except OSError as error:
+            return f"no TLS at {host}:{port}: {str(error) or type(error).__name__}"
+        return None if shown == self.der else "another certificate is shown"
+
+    def _take(self, pem: bytes, der: bytes) -> None:
+        # OpenSSL keeps one certificate for each type of key, so one of another type would be
+        # served beside the old one, not instead of it.
+        if self.der and _is_elliptic(self.der) != _is_elliptic(der):
+            raise CertificateError("the key is of another type: restart the process to serve it")
+        with _in_memory(pem) as path:
+            self.context.load_cert_chain(path, password=_no_password)
+
+    def _refuse(self, digest: bytes, error: str) -> None:
+        if error != self.error:
+            _log.error("Could not load certificate", err=error, path=str(self._files[0]))
+        self._digest = digest
+        self.error = error
+
+
+def examine(pem: bytes) -> tuple[bytes, float]:
+    """Return the leaf [DER] of a certificate chain and key, and when it ends [s since 1970].
+
+    A handshake in memory, with a client that trusts only this leaf, proves that the two belong
+    together and can be served.
+
+    Args:
+        pem: Leaf, then its chain, and the leaf's key.
+
+    Raises:
+        CertificateError: They cannot be served.
+    """
+    server, client = _server_context(), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
+    try:
+        with _in_memory(pem) as path:
+            server.load_cert_chain(path, password=_no_password)
+            client.load_verify_locations(cafile=path)
+        return _handshake(server, client)
+    except (ssl.SSLError, ValueError) as error:
+        raise CertificateError(f"certificate and key cannot be served: {error}") from error
+
+
+async def presented(host: str, port: int, *, within: float = 2) -> bytes:
+    """Return the certificate [DER] that a listener shows, whoever signed it.
+
+    Raises:
+        OSError: Nobody listens, or not with TLS, or not within that time [s].
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    async with asyncio.timeout(within):
+        _, writer = await asyncio.open_connection(host, port, ssl=context)
+    try:
+        shown: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        return shown
+    finally:
+        writer.transport.abort()
+
+
+def _server_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    # API servers keep no sessions, so a ticket is work that nobody uses.
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+    return context
+
+
+def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[bytes, float]:
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking = client.wrap_bio(back, there)
+    serving = server.wrap_bio(there, back, server_side=True)
+    for side in (asking, serving, asking, serving):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    leaf = asking.getpeercert() or {}
+    return asking.getpeercert(binary_form=True) or b"", ssl.cert_time_to_seconds(
+        str(leaf.get("notAfter"))
+    )
+
+
+def _is_elliptic(der: bytes) -> bool:
+    """Whether the key is one on a curve: id-ecPublicKey, RFC 5480 §2.1.1, stands in its DER."""
+    return bytes.fromhex("06072a8648ce3d0201") in der
+
+
+def _content(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_LARGEST)
+
+
+@contextmanager
+def _in_memory(pem: bytes) -> Iterator[str]:
+    """Give OpenSSL, which reads only files, one that is on no disk."""
+    descriptor = os.memfd_create("certificate")
+    try:
+        os.write(descriptor, pem)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _no_password() -> bytes:
+    """Refuse an encrypted key, where OpenSSL would ask on the terminal."""
+    raise CertificateError("the key is encrypted")
