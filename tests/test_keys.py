@@ -7,7 +7,7 @@ import pytest
 from cluster import keys
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("topology", "cluster", "policy", "webhook", "scorer", "cli")
+PACKAGES = ("topology", "cluster", "policy", "webhook", "scorer", "certs", "cli")
 HOME = "cluster/keys.py"
 
 WORDS = frozenset(
@@ -25,6 +25,8 @@ ALLOWED = {
     ("policy/lint_policy.py", "devices"): "a key of the file of NVIDIA's device plugin",
     ("cluster/mode.py", "cgpu"): "the mode of a node, which is that label's name by chance",
     ("cluster/record.py", "cgpu"): "what keeps shares apart, which is that label's name by chance",
+    ("certs/settings.py", "linkwise"): "the name of our registrations",
+    ("certs/store.py", "kubernetes.io/"): "a type of Secret",
     ("cli/__main__.py", "linkwise"): "the command's own name",
     ("cli/", "gpus"): "a key of the command's answers",
     ("cli/", "bandwidth"): "a key of the command's answers",

@@ -1,0 +1,71 @@
+"""When certificates are made anew, and which."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from certs.authority import Pair, Source, names_of, new_authority, new_leaf
+from certs.bundle import Bundle
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is issued."""
+
+    names: tuple[str, ...]
+    """DNS names and IP addresses that the servers are reached by."""
+    leaf_seconds: float
+    """How long a leaf lasts [s]; at most a third of its CA."""
+    authority_seconds: float
+    """How long a CA lasts [s]."""
+
+
+def renewal_reason(bundle: Bundle, names: Sequence[str], now: float) -> str | None:
+    """Return why a bundle must not stay as it is, or None; once there is a reason, it stays.
+
+    Args:
+        bundle: What servers show and clients trust.
+        names: What the servers are reached by.
+        now: [s since 1970].
+    """
+    signer = bundle.signer
+    if signer is None:
+        return "the leaf is signed by no CA of the bundle"
+    if names_of(bundle.leaf.certificate) != tuple(names):
+        return f"the leaf is for other names than {', '.join(names)}"
+    for what, pair in (("CA", signer), ("leaf", bundle.leaf)):
+        if due(pair) <= now:
+            end = datetime.fromtimestamp(pair.expiry, UTC)
+            return f"the {what} has begun its last third, and ends at {end:%Y-%m-%dT%H:%M:%SZ}"
+    return None
+
+
+def due(pair: Pair) -> float:
+    """Return when the last third of a certificate's life begins [s since 1970]."""
+    return pair.issued + (pair.expiry - pair.issued) * 2 / 3
+
+
+def due_next(bundle: Bundle) -> float:
+    """Return when the first of a bundle's certificates is to be made anew [s since 1970]."""
+    return min(due(pair) for pair in (bundle.signer, bundle.leaf) if pair)
+
+
+def renewed(bundle: Bundle | None, terms: Terms, now: float, source: Source) -> Bundle:
+    """Return a bundle with a new leaf, of the same CA while that one lasts.
+
+    A CA that is followed by a new one stays trusted until it ends, since servers show their old
+    leaf until they have the new one.
+
+    Args:
+        bundle: What there is; None to begin anew.
+        terms: What is issued.
+        now: [s since 1970].
+        source: Of keys and serial numbers.
+    """
+    authorities = bundle.authorities if bundle else ()
+    signer = bundle.signer if bundle else None
+    if signer is None or due(signer) <= now:
+        signer = new_authority(now, terms.authority_seconds, source)
+        authorities = (*authorities, signer)
+    leaf = new_leaf(signer, terms.names, now, terms.leaf_seconds, source)
+    return Bundle(tuple(ca for ca in authorities if ca.expiry > now), leaf)

@@ -1,0 +1,94 @@
+"""What the environment decides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from certs.authority import service_names
+from certs.renewal import Terms
+from cluster.keys import POLICY_NAMESPACE
+
+_DAY = 86_400
+_CENTURY = 36_525
+_LEVELS = ("debug", "info", "warning", "error")
+SERVICE = "linkwise-webhook"
+SECRET = "linkwise-webhook-tls"  # noqa: S105 - its name.
+REGISTRATIONS = (
+    ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", "linkwise"),
+    ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", "linkwise"),
+)
+"""Resource, kind and name of each object whose `caBundle` is ours."""
+
+
+class SettingsError(ValueError):
+    """A variable of the environment cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Read once, at start."""
+
+    namespace: str
+    """Of the Secret and the Service."""
+    terms: Terms
+    host: str
+    probe_port: int
+    """Of probes and metrics, without TLS."""
+    api_server: str
+    """Empty for the one that a pod is given."""
+    api_token_file: str
+    api_ca_file: str
+    log_level: str
+
+
+def read_settings(environment: Mapping[str, str]) -> Settings:
+    """Return the settings; a variable that is unset or empty has its default.
+
+    | variable | default | meaning |
+    |---|---|---|
+    | `LINKWISE_NAMESPACE` | `linkwise-system` | where the Secret and the Service are |
+    | `LINKWISE_LEAF_DAYS` | 30 | how long a leaf lasts, at most a third of its CA |
+    | `LINKWISE_CA_DAYS` | 365 | how long a CA lasts |
+    | `LINKWISE_EXTRA_NAMES` | none | names and addresses beside the Service's, comma-separated |
+    | `LINKWISE_HOST` | all addresses | where probes and metrics are served |
+    | `LINKWISE_PROBE_PORT` | 8080 | the same |
+    | `LINKWISE_API_SERVER`, `…_TOKEN_FILE`, `…_CA_FILE` | a pod's | whom to ask |
+    | `LINKWISE_LOG_LEVEL` | `info` | the least that is logged |
+
+    Raises:
+        SettingsError: A value cannot be used.
+    """
+
+    def text(name: str, default: str = "") -> str:
+        return environment.get(f"LINKWISE_{name}") or default
+
+    def number(name: str, default: float, most: float) -> float:
+        given = text(name, str(default))
+        try:
+            value = float(given)
+        except ValueError:
+            value = 0
+        if not 0 < value <= most:
+            raise SettingsError(
+                f"LINKWISE_{name}={given}: write a number above 0, of {most:g} at most"
+            )
+        return value
+
+    namespace = text("NAMESPACE", POLICY_NAMESPACE)
+    leaf, authority = number("LEAF_DAYS", 30, _CENTURY), number("CA_DAYS", 365, _CENTURY)
+    if 3 * leaf > authority:
+        raise SettingsError("LINKWISE_LEAF_DAYS is more than a third of LINKWISE_CA_DAYS")
+    level = text("LOG_LEVEL", "info")
+    if level not in _LEVELS:
+        raise SettingsError(f"LINKWISE_LOG_LEVEL={level}: write {', '.join(_LEVELS)}")
+    extra = (name.strip() for name in text("EXTRA_NAMES").split(","))
+    names = (*service_names(SERVICE, namespace), *filter(None, extra))
+    return Settings(
+        namespace,
+        Terms(names, leaf * _DAY, authority * _DAY),
+        text("HOST"),
+        int(number("PROBE_PORT", 8080, 65535)),
+        text("API_SERVER"),
+        text("API_TOKEN_FILE"),
+        text("API_CA_FILE"),
+        level,
+    )

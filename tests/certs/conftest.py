@@ -1,0 +1,112 @@
+"""An API server with the conditional writes of a real one, for what certs reads and writes."""
+
+import asyncio
+import json
+
+import pytest
+from aiohttp import web
+
+SECRETS = "/api/v1/namespaces/linkwise-system/secrets"
+
+
+class Cluster:
+    def __init__(self):
+        self.objects = {}
+        self.version = 1
+        self.before_write = []
+        """Each is called once, before a write is judged: what another client does meanwhile."""
+        self.applied = []
+        self.watches = []
+        self.refuses = {}
+
+    def put(self, path, made):
+        self.version += 1
+        name = path.rpartition("/")[2]
+        kind = "MODIFIED" if path in self.objects else "ADDED"
+        metadata = {**made.get("metadata", {}), "name": name}
+        self.objects[path] = made = {
+            **made,
+            "metadata": {**metadata, "resourceVersion": str(self.version)},
+        }
+        collection = path.rpartition("/")[0]
+        for watched, queue in self.watches:
+            if watched == collection:
+                queue.put_nowait({"type": kind, "object": json.loads(json.dumps(made))})
+        return made
+
+    def secret(self):
+        return self.objects[f"{SECRETS}/linkwise-webhook-tls"]
+
+    async def answer(self, request):
+        path = request.path
+        if status := self.refuses.get(request.method):
+            return refusal(status)
+        match request.method:
+            case "GET" if "watch" in request.query:
+                return await self._watch(request)
+            case "GET" if path in self.objects:
+                return web.json_response(self.objects[path])
+            case "GET" if "fieldSelector" in request.query:
+                name = request.query["fieldSelector"].removeprefix("metadata.name=")
+                items = [self.objects[key] for key in self.objects if key == f"{path}/{name}"]
+                return web.json_response(
+                    {"metadata": {"resourceVersion": str(self.version)}, "items": items}
+                )
+            case "GET":
+                return refusal(404)
+        return self._write(request, await request.json())
+
+    def _write(self, request, body):
+        path = request.path
+        if self.before_write:
+            self.before_write.pop(0)()
+        if request.method == "POST":
+            path = f"{path}/{body['metadata']['name']}"
+            return refusal(409) if path in self.objects else web.json_response(self.put(path, body))
+        if path not in self.objects:
+            return refusal(404)
+        now = self.objects[path]
+        if body["metadata"]["resourceVersion"] != now["metadata"]["resourceVersion"]:
+            return refusal(409)
+        if request.content_type == "application/apply-patch+yaml":
+            self.applied.append((dict(request.query), body))
+            ours = {hook["name"]: hook["clientConfig"] for hook in body["webhooks"]}
+            hooks = [
+                {**hook, "clientConfig": {**hook["clientConfig"], **ours[hook["name"]]}}
+                for hook in now["webhooks"]
+            ]
+            return web.json_response(self.put(path, {**now, "webhooks": hooks}))
+        return web.json_response(self.put(path, {**now, "data": body["data"]}))
+
+    async def _watch(self, request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        queue = asyncio.Queue()
+        self.watches.append((request.path, queue))
+        since = int(request.query["resourceVersion"])
+        for path, made in self.objects.items():
+            missed = int(made["metadata"]["resourceVersion"]) > since
+            if missed and path.rpartition("/")[0] == request.path:
+                queue.put_nowait({"type": "MODIFIED", "object": made})
+        while (event := await queue.get()) is not None:
+            await response.write(json.dumps(event).encode() + b"\n")
+        return response
+
+
+def refusal(status):
+    return web.json_response({"kind": "Status", "message": "no", "reason": ""}, status=status)
+
+
+@pytest.fixture
+async def cluster():
+    made = Cluster()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", made.answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield made
+    for _, queue in made.watches:
+        queue.put_nowait(None)
+    await runner.cleanup()

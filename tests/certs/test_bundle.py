@@ -1,0 +1,91 @@
+from base64 import b64decode, b64encode
+
+import pytest
+from certificates import a_ca, a_leaf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from certs.__main__ import SOURCE
+from certs.authority import new_authority, new_leaf
+from certs.bundle import Bundle, BundleError, read_bundle, trusts, write_bundle
+from certs.renewal import Terms, renewed
+
+NOW = 1_800_000_000.0
+GOOD = write_bundle(renewed(None, Terms(("a",), 1000, 3000), NOW, SOURCE))
+RSA = a_leaf(a_ca(), elliptic=False)
+
+
+def text(pem):
+    return b64encode(pem).decode()
+
+
+@settings(max_examples=25)
+@given(count=st.integers(1, 4), signer=st.integers(0, 3), names=st.sets(st.sampled_from("abcd")))
+def test_the_state_survives_the_secret(count, signer, names):
+    authorities = tuple(new_authority(NOW, 3000, SOURCE) for _ in range(count))
+    signing = authorities[signer % count]
+    bundle = Bundle(authorities, new_leaf(signing, ["a", *names], NOW, 1000, SOURCE))
+    data = write_bundle(bundle)
+    found = read_bundle(data)
+    assert write_bundle(found) == data
+    assert found.signer.certificate == signing.certificate
+    assert [ca.certificate for ca in found.authorities] == [ca.certificate for ca in authorities]
+
+
+def test_the_secret_has_what_a_server_and_a_registration_need():
+    assert set(GOOD) == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
+    assert all(b64decode(value).startswith(b"-----BEGIN ") for value in GOOD.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param({"tls.key": None}, "tls.key is missing", id="key missing"),
+        pytest.param({"ca.crt": "%"}, "ca.crt is not base 64", id="not base 64"),
+        pytest.param({"ca.crt": ""}, "ca.crt is not PEM certificates", id="empty"),
+        pytest.param({"tls.crt": text(b"PEM")}, "tls.crt is not PEM certificates", id="not PEM"),
+        pytest.param({"ca.crt": "A" * 70_000}, "ca.crt is longer than 65536", id="huge"),
+        pytest.param({"ca.key": text(b"")}, "ca.key 0 keys: each needs its own", id="no CA key"),
+        pytest.param(
+            {"ca.key": text(b"x\n-----END PRIVATE KEY-----\n")},
+            "ca.key is not a PEM key",
+            id="no key",
+        ),
+        pytest.param({"tls.key": GOOD["ca.key"]}, "tls.key is not the key of tls.crt", id="swap"),
+        pytest.param(
+            {"tls.crt": GOOD["tls.crt"], "tls.key": text(RSA.key_pem)},
+            "tls.key is not a key on the curve P-256",
+            id="RSA",
+        ),
+        pytest.param(
+            {
+                "tls.crt": text(b64decode(GOOD["tls.crt"]) * 2),
+                "tls.key": text(b64decode(GOOD["tls.key"]) * 2),
+            },
+            "tls.crt holds 2 certificates: it must be one",
+            id="two leaves",
+        ),
+    ],
+)
+def test_what_is_no_bundle_is_refused_with_the_key_that_is_wrong(change, message):
+    data = {key: value for key, value in {**GOOD, **change}.items() if value is not None}
+    with pytest.raises(BundleError, match=message):
+        read_bundle(data)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(GOOD)), st.binary(max_size=200).map(text)))
+def test_any_content_is_a_bundle_or_an_error_of_one_line(change):
+    message = ""
+    try:
+        read_bundle({**GOOD, **change})
+    except BundleError as error:
+        message = str(error)
+    assert "\n" not in message
+
+
+def test_a_bundle_trusts_the_cas_that_it_has():
+    bundle = read_bundle(GOOD)
+    other = new_authority(NOW, 3000, SOURCE)
+    assert trusts(bundle.trusted, bundle.signer)
+    assert not trusts(bundle.trusted, other)
+    assert not trusts(b"", bundle.signer)

@@ -1,0 +1,116 @@
+import asyncio
+from base64 import b64encode
+from contextlib import asynccontextmanager
+
+import pytest
+from waiting import until
+
+from certs import keep
+from certs.__main__ import SOURCE, TARGETS
+from certs.bundle import read_bundle
+from certs.keep import Keeper
+from certs.renewal import Terms
+from certs.store import Store
+from runtime.kube import Kube
+
+NOW, DAY = 1_800_000_000.0, 86_400
+TERMS = Terms(("a",), 30 * DAY, 360 * DAY)
+STORED = "/api/v1/namespaces/linkwise-system/secrets/linkwise-webhook-tls"
+PATHS = {target: f"{target.collection}/{target.name}" for target in TARGETS}
+EMPTY = {"webhooks": [{"name": "pods.linkwise.dev", "clientConfig": {"url": "https://a/"}}]}
+
+
+class Clock:
+    def __init__(self):
+        self.now = NOW
+
+    def __call__(self):
+        return self.now
+
+
+@asynccontextmanager
+async def kept(cluster, clock=None):
+    clock = clock or Clock()
+    async with Kube(cluster.url) as kube:
+        store = Store(kube, "linkwise-system", "linkwise-webhook-tls", TERMS, SOURCE)
+        keeper = Keeper(kube, store, TARGETS, clock)
+        task = asyncio.create_task(keeper.run())
+        try:
+            yield keeper
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    monkeypatch.setattr(keep, "_PAUSE", 0.01)
+
+
+def bundle_in(cluster, target):
+    return cluster.objects[PATHS[target]]["webhooks"][0]["clientConfig"].get("caBundle")
+
+
+def trusted_everywhere(cluster, keeper):
+    ours = keeper.bundle and b64encode(keeper.bundle.trusted).decode()
+    return ours and all(bundle_in(cluster, target) == ours for target in TARGETS)
+
+
+async def test_registrations_get_the_bundle_and_get_it_again_when_somebody_clears_it(cluster):
+    for path in PATHS.values():
+        cluster.put(path, EMPTY)
+    async with kept(cluster) as keeper:
+        await until(lambda: trusted_everywhere(cluster, keeper))
+        await until(lambda: keeper.missing() is None)
+        cluster.put(PATHS[TARGETS[0]], EMPTY)
+        await until(lambda: trusted_everywhere(cluster, keeper))
+        await until(lambda: [keeper.trusted(target) for target in TARGETS] == [1.0, 1.0])
+
+
+async def test_a_registration_that_comes_later_gets_the_bundle(cluster):
+    async with kept(cluster) as keeper:
+        await until(lambda: keeper.missing() is None)
+        assert [keeper.trusted(target) for target in TARGETS] == [None, None]
+        for path in PATHS.values():
+            cluster.put(path, EMPTY)
+        await until(lambda: trusted_everywhere(cluster, keeper))
+
+
+async def test_a_secret_that_somebody_empties_is_made_anew_and_made_known(cluster):
+    for path in PATHS.values():
+        cluster.put(path, EMPTY)
+    async with kept(cluster) as keeper:
+        await until(lambda: trusted_everywhere(cluster, keeper))
+        before = keeper.bundle.trusted
+        cluster.put(STORED, {"data": {}})
+        await until(lambda: keeper.bundle.trusted != before)
+        await until(lambda: trusted_everywhere(cluster, keeper))
+
+
+async def test_a_leaf_is_renewed_when_the_wall_clock_says_so(cluster, monkeypatch):
+    monkeypatch.setattr(keep, "_LOOK", 0.01)
+    clock = Clock()
+    async with kept(cluster, clock) as keeper:
+        await until(lambda: keeper.missing() is None)
+        first = keeper.bundle
+        clock.now += 21 * DAY
+        await until(lambda: keeper.bundle.leaf.expiry > first.leaf.expiry)
+        assert keeper.bundle.trusted == first.trusted
+
+
+async def test_two_replicas_agree(cluster):
+    for path in PATHS.values():
+        cluster.put(path, EMPTY)
+    async with kept(cluster) as one, kept(cluster) as other:
+        await until(lambda: trusted_everywhere(cluster, one) and trusted_everywhere(cluster, other))
+        stored = read_bundle(cluster.secret()["data"])
+        assert one.bundle.trusted == other.bundle.trusted == stored.trusted
+
+
+async def test_a_refusal_is_why_it_is_not_ready_and_is_tried_again(cluster, monkeypatch):
+    monkeypatch.setattr(keep, "_LOOK", 0.05)
+    cluster.refuses["POST"] = 403
+    async with kept(cluster) as keeper:
+        await until(lambda: "status 403" in (keeper.missing() or ""))
+        cluster.refuses.clear()
+        await until(lambda: keeper.missing() is None)
