@@ -32,18 +32,23 @@ class Mode(StrEnum):
     @property
     def shares_memory(self) -> bool:
         """Cards are given out by memory."""
-        return self in {Mode.SHARE, Mode.CGPU, Mode.CORE_MEM, Mode.MPS}
+        return self in _SHARING_MEMORY
 
     @property
     def shares_compute(self) -> bool:
         """Cards are given out by memory and compute."""
-        return self in {Mode.CORE_MEM, Mode.MPS}
+        return self in _SHARING_COMPUTE
 
     @property
     def is_ours(self) -> bool:
         """Linkwise chooses the GPUs of pods on this node."""
-        return self.shares_memory or self in {Mode.TOPOLOGY, Mode.TIMESLICE}
+        return self in _OURS
 
+
+# Asked of every card of every node for every pod; making the sets anew took most of that time.
+_SHARING_COMPUTE = frozenset({Mode.CORE_MEM, Mode.MPS})
+_SHARING_MEMORY = _SHARING_COMPUTE | {Mode.SHARE, Mode.CGPU}
+_OURS = _SHARING_MEMORY | {Mode.TOPOLOGY, Mode.TIMESLICE}
 
 COUNTED_BY = {
     Mode.DEFAULT: NVIDIA_GPU,

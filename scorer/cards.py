@@ -17,11 +17,8 @@ def cards_for(node: NodeLedger, request: Request) -> tuple[GPUShare, ...]:
     if request.family is Family.REPLICA:
         return _replicas(node, request.gpus)
     memory, core = request.memory_per_card, request.core_per_card
-    roomy = [
-        (node.memory_free(i), node.core_free(i), i)
-        for i in range(len(node.taken))
-        if node.memory_free(i) >= memory and (not core or node.core_free(i) >= core)
-    ]
+    free = ((node.memory_free(i), node.core_free(i), i) for i in range(len(node.taken)))
+    roomy = [card for card in free if card[0] >= memory and (not core or card[1] >= core)]
     if len(roomy) < request.gpus:
         return ()
     sign = 1 if node.node.placement is Placement.BINPACK else -1
