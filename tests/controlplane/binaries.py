@@ -6,6 +6,7 @@ the tree. `KUBEBUILDER_ASSETS` may name a folder with ready ones.
 
 import fcntl
 import hashlib
+import json
 import os
 import platform
 import shutil
@@ -173,8 +174,8 @@ def _copy_crds(path: Path, _: Say) -> None:
 
 def _source(module: Path, name: str) -> Path:
     """Return the folder of a module's source in Go's cache."""
-    argv = ["go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", name]
-    listed = subprocess.run(argv, cwd=module, capture_output=True, text=True, check=False)
-    if listed.returncode:
-        raise BuildError(f"go list {name} failed: {listed.stderr.strip()}")
-    return Path(listed.stdout.strip())
+    argv = ("go", "mod", "download", "-json", name)
+    answer = subprocess.run(argv, cwd=module, capture_output=True, text=True, check=False)
+    if answer.returncode:
+        raise BuildError(f"{' '.join(argv)} failed:\n{answer.stdout}{answer.stderr}")
+    return Path(json.loads(answer.stdout)["Dir"])
