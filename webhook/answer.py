@@ -7,6 +7,7 @@ so warnings are short, printable and few. Texts carry what users wrote, which no
 from collections.abc import Iterable, Sequence
 
 from cluster.finding import Code, Finding, Severity
+from policy.problem import Problem
 
 MOST_WARNINGS = 3
 LONGEST_WARNING = 120
@@ -23,7 +24,7 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
-def warnings_of(findings: Iterable[Finding]) -> tuple[str, ...]:
+def warnings_of(findings: Iterable[Finding | Problem]) -> tuple[str, ...]:
     """Return what `kubectl` shows: the warnings, or the first two and which others there are."""
     told = [finding for finding in findings if finding.severity is Severity.WARNING]
     if not told:

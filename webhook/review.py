@@ -7,8 +7,8 @@ Source: kubernetes/api, admission/v1/types.go; how an API server judges an answe
 kubernetes/apiserver, pkg/admission/plugin/webhook/request/admissionreview.go.
 """
 
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Iterable, Mapping
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -19,6 +19,8 @@ from policy.snapshot import PolicySnapshot
 from webhook.admit import admit
 from webhook.answer import errors_of, message_of, printable, reason_of, sentence_of
 from webhook.outcome import Outcome, Verdict
+
+T = TypeVar("T")
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -43,15 +45,19 @@ class Review(Struct, frozen=True):
     """None when this is not the creation of a Pod: allowed as it is."""
 
 
-class _Kind(Struct, frozen=True):
+class GroupVersionKind(Struct, frozen=True):
+    """What an object is."""
+
     group: _Name = ""
     version: _Name = ""
     kind: _Name = ""
 
 
-class _Request(Struct, frozen=True, rename="camel"):
+class Asked(Struct, frozen=True, rename="camel"):
+    """The request of a review, its object still as it came."""
+
     uid: _Name
-    kind: _Kind
+    kind: GroupVersionKind
     operation: _Name = ""
     sub_resource: _Name = ""
     namespace: _Name = ""
@@ -63,7 +69,7 @@ class _Request(Struct, frozen=True, rename="camel"):
 class _Question(Struct, frozen=True, rename="camel"):
     api_version: _Name
     kind: _Name
-    request: _Request | None = None
+    request: Asked | None = None
 
 
 class _Cause(Struct, frozen=True):
@@ -104,7 +110,7 @@ class _Answer(Struct, frozen=True, rename="camel"):
     response: _Response
 
 
-_POD = _Kind("", "v1", "Pod")
+_POD = GroupVersionKind("", "v1", "Pod")
 _questions = msgspec.json.Decoder(_Question)
 _pods = msgspec.json.Decoder(Pod)
 _json = msgspec.json.Encoder()
@@ -147,24 +153,57 @@ def parse(body: bytes) -> Review:
     Raises:
         ProtocolError: It is not an AdmissionReview v1 with a request, or its Pod is not a Pod.
     """
-    try:
-        question = _questions.decode(body)
-        request = question.request
-        if question.api_version != API_VERSION or question.kind != KIND or request is None:
-            got = printable(f"{question.api_version} {question.kind}")
-            raise ProtocolError(f"not a request of {API_VERSION} {KIND}: got={got}")
-        if not request.uid:
-            raise ProtocolError("a request without uid cannot be answered")
-        asks = request.kind == _POD and request.operation == "CREATE" and not request.sub_resource
-        pod = _pods.decode(request.object) if asks else None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(f"the body cannot be read: {printable(str(error))}") from error
+    request = asked(body)
+    creates = request.kind == _POD and request.operation == "CREATE" and not request.sub_resource
+    pod = read_object(request.object, _pods) if creates else None
     return Review(request.uid, request.namespace, request.name, bool(request.dry_run), pod)
 
 
-def untouched(review: Review) -> bytes:
+def asked(body: bytes) -> Asked:
+    """Return the request of a review of whatever kind.
+
+    Raises:
+        ProtocolError: The body is not an AdmissionReview v1 with a request.
+    """
+    question = read_object(body, _questions)
+    request = question.request
+    if question.api_version != API_VERSION or question.kind != KIND or request is None:
+        got = printable(f"{question.api_version} {question.kind}")
+        raise ProtocolError(f"not a request of {API_VERSION} {KIND}: got={got}")
+    if not request.uid:
+        raise ProtocolError("a request without uid cannot be answered")
+    return request
+
+
+def read_object(body: bytes | Raw, decoder: msgspec.json.Decoder[T]) -> T:
+    """Return what bytes hold.
+
+    Raises:
+        ProtocolError: They hold something else.
+    """
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"the body cannot be read: {printable(str(error))}") from error
+
+
+def untouched(review: Review | Asked, warnings: tuple[str, ...] = ()) -> bytes:
     """Return the answer that lets the object pass as it is."""
-    return _encode(_Response(review.uid, allowed=True))
+    return _encode(_Response(review.uid, allowed=True, warnings=warnings))
+
+
+def refused(asked: Asked, message: str, causes: Iterable[tuple[str, str]]) -> bytes:
+    """Return the answer that an object is invalid.
+
+    Args:
+        asked: What was asked.
+        message: All that is wrong, in one line.
+        causes: Field and message of each problem.
+    """
+    each = [_Cause("FieldValueInvalid", text, field) for field, text in causes]
+    details = _Details(printable(asked.name), asked.kind.kind, each)
+    status = _Status("Failure", 422, "Invalid", message, details)
+    return _encode(_Response(asked.uid, allowed=False, status=status))
 
 
 def respond(review: Review, outcome: Outcome) -> bytes:

@@ -1,0 +1,170 @@
+"""A webhook as it runs, beside an API server that is none."""
+
+import asyncio
+import gc
+import json
+import ssl
+from collections import defaultdict
+from dataclasses import replace
+from io import BytesIO
+
+import aiohttp
+import pytest
+import pytest_asyncio
+import structlog
+from certificates import a_ca, a_leaf
+from controlplane.process import free_ports
+from fake_api import FakeAPI
+from waiting import until, until_true
+
+from cluster import keys
+from runtime.logs import configure
+from webhook.__main__ import admission
+from webhook.settings import Settings
+
+NAMESPACES, NODES = "/api/v1/namespaces", "/api/v1/nodes"
+PROFILES = f"/api/v1/namespaces/{keys.PROFILE_NAMESPACE}/configmaps"
+POLICY = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps"
+
+
+class Cluster(FakeAPI):
+    """The collections that a webhook watches."""
+
+    def __init__(self):
+        super().__init__()
+        self.collections = defaultdict(FakeAPI)
+
+    async def _get(self, request):
+        return await self.collections[request.path]._get(request)
+
+    async def stop(self):
+        for collection in self.collections.values():
+            collection.cut()
+        await super().stop()
+
+    def namespace(self, name, **labels):
+        metadata = {"name": name, "labels": labels}
+        self._put(NAMESPACES, name, metadata)
+
+    def node(self, name, labels, **resources):
+        metadata = {"name": name, "labels": labels}
+        amounts = {resource: str(amount) for resource, amount in resources.items()}
+        self._put(NODES, name, metadata, status={"allocatable": amounts, "capacity": amounts})
+
+    def profiles(self, *selectors, text=None):
+        text = json.dumps(list(selectors)) if text is None else text
+        self._config_map(
+            PROFILES, keys.PROFILE_NAMESPACE, keys.PROFILE_NAME, keys.PROFILE_KEY, text
+        )
+
+    def policy(self, text):
+        self._config_map(POLICY, keys.POLICY_NAMESPACE, keys.POLICY_NAME, keys.POLICY_KEY, text)
+
+    def forget_profiles(self):
+        self.collections[PROFILES].remove(keys.PROFILE_NAME)
+
+    def events(self):
+        """Return the Events that were made."""
+        return [json.loads(body) for _, path, _, body in self.calls if path.endswith("/events")]
+
+    async def watched(self):
+        """Wait until all watches are open."""
+        for path in (NAMESPACES, NODES, PROFILES, POLICY):
+            await self.collections[path].watching()
+
+    def _config_map(self, path, namespace, name, key, text):
+        metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}"}
+        self._put(path, name, metadata, data={key: text})
+
+    def _put(self, path, name, metadata, **fields):
+        collection = self.collections[path]
+        version = str(collection.version + 1)
+        collection.put(name, metadata={**metadata, "resourceVersion": version}, **fields)
+
+
+class Webhook:
+    """The process, seen by an API server."""
+
+    def __init__(self, settings, session, context, logged):
+        self.settings, self.told = settings, asyncio.Event()
+        self.session, self._context, self._logged = session, context, logged
+
+    @property
+    def lines(self):
+        """What it logged."""
+        return [json.loads(line) for line in self._logged.getvalue().splitlines()]
+
+    def answered(self):
+        """Return the lines of requests."""
+        return [line for line in self.lines if line["msg"] == "Answered request"]
+
+    async def post(self, path, body, *, port=None, **headers):
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        url = f"https://127.0.0.1:{port or self.settings.port}{path}"
+        headers = {"Content-Type": "application/json", **headers}
+        async with self.session.post(url, data=data, headers=headers, ssl=self._context) as answer:
+            return answer.status, answer.headers, await answer.read()
+
+    async def review(self, review, path="/mutate"):
+        status, _, body = await self.post(path, review)
+        assert status == 200, body
+        return json.loads(body)["response"]
+
+    async def probe(self, path="/readyz"):
+        url = f"http://127.0.0.1:{self.settings.probe_port}{path}"
+        async with self.session.get(url) as answer:
+            return answer.status, await answer.text()
+
+    async def ready(self):
+        async def is_ready():
+            return (await self.probe())[0] == 200
+
+        await until_true(is_ready)
+
+
+@pytest_asyncio.fixture
+async def cluster():
+    async with Cluster() as running:
+        running.namespace("default")
+        yield running
+
+
+@pytest.fixture(scope="session")
+def ca():
+    return a_ca()
+
+
+@pytest_asyncio.fixture
+async def started(request, cluster, ca, tmp_path):
+    """A webhook whose ports are open; it may not be ready yet. Its parameter: other settings."""
+    cert, key = a_leaf(ca).write(tmp_path)
+    port, dry_run_port, probe_port = free_ports(3)
+    settings = Settings(
+        host="127.0.0.1",
+        port=port,
+        dry_run_port=dry_run_port,
+        probe_port=probe_port,
+        certificate=str(cert),
+        key=str(key),
+        api_server=cluster.url,
+        drain_seconds=0,
+    )
+    settings = replace(settings, **getattr(request, "param", {}))
+    logged = BytesIO()
+    configure(stream=logged)
+    context = ssl.create_default_context(cadata=ca.cert_pem.decode())
+    async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as group:
+        webhook = Webhook(settings, session, context, logged)
+        group.create_task(admission(settings, "replica-0", webhook.told))
+        await until(lambda: any(line["msg"] == "Listening" for line in webhook.lines))
+        yield webhook
+        webhook.told.set()
+    structlog.reset_defaults()
+    gc.unfreeze()
+
+
+@pytest_asyncio.fixture
+async def webhook(started):
+    """A webhook that is ready."""
+    await started.ready()
+    yield started

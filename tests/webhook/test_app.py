@@ -1,0 +1,260 @@
+import asyncio
+import base64
+import json
+
+import pytest
+from builders import a_pod
+from waiting import until, until_true
+
+from cluster import keys
+
+BY_TEAM = {
+    "name": "team",
+    "namespaceSelector": {"matchLabels": {"team": "a"}},
+    "effect": {"labels": {"team": "a"}},
+}
+DRIVER = {
+    "name": "driver",
+    "objectSelector": {"matchLabels": {keys.COMPUTE_CLASS: "gpu-hpn"}},
+    "effect": {"labels": {keys.DRIVER_VERSION: "1.5.0"}},
+}
+
+
+def a_review(pod, **request):
+    kind = {"group": "", "version": "v1", "kind": "Pod"}
+    request = {"kind": kind, "operation": "CREATE", "namespace": "default", **request}
+    request = {"uid": "42", "object": pod, **request}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+def a_map_review(key, text, *, name, namespace, operation="CREATE"):
+    kind = {"group": "", "version": "v1", "kind": "ConfigMap"}
+    return a_review(
+        {"data": {key: text}}, kind=kind, name=name, namespace=namespace, operation=operation
+    )
+
+
+def a_profile_review(text, **given):
+    home = {"name": keys.PROFILE_NAME, "namespace": keys.PROFILE_NAMESPACE}
+    return a_map_review(keys.PROFILE_KEY, text, **{**home, **given})
+
+
+def patch_of(response):
+    return json.loads(base64.b64decode(response["patch"]))
+
+
+def labels_added(response):
+    return [step["value"] for step in patch_of(response) if step["path"].startswith("/metadata/la")]
+
+
+async def until_sample(webhook, *samples):
+    """Wait until the metrics show these lines."""
+
+    async def are_shown():
+        _, shown = await webhook.probe("/metrics")
+        return all(f"\n{sample}\n" in shown for sample in samples)
+
+    await until_true(are_shown)
+
+
+# ---- Pods.
+
+
+async def test_a_pod_is_patched_and_its_line_and_its_metrics_tell_of_it(webhook):
+    answer = await webhook.review(a_review(a_pod({keys.GPU_WHOLE: 1}), name="train"))
+
+    assert (answer["uid"], answer["allowed"]) == ("42", True)
+    assert "/spec/schedulingGates" in {step["path"] for step in patch_of(answer)}
+    (line,) = webhook.answered()
+    told = {"path": "/mutate", "status": 200, "uid": "42", "namespace": "default", "name": "train"}
+    assert line.items() >= {**told, "verdict": "allowed", "findings": []}.items()
+    await until_sample(
+        webhook,
+        'linkwise_admission_reviews_total{dry_run="false",verdict="allowed"} 1.0',
+        'linkwise_http_requests_total{code="200",path="/mutate"} 1.0',
+    )
+
+
+async def test_a_bad_pod_is_denied_and_its_findings_are_counted(webhook):
+    pod = a_pod({keys.GPU_MEM: 4, keys.GPU_CORE: 22})
+
+    answer = await webhook.review(a_review(pod, dryRun=True))
+
+    assert answer["allowed"] is False
+    assert webhook.answered()[-1]["findings"] == ["LW101"]
+    await until_sample(
+        webhook,
+        'linkwise_admission_reviews_total{dry_run="true",verdict="denied"} 1.0',
+        'linkwise_admission_findings_total{code="LW101"} 1.0',
+    )
+
+
+async def test_what_is_no_creation_of_a_pod_passes(webhook):
+    kind = {"group": "apps", "version": "v1", "kind": "Deployment"}
+
+    answer = await webhook.review(a_review({}, kind=kind))
+
+    assert answer == {"uid": "42", "allowed": True}
+
+
+@pytest.mark.parametrize("path", ["/mutate", "/validate"])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"apiVersion": "v1", "kind": "Pod"}'])
+async def test_a_body_that_is_no_review_is_a_bad_request(webhook, path, body):
+    status, _, text = await webhook.post(path, body)
+
+    assert status == 400
+    assert text.decode().isprintable() or text.endswith(b"\n")
+
+
+async def test_a_request_that_no_node_can_take_is_told(cluster, webhook):
+    cluster.node("big", {keys.NODE_MODE: "topology"}, **{keys.GPU_WHOLE: 4})
+    review = a_review(a_pod({keys.GPU_WHOLE: 8}))
+
+    async def is_told():
+        warnings = (await webhook.review(review)).get("warnings", [""])
+        return "at most 4 on one node" in warnings[0]
+
+    await until_true(is_told)
+
+
+# ---- Namespaces.
+
+
+async def test_a_namespace_that_comes_late_is_waited_for(cluster, webhook):
+    cluster.profiles(BY_TEAM)
+    await until(lambda: webhook.lines[-1].get("msg") == "Took decisions")
+    review = a_review(a_pod({keys.GPU_WHOLE: 1}), namespace="late")
+
+    asked = asyncio.create_task(webhook.review(review))
+    await asyncio.sleep(0.05)
+    cluster.namespace("late", team="a")
+
+    assert labels_added(await asked) == [{"team": "a"}]
+    await until_sample(webhook, 'linkwise_admission_namespace_waits_total{came="true"} 1.0')
+
+
+async def test_a_namespace_that_does_not_come_is_asked_about_again(cluster, webhook):
+    cluster.profiles(BY_TEAM)
+    await until(lambda: webhook.lines[-1].get("msg") == "Took decisions")
+    review = a_review(a_pod({keys.GPU_WHOLE: 1}), namespace="never")
+
+    status, headers, _ = await webhook.post("/mutate", review)
+
+    assert (status, headers["Retry-After"]) == (503, "1")
+
+
+async def test_a_namespace_that_no_profile_asks_about_is_not_waited_for(webhook):
+    answer = await webhook.review(a_review(a_pod({keys.GPU_WHOLE: 1}), namespace="never"))
+
+    assert answer["allowed"] is True
+
+
+# ---- Decisions.
+
+
+async def test_a_profile_that_changes_takes_effect(cluster, webhook):
+    pod = a_pod({keys.NVIDIA_GPU: 1}, labels={keys.COMPUTE_CLASS: "gpu-hpn"})
+    cluster.profiles(DRIVER)
+    await until(lambda: webhook.lines[-1].get("generation") == 1)
+
+    assert labels_added(await webhook.review(a_review(pod))) == ["1.5.0"]
+
+    cluster.profiles(text="[{]")
+    await until(lambda: webhook.lines[-1].get("msg") == "Refused decisions")
+    assert labels_added(await webhook.review(a_review(pod))) == ["1.5.0"]
+    await until_sample(webhook, f'linkwise_policy_refused{{config_map="{keys.PROFILE_NAME}"}} 1.0')
+    assert (await webhook.probe())[0] == 200
+
+    cluster.forget_profiles()
+    await until(lambda: webhook.lines[-1].get("generation") == 2)
+    assert labels_added(await webhook.review(a_review(pod))) == []
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_what_is_refused_is_told_by_an_event_on_its_config_map_once(cluster):
+    cluster.profiles(text='[\n{"name": ""}]')
+    await until(cluster.events)
+    cluster.profiles(text='[\n{"name": ""}]')
+    cluster.profiles(text="[3]")
+    await until(lambda: len(cluster.events()) > 1)
+
+    first, second = cluster.events()
+    assert first["involvedObject"]["name"] == keys.PROFILE_NAME
+    assert (first["type"], first["reason"]) == ("Warning", "PolicyRefused")
+    assert "line 2" in first["message"]
+    assert "name is empty" in first["message"]
+    assert first["metadata"]["name"] != second["metadata"]["name"]
+
+
+@pytest.fixture
+def bad_policy(cluster):
+    cluster.policy("strict: perhaps")
+
+
+@pytest.mark.usefixtures("bad_policy")
+async def test_a_webhook_that_starts_with_a_bad_policy_is_not_ready_until_it_is_mended(
+    cluster, started
+):
+    await until(lambda: any(line["msg"] == "Refused decisions" for line in started.lines))
+    status, _, _ = await started.post("/mutate", a_review(a_pod({keys.GPU_WHOLE: 1})))
+    ready, why = await started.probe()
+
+    assert (status, ready) == (503, 503)
+    assert f"ConfigMap {keys.POLICY_NAMESPACE}/{keys.POLICY_NAME}" in why
+    assert "line 1" in why
+    assert (await started.probe("/healthz"))[0] == 200
+
+    cluster.policy("strict: false")
+    await started.ready()
+
+
+# ---- ConfigMaps.
+
+
+async def test_a_broken_profile_is_denied_with_every_problem_and_its_line(webhook):
+    text = '[{"name": ""},\n {"name": "b", "effects": {}}]'
+
+    answer = await webhook.review(a_profile_review(text), "/validate")
+
+    message = answer["status"]["message"]
+    assert answer["allowed"] is False
+    assert "line 1: [0].name" in message
+    assert "line 2: [1].effects" in message
+    assert [cause["field"] for cause in answer["status"]["details"]["causes"]] == [
+        f"data[{keys.PROFILE_KEY}]"
+    ] * 2
+    assert webhook.answered()[-1]["verdict"] == "denied"
+
+
+async def test_a_broken_policy_is_denied(webhook):
+    home = {"name": keys.POLICY_NAME, "namespace": keys.POLICY_NAMESPACE}
+    text = "strict: perhaps\nmachine: []\n"
+
+    answer = await webhook.review(a_map_review(keys.POLICY_KEY, text, **home), "/validate")
+
+    assert answer["allowed"] is False
+    assert "line 1: strict" in answer["status"]["message"]
+    assert "line 2: machine" in answer["status"]["message"]
+
+
+async def test_a_good_profile_passes_and_what_is_risky_is_told(webhook):
+    review = a_profile_review('[{"name": "all", "effect": {"labels": {"a": "b"}}}]')
+
+    answer = await webhook.review(review, "/validate")
+
+    assert answer["allowed"] is True
+    assert answer["warnings"][0].startswith("LW503 line 1: ")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({"name": "other"}, id="name"),
+        pytest.param({"namespace": "other"}, id="namespace"),
+        pytest.param({"operation": "DELETE"}, id="operation"),
+    ],
+)
+async def test_config_maps_that_are_not_ours_pass(webhook, given):
+    answer = await webhook.review(a_profile_review("[{", **given), "/validate")
+
+    assert answer == {"uid": "42", "allowed": True}

@@ -1,0 +1,61 @@
+import asyncio
+import json
+import os
+import signal
+import sys
+
+import pytest
+from controlplane.process import free_ports
+from waiting import until
+
+from webhook.__main__ import main
+
+
+def test_a_setting_that_cannot_be_is_told_in_one_line(monkeypatch, capsys):
+    monkeypatch.setenv("LINKWISE_LOG_LEVEL", "loud")
+
+    assert main() == 2
+    assert capsys.readouterr().err.startswith("LINKWISE_LOG_LEVEL=loud: write debug, ")
+
+
+async def test_the_process_answers_until_it_is_told_to_end(cluster):
+    port, probe_port, dry_run_port = free_ports(3)
+    environment = {
+        **os.environ,
+        "LINKWISE_HOST": "127.0.0.1",
+        "LINKWISE_PORT": str(port),
+        "LINKWISE_PROBE_PORT": str(probe_port),
+        "LINKWISE_DRY_RUN_PORT": str(dry_run_port),
+        "LINKWISE_API_SERVER": cluster.url,
+        "LINKWISE_DRAIN_SECONDS": "0",
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "webhook", env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(20):
+            while json.loads(await process.stdout.readline())["msg"] != "Listening":
+                pass
+    finally:
+        process.send_signal(signal.SIGTERM)
+        await process.communicate()
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("started", [{"drain_seconds": 0.3}], indirect=True)
+async def test_while_it_drains_it_serves_on_and_is_not_ready(started):
+    await started.ready()
+    started.told.set()
+    await until(lambda: started.lines[-1]["msg"] == "Draining")
+
+    assert await started.probe() == (503, "draining: no new connections, please\n")
+    status, headers, _ = await started.post("/mutate", b"")
+    assert (status, headers["Connection"]) == (400, "close")
+
+
+@pytest.mark.parametrize("started", [{"certificate": "/nowhere/tls.crt"}], indirect=True)
+async def test_without_a_certificate_it_is_not_ready_and_says_why(started):
+    status, why = await started.probe()
+
+    assert status == 503
+    assert "certificate: /nowhere/tls.crt: No such file or directory\n" in why

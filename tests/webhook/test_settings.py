@@ -1,0 +1,56 @@
+import pytest
+
+from webhook.settings import Settings, SettingsError, read_settings
+
+POD = {"KUBERNETES_SERVICE_HOST": "192.0.2.1"}
+
+
+def test_a_pod_needs_no_settings():
+    assert read_settings(POD) == Settings()
+
+
+def test_outside_a_cluster_an_api_server_must_be_named():
+    with pytest.raises(SettingsError, match="LINKWISE_API_SERVER is not set"):
+        read_settings({})
+
+
+def test_every_setting_is_a_variable_of_its_name():
+    texts = {
+        "host": "127.0.0.1",
+        "certificate": "/c",
+        "key": "/k",
+        "api_server": "https://a",
+        "api_token_file": "/t",
+        "api_ca_file": "/ca",
+        "log_level": "warning",
+    }
+    numbers = {"port": 1, "dry_run_port": 2, "probe_port": 3, "drain_seconds": 4}
+    settings = Settings(**texts, **numbers)
+
+    environment = {f"LINKWISE_{name.upper()}": str(v) for name, v in (texts | numbers).items()}
+
+    assert read_settings(environment) == settings
+    assert texts.keys() | numbers.keys() == set(Settings.__dataclass_fields__)
+
+
+def test_a_variable_that_is_empty_is_one_that_is_unset():
+    assert read_settings({**POD, "LINKWISE_PORT": "", "LINKWISE_HOST": ""}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("LINKWISE_PORT", "http", id="no number"),
+        pytest.param("LINKWISE_PORT", "65536", id="no port"),
+        pytest.param("LINKWISE_DRAIN_SECONDS", "-1", id="negative"),
+        pytest.param("LINKWISE_DRAIN_SECONDS", "nan", id="not a number"),
+        pytest.param("LINKWISE_LOG_LEVEL", "loud", id="level"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_its_name(name, value):
+    with pytest.raises(SettingsError, match=f"^{name}={value}: write "):
+        read_settings({**POD, name: value})
+
+
+def test_a_process_that_listens_everywhere_reaches_itself_by_loopback():
+    assert (Settings().own_host, Settings(host="192.0.2.1").own_host) == ("localhost", "192.0.2.1")

@@ -1,0 +1,107 @@
+"""`python -m webhook`: admission of pods, as a process."""
+
+import asyncio
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from runtime.exchange import Observers
+from runtime.kube import Kube
+from runtime.logs import configure, request_lines
+from runtime.metrics import Requests, new_registry
+from runtime.probes import Condition, probe_routes
+from runtime.process import run, settle
+from runtime.server import Server, serve
+from runtime.tls import ServingCertificate
+from webhook.app import Admission
+from webhook.measures import Measures, show_state
+from webhook.settings import Settings, SettingsError, read_settings
+from webhook.watches import Watches
+
+_log = structlog.get_logger()
+
+
+def main() -> int:
+    """Run until told to end; return the exit code."""
+    try:
+        settings = read_settings(os.environ)
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    configure(level=settings.log_level)
+    run(partial(admission, settings, os.environ.get("HOSTNAME", "")))
+    return 0
+
+
+async def admission(settings: Settings, instance: str, told: asyncio.Event) -> None:
+    """Serve until told to end, and then until nobody comes any more.
+
+    Args:
+        settings: Where, and whom to ask.
+        instance: This replica's name, for events.
+        told: Set when it is time to drain.
+    """
+    registry = new_registry()
+    observers: Observers = (request_lines(), Requests(registry))
+    certificate = ServingCertificate(Path(settings.certificate), Path(settings.key))
+    async with _kube(settings) as kube, asyncio.TaskGroup() as group:
+        watches = Watches(kube, instance=instance)
+        show_state(
+            registry,
+            decided=lambda: watches.decided,
+            policy_age=watches.policy_age,
+            watches=watches.ages(),
+            expiry=lambda: certificate.expiry,
+        )
+        tasks = [
+            group.create_task(watches.run()),
+            group.create_task(certificate.reload_when_changed()),
+        ]
+        async with (
+            serve(
+                Admission(watches, Measures(registry)).routes(),
+                host=settings.host,
+                port=settings.port,
+                context=certificate.context,
+                observers=observers,
+            ) as server,
+            serve(
+                probe_routes(registry, _conditions(settings, certificate, watches, server)),
+                host=settings.host,
+                port=settings.probe_port,
+            ),
+        ):
+            _log.info("Listening", port=server.port)
+            settle()
+            await told.wait()
+            _log.info("Draining")
+            await server.drain(quiet=settings.drain_seconds)
+        for task in tasks:
+            task.cancel()
+
+
+def _kube(settings: Settings) -> Kube:
+    if not settings.api_server:
+        return Kube.in_cluster(os.environ)
+    return Kube(
+        settings.api_server,
+        token_file=Path(settings.api_token_file) if settings.api_token_file else None,
+        ca_file=Path(settings.api_ca_file) if settings.api_ca_file else None,
+    )
+
+
+def _conditions(
+    settings: Settings, certificate: ServingCertificate, watches: Watches, server: Server
+) -> dict[str, Condition]:
+    return {
+        "draining": lambda: "no new connections, please" if server.draining else None,
+        "certificate": lambda: certificate.problem(settings.own_host, server.port),
+        "watches": watches.missing,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
