@@ -1,7 +1,19 @@
-"""An API server for one test."""
+"""An API server for one test, and the loops that servers run on."""
+
+import asyncio
 
 import pytest_asyncio
+import uvloop
 from fake_api import FakeAPI
+
+_SOCKETS = ("test_server.py", "test_tls.py")
+
+
+def pytest_asyncio_loop_factories(item):
+    loops = {"uvloop": uvloop.new_event_loop}
+    if item.path.name in _SOCKETS:
+        loops["asyncio"] = asyncio.new_event_loop
+    return loops
 
 
 @pytest_asyncio.fixture

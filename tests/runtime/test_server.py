@@ -368,12 +368,19 @@ async def test_trickled_bytes_do_not_prolong_a_head():
 
 
 async def test_an_idle_connection_stays_longer_than_an_api_server_keeps_it():
-    assert Limits().keep_alive_seconds > 90
-    limits = Limits(keep_alive_seconds=0.15, head_seconds=0.02)
-    async with served(limits) as site, client(site) as one:
+    assert USUAL.keep_alive_seconds > 90
+    async with served(Limits(head_seconds=0.02)) as site, client(site) as one:
+        for _ in range(2):
+            assert (await one.asks())[0] == 200
+            await asyncio.sleep(0.05)
         assert (await one.asks())[0] == 200
-        await asyncio.sleep(0.08)
-        assert (await one.asks())[0] == 200
+
+
+@pytest.mark.parametrize("asked", [0, 1], ids=["never used", "used"])
+async def test_an_idle_connection_does_not_stay_for_ever(asked):
+    async with served(Limits(keep_alive_seconds=0.1)) as site, client(site) as one:
+        for _ in range(asked):
+            assert (await one.asks())[0] == 200
         assert await one.is_closed()
 
 
@@ -406,7 +413,7 @@ async def test_while_draining_new_and_kept_connections_are_answered_and_asked_to
     async with served() as site, client(site) as kept, client(site) as second:
         for one in (kept, second):
             assert "Connection" not in (await one.asks())[1]
-        drain = asyncio.create_task(site.server.drain(quiet=0.15))
+        drain = asyncio.create_task(site.server.drain(quiet=0.5))
         await until(lambda: site.server.draining)
 
         async with client(site) as new:
@@ -421,14 +428,14 @@ async def test_while_draining_new_and_kept_connections_are_answered_and_asked_to
 async def test_a_drain_is_over_when_nobody_came_for_a_while():
     async with served() as site, client(site) as one:
         await one.asks()
+        drain = asyncio.create_task(site.server.drain(quiet=0.3))
+        await asyncio.sleep(0.05)
         loop = asyncio.get_running_loop()
-        began = loop.time()
-        drain = asyncio.create_task(site.server.drain(quiet=0.1))
-        await asyncio.sleep(0.06)
+        came = loop.time()
         await one.asks()
         await drain
 
-        assert loop.time() - began >= 0.16
+        assert 0.3 <= loop.time() - came < 3
 
 
 async def test_a_drain_waits_for_who_is_being_answered_but_not_for_ever():
