@@ -1,0 +1,304 @@
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+
+from certs.inject import API
+from certs.settings import REGISTRATIONS, SECRET, SERVICE
+from certs.settings import read_settings as certs_settings
+from cluster import keys
+from policy.document import parse_policy
+from webhook.settings import Settings
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+BASE = MANIFESTS / "base"
+COMPONENTS = ("webhook", "certs")
+SYSTEM = ["kube-system", "kube-node-lease", keys.POLICY_NAMESPACE]
+ALLOCATION = {keys.ALLOCATION, keys.VISIBLE_DEVICES, keys.TERM, keys.ISOLATION}
+
+
+@cache
+def documents():
+    return [
+        document
+        for path in sorted(BASE.glob("*.yaml"))
+        if path.name != "kustomization.yaml"
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    ]
+
+
+def one(kind, name, namespace=None):
+    found = [
+        document
+        for document in documents()
+        if document["kind"] == kind
+        and document["metadata"]["name"] == name
+        and (namespace is None or document["metadata"].get("namespace") == namespace)
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+def hook(kind):
+    (found,) = one(kind, "linkwise")["webhooks"]
+    return found
+
+
+def pod_of(component):
+    return one("Deployment", f"linkwise-{component}")["spec"]["template"]["spec"]
+
+
+def container_of(component):
+    (container,) = pod_of(component)["containers"]
+    return container
+
+
+def quoted(expression):
+    return set(re.findall(r"'([^']*)'", expression))
+
+
+def test_the_base_names_every_file_of_its_folder():
+    listed = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
+    present = {path.name for path in BASE.glob("*.yaml")} - {"kustomization.yaml"}
+    assert (set(listed), len(listed)) == (present, len(present))
+
+
+def test_what_makes_the_api_server_call_or_refuse_comes_last():
+    listed = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
+    assert listed[-1] == "registrations.yaml"
+
+
+def test_no_object_is_there_twice():
+    names = [
+        (one_["kind"], one_["metadata"].get("namespace"), one_["metadata"]["name"])
+        for one_ in documents()
+    ]
+    assert len(set(names)) == len(names)
+
+
+def test_the_default_policy_is_the_default():
+    policy = one("ConfigMap", keys.POLICY_NAME, keys.POLICY_NAMESPACE)
+    assert parse_policy(policy["data"][keys.POLICY_KEY]) == parse_policy("")
+
+
+def test_the_overlay_for_all_pods_decides_so_in_policy_and_registration():
+    overlay = yaml.safe_load((MANIFESTS / "profiles-all/kustomization.yaml").read_text())
+    patches = {
+        patch["target"]["kind"]: yaml.safe_load(patch["patch"]) for patch in overlay["patches"]
+    }
+    assert patches["MutatingWebhookConfiguration"] == [
+        {"op": "remove", "path": "/webhooks/0/matchConditions"}
+    ]
+    (replaced,) = patches["ConfigMap"]
+    assert replaced["path"] == f"/data/{keys.POLICY_KEY}"
+    assert parse_policy(replaced["value"]).profiles_all is True
+
+
+def test_the_registration_is_narrow_and_cannot_block_anybody():
+    found = hook("MutatingWebhookConfiguration")
+    chosen = ("timeoutSeconds", "failurePolicy", "reinvocationPolicy", "sideEffects")
+    assert [found[key] for key in chosen] == [3, "Ignore", "Never", "None"]
+    assert found["admissionReviewVersions"] == ["v1"]
+    (rule,) = found["rules"]
+    assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
+
+
+@pytest.mark.parametrize("policy", ["registration", "placed"])
+def test_namespaces_of_the_system_are_left_alone(policy):
+    selector = (
+        hook("MutatingWebhookConfiguration")["namespaceSelector"]
+        if policy == "registration"
+        else one("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]["matchConstraints"][
+            "namespaceSelector"
+        ]
+    )
+    assert selector == {
+        "matchExpressions": [{"key": keys.NAMESPACE_NAME, "operator": "NotIn", "values": SYSTEM}]
+    }
+
+
+def test_the_conditions_name_what_admission_reads():
+    (condition,) = hook("MutatingWebhookConfiguration")["matchConditions"]
+    assert quoted(condition["expression"]) == {
+        *keys.RESOURCES,
+        keys.ACS_PREFIX,
+        keys.POD_GROUP,
+        keys.POD_GROUP_NAME,
+        keys.KOORDINATOR_GANG_NAME,
+        keys.GANG,
+    }
+
+
+def test_the_config_maps_that_are_validated_are_ours():
+    found = hook("ValidatingWebhookConfiguration")
+    (condition,) = found["matchConditions"]
+    assert quoted(condition["expression"]) == {
+        keys.PROFILE_NAMESPACE,
+        keys.PROFILE_NAME,
+        keys.POLICY_NAMESPACE,
+        keys.POLICY_NAME,
+    }
+    assert (found["failurePolicy"], found["sideEffects"]) == ("Ignore", "None")
+
+
+def test_the_guard_covers_every_way_to_write_an_allocation():
+    spec = one("ValidatingAdmissionPolicy", "linkwise-guard")["spec"]
+    covered = {
+        (resource, operation)
+        for rule in spec["matchConstraints"]["resourceRules"]
+        for resource in rule["resources"]
+        for operation in rule["operations"]
+    }
+    assert covered == {
+        ("pods", "CREATE"),
+        ("pods", "UPDATE"),
+        ("pods/status", "UPDATE"),
+        ("pods/ephemeralcontainers", "UPDATE"),
+        ("pods/binding", "CREATE"),
+        ("bindings", "CREATE"),
+    }
+    assert spec["failurePolicy"] == "Fail"
+
+
+def test_the_guard_names_the_keys_of_the_record_that_are_ours():
+    spec = one("ValidatingAdmissionPolicy", "linkwise-guard")["spec"]
+    variables = {variable["name"]: variable["expression"] for variable in spec["variables"]}
+    ours = {key for key in keys.RECORD if key.startswith(keys.PREFIX)}
+    assert quoted(variables["keys"]) == ours == ALLOCATION
+    assert keys.VISIBLE_DEVICES_OF in quoted(variables["written"]) & quoted(variables["removed"])
+    assert {keys.ENV_VISIBLE_DEVICES, keys.ENV_MPS_PREFIX} <= quoted(variables["tampers"])
+    assert quoted(variables["gated"]) == quoted(variables["gatedBefore"]) == {keys.GANG}
+
+
+def test_what_must_be_placed_is_known_by_our_gate_and_our_scheduler():
+    spec = one("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]
+    text = " ".join(item["expression"] for item in (*spec["variables"], *spec["validations"]))
+    assert quoted(text) - {""} == {"aliyun.com/", keys.GANG, keys.SCHEDULER}
+    assert spec["failurePolicy"] == "Fail"
+
+
+def test_the_certificate_is_for_the_service_that_is_called_and_in_the_secret_that_is_mounted():
+    assert certs_settings({}).namespace == keys.POLICY_NAMESPACE
+    calls = [hook(kind)["clientConfig"]["service"] for _, kind, _ in REGISTRATIONS]
+    assert {(call["name"], call["namespace"]) for call in calls} == {
+        (SERVICE, keys.POLICY_NAMESPACE)
+    }
+    (volume,) = pod_of("webhook")["volumes"]
+    assert volume["secret"]["secretName"] == SECRET
+    # Not the CA's key.
+    assert [item["key"] for item in volume["secret"]["items"]] == ["tls.crt", "tls.key"]
+
+
+def test_every_registration_is_one_that_certs_writes_to():
+    registered = {
+        (document["kind"], document["metadata"]["name"])
+        for document in documents()
+        if document["kind"].endswith("WebhookConfiguration")
+    }
+    assert registered == {(kind, name) for _, kind, name in REGISTRATIONS}
+    assert {one(kind, name)["apiVersion"] for _, kind, name in REGISTRATIONS} == {API}
+
+
+def test_ports_and_files_are_those_of_the_settings():
+    settings = Settings()
+    ports = {port["name"]: port["containerPort"] for port in container_of("webhook")["ports"]}
+    assert ports == {
+        "admission": settings.port,
+        "dry-run": settings.dry_run_port,
+        "probe": settings.probe_port,
+    }
+    (mount,) = container_of("webhook")["volumeMounts"]
+    assert {settings.certificate, settings.key} == {
+        f"{mount['mountPath']}/{name}" for name in ("tls.crt", "tls.key")
+    }
+    (probe,) = container_of("certs")["ports"]
+    assert probe["containerPort"] == certs_settings({}).probe_port
+
+
+def test_the_service_leads_to_ports_that_the_pods_have():
+    spec = one("Service", SERVICE)["spec"]
+    have = {port["name"] for port in container_of("webhook")["ports"]}
+    assert {port["targetPort"] for port in spec["ports"]} <= have
+    assert spec["selector"].items() <= labels_of("webhook").items()
+    called = {hook(kind)["clientConfig"]["service"]["port"] for _, kind, _ in REGISTRATIONS}
+    assert called <= {port["port"] for port in spec["ports"]}
+
+
+def labels_of(component):
+    template = one("Deployment", f"linkwise-{component}")["spec"]["template"]
+    return template["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_component_is_replaced_one_by_one_and_runs_as_nobody(component):
+    deployment = one("Deployment", f"linkwise-{component}")["spec"]
+    assert deployment["replicas"] == 2
+    assert deployment["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    assert container_of(component)["command"] == ["python", "-m", component]
+    assert "cpu" not in container_of(component)["resources"]["limits"]
+    assert pod_of(component)["securityContext"]["runAsNonRoot"] is True
+    assert container_of(component)["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+@pytest.mark.parametrize("kind", ["PodDisruptionBudget", "NetworkPolicy"])
+def test_what_selects_a_components_pods_selects_them(kind, component):
+    spec = one(kind, f"linkwise-{component}")["spec"]
+    selector = spec["selector"] if kind == "PodDisruptionBudget" else spec["podSelector"]
+    assert selector["matchLabels"] == labels_of(component)
+
+
+def test_a_pod_that_is_told_to_end_has_time_to_drain():
+    seconds = pod_of("webhook")["terminationGracePeriodSeconds"]
+    assert seconds > 60 + 5
+
+
+def granted(component):
+    """Return what an account may do: (group, resource, verb, names)."""
+    bound = {
+        (
+            document["roleRef"]["kind"],
+            document["roleRef"]["name"],
+            document["metadata"].get("namespace"),
+        )
+        for document in documents()
+        if document["kind"].endswith("Binding")
+        and any(
+            subject["name"] == f"linkwise-{component}" for subject in document.get("subjects", ())
+        )
+    }
+    return {
+        (namespace or "*", resource, verb, *rule.get("resourceNames", ()))
+        for kind, name, namespace in bound
+        for rule in one(kind, name, namespace)["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_webhook_may_read_what_it_watches_and_ask_who_calls():
+    look = ("get", "list", "watch")
+    assert granted("webhook") == {
+        *(("*", resource, verb) for resource in ("namespaces", "nodes") for verb in look),
+        ("*", "tokenreviews", "create"),
+        ("*", "subjectaccessreviews", "create"),
+        *((keys.POLICY_NAMESPACE, "configmaps", verb, keys.POLICY_NAME) for verb in look),
+        *((keys.PROFILE_NAMESPACE, "configmaps", verb, keys.PROFILE_NAME) for verb in look),
+        (keys.POLICY_NAMESPACE, "events", "create"),
+        (keys.PROFILE_NAMESPACE, "events", "create"),
+    }
+
+
+def test_certs_may_write_one_secret_and_its_registrations():
+    verbs = ("get", "list", "watch", "patch")
+    assert granted("certs") == {
+        *((keys.POLICY_NAMESPACE, "secrets", verb, SECRET) for verb in verbs),
+        (keys.POLICY_NAMESPACE, "secrets", "create"),
+        *(("*", resource, verb, name) for resource, _, name in REGISTRATIONS for verb in verbs),
+    }
