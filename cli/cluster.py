@@ -15,7 +15,7 @@ from cluster.accounting import ledger_of
 from cluster.ledger import Ledger, LedgerError, NodeLedger
 from cluster.node import Node, NodeError, NodeObject, read_node
 from cluster.pod import Metadata, Pod
-from cluster.published import Published, PublishedError, read_published, read_unhealthy
+from cluster.published import Published, PublishedError, read_indices, read_published
 from policy.snapshot import PolicySnapshot
 
 
@@ -65,7 +65,10 @@ class _Reader:
     policy: PolicySnapshot
     nodes: dict[str, tuple[Value, NodeObject | ShortNode]] = field(default_factory=dict)
     pods: list[Pod] = field(default_factory=list)
-    maps: list[_ConfigMap] = field(default_factory=list)
+    published: dict[str, list[_ConfigMap]] = field(default_factory=dict)
+    """The topologies that agents publish, by node."""
+    unhealthy: dict[str, str] = field(default_factory=dict)
+    """The lists of unhealthy GPUs, by the name of their ConfigMap."""
     warnings: list[str] = field(default_factory=list)
 
     def take(self, value: Value) -> None:
@@ -83,9 +86,16 @@ class _Reader:
             case "Pod":
                 self.pods.append(read_as(Pod, plain, value))
             case "ConfigMap":
-                self.maps.append(read_as(_ConfigMap, plain, value))
+                self._take_map(read_as(_ConfigMap, plain, value))
             case _:
                 pass
+
+    def _take_map(self, found: _ConfigMap) -> None:
+        name, labels = found.metadata.name, found.metadata.labels or {}
+        if keys.TOPOLOGY_NODE in labels and keys.NODE_MODE in labels:
+            self.published.setdefault(labels[keys.TOPOLOGY_NODE], []).append(found)
+        if name.startswith(keys.UNHEALTHY_NAME_PREFIX):
+            self.unhealthy.setdefault(name, (found.data or {}).get(keys.UNHEALTHY_KEY, ""))
 
     def cluster(self) -> Cluster:
         """Return the whole."""
@@ -128,10 +138,7 @@ class _Reader:
 
     def _published(self, node: str) -> Published | None:
         """Return what a node's agent publishes; what cannot be read is told, and passed over."""
-        for one in self.maps:
-            labels = one.metadata.labels or {}
-            if labels.get(keys.TOPOLOGY_NODE) != node or keys.NODE_MODE not in labels:
-                continue
+        for one in self.published.get(node, ()):
             try:
                 return read_published(one.data or {})
             except PublishedError as error:
@@ -140,15 +147,7 @@ class _Reader:
 
     def _unhealthy(self, node: str, n: int) -> frozenset[int]:
         name = keys.UNHEALTHY_NAME_PREFIX + node
-        text = next(
-            (
-                (one.data or {}).get(keys.UNHEALTHY_KEY, "")
-                for one in self.maps
-                if one.metadata.name == name
-            ),
-            "",
-        )
-        gpus, warning = read_unhealthy(text, n)
+        gpus, warning = read_indices(self.unhealthy.get(name, ""), n)
         if warning:
             self.warnings.append(f"ConfigMap {name}: {warning}")
         return gpus

@@ -133,6 +133,8 @@ def write_published(published: Published, bandwidth: Sequence[Sequence[float]]) 
 def read_indices(text: str, n: int) -> tuple[frozenset[int], str | None]:
     """Return the GPU indices of a list such as `"0, 3"`, and a warning about what is none.
 
+    So are cordoned GPUs written on a node, and unhealthy ones in their ConfigMap.
+
     An item that is no index of one of the n GPUs stands for no GPU.
     """
     good, bad = set(), []
@@ -145,10 +147,6 @@ def read_indices(text: str, n: int) -> tuple[frozenset[int], str | None]:
         return frozenset(good), None
     shown = ", ".join(repr(item[:20]) for item in bad[:3])
     return frozenset(good), f"{shown}: not an index of one of {n} GPUs (0,3 is an example)"
-
-
-read_unhealthy = read_indices
-"""The same list in the ConfigMap of unhealthy GPUs."""
 
 
 def _read_machine(data: dict[str, str]) -> tuple[Machine, str | None]:
