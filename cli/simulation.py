@@ -93,11 +93,11 @@ def simulate(snapshot: Snapshot, applicants: Sequence[Applicant]) -> Simulation:
 
     Each unit sees what the ones before it took. What is denied or asks for no GPU takes nothing.
     """
-    before = snapshot
+    before, empty = snapshot, snapshot.emptied()
     results: dict[int, PodResult] = {}
     gangs: list[GangResult] = []
     for unit in _ordered(applicants):
-        result, planned = _decide(snapshot, unit)
+        result, planned = _decide(snapshot, unit, empty)
         gangs.append(result)
         if planned is not None:
             snapshot = planned.applied_to(snapshot)
@@ -109,7 +109,7 @@ def simulate(snapshot: Snapshot, applicants: Sequence[Applicant]) -> Simulation:
     return Simulation(pods, tuple(gangs), before, snapshot)
 
 
-def _decide(snapshot: Snapshot, unit: _Unit) -> tuple[GangResult, Plan | None]:
+def _decide(snapshot: Snapshot, unit: _Unit, empty: Snapshot) -> tuple[GangResult, Plan | None]:
     members = tuple(
         member_of(a.pod, a.namespace, f"{a.namespace}/{unit.gang}" if unit.gang else None)
         for a in unit.applicants
@@ -128,7 +128,7 @@ def _decide(snapshot: Snapshot, unit: _Unit) -> tuple[GangResult, Plan | None]:
         members=members,
         plan=placed,
         reason=planned.reason if isinstance(planned, Refusal) else None,
-        best_possible=best_possible(snapshot, members),
+        best_possible=best_possible(empty, members),
         index_order=index_order(snapshot, members),
         is_gang=unit.gang is not None,
         seen=snapshot,

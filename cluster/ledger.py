@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from functools import cached_property
+from typing import Literal, NamedTuple, TypeAlias
 
 from cluster.demand import HostPort
 from cluster.keys import NVIDIA_GPU
@@ -53,7 +54,18 @@ class Taken:
     """[%]"""
 
 
-@dataclass(frozen=True, slots=True)
+class FreeShare(NamedTuple):
+    """What shares may still take of one GPU; nothing where none may come."""
+
+    memory: int
+    """[GiB]"""
+    core: int
+    """[%]"""
+    i: int
+    """GPU index."""
+
+
+@dataclass(frozen=True)
 class NodeLedger:
     """What is taken of one node; `hold` and `release` return a new ledger.
 
@@ -93,6 +105,10 @@ class NodeLedger:
         """Return the ledger of a node on which nothing runs."""
         return cls(node, (Taken(),) * len(node.cards), {}, node.cpu, node.memory)
 
+    def emptied(self) -> "NodeLedger":
+        """Return the ledger of the same node when nothing runs there; itself where nothing does."""
+        return NodeLedger.empty(self.node) if self.holdings or self.unaccounted else self
+
     @property
     def pods_free(self) -> int:
         """How many more pods the node takes."""
@@ -100,16 +116,11 @@ class NodeLedger:
 
     def memory_free(self, i: int) -> int:
         """Return the memory that shares may still take of GPU i [GiB]; 0 where none may come."""
-        taken, total = self.taken[i], self.node.cards[i].memory
-        if not self._takes_shares(i) or total is None:
-            return 0
-        return total - taken.memory
+        return self.shares_free[i].memory
 
     def core_free(self, i: int) -> int:
         """Return the compute that shares may still take of GPU i [%]; 0 where none may come."""
-        if not self._takes_shares(i) or not self.node.mode.shares_compute:
-            return 0
-        return CORE_PER_CARD - self.taken[i].core
+        return self.shares_free[i].core
 
     def replicas_free(self, i: int) -> int:
         """Return how many replicas of GPU i are left; 0 where the node is not time-sliced."""
@@ -117,10 +128,20 @@ class NodeLedger:
             return 0
         return self.node.replicas - self.taken[i].holders if self.node.replicas else 0
 
-    def _takes_shares(self, i: int) -> bool:
-        if not self.node.mode.shares_memory or self.taken[i].whole:
-            return False
-        return bool(self.node.usable_mask >> i & 1)
+    @cached_property
+    def shares_free(self) -> tuple[FreeShare, ...]:
+        """What shares may still take, by GPU index.
+
+        Kept, since placement asks every node for every pod, and each pod changes one of them.
+        """
+        mode, usable = self.node.mode, self.node.usable_mask
+        free: list[FreeShare] = []
+        for i, (card, taken) in enumerate(zip(self.node.cards, self.taken, strict=True)):
+            takes = mode.shares_memory and usable >> i & 1 and not taken.whole
+            memory = card.memory - taken.memory if takes and card.memory is not None else 0
+            core = CORE_PER_CARD - taken.core if takes and mode.shares_compute else 0
+            free.append(FreeShare(memory, core, i))
+        return tuple(free)
 
     def takes_ports(self, ports: Iterable[HostPort]) -> bool:
         """Say whether none of these host ports clashes with one that is taken."""

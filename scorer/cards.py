@@ -1,6 +1,6 @@
 """Which cards of a node a share or a replica gets: best fit, or spread."""
 
-from cluster.ledger import NodeLedger
+from cluster.ledger import FreeShare, NodeLedger
 from cluster.node import Placement
 from cluster.record import GPUShare
 from cluster.request import Family, Request
@@ -17,14 +17,31 @@ def cards_for(node: NodeLedger, request: Request) -> tuple[GPUShare, ...]:
     if request.family is Family.REPLICA:
         return _replicas(node, request.gpus)
     memory, core = request.memory_per_card, request.core_per_card
-    free = ((node.memory_free(i), node.core_free(i), i) for i in range(len(node.taken)))
-    roomy = [card for card in free if card[0] >= memory and (not core or card[1] >= core)]
-    if len(roomy) < request.gpus:
-        return ()
-    sign = 1 if node.node.placement is Placement.BINPACK else -1
-    roomy.sort(key=lambda card: (sign * card[0], sign * card[1], card[2]))
-    chosen = sorted(i for _, _, i in roomy[: request.gpus])
+    chosen = sorted(card.i for card in _chosen(node, request))
     return tuple(GPUShare(i, node.node.cards[i].uuid, memory, core or None) for i in chosen)
+
+
+def has_room(node: NodeLedger, request: Request) -> bool:
+    """Tell whether this node's cards have room for a share or replica request."""
+    if request.family is Family.REPLICA:
+        return sum(map(node.replicas_free, range(len(node.taken)))) >= request.gpus
+    return len(_roomy(node, request)) >= request.gpus
+
+
+def _roomy(node: NodeLedger, request: Request) -> list[FreeShare]:
+    """Return the cards with room for one part of a share."""
+    memory, core = request.memory_per_card, request.core_per_card
+    return [free for free in node.shares_free if free.memory >= memory and free.core >= core]
+
+
+def _chosen(node: NodeLedger, request: Request) -> list[FreeShare]:
+    """Return the cards that a share gets, in the order of its rule; none where there is no room."""
+    cards = _roomy(node, request)
+    if len(cards) < request.gpus:
+        return []
+    if node.node.placement is Placement.BINPACK:
+        return sorted(cards)[: request.gpus]
+    return sorted(cards, key=lambda card: (-card.memory, -card.core, card.i))[: request.gpus]
 
 
 def _replicas(node: NodeLedger, wanted: int) -> tuple[GPUShare, ...]:
@@ -53,11 +70,10 @@ def preference(node: NodeLedger, request: Request, placement: Placement) -> tupl
     """
     if not request.places:
         return (node.nvidia_free if placement is Placement.BINPACK else -node.nvidia_free,)
-    shares = cards_for(node, request)
     if request.family is Family.REPLICA:
-        return (min(-node.replicas_free(share.i) for share in shares),)
-    memory = min(node.memory_free(share.i) for share in shares)
-    core = min(node.core_free(share.i) for share in shares)
+        return (min(-node.replicas_free(share.i) for share in cards_for(node, request)),)
+    chosen = _chosen(node, request)
+    memory, core = min(card.memory for card in chosen), min(card.core for card in chosen)
     if node.node.placement is Placement.BINPACK:
         return (float(node.sharing is None), memory, core)
     total = sum(card.memory or 0 for card in node.node.cards)

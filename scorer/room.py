@@ -6,7 +6,7 @@ from cluster.ledger import NodeLedger
 from cluster.node import Mode
 from cluster.request import Family, Request
 from cluster.selector import node_matches, tolerates
-from scorer.cards import cards_for
+from scorer.cards import has_room
 from scorer.group import Group
 from scorer.member import Member
 from scorer.reason import Reason
@@ -105,9 +105,9 @@ def gpu_room(node: NodeLedger, request: Request) -> int | Reason:
         case Family.SHARE:
             if node.sharing == ("memory" if request.core else "compute"):
                 return Reason.MEMORY_ONLY if request.core else Reason.COMPUTE_TOO
-            return 1 if cards_for(node, request) else Reason.MEMORY_SHARE
+            return 1 if has_room(node, request) else Reason.MEMORY_SHARE
         case Family.REPLICA:
-            return 1 if cards_for(node, request) else Reason.REPLICAS
+            return 1 if has_room(node, request) else Reason.REPLICAS
         case _:
             return max(0, node.nvidia_free) // request.gpus or Reason.GPUS
 

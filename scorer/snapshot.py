@@ -41,7 +41,7 @@ class Snapshot:
 
     def emptied(self) -> "Snapshot":
         """Return the same cluster with nothing running on it."""
-        nodes = {name: NodeLedger.empty(known.node) for name, known in self.ledger.nodes.items()}
+        nodes = {name: known.emptied() for name, known in self.ledger.nodes.items()}
         return replace(self, ledger=Ledger(nodes))
 
 

@@ -254,3 +254,11 @@ def test_whatever_is_held_and_released_the_account_is_right(mode, steps):
     assert len({bool(share.core) for share in held if share.mem}) <= 1
     assert ledger.cpu_free == node.cpu - sum(one.cpu for one in ledger.holdings.values())
     assert ledger.ports == {port for one in ledger.holdings.values() for port in one.ports}
+
+
+def test_emptying_takes_everything_off_a_node_and_leaves_an_empty_one_as_it_is():
+    empty = NodeLedger.empty(a_node())
+
+    assert empty.emptied() is empty
+    assert empty.hold(Holding("a/b", "u", (GPUShare(0),))).emptied() == empty
+    assert replace(empty, unaccounted="somebody has GPUs").emptied() == empty
