@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from cli.output import Format, sentence, warn
-from cli.value import InputError
+from webhook.manifest.value import InputError
 
 EXIT_UNREADABLE = 2
 """Usage, or input that cannot be read."""

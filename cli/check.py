@@ -2,8 +2,6 @@
 
 import json
 
-from jsonpatch import JsonPatch
-
 from cli.describe import describe
 from cli.inputs import Inputs, admitted
 from cli.output import (
@@ -19,11 +17,11 @@ from cli.output import (
     sentence,
     warn,
 )
-from cli.template import PodTemplate
-from cli.value import path_of
 from cluster.finding import Finding, Severity
-from cluster.request import Request
 from policy.selection import Trace
+from webhook.manifest.report import entry_of
+from webhook.manifest.template import PodTemplate
+from webhook.manifest.value import path_of
 from webhook.outcome import Outcome, Verdict
 
 _COLOURS = {Verdict.ALLOWED: GOOD, Verdict.DENIED: BAD, Verdict.SKIPPED: QUIET}
@@ -42,7 +40,7 @@ def check(inputs: Inputs, output: Format, *, strict: bool) -> int:
             _show(template, outcome)
         _show_sum([outcome for _, _, outcome in outcomes])
     else:
-        emit([_entry(template, pod, outcome) for template, pod, outcome in outcomes], output)
+        emit([entry_of(template, pod, outcome) for template, pod, outcome in outcomes], output)
     return _exit_code(inputs, [outcome for _, _, outcome in outcomes], strict=strict)
 
 
@@ -53,59 +51,6 @@ def _exit_code(inputs: Inputs, outcomes: list[Outcome], *, strict: bool) -> int:
         finding.severity is Severity.WARNING for one in outcomes for finding in one.findings
     )
     return 3 if strict and doubtful else 0
-
-
-def _entry(template: PodTemplate, pod: dict[str, object], outcome: Outcome) -> dict[str, object]:
-    steps = [step.wire() for step in outcome.patch]
-    return {
-        "source": template.source,
-        "kind": template.workload.kind,
-        "name": template.workload.name,
-        "namespace": template.namespace,
-        "template": template.role,
-        "replicas": template.replicas,
-        "verdict": outcome.verdict.value,
-        "findings": [_finding(finding, template) for finding in outcome.findings],
-        "profiles": [_trace(trace) for trace in outcome.profiles],
-        "patch": [
-            {**step, "rule": one.rule} for step, one in zip(steps, outcome.patch, strict=True)
-        ],
-        "patched": JsonPatch(steps).apply(pod),
-        "request": _request(outcome.request),
-        "warnings": list(outcome.warnings),
-    }
-
-
-def _finding(finding: Finding, template: PodTemplate) -> dict[str, object]:
-    return {
-        "code": finding.code.value,
-        "severity": finding.severity.value,
-        "field": finding.field,
-        "value": finding.value,
-        "message": finding.message,
-        "fix": finding.fix,
-        "source": template.value.at(finding.field).source,
-    }
-
-
-def _trace(trace: Trace) -> dict[str, object]:
-    return {
-        "name": trace.name,
-        "matched": trace.matched,
-        "reason": trace.reason,
-        "added": dict(trace.added),
-        "kept": list(trace.kept),
-    }
-
-
-def _request(request: Request) -> dict[str, object]:
-    family = request.family.value if request.family else None
-    return {
-        "family": family,
-        "gpus": request.gpus,
-        "memory": request.memory,
-        "core": request.core,
-    }
 
 
 def _show(template: PodTemplate, outcome: Outcome) -> None:

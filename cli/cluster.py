@@ -8,8 +8,6 @@ from msgspec import Struct
 
 from cli.machine import find_machine, mapped_machine, measured
 from cli.shortform import ShortNode, is_short_form, read_short_form
-from cli.typed import read_as, without_nulls
-from cli.value import Value
 from cluster import keys
 from cluster.accounting import ledger_of
 from cluster.ledger import Ledger, LedgerError, NodeLedger
@@ -17,6 +15,8 @@ from cluster.node import Node, NodeError, NodeObject, read_node
 from cluster.pod import Metadata, Pod
 from cluster.published import Published, PublishedError, read_indices, read_published
 from policy.snapshot import PolicySnapshot
+from webhook.manifest.typed import read_as, without_nulls
+from webhook.manifest.value import Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from cli.source import read_text, shown_name
-from cli.value import InputError, Value
 from cluster import keys
 from policy.document import Policy, parse_plugin_config, parse_policy
 from policy.lines import embedded
@@ -13,6 +12,7 @@ from policy.problem import PolicyError
 from policy.profile import Profiles, parse_profiles
 from policy.sharing import SharingGroup
 from policy.snapshot import PolicySnapshot
+from webhook.manifest.value import InputError, Value
 
 _HOMES = (
     (Kind.POLICY, keys.POLICY_NAMESPACE, keys.POLICY_NAME, keys.POLICY_KEY),

@@ -8,15 +8,15 @@ from msgspec import Struct
 
 from cli.decisions import decisions_in, decisions_of, snapshot_of
 from cli.source import read_objects
-from cli.template import PodTemplate
-from cli.typed import read_as, without_nulls
-from cli.value import Value
-from cli.workload import may_make_pods, templates_of
 from cluster.capacity import Capacity, capacity_of
 from cluster.keys import NAMESPACE_NAME
 from cluster.pod import Metadata, Pod
 from policy.snapshot import PolicySnapshot
 from webhook.admit import admit
+from webhook.manifest.template import PodTemplate
+from webhook.manifest.typed import read_as, without_nulls
+from webhook.manifest.value import Value
+from webhook.manifest.workload import expanded
 from webhook.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def read_inputs(given: Given) -> Inputs:
     inherited = [pair for pair in decisions_of(of_cluster) if pair[1].kind not in kinds]
     policy = snapshot_of([*inherited, *found])
     cluster = _cluster(of_cluster, given.cluster, policy) if given.cluster else None
-    templates, passed_over = _expanded(objects, given.namespace)
+    templates, passed_over = expanded(objects, given.namespace)
     return Inputs(
         templates=templates,
         policy=policy,
@@ -107,22 +107,3 @@ def _namespaces(objects: Iterable[Value]) -> dict[str, Mapping[str, str]]:
             own = {NAMESPACE_NAME: metadata.name}
             namespaces[metadata.name] = own | (metadata.labels or {})
     return namespaces
-
-
-def _expanded(
-    objects: Iterable[Value], namespace: str
-) -> tuple[tuple[PodTemplate, ...], list[str]]:
-    """Return the pod templates, and a warning for each object that may hide some."""
-    templates: list[PodTemplate] = []
-    warnings: list[str] = []
-    for value in objects:
-        made = templates_of(value, namespace)
-        if made is not None:
-            templates += made
-            warnings += [f"{one.value.source}: {one.note}." for one in made if one.note]
-        elif may_make_pods(value):
-            kind, version = value.need("kind").plain, value.need("apiVersion").plain
-            warnings.append(f"{value.source}: {kind} ({version}) was not looked at.")
-    if not templates:
-        warnings.append("no pods are described in these files; name Pods or workloads.")
-    return tuple(templates), warnings

@@ -6,12 +6,12 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from cli.source import STDIN, beside, read_text, shown_name
-from cli.value import InputError
 from policy.snapshot import PolicySnapshot
 from topology.catalogue import NAMES, entry
 from topology.constants import architecture
 from topology.machine import Machine, TopologyError
 from topology.read import read_machine
+from webhook.manifest.value import InputError
 
 _LINE = re.compile(r"\bline ([0-9]+)")
 """Where a complaint about a text names a line of it."""

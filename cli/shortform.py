@@ -7,7 +7,6 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import convert
 from pydantic import Field
 
-from cli.value import InputError, Value
 from cluster import keys
 from cluster.ledger import Holding
 from cluster.mode import Mode
@@ -15,6 +14,7 @@ from cluster.node import Node, NodeError, NodeObject, read_node
 from cluster.record import GPUShare
 from policy.wire import Wire, read_value
 from topology.machine import Machine
+from webhook.manifest.value import InputError, Value
 
 MOST_NODES = 20_000
 """Kubernetes is tested with 5,000."""

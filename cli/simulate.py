@@ -14,11 +14,11 @@ from cli.simulation import (
     simulate,
 )
 from cli.source import write_text
-from cli.template import PodTemplate
-from cli.value import InputError
 from policy.snapshot import PolicySnapshot
 from scorer.snapshot import Snapshot, snapshot_of
 from topology.choice import Mode
+from webhook.manifest.template import PodTemplate
+from webhook.manifest.value import InputError
 from webhook.outcome import Verdict
 
 

@@ -1,19 +1,15 @@
 """Reading what people name on the command line: files, and standard input as `-`."""
 
-import re
-from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
 
 from typer import echo, get_binary_stream
 
-from cli.value import InputError, Value
-from policy.lines import Document, read_documents
-from policy.place import SourceError
+from webhook.manifest.objects import objects_in, values_in
+from webhook.manifest.value import InputError, Value
 
 STDIN = "-"
 MOST_BYTES = 256 * 1024 * 1024
 """Largest file that is read. The objects of a cluster of 5,000 nodes are about 100 MB."""
-_SPACE = re.compile(r"\s*")
 
 
 def read_text(name: str) -> str:
@@ -76,14 +72,7 @@ def read_values(name: str) -> list[Value]:
     Raises:
         InputError: As `read_text`, or the text is neither, or there is nothing in it.
     """
-    text, shown = read_text(name), shown_name(name)
-    try:
-        documents = _documents(text)
-    except SourceError as error:
-        raise InputError(f"{shown}:{error.line}: {error.message}.") from None
-    if not documents:
-        raise InputError(f"{shown}:1: there is nothing in it. Name a file with Kubernetes objects.")
-    return [Value(shown, document.value, document) for document in documents]
+    return values_in(read_text(name), shown_name(name))
 
 
 def read_objects(name: str) -> list[Value]:
@@ -92,57 +81,10 @@ def read_objects(name: str) -> list[Value]:
     Raises:
         InputError: As `read_values`, or something in it is no Kubernetes object.
     """
-    return [item for value in read_values(name) for item in _objects(value)]
+    return objects_in(read_text(name), shown_name(name))
 
 
 def _read_bytes(path: Path) -> bytes:
     if path.stat().st_size > MOST_BYTES:
         raise InputError(f"{path}: more than {MOST_BYTES >> 20} MiB. Name a smaller file.")
     return path.read_bytes()
-
-
-def _documents(text: str) -> list[Document]:
-    try:
-        return read_documents(text)
-    except SourceError:
-        parts = _json_stream(text)
-        if len(parts) < 2:
-            raise
-        return [document for part in parts for document in read_documents(part)]
-
-
-def _json_stream(text: str) -> list[str]:
-    """Return the JSON texts that stand one after the other, each on its own lines.
-
-    Empty lines stand for what came before, so that every part keeps its line numbers.
-    """
-    parts, decoder = [], JSONDecoder()
-    start = _next(text, 0)
-    while start < len(text):
-        try:
-            _, end = decoder.raw_decode(text, start)
-        except (JSONDecodeError, RecursionError):
-            return []
-        parts.append("\n" * text.count("\n", 0, start) + text[start:end])
-        start = _next(text, end)
-    return parts
-
-
-def _next(text: str, start: int) -> int:
-    """Return where the next character stands that is no space."""
-    match = _SPACE.match(text, start)
-    return match.end() if match else start
-
-
-def _objects(value: Value) -> list[Value]:
-    if not isinstance(value.plain, dict):
-        raise value.error(
-            "this is no Kubernetes object. Write apiVersion, kind, metadata and spec."
-        )
-    for key in ("apiVersion", "kind"):
-        if value.child(key) is None:
-            raise value.error(f"no Kubernetes object: {key} is missing. Add it.")
-    kind = value.need("kind").text()
-    if not kind.endswith("List") or value.child("items") is None:
-        return [value]
-    return [item for listed in value.listed("items") for item in _objects(listed)]

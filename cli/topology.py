@@ -1,12 +1,12 @@
 """`linkwise topology`: what links a machine's GPUs, and which of them to take."""
 
 from cli.output import BAD, DOUBT, GOOD, QUIET, Cell, Format, Paint, emit, say, table
-from cli.value import InputError
 from topology.catalogue import NAMES, entry
 from topology.choice import Ask
 from topology.explain import Explanation, GPUSet, explain
 from topology.machine import Level, Machine, mask_of
 from topology.table import Table, table_of
+from webhook.manifest.value import InputError
 
 UNIT = "GB/s"
 NO_LINK = "N-A"

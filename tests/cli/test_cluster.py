@@ -4,10 +4,10 @@ import pytest
 
 from cli.cluster import read_cluster
 from cli.source import read_objects
-from cli.value import InputError
 from cluster.node import Mode
 from policy.document import parse_policy
 from policy.snapshot import PolicySnapshot
+from webhook.manifest.value import InputError
 
 
 def a_node(name="n", *, labels=None, allocatable=None):

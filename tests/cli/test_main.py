@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli import source
-from cli.value import InputError
+from webhook.manifest.value import InputError
 
 REPOSITORY = Path(__file__).parents[2]
 SKIPPED = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: []}\n"

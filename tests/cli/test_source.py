@@ -1,7 +1,7 @@
 import pytest
 
 from cli.source import read_objects, read_text
-from cli.value import InputError
+from webhook.manifest.value import InputError
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: []}\n"
 

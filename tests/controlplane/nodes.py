@@ -7,12 +7,12 @@ from controlplane.api import Api, Object
 from controlplane.process import wait_until
 
 from cli.shortform import read_short_form
-from cli.value import InputError, Value
 from cluster import keys
 from cluster.node import Node
 from policy.lines import read_documents
 from topology import catalogue
 from topology.machine import Machine, TopologyError
+from webhook.manifest.value import InputError, Value
 
 NODES = "/api/v1/nodes"
 

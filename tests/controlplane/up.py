@@ -16,8 +16,8 @@ from controlplane.nodes import Line, add_nodes, read_nodes
 from controlplane.plane import ControlPlane
 from controlplane.process import NotReadyError, Process, Processes
 
-from cli.value import InputError
 from cluster.node import Node
+from webhook.manifest.value import InputError
 
 FOLDER = Path(__file__).parents[2] / ".up"
 STATUS = "status.json"

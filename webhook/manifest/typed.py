@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from msgspec import Struct, ValidationError, convert
 
-from cli.value import Value
+from webhook.manifest.value import Value
 
 T = TypeVar("T", bound=Struct)
 

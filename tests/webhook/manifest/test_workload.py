@@ -2,18 +2,18 @@ import textwrap
 
 import pytest
 
-from cli.source import read_objects
-from cli.value import InputError
-from cli.workload import may_make_pods, templates_of
+from webhook.manifest.objects import objects_in
+from webhook.manifest.value import InputError
+from webhook.manifest.workload import may_make_pods, templates_of
 
 CONTAINER = "{name: main, resources: {limits: {aliyun.com/gpu: 1}}}"
 TEMPLATE = f"template: {{metadata: {{labels: {{app: x}}}}, spec: {{containers: [{CONTAINER}]}}}}"
 
 
 @pytest.fixture
-def expand(write):
+def expand():
     def expand_text(text, namespace="default"):
-        (document,) = read_objects(str(write("job.yaml", textwrap.dedent(text))))
+        (document,) = objects_in(textwrap.dedent(text), "job.yaml")
         return templates_of(document, namespace)
 
     return expand_text
@@ -293,9 +293,9 @@ def test_arenas_mpi_job_has_one_template_for_launcher_and_workers(expand):
     assert not worker.workload.ordered
 
 
-def test_jobs_made_from_one_generated_name_stay_two(write):
+def test_jobs_made_from_one_generated_name_stay_two():
     one = a_job("").replace("name: job", "generateName: train-")
-    first, second = read_objects(str(write("jobs.yaml", f"{one}---\n{one}")))
+    first, second = objects_in(f"{one}---\n{one}", "jobs.yaml")
     (a,), (b,) = templates_of(first, "default"), templates_of(second, "default")
 
     assert a.workload.name == b.workload.name == "train-xxxxx"
@@ -389,9 +389,9 @@ def test_what_no_api_would_take_is_refused_with_its_line(expand, text, complaint
         ("kubeflow.org/v1alpha2", "MPIJob", True),
     ],
 )
-def test_kinds_that_may_hide_pods_are_told_from_those_that_cannot(write, api_version, kind, may):
+def test_kinds_that_may_hide_pods_are_told_from_those_that_cannot(api_version, kind, may):
     text = f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: a}}\n"
-    (document,) = read_objects(str(write("a.yaml", text)))
+    (document,) = objects_in(text, "a.yaml")
 
     assert templates_of(document, "default") is None
     assert may_make_pods(document) is may

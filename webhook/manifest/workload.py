@@ -1,13 +1,46 @@
 """Which pods do the controllers make of a workload?"""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from cli import kubeflow
-from cli.template import Head, Marks, PodTemplate, batch_labels, number_of, numbered, ordinal
-from cli.value import Value
 from cluster import keys
 from cluster.request import read_request
+from webhook.manifest import kubeflow
+from webhook.manifest.template import (
+    Head,
+    Marks,
+    PodTemplate,
+    batch_labels,
+    number_of,
+    numbered,
+    ordinal,
+)
+from webhook.manifest.value import Value
+
+
+def expanded(objects: Iterable[Value], namespace: str) -> tuple[tuple[PodTemplate, ...], list[str]]:
+    """Return the pod templates of objects, and a warning for each object that may hide some.
+
+    Args:
+        objects: Kubernetes objects.
+        namespace: Where those go that do not say so themselves.
+
+    Raises:
+        InputError: As `templates_of`.
+    """
+    templates: list[PodTemplate] = []
+    warnings: list[str] = []
+    for value in objects:
+        made = templates_of(value, namespace)
+        if made is not None:
+            templates += made
+            warnings += [f"{one.value.source}: {one.note}." for one in made if one.note]
+        elif may_make_pods(value):
+            kind, version = value.need("kind").plain, value.need("apiVersion").plain
+            warnings.append(f"{value.source}: {kind} ({version}) was not looked at.")
+    if not templates:
+        warnings.append("no pods are described in these files; name Pods or workloads.")
+    return tuple(templates), warnings
 
 
 def templates_of(document: Value, namespace: str) -> tuple[PodTemplate, ...] | None:

@@ -6,7 +6,8 @@ at v0.6 (v2beta1) and at v0.2.3 (v1alpha1, which arena submits).
 
 from dataclasses import replace
 
-from cli.template import (
+from cluster import keys
+from webhook.manifest.template import (
     Change,
     Head,
     Marks,
@@ -17,8 +18,7 @@ from cli.template import (
     numbered,
     ordinal,
 )
-from cli.value import Value
-from cluster import keys
+from webhook.manifest.value import Value
 
 
 def pytorch_job(job: Head) -> tuple[PodTemplate, ...]:

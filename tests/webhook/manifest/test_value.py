@@ -1,7 +1,7 @@
 import pytest
 
-from cli.value import InputError, Value, path_of
 from policy.lines import read_documents
+from webhook.manifest.value import InputError, Value, path_of
 
 TEXT = """\
 metadata:

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 from uuid import NAMESPACE_OID, uuid5
 
-from cli.typed import read_as, without_nulls
-from cli.value import Value
 from cluster.keys import (
     BATCH_JOB_NAME,
     BATCH_JOB_NAME_OLD,
@@ -14,6 +12,8 @@ from cluster.keys import (
     STATEFULSET_POD_NAME,
 )
 from cluster.pod import Owner, Pod
+from webhook.manifest.typed import read_as, without_nulls
+from webhook.manifest.value import Value
 from webhook.workload import Workload
 
 

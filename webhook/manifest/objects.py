@@ -1,0 +1,85 @@
+"""The Kubernetes objects that a text describes, in YAML or JSON."""
+
+import re
+from json import JSONDecodeError, JSONDecoder
+
+from policy.lines import Document, read_documents
+from policy.place import SourceError
+from webhook.manifest.value import InputError, Value
+
+_SPACE = re.compile(r"\s*")
+
+
+def values_in(text: str, name: str) -> list[Value]:
+    """Return the documents of a text.
+
+    Args:
+        text: YAML or JSON.
+        name: How complaints call it.
+
+    Raises:
+        InputError: The text is neither, or there is nothing in it.
+    """
+    try:
+        documents = _documents(text)
+    except SourceError as error:
+        raise InputError(f"{name}:{error.line}: {error.message}.") from None
+    if not documents:
+        raise InputError(f"{name}:1: there is nothing in it. Name a file with Kubernetes objects.")
+    return [Value(name, document.value, document) for document in documents]
+
+
+def objects_in(text: str, name: str) -> list[Value]:
+    """Return the Kubernetes objects of a text; those of a List one by one.
+
+    Raises:
+        InputError: As `values_in`, or something in it is no Kubernetes object.
+    """
+    return [item for value in values_in(text, name) for item in _objects(value)]
+
+
+def _documents(text: str) -> list[Document]:
+    try:
+        return read_documents(text)
+    except SourceError:
+        parts = _json_stream(text)
+        if len(parts) < 2:
+            raise
+        return [document for part in parts for document in read_documents(part)]
+
+
+def _json_stream(text: str) -> list[str]:
+    """Return the JSON texts that stand one after the other, each on its own lines.
+
+    Empty lines stand for what came before, so that every part keeps its line numbers.
+    """
+    parts, decoder = [], JSONDecoder()
+    start = _next(text, 0)
+    while start < len(text):
+        try:
+            _, end = decoder.raw_decode(text, start)
+        except (JSONDecodeError, RecursionError):
+            return []
+        parts.append("\n" * text.count("\n", 0, start) + text[start:end])
+        start = _next(text, end)
+    return parts
+
+
+def _next(text: str, start: int) -> int:
+    """Return where the next character stands that is no space."""
+    match = _SPACE.match(text, start)
+    return match.end() if match else start
+
+
+def _objects(value: Value) -> list[Value]:
+    if not isinstance(value.plain, dict):
+        raise value.error(
+            "this is no Kubernetes object. Write apiVersion, kind, metadata and spec."
+        )
+    for key in ("apiVersion", "kind"):
+        if value.child(key) is None:
+            raise value.error(f"no Kubernetes object: {key} is missing. Add it.")
+    kind = value.need("kind").text()
+    if not kind.endswith("List") or value.child("items") is None:
+        return [value]
+    return [item for listed in value.listed("items") for item in _objects(listed)]
