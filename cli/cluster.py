@@ -14,8 +14,9 @@ from cluster.ledger import Ledger, LedgerError, NodeLedger
 from cluster.node import Node, NodeError, NodeObject, read_node
 from cluster.pod import Metadata, Pod
 from cluster.published import Published, PublishedError, read_indices, read_published
+from policy.lines import without_nulls
 from policy.snapshot import PolicySnapshot
-from webhook.manifest.typed import read_as, without_nulls
+from webhook.manifest.typed import read_as
 from webhook.manifest.value import Value
 
 

@@ -11,10 +11,11 @@ from cli.source import read_objects
 from cluster.capacity import Capacity, capacity_of
 from cluster.keys import NAMESPACE_NAME
 from cluster.pod import Metadata, Pod
+from policy.lines import without_nulls
 from policy.snapshot import PolicySnapshot
 from webhook.admit import admit
 from webhook.manifest.template import PodTemplate
-from webhook.manifest.typed import read_as, without_nulls
+from webhook.manifest.typed import read_as
 from webhook.manifest.value import Value
 from webhook.manifest.workload import expanded
 from webhook.outcome import Outcome

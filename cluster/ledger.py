@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
+from cluster.amounts import CORE_MAX
 from cluster.demand import HostPort
 from cluster.keys import NVIDIA_GPU
 from cluster.node import Node
@@ -12,9 +13,6 @@ from cluster.record import GPUShare
 
 Sharing: TypeAlias = Literal["memory", "compute"]
 """What the share pods of a node ask for: memory alone, or memory and compute."""
-
-CORE_PER_CARD = 100
-"""Compute of one card [%]."""
 
 
 class LedgerError(ValueError):
@@ -139,7 +137,7 @@ class NodeLedger:
         for i, (card, taken) in enumerate(zip(self.node.cards, self.taken, strict=True)):
             takes = mode.shares_memory and usable >> i & 1 and not taken.whole
             memory = card.memory - taken.memory if takes and card.memory is not None else 0
-            core = CORE_PER_CARD - taken.core if takes and mode.shares_compute else 0
+            core = CORE_MAX - taken.core if takes and mode.shares_compute else 0
             free.append(FreeShare(memory, core, i))
         return tuple(free)
 
@@ -228,7 +226,7 @@ def _taken_more(taken: Taken, share: GPUShare, node: Node) -> Taken:
             raise LedgerError(f"{where} is taken already")
         return Taken(holders=1, whole=True)
     memory, core = taken.memory + share.mem, taken.core + (share.core or 0)
-    if taken.whole or memory > (card.memory or 0) or core > CORE_PER_CARD:
+    if taken.whole or memory > (card.memory or 0) or core > CORE_MAX:
         raise LedgerError(
             f"{where} would give {memory} of {card.memory or 0} GiB and {core} % of its compute"
         )

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field
 from cluster import keys
 from cluster.mode import Placement
 from policy.catalogue_section import CatalogueSection, slips
-from policy.lines import WHOLE, Document, Embedded, read_documents
+from policy.lines import WHOLE, Document, Embedded, read_documents, without_nulls
 from policy.place import SourceError, field
 from policy.problem import PolicyError, Problem, outer
 from policy.sharing import PluginConfig, Sharing
@@ -198,15 +198,7 @@ def one_document(text: str, at: Embedded) -> Document | None:
 
 
 def _read(kind: type[W], document: Document, at: Embedded) -> W:
-    read, problems = read_value(kind, _without_nulls(document.value), document.place)
+    read, problems = read_value(kind, without_nulls(document.value), document.place)
     if read is None:
         raise PolicyError(outer(problems, at))
     return read
-
-
-def _without_nulls(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
-    if isinstance(value, list):
-        return [_without_nulls(inner) for inner in value]
-    return value

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import overload
 
 from policy.json_text import places, read_json
 from policy.place import Path, Place, SourceError
@@ -71,6 +72,17 @@ def read_documents(text: str) -> list[Document]:
         else:
             return [Document(value, partial(places, text))]
     return [Document(value, place.find) for value, place in read_yaml(text)]
+
+
+@overload
+def without_nulls(value: dict[str, object]) -> dict[str, object]: ...
+@overload
+def without_nulls(value: object) -> object: ...
+def without_nulls(value: object) -> object:
+    """Return a value as the API server keeps it: a key without a value was never written."""
+    if isinstance(value, dict):
+        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
+    return [without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def embedded(document: Document, path: Path) -> Embedded:

@@ -12,7 +12,8 @@ from cluster.keys import (
     STATEFULSET_POD_NAME,
 )
 from cluster.pod import Owner, Pod
-from webhook.manifest.typed import read_as, without_nulls
+from policy.lines import without_nulls
+from webhook.manifest.typed import read_as
 from webhook.manifest.value import Value
 from webhook.workload import Workload
 

@@ -1,7 +1,6 @@
 """From what people wrote to what Linkwise reads: Kubernetes objects as typed values."""
 
 import re
-from collections.abc import Mapping
 from typing import TypeVar
 
 from msgspec import Struct, ValidationError, convert
@@ -32,14 +31,3 @@ def read_as(kind: type[T], plain: object, value: Value) -> T:
         raise value.at(words).error(
             f"{words}: {what[:1].lower()}{what[1:]}; Kubernetes refuses such an object."
         ) from None
-
-
-def without_nulls(plain: Mapping[str, object]) -> dict[str, object]:
-    """Return a map as the API server keeps it: a key without a value was never written."""
-    return {key: _pruned(value) for key, value in plain.items() if value is not None}
-
-
-def _pruned(value: object) -> object:
-    if isinstance(value, dict):
-        return without_nulls(value)
-    return [_pruned(item) for item in value] if isinstance(value, list) else value
