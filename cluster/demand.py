@@ -1,6 +1,6 @@
 """What a pod takes of a node besides GPUs: CPU, memory and host ports."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
@@ -40,14 +40,31 @@ class Demand:
 def demand_of(pod: Pod) -> Demand:
     """Return a pod's demand, by the rule that the scheduler and the kubelet count with.
 
+    The total by `pod_total`, and the pod's overhead, is asked. A missing request is its limit. An
+    amount that is no quantity counts as none: no API server takes such a pod.
+    """
+    return Demand(_total(pod, "cpu", 1000), _total(pod, "memory", 1), frozenset(_ports(pod)))
+
+
+def pod_total(apps: int, inits: Iterable[tuple[int, bool]]) -> int:
+    """Return how much of a resource a pod takes.
+
     Init containers run one after the other, each beside the sidecars started before it; then the
-    app containers run beside all sidecars. The larger of both, and the pod's overhead, is asked.
-    A missing request is its limit. An amount that is no quantity counts as none: no API server
-    takes such a pod.
+    app containers run beside all sidecars. The larger of both counts.
+
+    Args:
+        apps: What all app containers take together.
+        inits: What each init container takes, in their order, and whether it is a sidecar.
 
     Source: Kubernetes documentation, sidecar containers, "Resource sharing within containers".
     """
-    return Demand(_total(pod, "cpu", 1000), _total(pod, "memory", 1), frozenset(_ports(pod)))
+    sidecars = largest_init = 0
+    for amount, is_sidecar in inits:
+        if is_sidecar:
+            sidecars += amount
+        else:
+            largest_init = max(largest_init, sidecars + amount)
+    return max(sidecars + apps, largest_init)
 
 
 def _ports(pod: Pod) -> Iterator[HostPort]:
@@ -69,16 +86,13 @@ def _is_sidecar(container: Container) -> bool:
 
 
 def _total(pod: Pod, resource: str, unit: int) -> int:
-    sidecars = largest_init = 0
-    for container in pod.spec.init_containers or ():
-        asked = _asked(container, resource, unit)
-        if _is_sidecar(container):
-            sidecars += asked
-            asked = 0
-        largest_init = max(largest_init, sidecars + asked)
     apps = sum(_asked(container, resource, unit) for container in pod.spec.containers)
+    inits = (
+        (_asked(container, resource, unit), _is_sidecar(container))
+        for container in pod.spec.init_containers or ()
+    )
     overhead = _count((pod.spec.overhead or {}).get(resource, 0), unit)
-    return max(sidecars + apps, largest_init) + overhead
+    return pod_total(apps, inits) + overhead
 
 
 def _asked(container: Container, resource: str, unit: int) -> int:

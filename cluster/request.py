@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from cluster.amounts import CORE_MAX, either, nearest_multiples
 from cluster.claim import Claim, claims_of, read_claim
+from cluster.demand import pod_total
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import (
     GPU_CORE,
@@ -176,18 +177,12 @@ def _total(asks: tuple[Ask, ...], family: Family, cards: int) -> Request:
 
 
 def _pod_total(asks: tuple[Ask, ...], amounts: list[int]) -> int:
-    """Return a resource's total by Kubernetes' sidecar rule (KEP-753, resources calculation)."""
+    """Return a resource's total by Kubernetes' rule."""
     if len(asks) == 1:  # Nearly every pod, and this is on the path of each admission.
         return amounts[0]
-    together = sidecars = largest_init = 0
-    for ask, amount in zip(asks, amounts, strict=True):
-        if not ask.init:
-            together += amount
-        elif ask.sidecar:
-            sidecars += amount
-        else:
-            largest_init = max(largest_init, sidecars + amount)
-    return max(together + sidecars, largest_init)
+    pairs = list(zip(asks, amounts, strict=True))
+    apps = sum(amount for ask, amount in pairs if not ask.init)
+    return pod_total(apps, ((amount, ask.sidecar) for ask, amount in pairs if ask.init))
 
 
 def _total_findings(
