@@ -52,7 +52,6 @@ class Body:
             return self._take(len(whole), limits) or whole
         if request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            request.writer.output_size = 0
         try:
             async with asyncio.timeout(limits.body_seconds):
                 return await self._collect(content, limits)

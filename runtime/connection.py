@@ -2,15 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from logging import getLogger
 
 from aiohttp import web
 
 from runtime.exchange import Answer, refusal
 from runtime.limits import Limits
-
-_access = getLogger("runtime.connection")
-_access.disabled = True
 
 
 class Connection(web.RequestHandler):
@@ -26,7 +22,7 @@ class Connection(web.RequestHandler):
         engine: web.Server,
         limits: Limits,
         *,
-        opened: Callable[["Connection"], None],
+        opened: Callable[[], None],
         malformed: Callable[[Answer], None],
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -37,7 +33,6 @@ class Connection(web.RequestHandler):
             lingering_time=limits.linger_seconds,
             read_bufsize=1 << 16,
             auto_decompress=False,
-            access_log=_access,
         )
         self._clock = loop.time
         self._opened = opened
@@ -50,7 +45,7 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; the TLS handshake is over."""
         super().connection_made(transport)
-        self._opened(self)
+        self._opened()
 
     def data_received(self, data: bytes) -> None:
         """Take what arrived; between requests it is the beginning of a head."""

@@ -127,12 +127,12 @@ class Server:
     def _open(self) -> list[Connection]:
         return [one for one in self._engine.connections if isinstance(one, Connection)]
 
-    def _make_room(self, newest: Connection) -> None:
+    def _make_room(self) -> None:
         """Keep connections within their limit; who is being answered is never dropped for it."""
-        if self.connections <= self._limits.connections:
-            return
-        idle = [one for one in self._open() if one is not newest and one.idle]
-        min(idle, key=lambda one: one.idle_since, default=newest).drop()
+        if self.connections > self._limits.connections:
+            # The newest is idle, too, and the last to go.
+            idle = [one for one in self._open() if one.idle]
+            min(idle, key=lambda one: one.idle_since).drop()
 
     def _not_http(self, answer: Answer) -> None:
         self._observe("other", answer, 0.0, 0)

@@ -353,6 +353,16 @@ async def test_a_head_that_does_not_end_is_cut_off(start):
         assert (await idle.asks())[0] == 200
 
 
+async def test_a_body_that_came_after_its_head_is_not_taken_for_another_head():
+    async with served(Limits(head_seconds=0.02)) as site, client(site) as one:
+        one.send(one.head(size=2))
+        await until(lambda: site.server.requests == 1)
+        one.send(b"{}")
+        assert (await one.answer())[0] == 200
+        await asyncio.sleep(0.06)
+        assert (await one.asks())[0] == 200
+
+
 async def test_trickled_bytes_do_not_prolong_a_head():
     async with served(Limits(head_seconds=0.04)) as site, client(site) as one:
         one.send(b"POST /echo HTTP/1.1\r\n")
@@ -385,12 +395,14 @@ async def test_an_idle_connection_does_not_stay_for_ever(asked):
 
 
 async def test_too_many_connections_cost_the_one_that_was_idle_for_longest():
-    async with served(Limits(connections=2)) as site, client(site) as oldest:
+    async with served(Limits(connections=2)) as site, client(site) as used:
         await until(lambda: site.server.connections == 1)
-        async with client(site) as used:
+        async with client(site) as silent:
+            await until(lambda: site.server.connections == 2)
+            await asyncio.sleep(0.01)  # The loop's clock counts milliseconds.
             assert (await used.asks())[0] == 200
             async with client(site) as newest:
-                assert await oldest.is_closed()
+                assert await silent.is_closed()
                 assert (await newest.asks())[0] == 200
                 assert (await used.asks())[0] == 200
 
@@ -442,7 +454,8 @@ async def test_a_drain_waits_for_who_is_being_answered_but_not_for_ever():
     async with served() as site, client(site) as one:
         one.send(one.head("/wait", size=2) + b"{}")
         await until(lambda: site.waiting == 1)
-        await site.server.drain(quiet=0.01, at_most=0.1)
+        async with asyncio.timeout(5):
+            await site.server.drain(quiet=0.01, at_most=0.1)
         drain = asyncio.create_task(site.server.drain(quiet=0.01))
         await asyncio.sleep(0.05)
         assert not drain.done()

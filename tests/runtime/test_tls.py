@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PrivateFormat,
 )
+from structlog.testing import capture_logs
 from waiting import until
 
 from runtime.exchange import Answer, Route
@@ -32,6 +33,22 @@ async def test_what_the_files_hold_is_served(tmp_path):
     async with served(certificate) as server:
         assert await presented("127.0.0.1", server.port) == LEAF.der
         assert await certificate.problem("127.0.0.1", server.port) is None
+
+
+def test_files_that_did_not_change_are_not_loaded_again(tmp_path):
+    with capture_logs() as logs:
+        certificate = ServingCertificate(*LEAF.write(tmp_path))
+        certificate.reload()
+
+    assert [line["event"] for line in logs] == ["Loaded certificate"]
+
+
+def test_a_pair_that_stays_bad_is_logged_once(tmp_path):
+    with capture_logs() as logs:
+        certificate = ServingCertificate(tmp_path / "none", tmp_path / "none")
+        certificate.reload()
+
+    assert [line["event"] for line in logs] == ["Could not load certificate"]
 
 
 async def test_a_changed_certificate_is_served_to_new_connections_and_open_ones_stay(tmp_path):
