@@ -10,16 +10,20 @@ import structlog
 
 from runtime.exchange import Observers
 from runtime.kube import Kube
+from runtime.limits import Limits
 from runtime.logs import configure, request_lines
 from runtime.metrics import Requests, new_registry
 from runtime.probes import Condition, probe_routes
 from runtime.process import run, settle
 from runtime.server import Server, serve
 from runtime.tls import ServingCertificate
-from webhook.app import Admission
+from webhook.app import Admission, DryRun
 from webhook.measures import Measures, show_state
 from webhook.settings import Settings, SettingsError, read_settings
 from webhook.watches import Watches
+
+_FEW = Limits(body_bytes=256 << 10, bytes_in_flight=4 << 20, requests=4, connections=50)
+"""For the dry-run API: it must leave admission its processor."""
 
 _log = structlog.get_logger()
 
@@ -68,6 +72,14 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
                 context=certificate.context,
                 observers=observers,
             ) as server,
+            serve(
+                DryRun(watches, kube).routes(),
+                host=settings.host,
+                port=settings.dry_run_port,
+                context=certificate.context,
+                limits=_FEW,
+                observers=observers,
+            ),
             serve(
                 probe_routes(registry, _conditions(settings, certificate, watches, server)),
                 host=settings.host,

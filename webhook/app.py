@@ -1,11 +1,20 @@
 """Admission over HTTP: which route, which status, what the log and the metrics are told."""
 
 import asyncio
+import re
 from collections.abc import Awaitable
 
+import structlog
+
+from cluster.keys import DRY_RUN_AUDIENCE
 from policy.snapshot import PolicySnapshot
 from runtime.exchange import JSON, Answer, Call, Route, busy, refusal
+from runtime.kube import Kube, KubeError
+from webhook.access import Caller, caller_of, may_create_pods
 from webhook.admit import admit
+from webhook.answer import printable
+from webhook.dryrun import Manifest, dry_run, read_manifest
+from webhook.manifest.value import InputError
 from webhook.measures import Measures
 from webhook.outcome import Verdict
 from webhook.review import ProtocolError, Review, parse, respond, untouched
@@ -15,6 +24,10 @@ from webhook.watches import Watches
 WAIT = 0.5
 """For a namespace that the watch has not shown yet [s]."""
 _TAKES = frozenset({JSON})
+_YAML = "application/yaml"
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+_log = structlog.get_logger()
 
 
 class Admission:
@@ -92,7 +105,63 @@ class Admission:
         return Answer(respond(review, outcome), fields=fields)
 
 
+class DryRun:
+    """Answers people what admission would do, with what the API server lets them ask about."""
+
+    def __init__(self, watches: Watches, kube: Kube) -> None:
+        self._watches = watches
+        self._kube = kube
+
+    def routes(self) -> list[Route]:
+        """Return what is served to people."""
+        return [Route("POST", "/v1/dry-run", self.answer, frozenset({JSON, _YAML}))]
+
+    async def answer(self, call: Call) -> Answer:
+        """Answer for a manifest, in threads: what takes long must not hold up pods."""
+        scheme, _, token = call.headers.get("Authorization", "").partition(" ")
+        namespace = _namespace_of(call.query)
+        if namespace is None:
+            return refusal(400, "of a query, only namespace=<name> is read")
+        try:
+            caller = await caller_of(self._kube, token) if scheme == "Bearer" and token else None
+            if caller is None:
+                needed = f"bring a token made for the audience {DRY_RUN_AUDIENCE}"
+                return refusal(401, needed, {"WWW-Authenticate": "Bearer"})
+            manifest = await asyncio.to_thread(read_manifest, call.body, namespace)
+            for one in manifest.namespaces:
+                if not await may_create_pods(self._kube, caller, one):
+                    return refusal(403, f"you may not create pods in namespace {printable(one)}")
+            return await self._judge(manifest, caller)
+        except InputError as error:
+            return refusal(400, printable(str(error)))
+        except KubeError as error:
+            _log.warning("Could not ask who may", err=str(error))
+            return busy("the API server does not tell who you are and what you may")
+
+    async def _judge(self, manifest: Manifest, caller: Caller) -> Answer:
+        if why := self._watches.missing():
+            return busy(why)
+        known = self._watches.namespaces
+        body = await asyncio.to_thread(
+            dry_run,
+            manifest,
+            namespaces={name: known.get(name) for name in manifest.namespaces},
+            policy=self._watches.decided.snapshot,
+            capacity=self._watches.capacity,
+        )
+        fields = {"user": caller.username, "templates": len(manifest.templates)}
+        return Answer(body, fields=fields)
+
+
 _SKIPPED = Verdict.SKIPPED.value
+
+
+def _namespace_of(query: str) -> str | None:
+    """Return the namespace that a query names; None where it asks for something else."""
+    name, _, value = query.partition("=")
+    if not query:
+        return "default"
+    return value if name == "namespace" and _NAME.fullmatch(value) else None
 
 
 def _asks_namespaces(policy: PolicySnapshot) -> bool:

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 import structlog
+from aiohttp import web
 from certificates import a_ca, a_leaf
 from controlplane.process import free_ports
 from fake_api import FakeAPI
@@ -33,6 +34,34 @@ class Cluster(FakeAPI):
     def __init__(self):
         super().__init__()
         self.collections = defaultdict(FakeAPI)
+        self.users = {}
+        """Status of a TokenReview, by token."""
+        self.asked = []
+        """Kinds of the reviews that were made."""
+        self.allowed = set()
+        """User and namespace of those who may create pods there."""
+
+    async def _call(self, request):
+        body = await request.json()
+        if body["kind"] != "Event":
+            self.asked.append(body["kind"])
+        if body["kind"] == "TokenReview":
+            status = self.users.get(body["spec"]["token"], {"authenticated": False})
+            return web.json_response({"status": status}, status=201)
+        if body["kind"] == "SubjectAccessReview":
+            wanted = body["spec"]["resourceAttributes"]
+            assert (wanted["verb"], wanted["resource"]) == ("create", "pods")
+            allowed = (body["spec"]["user"], wanted["namespace"]) in self.allowed
+            return web.json_response({"status": {"allowed": allowed}}, status=201)
+        return await super()._call(request)
+
+    def user(self, name, *namespaces, audiences=(keys.DRY_RUN_AUDIENCE,)):
+        """Return the token of a user who may create pods in these namespaces."""
+        user = {"username": name, "groups": ["g"]}
+        status = {"authenticated": True, "user": user, "audiences": list(audiences)}
+        self.users[f"token-{name}"] = status
+        self.allowed |= {(name, namespace) for namespace in namespaces}
+        return f"token-{name}"
 
     async def _get(self, request):
         return await self.collections[request.path]._get(request)
@@ -109,6 +138,13 @@ class Webhook:
         status, _, body = await self.post(path, review)
         assert status == 200, body
         return json.loads(body)["response"]
+
+    async def dry_run(self, text, token=None, *, query="", content="application/yaml"):
+        headers = {"Content-Type": content}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        port = self.settings.dry_run_port
+        return await self.post(f"/v1/dry-run{query}", text.encode(), port=port, **headers)
 
     async def probe(self, path="/readyz"):
         url = f"http://127.0.0.1:{self.settings.probe_port}{path}"

@@ -1,0 +1,193 @@
+import json
+
+import pytest
+
+from cluster import keys
+from cluster.capacity import Capacity
+from policy.snapshot import PolicySnapshot
+from webhook.dryrun import MOST_NAMESPACES, MOST_TEMPLATES, dry_run, read_manifest
+from webhook.manifest.value import InputError
+
+CONTAINER = "{name: c, resources: {limits: {aliyun.com/gpu: 1}}}"
+POD = f"""\
+apiVersion: v1
+kind: Pod
+metadata: {{name: train}}
+spec: {{containers: [{CONTAINER}]}}
+"""
+DEPLOYMENT = f"""\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: serve, namespace: team}}
+spec:
+  replicas: 3
+  template: {{spec: {{containers: [{CONTAINER}]}}}}
+"""
+
+
+def answered(text, namespace="default"):
+    manifest = read_manifest(text.encode(), namespace)
+    namespaces = dict.fromkeys(manifest.namespaces)
+    answer = dry_run(manifest, namespaces=namespaces, policy=PolicySnapshot(), capacity=Capacity())
+    return json.loads(answer)
+
+
+def test_each_template_is_judged_with_its_changes_and_the_rules_behind_them():
+    answer = answered(f"{POD}---\n{DEPLOYMENT}")
+
+    pod, serve = answer["pods"]
+    assert [one["verdict"] for one in (pod, serve)] == ["allowed", "allowed"]
+    assert (pod["source"], serve["source"], serve["replicas"]) == ("body:1", "body:6", 3)
+    assert pod["patched"]["spec"]["schedulingGates"] == [{"name": keys.GANG}]
+    assert "gate single pod" in {step["rule"] for step in pod["patch"]}
+    assert answer["policy"] == {"generation": 0, "digest": PolicySnapshot().digest}
+
+
+def test_a_difference_reads_as_people_know_it():
+    (pod,) = answered(POD)["pods"]
+
+    lines = pod["diff"].splitlines()
+    assert lines[:2] == ["--- received", "+++ patched"]
+    assert f"+  - name: {keys.GANG}" in lines
+    assert not [line for line in lines if "&id" in line]
+
+
+def test_a_pod_that_is_denied_has_findings_with_their_lines_and_no_difference():
+    text = POD.replace("{aliyun.com/gpu: 1}", "\n  {aliyun.com/gpu-core.percentage: 20}")
+
+    (pod,) = answered(text)["pods"]
+
+    assert (pod["verdict"], pod["diff"], pod["patch"]) == ("denied", "", [])
+    assert [one["source"] for one in pod["findings"]] == ["body:5"]
+
+
+def test_namespaces_are_those_that_pods_go_to():
+    manifest = read_manifest(f"{POD}---\n{DEPLOYMENT}---\n{POD}".encode(), "mine")
+
+    assert manifest.namespaces == ("mine", "team")
+
+
+def test_what_is_no_workload_is_told():
+    assert "no pods are described" in answered("apiVersion: v1\nkind: Service\n")["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        pytest.param(b"", "body:1: there is nothing in it", id="empty"),
+        pytest.param(b"a: [", "body:", id="no YAML"),
+        pytest.param(b"a: b\n\xff", "body:2: this is no UTF-8 text", id="no text"),
+        pytest.param(b"[1]", "no Kubernetes object", id="no object"),
+        pytest.param(
+            f"{POD}---\n".encode() * (MOST_TEMPLATES + 1), "101 pod templates", id="templates"
+        ),
+        pytest.param(
+            "---\n".join(
+                POD.replace("name: train", f"name: a, namespace: n{i}")
+                for i in range(MOST_NAMESPACES + 1)
+            ).encode(),
+            "11 namespaces",
+            id="namespaces",
+        ),
+    ],
+)
+def test_what_cannot_be_read_or_is_too_much_is_refused(body, complaint):
+    with pytest.raises(InputError, match=complaint):
+        read_manifest(body, "default")
+
+
+# ---- Who may ask.
+
+
+async def test_who_may_create_pods_there_is_answered(cluster, webhook):
+    token = cluster.user("ann", "default", "team")
+    cluster.namespace("team")
+
+    status, _, body = await webhook.dry_run(f"{POD}---\n{DEPLOYMENT}", token)
+
+    assert status == 200
+    assert [pod["namespace"] for pod in json.loads(body)["pods"]] == ["default", "team"]
+    assert webhook.answered()[-1].items() >= {"user": "ann", "templates": 2}.items()
+    assert token not in json.dumps(webhook.lines)
+
+
+async def test_json_and_another_namespace_will_do(cluster, webhook):
+    token = cluster.user("ann", "team")
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}
+
+    status, _, body = await webhook.dry_run(
+        json.dumps(pod), token, query="?namespace=team", content="application/json"
+    )
+
+    assert status == 200
+    assert json.loads(body)["pods"][0]["namespace"] == "team"
+
+
+@pytest.mark.parametrize(
+    ("audiences", "name"),
+    [
+        pytest.param((keys.DRY_RUN_AUDIENCE,), "bob", id="unknown"),
+        pytest.param((), "ann", id="any audience"),
+        pytest.param(("https://kubernetes.default.svc",), "ann", id="the API server's"),
+    ],
+)
+async def test_a_token_that_is_nobodys_or_not_for_us_opens_nothing(
+    cluster, webhook, audiences, name
+):
+    cluster.user("ann", "default", audiences=audiences)
+
+    status, headers, _ = await webhook.dry_run(POD, f"token-{name}")
+
+    assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
+
+
+async def test_without_a_token_nobody_is_asked(cluster, webhook):
+    status, _, _ = await webhook.dry_run(POD)
+
+    assert status == 401
+    assert cluster.asked == []
+
+
+async def test_about_a_namespace_in_which_they_may_not_create_pods_nobody_is_told(cluster, webhook):
+    token = cluster.user("ann", "default")
+
+    status, _, body = await webhook.dry_run(f"{POD}---\n{DEPLOYMENT}", token)
+
+    assert status == 403
+    assert body == b"you may not create pods in namespace team\n"
+    assert cluster.asked == ["TokenReview", "SubjectAccessReview", "SubjectAccessReview"]
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        pytest.param("a: [", "", id="body"),
+        pytest.param(POD.replace("[{", "7 #"), "", id="pod"),
+        pytest.param(POD, "?namespace=A", id="namespace"),
+        pytest.param(POD, "?dryRun=All", id="query"),
+    ],
+)
+async def test_what_cannot_be_read_is_a_bad_request(cluster, webhook, text, query):
+    status, _, _ = await webhook.dry_run(text, cluster.user("ann", "default"), query=query)
+
+    assert status == 400
+
+
+async def test_an_api_server_that_does_not_tell_is_asked_again_later(cluster, webhook):
+    cluster.users["token-ann"] = ["no status"]
+
+    status, headers, _ = await webhook.dry_run(POD, "token-ann")
+
+    assert (status, headers["Retry-After"]) == (503, "1")
+
+
+@pytest.fixture
+def bad_policy(cluster):
+    cluster.policy("strict: perhaps")
+
+
+@pytest.mark.usefixtures("bad_policy")
+async def test_without_a_policy_nothing_is_answered(cluster, started):
+    status, _, _ = await started.dry_run(POD, cluster.user("ann", "default"))
+
+    assert status == 503

@@ -1,0 +1,137 @@
+"""`POST /v1/dry-run`: what admission would make of a manifest, and why. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import unified_diff
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from cluster.capacity import Capacity
+from policy.snapshot import PolicySnapshot
+from webhook.admit import admit
+from webhook.manifest.objects import objects_in
+from webhook.manifest.report import entry_of
+from webhook.manifest.template import PodTemplate
+from webhook.manifest.value import InputError
+from webhook.manifest.workload import expanded
+
+MOST_TEMPLATES = 100
+"""Of one request."""
+MOST_NAMESPACES = 10
+"""Of one request: the API server is asked about each."""
+NAME = "body"
+"""How complaints call what was sent: `body:3`."""
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Writes what stands in two places twice, as people do."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+        return True
+
+
+class Result(Struct, frozen=True):
+    """What the API answers."""
+
+    pods: list[dict[str, object]]
+    """One for each pod template: source (`body:<line>`), verdict, findings, patch and so on."""
+    policy: dict[str, object]
+    """Generation and digest."""
+    warnings: tuple[str, ...]
+    """What was passed over or guessed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What was sent, read."""
+
+    templates: tuple[PodTemplate, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """All that pods would go to."""
+        return tuple(dict.fromkeys(template.namespace for template in self.templates))
+
+
+def read_manifest(body: bytes, namespace: str) -> Manifest:
+    """Return the pod templates of a body.
+
+    Args:
+        body: YAML or JSON of Pods, workloads and Lists.
+        namespace: Where those go that do not say so.
+
+    Raises:
+        InputError: It cannot be read, or is too much; one line for people.
+    """
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{NAME}:{line}: this is no UTF-8 text.") from None
+    templates, warnings = expanded(objects_in(text, NAME), namespace)
+    manifest = Manifest(templates, tuple(warnings))
+    for count, most, what in (
+        (len(templates), MOST_TEMPLATES, "pod templates"),
+        (len(manifest.namespaces), MOST_NAMESPACES, "namespaces"),
+    ):
+        if count > most:
+            raise InputError(f"{NAME}:1: {count} {what}; send at most {most} at once.")
+    return manifest
+
+
+def dry_run(
+    manifest: Manifest,
+    *,
+    namespaces: Mapping[str, Mapping[str, str] | None],
+    policy: PolicySnapshot,
+    capacity: Capacity,
+) -> bytes:
+    """Return the answer, as JSON.
+
+    Args:
+        manifest: What was sent.
+        namespaces: Labels of each of its namespaces; None where there is no such namespace.
+        policy: What administrators decided.
+        capacity: What the cluster offers.
+
+    Raises:
+        InputError: A pod has a field that Kubernetes would refuse.
+
+    Cost: some milliseconds a template, most of it for the difference.
+    """
+    pods = [_judged(one, namespaces, policy, capacity) for one in manifest.templates]
+    decided = {"generation": policy.generation, "digest": policy.digest}
+    return msgspec.json.encode(Result(pods, decided, manifest.warnings))
+
+
+def _judged(
+    template: PodTemplate,
+    namespaces: Mapping[str, Mapping[str, str] | None],
+    policy: PolicySnapshot,
+    capacity: Capacity,
+) -> dict[str, object]:
+    pod = template.pod()
+    outcome = admit(
+        template.read(pod),
+        namespace=template.namespace,
+        namespace_labels=namespaces[template.namespace],
+        policy=policy,
+        capacity=capacity,
+        workload=template.workload,
+    )
+    entry = entry_of(template, pod, outcome)
+    # Nobody can be asked yet where it would fit.
+    return {**entry, "diff": _diff(pod, entry["patched"]), "placement": None}
+
+
+def _diff(before: object, after: object) -> str:
+    """Return what changes, as `diff -u` of two YAML texts shows it; empty where nothing does."""
+    texts = (_lines(before), _lines(after))
+    return "".join(unified_diff(*texts, "received", "patched"))
+
+
+def _lines(value: object) -> list[str]:
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False).splitlines(keepends=True)
