@@ -82,9 +82,10 @@ PRODUCTS = {
 }
 """The GPUs whose NVLink speed is known, by the part of their product name that tells it."""
 
-# A letter may follow (V100S, A10G, 3090Ti); a digit may not, or A10 would be found in A100.
+# A letter may follow (V100S, A10G, 3090Ti); a digit may not, or A10 would be found in A100. The
+# number of an RTX card tells it alone.
 _NAMED = {
-    product: re.compile(rf"(?<![A-Z0-9]){product.replace(' ', '[ _-]?')}(?![0-9])")
+    product: re.compile(rf"(?<![A-Z0-9]){product.replace('RTX ', '(?:RTX)?')}(?![0-9])")
     for product in PRODUCTS
 }
 

@@ -22,6 +22,8 @@ from topology.machine import TopologyError
         ("P100", PASCAL),
         ("Tesla P100-SXM2-16GB", PASCAL),
         ("v100", VOLTA),
+        ("3090", AMPERE_SM86),
+        ("rtx_3090", AMPERE_SM86),
         ("Tesla V100-SXM2-16GB", VOLTA),
         ("Tesla-V100S-PCIE-32GB", VOLTA),
         ("A100", AMPERE),
