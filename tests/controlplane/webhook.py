@@ -1,10 +1,10 @@
-"""Admission beside a control plane: as its own account, and registered for pods and ConfigMaps."""
+"""Admission beside a control plane: what is shipped, with the process on this machine."""
 
 import base64
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,12 +16,12 @@ from controlplane.process import Process, answers, free_ports, wait_until
 from cluster import keys
 
 ROOT = Path(__file__).parents[2]
+BASE = ROOT / "manifests/base"
 NAMESPACE = keys.POLICY_NAMESPACE
 ACCOUNT = "linkwise-webhook"
-_RBAC = "/apis/rbac.authorization.k8s.io/v1"
-_REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
-MUTATING = f"{_REGISTRATION}/mutatingwebhookconfigurations"
-VALIDATING = f"{_REGISTRATION}/validatingwebhookconfigurations"
+REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
+MUTATING = f"{REGISTRATIONS}/mutatingwebhookconfigurations/linkwise"
+VALIDATING = f"{REGISTRATIONS}/validatingwebhookconfigurations/linkwise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +44,15 @@ class Webhook:
         """Where dry-run is."""
         return f"https://127.0.0.1:{self.ports[1]}"
 
-    def client(self, path: str) -> Object:
-        """Return how a registration names it."""
-        bundle = base64.b64encode(self.ca.cert_pem).decode()
-        return {"url": f"https://127.0.0.1:{self.ports[0]}{path}", "caBundle": bundle}
-
 
 @contextmanager
 def run_webhook(plane: ControlPlane) -> Iterator[Webhook]:
-    """Run it and register it; what is registered fails closed, so that no test passes without it.
+    """Install what is shipped, and run the webhook here; only addresses differ.
 
     Raises:
         NotReadyError: It did not become ready.
     """
-    _prepare(plane)
+    _apply(plane)
     folder = plane.site.folder / "webhook"
     folder.mkdir()
     ca = a_ca()
@@ -87,100 +82,38 @@ def run_webhook(plane: ControlPlane) -> Iterator[Webhook]:
     plane.processes.start(process)
     try:
         process.wait_ready(lambda: answers(f"{webhook.probes}/readyz"))
-        with _registered(webhook):
-            yield webhook
+        _register(webhook)
+        yield webhook
     finally:
         plane.processes.stop(process)
+        _delete(plane)
 
 
-def _prepare(plane: ControlPlane) -> None:
-    watch = ["list", "watch"]
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
-    rules = [
-        _rule("", ["namespaces", "nodes"], watch),
-        _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
-        _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
-    ]
-    _create(plane, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    _create(plane, f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", _named())
-    _create(plane, f"{_RBAC}/clusterroles", _named(rules=rules))
-    binding = _named(roleRef=_role_ref("ClusterRole"), subjects=[subject])
-    _create(plane, f"{_RBAC}/clusterrolebindings", binding)
-    homes = ((NAMESPACE, keys.POLICY_NAME), (keys.PROFILE_NAMESPACE, keys.PROFILE_NAME))
-    for namespace, name in homes:
-        maps = {**_rule("", ["configmaps"], watch), "resourceNames": [name]}
-        role = _named(rules=[maps, _rule("", ["events"], ["create"])])
-        path = f"{_RBAC}/namespaces/{namespace}"
-        _create(plane, f"{path}/roles", role)
-        binding = _named(roleRef=_role_ref("Role"), subjects=[subject])
-        _create(plane, f"{path}/rolebindings", binding)
+def _apply(plane: ControlPlane) -> None:
+    applied = plane.kubectl("apply", "-k", str(BASE))
+    if applied.returncode:
+        raise ValueError(applied.stderr)
 
 
-def _create(plane: ControlPlane, path: str, body: Object) -> None:
-    try:
-        plane.api.create(path, body)
-    except ApiError as error:
-        if error.reason != "AlreadyExists":
-            raise
-
-
-def _named(**fields: object) -> Object:
-    return {"metadata": {"name": ACCOUNT}, **fields}
-
-
-def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, list[str]]:
-    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
-
-
-def _role_ref(kind: str) -> Mapping[str, str]:
-    return {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": ACCOUNT}
-
-
-@contextmanager
-def _registered(webhook: Webhook) -> Iterator[None]:
-    api = webhook.plane.api
-    home_names = ["kube-system", NAMESPACE, "kubeflow"]
-    ours = {"key": keys.NAMESPACE_NAME, "operator": "NotIn", "values": home_names}
-    homes = [keys.POLICY_NAMESPACE, keys.PROFILE_NAMESPACE]
-    guarded = {"key": keys.NAMESPACE_NAME, "operator": "In", "values": homes}
-    pods = {
-        **_webhook("mutate.linkwise.dev", webhook.client("/mutate"), "pods", ["CREATE"]),
-        "namespaceSelector": {"matchExpressions": [ours]},
-        "reinvocationPolicy": "Never",
-    }
-    maps = {
-        **_webhook(
-            "validate.linkwise.dev", webhook.client("/validate"), "configmaps", ["CREATE", "UPDATE"]
+def _delete(plane: ControlPlane) -> None:
+    plane.kubectl("delete", "--ignore-not-found", "-k", str(BASE))
+    namespaces = "/api/v1/namespaces"
+    wait_until(
+        lambda: (
+            NAMESPACE not in {one["metadata"]["name"] for one in plane.api.get(namespaces)["items"]}
         ),
-        "namespaceSelector": {"matchExpressions": [guarded]},
-    }
-    api.create(MUTATING, _named(webhooks=[pods]))
-    api.create(VALIDATING, _named(webhooks=[maps]))
-    try:
-        wait_until(lambda: _is_in_force(webhook.plane), "the registration is in force")
-        yield
-    finally:
-        for path in (MUTATING, VALIDATING):
-            with suppress(ApiError):
-                api.delete(f"{path}/{ACCOUNT}")
+        f"{NAMESPACE} is gone",
+    )
 
 
-def _webhook(name: str, client: Object, resource: str, operations: list[str]) -> Object:
-    rule = {
-        "apiGroups": [""],
-        "apiVersions": ["v1"],
-        "operations": operations,
-        "resources": [resource],
-    }
-    return {
-        "name": name,
-        "clientConfig": client,
-        "rules": [rule],
-        "admissionReviewVersions": ["v1"],
-        "sideEffects": "None",
-        "failurePolicy": "Fail",
-        "timeoutSeconds": 3,
-    }
+def _register(webhook: Webhook) -> None:
+    """Name this process in the registrations, as certs and a Service would."""
+    bundle = base64.b64encode(webhook.ca.cert_pem).decode()
+    for path, route in ((MUTATING, "/mutate"), (VALIDATING, "/validate")):
+        client = {"url": f"https://127.0.0.1:{webhook.ports[0]}{route}", "caBundle": bundle}
+        change = {"op": "replace", "path": "/webhooks/0/clientConfig", "value": client}
+        webhook.plane.api.patch(path, [change], "json")
+    wait_until(lambda: _is_in_force(webhook.plane), "the registrations are in force")
 
 
 def _is_in_force(plane: ControlPlane) -> bool:

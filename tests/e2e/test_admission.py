@@ -2,11 +2,14 @@
 
 import json
 import re
+import ssl
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from controlplane.api import ApiError
 from controlplane.process import wait_until
-from controlplane.webhook import ACCOUNT, VALIDATING, run_webhook
+from controlplane.webhook import VALIDATING, run_webhook
 
 from cluster import keys
 
@@ -149,7 +152,7 @@ def test_memory_alone_needs_no_label_and_its_env_refers_to_the_record(pods):
 def test_a_bad_request_is_denied_with_its_field_and_its_remedy(pods, limits, said):
     message = pods.refusal(limits)
 
-    assert 'admission webhook "mutate.linkwise.dev" denied the request' in message
+    assert 'admission webhook "pods.linkwise.dev" denied the request' in message
     assert "spec.containers[0].resources.limits[" in message
     assert said in message
 
@@ -270,6 +273,62 @@ def test_a_pod_that_was_admitted_is_admitted_again_as_it_is(pods):
     assert second["spec"] == first["spec"]
 
 
+# ---- The dry-run API.
+
+
+def dry_run(webhook, token, namespace):
+    """Return the status and the answer for one pod."""
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    limits = {"limits": {keys.GPU_WHOLE: "1"}}
+    body["spec"] = {"containers": [{"name": "c", "resources": limits}]}
+    request = Request(  # noqa: S310
+        f"{webhook.dry_run}/v1/dry-run?namespace={namespace}",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json", "Authorization": f"Bearer {token}"},
+    )
+    context = ssl.create_default_context(cadata=webhook.ca.cert_pem.decode())
+    try:
+        with urlopen(request, timeout=10, context=context) as answer:  # noqa: S310
+            return answer.status, json.load(answer)
+    except HTTPError as error:
+        with error:
+            return error.code, None
+
+
+def account(webhook, namespace, name, *audiences):
+    """Make a ServiceAccount, and return a token of it."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    api = webhook.plane.api
+    if name not in {item["metadata"]["name"] for item in api.get(path)["items"]}:
+        api.create(path, {"metadata": {"name": name}})
+    answer = api.create(f"{path}/{name}/token", {"spec": {"audiences": list(audiences)}})
+    return answer["status"]["token"]
+
+
+def test_only_who_may_create_pods_and_brings_a_token_made_for_it_is_told(webhook, namespace):
+    api = webhook.plane.api
+    ours = account(webhook, namespace, "ann", keys.DRY_RUN_AUDIENCE)
+    servers = account(webhook, namespace, "ann")
+
+    assert dry_run(webhook, "nobody", namespace)[0] == 401
+    assert dry_run(webhook, servers, namespace)[0] == 401
+    assert dry_run(webhook, ours, namespace)[0] == 403
+    binding = {
+        "metadata": {"name": "ann"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "edit",
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": "ann", "namespace": namespace}],
+    }
+    api.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings", binding)
+    wait_until(lambda: dry_run(webhook, ours, namespace)[0] == 200, "the role is in force", 5)
+    (pod,) = dry_run(webhook, ours, namespace)[1]["pods"]
+    assert (pod["verdict"], gates(pod["patched"])) == ("allowed", [keys.GANG])
+    assert dry_run(webhook, ours, "default")[0] == 403
+
+
 # ---- Decisions.
 
 
@@ -288,13 +347,13 @@ def test_a_profile_is_in_force_within_two_seconds_broken_mended_and_deleted(
     with pytest.raises(ApiError, match="line 1"):
         profiles("[{")
     # Something that slips by, as when the webhook is away while it is written.
-    registration = webhook.plane.api.get(f"{VALIDATING}/{ACCOUNT}")
-    webhook.plane.api.delete(f"{VALIDATING}/{ACCOUNT}")
+    registration = webhook.plane.api.get(VALIDATING)
+    webhook.plane.api.delete(VALIDATING)
     try:
         wait_until(lambda: _writes(profiles, '[{"name": ""}]'), "the guard is gone")
     finally:
         del registration["metadata"]["resourceVersion"], registration["metadata"]["uid"]
-        webhook.plane.api.create(VALIDATING, registration)
+        webhook.plane.api.create(VALIDATING.rpartition("/")[0], registration)
     wait_until(lambda: "name is empty" in _events(webhook), "the event is there", 2)
     assert {pods.driver(next(numbers)) for _ in range(5)} == {"1.5.0"}
 
