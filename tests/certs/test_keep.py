@@ -11,6 +11,7 @@ from certs.bundle import read_bundle
 from certs.keep import Keeper
 from certs.renewal import Terms
 from certs.store import Store
+from runtime.clock import wall
 from runtime.kube import Kube
 
 NOW, DAY = 1_800_000_000.0, 86_400
@@ -29,10 +30,10 @@ class Clock:
 
 
 @asynccontextmanager
-async def kept(cluster, clock=None):
+async def kept(cluster, clock=None, terms=TERMS):
     clock = clock or Clock()
     async with Kube(cluster.url) as kube:
-        store = Store(kube, "linkwise-system", "linkwise-webhook-tls", TERMS, SOURCE)
+        store = Store(kube, "linkwise-system", "linkwise-webhook-tls", terms, SOURCE)
         keeper = Keeper(kube, store, TARGETS, clock)
         task = asyncio.create_task(keeper.run())
         try:
@@ -96,6 +97,13 @@ async def test_a_leaf_is_renewed_when_the_wall_clock_says_so(cluster, monkeypatc
         clock.now += 21 * DAY
         await until(lambda: keeper.bundle.leaf.expiry > first.leaf.expiry)
         assert keeper.bundle.trusted == first.trusted
+
+
+async def test_a_leaf_that_is_due_before_the_next_look_is_renewed_in_time(cluster):
+    async with kept(cluster, wall, Terms(("a",), 2, 360 * DAY)) as keeper:
+        await until(lambda: keeper.missing() is None)
+        first = keeper.bundle.leaf
+        await until(lambda: keeper.bundle.leaf.key != first.key, within=2)
 
 
 async def test_two_replicas_agree(cluster):

@@ -156,6 +156,18 @@ def test_pods_of_the_components_pass_the_restricted_level(plane, shipped):
     wait_until(lambda: made() == ["certs", "certs", "webhook", "webhook"], "all pods are made")
 
 
+def test_one_label_finds_all_that_stands_in_the_api_servers_way(plane, shipped):
+    kinds = (*(resource for resource, _, _ in REGISTRATIONS), "validatingadmissionpolicies")
+    chosen = {"labelSelector": "app.kubernetes.io/name=linkwise"}
+    found = [
+        item["metadata"]["name"]
+        for kind in (*kinds, "validatingadmissionpolicybindings")
+        for item in plane.api.get(f"{ADMISSION}/{kind}", **chosen)["items"]
+    ]
+    policies = ["linkwise-guard", "linkwise-placed"]
+    assert found == ["linkwise", "linkwise", *policies, *policies]
+
+
 # ---- Which pods the webhook is called for.
 
 
