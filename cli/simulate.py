@@ -1,5 +1,6 @@
 """`linkwise simulate`: admit pods, place them on a cluster in a file, and show what happens."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
 
@@ -14,6 +15,7 @@ from cli.simulation import (
     simulate,
 )
 from cli.source import write_text
+from cluster.ledger import Ledger
 from policy.snapshot import PolicySnapshot
 from scorer.snapshot import Snapshot, snapshot_of
 from topology.choice import Mode
@@ -49,7 +51,7 @@ def show_simulation(inputs: Inputs, view: View, mode: Mode, output: str | None) 
     snapshot = _snapshot(inputs, mode)
     applicants = [one for template in inputs.templates for one in _applicants(inputs, template)]
     simulation = simulate(snapshot, applicants)
-    for warning in inputs.warnings:
+    for warning in (*inputs.warnings, *_disputed(snapshot.ledger)):
         warn(warning)
     if view is View.HTML:
         from cli.page import render  # noqa: PLC0415 - 30 ms that only a page needs
@@ -60,6 +62,18 @@ def show_simulation(inputs: Inputs, view: View, mode: Mode, output: str | None) 
     else:
         write_text(output, dumped(simulate_json.document(simulation), Format(view.value)))
     return 0 if all(_is_settled(pod) for pod in simulation.pods) else 1
+
+
+def _disputed(ledger: Ledger) -> Iterator[str]:
+    """Yield what the pods of the cluster tell wrongly, or not at all, of the GPUs they hold."""
+    for node in ledger.nodes.values():
+        if node.unaccounted:
+            yield (
+                f"node {node.node.name} takes no GPU pods: {node.unaccounted}. End it, or let "
+                "the policy's migration.gpushare read what another scheduler wrote."
+            )
+    for conflict in ledger.conflicts:
+        yield f"pod {conflict.pod}: its record does not count: {conflict.reason}. Delete it."
 
 
 def _is_settled(pod: PodResult) -> bool:

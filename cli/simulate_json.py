@@ -103,6 +103,7 @@ def _node(before: NodeLedger, after: NodeLedger) -> dict[str, object]:
         "free_before": free_gpus(before),
         "free_after": free_gpus(after),
         "gpus": len(before.node.cards),
+        "unaccounted": before.unaccounted,
     }
     if before.node.mode.shares_memory:
         shown["memory_free_before"] = _memory(before)

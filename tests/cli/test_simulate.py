@@ -285,3 +285,27 @@ def test_people_are_told_where_everything_goes(linkwise, write, snapshot, manife
     _, out, _ = linkwise("simulate", "job.yaml", "--cluster", "cluster.yaml")
 
     assert out == snapshot
+
+
+def bound(name, node, record=None):
+    metadata = {"name": name, "uid": name}
+    if record is not None:
+        metadata["annotations"] = {"linkwise.dev/allocation": json.dumps({"v": 1, **record})}
+    made = pod(name, {"aliyun.com/gpu": 1}, **({"nodeName": node} if node else {}))
+    return json.dumps(made | {"metadata": metadata})
+
+
+def test_pods_whose_gpus_nobody_can_tell_are_named_with_their_node(linkwise, write):
+    taken = {"node": "dgx-1", "gpus": [{"i": 2}], "class": "c", "bandwidth": 0, "plan": "p"}
+    pods = [bound("stray", "dgx-0"), bound("late", None, taken | {"node": "gone"})]
+    write("cluster.yaml", "---\n".join([CLUSTER, *(f"{one}\n" for one in pods)]))
+    write("jobs.yaml", json.dumps(pod("one", {"aliyun.com/gpu": 1})))
+
+    code, out, err = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml", "-o", "json")
+
+    assert code == 0
+    assert "node dgx-0 takes no GPU pods: default/stray: " in err
+    assert "pod default/late: its record does not count: there is no node gone" in err
+    stated = {node["name"]: node["unaccounted"] for node in json.loads(out)["nodes"]}
+    assert stated["dgx-0"].startswith("default/stray: ")
+    assert stated["dgx-1"] is None
