@@ -86,9 +86,10 @@ class FakeAPI:
                 queue.put_nowait(last)
             queue.put_nowait(None)
 
-    def forget(self):
-        """Compact: no watch can begin before now."""
-        self.history.clear()
+    def send(self, data):
+        """Send any bytes on every watch."""
+        for queue in self.watches:
+            queue.put_nowait(data)
 
     async def watching(self):
         """Wait for the next watch to be open, or one that is."""

@@ -3,6 +3,7 @@ import json
 
 import msgspec
 import pytest
+from aiohttp import web
 from certificates import a_ca, a_leaf
 from fake_api import after, status, text
 
@@ -105,11 +106,16 @@ async def test_an_answer_of_another_type_is_unreadable(api):
 
 
 async def test_a_redirect_is_not_followed_with_the_token(api):
-    api.faults["list"].append(text(302, ""))
+    async def elsewhere(_request):
+        return web.Response(status=302, headers={"Location": f"{api.url}/elsewhere"})
+
+    api.faults["list"].append(elsewhere)
 
     async with Kube(api.url, token=TOKEN) as kube:
         with pytest.raises(ApiError, match="302"):
             await kube.get(PATH, Thing)
+
+    assert len(api.queries) == 1
 
 
 async def test_nobody_there_is_unreachable(api):
@@ -124,7 +130,7 @@ async def test_an_answer_that_takes_too_long_is_unreachable(api):
     never = asyncio.Event()
     api.faults["list"].append(after(never))
 
-    async with Kube(api.url, timeout=0.05) as kube:
+    async with Kube(api.url, timeout=0.05) as kube, asyncio.timeout(5):
         with pytest.raises(Unreachable, match="GET"):
             await kube.get(PATH, Thing)
     never.set()

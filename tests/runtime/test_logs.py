@@ -62,6 +62,15 @@ def test_what_libraries_log_comes_in_the_same_lines(lines):
     )
 
 
+def test_a_traceback_of_a_library_is_kept(lines):
+    try:
+        raise_one()
+    except RuntimeError:
+        logging.getLogger("aiohttp.server").exception("broke")
+
+    assert "RuntimeError: a bug" in lines()[0]["exception"]
+
+
 def raise_one():
     raise RuntimeError("a bug")
 

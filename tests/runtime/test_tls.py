@@ -232,9 +232,18 @@ async def test_http_1_1_is_all_that_is_offered_and_no_tickets(tmp_path):
 
 
 def test_no_descriptor_with_a_key_is_left_open():
-    before = set(Path("/proc/self/fd").iterdir())
+    def in_memory():
+        return [one for one in Path("/proc/self/fd").iterdir() if "memfd" in _target(one)]
+
+    before = len(in_memory())
 
     examine(LEAF.cert_pem + LEAF.key_pem)
 
-    left = set(Path("/proc/self/fd").iterdir()) - before
-    assert not [one for one in left if one.exists() and "memfd" in str(one.readlink())]
+    assert len(in_memory()) == before
+
+
+def _target(link):
+    try:
+        return str(link.readlink())
+    except FileNotFoundError:  # The one that the folder itself was read with.
+        return ""
