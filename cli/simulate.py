@@ -50,7 +50,8 @@ def show_simulation(inputs: Inputs, view: View, mode: Mode, output: str | None) 
         raise InputError("--output is for json, yaml and html. Add -o html.")
     snapshot = _snapshot(inputs, mode)
     applicants = [one for template in inputs.templates for one in _applicants(inputs, template)]
-    simulation = simulate(snapshot, applicants)
+    pods = inputs.cluster.pods if inputs.cluster else ()
+    simulation = simulate(snapshot, applicants, pods)
     for warning in (*inputs.warnings, *_disputed(snapshot.ledger)):
         warn(warning)
     if view is View.HTML:

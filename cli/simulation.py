@@ -1,5 +1,6 @@
 """What would happen to these pods, one unit after another, on this cluster. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -87,17 +88,31 @@ class _Unit:
     needed: int
     """How many members must be present."""
 
+    @property
+    def key(self) -> tuple[str, str, str] | None:
+        """What a pod of the cluster shares with its gang; None for a single pod."""
+        first = self.applicants[0]
+        return _gang_key(first.pod, first.namespace) if self.gang else None
 
-def simulate(snapshot: Snapshot, applicants: Sequence[Applicant]) -> Simulation:
+
+def simulate(
+    snapshot: Snapshot, applicants: Sequence[Applicant], pods: Iterable[Pod] = ()
+) -> Simulation:
     """Place pods in the order of priority, then of creation, then as given; a gang at its first.
 
     Each unit sees what the ones before it took. What is denied or asks for no GPU takes nothing.
+
+    Args:
+        snapshot: The cluster.
+        applicants: The pods that are created.
+        pods: The cluster's own: those that run or have completed count towards their gang's size.
     """
+    present = Counter(filter(None, map(_settled_gang, pods)))
     before, empty = snapshot, snapshot.emptied()
     results: dict[int, PodResult] = {}
     gangs: list[GangResult] = []
     for unit in _ordered(applicants):
-        result, planned = _decide(snapshot, unit, empty)
+        result, planned = _decide(snapshot, unit, empty, present[unit.key] if unit.key else 0)
         gangs.append(result)
         if planned is not None:
             snapshot = planned.applied_to(snapshot)
@@ -105,19 +120,21 @@ def simulate(snapshot: Snapshot, applicants: Sequence[Applicant]) -> Simulation:
     for applicant in applicants:
         if id(applicant) not in results:
             results[id(applicant)] = PodResult(applicant, None, None, (), _elsewhere(applicant))
-    pods = tuple(results[id(applicant)] for applicant in applicants)
-    return Simulation(pods, tuple(gangs), before, snapshot)
+    placed = tuple(results[id(applicant)] for applicant in applicants)
+    return Simulation(placed, tuple(gangs), before, snapshot)
 
 
-def _decide(snapshot: Snapshot, unit: _Unit, empty: Snapshot) -> tuple[GangResult, Plan | None]:
+def _decide(
+    snapshot: Snapshot, unit: _Unit, empty: Snapshot, settled: int
+) -> tuple[GangResult, Plan | None]:
     members = tuple(
         member_of(a.pod, a.namespace, f"{a.namespace}/{unit.gang}" if unit.gang else None)
         for a in unit.applicants
     )
     first = unit.applicants[0]
     planned: Plan | Refusal
-    if len(members) < unit.needed:
-        planned = Refusal(f"{len(members)} of {unit.needed} members")
+    if len(members) + settled < unit.needed:
+        planned = Refusal(f"{len(members) + settled} of {unit.needed} members")
     else:
         link = link_strictness(first.pod)[0] if unit.gang else Link.BEST
         planned = plan(snapshot, members, link=link)
@@ -161,6 +178,21 @@ def _ordered(applicants: Iterable[Applicant]) -> list[_Unit]:
             continue
         groups.setdefault(_key(applicant, request, position), []).append((position, applicant))
     return [_unit([a for _, a in group]) for group in sorted(groups.values(), key=_turn)]
+
+
+def _settled_gang(pod: Pod) -> tuple[str, str, str] | None:
+    """Return the gang of a pod that was placed and has not failed; None for all others."""
+    placed = pod.spec.node_name and pod.status.phase != "Failed"
+    if not placed or not is_member(pod, read_request(pod)[0]):
+        return None
+    return _gang_key(pod, pod.metadata.namespace or "default")
+
+
+def _gang_key(pod: Pod, namespace: str) -> tuple[str, str, str] | None:
+    """Return what tells a gang from others; its owner, since a job submitted again is another."""
+    mark = gang_mark(pod)[0]
+    owners = [one.uid for one in pod.metadata.owner_references or () if one.controller]
+    return (namespace, mark.name, "".join(owners)) if mark else None
 
 
 def _key(applicant: Applicant, request: Request, position: int) -> object:

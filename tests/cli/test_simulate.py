@@ -309,3 +309,34 @@ def test_pods_whose_gpus_nobody_can_tell_are_named_with_their_node(linkwise, wri
     stated = {node["name"]: node["unaccounted"] for node in json.loads(out)["nodes"]}
     assert stated["dgx-0"].startswith("default/stray: ")
     assert stated["dgx-1"] is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "phase", "placed"),
+    [
+        ("job-1", "Running", True),
+        ("job-1", "Succeeded", True),
+        ("job-1", "Failed", False),
+        ("job-0", "Running", False),
+    ],
+    ids=["runs", "completed", "failed", "of an earlier job"],
+)
+def test_a_gangs_replacement_counts_the_members_that_were_placed(simulate, owner, phase, placed):
+    def member(name, uid, **spec):
+        labels = {
+            "pod-group.scheduling.sigs.k8s.io/name": "g",
+            "pod-group.scheduling.sigs.k8s.io/min-available": "2",
+        }
+        job = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": uid, "controller": True}
+        made = pod(name, {"aliyun.com/gpu": 1}, **spec)
+        made["metadata"] |= {"uid": name, "labels": labels, "ownerReferences": [job]}
+        return made
+
+    gpus = {"v": 1, "node": "dgx-0", "gpus": [{"i": 1}], "class": "c", "bandwidth": 0, "plan": "p"}
+    first = member("g-0", owner, nodeName="dgx-0") | {"status": {"phase": phase}}
+    first["metadata"]["annotations"] = {"linkwise.dev/allocation": json.dumps(gpus)}
+
+    _, answer = simulate(member("g-1", "job-1"), cluster=f"{CLUSTER}---\n{json.dumps(first)}\n")
+
+    assert answer["gangs"][0]["placed"] is placed
+    assert answer["gangs"][0]["reason"] == (None if placed else "1 of 2 members")
