@@ -166,7 +166,8 @@ def _worth(seats: Sequence[Seat]) -> Worth:
         -worst,
         len({s.mask for s in seats}),
         -sum(s.near for s in seats),
-        round(sum(s.damage for s in seats), 6),
+        # Each is rounded to a millionth, so that sums that are equal differ by some of them.
+        round(sum(s.damage for s in seats), 5),
         sorted(s.name for s in seats),
     )
 
