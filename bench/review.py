@@ -174,8 +174,8 @@ def _container(token: str) -> dict[str, Any]:
         "image": "registry.example.org/training/pytorch-benchmark:torch2.9-cuda13.0-py3.11",
         "command": ["/bin/bash", "-c"],
         "args": [
-            "set -euo pipefail; mkdir -p /run/sshd /root/.ssh; ssh-keygen -A; "
-            "cp /etc/mpi/hostfile /root/hostfile; ulimit -l unlimited; "
+            "set -euo pipefail; mkdir -p /run/sshd /home/mpi/.ssh; ssh-keygen -A; "
+            "cp /etc/mpi/hostfile /home/mpi/hostfile; ulimit -l unlimited; "
             "nvidia-smi topo -m; ibv_devinfo | grep -E 'hca_id|state|link_layer' || true; "
             "for nic in roce-0 roce-1; do ip -br link show $nic; done; df -h /data /dev/shm; "
             "python -c 'import torch; print(torch.__version__, torch.version.cuda)'; "
