@@ -115,7 +115,7 @@ class Webhook:
     """The process, seen by an API server."""
 
     def __init__(self, settings, session, context, logged):
-        self.settings, self.told = settings, asyncio.Event()
+        self.settings, self.told, self.task = settings, asyncio.Event(), None
         self.session, self._context, self._logged = session, context, logged
 
     @property
@@ -191,7 +191,7 @@ async def started(request, cluster, ca, tmp_path):
     context = ssl.create_default_context(cadata=ca.cert_pem.decode())
     async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as group:
         webhook = Webhook(settings, session, context, logged)
-        group.create_task(admission(settings, "replica-0", webhook.told))
+        webhook.task = group.create_task(admission(settings, "replica-0", webhook.told))
         await until(lambda: any(line["msg"] == "Listening" for line in webhook.lines))
         yield webhook
         webhook.told.set()

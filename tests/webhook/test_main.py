@@ -42,7 +42,7 @@ async def test_the_process_answers_until_it_is_told_to_end(cluster):
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("started", [{"drain_seconds": 0.3}], indirect=True)
+@pytest.mark.parametrize("started", [{"drain_seconds": 60}], indirect=True)
 async def test_while_it_drains_it_serves_on_and_is_not_ready(started):
     await started.ready()
     started.told.set()
@@ -51,6 +51,7 @@ async def test_while_it_drains_it_serves_on_and_is_not_ready(started):
     assert await started.probe() == (503, "draining: no new connections, please\n")
     status, headers, _ = await started.post("/mutate", b"")
     assert (status, headers["Connection"]) == (400, "close")
+    started.task.cancel()
 
 
 @pytest.mark.parametrize("started", [{"certificate": "/nowhere/tls.crt"}], indirect=True)

@@ -6,9 +6,11 @@ from waiting import until
 
 from cluster import keys
 from runtime.kube import Kube
+from webhook.decided import PROFILES
 from webhook.watches import Watches
 
 NODES = "/api/v1/nodes"
+PROFILE_MAPS = f"/api/v1/namespaces/{keys.PROFILE_NAMESPACE}/configmaps"
 TOPOLOGY = {keys.NODE_MODE: "topology"}
 
 
@@ -68,6 +70,27 @@ async def test_an_event_that_another_replica_made_or_that_is_refused_holds_up_no
             "1970-01-01T00:00:00Z"
         ] * 3
         assert {event["reportingInstance"] for event in cluster.events()} == {"replica-0"}
+
+
+async def test_a_content_that_stays_is_told_of_once_and_each_new_one_again(cluster):
+    async with watching(cluster) as watches:
+        cluster.profiles(text="[1]")
+        await until(cluster.events)
+        cluster.profiles(text="[1]")
+        await until(lambda: _seen(watches) == cluster.collections[PROFILE_MAPS].version)
+        cluster.profiles(text='[{"name": ""}]')
+        await until(lambda: _seen(watches) == cluster.collections[PROFILE_MAPS].version)
+        await until(lambda: len(cluster.events()) > 1)
+        first, second = cluster.events()
+
+    assert first["metadata"]["name"] != second["metadata"]["name"]
+    assert first["message"] != second["message"]
+
+
+def _seen(watches):
+    """Return the version of the profiles that the watch has shown."""
+    (found,) = watches._maps[PROFILES].items.values()
+    return int(found.metadata.resource_version)
 
 
 async def test_ages_tell_when_a_watch_was_last_heard_of(cluster):
