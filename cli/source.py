@@ -21,8 +21,9 @@ def read_text(name: str) -> str:
     shown = shown_name(name)
     try:
         raw = get_binary_stream("stdin").read() if name == STDIN else _read_bytes(Path(name))
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+    except (OSError, ValueError) as error:
+        # A name with a NUL is a ValueError.
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise InputError(
             f"{shown}: {reason}. Name a file that can be read, or - for a pipe."
         ) from None

@@ -52,6 +52,11 @@ def test_what_cannot_be_opened_is_named(linkwise, name, complaint):
     assert err == f"linkwise: {name}: {complaint}. Name a file that can be read, or - for a pipe.\n"
 
 
+def test_a_name_that_no_file_can_have_is_refused():
+    with pytest.raises(InputError, match="embedded null byte"):
+        read_text("a\0b")
+
+
 def test_a_file_that_is_too_large_is_not_read(tmp_path):
     huge = tmp_path / "huge"
     with huge.open("wb") as file:

@@ -43,7 +43,8 @@ def _with_key(words: str, what: str, plain: object) -> str:
     for step in path_of(words):
         mapping = mapping[step]
     got = what.rpartition("got ")[2].strip("`")
-    return next(f"{words}[{key}]" for key, one in mapping.items() if _TYPES.get(type(one)) == got)
+    wrong = [key for key, one in mapping.items() if _TYPES.get(type(one)) == got]
+    return f"{words}[{wrong[0]}]" if wrong else words
 
 
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str", list: "array", dict: "object"}
