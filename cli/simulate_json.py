@@ -2,7 +2,6 @@
 
 from cli.simulation import GangResult, PodResult, Simulation
 from cluster.ledger import NodeLedger
-from cluster.node import Mode
 from scorer.compare import IndexOrder
 from scorer.outcome import Plan
 from scorer.snapshot import Snapshot
@@ -100,8 +99,8 @@ def _node(before: NodeLedger, after: NodeLedger) -> dict[str, object]:
     shown: dict[str, object] = {
         "name": before.node.name,
         "mode": before.node.mode.value,
-        "free_before": free_gpus(before),
-        "free_after": free_gpus(after),
+        "free_before": before.gpus_free,
+        "free_after": after.gpus_free,
         "gpus": len(before.node.cards),
         "unaccounted": before.unaccounted,
     }
@@ -109,12 +108,6 @@ def _node(before: NodeLedger, after: NodeLedger) -> dict[str, object]:
         shown["memory_free_before"] = _memory(before)
         shown["memory_free_after"] = _memory(after)
     return shown
-
-
-def free_gpus(node: NodeLedger) -> int:
-    """Return how many GPUs of a node nobody has, or has asked for where they are counted only."""
-    free = node.free_mask.bit_count()
-    return min(free, max(0, node.nvidia_free)) if node.node.mode is Mode.DEFAULT else free
 
 
 def _memory(node: NodeLedger) -> list[int]:

@@ -1,7 +1,6 @@
 """What `linkwise simulate` shows to people."""
 
 from cli.output import BAD, GOOD, QUIET, Paint, say, sentence, table
-from cli.simulate_json import free_gpus
 from cli.simulation import GangResult, PodResult, Simulation
 from cluster.ledger import NodeLedger
 from cluster.node import Mode
@@ -129,4 +128,4 @@ def _free(node: NodeLedger) -> str:
     if node.node.mode is Mode.TIMESLICE:
         left = sum(node.replicas_free(i) for i in cards)
         return f"{left} of {node.node.replicas * len(cards)} replicas"
-    return f"{free_gpus(node)} of {len(cards)} GPUs"
+    return f"{node.gpus_free} of {len(cards)} GPUs"

@@ -206,6 +206,15 @@ class NodeLedger:
         )
 
     @property
+    def gpus_free(self) -> int:
+        """GPUs of which nobody has anything, whoever chooses them; 0 where nobody knows."""
+        if self.unaccounted:
+            return 0
+        whole = self.free_mask.bit_count()
+        by_count = any(holding.nvidia for holding in self.holdings.values())
+        return max(0, min(whole, self.nvidia_free)) if by_count else whole
+
+    @property
     def nvidia_free(self) -> int:
         """GPUs that may still be asked for by count, chosen by NVIDIA's plugin."""
         taken = sum(holding.nvidia for holding in self.holdings.values())

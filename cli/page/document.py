@@ -7,7 +7,7 @@ from cli.page.drawing import DEFINITIONS
 from cli.page.legend import legend
 from cli.page.markup import Markup, element, together
 from cli.page.nodes import node_sections
-from cli.page.occupancy import NodeView, free_gpus, nodes_of, units_of
+from cli.page.occupancy import NodeView, nodes_of, units_of
 from cli.page.style import STYLE
 from cli.page.units import unit_sections
 from cli.simulation import PodResult, Simulation
@@ -80,7 +80,7 @@ def _asks_for_no_gpu(pod: PodResult) -> bool:
 def _cluster(simulation: Simulation) -> str:
     before, after = simulation.before.nodes, simulation.after.nodes
     gpus = sum(len(ledger.node.cards) for ledger in after)
-    free = [sum(free_gpus(one) for one in nodes) for nodes in (before, after)]
+    free = [sum(one.gpus_free for one in nodes) for nodes in (before, after)]
     return (
         f"{len(after)} node{'s' * (len(after) != 1)} with {gpus} GPUs:"
         f" {free[0]} wholly free before, {free[1]} after"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from cli.output import sentence
 from cli.page.drawing import drawing_of
 from cli.page.markup import Markup, element, name, together
-from cli.page.occupancy import GPU, NodeView, Part, State, free_gpus
+from cli.page.occupancy import GPU, NodeView, Part, State
 from cli.page.tile import state_words
 from cluster.mode import Mode
 from topology.machine import Level, Machine
@@ -83,7 +83,7 @@ def _inside(view: NodeView, machine: Machine) -> Markup:
 def _facts(view: NodeView) -> str:
     node, n = view.ledger.node, len(view.gpus)
     model = f"{n} × {node.machine.model}" if node.machine and node.machine.model else f"{n} GPUs"
-    words = [model, f"mode {node.mode}", f"{free_gpus(view.ledger)} of {n} GPUs wholly free"]
+    words = [model, f"mode {node.mode}", f"{view.ledger.gpus_free} of {n} GPUs wholly free"]
     words += [f"{view.placed} placed here"] if view.placed else []
     words += ["not ready"] if not node.ready else []
     words += ["unschedulable"] if node.unschedulable else []

@@ -107,15 +107,6 @@ class NodeView:
         return self.ledger.node.name
 
 
-def free_gpus(ledger: NodeLedger) -> int:
-    """Return how many GPUs of a node nobody has, whoever chooses them; 0 where nobody knows."""
-    if ledger.unaccounted:
-        return 0
-    whole = ledger.free_mask.bit_count()
-    by_count = any(holding.nvidia for holding in ledger.holdings.values())
-    return max(0, min(whole, ledger.nvidia_free)) if by_count else whole
-
-
 def units_of(simulation: Simulation) -> tuple[Unit, ...]:
     """Return every unit in the order of decision, with its letters."""
     return tuple(

@@ -262,3 +262,15 @@ def test_emptying_takes_everything_off_a_node_and_leaves_an_empty_one_as_it_is()
     assert empty.emptied() is empty
     assert empty.hold(Holding("a/b", "u", (GPUShare(0),))).emptied() == empty
     assert replace(empty, unaccounted="somebody has GPUs").emptied() == empty
+
+
+def test_gpus_nobody_has_are_counted_whoever_chooses_them():
+    node = a_node(machine=a_machine(4))
+    empty = NodeLedger.empty(node)
+    counted = NodeLedger.empty(a_node(mode="default", machine=a_machine(4)))
+    asked = Holding("ns/a", "a", nvidia=3)
+
+    assert empty.gpus_free == 4
+    assert empty.hold(Holding("ns/b", "b", (GPUShare(0),))).gpus_free == 3
+    assert counted.hold(asked).gpus_free == 1
+    assert replace(empty, unaccounted="somebody").gpus_free == 0
