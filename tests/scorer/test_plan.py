@@ -329,7 +329,8 @@ def test_one_node_or_wait_says_which_node_comes_nearest():
     snapshot = a_snapshot(a_node("a"), a_node("b"), taken={"a": (0, 1), "b": (5,)})
 
     assert refused(snapshot, workers(4, 2), Link.ONE_NODE) == (
-        "needs 8 GPUs on one node; the freest suitable node has 7; of 2 nodes: too few free GPUs (2)"
+        "needs 8 GPUs on one node; the freest suitable node has 7; "
+        "of 2 nodes: too few free GPUs (2)"
     )
     assert planned(a_snapshot(a_node("a")), workers(4, 2), Link.ONE_NODE)
 
