@@ -4,21 +4,18 @@ from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from cli.source import read_text, shown_name
-from cluster import keys
 from policy.document import Policy, parse_plugin_config, parse_policy
 from policy.lines import embedded
 from policy.policy_file import Found, Kind, read_policy_file
 from policy.problem import PolicyError
 from policy.profile import Profiles, parse_profiles
-from policy.sharing import SharingGroup
+from policy.sharing import PluginConfig, plugin_groups
 from policy.snapshot import PolicySnapshot
+from webhook.decided import POLICY, PROFILES
 from webhook.manifest.value import InputError, Value
 
-_HOMES = (
-    (Kind.POLICY, keys.POLICY_NAMESPACE, keys.POLICY_NAME, keys.POLICY_KEY),
-    (Kind.PROFILES, keys.PROFILE_NAMESPACE, keys.PROFILE_NAME, keys.PROFILE_KEY),
-)
-"""The ConfigMaps that a cluster's webhook reads."""
+_KINDS = {POLICY: Kind.POLICY, PROFILES: Kind.PROFILES}
+"""What the ConfigMaps hold that a cluster's webhook reads."""
 
 
 def decisions_in(policy_file: str | None, profile_file: str | None) -> list[tuple[str, Found]]:
@@ -42,9 +39,10 @@ def decisions_of(objects: Iterable[Value]) -> Iterator[tuple[str, Found]]:
         if value.need("kind").plain != "ConfigMap" or not (data := value.child("data")):
             continue
         metadata = value.need("metadata").mapping()
-        for kind, namespace, name, key in _HOMES:
-            text = data.child(key)
-            if (metadata.get("namespace"), metadata.get("name")) == (namespace, name) and text:
+        for home, kind in _KINDS.items():
+            text = data.child(home.key)
+            named = (metadata.get("namespace"), metadata.get("name"))
+            if named == (home.namespace, home.name) and text:
                 at = embedded(text.document, text.path)
                 yield value.file, Found(kind, text.text(), at)
 
@@ -55,7 +53,7 @@ def snapshot_of(found: Iterable[tuple[str, Found]]) -> PolicySnapshot:
     Raises:
         InputError: A text is wrong; with its line.
     """
-    policy, profiles, groups = Policy(), Profiles(), list[SharingGroup]()
+    policy, profiles, plugin = Policy(), Profiles(), dict[str, PluginConfig]()
     for file, one in found:
         try:
             match one.kind:
@@ -64,12 +62,12 @@ def snapshot_of(found: Iterable[tuple[str, Found]]) -> PolicySnapshot:
                 case Kind.PROFILES:
                     profiles = parse_profiles(one.text, at=one.at)
                 case Kind.SHARING:
-                    config = parse_plugin_config(one.text, at=one.at)
-                    groups.append(SharingGroup(config=config))
+                    plugin[one.name] = parse_plugin_config(one.text, at=one.at)
         except PolicyError as error:
             _refuse(file, error)
-    if groups:
-        sharing = policy.sharing.model_copy(update={"groups": (*policy.sharing.groups, *groups)})
+    if plugin:
+        groups = (*policy.sharing.groups, *plugin_groups(plugin))
+        sharing = policy.sharing.model_copy(update={"groups": groups})
         policy = policy.model_copy(update={"sharing": sharing})
     return PolicySnapshot(policy, profiles)
 

@@ -339,3 +339,20 @@ def test_control_characters_of_a_manifest_do_not_reach_the_terminal(linkwise, wr
     write("a.yaml", BAD.replace("name: train", 'name: "a\\e[31mb"'))
 
     assert "\x1b" not in linkwise("check", "a.yaml").out
+
+
+def test_several_files_of_nvidias_plugin_are_each_for_the_nodes_that_name_them(linkwise, write):
+    files = "".join(
+        f"  {name}: |-\n    sharing:\n      timeSlicing:\n"
+        "        failRequestsGreaterThanOne: true\n"
+        f"        resources: [{{name: nvidia.com/gpu, replicas: {replicas}}}]\n"
+        for name, replicas in (("four", 4), ("two", 2))
+    )
+    write("plugin.yaml", f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: p}}\ndata:\n{files}")
+    asks = POD.replace("LIMITS", "nvidia.com/gpu: 2")
+    write("any.yaml", asks)
+    selector = "spec:\n  nodeSelector: {nvidia.com/device-plugin.config: two}\n"
+    write("two.yaml", asks.replace("spec:\n", selector))
+
+    assert linkwise("check", "any.yaml", "--policy", "plugin.yaml").code == 0
+    assert linkwise("check", "two.yaml", "--policy", "plugin.yaml").code == 1
