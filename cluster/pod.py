@@ -171,7 +171,6 @@ class PodSpec(_Object, frozen=True):
     volumes: Annotated[list[Volume], Meta(max_length=4096)] | None = None
     topology_spread_constraints: list[dict[str, object]] | None = None
     priority: int | None = None
-    priority_class_name: str = ""
     preemption_policy: str | None = None
     overhead: Amounts | None = None
     host_network: bool | None = None
