@@ -173,7 +173,7 @@ def _ordered(applicants: Iterable[Applicant]) -> list[_Unit]:
     """Return the units to decide, first come first served within equal priority."""
     groups: dict[object, list[tuple[int, Applicant]]] = {}
     for position, applicant in enumerate(applicants):
-        request = read_request(applicant.pod)[0]
+        request = applicant.outcome.request
         if applicant.outcome.verdict is Verdict.DENIED or request.family is None:
             continue
         groups.setdefault(_key(applicant, request, position), []).append((position, applicant))
@@ -212,9 +212,8 @@ def _turn(group: list[tuple[int, Applicant]]) -> tuple[int, str, int]:
 
 def _unit(applicants: list[Applicant]) -> _Unit:
     first = applicants[0]
-    request = read_request(first.pod)[0]
     mark = gang_mark(first.pod)[0]
-    if mark is None or not is_member(first.pod, request):
+    if mark is None or not is_member(first.pod, first.outcome.request):
         return _Unit(None, tuple(applicants), 1)
     declared = first.workload.members if first.workload else None
     stated = [n for n in (mark.min_available, mark.total, declared) if n is not None]
