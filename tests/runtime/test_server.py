@@ -1,5 +1,6 @@
 import asyncio
 import ssl
+import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -32,6 +33,7 @@ class Site:
             Route("GET", "/call", lambda call: Answer(call.query.encode())),
             Route("GET", "/fields", lambda _call: Answer(fields={"pod": "ns/a"})),
             Route("GET", "/gone", self._gone),
+            Route("GET", "/work", self._work),
         ]
 
     async def _wait(self, call):
@@ -41,6 +43,12 @@ class Site:
 
     def _bug(self, _call):
         raise RuntimeError("a bug")
+
+    def _work(self, _call):
+        end = time.perf_counter() + 0.02
+        while time.perf_counter() < end:
+            pass
+        return Answer()
 
     def _gone(self, _call):
         raise ConnectionError("the client left")
@@ -174,6 +182,14 @@ async def test_what_is_served_is_observed():
     assert (first.path, first.status, first.size, first.fields) == ("/echo", 200, 5, {})
     assert 0 <= first.seconds < 5
     assert second.fields == {"pod": "ns/a"}
+
+
+async def test_the_work_of_a_route_is_in_the_time_that_is_observed():
+    async with served() as site, client(site) as one:
+        one.send(one.head("/work", method="GET"))
+        await one.answer()
+
+    assert site.seen[0].seconds >= 0.02
 
 
 # ---- Bodies.
