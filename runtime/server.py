@@ -141,7 +141,7 @@ class Server:
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol
         assert isinstance(connection, Connection)  # noqa: S101 - `_connect` makes no others.
-        # Not the loop's clock: uvloop's stands still while a route works.
+        # Not the loop's clock: uvloop's counts whole milliseconds.
         started = time.perf_counter()
         path, _, query = request.raw_path.partition("?")
         methods = self._routes.get(path)

@@ -14,6 +14,8 @@ from runtime.tls import ServingCertificate
 
 TAKES = frozenset({JSON})
 USUAL = Limits()
+WORK = 0.0003
+"""What the route `/work` takes [s]."""
 SMALL = Limits(body_bytes=1000, bytes_in_flight=1500, linger_seconds=0.05)
 
 
@@ -45,7 +47,7 @@ class Site:
         raise RuntimeError("a bug")
 
     def _work(self, _call):
-        end = time.perf_counter() + 0.02
+        end = time.perf_counter() + WORK
         while time.perf_counter() < end:
             pass
         return Answer()
@@ -184,12 +186,13 @@ async def test_what_is_served_is_observed():
     assert second.fields == {"pod": "ns/a"}
 
 
-async def test_the_work_of_a_route_is_in_the_time_that_is_observed():
+async def test_less_than_a_millisecond_is_told_from_nothing():
     async with served() as site, client(site) as one:
-        one.send(one.head("/work", method="GET"))
-        await one.answer()
+        for _ in range(20):
+            one.send(one.head("/work", method="GET"))
+            await one.answer()
 
-    assert site.seen[0].seconds >= 0.02
+    assert min(served.seconds for served in site.seen) >= WORK
 
 
 # ---- Bodies.
