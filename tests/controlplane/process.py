@@ -163,9 +163,9 @@ class Processes:
         self.running.append(process)
         self._tell("+", process)
 
-    def stop(self, process: Process) -> None:
-        """End one of them."""
-        process.stop()
+    def stop(self, process: Process, seconds: float = 10) -> None:
+        """End one of them; kill it when it does not end in time."""
+        process.stop(seconds)
         self._forget(process)
 
     def release(self) -> None:

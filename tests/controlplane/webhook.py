@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 
 from certificates import Pair, a_ca, a_leaf
 from controlplane.api import ApiError, Object
 from controlplane.plane import ControlPlane
-from controlplane.process import Process, answers, free_ports, wait_until
+from controlplane.process import NotReadyError, Process, answers, free_ports, wait_until
 
 from cluster import keys
 
@@ -25,14 +26,12 @@ VALIDATING = f"{REGISTRATIONS}/validatingwebhookconfigurations/linkwise"
 
 
 @dataclass(frozen=True, slots=True)
-class Webhook:
-    """What runs, and how it is reached."""
+class Replica:
+    """One process of the webhook, and how it is reached."""
 
-    plane: ControlPlane
     process: Process
     ports: tuple[int, int, int]
     """Of admission, of dry-run, of probes."""
-    ca: Pair
 
     @property
     def probes(self) -> str:
@@ -44,6 +43,19 @@ class Webhook:
         """Where dry-run is."""
         return f"https://127.0.0.1:{self.ports[1]}"
 
+    @property
+    def ready(self) -> bool:
+        """Whether it says so."""
+        return answers(f"{self.probes}/readyz")
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook(Replica):
+    """The only replica, with a certificate of the test's own."""
+
+    plane: ControlPlane
+    ca: Pair
+
 
 @contextmanager
 def run_webhook(plane: ControlPlane) -> Iterator[Webhook]:
@@ -52,68 +64,102 @@ def run_webhook(plane: ControlPlane) -> Iterator[Webhook]:
     Raises:
         NotReadyError: It did not become ready.
     """
-    _apply(plane)
-    folder = plane.site.folder / "webhook"
-    folder.mkdir()
-    ca = a_ca()
-    cert, key = a_leaf(ca).write(folder)
-    token = folder / "token"
-    token.write_text(plane.token(NAMESPACE, ACCOUNT))
-    port, dry_run_port, probe_port = free_ports(3)
+    with installed(plane):
+        folder = Path(mkdtemp(prefix="webhook-", dir=plane.site.folder))
+        ca = a_ca()
+        a_leaf(ca).write(folder)
+        one = start_replica(plane, folder, "log", LINKWISE_DRAIN_SECONDS="0")
+        try:
+            register(plane, one.ports[0], base64.b64encode(ca.cert_pem).decode())
+            yield Webhook(one.process, one.ports, plane, ca)
+        finally:
+            plane.processes.stop(one.process)
+
+
+@contextmanager
+def installed(plane: ControlPlane) -> Iterator[None]:
+    """Apply what is shipped, and take it away at the end."""
+    applied = plane.kubectl("apply", "-k", str(BASE))
+    try:
+        if applied.returncode:
+            raise ValueError(applied.stderr)
+        yield
+    finally:
+        plane.kubectl("delete", "--ignore-not-found", "--wait=false", "-k", str(BASE))
+        wait_until(lambda: NAMESPACE not in _namespaces(plane), f"{NAMESPACE} is gone", 100)
+
+
+def start_replica(
+    plane: ControlPlane, folder: Path, log: str, *, server: str = "", **environment: str
+) -> Replica:
+    """Start a process of the webhook under its own ServiceAccount, and wait until it is ready.
+
+    Args:
+        plane: Where.
+        folder: With `tls.crt` and `tls.key`; its token and its log are written there.
+        log: Name of the log.
+        server: The API server's address, where it is to be asked by a way round.
+        environment: Settings that differ from what is shipped.
+
+    Raises:
+        NotReadyError: It did not become ready.
+    """
+    ports = tuple(free_ports(3))
+    names = ("LINKWISE_PORT", "LINKWISE_DRY_RUN_PORT", "LINKWISE_PROBE_PORT")
     process = Process(
         "webhook",
         (sys.executable, "-m", "webhook"),
-        folder / "log",
+        folder / log,
         env={
-            "PYTHONPATH": os.fspath(ROOT),
-            "LINKWISE_HOST": "127.0.0.1",
-            "LINKWISE_PORT": str(port),
-            "LINKWISE_DRY_RUN_PORT": str(dry_run_port),
-            "LINKWISE_PROBE_PORT": str(probe_port),
-            "LINKWISE_CERTIFICATE": str(cert),
-            "LINKWISE_KEY": str(key),
-            "LINKWISE_API_SERVER": plane.server,
-            "LINKWISE_API_TOKEN_FILE": str(token),
-            "LINKWISE_API_CA_FILE": str(plane.ca_file),
-            "LINKWISE_DRAIN_SECONDS": "0",
+            **access(plane, folder, ACCOUNT, server),
+            **{name: str(port) for name, port in zip(names, ports, strict=True)},
+            "LINKWISE_CERTIFICATE": str(folder / "tls.crt"),
+            "LINKWISE_KEY": str(folder / "tls.key"),
+            **environment,
         },
     )
-    webhook = Webhook(plane, process, (port, dry_run_port, probe_port), ca)
+    replica = Replica(process, ports)
     plane.processes.start(process)
     try:
-        process.wait_ready(lambda: answers(f"{webhook.probes}/readyz"))
-        _register(webhook)
-        yield webhook
-    finally:
+        process.wait_ready(lambda: replica.ready)
+    except NotReadyError:
         plane.processes.stop(process)
-        _delete(plane)
+        raise
+    return replica
 
 
-def _apply(plane: ControlPlane) -> None:
-    applied = plane.kubectl("apply", "-k", str(BASE))
-    if applied.returncode:
-        raise ValueError(applied.stderr)
+def access(plane: ControlPlane, folder: Path, account: str, server: str = "") -> dict[str, str]:
+    """Return the environment of a component: on this machine, with its ServiceAccount's token."""
+    token = folder / f"{account}.token"
+    token.write_text(plane.token(NAMESPACE, account))
+    return {
+        "PYTHONPATH": os.fspath(ROOT),
+        "LINKWISE_HOST": "127.0.0.1",
+        "LINKWISE_API_SERVER": server or plane.server,
+        "LINKWISE_API_TOKEN_FILE": str(token),
+        "LINKWISE_API_CA_FILE": str(plane.ca_file),
+    }
 
 
-def _delete(plane: ControlPlane) -> None:
-    plane.kubectl("delete", "--ignore-not-found", "-k", str(BASE))
-    namespaces = "/api/v1/namespaces"
-    wait_until(
-        lambda: (
-            NAMESPACE not in {one["metadata"]["name"] for one in plane.api.get(namespaces)["items"]}
-        ),
-        f"{NAMESPACE} is gone",
-    )
+def register(plane: ControlPlane, port: int, bundle: str = "") -> None:
+    """Name an address in the registrations, as a Service would, and wait until they are in force.
 
-
-def _register(webhook: Webhook) -> None:
-    """Name this process in the registrations, as certs and a Service would."""
-    bundle = base64.b64encode(webhook.ca.cert_pem).decode()
+    Args:
+        plane: Where.
+        port: Of admission, on this machine.
+        bundle: PEM in base 64; empty where `certs` writes it.
+    """
     for path, route in ((MUTATING, "/mutate"), (VALIDATING, "/validate")):
-        client = {"url": f"https://127.0.0.1:{webhook.ports[0]}{route}", "caBundle": bundle}
+        client = {"url": f"https://127.0.0.1:{port}{route}"}
+        if bundle:
+            client["caBundle"] = bundle
         change = {"op": "replace", "path": "/webhooks/0/clientConfig", "value": client}
-        webhook.plane.api.patch(path, [change], "json")
-    wait_until(lambda: _is_in_force(webhook.plane), "the registrations are in force")
+        plane.api.patch(path, [change], "json")
+    wait_until(lambda: _is_in_force(plane), "the registrations are in force")
+
+
+def _namespaces(plane: ControlPlane) -> set[str]:
+    return {one["metadata"]["name"] for one in plane.api.get("/api/v1/namespaces")["items"]}
 
 
 def _is_in_force(plane: ControlPlane) -> bool:

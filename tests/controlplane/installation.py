@@ -1,0 +1,183 @@
+"""All that is shipped, at work: certs, replicas of the webhook, and what a cluster does for them.
+
+There is no kubelet, no kube-proxy and no EndpointSlice here. `Cluster` plays their part: it mounts
+the Secret, probes as often as the manifests say, and new connections go to replicas that are ready.
+Those that are open stay, as they do behind a Service.
+"""
+
+import base64
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGKILL
+from threading import Event, Thread
+from typing import Self
+
+from controlplane.api import ApiError
+from controlplane.plane import ControlPlane
+from controlplane.process import Process, answers, free_ports, wait_until
+from controlplane.relay import Relay
+from controlplane.webhook import NAMESPACE, Replica, access, installed, register, start_replica
+
+from certs.settings import SECRET
+
+ACCOUNT = "linkwise-certs"
+SECRET_PATH = f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}"
+PERIOD = 2
+"""Between two probes of readiness, as in the manifests [s]."""
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A kubelet and an EndpointSlice controller, as far as the webhook needs them."""
+
+    plane: ControlPlane
+    folder: Path
+    """Where the Secret is mounted, as kubelets do: both files change at one moment."""
+    replicas: list[Replica] = field(default_factory=list)
+    ready: list[int] = field(default_factory=list)
+    """Ports of admission of those that were ready when they were asked last."""
+    _version: str = ""
+    _over: Event = field(default_factory=Event)
+    _thread: Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._mount()
+        self._thread = Thread(target=self._work)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._thread:
+            self._thread.join()
+
+    @property
+    def mounted(self) -> bool:
+        """Whether there is anything to serve."""
+        return (self.folder / "tls.key").exists()
+
+    def _work(self) -> None:
+        while not self._over.wait(PERIOD):
+            self._mount()
+            self.probe()
+
+    def probe(self) -> None:
+        """Ask all replicas whether they are ready."""
+        self.ready = [one.ports[0] for one in list(self.replicas) if one.ready]
+
+    def _mount(self) -> None:
+        try:
+            secret = self.plane.api.get(SECRET_PATH)
+        except (ApiError, OSError):
+            return
+        version = secret["metadata"]["resourceVersion"]
+        if version == self._version:
+            return
+        content = self.folder / f"..{version}"
+        content.mkdir()
+        for key in ("tls.crt", "tls.key"):
+            (content / key).write_bytes(base64.b64decode(secret["data"][key]))
+            if not self._version:
+                (self.folder / key).symlink_to(Path("..data") / key)
+        link = self.folder / "..next"
+        link.symlink_to(content.name)
+        link.replace(self.folder / "..data")
+        self._version = version
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What runs."""
+
+    plane: ControlPlane
+    cluster: Cluster
+    certs: Process
+    service: Relay
+    server: str
+    """The API server's address, as the components know it."""
+
+    @property
+    def replicas(self) -> list[Replica]:
+        """Those that were started and not told to end."""
+        return self.cluster.replicas
+
+    def start(self) -> Replica:
+        """Start a replica more, and wait until it is sent connections."""
+        folder = self.cluster.folder
+        # Its log outlives it, so each has a name of its own.
+        log = f"{len(list(folder.glob('log-*')))}"
+        one = start_replica(self.plane, folder, f"log-{log}", server=self.server)
+        self.replicas.append(one)
+        wait_until(lambda: one.ports[0] in self.cluster.ready, "it is sent connections")
+        return one
+
+    def kill(self, one: Replica) -> None:
+        """End a replica as a fault does, without a word, and start it again where it was."""
+        one.process.signal(SIGKILL)
+        self.plane.processes.stop(one.process)
+        self.plane.processes.start(one.process)
+        one.process.wait_ready(lambda: one.ready)
+
+    def replace(self, old: Replica) -> None:
+        """Replace a replica as its Deployment does, and wait until the old one has ended."""
+        self.start()
+        self.replicas.remove(old)
+        # It may drain for a minute before it ends, as it may where it is shipped.
+        self.plane.processes.stop(old.process, seconds=90)
+
+
+@contextmanager
+def run_installation(
+    plane: ControlPlane, *, replicas: int = 1, server: str = "", leaf_seconds: float = 0
+) -> Iterator[Installation]:
+    """Install what is shipped, and run it under its own accounts; only addresses differ.
+
+    Args:
+        plane: Where.
+        replicas: Of the webhook.
+        server: The API server's address, where it is to be asked by a way round.
+        leaf_seconds: How long a serving certificate lasts, where it is to last less [s].
+
+    Raises:
+        NotReadyError: Something did not become ready.
+    """
+    folder = plane.site.folder / f"installation-{free_ports(1)[0]}"
+    folder.mkdir()
+    with installed(plane), ExitStack() as stack:
+        certs = _certs(plane, folder, server, leaf_seconds)
+        plane.processes.start(certs)
+        stack.callback(plane.processes.stop, certs)
+        certs.wait_ready(lambda: answers(f"{certs.urls[0]}/readyz"))
+        cluster = stack.enter_context(Cluster(plane, folder))
+        service = stack.enter_context(Relay(lambda: cluster.ready))
+        found = Installation(plane, cluster, certs, service, server)
+        stack.callback(_stop, found)
+        for _ in range(replicas):
+            found.start()
+        register(plane, service.port)
+        yield found
+
+
+def _certs(plane: ControlPlane, folder: Path, server: str, leaf_seconds: float) -> Process:
+    (port,) = free_ports(1)
+    environment = {
+        **access(plane, folder, ACCOUNT, server),
+        "LINKWISE_PROBE_PORT": str(port),
+        # The Service's names lead nowhere here.
+        "LINKWISE_EXTRA_NAMES": "127.0.0.1",
+    }
+    if leaf_seconds:
+        environment["LINKWISE_LEAF_DAYS"] = str(leaf_seconds / 86_400)
+    argv = (sys.executable, "-m", "certs")
+    url = f"http://127.0.0.1:{port}"
+    return Process("certs", argv, folder / "certs.log", (url,), environment)
+
+
+def _stop(found: Installation) -> None:
+    for one in list(found.replicas):
+        # Nobody calls any more, so there is nothing to drain.
+        one.process.signal(SIGKILL)
+        found.plane.processes.stop(one.process)

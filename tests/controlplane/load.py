@@ -1,0 +1,61 @@
+"""Clients that create pods one after another, and remember what came of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from threading import Event, Lock, Thread
+from typing import Self
+
+from controlplane.api import Api, ApiError, Object
+from controlplane.process import wait_until
+
+PAUSE = 0.02
+"""Between two creations of one client [s]; other work is done on this machine, too."""
+
+
+@dataclass(slots=True)
+class Load:
+    """Use it in `with`: clients create while the block runs, none tries anything twice."""
+
+    api: Api
+    path: str
+    """Of the collection of pods."""
+    body: Callable[[int], Object]
+    """The pod of a number; each is asked for once."""
+    clients: int = 4
+    created: list[Object] = field(default_factory=list)
+    failed: list[tuple[Object, str]] = field(default_factory=list)
+    """What was not created, and why."""
+    _numbers: count[int] = field(default_factory=count)
+    _over: Event = field(default_factory=Event)
+    _lock: Lock = field(default_factory=Lock)
+    _threads: list[Thread] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self._threads = [Thread(target=self._create) for _ in range(self.clients)]
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def goes_on(self, more: int = 50) -> None:
+        """Return when so many more pods were created.
+
+        Raises:
+            NotReadyError: They were not, in a minute.
+        """
+        enough = len(self.created) + more
+        wait_until(lambda: len(self.created) >= enough, f"{more} more pods are created", 60)
+
+    def _create(self) -> None:
+        while not self._over.wait(PAUSE):
+            with self._lock:
+                body = self.body(next(self._numbers))
+            try:
+                self.created.append(self.api.create(self.path, body))
+            except (ApiError, OSError) as error:
+                self.failed.append((body, str(error)))

@@ -1,0 +1,117 @@
+"""A TCP relay: it spreads connections, cuts them, or keeps them open and says nothing."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from threading import Thread
+from typing import Self, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class _Connection:
+    writers: tuple[asyncio.StreamWriter, asyncio.StreamWriter]
+    speaks: asyncio.Event = field(default_factory=asyncio.Event)
+    """Unset: what is sent is lost, ends of connections too, and nobody is told."""
+
+
+class Relay:
+    """A port of the loopback interface whose connections go on to others; use it in `with`.
+
+    It runs in a thread of its own; what it is told holds when the call returns.
+    """
+
+    def __init__(self, targets: Callable[[], Sequence[int]]) -> None:
+        """Say where connections go: to each of these ports in turn, as they are at that moment."""
+        self._targets = targets
+        self._turn = itertools.count()
+        self._connections: set[_Connection] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, daemon=True)
+        self.refuses = False
+        """Whether new connections are cut at once."""
+        self.port = 0
+
+    @property
+    def server(self) -> str:
+        """Its address, for TLS."""
+        return f"https://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._call(self._listen())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.refuses = True
+        self.cut()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def cut(self) -> int:
+        """Break the connections that are open, and return how many."""
+        return self._call(self._cut())
+
+    def silence(self) -> int:
+        """Pass nothing on in the connections that are open, for ever, and return how many."""
+        return self._call(self._silence())
+
+    def _call(self, work: Coroutine[None, None, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    async def _listen(self) -> None:
+        listener = await asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=1024)
+        self.port = listener.sockets[0].getsockname()[1]
+
+    async def _cut(self) -> int:
+        gone = list(self._connections)
+        for connection in gone:
+            for writer in connection.writers:
+                writer.transport.abort()
+            connection.speaks.set()
+        return len(gone)
+
+    async def _silence(self) -> int:
+        for connection in self._connections:
+            connection.speaks.clear()
+        return len(self._connections)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        targets = self._targets()
+        if self.refuses or not targets:
+            writer.transport.abort()
+            return
+        port = targets[next(self._turn) % len(targets)]
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            writer.transport.abort()
+            return
+        connection = _Connection((writer, back))
+        connection.speaks.set()
+        self._connections.add(connection)
+        ways = (self._pass(connection, reader, back), self._pass(connection, there, writer))
+        await asyncio.gather(*ways)
+        self._connections.discard(connection)
+
+    @staticmethod
+    async def _pass(
+        connection: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Pass one way on until it ends; then the other ends, too."""
+        with suppress(OSError):
+            while data := await _read(connection, reader):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+
+async def _read(connection: _Connection, reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read(1 << 16)
+    finally:
+        await connection.speaks.wait()
