@@ -1,0 +1,75 @@
+"""What is refused stays refused, however it is spelled and wherever in the pod it stands."""
+
+import msgspec
+import pytest
+from builders import a_container, a_pod
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster import keys
+from cluster.capacity import Capacity
+from cluster.pod import Pod
+from policy.snapshot import PolicySnapshot
+from webhook.admit import admit
+from webhook.outcome import Verdict
+
+REFUSED = (
+    {keys.GPU_MEM: 4, keys.GPU_CORE: 22},
+    {keys.GPU_CORE: 20},
+    {keys.GPU_MEM: 4, keys.GPU_WHOLE: 1},
+    {keys.GPU_WHOLE: -1},
+)
+SPELLINGS = (
+    lambda number: number,
+    str,
+    lambda number: f"{number * 1000}m",
+    lambda number: f"{number}e0",
+    lambda number: f"{number}.000",
+    lambda number: f" {number} ",
+)
+spelled = st.sampled_from(REFUSED).flatmap(
+    lambda limits: st.fixed_dictionaries(
+        {
+            name: st.sampled_from(SPELLINGS).map(lambda spell, number=number: spell(number))
+            for name, number in limits.items()
+        }
+    )
+)
+
+
+def verdict(pod):
+    return admit(
+        msgspec.convert(pod, Pod),
+        namespace="default",
+        namespace_labels={},
+        policy=PolicySnapshot(),
+        capacity=Capacity(),
+    ).verdict
+
+
+@given(
+    limits=spelled,
+    before=st.integers(0, 3),
+    init=st.booleans(),
+    sidecar=st.booleans(),
+    marks=st.dictionaries(st.sampled_from(["a", "A\u030a", keys.GANG]), st.just("x")),
+)
+def test_a_request_is_refused_in_every_spelling_and_container(limits, before, init, sidecar, marks):
+    asks = a_container(limits)
+    if init and sidecar:
+        asks["restartPolicy"] = "Always"
+    harmless = [a_container({"cpu": 1}) for _ in range(before)]
+    if init:
+        pod = a_pod(containers=[a_container()], initContainers=[*harmless, asks])
+    else:
+        pod = a_pod(containers=[*harmless, asks])
+    pod["metadata"]["annotations"] = marks
+
+    assert verdict(pod) is Verdict.DENIED
+
+
+@pytest.mark.parametrize("limits", REFUSED)
+def test_a_request_that_stands_beside_its_limit_is_refused_with_it(limits):
+    container = {"name": "c", "resources": {"requests": limits}}
+
+    assert verdict(a_pod(containers=[container])) is Verdict.DENIED

@@ -1,0 +1,38 @@
+"""What a webhook does not do: it asks nobody about a pod, and it does not tell what is in one."""
+
+from builders import a_container, a_pod
+
+from cluster import keys
+
+SECRET = "correct horse battery staple"  # noqa: S105
+
+
+def a_review(pod):
+    kind = {"group": "", "version": "v1", "kind": "Pod"}
+    request = {"kind": kind, "operation": "CREATE", "namespace": "default"}
+    request |= {"uid": "42", "object": pod}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+async def test_a_pod_is_decided_without_a_call_and_while_the_api_server_is_away(cluster, webhook):
+    await cluster.watched()
+    before = list(cluster.calls)
+    await cluster.stop()
+
+    for pod in (a_pod({keys.GPU_WHOLE: 1}), a_pod({keys.GPU_CORE: 20})):
+        assert "uid" in await webhook.review(a_review(pod))
+
+    assert cluster.calls == before
+    await cluster.start()
+
+
+async def test_what_is_in_a_pod_is_in_no_line(webhook):
+    container = a_container({keys.GPU_WHOLE: 1}, env=[{"name": "PASSWORD", "value": SECRET}])
+    bad = a_container({keys.GPU_CORE: 20}, command=["run", SECRET])
+    for one in (container, bad):
+        await webhook.review(a_review(a_pod(containers=[one], annotations={"note": SECRET})))
+    broken = a_pod(containers=[{**container, "resources": SECRET}])
+    status, _, _ = await webhook.post("/mutate", a_review(broken))
+
+    assert (status, len(webhook.answered())) == (400, 3)
+    assert SECRET not in str(webhook.lines)
