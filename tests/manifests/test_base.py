@@ -254,6 +254,25 @@ def test_what_selects_a_components_pods_selects_them(kind, component):
     assert selector["matchLabels"] == labels_of(component)
 
 
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_component_outlives_a_node_and_stays_while_one_is_drained(component):
+    pod = pod_of(component)
+    (spread,) = pod["topologySpreadConstraints"]
+    assert spread["topologyKey"] == keys.HOSTNAME
+    assert spread["labelSelector"]["matchLabels"] == labels_of(component)
+    assert pod["priorityClassName"] == "system-cluster-critical"
+    assert one("PodDisruptionBudget", f"linkwise-{component}")["spec"]["maxUnavailable"] == 1
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_only_ports_that_are_served_are_open_and_only_the_api_server_is_called(component):
+    spec = one("NetworkPolicy", f"linkwise-{component}")["spec"]
+    opened = {port["port"] for rule in spec["ingress"] for port in rule["ports"]}
+    assert opened == {port["name"] for port in container_of(component)["ports"]}
+    called = {port["port"] for rule in spec["egress"] for port in rule["ports"]}
+    assert (called, spec["policyTypes"]) == ({443, 6443}, ["Ingress", "Egress"])
+
+
 def test_a_pod_that_is_told_to_end_has_time_to_drain():
     seconds = pod_of("webhook")["terminationGracePeriodSeconds"]
     assert seconds > 60 + 5
