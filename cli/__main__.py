@@ -158,15 +158,45 @@ def check(
         typer.Option(metavar="FILE", help="Nodes and namespaces to check against."),
     ] = None,
     namespace: Namespace = "default",
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Ask a cluster's webhook, which knows its policy, profiles and nodes.",
+        ),
+    ] = None,
+    token_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Who asks it: kubectl create token NAME --audience linkwise."
+        ),
+    ] = None,
+    authority_file: Annotated[
+        str | None,
+        typer.Option(
+            "--certificate-authority",
+            metavar="FILE",
+            help="Who signs its certificate; else the system's authorities.",
+        ),
+    ] = None,
+    tls_server_name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Whom its certificate is for; else the URL's host."),
+    ] = None,
     strict: Strict = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Say what admission would do with the pods of these files."""
-    from cli.check import check as check_inputs
+    from cli.check import judged, show_report
     from cli.inputs import Given, read_inputs
 
     given = Given(files, policy_file, profile_file, cluster, namespace)
-    return check_inputs(read_inputs(given), output, strict=strict)
+    if server is None:
+        return show_report(judged(read_inputs(given)), output, strict=strict)
+    from cli.remote import Server, asked
+
+    remote = Server(server, token_file, authority_file, tls_server_name)
+    return show_report(asked(remote, given), output, strict=strict)
 
 
 @app.command(epilog="Example: linkwise simulate job.yaml --cluster cluster.yaml -o html")

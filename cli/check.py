@@ -2,6 +2,8 @@
 
 import json
 
+import msgspec
+
 from cli.describe import describe
 from cli.inputs import Inputs, admitted
 from cli.output import (
@@ -17,73 +19,80 @@ from cli.output import (
     sentence,
     warn,
 )
-from cluster.finding import Finding, Severity
+from cli.report import Document, Entry, Report, Told
+from cluster.finding import Severity
 from policy.selection import Trace
 from webhook.manifest.report import entry_of
 from webhook.manifest.template import PodTemplate
 from webhook.manifest.value import path_of
-from webhook.outcome import Outcome, Verdict
+from webhook.outcome import Verdict
 
 _COLOURS = {Verdict.ALLOWED: GOOD, Verdict.DENIED: BAD, Verdict.SKIPPED: QUIET}
 
 
-def check(inputs: Inputs, output: Format, *, strict: bool) -> int:
-    """Judge each pod template and show what admission would do; return the exit code."""
-    judged = [(template, template.pod()) for template in inputs.templates]
-    outcomes = [
-        (template, pod, admitted(inputs, template, template.read(pod))) for template, pod in judged
-    ]
-    for warning in inputs.warnings:
+def judged(inputs: Inputs) -> Report:
+    """Judge each pod template with what is known here."""
+    documents = tuple(_judged(inputs, template) for template in inputs.templates)
+    return Report(documents, msgspec.convert(documents, tuple[Entry, ...]), inputs.warnings)
+
+
+def _judged(inputs: Inputs, template: PodTemplate) -> Document:
+    pod = template.pod()
+    return entry_of(template, pod, admitted(inputs, template, template.read(pod)))
+
+
+def show_report(report: Report, output: Format, *, strict: bool) -> int:
+    """Show what admission would do; return the exit code."""
+    for warning in report.warnings:
         warn(warning)
     if output is Format.TABLE:
-        for template, _, outcome in outcomes:
-            _show(template, outcome)
-        _show_sum([outcome for _, _, outcome in outcomes])
+        for entry in report.entries:
+            _show(entry)
+        _show_sum(report.entries)
     else:
-        emit([entry_of(template, pod, outcome) for template, pod, outcome in outcomes], output)
-    return _exit_code(inputs, [outcome for _, _, outcome in outcomes], strict=strict)
+        emit(list(report.documents), output)
+    return _exit_code(report, strict=strict)
 
 
-def _exit_code(inputs: Inputs, outcomes: list[Outcome], *, strict: bool) -> int:
-    if any(outcome.verdict is Verdict.DENIED for outcome in outcomes):
+def _exit_code(report: Report, *, strict: bool) -> int:
+    if any(entry.verdict is Verdict.DENIED for entry in report.entries):
         return 1
-    doubtful = inputs.warnings or any(
-        finding.severity is Severity.WARNING for one in outcomes for finding in one.findings
-    )
-    return 3 if strict and doubtful else 0
+    return 3 if strict and (report.warnings or _warnings(report.entries)) else 0
 
 
-def _show(template: PodTemplate, outcome: Outcome) -> None:
-    workload = template.workload
-    name = f"{template.namespace}/{workload.name}"
-    role = f"{template.role}s" if template.role == "worker" else template.role
+def _warnings(entries: tuple[Entry, ...]) -> int:
+    return sum(told.severity is Severity.WARNING for one in entries for told in one.findings)
+
+
+def _show(entry: Entry) -> None:
+    role = f"{entry.template}s" if entry.template == "worker" else entry.template
     say(
-        Paint(outcome.verdict.value, _COLOURS[outcome.verdict], bold=True),
-        Paint(f"{workload.kind} {name}", bold=True),
+        Paint(entry.verdict.value, _COLOURS[entry.verdict], bold=True),
+        Paint(f"{entry.kind} {entry.namespace}/{entry.name}", bold=True),
         *([f"({role})"] if role else []),
-        Paint(template.source, QUIET),
+        Paint(entry.source, QUIET),
     )
-    for finding in outcome.findings:
-        _show_finding(finding, template)
-    for trace in outcome.profiles:
+    for told in entry.findings:
+        _show_finding(told)
+    for trace in entry.profiles:
         say(" ", f"profile {trace.name}", *_profile(trace))
-    for step in outcome.patch:
+    for step in entry.patch:
         for text in describe(step):
             say("  change", text, Paint(f"({step.rule})", QUIET))
     say()
 
 
-def _show_finding(finding: Finding, template: PodTemplate) -> None:
-    colour = BAD if finding.severity is Severity.ERROR else DOUBT
-    value = "" if finding.value is None else f" = {json.dumps(finding.value, ensure_ascii=False)}"
+def _show_finding(told: Told) -> None:
+    colour = BAD if told.severity is Severity.ERROR else DOUBT
+    value = "" if told.value is None else f" = {json.dumps(told.value, ensure_ascii=False)}"
     say(
         " ",
-        Paint(f"{finding.severity.value} {finding.code.value}", colour, bold=True),
-        f"{finding.field}{value}",
-        Paint(template.value.at(finding.field).source, QUIET),
+        Paint(f"{told.severity.value} {told.code}", colour, bold=True),
+        f"{told.field}{value}",
+        Paint(told.source, QUIET),
     )
-    say("   ", sentence(finding.message))
-    say("   ", Paint("fix:", GOOD), sentence(finding.fix))
+    say("   ", sentence(told.message))
+    say("   ", Paint("fix:", GOOD), sentence(told.fix))
 
 
 def _profile(trace: Trace) -> list[Cell]:
@@ -101,10 +110,10 @@ def _last(path: str) -> str:
     return str(path_of(path)[-1])
 
 
-def _show_sum(outcomes: list[Outcome]) -> None:
-    counts = {verdict.value: sum(one.verdict is verdict for one in outcomes) for verdict in Verdict}
-    warnings = sum(f.severity is Severity.WARNING for one in outcomes for f in one.findings)
+def _show_sum(entries: tuple[Entry, ...]) -> None:
+    counts = {verdict.value: sum(one.verdict is verdict for one in entries) for verdict in Verdict}
+    warnings = _warnings(entries)
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     doubt = f"; {warnings} warning{'s' if warnings > 1 else ''}" if warnings else ""
-    plural = "s" if len(outcomes) != 1 else ""
-    say(f"{len(outcomes)} pod template{plural}: {told or 'nothing to judge'}{doubt}")
+    plural = "s" if len(entries) != 1 else ""
+    say(f"{len(entries)} pod template{plural}: {told or 'nothing to judge'}{doubt}")

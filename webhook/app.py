@@ -13,7 +13,7 @@ from runtime.kube import Kube, KubeError
 from webhook.access import Caller, caller_of, may_create_pods
 from webhook.admit import admit
 from webhook.answer import printable
-from webhook.dryrun import Manifest, dry_run, read_manifest
+from webhook.dryrun import PATH, Manifest, dry_run, read_manifest
 from webhook.manifest.value import InputError
 from webhook.measures import Measures
 from webhook.outcome import Verdict
@@ -114,7 +114,7 @@ class DryRun:
 
     def routes(self) -> list[Route]:
         """Return what is served to people."""
-        return [Route("POST", "/v1/dry-run", self.answer, frozenset({JSON, _YAML}))]
+        return [Route("POST", PATH, self.answer, frozenset({JSON, _YAML}))]
 
     async def answer(self, call: Call) -> Answer:
         """Answer for a manifest, in threads: what takes long must not hold up pods."""

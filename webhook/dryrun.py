@@ -17,6 +17,7 @@ from webhook.manifest.template import PodTemplate
 from webhook.manifest.value import InputError
 from webhook.manifest.workload import expanded
 
+PATH = "/v1/dry-run"
 MOST_TEMPLATES = 100
 """Of one request."""
 MOST_NAMESPACES = 10

@@ -18,6 +18,10 @@ from webhook.manifest.template import (
 from webhook.manifest.value import Value
 
 
+NO_PODS = "no pods are described in these files; name Pods or workloads."
+"""The warning of objects none of which has a pod template."""
+
+
 def expanded(objects: Iterable[Value], namespace: str) -> tuple[tuple[PodTemplate, ...], list[str]]:
     """Return the pod templates of objects, and a warning for each object that may hide some.
 
@@ -39,7 +43,7 @@ def expanded(objects: Iterable[Value], namespace: str) -> tuple[tuple[PodTemplat
             kind, version = value.need("kind").plain, value.need("apiVersion").plain
             warnings.append(f"{value.source}: {kind} ({version}) was not looked at.")
     if not templates:
-        warnings.append("no pods are described in these files; name Pods or workloads.")
+        warnings.append(NO_PODS)
     return tuple(templates), warnings
 
 
