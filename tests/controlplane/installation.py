@@ -115,9 +115,12 @@ class Installation:
         return one
 
     def kill(self, one: Replica) -> None:
-        """End a replica as a fault does, without a word, and start it again where it was."""
+        """End a replica as a fault does: without a word."""
         one.process.signal(SIGKILL)
         self.plane.processes.stop(one.process)
+
+    def revive(self, one: Replica) -> None:
+        """Start a replica that was killed again where it was, and wait until it is ready."""
         self.plane.processes.start(one.process)
         one.process.wait_ready(lambda: one.ready)
 
@@ -147,7 +150,7 @@ def run_installation(
     folder = plane.site.folder / f"installation-{free_ports(1)[0]}"
     folder.mkdir()
     with installed(plane), ExitStack() as stack:
-        certs = _certs(plane, folder, server, leaf_seconds)
+        certs = certs_process(plane, folder, server, leaf_seconds)
         plane.processes.start(certs)
         stack.callback(plane.processes.stop, certs)
         certs.wait_ready(lambda: answers(f"{certs.urls[0]}/readyz"))
@@ -161,7 +164,10 @@ def run_installation(
         yield found
 
 
-def _certs(plane: ControlPlane, folder: Path, server: str, leaf_seconds: float) -> Process:
+def certs_process(
+    plane: ControlPlane, folder: Path, server: str = "", leaf_seconds: float = 0
+) -> Process:
+    """Return a process of certs, to be started; its token and its log are in the folder."""
     (port,) = free_ports(1)
     environment = {
         **access(plane, folder, ACCOUNT, server),
@@ -179,5 +185,4 @@ def _certs(plane: ControlPlane, folder: Path, server: str, leaf_seconds: float) 
 def _stop(found: Installation) -> None:
     for one in list(found.replicas):
         # Nobody calls any more, so there is nothing to drain.
-        one.process.signal(SIGKILL)
-        found.plane.processes.stop(one.process)
+        found.kill(one)

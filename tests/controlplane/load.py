@@ -1,6 +1,6 @@
 """Clients that create pods one after another, and remember what came of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from threading import Event, Lock, Thread
@@ -26,7 +26,7 @@ class Load:
     created: list[Object] = field(default_factory=list)
     failed: list[tuple[Object, str]] = field(default_factory=list)
     """What was not created, and why."""
-    _numbers: count[int] = field(default_factory=count)
+    _numbers: Iterator[int] = field(default_factory=count)
     _over: Event = field(default_factory=Event)
     _lock: Lock = field(default_factory=Lock)
     _threads: list[Thread] = field(default_factory=list)

@@ -29,6 +29,7 @@ class Relay:
         self._targets = targets
         self._turn = itertools.count()
         self._connections: set[_Connection] = set()
+        self._listener: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, daemon=True)
         self.refuses = False
@@ -46,8 +47,7 @@ class Relay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.refuses = True
-        self.cut()
+        self._call(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -64,8 +64,16 @@ class Relay:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _listen(self) -> None:
-        listener = await asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=1024)
-        self.port = listener.sockets[0].getsockname()[1]
+        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=1024)
+        self.port = self._listener.sockets[0].getsockname()[1]
+
+    async def _close(self) -> None:
+        if self._listener:
+            self._listener.close()
+        await self._cut()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if others:
+            await asyncio.wait(others, timeout=10)
 
     async def _cut(self) -> int:
         gone = list(self._connections)

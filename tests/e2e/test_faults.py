@@ -1,0 +1,202 @@
+"""Faults between the components and the API server: pods go on being decided, state catches up.
+
+The API server itself can always be reached by whoever creates pods; what breaks is the way from it
+to the components, which goes through a relay.
+"""
+
+import base64
+import json
+from itertools import count
+from urllib.request import Request, urlopen
+
+import pytest
+from controlplane.installation import SECRET_PATH, run_installation
+from controlplane.process import wait_until
+from controlplane.relay import Relay
+from controlplane.webhook import MUTATING
+
+from certs.bundle import read_bundle
+from cluster import keys
+
+PROFILES = f"/api/v1/namespaces/{keys.PROFILE_NAMESPACE}/configmaps"
+NAMESPACES = "/api/v1/namespaces"
+CATCHES_UP = 110
+"""What a connection that died in silence costs at most, and a second try, on a busy machine [s]."""
+LISTED = '"resource":"/api/v1/namespaces"'
+
+
+@pytest.fixture(scope="module")
+def way(plane):
+    """The way from the components to the API server."""
+    with Relay(lambda: (plane.site.ports["kube-apiserver"],)) as relay:
+        yield relay
+
+
+@pytest.fixture(scope="module")
+def linkwise(plane, way):
+    with run_installation(plane, server=way.server) as running:
+        yield running
+
+
+@pytest.fixture
+def pods(linkwise, namespace):
+    """Creates pods in a namespace of the test's own."""
+    return Pods(linkwise.plane.api, f"/api/v1/namespaces/{namespace}/pods")
+
+
+class Pods:
+    def __init__(self, api, path):
+        self.api, self.path = api, path
+        self._names = (f"pod-{number}" for number in count())
+
+    def create(self, limits, **labels):
+        resources = {"limits": limits}
+        container = {"name": "main", "image": "registry.example/none", "resources": resources}
+        metadata = {"name": next(self._names), "labels": labels}
+        body = {"metadata": metadata, "spec": {"containers": [container]}}
+        return self.api.create(self.path, body)
+
+    def are_decided(self):
+        """Say whether those that fail closed are made, and gated."""
+        gates = self.create({keys.GPU_WHOLE: "1"})["spec"]["schedulingGates"]
+        return gates == [{"name": keys.GANG}]
+
+    def driver(self):
+        made = self.create({}, **{keys.COMPUTE_CLASS: "gpu-hpn"})
+        return made["metadata"]["labels"].get(keys.DRIVER_VERSION)
+
+
+@pytest.fixture
+def profiles(linkwise):
+    """Writes the profile that gives pods of class gpu-hpn a driver."""
+    api = linkwise.plane.api
+    made = []
+
+    def write(driver, **selectors):
+        profile = {
+            "name": "driver",
+            "objectSelector": {"matchLabels": {keys.COMPUTE_CLASS: "gpu-hpn"}},
+            "effect": {"labels": {keys.DRIVER_VERSION: driver}},
+            **selectors,
+        }
+        body = {"data": {keys.PROFILE_KEY: json.dumps([profile])}}
+        if made:
+            api.patch(f"{PROFILES}/{keys.PROFILE_NAME}", body)
+        else:
+            made.append(api.create(PROFILES, {"metadata": {"name": keys.PROFILE_NAME}, **body}))
+
+    yield write
+    api.delete(f"{PROFILES}/{keys.PROFILE_NAME}")
+
+
+def clear_bundle(plane):
+    """Take the `caBundle` away, as a careless `kubectl replace` does."""
+    plane.api.patch(MUTATING, [{"op": "remove", "path": BUNDLE}], "json")
+
+
+BUNDLE = "/webhooks/0/clientConfig/caBundle"
+
+
+def has_bundle(plane):
+    return "caBundle" in plane.api.get(MUTATING)["webhooks"][0]["clientConfig"]
+
+
+def logged(linkwise, words):
+    return linkwise.replicas[0].process.log.read_text().count(words)
+
+
+def test_after_a_restart_of_the_api_server_pods_are_decided_at_once_and_changes_are_seen(
+    linkwise, pods, profiles
+):
+    profiles("1.5.0")
+    wait_until(lambda: pods.driver() == "1.5.0", "the profile is in force")
+
+    linkwise.plane.restart_api_server()
+
+    assert pods.are_decided()
+    assert pods.driver() == "1.5.0"
+    profiles("1.5.1")
+    wait_until(lambda: pods.driver() == "1.5.1", "the change is in force")
+    clear_bundle(linkwise.plane)
+    wait_until(lambda: has_bundle(linkwise.plane), "certs writes what is missing")
+    wait_until(pods.are_decided, "pods are decided")
+
+
+def test_while_watches_are_broken_pods_are_decided_by_what_is_known_and_then_state_catches_up(
+    linkwise, way, pods, profiles
+):
+    profiles("1.5.0")
+    wait_until(lambda: pods.driver() == "1.5.0", "the profile is in force")
+
+    way.refuses = True
+    assert way.cut() >= 5
+    profiles("1.5.1")
+    assert {pods.driver() for _ in range(20)} == {"1.5.0"}
+    assert pods.are_decided()
+    assert linkwise.replicas[0].ready
+    way.refuses = False
+
+    wait_until(lambda: pods.driver() == "1.5.1", "the change is in force")
+    clear_bundle(linkwise.plane)
+    wait_until(lambda: has_bundle(linkwise.plane), "certs writes what is missing")
+    wait_until(pods.are_decided, "pods are decided")
+
+
+def test_when_the_version_of_a_watch_is_gone_everything_is_listed_again(
+    linkwise, way, pods, profiles, plane
+):
+    profiles("1.5.0", namespaceSelector={"matchLabels": {"team": "red"}})
+    assert pods.driver() is None
+    lists = logged(linkwise, LISTED)
+
+    way.refuses = True
+    way.cut()
+    name = pods.path.split("/")[4]
+    plane.api.patch(f"{NAMESPACES}/{name}", {"metadata": {"labels": {"team": "red"}}})
+    compact(plane)
+    # Its cache of events, which would still know the version, begins anew.
+    plane.restart_api_server()
+    assert pods.driver() is None
+    way.refuses = False
+
+    wait_until(lambda: pods.driver() == "1.5.0", "the namespace's labels are known")
+    assert logged(linkwise, LISTED) > lists
+    assert pods.are_decided()
+
+
+def compact(plane):
+    """Make etcd forget everything that was before now."""
+    etcd = plane.process("etcd").urls[0]
+
+    def ask(path, body):
+        request = Request(f"{etcd}/v3/kv/{path}", json.dumps(body).encode())  # noqa: S310
+        with urlopen(request, timeout=30) as answer:  # noqa: S310
+            return json.load(answer)
+
+    key = base64.b64encode(b"/registry/").decode()
+    revision = ask("range", {"key": key})["header"]["revision"]
+    ask("compaction", {"revision": revision, "physical": True})
+
+
+@pytest.mark.timeout(240)
+def test_connections_that_fall_silent_are_noticed_and_pods_are_decided_meanwhile(
+    linkwise, way, pods, profiles, plane
+):
+    profiles("1.5.0")
+    wait_until(lambda: pods.driver() == "1.5.0", "the profile is in force")
+    wait_until(lambda: has_bundle(plane), "certs has nothing to do")
+
+    # Four watches of the webhook and three of certs.
+    assert way.silence() >= 7
+    profiles("1.5.1")
+
+    assert pods.are_decided()
+    assert {pods.driver() for _ in range(20)} == {"1.5.0"}
+    assert linkwise.replicas[0].ready
+    wait_until(lambda: pods.driver() == "1.5.1", "the change is in force", CATCHES_UP)
+    clear_bundle(plane)
+    wait_until(lambda: has_bundle(plane), "certs writes what is missing", CATCHES_UP)
+    trusted = read_bundle(plane.api.get(SECRET_PATH)["data"]).trusted
+    hook = plane.api.get(MUTATING)["webhooks"][0]
+    assert base64.b64decode(hook["clientConfig"]["caBundle"]) == trusted
+    wait_until(pods.are_decided, "pods are decided")
