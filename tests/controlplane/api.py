@@ -2,7 +2,7 @@
 
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.error import HTTPError
@@ -25,6 +25,15 @@ class ApiError(Exception):
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}")
         self.status, self.reason, self.message = status, reason, message
+
+
+def refusal(call: Callable[[], object]) -> str:
+    """Return what a call is refused with; empty when it is not."""
+    try:
+        call()
+    except ApiError as error:
+        return error.message
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
-from controlplane.api import Api, Object
+from controlplane.api import Api, ApiError, Object
 from controlplane.process import wait_until
 
 from cli.shortform import read_short_form
@@ -38,6 +39,17 @@ def add_nodes(api: Api, nodes: Sequence[Node]) -> None:
         api.create(NODES, _object(node))
     names = {node.name for node in nodes}
     wait_until(lambda: names <= _schedulable(api), f"nodes {', '.join(sorted(names))} are ready")
+
+
+def remove_pods(api: Api, node: str) -> None:
+    """Delete the pods of a node that is gone, at once: no kubelet is there to end them.
+
+    Their namespaces could not go away before somebody collects them, a minute later.
+    """
+    for pod in api.get("/api/v1/pods", fieldSelector=f"spec.nodeName={node}")["items"]:
+        home, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        with suppress(ApiError):
+            api.delete(f"/api/v1/namespaces/{home}/pods/{name}", gracePeriodSeconds="0")
 
 
 def _machine(name: str) -> Machine:

@@ -106,10 +106,13 @@ def start_replica(
     """
     ports = tuple(free_ports(3))
     names = ("LINKWISE_PORT", "LINKWISE_DRY_RUN_PORT", "LINKWISE_PROBE_PORT")
+    schemes = ("https", "https", "http")
+    urls = (f"{scheme}://127.0.0.1:{port}" for scheme, port in zip(schemes, ports, strict=True))
     process = Process(
         "webhook",
         (sys.executable, "-m", "webhook"),
         folder / log,
+        tuple(urls),
         env={
             **access(plane, folder, ACCOUNT, server),
             **{name: str(port) for name, port in zip(names, ports, strict=True)},
@@ -156,6 +159,13 @@ def register(plane: ControlPlane, port: int, bundle: str = "") -> None:
         change = {"op": "replace", "path": "/webhooks/0/clientConfig", "value": client}
         plane.api.patch(path, [change], "json")
     wait_until(lambda: _is_in_force(plane), "the registrations are in force")
+
+
+def register_nobody(plane: ControlPlane) -> None:
+    """Name an address in the registrations at which nobody listens."""
+    change = {"op": "replace", "path": "/webhooks/0/clientConfig"}
+    for path in (MUTATING, VALIDATING):
+        plane.api.patch(path, [{**change, "value": {"url": "https://127.0.0.1:1/"}}], "json")
 
 
 def _namespaces(plane: ControlPlane) -> set[str]:

@@ -1,16 +1,22 @@
 """A real control plane for the end-to-end tests: built before the first, shared by all."""
 
 from collections.abc import Callable, Iterator
+from subprocess import CompletedProcess
 
 import pytest
+from controlplane.api import Api, refusal
 from controlplane.binaries import Binaries, BuildError, MissingError, binaries
-from controlplane.nodes import NODES, Line, add_nodes, read_nodes
+from controlplane.nodes import NODES, Line, add_nodes, read_nodes, remove_pods
 from controlplane.plane import ControlPlane, control_plane
+from controlplane.pods import Pods, a_pod
 from controlplane.process import wait_until
 from controlplane.training import run_training_operator
+from controlplane.webhook import BASE, NAMESPACE, Webhook, installed, register_nobody, run_webhook
 
+from cluster import keys
 from cluster.node import Node
 
+PROFILES_ALL = BASE.parent / "profiles-all"
 _BINARIES = pytest.StashKey[Binaries | MissingError]()
 
 
@@ -81,3 +87,91 @@ def nodes(plane: ControlPlane) -> Iterator[Callable[..., tuple[Node, ...]]]:
     yield add
     for node in added:
         plane.api.delete(f"{NODES}/{node.name}")
+        remove_pods(plane.api, node.name)
+
+
+@pytest.fixture(scope="module")
+def webhook(plane: ControlPlane) -> Iterator[Webhook]:
+    """What is shipped, and one replica of the webhook."""
+    with run_webhook(plane) as running:
+        yield running
+
+
+@pytest.fixture
+def pods(webhook: Webhook, namespace: str) -> Pods:
+    """The pods of a namespace of the test's own, where the webhook sees them."""
+    return Pods(webhook.plane.api, namespace)
+
+
+@pytest.fixture
+def profiles(plane: ControlPlane) -> Iterator[Callable[[str | None], None]]:
+    """Writes the profiles; None, or the test's end, takes them away."""
+    yield from _written(plane, keys.PROFILE_NAMESPACE, keys.PROFILE_NAME, keys.PROFILE_KEY)
+
+
+@pytest.fixture
+def policy(webhook: Webhook) -> Iterator[Callable[[str | None], None]]:
+    """Writes the policy; None takes it away, the test's end gives it back as it is shipped."""
+    map_of = (keys.POLICY_NAMESPACE, keys.POLICY_NAME, keys.POLICY_KEY)
+    yield from _written(webhook.plane, *map_of, at_end="")
+
+
+def _written(
+    plane: ControlPlane, namespace: str, name: str, key: str, at_end: str | None = None
+) -> Iterator[Callable[[str | None], None]]:
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+
+    def write(text: str | None) -> None:
+        there = plane.api.get(path, fieldSelector=f"metadata.name={name}")["items"]
+        if text is not None and there:
+            plane.api.patch(f"{path}/{name}", {"data": {key: text}})
+        elif text is not None:
+            plane.api.create(path, {"metadata": {"name": name}, "data": {key: text}})
+        elif there:
+            plane.api.delete(f"{path}/{name}")
+
+    yield write
+    write(at_end)
+
+
+@pytest.fixture(scope="module")
+def shipped(plane: ControlPlane) -> Iterator[tuple[CompletedProcess[str], ...]]:
+    """What is shipped, applied; nobody listens where its webhooks are said to be.
+
+    Gives what a second look at it, and its overlay, are answered with.
+    """
+    with installed(plane):
+        difference = plane.kubectl("diff", "-k", str(BASE))
+        overlay = plane.kubectl("apply", "--dry-run=server", "-k", str(PROFILES_ALL))
+        register_nobody(plane)
+        wait_until(lambda: _policies_hold(plane.api), "the policies are in force")
+        yield difference, overlay
+
+
+def _policies_hold(api: Api) -> bool:
+    """Say whether both do: each refuses something that it alone minds."""
+    pods = "/api/v1/namespaces/default/pods"
+    asks = a_pod("probe", {keys.GPU_WHOLE: 1})
+    tells = a_pod("probe", annotations={keys.ALLOCATION: "{}"})
+    said = [refusal(lambda one=one: api.create(pods, one, dryRun="All")) for one in (asks, tells)]
+    return "linkwise-placed" in said[0] and "linkwise-guard" in said[1]
+
+
+@pytest.fixture(scope="module")
+def scorer(plane: ControlPlane, shipped: object) -> Iterator[Api]:
+    """The API server as the scorer's account sees it."""
+    del shipped  # Its namespace is what is needed.
+    rbac, name = "/apis/rbac.authorization.k8s.io/v1", "linkwise-scorer"
+    accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+    plane.api.create(accounts, {"metadata": {"name": name}})
+    rule = {"apiGroups": [""], "resources": ["pods", "pods/binding"], "verbs": ["*"]}
+    plane.api.create(f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": [rule]})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
+    binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
+    plane.api.create(f"{rbac}/clusterrolebindings", binding)
+    api = plane.api_as(plane.token(NAMESPACE, name))
+    wait_until(lambda: refusal(lambda: api.get("/api/v1/pods")) == "", "it may do what it must")
+    yield api
+    for kind in ("clusterroles", "clusterrolebindings"):
+        plane.api.delete(f"{rbac}/{kind}/{name}")

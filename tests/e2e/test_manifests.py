@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from controlplane.api import ApiError
+from controlplane.api import refusal
+from controlplane.pods import a_pod as pod
+from controlplane.pods import container
 from controlplane.process import Process, answers, free_ports, wait_until
+from controlplane.webhook import register_nobody
 
 from certs.bundle import read_bundle
 from certs.settings import REGISTRATIONS, SECRET
@@ -23,104 +26,11 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 POLICIES = f"{ADMISSION}/validatingadmissionpolicies"
 REGISTERED = [f"{ADMISSION}/{resource}/{name}" for resource, _, name in REGISTRATIONS]
 MUTATING = REGISTERED[0]
-GATE = {"name": keys.GANG}
-RECORD = {keys.ALLOCATION: "{}"}
 GPU = {keys.GPU_WHOLE: "1"}
 
 
-@pytest.fixture(scope="module")
-def shipped(plane):
-    """The base, applied; nobody listens where its webhooks are said to be."""
-    applied = plane.kubectl("apply", "-k", str(BASE))
-    try:
-        assert applied.returncode == 0, applied.stderr
-        difference = plane.kubectl("diff", "-k", str(BASE))
-        overlay = plane.kubectl("apply", "--dry-run=server", "-k", str(PROFILES_ALL))
-        for path in REGISTERED:
-            plane.api.patch(path, nowhere(), "json")
-        wait_until(lambda: in_force(plane.api), "the policies are in force")
-        yield difference, overlay
-    finally:
-        plane.kubectl("delete", "--ignore-not-found", "-k", str(BASE))
-        wait_until(lambda: not there(plane.api, f"/api/v1/namespaces/{NAMESPACE}"), "it is gone")
-
-
-@pytest.fixture
-def pods(shipped, namespace):
-    return f"/api/v1/namespaces/{namespace}/pods"
-
-
-@pytest.fixture
-def scorer(plane, shipped):
-    """The API server as the scorer's account sees it."""
-    rbac = "/apis/rbac.authorization.k8s.io/v1"
-    name = "linkwise-scorer"
-    accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
-    if not there(plane.api, f"{accounts}/{name}"):
-        plane.api.create(accounts, {"metadata": {"name": name}})
-        rule = {"apiGroups": [""], "resources": ["pods", "pods/binding"], "verbs": ["*"]}
-        plane.api.create(f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": [rule]})
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-        subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
-        binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
-        plane.api.create(f"{rbac}/clusterrolebindings", binding)
-    yield plane.api_as(plane.token(NAMESPACE, name))
-    for kind in ("clusterroles", "clusterrolebindings"):
-        plane.api.delete(f"{rbac}/{kind}/{name}")
-    plane.api.delete(f"{accounts}/{name}")
-
-
-def nowhere():
-    config = {"url": "https://127.0.0.1:1/"}
-    return [{"op": "replace", "path": "/webhooks/0/clientConfig", "value": config}]
-
-
-def in_force(api):
-    """Whether both policies are: each refuses something that it alone minds."""
-    pods = "/api/v1/namespaces/default/pods"
-    bodies = (pod("probe", GPU), pod("probe", annotations=RECORD))
-    said = [refusal(lambda body=body: api.create(pods, body, dryRun="All")) for body in bodies]
-    return "linkwise-placed" in said[0] and "linkwise-guard" in said[1]
-
-
-def there(api, path):
-    return refusal(lambda: api.get(path)) == ""
-
-
-def refusal(call):
-    """Return what a call is refused with; empty when it is not."""
-    try:
-        call()
-    except ApiError as error:
-        return error.message
-    return ""
-
-
-def pod(name, limits=None, *, annotations=None, labels=None, **spec):
-    return {
-        "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}},
-        "spec": {"containers": [container(limits)], **spec},
-    }
-
-
-def container(limits=None, name="main"):
-    resources = {"limits": limits} if limits else {}
-    return {"name": name, "image": "registry.example/none", "resources": resources}
-
-
-def gated(name, **given):
-    return pod(name, GPU, schedulingGates=[GATE], **given)
-
-
-def place(scorer, pods, name):
-    """Write a record and take the gate off, as the scorer does: in one patch."""
-    metadata = scorer.get(f"{pods}/{name}")["metadata"]
-    annotations = {**metadata.get("annotations", {}), **RECORD}
-    steps = [
-        {"op": "add", "path": "/metadata/annotations", "value": annotations},
-        {"op": "remove", "path": "/spec/schedulingGates"},
-    ]
-    return scorer.patch(f"{pods}/{name}", steps, "json")
+def gated(name):
+    return pod(name, GPU, schedulingGates=[{"name": keys.GANG}])
 
 
 # ---- They are taken.
@@ -169,6 +79,11 @@ def test_one_label_finds_all_that_stands_in_the_api_servers_way(plane, shipped):
 
 
 # ---- Which pods the webhook is called for.
+
+
+@pytest.fixture
+def pods(shipped, namespace):
+    return f"/api/v1/namespaces/{namespace}/pods"
 
 
 @pytest.fixture
@@ -250,138 +165,6 @@ def test_a_pod_that_somebody_places_or_that_is_not_ours_is_made(plane, pods, mad
     assert refusal(lambda: plane.api.create(pods, made)) == ""
 
 
-# ---- The guard.
-
-
-def ephemeral(**given):
-    return {"name": "debug", "image": "registry.example/none", **given}
-
-
-@pytest.mark.parametrize("key", [keys.ALLOCATION, keys.TERM, f"{keys.VISIBLE_DEVICES_OF}main"])
-def test_an_allocation_cannot_be_written_by_any_of_the_ways_there_are(plane, pods, key):
-    api, record = plane.api, {key: "0"}
-    api.create(pods, gated("held"))
-    api.create(pods, pod("free", nodeName=None))
-    change = {"metadata": {"annotations": record}}
-    binding = {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": "free", "annotations": record},
-        "target": {"kind": "Node", "name": "none"},
-    }
-    bindings = pods.removesuffix("pods") + "bindings"
-    ways = {
-        "pods, create": lambda: api.create(pods, gated("new", annotations=record)),
-        "pods, update": lambda: api.patch(f"{pods}/held", change),
-        "pods/status": lambda: api.patch(f"{pods}/held/status", change),
-        "pods/binding": lambda: api.create(f"{pods}/free/binding", binding),
-        "bindings": lambda: api.create(bindings, binding),
-    }
-    said = {way: refusal(call) for way, call in ways.items()}
-    assert {way for way, text in said.items() if "written by linkwise-scorer alone" in text} == set(
-        ways
-    ), said
-    # What has no way to change annotations must go on having none.
-    for way in ("ephemeralcontainers", "resize"):
-        refusal(lambda way=way: api.patch(f"{pods}/held/{way}", change, "strategic"))
-    assert key not in api.get(f"{pods}/held")["metadata"].get("annotations", {})
-
-
-def test_a_record_cannot_be_taken_away_or_changed_once_it_is_there(plane, pods, scorer):
-    plane.api.create(pods, gated("placed"))
-    place(scorer, pods, "placed")
-    for value in (None, "{}x"):
-        change = {"metadata": {"annotations": {keys.ALLOCATION: value}}}
-        for path in (f"{pods}/placed", f"{pods}/placed/status"):
-            said = refusal(lambda path=path, change=change: plane.api.patch(path, change))
-            assert "written by linkwise-scorer alone" in said
-
-
-def test_our_gate_is_removed_by_the_scorer_alone_and_others_by_whoever_set_them(
-    plane, pods, scorer
-):
-    plane.api.create(pods, pod("two", GPU, schedulingGates=[GATE, {"name": "example.com/other"}]))
-    gates = "/spec/schedulingGates"
-    said = refusal(
-        lambda: plane.api.patch(f"{pods}/two", [{"op": "remove", "path": gates}], "json")
-    )
-    assert "removed by linkwise-scorer alone" in said
-    plane.api.patch(f"{pods}/two", [{"op": "remove", "path": f"{gates}/1"}], "json")
-    assert "schedulingGates" not in place(scorer, pods, "two")["spec"]
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"env": [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]},
-        {"env": [{"name": keys.ENV_MPS_THREADS, "value": "100"}]},
-        {"envFrom": [{"configMapRef": {"name": "any"}}]},
-    ],
-    ids=["devices", "MPS", "envFrom"],
-)
-def test_an_ephemeral_container_of_a_pod_with_gpus_cannot_choose_its_own(
-    plane, pods, scorer, given
-):
-    plane.api.create(pods, gated("placed"))
-    place(scorer, pods, "placed")
-    path = f"{pods}/placed/ephemeralcontainers"
-    change = {"spec": {"ephemeralContainers": [ephemeral(**given)]}}
-    assert "cannot choose its own" in refusal(lambda: plane.api.patch(path, change, "strategic"))
-    harmless = {"spec": {"ephemeralContainers": [ephemeral(env=[{"name": "A", "value": "b"}])]}}
-    assert refusal(lambda: plane.api.patch(path, harmless, "strategic")) == ""
-
-
-def test_an_ephemeral_container_of_another_pod_is_nobodys_business(plane, pods):
-    plane.api.create(pods, pod("plain"))
-    env = [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]
-    change = {"spec": {"ephemeralContainers": [ephemeral(env=env)]}}
-    path = f"{pods}/plain/ephemeralcontainers"
-    assert refusal(lambda: plane.api.patch(path, change, "strategic")) == ""
-
-
-def test_controllers_of_jobs_and_stateful_sets_work_unhindered(
-    plane, pods, namespace, scorer, nodes
-):
-    nodes({"name": "gpu", "count": 2, "machine": "dgx1-v100", "mode": "topology"})
-    labels = {"app": "set"}
-    spec = gated("any")["spec"]
-    template = {"metadata": {"labels": labels}, "spec": spec}
-    sets = f"/apis/apps/v1/namespaces/{namespace}/statefulsets"
-    jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-    plane.api.create(
-        sets,
-        {
-            "metadata": {"name": "set"},
-            "spec": {
-                "replicas": 2,
-                "podManagementPolicy": "Parallel",
-                "selector": {"matchLabels": labels},
-                "serviceName": "set",
-                "template": template,
-            },
-        },
-    )
-    finishing = {"metadata": {}, "spec": {**spec, "restartPolicy": "Never"}}
-    job = {"completions": 2, "parallelism": 2, "template": finishing}
-    plane.api.create(jobs, {"metadata": {"name": "job"}, "spec": job})
-
-    def waiting():
-        items = plane.api.get(pods)["items"]
-        return [one["metadata"]["name"] for one in items if "schedulingGates" in one["spec"]]
-
-    wait_until(lambda: len(waiting()) == 4, "four pods wait")
-    for name in waiting():
-        place(scorer, pods, name)
-    wait_until(
-        lambda: plane.api.get(f"{sets}/set")["status"].get("readyReplicas") == 2, "the set is ready"
-    )
-    wait_until(
-        lambda: plane.api.get(f"{jobs}/job")["status"].get("succeeded") == 2, "the Job is done"
-    )
-    plane.api.delete(f"{pods}/set-0")
-    wait_until(lambda: waiting() == ["set-0"], "the set makes its pod again")
-
-
 # ---- Certificates, with the access that is shipped.
 
 
@@ -426,8 +209,7 @@ def test_certs_with_its_shipped_access_makes_the_secret_and_keeps_the_registrati
         wait_until(lambda: len(bundles(plane) - {trusted}) == 1, "it is made anew")
     finally:
         plane.processes.stop(process)
-        for path in REGISTERED:
-            plane.api.patch(path, nowhere(), "json")
+        register_nobody(plane)
 
 
 def secret(plane):

@@ -1,0 +1,85 @@
+"""Pods as people write them, created one by one, and what can be read of those that were made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controlplane.api import Api, Object, refusal
+
+_CONTAINERS = "containers"
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """The pods of one namespace."""
+
+    api: Api
+    namespace: str
+
+    @property
+    def path(self) -> str:
+        """Where they are."""
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    def create(
+        self,
+        *limits: Mapping[str, object],
+        name: str = "pod",
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        spec: Mapping[str, object] | None = None,
+        **query: str,
+    ) -> Object:
+        """Create a pod that has one container for each of `limits`, and return what was made."""
+        containers = [container(each, f"c{index}") for index, each in enumerate(limits)]
+        given = {_CONTAINERS: containers, **(spec or {})}
+        body = a_pod(name, labels=labels, annotations=annotations, **given)
+        return self.api.create(self.path, body, **query)
+
+    def refusal(self, *limits: Mapping[str, object], **given: object) -> str:
+        """Return why no such pod is created; empty when one is."""
+        return refusal(lambda: self.create(*limits, **given))  # type: ignore[arg-type]
+
+    def all(self) -> dict[str, Object]:
+        """Return all of them, by name."""
+        return {one["metadata"]["name"]: one for one in self.api.get(self.path)["items"]}
+
+
+def a_pod(
+    name: str,
+    limits: Mapping[str, object] | None = None,
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **spec: object,
+) -> Object:
+    """Return a pod of one container; `spec` adds fields, or replaces the container."""
+    metadata = {"name": name, "labels": labels or {}, "annotations": annotations or {}}
+    return {"metadata": metadata, "spec": {_CONTAINERS: [container(limits)], **spec}}
+
+
+def container(limits: Mapping[str, object] | None = None, name: str = "main") -> Object:
+    """Return a container that asks for something."""
+    told = {key: str(value) for key, value in (limits or {}).items()}
+    return {"name": name, "image": "registry.example/none", "resources": {"limits": told}}
+
+
+def gates(pod: Object) -> list[str]:
+    """Return the names of the gates that hold a pod back."""
+    return [gate["name"] for gate in pod["spec"].get("schedulingGates", [])]
+
+
+def required(pod: Object) -> dict[str, list[str]]:
+    """Return what a node must have, whose labels a pod names by `In`."""
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    return {
+        one["key"]: one["values"]
+        for term in terms.get("nodeSelectorTerms", [])
+        for one in term["matchExpressions"]
+    }
+
+
+def variables(pod: Object, index: int = 0) -> dict[str, object]:
+    """Return what a container is told: values, or where they come from."""
+    told = pod["spec"][_CONTAINERS][index].get("env", [])
+    return {one["name"]: one.get("value") or one.get("valueFrom") for one in told}

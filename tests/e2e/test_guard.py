@@ -1,0 +1,165 @@
+"""The guard on a real API server: who may say which GPUs a pod has, by whichever way."""
+
+import pytest
+from controlplane.api import refusal
+from controlplane.pods import a_pod as pod
+from controlplane.process import wait_until
+
+from cluster import keys
+
+GATE = {"name": keys.GANG}
+RECORD = {keys.ALLOCATION: "{}"}
+GPU = {keys.GPU_WHOLE: "1"}
+ALONE = "written by linkwise-scorer alone"
+
+
+pytestmark = pytest.mark.usefixtures("shipped")
+
+
+@pytest.fixture
+def pods(namespace):
+    return f"/api/v1/namespaces/{namespace}/pods"
+
+
+def gated(name, **given):
+    return pod(name, GPU, schedulingGates=[GATE], **given)
+
+
+def place(scorer, pods, name):
+    """Write a record and take the gate off, as the scorer does: in one patch."""
+    metadata = scorer.get(f"{pods}/{name}")["metadata"]
+    annotations = {**metadata.get("annotations", {}), **RECORD}
+    steps = [
+        {"op": "add", "path": "/metadata/annotations", "value": annotations},
+        {"op": "remove", "path": "/spec/schedulingGates"},
+    ]
+    return scorer.patch(f"{pods}/{name}", steps, "json")
+
+
+def ephemeral(**given):
+    return {"name": "debug", "image": "registry.example/none", **given}
+
+
+@pytest.mark.parametrize("key", [keys.ALLOCATION, keys.TERM, f"{keys.VISIBLE_DEVICES_OF}main"])
+def test_an_allocation_cannot_be_written_by_any_of_the_ways_there_are(plane, pods, key):
+    api, record = plane.api, {key: "0"}
+    api.create(pods, gated("held"))
+    api.create(pods, pod("free", nodeName=None))
+    change = {"metadata": {"annotations": record}}
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "free", "annotations": record},
+        "target": {"kind": "Node", "name": "none"},
+    }
+    bindings = pods.removesuffix("pods") + "bindings"
+    ways = {
+        "pods, create": lambda: api.create(pods, gated("new", annotations=record)),
+        "pods, update": lambda: api.patch(f"{pods}/held", change),
+        "pods/status": lambda: api.patch(f"{pods}/held/status", change),
+        "pods/binding": lambda: api.create(f"{pods}/free/binding", binding),
+        "bindings": lambda: api.create(bindings, binding),
+    }
+    said = {way: refusal(call) for way, call in ways.items()}
+    assert {way for way, text in said.items() if "written by linkwise-scorer alone" in text} == set(
+        ways
+    ), said
+    # What has no way to change annotations must go on having none.
+    for way in ("ephemeralcontainers", "resize"):
+        refusal(lambda way=way: api.patch(f"{pods}/held/{way}", change, "strategic"))
+    assert key not in api.get(f"{pods}/held")["metadata"].get("annotations", {})
+
+
+def test_a_record_cannot_be_taken_away_or_changed_once_it_is_there(plane, pods, scorer):
+    plane.api.create(pods, gated("placed"))
+    place(scorer, pods, "placed")
+    for value in (None, "{}x"):
+        change = {"metadata": {"annotations": {keys.ALLOCATION: value}}}
+        for path in (f"{pods}/placed", f"{pods}/placed/status"):
+            said = refusal(lambda path=path, change=change: plane.api.patch(path, change))
+            assert "written by linkwise-scorer alone" in said
+
+
+def test_our_gate_is_removed_by_the_scorer_alone_and_others_by_whoever_set_them(
+    plane, pods, scorer
+):
+    plane.api.create(pods, pod("two", GPU, schedulingGates=[GATE, {"name": "example.com/other"}]))
+    gates = "/spec/schedulingGates"
+    said = refusal(
+        lambda: plane.api.patch(f"{pods}/two", [{"op": "remove", "path": gates}], "json")
+    )
+    assert "removed by linkwise-scorer alone" in said
+    plane.api.patch(f"{pods}/two", [{"op": "remove", "path": f"{gates}/1"}], "json")
+    assert "schedulingGates" not in place(scorer, pods, "two")["spec"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"env": [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]},
+        {"env": [{"name": keys.ENV_MPS_THREADS, "value": "100"}]},
+        {"envFrom": [{"configMapRef": {"name": "any"}}]},
+    ],
+    ids=["devices", "MPS", "envFrom"],
+)
+def test_an_ephemeral_container_of_a_pod_with_gpus_cannot_choose_its_own(
+    plane, pods, scorer, given
+):
+    plane.api.create(pods, gated("placed"))
+    place(scorer, pods, "placed")
+    path = f"{pods}/placed/ephemeralcontainers"
+    change = {"spec": {"ephemeralContainers": [ephemeral(**given)]}}
+    assert "cannot choose its own" in refusal(lambda: plane.api.patch(path, change, "strategic"))
+    harmless = {"spec": {"ephemeralContainers": [ephemeral(env=[{"name": "A", "value": "b"}])]}}
+    assert refusal(lambda: plane.api.patch(path, harmless, "strategic")) == ""
+
+
+def test_an_ephemeral_container_of_another_pod_is_nobodys_business(plane, pods):
+    plane.api.create(pods, pod("plain"))
+    env = [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]
+    change = {"spec": {"ephemeralContainers": [ephemeral(env=env)]}}
+    path = f"{pods}/plain/ephemeralcontainers"
+    assert refusal(lambda: plane.api.patch(path, change, "strategic")) == ""
+
+
+def test_controllers_of_jobs_and_stateful_sets_work_unhindered(
+    plane, pods, namespace, scorer, nodes
+):
+    nodes({"name": "gpu", "count": 2, "machine": "dgx1-v100", "mode": "topology"})
+    labels = {"app": "set"}
+    spec = gated("any")["spec"]
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    sets = f"/apis/apps/v1/namespaces/{namespace}/statefulsets"
+    jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    plane.api.create(
+        sets,
+        {
+            "metadata": {"name": "set"},
+            "spec": {
+                "replicas": 2,
+                "podManagementPolicy": "Parallel",
+                "selector": {"matchLabels": labels},
+                "serviceName": "set",
+                "template": template,
+            },
+        },
+    )
+    finishing = {"metadata": {}, "spec": {**spec, "restartPolicy": "Never"}}
+    job = {"completions": 2, "parallelism": 2, "template": finishing}
+    plane.api.create(jobs, {"metadata": {"name": "job"}, "spec": job})
+
+    def waiting():
+        items = plane.api.get(pods)["items"]
+        return [one["metadata"]["name"] for one in items if "schedulingGates" in one["spec"]]
+
+    wait_until(lambda: len(waiting()) == 4, "four pods wait")
+    for name in waiting():
+        place(scorer, pods, name)
+    wait_until(
+        lambda: plane.api.get(f"{sets}/set")["status"].get("readyReplicas") == 2, "the set is ready"
+    )
+    wait_until(
+        lambda: plane.api.get(f"{jobs}/job")["status"].get("succeeded") == 2, "the Job is done"
+    )
+    plane.api.delete(f"{pods}/set-0")
+    wait_until(lambda: waiting() == ["set-0"], "the set makes its pod again")
