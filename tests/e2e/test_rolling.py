@@ -1,0 +1,120 @@
+"""Replicas that end under a load of creates, with the shipped settings.
+
+There is no kube-proxy here: a relay stands for the Service. It sends new connections to replicas
+that were ready when they were probed last, every 2 s as in the manifests, and leaves open ones
+alone. What a real one does better (a replica that is told to end gets no new connections at once)
+is not needed.
+"""
+
+import pytest
+from controlplane.api import ApiError
+from controlplane.installation import run_installation
+from controlplane.load import Load
+from controlplane.process import wait_until
+
+from cluster import keys
+
+LIMITS = (keys.NVIDIA_GPU, keys.GPU_WHOLE, keys.GPU_MEM)
+"""The first fails open, the others closed: without the webhook they are refused."""
+OPEN = keys.NVIDIA_GPU
+
+
+@pytest.fixture(scope="module")
+def linkwise(plane):
+    with run_installation(plane, replicas=2) as running:
+        yield running
+
+
+@pytest.fixture
+def path(namespace):
+    return f"/api/v1/namespaces/{namespace}/pods"
+
+
+def body(number):
+    limits = {LIMITS[number % len(LIMITS)]: "1"}
+    container = {"name": "main", "image": "registry.example/none"}
+    container["resources"] = {"limits": limits}
+    return {"metadata": {"name": f"pod-{number}"}, "spec": {"containers": [container]}}
+
+
+def asks(pod):
+    (name,) = pod["spec"]["containers"][0]["resources"]["limits"]
+    return name
+
+
+def without_gate(pods):
+    """Return the names of those that Linkwise should hold, and does not."""
+    held = [{"name": keys.GANG}]
+    return [
+        one["metadata"]["name"]
+        for one in pods
+        if asks(one) != OPEN and one["spec"].get("schedulingGates") != held
+    ]
+
+
+def test_a_rolling_replacement_of_both_replicas_fails_no_create(plane, linkwise, path):
+    before = list(linkwise.replicas)
+
+    with Load(plane.api, path, body) as load:
+        load.goes_on()
+        for one in before:
+            linkwise.replace(one)
+        load.goes_on()
+
+    assert load.failed == []
+    assert without_gate(load.created) == []
+    # They ended by themselves, when nobody came any more.
+    assert [one.process.child.returncode for one in before] == [0, 0]
+    assert len(linkwise.replicas) == 2
+
+
+def test_when_a_replica_is_killed_creates_fail_only_closed_and_succeed_when_tried_again(
+    plane, linkwise, path
+):
+    with Load(plane.api, path, body, clients=8) as load:
+        for _ in range(3):
+            load.goes_on()
+            for one in list(linkwise.replicas):
+                linkwise.kill(one)
+                linkwise.revive(one)
+        load.goes_on()
+
+    assert [why for pod, why in load.failed if asks(pod) == OPEN] == []
+    assert [why for _, why in load.failed if "create it again" not in why] == []
+    assert without_gate(load.created) == []
+    # All replicas are back.
+    again = [plane.api.create(path, pod) for pod, _ in load.failed]
+    assert without_gate(again) == []
+
+
+def test_pods_of_controllers_are_all_there_after_a_replica_was_killed(plane, linkwise, namespace):
+    labels = {"app": "serve"}
+    template = {"metadata": {"labels": labels}, "spec": body(1)["spec"]}
+    spec = {"replicas": 60, "selector": {"matchLabels": labels}, "template": template}
+    path = f"/apis/apps/v1/namespaces/{namespace}/replicasets"
+
+    plane.api.create(path, {"metadata": {"name": "serve"}, "spec": spec})
+    linkwise.kill(linkwise.replicas[0])
+    linkwise.revive(linkwise.replicas[0])
+
+    def made():
+        return plane.api.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+
+    wait_until(lambda: len(made()) == 60, "all pods are there", 60)
+    assert without_gate(made()) == []
+
+
+def test_while_no_replica_runs_what_fails_open_is_created_and_what_fails_closed_is_not(
+    plane, linkwise, path
+):
+    for one in linkwise.replicas:
+        linkwise.kill(one)
+    try:
+        assert "schedulingGates" not in plane.api.create(path, body(0))["spec"]
+        with pytest.raises(ApiError, match="create it again"):
+            plane.api.create(path, body(1))
+    finally:
+        for one in linkwise.replicas:
+            linkwise.revive(one)
+    linkwise.cluster.probe()
+    assert without_gate([plane.api.create(path, body(1))]) == []
