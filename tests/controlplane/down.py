@@ -4,10 +4,12 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from controlplane.process import NotReadyError, wait_until
-from controlplane.up import FOLDER, STATUS
+from controlplane.up import FOLDER, STATUS, runs
 
 
 def main(folder: Path) -> None:
@@ -15,28 +17,23 @@ def main(folder: Path) -> None:
     status = folder / STATUS
     if status.exists():
         for process in reversed(json.loads(status.read_text())["processes"]):
-            _end(process["pid"], process["argv"])
+            # It may end by itself between two looks.
+            with suppress(ProcessLookupError):
+                _end(process["pid"], process["argv"])
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _end(pid: int, argv: list[str]) -> None:
-    # Its id may be another's by now: a machine that slept, a process that died.
-    if not _runs(pid, argv):
+def _end(pid: int, argv: Sequence[str]) -> None:
+    if not runs(pid, argv):
         return
     os.kill(pid, signal.SIGTERM)
+    # One that is paused would not see it.
+    os.kill(pid, signal.SIGCONT)
     try:
-        wait_until(lambda: not _runs(pid, argv), f"{argv[0]} ends", seconds=10)
+        wait_until(lambda: not runs(pid, argv), f"{argv[0]} ends", seconds=10)
     except NotReadyError:
         os.killpg(pid, signal.SIGKILL)
-        wait_until(lambda: not _runs(pid, argv), f"{argv[0]} is gone", seconds=10)
-
-
-def _runs(pid: int, argv: list[str]) -> bool:
-    try:
-        line = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
-    return line.decode(errors="replace").split("\0")[:-1] == argv
+        wait_until(lambda: not runs(pid, argv), f"{argv[0]} is gone", seconds=10)
 
 
 if __name__ == "__main__":

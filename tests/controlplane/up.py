@@ -1,29 +1,28 @@
 """A control plane on this machine that stays: `make up` starts it, `make down` ends it.
 
-The nodes are two DGX-1 whose GPUs are given out whole and one machine with four shared T4; or, by
-the environment variables NODES, MACHINE and MODE, some of one kind.
+All that is shipped is installed on it, and what has a process of Linkwise runs. The nodes are two
+DGX-1 whose GPUs are given out whole and one machine with four shared T4; or, by the environment
+variables NODES, MACHINE and MODE, some of one kind.
 """
 
 import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from controlplane.binaries import Binaries, BuildError, MissingError, binaries
 from controlplane.nodes import Line, add_nodes, read_nodes
 from controlplane.plane import ControlPlane
 from controlplane.process import NotReadyError, Process, Processes
+from controlplane.trial import Trial, install
 
 from cluster.node import Node
 from webhook.manifest.value import InputError
 
 FOLDER = Path(__file__).parents[2] / ".up"
 STATUS = "status.json"
-
-LINKWISE: tuple[tuple[str, Callable[[ControlPlane], Sequence[str]]], ...] = ()
-"""The processes of Linkwise: the name of each, and how it is called."""
 
 _NODES: tuple[Line, ...] = (
     {"name": "gpu", "count": 2, "machine": "dgx1-v100", "mode": "topology"},
@@ -33,33 +32,94 @@ _NODES: tuple[Line, ...] = (
 
 def main(folder: Path) -> int:
     """Start everything in a folder that is not there yet, say where it is, leave it running."""
-    if folder.exists():
-        return _failed(f"{folder} is there already: end that one first, with `make down`")
     try:
         nodes = read_nodes(_lines(os.environ))
+        if folder.exists():
+            return _shown_again(folder)
         found = binaries(_say)
-        folder.mkdir()
-        server = _start(folder, found, nodes)
-    except (BuildError, InputError, MissingError, NotReadyError) as error:
-        shutil.rmtree(folder, ignore_errors=True)
+    except (BuildError, InputError, MissingError) as error:
         return _failed(str(error))
-    _say(f"{len(nodes)} nodes at {server}; export KUBECONFIG={folder / 'kubeconfig'}")
+    folder.mkdir()
+    try:
+        text = _start(folder, found, nodes)
+    except (NotReadyError, KeyboardInterrupt) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        return _failed(str(error) or "interrupted: nothing is left running")
+    _say(text)
     return 0
 
 
+def runs(pid: int, argv: Sequence[str]) -> bool:
+    """Say whether a process is still the one that was started: its id may be another's by now."""
+    try:
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return line.decode(errors="replace").split("\0")[:-1] == list(argv)
+
+
 def _start(folder: Path, found: Binaries, nodes: Sequence[Node]) -> str:
-    """Start everything, and return the API server's address; what fails leaves nothing running."""
+    """Start everything, and return what to try; what fails leaves nothing running."""
     with Processes() as processes:
+        _say("Starting etcd, API server, controllers, scheduler and kwok ...")
         plane = ControlPlane(folder, found, processes)
         plane.start()
-        for name, argv in LINKWISE:
-            processes.start(Process(name, argv(plane), folder / f"{name}.log"))
+        _say("Installing Linkwise ...")
+        trial = install(plane)
         add_nodes(plane.api, nodes)
         shutil.copyfile(plane.kubeconfig, folder / "kubeconfig")
-        status = {"processes": [_status(process) for process in processes.running]}
+        text = _text(folder, plane, trial, len(nodes))
+        status = {"processes": [_status(process) for process in processes.running], "text": text}
         (folder / STATUS).write_text(json.dumps(status))
         processes.release()
-        return plane.server
+        return text
+
+
+def _shown_again(folder: Path) -> int:
+    """Tell about what is there already."""
+    try:
+        status = json.loads((folder / STATUS).read_text())
+    except OSError:
+        return _failed(f"{folder} is there already, half made: remove it with `make down`")
+    ended = [one["name"] for one in status["processes"] if not runs(one["pid"], one["argv"])]
+    if ended:
+        names = ", ".join(ended)
+        return _failed(f"{folder} is there already, but {names} ended: begin with `make down`")
+    _say(f"It runs already; for another one, begin with `make down`.\n{status['text']}")
+    return 0
+
+
+def _text(folder: Path, plane: ControlPlane, trial: Trial, nodes: int) -> str:
+    """Return what people can try; every command works as it stands here."""
+    kubectl = "kubectl" if shutil.which("kubectl") else plane.site.binaries["kubectl"]
+    demo = os.path.relpath(FOLDER.with_name("docs") / "demo")
+    status = os.path.relpath(folder / STATUS)
+    linkwise = os.path.relpath(Path(sys.executable).with_name("linkwise"))
+    asked = (
+        f"--server {trial.dry_run} --token-file {os.path.relpath(trial.token)}"
+        f" --certificate-authority {os.path.relpath(trial.authority)}"
+    )
+    return f"""\
+{nodes} nodes at {plane.server}, with Linkwise's webhook and certs. Try it here:
+
+  export KUBECONFIG={folder.resolve() / "kubeconfig"}
+
+A profile decides on a driver. A pod that it selects gets its label, affinity by its class, and a
+warning, since no node here is of that class:
+
+  {kubectl} apply -f {demo}/profile.yaml
+  {kubectl} create -f {demo}/driver.yaml -o yaml
+
+A share that no card can give is refused, with its remedy:
+
+  {kubectl} create -f {demo}/denied.yaml
+
+The same answers, and why, without creating anything:
+
+  {linkwise} check {demo}/gang.yaml {asked}
+
+{status} says what runs, and where its logs are; kwok plays the rest, such as the pods of
+linkwise-system. Nothing takes the gate of GPU pods off yet, so they wait. `make down` ends all."""
 
 
 def _lines(environment: Mapping[str, str]) -> Sequence[Line]:

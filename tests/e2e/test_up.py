@@ -2,26 +2,36 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from controlplane.process import wait_until
 
 TESTS = Path(__file__).parents[1]
 
 
-def call(module, folder, **environment):
+def argv(module, folder):
     code = f"import pathlib, sys, controlplane.{module} as made; "
     code += f"sys.exit(made.main(pathlib.Path({str(folder)!r})))"
+    return [sys.executable, "-c", code]
+
+
+def call(module, folder, **environment):
     return subprocess.run(
-        [sys.executable, "-c", code],
+        argv(module, folder),
         cwd=TESTS,
         env=os.environ | environment,
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def processes(folder):
+    return json.loads((folder / "status.json").read_text())["processes"]
 
 
 def runs(process):
@@ -32,6 +42,23 @@ def runs(process):
     return line.startswith(process["argv"][0].encode())
 
 
+def nothing_runs_in(folder):
+    """Whether no process has the folder's name in its command line or its environment."""
+    found = []
+    for one in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (one / "cmdline").read_bytes() + (one / "environ").read_bytes()
+        except OSError:
+            continue
+        if os.fsencode(folder) in told:
+            found.append(one)
+    return not found
+
+
+def commands(text):
+    return [line.strip() for line in text.splitlines() if line.startswith("  ")]
+
+
 @pytest.fixture
 def folder(tmp_path):
     folder = tmp_path / "up"
@@ -39,26 +66,92 @@ def folder(tmp_path):
     call("down", folder)
 
 
-def test_what_up_starts_goes_on_and_down_leaves_nothing_of_it(plane, folder):
-    up = call("up", folder, NODES="3", MACHINE="dgx-a100")
-    assert (up.returncode, up.stderr) == (0, "")
-    processes = json.loads((folder / "status.json").read_text())["processes"]
-    assert [one["name"] for one in processes][:2] == ["etcd", "kube-apiserver"]
-    assert all(runs(one) for one in processes)
+@pytest.fixture(scope="module")
+def up(plane, tmp_path_factory):  # noqa: ARG001 - where there are no programs it is skipped.
+    folder = tmp_path_factory.mktemp("made") / "up"
+    try:
+        yield folder, call("up", folder, NODES="3", MACHINE="dgx-a100")
+    finally:
+        call("down", folder)
+
+
+def test_what_up_starts_goes_on_with_the_nodes_that_were_asked_for(plane, up):
+    folder, made = up
+    assert (made.returncode, made.stderr) == (0, "")
+    names = [one["name"] for one in processes(folder)]
+    assert (names[:2], names[-2:]) == (["etcd", "kube-apiserver"], ["certs", "webhook"])
+    assert all(runs(one) and one["urls"] and Path(one["log"]).exists() for one in processes(folder))
     kubectl = [plane.site.binaries["kubectl"], f"--kubeconfig={folder / 'kubeconfig'}"]
     nodes = subprocess.check_output([*kubectl, "get", "nodes", "--output=name"], text=True)
     assert nodes.split() == ["node/gpu-0", "node/gpu-1", "node/gpu-2"]
+
+
+def test_the_commands_that_up_prints_work_as_they_stand(up):
+    folder, made = up
+    export, *others = commands(made.stdout)
+
+    def paste(command):
+        shell = ["bash", "-c", f"{export}\n{command}"]
+        return subprocess.run(shell, cwd=TESTS, capture_output=True, text=True, check=False)
+
+    applied, created, denied, checked = map(paste, others)
+    assert (export, applied.returncode) == (f"export KUBECONFIG={folder / 'kubeconfig'}", 0)
+    assert "alibabacloud.com/gpu-driver-version: 1.5.0" in created.stdout
+    assert "key: alibabacloud.com/node-type" in created.stdout
+    assert "LW111" in created.stderr
+    assert denied.returncode == 1
+    assert "write 20 or 25 [LW101]" in denied.stderr
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert "profile gpu-hpn-driver does not match" in checked.stdout
+    assert checked.stdout.endswith("2 pod templates: 2 allowed\n")
+
+
+def test_a_second_up_says_the_same_again_and_starts_nothing(up):
+    folder, made = up
+    before = processes(folder)
+
+    again = call("up", folder)
+
+    assert (again.returncode, again.stderr) == (0, "")
+    assert again.stdout.startswith("It runs already")
+    assert commands(again.stdout) == commands(made.stdout)
+    assert processes(folder) == before
+
+
+def test_down_leaves_nothing_of_what_went_on_or_died_or_was_paused(plane, folder):  # noqa: ARG001
+    assert call("up", folder).returncode == 0
+    made = {one["name"]: one for one in processes(folder)}
+    for name, number in (("etcd", 9), ("webhook", 9), ("kwok", signal.SIGSTOP)):
+        os.kill(made[name]["pid"], number)
+    wait_until(lambda: not runs(made["webhook"]), "the webhook is dead")
+
+    second = call("up", folder)
+    assert second.returncode == 1
+    assert second.stderr.endswith("but etcd, webhook ended: begin with `make down`\n")
     down = call("down", folder)
     assert (down.returncode, down.stderr) == (0, "")
-    assert not any(runs(one) for one in processes)
+    assert not any(runs(one) for one in made.values())
+    assert nothing_runs_in(folder)
     assert not folder.exists()
 
 
-def test_a_second_up_says_that_the_first_is_there(folder):
-    folder.mkdir()
-    up = call("up", folder)
-    assert (up.returncode, up.stderr.count("\n")) == (1, 1)
-    assert "is there already" in up.stderr
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "killed"])
+def test_an_up_that_is_ended_halfway_leaves_nothing_running(plane, folder, number):  # noqa: ARG001
+    with subprocess.Popen(
+        argv("up", folder), cwd=TESTS, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as up:
+        while "Installing" not in up.stdout.readline():
+            assert up.poll() is None
+        up.send_signal(number)
+        _, error = up.communicate()
+
+    wait_until(lambda: nothing_runs_in(folder), "all has ended")
+    if number is signal.SIGINT:
+        assert (up.returncode, error) == (1, "interrupted: nothing is left running\n")
+    else:
+        assert "half made: remove it with `make down`" in call("up", folder).stderr
+        assert call("down", folder).returncode == 0
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,69 @@
+"""All that is shipped, on a control plane that outlives the process that started it."""
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+
+from controlplane import installation, webhook
+from controlplane.installation import SECRET_PATH, Cluster, certs_process
+from controlplane.plane import ControlPlane
+from controlplane.process import NotReadyError, answers
+from controlplane.webhook import BASE, NAMESPACE, register, start_replica
+
+from cluster import keys
+
+_LONG = 365 * 86_400
+"""How long tokens last, which a kubelet would replace [s]."""
+_HOME, _PERSON = "default", "me"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """How a person asks the dry-run API."""
+
+    dry_run: str
+    """Its address."""
+    token: Path
+    authority: Path
+    """The CA of its certificate."""
+
+
+def install(plane: ControlPlane) -> Trial:
+    """Apply what is shipped, and run its processes under their own accounts.
+
+    Raises:
+        NotReadyError: It cannot be applied, or did not become ready.
+    """
+    applied = plane.kubectl("apply", "-k", str(BASE))
+    if applied.returncode:
+        raise NotReadyError(applied.stderr)
+    folder = plane.site.folder
+    certs = certs_process(plane, folder)
+    plane.processes.start(certs)
+    certs.wait_ready(lambda: answers(f"{certs.urls[0]}/readyz"))
+    with Cluster(plane, folder):
+        # Who ends it waits for nobody's connections.
+        replica = start_replica(plane, folder, "webhook.log", LINKWISE_DRAIN_SECONDS="0")
+    register(plane, replica.ports[0])
+    for account in (installation.ACCOUNT, webhook.ACCOUNT):
+        token = plane.token(NAMESPACE, account, _LONG)
+        (folder / f"{account}.token").write_text(token)
+    authority = folder / "ca.crt"
+    authority.write_bytes(base64.b64decode(plane.api.get(SECRET_PATH)["data"]["ca.crt"]))
+    return Trial(replica.dry_run, _token(plane, folder / "token"), authority)
+
+
+def _token(plane: ControlPlane, path: Path) -> Path:
+    """Write a token of somebody who may create pods, as `kubectl create token` makes it."""
+    accounts = f"/api/v1/namespaces/{_HOME}/serviceaccounts"
+    plane.api.create(accounts, {"metadata": {"name": _PERSON}})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+    subject = {"kind": "ServiceAccount", "name": _PERSON, "namespace": _HOME}
+    plane.api.create(
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{_HOME}/rolebindings",
+        {"metadata": {"name": _PERSON}, "roleRef": role, "subjects": [subject]},
+    )
+    asked = {"spec": {"audiences": [keys.DRY_RUN_AUDIENCE], "expirationSeconds": _LONG}}
+    answer = plane.api.create(f"{accounts}/{_PERSON}/token", asked)
+    path.write_text(str(answer["status"]["token"]))
+    return path
