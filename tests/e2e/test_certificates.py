@@ -1,0 +1,75 @@
+"""A serving certificate that is renewed while pods are created."""
+
+import base64
+import socket
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from controlplane.installation import run_installation
+from controlplane.load import Load
+from controlplane.process import wait_until
+from controlplane.webhook import MUTATING
+from cryptography import x509
+
+from cluster import keys
+from runtime.clock import wall
+
+LASTS = 45
+"""A leaf is renewed when a third of this is left: more than what mounting and reloading take."""
+GATE = {"name": keys.GANG}
+
+
+@pytest.fixture(scope="module")
+def linkwise(plane):
+    with run_installation(plane, leaf_seconds=LASTS) as running:
+        yield running
+
+
+@pytest.fixture
+def path(namespace):
+    return f"/api/v1/namespaces/{namespace}/pods"
+
+
+def body(number):
+    """Return a pod that fails closed: without the webhook it is refused."""
+    container = {"name": "main", "image": "registry.example/none"}
+    container["resources"] = {"limits": {keys.GPU_WHOLE: "1"}}
+    return {"metadata": {"name": f"pod-{number}"}, "spec": {"containers": [container]}}
+
+
+def shown(linkwise):
+    """Return the certificate that the webhook shows to those who trust what its registration does.
+
+    Whoever shows another fails here as it fails at the API server.
+    """
+    hook = linkwise.plane.api.get(MUTATING)["webhooks"][0]
+    trusted = base64.b64decode(hook["clientConfig"]["caBundle"]).decode()
+    context = ssl.create_default_context(cadata=trusted)
+    address = ("127.0.0.1", linkwise.replicas[0].ports[0])
+    with (
+        socket.create_connection(address, timeout=10) as plain,
+        context.wrap_socket(plain, server_hostname=address[0]) as secure,
+    ):
+        return x509.load_der_x509_certificate(secure.getpeercert(binary_form=True))
+
+
+@pytest.mark.timeout(240)
+def test_while_a_certificate_is_renewed_and_the_old_one_ends_no_create_fails(plane, linkwise, path):
+    replica = linkwise.replicas[0].process
+    first, pid = shown(linkwise), replica.pid
+    ends = first.not_valid_after_utc.timestamp()
+
+    with Load(plane.api, path, body) as load:
+        wait_until(lambda: shown(linkwise) != first, "another certificate is shown", 90)
+        load.goes_on()
+        wait_until(lambda: wall() > ends, "the first certificate has ended", 90)
+        load.goes_on()
+
+    assert load.failed == []
+    assert all(pod["spec"]["schedulingGates"] == [GATE] for pod in load.created)
+    assert (replica.pid, replica.runs) == (pid, True)
+    # More at once than the API server keeps connections for: it has to make new ones.
+    with ThreadPoolExecutor(40) as burst:
+        made = burst.map(lambda n: plane.api.create(path, body(10_000 + n)), range(80))
+        assert all(pod["spec"]["schedulingGates"] == [GATE] for pod in made)
