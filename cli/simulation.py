@@ -183,7 +183,7 @@ def _ordered(applicants: Iterable[Applicant]) -> list[_Unit]:
 def _settled_gang(pod: Pod) -> tuple[str, str, str] | None:
     """Return the gang of a pod that was placed and has not failed; None for all others."""
     placed = pod.spec.node_name and pod.status.phase != "Failed"
-    if not placed or not is_member(pod, read_request(pod)[0]):
+    if not placed or not is_member(pod, read_request(pod)[0], gang_mark(pod)[0]):
         return None
     return _gang_key(pod, pod.metadata.namespace or "default")
 
@@ -197,7 +197,7 @@ def _gang_key(pod: Pod, namespace: str) -> tuple[str, str, str] | None:
 
 def _key(applicant: Applicant, request: Request, position: int) -> object:
     mark = gang_mark(applicant.pod)[0]
-    if mark is None or not is_member(applicant.pod, request):
+    if mark is None or not is_member(applicant.pod, request, mark):
         return position
     return (applicant.namespace, mark.name, applicant.owner)
 
@@ -213,7 +213,7 @@ def _turn(group: list[tuple[int, Applicant]]) -> tuple[int, str, int]:
 def _unit(applicants: list[Applicant]) -> _Unit:
     first = applicants[0]
     mark = gang_mark(first.pod)[0]
-    if mark is None or not is_member(first.pod, first.outcome.request):
+    if mark is None or not is_member(first.pod, first.outcome.request, mark):
         return _Unit(None, tuple(applicants), 1)
     declared = first.workload.members if first.workload else None
     stated = [n for n in (mark.min_available, mark.total, declared) if n is not None]

@@ -64,7 +64,8 @@ class _Claimant:
 
     def holding(self, shares: tuple[GPUShare, ...]) -> Holding:
         demand = demand_of(self.pod)
-        mark = gang_mark(self.pod)[0] if is_member(self.pod, self.request) else None
+        mark, _ = gang_mark(self.pod)
+        gang = mark.name if mark and is_member(self.pod, self.request, mark) else None
         return Holding(
             self.name,
             self.uid,
@@ -72,7 +73,7 @@ class _Claimant:
             demand.cpu,
             demand.memory,
             demand.ports,
-            gang=f"{self.name.partition('/')[0]}/{mark.name}" if mark else None,
+            gang=f"{self.name.partition('/')[0]}/{gang}" if gang else None,
             nvidia=self.request.gpus if self.request.family is Family.NVIDIA else 0,
         )
 

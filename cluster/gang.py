@@ -4,7 +4,6 @@ A gang is planned as one unit. Others' marks are read as they are; `protocol.md`
 """
 
 import re
-from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Struct
@@ -39,8 +38,8 @@ _SIZED_MARKS = (
     ("annotations", GANG, GANG_SIZE),
 )
 """Where a mark stands, its name and its size, in the order in which they apply."""
-_LITERAL_TRUE = "true"
-"""What drafts of arena v2 write in place of the number of replicas: it says nothing."""
+_UNTOLD = frozenset((None, "true"))
+"""Drafts of arena v2 write `true` in place of the number of replicas: it says nothing."""
 
 
 class Link(StrEnum):
@@ -77,19 +76,19 @@ def gang_mark(pod: Pod) -> tuple[Mark | None, tuple[Finding, ...]]:
         return None, ()
     name, source, size_place = named
     min_available, findings = _size(pod, *size_place) if size_place else (None, ())
-    if pod.labels.get(GPU_TOPOLOGY_REPLICA) == _LITERAL_TRUE:
+    if pod.labels.get(GPU_TOPOLOGY_REPLICA) in _UNTOLD:
         return Mark(name, min_available, None, source), findings
     total, total_findings = _size(pod, "labels", GPU_TOPOLOGY_REPLICA)
     return Mark(name, min_available, total, source), findings + total_findings
 
 
-def is_member(pod: Pod, request: Request) -> bool:
-    """Tell whether a pod is planned with a gang.
+def is_member(pod: Pod, request: Request, mark: Mark | None) -> bool:
+    """Tell whether a pod is planned with the gang of its mark.
 
-    It carries a mark and asks for GPUs that Linkwise chooses. A launcher without GPUs carries its
-    workers' labels and is none; neither is a DaemonSet's pod, which belongs to its node.
+    It asks for GPUs that Linkwise chooses. A launcher without GPUs carries its workers' labels and
+    is no member; neither is a DaemonSet's pod, which belongs to its node.
     """
-    return request.places and _name(pod) is not None and not _is_of_daemon_set(pod)
+    return mark is not None and request.places and not _is_of_daemon_set(pod)
 
 
 def is_launcher(pod: Pod) -> bool:
@@ -142,16 +141,18 @@ def _name(pod: Pod) -> tuple[str, str, tuple[str, str] | None] | None:
     group = pod.spec.scheduling_group
     if group is not None and group.pod_group_name:
         return group.pod_group_name, "spec.schedulingGroup.podGroupName", None
-    if name := pod.labels.get(POD_GROUP):
+    labels, annotations = pod.labels, pod.annotations
+    if name := labels.get(POD_GROUP):
         return name, f"metadata.labels[{POD_GROUP}]", None
     for kind, name_key, size_key in _SIZED_MARKS:
-        if name := _texts(pod, kind).get(name_key):
+        texts = labels if kind == "labels" else annotations
+        if name := texts.get(name_key):
             return name, f"metadata.{kind}[{name_key}]", (kind, size_key)
     return None
 
 
 def _size(pod: Pod, kind: str, key: str) -> tuple[int | None, tuple[Finding, ...]]:
-    text = _texts(pod, kind).get(key)
+    text = (pod.labels if kind == "labels" else pod.annotations).get(key)
     if text is None:
         return None, ()
     if _NUMBER.fullmatch(text) and int(text):
@@ -167,12 +168,6 @@ def _size(pod: Pod, kind: str, key: str) -> tuple[int | None, tuple[Finding, ...
     return None, (finding,)
 
 
-def _texts(pod: Pod, kind: str) -> Mapping[str, str]:
-    return pod.labels if kind == "labels" else pod.annotations
-
-
 def _is_of_daemon_set(pod: Pod) -> bool:
-    return any(
-        owner.kind == "DaemonSet" and owner.controller
-        for owner in pod.metadata.owner_references or ()
-    )
+    owners = pod.metadata.owner_references or ()
+    return any(owner.controller and owner.kind == "DaemonSet" for owner in owners)

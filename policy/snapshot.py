@@ -25,6 +25,8 @@ class PolicySnapshot:
     """What all groups of nodes offer, in the policy's order."""
     digest: str = field(init=False)
     """Equal for equal decisions, whatever their layout and generation."""
+    name: str = field(init=False)
+    """What logs and audits call it."""
 
     def __post_init__(self) -> None:
         groups = self.policy.sharing.groups
@@ -35,6 +37,7 @@ class PolicySnapshot:
             self, "shared", tuple(one for group in groups for one in shared_by(group))
         )
         object.__setattr__(self, "digest", sha256(decided.encode()).hexdigest()[:16])
+        object.__setattr__(self, "name", f"generation={self.generation} digest={self.digest}")
 
     def machine_for(self, node_labels: Mapping[str, str]) -> str | None:
         """Return the name of the machine that a node is; None when no rule tells."""

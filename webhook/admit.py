@@ -20,7 +20,7 @@ from webhook.asked import read
 from webhook.judge import judge, namespace_findings
 from webhook.normalise import add_profiles, drop_record, hold, tell, without_record
 from webhook.outcome import Outcome, Verdict
-from webhook.patch import Operation
+from webhook.patch import Operation, joined
 from webhook.requirement import node_requirements
 from webhook.workload import Workload
 
@@ -125,9 +125,9 @@ def _audit(
     policy: PolicySnapshot, findings: tuple[Finding, ...], steps: tuple[Operation, ...]
 ) -> dict[str, str]:
     """Return what the audit log tells of this decision."""
-    audit = {"policy": f"generation={policy.generation} digest={policy.digest}"}
+    audit = {"policy": policy.name}
     if findings:
         audit["findings"] = ",".join(dict.fromkeys(finding.code.value for finding in findings))
     if steps:
-        audit["rules"] = ", ".join(dict.fromkeys(step.rule for step in steps))
+        audit["rules"] = joined([step.rule for step in steps])
     return audit

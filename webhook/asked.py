@@ -47,7 +47,7 @@ def read(pod: Pod, policy: PolicySnapshot) -> Asked:
         shared = relevant(where, request)
         findings = (*findings, *sharing_findings(shared, request))
     mark, sizes = gang_mark(pod)
-    member = mark is not None and is_member(pod, request)
+    member = is_member(pod, request, mark)
     if member and sizes:
         # The sizes of gangs that are not ours are others' business.
         findings = (*findings, *sizes)

@@ -31,6 +31,8 @@ def without_record(annotations: dict[str, str]) -> dict[str, str]:
 def drop_record(pod: Pod) -> tuple[list[Operation], list[Finding]]:
     """Return the steps that remove what only the scorer may say, and a warning for each."""
     keys = record_keys(pod.annotations)
+    if not keys:
+        return [], []
     steps = [remove(f"/metadata/annotations/{escape(key)}", "record removed") for key in keys]
     return steps, [_removed(key, pod.annotations[key]) for key in keys]
 

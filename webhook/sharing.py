@@ -45,6 +45,8 @@ def relevant(where: Landing, request: Request) -> Landing:
 
 def replicas(where: Landing) -> int:
     """Return how many pods share a GPU on all these nodes; 0 where they differ, or share none."""
+    if not where:
+        return 0
     numbers = {offer.replicas if offer else 0 for offer in where}
     return numbers.pop() if len(numbers) == 1 else 0
 

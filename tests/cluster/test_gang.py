@@ -144,7 +144,7 @@ def test_a_topology_label_alone_makes_no_gang():
 def test_members_ask_for_gpus_that_linkwise_chooses(limits, labels, owner, expected):
     pod = decoded(limits, labels=labels, owner=owner)
 
-    assert is_member(pod, read_request(pod)[0]) is expected
+    assert is_member(pod, read_request(pod)[0], gang_mark(pod)[0]) is expected
 
 
 @pytest.mark.parametrize(
@@ -215,6 +215,6 @@ def test_a_member_always_has_a_mark_and_gpus(raw):
     request, _ = read_request(pod)
     mark, _ = gang_mark(pod)
 
-    if is_member(pod, request):
+    if is_member(pod, request, mark):
         assert mark is not None
         assert request.places
