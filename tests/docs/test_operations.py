@@ -1,0 +1,136 @@
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+import yaml
+from controlplane.process import free_ports, wait_until
+
+from certs.settings import read_settings as certs_settings
+from webhook.settings import read_settings as webhook_settings
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+RULES = ROOT / "manifests/alerts/rules.yaml"
+A_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+NAME = r"\b(?:linkwise|process|python|apiserver)_[a-z_]+\b"
+OF_THE_API_SERVER = {
+    "apiserver_admission_webhook_admission_duration_seconds",
+    "apiserver_admission_webhook_fail_open_count",
+    "apiserver_admission_webhook_rejection_count",
+    "apiserver_validating_admission_policy_check_total",
+}
+"""Looked for on a real one in the end-to-end tests."""
+
+
+def rows(heading):
+    """Return the first column of each row of a section's table, without backticks."""
+    section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    assert section, heading
+    return re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def exposed():
+    """What the processes expose, by type; neither needs an API server for that."""
+    ports = free_ports(4)
+    names = ("LINKWISE_PORT", "LINKWISE_DRY_RUN_PORT", "LINKWISE_PROBE_PORT")
+    settings = {"LINKWISE_HOST": "127.0.0.1", "LINKWISE_API_SERVER": "http://127.0.0.1:1"}
+    webhook = dict(zip(names, map(str, ports), strict=False))
+    started = [
+        start("webhook", {**settings, **webhook}),
+        start("certs", {**settings, "LINKWISE_PROBE_PORT": str(ports[3])}),
+    ]
+    try:
+        return [metrics(port) for port in ports[2:]]
+    finally:
+        for process in started:
+            process.terminate()
+            process.wait(timeout=60)
+
+
+def start(component, settings):
+    environment = {**os.environ, **settings, "PYTHONPATH": str(ROOT), "LINKWISE_DRAIN_SECONDS": "0"}
+    command = [sys.executable, "-m", component]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)  # noqa: S603
+
+
+def metrics(port):
+    """Return the type of each metric at a port, once there are any."""
+    found = []
+
+    def read():
+        try:
+            with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                found.append(answer.read().decode())
+        except OSError:
+            return False
+        return True
+
+    wait_until(read, "metrics are there", 60)
+    types = re.findall(r"^# TYPE (\S+) (\S+)$", found[0], re.MULTILINE)
+    return {name: kind for name, kind in types if not name.endswith("_created")}
+
+
+def test_the_page_has_a_row_for_each_metric_that_a_process_exposes_and_for_no_other(exposed):
+    ours = [name for one in exposed for name in one if name.startswith("linkwise_")]
+
+    assert sorted(rows("Metrics")) == sorted(set(ours))
+
+
+def test_a_metric_is_of_the_type_that_its_row_says(exposed):
+    types = {name: kind for one in exposed for name, kind in one.items()}
+    told = re.findall(r"^\| `(linkwise_[a-z_]+)` \| (\w+) \|", PAGE, re.MULTILINE)
+
+    assert {name: types[name] for name, _ in told} == dict(told)
+
+
+@pytest.mark.parametrize("text", [PAGE, RULES.read_text()], ids=["page", "rules"])
+def test_every_metric_that_is_named_anywhere_is_there(exposed, text):
+    known = {name for one in exposed for name in one} | OF_THE_API_SERVER
+    named = {re.sub(r"_bucket$", "", name) for name in re.findall(NAME, text)}
+
+    assert named - known == set()
+
+
+def test_every_alert_is_explained_and_every_explained_alert_is_there():
+    (group,) = yaml.safe_load(RULES.read_text())["spec"]["groups"]
+
+    assert rows("Alerts") == [rule["alert"] for rule in group["rules"]]
+
+
+class Asked(dict):
+    """An environment that notes which variables are read."""
+
+    def __init__(self):
+        super().__init__(A_POD)
+        self.names = set()
+
+    def get(self, name, default=None):
+        self.names.add(name)
+        return super().get(name, default)
+
+
+def test_the_page_names_each_setting_and_no_other_and_whose_it_is():
+    webhook, certs = Asked(), Asked()
+    webhook_settings(webhook)
+    certs_settings(certs)
+    owners = dict.fromkeys(webhook.names, "webhook") | dict.fromkeys(certs.names, "certs")
+    owners |= dict.fromkeys(webhook.names & certs.names, "both")
+
+    told = re.findall(r"^\| `(LINKWISE_\w+)` \| [^|]+ \| (\w+) \|", PAGE, re.MULTILINE)
+
+    assert dict(told) == owners
+    assert set(re.findall(r"LINKWISE_\w+", PAGE)) == set(owners)
+
+
+def test_files_that_the_page_names_are_there():
+    linked = re.findall(r"\]\(([^)#:]+)\)", PAGE)
+    named = re.findall(r"\bmanifests/[a-z./-]+[a-z]", PAGE)
+
+    assert linked
+    for path in (*(ROOT / "docs" / link for link in linked), *(ROOT / name for name in named)):
+        assert path.exists(), path
