@@ -1,0 +1,169 @@
+"""Profiles that change while pods are being created, with two replicas of the webhook."""
+
+import json
+import re
+from time import monotonic
+from urllib.request import urlopen
+
+import pytest
+from controlplane.api import refusal
+from controlplane.installation import run_installation
+from controlplane.load import Load
+from controlplane.pods import a_pod
+from controlplane.process import wait_until
+from controlplane.webhook import VALIDATING
+
+from cluster import keys
+
+BOUND = 2
+"""From a change until no pod is made by what was before [s]."""
+ENOUGH = 40
+"""Pods that are looked at after each change."""
+BROKEN = '[{"name": ""}]'
+
+
+@pytest.fixture(scope="module")
+def linkwise(plane):
+    with run_installation(plane, replicas=2) as running:
+        yield running
+
+
+@pytest.fixture
+def created(linkwise, namespace):
+    """Pods of class gpu-hpn, created by several clients all the while."""
+    # Nobody is to look for a node for them.
+    hold = [{"name": "example.com/hold"}]
+
+    class Created:
+        def __init__(self):
+            self.begun = {}
+
+        def body(self, number):
+            name = f"pod-{number}"
+            self.begun[name] = monotonic()
+            labels = {keys.COMPUTE_CLASS: "gpu-hpn"}
+            return a_pod(name, labels=labels, schedulingGates=hold)
+
+        def since(self, begin):
+            """Return the drivers of those that were not even asked for before a moment."""
+            return [
+                one["metadata"]["labels"].get(keys.DRIVER_VERSION)
+                for one in list(load.created)
+                if self.begun[one["metadata"]["name"]] >= begin
+            ]
+
+        def all_have(self, driver):
+            """Look at pods from `BOUND` after now, until both replicas have judged enough."""
+            begin = monotonic() + BOUND
+            wait_until(lambda: bool(self.since(begin)), "the bound is over", 60)
+            before = [judged(one) for one in linkwise.replicas]
+            wait_until(
+                lambda: (
+                    len(self.since(begin)) >= ENOUGH
+                    and all(
+                        judged(one) >= count + ENOUGH // 4
+                        for one, count in zip(linkwise.replicas, before, strict=True)
+                    )
+                ),
+                "both replicas have judged enough",
+                60,
+            )
+            assert set(self.since(begin)) == {driver}
+
+    made = Created()
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    with Load(linkwise.plane.api, pods, made.body) as load:
+        yield made
+    assert load.failed == []
+
+
+@pytest.fixture
+def unguarded(plane):
+    """What is written is not judged, as when the webhook is away."""
+    hook = plane.api.get(VALIDATING)["webhooks"][0]
+    path = "/webhooks/0/clientConfig/url"
+    plane.api.patch(
+        VALIDATING, [{"op": "replace", "path": path, "value": "https://127.0.0.1:1/"}], "json"
+    )
+    yield
+    value = hook["clientConfig"]["url"]
+    plane.api.patch(VALIDATING, [{"op": "replace", "path": path, "value": value}], "json")
+
+
+def judged(replica):
+    """Return how many pods a replica has judged."""
+    with urlopen(f"{replica.probes}/metrics", timeout=30) as answer:  # noqa: S310
+        text = answer.read().decode()
+    found = re.findall(
+        r'^linkwise_admission_reviews_total\{.*verdict="allowed"\} (\S+)$', text, re.MULTILINE
+    )
+    return sum(float(one) for one in found)
+
+
+def giving(driver):
+    """Return profiles that give the class a driver."""
+    selector = {"matchLabels": {keys.COMPUTE_CLASS: "gpu-hpn"}}
+    effect = {"labels": {keys.DRIVER_VERSION: driver}}
+    return json.dumps([{"name": "hpn", "objectSelector": selector, "effect": effect}])
+
+
+def complaints(plane):
+    """Return what `kubectl get events` shows of the profiles."""
+    about = f"involvedObject.kind=ConfigMap,involvedObject.name={keys.PROFILE_NAME}"
+    shown = plane.kubectl(
+        "get",
+        "events",
+        "--no-headers",
+        f"--namespace={keys.PROFILE_NAMESPACE}",
+        f"--field-selector=type=Warning,{about}",
+    )
+    return shown.stdout.splitlines()
+
+
+def test_profiles_that_are_made_changed_and_deleted_are_in_force_after_two_seconds(
+    created, profiles
+):
+    created.all_have(None)
+    profiles(giving("1.5.0"))
+    created.all_have("1.5.0")
+    profiles(giving("1.5.1"))
+    created.all_have("1.5.1")
+    profiles(None)
+    created.all_have(None)
+    profiles(giving("1.5.4"))
+    created.all_have("1.5.4")
+
+
+def test_profiles_that_are_broken_are_refused_and_those_before_stay(created, profiles):
+    profiles(giving("1.5.0"))
+    created.all_have("1.5.0")
+
+    said = refusal(lambda: profiles("[{"))
+
+    assert 'admission webhook "configmaps.linkwise.dev" denied the request' in said
+    assert "line 1" in said
+    created.all_have("1.5.0")
+
+
+@pytest.mark.usefixtures("unguarded")
+def test_broken_profiles_that_slip_by_change_nothing_and_one_event_says_why_until_they_are_mended(
+    plane, created, profiles
+):
+    profiles(giving("1.5.0"))
+    created.all_have("1.5.0")
+    assert complaints(plane) == []
+
+    wait_until(lambda: refusal(lambda: profiles(BROKEN)) == "", "nobody judges what is written")
+    created.all_have("1.5.0")
+    (told,) = complaints(plane)
+    assert "PolicyRefused" in told
+    assert "line 1" in told
+    assert "name is empty" in told
+
+    profiles(giving("1.5.1"))
+    created.all_have("1.5.1")
+    profiles(BROKEN)
+    created.all_have("1.5.1")
+    assert len(complaints(plane)) == 2
+    profiles(None)
+    created.all_have(None)
