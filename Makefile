@@ -7,7 +7,7 @@ e2e: .venv ; $(PY) -m pytest -m e2e tests/e2e
 up: .venv ; PYTHONPATH=tests $(PY) -m controlplane.up
 down: .venv ; PYTHONPATH=tests $(PY) -m controlplane.down
 lint: .venv ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
-bench: .venv ; $(PY) -m bench
+bench: .venv ; PYTHONPATH=tests $(PY) -m bench
 lock: ; uv pip compile pyproject.toml --extra cli --extra certs --extra scorer --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q -o requirements/dev.txt
 clean: ; rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
 .PHONY: demo test e2e up down lint bench lock clean

@@ -8,11 +8,17 @@ import platform
 import statistics
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 
-from bench import admission, command, placement, topology
+from controlplane.binaries import VERSION, BuildError, MissingError, binaries
+
+from bench import admission, command, creates, placement, reviews, topology
+from bench.programs import programs
+from bench.rounds import ROUNDS
+from bench.stage import stage
 
 REPETITIONS = 9
 
@@ -36,6 +42,21 @@ def main() -> None:
         median, least, most = statistics.median(seconds), seconds[0], seconds[-1]
         spread = f"({_time(least)} to {_time(most)})"
         print(f"{name:<66} {target:>9}  {_time(median):>10}  {spread}", flush=True)
+    _live()
+
+
+def _live() -> None:
+    """Print the rows that need a real API server, where there is one."""
+    say = partial(print, flush=True)
+    try:
+        found, others = binaries(say), programs(say)
+    except (BuildError, MissingError) as why:
+        print(f"\nrows of a real API server are left out: {why}")
+        return
+    print(f"\nside by side, {ROUNDS} rounds; median (its 95 % interval); API server {VERSION}\n")
+    with stage(found, others) as running:
+        for figure in chain(creates.figures(running), reviews.figures(running)):
+            print(figure, flush=True)
 
 
 def _time(seconds: float) -> str:

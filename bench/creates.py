@@ -1,0 +1,82 @@
+"""Admission through a real API server: what creating pods costs because Linkwise is there."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from bench.figure import Figure
+from bench.load import Sent, Target
+from bench.review import NAMESPACE
+from bench.rounds import rounds, spread
+from bench.stage import CONSTANT, NOTHING, Stage
+from cluster import keys
+
+_MANY, _RATE, _PACED, _BURST, _BURSTS = 1_500, 100, 400, 200, 10
+
+
+def figures(stage: Stage) -> Iterator[Figure]:
+    """Yield each row as soon as it is measured."""
+    yield _shared(
+        "creates/s, as a share of those with the constant Go webhook",
+        "≥ 0.95",
+        partial(_rate, stage, NAMESPACE),
+        partial(_rate, stage, CONSTANT),
+    )
+    yield _shared(
+        "creates/s without GPUs, as a share of those without any webhook",
+        "≥ 0.97",
+        partial(_rate, stage, NAMESPACE, "plain"),
+        partial(_rate, stage, NOTHING, "plain"),
+    )
+    yield from _latency(stage)
+    yield _bursts(stage)
+
+
+def _shared(
+    name: str, target: str, ours: Callable[[], float], other: Callable[[], float]
+) -> Figure:
+    other()
+    return Figure(name, target, spread([a / b for a, b in rounds(ours, other)]))
+
+
+def _rate(stage: Stage, namespace: str, body: str = "worker") -> float:
+    """Return creates per second."""
+    sent = stage.load.must(_target(stage, namespace, body), _MANY)
+    stage.clear(namespace)
+    return _MANY / sent.seconds
+
+
+def _target(stage: Stage, namespace: str, body: str) -> Target:
+    """Return creates whose pods come back with our gate where some webhook adds it."""
+    gated = body == "worker" and namespace != NOTHING
+    return stage.creates(namespace, body, keys.GANG if gated else "")
+
+
+def _latency(stage: Stage) -> Iterator[Figure]:
+    """Yield what is added to the latency of creates that come at a steady rate."""
+
+    def paced(namespace: str) -> Sent:
+        sent = stage.load.must(_target(stage, namespace, "worker"), _PACED, rate=_RATE)
+        stage.clear(namespace)
+        return sent
+
+    found = rounds(partial(paced, NAMESPACE), partial(paced, NOTHING))
+    name = f"added latency at {_RATE} creates/s"
+    median = spread([ours.p50 - none.p50 for ours, none in found])
+    yield Figure(f"{name}, p50", "≤ 2 ms", median, "ms")
+    late = spread([ours.p99 - none.p99 for ours, none in found])
+    yield Figure(f"{name}, p99", "≤ 8 ms", late, "ms")
+
+
+def _bursts(stage: Stage) -> Figure:
+    """Count failures of bursts at a webhook that has no connection yet."""
+    target = stage.creates(NAMESPACE, expect=keys.GANG)
+    plane, process = stage.plane, stage.webhook.process
+    failures = 0
+    for _ in range(_BURSTS):
+        plane.processes.stop(process)
+        plane.processes.start(process)
+        process.wait_ready(lambda: stage.webhook.ready)
+        failures += stage.load.send(target, _BURST, connections=_BURST, cold=True).failures
+        stage.clear(NAMESPACE)
+    name = f"failures of {_BURSTS} bursts of {_BURST} creates on cold connections"
+    return Figure(name, "0", spread([failures]))
