@@ -1,0 +1,240 @@
+"""Hostile clients of the webhook's own port: refused, forgotten, and nobody else notices."""
+
+import gzip
+import json
+import re
+import socket
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+import yaml
+from controlplane.load import Load
+from controlplane.process import wait_until
+from controlplane.webhook import BASE, run_webhook
+
+from cluster import keys
+from runtime.limits import Limits
+
+MIB = 1 << 20
+ROOM = 16 * MIB
+"""What memory may differ by between two waves: two bodies being decoded, and the allocator's."""
+JSON = "application/json"
+GATE = {"name": keys.GANG}
+LIMITS = Limits()
+
+
+@pytest.fixture(scope="module")
+def webhook(plane):
+    with run_webhook(plane) as running:
+        yield running
+
+
+@pytest.fixture
+def load(webhook, namespace):
+    """Pods that fail closed, created one after another while a test runs."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with Load(webhook.plane.api, path, a_pod, clients=2) as load:
+        yield load
+
+
+def a_pod(number):
+    container = {"name": "main", "image": "registry.example/none"}
+    container["resources"] = {"limits": {keys.GPU_WHOLE: "1"}}
+    return {"metadata": {"name": f"pod-{number}"}, "spec": {"containers": [container]}}
+
+
+def all_were_served(load):
+    load.goes_on()
+    assert load.failed == []
+    assert all(pod["spec"]["schedulingGates"] == [GATE] for pod in load.created)
+
+
+def memory(webhook, line="VmRSS"):
+    """Return what the process holds [bytes]; `VmHWM`: the most it ever held."""
+    status = Path(f"/proc/{webhook.process.pid}/status").read_text()
+    return int(re.search(rf"^{line}:\s+(\d+) kB$", status, re.MULTILINE)[1]) << 10
+
+
+def granted():
+    """Return the memory that is shipped with the webhook [bytes]."""
+    (deployment,) = [
+        one
+        for one in yaml.safe_load_all((BASE / "webhook.yaml").read_text())
+        if one["kind"] == "Deployment"
+    ]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    number, unit = re.fullmatch(r"(\d+)(Mi)", container["resources"]["limits"]["memory"]).groups()
+    return int(number) * {"Mi": MIB}[unit]
+
+
+def connect(webhook):
+    plain = socket.create_connection(("127.0.0.1", webhook.ports[0]), timeout=60)
+    context = ssl.create_default_context(cadata=webhook.ca.cert_pem.decode())
+    return context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+
+def send(webhook, body, kind=JSON, encoding="", *, chunked=False):
+    """Send one request, and return the status; 0 when the connection is closed without one."""
+    head = [
+        "POST /mutate?timeout=3s HTTP/1.1",
+        "Host: webhook",
+        f"Content-Type: {kind}",
+        "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}",
+    ]
+    if encoding:
+        head.append(f"Content-Encoding: {encoding}")
+    with connect(webhook) as connection:
+        # Whoever is refused early may find the connection closed before all is sent.
+        with suppress(OSError):
+            connection.sendall("\r\n".join([*head, "", ""]).encode())
+            for start in range(0, len(body), MIB):
+                part = body[start : start + MIB]
+                connection.sendall(b"%x\r\n%s\r\n" % (len(part), part) if chunked else part)
+            if chunked:
+                connection.sendall(b"0\r\n\r\n")
+        return status(connection)
+
+
+def status(connection):
+    said = b""
+    with suppress(OSError):
+        while b"\r\n" not in said and (part := connection.recv(4096)):
+            said += part
+    return int(said.split()[1]) if said.startswith(b"HTTP/1.1 ") else 0
+
+
+def review(pod, **other):
+    request = {
+        "uid": "u",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "operation": "CREATE",
+        "namespace": "default",
+        "object": pod,
+        **other,
+    }
+    return json.dumps(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    ).encode()
+
+
+def placed(text, where):
+    """Return a review with a text that need not be JSON at a field."""
+    marked = {"metadata": {}, "spec": {"containers": []}}
+    other = {}
+    part = {"options": other, "object": marked, **marked}[where[0]]
+    part[where[1]] = "MARK"
+    return review(marked, **other).replace(b'"MARK"', text)
+
+
+def deep():
+    return b"[" * 200_000 + b"]" * 200_000
+
+
+def wide():
+    return b"[" + b"{}," * 1_300_000 + b"{}]"
+
+
+def many():
+    return b"{" + b",".join(b'"k%d":"v"' % number for number in range(250_000)) + b"}"
+
+
+# What is sent is made when it is sent: it is large.
+LABELS, CONTAINERS, UNREAD = ("metadata", "labels"), ("spec", "containers"), ("options", "options")
+REFUSED = {
+    "20 MB": (413, lambda: {"body": b" " * (20 * MIB)}),
+    "20 MB in chunks": (413, lambda: {"body": b" " * (20 * MIB), "chunked": True}),
+    "deep, read": (400, lambda: {"body": placed(deep(), LABELS)}),
+    "deep, not read": (400, lambda: {"body": placed(deep(), UNREAD)}),
+    "deep from the start": (400, lambda: {"body": deep()}),
+    "wide containers": (400, lambda: {"body": placed(wide(), CONTAINERS)}),
+    "wide labels": (400, lambda: {"body": placed(many(), LABELS)}),
+    "wide from the start": (400, lambda: {"body": wide()}),
+    "wrong type of a field": (400, lambda: {"body": placed(b"17", CONTAINERS)}),
+    "wrong type of an element": (400, lambda: {"body": placed(b"[17]", CONTAINERS)}),
+    "a pod that is a list": (400, lambda: {"body": review([])}),
+    "bad UTF-8": (400, lambda: {"body": placed(b'{"a":"\xff\xfe"}', LABELS)}),
+    "half a surrogate": (400, lambda: {"body": placed(rb'{"a":"\ud800"}', LABELS)}),
+    "no number": (400, lambda: {"body": placed(b"NaN", CONTAINERS)}),
+    "nothing": (400, lambda: {"body": b""}),
+    "no review": (400, lambda: {"body": b"{}"}),
+    "gzip": (415, lambda: {"body": gzip.compress(review({})), "encoding": "gzip"}),
+    "a bomb of gzip": (415, lambda: {"body": gzip.compress(bytes(64 * MIB)), "encoding": "gzip"}),
+    "not JSON": (415, lambda: {"body": b"a: b", "kind": "application/yaml"}),
+}
+
+
+@pytest.mark.parametrize(("answer", "made"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_hostile_body_is_refused_and_the_next_review_is_answered(webhook, answer, made):
+    assert send(webhook, **made()) == answer
+    assert send(webhook, review(a_pod(1))) == 200
+
+
+def test_under_waves_of_hostile_bodies_memory_stays_flat_and_others_are_served(webhook, load):
+    sent = [made() for _, made in REFUSED.values()]
+
+    def wave():
+        with ThreadPoolExecutor(4) as attackers:
+            said = set(attackers.map(lambda each: send(webhook, **each), sent))
+        assert said <= {400, 413, 415, 503}
+        return memory(webhook)
+
+    first = wave()
+    later = [wave() for _ in range(4)]
+
+    all_were_served(load)
+    assert max(later) <= first + ROOM
+    assert memory(webhook, "VmHWM") < granted()
+
+
+def test_whoever_sends_slowly_is_cut_off_and_others_are_served(webhook, load):
+    with ExitStack() as stack:
+        heads = [stack.enter_context(connect(webhook)) for _ in range(40)]
+        bodies = [stack.enter_context(connect(webhook)) for _ in range(40)]
+        for one in heads:
+            one.sendall(b"POST /mutate HTTP/1.1\r\nHost: webh")
+        for one in bodies:
+            head = f"POST /mutate HTTP/1.1\r\nHost: a\r\nContent-Type: {JSON}\r\n"
+            one.sendall(f"{head}Content-Length: 1000\r\n\r\n{{".encode())
+        load.goes_on()
+
+        # A byte from time to time is no progress.
+        def drip():
+            for one in (*heads, *bodies):
+                with suppress(OSError):
+                    one.sendall(b"a")
+
+        drip()
+        assert {status(one) for one in bodies} == {408}
+        drip()
+        assert {status(one) for one in heads} == {0}
+        all_were_served(load)
+
+
+def test_more_connections_than_there_is_room_for_take_nobody_elses(webhook, load):
+    with ExitStack() as stack:
+        many = [stack.enter_context(connect(webhook)) for _ in range(LIMITS.connections + 50)]
+        load.goes_on()
+        # Those that were idle for longest made room.
+        assert {status(one) for one in many[:50]} == {0}
+        assert memory(webhook) < granted()
+        all_were_served(load)
+    wait_until(lambda: len(files(webhook)) < 50, "they are forgotten")
+
+
+def test_those_that_never_begin_a_handshake_are_cut_off_and_others_are_served(webhook, load):
+    address = ("127.0.0.1", webhook.ports[0])
+    with ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(address, timeout=60)) for _ in range(200)
+        ]
+        load.goes_on()
+        assert {one.recv(100) for one in silent} == {b""}
+        all_were_served(load)
+
+
+def files(webhook):
+    """Return what the process has open."""
+    return list(Path(f"/proc/{webhook.process.pid}/fd").iterdir())
