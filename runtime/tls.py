@@ -28,10 +28,26 @@ class ServingCertificate:
     ones get what was loaded last. Until something was loaded, handshakes fail.
     """
 
-    def __init__(self, cert_file: Path, key_file: Path) -> None:
+    def __init__(
+        self, cert_file: Path, key_file: Path, *, client_ca_file: Path | None = None
+    ) -> None:
+        """Serve what the files hold, if it can be served.
+
+        Args:
+            cert_file: Leaf and chain.
+            key_file: The leaf's key.
+            client_ca_file: Only clients with a certificate that one of these CAs signed get
+                through the handshake; with None, all do.
+
+        Raises:
+            OSError: The CAs cannot be read.
+        """
         self._files = (cert_file, key_file)
         self._digest = b""
         self.context = _server_context()
+        if client_ca_file is not None:
+            self.context.load_verify_locations(client_ca_file)
+            self.context.verify_mode = ssl.CERT_REQUIRED
         self.expiry: float | None = None
         """When the certificate that is served ends [s since 1970]; None before any was loaded."""
         self.der = b""

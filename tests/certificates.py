@@ -52,8 +52,8 @@ def a_ca(name="test CA"):
     return Pair(made, key)
 
 
-def a_leaf(ca, *, name="linkwise", days=1, elliptic=True):
-    """Return a serving certificate for 127.0.0.1; negative days make it an expired one."""
+def a_leaf(ca, *, name="linkwise", days=1, elliptic=True, usage="SERVER_AUTH"):
+    """Return a certificate for 127.0.0.1; negative days make it an expired one."""
     key = (
         ec.generate_private_key(ec.SECP256R1())
         if elliptic
@@ -69,7 +69,7 @@ def a_leaf(ca, *, name="linkwise", days=1, elliptic=True):
         .add_extension(
             x509.SubjectAlternativeName([address, x509.DNSName("localhost")]), critical=False
         )
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([getattr(ExtendedKeyUsageOID, usage)]), critical=False)
         .sign(ca.key, SHA256())
     )
     return Pair(made, key)

@@ -50,7 +50,11 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
     """
     registry = new_registry()
     observers: Observers = (request_lines(), Requests(registry))
-    certificate = ServingCertificate(Path(settings.certificate), Path(settings.key))
+    files = Path(settings.certificate), Path(settings.key)
+    clients = Path(settings.client_ca) if settings.client_ca else None
+    certificate = ServingCertificate(*files, client_ca_file=clients)
+    # The same one, for people: they bring tokens.
+    for_people = ServingCertificate(*files)
     async with _kube(settings) as kube, asyncio.TaskGroup() as group:
         watches = Watches(kube, instance=instance)
         show_state(
@@ -63,6 +67,7 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
         tasks = [
             group.create_task(watches.run()),
             group.create_task(certificate.reload_when_changed()),
+            group.create_task(for_people.reload_when_changed()),
         ]
         async with (
             serve(
@@ -76,7 +81,7 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
                 DryRun(watches, kube).routes(),
                 host=settings.host,
                 port=settings.dry_run_port,
-                context=certificate.context,
+                context=for_people.context,
                 limits=_FEW,
                 observers=observers,
             ),

@@ -22,6 +22,8 @@ class Settings:
     certificate: str = "/etc/linkwise/tls/tls.crt"
     """File of the serving certificate and its chain."""
     key: str = "/etc/linkwise/tls/tls.key"
+    client_ca: str = ""
+    """File of the CAs that sign API servers' client certificates; empty to ask for none."""
     api_server: str = ""
     """Such as `https://127.0.0.1:6443`; empty for the one that a pod is given."""
     api_token_file: str = ""
@@ -71,6 +73,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         probe_port=int(number("probe_port", plain.probe_port, 65535)),
         certificate=text("certificate", plain.certificate),
         key=text("key", plain.key),
+        client_ca=text("client_ca", plain.client_ca),
         api_server=api_server,
         api_token_file=text("api_token_file", plain.api_token_file),
         api_ca_file=text("api_ca_file", plain.api_ca_file),

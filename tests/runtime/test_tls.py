@@ -231,6 +231,42 @@ async def test_http_1_1_is_all_that_is_offered_and_no_tickets(tmp_path):
     assert certificate.context.num_tickets == 0
 
 
+@pytest.fixture
+def clients_ca(tmp_path):
+    """Another CA than the server's, in a file."""
+    ca = a_ca("clients")
+    (tmp_path / "clients.crt").write_bytes(ca.cert_pem)
+    return ca
+
+
+@pytest.mark.parametrize("shows", [None, "ours", "theirs", "for servers"])
+async def test_only_clients_of_the_ca_that_is_named_get_through(tmp_path, clients_ca, shows):
+    certificate = ServingCertificate(*LEAF.write(tmp_path), client_ca_file=tmp_path / "clients.crt")
+    client = ssl.create_default_context(cadata=CA.cert_pem.decode())
+    pairs = {
+        "ours": a_leaf(clients_ca, usage="CLIENT_AUTH"),
+        "theirs": a_leaf(a_ca("others"), usage="CLIENT_AUTH"),
+        "for servers": a_leaf(clients_ca),
+    }
+    if shows:
+        folder = tmp_path / "client"
+        folder.mkdir()
+        client.load_cert_chain(*pairs[shows].write(folder))
+
+    async with served(certificate) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=client)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        try:
+            said = await reader.readline()
+        except OSError:
+            said = b""
+        writer.transport.abort()
+        # The process asks itself without a certificate, and sees its own all the same.
+        assert await certificate.problem("127.0.0.1", server.port) is None
+
+    assert said.startswith(b"HTTP/1.1 200") == (shows == "ours")
+
+
 def test_no_descriptor_with_a_key_is_left_open():
     def in_memory():
         return [one for one in Path("/proc/self/fd").iterdir() if "memfd" in _target(one)]

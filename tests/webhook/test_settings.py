@@ -19,6 +19,7 @@ def test_every_setting_is_a_variable_of_its_name():
         "host": "127.0.0.1",
         "certificate": "/c",
         "key": "/k",
+        "client_ca": "/cc",
         "api_server": "https://a",
         "api_token_file": "/t",
         "api_ca_file": "/ca",
