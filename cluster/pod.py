@@ -15,8 +15,11 @@ Amount: TypeAlias = Annotated[str, Meta(max_length=64)] | int | float
 Amounts: TypeAlias = Annotated[dict[str, Amount], Meta(max_length=256)]
 
 
-class _Object(Struct, frozen=True, rename="camel", kw_only=True):
-    """The names on the wire are lowerCamelCase."""
+class _Object(Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """The names on the wire are lowerCamelCase.
+
+    What is decoded from JSON has no cycles, so that the garbage collector need not look at it.
+    """
 
 
 class Owner(_Object, frozen=True):
@@ -100,12 +103,24 @@ class SchedulingGate(_Object, frozen=True):
     name: str
 
 
+class FieldRef(_Object, frozen=True):
+    """A field of the pod, by the downward API."""
+
+    field_path: str = ""
+
+
+class EnvSource(_Object, frozen=True):
+    """Where a variable's value comes from, as far as that is the pod itself."""
+
+    field_ref: FieldRef | None = None
+
+
 class Env(_Object, frozen=True):
-    """An environment variable; whether its value comes from elsewhere, not from where."""
+    """An environment variable."""
 
     name: str
     value: Text = ""
-    value_from: dict[str, object] | None = None
+    value_from: EnvSource | None = None
 
 
 class Port(_Object, frozen=True):
@@ -144,10 +159,16 @@ class Container(_Object, frozen=True):
         return (self.resources.requests if self.resources else None) or {}
 
 
-class Volume(_Object, frozen=True):
-    """A volume: only whether it is a claim, which may tie the pod to some nodes."""
+class VolumeClaim(_Object, frozen=True):
+    """A claim, which may tie the pod to some nodes."""
 
-    persistent_volume_claim: dict[str, object] | None = None
+    claim_name: str = ""
+
+
+class Volume(_Object, frozen=True):
+    """A volume: only whether it is a claim."""
+
+    persistent_volume_claim: VolumeClaim | None = None
 
 
 class SchedulingGroup(_Object, frozen=True):
@@ -170,6 +191,7 @@ class PodSpec(_Object, frozen=True):
     scheduling_group: SchedulingGroup | None = None
     volumes: Annotated[list[Volume], Meta(max_length=4096)] | None = None
     topology_spread_constraints: list[dict[str, object]] | None = None
+    priority_class_name: str = ""
     priority: int | None = None
     preemption_policy: str | None = None
     overhead: Amounts | None = None

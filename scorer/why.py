@@ -89,6 +89,6 @@ def left_to_scheduler(spec: PodSpec) -> tuple[str, ...]:
         ("pod affinity", affinity is not None and affinity.pod_affinity),
         ("pod anti-affinity", affinity is not None and affinity.pod_anti_affinity),
         ("topology spread", spec.topology_spread_constraints),
-        ("volumes", any(v.persistent_volume_claim for v in spec.volumes or [])),
+        ("volumes", any(v.persistent_volume_claim is not None for v in spec.volumes or [])),
     )
     return tuple(name for name, there in found if there)

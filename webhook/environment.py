@@ -63,8 +63,8 @@ class Variable(Struct, frozen=True):
         """Tell whether a container's entry says the same."""
         if self.value is not None:
             return env.value_from is None and env.value == self.value
-        theirs = (env.value_from or {}).get("fieldRef")
-        return isinstance(theirs, dict) and theirs.get("fieldPath") == self.field_path
+        theirs = env.value_from.field_ref if env.value_from else None
+        return theirs is not None and theirs.field_path == self.field_path
 
 
 def _literal(name: str, value: str, rule: str, taken: Taken = Taken.KEEP) -> Variable:
