@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from cluster import keys
 from cluster.mode import Placement
@@ -16,6 +16,7 @@ from policy.wire import LabelKey, Labels, LabelValue, NonEmpty, Wire, read_value
 __all__ = ["Policy", "PolicyError", "parse_policy"]
 
 W = TypeVar("W", bound=Wire)
+ClassName = Annotated[str, Field(min_length=1, max_length=253)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -65,6 +66,14 @@ class PlacementSection(Wire):
     """Where a node's label does not say."""
 
 
+def _one_step(classes: dict[str, str]) -> dict[str, str]:
+    # Else a pod that is admitted a second time would change again.
+    for name in classes.values():
+        if name in classes:
+            raise ValueError(f"{name} is itself replaced; name a class that stays")
+    return classes
+
+
 class Gangs(Wire):
     """How gangs are planned."""
 
@@ -72,8 +81,11 @@ class Gangs(Wire):
     """After this, a gang of which a member cannot be bound is planned again."""
     ageing_minutes: Annotated[int, Field(ge=0)] = 10
     """After this, smaller gangs no longer pass one that waits."""
-    preemption_policy_never: bool = False
-    """Keep pinned pods from making the scheduler evict others."""
+    non_preempting_classes: Annotated[dict[ClassName, ClassName], AfterValidator(_one_step)] = (
+        Field(default_factory=dict)
+    )
+    """Priority classes of held pods, by the class that they name: of the same value, but with
+    `preemptionPolicy: Never`, so that a pinned pod does not make the scheduler evict others."""
     domains: tuple[LabelKey, ...] = (keys.GFD_CLIQUE, keys.RACK, keys.ASW_ID)
     """Node labels of the network's levels, the nearest first."""
 

@@ -172,6 +172,8 @@ def pods() -> st.SearchStrategy[dict[str, Any]]:
             )
         ),
         "nodeName": st.sampled_from(("", "n1")),
+        "priorityClassName": st.sampled_from(("", "high", "low")),
+        "priority": st.one_of(st.none(), st.integers(0, 9)),
         "preemptionPolicy": st.sampled_from(("PreemptLowerPriority", "Never")),
         **_unknown,
     }

@@ -4,15 +4,13 @@ from collections.abc import Iterable, Mapping
 
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import DEFAULT_SCHEDULER, GANG, RECORD, VISIBLE_DEVICES_OF
-from cluster.pod import Pod
+from cluster.pod import Pod, PodSpec
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
 from webhook.asked import Asked
 from webhook.environment import Changes, Sharing, hide_gpus, tell_gpus
 from webhook.patch import Operation, add, add_keys, append, escape, remove
 from webhook.sharing import replicas
-
-NEVER = "Never"
 
 
 def record_keys(annotations: Iterable[str]) -> list[str]:
@@ -85,10 +83,25 @@ def hold(asked: Asked, policy: PolicySnapshot) -> list[Operation]:
         if not gates or all(gate.name != GANG for gate in gates):
             rule = "gate gang" if asked.member else "gate single pod"
             steps += append("/spec/schedulingGates", gates, [({"name": GANG}, rule)])
-        if policy.policy.gangs.preemption_policy_never and spec.preemption_policy != NEVER:
-            steps.append(add("/spec/preemptionPolicy", NEVER, "preemption never"))
+        if name := policy.policy.gangs.non_preempting_classes.get(spec.priority_class_name):
+            steps += _classify(spec, name)
     if placement.mode == "scheduler" and spec.scheduler_name in {"", DEFAULT_SCHEDULER}:
         steps.append(add("/spec/schedulerName", placement.scheduler_name, "scheduler"))
+    return steps
+
+
+def _classify(spec: PodSpec, name: str) -> list[Operation]:
+    """Return the steps that give a pod another priority class.
+
+    The API server takes priority and preemption policy from the class, before us and once more
+    after us, and refuses a pod that says anything else: they go, so that it tells them anew.
+    """
+    rule = "preemption never"
+    steps = [add("/spec/priorityClassName", name, rule)]
+    if spec.priority is not None:
+        steps.append(remove("/spec/priority", rule))
+    if spec.preemption_policy is not None:
+        steps.append(remove("/spec/preemptionPolicy", rule))
     return steps
 
 

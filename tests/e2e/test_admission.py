@@ -98,6 +98,38 @@ def test_more_shared_gpus_than_one_are_denied_at_creation(pods, policy):
     assert gates(pods.create({keys.NVIDIA_GPU_SHARED: 1})) == [keys.GANG]
 
 
+# ---- Priority.
+
+
+@pytest.fixture
+def classes(plane):
+    """Two priority classes of one value; the second makes nobody go."""
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    plane.api.create(path, {"metadata": {"name": "high"}, "value": 1000})
+    waits = {"metadata": {"name": "high-waits"}, "value": 1000, "preemptionPolicy": "Never"}
+    plane.api.create(path, waits)
+    yield
+    for name in ("high", "high-waits"):
+        plane.api.delete(f"{path}/{name}")
+
+
+@pytest.mark.usefixtures("classes")
+def test_held_pods_preempt_nobody_where_the_policy_names_a_class_for_them(pods, policy):
+    policy("gangs: {nonPreemptingClasses: {high: high-waits}}")
+
+    def priority(limits, **query):
+        spec = pods.create(limits, spec={"priorityClassName": "high"}, **query)["spec"]
+        return spec["priorityClassName"], spec["priority"], spec["preemptionPolicy"]
+
+    wait_until(
+        lambda: priority({keys.GPU_WHOLE: 1}, dryRun="All")[0] == "high-waits",
+        "the policy is in force",
+    )
+    assert priority({keys.GPU_WHOLE: 1}, name="held") == ("high-waits", 1000, "Never")
+    others = priority({keys.NVIDIA_GPU: 1}, name="other")
+    assert others == ("high", 1000, "PreemptLowerPriority")
+
+
 # ---- Gangs and controllers.
 
 

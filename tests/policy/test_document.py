@@ -43,7 +43,7 @@ placement: {mode: scheduler, schedulerName: second, strategy: spread}
 gangs:
   commitDeadlineSeconds: 90
   ageingMinutes: 0
-  preemptionPolicyNever: true
+  nonPreemptingClasses: {high: high-waits}
   domains: [rack]
 machines:
 - {nodeLabels: {pool: a}, machine: dgx1-v100, constants: {nvlink: 21}}
@@ -107,7 +107,7 @@ def test_a_policy_cannot_be_changed():
             2,
             "gangs.deadline",
             "unknown key 'deadline'",
-            "known keys here: ageingMinutes, commitDeadlineSeconds, domains, preemptionPolicyNever",
+            "known keys here: ageingMinutes, commitDeadlineSeconds, domains, nonPreemptingClasses",
         ),
         (
             "machines:\n- machine: x\n  nodelabels: {a: b}\n  nodeLabels: {a: b}\n",
@@ -157,6 +157,13 @@ def test_a_policy_cannot_be_changed():
             "gangs.commitDeadlineSeconds",
             "must be greater than 0",
             "write a larger number",
+        ),
+        (
+            "gangs:\n  nonPreemptingClasses: {a: b, b: c}",
+            2,
+            "gangs.nonPreemptingClasses",
+            "b is itself replaced",
+            "name a class that stays",
         ),
         ("gangs: 5", 1, "gangs", "must be an object", "write a mapping"),
         ("machines: {}", 1, "machines", "must be a valid array", "write a list"),
@@ -230,7 +237,7 @@ def test_a_policy_cannot_be_changed():
             "correct it",
         ),
     ],
-    ids=range(26),
+    ids=range(27),
 )
 def test_a_problem_tells_line_path_and_fix(text, line, path, message, fix):
     [problem] = problems(text)

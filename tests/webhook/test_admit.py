@@ -340,13 +340,33 @@ def test_a_scheduler_that_the_user_named_stands(own, after):
     assert pod["spec"]["schedulerName"] == after
 
 
-def test_held_pods_preempt_nobody_where_the_policy_says_so():
-    policy = a_snapshot("gangs: {preemptionPolicyNever: true}")
+def test_held_pods_get_the_class_that_preempts_nobody_and_the_api_server_tells_what_it_means():
+    policy = a_snapshot("gangs: {nonPreemptingClasses: {high: high-waits}}")
+    spec = {"priorityClassName": "high", "priority": 7, "preemptionPolicy": "PreemptLowerPriority"}
 
-    pod = admitted(a_pod({keys.GPU_WHOLE: 1}, preemptionPolicy="PreemptLowerPriority"), policy)
+    pod = admitted(a_pod({keys.GPU_WHOLE: 1}, **spec), policy)
 
-    assert pod["spec"]["preemptionPolicy"] == "Never"
+    assert pod["spec"]["priorityClassName"] == "high-waits"
+    assert not {"priority", "preemptionPolicy"} & pod["spec"].keys()
     assert judged(pod, policy).patch == ()
+
+
+@pytest.mark.parametrize(
+    ("limits", "spec"),
+    [
+        pytest.param({keys.GPU_WHOLE: 1}, {"priorityClassName": "low"}, id="another class"),
+        pytest.param({keys.GPU_WHOLE: 1}, {}, id="no class"),
+        pytest.param({keys.NVIDIA_GPU: 1}, {"priorityClassName": "high"}, id="not held"),
+    ],
+)
+def test_other_pods_keep_their_priority(limits, spec):
+    policy = a_snapshot("gangs: {nonPreemptingClasses: {high: high-waits}}")
+    given = {**spec, "priority": 7, "preemptionPolicy": "PreemptLowerPriority"}
+
+    pod = admitted(a_pod(limits, **given), policy)
+
+    assert given.items() <= pod["spec"].items()
+    assert pod["spec"].get("priorityClassName") == spec.get("priorityClassName")
 
 
 def test_a_gang_of_a_workload_is_judged_with_it():
@@ -488,7 +508,9 @@ POLICIES = [
     a_snapshot("", [DRIVER_PROFILE, {"name": "all", "effect": {"annotations": {"b": "c"}}}]),
     a_snapshot("placement: {mode: scheduler}\nsharing: {computeByMps: true}\nstrict: false"),
     a_snapshot(TIME_SLICING + "  rename: true\n"),
-    a_snapshot("visibleDevices: deny\ngangs: {preemptionPolicyNever: true}\nprofilesAll: true"),
+    a_snapshot(
+        "visibleDevices: deny\ngangs: {nonPreemptingClasses: {high: waits}}\nprofilesAll: true"
+    ),
 ]
 policies = st.sampled_from(POLICIES)
 
@@ -556,7 +578,7 @@ def assert_env_stays(before, after, places):
 
 
 ADDED_TO = {"containers", "initContainers", "affinity", "schedulingGates"}
-SET = {"schedulerName", "preemptionPolicy"}
+SET = {"schedulerName", "priorityClassName", "priority", "preemptionPolicy"}
 UNKNOWN = {"futureField", "x/y~z"}
 
 
