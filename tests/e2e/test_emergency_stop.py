@@ -33,9 +33,11 @@ def running(plane):
 
 @pytest.fixture
 def webhook(running):
-    """Installed anew where a test before took it out."""
+    """Installed anew, since the test before took it out."""
     plane, bundle = running.plane, base64.b64encode(running.ca.cert_pem).decode()
-    assert plane.kubectl("apply", "-k", str(BASE)).returncode == 0
+    plane.kubectl("delete", "--ignore-not-found", f"--filename={BASE / 'registrations.yaml'}")
+    applied = plane.kubectl("apply", "-k", str(BASE))
+    assert applied.returncode == 0, applied.stderr
     register(plane, running.ports[0], bundle)
     return running
 
@@ -45,7 +47,7 @@ def stop(plane, tmp_path):
     """Runs the script with nothing at hand but kubectl and what every POSIX system has."""
     tools = tmp_path / "bin"
     tools.mkdir()
-    for name in ("grep", "tail", "sleep"):
+    for name in ("grep", "sed", "tail", "sleep"):
         (tools / name).symlink_to(shutil.which(name))
     (tools / "kubectl").symlink_to(plane.site.binaries["kubectl"])
 
@@ -115,6 +117,8 @@ def test_it_clears_the_way_and_lets_go_of_what_was_held_but_not_of_what_others_h
     }
     assert left(api) == []
     assert f"removing the scheduling gate {keys.GANG} from 3 pods" in stopped.stdout
+    named = [line.strip() for line in stopped.stdout.splitlines() if line.startswith("  ")]
+    assert named == [f"{namespace}/{name}" for name in ("first", "last", "ours")]
     assert 'mutatingwebhookconfiguration.admissionregistration.k8s.io "linkwise" deleted' in (
         stopped.stdout
     )
