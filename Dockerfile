@@ -1,0 +1,28 @@
+# One image for all servers, each started by its name: `python -m webhook`, `python -m certs`.
+#   docker build -t linkwise:0.1.0 .
+# BASE may name a mirror or a hardened image of Linux with glibc and Python 3.11 or later.
+ARG BASE=python:3.11-slim
+
+FROM ${BASE} AS build
+COPY requirements/image.txt /build/
+RUN python -m pip install --no-cache-dir --no-compile --no-deps --only-binary=:all: \
+    --require-hashes --target=/opt/linkwise --requirement=/build/image.txt
+COPY topology /opt/linkwise/topology
+COPY cluster /opt/linkwise/cluster
+COPY policy /opt/linkwise/policy
+COPY runtime /opt/linkwise/runtime
+COPY webhook /opt/linkwise/webhook
+COPY certs /opt/linkwise/certs
+COPY LICENSE /opt/linkwise/
+# Nobody can compile it later, on a read-only root; unchecked, since nobody changes it either.
+RUN python -m compileall -q --invalidation-mode=unchecked-hash /opt/linkwise
+
+FROM ${BASE}
+ENV PYTHONPATH=/opt/linkwise PYTHONSAFEPATH=1
+COPY --from=build /opt/linkwise /opt/linkwise
+# What does not start is no image. It compiles the part of the standard library that is used, too,
+# which base images leave out and which each start would compile anew.
+RUN python -c "import certs.__main__, webhook.__main__"
+ENV PYTHONDONTWRITEBYTECODE=1
+WORKDIR /
+USER 65532:65532

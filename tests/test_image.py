@@ -1,0 +1,133 @@
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+COPIED = re.findall(r"^COPY (\w+) /opt/linkwise/\1$", DOCKERFILE, re.MULTILINE)
+SERVERS = re.findall(r"(\w+)\.__main__", DOCKERFILE)
+WITHOUT_OTHERS = """\
+import importlib, pkgutil, runpy, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name in ABSENT:
+            raise ModuleNotFoundError(f"{name} is not in the image", name=name)
+
+sys.meta_path.insert(0, Absent())
+sys.path.insert(0, FOLDER)
+"""
+
+
+def pins(name):
+    """Return the distributions of a file of requirements, with their versions."""
+    lines = (ROOT / "requirements" / name).read_text()
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", lines, re.MULTILINE))
+
+
+def required(extra):
+    """Return the distributions that an extra names, and the extras that it names."""
+    for text in PROJECT["optional-dependencies"][extra]:
+        if inner := re.match(r"linkwise\[(\w+)\]", text):
+            yield from required(inner[1])
+        else:
+            yield re.match(r"[\w-]+", text)[0]
+
+
+@pytest.fixture
+def image(tmp_path):
+    """Runs Python with what the image has of ours and of others', and nothing else."""
+    for name in COPIED:
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=lambda *_: ["__pycache__"])
+    kept = pins("image.txt")
+    absent = {
+        module
+        for module, names in packages_distributions().items()
+        if not any(_normal(name) in kept for name in names)
+    }
+    absent |= {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
+    absent -= set(COPIED)
+    assert {"typer", "numpy", "pytest", "cli", "scorer"} <= absent
+    head = WITHOUT_OTHERS.replace("ABSENT", repr(absent)).replace("FOLDER", repr(str(tmp_path)))
+
+    def run(code):
+        argv = [sys.executable, "-P", "-c", head + code]
+        return subprocess.run(  # noqa: S603 - our own code
+            argv, env={}, cwd="/", capture_output=True, text=True, check=False
+        )
+
+    return run
+
+
+def _normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_every_module_of_the_image_finds_what_it_imports(image):
+    # What computes tables of bandwidths needs libraries that no server has; none imports it.
+    names = [name for name in COPIED if name != "topology"]
+    code = (
+        "for name in NAMES:\n"
+        "    package = importlib.import_module(name)\n"
+        "    for one in pkgutil.walk_packages(package.__path__, f'{name}.'):\n"
+        "        importlib.import_module(one.name)\n"
+    )
+
+    ran = image(code.replace("NAMES", repr(names)))
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_each_server_of_the_manifests_starts_from_what_the_image_has(image):
+    commands = [
+        container["command"]
+        for path in (ROOT / "manifests/base").glob("*.yaml")
+        for document in yaml.safe_load_all(path.read_text())
+        if document["kind"] == "Deployment"
+        for container in document["spec"]["template"]["spec"]["containers"]
+    ]
+    assert sorted(commands) == [["python", "-m", name] for name in sorted(SERVERS)]
+
+    for name in SERVERS:
+        code = f"import os\nos.environ['LINKWISE_LOG_LEVEL'] = 'x'\nrunpy.run_module({name!r},"
+        ran = image(f"{code} run_name='__main__')")
+        # It is whole if it comes so far that it complains of its environment.
+        assert ran.returncode == 2, ran.stderr
+        assert ran.stderr.startswith("LINKWISE_")
+
+
+def test_what_the_image_installs_is_what_servers_need_in_the_versions_that_are_tested():
+    installed, tested = pins("image.txt"), pins("dev.txt")
+    direct = {re.match(r"[\w-]+", text)[0] for text in PROJECT["dependencies"]}
+
+    assert direct.union(*map(required, SERVERS)) <= installed.keys()
+    assert installed.items() <= tested.items()
+    assert not {"typer", "click", "rich", "numpy", "highspy", "pytest"} & installed.keys()
+    assert "--require-hashes" in DOCKERFILE
+
+
+def test_the_build_is_given_what_it_copies_and_nothing_else():
+    rules = [
+        line[1:] for line in (ROOT / ".dockerignore").read_text().split("\n") if line[:1] == "!"
+    ]
+    sources = re.findall(r"^COPY (?!--)(\S+) ", DOCKERFILE, re.MULTILINE)
+
+    assert sorted(rules) == sorted(sources)
+    assert set(COPIED) == {name for name in sources if (ROOT / name / "__init__.py").exists()}
+
+
+def test_the_image_that_the_readme_builds_is_the_one_that_the_manifests_run():
+    (image,) = yaml.safe_load((ROOT / "manifests/base/kustomization.yaml").read_text())["images"]
+    name = f"{image['name']}:{image['newTag']}"
+
+    assert name == f"linkwise:{PROJECT['version']}"
+    for text in (DOCKERFILE, (ROOT / "README.md").read_text()):
+        assert f"docker build -t {name} ." in text
