@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 RULES = ROOT / "manifests/alerts/rules.yaml"
 A_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+COMPONENTS = ("runtime", "webhook", "certs")
 NAME = r"\b(?:linkwise|process|python|apiserver)_[a-z_]+\b"
 OF_THE_API_SERVER = {
     "apiserver_admission_webhook_admission_duration_seconds",
@@ -125,6 +126,17 @@ def test_the_page_names_each_setting_and_no_other_and_whose_it_is():
 
     assert dict(told) == owners
     assert set(re.findall(r"LINKWISE_\w+", PAGE)) == set(owners)
+
+
+def test_every_message_that_is_logged_is_explained_and_every_explained_one_is_logged():
+    sources = [path for name in COMPONENTS for path in (ROOT / name).rglob("*.py")]
+    calls = r'_?log\.(?:info|warning|error|exception)\(\s*"([^"]+)"'
+    logged = {found for path in sources for found in re.findall(calls, path.read_text())}
+    table = PAGE.partition("| other messages |")[2].partition("\n\n")[0]
+    first = re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE)
+    told = {message for cell in first for message in re.findall("`([^`]+)`", cell)}
+
+    assert told | {"Answered request"} == logged
 
 
 def test_files_that_the_page_names_are_there():
