@@ -10,8 +10,6 @@ from cluster import keys
 GATE = {"name": keys.GANG}
 RECORD = {keys.ALLOCATION: "{}"}
 GPU = {keys.GPU_WHOLE: "1"}
-ALONE = "written by linkwise-scorer alone"
-
 
 pytestmark = pytest.mark.usefixtures("shipped")
 
@@ -91,6 +89,55 @@ def test_our_gate_is_removed_by_the_scorer_alone_and_others_by_whoever_set_them(
     assert "removed by linkwise-scorer alone" in said
     plane.api.patch(f"{pods}/two", [{"op": "remove", "path": f"{gates}/1"}], "json")
     assert "schedulingGates" not in place(scorer, pods, "two")["spec"]
+
+
+def test_our_gate_stays_by_whichever_way_somebody_tries_to_remove_it(plane, pods):
+    api = plane.api
+    held = api.create(pods, gated("held"))
+    held["apiVersion"], held["kind"] = "v1", "Pod"
+    ungated = {**held, "spec": {**held["spec"], "schedulingGates": []}}
+    merge = {"spec": {"schedulingGates": None}}
+    strategic = {"spec": {"schedulingGates": [{"$patch": "delete", "name": keys.GANG}]}}
+    other = {"spec": {"schedulingGates": [{"$patch": "replace"}]}}
+    binding = {"metadata": {"name": "held"}, "target": {"kind": "Node", "name": "none"}}
+    path = f"{pods}/held"
+    refused = {
+        "update": lambda: api.update(path, ungated),
+        "merge": lambda: api.patch(path, merge),
+        "strategic, delete": lambda: api.patch(path, strategic, "strategic"),
+        "strategic, replace": lambda: api.patch(path, other, "strategic"),
+        "json": lambda: api.patch(
+            path, [{"op": "remove", "path": "/spec/schedulingGates/0"}], "json"
+        ),
+    }
+    said = {way: refusal(call) for way, call in refused.items()}
+    assert {way for way, text in said.items() if "removed by linkwise-scorer alone" in text} == set(
+        refused
+    ), said
+    # These are no ways to remove a gate, and must go on being none.
+    for way in ("status", "ephemeralcontainers", "resize"):
+        refusal(lambda way=way: api.patch(f"{path}/{way}", merge))
+        refusal(lambda way=way: api.update(f"{path}/{way}", ungated))
+    assert "has non-empty .spec.schedulingGates" in refusal(
+        lambda: api.create(f"{path}/binding", {"apiVersion": "v1", "kind": "Binding", **binding})
+    )
+    after = api.get(path)["spec"]
+    assert (after["schedulingGates"], after.get("nodeName")) == ([GATE], None)
+
+
+def test_the_scorer_binds_a_pod_and_says_in_the_same_request_which_gpus_it_has(pods, plane, scorer):
+    # With this name the stock scheduler leaves it alone.
+    plane.api.create(pods, pod("single", GPU, schedulerName=keys.SCHEDULER))
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "single", "annotations": RECORD},
+        "target": {"kind": "Node", "name": "none"},
+    }
+    scorer.create(f"{pods}/single/binding", binding)
+    bound = plane.api.get(f"{pods}/single")
+    assert bound["spec"]["nodeName"] == "none"
+    assert bound["metadata"]["annotations"] == RECORD
 
 
 @pytest.mark.parametrize(
