@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
+import msgspec
 import structlog
 from msgspec import Struct
 
@@ -47,17 +48,17 @@ class Keeper:
         self._secret = Reflector(
             kube,
             store.collection,
-            Version,
+            msgspec.json.Decoder(Version).decode,
             field_selector=f"metadata.name={store.name}",
-            on_change=lambda _items: self._changed.set(),
+            on_change=lambda _items, _changed: self._changed.set(),
         )
         self._registrations = {
             target: Reflector(
                 kube,
                 target.collection,
-                Registration,
+                msgspec.json.Decoder(Registration).decode,
                 field_selector=f"metadata.name={target.name}",
-                on_change=lambda _items: self._changed.set(),
+                on_change=lambda _items, _changed: self._changed.set(),
             )
             for target in targets
         }

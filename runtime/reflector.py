@@ -9,7 +9,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import aclosing
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -91,11 +91,11 @@ class Reflector(Generic[T]):
         self,
         kube: Kube,
         path: str,
-        kind: type[T],
+        read: Callable[[Raw], T],
         *,
         label_selector: str | None = None,
         field_selector: str | None = None,
-        on_change: Callable[[Mapping[Key, T]], None] = lambda _items: None,
+        on_change: Callable[[Mapping[Key, T], Set[Key]], None] = lambda _items, _changed: None,
         pace: Pace = _DEFAULT,
     ) -> None:
         """Say what to keep.
@@ -103,16 +103,17 @@ class Reflector(Generic[T]):
         Args:
             kube: Whom to ask.
             path: The collection, such as `/api/v1/namespaces`.
-            kind: What each object is decoded to; the fields that are read.
+            read: Returns what is kept of an object, from its JSON; where it raises a `DecodeError`,
+                what was known of the object stays.
             label_selector: Where not all is wanted.
             field_selector: Where not all is wanted.
-            on_change: Called with all items after each change, and after every list; an exception
-                that it raises ends `run`.
+            on_change: Called after each change, and after every list, with all items and the keys
+                of those that changed, came or went; an exception that it raises ends `run`.
             pace: How often and how long.
         """
         self._kube = kube
         self._path = path
-        self._decoder = msgspec.json.Decoder(kind)
+        self._read = read
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {name: text for name, text in selectors.items() if text}
         self._on_change = on_change
@@ -177,12 +178,13 @@ class Reflector(Generic[T]):
                 raise
             # A list that takes longer than its pages are kept: all of it in one answer, then.
             found = await self._pages({})
+        before = self._items
         self._items, self.unreadable, self._version = found
         self._heard_at = time.monotonic()
         self.lists += 1
         self.synced.set()
         _log.info("Listed objects", resource=self._path, objects=len(self._items))
-        self._on_change(self.items)
+        self._on_change(self.items, before.keys() | self._items.keys())
 
     async def _pages(self, page: Mapping[str, str]) -> tuple[dict[Key, T], dict[Key, str], str]:
         items: dict[Key, T] = {}
@@ -214,17 +216,18 @@ class Reflector(Generic[T]):
         self._heard_at = time.monotonic()
 
     def _take(self, lines: list[bytes]) -> None:
-        changed = False
+        changed: set[Key] = set()
         try:
             for line in lines:
-                changed |= self._apply(_events.decode(line))
+                if key := self._apply(_events.decode(line)):
+                    changed.add(key)
                 self._delay = self._pace.first
         finally:
             if changed:
-                self._on_change(self.items)
+                self._on_change(self.items, changed)
 
-    def _apply(self, event: _Event) -> bool:
-        """Return whether anything changed."""
+    def _apply(self, event: _Event) -> Key | None:
+        """Return what changed, if anything did."""
         head = _heads.decode(event.object)
         if event.type == "ERROR":
             raise refused(head.code, bytes(event.object))
@@ -237,12 +240,12 @@ class Reflector(Generic[T]):
                 self._items.pop(key, None)
                 self.unreadable.pop(key, None)
             case _:
-                return False
-        return True
+                return None
+        return key
 
     def _put(self, items: dict[Key, T], unreadable: dict[Key, str], key: Key, raw: Raw) -> None:
         try:
-            items[key] = self._decoder.decode(raw)
+            items[key] = self._read(raw)
             unreadable.pop(key, None)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if key in self._items:

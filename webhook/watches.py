@@ -5,11 +5,12 @@ Everything is read while nothing is awaited, so that one pod is judged by one st
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+import msgspec
 import structlog
 from msgspec import Struct
 
@@ -48,6 +49,11 @@ class _Ignored(Struct, frozen=True):
     """Of an answer, nothing."""
 
 
+_namespaces = msgspec.json.Decoder(_Namespace)
+_config_maps = msgspec.json.Decoder(_ConfigMap)
+_node_objects = msgspec.json.Decoder(NodeObject)
+
+
 class Namespaces(Mapping[str, Mapping[str, str]]):
     """Labels of the namespaces that the watch has shown, by name: a view that follows it."""
 
@@ -81,13 +87,13 @@ class Watches:
         """
         self._kube, self._instance, self._clock, self._every = kube, instance, clock, every
         self._names = Reflector(
-            kube, "/api/v1/namespaces", _Namespace, on_change=self._name_changed, pace=_SOON
+            kube, "/api/v1/namespaces", _namespaces.decode, on_change=self._name_changed, pace=_SOON
         )
         self._maps = {
             home: Reflector(
                 kube,
                 f"/api/v1/namespaces/{home.namespace}/configmaps",
-                _ConfigMap,
+                _config_maps.decode,
                 field_selector=f"metadata.name={home.name}",
                 on_change=partial(self._map_changed, home),
                 pace=_SOON,
@@ -95,7 +101,7 @@ class Watches:
             for home in HOMES
         }
         self._nodes = Reflector(
-            kube, "/api/v1/nodes", NodeObject, on_change=self._node_changed, pace=_SOON
+            kube, "/api/v1/nodes", _node_objects.decode, on_change=self._node_changed, pace=_SOON
         )
         self._name_came = asyncio.Event()
         self._node_came = asyncio.Event()
@@ -145,15 +151,15 @@ class Watches:
         """Return for how long the decisions have been in force [s]."""
         return time.monotonic() - self._since
 
-    def _name_changed(self, items: Mapping[Key, _Namespace]) -> None:
+    def _name_changed(self, items: Mapping[Key, _Namespace], _changed: Set[Key]) -> None:
         self.namespaces = Namespaces(items)
         self._name_came.set()
         self._name_came = asyncio.Event()
 
-    def _node_changed(self, _items: Mapping[Key, NodeObject]) -> None:
+    def _node_changed(self, _items: Mapping[Key, NodeObject], _changed: Set[Key]) -> None:
         self._node_came.set()
 
-    def _map_changed(self, home: Home, items: Mapping[Key, _ConfigMap]) -> None:
+    def _map_changed(self, home: Home, items: Mapping[Key, _ConfigMap], _changed: Set[Key]) -> None:
         found = items.get((home.namespace, home.name))
         text = (found.data or {}).get(home.key) if found else None
         if home in self._texts and self._texts[home] == text:

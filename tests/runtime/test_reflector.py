@@ -23,10 +23,12 @@ class Watched:
 
     def __init__(self, kube, **given):
         self.told = asyncio.Queue()
+        self.changed = []
         given = {"pace": FAST, "on_change": self._note, **given}
-        self.reflector = Reflector(kube, PATH, Thing, **given)
+        self.reflector = Reflector(kube, PATH, msgspec.json.Decoder(Thing).decode, **given)
 
-    def _note(self, items):
+    def _note(self, items, changed):
+        self.changed.append({name for _, name in changed})
         self.told.put_nowait({name: thing.data for (_, name), thing in items.items()})
 
     async def state(self, *names):
@@ -62,6 +64,7 @@ async def test_what_is_there_at_first_is_listed_and_what_follows_is_watched(api)
         api.remove("a")
         await watch.state("b")
 
+        assert watch.changed == [{"a"}, {"b"}, {"a"}, {"a"}]
         assert watch.reflector.synced.is_set()
         assert watch.reflector.lists == 1
         assert watch.reflector.error is None
@@ -326,7 +329,7 @@ async def test_what_it_tells_cannot_be_written_to(api):
 
 
 async def test_a_bug_of_who_listens_ends_it(api):
-    def bug(_items):
+    def bug(_items, _changed):
         raise OSError("mine")
 
     with pytest.raises(ExceptionGroup) as raised:
