@@ -6,6 +6,7 @@ import ssl
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from controlplane import credentials, programs
@@ -104,10 +105,15 @@ class ControlPlane:
         """Return one of the running programs."""
         return next(process for process in self.processes.running if process.name == name)
 
-    def restart_api_server(self) -> None:
-        """End the API server, start it again on its port, and wait until it is ready."""
-        server = self.process("kube-apiserver")
-        self.processes.stop(server)
+    def restart_api_server(self, *flags: str) -> None:
+        """End the API server, start it again on its port, and wait until it is ready.
+
+        Args:
+            flags: Beside the usual ones, until it is started again.
+        """
+        self.processes.stop(self.process("kube-apiserver"))
+        server = programs.api_server(self.site)
+        server = replace(server, argv=(*server.argv, *flags))
         self._start(server, self._api_server_ready)
 
     @contextmanager
