@@ -5,11 +5,12 @@ from collections.abc import Iterable, Mapping
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import DEFAULT_SCHEDULER, GANG, RECORD, VISIBLE_DEVICES_OF
 from cluster.pod import Pod, PodSpec
+from cluster.pointer import escape
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
 from webhook.asked import Asked
 from webhook.environment import Changes, Sharing, hide_gpus, tell_gpus
-from webhook.patch import Operation, add, add_keys, append, escape, remove
+from webhook.patch import Operation, add, add_keys, append, remove
 from webhook.sharing import replicas
 
 

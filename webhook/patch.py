@@ -9,6 +9,8 @@ from typing import Literal
 
 from msgspec import UNSET, Struct
 
+from cluster.pointer import escape
+
 
 class Operation(Struct, frozen=True):
     """One operation of a JSON patch."""
@@ -26,17 +28,6 @@ class Operation(Struct, frozen=True):
         if self.value is UNSET:
             return {"op": self.op, "path": self.path}
         return {"op": self.op, "path": self.path, "value": self.value}
-
-
-def escape(key: str) -> str:
-    """Return a map's key as one segment of a JSON pointer (RFC 6901, section 3).
-
-    >>> escape("example.org/a~1")
-    'example.org~1a~01'
-    """
-    if "~" in key:
-        key = key.replace("~", "~0")
-    return key.replace("/", "~1") if "/" in key else key
 
 
 def add(path: str, value: object, rule: str) -> Operation:

@@ -13,9 +13,10 @@ import msgspec
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import GPU_MEM, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.pod import Amounts, Container, Pod
+from cluster.pointer import escape
 from cluster.request import Family, Request
 from policy.sharing import Shared, SharingGroup, shared_by
-from webhook.patch import Operation, add, escape, remove
+from webhook.patch import Operation, add, remove
 
 Landing: TypeAlias = tuple[Shared | None, ...]
 """How GPUs are shared on each kind of node that a pod may land on; None: not at all."""

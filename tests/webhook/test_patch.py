@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.patch import add_keys, append, escape, remove
+from cluster.pointer import escape
+from webhook.patch import add_keys, append, remove
 
 maps = st.dictionaries(st.text(max_size=4), st.text(max_size=2), max_size=3)
 
