@@ -64,9 +64,10 @@ def _start(folder: Path, found: Binaries, nodes: Sequence[Node]) -> str:
         _say("Starting etcd, API server, controllers, scheduler and kwok ...")
         plane = ControlPlane(folder, found, processes)
         plane.start()
+        # Before the webhook starts, so that it knows them when it is ready.
+        add_nodes(plane.api, nodes)
         _say("Installing Linkwise ...")
         trial = install(plane)
-        add_nodes(plane.api, nodes)
         shutil.copyfile(plane.kubeconfig, folder / "kubeconfig")
         text = _text(folder, plane, trial, len(nodes))
         status = {"processes": [_status(process) for process in processes.running], "text": text}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -59,6 +60,11 @@ def commands(text):
     return [line.strip() for line in text.splitlines() if line.startswith("  ")]
 
 
+def pasted(text):
+    shell = ["bash", "-c", text]
+    return subprocess.run(shell, cwd=TESTS, capture_output=True, text=True, check=False)
+
+
 @pytest.fixture
 def folder(tmp_path):
     folder = tmp_path / "up"
@@ -90,11 +96,7 @@ def test_the_commands_that_up_prints_work_as_they_stand(up):
     folder, made = up
     export, *others = commands(made.stdout)
 
-    def paste(command):
-        shell = ["bash", "-c", f"{export}\n{command}"]
-        return subprocess.run(shell, cwd=TESTS, capture_output=True, text=True, check=False)
-
-    applied, created, denied, checked = map(paste, others)
+    applied, created, denied, checked = (pasted(f"{export}\n{command}") for command in others)
     assert (export, applied.returncode) == (f"export KUBECONFIG={folder / 'kubeconfig'}", 0)
     assert "alibabacloud.com/gpu-driver-version: 1.5.0" in created.stdout
     assert "key: alibabacloud.com/node-type" in created.stdout
@@ -104,6 +106,21 @@ def test_the_commands_that_up_prints_work_as_they_stand(up):
     assert (checked.returncode, checked.stderr) == (0, "")
     assert "profile gpu-hpn-driver does not match" in checked.stdout
     assert checked.stdout.endswith("2 pod templates: 2 allowed\n")
+
+
+def test_the_guide_to_dry_runs_gets_the_authority_and_the_name_that_are_right(plane, up):
+    folder, made = up
+    export, *_, check = commands(made.stdout)
+    guide = (TESTS.parent / "docs/dry-run.md").read_text()
+    (get_authority,) = re.findall(r"^kubectl get mutating.*", guide, re.MULTILINE)
+    (name,) = re.findall(r"--tls-server-name \S+$", guide, re.MULTILINE)
+    programs = Path(plane.site.binaries["kubectl"]).parent
+    (folder / "ca.crt").unlink()
+
+    lines = [export, f"PATH=$PATH:{programs}", f"(cd {folder}; {get_authority})", f"{check} {name}"]
+    ran = pasted("\n".join(lines))
+
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_a_second_up_says_the_same_again_and_starts_nothing(up):
