@@ -41,6 +41,11 @@ class Relay:
         """Its address, for TLS."""
         return f"https://127.0.0.1:{self.port}"
 
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._connections)
+
     def __enter__(self) -> Self:
         self._thread.start()
         self._call(self._listen())
