@@ -5,6 +5,7 @@ A gang is planned as one unit. Others' marks are read as they are; `protocol.md`
 
 import re
 from enum import StrEnum
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -51,6 +52,16 @@ class Link(StrEnum):
     """Each worker's set, and the whole gang on one node, connected by NVLink alone, or wait."""
     ONE_NODE = "one-node"
     """All on one node, or wait."""
+
+
+class GangKey(NamedTuple):
+    """What tells a gang from all others, also from one of the same name before it."""
+
+    namespace: str
+    name: str
+    """The mark's."""
+    owner: str
+    """Uid of the top owner of its pods; empty where nobody owns them."""
 
 
 class Mark(Struct, frozen=True):

@@ -1,0 +1,170 @@
+"""Pods that wait for GPUs, put together: each gang as one unit, every other pod as its own."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from cluster.gang import GangKey, Link, gang_mark, is_launcher, link_strictness, rank
+from cluster.keys import GANG
+from cluster.pod import Owner, Pod
+from scorer.member import Member, member_of
+from scorer.seen import Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Pods that are placed at once, or not at all."""
+
+    key: GangKey
+    """Of a pod on its own its name and uid."""
+    is_gang: bool
+    waiting: tuple[Seen, ...]
+    """Those that have no GPUs yet, in rank order; at least one."""
+    members: tuple[Member, ...]
+    """The same, as placement looks at them."""
+    settled: tuple[Seen, ...]
+    """Those that have theirs, or had them and succeeded."""
+    needed: int | None
+    """How many there must be; None where nothing told so far."""
+    link: Link
+    owner: Owner | None
+    """The top owner."""
+    blocked: str | None
+    """Why it is not its turn to be planned, whatever is free; None when it is."""
+
+    @property
+    def present(self) -> int:
+        """How many members there are."""
+        return len(self.waiting) + len(self.settled)
+
+    @property
+    def since(self) -> str:
+        """When the first of those that wait was created."""
+        return min(pod.created for pod in self.waiting)
+
+    @property
+    def priority(self) -> int:
+        """The highest of its pods' priorities."""
+        return max(member.pod.spec.priority or 0 for member in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """What is known of the objects that own pods."""
+
+    above: Mapping[str, Owner | None]
+    """By uid of a batch Job: its own controller, None where it has none."""
+    declared: Mapping[str, int]
+    """By uid of a top owner: how many pods with GPUs it declares."""
+
+    def top(self, owner: Owner | None) -> Owner | None:
+        """Return the top owner; the one given where nothing above it is known."""
+        while owner is not None and (higher := self.above.get(owner.uid)):
+            owner = higher
+        return owner
+
+    def key(self, pod: Seen) -> GangKey:
+        """Return what tells a member's gang."""
+        owner = self.top(pod.controller)
+        return GangKey(pod.namespace, pod.gang or "", owner.uid if owner else "")
+
+
+def units_of(pods: Iterable[Seen], owners: Owners) -> list[Unit]:
+    """Return what waits for GPUs of some pods, among which are all of each gang.
+
+    Args:
+        pods: Those of one gang's name, or of all.
+        owners: Who owns them.
+    """
+    gangs: dict[GangKey, list[Seen]] = {}
+    alone: list[Seen] = []
+    for pod in pods:
+        if pod.gang is not None:
+            gangs.setdefault(owners.key(pod), []).append(pod)
+        elif pod.waiting:
+            alone.append(pod)
+    together = [
+        _gang(key, found, owners)
+        for key, found in gangs.items()
+        if any(pod.waiting for pod in found)
+    ]
+    return together + [_single(pod, owners) for pod in alone]
+
+
+def _gang(key: GangKey, pods: list[Seen], owners: Owners) -> Unit:
+    waiting = sorted((pod for pod in pods if pod.waiting), key=_turn)
+    first = _pod(waiting[0])
+    owner = owners.top(waiting[0].controller)
+    needed = _needed(first, owners.declared.get(key.owner))
+    settled = tuple(pod for pod in pods if pod.settled)
+    gang = f"{key.namespace}/{key.name}"
+    return Unit(
+        key=key,
+        is_gang=True,
+        waiting=tuple(waiting),
+        members=tuple(member_of(_pod(pod), pod.namespace, gang) for pod in waiting),
+        settled=settled,
+        needed=needed,
+        link=link_strictness(first)[0],
+        owner=owner,
+        blocked=_missing(needed, len(waiting) + len(settled)) or _foreign_gate(waiting),
+    )
+
+
+def _single(pod: Seen, owners: Owners) -> Unit:
+    return Unit(
+        key=GangKey(pod.namespace, pod.name, pod.uid),
+        is_gang=False,
+        waiting=(pod,),
+        members=(member_of(_pod(pod), pod.namespace),),
+        settled=(),
+        needed=1,
+        link=Link.BEST,
+        owner=owners.top(pod.controller),
+        blocked=_foreign_gate([pod]),
+    )
+
+
+def _needed(pod: Pod, declared: int | None) -> int | None:
+    """Return how many members there must be, as the mark or the owner says.
+
+    A minimum above what the owner declares is cut to it: mpi-operator counts the launcher too.
+    """
+    mark, _ = gang_mark(pod)
+    stated = (mark.min_available or mark.total) if mark else None
+    if stated is None or declared is None:
+        return stated or declared
+    return min(stated, declared)
+
+
+def _missing(needed: int | None, present: int) -> str | None:
+    if needed is None:
+        return "nothing tells how many members it has: neither its labels nor what owns its pods"
+    return f"{present} of {needed} members" if present < needed else None
+
+
+def _foreign_gate(waiting: Iterable[Seen]) -> str | None:
+    """Say which gate of others still holds a member: they may not have decided yet."""
+    for pod in waiting:
+        for gate in _pod(pod).spec.scheduling_gates or ():
+            if gate.name != GANG:
+                return f"pod {pod.name} waits for the scheduling gate {gate.name} of another system"
+    return None
+
+
+def _turn(pod: Seen) -> tuple[bool, int, str]:
+    """Order by rank: a launcher that asks for GPUs comes before its workers."""
+    whole = _pod(pod)
+    return not is_launcher(whole), rank(whole) or 0, pod.name
+
+
+def _pod(pod: Seen) -> Pod:
+    if pod.waiting is None:
+        raise ValueError(f"{pod.name} does not wait")
+    return pod.waiting
+
+
+def unsized(units: Iterable[Unit], declared: Mapping[str, int]) -> Iterator[Owner]:
+    """Yield the top owners that must be asked how many members they declare."""
+    for unit in units:
+        if unit.is_gang and unit.owner is not None and unit.owner.uid not in declared:
+            yield unit.owner

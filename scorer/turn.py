@@ -1,0 +1,81 @@
+"""Whose turn it is: all that waits, in order, on one snapshot; each sees what those before took.
+
+By priority, then by age. Who does not fit is passed by smaller ones until it has waited for
+`ageing`: from then on what becomes free is kept for it, if it fits an empty cluster at all.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from cluster.gang import GangKey
+from scorer.gangs import Unit
+from scorer.outcome import Plan, Refusal
+from scorer.plan import plan
+from scorer.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of one unit now."""
+
+    unit: Unit
+    outcome: Plan | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One look at everything that waits."""
+
+    decisions: tuple[Decision, ...]
+    """In the order in which they were taken."""
+    after: Snapshot
+    """The cluster with all that was planned."""
+
+
+def take_turns(
+    snapshot: Snapshot,
+    units: Iterable[Unit],
+    *,
+    aged: Callable[[Unit], bool],
+    standing: Mapping[GangKey, Refusal],
+) -> Round:
+    """Plan what fits.
+
+    Args:
+        snapshot: The cluster.
+        units: Everything that waits.
+        aged: Whether a unit has waited so long that nobody may pass it any more.
+        standing: Refusals that still hold, since neither the unit changed nor did anything become
+            free: these units are not planned again.
+
+    Cost: a plan for each unit that neither is blocked nor has a standing refusal.
+    """
+    decisions: list[Decision] = []
+    first: Unit | None = None
+    for unit in sorted(units, key=_order):
+        outcome = _outcome(snapshot, unit, first, standing.get(unit.key))
+        decisions.append(Decision(unit, outcome))
+        if isinstance(outcome, Plan):
+            snapshot = outcome.applied_to(snapshot)
+        elif first is None and unit.blocked is None and aged(unit) and _could(snapshot, unit):
+            first = unit
+    return Round(tuple(decisions), snapshot)
+
+
+def _outcome(
+    snapshot: Snapshot, unit: Unit, first: Unit | None, standing: Refusal | None
+) -> Plan | Refusal:
+    if unit.blocked is not None:
+        return Refusal(unit.blocked)
+    if first is not None:
+        name = f"{first.key.namespace}/{first.key.name}"
+        return Refusal(f"{name} has waited longest, and what becomes free is kept for it")
+    return standing or plan(snapshot, unit.members, link=unit.link)
+
+
+def _could(snapshot: Snapshot, unit: Unit) -> bool:
+    return isinstance(plan(snapshot.emptied(), unit.members, link=unit.link), Plan)
+
+
+def _order(unit: Unit) -> tuple[int, str, GangKey]:
+    return -unit.priority, unit.since, unit.key

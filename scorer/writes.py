@@ -1,0 +1,110 @@
+"""What is written on a pod that gets its GPUs: one JSON patch, which holds for that pod alone."""
+
+from collections.abc import Iterator
+
+from cluster.keys import GANG, NODE_NAME_FIELD
+from cluster.pod import NodeSelectorTerm, Pod, PodSpec
+from cluster.pointer import escape
+from cluster.record import Allocation, Isolation, format_record
+from scorer.outcome import Placement
+from topology.machine import mask_of
+from topology.table import Table
+
+Step = dict[str, object]
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_NODE = "/spec/affinity/nodeAffinity"
+
+
+def allocation_of(placement: Placement, table: Table | None, plan: str) -> Allocation:
+    """Return the record of one pod's part of a plan.
+
+    Args:
+        placement: The pod's node and GPUs.
+        table: Of the node's machine.
+        plan: Which decision this is part of.
+    """
+    several = table is not None and len(placement.gpus) > 1
+    bandwidth = table.bandwidth(mask_of(placement.gpus)) if table and several else None
+    return Allocation(
+        placement.node, placement.shares, table.key if table else None, bandwidth, plan
+    )
+
+
+def placing(
+    pod: Pod,
+    allocation: Allocation,
+    *,
+    term: int,
+    now_ns: int,
+    card_memory: int | None,
+    placement: Placement,
+) -> list[Step]:
+    """Return the patch that gives a pod its GPUs and lets it go.
+
+    It holds only while the pod is the one that was planned and still has the gates it had then.
+    The node is required by `matchFields`, which the scheduler looks up instead of trying every
+    node, in each of the pod's terms: they are ORed. A term that is empty matches nothing, and may
+    not be added to.
+
+    Args:
+        pod: As it was when it was planned.
+        allocation: What it gets.
+        term: Of the Lease under which this was decided.
+        now_ns: [ns since 1970]
+        card_memory: Memory of the cards of a share [GiB], where it is known.
+        placement: Whose request says how the record is written.
+    """
+    record = format_record(
+        allocation,
+        request=placement.member.request,
+        term=term,
+        isolation=Isolation.NONE,
+        now_ns=now_ns,
+        node_card_memory=card_memory,
+    )
+    gates = [{"name": gate.name} for gate in pod.spec.scheduling_gates or ()]
+    ours = gates.index({"name": GANG})
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
+        {"op": "test", "path": "/spec/schedulingGates", "value": gates},
+        *_annotate(pod, record),
+        *_pin(pod.spec, allocation.node),
+        {"op": "remove", "path": f"/spec/schedulingGates/{ours}"},
+    ]
+
+
+def _annotate(pod: Pod, record: dict[str, str]) -> Iterator[Step]:
+    if pod.metadata.annotations is None:
+        yield _add("/metadata/annotations", record)
+        return
+    for key, value in record.items():
+        yield _add(f"/metadata/annotations/{escape(key)}", value)
+
+
+def _pin(spec: PodSpec, node: str) -> Iterator[Step]:
+    here: Step = {"key": NODE_NAME_FIELD, "operator": "In", "values": [node]}
+    affinity = spec.affinity
+    nodes = affinity.node_affinity if affinity else None
+    required = nodes.required_during_scheduling_ignored_during_execution if nodes else None
+    if required is not None and required.node_selector_terms:
+        for index, term in enumerate(required.node_selector_terms):
+            yield from _pin_term(f"{_NODE}/{_REQUIRED}/nodeSelectorTerms/{index}", term, here)
+        return
+    terms = {"nodeSelectorTerms": [{"matchFields": [here]}]}
+    if affinity is None:
+        yield _add("/spec/affinity", {"nodeAffinity": {_REQUIRED: terms}})
+    elif nodes is None:
+        yield _add(_NODE, {_REQUIRED: terms})
+    else:
+        yield _add(f"{_NODE}/{_REQUIRED}", terms)
+
+
+def _pin_term(path: str, term: NodeSelectorTerm, here: Step) -> Iterator[Step]:
+    if term.match_fields:
+        yield _add(f"{path}/matchFields/-", here)
+    elif term.match_expressions:
+        yield _add(f"{path}/matchFields", [here])
+
+
+def _add(path: str, value: object) -> Step:
+    return {"op": "add", "path": path, "value": value}
