@@ -15,6 +15,9 @@ from cryptography import x509
 from cluster import keys
 from runtime.clock import wall
 
+# Some of it waits for what takes a minute where nothing else runs.
+pytestmark = pytest.mark.timeout(400)
+
 LASTS = 45
 """A leaf is renewed when a third of this is left: more than what mounting and reloading take."""
 GATE = {"name": keys.GANG}
@@ -54,7 +57,6 @@ def shown(linkwise):
         return x509.load_der_x509_certificate(secure.getpeercert(binary_form=True))
 
 
-@pytest.mark.timeout(240)
 def test_while_a_certificate_is_renewed_and_the_old_one_ends_no_create_fails(plane, linkwise, path):
     replica = linkwise.replicas[0].process
     first, pid = shown(linkwise), replica.pid

@@ -19,6 +19,9 @@ from controlplane.webhook import MUTATING
 from certs.bundle import read_bundle
 from cluster import keys
 
+# Some of it waits for what takes a minute where nothing else runs.
+pytestmark = pytest.mark.timeout(400)
+
 PROFILES = f"/api/v1/namespaces/{keys.PROFILE_NAMESPACE}/configmaps"
 NAMESPACES = "/api/v1/namespaces"
 CATCHES_UP = 110
@@ -202,7 +205,6 @@ def test_a_replica_that_starts_while_the_api_server_is_away_is_ready_when_it_is_
     wait_until(pods.are_decided, "pods are decided")
 
 
-@pytest.mark.timeout(240)
 def test_connections_that_fall_silent_are_noticed_and_pods_are_decided_meanwhile(
     linkwise, way, pods, profiles, plane
 ):

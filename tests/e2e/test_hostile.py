@@ -18,6 +18,9 @@ from controlplane.webhook import BASE, run_webhook
 from cluster import keys
 from runtime.limits import Limits
 
+# Some of it waits for what takes a minute where nothing else runs.
+pytestmark = pytest.mark.timeout(400)
+
 MIB = 1 << 20
 ROOM = 16 * MIB
 """What memory may differ by between two waves: two bodies being decoded, and the allocator's."""
