@@ -1,0 +1,362 @@
+"""The Gang as the API server keeps it: what is written, and what is read again after a crash.
+
+Its `spec` holds the plan, so that who comes after a scorer that crashed can carry the plan out to
+its end. Its `status` is for people alone: nothing is decided by it.
+"""
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from hashlib import sha256
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cluster.gang import GangKey, Link
+from cluster.keys import API_VERSION
+from cluster.node import Node
+from cluster.pod import Owner
+from cluster.record import GPUShare, Index
+from cluster.request import Family
+from scorer.member import Member
+from scorer.outcome import Placement, Plan
+from scorer.seen import Seen
+
+GANGS = f"/apis/{API_VERSION}/gangs"
+"""The Gangs of all namespaces."""
+_NAME_MAX, _GANG_MAX, _REASON_MAX, _NODES_MAX = 63, 253, 4096, 40
+_OUTSIDE = re.compile(r"[^a-z0-9]+")
+
+Steps: TypeAlias = list[dict[str, object]]
+"""A JSON patch."""
+
+
+class Phase(StrEnum):
+    """How far a gang is."""
+
+    ASSEMBLING = "Assembling"
+    """Members are missing, or it is not known how many there are to be."""
+    WAITING = "Waiting"
+    """It does not fit now."""
+    COMMITTING = "Committing"
+    """Its GPUs are kept, and its pods are let go to their nodes."""
+    PLACED = "Placed"
+    """All its members are bound."""
+
+
+class _Wire(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """Absent where it is the default; no cycles, so that garbage collection need not look."""
+
+
+class Reference(_Wire, frozen=True):
+    """An object of the same namespace."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
+class PlannedPod(_Wire, frozen=True):
+    """Where one member goes."""
+
+    pod: str
+    """Its name."""
+    uid: str
+    node: str
+    gpus: tuple[Index, ...]
+    """Ascending; of replicas one entry each, so that an index may repeat."""
+
+
+class GangPlan(_Wire, frozen=True):
+    """Where all members go, and how good that is [GB/s]."""
+
+    id: str
+    exact: bool
+    members: tuple[PlannedPod, ...]
+    bandwidth: float | None = None
+    best_possible: float | None = None
+    """Of the same members on the empty cluster."""
+    index_order: float | None = None
+    """Of nodes by name and lowest free indices."""
+    domain: str | None = None
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Its nodes, in the order of ranks."""
+        return tuple(dict.fromkeys(member.node for member in self.members))
+
+
+class GangSpec(_Wire, frozen=True):
+    """What is planned."""
+
+    gang: str
+    """The mark's name, cut where it is very long."""
+    link: Link
+    size: Annotated[int, Meta(ge=1)] | None = None
+    """Members that are placed together; None where nothing tells."""
+    owner: str | None = None
+    plan: GangPlan | None = None
+
+
+class GangCondition(_Wire, frozen=True):
+    """Whether it is placed, as `kubectl wait` asks."""
+
+    type: str
+    status: str
+    last_transition_time: str
+    reason: str
+    message: str
+
+
+class GangStatus(_Wire, frozen=True):
+    """What people are told."""
+
+    phase: Phase | None = None
+    members: str = ""
+    """`3/4`: there, or bound once there is a plan, of how many; `3/?` where nothing tells."""
+    nodes: str = ""
+    bandwidth: float | None = None
+    """Of the plan [GB/s]."""
+    reason: str = ""
+    """Why it is not placed; empty when it is."""
+    conditions: tuple[GangCondition, ...] = ()
+
+
+class GangMetadata(_Wire, frozen=True):
+    """Which one, in which state."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    owner_references: tuple[Reference, ...] = ()
+
+
+class Gang(_Wire, frozen=True):
+    """A Gang."""
+
+    metadata: GangMetadata
+    spec: GangSpec
+    status: GangStatus = GangStatus()
+    api_version: str = ""
+    kind: str = ""
+
+    @property
+    def path(self) -> str:
+        """Where the API server has it."""
+        return f"{gangs_of(self.metadata.namespace)}/{self.metadata.name}"
+
+    @property
+    def unfinished(self) -> GangPlan | None:
+        """The plan, unless all its pods were told to be bound: it may be half carried out."""
+        return None if self.status.phase is Phase.PLACED else self.spec.plan
+
+
+def gangs_of(namespace: str) -> str:
+    """Return the collection of a namespace's Gangs."""
+    return f"/apis/{API_VERSION}/namespaces/{namespace}/gangs"
+
+
+def name_of(key: GangKey) -> str:
+    """Return the name of a gang's object: a valid one, and another for each key.
+
+    What can be kept of the mark's name is kept for people; the digest tells jobs apart that were
+    submitted again under one name.
+    """
+    # Neither a namespace nor a uid can contain the separator.
+    whole = "\0".join((key.namespace, key.owner, key.name))
+    digest = sha256(whole.encode(errors="surrogatepass")).hexdigest()[:8]
+    stem = _OUTSIDE.sub("-", key.name.lower())[: _NAME_MAX - 9].strip("-")
+    return f"{stem or 'gang'}-{digest}"
+
+
+def owners_of(job: Owner | None, members: Iterable[Seen]) -> tuple[Reference, ...]:
+    """Return with whom a Gang goes: with its job, else with the last of its member pods."""
+    if job is not None:
+        return (Reference(job.api_version, job.kind, job.name, job.uid),)
+    return tuple(Reference("v1", "Pod", member.name, member.uid) for member in members)
+
+
+def new_gang(
+    key: GangKey,
+    owners: tuple[Reference, ...],
+    *,
+    size: int | None,
+    link: Link,
+    plan: GangPlan | None = None,
+) -> Gang:
+    """Return what is sent to create a gang's object, in `gangs_of` its namespace.
+
+    Args:
+        key: The gang.
+        owners: With whom it goes.
+        size: Members that are placed together; None where nothing tells.
+        link: How strictly they insist on links.
+        plan: Where they go, if they fit at once.
+    """
+    return Gang(
+        metadata=GangMetadata(name_of(key), key.namespace, owner_references=owners),
+        spec=GangSpec(_cut(key.name, _GANG_MAX), link, size, key.owner or None, plan),
+        api_version=API_VERSION,
+        kind="Gang",
+    )
+
+
+def plan_of(
+    plan: Plan,
+    plan_id: str,
+    *,
+    best_possible: float | None = None,
+    index_order: float | None = None,
+) -> GangPlan:
+    """Return a plan as it is written.
+
+    Args:
+        plan: Where the members go.
+        plan_id: Another for each plan; it stands in the pods' records.
+        best_possible: What the empty cluster would give [GB/s].
+        index_order: What nodes by name and lowest free indices would have given [GB/s].
+    """
+    return GangPlan(
+        id=plan_id,
+        exact=plan.exact,
+        members=tuple(_planned(placement) for placement in plan.placements),
+        bandwidth=_tenths(plan.bandwidth),
+        best_possible=_tenths(best_possible),
+        index_order=_tenths(index_order),
+        domain=plan.domain,
+    )
+
+
+def placement_of(planned: PlannedPod, member: Member, node: Node) -> Placement:
+    """Return where a member goes by a plan that was read: what the planner meant when it wrote it.
+
+    Args:
+        planned: What stands in the plan, of the pod's uid.
+        member: The pod.
+        node: The one that is named.
+
+    Raises:
+        IndexError: The node has fewer GPUs by now.
+    """
+    request = member.request
+    is_share = request.family is Family.SHARE
+    memory = request.memory_per_card if is_share else None
+    core = (request.core_per_card or None) if is_share else None
+    shares = (GPUShare(i, node.cards[i].uuid, memory, core) for i in planned.gpus)
+    return Placement(member, planned.node, tuple(shares))
+
+
+def plan_steps(gang: Gang, plan: GangPlan | None, *, size: int | None, link: Link) -> Steps:
+    """Return the patch that gives a Gang another plan, or none, if it is still as it was read.
+
+    Args:
+        gang: As it was read, or as it was answered to the last write.
+        plan: The new one, of another id; None where the gang waits again.
+        size: Members that are placed together, by now.
+        link: How strictly they insist on links, by now.
+    """
+    return [
+        _test("/metadata/uid", gang.metadata.uid),
+        _test("/metadata/resourceVersion", gang.metadata.resource_version),
+        {"op": "replace", "path": "/spec/link", "value": link},
+        *_put("/spec/size", gang.spec.size, size),
+        # A merge patch would leave what the old plan has and the new one has not.
+        *_put("/spec/plan", gang.spec.plan, plan),
+    ]
+
+
+def status_steps(gang: Gang, status: GangStatus) -> Steps:
+    """Return the patch of `<path>/status` that says what is so now."""
+    return [
+        _test("/metadata/uid", gang.metadata.uid),
+        {"op": "add", "path": "/status", "value": status},
+    ]
+
+
+def status_of(
+    phase: Phase,
+    *,
+    members: tuple[int, int | None],
+    plan: GangPlan | None = None,
+    reason: str = "",
+    before: GangStatus | None = None,
+    now: str,
+) -> GangStatus:
+    """Return what people are told; equal to `before` where nothing changed.
+
+    Args:
+        phase: How far it is.
+        members: How many are there, or bound once there is a plan, of how many, if that is known.
+        plan: Where they go.
+        reason: Why it is not placed, for people.
+        before: What they were told until now.
+        now: RFC 3339.
+    """
+    status = "True" if phase is Phase.PLACED else "False"
+    told = _cut(reason, _REASON_MAX)
+    condition = GangCondition(
+        type="Placed",
+        status=status,
+        last_transition_time=_since(before, status) or now,
+        reason=phase.value,
+        message=told,
+    )
+    return GangStatus(
+        phase=phase,
+        members=f"{members[0]}/{members[1] or '?'}",
+        nodes=_names(plan.nodes) if plan else "",
+        bandwidth=plan.bandwidth if plan else None,
+        reason=told,
+        conditions=(condition,),
+    )
+
+
+def read_gang(raw: bytes | msgspec.Raw) -> Gang:
+    """Return a Gang from its JSON.
+
+    Raises:
+        msgspec.DecodeError: It is none.
+    """
+    return _gangs.decode(raw)
+
+
+_gangs = msgspec.json.Decoder(Gang)
+
+
+def _planned(placement: Placement) -> PlannedPod:
+    metadata = placement.member.pod.metadata
+    return PlannedPod(metadata.name, metadata.uid, placement.node, placement.gpus)
+
+
+def _names(nodes: tuple[str, ...]) -> str:
+    """Return the names where they are short together, else how many there are."""
+    names = ",".join(nodes)
+    return names if len(nodes) == 1 or len(names) <= _NODES_MAX else f"{len(nodes)} nodes"
+
+
+def _tenths(bandwidth: float | None) -> float | None:
+    return None if bandwidth is None else round(bandwidth, 1)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _since(before: GangStatus | None, status: str) -> str | None:
+    """Return since when the condition has had this status; None where it has another."""
+    conditions = before.conditions if before else ()
+    return next((one.last_transition_time for one in conditions if one.status == status), None)
+
+
+def _put(path: str, old: object, new: object) -> Steps:
+    if new is not None:
+        return [{"op": "add", "path": path, "value": new}]
+    return [] if old is None else [{"op": "remove", "path": path}]
+
+
+def _test(path: str, value: str) -> dict[str, object]:
+    return {"op": "test", "path": path, "value": value}
