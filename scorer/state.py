@@ -41,6 +41,10 @@ class State:
         self._conflicts: dict[str, tuple[Conflict, ...]] = {}
         self._stale: set[str] = set()
         self._snapshot: Snapshot | None = None
+        self.freed = 0
+        """Grows with everything that may make room: what did not fit may fit now."""
+        self.regrouped: set[Key] = set()
+        """Groups of which a pod changed; whoever reads them clears it."""
 
     def prefer(self, preferences: Snapshot, *, migrate: bool) -> None:
         """Take what the policy prefers.
@@ -50,6 +54,7 @@ class State:
             migrate: Believe what another scheduler wrote on pods without our record.
         """
         self._preferences, self._snapshot = preferences, None
+        self.freed += 1
         if migrate != self._migrate:
             self._migrate = migrate
             self._stale |= self._nodes.keys()
@@ -64,6 +69,7 @@ class State:
             self._nodes[name] = node
             if node.machine is not None:
                 self._tables[name] = table_of(node.machine)
+        self.freed += 1
         self._touch(name)
 
     def put_pod(self, key: Key, pod: Seen | None) -> None:
@@ -92,17 +98,14 @@ class State:
         if found is not None:
             self._set(pod.key, found[0])
 
-    def groups(self) -> Iterable[Iterable[Seen]]:
-        """Return the pods of every gang, and every pod on its own, of which some wait for GPUs."""
-        return [
-            group.values()
-            for group in self._groups.values()
-            if any(pod.waiting for pod in group.values())
-        ]
+    @property
+    def groups(self) -> Iterable[Key]:
+        """All gangs' names, and the pods that wait on their own."""
+        return self._groups.keys()
 
-    def group(self, namespace: str, name: str) -> Iterable[Seen]:
-        """Return the pods of the gangs of this name."""
-        return self._groups.get((namespace, name), {}).values()
+    def group(self, at: Key) -> Iterable[Seen]:
+        """Return the pods of a group: of all gangs of a name, or one pod."""
+        return self._groups.get(at, {}).values()
 
     def snapshot(self) -> Snapshot:
         """Return the cluster as it is now. Cost: the nodes on which something changed."""
@@ -134,8 +137,11 @@ class State:
             self._pods[key] = pod
             self._claim(pod.uid, pod.claimant, holds=True)
             self._group(key, pod, there=True)
-        if (before and before.claimant) != (pod and pod.claimant):
-            for claimant in (before and before.claimant, pod and pod.claimant):
+        had = before.claimant if before else None
+        has = pod.claimant if pod else None
+        if had != has:
+            self.freed += had is not None and bool(had.target)
+            for claimant in (had, has):
                 if claimant and (claimant.target or claimant.record):
                     self._touch(claimant.target)
 
@@ -152,6 +158,7 @@ class State:
             return
         # No gang can have this name: it has a character that no label's value may have.
         at = (pod.namespace, pod.gang if pod.gang is not None else f"/{pod.name}")
+        self.regrouped.add(at)
         group = self._groups.setdefault(at, {})
         if there:
             group[key] = pod

@@ -1,0 +1,312 @@
+"""The leader's loop: what waits is planned on one snapshot, then committed one gang at a time.
+
+A round decides everything that can be decided now, and counts it as held. Its commits run back to
+back: no two gangs share the way to the API server, so that none is half placed for long. Whatever
+changes meanwhile wakes the next round.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from cluster.gang import GangKey
+from cluster.node import Card
+from cluster.pod import Owner
+from runtime.clock import Clock
+from runtime.kube import Kube, KubeError
+from scorer.commit import Committer, Grant
+from scorer.compare import best_possible, index_order
+from scorer.gangobject import GangPlan, Phase, name_of, placement_of, plan_of
+from scorer.gangs import Unit, units_of
+from scorer.outcome import Placement, Plan, Refusal
+from scorer.owner import Declaration, members_of, path_of
+from scorer.seen import Seen
+from scorer.snapshot import Snapshot
+from scorer.state import Key
+from scorer.teller import Teller, Word
+from scorer.turn import take_turns
+from scorer.watches import Watches
+from scorer.writes import allocation_of
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A unit whose GPUs are held, on its way to the API server."""
+
+    unit: Unit
+    grants: tuple[Grant, ...]
+    recorded: asyncio.Future[None]
+    """Done when its Gang has the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A gang's plan that is being carried out."""
+
+    unit: Unit
+    plan: GangPlan
+
+
+class Planner:
+    """Everything that one leader does in its tenure."""
+
+    def __init__(
+        self, kube: Kube, watches: Watches, teller: Teller, *, term: int, clock: Clock
+    ) -> None:
+        """Say what to read, where to write, and under which term."""
+        self._kube, self._watches, self._teller = kube, watches, teller
+        self._state, self._term, self._clock = watches.state, term, clock
+        self._committer = Committer(kube, term, clock)
+        self._units: dict[Key, list[Unit]] = {}
+        self._refusals: dict[GangKey, tuple[Unit, int, Refusal]] = {}
+        self._carried: dict[GangKey, Carried] = {}
+        self._jobs: deque[Job] = deque()
+        self._queued = asyncio.Event()
+        self._asked: set[str] = set()
+        self._plans = 0
+
+    async def run(self) -> None:
+        """Plan and commit until cancelled.
+
+        Raises:
+            Deposed: Another process leads by now.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._commit())
+            while True:
+                self._watches.changed.clear()
+                for owner, namespace in self._round():
+                    group.create_task(self._ask(owner, namespace))
+                await self._watches.changed.wait()
+
+    def _round(self) -> list[tuple[Owner, str]]:
+        """Decide all that can be decided now; return the owners whose sizes are wanted for more."""
+        units = list(self._regroup())
+        self._tell_bound()
+        fresh = [unit for unit in units if not self._finish(unit)]
+        snapshot = self._state.snapshot()
+        decided = take_turns(snapshot, fresh, aged=self._is_aged, standing=self._standing(fresh))
+        for decision in decided.decisions:
+            if isinstance(decision.outcome, Plan):
+                self._start(decision.unit, decision.outcome, snapshot)
+            else:
+                self._refuse(decision.unit, decision.outcome)
+        return list(self._unsized(units))
+
+    def _regroup(self) -> Iterator[Unit]:
+        """Yield everything that waits; only groups of which a pod changed are read again."""
+        owners = self._watches.owners
+        if self._watches.reowned:
+            self._watches.reowned = False
+            self._state.regrouped.update(self._state.groups)
+        for at in self._state.regrouped:
+            units = units_of(self._state.group(at), owners)
+            for gone in {unit.key for unit in self._units.pop(at, [])} - {u.key for u in units}:
+                self._refusals.pop(gone, None)
+            if units:
+                self._units[at] = units
+        self._state.regrouped.clear()
+        for units in self._units.values():
+            yield from units
+
+    def _standing(self, units: Iterable[Unit]) -> dict[GangKey, Refusal]:
+        """Return the refusals that hold still: nothing came free, and the gang is the same."""
+        found: dict[GangKey, Refusal] = {}
+        for unit in units:
+            before = self._refusals.get(unit.key)
+            if before and before[1] == self._state.freed and before[0] is unit:
+                found[unit.key] = before[2]
+        return found
+
+    def _is_aged(self, unit: Unit) -> bool:
+        """Tell whether a unit has waited so long that no smaller one may pass it."""
+        try:
+            since = datetime.fromisoformat(unit.since).timestamp()
+        except ValueError:
+            return False
+        return self._clock() - since >= self._watches.policy.policy.gangs.ageing_minutes * 60
+
+    def _refuse(self, unit: Unit, refusal: Refusal) -> None:
+        self._refusals[unit.key] = unit, self._state.freed, refusal
+        if unit.is_gang:
+            phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
+            self._teller.say(Word(unit, phase, (unit.present, unit.needed), reason=refusal.reason))
+
+    def _start(self, unit: Unit, plan: Plan, snapshot: Snapshot) -> None:
+        """Hold what was planned, and queue it."""
+        self._refusals.pop(unit.key, None)
+        self._plans += 1
+        plan_id = f"{self._term}-{self._plans}"
+        order = index_order(snapshot, unit.members)
+        written = plan_of(
+            plan,
+            plan_id,
+            best_possible=best_possible(snapshot, unit.members),
+            index_order=order.bandwidth if order else None,
+        )
+        self._queue(unit, plan.placements, written)
+
+    def _finish(self, unit: Unit) -> bool:
+        """Go on with a plan of which some members have their GPUs already; say whether there is.
+
+        A leader that was interrupted leaves such a gang; the plan stands in its Gang.
+        """
+        gang = self._watches.gangs.get((unit.key.namespace, name_of(unit.key)))
+        plan = gang.spec.plan if gang and unit.is_gang else None
+        given = {_plan_of(pod) for pod in unit.settled}
+        if plan is None or plan.id not in given:
+            return False
+        planned = {member.uid: member for member in plan.members}
+        if not all(pod.uid in planned for pod in unit.waiting):
+            return False
+        nodes = self._state.snapshot().ledger.nodes
+        try:
+            placements = tuple(
+                placement_of(planned[pod.uid], member, nodes[planned[pod.uid].node].node)
+                for pod, member in zip(unit.waiting, unit.members, strict=True)
+            )
+            self._state.snapshot().hold_all(
+                (p.node, p.member.holding(p.shares)) for p in placements
+            )
+        except (KeyError, IndexError, ValueError):
+            return False
+        _log.info("Finishing gang", gang=f"{unit.key.namespace}/{unit.key.name}", plan=plan.id)
+        self._queue(unit, placements, plan)
+        return True
+
+    def _queue(self, unit: Unit, placements: tuple[Placement, ...], plan: GangPlan) -> None:
+        tables = self._state.snapshot().tables
+        nodes = self._state.snapshot().ledger.nodes
+        grants = tuple(
+            Grant(
+                pod,
+                placement,
+                allocation_of(placement, tables.get(placement.node), plan.id),
+                _card_memory(placement, nodes[placement.node].node.cards),
+            )
+            for pod, placement in zip(unit.waiting, placements, strict=True)
+        )
+        for grant in grants:
+            self._state.hold(grant.pod, grant.allocation)
+        recorded = asyncio.ensure_future(self._record(unit, plan))
+        self._jobs.append(Job(unit, grants, recorded))
+        self._queued.set()
+        # What is held is read again in the next round.
+        self._watches.changed.set()
+
+    async def _record(self, unit: Unit, plan: GangPlan) -> None:
+        if unit.is_gang:
+            self._carried[unit.key] = Carried(unit, plan)
+            await self._teller.record(unit, plan)
+
+    async def _commit(self) -> None:
+        """Carry out what is queued, one unit after the other."""
+        while True:
+            while not self._jobs:
+                self._queued.clear()
+                await self._queued.wait()
+            job = self._jobs.popleft()
+            try:
+                await job.recorded
+            except KubeError as error:
+                name = f"{job.unit.key.namespace}/{job.unit.key.name}"
+                _log.warning("Could not record plan", gang=name, err=str(error))
+                self._carried.pop(job.unit.key, None)
+                self._drop([grant.pod for grant in job.grants])
+                continue
+            self._drop(await self._committer.commit(job.grants))
+
+    def _drop(self, pods: Iterable[Seen]) -> None:
+        """Free what could not be given; the pods, as far as they are still there, wait again."""
+        for pod in pods:
+            self._state.let_go(pod)
+        self._watches.changed.set()
+
+    def _tell_bound(self) -> None:
+        """Tell of each gang that is carried out once all its members are bound."""
+        for key, carried in list(self._carried.items()):
+            pods = {pod.uid: pod for pod in self._state.group((key.namespace, key.name))}
+            planned = [pods.get(member.uid) for member in carried.plan.members]
+            bound = sum(pod is not None and pod.bound for pod in planned)
+            if bound == len(planned):
+                size = len(planned) + sum(
+                    pod.bound for pod in carried.unit.settled if pod.uid in pods
+                )
+                del self._carried[key]
+                self._teller.say(
+                    Word(carried.unit, Phase.PLACED, (size, carried.unit.needed), carried.plan)
+                )
+            elif not any(planned):
+                del self._carried[key]
+                self._teller.forget(key)
+
+    def _unsized(self, units: Iterable[Unit]) -> Iterator[tuple[Owner, str]]:
+        """Yield the owners that were not asked yet how many members they declare."""
+        for unit in units:
+            owner = unit.owner
+            if unit.is_gang and owner is not None and owner.uid not in self._asked:
+                self._asked.add(owner.uid)
+                yield owner, unit.key.namespace
+
+    async def _ask(self, owner: Owner, namespace: str) -> None:
+        path = path_of(owner, namespace)
+        if path is None:
+            return
+        try:
+            found = members_of(await self._kube.get(path, Declaration))
+        except KubeError as error:
+            _log.warning("Could not read owner", owner=path, err=str(error))
+            return
+        if found:
+            self._watches.declare(owner.uid, found)
+
+
+def _plan_of(pod: Seen) -> str | None:
+    record = pod.claimant.record if pod.claimant else None
+    return record.plan if record and not isinstance(record, str) else None
+
+
+def _card_memory(placement: Placement, cards: tuple[Card, ...]) -> int | None:
+    return cards[placement.shares[0].i].memory if placement.shares else None
+
+
+async def lead(
+    kube: Kube,
+    term: int,
+    *,
+    clock: Clock,
+    instance: str,
+    wait: float,
+    led: Callable[[Watches], None],
+) -> None:
+    """Plan as the only one, until cancelled.
+
+    Args:
+        kube: The API server.
+        term: Of the Lease.
+        clock: The wall clock [s since 1970].
+        instance: This replica's name, for events.
+        wait: How long a write of the leader before may still be under way [s].
+        led: Called with what is known of the cluster, once it is.
+
+    Raises:
+        Deposed: Another process leads by now.
+    """
+    await asyncio.sleep(wait)
+    watches = Watches(kube)
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(watches.run())
+        await watches.synced()
+        led(watches)
+        teller = Teller(kube, lambda: watches.gangs, clock, instance)
+        try:
+            await Planner(kube, watches, teller, term=term, clock=clock).run()
+        finally:
+            await teller.close()
+            watching.cancel()

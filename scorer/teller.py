@@ -1,0 +1,203 @@
+"""What people are told of gangs: the Gang with its plan and status, and an Event for each change.
+
+A plan is recorded before any pod is let go. All else is told when there is time, the latest only:
+a gang that is placed within a second is never said to wait.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import structlog
+from msgspec import Struct
+
+from cluster.gang import GangKey
+from runtime.clock import Clock
+from runtime.kube import ApiError, Kube, KubeError
+from runtime.reflector import Key
+from scorer.event import About, News, event_of, placed, waiting
+from scorer.gangobject import (
+    Gang,
+    GangPlan,
+    Phase,
+    gangs_of,
+    name_of,
+    new_gang,
+    owners_of,
+    plan_steps,
+    status_of,
+    status_steps,
+)
+from scorer.gangs import Unit
+
+_PATIENCE = 1.0
+"""A gang has waited so long before anybody is told [s]."""
+_PAUSE = 5.0
+"""Between two words about one gang that waits [s]."""
+_AT_ONCE = 8
+"""Writes about gangs under way."""
+
+_log = structlog.get_logger()
+
+
+class _Ignored(Struct, frozen=True):
+    """Of an answer, nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """The latest about a gang."""
+
+    unit: Unit
+    phase: Phase
+    members: tuple[int, int | None]
+    plan: GangPlan | None = None
+    reason: str = ""
+
+    @property
+    def news(self) -> News:
+        """The same for an Event."""
+        if self.phase is Phase.PLACED and self.plan is not None:
+            return placed(self.unit.key.name, self.plan)
+        return waiting(self.unit.key.name, self.reason)
+
+
+class Teller:
+    """Writes Gangs and Events, for one tenure of the Lease."""
+
+    def __init__(
+        self, kube: Kube, gangs: Callable[[], Mapping[Key, Gang]], clock: Clock, instance: str
+    ) -> None:
+        """Say where to write.
+
+        Args:
+            kube: The API server.
+            gangs: The Gangs that the watch shows.
+            clock: The wall clock [s since 1970].
+            instance: This replica's name, for events.
+        """
+        self._kube, self._gangs, self._clock, self._instance = kube, gangs, clock, instance
+        self._written: dict[Key, Gang] = {}
+        """As they were answered: newer than what the watch shows."""
+        self._words: dict[GangKey, Word] = {}
+        self._speaking: dict[GangKey, asyncio.Task[None]] = {}
+        self._few = asyncio.Semaphore(_AT_ONCE)
+
+    async def record(self, unit: Unit, plan: GangPlan) -> None:
+        """Write a gang's plan, before it is carried out.
+
+        Raises:
+            KubeError: It could not be written.
+        """
+        async with self._few:
+            try:
+                await self._record(unit, plan)
+            except ApiError as error:
+                if error.status not in {404, 409, 422}:
+                    raise
+                # The watch was behind, or the Gang is gone: once more, from what is there now.
+                await self._refresh(unit.key)
+                await self._record(unit, plan)
+
+    def say(self, word: Word) -> None:
+        """Tell people how a gang stands, soon."""
+        key = word.unit.key
+        if self._words.get(key) == word:
+            return
+        self._words[key] = word
+        if key not in self._speaking:
+            task = asyncio.create_task(self._speak(key))
+            self._speaking[key] = task
+            task.add_done_callback(lambda _task: self._speaking.pop(key, None))
+
+    def forget(self, key: GangKey) -> None:
+        """Drop what is known of a gang that is gone."""
+        self._words.pop(key, None)
+        self._written.pop((key.namespace, name_of(key)), None)
+
+    async def close(self) -> None:
+        """Say nothing more."""
+        for task in list(self._speaking.values()):
+            task.cancel()
+        await asyncio.gather(*self._speaking.values(), return_exceptions=True)
+
+    async def _record(self, unit: Unit, plan: GangPlan) -> None:
+        gang = self._find(unit.key)
+        if gang is None:
+            owners = owners_of(unit.owner, (*unit.waiting, *unit.settled))
+            made = new_gang(unit.key, owners, size=unit.needed, link=unit.link, plan=plan)
+            self._keep(await self._kube.create(gangs_of(unit.key.namespace), made, Gang))
+        elif gang.spec.plan is None or gang.spec.plan.id != plan.id:
+            steps = plan_steps(gang, plan, size=unit.needed, link=unit.link)
+            self._keep(await self._kube.patch(gang.path, steps, Gang, kind="json"))
+
+    async def _speak(self, key: GangKey) -> None:
+        told: Word | None = None
+        while (word := self._words.get(key)) is not None and word != told:
+            if word.phase in {Phase.ASSEMBLING, Phase.WAITING}:
+                await asyncio.sleep(_PATIENCE if told is None else _PAUSE)
+                word = self._words.get(key)
+            if word is None or word == told:
+                return
+            told = word
+            try:
+                async with self._few:
+                    await self._tell(word)
+            except KubeError as error:
+                _log.warning("Could not tell of gang", gang="/".join(key[:2]), err=str(error))
+                await self._refresh(key)
+
+    async def _tell(self, word: Word) -> None:
+        unit = word.unit
+        gang = self._find(unit.key)
+        if gang is None:
+            owners = owners_of(unit.owner, (*unit.waiting, *unit.settled))
+            made = new_gang(unit.key, owners, size=unit.needed, link=unit.link)
+            gang = await self._kube.create(gangs_of(unit.key.namespace), made, Gang)
+        now = datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        status = status_of(
+            word.phase,
+            members=word.members,
+            plan=word.plan,
+            reason=word.reason,
+            before=gang.status,
+            now=now,
+        )
+        if status != gang.status:
+            steps = status_steps(gang, status)
+            self._keep(await self._kube.patch(f"{gang.path}/status", steps, Gang, kind="json"))
+        if word.phase is not Phase.COMMITTING:
+            await self._make_event(word, now)
+
+    async def _make_event(self, word: Word, now: str) -> None:
+        unit = word.unit
+        owner, pod = unit.owner, unit.waiting[0]
+        about = (
+            About(owner.api_version, owner.kind, owner.name, owner.uid, unit.key.namespace)
+            if owner
+            else About("v1", "Pod", pod.name, pod.uid, unit.key.namespace)
+        )
+        change = word.plan.id if word.plan else word.reason
+        event = event_of(word.news, about, change=change, now=now, instance=self._instance)
+        try:
+            await self._kube.create(f"/api/v1/namespaces/{about.home}/events", event, _Ignored)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+
+    def _find(self, key: GangKey) -> Gang | None:
+        at = (key.namespace, name_of(key))
+        return self._written.get(at) or self._gangs().get(at)
+
+    def _keep(self, gang: Gang) -> None:
+        self._written[gang.metadata.namespace, gang.metadata.name] = gang
+
+    async def _refresh(self, key: GangKey) -> None:
+        at = (key.namespace, name_of(key))
+        self._written.pop(at, None)
+        try:
+            self._keep(await self._kube.get(f"{gangs_of(key.namespace)}/{at[1]}", Gang))
+        except ApiError as error:
+            if error.status != 404:
+                raise

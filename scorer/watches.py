@@ -1,0 +1,205 @@
+"""What the scorer knows of the cluster: nodes, pods, Gangs, Jobs and the policy, as watched.
+
+Everything is listed afresh by each leader. Changes wake the planner, which reads the state while
+nothing is awaited.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Set
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import msgspec
+import structlog
+from msgspec import Raw, Struct
+
+from cluster.keys import POLICY_KEY, POLICY_NAME, POLICY_NAMESPACE, TOPOLOGY_NAMESPACE
+from cluster.ledger import Ledger
+from cluster.node import NodeError, NodeObject
+from cluster.pod import Owner, Pod
+from policy.document import parse_policy
+from policy.problem import PolicyError
+from policy.snapshot import PolicySnapshot
+from runtime.kube import Kube
+from runtime.reflector import Key, Reflector
+from scorer.gangobject import GANGS, Gang, read_gang
+from scorer.gangs import Owners
+from scorer.known import ConfigMap, node_of
+from scorer.seen import Seen, seen
+from scorer.snapshot import Snapshot
+from scorer.state import State
+from topology.machine import TopologyError
+
+_log = structlog.get_logger()
+
+
+class _JobMetadata(Struct, frozen=True, rename="camel"):
+    uid: str = ""
+    owner_references: list[Owner] | None = None
+
+
+class _Job(Struct, frozen=True):
+    metadata: _JobMetadata = _JobMetadata()
+
+
+_pods = msgspec.json.Decoder(Pod)
+_nodes = msgspec.json.Decoder(NodeObject)
+_config_maps = msgspec.json.Decoder(ConfigMap)
+_jobs = msgspec.json.Decoder(_Job)
+
+
+def _told(raw: Raw) -> ConfigMap | None:
+    """Return a ConfigMap that tells of a node; None of all others, which need not be kept."""
+    found = _config_maps.decode(raw)
+    return found if found.node else None
+
+
+class Watches:
+    """The state, and the tasks that keep it."""
+
+    def __init__(self, kube: Kube) -> None:
+        """Say whom to ask; `run` begins."""
+        self.state = State()
+        self.policy = PolicySnapshot()
+        self.changed = asyncio.Event()
+        """Set with each change; who waits for it clears it."""
+        self._above: dict[str, Owner | None] = {}
+        self._declared: dict[str, int] = {}
+        self.owners = Owners(self._above, self._declared)
+        self.reowned = False
+        """What is known of owners changed; whoever reads it clears it."""
+        self._pods = Reflector(
+            kube, "/api/v1/pods", lambda raw: seen(_pods.decode(raw)), on_change=self._pods_changed
+        )
+        self._nodes = Reflector(kube, "/api/v1/nodes", _nodes.decode, on_change=self._nodes_changed)
+        self._told = Reflector(
+            kube,
+            f"/api/v1/namespaces/{TOPOLOGY_NAMESPACE}/configmaps",
+            _told,
+            on_change=self._told_changed,
+        )
+        self._policy = Reflector(
+            kube,
+            f"/api/v1/namespaces/{POLICY_NAMESPACE}/configmaps",
+            _config_maps.decode,
+            field_selector=f"metadata.name={POLICY_NAME}",
+            on_change=self._policy_changed,
+        )
+        self._jobs = Reflector(
+            kube, "/apis/batch/v1/jobs", _jobs.decode, on_change=self._jobs_changed
+        )
+        self._gangs = Reflector(kube, GANGS, read_gang, on_change=self._gangs_changed)
+        self._by_node: dict[str, dict[str, ConfigMap]] = {}
+
+    @property
+    def gangs(self) -> Mapping[Key, Gang]:
+        """The Gang objects, by namespace and name."""
+        return self._gangs.items
+
+    @property
+    def _all(self) -> dict[str, Reflector[Any]]:
+        return {
+            "pods": self._pods,
+            "nodes": self._nodes,
+            "topologies": self._told,
+            "policy": self._policy,
+            "jobs": self._jobs,
+            "gangs": self._gangs,
+        }
+
+    async def run(self) -> None:
+        """Keep the state up to date until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self._all.values():
+                group.create_task(reflector.run())
+
+    async def synced(self) -> None:
+        """Wait until everything was listed."""
+        for reflector in self._all.values():
+            await reflector.synced.wait()
+
+    def missing(self) -> str | None:
+        """Say what was not listed yet; None when all was."""
+        for name, reflector in self._all.items():
+            if not reflector.synced.is_set():
+                return f"{name} were not listed yet: {reflector.error or 'the list is under way'}"
+        return None
+
+    def ages(self) -> Mapping[str, Callable[[], float | None]]:
+        """Return what tells for how long nothing was heard of each resource [s]."""
+        return {name: partial(_age, reflector) for name, reflector in self._all.items()}
+
+    def declare(self, uid: str, members: int) -> None:
+        """Note how many pods with GPUs an owner declares."""
+        self._declared[uid] = members
+        self._reown()
+
+    def _reown(self) -> None:
+        self.reowned = True
+        self.changed.set()
+
+    def _pods_changed(self, items: Mapping[Key, Seen], changed: Set[Key]) -> None:
+        for key in changed:
+            self.state.put_pod(key, items.get(key))
+        self.changed.set()
+
+    def _nodes_changed(self, _items: Mapping[Key, NodeObject], changed: Set[Key]) -> None:
+        for _, name in changed:
+            self._read_node(name)
+        self.changed.set()
+
+    def _told_changed(self, items: Mapping[Key, ConfigMap | None], _changed: Set[Key]) -> None:
+        before, self._by_node = self._by_node, {}
+        for (_, name), found in items.items():
+            if found is not None and found.node:
+                self._by_node.setdefault(found.node, {})[name] = found
+        for node in before.keys() | self._by_node.keys():
+            if before.get(node) != self._by_node.get(node):
+                self._read_node(node)
+        self.changed.set()
+
+    def _policy_changed(self, items: Mapping[Key, ConfigMap], _changed: Set[Key]) -> None:
+        found = items.get((POLICY_NAMESPACE, POLICY_NAME))
+        try:
+            policy = parse_policy(((found and found.data) or {}).get(POLICY_KEY, ""))
+        except PolicyError as error:
+            # The webhook tells its author; the last one that could be read stays.
+            _log.error("Refused policy", err=str(error))
+            return
+        self.policy = PolicySnapshot(policy, generation=self.policy.generation + 1)
+        preferences = replace(
+            Snapshot(Ledger()),
+            placement=policy.placement.strategy,
+            domains=policy.gangs.domains,
+        )
+        self.state.prefer(preferences, migrate=policy.migration.gpushare)
+        for _, name in self._nodes.items:
+            self._read_node(name)
+        self.changed.set()
+
+    def _jobs_changed(self, items: Mapping[Key, _Job], _changed: Set[Key]) -> None:
+        self._above.clear()
+        for job in items.values():
+            owners = job.metadata.owner_references or ()
+            self._above[job.metadata.uid] = next((one for one in owners if one.controller), None)
+        self._reown()
+
+    def _gangs_changed(self, _items: Mapping[Key, Gang], _changed: Set[Key]) -> None:
+        self.changed.set()
+
+    def _read_node(self, name: str) -> None:
+        raw = self._nodes.items.get(("", name))
+        try:
+            node = node_of(raw, self._by_node.get(name, {}), self.policy) if raw else None
+        except (NodeError, TopologyError) as error:
+            _log.warning("Left node out", node=name, err=str(error))
+            node = None
+        self.state.put_node(name, node)
+
+
+def _age(reflector: Reflector[Any]) -> float | None:
+    if not reflector.synced.is_set():
+        return None
+    return reflector.last_event_age(time.monotonic())
