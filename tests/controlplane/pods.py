@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from controlplane.api import Api, Object, refusal
 
-_CONTAINERS = "containers"
-
 
 @dataclass(frozen=True, slots=True)
 class Pods:
@@ -31,13 +29,13 @@ class Pods:
     ) -> Object:
         """Create a pod that has one container for each of `limits`, and return what was made."""
         containers = [container(each, f"c{index}") for index, each in enumerate(limits)]
-        given = {_CONTAINERS: containers, **(spec or {})}
+        given = {"containers": containers, **(spec or {})}
         body = a_pod(name, labels=labels, annotations=annotations, **given)
         return self.api.create(self.path, body, **query)
 
     def refusal(self, *limits: Mapping[str, object], **given: object) -> str:
         """Return why no such pod is created; empty when one is."""
-        return refusal(lambda: self.create(*limits, **given))  # type: ignore[arg-type]
+        return refusal(lambda: self.create(*limits, **given))
 
     def all(self) -> dict[str, Object]:
         """Return all of them, by name."""
@@ -54,7 +52,7 @@ def a_pod(
 ) -> Object:
     """Return a pod of one container; `spec` adds fields, or replaces the container."""
     metadata = {"name": name, "labels": labels or {}, "annotations": annotations or {}}
-    return {"metadata": metadata, "spec": {_CONTAINERS: [container(limits)], **spec}}
+    return {"metadata": metadata, "spec": {"containers": [container(limits)], **spec}}
 
 
 def container(limits: Mapping[str, object] | None = None, name: str = "main") -> Object:
@@ -81,5 +79,5 @@ def required(pod: Object) -> dict[str, list[str]]:
 
 def variables(pod: Object, index: int = 0) -> dict[str, object]:
     """Return what a container is told: values, or where they come from."""
-    told = pod["spec"][_CONTAINERS][index].get("env", [])
+    told = pod["spec"]["containers"][index].get("env", [])
     return {one["name"]: one.get("value") or one.get("valueFrom") for one in told}
