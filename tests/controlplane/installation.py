@@ -120,9 +120,10 @@ class Installation:
         self.plane.processes.stop(one.process)
 
     def revive(self, one: Replica) -> None:
-        """Start a replica that was killed again where it was, and wait until it is ready."""
+        """Start a replica that was killed where it was, and wait until it is sent connections."""
         self.plane.processes.start(one.process)
         one.process.wait_ready(lambda: one.ready)
+        self.cluster.probe()
 
     def replace(self, old: Replica) -> None:
         """Replace a replica as its Deployment does, and wait until the old one has ended."""

@@ -119,5 +119,4 @@ def test_while_no_replica_runs_what_fails_open_is_created_and_what_fails_closed_
     finally:
         for one in linkwise.replicas:
             linkwise.revive(one)
-    linkwise.cluster.probe()
     assert without_gate([plane.api.create(path, body(1))]) == []
