@@ -10,12 +10,15 @@ from controlplane.process import wait_until
 from cli.shortform import read_short_form
 from cluster import keys
 from cluster.node import Node
+from cluster.published import Published, write_published
 from policy.lines import read_documents
 from topology import catalogue
 from topology.machine import Machine, TopologyError
+from topology.table import table_of
 from webhook.manifest.value import InputError, Value
 
 NODES = "/api/v1/nodes"
+_MAPS = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
 
 Line = Mapping[str, object]
 """`name`, `count`, `machine` (of the catalogue), `mode`, `cpu`, `memory`, `gpuMemory`, `labels`."""
@@ -34,9 +37,14 @@ def read_nodes(lines: Sequence[Line]) -> tuple[Node, ...]:
 
 
 def add_nodes(api: Api, nodes: Sequence[Node]) -> None:
-    """Create nodes with all that they offer, and wait until pods can run on each."""
+    """Create nodes with all that they offer, and wait until pods can run on each.
+
+    What links the GPUs of a known machine is published as its agent would.
+    """
     for node in nodes:
-        api.create(NODES, _object(node))
+        made = api.create(NODES, _object(node))
+        if node.machine is not None and node.machine_known:
+            api.create(_MAPS, _topology(node, node.machine, made["metadata"]["uid"]))
     names = {node.name for node in nodes}
     wait_until(lambda: names <= _schedulable(api), f"nodes {', '.join(sorted(names))} are ready")
 
@@ -77,6 +85,21 @@ def _object(node: Node) -> Object:
             "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in node.taints]
         },
         "status": {"allocatable": offer, "capacity": offer},
+    }
+
+
+def _topology(node: Node, machine: Machine, uid: str) -> Object:
+    """Return what the node's agent would publish; it goes with the node."""
+    table, n = table_of(machine), range(machine.n)
+    pairs = [[table.bandwidth(1 << i | 1 << j) if i != j else 0.0 for j in n] for i in n]
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": uid}
+    return {
+        "metadata": {
+            "name": f"topology-{node.name}",
+            "labels": {keys.NODE_MODE: str(node.mode), keys.TOPOLOGY_NODE: node.name},
+            "ownerReferences": [owner],
+        },
+        "data": write_published(Published(machine, (True,) * machine.n), pairs),
     }
 
 
