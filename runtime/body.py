@@ -1,8 +1,4 @@
-"""Reading a body: never more than allowed, of one request and of all of them together."""
-
-import asyncio
-
-from aiohttp import StreamReader, web
+"""Bodies: never more than allowed, of one request and of all of them together."""
 
 from runtime.exchange import Answer, busy, refusal
 from runtime.limits import Limits
@@ -34,49 +30,37 @@ class Body:
     budget up.
     """
 
-    def __init__(self, budget: Budget) -> None:
+    __slots__ = ("_budget", "_limits", "_pieces", "size")
+
+    def __init__(self, budget: Budget, limits: Limits) -> None:
         self._budget = budget
+        self._limits = limits
+        self._pieces: list[bytes] = []
         self.size = 0
 
-    async def read(self, request: web.BaseRequest, limits: Limits) -> bytes | Answer:
-        """Return the body, or why it is refused.
+    def unwelcome(self, announced: int) -> Answer | None:
+        """Return why a body of an announced size [bytes] is refused before it comes."""
+        return _too_large(self._limits) if announced > self._limits.body_bytes else None
 
-        Raises:
-            ConnectionError: The client went away.
-        """
-        if (request.content_length or 0) > limits.body_bytes:
-            return _too_large(limits)
-        content = request.content
-        if content.is_eof():
-            whole = content.read_nowait()
-            return self._take(len(whole), limits) or whole
-        if request.headers.get("Expect", "").lower() == "100-continue":
-            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        try:
-            async with asyncio.timeout(limits.body_seconds):
-                return await self._collect(content, limits)
-        except TimeoutError:
-            return refusal(408, f"the body did not arrive within {limits.body_seconds:g} s")
-
-    async def _collect(self, content: StreamReader, limits: Limits) -> bytes | Answer:
-        chunks = []
-        async for chunk in content.iter_any():
-            if refused := self._take(len(chunk), limits):
-                return refused
-            chunks.append(chunk)
-        return b"".join(chunks)
-
-    def _take(self, size: int, limits: Limits) -> Answer | None:
-        if self.size + size > limits.body_bytes:
-            return _too_large(limits)
+    def take(self, piece: bytes) -> Answer | None:
+        """Keep what has arrived, or return why it is refused."""
+        size = len(piece)
+        if self.size + size > self._limits.body_bytes:
+            return _too_large(self._limits)
         if not self._budget.take(size):
             return busy("too many bytes of requests are being held: send it again")
         self.size += size
+        self._pieces.append(piece)
         return None
+
+    def whole(self) -> bytes:
+        """Return all that was kept."""
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
     def close(self) -> None:
         """Give back what was taken."""
         self._budget.give_back(self.size)
+        self._pieces.clear()
 
 
 def _too_large(limits: Limits) -> Answer:

@@ -1,96 +1,314 @@
-"""One connection of a server, with what aiohttp leaves out: a deadline for heads."""
+"""One connection of a server: bytes become requests, one at a time, and answers become bytes.
+
+aiohttp's parser reads HTTP. Its server, which would also make a task of every request, takes twice
+the time of all that stands here; docs/decisions/0006-connections-of-our-own.md has the figures.
+"""
 
 import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import Awaitable
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Protocol, cast
 
-from aiohttp import web
+from aiohttp import StreamReader
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http import HttpProcessingError, HttpRequestParser, HttpVersion11, RawRequestMessage
 
+from runtime.body import Body
+from runtime.clock import wall
 from runtime.exchange import Answer, refusal
 from runtime.limits import Limits
 
+_NO_LIMIT = 1 << 30
 
-class Connection(web.RequestHandler):
-    """An HTTP/1.1 connection that knows whether it is idle, and since when.
 
-    Bodies are not decompressed: what was sent is what is counted.
+class Request(Protocol):
+    """What a server makes of a head."""
+
+    body: Body | None
+    """Where the body goes; None where none is read."""
+
+    def answer(self) -> Answer | Awaitable[Answer]:
+        """Answer, the body being whole."""
+        ...
+
+    def end(self, answer: Answer | None) -> None:
+        """Count it; None where the client left before its answer."""
+        ...
+
+
+class Service(Protocol):
+    """What a connection needs of its server."""
+
+    draining: bool
+
+    def opened(self, connection: "Connection") -> None:
+        """Take notice of a new connection."""
+        ...
+
+    def closed(self, connection: "Connection") -> None:
+        """Forget a connection."""
+        ...
+
+    def begin(self, head: RawRequestMessage) -> Request:
+        """Return what is to become of a request."""
+        ...
+
+    def malformed(self, answer: Answer) -> None:
+        """Take notice of what is not HTTP."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """An HTTP/1.1 connection, in one of five states, each with a time at which it is overdue.
+
+    Idle; a head is arriving; a body is arriving; its route is waiting for others, which bounds
+    itself; refused, where what still comes is forgotten.
     """
 
-    __slots__ = ("_clock", "_malformed", "_opened", "busy", "head_since", "idle_since")
-
-    def __init__(
-        self,
-        engine: web.Server,
-        limits: Limits,
-        *,
-        opened: Callable[[], None],
-        malformed: Callable[[Answer], None],
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        super().__init__(
-            engine,
-            loop=loop,
-            keepalive_timeout=limits.keep_alive_seconds,
-            lingering_time=limits.linger_seconds,
-            read_bufsize=1 << 16,
+    def __init__(self, service: Service, limits: Limits) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._service = service
+        self._limits = limits
+        self._parser = HttpRequestParser(
+            _Unpaced(self._loop),
+            self._loop,
+            _NO_LIMIT,
+            # Bodies are not decompressed: what was sent is what is counted.
             auto_decompress=False,
+            max_msg_queue_size=1,
         )
-        self._clock = loop.time
-        self._opened = opened
-        self._malformed = malformed
-        self.busy = False
-        self.head_since: float | None = None
-        """When the head began that is not whole yet; on the loop's clock."""
-        self.idle_since = loop.time()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin; the TLS handshake is over."""
-        super().connection_made(transport)
-        self._opened()
-
-    def data_received(self, data: bytes) -> None:
-        """Take what arrived; between requests it is the beginning of a head."""
-        if not self.busy and self.head_since is None and data:
-            self.head_since = self._clock()
-        super().data_received(data)
-
-    def begin(self) -> None:
-        """Note that a head is whole."""
-        self.busy = True
-        self.head_since = None
-
-    def end(self) -> None:
-        """Note that its answer was made."""
-        self.busy = False
-        self.idle_since = self._clock()
+        self._transport: asyncio.Transport | None = None
+        self._head: RawRequestMessage | None = None
+        self._content: StreamReader | None = None
+        self._request: Request | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._later = b""
+        self._refused = False
+        self._choked = False
+        self._due = math.inf
+        self.idle_since = 0.0
+        """Since when nothing is asked; on the loop's clock."""
+        self._arriving = False
 
     @property
     def idle(self) -> bool:
         """Whether nothing is lost when it is dropped."""
-        return not self.busy and self.transport is not None and not self.transport.is_closing()
+        going = self._transport is None or self._transport.is_closing()
+        return self._request is None and not going
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin; the TLS handshake is over."""
+        # uvloop's are transports without saying so.
+        self._transport = cast("asyncio.Transport", transport)
+        self._rest()
+        self._service.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """End; a route that waits for others goes on."""
+        self._transport = None
+        self._due = math.inf
+        self._service.closed(self)
+        if self._request is not None and self._task is None:
+            self._request.end(None)
+            self._request = None
+
+    def data_received(self, data: bytes) -> None:
+        """Take what arrived."""
+        if self._refused:
+            return
+        if self._task is not None or self._choked:
+            self._later += data
+            return
+        self._parse(data)
+
+    def pause_writing(self) -> None:
+        """Answer no more: the client does not read."""
+        self._choked = True
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._choked = False
+        if self._task is None:
+            self._resume()
+
+    def overdue(self, now: float) -> None:
+        """Do what is due by now, on the loop's clock."""
+        if now < self._due:
+            return
+        if self._request is not None:
+            seconds = self._limits.body_seconds
+            self._finish(refusal(408, f"the body did not arrive within {seconds:g} s"))
+        elif self._arriving or self._refused or self._choked:
+            self.drop()
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Close, if nothing is asked; who is being answered is asked to leave with the answer."""
+        if self.idle and not self._arriving and self._transport is not None:
+            self._transport.close()
 
     def drop(self) -> None:
         """Close at once, whatever is under way."""
-        if self.transport is not None:
-            self.transport.abort()
+        if self._task is not None:
+            self._task.cancel()
+        if self._transport is not None:
+            self._transport.abort()
 
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 400,
-        exc: BaseException | None = None,  # noqa: ARG002
-        message: str | None = None,  # noqa: ARG002
-    ) -> web.StreamResponse:
-        """Answer what is not HTTP, without its words, which aiohttp would log with a traceback."""
-        if request.writer.output_size > 0:
-            raise ConnectionError("the answer had begun")
-        answer = refusal(status, "this is not a request in HTTP/1.1 that can be read")
-        self._malformed(answer)
-        response = written(answer)
-        response.force_close()
-        return response
+    def _rest(self) -> None:
+        self._arriving = False
+        self.idle_since = self._loop.time()
+        self._due = self.idle_since + self._limits.keep_alive_seconds
+
+    def _resume(self) -> None:
+        data, self._later = self._later, b""
+        if self._transport is not None and not self._refused:
+            self._transport.resume_reading()
+            self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
+        going_on = True
+        while going_on:
+            try:
+                messages, _, _ = self._parser.feed_data(data)
+            except HttpProcessingError:
+                self._reject()
+                return
+            for head, content in messages:
+                self._begin(head, content)
+            if self._request is None:
+                if data and not self._arriving:
+                    self._arriving = True
+                    self._due = self._loop.time() + self._limits.head_seconds
+                return
+            going_on = self._proceed()
+            data = b""
+
+    def _begin(self, head: RawRequestMessage, content: StreamReader) -> None:
+        self._head, self._content = head, content
+        self._request = self._service.begin(head)
+        if self._request.body is not None and not content.is_eof():
+            self._due = self._loop.time() + self._limits.body_seconds
+            if head.headers.get("Expect", "").lower() == "100-continue":
+                self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _proceed(self) -> bool:
+        """Go on with the request; say whether another one may follow now."""
+        request, content = self._request, self._content
+        assert request is not None  # noqa: S101
+        assert content is not None  # noqa: S101
+        if request.body is not None:
+            if refused := request.body.take(content.read_nowait()):
+                return self._finish(refused)
+            if not content.is_eof():
+                return False
+        found = request.answer()
+        if isinstance(found, Answer):
+            return self._finish(found)
+        self._due = math.inf
+        if self._transport is not None:
+            self._transport.pause_reading()
+        self._task = self._loop.create_task(self._wait_for(found))
+        return False
+
+    async def _wait_for(self, found: Awaitable[Answer]) -> None:
+        try:
+            answer = await found
+        except asyncio.CancelledError:
+            if self._request is not None:
+                self._request.end(None)
+            raise
+        self._task = None
+        if self._finish(answer):
+            self._resume()
+
+    def _finish(self, answer: Answer) -> bool:
+        """Write the answer; say whether another request may follow now."""
+        request, head, content = self._request, self._head, self._content
+        assert request is not None  # noqa: S101
+        assert head is not None  # noqa: S101
+        assert content is not None  # noqa: S101
+        self._request = None
+        request.end(answer)
+        whole = content.is_eof()
+        last = (
+            self._service.draining
+            or not whole
+            or head.should_close
+            or head.version < HttpVersion11
+            # It may go on in another protocol, and nothing is served that could be switched to.
+            or head.upgrade
+        )
+        self._write(written(answer, last=last, bare=head.method == "HEAD"))
+        if last:
+            self._leave(linger=not whole)
+            return False
+        self._parser.message_consumed()
+        self._rest()
+        if self._choked and self._transport is not None:
+            self._transport.pause_reading()
+        return not self._choked
+
+    def _reject(self) -> None:
+        """Answer what is not HTTP, without its words."""
+        answer = refusal(400, "this is not a request in HTTP/1.1 that can be read")
+        request, self._request = self._request, None
+        if request is None:
+            self._service.malformed(answer)
+        else:
+            request.end(answer)
+        self._write(written(answer, last=True))
+        self._leave(linger=False)
+
+    def _leave(self, *, linger: bool) -> None:
+        """Close; with a pause where the client still sends, for it could not read the answer."""
+        self._refused = True
+        if linger:
+            self._due = self._loop.time() + self._limits.linger_seconds
+        elif self._transport is not None:
+            self._transport.close()
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
 
 
-def written(answer: Answer) -> web.Response:
-    """Return an answer as aiohttp sends it."""
-    headers = {"Content-Type": answer.content_type, "Server": "linkwise", **answer.headers}
-    return web.Response(body=answer.body, status=answer.status, headers=headers)
+class _Unpaced(BaseProtocol):
+    """What aiohttp's parser asks to be held up; it is not, since bodies are taken as they come."""
+
+    def pause_reading(self) -> None:
+        """Do nothing."""
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Do nothing."""
+
+
+def written(answer: Answer, *, last: bool, bare: bool = False) -> bytes:
+    """Return an answer as bytes.
+
+    Args:
+        answer: What is answered.
+        last: The connection ends with it.
+        bare: Without the body: a HEAD asked.
+    """
+    more = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items())
+    if last:
+        more += "Connection: close\r\n"
+    head = (
+        f"{_status(answer.status)}Content-Type: {answer.content_type}\r\n"
+        f"Content-Length: {len(answer.body)}\r\n{_date(int(wall()))}{more}\r\n"
+    )
+    return head.encode() if bare else head.encode() + answer.body
+
+
+@lru_cache(maxsize=64)
+def _status(status: int) -> str:
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+
+
+@lru_cache(maxsize=1)
+def _date(second: int) -> str:
+    return f"Date: {formatdate(second, usegmt=True)}\r\nServer: linkwise\r\n"

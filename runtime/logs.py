@@ -42,18 +42,28 @@ def configure(*, level: str = "info", stream: BinaryIO | None = None) -> None:
 
 
 def request_lines() -> Callable[[Served], None]:
-    """Return an observer that writes one line for each request."""
-    log = structlog.get_logger().bind()
+    """Return an observer that writes one line for each request, as it is configured now.
+
+    It is a line like all others, without the way through structlog's processors, which takes longer
+    than encoding and writing it.
+    """
+    logger = structlog.get_logger()
+    if not logger.is_enabled_for(logging.INFO):
+        return lambda _served: None
+    write = structlog.get_config()["logger_factory"]().msg
 
     def observe(served: Served) -> None:
-        log.info(
-            "Answered request",
-            path=served.path,
-            status=served.status,
-            duration_ms=round(served.seconds * 1000, 3),
-            size=served.size,
+        event = {
+            "path": served.path,
+            "status": served.status,
+            "duration_ms": round(served.seconds * 1000, 3),
+            "size": served.size,
             **served.fields,
-        )
+            "level": "info",
+            "ts": _now(),
+            "msg": "Answered request",
+        }
+        write(_line(event))
 
     return observe
 
@@ -61,9 +71,13 @@ def request_lines() -> Callable[[Served], None]:
 def _stamp(
     _logger: object, _method: str, event: MutableMapping[str, object]
 ) -> MutableMapping[str, object]:
-    second, rest = divmod(time.time_ns(), 1_000_000_000)
-    event["ts"] = f"{_second(second)}.{rest // 1000:06}Z"
+    event["ts"] = _now()
     return event
+
+
+def _now() -> str:
+    second, rest = divmod(time.time_ns(), 1_000_000_000)
+    return f"{_second(second)}.{rest // 1000:06}Z"
 
 
 @lru_cache(maxsize=1)
@@ -77,6 +91,10 @@ def render(_logger: object, _method: str, event: MutableMapping[str, object]) ->
     JSON alone leaves some characters as they are that a terminal or an editor acts upon: DEL, C1
     controls, line separators, changes of direction.
     """
+    return _line(event)
+
+
+def _line(event: MutableMapping[str, object]) -> bytes:
     for key, value in event.items():
         if isinstance(value, str) and len(value) > _LONGEST:
             event[key] = f"{value[:_LONGEST]}…"

@@ -5,19 +5,16 @@ Routes see only whole bodies within the limits. All refusals before a route are 
 
 import asyncio
 import ssl
-import time
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 
-import structlog
-from aiohttp import web
+from aiohttp.http import RawRequestMessage
 
-from runtime.body import Body, Budget
-from runtime.connection import Connection, written
-from runtime.exchange import GONE_AWAY, Answer, Call, Observers, Route, Served, busy, refusal
+from runtime.connection import Connection
+from runtime.exchange import Answer, Observers, Route, Served
 from runtime.limits import Limits
+from runtime.request import Desk, Request
 
-_log = structlog.get_logger()
 _DEFAULTS = Limits()
 
 
@@ -29,22 +26,14 @@ class Server:
 
     def __init__(self, routes: Sequence[Route], limits: Limits, observers: Observers) -> None:
         self._loop = asyncio.get_running_loop()
-        self._routes: dict[str, dict[str, Route]] = {}
-        for route in routes:
-            self._routes.setdefault(route.path, {})[route.method] = route
         self._limits = limits
-        self._observers = observers
-        self._engine = web.Server(self._serve)
-        self._budget = Budget(limits.bytes_in_flight)
+        self._desk = Desk(routes, limits, observers)
+        self._open: set[Connection] = set()
+        self._none_open = asyncio.Event()
+        self._none_open.set()
         self._listener: asyncio.Server | None = None
-        self._active_at = self._loop.time()
-        self._waiting = 0
-        self.requests = 0
-        """Whose answer is not made yet."""
         self.draining = False
         """True once the server asks its clients to go elsewhere; then it is not ready."""
-        self.failures = 0
-        """Routes that raised, so far."""
 
     @property
     def port(self) -> int:
@@ -57,12 +46,22 @@ class Server:
     @property
     def connections(self) -> int:
         """How many are open."""
-        return len(self._engine.connections)
+        return len(self._open)
 
     @property
     def bytes_in_flight(self) -> int:
         """Of all bodies that are held [bytes]."""
-        return self._budget.held
+        return self._desk.budget.held
+
+    @property
+    def requests(self) -> int:
+        """How many have no answer yet."""
+        return self._desk.requests
+
+    @property
+    def failures(self) -> int:
+        """Routes that raised, so far."""
+        return self._desk.failures
 
     async def listen(self, host: str, port: int, context: ssl.SSLContext | None) -> None:
         """Accept connections from now on.
@@ -72,7 +71,7 @@ class Server:
         """
         handshake = self._limits.handshake_seconds if context else None
         self._listener = await self._loop.create_server(
-            self._connect,
+            lambda: Connection(self, self._limits),
             host,
             port,
             ssl=context,
@@ -93,7 +92,7 @@ class Server:
         self.draining = True
         end = self._loop.time() + at_most
         while (now := self._loop.time()) < end:
-            since = now if self.requests else self._active_at
+            since = now if self._desk.requests else self._desk.active_at
             if now - since >= quiet:
                 return
             await asyncio.sleep(min(since + quiet, end) - now)
@@ -107,105 +106,51 @@ class Server:
         self.draining = True
         if self._listener is not None:
             self._listener.close()
-        self._engine.pre_shutdown()
-        await self._engine.shutdown(within)
+        for one in list(self._open):
+            one.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._none_open.wait()
+        for one in list(self._open):
+            one.drop()
 
-    async def drop_slow_heads(self) -> None:
-        """Close, for ever, connections whose head takes too long."""
-        limit = self._limits.head_seconds
-        while True:
-            await asyncio.sleep(limit / 4)
-            now = self._loop.time()
-            for connection in self._open():
-                if connection.head_since is not None and now - connection.head_since > limit:
-                    connection.drop()
-
-    def _connect(self) -> Connection:
-        return Connection(
-            self._engine, self._limits, opened=self._make_room, malformed=self._not_http
+    async def end_what_is_overdue(self) -> None:
+        """Hold all connections, for ever, to the times they are granted."""
+        limits = self._limits
+        shortest = min(
+            limits.head_seconds,
+            limits.body_seconds,
+            limits.keep_alive_seconds,
+            limits.linger_seconds,
         )
+        while True:
+            await asyncio.sleep(shortest / 4)
+            now = self._loop.time()
+            for one in list(self._open):
+                one.overdue(now)
 
-    def _open(self) -> list[Connection]:
-        return [one for one in self._engine.connections if isinstance(one, Connection)]
-
-    def _make_room(self) -> None:
+    def opened(self, connection: Connection) -> None:
         """Keep connections within their limit; who is being answered is never dropped for it."""
+        self._open.add(connection)
+        self._none_open.clear()
         if self.connections > self._limits.connections:
             # The newest is idle, too, and the last to go.
-            idle = [one for one in self._open() if one.idle]
-            min(idle, key=lambda one: one.idle_since).drop()
+            idle = [one for one in self._open if one.idle]
+            min(idle, key=lambda one: (one.idle_since, one is connection)).drop()
 
-    def _not_http(self, answer: Answer) -> None:
-        self._observe("other", answer, 0.0, 0)
+    def closed(self, connection: Connection) -> None:
+        """Forget a connection."""
+        self._open.discard(connection)
+        if not self._open:
+            self._none_open.set()
 
-    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        connection = request.protocol
-        assert isinstance(connection, Connection)  # noqa: S101 - `_connect` makes no others.
-        # Not the loop's clock: uvloop's counts whole milliseconds.
-        started = time.perf_counter()
-        path, _, query = request.raw_path.partition("?")
-        methods = self._routes.get(path)
-        body = Body(self._budget)
-        answer = Answer(status=GONE_AWAY)
-        connection.begin()
-        self.requests += 1
-        try:
-            answer = await self._answer(request, methods, body, query)
-        except ConnectionError:
-            raise
-        except Exception:  # noqa: BLE001 - a bug in a route must not end the others' connections.
-            self.failures += 1
-            _log.exception("Route raised", path=path)
-            answer = refusal(500, "internal error: the log has it")
-        finally:
-            body.close()
-            self.requests -= 1
-            connection.end()
-            self._active_at = self._loop.time()
-            label = "other" if methods is None else path
-            self._observe(label, answer, time.perf_counter() - started, body.size)
-        response = written(answer)
-        if self.draining or not request.content.is_eof():
-            response.force_close()
-        return response
+    def begin(self, head: RawRequestMessage) -> Request:
+        """Return what is to become of a request."""
+        return self._desk.begin(head)
 
-    async def _answer(
-        self,
-        request: web.BaseRequest,
-        methods: Mapping[str, Route] | None,
-        body: Body,
-        query: str,
-    ) -> Answer:
-        if methods is None:
-            return refusal(404, "there is nothing at this path")
-        route = methods.get(request.method)
-        if route is None:
-            allowed = ", ".join(sorted(methods))
-            return refusal(405, f"this path takes {allowed}", {"Allow": allowed})
-        content: bytes | Answer = b""
-        if route.takes:
-            content = _unwelcome(request, route) or await body.read(request, self._limits)
-        if isinstance(content, Answer):
-            return content
-        if self._waiting >= self._limits.requests:
-            return busy("too many requests are being answered: send it again")
-        found = route.answer(Call(route.path, query, request.headers, content))
-        return found if isinstance(found, Answer) else await self._wait_for(found)
-
-    async def _wait_for(self, found: Awaitable[Answer]) -> Answer:
-        self._waiting += 1
-        try:
-            async with asyncio.timeout(self._limits.answer_seconds):
-                return await found
-        except TimeoutError:
-            return refusal(504, f"no answer within {self._limits.answer_seconds:g} s")
-        finally:
-            self._waiting -= 1
-
-    def _observe(self, path: str, answer: Answer, seconds: float, size: int) -> None:
-        served = Served(path, answer.status, seconds, size, answer.fields)
-        for observe in self._observers:
-            observe(served)
+    def malformed(self, answer: Answer) -> None:
+        """Tell of what is not HTTP."""
+        self._desk.tell(Served("other", answer.status, 0.0, 0, answer.fields))
 
 
 @asynccontextmanager
@@ -233,18 +178,9 @@ async def serve(
     """
     server = Server(routes, limits, observers)
     await server.listen(host, port, context)
-    watch = asyncio.create_task(server.drop_slow_heads())
+    watch = asyncio.create_task(server.end_what_is_overdue())
     try:
         yield server
     finally:
         watch.cancel()
         await server.stop()
-
-
-def _unwelcome(request: web.BaseRequest, route: Route) -> Answer | None:
-    encoding = request.headers.get("Content-Encoding", "identity")
-    if encoding.strip().lower() != "identity":
-        return refusal(415, "a body must come as it is: no Content-Encoding is taken")
-    if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() in route.takes:
-        return None
-    return refusal(415, f"this path takes {', '.join(sorted(route.takes))}")

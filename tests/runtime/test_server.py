@@ -34,7 +34,6 @@ class Site:
             Route("POST", "/bug", self._bug, TAKES),
             Route("GET", "/call", lambda call: Answer(call.query.encode())),
             Route("GET", "/fields", lambda _call: Answer(fields={"pod": "ns/a"})),
-            Route("GET", "/gone", self._gone),
             Route("GET", "/work", self._work),
         ]
 
@@ -51,9 +50,6 @@ class Site:
         while time.perf_counter() < end:
             pass
         return Answer()
-
-    def _gone(self, _call):
-        raise ConnectionError("the client left")
 
 
 class Client:
@@ -73,7 +69,7 @@ class Client:
     def send(self, data):
         self.writer.write(data)
 
-    async def answer(self):
+    async def answer(self, *, bare=False):
         """Return status, headers and body of the next answer; None when there is none."""
         async with asyncio.timeout(5):
             try:
@@ -81,8 +77,8 @@ class Client:
             except (asyncio.IncompleteReadError, ConnectionError):
                 return None
             headers = dict(line.split(": ", 1) for line in rest if line)
-            body = await self.reader.readexactly(int(headers.get("Content-Length", 0)))
-            return int(first.split()[1]), headers, body
+            size = 0 if bare else int(headers.get("Content-Length", 0))
+            return int(first.split()[1]), headers, await self.reader.readexactly(size)
 
     async def asks(self, path="/echo", body=b"{}", **headers):
         self.send(self.head(path, size=len(body), **headers) + body)
@@ -324,14 +320,14 @@ async def test_a_client_that_leaves_is_counted_and_leaves_nothing_behind():
         await until(lambda: site.server.connections == 0)
 
 
-async def test_a_body_that_is_not_framed_is_given_up():
-    limits = Limits(body_seconds=0.05, linger_seconds=0.05)
-    async with served(limits) as site, client(site) as one:
+async def test_a_body_that_is_not_framed_is_refused():
+    async with served() as site, client(site) as one:
         one.send(one.head(Transfer_Encoding="chunked"))
         await until(lambda: site.server.requests == 1)
         one.send(b"zz\r\n")
-        assert (await one.answer())[0] == 408
+        assert (await one.answer())[0] == 400
         assert await one.is_closed()
+        assert [(served.path, served.status) for served in site.seen] == [("/echo", 400)]
 
 
 @pytest.mark.parametrize(
@@ -358,6 +354,61 @@ async def test_what_is_not_http_is_400_in_constant_words(head, caplog):
 
 
 # ---- Connections.
+
+
+async def test_requests_sent_at_once_are_answered_in_turn():
+    async with served() as site, client(site) as one:
+        bodies = [b"1", b"22", b"333", b"4444"]
+        paths = ["/echo", "/wait", "/echo", "/wait"]
+        asked = zip(paths, bodies, strict=True)
+        one.send(b"".join(one.head(path, size=len(body)) + body for path, body in asked))
+        await until(lambda: site.waiting == 1)
+        one.send(one.head(size=5) + b"55555")
+        site.going_on.set()
+        found = [(await one.answer())[2] for _ in range(5)]
+
+    assert found == [*bodies, b"55555"]
+
+
+async def test_a_client_that_does_not_read_is_not_answered_on_and_on():
+    async with served() as site, client(site) as deaf, client(site) as other:
+        body = b"x" * 200_000
+        one = deaf.head(size=len(body)) + body
+        deaf.send(one * 200)
+        await until(lambda: len(site.seen) > 3)
+        before = -1
+        while before != (before := len(site.seen)):  # noqa: ASYNC110 - nothing tells of silence.
+            await asyncio.sleep(0.1)
+        assert before < 150
+        assert (await other.asks())[0] == 200
+
+        for _ in range(200):
+            assert (await deaf.answer())[2] == body
+
+
+async def test_a_client_that_asks_for_the_head_alone_gets_no_body():
+    async with served() as site, client(site) as one:
+        one.send(one.head("/call", method="HEAD") + one.head("/call", method="GET"))
+        status, headers, _ = await one.answer(bare=True)
+        assert (status, headers["Allow"]) == (405, "GET")
+        assert (await one.answer())[0] == 200
+
+
+async def test_an_older_client_is_answered_and_let_go():
+    async with served() as site, client(site) as one:
+        one.send(b"GET /call HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+        status, headers, _ = await one.answer()
+        assert (status, headers["Connection"]) == (200, "close")
+        assert await one.is_closed()
+
+
+async def test_no_other_protocol_is_switched_to():
+    async with served() as site, client(site) as one:
+        one.send(one.head("/call", method="GET", Upgrade="websocket", Connection="Upgrade"))
+        one.send(b"\x81\x05hello")
+        status, headers, _ = await one.answer()
+        assert (status, headers["Connection"]) == (200, "close")
+        assert await one.is_closed()
 
 
 @pytest.mark.parametrize(
