@@ -10,7 +10,7 @@ from bench.rounds import rounds, spread
 from bench.stage import CONSTANT, NOTHING, Stage
 from cluster import keys
 
-_MANY, _RATE, _PACED, _BURST, _BURSTS = 1_500, 100, 400, 200, 10
+_MANY, _RATE, _PACED, _BURST, _BURSTS = 800, 100, 400, 200, 10
 
 
 def figures(stage: Stage) -> Iterator[Figure]:
@@ -40,9 +40,7 @@ def _shared(
 
 def _rate(stage: Stage, namespace: str, body: str = "worker") -> float:
     """Return creates per second."""
-    sent = stage.load.must(_target(stage, namespace, body), _MANY)
-    stage.clear(namespace)
-    return _MANY / sent.seconds
+    return _MANY / stage.load.must(_target(stage, namespace, body), _MANY).seconds
 
 
 def _target(stage: Stage, namespace: str, body: str) -> Target:
@@ -55,9 +53,7 @@ def _latency(stage: Stage) -> Iterator[Figure]:
     """Yield what is added to the latency of creates that come at a steady rate."""
 
     def paced(namespace: str) -> Sent:
-        sent = stage.load.must(_target(stage, namespace, "worker"), _PACED, rate=_RATE)
-        stage.clear(namespace)
-        return sent
+        return stage.load.must(_target(stage, namespace, "worker"), _PACED, rate=_RATE)
 
     found = rounds(partial(paced, NAMESPACE), partial(paced, NOTHING))
     name = f"added latency at {_RATE} creates/s"
@@ -77,6 +73,5 @@ def _bursts(stage: Stage) -> Figure:
         plane.processes.start(process)
         process.wait_ready(lambda: stage.webhook.ready)
         failures += stage.load.send(target, _BURST, connections=_BURST, cold=True).failures
-        stage.clear(NAMESPACE)
     name = f"failures of {_BURSTS} bursts of {_BURST} creates on cold connections"
     return Figure(name, "0", spread([failures]))

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from certificates import a_ca, a_leaf
 from controlplane.api import Api, ApiError, Object
 from controlplane.binaries import Binaries
 from controlplane.credentials import ADMIN
 from controlplane.nodes import add_nodes, read_nodes
 from controlplane.plane import ControlPlane, control_plane
 from controlplane.process import Process, free_ports, wait_until
-from controlplane.webhook import MUTATING, REGISTRATIONS, Webhook, run_webhook
+from controlplane.webhook import BASE, MUTATING, REGISTRATIONS, Replica, register, start_replica
 
 from bench.load import Load, Target
 from bench.review import NAMESPACE, review_bytes, run, worker
@@ -41,23 +42,20 @@ _PROFILE = {
 class Stage:
     """All that runs."""
 
-    webhook: Webhook
+    plane: ControlPlane
+    webhook: Replica
     load: Load
     folder: Path
-    """Of bodies."""
+    """Of bodies, certificates and logs."""
     servers: dict[str, tuple[Process, int]]
     """Process and port of each server of reviews, by its name."""
 
-    @property
-    def plane(self) -> ControlPlane:
-        """The API server and its address."""
-        return self.webhook.plane
-
     def reviews(self, name: str) -> Target:
         """Return what sends the review to a server, as an API server would."""
-        ca = self.folder / "ca.crt"
         url = f"https://127.0.0.1:{self.servers[name][1]}/mutate"
-        return Target(url, ca, self.folder / "review.json", expect='"patchType"')
+        return Target(
+            url, self.folder / "ca.crt", self.folder / "review.json", expect='"patchType"'
+        )
 
     def creates(self, namespace: str, body: str = "worker", expect: str = "") -> Target:
         """Return what creates a pod in a namespace."""
@@ -69,33 +67,40 @@ class Stage:
             expect,
         )
 
-    def clear(self, namespace: str) -> None:
-        """Delete a namespace's pods, so that each measurement meets the same API server."""
-        self.plane.api.delete(_pods(namespace), gracePeriodSeconds="0")
-
 
 @contextmanager
 def stage(found: Binaries, programs: Path) -> Iterator[Stage]:
-    """Set all up, and leave nothing running."""
+    """Set all up, and leave nothing running.
+
+    Nothing is deleted on the way, which would take longer than creating it, nor uninstalled.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="linkwise-bench-") as name,
         control_plane(Path(name), found) as plane,
-        run_webhook(plane) as webhook,
     ):
-        made = Stage(webhook, Load(programs / "load"), Path(name), {})
+        folder = Path(name) / "bench"
+        folder.mkdir()
+        made = Stage(plane, _install(plane, folder), Load(programs / "load"), folder, {})
         _write_bodies(made)
         _furnish(plane)
         _start_servers(made, programs)
         _direct(made)
-        ended = [plane.process(one) for one in _NEEDLESS]
-        for process in ended:
-            plane.processes.stop(process)
-        try:
-            yield made
-        finally:
-            # What is installed can be taken away only with them.
-            for process in ended:
-                plane.processes.start(process)
+        for one in _NEEDLESS:
+            plane.processes.stop(plane.process(one))
+        yield made
+
+
+def _install(plane: ControlPlane, folder: Path) -> Replica:
+    """Apply what is shipped, and run the webhook that it names."""
+    applied = plane.kubectl("apply", "-k", str(BASE))
+    if applied.returncode:
+        raise ValueError(applied.stderr)
+    ca = a_ca()
+    a_leaf(ca).write(folder)
+    (folder / "ca.crt").write_bytes(ca.cert_pem)
+    replica = start_replica(plane, folder, "webhook.log", LINKWISE_DRAIN_SECONDS="0")
+    register(plane, replica.ports[0], base64.b64encode(ca.cert_pem).decode())
+    return replica
 
 
 def _write_bodies(stage: Stage) -> None:
@@ -112,7 +117,6 @@ def _write_bodies(stage: Stage) -> None:
     (stage.folder / "review.json").write_bytes(review_bytes())
     answer = json.loads(run(review_bytes()))["response"]
     (stage.folder / "patch.json").write_bytes(base64.b64decode(answer["patch"]))
-    (stage.folder / "ca.crt").write_bytes(stage.webhook.ca.cert_pem)
 
 
 def _furnish(plane: ControlPlane) -> None:
@@ -133,14 +137,11 @@ def _furnish(plane: ControlPlane) -> None:
 
 def _start_servers(stage: Stage, programs: Path) -> None:
     """Start the Go servers, with the webhook's own certificate."""
-    certificate, key = (
-        Path(stage.webhook.process.env[f"LINKWISE_{name}"]) for name in ("CERTIFICATE", "KEY")
-    )
     constant, usual = free_ports(2)
-    files = (certificate, key, stage.folder / "patch.json")
+    files = (stage.folder / name for name in ("tls.crt", "tls.key", "patch.json"))
     made = {
         "constant": ((f"127.0.0.1:{constant}", *map(str, files)), constant),
-        "usual": ((str(usual), str(certificate.parent)), usual),
+        "usual": ((str(usual), str(stage.folder)), usual),
     }
     stage.servers["linkwise"] = stage.webhook.process, stage.webhook.ports[0]
     for name, (arguments, port) in made.items():
