@@ -20,6 +20,9 @@ ROOT = Path(__file__).parents[2]
 BASE = ROOT / "manifests/base"
 NAMESPACE = keys.POLICY_NAMESPACE
 ACCOUNT = "linkwise-webhook"
+NAMESPACES = "/api/v1/namespaces"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+GANGS = "gangs.linkwise.dev"
 REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
 MUTATING = f"{REGISTRATIONS}/mutatingwebhookconfigurations/linkwise"
 VALIDATING = f"{REGISTRATIONS}/validatingwebhookconfigurations/linkwise"
@@ -86,7 +89,8 @@ def installed(plane: ControlPlane) -> Iterator[None]:
         yield
     finally:
         plane.kubectl("delete", "--ignore-not-found", "--wait=false", "-k", str(BASE))
-        wait_until(lambda: NAMESPACE not in _namespaces(plane), f"{NAMESPACE} is gone", 100)
+        wait_until(lambda: NAMESPACE not in _names(plane, NAMESPACES), f"{NAMESPACE} is gone", 100)
+        wait_until(lambda: GANGS not in _names(plane, DEFINITIONS), f"{GANGS} is gone", 100)
 
 
 def start_replica(
@@ -168,8 +172,8 @@ def register_nobody(plane: ControlPlane) -> None:
         plane.api.patch(path, [{**change, "value": {"url": "https://127.0.0.1:1/"}}], "json")
 
 
-def _namespaces(plane: ControlPlane) -> set[str]:
-    return {one["metadata"]["name"] for one in plane.api.get("/api/v1/namespaces")["items"]}
+def _names(plane: ControlPlane, path: str) -> set[str]:
+    return {one["metadata"]["name"] for one in plane.api.get(path)["items"]}
 
 
 def _is_in_force(plane: ControlPlane) -> bool:

@@ -163,16 +163,16 @@ def _policies_hold(api: Api) -> bool:
 def scorer(plane: ControlPlane, shipped: object) -> Iterator[Api]:
     """The API server as the scorer's account sees it."""
     del shipped  # Its namespace is what is needed.
-    rbac, name = "/apis/rbac.authorization.k8s.io/v1", "linkwise-scorer"
-    accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
-    plane.api.create(accounts, {"metadata": {"name": name}})
-    rule = {"apiGroups": [""], "resources": ["pods", "pods/binding"], "verbs": ["*"]}
+    rbac, account = "/apis/rbac.authorization.k8s.io/v1", "linkwise-scorer"
+    # What only the extender will need: to bind.
+    name = "linkwise-scorer-binds"
+    rule = {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]}
     plane.api.create(f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": [rule]})
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-    subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
     binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
     plane.api.create(f"{rbac}/clusterrolebindings", binding)
-    api = plane.api_as(plane.token(NAMESPACE, name))
+    api = plane.api_as(plane.token(NAMESPACE, account))
     wait_until(lambda: refusal(lambda: api.get("/api/v1/pods")) == "", "it may do what it must")
     yield api
     for kind in ("clusterroles", "clusterrolebindings"):

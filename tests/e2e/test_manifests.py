@@ -63,7 +63,9 @@ def test_pods_of_the_components_pass_the_restricted_level(plane, shipped):
         pods = plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
         return sorted(one["metadata"]["labels"]["app.kubernetes.io/component"] for one in pods)
 
-    wait_until(lambda: made() == ["certs", "certs", "webhook", "webhook"], "all pods are made")
+    components = ("certs", "scorer", "webhook")
+    two_each = [one for one in components for _ in range(2)]
+    wait_until(lambda: made() == two_each, "all pods are made")
 
 
 def test_one_label_finds_all_that_stands_in_the_api_servers_way(plane, shipped):

@@ -2,6 +2,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
@@ -9,13 +10,26 @@ from certs.inject import API
 from certs.settings import REGISTRATIONS, SECRET, SERVICE
 from certs.settings import read_settings as certs_settings
 from cluster import keys
+from cluster.gang import Link
 from policy.document import parse_policy
+from scorer.gangobject import (
+    GANGS,
+    GangCondition,
+    GangPlan,
+    GangSpec,
+    GangStatus,
+    Phase,
+    PlannedPod,
+)
+from scorer.owner import _PLURALS
+from topology.machine import MAX_GPUS
 from webhook.settings import Settings
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 BASE = MANIFESTS / "base"
-COMPONENTS = ("webhook", "certs")
+COMPONENTS = ("webhook", "certs", "scorer")
 SYSTEM = ["kube-system", "kube-node-lease", keys.POLICY_NAMESPACE]
+OWNERS = ("statefulsets", "mpijobs", "pytorchjobs", "jobsets", "podgroups")
 ALLOCATION = {keys.ALLOCATION, keys.VISIBLE_DEVICES, keys.TERM, keys.ISOLATION}
 
 
@@ -226,6 +240,67 @@ def test_the_service_leads_to_ports_that_the_pods_have():
     assert called <= {port["port"] for port in spec["ports"]}
 
 
+@cache
+def gangs():
+    """Return the one version of the Gang."""
+    (version,) = one("CustomResourceDefinition", "gangs.linkwise.dev")["spec"]["versions"]
+    return version
+
+
+def schema_of(*path):
+    found = gangs()["schema"]["openAPIV3Schema"]
+    for key in path:
+        found = found["items"] if key == "items" else found["properties"][key]
+    return found
+
+
+def test_gangs_are_where_the_scorer_writes_them():
+    spec = one("CustomResourceDefinition", "gangs.linkwise.dev")["spec"]
+    path = f"/apis/{spec['group']}/{gangs()['name']}/{spec['names']['plural']}"
+    assert (path, spec["scope"]) == (GANGS, "Namespaced")
+    assert gangs()["subresources"] == {"status": {}}
+
+
+@pytest.mark.parametrize(
+    ("path", "written"),
+    [
+        (("spec",), GangSpec),
+        (("spec", "plan"), GangPlan),
+        (("spec", "plan", "members", "items"), PlannedPod),
+        (("status",), GangStatus),
+        (("status", "conditions", "items"), GangCondition),
+    ],
+)
+def test_the_schema_has_the_fields_that_the_scorer_writes_and_requires_those_it_always_does(
+    path, written
+):
+    schema = schema_of(*path)
+    fields = msgspec.structs.fields(written)
+    assert set(schema["properties"]) == {field.encode_name for field in fields}
+    required = {field.encode_name for field in fields if field.required}
+    assert set(schema.get("required", ())) == required
+
+
+def test_the_schema_takes_the_words_and_gpus_that_there_are():
+    gpu = schema_of("spec", "plan", "members", "items", "gpus", "items")
+    assert schema_of("spec", "link")["enum"] == [*Link]
+    assert schema_of("status", "phase")["enum"] == [*Phase]
+    assert (gpu["minimum"], gpu["maximum"]) == (0, MAX_GPUS - 1)
+
+
+def test_kubectl_shows_of_a_gang_what_people_ask_for():
+    columns = {c["name"].upper(): c["jsonPath"] for c in gangs()["additionalPrinterColumns"]}
+    status = {
+        "MEMBERS": ".status.members",
+        "PHASE": ".status.phase",
+        "NODES": ".status.nodes",
+        "GB/S": ".status.bandwidth",
+    }
+    age = {"AGE": ".metadata.creationTimestamp", "REASON": ".status.reason"}
+    assert list(columns.items()) == list((status | age).items())
+    assert not any("priority" in column for column in gangs()["additionalPrinterColumns"])
+
+
 def labels_of(component):
     template = one("Deployment", f"linkwise-{component}")["spec"]["template"]
     return template["metadata"]["labels"]
@@ -311,6 +386,31 @@ def test_the_webhook_may_read_what_it_watches_and_ask_who_calls():
         *((keys.PROFILE_NAMESPACE, "configmaps", verb, keys.PROFILE_NAME) for verb in look),
         (keys.POLICY_NAMESPACE, "events", "create"),
         (keys.PROFILE_NAMESPACE, "events", "create"),
+    }
+
+
+def test_the_scorer_may_place_pods_write_gangs_and_read_what_tells_of_them():
+    look = ("list", "watch")
+    system = keys.POLICY_NAMESPACE
+    assert granted("scorer") == {
+        *(("*", "nodes", verb) for verb in look),
+        *(("*", "pods", verb) for verb in (*look, "get", "patch")),
+        ("*", "pods/eviction", "create"),
+        ("*", "events", "create"),
+        *(("*", "gangs", verb) for verb in (*look, "get", "create", "patch")),
+        ("*", "gangs/status", "patch"),
+        *(("*", "jobs", verb) for verb in (*look, "get")),
+        *(("*", resource, "get") for resource in OWNERS),
+        *((system, "configmaps", verb, keys.POLICY_NAME) for verb in look),
+        *((system, "leases", verb, "linkwise-scorer") for verb in (*look, "get", "patch")),
+        (system, "leases", "create"),
+        *((keys.TOPOLOGY_NAMESPACE, "configmaps", verb) for verb in look),
+    }
+
+
+def test_the_scorer_may_read_every_kind_of_owner_that_it_asks():
+    assert set(_PLURALS.values()) <= {
+        resource for _, resource, verb, *_ in granted("scorer") if verb == "get"
     }
 
 

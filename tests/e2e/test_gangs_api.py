@@ -1,0 +1,152 @@
+"""Gangs on a real API server: what it takes, what it refuses, and what kubectl shows of them."""
+
+import msgspec
+import pytest
+from controlplane.api import ApiError, refusal
+from controlplane.process import wait_until
+
+from cluster.gang import GangKey, Link
+from cluster.pod import Owner
+from scorer.gangobject import (
+    GangPlan,
+    Phase,
+    PlannedPod,
+    gangs_of,
+    new_gang,
+    owners_of,
+    plan_steps,
+    read_gang,
+    status_of,
+    status_steps,
+)
+
+pytestmark = pytest.mark.usefixtures("shipped")
+
+NOW = "2026-01-02T03:04:05Z"
+WORKERS = tuple(PlannedPod(f"bert-worker-{i}", f"u{i}", "gpu-0", (i,)) for i in range(4))
+PLAN = GangPlan("1-1", True, WORKERS, 55.2, 55.2, 46)
+JOB = Owner(api_version="v1", kind="ConfigMap", name="job", uid="")
+
+
+def wire(value):
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def made(api, namespace, name="bert", owners=(), **given):
+    """Create a Gang; return it as the API server answers."""
+    key = GangKey(namespace, name, owners[0].uid if owners else "")
+    gang = new_gang(key, owners, **{"size": 4, "link": Link.BEST, **given})
+    return stored(api.create(gangs_of(namespace), wire(gang)))
+
+
+def stored(answer):
+    return read_gang(msgspec.json.encode(answer))
+
+
+def change(api, gang, steps, at=""):
+    return stored(api.patch(f"{gang.path}{at}", wire(steps), "json"))
+
+
+def tell(api, gang, phase, **given):
+    status = status_of(phase, **given, now=NOW)
+    return change(api, gang, status_steps(gang, status), "/status")
+
+
+def test_a_gang_is_kept_as_it_is_written(scorer, namespace):
+    gang = made(scorer, namespace, plan=PLAN)
+    told = tell(scorer, gang, Phase.PLACED, members=(4, 4), plan=PLAN)
+
+    assert gang.spec.plan == told.spec.plan == PLAN
+    assert told.status == status_of(Phase.PLACED, members=(4, 4), plan=PLAN, now=NOW)
+    assert told.unfinished is None
+
+
+def test_a_gang_of_unknown_size_is_kept_too(scorer, namespace):
+    gang = made(scorer, namespace, size=None)
+    told = tell(scorer, gang, Phase.ASSEMBLING, members=(2, None), reason="nothing tells its size")
+
+    assert (gang.spec.size, told.status.members) == (None, "2/?")
+
+
+def test_another_plan_takes_the_place_of_the_old_one_unless_the_gang_changed(scorer, namespace):
+    gang = made(scorer, namespace, plan=PLAN)
+    other = GangPlan("1-2", False, WORKERS[:2], domain="rack=a")
+    steps = plan_steps(gang, other, size=2, link=Link.NVLINK)
+
+    changed = change(scorer, gang, steps)
+    with pytest.raises(ApiError) as late:
+        change(scorer, gang, steps)
+
+    assert late.value.status == 422
+    assert changed.spec.plan == other
+    assert (changed.spec.size, changed.spec.link) == (2, Link.NVLINK)
+    assert change(scorer, changed, plan_steps(changed, None, size=2, link=Link.BEST))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        pytest.param("/spec/gang", "other", "another Gang", id="name"),
+        pytest.param("/spec/owner", "other", "stays with its job", id="owner"),
+        pytest.param("/spec/size", 0, "greater than or equal to 1", id="size"),
+        pytest.param("/spec/link", "fast", "one-node", id="link"),
+        pytest.param("/spec/plan/exact", False, "another id", id="plan of the same id"),
+        pytest.param("/spec/plan/members/1/pod", "bert-worker-0", "Duplicate", id="pod, twice"),
+        pytest.param("/spec/plan/members/1/gpus", [16], "less than or equal to 15", id="GPU"),
+        pytest.param("/spec/plan/members", [], "at least 1", id="no members"),
+    ],
+)
+def test_what_a_gang_cannot_be_is_refused(scorer, namespace, path, value, said):
+    gang = made(scorer, namespace, plan=PLAN)
+    step = [{"op": "add", "path": path, "value": value}]
+    assert said in refusal(lambda: change(scorer, gang, step))
+
+
+def test_a_gang_does_not_lose_its_owner(scorer, plane, namespace):
+    job = plane.api.create(f"/api/v1/namespaces/{namespace}/configmaps", a_job())["metadata"]
+    gang = made(scorer, namespace, owners=owned(job))
+    step = [{"op": "remove", "path": "/spec/owner"}]
+    assert "stays with its job" in refusal(lambda: change(scorer, gang, step))
+
+
+def test_a_gang_goes_with_its_job(scorer, plane, namespace):
+    maps = f"/api/v1/namespaces/{namespace}/configmaps"
+    made(scorer, namespace, owners=owned(plane.api.create(maps, a_job())["metadata"]))
+    plane.api.delete(f"{maps}/job")
+    wait_until(lambda: not plane.api.get(gangs_of(namespace))["items"], "it is gone", 60)
+
+
+def a_job():
+    return {"metadata": {"name": "job"}}
+
+
+def owned(metadata):
+    return owners_of(msgspec.structs.replace(JOB, uid=metadata["uid"]), ())
+
+
+def test_kubectl_shows_how_gangs_stand(scorer, plane, namespace):
+    tell(scorer, made(scorer, namespace, plan=PLAN), Phase.PLACED, members=(4, 4), plan=PLAN)
+    why = "needs 64 GPUs as 64 × 1 GPU; 16 of 64 workers fit now, on 2 of 3 nodes"
+    tell(scorer, made(scorer, namespace, "huge"), Phase.WAITING, members=(64, 64), reason=why)
+
+    shown = plane.kubectl("get", "gangs", "-n", namespace).stdout.splitlines()
+
+    head, bert, huge = (line.split() for line in shown)
+    assert head == ["NAME", "MEMBERS", "PHASE", "NODES", "GB/S", "AGE", "REASON"]
+    assert bert[1:5] == ["4/4", "Placed", "gpu-0", "55.2"]
+    assert (huge[1:3], huge[4:]) == (["64/64", "Waiting"], why.split())
+    described = plane.kubectl("describe", "gangs", "-n", namespace).stdout
+    assert {"Bandwidth:      55.2", "Best Possible:  55.2", "Index Order:    46"} <= {
+        line.strip() for line in described.splitlines()
+    }
+    assert why in described
+
+
+def test_kubectl_waits_until_a_gang_is_placed(scorer, plane, namespace):
+    gang = made(scorer, namespace, plan=PLAN)
+    told = tell(scorer, gang, Phase.COMMITTING, members=(0, 4), plan=PLAN)
+    wait = ("wait", "--for=condition=Placed", f"gang/{gang.metadata.name}", "-n", namespace)
+
+    assert plane.kubectl(*wait, "--timeout=0s").returncode != 0
+    tell(scorer, told, Phase.PLACED, members=(4, 4), plan=PLAN, before=told.status)
+    assert plane.kubectl(*wait, "--timeout=30s").returncode == 0
