@@ -80,6 +80,13 @@ ProfileFile = Annotated[
     str | None,
     typer.Option("--profile", metavar="FILE", help="Profile selectors, or their ConfigMap."),
 ]
+Kubeconfig = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Whose cluster and who you are; else $KUBECONFIG."),
+]
+Context = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Which of its contexts; else its own choice.")
+]
 Namespace = Annotated[
     str, typer.Option("--namespace", "-n", help="Where manifests go that do not say it.")
 ]
@@ -197,6 +204,49 @@ def check(
 
     remote = Server(server, token_file, authority_file, tls_server_name)
     return show_report(asked(remote, given), output, strict=strict)
+
+
+@app.command(epilog="Example: linkwise snapshot --output cluster.json")
+def snapshot(
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    file: Annotated[
+        str | None, typer.Option("--output", metavar="FILE", help="Where to write it.")
+    ] = None,
+) -> int:
+    """Write what a live cluster has and runs into one file, for check and simulate."""
+    from cli.fetch import take_snapshot
+    from cli.kubeconfig import Access
+
+    return take_snapshot(Access(kubeconfig, context), file)
+
+
+@app.command(epilog="Example: linkwise inspect dgx-0 -d")
+def inspect(
+    node: Annotated[
+        str | None, typer.Argument(metavar="[NODE]", help="Only this node; else all with GPUs.")
+    ] = None,
+    detail: Annotated[
+        bool, typer.Option("--detail", "-d", help="Every GPU, and every pod that has some of it.")
+    ] = False,
+    style: Annotated[
+        Literal["linkwise", "gpushare"],
+        typer.Option("--format", help="Whose table; gpushare's shows memory alone."),
+    ] = "linkwise",
+    cluster: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A cluster file, or a snapshot.")
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    output: Output = Format.TABLE,
+) -> int:
+    """Show who has which GPU, and what keeps those who share one apart."""
+    from cli.current import current
+    from cli.inspect import Style, show_inspection
+    from cli.kubeconfig import Access
+
+    now = current(Access(kubeconfig, context), cluster)
+    return show_inspection(now, node, output, Style(style), detail=detail)
 
 
 @app.command(epilog="Example: linkwise simulate job.yaml --cluster cluster.yaml -o html")

@@ -1,6 +1,6 @@
 """A cluster in a file: its nodes, who has which GPU, and its namespaces."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -29,6 +29,8 @@ class Cluster:
     """The pods that are in the file, whatever their state."""
     warnings: tuple[str, ...] = ()
     """What was guessed or left out, for people."""
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """The InternalIP of each node that has one, by its name."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -39,6 +41,19 @@ class Cluster:
 class _ConfigMap(Struct):
     metadata: Metadata = Metadata()
     data: dict[str, str] | None = None
+
+
+class _Address(Struct, frozen=True):
+    type: str = ""
+    address: str = ""
+
+
+class _Status(Struct, frozen=True):
+    addresses: list[_Address] | None = None
+
+
+class _Addressed(Struct, frozen=True):
+    status: _Status = _Status()
 
 
 def read_cluster(objects: Iterable[Value], file: str, policy: PolicySnapshot) -> Cluster:
@@ -70,6 +85,7 @@ class _Reader:
     """The topologies that agents publish, by node."""
     unhealthy: dict[str, str] = field(default_factory=dict)
     """The lists of unhealthy GPUs, by the name of their ConfigMap."""
+    addresses: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
     def take(self, value: Value) -> None:
@@ -84,6 +100,9 @@ class _Reader:
             case "Node":
                 node = read_as(NodeObject, plain, value)
                 self._add(node.metadata.name, value, node)
+                for one in read_as(_Addressed, plain, value).status.addresses or ():
+                    if one.type == "InternalIP":
+                        self.addresses.setdefault(node.metadata.name, one.address)
             case "Pod":
                 self.pods.append(read_as(Pod, plain, value))
             case "ConfigMap":
@@ -111,6 +130,7 @@ class _Reader:
             Ledger(ledgers, ledger.conflicts),
             tuple(self.pods),
             tuple(self.warnings),
+            self.addresses,
         )
 
     def _add(self, name: str, value: Value, node: NodeObject | ShortNode) -> None:

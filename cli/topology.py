@@ -23,7 +23,7 @@ def show(name: str, machine: Machine, output: Format) -> int:
     if output is not Format.TABLE:
         emit(_described(bandwidths, machine), output)
         return 0
-    say(Paint(name, bold=True), f"{machine.n} GPUs, {_kind(machine)}, class {bandwidths.key}")
+    say(Paint(name, bold=True), f"{machine.n} GPUs, {kind_of(machine)}, class {bandwidths.key}")
     say()
     say(f"Links ({_HINT})")
     _matrix(_links(machine), ["NUMA", *map(str, machine.numa)])
@@ -76,7 +76,7 @@ def list_machines(output: Format) -> int:
     header: list[Cell] = ["NAME", "GPUS", "LINKS", "MACHINE"]
     table(
         [header]
-        + [[one.name, str(one.machine.n), _kind(one.machine), one.title] for one in entries]
+        + [[one.name, str(one.machine.n), kind_of(one.machine), one.title] for one in entries]
     )
     return 0
 
@@ -208,7 +208,8 @@ def _coloured(word: str) -> Cell:
     return Paint(word, QUIET) if word in {"X", "-"} else word
 
 
-def _kind(machine: Machine) -> str:
+def kind_of(machine: Machine) -> str:
+    """Return in two words what links a machine's GPUs."""
     if machine.switched:
         return "NVSwitch"
     return "NVLink mesh" if machine.fabric else "PCIe only"

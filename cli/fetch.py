@@ -1,0 +1,152 @@
+"""Everything of a live cluster that tells who has which GPU, as a snapshot keeps it."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+from msgspec import Struct
+
+from cli.kubeconfig import Access, load_person
+from cli.live import Forbidden, NotThere, Reader
+from cli.output import warn
+from cli.snapshot import Plain, ordered, reduced, written
+from cli.source import write_text
+from cluster import keys
+from cluster.gang import gang_mark
+from cluster.pod import Metadata, Owner, Pod
+
+ROLE = "linkwise-view"
+"""The ClusterRole that ships for people who look at a cluster."""
+_OWNERS = {"Job": "jobs", "MPIJob": "mpijobs", "PyTorchJob": "pytorchjobs"}
+"""Workloads that tell how many pods a gang has, and their collections."""
+_CORE = "/api/v1"
+_HOMES = {keys.PROFILE_NAMESPACE, keys.POLICY_NAMESPACE}
+"""Namespaces of the ConfigMaps that are read."""
+
+
+class _Object(Struct, frozen=True):
+    metadata: Metadata = Metadata()
+
+
+@dataclass(slots=True)
+class Fetched:
+    """What was read of a cluster."""
+
+    server: str
+    """Its address, as messages name it."""
+    namespace: str
+    """Where things are that do not say it."""
+    objects: list[Plain] = field(default_factory=list)
+    """In the order of a snapshot."""
+    gangs: list[Plain] = field(default_factory=list)
+    """The Gang objects, as they are."""
+    warnings: list[str] = field(default_factory=list)
+    """What could not be read, for people."""
+
+
+def fetched(access: Access) -> Fetched:
+    """Read a live cluster: nodes, pods, namespaces, ConfigMaps of ours, owners of gangs, Gangs.
+
+    Raises:
+        InputError: There is no answer, or nodes and pods may not be read; one line for people.
+    """
+    return asyncio.run(_fetched(access))
+
+
+async def _fetched(access: Access) -> Fetched:
+    person = await load_person(access)
+    found = Fetched(person.server, person.namespace)
+    async with Reader(person) as reader:
+        nodes, pods, *others = await asyncio.gather(
+            _needed(reader, "Node", f"{_CORE}/nodes"),
+            _needed(reader, "Pod", f"{_CORE}/pods"),
+            _wanted(reader, found, "Namespace", f"{_CORE}/namespaces"),
+            *(
+                _wanted(reader, found, "ConfigMap", f"{_CORE}/namespaces/{home}/configmaps")
+                for home in sorted(_HOMES)
+            ),
+        )
+        found.gangs = await _gangs(reader)
+        owners = await _owners(reader, pods)
+    found.objects = ordered([*nodes, *pods, *owners, *(one for some in others for one in some)])
+    return found
+
+
+async def _needed(reader: Reader, kind: str, path: str) -> list[Plain]:
+    try:
+        return await reader.collection(path, partial(reduced, kind))
+    except Forbidden as error:
+        reader.fail(f"{error}. Ask for the ClusterRole {ROLE}.")
+
+
+async def _wanted(reader: Reader, found: Fetched, kind: str, path: str) -> list[Plain]:
+    """Return a collection without which less is known; a person may lack the right to see it."""
+    try:
+        return await reader.collection(path, partial(reduced, kind))
+    except NotThere:
+        return []
+    except Forbidden as error:
+        found.warnings.append(f"{error}: less is known. Ask for the ClusterRole {ROLE}.")
+        return []
+
+
+async def _gangs(reader: Reader) -> list[Plain]:
+    try:
+        return await reader.collection(f"/apis/{keys.API_VERSION}/gangs", lambda one: one)
+    except (NotThere, Forbidden):
+        return []
+
+
+async def _owners(reader: Reader, pods: Iterable[Plain]) -> list[Plain]:
+    """Return what owns the pods of gangs that wait, and what owns that; each once."""
+    found: dict[str, Plain] = {}
+    asked = set[str]()
+    todo = [
+        (metadata.namespace, owner)
+        for metadata in _waiting(pods)
+        for owner in _controllers(metadata)
+    ]
+    while todo:
+        namespace, owner = todo.pop()
+        if owner.uid in asked or owner.kind not in _OWNERS:
+            continue
+        asked.add(owner.uid)
+        group = _CORE if owner.api_version == "v1" else f"/apis/{owner.api_version}"
+        path = f"{group}/namespaces/{namespace}/{_OWNERS[owner.kind]}/{owner.name}"
+        try:
+            whole = await reader.get(path)
+        except (NotThere, Forbidden):
+            continue
+        kept = reduced(owner.kind, whole)
+        metadata = msgspec.convert(whole, _Object).metadata
+        if kept is not None and metadata.uid == owner.uid:
+            found[owner.uid] = kept
+            todo += [(namespace, one) for one in _controllers(metadata)]
+    return list(found.values())
+
+
+def _waiting(pods: Iterable[Plain]) -> Iterator[Metadata]:
+    """Yield the pods of gangs that have no node yet."""
+    for plain in pods:
+        pod = msgspec.convert(plain, Pod)
+        if not pod.spec.node_name and gang_mark(pod)[0]:
+            yield pod.metadata
+
+
+def _controllers(metadata: Metadata) -> Iterator[Owner]:
+    yield from (one for one in metadata.owner_references or () if one.controller)
+
+
+def take_snapshot(access: Access, file: str | None) -> int:
+    """Write a live cluster into a file that `simulate` and `check` read; return the exit code.
+
+    Raises:
+        InputError: As `fetched`, or the file cannot be written.
+    """
+    found = fetched(access)
+    for warning in found.warnings:
+        warn(warning)
+    write_text(file, written(found.objects))
+    return 0
