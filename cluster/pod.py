@@ -39,6 +39,7 @@ class Metadata(_Object, frozen=True):
     generate_name: str = ""
     namespace: str = ""
     uid: str = ""
+    resource_version: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: Labels | None = None

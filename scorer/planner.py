@@ -7,7 +7,8 @@ changes meanwhile wakes the next round.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -20,6 +21,7 @@ from runtime.clock import Clock
 from runtime.kube import Kube, KubeError
 from scorer.commit import Committer, Grant
 from scorer.compare import best_possible, index_order
+from scorer.follow import Follower, plan_id_of
 from scorer.gangobject import GangPlan, Phase, name_of, placement_of, plan_of
 from scorer.gangs import Unit, units_of
 from scorer.outcome import Placement, Plan, Refusal
@@ -45,14 +47,6 @@ class Job:
     """Done when its Gang has the plan."""
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """A gang's plan that is being carried out."""
-
-    unit: Unit
-    plan: GangPlan
-
-
 class Planner:
     """Everything that one leader does in its tenure."""
 
@@ -65,7 +59,7 @@ class Planner:
         self._committer = Committer(kube, term, clock)
         self._units: dict[Key, list[Unit]] = {}
         self._refusals: dict[GangKey, tuple[Unit, int, Refusal]] = {}
-        self._carried: dict[GangKey, Carried] = {}
+        self._follower = Follower(kube, watches, teller, clock)
         self._jobs: deque[Job] = deque()
         self._queued = asyncio.Event()
         self._asked: set[str] = set()
@@ -79,25 +73,34 @@ class Planner:
         """
         async with asyncio.TaskGroup() as group:
             group.create_task(self._commit())
+            self._follower.resume()
             while True:
                 self._watches.changed.clear()
-                for owner, namespace in self._round():
-                    group.create_task(self._ask(owner, namespace))
-                await self._watches.changed.wait()
+                for call in self._round():
+                    group.create_task(call)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._follower.left()):
+                        await self._watches.changed.wait()
 
-    def _round(self) -> list[tuple[Owner, str]]:
-        """Decide all that can be decided now; return the owners whose sizes are wanted for more."""
+    def _round(self) -> list[Coroutine[None, None, None]]:
+        """Decide all that can be decided now; return the calls that are to be made beside."""
         units = list(self._regroup())
-        self._tell_bound()
-        fresh = [unit for unit in units if not self._finish(unit)]
+        calls = self._follower.follow()
+        fresh = [unit for unit in units if not self._is_on_its_way(unit)]
         snapshot = self._state.snapshot()
-        decided = take_turns(snapshot, fresh, aged=self._is_aged, standing=self._standing(fresh))
+        decided = take_turns(
+            snapshot,
+            fresh,
+            aged=self._is_aged,
+            standing=self._standing(fresh),
+            avoided=self._follower.avoided,
+        )
         for decision in decided.decisions:
             if isinstance(decision.outcome, Plan):
                 self._start(decision.unit, decision.outcome, snapshot)
             else:
                 self._refuse(decision.unit, decision.outcome)
-        return list(self._unsized(units))
+        return calls + [self._ask(*owner) for owner in self._unsized(units)]
 
     def _regroup(self) -> Iterator[Unit]:
         """Yield everything that waits; only groups of which a pod changed are read again."""
@@ -152,6 +155,10 @@ class Planner:
         )
         self._queue(unit, plan.placements, written)
 
+    def _is_on_its_way(self, unit: Unit) -> bool:
+        """Tell whether a unit is not to be planned: its members are moved, or its plan goes on."""
+        return self._follower.is_moving(unit.key) or self._finish(unit)
+
     def _finish(self, unit: Unit) -> bool:
         """Go on with a plan of which some members have their GPUs already; say whether there is.
 
@@ -159,7 +166,7 @@ class Planner:
         """
         gang = self._watches.gangs.get((unit.key.namespace, name_of(unit.key)))
         plan = gang.spec.plan if gang and unit.is_gang else None
-        given = {_plan_of(pod) for pod in unit.settled}
+        given = {plan_id_of(pod) for pod in unit.settled}
         if plan is None or plan.id not in given:
             return False
         planned = {member.uid: member for member in plan.members}
@@ -202,7 +209,7 @@ class Planner:
 
     async def _record(self, unit: Unit, plan: GangPlan) -> None:
         if unit.is_gang:
-            self._carried[unit.key] = Carried(unit, plan)
+            self._follower.begin(unit, plan)
             await self._teller.record(unit, plan)
 
     async def _commit(self) -> None:
@@ -217,7 +224,7 @@ class Planner:
             except KubeError as error:
                 name = f"{job.unit.key.namespace}/{job.unit.key.name}"
                 _log.warning("Could not record plan", gang=name, err=str(error))
-                self._carried.pop(job.unit.key, None)
+                self._follower.drop(job.unit.key)
                 self._drop([grant.pod for grant in job.grants])
                 continue
             self._drop(await self._committer.commit(job.grants))
@@ -227,24 +234,6 @@ class Planner:
         for pod in pods:
             self._state.let_go(pod)
         self._watches.changed.set()
-
-    def _tell_bound(self) -> None:
-        """Tell of each gang that is carried out once all its members are bound."""
-        for key, carried in list(self._carried.items()):
-            pods = {pod.uid: pod for pod in self._state.group((key.namespace, key.name))}
-            planned = [pods.get(member.uid) for member in carried.plan.members]
-            bound = sum(pod is not None and pod.bound for pod in planned)
-            if bound == len(planned):
-                size = len(planned) + sum(
-                    pod.bound for pod in carried.unit.settled if pod.uid in pods
-                )
-                del self._carried[key]
-                self._teller.say(
-                    Word(carried.unit, Phase.PLACED, (size, carried.unit.needed), carried.plan)
-                )
-            elif not any(planned):
-                del self._carried[key]
-                self._teller.forget(key)
 
     def _unsized(self, units: Iterable[Unit]) -> Iterator[tuple[Owner, str]]:
         """Yield the owners that were not asked yet how many members they declare."""
@@ -265,11 +254,6 @@ class Planner:
             return
         if found:
             self._watches.declare(owner.uid, found)
-
-
-def _plan_of(pod: Seen) -> str | None:
-    record = pod.claimant.record if pod.claimant else None
-    return record.plan if record and not isinstance(record, str) else None
 
 
 def _card_memory(placement: Placement, cards: tuple[Card, ...]) -> int | None:

@@ -17,6 +17,8 @@ class Seen:
     namespace: str
     name: str
     uid: str
+    version: str
+    """Its resourceVersion."""
     created: str
     """RFC 3339."""
     claimant: Claimant | None
@@ -25,7 +27,7 @@ class Seen:
     """Name of the gang that it is planned with."""
     controller: Owner | None
     settled: bool
-    """It counts towards its gang's size: it has its GPUs, or had them and succeeded."""
+    """It counts towards its gang's size: it has its GPUs and stays, or had them and succeeded."""
     waiting: Pod | None
     """The pod, while it waits behind our gate for its GPUs."""
 
@@ -56,17 +58,19 @@ def seen(pod: Pod) -> Seen:
         mark, _ = gang_mark(pod)
         gang = mark.name if mark and is_member(pod, read_request(pod)[0], mark) else None
     placed = claimant is not None and (bool(claimant.node) or claimant.record is not None)
+    leaves = bool(metadata.deletion_timestamp)
     held = claimant is not None and claimant.places and not placed and _is_gated(pod)
     return Seen(
         namespace=metadata.namespace or "default",
         name=metadata.name,
         uid=metadata.uid,
+        version=metadata.resource_version,
         created=metadata.creation_timestamp or "",
         claimant=claimant,
         gang=gang,
         controller=next((one for one in metadata.owner_references or () if one.controller), None),
-        settled=placed or phase == "Succeeded",
-        waiting=pod if held and not metadata.deletion_timestamp else None,
+        settled=(placed and not leaves) or phase == "Succeeded",
+        waiting=pod if held and not leaves else None,
     )
 
 

@@ -1,6 +1,6 @@
 """The cluster at one moment, as every decision sees it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -38,6 +38,13 @@ class Snapshot:
     def only(self, node: str) -> "Snapshot":
         """Return the same moment as if there were no other node."""
         return replace(self, ledger=Ledger({node: self.ledger.nodes[node]}))
+
+    def without(self, names: Set[str]) -> "Snapshot":
+        """Return the same moment as if there were none of these nodes."""
+        if not names:
+            return self
+        nodes = {name: one for name, one in self.ledger.nodes.items() if name not in names}
+        return replace(self, ledger=Ledger(nodes))
 
     def emptied(self) -> "Snapshot":
         """Return the same cluster with nothing running on it."""

@@ -172,7 +172,7 @@ class Teller:
 
     async def _make_event(self, word: Word, now: str) -> None:
         unit = word.unit
-        owner, pod = unit.owner, unit.waiting[0]
+        owner, pod = unit.owner, (unit.waiting or unit.settled)[0]
         about = (
             About(owner.api_version, owner.kind, owner.name, owner.uid, unit.key.namespace)
             if owner

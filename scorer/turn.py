@@ -38,6 +38,7 @@ def take_turns(
     *,
     aged: Callable[[Unit], bool],
     standing: Mapping[GangKey, Refusal],
+    avoided: Mapping[GangKey, frozenset[str]],
 ) -> Round:
     """Plan what fits.
 
@@ -47,13 +48,18 @@ def take_turns(
         aged: Whether a unit has waited so long that nobody may pass it any more.
         standing: Refusals that still hold, since neither the unit changed nor did anything become
             free: these units are not planned again.
+        avoided: Nodes that units shall not go to, since they failed there.
 
     Cost: a plan for each unit that neither is blocked nor has a standing refusal.
     """
     decisions: list[Decision] = []
+    outcome: Plan | Refusal | None
     first: Unit | None = None
     for unit in sorted(units, key=_order):
-        outcome = _outcome(snapshot, unit, first, standing.get(unit.key))
+        outcome = _blocked(unit, first) or standing.get(unit.key)
+        if outcome is None:
+            seen = snapshot.without(avoided.get(unit.key, frozenset()))
+            outcome = plan(seen, unit.members, link=unit.link)
         decisions.append(Decision(unit, outcome))
         if isinstance(outcome, Plan):
             snapshot = outcome.applied_to(snapshot)
@@ -62,15 +68,14 @@ def take_turns(
     return Round(tuple(decisions), snapshot)
 
 
-def _outcome(
-    snapshot: Snapshot, unit: Unit, first: Unit | None, standing: Refusal | None
-) -> Plan | Refusal:
+def _blocked(unit: Unit, first: Unit | None) -> Refusal | None:
+    """Say why a unit is not planned at all."""
     if unit.blocked is not None:
         return Refusal(unit.blocked)
     if first is not None:
         name = f"{first.key.namespace}/{first.key.name}"
         return Refusal(f"{name} has waited longest, and what becomes free is kept for it")
-    return standing or plan(snapshot, unit.members, link=unit.link)
+    return None
 
 
 def _could(snapshot: Snapshot, unit: Unit) -> bool:

@@ -40,8 +40,35 @@ class _JobMetadata(Struct, frozen=True, rename="camel"):
     owner_references: list[Owner] | None = None
 
 
+class _Condition(Struct, frozen=True):
+    type: str = ""
+
+
+class _Rule(Struct, frozen=True, rename="camel"):
+    action: str = ""
+    on_pod_conditions: list[_Condition] | None = None
+
+
+class _FailurePolicy(Struct, frozen=True):
+    rules: list[_Rule] | None = None
+
+
+class _JobSpec(Struct, frozen=True, rename="camel"):
+    pod_failure_policy: _FailurePolicy = _FailurePolicy()
+
+
 class _Job(Struct, frozen=True):
     metadata: _JobMetadata = _JobMetadata()
+    spec: _JobSpec = _JobSpec()
+
+    @property
+    def fails_when_evicted(self) -> bool:
+        """It counts an evicted pod as a failure."""
+        return not any(
+            rule.action == "Ignore" and condition.type == "DisruptionTarget"
+            for rule in self.spec.pod_failure_policy.rules or ()
+            for condition in rule.on_pod_conditions or ()
+        )
 
 
 _pods = msgspec.json.Decoder(Pod)
@@ -68,6 +95,8 @@ class Watches:
         self._above: dict[str, Owner | None] = {}
         self._declared: dict[str, int] = {}
         self.owners = Owners(self._above, self._declared)
+        self.fragile: set[str] = set()
+        """Uids of the Jobs that count an evicted pod as a failure."""
         self.reowned = False
         """What is known of owners changed; whoever reads it clears it."""
         self._pods = Reflector(
@@ -181,6 +210,7 @@ class Watches:
 
     def _jobs_changed(self, items: Mapping[Key, _Job], _changed: Set[Key]) -> None:
         self._above.clear()
+        self.fragile = {job.metadata.uid for job in items.values() if job.fails_when_evicted}
         for job in items.values():
             owners = job.metadata.owner_references or ()
             self._above[job.metadata.uid] = next((one for one in owners if one.controller), None)

@@ -1,0 +1,61 @@
+"""Gangs whose plan is being carried out: how far that is, and when it is given up."""
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+
+from scorer.gangobject import GangPlan
+from scorer.gangs import Unit
+from scorer.seen import Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a plan is carried out."""
+
+    bound: tuple[Seen, ...]
+    unbound: tuple[Seen, ...]
+    """They have their GPUs, and no node yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A plan that is being carried out."""
+
+    unit: Unit
+    plan: GangPlan
+    deadline: float
+    """Until then all members should be bound [s since 1970]."""
+    moving: bool = False
+    """It was given up, and its members are sent away."""
+
+    def progress(self, pods: Iterable[Seen]) -> Progress:
+        """Return how far it is, as the gang's pods are now. A member that is gone is neither."""
+        planned = {member.uid for member in self.plan.members}
+        there = [pod for pod in pods if pod.uid in planned]
+        return Progress(
+            bound=tuple(pod for pod in there if pod.bound),
+            unbound=tuple(pod for pod in there if not pod.bound),
+        )
+
+    def nodes_of(self, pods: Iterable[Seen]) -> frozenset[str]:
+        """Return where these pods were to go."""
+        uids = {pod.uid for pod in pods}
+        return frozenset(member.node for member in self.plan.members if member.uid in uids)
+
+
+def immovable(pods: Iterable[Seen], fragile: Set[str]) -> str | None:
+    """Say why pods must not be evicted to be placed again; None where they may.
+
+    Args:
+        pods: All members of a gang.
+        fragile: Uids of the Jobs that count an evicted pod as a failure.
+    """
+    for pod in pods:
+        if pod.controller is None:
+            return f"pod {pod.name} has no controller that would make it again"
+        if pod.controller.uid in fragile:
+            return (
+                f"Job {pod.controller.name} would count an evicted pod as a failure: give it a "
+                "podFailurePolicy that ignores DisruptionTarget, or delete the pods yourself"
+            )
+    return None

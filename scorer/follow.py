@@ -1,0 +1,142 @@
+"""Each gang's plan, from the moment it is written until all members are bound, or sent away again.
+
+A member that is not bound in time keeps the others from working while they keep their GPUs. So all
+are moved: evicted, to be planned anew without the nodes that failed. Pods that nobody would make
+again, and those whose Job counts an eviction as a failure, stay, and people are told why.
+"""
+
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
+
+import structlog
+
+from cluster.gang import GangKey
+from runtime.clock import Clock
+from runtime.kube import Kube
+from scorer.carried import Carried, Progress, immovable
+from scorer.evict import evict
+from scorer.gangobject import GangPlan, Phase
+from scorer.gangs import Unit
+from scorer.seen import Seen
+from scorer.teller import Teller, Word
+from scorer.watches import Watches
+
+Call = Coroutine[None, None, None]
+
+_AVOIDED_FOR = 10
+"""A node where a gang could not be bound is avoided for so many commit deadlines."""
+
+_log = structlog.get_logger()
+
+
+class Follower:
+    """Watches over plans that are carried out."""
+
+    def __init__(self, kube: Kube, watches: Watches, teller: Teller, clock: Clock) -> None:
+        """Say what to read, and where to write."""
+        self._kube, self._watches, self._teller, self._clock = kube, watches, teller, clock
+        self._carried: dict[GangKey, Carried] = {}
+        self._failed: dict[GangKey, tuple[frozenset[str], float]] = {}
+        """Nodes where a gang could not be bound, and until when they are avoided."""
+
+    @property
+    def avoided(self) -> Mapping[GangKey, frozenset[str]]:
+        """Nodes to which gangs shall not go now."""
+        now = self._clock()
+        return {key: nodes for key, (nodes, until) in self._failed.items() if now < until}
+
+    def begin(self, unit: Unit, plan: GangPlan) -> None:
+        """Watch over a plan from now on."""
+        self._carried[unit.key] = Carried(unit, plan, self._clock() + self._patience)
+
+    def drop(self, key: GangKey) -> None:
+        """Watch over a plan no longer: it was never written."""
+        self._carried.pop(key, None)
+
+    def is_moving(self, key: GangKey) -> bool:
+        """Tell whether a gang's members are being sent away, so that none is planned meanwhile."""
+        return key in self._carried and self._carried[key].moving
+
+    @property
+    def _patience(self) -> float:
+        return self._watches.policy.policy.gangs.commit_deadline_seconds
+
+    def left(self) -> float | None:
+        """Return until the next plan is due [s]; None where none is carried out."""
+        due = min((one.deadline for one in self._carried.values()), default=None)
+        return None if due is None else max(due - self._clock(), 0.0) + 0.1
+
+    def resume(self) -> None:
+        """Go on to watch what a leader before has begun."""
+        for gang in self._watches.gangs.values():
+            plan, home = gang.unfinished, gang.metadata.namespace
+            pods = self._watches.state.group((home, gang.spec.gang))
+            given = tuple(pod for pod in pods if plan and plan_id_of(pod) == plan.id)
+            if plan and given:
+                owners = self._watches.owners
+                unit = Unit(
+                    key=owners.key(given[0]),
+                    is_gang=True,
+                    waiting=(),
+                    members=(),
+                    settled=given,
+                    needed=gang.spec.size,
+                    link=gang.spec.link,
+                    owner=owners.top(given[0].controller),
+                    blocked=None,
+                )
+                self._carried[unit.key] = Carried(unit, plan, self._clock() + self._patience)
+
+    def follow(self) -> list[Call]:
+        """See how far each plan is; return the evictions of those that cannot come to an end."""
+        conflicts = {one.uid: one.reason for one in self._watches.state.snapshot().ledger.conflicts}
+        calls: list[Call] = []
+        for key, carried in list(self._carried.items()):
+            pods = tuple(self._watches.state.group((key.namespace, key.name)))
+            progress = carried.progress(pods)
+            if not progress.unbound:
+                del self._carried[key]
+                self._ended(carried, progress)
+                continue
+            refuted = next((pod for pod in progress.unbound if pod.uid in conflicts), None)
+            if refuted is not None and not carried.moving:
+                calls += self._give_up(carried, progress, conflicts[refuted.uid])
+            elif self._clock() >= carried.deadline:
+                first = progress.unbound[0]
+                node = ", ".join(carried.nodes_of([first]))
+                why = f"pod {first.name} was not bound to {node} within {self._patience:g} s"
+                calls += self._give_up(carried, progress, why)
+        return calls
+
+    def _ended(self, carried: Carried, progress: Progress) -> None:
+        key = carried.unit.key
+        if not progress.bound:
+            self._teller.forget(key)
+            return
+        self._failed.pop(key, None)
+        others = sum(pod.bound for pod in carried.unit.settled if pod not in progress.bound)
+        members = len(progress.bound) + others, carried.unit.needed
+        self._teller.say(Word(carried.unit, Phase.PLACED, members, carried.plan))
+
+    def _give_up(self, carried: Carried, progress: Progress, why: str) -> list[Call]:
+        """Send all members away to be placed again, or say why they have to stay."""
+        key, pods = carried.unit.key, progress.bound + progress.unbound
+        stays = immovable(pods, self._watches.fragile)
+        reason = f"{why}; {stays}" if stays else f"{why}; all members are moved"
+        members = len(progress.bound), carried.unit.needed
+        self._teller.say(Word(carried.unit, Phase.COMMITTING, members, carried.plan, reason))
+        # They are looked at again later: a budget may have kept some, or a node may be back.
+        later = self._clock() + self._patience
+        self._carried[key] = replace(carried, deadline=later, moving=not stays)
+        if stays:
+            return []
+        nodes = self.avoided.get(key, frozenset()) | carried.nodes_of(progress.unbound)
+        self._failed[key] = nodes, self._clock() + _AVOIDED_FOR * self._patience
+        _log.warning("Moving gang", gang=f"{key.namespace}/{key.name}", err=why)
+        return [evict(self._kube, pods)]
+
+
+def plan_id_of(pod: Seen) -> str | None:
+    """Return which plan gave a pod its GPUs."""
+    record = pod.claimant.record if pod.claimant else None
+    return record.plan if record and not isinstance(record, str) else None
