@@ -17,7 +17,6 @@ from webhook.manifest.template import (
 )
 from webhook.manifest.value import Value
 
-
 NO_PODS = "no pods are described in these files; name Pods or workloads."
 """The warning of objects none of which has a pod template."""
 
