@@ -1,0 +1,95 @@
+"""What a process of the scorer is told by its environment, read once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+class SettingsError(ValueError):
+    """A variable has a value that cannot be; one sentence that names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Each is a variable `LINKWISE_<NAME>`; one that is unset or empty has its default."""
+
+    host: str = ""
+    """Address of probes and metrics; empty for all."""
+    probe_port: int = 8080
+    """Of probes and metrics, without TLS."""
+    inspect_port: int = 8081
+    """Of inspection, on the loopback alone: whoever may forward ports to the pod may look."""
+    api_server: str = ""
+    """Such as `https://127.0.0.1:6443`; empty for the one that a pod is given."""
+    api_token_file: str = ""
+    """Read where an API server is named, and so is the next."""
+    api_ca_file: str = ""
+    write_seconds: float = 2
+    """How long a write may take; a new leader waits for so long before it looks [s]."""
+    lease_seconds: int = 15
+    """Another process leads when the Lease was not renewed for so long [s]."""
+    renew_seconds: float = 10
+    """A leader that could not renew the Lease for so long stops [s]."""
+    retry_seconds: float = 2
+    """Between two renewals, or two attempts to lead [s]."""
+    log_level: str = "info"
+
+
+def read_settings(environment: Mapping[str, str]) -> Settings:
+    """Return what the environment says.
+
+    Raises:
+        SettingsError: A value cannot be.
+    """
+
+    def text(name: str, default: str) -> str:
+        return environment.get(_variable(name)) or default
+
+    def number(name: str, default: float, most: float) -> float:
+        given = text(name, str(default))
+        try:
+            found = float(given)
+        except ValueError:
+            found = -1
+        if not 0 <= found <= most:
+            raise SettingsError(f"{_variable(name)}={given}: write a number from 0 to {most:g}")
+        return found
+
+    plain = Settings()
+    level = text("log_level", plain.log_level)
+    if level not in _LEVELS:
+        raise SettingsError(f"{_variable('log_level')}={level}: write {', '.join(_LEVELS)}")
+    api_server = text("api_server", plain.api_server)
+    if not api_server and "KUBERNETES_SERVICE_HOST" not in environment:
+        raise SettingsError(f"{_variable('api_server')} is not set, and this is no pod: set it")
+    found = Settings(
+        host=text("host", plain.host),
+        probe_port=int(number("probe_port", plain.probe_port, 65535)),
+        inspect_port=int(number("inspect_port", plain.inspect_port, 65535)),
+        api_server=api_server,
+        api_token_file=text("api_token_file", plain.api_token_file),
+        api_ca_file=text("api_ca_file", plain.api_ca_file),
+        write_seconds=number("write_seconds", plain.write_seconds, 60),
+        lease_seconds=int(number("lease_seconds", plain.lease_seconds, 600)),
+        renew_seconds=number("renew_seconds", plain.renew_seconds, 600),
+        retry_seconds=number("retry_seconds", plain.retry_seconds, 600),
+        log_level=level,
+    )
+    _check_lease(found)
+    return found
+
+
+def _check_lease(found: Settings) -> None:
+    """Who could not renew must have stopped before another may lead."""
+    if not 0 < found.retry_seconds < found.renew_seconds < found.lease_seconds:
+        raise SettingsError(
+            f"{_variable('renew_seconds')}={found.renew_seconds:g}: write more than "
+            f"{_variable('retry_seconds')} ({found.retry_seconds:g}) and less than "
+            f"{_variable('lease_seconds')} ({found.lease_seconds})"
+        )
+
+
+_LEVELS = ("debug", "info", "warning", "error")
+
+
+def _variable(name: str) -> str:
+    return f"LINKWISE_{name.upper()}"

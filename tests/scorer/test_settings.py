@@ -1,0 +1,70 @@
+import pytest
+
+from scorer.settings import Settings, SettingsError, read_settings
+
+POD = {"KUBERNETES_SERVICE_HOST": "192.0.2.1"}
+
+
+def test_a_pod_needs_no_settings():
+    assert read_settings(POD) == Settings()
+
+
+def test_outside_a_cluster_an_api_server_must_be_named():
+    with pytest.raises(SettingsError, match="LINKWISE_API_SERVER is not set"):
+        read_settings({})
+
+
+def test_every_setting_is_a_variable_of_its_name():
+    texts = {
+        "host": "127.0.0.1",
+        "api_server": "https://a",
+        "api_token_file": "/t",
+        "api_ca_file": "/ca",
+        "log_level": "warning",
+    }
+    numbers = {
+        "probe_port": 1,
+        "inspect_port": 2,
+        "write_seconds": 3,
+        "lease_seconds": 6,
+        "renew_seconds": 5,
+        "retry_seconds": 4,
+    }
+    settings = Settings(**texts, **numbers)
+
+    environment = {f"LINKWISE_{name.upper()}": str(v) for name, v in (texts | numbers).items()}
+
+    assert read_settings(environment) == settings
+    assert texts.keys() | numbers.keys() == set(Settings.__dataclass_fields__)
+
+
+def test_a_variable_that_is_empty_is_one_that_is_unset():
+    assert read_settings({**POD, "LINKWISE_PROBE_PORT": "", "LINKWISE_HOST": ""}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("LINKWISE_PROBE_PORT", "http", id="no number"),
+        pytest.param("LINKWISE_INSPECT_PORT", "65536", id="no port"),
+        pytest.param("LINKWISE_WRITE_SECONDS", "-1", id="negative"),
+        pytest.param("LINKWISE_LEASE_SECONDS", "nan", id="not a number"),
+        pytest.param("LINKWISE_RENEW_SECONDS", "15", id="until another leads"),
+        pytest.param("LINKWISE_RENEW_SECONDS", "2", id="only one attempt"),
+        pytest.param("LINKWISE_LOG_LEVEL", "loud", id="level"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_its_name(name, value):
+    with pytest.raises(SettingsError, match=f"^{name}={value}: write "):
+        read_settings({**POD, name: value})
+
+
+def test_attempts_without_a_pause_are_refused():
+    with pytest.raises(SettingsError, match="LINKWISE_RETRY_SECONDS"):
+        read_settings({**POD, "LINKWISE_RETRY_SECONDS": "0"})
+
+
+def test_by_default_a_leader_is_as_patient_as_those_of_kubernetes():
+    plain = Settings()
+    # client-go's LeaseDuration, RenewDeadline and RetryPeriod.
+    assert (plain.lease_seconds, plain.renew_seconds, plain.retry_seconds) == (15, 10, 2)
