@@ -1,0 +1,314 @@
+"""Which of several processes leads: the holder of a Lease, as among Kubernetes' own components.
+
+1. Who waits watches the record, and takes it when nobody holds it, or when it has not changed for
+   as long as its holder asked for.
+2. Who holds it renews it, and stops by itself when that did not succeed in a shorter time.
+3. Who ends gives it up, so that the next one need not wait.
+
+Each measures by its own monotonic clock: a holder from before it sent a renewal, who waits from
+after it saw one. Times that others wrote are not read. Every write is for the version that was
+seen, so that of two writers one wins.
+
+A process that was stopped and continued may still send what it had decided before. Only the API
+server can refuse that: the term grows with every holder, so a write that tells its term is known to
+be late.
+
+Source: kubernetes/client-go, tools/leaderelection/leaderelection.go, for the meaning of all fields.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from runtime.clock import wall
+from runtime.kube import ApiError, Kube, KubeError
+from runtime.reflector import Pace, Reflector
+
+Lead: TypeAlias = Callable[[int], Coroutine[Any, Any, None]]
+
+_NEVER = float("-inf")
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long, under client-go's names and with its defaults [s]."""
+
+    lease_duration: int = 15
+    """After so long without a change another process may take it."""
+    renew_deadline: float = 10
+    """After so long without a renewal its holder stops; what is left of the duration is for
+    stopping, and for clocks that run unevenly."""
+    retry_period: float = 2
+    """Between two renewals, and between two attempts."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.retry_period < self.renew_deadline < self.lease_duration:
+            raise ValueError(f"retry < renew deadline < lease duration does not hold: {self}")
+
+
+class _Metadata(Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+    renew_time: str | None = None
+    """Only compared: its writer's clock is not ours."""
+
+
+class _Record(Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+    spec: _Spec = _Spec()
+
+
+_records = msgspec.json.Decoder(_Record)
+_DEFAULT = Timing()
+
+
+class Lease:
+    """One process's part in the election of a leader."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        namespace: str,
+        name: str,
+        identity: str,
+        timing: Timing = _DEFAULT,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Say what to hold, and as whom.
+
+        Args:
+            kube: Whom to ask. It may get, list, watch and patch the Lease, and create Leases.
+            namespace: Of the Lease.
+            name: Of the Lease.
+            identity: No other process's, nor that of this one's predecessor on the same host.
+            timing: How long.
+            clock: A monotonic one [s].
+        """
+        self._kube = kube
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._namespace, self._name, self._identity = namespace, name, identity
+        self._timing = timing
+        self._clock = clock
+        self._term = 0
+        self._until = _NEVER
+        self._version = ""
+        self._highest = -1
+        # Half a deadline leaves time for a second call, on another connection.
+        self._call_timeout = timing.renew_deadline / 2
+
+    @property
+    def term(self) -> int | None:
+        """The number of this tenure; None while others may hold the Lease.
+
+        The clock decides, at this moment: ask again after everything that took time.
+        """
+        return self._term if self._clock() < self._until else None
+
+    async def run(self, lead: Lead) -> None:
+        """Lead whenever the Lease is ours, until `lead` ends or this is cancelled.
+
+        Cancelled, it cancels `lead`, waits for its end, and gives the Lease up: wait for it.
+
+        Args:
+            lead: Called with the term, which is greater each time. When the Lease is lost it is
+                cancelled, and has to stop writing at once; when it has ended, the wait for the
+                Lease begins anew. While it ends at our own wish, the Lease is still renewed. If
+                it returns or raises by itself, so does `run`.
+        """
+        while not await self._lead(lead, await self._acquire()):
+            pass
+
+    async def _lead(self, lead: Lead, term: int) -> bool:
+        """Return whether `lead` ended by itself."""
+        leading, renewing = asyncio.create_task(lead(term)), asyncio.create_task(self._renew())
+        try:
+            done, _ = await asyncio.wait((leading, renewing), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _end(leading)
+            await _end(renewing)
+            self._until = _NEVER
+            await self._release()
+        for task in (renewing, leading):
+            if not task.cancelled():
+                task.result()
+        return leading in done
+
+    async def _acquire(self) -> int:
+        """Return the term, once it is ours."""
+        changed = asyncio.Event()
+        watch = Reflector(
+            self._kube,
+            self._collection,
+            _records.decode,
+            field_selector=f"metadata.name={self._name}",
+            on_change=lambda _items, _changed: changed.set(),
+            pace=self._pace,
+        )
+        watching = asyncio.create_task(watch.run())
+        try:
+            await watch.synced.wait()
+            return await self._taken(watch, changed)
+        finally:
+            await _end(watching)
+
+    @property
+    def _pace(self) -> Pace:
+        # A holder that dies together with our connection must not be missed for long.
+        half, retry = self._timing.lease_duration / 2, self._timing.retry_period
+        return Pace(watch=half, silence=retry, longest=retry)
+
+    async def _taken(self, watch: Reflector[_Record], changed: asyncio.Event) -> int:
+        seen: _Spec | None = None
+        seen_at, error = _NEVER, ""
+        while True:
+            changed.clear()
+            found = watch.items.get((self._namespace, self._name))
+            if found is None or found.spec != seen:
+                seen, seen_at = found.spec if found else None, self._clock()
+            if seen is not None:
+                self._highest = max(self._highest, seen.lease_transitions or 0)
+            left = seen_at + self._holds(seen) - self._clock()
+            if left <= 0:
+                left = self._timing.retry_period
+                try:
+                    async with asyncio.timeout(self._call_timeout):
+                        if await self._take(found):
+                            return self._term
+                except (KubeError, TimeoutError) as failure:
+                    if error != (error := _said(failure)):
+                        _log.warning("Could not take Lease", lease=self._name, err=error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await changed.wait()
+
+    def _holds(self, spec: _Spec | None) -> float:
+        """Return how long a record that does not change keeps us from taking the Lease [s]."""
+        # Our own, while we do not lead, is what a call without an answer left, or a lost tenure.
+        if spec is None or spec.holder_identity in {None, "", self._identity}:
+            return 0
+        return spec.lease_duration_seconds or self._timing.lease_duration
+
+    async def _take(self, found: _Record | None) -> bool:
+        """Return whether it is ours; not, when somebody else was quicker."""
+        # Even when the Lease was deleted, no term that was seen comes again.
+        term = self._highest + 1
+        now, sent = _now(), self._clock()
+        spec = {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": self._timing.lease_duration,
+            "leaseTransitions": term,
+            "acquireTime": now,
+            "renewTime": now,
+        }
+        if not await (self._create(spec) if found is None else self._write(found, spec)):
+            return False
+        self._term = self._highest = term
+        self._until = sent + self._timing.renew_deadline
+        _log.info("Acquired Lease", lease=self._name, term=term)
+        return True
+
+    async def _renew(self) -> None:
+        """Return when it is lost."""
+        while (left := self._until - self._clock()) > 0:
+            await asyncio.sleep(min(left, self._timing.retry_period))
+            sent = self._clock()
+            try:
+                async with asyncio.timeout(min(self._until - sent, self._call_timeout)):
+                    ours = await self._write_ours({"renewTime": _now()})
+            except (KubeError, TimeoutError) as error:
+                _log.warning("Could not renew Lease", lease=self._name, err=_said(error))
+                continue
+            self._until = sent + self._timing.renew_deadline if ours else _NEVER
+        _log.warning("Lost Lease", lease=self._name, term=self._term)
+
+    async def _release(self) -> None:
+        now = _now()
+        spec = {
+            "holderIdentity": "",
+            "leaseDurationSeconds": 1,
+            "acquireTime": now,
+            "renewTime": now,
+        }
+        try:
+            async with asyncio.timeout(self._timing.retry_period):
+                if await self._write_ours(spec):
+                    _log.info("Released Lease", lease=self._name, term=self._term)
+        except (KubeError, TimeoutError) as error:
+            _log.warning("Could not release Lease", lease=self._name, err=_said(error))
+
+    async def _write_ours(self, spec: dict[str, object]) -> bool:
+        """Write to the Lease as long as it is of this tenure; return whether it is."""
+        while not await self._write(_Record(_Metadata(self._version)), spec):
+            # It is another version: somebody else's, or that of a call of ours without an answer.
+            found = await self._read()
+            if found is None or not self._is_ours(found.spec):
+                return False
+            self._version = found.metadata.resource_version
+        return True
+
+    def _is_ours(self, spec: _Spec) -> bool:
+        return (spec.holder_identity, spec.lease_transitions) == (self._identity, self._term)
+
+    async def _read(self) -> _Record | None:
+        try:
+            return await self._kube.get(f"{self._collection}/{self._name}", _Record)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def _create(self, spec: dict[str, object]) -> bool:
+        made = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self._name},
+            "spec": spec,
+        }
+        return await self._stored(self._kube.create(self._collection, made, _Record))
+
+    async def _write(self, seen: _Record, spec: dict[str, object]) -> bool:
+        """Return whether it was written; not, when it is no longer as it was seen."""
+        change = {"metadata": {"resourceVersion": seen.metadata.resource_version}, "spec": spec}
+        path = f"{self._collection}/{self._name}"
+        return await self._stored(self._kube.patch(path, change, _Record, kind="merge"))
+
+    async def _stored(self, call: Awaitable[_Record]) -> bool:
+        try:
+            self._version = (await call).metadata.resource_version
+        except ApiError as error:
+            # Deleted since; Conflict or AlreadyExists.
+            if error.status in {404, 409}:
+                return False
+            raise
+        return True
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+def _now() -> str:
+    """Return the time as it is written into a Lease, for people."""
+    now = datetime.fromtimestamp(wall(), UTC)
+    return now.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
