@@ -166,8 +166,9 @@ def _size(pod: Pod, kind: str, key: str) -> tuple[int | None, tuple[Finding, ...
     text = (pod.labels if kind == "labels" else pod.annotations).get(key)
     if text is None:
         return None, ()
-    if _NUMBER.fullmatch(text) and int(text):
-        return int(text), ()
+    size = int(text) if _NUMBER.fullmatch(text) else 0
+    if size:
+        return size, ()
     finding = Finding(
         Code.GANG_SIZE,
         Severity.ERROR,

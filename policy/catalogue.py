@@ -16,6 +16,7 @@ GENERAL_PURPOSE, PERFORMANCE, GPU, GPU_HPN = CLASSES = (
     "gpu",
     "gpu-hpn",
 )
+_LABELS = frozenset((COMPUTE_CLASS, COMPUTE_QOS, MODEL_SERIES, DRIVER_VERSION))
 DEFAULT_QOS, BEST_EFFORT = QOS = ("default", "best-effort")
 PLACEHOLDER = "example-model"
 """The model in ACS's own example, which people paste."""
@@ -35,6 +36,8 @@ def check_class(
         strict: What the catalogue does not know is an error, else a warning. Class and quality of
             service are words of the protocol: an unknown one is always an error.
     """
+    if _LABELS.isdisjoint(labels):
+        return ()
     severity = Severity.ERROR if strict else Severity.WARNING
     name, driver = labels.get(MODEL_SERIES), labels.get(DRIVER_VERSION)
     model = catalogue.find(name) if name is not None else None

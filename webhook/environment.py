@@ -24,6 +24,7 @@ from cluster.keys import (
 )
 from cluster.pod import Container, Env, Pod
 from cluster.request import Ask, Family, Request
+from policy.document import Policy
 from webhook import mps
 from webhook.patch import Operation, append
 
@@ -83,18 +84,6 @@ _DEVICES = _reference(ENV_VISIBLE_DEVICES, VISIBLE_DEVICES, "visible devices", T
 _SHARE_VARIABLES = [_reference(name, name, "share") for name in (MEM_IDX, MEM_POD, MEM_DEV)]
 
 
-class Sharing(Struct, frozen=True):
-    """What the policy says about shares, as far as containers are told."""
-
-    compute_by_mps: bool = False
-    deny_visible_devices: bool = False
-    """The user's own NVIDIA_VISIBLE_DEVICES is an error, not replaced with a warning."""
-    replicas: int = 0
-    """Pods that share one GPU by NVIDIA's sharing; 0: none do, or nothing tells."""
-    memory_fraction: float = 0.9
-    """Part of such a GPU's memory that its pods may have together."""
-
-
 class Changes(Struct):
     """Steps, and what people are told about them."""
 
@@ -102,20 +91,26 @@ class Changes(Struct):
     findings: list[Finding] = []
 
 
-def tell_gpus(pod: Pod, request: Request, sharing: Sharing) -> Changes:
+def tell_gpus(pod: Pod, request: Request, rules: Policy, replicas: int = 0) -> Changes:
     """Return what tells every container which GPUs it has, and how far it shares them.
 
     Which GPUs, only where Linkwise chooses them: NVIDIA's plugin tells its own choice.
+
+    Args:
+        pod: The pod.
+        request: What it asks for.
+        rules: What it may be told, and how shares are enforced.
+        replicas: Pods that share one GPU by NVIDIA's sharing; 0: none do, or nothing tells.
     """
     changes = Changes()
     asks = {(ask.init, ask.index): ask for ask in request.asks}
     for index, container in enumerate(pod.spec.containers):
-        wanted = _wanted(asks.get((False, index)), request, sharing)
+        wanted = _wanted(asks.get((False, index)), request, rules, replicas)
         _write(f"containers/{index}", container, wanted, changes)
     for index, container in enumerate(pod.spec.init_containers or ()):
-        wanted = _wanted(asks.get((True, index)), request, sharing)
+        wanted = _wanted(asks.get((True, index)), request, rules, replicas)
         _write(f"initContainers/{index}", container, wanted, changes)
-    if sharing.deny_visible_devices and changes.findings:
+    if changes.findings and rules.visible_devices == "deny":
         changes.findings = [_denied(finding) for finding in changes.findings]
     return changes
 
@@ -133,27 +128,27 @@ def hide_gpus(pod: Pod) -> Changes:
     return changes
 
 
-def _wanted(ask: Ask | None, request: Request, sharing: Sharing) -> list[Variable]:
+def _wanted(ask: Ask | None, request: Request, rules: Policy, replicas: int) -> list[Variable]:
     """Return what a container shall have; one that asks for no GPU sees none."""
     family = request.family
     if family is _NVIDIA:
-        return _fraction(sharing) if ask else []
+        return _fraction(rules, replicas) if ask else []
     if ask is None:
         return [_NO_GPU_ASKED]
     devices = _devices(ask, request)
     if family is _WHOLE:
         return [devices]
     if family is _SHARE:
-        return [devices, *_share(ask, request, sharing)]
-    return [devices, *_fraction(sharing)]
+        return [devices, *_share(ask, request, rules)]
+    return [devices, *_fraction(rules, replicas)]
 
 
-def _fraction(sharing: Sharing) -> list[Variable]:
-    if not sharing.replicas:
+def _fraction(rules: Policy, replicas: int) -> list[Variable]:
+    if not replicas:
         return []
-    fraction = f"{sharing.memory_fraction / sharing.replicas:.4g}"
+    fraction = f"{rules.sharing.memory_fraction / replicas:.4g}"
     return [
-        _literal(ENV_REPLICAS, str(sharing.replicas), "time-slicing"),
+        _literal(ENV_REPLICAS, str(replicas), "time-slicing"),
         _literal(ENV_MEMORY_FRACTION, fraction, "time-slicing"),
     ]
 
@@ -166,9 +161,9 @@ def _devices(ask: Ask, request: Request) -> Variable:
     return _reference(ENV_VISIBLE_DEVICES, key, "visible devices", Taken.REPLACE)
 
 
-def _share(ask: Ask, request: Request, sharing: Sharing) -> list[Variable]:
+def _share(ask: Ask, request: Request, rules: Policy) -> list[Variable]:
     variables = [*_SHARE_VARIABLES, _literal(MEM_CONTAINER, str(ask.memory), "share")]
-    if sharing.compute_by_mps and request.core:
+    if request.core and rules.sharing.compute_by_mps:
         limits = mps.limits(ask, request.gpus)
         variables += [_literal(name, text, "mps", Taken.TIGHTEN) for name, text in limits.items()]
     return variables

@@ -9,7 +9,7 @@ from cluster.pointer import escape
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
 from webhook.asked import Asked
-from webhook.environment import Changes, Sharing, hide_gpus, tell_gpus
+from webhook.environment import Changes, hide_gpus, tell_gpus
 from webhook.patch import Operation, add, add_keys, append, remove
 from webhook.sharing import replicas
 
@@ -110,11 +110,4 @@ def tell(asked: Asked, policy: PolicySnapshot) -> Changes:
     """Return what the pod's containers are told about GPUs."""
     if asked.request.family is None:
         return hide_gpus(asked.pod) if asked.mark else Changes()
-    rules = policy.policy
-    sharing = Sharing(
-        compute_by_mps=rules.sharing.compute_by_mps,
-        deny_visible_devices=rules.visible_devices == "deny",
-        replicas=replicas(asked.shared),
-        memory_fraction=rules.sharing.memory_fraction,
-    )
-    return tell_gpus(asked.pod, asked.request, sharing)
+    return tell_gpus(asked.pod, asked.request, policy.policy, replicas(asked.shared))

@@ -6,7 +6,8 @@ from cluster import keys
 from cluster.finding import Code, Severity
 from cluster.pod import Pod
 from cluster.request import read_request
-from webhook.environment import Sharing, hide_gpus, tell_gpus
+from policy.document import Policy
+from webhook.environment import hide_gpus, tell_gpus
 
 
 def ref(annotation):
@@ -18,11 +19,11 @@ def container(name="main", env=None, **limits):
     return made if env is None else {**made, "env": env}
 
 
-def told(spec, sharing=None):
+def told(spec, rules=None, replicas=0):
     pod = msgspec.convert({"spec": spec}, Pod)
     request, errors = read_request(pod)
     assert not errors
-    changes = tell_gpus(pod, request, sharing or Sharing())
+    changes = tell_gpus(pod, request, rules or Policy(), replicas)
     return patched(spec, changes), changes.findings
 
 
@@ -129,7 +130,7 @@ def test_a_policy_may_refuse_the_users_own_devices():
 
     _, (finding,) = told(
         {"containers": [container(env=env, **{keys.GPU_WHOLE: 1})]},
-        Sharing(deny_visible_devices=True),
+        Policy(visible_devices="deny"),
     )
 
     assert (finding.code, finding.severity, finding.value) == (
@@ -139,19 +140,19 @@ def test_a_policy_may_refuse_the_users_own_devices():
     )
 
 
-@pytest.mark.parametrize("sharing", [Sharing(), Sharing(deny_visible_devices=True)])
-def test_variables_that_are_as_they_should_be_are_left_alone(sharing):
+@pytest.mark.parametrize("rules", [Policy(), Policy(visible_devices="deny")])
+def test_variables_that_are_as_they_should_be_are_left_alone(rules):
     spec = {"containers": [container(**{keys.GPU_MEM: 5}), container("side")]}
-    once, _ = told(spec, sharing)
+    once, _ = told(spec, rules)
 
-    twice, findings = told(once, sharing)
+    twice, findings = told(once, rules)
 
     assert twice == once
     assert findings == []
 
 
 SHARE = {keys.GPU_MEM: 4, keys.GPU_CORE: 20}
-MPS = Sharing(compute_by_mps=True)
+MPS = Policy(sharing={"computeByMps": True})
 
 
 def test_limits_are_set_where_the_policy_shares_compute_by_mps():
@@ -163,12 +164,12 @@ def test_limits_are_set_where_the_policy_shares_compute_by_mps():
 
 
 @pytest.mark.parametrize(
-    ("limits", "sharing"),
-    [(SHARE, Sharing()), ({keys.GPU_MEM: 4}, MPS)],
+    ("limits", "rules"),
+    [(SHARE, Policy()), ({keys.GPU_MEM: 4}, MPS)],
     ids=["policy", "memory-only"],
 )
-def test_no_limits_are_set_where_no_compute_is_shared_by_mps(limits, sharing):
-    spec, _ = told({"containers": [container(**limits)]}, sharing)
+def test_no_limits_are_set_where_no_compute_is_shared_by_mps(limits, rules):
+    spec, _ = told({"containers": [container(**limits)]}, rules)
 
     assert not any(name.startswith(keys.ENV_MPS_PREFIX) for name in env_of(spec["containers"][0]))
 
@@ -193,15 +194,15 @@ def test_the_users_own_limit_may_only_be_tighter(written, after, told_so):
 
 def test_a_looser_limit_is_replaced_even_where_devices_are_refused():
     env = [{"name": keys.ENV_MPS_THREADS, "value": "90"}]
-    sharing = Sharing(compute_by_mps=True, deny_visible_devices=True)
+    rules = Policy(sharing={"computeByMps": True}, visible_devices="deny")
 
-    _, (finding,) = told({"containers": [container(env=env, **SHARE)]}, sharing)
+    _, (finding,) = told({"containers": [container(env=env, **SHARE)]}, rules)
 
     assert (finding.code, finding.severity) == (Code.MPS_LIMIT, Severity.WARNING)
 
 
 def test_a_time_sliced_container_is_told_how_many_share_its_gpu():
-    spec, _ = told({"containers": [container(**{keys.NVIDIA_GPU_SHARED: 1})]}, Sharing(replicas=4))
+    spec, _ = told({"containers": [container(**{keys.NVIDIA_GPU_SHARED: 1})]}, replicas=4)
 
     variables = env_of(spec["containers"][0])
     assert variables[keys.ENV_REPLICAS] == "4"
