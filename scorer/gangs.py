@@ -1,6 +1,6 @@
 """Pods that wait for GPUs, put together: each gang as one unit, every other pod as its own."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cluster.gang import GangKey, Link, gang_mark, is_launcher, link_strictness, rank
@@ -58,7 +58,10 @@ class Owners:
 
     def top(self, owner: Owner | None) -> Owner | None:
         """Return the top owner; the one given where nothing above it is known."""
-        while owner is not None and (higher := self.above.get(owner.uid)):
+        # Anybody may write owners that go round in a circle.
+        passed: set[str] = set()
+        while owner and owner.uid not in passed and (higher := self.above.get(owner.uid)):
+            passed.add(owner.uid)
             owner = higher
         return owner
 
@@ -161,10 +164,3 @@ def _pod(pod: Seen) -> Pod:
     if pod.waiting is None:
         raise ValueError(f"{pod.name} does not wait")
     return pod.waiting
-
-
-def unsized(units: Iterable[Unit], declared: Mapping[str, int]) -> Iterator[Owner]:
-    """Yield the top owners that must be asked how many members they declare."""
-    for unit in units:
-        if unit.is_gang and unit.owner is not None and unit.owner.uid not in declared:
-            yield unit.owner

@@ -10,8 +10,11 @@ from cluster import keys
 from cluster.ledger import Holding, Ledger, NodeLedger
 from cluster.node import Card, Mode, Node
 from cluster.pod import Pod
-from cluster.record import GPUShare
+from cluster.published import Published, write_published
+from cluster.record import Allocation, GPUShare, Isolation, format_record
+from cluster.request import read_request
 from scorer.member import Member, member_of
+from scorer.seen import Seen, seen
 from scorer.snapshot import Snapshot, snapshot_of
 from topology.constants import Constants
 from topology.machine import NIC, Level, Machine
@@ -56,6 +59,50 @@ def a_pod(
         "metadata": metadata,
         "spec": {"containers": containers, **spec},
     }
+
+
+def a_held_pod(
+    gpus: int = 1,
+    name: str = "worker-0",
+    *,
+    namespace: str = "team",
+    uid: str | None = None,
+    created: str = "2026-01-01T00:00:00Z",
+    gates: Sequence[str] = (keys.GANG,),
+    owner: Mapping[str, Any] | None = None,
+    phase: str = "Pending",
+    **pod: Any,
+) -> dict[str, Any]:
+    """Return a pod as JSON that waits behind our gate, or what became of it.
+
+    Args:
+        gpus: Whole GPUs that it asks for; 0: none.
+        name: The pod's name.
+        namespace: Where it is.
+        uid: Of the pod; as its name where it is not given.
+        created: RFC 3339.
+        gates: Its scheduling gates.
+        owner: Its controller, an ownerReference.
+        phase: Of its status.
+        **pod: More of `a_pod`.
+    """
+    raw = a_pod({keys.GPU_WHOLE: gpus} if gpus else {}, name=name, **pod)
+    raw["metadata"] |= {
+        "namespace": namespace,
+        "uid": name if uid is None else uid,
+        "creationTimestamp": created,
+    }
+    if owner is not None:
+        raw["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    if gates:
+        raw["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
+    raw["status"] = {"phase": phase}
+    return raw
+
+
+def a_seen(gpus: int = 1, name: str = "worker-0", **pod: Any) -> Seen:
+    """Return the planner's view of a pod, made by `a_held_pod`."""
+    return seen(msgspec.convert(a_held_pod(gpus, name, **pod), Pod))
 
 
 def a_machine(
@@ -232,3 +279,47 @@ def a_snapshot(
             held = Holding(f"other/share-{i}", f"{name}-share-{i}", (share,))
             ledgers[name] = ledgers[name].hold(held)
     return replace(snapshot_of(Ledger(ledgers)), **preferences)
+
+
+def node_object(
+    name: str, labels: Mapping[str, str], address: str | None = None, **allocatable: str
+) -> dict[str, Any]:
+    """Return a Node as JSON."""
+    addresses = [{"type": "InternalIP", "address": address}] if address else []
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": dict(labels)},
+        "status": {"allocatable": allocatable, "addresses": addresses},
+    }
+
+
+def placed_pod(
+    name: str,
+    limits: Mapping[str, Any],
+    node: str,
+    *shares: GPUShare,
+    bound: bool = True,
+    isolation: Isolation = Isolation.NONE,
+    plan: str | None = None,
+    **pod: Any,
+) -> dict[str, Any]:
+    """Return a pod as JSON that has these shares of a node's GPUs, by its record."""
+    made = a_pod(limits, name=name, **pod, **({"nodeName": node} if bound else {}))
+    made["metadata"]["annotations"] = format_record(
+        Allocation(node, shares, plan=plan),
+        request=read_request(msgspec.convert(made, Pod))[0],
+        term=1,
+        isolation=isolation,
+        now_ns=0,
+        node_card_memory=15,
+    )
+    return made
+
+
+def topology_map(node: str, published: Published) -> dict[str, Any]:
+    """Return the ConfigMap in which a node's agent publishes its machine."""
+    labels = {keys.NODE_MODE: "topology", keys.TOPOLOGY_NODE: node}
+    metadata = {"name": f"{node}-topology", "namespace": "kube-system", "labels": labels}
+    data = write_published(published, [])
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}

@@ -1,0 +1,285 @@
+from itertools import permutations
+
+import msgspec
+import pytest
+from builders import a_held_pod, a_seen
+
+from cluster import keys
+from cluster.gang import GangKey, Link
+from cluster.pod import Owner, Pod
+from scorer.gangs import Owners, units_of
+from scorer.seen import seen
+
+JOB = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "bert", "uid": "job"}
+NOBODY = Owners({}, {})
+
+
+def arena(size=2, **labels):
+    return {keys.POD_GROUP_NAME: "bert", keys.POD_GROUP_MIN_AVAILABLE: str(size), **labels}
+
+
+def workers(count, first=0, **pod):
+    return [
+        a_seen(1, f"bert-worker-{i}", **{"labels": arena(count), "owner": JOB, **pod})
+        for i in range(first, first + count)
+    ]
+
+
+def the_unit(pods, owners=NOBODY):
+    (unit,) = units_of(pods, owners)
+    return unit
+
+
+def names(unit):
+    return [pod.name for pod in unit.waiting]
+
+
+# ---- Which gang.
+
+
+@pytest.mark.parametrize(
+    ("parts", "needed"),
+    [
+        pytest.param({"schedulingGroup": {"podGroupName": "bert"}}, None, id="native"),
+        pytest.param({"labels": {keys.POD_GROUP: "bert"}}, None, id="scheduler-plugins"),
+        pytest.param({"labels": arena()}, 2, id="arena"),
+        pytest.param(
+            {
+                "annotations": {
+                    keys.KOORDINATOR_GANG_NAME: "bert",
+                    keys.KOORDINATOR_GANG_MIN_AVAILABLE: "2",
+                }
+            },
+            2,
+            id="koordinator",
+        ),
+        pytest.param({"annotations": {keys.GANG: "bert", keys.GANG_SIZE: "2"}}, 2, id="ours"),
+    ],
+)
+def test_pods_with_the_same_mark_are_one_gang(parts, needed):
+    unit = the_unit([a_seen(1, name, owner=JOB, **parts) for name in ("b", "a")])
+
+    assert unit.key == GangKey("team", "bert", "job")
+    assert unit.is_gang
+    assert unit.needed == needed
+    assert names(unit) == ["a", "b"]
+    assert [member.name for member in unit.members] == ["team/a", "team/b"]
+    assert {member.gang for member in unit.members} == {"team/bert"}
+    assert unit.owner == msgspec.convert({**JOB, "controller": True}, Owner)
+
+
+def test_a_job_that_is_submitted_again_does_not_join_the_one_before():
+    again = workers(2, 2, owner={**JOB, "uid": "again"})
+
+    units = units_of([*workers(2), *again], NOBODY)
+
+    assert [unit.key.owner for unit in units] == ["job", "again"]
+    assert [names(unit) for unit in units] == [
+        ["bert-worker-0", "bert-worker-1"],
+        ["bert-worker-2", "bert-worker-3"],
+    ]
+
+
+def test_members_that_nobody_owns_are_a_gang_by_name():
+    unit = the_unit(workers(2, owner=None))
+
+    assert unit.key == GangKey("team", "bert", "")
+    assert unit.owner is None
+
+
+def test_namespaces_keep_gangs_apart():
+    units = units_of([*workers(2), *workers(2, namespace="other")], NOBODY)
+
+    assert [unit.key.namespace for unit in units] == ["team", "other"]
+
+
+def test_jobs_of_one_job_set_are_one_gang():
+    job_set = Owner(api_version="jobset.x-k8s.io/v1alpha2", kind="JobSet", name="s", uid="set")
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "s-workers-0"}
+    owners = Owners({"j0": job_set, "j1": job_set, "alone": None}, {})
+    pods = [
+        a_seen(1, f"s-workers-{i}-0", labels=arena(), owner={**job, "uid": f"j{i}"}) for i in (0, 1)
+    ]
+
+    unit = the_unit(pods, owners)
+
+    assert unit.key == GangKey("team", "bert", "set")
+    assert unit.owner == job_set
+    assert unit.blocked is None
+    alone = the_unit(workers(2, owner={**job, "uid": "alone"}), owners)
+    assert alone.key.owner == "alone"
+
+
+def test_jobs_that_own_each_other_in_a_circle_have_an_owner_all_the_same():
+    circle = [Owner(kind="Job", name=uid, uid=uid) for uid in ("a", "b", "c")]
+    owners = Owners({"a": circle[1], "b": circle[2], "c": circle[0]}, {})
+
+    tops = {owners.top(one).uid for one in circle}
+
+    assert tops <= {"a", "b", "c"}
+
+
+def test_a_pod_without_a_mark_is_placed_on_its_own():
+    pod = a_seen(2, "notebook", owner=JOB)
+
+    unit = the_unit([pod])
+
+    assert unit.key == GangKey("team", "notebook", "notebook")
+    assert not unit.is_gang
+    assert (unit.needed, unit.present, unit.link, unit.blocked) == (1, 1, Link.BEST, None)
+    assert unit.owner.uid == "job"
+    assert unit.members[0].gang is None
+
+
+def test_a_pod_that_does_not_wait_is_nothing_to_place():
+    placed = a_seen(1, "placed", gates=(), nodeName="gpu-0")
+
+    assert units_of([placed, a_seen(1, "ungated", gates=())], NOBODY) == []
+    assert units_of(workers(2, gates=(), nodeName="gpu-0"), NOBODY) == []
+
+
+def test_a_launcher_without_gpus_is_no_member():
+    launcher = a_seen(0, "bert-launcher", labels=arena(), owner=JOB)
+
+    unit = the_unit([*workers(2), launcher])
+
+    assert names(unit) == ["bert-worker-0", "bert-worker-1"]
+    assert unit.present == 2
+
+
+# ---- How many.
+
+
+@pytest.mark.parametrize(
+    ("labels", "declared", "needed"),
+    [
+        pytest.param(arena(4), None, 4, id="stated"),
+        pytest.param(arena(4), 4, 4, id="stated and declared"),
+        pytest.param(arena(5), 4, 4, id="mpi-operator counts the launcher"),
+        pytest.param(arena(2), 4, 2, id="fewer than there are to be"),
+        pytest.param(arena(2, **{keys.GPU_TOPOLOGY_REPLICA: "4"}), None, 2, id="a total beside it"),
+        pytest.param(
+            {keys.POD_GROUP_NAME: "bert", keys.GPU_TOPOLOGY_REPLICA: "4"}, None, 4, id="total alone"
+        ),
+        pytest.param({keys.POD_GROUP: "bert"}, 3, 3, id="declared alone"),
+        pytest.param({keys.POD_GROUP: "bert"}, None, None, id="nothing tells"),
+    ],
+)
+def test_how_many_members_there_must_be(labels, declared, needed):
+    owners = Owners({}, {} if declared is None else {"job": declared})
+
+    unit = the_unit([a_seen(1, "bert-worker-0", labels=labels, owner=JOB)], owners)
+
+    assert unit.needed == needed
+    told = f"1 of {needed} members" if needed else "nothing tells how many members it has"
+    assert unit.blocked.startswith(told)
+
+
+def test_a_gang_of_which_all_members_are_there_is_placed():
+    pods = workers(3)
+
+    assert the_unit(pods[:2]).blocked == "2 of 3 members"
+    assert the_unit(pods).blocked is None
+
+
+def test_members_above_the_minimum_are_placed_with_the_others():
+    pods = [a_seen(1, f"w-{i}", labels=arena(2), owner=JOB) for i in range(3)]
+
+    unit = the_unit(pods)
+
+    assert (len(unit.members), unit.needed, unit.blocked) == (3, 2, None)
+
+
+@pytest.mark.parametrize(
+    ("became", "counts"),
+    [
+        pytest.param({"nodeName": "gpu-0", "phase": "Running", "gates": ()}, True, id="running"),
+        pytest.param({"nodeName": "gpu-0", "phase": "Succeeded", "gates": ()}, True, id="done"),
+        pytest.param({"nodeName": "gpu-0", "phase": "Failed", "gates": ()}, False, id="failed"),
+        pytest.param(
+            {
+                "annotations": {
+                    keys.ALLOCATION: '{"v":1,"node":"gpu-0","gpus":[{"i":0}],"plan":"1-1"}'
+                },
+                "gates": (),
+            },
+            True,
+            id="on its way to its node",
+        ),
+    ],
+)
+def test_a_replacement_is_planned_alone_beside_the_members_that_have_theirs(became, counts):
+    old = a_seen(1, "bert-worker-0", labels=arena(), owner=JOB, **became)
+    new = a_seen(1, "bert-worker-1", labels=arena(), owner=JOB)
+
+    unit = the_unit([old, new])
+
+    assert names(unit) == ["bert-worker-1"]
+    assert [pod.name for pod in unit.settled] == (["bert-worker-0"] if counts else [])
+    assert unit.blocked == (None if counts else "1 of 2 members")
+
+
+def test_a_waiting_pod_that_is_being_deleted_does_not_count():
+    raw = a_held_pod(1, "bert-worker-1", labels=arena(), owner=JOB)
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+    leaving = seen(msgspec.convert(raw, Pod))
+
+    assert the_unit([workers(2)[0], leaving]).blocked == "1 of 2 members"
+
+
+# ---- When.
+
+
+@pytest.mark.parametrize("gates", [(keys.GANG, "theirs"), ("theirs", keys.GANG)], ids=str)
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "in a gang"])
+def test_a_gate_of_another_system_holds_us_back(gates, alone):
+    labels = None if alone else arena(1)
+
+    unit = the_unit([a_seen(1, "w", labels=labels, owner=JOB, gates=gates)])
+
+    assert unit.blocked == "pod w waits for the scheduling gate theirs of another system"
+
+
+# ---- In which order.
+
+
+def test_members_are_in_the_order_of_their_ranks():
+    launcher = a_seen(
+        1, "bert-launcher", labels=arena(4, **{keys.REPLICA_TYPE: "Launcher"}), owner=JOB
+    )
+    numbered = a_seen(1, "a", labels=arena(4, **{keys.REPLICA_INDEX: "7"}), owner=JOB)
+    pods = [launcher, numbered, *(a_seen(1, f"w-{i}", labels=arena(4), owner=JOB) for i in (2, 10))]
+
+    for order in permutations(pods):
+        assert names(the_unit(order)) == ["bert-launcher", "w-2", "a", "w-10"]
+
+
+def test_a_launcher_that_is_a_worker_too_is_the_first_of_its_gang():
+    labels = arena(3, **{keys.JOB_ROLE: "launcher"})
+    launcher = a_seen(1, "bert-launcher", labels=labels, owner=JOB)
+
+    unit = the_unit([*workers(2, labels=arena(3)), launcher])
+
+    assert names(unit)[0] == "bert-launcher"
+    assert unit.blocked is None
+
+
+def test_a_gang_is_as_old_as_its_oldest_member_that_waits_and_as_urgent_as_its_most_urgent():
+    pods = [
+        a_seen(1, "w-0", labels=arena(), owner=JOB, created="2026-01-01T00:00:09Z", priority=3),
+        a_seen(1, "w-1", labels=arena(), owner=JOB, created="2026-01-01T00:00:05Z"),
+    ]
+
+    unit = the_unit(pods)
+
+    assert unit.since == "2026-01-01T00:00:05Z"
+    assert unit.priority == 3
+
+
+def test_the_first_in_rank_says_how_strict_links_are():
+    pods = [
+        a_seen(1, f"w-{i}", labels=arena(), owner=JOB, annotations={keys.LINK: link})
+        for i, link in ((1, "best"), (0, "one-node"))
+    ]
+
+    assert the_unit(pods).link is Link.ONE_NODE
