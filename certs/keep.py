@@ -14,11 +14,13 @@ from certs.renewal import due_next
 from certs.store import Metadata, Store
 from runtime.clock import Clock
 from runtime.kube import Kube, KubeError
-from runtime.reflector import Reflector
+from runtime.reflector import Pace, Reflector
 
 _LOOK = 30.0
 """The clock is read, and the Secret too, at least so often [s]; a suspended machine's timers do not
 count the time it slept."""
+_SOON = Pace(longest=3)
+"""While the API server cannot be asked: what was cleared meanwhile is written soon after."""
 _PAUSE = 0.2
 """Between two looks, so that somebody who clears again and again is answered in measure [s]."""
 
@@ -51,6 +53,7 @@ class Keeper:
             msgspec.json.Decoder(Version).decode,
             field_selector=f"metadata.name={store.name}",
             on_change=lambda _items, _changed: self._changed.set(),
+            pace=_SOON,
         )
         self._registrations = {
             target: Reflector(
@@ -59,6 +62,7 @@ class Keeper:
                 msgspec.json.Decoder(Registration).decode,
                 field_selector=f"metadata.name={target.name}",
                 on_change=lambda _items, _changed: self._changed.set(),
+                pace=_SOON,
             )
             for target in targets
         }
@@ -110,6 +114,7 @@ class Keeper:
                 if str(error) != self.error:
                     _log.error("Could not keep certificates", err=str(error))
                 self.error = str(error)
+                due = self._clock() + _SOON.longest
             await asyncio.sleep(_PAUSE)
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0, due - self._clock())):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 
 import pytest
 from aiohttp import web
@@ -18,6 +19,8 @@ class Cluster:
         self.applied = []
         self.watches = []
         self.refuses = {}
+        self.refused = Counter()
+        """How often each path."""
 
     def put(self, path, made):
         self.version += 1
@@ -34,12 +37,19 @@ class Cluster:
                 queue.put_nowait({"type": kind, "object": json.loads(json.dumps(made))})
         return made
 
+    def cut(self):
+        """End the watches, once they have told what there is to tell."""
+        for _, queue in self.watches:
+            queue.put_nowait(None)
+        self.watches.clear()
+
     def secret(self):
         return self.objects[f"{SECRETS}/linkwise-webhook-tls"]
 
     async def answer(self, request):
         path = request.path
         if status := self.refuses.get(request.method):
+            self.refused[path] += 1
             return refusal(status)
         match request.method:
             case "GET" if "watch" in request.query:
@@ -107,6 +117,5 @@ async def cluster():
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     yield made
-    for _, queue in made.watches:
-        queue.put_nowait(None)
+    made.cut()
     await runner.cleanup()

@@ -13,6 +13,7 @@ from certs.renewal import Terms
 from certs.store import Store
 from runtime.clock import wall
 from runtime.kube import Kube
+from runtime.reflector import Pace
 
 NOW, DAY = 1_800_000_000.0, 86_400
 TERMS = Terms(("a",), 30 * DAY, 360 * DAY)
@@ -122,3 +123,18 @@ async def test_a_refusal_is_why_it_is_not_ready_and_is_tried_again(cluster, monk
         await until(lambda: "status 403" in (keeper.missing() or ""))
         cluster.refuses.clear()
         await until(lambda: keeper.missing() is None)
+
+
+async def test_as_soon_as_the_api_server_is_back_what_was_cleared_is_written(cluster, monkeypatch):
+    monkeypatch.setattr(keep, "_SOON", Pace(first=0.001, longest=0.01))
+    for path in PATHS.values():
+        cluster.put(path, EMPTY)
+    async with kept(cluster) as keeper:
+        await until(lambda: trusted_everywhere(cluster, keeper))
+        cluster.refuses["GET"] = 503
+        cluster.put(PATHS[TARGETS[0]], EMPTY)
+        cluster.cut()
+        asked = (STORED, *(path.rpartition("/")[0] for path in (STORED, *PATHS.values())))
+        await until(lambda: all(cluster.refused[path] > 20 for path in asked))
+        cluster.refuses.clear()
+        await until(lambda: trusted_everywhere(cluster, keeper))
