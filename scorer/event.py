@@ -17,6 +17,7 @@ _GANG_SHOWN = 63
 class What(StrEnum):
     """What happened, in a word for machines."""
 
+    POD_WAITING = "WaitingForGPUs"
     WAITING = "GangWaiting"
     PLACED = "GangPlaced"
     EVICTED = "GangEvicted"
@@ -51,6 +52,11 @@ class News:
 def waiting(gang: str, why: str) -> News:
     """Return that a gang does not start, and why not."""
     return News(What.WAITING, f"Gang {_shown(gang)} waits: {why}")
+
+
+def pod_waiting(why: str) -> News:
+    """Return that a pod on its own does not start, and why not."""
+    return News(What.POD_WAITING, f"Waits for its GPUs: {why}")
 
 
 def placed(gang: str, plan: GangPlan, *, alike: bool = True) -> News:

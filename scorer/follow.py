@@ -5,18 +5,20 @@ are moved: evicted, to be planned anew without the nodes that failed. Pods that 
 again, and those whose Job counts an eviction as a failure, stay, and people are told why.
 """
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
 
 import structlog
 
 from cluster.gang import GangKey
+from cluster.record import Allocation
 from runtime.clock import Clock
 from runtime.kube import Kube
 from scorer.carried import Carried, Progress, immovable
 from scorer.evict import evict
-from scorer.gangobject import GangPlan, Phase
-from scorer.gangs import Unit
+from scorer.gangobject import GangPlan, Phase, PlannedPod, name_of
+from scorer.gangs import Unit, settled_unit
+from scorer.measures import Measures
 from scorer.seen import Seen
 from scorer.teller import Teller, Word
 from scorer.watches import Watches
@@ -32,9 +34,12 @@ _log = structlog.get_logger()
 class Follower:
     """Watches over plans that are carried out."""
 
-    def __init__(self, kube: Kube, watches: Watches, teller: Teller, clock: Clock) -> None:
+    def __init__(
+        self, kube: Kube, watches: Watches, teller: Teller, measures: Measures, clock: Clock
+    ) -> None:
         """Say what to read, and where to write."""
         self._kube, self._watches, self._teller, self._clock = kube, watches, teller, clock
+        self._measures = measures
         self._carried: dict[GangKey, Carried] = {}
         self._failed: dict[GangKey, tuple[frozenset[str], float]] = {}
         """Nodes where a gang could not be bound, and until when they are avoided."""
@@ -67,32 +72,32 @@ class Follower:
         return None if due is None else max(due - self._clock(), 0.0) + 0.1
 
     def resume(self) -> None:
-        """Go on to watch what a leader before has begun."""
-        for gang in self._watches.gangs.values():
-            plan, home = gang.unfinished, gang.metadata.namespace
-            pods = self._watches.state.group((home, gang.spec.gang))
-            given = tuple(pod for pod in pods if plan and plan_id_of(pod) == plan.id)
-            if plan and given:
-                owners = self._watches.owners
-                unit = Unit(
-                    key=owners.key(given[0]),
-                    is_gang=True,
-                    waiting=(),
-                    members=(),
-                    settled=given,
-                    needed=gang.spec.size,
-                    link=gang.spec.link,
-                    owner=owners.top(given[0].controller),
-                    blocked=None,
-                )
-                self._carried[unit.key] = Carried(unit, plan, self._clock() + self._patience)
+        """Go on to watch over what a leader before has begun."""
+        state, owners = self._watches.state, self._watches.owners
+        for at in state.groups:
+            begun: dict[tuple[GangKey, str], list[Seen]] = {}
+            for pod in state.group(at):
+                plan_id = plan_id_of(pod)
+                if plan_id and pod.settled and not pod.bound:
+                    key = owners.key(pod) if pod.gang else GangKey(*pod.key, pod.uid)
+                    begun.setdefault((key, plan_id), []).append(pod)
+            for (key, plan_id), pods in begun.items():
+                mine = [pod for pod in state.group(at) if not pod.gang or owners.key(pod) == key]
+                unit = settled_unit(key, mine, owners)
+                self.begin(unit, self._plan(unit, plan_id) or plan_told(plan_id, pods))
+
+    def _plan(self, unit: Unit, plan_id: str) -> GangPlan | None:
+        """Return the plan of this id that a gang's object has."""
+        gang = self._watches.gangs.get((unit.key.namespace, name_of(unit.key)))
+        plan = gang.spec.plan if gang and unit.is_gang else None
+        return plan if plan and plan.id == plan_id else None
 
     def follow(self) -> list[Call]:
         """See how far each plan is; return the evictions of those that cannot come to an end."""
         conflicts = {one.uid: one.reason for one in self._watches.state.snapshot().ledger.conflicts}
         calls: list[Call] = []
         for key, carried in list(self._carried.items()):
-            pods = tuple(self._watches.state.group((key.namespace, key.name)))
+            pods = tuple(self._watches.state.group(carried.unit.group))
             progress = carried.progress(pods)
             if not progress.unbound:
                 del self._carried[key]
@@ -133,7 +138,18 @@ class Follower:
         nodes = self.avoided.get(key, frozenset()) | carried.nodes_of(progress.unbound)
         self._failed[key] = nodes, self._clock() + _AVOIDED_FOR * self._patience
         _log.warning("Moving gang", gang=f"{key.namespace}/{key.name}", err=why)
+        self._measures.evicted(len(pods))
         return [evict(self._kube, pods)]
+
+
+def plan_told(plan_id: str, pods: Iterable[Seen]) -> GangPlan:
+    """Return the plan that pods' own records tell: of a pod on its own, or where a Gang is gone."""
+    members = tuple(
+        PlannedPod(pod.name, pod.uid, record.node, tuple(share.i for share in record.gpus))
+        for pod in pods
+        if pod.claimant and isinstance(record := pod.claimant.record, Allocation)
+    )
+    return GangPlan(plan_id, exact=True, members=members)
 
 
 def plan_id_of(pod: Seen) -> str | None:

@@ -17,6 +17,8 @@ class Unit:
     key: GangKey
     """Of a pod on its own its name and uid."""
     is_gang: bool
+    group: tuple[str, str]
+    """Where the state has its pods."""
     waiting: tuple[Seen, ...]
     """Those that have no GPUs yet, in rank order; at least one."""
     members: tuple[Member, ...]
@@ -103,6 +105,7 @@ def _gang(key: GangKey, pods: list[Seen], owners: Owners) -> Unit:
     return Unit(
         key=key,
         is_gang=True,
+        group=(key.namespace, key.name),
         waiting=tuple(waiting),
         members=tuple(member_of(_pod(pod), pod.namespace, gang) for pod in waiting),
         settled=settled,
@@ -117,6 +120,7 @@ def _single(pod: Seen, owners: Owners) -> Unit:
     return Unit(
         key=GangKey(pod.namespace, pod.name, pod.uid),
         is_gang=False,
+        group=(pod.namespace, pod.group or ""),
         waiting=(pod,),
         members=(member_of(_pod(pod), pod.namespace),),
         settled=(),
@@ -124,6 +128,24 @@ def _single(pod: Seen, owners: Owners) -> Unit:
         link=Link.BEST,
         owner=owners.top(pod.controller),
         blocked=_foreign_gate([pod]),
+    )
+
+
+def settled_unit(key: GangKey, pods: Iterable[Seen], owners: Owners) -> Unit:
+    """Return a unit of which nobody waits: what is left to do is to bind it."""
+    settled = tuple(pod for pod in pods if pod.settled)
+    first = settled[0]
+    return Unit(
+        key=key,
+        is_gang=first.gang is not None,
+        group=(first.namespace, first.group or ""),
+        waiting=(),
+        members=(),
+        settled=settled,
+        needed=owners.declared.get(key.owner),
+        link=Link.BEST,
+        owner=owners.top(first.controller),
+        blocked=None,
     )
 
 

@@ -7,7 +7,7 @@ changes meanwhile wakes the next round.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +24,7 @@ from scorer.compare import best_possible, index_order
 from scorer.follow import Follower, plan_id_of
 from scorer.gangobject import GangPlan, Phase, name_of, placement_of, plan_of
 from scorer.gangs import Unit, units_of
+from scorer.measures import Measures
 from scorer.outcome import Placement, Plan, Refusal
 from scorer.owner import Declaration, members_of, path_of
 from scorer.seen import Seen
@@ -45,25 +46,43 @@ class Job:
     grants: tuple[Grant, ...]
     recorded: asyncio.Future[None]
     """Done when its Gang has the plan."""
+    complete: float
+    """Since when all of it waited [s, of the loop's clock]."""
 
 
 class Planner:
     """Everything that one leader does in its tenure."""
 
     def __init__(
-        self, kube: Kube, watches: Watches, teller: Teller, *, term: int, clock: Clock
+        self,
+        kube: Kube,
+        watches: Watches,
+        teller: Teller,
+        measures: Measures,
+        *,
+        term: int,
+        clock: Clock,
     ) -> None:
         """Say what to read, where to write, and under which term."""
-        self._kube, self._watches, self._teller = kube, watches, teller
+        self._kube, self._watches, self._teller, self._measures = kube, watches, teller, measures
         self._state, self._term, self._clock = watches.state, term, clock
         self._committer = Committer(kube, term, clock)
         self._units: dict[Key, list[Unit]] = {}
         self._refusals: dict[GangKey, tuple[Unit, int, Refusal]] = {}
-        self._follower = Follower(kube, watches, teller, clock)
+        self._follower = Follower(kube, watches, teller, measures, clock)
         self._jobs: deque[Job] = deque()
         self._queued = asyncio.Event()
         self._asked: set[str] = set()
         self._plans = 0
+        self._complete: dict[GangKey, float] = {}
+        """Since when all that waits could be planned [s, of the loop's clock]."""
+
+    def waiting(self) -> Iterator[tuple[Unit, str]]:
+        """Yield everything that waits, and why."""
+        for units in self._units.values():
+            for unit in units:
+                _, _, refusal = self._refusals.get(unit.key, (unit, 0, Refusal("its turn comes")))
+                yield unit, refusal.reason
 
     async def run(self) -> None:
         """Plan and commit until cancelled.
@@ -85,9 +104,10 @@ class Planner:
     def _round(self) -> list[Coroutine[None, None, None]]:
         """Decide all that can be decided now; return the calls that are to be made beside."""
         units = list(self._regroup())
+        self._note_complete(units)
         calls = self._follower.follow()
         fresh = [unit for unit in units if not self._is_on_its_way(unit)]
-        snapshot = self._state.snapshot()
+        snapshot, began = self._state.snapshot(), _now()
         decided = take_turns(
             snapshot,
             fresh,
@@ -100,6 +120,8 @@ class Planner:
                 self._start(decision.unit, decision.outcome, snapshot)
             else:
                 self._refuse(decision.unit, decision.outcome)
+        if decided.decisions:
+            self._measures.planned(_now() - began)
         return calls + [self._ask(*owner) for owner in self._unsized(units)]
 
     def _regroup(self) -> Iterator[Unit]:
@@ -137,9 +159,8 @@ class Planner:
 
     def _refuse(self, unit: Unit, refusal: Refusal) -> None:
         self._refusals[unit.key] = unit, self._state.freed, refusal
-        if unit.is_gang:
-            phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
-            self._teller.say(Word(unit, phase, (unit.present, unit.needed), reason=refusal.reason))
+        phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
+        self._teller.say(Word(unit, phase, (unit.present, unit.needed), reason=refusal.reason))
 
     def _start(self, unit: Unit, plan: Plan, snapshot: Snapshot) -> None:
         """Hold what was planned, and queue it."""
@@ -202,14 +223,15 @@ class Planner:
         for grant in grants:
             self._state.hold(grant.pod, grant.allocation)
         recorded = asyncio.ensure_future(self._record(unit, plan))
-        self._jobs.append(Job(unit, grants, recorded))
+        complete = self._complete.get(unit.key, _now())
+        self._jobs.append(Job(unit, grants, recorded, complete))
         self._queued.set()
         # What is held is read again in the next round.
         self._watches.changed.set()
 
     async def _record(self, unit: Unit, plan: GangPlan) -> None:
+        self._follower.begin(unit, plan)
         if unit.is_gang:
-            self._follower.begin(unit, plan)
             await self._teller.record(unit, plan)
 
     async def _commit(self) -> None:
@@ -227,7 +249,19 @@ class Planner:
                 self._follower.drop(job.unit.key)
                 self._drop([grant.pod for grant in job.grants])
                 continue
-            self._drop(await self._committer.commit(job.grants))
+            began = _now()
+            refused = await self._committer.commit(job.grants)
+            now = _now()
+            self._measures.committed(now - began, conflicts=len(refused))
+            if not refused:
+                self._measures.placed(now - job.complete)
+            self._drop(refused)
+
+    def _note_complete(self, units: Iterable[Unit]) -> None:
+        """Note since when each unit could be planned, if something were free."""
+        known, now = self._complete, _now()
+        complete = (unit.key for unit in units if unit.blocked is None)
+        self._complete = {key: known.get(key, now) for key in complete}
 
     def _drop(self, pods: Iterable[Seen]) -> None:
         """Free what could not be given; the pods, as far as they are still there, wait again."""
@@ -256,41 +290,10 @@ class Planner:
             self._watches.declare(owner.uid, found)
 
 
+def _now() -> float:
+    """Return the time of a clock that goes on evenly [s]."""
+    return asyncio.get_running_loop().time()
+
+
 def _card_memory(placement: Placement, cards: tuple[Card, ...]) -> int | None:
     return cards[placement.shares[0].i].memory if placement.shares else None
-
-
-async def lead(
-    kube: Kube,
-    term: int,
-    *,
-    clock: Clock,
-    instance: str,
-    wait: float,
-    led: Callable[[Watches], None],
-) -> None:
-    """Plan as the only one, until cancelled.
-
-    Args:
-        kube: The API server.
-        term: Of the Lease.
-        clock: The wall clock [s since 1970].
-        instance: This replica's name, for events.
-        wait: How long a write of the leader before may still be under way [s].
-        led: Called with what is known of the cluster, once it is.
-
-    Raises:
-        Deposed: Another process leads by now.
-    """
-    await asyncio.sleep(wait)
-    watches = Watches(kube)
-    async with asyncio.TaskGroup() as group:
-        watching = group.create_task(watches.run())
-        await watches.synced()
-        led(watches)
-        teller = Teller(kube, lambda: watches.gangs, clock, instance)
-        try:
-            await Planner(kube, watches, teller, term=term, clock=clock).run()
-        finally:
-            await teller.close()
-            watching.cancel()

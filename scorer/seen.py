@@ -37,6 +37,18 @@ class Seen:
         return self.namespace, self.name
 
     @property
+    def group(self) -> str | None:
+        """What it is planned with: its gang, or itself until it is bound; None where that is past.
+
+        No gang has the name of a pod on its own: a slash is in no label's value.
+        """
+        if self.gang is not None:
+            return self.gang
+        claimant = self.claimant
+        given = claimant is not None and claimant.record is not None and not claimant.node
+        return f"/{self.name}" if self.waiting or given else None
+
+    @property
     def bound(self) -> bool:
         """It has a node, or had one and succeeded."""
         return self.settled and (self.claimant is None or bool(self.claimant.node))

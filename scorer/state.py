@@ -154,10 +154,10 @@ class State:
                 del claims[uid]
 
     def _group(self, key: Key, pod: Seen, *, there: bool) -> None:
-        if pod.gang is None and not pod.waiting:
+        name = pod.group
+        if name is None:
             return
-        # No gang can have this name: it has a character that no label's value may have.
-        at = (pod.namespace, pod.gang if pod.gang is not None else f"/{pod.name}")
+        at = pod.namespace, name
         self.regrouped.add(at)
         group = self._groups.setdefault(at, {})
         if there:

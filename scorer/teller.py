@@ -16,7 +16,7 @@ from cluster.gang import GangKey
 from runtime.clock import Clock
 from runtime.kube import ApiError, Kube, KubeError
 from runtime.reflector import Key
-from scorer.event import About, News, event_of, placed, waiting
+from scorer.event import About, News, event_of, placed, pod_waiting, waiting
 from scorer.gangobject import (
     Gang,
     GangPlan,
@@ -56,11 +56,14 @@ class Word:
     reason: str = ""
 
     @property
-    def news(self) -> News:
-        """The same for an Event."""
+    def news(self) -> News | None:
+        """The same for an Event; None where the scheduler's own tell enough."""
+        waits = self.phase in {Phase.ASSEMBLING, Phase.WAITING} or bool(self.reason)
+        if not self.unit.is_gang:
+            return pod_waiting(self.reason) if waits else None
         if self.phase is Phase.PLACED and self.plan is not None:
             return placed(self.unit.key.name, self.plan)
-        return waiting(self.unit.key.name, self.reason)
+        return waiting(self.unit.key.name, self.reason) if waits else None
 
 
 class Teller:
@@ -101,7 +104,7 @@ class Teller:
                 await self._record(unit, plan)
 
     def say(self, word: Word) -> None:
-        """Tell people how a gang stands, soon."""
+        """Tell people how a gang stands, soon. A pod on its own tells itself, by its events."""
         key = word.unit.key
         if self._words.get(key) == word:
             return
@@ -149,13 +152,19 @@ class Teller:
                 await self._refresh(key)
 
     async def _tell(self, word: Word) -> None:
+        now = datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        if word.unit.is_gang:
+            await self._show(word, now)
+        if word.news is not None:
+            await self._make_event(word, word.news, now)
+
+    async def _show(self, word: Word, now: str) -> None:
         unit = word.unit
         gang = self._find(unit.key)
         if gang is None:
             owners = owners_of(unit.owner, (*unit.waiting, *unit.settled))
             made = new_gang(unit.key, owners, size=unit.needed, link=unit.link)
             gang = await self._kube.create(gangs_of(unit.key.namespace), made, Gang)
-        now = datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         status = status_of(
             word.phase,
             members=word.members,
@@ -167,19 +176,17 @@ class Teller:
         if status != gang.status:
             steps = status_steps(gang, status)
             self._keep(await self._kube.patch(f"{gang.path}/status", steps, Gang, kind="json"))
-        if word.phase is not Phase.COMMITTING:
-            await self._make_event(word, now)
 
-    async def _make_event(self, word: Word, now: str) -> None:
+    async def _make_event(self, word: Word, news: News, now: str) -> None:
         unit = word.unit
-        owner, pod = unit.owner, (unit.waiting or unit.settled)[0]
+        owner, pod = unit.owner if unit.is_gang else None, (unit.waiting or unit.settled)[0]
         about = (
             About(owner.api_version, owner.kind, owner.name, owner.uid, unit.key.namespace)
             if owner
             else About("v1", "Pod", pod.name, pod.uid, unit.key.namespace)
         )
         change = word.plan.id if word.plan else word.reason
-        event = event_of(word.news, about, change=change, now=now, instance=self._instance)
+        event = event_of(news, about, change=change, now=now, instance=self._instance)
         try:
             await self._kube.create(f"/api/v1/namespaces/{about.home}/events", event, _Ignored)
         except ApiError as error:
