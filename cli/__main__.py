@@ -280,6 +280,30 @@ def simulate(
     return show_simulation(read_inputs(given), View(output), Mode(mode), file)
 
 
+@app.command(epilog="Example: linkwise explain gang team/mpijob-vgg16")
+def explain(
+    kind: Annotated[Literal["pod", "gang"], typer.Argument(help="What to explain.")],
+    name: Annotated[str, typer.Argument(metavar="[NAMESPACE/]NAME", help="Its name.")],
+    cluster: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A snapshot instead of the live cluster.")
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Where it is; else the context's.")
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    output: Output = Format.TABLE,
+) -> int:
+    """Say why a pod or a gang is where it is, why on these GPUs, or why nowhere yet."""
+    from cli.current import current
+    from cli.explain import show_explanation
+    from cli.kubeconfig import Access
+    from runtime.clock import wall
+
+    now = current(Access(kubeconfig, context, namespace), cluster)
+    return show_explanation(now, kind, name, output, clock=wall())
+
+
 @policy.command("lint", epilog="Example: linkwise policy lint acs-profile.yaml")
 def policy_lint(
     file: Annotated[

@@ -16,11 +16,11 @@ from cli.source import write_text
 from cluster import keys
 from cluster.gang import gang_mark
 from cluster.pod import Metadata, Owner, Pod
+from scorer.gangobject import GANGS
+from scorer.owner import path_of
 
 ROLE = "linkwise-view"
 """The ClusterRole that ships for people who look at a cluster."""
-_OWNERS = {"Job": "jobs", "MPIJob": "mpijobs", "PyTorchJob": "pytorchjobs"}
-"""Workloads that tell how many pods a gang has, and their collections."""
 _CORE = "/api/v1"
 _HOMES = {keys.PROFILE_NAMESPACE, keys.POLICY_NAMESPACE}
 """Namespaces of the ConfigMaps that are read."""
@@ -94,7 +94,7 @@ async def _wanted(reader: Reader, found: Fetched, kind: str, path: str) -> list[
 
 async def _gangs(reader: Reader) -> list[Plain]:
     try:
-        return await reader.collection(f"/apis/{keys.API_VERSION}/gangs", lambda one: one)
+        return await reader.collection(GANGS, lambda one: one)
     except (NotThere, Forbidden):
         return []
 
@@ -110,11 +110,10 @@ async def _owners(reader: Reader, pods: Iterable[Plain]) -> list[Plain]:
     ]
     while todo:
         namespace, owner = todo.pop()
-        if owner.uid in asked or owner.kind not in _OWNERS:
+        path = path_of(owner, namespace)
+        if owner.uid in asked or path is None:
             continue
         asked.add(owner.uid)
-        group = _CORE if owner.api_version == "v1" else f"/apis/{owner.api_version}"
-        path = f"{group}/namespaces/{namespace}/{_OWNERS[owner.kind]}/{owner.name}"
         try:
             whole = await reader.get(path)
         except (NotThere, Forbidden):

@@ -7,6 +7,7 @@ usedGPU}}}`, amounts in GiB, 0 where nothing tells a card's memory. Fields may b
 from collections.abc import Sequence
 
 from cli.inspection import Holder, NodeView
+from cli.simulate_json import rounded
 
 
 def document(views: Sequence[NodeView]) -> dict[str, object]:
@@ -29,7 +30,7 @@ def _node(view: NodeView) -> dict[str, object]:
         "class": view.table.key if node.machine_known else None,
         "model": node.machine.model if node.machine else None,
         "free": list(view.free),
-        "free_bandwidth": _rounded(view.bandwidth(view.free)),
+        "free_bandwidth": rounded(view.bandwidth(view.free)),
         "gpus_free": ledger.gpus_free,
         "enforced": sorted(view.enforced),
         "unaccounted": ledger.unaccounted,
@@ -79,7 +80,3 @@ def _pod(view: NodeView, holder: Holder, i: int) -> dict[str, object]:
         "isolation": holder.isolation,
         "bound": holder.bound,
     }
-
-
-def _rounded(bandwidth: float | None) -> float | None:
-    return None if bandwidth is None else round(bandwidth, 1)

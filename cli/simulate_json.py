@@ -32,8 +32,8 @@ def _pod(result: PodResult, alone: GangResult | None) -> dict[str, object]:
         "node": result.node,
         "gpus": [share.i for share in result.shares] if request.places and result.node else None,
         "reason": result.reason,
-        "bandwidth": _rounded(plan.bandwidth if plan else None),
-        "best_possible": _rounded(alone.best_possible if alone else None),
+        "bandwidth": rounded(plan.bandwidth if plan else None),
+        "best_possible": rounded(alone.best_possible if alone else None),
         "findings": [
             {"code": f.code.value, "message": f.message, "fix": f.fix}
             for f in result.applicant.outcome.findings
@@ -50,8 +50,8 @@ def _gang(gang: GangResult) -> dict[str, object]:
         "nodes": [],
         "gpus": {},
         "bandwidth": None,
-        "best_possible": _rounded(gang.best_possible),
-        "index_order": _index_order(gang.index_order),
+        "best_possible": rounded(gang.best_possible),
+        "index_order": index_order(gang.index_order),
         "reason": gang.reason,
     }
     return shown | _planned(gang.seen, gang.plan) if gang.plan else shown
@@ -62,32 +62,34 @@ def _planned(seen: Snapshot, plan: Plan) -> dict[str, object]:
     told = why(seen, plan)
     return {
         "nodes": list(plan.gpus),
-        "gpus": _lists(plan.gpus),
-        "bandwidth": _rounded(plan.bandwidth),
+        "gpus": lists(plan.gpus),
+        "bandwidth": rounded(plan.bandwidth),
         "bandwidth_note": "nic unknown" if plan.nic_unknown else None,
         "exact": plan.exact,
         "why": told.nodes,
         "notes": list(told.notes),
-        "runner_up": _runner_up(told),
+        "runner_up": runner_up(told),
     }
 
 
-def _index_order(order: IndexOrder | None) -> dict[str, object]:
+def index_order(order: IndexOrder | None) -> dict[str, object]:
+    """Return what nodes by name and lowest free indices would have given."""
     if order is None:
         return {"nodes": [], "gpus": {}, "bandwidth": None}
-    gpus = _lists(order.gpus)
-    return {"nodes": list(gpus), "gpus": gpus, "bandwidth": _rounded(order.bandwidth)}
+    gpus = lists(order.gpus)
+    return {"nodes": list(gpus), "gpus": gpus, "bandwidth": rounded(order.bandwidth)}
 
 
-def _lists(gpus: dict[str, tuple[int, ...]]) -> dict[str, list[int]]:
+def lists(gpus: dict[str, tuple[int, ...]]) -> dict[str, list[int]]:
+    """Return the GPUs of each node."""
     return {node: list(taken) for node, taken in gpus.items()}
 
 
-def _runner_up(told: Why) -> dict[str, object]:
+def runner_up(told: Why) -> dict[str, object]:
     """Return the next set on each node, by node; None where every other set is alike."""
     return {
         node: (
-            {"gpus": list(one.runner_up.gpus), "bandwidth": _rounded(one.runner_up.bandwidth)}
+            {"gpus": list(one.runner_up.gpus), "bandwidth": rounded(one.runner_up.bandwidth)}
             if one.runner_up
             else None
         )
@@ -115,6 +117,6 @@ def _memory(node: NodeLedger) -> list[int]:
     return [node.memory_free(i) for i in range(len(node.node.cards))]
 
 
-def _rounded(bandwidth: float | None) -> float | None:
+def rounded(bandwidth: float | None) -> float | None:
     """Return a bandwidth as answers show it, to 0.1 GB/s."""
     return None if bandwidth is None else round(bandwidth, 1)

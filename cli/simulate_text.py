@@ -5,6 +5,7 @@ from cli.simulation import GangResult, PodResult, Simulation
 from cluster.ledger import NodeLedger
 from cluster.node import Mode
 from cluster.request import Family
+from scorer.compare import IndexOrder
 from scorer.why import why
 from webhook.outcome import Verdict
 
@@ -51,7 +52,7 @@ def _show_unit(gang: GangResult) -> None:
         say()
         return
     say(Paint("placed", GOOD, bold=True), kind, name, "on", ", ".join(gang.plan.gpus))
-    _show_bandwidth(gang)
+    show_bandwidth(gang.plan.bandwidth, gang.best_possible, gang.index_order)
     told = why(gang.seen, gang.plan)
     say("  why:", sentence(told.nodes))
     for node, one in list(told.gpus.items())[:1]:
@@ -67,19 +68,21 @@ def _show_unit(gang: GangResult) -> None:
     say()
 
 
-def _show_bandwidth(gang: GangResult) -> None:
+def show_bandwidth(
+    bandwidth: float | None, best_possible: float | None, order: IndexOrder | None
+) -> None:
     """Show the modelled bandwidth beside what else could have been, where it is defined."""
-    plan, order = gang.plan, gang.index_order
-    if plan is None or plan.bandwidth is None:
+    if bandwidth is None:
         return
-    say(f"  {plan.bandwidth:.1f} GB/s", Paint("modelled all-reduce bandwidth", QUIET))
-    if gang.best_possible is not None:
-        say(f"  {gang.best_possible:.1f} GB/s", Paint("the best that the empty cluster has", QUIET))
+    say(f"  {bandwidth:.1f} GB/s", Paint("modelled all-reduce bandwidth", QUIET))
+    if best_possible is not None:
+        say(f"  {best_possible:.1f} GB/s", Paint("the best that the empty cluster has", QUIET))
     if order is not None and order.bandwidth is not None:
         taken = "; ".join(f"{node}: {' '.join(map(str, g))}" for node, g in order.gpus.items())
-        times = plan.bandwidth / order.bandwidth if order.bandwidth else 0
+        times = bandwidth / order.bandwidth if order.bandwidth else 0
         gain = f", {times:.1f} × less" if times > 1 else ""
-        say(f"  {order.bandwidth:.1f} GB/s", Paint(f"in index order ({taken}){gain}", QUIET))
+        where = f" ({taken})" if taken else ""
+        say(f"  {order.bandwidth:.1f} GB/s", Paint(f"in index order{where}{gain}", QUIET))
 
 
 def _gpus(gpus: tuple[int, ...], family: Family | None) -> str:

@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 from cluster import keys
 from cluster.offer import NodeObject
 from cluster.pod import Metadata, Pod
+from scorer.owner import Declaration
 
 Plain: TypeAlias = dict[str, object]
 """An object as JSON."""
@@ -39,27 +40,6 @@ _TOPOLOGY = frozenset(
 )
 _FIRST = ("Namespace", "ConfigMap", "Node")
 """Kinds that come first in a snapshot; pods come last, workloads between."""
-_SHAPE = frozenset(
-    {
-        "spec",
-        "replicas",
-        "parallelism",
-        "completions",
-        "completionMode",
-        "runLauncherAsWorker",
-        "mpiReplicaSpecs",
-        "pytorchReplicaSpecs",
-        "Launcher",
-        "Master",
-        "Worker",
-        "replicatedJobs",
-        "minMember",
-        "schedulingPolicy",
-        "gang",
-        "minCount",
-    }
-)
-"""Fields of workloads and PodGroups that tell how many pods with GPUs there are."""
 
 
 class _Address(Struct, frozen=True):
@@ -87,7 +67,7 @@ def reduced(kind: str, found: Plain) -> Plain | None:
     """
     match kind:
         case "Pod":
-            return {"apiVersion": "v1", "kind": kind, **_pod(found)}
+            return _pod(found)
         case "Node":
             return _node(found)
         case "ConfigMap":
@@ -123,10 +103,8 @@ def _place(one: Plain) -> tuple[int, str, str, str]:
 
 def _pod(found: Plain) -> Plain:
     pod = msgspec.convert(found, Pod)
-    containers = [structs.replace(one, env=None) for one in pod.spec.containers]
-    inits = [structs.replace(one, env=None) for one in pod.spec.init_containers or ()]
-    spec = structs.replace(pod.spec, containers=containers, init_containers=inits or None)
-    return _written(structs.replace(pod, metadata=_kept(pod.metadata), spec=spec))
+    told = _written(structs.replace(pod, metadata=_kept(pod.metadata)))
+    return {"apiVersion": "v1", "kind": "Pod", **told}
 
 
 def _node(found: Plain) -> Plain:
@@ -163,32 +141,12 @@ def _config_map(found: Plain) -> Plain | None:
 
 def _workload(found: Plain) -> Plain:
     head = {"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": _metadata(found)}
-    return {**head, "spec": _shape(found.get("spec", {}))}
-
-
-def _shape(value: object) -> object:
-    """Return the numbers of a workload, and of its pod templates what is kept of a pod."""
-    if isinstance(value, list):
-        return [_shape(inner) for inner in value]
-    if not isinstance(value, dict):
-        return value
-    kept = {key: _shape(inner) for key, inner in value.items() if key in _SHAPE}
-    template = value.get("template")
-    if isinstance(template, dict):
-        inner = template.get("spec")
-        is_pod = isinstance(inner, dict) and "containers" in inner
-        kept["template"] = _template(template) if is_pod else _shape(template)
-    return kept
-
-
-def _template(found: Plain) -> Plain:
-    pod = _pod({**found, "status": {}})
-    return {"metadata": {}, **pod}
+    return {**head, **_written(msgspec.convert(found, Declaration))}
 
 
 def _metadata(found: Plain) -> Plain:
     metadata = msgspec.convert(found.get("metadata", {}), Metadata)
-    return _written(structs.replace(metadata, annotations=None))
+    return _written(structs.replace(metadata, annotations=None, resource_version=""))
 
 
 def _kept(metadata: Metadata) -> Metadata:
@@ -197,15 +155,17 @@ def _kept(metadata: Metadata) -> Metadata:
         for key, text in (metadata.annotations or {}).items()
         if key in _ANNOTATIONS or key.startswith(_OURS)
     }
-    return structs.replace(metadata, annotations=annotations or None)
+    return structs.replace(metadata, annotations=annotations or None, resource_version="")
 
 
 def _written(value: Struct) -> Plain:
-    """Return a value as JSON, without the fields that say nothing."""
+    """Return a value as JSON, without variables and fields that say nothing."""
     return {
         name: _plain(inner)
         for attribute, name, default in _fields(type(value))
-        if (inner := getattr(value, attribute)) is not None and inner != default
+        if attribute != "env"
+        and (inner := getattr(value, attribute)) is not None
+        and inner != default
     }
 
 
@@ -214,6 +174,8 @@ def _plain(value: object) -> object:
         return _written(value)
     if isinstance(value, list):
         return [_plain(inner) for inner in value]
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
     return value
 
 

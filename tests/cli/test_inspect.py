@@ -1,71 +1,36 @@
 import json
 
 import pytest
-from builders import a_pod, dgx1_v100
-from msgspec import convert
+from builders import a_pod, dgx1_v100, node_object, placed_pod, topology_map
 
 from cli.snapshot import written
 from cluster import keys
-from cluster.pod import Pod
-from cluster.published import Published, write_published
-from cluster.record import Allocation, GPUShare, Isolation, format_record
-from cluster.request import read_request
+from cluster.published import Published
+from cluster.record import GPUShare, Isolation
 
 GANG = {keys.POD_GROUP_NAME: "vgg16", keys.POD_GROUP_MIN_AVAILABLE: "4"}
 MEMORY = {keys.GPU_MEM: 3}
 BOTH = {keys.GPU_MEM: 3, keys.GPU_CORE: 30}
 
 
-def node(name, labels, address=None, **resources):
-    addresses = [{"type": "InternalIP", "address": address}] if address else []
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "status": {"allocatable": resources, "addresses": addresses},
-    }
-
-
-def placed(name, limits, where, *shares, bound=True, isolation=Isolation.NONE, **pod):
-    """Return a pod that has these shares of a node's GPUs, by its record."""
-    made = a_pod(limits, name=name, **pod, **({"nodeName": where} if bound else {}))
-    request = read_request(convert(made, Pod))[0]
-    made["metadata"]["annotations"] = format_record(
-        Allocation(where, shares),
-        request=request,
-        term=1,
-        isolation=isolation,
-        now_ns=0,
-        node_card_memory=15,
-    )
-    return made
-
-
-def published(name):
-    data = write_published(Published(dgx1_v100(), (True,) * 7 + (False,)), [])
-    labels = {keys.NODE_MODE: "topology", keys.TOPOLOGY_NODE: name}
-    metadata = {"name": f"{name}-topology", "namespace": "kube-system", "labels": labels}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
-
-
 def a_cluster():
     """Return a node with a gang on half of it, and one whose first card two pods share."""
     topology, sharing = ({keys.NODE_MODE: mode} for mode in ("topology", "core_mem"))
     workers = [
-        placed(f"w-{i}", {keys.GPU_WHOLE: 1}, "dgx-0", GPUShare(i), labels=GANG, bound=i > 0)
+        placed_pod(f"w-{i}", {keys.GPU_WHOLE: 1}, "dgx-0", GPUShare(i), labels=GANG, bound=i > 0)
         for i in range(4)
     ]
-    dgx = node("dgx-0", topology, **{keys.GPU_WHOLE: "8"})
+    dgx = node_object("dgx-0", topology, **{keys.GPU_WHOLE: "8"})
     dgx["metadata"]["annotations"] = {keys.CORDON: "6"}
     amounts = {keys.GPU_MEM: "30", keys.GPU_COUNT: "2", keys.GPU_CORE: "200"}
     return [
         dgx,
-        published("dgx-0"),
+        topology_map("dgx-0", Published(dgx1_v100(), (True,) * 7 + (False,))),
         *workers,
-        node("share-0", sharing, "192.168.0.71", **amounts),
-        placed("a", BOTH, "share-0", GPUShare(0, mem=3, core=30)),
-        placed("b", BOTH, "share-0", GPUShare(0, mem=3, core=30)),
-        node("cpu-0", {}, cpu="4"),
+        node_object("share-0", sharing, "192.168.0.71", **amounts),
+        placed_pod("a", BOTH, "share-0", GPUShare(0, mem=3, core=30)),
+        placed_pod("b", BOTH, "share-0", GPUShare(0, mem=3, core=30)),
+        node_object("cpu-0", {}, cpu="4"),
     ]
 
 
@@ -131,8 +96,8 @@ def test_the_table_of_gpushare_is_as_its_users_know_it(inspect):
     amounts = {keys.GPU_MEM: "30", keys.GPU_COUNT: "2"}
     ran = inspect(
         [
-            node("node1", {keys.NODE_GPUSHARE: "true"}, "192.168.0.71", **amounts),
-            placed("a", {keys.GPU_MEM: 6}, "node1", GPUShare(0, mem=6)),
+            node_object("node1", {keys.NODE_GPUSHARE: "true"}, "192.168.0.71", **amounts),
+            placed_pod("a", {keys.GPU_MEM: 6}, "node1", GPUShare(0, mem=6)),
             a_pod(MEMORY, name="b", nodeName="node1"),
         ],
         "--format",
@@ -154,7 +119,9 @@ def test_gpushares_table_fills_up_nodes_with_fewer_cards_and_leaves_out_other_no
     lines = inspect(
         [
             *a_cluster(),
-            node("one", {keys.NODE_GPUSHARE: "true"}, **{keys.GPU_MEM: "7", keys.GPU_COUNT: "1"}),
+            node_object(
+                "one", {keys.NODE_GPUSHARE: "true"}, **{keys.GPU_MEM: "7", keys.GPU_COUNT: "1"}
+            ),
         ],
         "--format=gpushare",
     ).out.splitlines()
@@ -221,11 +188,11 @@ def test_a_pod_whose_gpus_nobody_knows_makes_its_node_say_so(inspect):
 def test_what_keeps_shares_apart_is_what_their_records_say(inspect, isolations, said):
     amounts = {keys.GPU_MEM: "30", keys.GPU_COUNT: "2", keys.GPU_CORE: "200"}
     pods = [
-        placed(f"p-{i}", BOTH, "n", GPUShare(0, mem=3, core=30), isolation=isolation)
+        placed_pod(f"p-{i}", BOTH, "n", GPUShare(0, mem=3, core=30), isolation=isolation)
         for i, isolation in enumerate(isolations)
     ]
 
-    shown = inspect([node("n", {keys.NODE_MODE: "mps"}, **amounts), *pods]).out
+    shown = inspect([node_object("n", {keys.NODE_MODE: "mps"}, **amounts), *pods]).out
 
     assert shown.splitlines()[0].endswith(f"; {said}")
 
@@ -234,10 +201,10 @@ def test_gpus_that_are_only_counted_and_replicas_are_shown_as_such(inspect):
     sliced = {keys.NODE_MODE: "timeslice", keys.GFD_REPLICAS: "4"}
     shown = inspect(
         [
-            node("counted", {}, **{keys.NVIDIA_GPU: "4"}),
+            node_object("counted", {}, **{keys.NVIDIA_GPU: "4"}),
             a_pod({keys.NVIDIA_GPU: 3}, name="n", nodeName="counted"),
-            node("sliced", sliced, **{keys.NVIDIA_GPU_SHARED: "8"}),
-            placed("r", {keys.NVIDIA_GPU_SHARED: 2}, "sliced", GPUShare(0), GPUShare(0)),
+            node_object("sliced", sliced, **{keys.NVIDIA_GPU_SHARED: "8"}),
+            placed_pod("r", {keys.NVIDIA_GPU_SHARED: 2}, "sliced", GPUShare(0), GPUShare(0)),
         ]
     ).out
 
@@ -252,4 +219,4 @@ def test_gpus_that_are_only_counted_and_replicas_are_shown_as_such(inspect):
 
 
 def test_a_cluster_without_gpus_has_nothing_to_show(inspect):
-    assert inspect([node("cpu-0", {}, cpu="4")]).out == "no node with GPUs\n"
+    assert inspect([node_object("cpu-0", {}, cpu="4")]).out == "no node with GPUs\n"

@@ -14,8 +14,7 @@ from cluster.offer import read_offer
 from cluster.pod import Pod
 from cluster.record import parse_record
 from cluster.request import read_request
-from webhook.manifest.objects import objects_in
-from webhook.manifest.workload import templates_of
+from scorer.owner import Declaration, members_of
 
 SECRET = "hunter2"  # noqa: S105 - what must not be found.
 RECORD = '{"v":1,"node":"n","gpus":[{"i":3}]}'
@@ -171,8 +170,7 @@ def test_a_workload_tells_its_size_and_none_of_its_secrets():
     kept = reduced("MPIJob", job)
 
     assert SECRET not in json.dumps(kept)
-    [value] = objects_in(json.dumps(kept), "job")
-    assert {template.workload.members for template in templates_of(value, "default")} == {4}
+    assert members_of(msgspec.convert(kept, Declaration)) == 4
 
 
 def test_a_snapshot_is_the_same_text_whatever_the_order_of_its_objects():

@@ -1,0 +1,57 @@
+"""What `explain` shows to people."""
+
+from cli.explanation import Explained, Sitting, State
+from cli.output import BAD, DOUBT, GOOD, QUIET, Paint, say, sentence, table
+from cli.simulate_text import show_bandwidth
+from scorer.why import why
+
+_COLOURS = {State.PLACED: GOOD, State.FITS: DOUBT, State.WAITS: BAD}
+
+
+def show(one: Explained) -> None:
+    """Write why a pod or a gang is where it is, or what keeps it, to standard output."""
+    nodes = dict.fromkeys(pod.node for pod in one.pods if pod.node)
+    say(
+        Paint(one.state.value, _COLOURS.get(one.state, QUIET), bold=True),
+        one.kind,
+        Paint(f"{one.namespace}/{one.name}", bold=True),
+        *(["on", ", ".join(nodes)] if nodes and one.state is not State.WAITS else []),
+    )
+    if one.reason is not None:
+        say(" ", sentence(one.reason))
+    for remedy in one.remedies:
+        say("  help:", sentence(remedy))
+    if one.state is State.FITS:
+        say("  It would go there now. If it still waits, see whether linkwise-scorer is ready.")
+    show_bandwidth(one.bandwidth, one.best_possible, one.index_order)
+    _show_waiting_best(one)
+    _show_why(one)
+    table([["  POD", "NODE", "GPUs", "STATE"], *map(_row, one.pods)])
+
+
+def _show_waiting_best(one: Explained) -> None:
+    if one.bandwidth is None and one.best_possible is not None:
+        best = f"  {one.best_possible:.1f} GB/s"
+        say(best, Paint("the best that the empty cluster has", QUIET))
+
+
+def _show_why(one: Explained) -> None:
+    if one.changed is not None:
+        say("  note:", sentence(one.changed))
+    if one.plan is None or one.seen is None:
+        return
+    told = why(one.seen, one.plan)
+    if one.changed is None:
+        say("  why:", sentence(told.nodes))
+    for node, gpus in told.gpus.items():
+        chosen = " ".join(map(str, gpus.chosen.gpus)) if gpus.chosen else ""
+        say(f"       {node}, GPUs {chosen}:", sentence(gpus.reason))
+        if (second := gpus.runner_up) is not None and second.bandwidth is not None:
+            taken = " ".join(map(str, second.gpus))
+            say(f"       {second.bandwidth:.1f} GB/s", Paint(f"the runner-up, GPUs {taken}", QUIET))
+    for note in told.notes:
+        say("  note:", sentence(note))
+
+
+def _row(pod: Sitting) -> list[str]:
+    return [f"  {pod.name}", pod.node or "-", " ".join(map(str, pod.gpus)) or "-", pod.state]
