@@ -5,6 +5,7 @@ Sources: kubeflow/training-operator `pkg/apis/kubeflow.org/v1`, kubeflow/mpi-ope
 `api/jobset/v1alpha2`.
 """
 
+import re
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -20,6 +21,8 @@ _PLURALS = {
     "StatefulSet": "statefulsets",
 }
 """The owners that tell how many pods they make."""
+_PART = re.compile(r"[a-z0-9][-.a-z0-9]*")
+"""What may stand between two slashes: a pod's author writes its owners at will."""
 
 
 class _Template(Struct, frozen=True):
@@ -33,6 +36,7 @@ class _Replicas(Struct, frozen=True):
 
 class _JobSpec(Struct, frozen=True):
     parallelism: int | None = None
+    completions: int | None = None
     template: _Template = _Template()
 
 
@@ -52,26 +56,38 @@ class _Spec(Struct, frozen=True, rename="camel"):
     pytorch_replica_specs: dict[str, _Replicas] = {}
     replicated_jobs: list[_ReplicatedJob] = []
     parallelism: int | None = None
+    completions: int | None = None
     replicas: int | None = None
     template: _Template | None = None
+
+
+class _Metadata(Struct, frozen=True):
+    uid: str = ""
 
 
 class Declaration(Struct, frozen=True):
     """An owner, as far as it says how many pods it makes."""
 
+    metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()
 
 
 def path_of(owner: Owner, namespace: str) -> str | None:
     """Return where the API server has an owner; None where its kind does not tell a size."""
     plural = _PLURALS.get(owner.kind)
-    if plural is None or "/" not in owner.api_version:
+    group, _, version = owner.api_version.partition("/")
+    if plural is None or not all(map(_PART.fullmatch, (group, version, owner.name))):
         return None
-    return f"/apis/{owner.api_version}/namespaces/{namespace}/{plural}/{owner.name}"
+    return f"/apis/{group}/{version}/namespaces/{namespace}/{plural}/{owner.name}"
 
 
-def members_of(declaration: Declaration) -> int:
-    """Return how many pods with GPUs that Linkwise chooses an owner declares."""
+def members_of(declaration: Declaration, uid: str) -> int:
+    """Return how many pods with GPUs that Linkwise chooses an owner declares.
+
+    0 where what was found is not the owner, but another of its name.
+    """
+    if declaration.metadata.uid != uid:
+        return 0
     return sum(count for count, spec in _pods(declaration.spec) if _places(spec))
 
 
@@ -81,10 +97,16 @@ def _pods(spec: _Spec) -> Iterator[tuple[int, PodSpec]]:
         yield _or_one(replicas.replicas), replicas.template.spec
     for job in spec.replicated_jobs:
         inner = job.template.spec
-        yield _or_one(job.replicas) * _or_one(inner.parallelism), inner.template.spec
+        yield _or_one(job.replicas) * _at_once(inner), inner.template.spec
     if spec.template is not None:
-        count = spec.parallelism if spec.parallelism is not None else spec.replicas
-        yield _or_one(count), spec.template.spec
+        count = _at_once(spec) if spec.replicas is None else spec.replicas
+        yield count, spec.template.spec
+
+
+def _at_once(job: _JobSpec | _Spec) -> int:
+    """Return how many pods of a Job run at once: no more than it shall complete."""
+    most = _or_one(job.parallelism)
+    return most if job.completions is None else min(most, job.completions)
 
 
 def _or_one(count: int | None) -> int:

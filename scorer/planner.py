@@ -35,6 +35,9 @@ from scorer.turn import take_turns
 from scorer.watches import Watches
 from scorer.writes import allocation_of
 
+_PAUSE = 30.0
+"""Before an owner that could not be read is asked again [s]."""
+
 _log = structlog.get_logger()
 
 
@@ -282,9 +285,13 @@ class Planner:
         if path is None:
             return
         try:
-            found = members_of(await self._kube.get(path, Declaration))
+            found = members_of(await self._kube.get(path, Declaration), owner.uid)
         except KubeError as error:
             _log.warning("Could not read owner", owner=path, err=str(error))
+            # Asked again, if the gang waits still.
+            await asyncio.sleep(_PAUSE)
+            self._asked.discard(owner.uid)
+            self._watches.changed.set()
             return
         if found:
             self._watches.declare(owner.uid, found)
