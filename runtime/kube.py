@@ -88,8 +88,15 @@ class Kube:
         self._session: aiohttp.ClientSession | None = None
 
     @classmethod
-    def in_cluster(cls, environment: Mapping[str, str], mount: Path = _MOUNT) -> Self:
+    def in_cluster(
+        cls, environment: Mapping[str, str], mount: Path = _MOUNT, *, timeout: float = 10
+    ) -> Self:
         """Return the API server and account that a pod is given.
+
+        Args:
+            environment: The process's.
+            mount: Where its token and the CA are.
+            timeout: Of one call, all of it [s].
 
         Raises:
             KeyError: The environment is not a pod's.
@@ -97,7 +104,8 @@ class Kube:
         host, port = environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
         address = f"[{host}]" if ":" in host else host
         server = f"https://{address}:{port}"
-        return cls(server, token_file=mount / "token", ca_file=mount / "ca.crt")
+        files = {"token_file": mount / "token", "ca_file": mount / "ca.crt"}
+        return cls(server, **files, timeout=timeout)
 
     async def __aenter__(self) -> Self:
         # A watch holds a connection for as long as it lasts, so their number is not limited.

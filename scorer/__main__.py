@@ -1,0 +1,123 @@
+"""`python -m scorer`: placement of pods on GPUs, as a process."""
+
+import asyncio
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+import structlog
+
+from cluster.keys import POLICY_NAMESPACE
+from runtime.clock import wall
+from runtime.exchange import Observers
+from runtime.kube import Kube
+from runtime.lease import Lease, Timing
+from runtime.logs import configure, request_lines
+from runtime.metrics import Requests, new_registry
+from runtime.probes import probe_routes
+from runtime.process import run, settle
+from runtime.server import serve
+from scorer.app import Inspection
+from scorer.leader import Leader
+from scorer.measures import Measures, show_state
+from scorer.settings import Settings, SettingsError, read_settings
+
+LEASE = "linkwise-scorer"
+"""In the namespace of the policy; whoever holds it decides."""
+_LOOPBACK = "127.0.0.1"
+
+_log = structlog.get_logger()
+
+
+def main() -> int:
+    """Run until told to end; return the exit code."""
+    try:
+        settings = read_settings(os.environ)
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    configure(level=settings.log_level)
+    run(partial(placement, settings, os.environ.get("HOSTNAME", "")))
+    return 0
+
+
+async def placement(settings: Settings, instance: str, told: asyncio.Event) -> None:
+    """Lead whenever the Lease is ours, until told to end; then give it up.
+
+    Args:
+        settings: Where, and whom to ask.
+        instance: This replica's name.
+        told: Set when it is time to end.
+    """
+    registry = new_registry()
+    observers: Observers = (request_lines(), Requests(registry))
+    async with _kube(settings, 10) as reading, _kube(settings, settings.write_seconds) as writing:
+        leader = Leader(
+            reading,
+            writing,
+            Measures(registry),
+            clock=wall,
+            instance=instance,
+            wait=settings.write_seconds,
+        )
+        show_state(
+            registry,
+            leads=lambda: leader.leads,
+            gangs=lambda: leader.gangs,
+            unaccounted=lambda: leader.unaccounted,
+            watches=leader.ages,
+        )
+        probes = probe_routes(registry, {"watches": leader.missing})
+        async with (
+            serve(probes, host=settings.host, port=settings.probe_port),
+            serve(
+                Inspection(leader).routes(),
+                host=_LOOPBACK,
+                port=settings.inspect_port,
+                observers=observers,
+            ),
+        ):
+            _log.info("Listening", port=settings.probe_port)
+            settle()
+            await _elect(reading, settings, instance, leader, told)
+
+
+async def _elect(
+    kube: Kube, settings: Settings, instance: str, leader: Leader, told: asyncio.Event
+) -> None:
+    """Take part in the election until told to end."""
+    timing = Timing(settings.lease_seconds, settings.renew_seconds, settings.retry_seconds)
+    # A container that was started again in the same pod is another process.
+    lease = Lease(kube, POLICY_NAMESPACE, LEASE, f"{instance}_{uuid4()}", timing)
+
+    async def stand() -> None:
+        while True:
+            await lease.run(leader.lead)
+
+    standing, ending = asyncio.create_task(stand()), asyncio.create_task(told.wait())
+    try:
+        await asyncio.wait((standing, ending), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (standing, ending):
+            task.cancel()
+        # The Lease is given up before the process ends, so that another one need not wait.
+        await asyncio.wait((standing, ending))
+    if not standing.cancelled():
+        standing.result()
+
+
+def _kube(settings: Settings, timeout: float) -> Kube:
+    if not settings.api_server:
+        return Kube.in_cluster(os.environ, timeout=timeout)
+    return Kube(
+        settings.api_server,
+        token_file=Path(settings.api_token_file) if settings.api_token_file else None,
+        ca_file=Path(settings.api_ca_file) if settings.api_ca_file else None,
+        timeout=timeout,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

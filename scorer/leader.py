@@ -1,0 +1,109 @@
+"""This process's part in placement: nothing until it leads, then everything, then nothing."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from runtime.clock import Clock
+from runtime.kube import Kube
+from scorer.commit import Deposed
+from scorer.gangobject import Gang
+from scorer.measures import Measures
+from scorer.planner import Planner
+from scorer.teller import Teller
+from scorer.watches import Watches
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """What one leader has."""
+
+    term: int
+    watches: Watches
+    planner: Planner
+
+
+class Leader:
+    """Leads when it is told to."""
+
+    def __init__(
+        self,
+        reading: Kube,
+        writing: Kube,
+        measures: Measures,
+        *,
+        clock: Clock,
+        instance: str,
+        wait: float,
+    ) -> None:
+        """Say whom to ask, and as whom.
+
+        Args:
+            reading: The API server, for lists and watches.
+            writing: The same, for everything that must not take long.
+            measures: What is told of decisions.
+            clock: The wall clock [s since 1970].
+            instance: This replica's name, for events.
+            wait: How long a write of the leader before may still be under way [s].
+        """
+        self._reading, self._writing, self._measures = reading, writing, measures
+        self._clock, self._instance, self._wait = clock, instance, wait
+        self.tenure: Tenure | None = None
+        """None while others lead."""
+
+    async def lead(self, term: int) -> None:
+        """Plan as the only one, until cancelled; return when another process leads already."""
+        watches = Watches(self._reading)
+        teller = Teller(self._writing, lambda: watches.gangs, self._clock, self._instance)
+        planner = Planner(
+            self._writing, watches, teller, self._measures, term=term, clock=self._clock
+        )
+        self.tenure = Tenure(term, watches, planner)
+        try:
+            # What the leader before has sent may arrive until then, and must be seen.
+            await asyncio.sleep(self._wait)
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(watches.run())
+                await watches.synced()
+                _log.info("Leading", term=term)
+                try:
+                    await planner.run()
+                finally:
+                    await teller.close()
+                    watching.cancel()
+        except* Deposed as refused:
+            _log.warning("Stopped leading", term=term, err=str(refused.exceptions[0]))
+        finally:
+            self.tenure = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process decides, or is about to."""
+        return self.tenure is not None
+
+    @property
+    def gangs(self) -> Iterable[Gang]:
+        """All Gangs, while it leads."""
+        return self.tenure.watches.gangs.values() if self.tenure else ()
+
+    @property
+    def unaccounted(self) -> int | None:
+        """Nodes of which nobody knows what is free; None where nobody looks."""
+        if self.tenure is None or self.tenure.watches.missing():
+            return None
+        nodes = self.tenure.watches.state.snapshot().nodes
+        return sum(node.unaccounted is not None for node in nodes)
+
+    def missing(self) -> str | None:
+        """Say what a leader does not know yet; one that waits to lead needs nothing."""
+        return self.tenure.watches.missing() if self.tenure else None
+
+    def ages(self) -> Mapping[str, float | None]:
+        """Return for how long nothing was heard of each resource [s]."""
+        if self.tenure is None:
+            return {}
+        return {name: age() for name, age in self.tenure.watches.ages().items()}

@@ -1,0 +1,129 @@
+"""The scorer beside a control plane: its processes on this machine, under their own account."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.request import urlopen
+
+from controlplane.api import Object
+from controlplane.plane import ControlPlane
+from controlplane.process import NotReadyError, Process, answers, free_ports, wait_until
+from controlplane.webhook import NAMESPACE, access
+
+ACCOUNT = "linkwise-scorer"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{ACCOUNT}"
+QUICK = {
+    "LINKWISE_LEASE_SECONDS": "6",
+    "LINKWISE_RENEW_SECONDS": "4",
+    "LINKWISE_RETRY_SECONDS": "0.5",
+    "LINKWISE_WRITE_SECONDS": "1",
+}
+"""For tests that wait for another leader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """One process of the scorer, and how it is reached."""
+
+    process: Process
+    probes: str
+    """Where probes and metrics are."""
+    inspection: str
+    """Where it says who has which GPU, while it leads."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it says so."""
+        return answers(f"{self.probes}/readyz")
+
+    @property
+    def leads(self) -> bool:
+        """Whether it decides, and knows the cluster."""
+        return answers(f"{self.inspection}/v1/gangs")
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Its samples, by name and labels as they are written."""
+        with urlopen(f"{self.probes}/metrics", timeout=10) as answer:  # noqa: S310
+            lines = answer.read().decode().splitlines()
+        return {
+            name: float(value)
+            for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")
+        }
+
+    def look(self, path: str) -> Object:
+        """Return what it answers to people."""
+        with urlopen(f"{self.inspection}{path}", timeout=10) as answer:  # noqa: S310
+            found: Object = json.loads(answer.read())
+        return found
+
+
+@contextmanager
+def run_scorer(plane: ControlPlane, folder: Path, **environment: str) -> Iterator[Scorer]:
+    """Run a scorer, with what is shipped installed, and wait until it leads.
+
+    Raises:
+        NotReadyError: It did not lead in time.
+    """
+    one = start_scorer(plane, folder, "scorer.log", **environment)
+    try:
+        one.process.wait_ready(lambda: one.leads)
+        yield one
+    finally:
+        plane.processes.stop(one.process)
+
+
+def start_scorer(
+    plane: ControlPlane, folder: Path, log: str, *, server: str = "", **environment: str
+) -> Scorer:
+    """Start a process of the scorer under its own ServiceAccount, and wait until it is ready.
+
+    Args:
+        plane: Where.
+        folder: Its token and its log are written there.
+        log: Name of the log.
+        server: The API server's address, where it is to be asked by a way round.
+        environment: Settings that differ from what is shipped.
+
+    Raises:
+        NotReadyError: It did not become ready.
+    """
+    probe_port, inspect_port = free_ports(2)
+    probes, inspection = (f"http://127.0.0.1:{port}" for port in (probe_port, inspect_port))
+    process = Process(
+        "scorer",
+        (sys.executable, "-m", "scorer"),
+        folder / log,
+        (probes, inspection),
+        env={
+            **access(plane, folder, ACCOUNT, server),
+            "HOSTNAME": log.removesuffix(".log"),
+            "LINKWISE_PROBE_PORT": str(probe_port),
+            "LINKWISE_INSPECT_PORT": str(inspect_port),
+            **environment,
+        },
+    )
+    scorer = Scorer(process, probes, inspection)
+    plane.processes.start(process)
+    try:
+        process.wait_ready(lambda: scorer.ready)
+    except NotReadyError:
+        plane.processes.stop(process)
+        raise
+    return scorer
+
+
+def holder(plane: ControlPlane) -> str:
+    """Return the name of the process that leads; empty where none does."""
+    spec: Object = {}
+    with suppress(OSError):
+        spec = plane.api.get(LEASE)["spec"]
+    return str(spec.get("holderIdentity", "")).partition("_")[0]
+
+
+def wait_for_leader(scorer: Scorer, seconds: float = 60) -> None:
+    """Return when a scorer leads."""
+    wait_until(lambda: scorer.leads, "it leads", seconds)

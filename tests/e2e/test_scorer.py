@@ -1,0 +1,170 @@
+"""The scorer as a process on a real API server, under its own account: who leads, and what it says.
+
+Where pods go is told in other files.
+"""
+
+import re
+import signal
+
+import pytest
+from controlplane.pods import a_pod
+from controlplane.process import wait_until
+from controlplane.scorer import QUICK, holder, run_scorer, start_scorer, wait_for_leader
+
+from cluster import keys
+from scorer.gangobject import gangs_of
+
+pytestmark = pytest.mark.usefixtures("shipped")
+
+LINE = {"name": "gpu", "count": 2, "machine": "dgx1-v100", "mode": "topology"}
+GANG = {keys.GANG: "bert", keys.GANG_SIZE: "4"}
+
+
+@pytest.fixture
+def running(plane, tmp_path):
+    with run_scorer(plane, tmp_path, **QUICK) as one:
+        yield one
+
+
+@pytest.fixture
+def pods(namespace):
+    return f"/api/v1/namespaces/{namespace}/pods"
+
+
+def worker(index, gpus=1, **annotations):
+    gate = [{"name": keys.GANG}]
+    limits = {keys.GPU_WHOLE: str(gpus)}
+    return a_pod(f"bert-{index}", limits, annotations={**GANG, **annotations}, schedulingGates=gate)
+
+
+def the_gang(plane, namespace):
+    found = plane.api.get(gangs_of(namespace))["items"]
+    return found[0] if found else {"status": {}}
+
+
+def phase(plane, namespace):
+    return the_gang(plane, namespace).get("status", {}).get("phase")
+
+
+@pytest.mark.usefixtures("running")
+def test_a_gang_is_placed_on_the_best_set_and_people_are_told(plane, nodes, pods, namespace):
+    nodes(LINE)
+    for index in range(4):
+        plane.api.create(pods, worker(index))
+    wait_until(lambda: phase(plane, namespace) == "Placed", "it is placed", 60)
+
+    gang = the_gang(plane, namespace)
+    placed = [pod["spec"]["nodeName"] for pod in plane.api.get(pods)["items"]]
+    assert len(set(placed)) == 1
+    assert gang["status"]["members"] == "4/4"
+    assert gang["status"]["nodes"] == placed[0]
+    assert gang["status"]["bandwidth"] == gang["spec"]["plan"]["bestPossible"] == 55.2
+    assert [one["reason"] for one in events(plane, namespace)] == ["GangPlaced"]
+    shown = plane.kubectl("get", "gangs", "-n", namespace).stdout.splitlines()
+    assert shown[1].split()[1:5] == ["4/4", "Placed", placed[0], "55.2"]
+
+
+def events(plane, namespace):
+    path = f"/api/v1/namespaces/{namespace}/events"
+    wait_until(lambda: bool(of_scorer(plane, path)), "people are told", 30)
+    return of_scorer(plane, path)
+
+
+def of_scorer(plane, path):
+    chosen = {"fieldSelector": "reportingComponent=linkwise-scorer"}
+    return plane.api.get(path, **chosen)["items"]
+
+
+def test_whoever_looks_sees_who_has_which_gpu_and_why_others_wait(
+    plane, running, nodes, pods, namespace
+):
+    nodes(LINE)
+    for index in range(4):
+        plane.api.create(pods, worker(index))
+    big = worker("big", 9, **{keys.GANG: "big", keys.GANG_SIZE: "1"})
+    plane.api.create(pods, big)
+    wait_until(lambda: len(told(running, "/v1/gangs", namespace)["waiting"]) == 1, "one waits", 60)
+    wait_until(lambda: len(held(running)) == 4, "four have theirs", 60)
+
+    (waits,) = told(running, "/v1/gangs", namespace)["waiting"]
+    assert (waits["name"], waits["gang"], waits["pods"]) == ("big", True, ["bert-big"])
+    assert waits["reason"].startswith("needs 9 GPUs on one node")
+    holders = held(running)
+    assert {pod for _, _, pod in holders} == {f"{namespace}/bert-{i}" for i in range(4)}
+    assert len({(node, gpu) for node, gpu, _ in holders}) == 4
+    assert told(running, "/v1/gangs", "none")["waiting"] == []
+
+
+def told(running, path, namespace):
+    return running.look(f"{path}?namespace={namespace}")
+
+
+def held(running):
+    return [
+        (node["name"], gpu["i"], holder["pod"])
+        for node in running.look("/v1/nodes")["nodes"]
+        for gpu in node["gpus"]
+        for holder in gpu["holders"]
+    ]
+
+
+def test_metrics_tell_of_gangs_and_of_how_long_they_took(plane, running, nodes, pods):
+    nodes(LINE)
+    for index in range(4):
+        plane.api.create(pods, worker(index))
+    placed = 'linkwise_gangs{phase="Placed"}'
+    wait_until(lambda: running.metrics.get(placed, 0) >= 1, "one is counted", 60)
+
+    found = running.metrics
+    assert found["linkwise_leads"] == 1
+    assert found["linkwise_unaccounted_nodes"] == 0
+    assert found["linkwise_commit_duration_seconds_count"] >= 1
+    assert found["linkwise_placing_duration_seconds_count"] >= 1
+    assert found["linkwise_placement_conflicts_total"] == 0
+    assert 'linkwise_watch_age_seconds{resource="pods"}' in found
+
+
+def test_of_two_one_leads_and_the_other_follows_at_once_when_it_ends(plane, tmp_path):
+    first = start_scorer(plane, tmp_path, "first.log", **QUICK)
+    wait_for_leader(first)
+    second = start_scorer(plane, tmp_path, "second.log", **QUICK)
+    try:
+        assert (second.leads, second.metrics["linkwise_leads"]) == (False, 0)
+        assert holder(plane) == "first"
+
+        plane.processes.stop(first.process)
+        wait_for_leader(second)
+
+        assert first.process.child.returncode == 0
+        assert '"msg":"Released Lease"' in first.process.log.read_text()
+        assert holder(plane) == "second"
+        assert terms(second) == [terms(first)[0] + 1]
+    finally:
+        plane.processes.stop(second.process)
+
+
+def terms(scorer):
+    text = scorer.process.log.read_text()
+    return [int(term) for term in re.findall(r'"term":(\d+)[^\n]*"msg":"Leading"', text)]
+
+
+def test_a_leader_that_is_killed_is_followed(plane, tmp_path):
+    first = start_scorer(plane, tmp_path, "first.log", **QUICK)
+    wait_for_leader(first)
+    second = start_scorer(plane, tmp_path, "second.log", **QUICK)
+    try:
+        first.process.signal(signal.SIGKILL)
+        plane.processes.stop(first.process)
+        wait_for_leader(second)
+        assert holder(plane) == "second"
+    finally:
+        plane.processes.stop(second.process)
+
+
+def test_nothing_is_refused_to_its_account(plane, running, nodes, pods, namespace):
+    nodes(LINE)
+    for index in range(4):
+        plane.api.create(pods, worker(index))
+    wait_until(lambda: phase(plane, namespace) == "Placed", "it is placed", 60)
+
+    assert "forbidden" not in running.process.log.read_text().lower()
