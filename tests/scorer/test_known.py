@@ -1,0 +1,148 @@
+import msgspec
+import pytest
+from builders import dgx1_v100
+
+from cluster import keys
+from cluster.node import NodeError, NodeObject
+from cluster.published import Published, write_published
+from policy.document import parse_policy
+from policy.snapshot import PolicySnapshot
+from scorer.known import ConfigMap, node_of
+from topology.constants import Constants
+from topology.machine import TopologyError
+
+LABELS = {keys.NODE_MODE: "topology", "pool": "a"}
+NO_POLICY = PolicySnapshot()
+MAPPED = "machines:\n- {nodeLabels: {pool: a}, machine: dgx1-p100}\n"
+
+
+def a_raw(gpus=8, labels=None, **resources):
+    amounts = {keys.GPU_WHOLE: str(gpus), "cpu": "96", "memory": "768Gi", **resources}
+    return msgspec.convert(
+        {
+            "metadata": {"name": "gpu-0", "labels": LABELS if labels is None else labels},
+            "status": {"allocatable": amounts, "capacity": amounts},
+        },
+        NodeObject,
+    )
+
+
+def a_map(name, data=None, labels=None):
+    metadata = {"name": name, "namespace": "kube-system", "labels": labels}
+    return msgspec.convert({"metadata": metadata, "data": data}, ConfigMap)
+
+
+def topology_of(name="gpu-0-topology", unhealthy=(), data=None, machine=None):
+    machine = machine or dgx1_v100()
+    healthy = tuple(i not in unhealthy for i in range(machine.n))
+    speeds = [[0.0] * machine.n] * machine.n
+    found = write_published(Published(machine, healthy), speeds) if data is None else data
+    return a_map(name, found, {keys.NODE_MODE: "topology", keys.TOPOLOGY_NODE: "gpu-0"})
+
+
+def unhealthy(text):
+    return a_map("unhealthy-gpu-gpu-0", {keys.UNHEALTHY_KEY: text})
+
+
+def known(*told, raw=None, policy=""):
+    snapshot = PolicySnapshot(parse_policy(policy))
+    return node_of(raw or a_raw(), {one.metadata.name: one for one in told}, snapshot)
+
+
+def out_of_use(node):
+    return [i for i, card in enumerate(node.cards) if not card.healthy]
+
+
+# ---- Of which node a ConfigMap tells.
+
+
+@pytest.mark.parametrize(
+    ("found", "node", "tells_health"),
+    [
+        pytest.param(topology_of(), "gpu-0", False, id="topology"),
+        pytest.param(unhealthy("1"), "gpu-0", True, id="unhealthy GPUs"),
+        pytest.param(a_map("other"), None, False, id="anything else"),
+        pytest.param(
+            a_map("other", labels={keys.TOPOLOGY_NODE: "gpu-0"}), None, False, id="half marked"
+        ),
+    ],
+)
+def test_a_config_map_tells_of_one_node_or_of_none(found, node, tells_health):
+    assert (found.node, found.tells_health) == (node, tells_health)
+
+
+# ---- Machines.
+
+
+def test_a_node_of_which_nothing_is_told_has_equal_gpus():
+    node = known()
+
+    assert (len(node.cards), node.machine_known) == (8, False)
+
+
+def test_a_node_is_the_machine_that_its_agent_publishes():
+    node = known(topology_of())
+
+    assert node.machine_known
+    assert node.machine.links == dgx1_v100().links
+
+
+def test_a_node_is_the_machine_that_the_policy_names():
+    assert known(policy=MAPPED).machine_known
+    assert not known(raw=a_raw(labels={keys.NODE_MODE: "topology"}), policy=MAPPED).machine_known
+
+
+def test_an_agent_is_believed_before_the_policy():
+    node = known(topology_of(machine=dgx1_v100()), policy=MAPPED)
+
+    assert node.machine.links == dgx1_v100().links
+    assert node.machine.constants == Constants()
+
+
+def test_what_is_published_and_cannot_be_read_is_passed_over():
+    broken = topology_of("a-broken", data={keys.TOPOLOGY_MACHINE: "{"})
+
+    assert not known(broken).machine_known
+    assert known(broken, topology_of("b-whole")).machine_known
+
+
+def test_speeds_of_links_are_those_of_the_policy():
+    node = known(topology_of(), policy="constants: {nvlink: 11}\n")
+
+    assert node.machine.constants == Constants(nvlink=11.0)
+
+
+def test_the_speeds_of_a_node_without_gpus_do_not_matter():
+    node = known(raw=a_raw(0), policy="constants: {nvlink: 11}\n")
+
+    assert node.machine is None
+
+
+# ---- Health.
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        pytest.param([unhealthy("0, 3")], [0, 3], id="listed"),
+        pytest.param([unhealthy("all")], [], id="what cannot be read excludes nothing"),
+        pytest.param([a_map("unhealthy-gpu-gpu-0")], [], id="no list"),
+        pytest.param([topology_of(unhealthy=(2,))], [2], id="published"),
+        pytest.param([topology_of(unhealthy=(2,)), unhealthy("5")], [2, 5], id="both"),
+    ],
+)
+def test_gpus_that_are_told_to_be_unhealthy_are_out_of_use(told, expected):
+    assert out_of_use(known(*told)) == expected
+
+
+# ---- What cannot be read.
+
+
+def test_an_amount_that_is_none_is_an_error():
+    with pytest.raises(NodeError):
+        known(raw=a_raw("many"))
+
+
+def test_a_machine_that_is_not_in_the_catalogue_is_an_error():
+    with pytest.raises(TopologyError):
+        known(policy="machines:\n- {nodeLabels: {pool: a}, machine: no-such}\n")
