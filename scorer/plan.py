@@ -90,7 +90,7 @@ def _over_nodes(snapshot: Snapshot, group: Group, each: int, *, linked: bool) ->
     wish = Wish(snapshot.mode, linked=linked, multi_node=True)
     seating = best_seating(candidates, group.size, each, wish, snapshot.domains)
     if seating is None:
-        return Refusal(gang_refusal(group, candidates, blocked))
+        return Refusal(gang_refusal(group, candidates, blocked, linked=linked))
     placements: list[Placement] = []
     for seat in seating.seats:
         mine = group.members[len(placements) : len(placements) + seat.workers]

@@ -29,11 +29,14 @@ def one_node_refusal(snapshot: Snapshot, group: Group, link: Link) -> str:
     )
 
 
-def gang_refusal(group: Group, candidates: Sequence[Candidate], blocked: Sequence[Reason]) -> str:
+def gang_refusal(
+    group: Group, candidates: Sequence[Candidate], blocked: Sequence[Reason], *, linked: bool
+) -> str:
     """Say why all nodes together do not take all members."""
     fits = sum(candidate.room for candidate in candidates)
     each = _gpus(group.each or 0)
-    needs = f"needs {_gpus(group.gpus)} as {group.size} × {each}"
+    joined = ", each worker's (on one node all) connected by NVLink alone" if linked else ""
+    needs = f"needs {_gpus(group.gpus)} as {group.size} × {each}{joined}"
     total = len(candidates) + len(blocked)
     apart = "; two that want the same host port need two nodes" if group.apart else ""
     rest = f"; on the others: {count_reasons(blocked)}" if blocked else ""

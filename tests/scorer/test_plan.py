@@ -312,7 +312,10 @@ def test_a_gang_that_one_node_holds_but_nvlink_does_not_join_there_goes_over_nod
     assert [len(gpus) for gpus in found.gpus.values()] == [2, 2]
 
     alone = refused(a_snapshot(nodes[0]), workers(2, 2), Link.NVLINK)
-    assert alone.startswith("needs 4 GPUs as 2 × 2 GPUs; 1 of 2 workers fit now")
+    assert alone.startswith(
+        "needs 4 GPUs as 2 × 2 GPUs, each worker's (on one node all) connected by NVLink alone; "
+        "1 of 2 workers fit now"
+    )
 
 
 def test_nodes_with_too_few_linked_sets_are_joined_by_more_nodes():
