@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
-from msgspec import ValidationError, convert
+from msgspec import Struct, ValidationError, convert
 
 from cli import explain_json, explain_text
 from cli.current import Current
@@ -21,6 +21,10 @@ from webhook.manifest.typed import read_as
 from webhook.manifest.value import InputError, Value
 
 Kind = Literal["pod", "gang"]
+
+
+class _Object(Struct, frozen=True):
+    metadata: Metadata = Metadata()
 
 
 def show_explanation(now: Current, kind: Kind, name: str, output: Format, *, clock: float) -> int:
@@ -90,14 +94,14 @@ def _owners(objects: Sequence[Value]) -> Owners:
     above: dict[str, Owner | None] = {}
     declared: dict[str, int] = {}
     for value in objects:
-        kind, version = value.need("kind").text(), value.need("apiVersion").text()
-        if path_of(Owner(api_version=version, kind=kind), "") is None:
-            continue
         plain = without_nulls(value.mapping())
-        metadata = convert(plain.get("metadata", {}), Metadata)
+        metadata = read_as(_Object, plain, value).metadata
+        kind, version = value.need("kind").text(), value.need("apiVersion").text()
+        if path_of(Owner(api_version=version, kind=kind, name=metadata.name), "") is None:
+            continue
         owners = metadata.owner_references or ()
         above[metadata.uid] = next((one for one in owners if one.controller), None)
-        if members := members_of(read_as(Declaration, plain, value)):
+        if members := members_of(read_as(Declaration, plain, value), metadata.uid):
             declared[metadata.uid] = members
     return Owners(above, declared)
 

@@ -141,7 +141,7 @@ def _config_map(found: Plain) -> Plain | None:
 
 def _workload(found: Plain) -> Plain:
     head = {"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": _metadata(found)}
-    return {**head, **_written(msgspec.convert(found, Declaration))}
+    return {**_written(msgspec.convert(found, Declaration)), **head}
 
 
 def _metadata(found: Plain) -> Plain:

@@ -157,7 +157,7 @@ def test_a_workload_tells_its_size_and_none_of_its_secrets():
     job = {
         "apiVersion": "kubeflow.org/v2beta1",
         "kind": "MPIJob",
-        "metadata": {"name": "job", "namespace": "team", "annotations": {"a": SECRET}},
+        "metadata": {"name": "job", "namespace": "team", "uid": "u", "annotations": {"a": SECRET}},
         "spec": {
             "mpiReplicaSpecs": {
                 "Launcher": {"template": {"spec": {"containers": [{"name": "c"}]}}},
@@ -170,7 +170,8 @@ def test_a_workload_tells_its_size_and_none_of_its_secrets():
     kept = reduced("MPIJob", job)
 
     assert SECRET not in json.dumps(kept)
-    assert members_of(msgspec.convert(kept, Declaration)) == 4
+    assert members_of(msgspec.convert(kept, Declaration), "u") == 4
+    assert kept["metadata"] == {"name": "job", "namespace": "team", "uid": "u"}
 
 
 def test_a_snapshot_is_the_same_text_whatever_the_order_of_its_objects():
