@@ -1,0 +1,192 @@
+"""An API server that stores what is written: any kind of object, in memory, with watches.
+
+It knows no schema, no defaults and no controllers. `refuse` can answer in its place.
+"""
+
+import asyncio
+import json
+import re
+from collections import defaultdict
+from itertools import count
+
+import jsonpatch
+from aiohttp import web
+
+_PATH = re.compile(
+    r"(?P<api>/api/v1|/apis/[^/]+/[^/]+)(/namespaces/(?P<ns>[^/]+))?/(?P<kind>[a-z]+)"
+    r"(/(?P<name>[^/]+))?(/(?P<sub>[a-z]+))?"
+)
+
+
+class FakeCluster:
+    """Use it in `async with`; it listens on a free port of 127.0.0.1."""
+
+    def __init__(self):
+        self.objects = defaultdict(dict)
+        """By collection, such as `/api/v1/pods`, then by namespace and name."""
+        self.writes = []
+        """Method, path and body of each, in order."""
+        self.refuse = lambda _method, _path, _body: None
+        """Given a write, returns a status and a message, or None to do it."""
+        self.version = 0
+        self._history = []
+        self._watches = []
+        self._uids = count(1)
+        self._runner = None
+        self.url = ""
+
+    async def __aenter__(self):
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(self, *_):
+        for _, queue in self._watches:
+            queue.put_nowait(None)
+        await self._runner.cleanup()
+
+    # ---- What happens in the cluster.
+
+    def put(self, path, body):
+        """Store an object at its path, as somebody else; return it."""
+        place = _PATH.fullmatch(path)
+        found = self.objects[_collection(place)].get((place["ns"] or "", place["name"]))
+        return self._store(place, body, found)
+
+    def remove(self, path):
+        place = _PATH.fullmatch(path)
+        gone = self.objects[_collection(place)].pop((place["ns"] or "", place["name"]))
+        self._tell("DELETED", _collection(place), gone)
+
+    def get(self, path):
+        """Return an object; None where there is none."""
+        place = _PATH.fullmatch(path)
+        return self.objects[_collection(place)].get((place["ns"] or "", place["name"]))
+
+    def all(self, collection):
+        return list(self.objects[collection].values())
+
+    def _store(self, place, body, old=None):
+        key = place["ns"] or "", place["name"] or body["metadata"]["name"]
+        was = old["metadata"] if old else {"uid": f"uid-{next(self._uids)}"}
+        metadata = {
+            "uid": was["uid"],
+            "creationTimestamp": "2026-01-02T03:04:05Z",
+            **body["metadata"],
+            "name": key[1],
+            "resourceVersion": str(self.version + 1),
+        }
+        if place["ns"]:
+            metadata["namespace"] = key[0]
+        made = {**body, "metadata": metadata}
+        self.objects[_collection(place)][key] = made
+        self._tell("MODIFIED" if old else "ADDED", _collection(place), made)
+        return made
+
+    def _tell(self, kind, collection, what):
+        self.version += 1
+        what = {**what, "metadata": {**what["metadata"], "resourceVersion": str(self.version)}}
+        event = self.version, collection, {"type": kind, "object": what}
+        self._history.append(event)
+        for wanted, queue in self._watches:
+            if wanted(event):
+                queue.put_nowait(event)
+
+    # ---- What is asked.
+
+    async def _answer(self, request):
+        place = _PATH.fullmatch(request.path)
+        if request.method == "GET":
+            if place["name"]:
+                found = self.get(request.path)
+                return web.json_response(found) if found else _status(404, "it is not there")
+            wanted = _chosen(place, request.query.get("fieldSelector", ""))
+            watch = "watch" in request.query
+            return await self._watch(request, wanted) if watch else self._list(place, wanted)
+        body = json.loads(await request.read() or b"null")
+        self.writes.append((request.method, request.path, body))
+        if told := self.refuse(request.method, request.path, body):
+            return _status(*told)
+        return getattr(self, f"_{request.method.lower()}")(request, place, body)
+
+    def _list(self, place, wanted):
+        collection = _collection(place)
+        items = [
+            one
+            for one in self.objects[collection].values()
+            if wanted((0, collection, {"object": one}))
+        ]
+        return web.json_response(
+            {"metadata": {"resourceVersion": str(self.version)}, "items": items}
+        )
+
+    async def _watch(self, request, wanted):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        queue = asyncio.Queue()
+        since = int(request.query["resourceVersion"])
+        for event in self._history:
+            if event[0] > since and wanted(event):
+                queue.put_nowait(event)
+        self._watches.append((wanted, queue))
+        while (event := await queue.get()) is not None:
+            await response.write(json.dumps(event[2]).encode() + b"\n")
+        return response
+
+    def _post(self, _request, place, body):
+        if place["sub"] == "eviction":
+            self.remove(_request.path.removesuffix("/eviction"))
+            return web.json_response({}, status=201)
+        key = place["ns"] or "", body["metadata"]["name"]
+        if key in self.objects[_collection(place)]:
+            return _status(409, "it is there")
+        return web.json_response(self._store(place, body), status=201)
+
+    def _patch(self, request, place, body):
+        old = self.objects[_collection(place)].get((place["ns"] or "", place["name"]))
+        if old is None:
+            return _status(404, "it is not there")
+        if request.content_type == "application/json-patch+json":
+            try:
+                new = jsonpatch.apply_patch(old, body)
+            except jsonpatch.JsonPatchException as error:
+                return _status(422, str(error))
+        else:
+            if body["metadata"].get("resourceVersion") not in {
+                None,
+                old["metadata"]["resourceVersion"],
+            }:
+                return _status(409, "it has changed")
+            new = {**old, "spec": {**old["spec"], **body["spec"]}}
+        return web.json_response(self._store(place, new, old))
+
+    def _delete(self, request, _place, _body):
+        self.remove(request.path)
+        return web.json_response({})
+
+
+def _collection(place):
+    return f"{place['api']}/{place['kind']}"
+
+
+def _chosen(place, selector):
+    """Return what tells whether an event is of a namespace and a name that are asked for."""
+    name = selector.removeprefix("metadata.name=")
+
+    def wanted(event):
+        metadata = event[2]["object"]["metadata"]
+        return (
+            event[1] == _collection(place)
+            and place["ns"] in {None, metadata.get("namespace")}
+            and name in {"", metadata["name"]}
+        )
+
+    return wanted
+
+
+def _status(code, message):
+    return web.json_response({"kind": "Status", "code": code, "message": message}, status=code)

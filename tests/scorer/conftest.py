@@ -1,0 +1,92 @@
+"""A scorer as it runs, beside an API server that stores what is written."""
+
+import asyncio
+import gc
+import json
+from dataclasses import replace
+from io import BytesIO
+
+import aiohttp
+import pytest_asyncio
+import structlog
+from controlplane.process import free_ports
+from fake_cluster import FakeCluster
+from waiting import until, until_true
+
+from runtime.logs import configure
+from scorer.__main__ import placement
+from scorer.settings import Settings
+
+
+class Scorer:
+    """The process, seen by people."""
+
+    def __init__(self, settings, session, logged):
+        self.settings, self.told, self.task = settings, asyncio.Event(), None
+        self._session, self._logged = session, logged
+
+    @property
+    def lines(self):
+        """What it logged."""
+        return [json.loads(line) for line in self._logged.getvalue().splitlines()]
+
+    def said(self, message):
+        """Return the lines with a message."""
+        return [line for line in self.lines if line["msg"] == message]
+
+    async def get(self, port, path):
+        async with self._session.get(f"http://127.0.0.1:{port}{path}") as answer:
+            return answer.status, await answer.text()
+
+    async def probe(self, path="/readyz"):
+        return await self.get(self.settings.probe_port, path)
+
+    async def look(self, path):
+        return await self.get(self.settings.inspect_port, path)
+
+    async def leading(self):
+        """Wait until it leads and knows the cluster."""
+
+        async def leads():
+            return (await self.look("/v1/gangs"))[0] == 200
+
+        await until_true(leads)
+
+
+@pytest_asyncio.fixture
+async def cluster():
+    async with FakeCluster() as running:
+        yield running
+
+
+@pytest_asyncio.fixture
+async def started(request, cluster):
+    """A scorer whose ports are open; it may not lead yet. Its parameter: other settings."""
+    probe_port, inspect_port = free_ports(2)
+    settings = Settings(
+        host="127.0.0.1",
+        probe_port=probe_port,
+        inspect_port=inspect_port,
+        api_server=cluster.url,
+        write_seconds=0.1,
+        retry_seconds=0.05,
+    )
+    settings = replace(settings, **getattr(request, "param", {}))
+    logged = BytesIO()
+    configure(stream=logged)
+    async with aiohttp.ClientSession() as session:
+        scorer = Scorer(settings, session, logged)
+        scorer.task = asyncio.create_task(placement(settings, "replica-0", scorer.told))
+        await until(lambda: scorer.said("Listening") or scorer.task.done())
+        yield scorer
+        scorer.told.set()
+        await asyncio.wait((scorer.task,))
+    structlog.reset_defaults()
+    gc.unfreeze()
+
+
+@pytest_asyncio.fixture
+async def scorer(started):
+    """A scorer that leads."""
+    await started.leading()
+    yield started

@@ -1,0 +1,131 @@
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+
+import pytest
+from builders import a_pod
+from controlplane.process import free_ports
+from waiting import until
+
+from cluster import keys
+from scorer.__main__ import LEASE, main
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/linkwise-system/leases"
+NODE = {
+    "metadata": {"name": "gpu-0", "labels": {keys.NODE_MODE: "topology"}},
+    "status": {
+        "allocatable": {keys.GPU_WHOLE: "8", "cpu": "96", "memory": "768Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    },
+}
+
+
+def lease(cluster):
+    return cluster.get(f"{LEASES}/{LEASE}")["spec"]
+
+
+def a_worker(cluster, name="bert-0", gpus=1):
+    """Create a gang of one, as the webhook lets it through."""
+    pod = a_pod(
+        {keys.GPU_WHOLE: gpus},
+        name=name,
+        annotations={keys.GANG: name, keys.GANG_SIZE: "1"},
+        schedulingGates=[{"name": keys.GANG}],
+    )
+    return cluster.put(f"/api/v1/namespaces/default/pods/{name}", pod)
+
+
+def placed(cluster, name="bert-0"):
+    found = cluster.get(f"/api/v1/namespaces/default/pods/{name}")
+    return found and found["metadata"]["annotations"].get(keys.ALLOCATION)
+
+
+def test_a_setting_that_cannot_be_is_told_in_one_line(monkeypatch, capsys):
+    monkeypatch.setenv("LINKWISE_LOG_LEVEL", "loud")
+
+    assert main() == 2
+    assert capsys.readouterr().err.startswith("LINKWISE_LOG_LEVEL=loud: write debug, ")
+
+
+async def test_the_process_leads_until_it_is_told_to_end(cluster):
+    probe_port, inspect_port = free_ports(2)
+    environment = {
+        **os.environ,
+        "HOSTNAME": "replica-0",
+        "LINKWISE_HOST": "127.0.0.1",
+        "LINKWISE_PROBE_PORT": str(probe_port),
+        "LINKWISE_INSPECT_PORT": str(inspect_port),
+        "LINKWISE_WRITE_SECONDS": "0.1",
+        "LINKWISE_API_SERVER": cluster.url,
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "scorer", env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(60):
+            while json.loads(await process.stdout.readline())["msg"] != "Leading":
+                pass
+        # A container that is started again in the same pod is another holder.
+        assert re.fullmatch(r"replica-0_[-0-9a-f]{36}", lease(cluster)["holderIdentity"])
+    finally:
+        process.send_signal(signal.SIGTERM)
+        await process.communicate()
+    assert process.returncode == 0
+    assert lease(cluster)["holderIdentity"] == ""
+
+
+async def test_a_pod_is_placed_under_the_term_of_the_lease(scorer, cluster):
+    cluster.put("/api/v1/nodes/gpu-0", NODE)
+    a_worker(cluster)
+    await until(lambda: placed(cluster))
+
+    pod = cluster.get("/api/v1/namespaces/default/pods/bert-0")
+    assert pod["metadata"]["annotations"][keys.TERM] == str(lease(cluster)["leaseTransitions"])
+    assert scorer.said("Leading")[0]["term"] == lease(cluster)["leaseTransitions"]
+
+
+async def test_a_leader_whose_writes_are_refused_as_late_leads_only_under_another_term(
+    scorer, cluster
+):
+    def fence(method, path, _body):
+        if method == "PATCH" and "/pods/" in path and len(scorer.said("Leading")) == 1:
+            return 422, "ValidatingAdmissionPolicy 'linkwise-fence' denied request"
+        return None
+
+    cluster.refuse = fence
+    cluster.put("/api/v1/nodes/gpu-0", NODE)
+    a_worker(cluster)
+    await until(lambda: placed(cluster))
+
+    first, second = (line["term"] for line in scorer.said("Leading"))
+    assert second > first
+    assert [line["term"] for line in scorer.said("Stopped leading")] == [first]
+
+
+@pytest.mark.parametrize("started", [{"write_seconds": 60}], indirect=True)
+async def test_a_leader_looks_only_after_the_last_write_of_the_one_before(started, cluster):
+    await until(lambda: cluster.get(f"{LEASES}/{LEASE}"))
+
+    status, why = await started.probe()
+
+    assert (status, started.said("Leading")) == (503, [])
+    assert "pods were not listed yet" in why
+    assert (await started.look("/v1/nodes"))[0] == 503
+
+
+@pytest.fixture
+def other(cluster):
+    """Another replica, which leads."""
+    held = {"holderIdentity": "other", "leaseDurationSeconds": 600, "leaseTransitions": 4}
+    cluster.put(f"{LEASES}/{LEASE}", {"metadata": {"name": LEASE}, "spec": held})
+
+
+@pytest.mark.usefixtures("other")
+async def test_one_that_waits_to_lead_is_ready_and_says_that_another_leads(started):
+    assert (await started.probe())[0] == 200
+    assert "linkwise_leads 0.0" in (await started.probe("/metrics"))[1]
+    status, why = await started.look("/v1/nodes")
+    assert (status, "another replica leads" in why) == (503, True)
