@@ -157,15 +157,18 @@ def test_the_config_maps_that_are_validated_are_ours():
     assert (found["failurePolicy"], found["sideEffects"]) == ("Ignore", "None")
 
 
-def test_the_guard_covers_every_way_to_write_an_allocation():
-    spec = one("ValidatingAdmissionPolicy", "linkwise-guard")["spec"]
-    covered = {
+def covered(policy):
+    return {
         (resource, operation)
-        for rule in spec["matchConstraints"]["resourceRules"]
+        for rule in policy["matchConstraints"]["resourceRules"]
         for resource in rule["resources"]
         for operation in rule["operations"]
     }
-    assert covered == {
+
+
+def test_the_guard_covers_every_way_to_write_an_allocation():
+    spec = one("ValidatingAdmissionPolicy", "linkwise-guard")["spec"]
+    assert covered(spec) == {
         ("pods", "CREATE"),
         ("pods", "UPDATE"),
         ("pods/status", "UPDATE"),
@@ -184,6 +187,37 @@ def test_the_guard_names_the_keys_of_the_record_that_are_ours():
     assert keys.VISIBLE_DEVICES_OF in quoted(variables["written"]) & quoted(variables["removed"])
     assert {keys.ENV_VISIBLE_DEVICES, keys.ENV_MPS_PREFIX} <= quoted(variables["tampers"])
     assert quoted(variables["gated"]) == quoted(variables["gatedBefore"]) == {keys.GANG}
+
+
+def test_the_fence_holds_the_scorer_to_what_the_guard_keeps_from_others():
+    guard, fence = (
+        one("ValidatingAdmissionPolicy", f"linkwise-{name}")["spec"] for name in ("guard", "fence")
+    )
+    # Annotations cannot be changed where ephemeral containers are.
+    assert covered(guard) - covered(fence) == {("pods/ephemeralcontainers", "UPDATE")}
+    assert covered(fence) < covered(guard)
+    (others,), (scorer,) = guard["matchConditions"], fence["matchConditions"]
+    assert others["expression"] == scorer["expression"].replace("==", "!=")
+    theirs, ours = (
+        {variable["name"]: variable["expression"] for variable in spec["variables"]}
+        for spec in (guard, fence)
+    )
+    for name in ("before", "after", "keys", "written", "removed"):
+        assert theirs[name] == ours[name]
+    assert quoted(ours["released"]) == {keys.GANG}
+    assert keys.TERM in quoted(ours["term"])
+
+
+def test_the_fence_goes_by_the_lease_that_the_scorer_may_write_and_blocks_nobody_without_one():
+    policy = one("ValidatingAdmissionPolicy", "linkwise-fence")["spec"]
+    binding = one("ValidatingAdmissionPolicyBinding", "linkwise-fence")["spec"]
+    assert policy["paramKind"] == {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    found = binding["paramRef"]
+    assert found["parameterNotFoundAction"] == "Allow"
+    assert {
+        (found["namespace"], "leases", verb, found["name"])
+        for verb in ("get", "list", "watch", "patch")
+    } <= granted("scorer")
 
 
 def test_what_must_be_placed_is_known_by_our_gate_and_our_scheduler():

@@ -1,0 +1,67 @@
+"""Something that leads by the scorer's Lease, and writes its term on a pod again and again.
+
+    python -m controlplane.holder IDENTITY POD DURATION DEADLINE RETRY
+
+It writes once more when it leads no longer, as a process does that was stopped between asking
+whether it leads and writing. It tells each write's term, and what it was refused with, in a line of
+JSON.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+from cluster import keys
+from runtime import process
+from runtime.kube import ApiError, Kube, KubeError
+from runtime.lease import Lease, Timing
+
+NAMESPACE, NAME = keys.POLICY_NAMESPACE, "linkwise-scorer"
+PAUSE = 0.1
+"""Between two writes [s]."""
+
+
+async def hold(told: asyncio.Event) -> None:
+    """Lead whenever it can, until told to end."""
+    identity, pod, duration, deadline, retry = sys.argv[1:]
+    timing = Timing(int(duration), float(deadline), float(retry))
+    async with Kube(
+        os.environ["LINKWISE_API_SERVER"],
+        token_file=Path(os.environ["LINKWISE_API_TOKEN_FILE"]),
+        ca_file=Path(os.environ["LINKWISE_API_CA_FILE"]),
+    ) as kube:
+        lease = Lease(kube, NAMESPACE, NAME, identity, timing)
+        leading = asyncio.create_task(lease.run(partial(write, kube, pod)))
+        ended = asyncio.create_task(told.wait())
+        await asyncio.wait((leading, ended), return_when=asyncio.FIRST_COMPLETED)
+        leading.cancel()
+        await asyncio.wait((leading,))
+
+
+async def write(kube: Kube, pod: str, term: int) -> None:
+    """Write until told to end, and once more then: what had been decided before."""
+    try:
+        while True:
+            await tell(kube, pod, term)
+            await asyncio.sleep(PAUSE)
+    finally:
+        await tell(kube, pod, term)
+
+
+async def tell(kube: Kube, pod: str, term: int) -> None:
+    """Write once, and tell what became of it."""
+    record = {keys.ALLOCATION: json.dumps({"plan": os.urandom(4).hex()}), keys.TERM: str(term)}
+    refused = ""
+    try:
+        await kube.patch(pod, {"metadata": {"annotations": record}}, dict, kind="merge")
+    except KubeError as error:
+        refused = error.message if isinstance(error, ApiError) else "no answer"
+    sys.stdout.write(f"{json.dumps({'term': term, 'refused': refused})}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    process.run(hold)
