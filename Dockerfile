@@ -1,4 +1,4 @@
-# One image for all servers, each started by its name: `python -m webhook`, `python -m certs`.
+# One image for all servers, each started by its name: `python -m webhook`, `python -m scorer`.
 #   docker build -t linkwise:0.1.0 .
 # BASE may name a mirror or a hardened image of Linux with glibc and Python 3.11 or later.
 ARG BASE=python:3.11-slim
@@ -13,6 +13,7 @@ COPY policy /opt/linkwise/policy
 COPY runtime /opt/linkwise/runtime
 COPY webhook /opt/linkwise/webhook
 COPY certs /opt/linkwise/certs
+COPY scorer /opt/linkwise/scorer
 COPY LICENSE /opt/linkwise/
 # Nobody can compile it later, on a read-only root; unchecked, since nobody changes it either.
 RUN python -m compileall -q --invalidation-mode=unchecked-hash /opt/linkwise
@@ -22,7 +23,7 @@ ENV PYTHONPATH=/opt/linkwise PYTHONSAFEPATH=1
 COPY --from=build /opt/linkwise /opt/linkwise
 # What does not start is no image. It compiles the part of the standard library that is used, too,
 # which base images leave out and which each start would compile anew.
-RUN python -c "import certs.__main__, webhook.__main__"
+RUN python -c "import certs.__main__, scorer.__main__, webhook.__main__"
 ENV PYTHONDONTWRITEBYTECODE=1
 WORKDIR /
 USER 65532:65532
