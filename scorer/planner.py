@@ -7,7 +7,7 @@ changes meanwhile wakes the next round.
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Collection, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -37,6 +37,8 @@ from scorer.writes import allocation_of
 
 _PAUSE = 30.0
 """Before an owner that could not be read is asked again [s]."""
+_AGAIN = 1.0
+"""Before what was refused is tried again [s]."""
 
 _log = structlog.get_logger()
 
@@ -266,8 +268,15 @@ class Planner:
         complete = (unit.key for unit in units if unit.blocked is None)
         self._complete = {key: known.get(key, now) for key in complete}
 
-    def _drop(self, pods: Iterable[Seen]) -> None:
-        """Free what could not be given; the pods, as far as they are still there, wait again."""
+    def _drop(self, pods: Collection[Seen]) -> None:
+        """Free what could not be given; the pods, as far as they are still there, wait again.
+
+        Not at once: who is always refused would be tried without end.
+        """
+        if pods:
+            asyncio.get_running_loop().call_later(_AGAIN, self._free, pods)
+
+    def _free(self, pods: Iterable[Seen]) -> None:
         for pod in pods:
             self._state.let_go(pod)
         self._watches.changed.set()

@@ -1,0 +1,389 @@
+"""What a leader does from the moment that a gang is complete."""
+
+import json
+
+import pytest
+import pytest_asyncio
+from tenure import FENCED, NOW, Clock, Cluster, leading, soon
+
+from cluster import keys
+from cluster.gang import GangKey
+from scorer import commit, planner, teller
+from scorer.gangobject import name_of
+
+WAITING = "WaitingForGPUs"
+OBJECT = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs/" + name_of(
+    GangKey("team", "bert", "job")
+)
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@pytest_asyncio.fixture
+async def cluster(monkeypatch):
+    monkeypatch.setattr(commit, "_PAUSE", 0.01)
+    monkeypatch.setattr(planner, "_PAUSE", 0.01)
+    monkeypatch.setattr(planner, "_AGAIN", 0.01)
+    monkeypatch.setattr(teller, "_PATIENCE", 0.01)
+    monkeypatch.setattr(teller, "_PAUSE", 0.01)
+    async with Cluster() as running:
+        running.node()
+        yield running
+
+
+def gpus(cluster, *names):
+    return [gpu["i"] for name in names for gpu in cluster.record(name)["gpus"]]
+
+
+# ---- All or nothing.
+
+
+async def test_a_gangs_plan_is_recorded_before_any_of_its_pods_is_let_go(cluster):
+    async with leading(cluster):
+        cluster.gang()
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+    writes = [(method, path) for method, path, _ in cluster.writes if "/events" not in path]
+    assert writes[0] == ("POST", "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs")
+    assert sorted(writes[1:3]) == [
+        ("PATCH", f"/api/v1/namespaces/team/pods/bert-{i}") for i in (0, 1)
+    ]
+    plan = cluster.the_gang()["spec"]["plan"]
+    assert {member["pod"]: member["gpus"] for member in plan["members"]} == {
+        f"bert-{i}": gpus(cluster, f"bert-{i}") for i in (0, 1)
+    }
+
+
+async def test_every_pod_is_given_its_gpus_and_node_under_the_term(cluster):
+    async with leading(cluster, term=42):
+        cluster.gang()
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+    for name in ("bert-0", "bert-1"):
+        pod = cluster[name]
+        terms = pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+        assert pod["metadata"]["annotations"][keys.TERM] == "42"
+        assert pod["spec"]["schedulingGates"] == []
+        assert [term["matchFields"][0]["values"] for term in terms] == [["gpu-0"]]
+        assert cluster.record(name)["plan"] == "42-1"
+    assert sorted(gpus(cluster, "bert-0", "bert-1")) == list(range(8))
+
+
+async def test_nothing_is_written_on_a_gang_that_is_not_complete(cluster):
+    async with leading(cluster):
+        cluster.pod("bert-0", gang="bert")
+        await soon(lambda: cluster.phase() == "Assembling")
+        assert cluster.patches("bert-0") == []
+        cluster.pod("bert-1", gang="bert")
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+
+async def test_what_was_written_is_taken_before_the_watch_shows_it(cluster):
+    async with leading(cluster):
+        cluster.silent = True
+        cluster.gang()
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        cluster.pod("late", 1)
+        await soon(lambda: cluster.events(WAITING))
+        cluster.tell()
+        cluster.pod("later", 1)
+        await soon(lambda: len(cluster.events(WAITING)) > 1)
+
+    assert cluster.patches("late") == cluster.patches("later") == []
+    assert len(cluster.patches("bert-0")) == 1
+
+
+async def test_who_was_refused_is_placed_once_something_is_free(cluster):
+    async with leading(cluster):
+        cluster.pod("first", 8)
+        await soon(lambda: cluster.given("first"))
+        cluster.pod("second", 8)
+        await soon(lambda: cluster.events(WAITING))
+        cluster.delete("first")
+        await soon(lambda: cluster.given("second"))
+
+
+async def test_gangs_are_committed_one_after_the_other(cluster):
+    cluster.node("gpu-1")
+    async with leading(cluster):
+        for name in ("one", "two"):
+            cluster.gang(name, owner={"kind": "MPIJob", "name": name, "uid": name})
+        await soon(lambda: cluster.given("one-0", "one-1", "two-0", "two-1"))
+
+    patched = [path[-5:-2] for method, path, _ in cluster.writes if "pods/" in path]
+    assert patched in (["one", "one", "two", "two"], ["two", "two", "one", "one"])
+
+
+# ---- Writes that fail.
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param((422, "the test failed"), id="it has changed"),
+        pytest.param((404, "it is not there"), id="it is gone"),
+        pytest.param((500, "broken"), id="the server failed"),
+    ],
+)
+async def test_a_pod_whose_patch_is_refused_is_planned_again(cluster, refusal):
+    cluster.fail("PATCH", "alone", refusal)
+    async with leading(cluster):
+        cluster.pod("alone", 8)
+        await soon(lambda: cluster.given("alone"))
+
+    assert len(cluster.patches("alone")) == 2
+    assert cluster.record("alone")["plan"] == "7-2"
+
+
+async def test_what_a_pod_that_is_gone_was_to_have_is_free_for_others(cluster):
+    cluster.fail("PATCH", "gone", (404, "it is not there"))
+    async with leading(cluster):
+        cluster.pod("gone", 8)
+        await soon(lambda: cluster.patches("gone"))
+        cluster.delete("gone")
+        cluster.pod("other", 8)
+        await soon(lambda: cluster.given("other"))
+
+
+async def test_a_member_that_is_refused_goes_where_the_plan_wants_it(cluster):
+    cluster.fail("PATCH", "bert-1", (422, "the test failed"))
+    async with leading(cluster):
+        cluster.gang()
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+    assert cluster.record("bert-1")["plan"] == cluster.record("bert-0")["plan"] == "7-1"
+    assert len([1 for method, path, _ in cluster.writes if path.endswith("/gangs")]) == 1
+
+
+async def test_a_write_that_is_always_refused_is_not_tried_in_a_hurry(cluster, monkeypatch):
+    monkeypatch.setattr(planner, "_AGAIN", 3600)
+    cluster.fail("PATCH", "cursed", *[(403, "no")] * 100)
+    async with leading(cluster):
+        cluster.pod("cursed", 1)
+        await soon(lambda: cluster.patches("cursed"))
+        for i in range(5):
+            cluster.pod(f"other-{i}")
+            await soon(lambda name=f"other-{i}": cluster.given(name))
+
+    assert len(cluster.patches("cursed")) == 1
+
+
+async def test_a_write_without_an_answer_that_was_carried_out_is_not_repeated(cluster):
+    cluster.fail("PATCH", "alone", "unanswered")
+    async with leading(cluster):
+        cluster.silent = True
+        cluster.pod("alone", 8)
+        await soon(lambda: cluster.reads)
+        cluster.tell()
+        cluster.pod("late", 8)
+        await soon(lambda: cluster.events(WAITING))
+
+    assert len(cluster.patches("alone")) == 1
+    assert cluster.patches("late") == []
+
+
+async def test_a_write_without_an_answer_that_was_not_carried_out_is_done_again(cluster):
+    cluster.fail("PATCH", "alone", "lost")
+    async with leading(cluster):
+        cluster.pod("alone", 8)
+        await soon(lambda: cluster.given("alone"))
+
+    assert len(cluster.patches("alone")) == 2
+    assert cluster.reads == ["/api/v1/namespaces/team/pods/alone"]
+
+
+async def test_gpus_are_kept_until_a_read_tells_what_became_of_a_write(cluster):
+    cluster.fail("PATCH", "alone", "unanswered")
+    cluster.fail("GET", "alone", (503, "starting"), "lost", "lost")
+    async with leading(cluster):
+        cluster.silent = True
+        cluster.pod("alone", 8)
+        await soon(lambda: len(cluster.reads) > 3)
+        cluster.pod("late", 8)
+        await soon(lambda: cluster.events(WAITING))
+
+    assert len(cluster.patches("alone")) == 1
+    assert cluster.patches("late") == []
+
+
+async def test_a_pod_that_was_gone_when_its_write_had_no_answer_keeps_nothing(cluster):
+    cluster.fail("PATCH", "alone", "lost")
+    async with leading(cluster):
+        cluster.fail("GET", "alone", (404, "it is not there"))
+        cluster.pod("alone", 8)
+        await soon(lambda: cluster.reads)
+        cluster.delete("alone")
+        cluster.pod("other", 8)
+        await soon(lambda: cluster.given("other"))
+
+
+async def test_another_pod_of_the_name_does_not_have_what_the_first_was_to_have(cluster):
+    cluster.fail("PATCH", "alone", "lost")
+    async with leading(cluster):
+        cluster.silent = True
+        cluster.pod("alone", 8)
+        await soon(lambda: cluster.patches("alone"))
+        cluster.pod("alone", 2, uid="again")
+        await soon(lambda: cluster.reads)
+        cluster.tell()
+        await soon(lambda: cluster.given("alone"))
+
+    assert len(gpus(cluster, "alone")) == 2
+
+
+async def test_no_pod_is_let_go_while_the_plan_cannot_be_recorded(cluster):
+    path = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
+    cluster.fates["POST", path] += [(403, "no"), (500, "broken"), "lost"]
+    async with leading(cluster):
+        cluster.gang()
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+    kinds = [path.rsplit("/", 2)[-2:] for _, path, _ in cluster.writes if "/events" not in path]
+    assert kinds[:3] == [["team", "gangs"]] * 3
+    assert cluster.record("bert-0")["plan"] == cluster.the_gang()["spec"]["plan"]["id"] == "7-4"
+
+
+async def test_who_leads_no_longer_stops_writing(cluster):
+    cluster.fail("PATCH", "alone", FENCED)
+    async with leading(cluster) as leader:
+        cluster.pod("alone", 8)
+        await soon(leader.task.done)
+        assert not leader.leads
+
+    assert len(cluster.patches("alone")) == 1
+    assert cluster.record("alone") is None
+
+
+# ---- How many there must be.
+
+
+def a_job(uid="job"):
+    container = {"name": "pytorch", "resources": {"limits": {keys.GPU_WHOLE: 4}}}
+    replicas = {"replicas": 2, "template": {"spec": {"containers": [container]}}}
+    return {"metadata": {"uid": uid}, "spec": {"pytorchReplicaSpecs": {"Worker": replicas}}}
+
+
+OWNER = "/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/bert"
+
+
+async def test_an_owner_is_asked_once_how_many_members_it_has(cluster):
+    cluster.put(OWNER, a_job())
+    async with leading(cluster):
+        cluster.gang(size=None)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        cluster.pod("bert-2", gang="bert", size=None)
+        await soon(lambda: cluster.phase() == "Waiting")
+
+    assert cluster.reads.count(OWNER) == 1
+    assert cluster.the_gang()["spec"]["size"] == 2
+
+
+async def test_an_owner_that_cannot_be_read_is_asked_again(cluster):
+    cluster.put(OWNER, a_job())
+    cluster.fates["GET", OWNER] += [(503, "starting"), (403, "no"), "lost"]
+    async with leading(cluster):
+        cluster.gang(size=None)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+    assert cluster.reads == [OWNER] * 4
+
+
+async def test_an_owner_of_the_same_name_tells_nothing(cluster):
+    cluster.put(OWNER, a_job("again"))
+    async with leading(cluster):
+        cluster.gang(size=None)
+        await soon(lambda: cluster.phase() == "Assembling")
+
+    assert "nothing tells" in cluster.the_gang()["status"]["reason"]
+
+
+async def test_owners_of_no_known_kind_are_not_asked(cluster):
+    async with leading(cluster):
+        cluster.gang(owner={"apiVersion": "v1", "kind": "ReplicaSet", "name": "x", "uid": "x"})
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+    assert cluster.reads == []
+
+
+# ---- After another leader.
+
+
+def begun(cluster, *, plan="6-3", gpus=((7, 6, 5, 4), (3, 2, 1, 0)), uid="bert-1"):
+    """Leave a gang as a leader before does that is interrupted between two writes."""
+    given = sorted(gpus[0])
+    record = {"v": 1, "node": "gpu-0", "gpus": [{"i": i} for i in given], "plan": plan}
+    cluster.pod(
+        "bert-0",
+        4,
+        gang="bert",
+        gates=(),
+        annotations={keys.ALLOCATION: json.dumps(record), keys.TERM: "6"},
+    )
+    cluster.pod("bert-1", 4, gang="bert")
+    members = [
+        {"pod": "bert-0", "uid": "bert-0", "node": "gpu-0", "gpus": given},
+        {"pod": "bert-1", "uid": uid, "node": "gpu-0", "gpus": sorted(gpus[1])},
+    ]
+    spec = {
+        "gang": "bert",
+        "link": "best",
+        "size": 2,
+        "owner": "job",
+        "plan": {"id": plan, "exact": True, "members": members},
+    }
+    cluster.put(OBJECT, {"metadata": {}, "spec": spec})
+
+
+async def test_a_gang_that_is_half_let_go_is_finished_by_its_plan(cluster):
+    begun(cluster)
+    async with leading(cluster):
+        await soon(lambda: cluster.given("bert-1"))
+
+    assert cluster.record("bert-1")["plan"] == "6-3"
+    assert gpus(cluster, "bert-1") == [0, 1, 2, 3]
+    assert cluster["bert-1"]["metadata"]["annotations"][keys.TERM] == "7"
+    assert not [path for _, path, _ in cluster.writes if path.endswith("/gangs")]
+
+
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [
+        pytest.param({"uid": "before"}, [4, 5, 6, 7], id="of another pod"),
+        pytest.param({"gpus": ((0, 1, 2, 3), (3, 4, 5, 6))}, [4, 5, 6, 7], id="taken"),
+        pytest.param({"gpus": ((0, 1, 2, 3), (8, 9, 10, 11))}, [4, 5, 6, 7], id="not there"),
+    ],
+)
+async def test_a_plan_that_cannot_go_on_is_made_anew_for_who_still_waits(cluster, left, expected):
+    begun(cluster, **{"gpus": ((0, 1, 2, 3), (4, 5, 6, 7)), **left})
+    async with leading(cluster):
+        await soon(lambda: cluster.given("bert-1"))
+
+    assert cluster.record("bert-1")["plan"] == "7-1"
+    assert gpus(cluster, "bert-1") == expected
+    assert cluster.the_gang()["spec"]["plan"]["id"] == "7-1"
+
+
+# ---- Whose turn it is.
+
+
+@pytest.mark.parametrize(
+    ("minutes", "created", "placed"),
+    [
+        pytest.param(9, "2026-01-01T00:00:00Z", True, id="not so long yet"),
+        pytest.param(11, "2026-01-01T00:00:00Z", False, id="too long"),
+        pytest.param(11, "", True, id="nobody knows how long"),
+    ],
+)
+async def test_what_becomes_free_is_kept_for_who_has_waited_too_long(
+    cluster, minutes, created, placed
+):
+    clock = Clock()
+    clock.now = NOW + (minutes - 1) * 60
+    cluster.pod("small", 1)
+    async with leading(cluster, clock=clock):
+        await soon(lambda: cluster.given("small"))
+        cluster.pod("large", 8, created=created)
+        await soon(lambda: cluster.events(WAITING))
+        cluster.pod("next", 1, created="2026-01-01T00:00:01Z")
+        await soon(lambda: cluster.given("next") if placed else len(cluster.events(WAITING)) > 1)
+
+    assert bool(cluster.record("next")) is placed

@@ -1,0 +1,191 @@
+"""One leader of the scorer beside an API server that does what real ones do seldom."""
+
+import asyncio
+import json
+from collections import defaultdict, deque
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from builders import a_held_pod
+from fake_cluster import FakeCluster
+from prometheus_client import CollectorRegistry
+from waiting import until
+
+from cluster import keys
+from runtime.kube import Kube
+from scorer.gangobject import GANGS
+from scorer.leader import Leader
+from scorer.measures import Measures
+
+NOW = 1_767_225_660.0
+"""A minute after the pods of `a_held_pod` were made."""
+PODS = "/api/v1/pods"
+EVENTS = "/api/v1/events"
+JOB = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "bert", "uid": "job"}
+FENCED = (422, "ValidatingAdmissionPolicy 'linkwise-fence' denied request: it no longer leads")
+
+
+class Cluster(FakeCluster):
+    """Nodes, and what jobs' operators and the scheduler do."""
+
+    def __init__(self):
+        super().__init__()
+        self.reads = []
+        """Paths of single objects, in order."""
+        self.fates = defaultdict(deque)
+        """By method and path, what becomes of the next requests instead: a status and a message,
+        or what happens before (`lost`) or after (`unanswered`) the connection breaks."""
+        self.silent = False
+        """No change of a pod is told by the watch, until `tell`."""
+        self._untold = []
+
+    # ---- What happens in the cluster.
+
+    def node(self, name="gpu-0", gpus=8, **labels):
+        amounts = {keys.GPU_WHOLE: str(gpus), "cpu": "96", "memory": "768Gi", "pods": "110"}
+        labels = {keys.NODE_MODE: "topology", keys.HOSTNAME: name, **labels}
+        status = {"allocatable": amounts, "capacity": amounts}
+        self.put(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}, "status": status})
+
+    def pod(self, name, gpus=1, *, gang=None, size=2, owner=JOB, **pod):
+        """Create a pod that waits behind our gate: in a gang where one is named."""
+        marks = {keys.POD_GROUP_NAME: gang, keys.POD_GROUP_MIN_AVAILABLE: str(size)}
+        if size is None:
+            del marks[keys.POD_GROUP_MIN_AVAILABLE]
+        labels = {**(marks if gang else {}), **pod.pop("labels", {})}
+        raw = a_held_pod(gpus, name, labels=labels, owner=owner if gang else None, **pod)
+        return self.put(f"/api/v1/namespaces/team/pods/{name}", raw)
+
+    def gang(self, gang="bert", workers=2, gpus=4, **pod):
+        for i in range(workers):
+            self.pod(f"{gang}-{i}", gpus, gang=gang, **{"size": workers, **pod})
+
+    def bind(self, *names):
+        """Let the scheduler bind pods to the nodes that they require."""
+        for name in names:
+            pod = self[name]
+            assert not pod["spec"].get("schedulingGates"), name
+            self.put(
+                f"/api/v1/namespaces/team/pods/{name}",
+                {
+                    **pod,
+                    "spec": {**pod["spec"], "nodeName": self.record(name)["node"]},
+                    "status": {"phase": "Running"},
+                },
+            )
+
+    def delete(self, name):
+        self.remove(f"/api/v1/namespaces/team/pods/{name}")
+
+    def policy(self, text):
+        path = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
+        self.put(path, {"metadata": {}, "data": {keys.POLICY_KEY: text}})
+
+    def fail(self, method, name, *fates):
+        """Say what becomes of the next requests for a pod."""
+        self.fates[method, f"/api/v1/namespaces/team/pods/{name}"] += fates
+
+    # ---- What became of it.
+
+    def __getitem__(self, name):
+        return self.get(f"/api/v1/namespaces/team/pods/{name}")
+
+    def record(self, name):
+        """Return what a pod was given; None before."""
+        text = (self[name]["metadata"].get("annotations") or {}).get(keys.ALLOCATION)
+        return json.loads(text) if text else None
+
+    def given(self, *names):
+        return all(self.record(name) for name in names)
+
+    def the_gang(self):
+        """Return the only Gang; None where there is none."""
+        gangs = self.all(GANGS)
+        assert len(gangs) <= 1
+        return gangs[0] if gangs else None
+
+    def phase(self):
+        gang = self.the_gang()
+        return gang and gang.get("status", {}).get("phase")
+
+    def patches(self, name):
+        """Return the patches of a pod that were tried."""
+        path = f"/api/v1/namespaces/team/pods/{name}"
+        return [body for method, at, body in self.writes if (method, at) == ("PATCH", path)]
+
+    def shown(self):
+        """Return the statuses that were written on Gangs."""
+        return [body for _, path, body in self.writes if path.endswith("/status")]
+
+    def events(self, reason=None):
+        return [one for one in self.all(EVENTS) if reason in {None, one["reason"]}]
+
+    # ---- How it answers.
+
+    def tell(self):
+        """Let the watch tell what it kept back."""
+        self.silent = False
+        for late in self._untold:
+            super()._tell(*late)
+        self._untold.clear()
+
+    def _tell(self, kind, collection, what):
+        if self.silent and (kind, collection) == ("MODIFIED", PODS):
+            self._untold.append((kind, collection, what))
+        else:
+            super()._tell(kind, collection, what)
+
+    async def _answer(self, request):
+        fates = self.fates[request.method, request.path]
+        fate = fates.popleft() if fates else None
+        if request.method == "GET" and not {"watch", "limit"} & request.query.keys():
+            self.reads.append(request.path)
+        if fate in {None, "unanswered"}:
+            answer = await super()._answer(request)
+            if fate is None:
+                return answer
+        else:
+            body = json.loads(await request.read() or b"null")
+            if request.method != "GET":
+                self.writes.append((request.method, request.path, body))
+            if fate != "lost":
+                code, message = fate
+                return web.json_response({"kind": "Status", "message": message}, status=code)
+        request.transport.close()
+        return web.Response()
+
+
+class Clock:
+    def __init__(self):
+        self.now = NOW
+
+    def __call__(self):
+        return self.now
+
+
+@asynccontextmanager
+async def leading(cluster, term=7, clock=None):
+    """Lead while the block runs; yields the leader, whose task may end before."""
+    async with Kube(cluster.url) as kube:
+        leader = Leader(
+            kube,
+            kube,
+            Measures(CollectorRegistry()),
+            clock=clock or Clock(),
+            instance="scorer-0",
+            wait=0,
+        )
+        leader.task = asyncio.create_task(leader.lead(term))
+        await until(lambda: leader.tenure and leader.tenure.watches.missing() is None, within=30)
+        try:
+            yield leader
+        finally:
+            leader.task.cancel()
+            await asyncio.wait((leader.task,))
+            if not leader.task.cancelled() and leader.task.exception():
+                raise leader.task.exception()
+
+
+async def soon(claim):
+    """Return when the claim holds; other work on the machine may make that late."""
+    await until(claim, within=30)
