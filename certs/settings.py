@@ -10,7 +10,9 @@ from cluster.keys import POLICY_NAMESPACE
 _DAY = 86_400
 _CENTURY = 36_525
 _LEVELS = ("debug", "info", "warning", "error")
-SERVICE = "linkwise-webhook"
+SERVICES = ("linkwise-webhook", "linkwise-webhook-standby")
+"""Whose names the certificate is for: the replicas that are called, and the one for when that
+failed."""
 SECRET = "linkwise-webhook-tls"  # noqa: S105 - its name.
 REGISTRATIONS = (
     ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", "linkwise"),
@@ -28,7 +30,7 @@ class Settings:
     """Read once, at start."""
 
     namespace: str
-    """Of the Secret and the Service."""
+    """Of the Secret and the Services."""
     terms: Terms
     host: str
     probe_port: int
@@ -45,10 +47,10 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
 
     | variable | default | meaning |
     |---|---|---|
-    | `LINKWISE_NAMESPACE` | `linkwise-system` | where the Secret and the Service are |
+    | `LINKWISE_NAMESPACE` | `linkwise-system` | where the Secret and the Services are |
     | `LINKWISE_LEAF_DAYS` | 30 | how long a leaf lasts, at most a third of its CA |
     | `LINKWISE_CA_DAYS` | 365 | how long a CA lasts |
-    | `LINKWISE_EXTRA_NAMES` | none | names and addresses beside the Service's, comma-separated |
+    | `LINKWISE_EXTRA_NAMES` | none | names and addresses beside the Services', comma-separated |
     | `LINKWISE_HOST` | all addresses | where probes and metrics are served |
     | `LINKWISE_PROBE_PORT` | 8080 | the same |
     | `LINKWISE_API_SERVER`, `…_TOKEN_FILE`, `…_CA_FILE` | a pod's | whom to ask |
@@ -81,10 +83,10 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     if level not in _LEVELS:
         raise SettingsError(f"LINKWISE_LOG_LEVEL={level}: write {', '.join(_LEVELS)}")
     extra = (name.strip() for name in text("EXTRA_NAMES").split(","))
-    names = (*service_names(SERVICE, namespace), *filter(None, extra))
+    services = (name for service in SERVICES for name in service_names(service, namespace))
     return Settings(
         namespace,
-        Terms(names, leaf * _DAY, authority * _DAY),
+        Terms((*services, *filter(None, extra)), leaf * _DAY, authority * _DAY),
         text("HOST"),
         int(number("PROBE_PORT", 8080, 65535)),
         text("API_SERVER"),

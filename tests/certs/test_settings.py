@@ -21,6 +21,10 @@ def test_names_follow_the_namespace_and_others_can_be_added():
         "linkwise-webhook",
         "linkwise-webhook.ns",
         "linkwise-webhook.ns.svc.cluster.local",
+        "linkwise-webhook-standby.ns.svc",
+        "linkwise-webhook-standby",
+        "linkwise-webhook-standby.ns",
+        "linkwise-webhook-standby.ns.svc.cluster.local",
         "127.0.0.1",
         "localhost",
     )

@@ -2,7 +2,8 @@
 
 There is no kubelet, no kube-proxy and no EndpointSlice here. `Cluster` plays their part: it mounts
 the Secret, probes as often as the manifests say, and new connections go to replicas that are ready.
-Those that are open stay, as they do behind a Service.
+Those that are open stay, as they do behind a Service. The standby is alone behind its Service, so
+that it is called where it is.
 """
 
 import base64
@@ -12,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGKILL
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Self
 
 from controlplane.api import ApiError
@@ -37,10 +38,12 @@ class Cluster:
     folder: Path
     """Where the Secret is mounted, as kubelets do: both files change at one moment."""
     replicas: list[Replica] = field(default_factory=list)
+    """Behind the Service."""
     ready: list[int] = field(default_factory=list)
     """Ports of admission of those that were ready when they were asked last."""
     _version: str = ""
     _over: Event = field(default_factory=Event)
+    _probes: Lock = field(default_factory=Lock)
     _thread: Thread | None = None
 
     def __enter__(self) -> Self:
@@ -66,7 +69,9 @@ class Cluster:
 
     def probe(self) -> None:
         """Ask all replicas whether they are ready."""
-        self.ready = [one.ports[0] for one in list(self.replicas) if one.ready]
+        # One after the other: what was seen first must not be what is told last.
+        with self._probes:
+            self.ready = [one.ports[0] for one in list(self.replicas) if one.ready]
 
     def _mount(self) -> None:
         try:
@@ -96,6 +101,8 @@ class Installation:
     cluster: Cluster
     certs: Process
     service: Relay
+    standby: Replica
+    """Whom the API server calls when its call to a replica failed."""
     server: str
     """The API server's address, as the components know it."""
 
@@ -106,10 +113,7 @@ class Installation:
 
     def start(self) -> Replica:
         """Start a replica more, and wait until it is sent connections."""
-        folder = self.cluster.folder
-        # Its log outlives it, so each has a name of its own.
-        log = f"{len(list(folder.glob('log-*')))}"
-        one = start_replica(self.plane, folder, f"log-{log}", server=self.server)
+        one = _start(self.plane, self.cluster, self.server)
         self.replicas.append(one)
         wait_until(lambda: one.ports[0] in self.cluster.ready, "it is sent connections")
         return one
@@ -157,11 +161,12 @@ def run_installation(
         certs.wait_ready(lambda: answers(f"{certs.urls[0]}/readyz"))
         cluster = stack.enter_context(Cluster(plane, folder))
         service = stack.enter_context(Relay(lambda: cluster.ready))
-        found = Installation(plane, cluster, certs, service, server)
+        standby = _start(plane, cluster, server)
+        found = Installation(plane, cluster, certs, service, standby, server)
         stack.callback(_stop, found)
         for _ in range(replicas):
             found.start()
-        register(plane, service.port)
+        register(plane, service.port, standby=standby.ports[0])
         yield found
 
 
@@ -183,7 +188,14 @@ def certs_process(
     return Process("certs", argv, folder / "certs.log", (url,), environment)
 
 
+def _start(plane: ControlPlane, cluster: Cluster, server: str) -> Replica:
+    # Its log outlives it, so each has a name of its own.
+    log = f"log-{len(list(cluster.folder.glob('log-*')))}"
+    return start_replica(plane, cluster.folder, log, server=server)
+
+
 def _stop(found: Installation) -> None:
-    for one in list(found.replicas):
-        # Nobody calls any more, so there is nothing to drain.
-        found.kill(one)
+    for one in (found.standby, *found.replicas):
+        if one.process.runs:
+            # Nobody calls any more, so there is nothing to drain.
+            found.kill(one)

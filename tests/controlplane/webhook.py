@@ -2,12 +2,14 @@
 
 import base64
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
+from urllib.request import urlopen
 
 from certificates import Pair, a_ca, a_leaf
 from controlplane.api import ApiError, Object
@@ -26,6 +28,9 @@ GANGS = "gangs.linkwise.dev"
 REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
 MUTATING = f"{REGISTRATIONS}/mutatingwebhookconfigurations/linkwise"
 VALIDATING = f"{REGISTRATIONS}/validatingwebhookconfigurations/linkwise"
+_REVIEWS = re.compile(r"^linkwise_admission_reviews_total\{.*\} (\S+)$", re.MULTILINE)
+_NOBODY = 1
+"""A port at which nobody listens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,13 @@ class Replica:
     def ready(self) -> bool:
         """Whether it says so."""
         return answers(f"{self.probes}/readyz")
+
+    @property
+    def judged(self) -> int:
+        """How many pods it has judged since it started."""
+        with urlopen(f"{self.probes}/metrics", timeout=30) as answer:  # noqa: S310
+            text: str = answer.read().decode()
+        return sum(int(float(count)) for count in _REVIEWS.findall(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,28 +160,38 @@ def access(plane: ControlPlane, folder: Path, account: str, server: str = "") ->
     }
 
 
-def register(plane: ControlPlane, port: int, bundle: str = "") -> None:
-    """Name an address in the registrations, as a Service would, and wait until they are in force.
+def register(plane: ControlPlane, port: int, bundle: str = "", standby: int = 0) -> None:
+    """Name addresses in the registrations, as Services would, and wait until they are in force.
 
     Args:
         plane: Where.
         port: Of admission, on this machine.
         bundle: PEM in base 64; empty where `certs` writes it.
+        standby: Of whom to call when that failed; nobody answers there where it is 0.
     """
-    for path, route in ((MUTATING, "/mutate"), (VALIDATING, "/validate")):
-        client = {"url": f"https://127.0.0.1:{port}{route}"}
-        if bundle:
-            client["caBundle"] = bundle
-        change = {"op": "replace", "path": "/webhooks/0/clientConfig", "value": client}
-        plane.api.patch(path, [change], "json")
+    _name(plane, MUTATING, (f"{port}/mutate", f"{standby or _NOBODY}/mutate"), bundle)
+    _name(plane, VALIDATING, (f"{port}/validate",), bundle)
     wait_until(lambda: _is_in_force(plane), "the registrations are in force")
 
 
 def register_nobody(plane: ControlPlane) -> None:
-    """Name an address in the registrations at which nobody listens."""
-    change = {"op": "replace", "path": "/webhooks/0/clientConfig"}
-    for path in (MUTATING, VALIDATING):
-        plane.api.patch(path, [{**change, "value": {"url": "https://127.0.0.1:1/"}}], "json")
+    """Name addresses in the registrations at which nobody listens."""
+    _name(plane, MUTATING, (f"{_NOBODY}/",) * 2)
+    _name(plane, VALIDATING, (f"{_NOBODY}/",))
+
+
+def _name(plane: ControlPlane, path: str, addresses: Sequence[str], bundle: str = "") -> None:
+    """Name the address of each webhook of a registration: port and path, on this machine."""
+    clients = [{"url": f"https://127.0.0.1:{address}"} for address in addresses]
+    changes = [
+        {
+            "op": "replace",
+            "path": f"/webhooks/{i}/clientConfig",
+            "value": {**client, "caBundle": bundle} if bundle else client,
+        }
+        for i, client in enumerate(clients)
+    ]
+    plane.api.patch(path, changes, "json")
 
 
 def _names(plane: ControlPlane, path: str) -> set[str]:
@@ -193,5 +215,5 @@ def _is_refused(plane: ControlPlane, path: str, body: Object) -> bool:
     try:
         plane.api.create(path, body, dryRun="All")
     except ApiError as error:
-        return "linkwise.dev" in error.message
+        return 'linkwise.dev" denied' in error.message
     return False

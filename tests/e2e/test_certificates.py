@@ -69,6 +69,7 @@ def test_while_a_certificate_is_renewed_and_the_old_one_ends_no_create_fails(pla
         load.goes_on()
 
     assert load.failed == []
+    assert linkwise.standby.judged == 0
     assert all(pod["spec"]["schedulingGates"] == [GATE] for pod in load.created)
     assert (replica.pid, replica.runs) == (pid, True)
     # More at once than the API server keeps connections for: it has to make new ones.

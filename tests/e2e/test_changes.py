@@ -1,9 +1,7 @@
 """Profiles that change while pods are being created, with two replicas of the webhook."""
 
 import json
-import re
 from time import monotonic
-from urllib.request import urlopen
 
 import pytest
 from controlplane.api import refusal
@@ -56,12 +54,12 @@ def created(linkwise, namespace):
             """Look at pods from `BOUND` after now, until both replicas have judged enough."""
             begin = monotonic() + BOUND
             wait_until(lambda: bool(self.since(begin)), "the bound is over", 60)
-            before = [judged(one) for one in linkwise.replicas]
+            before = [one.judged for one in linkwise.replicas]
             wait_until(
                 lambda: (
                     len(self.since(begin)) >= ENOUGH
                     and all(
-                        judged(one) >= count + ENOUGH // 4
+                        one.judged >= count + ENOUGH // 4
                         for one, count in zip(linkwise.replicas, before, strict=True)
                     )
                 ),
@@ -88,16 +86,6 @@ def unguarded(plane):
     yield
     value = hook["clientConfig"]["url"]
     plane.api.patch(VALIDATING, [{"op": "replace", "path": path, "value": value}], "json")
-
-
-def judged(replica):
-    """Return how many pods a replica has judged."""
-    with urlopen(f"{replica.probes}/metrics", timeout=30) as answer:  # noqa: S310
-        text = answer.read().decode()
-    found = re.findall(
-        r'^linkwise_admission_reviews_total\{.*verdict="allowed"\} (\S+)$', text, re.MULTILINE
-    )
-    return sum(float(one) for one in found)
 
 
 def giving(driver):

@@ -26,8 +26,6 @@ PROFILES = f"/api/v1/namespaces/{keys.PROFILE_NAMESPACE}/configmaps"
 NAMESPACES = "/api/v1/namespaces"
 CATCHES_UP = 110
 """What a connection that died in silence costs at most, and a second try, on a busy machine [s]."""
-TRIES_AGAIN = 60
-"""For what was refused several times, and waits longer each time: 30 s at most [s]."""
 LISTED = '"resource":"/api/v1/namespaces"'
 
 
@@ -41,6 +39,8 @@ def way(plane):
 @pytest.fixture(scope="module")
 def linkwise(plane, way):
     with run_installation(plane, server=way.server) as running:
+        # So that the replica itself decides.
+        running.kill(running.standby)
         yield running
 
 
@@ -127,7 +127,7 @@ def test_after_a_restart_of_the_api_server_pods_are_decided_at_once_and_changes_
     profiles("1.5.1")
     wait_until(lambda: pods.driver() == "1.5.1", "the change is in force")
     clear_bundle(linkwise.plane)
-    wait_until(lambda: has_bundle(linkwise.plane), "certs writes what is missing", TRIES_AGAIN)
+    wait_until(lambda: has_bundle(linkwise.plane), "certs writes what is missing")
     wait_until(pods.are_decided, "pods are decided")
 
 
@@ -147,7 +147,7 @@ def test_while_watches_are_broken_pods_are_decided_by_what_is_known_and_then_sta
 
     wait_until(lambda: pods.driver() == "1.5.1", "the change is in force")
     clear_bundle(linkwise.plane)
-    wait_until(lambda: has_bundle(linkwise.plane), "certs writes what is missing", TRIES_AGAIN)
+    wait_until(lambda: has_bundle(linkwise.plane), "certs writes what is missing")
     wait_until(pods.are_decided, "pods are decided")
 
 
@@ -211,7 +211,7 @@ def test_connections_that_fall_silent_are_noticed_and_pods_are_decided_meanwhile
     profiles("1.5.0")
     wait_until(lambda: pods.driver() == "1.5.0", "the profile is in force")
     # Four watches of the webhook and three of certs.
-    wait_until(lambda: way.connections >= 7, "all watch again", TRIES_AGAIN)
+    wait_until(lambda: way.connections >= 7, "all watch again")
 
     way.silence()
     profiles("1.5.1")

@@ -27,6 +27,7 @@ POLICIES = f"{ADMISSION}/validatingadmissionpolicies"
 REGISTERED = [f"{ADMISSION}/{resource}/{name}" for resource, _, name in REGISTRATIONS]
 MUTATING = REGISTERED[0]
 GPU = {keys.GPU_WHOLE: "1"}
+AGAIN = 'failed calling webhook "again.pods.linkwise.dev"'
 
 
 def gated(name):
@@ -44,7 +45,8 @@ def test_the_overlay_is_taken_and_calls_the_webhook_for_every_pod(plane, shipped
     assert shipped[1].returncode == 0, shipped[1].stderr
     built = yaml.safe_load_all(plane.kubectl("kustomize", str(PROFILES_ALL)).stdout)
     found = [one for one in built if one["kind"] == "MutatingWebhookConfiguration"]
-    assert [("matchConditions" in hook) for one in found for hook in one["webhooks"]] == [False]
+    # The second try is for what would be refused, as without the overlay.
+    assert [("matchConditions" in hook) for hook in found[0]["webhooks"]] == [False, True]
 
 
 @pytest.mark.parametrize("name", ["linkwise-placed", "linkwise-guard"])
@@ -63,9 +65,8 @@ def test_pods_of_the_components_pass_the_restricted_level(plane, shipped):
         pods = plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
         return sorted(one["metadata"]["labels"]["app.kubernetes.io/component"] for one in pods)
 
-    components = ("certs", "scorer", "webhook")
-    two_each = [one for one in components for _ in range(2)]
-    wait_until(lambda: made() == two_each, "all pods are made")
+    all_of_them = [*["certs"] * 2, *["scorer"] * 2, *["webhook"] * 3]
+    wait_until(lambda: made() == all_of_them, "all pods are made")
 
 
 def test_one_label_finds_all_that_stands_in_the_api_servers_way(plane, shipped):
@@ -141,6 +142,53 @@ def test_the_webhook_is_not_called_for_other_pods(plane, pods, made):
 def test_the_webhook_is_not_called_in_namespaces_of_the_system(plane):
     path = "/api/v1/namespaces/kube-system/pods"
     assert refusal(lambda: plane.api.create(path, pod("p", GPU), dryRun="All")) == ""
+
+
+# ---- Which pods it is called for a second time: the first call fails, and fails open.
+
+
+@pytest.fixture
+def closed_again(plane, shipped):
+    """The second fails closed, so that a call shows."""
+    path = "/webhooks/1/failurePolicy"
+    plane.api.patch(MUTATING, [{"op": "replace", "path": path, "value": "Fail"}], "json")
+    pods = "/api/v1/namespaces/default/pods"
+
+    def said():
+        return refusal(lambda: plane.api.create(pods, pod("probe", GPU), dryRun="All"))
+
+    wait_until(lambda: AGAIN in said(), "it fails closed")
+    yield
+    plane.api.patch(MUTATING, [{"op": "replace", "path": path, "value": "Ignore"}], "json")
+    wait_until(lambda: AGAIN not in said(), "it fails open")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(pod("p", {keys.GPU_MEM: "2"}), id="a share"),
+        pytest.param(pod("p", GPU, schedulingGates=[{"name": "other"}]), id="another's gate"),
+        pytest.param(pod("p", initContainers=[container(GPU, "init")]), id="init container"),
+    ],
+)
+@pytest.mark.usefixtures("closed_again")
+def test_a_pod_that_would_be_refused_is_tried_again(plane, pods, made):
+    assert AGAIN in refusal(lambda: plane.api.create(pods, made, dryRun="All"))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(gated("p"), id="our gate"),
+        pytest.param(pod("p", GPU, schedulerName=keys.SCHEDULER), id="our scheduler"),
+        pytest.param(pod("p", {keys.NVIDIA_GPU: "1"}), id="NVIDIA's"),
+        pytest.param(pod("p", labels={keys.COMPUTE_CLASS: "gpu"}), id="class"),
+        pytest.param(pod("p"), id="no GPU"),
+    ],
+)
+@pytest.mark.usefixtures("closed_again")
+def test_a_pod_that_was_judged_or_fails_open_is_not_tried_again(plane, pods, made):
+    assert refusal(lambda: plane.api.create(pods, made, dryRun="All")) == ""
 
 
 # ---- What fails closed.

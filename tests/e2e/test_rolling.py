@@ -2,8 +2,8 @@
 
 There is no kube-proxy here: a relay stands for the Service. It sends new connections to replicas
 that were ready when they were probed last, every 2 s as in the manifests, and leaves open ones
-alone. What a real one does better (a replica that is told to end gets no new connections at once)
-is not needed.
+alone: one that was killed is sent connections until then. What a real one does better (a replica
+that is told to end gets no new connections at once) is not needed.
 """
 
 import pytest
@@ -18,7 +18,7 @@ from cluster import keys
 pytestmark = pytest.mark.timeout(400)
 
 LIMITS = (keys.NVIDIA_GPU, keys.GPU_WHOLE, keys.GPU_MEM)
-"""The first fails open, the others closed: without the webhook they are refused."""
+"""The first fails open, the others closed: those that nobody judged are refused."""
 OPEN = keys.NVIDIA_GPU
 
 
@@ -57,6 +57,7 @@ def without_gate(pods):
 
 def test_a_rolling_replacement_of_both_replicas_fails_no_create(plane, linkwise, path):
     before = list(linkwise.replicas)
+    asked = linkwise.standby.judged
 
     with Load(plane.api, path, body) as load:
         load.goes_on()
@@ -68,26 +69,42 @@ def test_a_rolling_replacement_of_both_replicas_fails_no_create(plane, linkwise,
     assert without_gate(load.created) == []
     # They ended by themselves, when nobody came any more.
     assert [one.process.child.returncode for one in before] == [0, 0]
-    assert len(linkwise.replicas) == 2
+    assert linkwise.standby.judged == asked
 
 
-def test_when_a_replica_is_killed_creates_fail_only_closed_and_succeed_when_tried_again(
-    plane, linkwise, path
-):
+def test_replicas_that_are_killed_again_and_again_fail_no_create(plane, linkwise, path):
+    asked = linkwise.standby.judged
+
     with Load(plane.api, path, body, clients=8) as load:
         for _ in range(2):
-            load.goes_on()
             for one in list(linkwise.replicas):
+                load.goes_on()
                 linkwise.kill(one)
+                load.goes_on()
                 linkwise.revive(one)
         load.goes_on()
 
-    assert [why for pod, why in load.failed if asks(pod) == OPEN] == []
-    assert [why for _, why in load.failed if "create it again" not in why] == []
+    assert load.failed == []
     assert without_gate(load.created) == []
-    # All replicas are back.
-    again = [plane.api.create(path, pod) for pod, _ in load.failed]
-    assert without_gate(again) == []
+    assert linkwise.standby.judged > asked
+
+
+def test_while_only_the_standby_runs_what_would_fail_closed_is_created(plane, linkwise, path):
+    for one in linkwise.replicas:
+        linkwise.kill(one)
+    try:
+        assert without_gate([plane.api.create(path, body(n)) for n in (1, 2)]) == []
+    finally:
+        for one in linkwise.replicas:
+            linkwise.revive(one)
+
+
+def test_a_standby_that_is_away_is_missed_by_nobody(plane, linkwise, path):
+    linkwise.kill(linkwise.standby)
+    try:
+        assert without_gate([plane.api.create(path, body(n)) for n in range(9)]) == []
+    finally:
+        linkwise.revive(linkwise.standby)
 
 
 def test_pods_of_controllers_are_all_there_after_a_replica_was_killed(plane, linkwise, namespace):
@@ -110,13 +127,14 @@ def test_pods_of_controllers_are_all_there_after_a_replica_was_killed(plane, lin
 def test_while_no_replica_runs_what_fails_open_is_created_and_what_fails_closed_is_not(
     plane, linkwise, path
 ):
-    for one in linkwise.replicas:
+    everyone = (*linkwise.replicas, linkwise.standby)
+    for one in everyone:
         linkwise.kill(one)
     try:
         assert "schedulingGates" not in plane.api.create(path, body(0))["spec"]
         with pytest.raises(ApiError, match="create it again"):
             plane.api.create(path, body(1))
     finally:
-        for one in linkwise.replicas:
+        for one in everyone:
             linkwise.revive(one)
     assert without_gate([plane.api.create(path, body(1))]) == []

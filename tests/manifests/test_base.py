@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from certs.inject import API
-from certs.settings import REGISTRATIONS, SECRET, SERVICE
+from certs.settings import REGISTRATIONS, SECRET, SERVICES
 from certs.settings import read_settings as certs_settings
 from cluster import keys
 from cluster.gang import Link
@@ -56,7 +56,12 @@ def one(kind, name, namespace=None):
 
 
 def hook(kind):
-    (found,) = one(kind, "linkwise")["webhooks"]
+    return one(kind, "linkwise")["webhooks"][0]
+
+
+def again():
+    """Return the webhook that is called when the first call failed."""
+    _, found = one("MutatingWebhookConfiguration", "linkwise")["webhooks"]
     return found
 
 
@@ -117,6 +122,19 @@ def test_the_registration_is_narrow_and_cannot_block_anybody():
     assert found["admissionReviewVersions"] == ["v1"]
     (rule,) = found["rules"]
     assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
+
+
+def test_the_second_try_is_as_the_first_but_asks_others_and_only_for_what_would_be_refused():
+    differ = ("name", "clientConfig", "matchConditions")
+    first, second = (
+        {key: value for key, value in found.items() if key not in differ}
+        for found in (hook("MutatingWebhookConfiguration"), again())
+    )
+    assert second == first
+    (condition,) = again()["matchConditions"]
+    spec = one("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]
+    refused = " ".join(item["expression"] for item in (*spec["variables"], *spec["validations"]))
+    assert quoted(condition["expression"]) == quoted(refused)
 
 
 @pytest.mark.parametrize("policy", ["registration", "placed"])
@@ -229,10 +247,10 @@ def test_what_must_be_placed_is_known_by_our_gate_and_our_scheduler():
 
 def test_the_certificate_is_for_the_service_that_is_called_and_in_the_secret_that_is_mounted():
     assert certs_settings({}).namespace == keys.POLICY_NAMESPACE
-    calls = [hook(kind)["clientConfig"]["service"] for _, kind, _ in REGISTRATIONS]
-    assert {(call["name"], call["namespace"]) for call in calls} == {
-        (SERVICE, keys.POLICY_NAMESPACE)
-    }
+    called = [hook(kind) for _, kind, _ in REGISTRATIONS]
+    services = [one_["clientConfig"]["service"] for one_ in (*called, again())]
+    assert [call["name"] for call in services] == [SERVICES[0], SERVICES[0], SERVICES[1]]
+    assert {call["namespace"] for call in services} == {keys.POLICY_NAMESPACE}
     (volume,) = pod_of("webhook")["volumes"]
     assert volume["secret"]["secretName"] == SECRET
     # Not the CA's key.
@@ -265,13 +283,31 @@ def test_ports_and_files_are_those_of_the_settings():
     assert probe["containerPort"] == certs_settings({}).probe_port
 
 
-def test_the_service_leads_to_ports_that_the_pods_have():
-    spec = one("Service", SERVICE)["spec"]
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_leads_to_ports_that_its_pods_have_and_to_no_others(name):
+    spec = one("Service", name)["spec"]
     have = {port["name"] for port in container_of("webhook")["ports"]}
     assert {port["targetPort"] for port in spec["ports"]} <= have
-    assert spec["selector"].items() <= labels_of("webhook").items()
+    # Deployments are named as the Services of their pods.
+    for other in SERVICES:
+        labels = one("Deployment", other)["spec"]["template"]["metadata"]["labels"]
+        assert (spec["selector"].items() <= labels.items()) == (other == name)
     called = {hook(kind)["clientConfig"]["service"]["port"] for _, kind, _ in REGISTRATIONS}
-    assert called <= {port["port"] for port in spec["ports"]}
+    assert called | {again()["clientConfig"]["service"]["port"]} <= {
+        port["port"] for port in spec["ports"]
+    }
+
+
+def test_the_standby_is_one_more_pod_of_the_same_kind():
+    first, standby = (one("Deployment", name)["spec"] for name in SERVICES)
+    assert standby["replicas"] == 1
+    for spec, role in ((first, "first"), (standby, "standby")):
+        labels = spec["template"]["metadata"]["labels"]
+        assert spec["selector"]["matchLabels"] == labels
+        assert labels.items() > marks_of("webhook").items()
+        assert set(labels.values()) - set(marks_of("webhook").values()) == {role}
+    assert standby["template"]["spec"] == first["template"]["spec"]
+    assert standby["strategy"] == first["strategy"]
 
 
 @cache
@@ -335,9 +371,12 @@ def test_kubectl_shows_of_a_gang_what_people_ask_for():
     assert not any("priority" in column for column in gangs()["additionalPrinterColumns"])
 
 
-def labels_of(component):
-    template = one("Deployment", f"linkwise-{component}")["spec"]["template"]
-    return template["metadata"]["labels"]
+def marks_of(component):
+    """Return the labels that all pods of a component have."""
+    labels = one("Deployment", f"linkwise-{component}")["metadata"]["labels"]
+    pods = one("Deployment", f"linkwise-{component}")["spec"]["template"]["metadata"]["labels"]
+    assert labels.items() <= pods.items()
+    return labels
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
@@ -360,7 +399,7 @@ def test_a_component_is_replaced_one_by_one_and_runs_as_nobody(component):
 def test_what_selects_a_components_pods_selects_them(kind, component):
     spec = one(kind, f"linkwise-{component}")["spec"]
     selector = spec["selector"] if kind == "PodDisruptionBudget" else spec["podSelector"]
-    assert selector["matchLabels"] == labels_of(component)
+    assert selector["matchLabels"] == marks_of(component)
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
@@ -368,7 +407,7 @@ def test_a_component_outlives_a_node_and_stays_while_one_is_drained(component):
     pod = pod_of(component)
     (spread,) = pod["topologySpreadConstraints"]
     assert spread["topologyKey"] == keys.HOSTNAME
-    assert spread["labelSelector"]["matchLabels"] == labels_of(component)
+    assert spread["labelSelector"]["matchLabels"] == marks_of(component)
     assert pod["priorityClassName"] == "system-cluster-critical"
     assert one("PodDisruptionBudget", f"linkwise-{component}")["spec"]["maxUnavailable"] == 1
 
