@@ -1,0 +1,226 @@
+"""What the API server wrote about pods, from a moment on, and in its order.
+
+It is judged after the fact and by nothing that Linkwise remembers: of every write, who has which
+GPU from then on, and which gangs are bound in part.
+"""
+
+import json
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Event, Thread
+from typing import Self
+from urllib.request import Request, urlopen
+
+from controlplane.api import Api, Object
+from controlplane.process import wait_until
+
+from cluster import keys
+
+_PODS = "/api/v1/pods"
+_ENDED = ("Succeeded", "Failed")
+
+Gpu = tuple[str, int]
+"""Node and index."""
+Gang = tuple[str, str]
+"""Namespace and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One change of one pod."""
+
+    at: float
+    """When it was seen [s, monotonic]."""
+    pod: Object
+    """As it is from then on, or was last."""
+    gone: bool
+
+    @property
+    def key(self) -> str:
+        """Its namespace and name; another pod may have had them before."""
+        return f"{self.pod['metadata']['namespace']}/{self.pod['metadata']['name']}"
+
+    @property
+    def uid(self) -> str:
+        """The pod's."""
+        return str(self.pod["metadata"]["uid"])
+
+    @property
+    def gang(self) -> Gang | None:
+        """The gang that its labels name."""
+        metadata = self.pod["metadata"]
+        name = metadata.get("labels", {}).get(keys.POD_GROUP_NAME)
+        return (metadata["namespace"], name) if name else None
+
+    @property
+    def size(self) -> int:
+        """How many members its gang has."""
+        return int(self.pod["metadata"]["labels"][keys.POD_GROUP_MIN_AVAILABLE])
+
+    @property
+    def bound(self) -> str:
+        """The node of a pod that runs there, or is about to."""
+        return "" if self.gone else str(self.pod["spec"].get("nodeName", ""))
+
+    @property
+    def ended(self) -> bool:
+        """It needs no GPUs any more."""
+        return self.gone or self.pod.get("status", {}).get("phase") in _ENDED
+
+    @property
+    def holds(self) -> tuple[Gpu, ...]:
+        """What it has."""
+        return () if self.ended else gpus(self.pod)
+
+
+def _state(pod: Object) -> tuple[str, str]:
+    return pod["metadata"]["uid"], pod["metadata"]["resourceVersion"]
+
+
+def gpus(pod: Object) -> tuple[Gpu, ...]:
+    """Return the GPUs that stand in a pod's record."""
+    text = pod["metadata"].get("annotations", {}).get(keys.ALLOCATION)
+    if text is None:
+        return ()
+    record = json.loads(text)
+    return tuple((record["node"], gpu["i"]) for gpu in record["gpus"])
+
+
+def asked(pod: Object) -> int:
+    """Return how many whole GPUs a pod asks for."""
+    limits = (one.get("resources", {}).get("limits", {}) for one in pod["spec"]["containers"])
+    return sum(int(limit.get(keys.GPU_WHOLE, 0)) for limit in limits)
+
+
+@dataclass(slots=True)
+class History:
+    """Use it in `with`: it watches while the block runs."""
+
+    api: Api
+    writes: list[Write] = field(default_factory=list)
+    lost: str = ""
+    """Why something may be missing."""
+    _version: str = ""
+    _over: Event = field(default_factory=Event)
+    _thread: Thread | None = None
+
+    def __enter__(self) -> Self:
+        listed = self.api.get(_PODS)
+        self.writes += [Write(time.monotonic(), pod, False) for pod in listed["items"]]
+        self._version = listed["metadata"]["resourceVersion"]
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._thread:
+            self._thread.join()
+
+    def catch_up(self) -> None:
+        """Return when the pods as they are now were seen."""
+        wait_until(self._is_level, "the watch has seen all writes", 120)
+
+    def _is_level(self) -> bool:
+        listed = {_state(pod) for pod in self.api.get(_PODS)["items"]}
+        last = {write.uid: write for write in list(self.writes)}
+        return listed == {_state(write.pod) for write in last.values() if not write.gone}
+
+    # ---- What is judged.
+
+    def held_twice(self) -> list[str]:
+        """Say which GPUs were given to a pod while another one had them."""
+        holders: dict[Gpu, str] = {}
+        held: dict[str, tuple[Gpu, ...]] = {}
+        found = []
+        for write in self.writes:
+            for gpu in held.pop(write.uid, ()):
+                if holders.get(gpu) == write.uid:
+                    del holders[gpu]
+            found += [
+                f"{gpu} given to {write.key}, which {holders[gpu]} has"
+                for gpu in write.holds
+                if holders.setdefault(gpu, write.uid) != write.uid
+            ]
+            if write.holds:
+                held[write.uid] = write.holds
+        return found
+
+    def misplaced(self) -> list[str]:
+        """Say which pods with GPUs run elsewhere than recorded, or have more or fewer GPUs."""
+        return sorted(
+            {
+                f"{write.key} on {write.bound} has {write.holds}, asked for {asked(write.pod)}"
+                for write in self.writes
+                if write.bound and write.gang and asked(write.pod) and not write.ended
+                if [write.bound] * asked(write.pod) != [node for node, _ in write.holds]
+            }
+        )
+
+    def partly_bound(self) -> dict[Gang, float]:
+        """Return how long each gang was bound in part at most, before all of it was [s]."""
+        longest: dict[Gang, float] = defaultdict(float)
+        for gang, since, until in self._partial():
+            longest[gang] = max(longest[gang], until - since)
+        return dict(longest)
+
+    def _partial(self) -> Iterator[tuple[Gang, float, float]]:
+        """Yield when a first member of a gang was bound, and when all or none were.
+
+        A gang that ends is not bound in part: its members leave one after the other.
+        """
+        bound: dict[Gang, set[str]] = defaultdict(set)
+        since: dict[Gang, float] = {}
+        whole: set[Gang] = set()
+        for write in self.writes:
+            gang = write.gang
+            if gang is None or not asked(write.pod):
+                continue
+            if write.bound and not write.ended:
+                bound[gang].add(write.uid)
+            else:
+                bound[gang].discard(write.uid)
+            count = len(bound[gang])
+            if count == 0:
+                whole.discard(gang)
+            if count >= write.size:
+                whole.add(gang)
+            if count == 0 or gang in whole:
+                if gang in since:
+                    yield gang, since.pop(gang), write.at
+            elif gang not in since:
+                since[gang] = write.at
+        for gang, at in since.items():
+            yield gang, at, time.monotonic()
+
+    def creations(self) -> Counter[str]:
+        """Return how many pods were made under each namespace and name."""
+        made = {(write.key, write.uid) for write in self.writes}
+        return Counter(key for key, _ in made)
+
+    def _run(self) -> None:
+        while not self._over.is_set() and not self.lost:
+            try:
+                self._watch()
+            except OSError:
+                # The API server is away, or had nothing to say for long.
+                self._over.wait(0.1)
+
+    def _watch(self) -> None:
+        url = f"{self.api.server}{_PODS}?watch=1&allowWatchBookmarks=true"
+        request = Request(f"{url}&resourceVersion={self._version}")  # noqa: S310
+        request.add_header("Authorization", f"Bearer {self.api.token}")
+        with urlopen(request, timeout=2, context=self.api.context) as lines:  # noqa: S310
+            for line in lines:
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    self.lost = str(event["object"].get("message", event["object"]))
+                    return
+                pod = event["object"]
+                if event["type"] != "BOOKMARK":
+                    self.writes.append(Write(time.monotonic(), pod, event["type"] == "DELETED"))
+                self._version = pod["metadata"]["resourceVersion"]
+                if self._over.is_set():
+                    return

@@ -1,0 +1,262 @@
+"""Gangs on a real control plane: an unmodified kube-scheduler binds them where they are planned."""
+
+import time
+from itertools import combinations
+
+import pytest
+from controlplane.gangs import events, jobs_of, make_gang, mpi_job, placed, remove, told, where
+from controlplane.history import History
+from controlplane.process import wait_until
+from controlplane.scorer import run_scorer
+
+from cluster import keys
+from topology import catalogue
+from topology.machine import mask_of
+from topology.table import table_of
+
+DGX = table_of(catalogue.entry("dgx1-v100").machine)
+BEST_FOURS = ({0, 1, 2, 3}, {4, 5, 6, 7})
+"""All links of these are NVLink, half of them double."""
+PATIENCE = 120
+
+
+@pytest.fixture(scope="module")
+def placing(webhook, tmp_path_factory):
+    with run_scorer(webhook.plane, tmp_path_factory.mktemp("scorer")) as running:
+        yield running
+
+
+@pytest.fixture
+def machines(plane, namespace, nodes):
+    def add(count):
+        line = {"name": "gpu", "count": count, "machine": "dgx1-v100", "mode": "topology"}
+        return nodes({**line, "cpu": 96, "memory": "768Gi"})
+
+    yield add
+    # What waits would go to the next test's nodes, before its namespace is gone.
+    plane.api.delete(f"/api/v1/namespaces/{namespace}/pods", gracePeriodSeconds="0")
+
+
+def indices(members):
+    """Return the GPUs of all members, in the order of their names, on whatever node."""
+    return [index for name in sorted(members) for _, index in members[name]]
+
+
+def nodes_of(members):
+    return {node for held in members.values() for node, _ in held}
+
+
+def bandwidth(gpus):
+    return DGX.bandwidth(mask_of(gpus))
+
+
+def test_dgx1_has_two_best_sets_of_four():
+    ranked = sorted(combinations(range(8), 4), key=bandwidth, reverse=True)
+    assert [set(four) for four in ranked[:2]] in (list(BEST_FOURS), list(BEST_FOURS)[::-1])
+    assert bandwidth(ranked[1]) > bandwidth(ranked[2])
+
+
+# ---- Without Linkwise, and with it.
+
+
+@pytest.mark.usefixtures("training_operator")
+def test_an_mpi_job_that_scatters_without_linkwise_is_on_one_best_set_with_it(
+    plane, namespace, machines, request
+):
+    machines(4)
+    plane.api.create(jobs_of(namespace), mpi_job("alone", 4, 1))
+    workers = {f"alone-worker-{index}" for index in range(4)}
+
+    def scattered():
+        found = plane.api.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return {
+            pod["metadata"]["name"]: pod["spec"].get("nodeName")
+            for pod in found
+            if pod["metadata"]["name"] in workers and pod["status"]["phase"] == "Running"
+        }
+
+    wait_until(lambda: scattered().keys() == workers, "its workers run", PATIENCE)
+    assert set(scattered().values()) == {f"gpu-{index}" for index in range(4)}
+    plane.api.delete(f"{jobs_of(namespace)}/alone")
+    wait_until(lambda: not scattered(), "they are gone", PATIENCE)
+
+    request.getfixturevalue("placing")
+    pods = request.getfixturevalue("pods")
+    pods.api.create(jobs_of(namespace), mpi_job("with", 4, 1))
+
+    members = placed(pods, "mpijob-with", 4)
+    gang = told(pods, "mpijob-with", "Placed")
+    assert len(nodes_of(members)) == 1
+    assert set(indices(members)) in BEST_FOURS
+    assert gang["status"]["bandwidth"] == gang["spec"]["plan"]["bestPossible"] == 55.2
+    assert [owner["kind"] for owner in gang["metadata"]["ownerReferences"]] == ["MPIJob"]
+    wait_until(lambda: bool(events(pods, "GangPlaced", of="MPIJob")), "an event says so", PATIENCE)
+    assert len(events(pods, "GangPlaced", of="MPIJob")) == 1
+    launcher = pods.all()["with-launcher"]
+    assert keys.ALLOCATION not in launcher["metadata"].get("annotations", {})
+
+
+# ---- Shapes.
+
+
+@pytest.mark.usefixtures("placing")
+def test_two_workers_of_four_gpus_each_have_one_of_the_two_best_sets(pods, machines):
+    machines(2)
+    make_gang(pods, "pair", 2, 4)
+    members = placed(pods, "pair", 2)
+    assert len(nodes_of(members)) == 1
+    assert {frozenset(indices({name: members[name]})) for name in members} == {
+        frozenset(four) for four in BEST_FOURS
+    }
+
+
+@pytest.mark.usefixtures("placing")
+def test_sixteen_workers_fill_two_nodes_of_three_and_neighbours_in_rank_share_a_link(
+    pods, machines
+):
+    machines(3)
+    make_gang(pods, "wide", 16, 1)
+    members = placed(pods, "wide", 16)
+    by_rank = [members[f"wide-{rank}"][0] for rank in range(16)]
+    halves = by_rank[:8], by_rank[8:]
+    for half in halves:
+        assert len({node for node, _ in half}) == 1
+        ring = [index for _, index in half]
+        assert sorted(ring) == list(range(8))
+        assert all(linked(pair) for pair in zip(ring, ring[1:] + ring[:1], strict=True))
+    assert halves[0][0][0] != halves[1][0][0]
+
+
+@pytest.mark.usefixtures("placing")
+def test_three_pairs_on_what_others_left_are_split_so_that_the_worst_is_best(pods, machines):
+    machines(1)
+    left = (1, 2, 3, 4, 5, 7)
+    fill(pods, keep_free=left)
+    make_gang(pods, "three", 3, 2)
+
+    pairs = [frozenset(index for _, index in held) for held in placed(pods, "three", 3).values()]
+
+    assert frozenset().union(*pairs) == set(left)
+    assert min(map(bandwidth, pairs)) == max(
+        min(map(bandwidth, split)) for split in splits_in_pairs(left)
+    )
+    # In index order the last pair has no link of its own.
+    assert min(map(bandwidth, pairs)) > min(map(bandwidth, ((1, 2), (3, 4), (5, 7))))
+
+
+@pytest.mark.usefixtures("placing")
+def test_a_gang_that_insists_on_nvlink_waits_for_it_and_then_fits(pods, machines):
+    machines(1)
+    filler = fill(pods, keep_free=(0, 5, 6))
+    make_gang(pods, "strict", 3, 1, annotations={keys.LINK: "nvlink"})
+
+    gang = told(pods, "strict", "Waiting")
+    assert "NVLink" in gang["status"]["reason"]
+    assert where(pods, "strict") == {}
+
+    remove(pods, filler[4])
+    members = placed(pods, "strict", 3)
+    assert 4 in indices(members)
+    assert is_connected(indices(members))
+
+
+def fill(pods, keep_free):
+    """Take all GPUs of the only node but some; return who has each."""
+    make_gang(pods, "filler", 8, 1)
+    holders = {index: name for name, [(_, index)] in placed(pods, "filler", 8).items()}
+    remove(pods, *(holders.pop(index) for index in keep_free))
+    return holders
+
+
+def linked(pair):
+    # Of two GPUs without a link between them PCIe is all that is left.
+    return bandwidth(pair) >= 20
+
+
+def is_connected(gpus):
+    reached, rest = set(gpus[:1]), set(gpus[1:])
+    while near := {one for one in rest if any(linked((one, other)) for other in reached)}:
+        reached |= near
+        rest -= near
+    return not rest
+
+
+def splits_in_pairs(gpus):
+    if not gpus:
+        yield ()
+        return
+    first, rest = gpus[0], gpus[1:]
+    for other in rest:
+        for more in splits_in_pairs(tuple(one for one in rest if one != other)):
+            yield ((first, other), *more)
+
+
+# ---- Gangs that have to wait.
+
+
+@pytest.mark.usefixtures("placing")
+def test_of_two_gangs_that_need_all_gpus_one_waits_until_the_other_ends(plane, pods, machines):
+    machines(2)
+    first = make_gang(pods, "first", 4, 4)
+    placed(pods, "first", 4)
+    make_gang(pods, "second", 4, 4)
+
+    gang = told(pods, "second", "Waiting", "0 of 4 workers fit now")
+    assert "needs 16 GPUs as 4 × 4 GPUs" in gang["status"]["reason"]
+    assert gang["status"]["members"] == "4/4"
+    wait_until(
+        lambda: any(gang["status"]["reason"] in text for text in events(pods, "GangWaiting")),
+        "an event says why",
+        PATIENCE,
+    )
+    assert where(pods, "second") == {}
+    described = plane.kubectl("describe", "gang", "-n", pods.namespace, gang["metadata"]["name"])
+    assert gang["status"]["reason"] in described.stdout
+
+    remove(pods, *first)
+    assert len(placed(pods, "second", 4)) == 4
+    told(pods, "second", "Placed")
+    wait_until(
+        lambda: any("gang second are on gpu-0" in text for text in events(pods, "GangPlaced")),
+        "an event says where",
+        PATIENCE,
+    )
+
+
+@pytest.mark.usefixtures("placing")
+def test_a_gang_larger_than_the_cluster_waits_with_numbers_and_holds_nothing(pods, machines):
+    machines(2)
+    make_gang(pods, "huge", 5, 4)
+    gang = told(pods, "huge", "Waiting")
+    assert "needs 20 GPUs as 5 × 4 GPUs; 4 of 5 workers fit now" in gang["status"]["reason"]
+    assert "plan" not in gang["spec"]
+    assert not any(
+        keys.ALLOCATION in pod["metadata"].get("annotations", {}) for pod in pods.all().values()
+    )
+
+    # What it would need is free for others.
+    make_gang(pods, "small", 4, 4)
+    assert len(placed(pods, "small", 4)) == 4
+
+
+# ---- Gangs whose pods come one by one.
+
+
+@pytest.mark.usefixtures("placing")
+def test_a_gang_whose_pods_come_slowly_is_placed_as_a_whole(pods, machines):
+    machines(8)
+    with History(pods.api) as history:
+        for member in range(64):
+            make_gang(pods, "slow", 64, 1, [member])
+            time.sleep(0.2)
+            if member == 40:
+                gang = told(pods, "slow", "Assembling", "of 64 members")
+        members = placed(pods, "slow", 64)
+        history.catch_up()
+
+    assert gang["status"]["members"].endswith("/64")
+    assert sorted(indices(members)) == sorted(list(range(8)) * 8)
+    mine = [write for write in history.writes if write.gang == (pods.namespace, "slow")]
+    first = next(at for at, write in enumerate(mine) if write.holds)
+    assert len({write.uid for write in mine[:first]}) == 64
+    assert (history.held_twice(), history.misplaced()) == ([], [])
