@@ -10,6 +10,7 @@ from controlplane.nodes import NODES, Line, add_nodes, read_nodes, remove_pods
 from controlplane.plane import ControlPlane, control_plane
 from controlplane.pods import Pods, a_pod
 from controlplane.process import wait_until
+from controlplane.scorer import Scorer, run_scorer
 from controlplane.training import run_training_operator
 from controlplane.webhook import BASE, NAMESPACE, Webhook, installed, register_nobody, run_webhook
 
@@ -177,3 +178,25 @@ def scorer(plane: ControlPlane, shipped: object) -> Iterator[Api]:
     yield api
     for kind in ("clusterroles", "clusterrolebindings"):
         plane.api.delete(f"{rbac}/{kind}/{name}")
+
+
+@pytest.fixture(scope="module")
+def placing(webhook: Webhook, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scorer]:
+    """What is shipped, one replica of the webhook, and one of the scorer."""
+    with run_scorer(webhook.plane, tmp_path_factory.mktemp("scorer")) as running:
+        yield running
+
+
+@pytest.fixture
+def machines(
+    plane: ControlPlane, namespace: str, nodes: Callable[..., tuple[Node, ...]]
+) -> Iterator[Callable[[int], tuple[Node, ...]]]:
+    """Adds DGX-1 V100 nodes: `gpu-0` and so on."""
+
+    def add(count: int) -> tuple[Node, ...]:
+        line = {"name": "gpu", "count": count, "machine": "dgx1-v100", "mode": "topology"}
+        return nodes({**line, "cpu": 96, "memory": "768Gi"})
+
+    yield add
+    # What waits would go to the next test's nodes, before its namespace is gone.
+    plane.api.delete(f"/api/v1/namespaces/{namespace}/pods", gracePeriodSeconds="0")

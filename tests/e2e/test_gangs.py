@@ -7,7 +7,6 @@ import pytest
 from controlplane.gangs import events, jobs_of, make_gang, mpi_job, placed, remove, told, where
 from controlplane.history import History
 from controlplane.process import wait_until
-from controlplane.scorer import run_scorer
 
 from cluster import keys
 from topology import catalogue
@@ -18,23 +17,6 @@ DGX = table_of(catalogue.entry("dgx1-v100").machine)
 BEST_FOURS = ({0, 1, 2, 3}, {4, 5, 6, 7})
 """All links of these are NVLink, half of them double."""
 PATIENCE = 120
-
-
-@pytest.fixture(scope="module")
-def placing(webhook, tmp_path_factory):
-    with run_scorer(webhook.plane, tmp_path_factory.mktemp("scorer")) as running:
-        yield running
-
-
-@pytest.fixture
-def machines(plane, namespace, nodes):
-    def add(count):
-        line = {"name": "gpu", "count": count, "machine": "dgx1-v100", "mode": "topology"}
-        return nodes({**line, "cpu": 96, "memory": "768Gi"})
-
-    yield add
-    # What waits would go to the next test's nodes, before its namespace is gone.
-    plane.api.delete(f"/api/v1/namespaces/{namespace}/pods", gracePeriodSeconds="0")
 
 
 def indices(members):
