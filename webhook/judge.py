@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from cluster.capacity import Capacity
+from cluster.capacity import Capacity, Excess
 from cluster.finding import Code, Finding, Severity
 from cluster.request import Request
 from policy.catalogue import check_class
@@ -13,8 +13,8 @@ from webhook.workload import Workload, gang_findings
 
 def judge(
     asked: Asked, policy: PolicySnapshot, capacity: Capacity, workload: Workload | None
-) -> Iterator[Finding]:
-    """Yield what is wrong with what a pod asks for.
+) -> list[Finding]:
+    """Return what is wrong with what a pod asks for.
 
     Args:
         asked: The pod after profiles.
@@ -22,14 +22,17 @@ def judge(
         capacity: What the cluster offers.
         workload: The object that makes the pod, where it is at hand.
     """
-    yield from asked.findings
-    rules = policy.policy
-    yield from check_class(asked.pod.labels, asked.request, policy.catalogue, strict=rules.strict)
-    if rules.capacity != "off":
+    rules, request = policy.policy, asked.request
+    found = [
+        *asked.findings,
+        *check_class(asked.pod.labels, request, policy.catalogue, strict=rules.strict),
+    ]
+    if rules.capacity != "off" and (excess := capacity.excess(request)):
         severity = Severity.ERROR if rules.capacity == "deny" else Severity.WARNING
-        yield from _capacity_findings(asked.request, capacity, severity)
+        found.append(_capacity_finding(request, excess, severity))
     if asked.member and asked.mark:
-        yield from gang_findings(asked.pod, asked.mark, workload)
+        found += gang_findings(asked.pod, asked.mark, workload)
+    return found
 
 
 def namespace_findings(
@@ -47,14 +50,9 @@ def namespace_findings(
         )
 
 
-def _capacity_findings(
-    request: Request, capacity: Capacity, severity: Severity
-) -> Iterator[Finding]:
-    excess = capacity.excess(request)
-    if excess is None:
-        return
+def _capacity_finding(request: Request, excess: Excess, severity: Severity) -> Finding:
     ask = request.asks[0] if request.asks else None
-    yield Finding(
+    return Finding(
         Code.CAPACITY,
         severity,
         ask.field if ask else "spec.containers",

@@ -44,18 +44,19 @@ def node_requirements(
         request: What the pod asks for.
         policy: How model and driver stand on nodes, and whether MPS may share compute.
     """
-    return [*_of_class(labels, policy), *_of_mode(request, policy)]
+    mode = _of_mode(request, policy)
+    found = [] if mode is None else [mode]
+    return [*_of_class(labels, policy), *found] if COMPUTE_CLASS in labels else found
 
 
-def _of_mode(request: Request, policy: PolicySnapshot) -> Iterator[NodeRequirement]:
+def _of_mode(request: Request, policy: PolicySnapshot) -> NodeRequirement | None:
     family = request.family
     if family is _WHOLE:
-        yield _TOPOLOGY
-    elif family is _SHARE and request.core:
-        yield _COMPUTE_OR_MPS if policy.policy.sharing.compute_by_mps else _COMPUTE
-    elif family is _REPLICA:
-        yield _TIMESLICE
+        return _TOPOLOGY
+    if family is _SHARE and request.core:
+        return _COMPUTE_OR_MPS if policy.policy.sharing.compute_by_mps else _COMPUTE
     # Memory alone: the resource tells the nodes, also those with the older labels.
+    return _TIMESLICE if family is _REPLICA else None
 
 
 def _of_class(labels: Mapping[str, str], policy: PolicySnapshot) -> Iterator[NodeRequirement]:
