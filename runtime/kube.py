@@ -104,8 +104,8 @@ class Kube:
         host, port = environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
         address = f"[{host}]" if ":" in host else host
         server = f"https://{address}:{port}"
-        files = {"token_file": mount / "token", "ca_file": mount / "ca.crt"}
-        return cls(server, **files, timeout=timeout)
+        token, ca = mount / "token", mount / "ca.crt"
+        return cls(server, token_file=token, ca_file=ca, timeout=timeout)
 
     async def __aenter__(self) -> Self:
         # A watch holds a connection for as long as it lasts, so their number is not limited.

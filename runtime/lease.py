@@ -108,6 +108,7 @@ class Lease:
         self._term = 0
         self._until = _NEVER
         self._version = ""
+        self._watch: Reflector[_Record] | None = None
         self._highest = -1
         # Half a deadline leaves time for a second call, on another connection.
         self._call_timeout = timing.renew_deadline / 2
@@ -119,6 +120,13 @@ class Lease:
         The clock decides, at this moment: ask again after everything that took time.
         """
         return self._term if self._clock() < self._until else None
+
+    def missing(self) -> str | None:
+        """Say why it is not known who leads; None when it is, or was until the watch was lost."""
+        if self._watch is not None and self._watch.synced.is_set():
+            return None
+        why = (self._watch and self._watch.error) or "the list is under way"
+        return f"Lease {self._name} was not read yet: {why}"
 
     async def run(self, lead: Lead) -> None:
         """Lead whenever the Lease is ours, until `lead` ends or this is cancelled.
@@ -160,6 +168,7 @@ class Lease:
             on_change=lambda _items, _changed: changed.set(),
             pace=self._pace,
         )
+        self._watch = watch
         watching = asyncio.create_task(watch.run())
         try:
             await watch.synced.wait()

@@ -69,7 +69,8 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
             unaccounted=lambda: leader.unaccounted,
             watches=leader.ages,
         )
-        probes = probe_routes(registry, {"watches": leader.missing})
+        lease = _lease(reading, settings, instance)
+        probes = probe_routes(registry, {"lease": lease.missing, "watches": leader.missing})
         async with (
             serve(probes, host=settings.host, port=settings.probe_port),
             serve(
@@ -81,16 +82,17 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
         ):
             _log.info("Listening", port=settings.probe_port)
             settle()
-            await _elect(reading, settings, instance, leader, told)
+            await _elect(lease, leader, told)
 
 
-async def _elect(
-    kube: Kube, settings: Settings, instance: str, leader: Leader, told: asyncio.Event
-) -> None:
-    """Take part in the election until told to end."""
+def _lease(kube: Kube, settings: Settings, instance: str) -> Lease:
     timing = Timing(settings.lease_seconds, settings.renew_seconds, settings.retry_seconds)
     # A container that was started again in the same pod is another process.
-    lease = Lease(kube, POLICY_NAMESPACE, LEASE, f"{instance}_{uuid4()}", timing)
+    return Lease(kube, POLICY_NAMESPACE, LEASE, f"{instance}_{uuid4()}", timing)
+
+
+async def _elect(lease: Lease, leader: Leader, told: asyncio.Event) -> None:
+    """Take part in the election until told to end."""
 
     async def stand() -> None:
         while True:

@@ -59,20 +59,15 @@ def test_a_gang_is_placed_on_the_best_set_and_people_are_told(plane, nodes, pods
     assert gang["status"]["members"] == "4/4"
     assert gang["status"]["nodes"] == placed[0]
     assert gang["status"]["bandwidth"] == gang["spec"]["plan"]["bestPossible"] == 55.2
-    assert [one["reason"] for one in events(plane, namespace)] == ["GangPlaced"]
+    wait_until(lambda: "GangPlaced" in reasons(plane, namespace), "people are told", 60)
     shown = plane.kubectl("get", "gangs", "-n", namespace).stdout.splitlines()
     assert shown[1].split()[1:5] == ["4/4", "Placed", placed[0], "55.2"]
 
 
-def events(plane, namespace):
-    path = f"/api/v1/namespaces/{namespace}/events"
-    wait_until(lambda: bool(of_scorer(plane, path)), "people are told", 30)
-    return of_scorer(plane, path)
-
-
-def of_scorer(plane, path):
-    chosen = {"fieldSelector": "reportingComponent=linkwise-scorer"}
-    return plane.api.get(path, **chosen)["items"]
+def reasons(plane, namespace):
+    """Return why the scorer made events, once for each event."""
+    path, chosen = f"/api/v1/namespaces/{namespace}/events", "reportingComponent=linkwise-scorer"
+    return [one["reason"] for one in plane.api.get(path, fieldSelector=chosen)["items"]]
 
 
 def test_whoever_looks_sees_who_has_which_gpu_and_why_others_wait(

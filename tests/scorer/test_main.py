@@ -8,7 +8,7 @@ import sys
 import pytest
 from builders import a_pod
 from controlplane.process import free_ports
-from waiting import until
+from waiting import until, until_true
 
 from cluster import keys
 from scorer.__main__ import LEASE, main
@@ -127,7 +127,19 @@ def other(cluster):
 
 @pytest.mark.usefixtures("other")
 async def test_one_that_waits_to_lead_is_ready_and_says_that_another_leads(started):
-    assert (await started.probe())[0] == 200
+    async def ready():
+        return (await started.probe())[0] == 200
+
+    await until_true(ready)
     assert "linkwise_leads 0.0" in (await started.probe("/metrics"))[1]
     status, why = await started.look("/v1/nodes")
     assert (status, "another replica leads" in why) == (503, True)
+
+
+@pytest.mark.parametrize("started", [{"api_server": "http://127.0.0.1:1"}], indirect=True)
+async def test_one_that_cannot_tell_who_leads_is_not_ready_and_says_why(started):
+    async def says_why():
+        return "lease: Lease linkwise-scorer was not read yet: GET " in (await started.probe())[1]
+
+    await until_true(says_why)
+    assert (await started.probe())[0] == 503
