@@ -1,0 +1,224 @@
+"""`linkwise snapshot`, `inspect` and `explain` on a real API server, as people run them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from controlplane.credentials import kubeconfig
+from controlplane.gangs import make_gang
+from controlplane.process import wait_until
+from controlplane.scorer import run_scorer
+
+from cluster import keys
+from policy.document import Policy
+from scorer.gangobject import gangs_of
+
+LINKWISE = Path(sys.executable).with_name("linkwise")
+DGX = {"name": "gpu", "count": 2, "machine": "dgx1-v100", "mode": "topology"}
+SHARED = {"name": "share", "machine": "t4x4", "mode": "core_mem", "gpuMemory": 15}
+MACHINES = [{"nodeLabels": {keys.NODE_MODE: "topology"}, "machine": "dgx1-v100"}]
+
+
+@pytest.fixture
+def live(plane, tmp_path):
+    """Runs the command as an administrator, or with somebody's kubeconfig."""
+
+    def call(*arguments, config=None):
+        return subprocess.run(
+            [LINKWISE, *arguments, "--kubeconfig", config or plane.kubeconfig],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return call
+
+
+@pytest.fixture
+def machines(policy):
+    """Lets the policy tell what the nodes are, since no agent does."""
+    body = {"apiVersion": keys.API_VERSION, "kind": Policy.__name__, "machines": MACHINES}
+    policy(yaml.safe_dump(body))
+
+
+@pytest.fixture
+def placing(webhook, tmp_path):
+    with run_scorer(webhook.plane, tmp_path) as running:
+        yield running
+
+
+def simulated(folder, pods):
+    """Simulate pods, as people wrote them, on the snapshot."""
+    (folder / "pods.json").write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": pods})
+    )
+    arguments = ["simulate", "pods.json", "--cluster", "snapshot.json", "-o", "json"]
+    ran = subprocess.run(
+        [LINKWISE, *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert ran.stdout, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def as_written(pods):
+    """Return pods as they were before admission: what a snapshot keeps no trace of."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {key: pod["metadata"][key] for key in ("name", "namespace", "labels")},
+            "spec": {"containers": pod["spec"]["containers"]},
+        }
+        for pod in pods
+    ]
+
+
+@pytest.mark.usefixtures("webhook")
+def test_a_snapshot_has_the_nodes_and_pods_that_are_there_and_nothing_secret(
+    plane, nodes, pods, live, tmp_path
+):
+    nodes(DGX, SHARED)
+    pods.create({"cpu": 1}, name="plain", spec={"nodeName": "gpu-0"})
+    secret = {"name": "main", "image": "none", "env": [{"name": "KEY", "value": "hunter2"}]}
+    pods.create(name="talks", spec={"containers": [secret]})
+
+    first = live("snapshot", "--output", "snapshot.json")
+    text = (tmp_path / "snapshot.json").read_text()
+
+    assert (first.returncode, first.stdout, first.stderr) == (0, "", "")
+    assert "hunter2" not in text
+    assert "managedFields" not in text
+    found = simulated(tmp_path, [_asking("a", pods.namespace)])
+    assert [node["name"] for node in found["nodes"]] == ["gpu-0", "gpu-1", "share"]
+    assert found["nodes"][0]["free_before"] == 8
+    listed = [one["metadata"]["name"] for one in json.loads(text)["items"] if one["kind"] == "Pod"]
+    assert {"plain", "talks"} <= set(listed)
+    everywhere = plane.api.get("/api/v1/pods")["items"]
+    assert sorted(listed) == sorted(one["metadata"]["name"] for one in everywhere)
+
+
+def _asking(name, namespace):
+    container = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: "1"}}}
+    metadata = {"name": name, "namespace": namespace}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": [container]},
+    }
+
+
+@pytest.mark.usefixtures("machines", "placing")
+def test_a_snapshot_simulated_gives_what_the_planner_decides_and_explain_tells_it(
+    plane, nodes, pods, live, tmp_path
+):
+    nodes(DGX)
+    wait_until(lambda: "NVLink mesh" in live("inspect").stdout, "the policy tells the machine", 60)
+    make_gang(pods, "first", 3, 1)
+    _placed(plane, pods, "first")
+    assert live("snapshot", "--output", "snapshot.json").returncode == 0
+    make_gang(pods, "second", 2, 2)
+    made = _placed(plane, pods, "second")
+    told = json.loads(live("explain", "gang", f"{pods.namespace}/second", "-o", "json").stdout)[0]
+
+    [gang] = simulated(tmp_path, as_written(made))["gangs"]
+
+    assert told["state"] == "placed"
+    assert (told["nodes"], told["gpus"]) == (gang["nodes"], gang["gpus"])
+    assert told["bandwidth"] == gang["bandwidth"]
+    assert told["best_possible"] == gang["best_possible"]
+    shown = live("inspect", gang["nodes"][0]).stdout
+    assert f"gang {pods.namespace}/second (2 pods" in shown
+    assert f"{gang['bandwidth']:.1f} GB/s" in shown
+
+
+@pytest.mark.usefixtures("machines", "placing")
+def test_a_gang_that_waits_is_told_the_same_by_its_object_by_explain_and_by_simulate(
+    plane, nodes, pods, live, tmp_path
+):
+    nodes({**DGX, "count": 1})
+    assert live("snapshot", "--output", "snapshot.json").returncode == 0
+    make_gang(pods, "big", 3, 4)
+    reason = wait_until_told(plane, pods, "big")
+    made = list(pods.all().values())
+
+    ran = live("explain", "pod", f"{pods.namespace}/big-0", "-o", "json")
+
+    assert ran.returncode == 1
+    told = json.loads(ran.stdout)
+    assert (told["kind"], told["name"], told["reason"]) == ("gang", "big", reason)
+    assert told["help"] == ["it would not fit if nothing else ran: add nodes, or ask for less"]
+    [gang] = simulated(tmp_path, as_written(made))["gangs"]
+    assert gang["reason"] == reason
+
+
+def _placed(plane, pods, gang):
+    """Wait until a gang is bound; return its pods."""
+
+    def members():
+        found = [pod for name, pod in pods.all().items() if name.startswith(f"{gang}-")]
+        return found if all(pod["spec"].get("nodeName") for pod in found) else []
+
+    wait_until(lambda: bool(members()), f"{gang} is bound", 120)
+    phase = lambda one: one.get("status", {}).get("phase")  # noqa: E731
+    wait_until(
+        lambda: any(
+            phase(one) == "Placed"
+            for one in plane.api.get(gangs_of(pods.namespace))["items"]
+            if one["spec"]["gang"] == gang
+        ),
+        f"{gang} is said to be placed",
+        60,
+    )
+    return members()
+
+
+def wait_until_told(plane, pods, gang):
+    """Wait until a Gang object tells why it waits; return the reason."""
+
+    def reason():
+        for one in plane.api.get(gangs_of(pods.namespace))["items"]:
+            status = one.get("status", {})
+            if one["spec"]["gang"] == gang and status.get("phase") == "Waiting":
+                return status["reason"]
+        return ""
+
+    wait_until(lambda: bool(reason()), f"{gang} is told why it waits", 120)
+    return reason()
+
+
+@pytest.mark.usefixtures("webhook")
+def test_a_person_needs_the_role_that_ships_and_no_more(plane, nodes, namespace, live, tmp_path):
+    nodes(DGX)
+    plane.kubectl("create", "serviceaccount", "ann", f"--namespace={namespace}")
+    config = tmp_path / "ann"
+    token = plane.token(namespace, "ann")
+    config.write_text(kubeconfig(plane.server, plane.ca_file, token))
+    without = live("inspect", config=config)
+    assert (without.returncode, without.stdout) == (2, "")
+    assert "cannot list resource" in without.stderr
+    assert "Ask for the ClusterRole linkwise-view." in without.stderr
+    assert without.stderr.count("\n") == 1
+
+    subject, name = f"--serviceaccount={namespace}:ann", f"ann-{namespace}"
+    homes = (keys.PROFILE_NAMESPACE, keys.POLICY_NAMESPACE)
+    role = (name, "--clusterrole=linkwise-view", subject)
+    own = (name, "--role=linkwise-view", subject)
+    bound = [
+        plane.kubectl("create", "clusterrolebinding", *role),
+        *(plane.kubectl("create", "rolebinding", *own, f"--namespace={home}") for home in homes),
+    ]
+    try:
+        assert [one.returncode for one in bound] == [0, 0, 0], bound
+        wait_until(lambda: not live("inspect", config=config).stderr, "the roles count", 120)
+        seen = live("snapshot", config=config)
+        assert (seen.returncode, seen.stderr) == (0, "")
+        assert seen.stdout == live("snapshot").stdout
+    finally:
+        plane.kubectl("delete", "clusterrolebinding", name)
+        for home in homes:
+            plane.kubectl("delete", "rolebinding", name, f"--namespace={home}")
