@@ -4,6 +4,7 @@ By priority, then by age. Who does not fit is passed by smaller ones until it ha
 `ageing`: from then on what becomes free is kept for it, if it fits an empty cluster at all.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -59,13 +60,29 @@ def take_turns(
         outcome = _blocked(unit, first) or standing.get(unit.key)
         if outcome is None:
             seen = snapshot.without(avoided.get(unit.key, frozenset()))
-            outcome = plan(seen, unit.members, link=unit.link)
+            outcome = _plan(seen, unit)
         decisions.append(Decision(unit, outcome))
         if isinstance(outcome, Plan):
             snapshot = outcome.applied_to(snapshot)
         elif first is None and unit.blocked is None and aged(unit) and _could(snapshot, unit):
             first = unit
     return Round(tuple(decisions), snapshot)
+
+
+def _plan(snapshot: Snapshot, unit: Unit) -> Plan | Refusal:
+    """Plan a unit, on a node where members of it run already if it fits there."""
+    for node in _homes(unit):
+        if node in snapshot.ledger.nodes:
+            near = plan(snapshot.only(node), unit.members, link=unit.link)
+            if isinstance(near, Plan):
+                return near
+    return plan(snapshot, unit.members, link=unit.link)
+
+
+def _homes(unit: Unit) -> list[str]:
+    """Return the nodes of the members that are placed, those with most of them first."""
+    nodes = Counter(pod.claimant.target for pod in unit.settled if pod.claimant)
+    return sorted(nodes, key=lambda node: (-nodes[node], node))
 
 
 def _blocked(unit: Unit, first: Unit | None) -> Refusal | None:

@@ -9,6 +9,7 @@ from strategies import clusters
 
 from cluster import keys
 from cluster.gang import GangKey
+from cluster.record import Allocation, GPUShare
 from scorer.gangs import Owners, units_of
 from scorer.outcome import Plan, Refusal
 from scorer.turn import take_turns
@@ -168,6 +169,17 @@ def test_what_is_kept_for_who_waits_longest_is_kept_while_its_refusal_stands():
     )
 
     assert placed(found) == []
+
+
+def test_a_replacement_goes_next_to_its_gang_where_that_has_room():
+    labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "2"}
+    there = a_seen(1, "g-0", labels=labels).given(Allocation("node-1", (GPUShare(0),)))
+    (unit,) = units_of([there, a_seen(1, "g-1", labels=labels)], NOBODY)
+    snapshot = a_snapshot(a_node("node-0"), a_node("node-1"))
+    full = a_snapshot(a_node("node-0"), a_node("node-1"), taken={"node-1": range(8)})
+
+    assert outcomes(turns(snapshot, unit))["g"].placements[0].node == "node-1"
+    assert outcomes(turns(full, unit))["g"].placements[0].node == "node-0"
 
 
 def test_a_gang_does_not_go_where_it_failed():
