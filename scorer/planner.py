@@ -74,6 +74,8 @@ class Planner:
         self._committer = Committer(kube, term, clock)
         self._units: dict[Key, list[Unit]] = {}
         self._refusals: dict[GangKey, tuple[Unit, int, Refusal]] = {}
+        self._told: dict[Key, frozenset[GangKey]] = {}
+        """By group, of whom people were told while pods of it were there."""
         self._follower = Follower(kube, watches, teller, measures, clock)
         self._jobs: deque[Job] = deque()
         self._queued = asyncio.Event()
@@ -141,6 +143,10 @@ class Planner:
                 self._refusals.pop(gone, None)
             if units:
                 self._units[at] = units
+                self._told[at] = self._told.get(at, frozenset()) | {unit.key for unit in units}
+            if at not in self._state.groups:
+                for gone in self._told.pop(at, ()):
+                    self._teller.forget(gone)
         self._state.regrouped.clear()
         for units in self._units.values():
             yield from units

@@ -6,6 +6,7 @@ a gang that is placed within a second is never said to wait.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -93,6 +94,8 @@ class Teller:
         Raises:
             KubeError: It could not be written.
         """
+        # That it waits is no longer so.
+        self._words.pop(unit.key, None)
         async with self._few:
             try:
                 await self._record(unit, plan)
@@ -149,7 +152,11 @@ class Teller:
                     await self._tell(word)
             except KubeError as error:
                 _log.warning("Could not tell of gang", gang="/".join(key[:2]), err=str(error))
-                await self._refresh(key)
+                # Once more, from what is there by then, unless there is something newer to tell.
+                told = None
+                await asyncio.sleep(_PAUSE)
+                with suppress(KubeError):
+                    await self._refresh(key)
 
     async def _tell(self, word: Word) -> None:
         now = datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,257 @@
+"""What people are told of gangs, and how often."""
+
+import pytest
+import pytest_asyncio
+from tenure import Cluster, leading, soon
+
+from cluster.gang import GangKey
+from scorer import planner, teller
+from scorer.gangobject import GANGS, name_of
+
+GANG_PATH = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
+OBJECT = f"{GANG_PATH}/{name_of(GangKey('team', 'bert', 'job'))}"
+EVENTS = "/api/v1/namespaces/team/events"
+
+
+@pytest_asyncio.fixture
+async def cluster(monkeypatch):
+    monkeypatch.setattr(planner, "_AGAIN", 0.01)
+    monkeypatch.setattr(teller, "_PATIENCE", 0.01)
+    monkeypatch.setattr(teller, "_PAUSE", 0.01)
+    async with Cluster() as running:
+        running.node()
+        yield running
+
+
+@pytest.fixture
+def patient(cluster, monkeypatch):  # noqa: ARG001 - it is impatient.
+    monkeypatch.setattr(teller, "_PATIENCE", 3600)
+
+
+async def looked(cluster, name="late"):
+    """Wait until a pod that comes now is told to wait: so was all that came before."""
+    cluster.pod(name, 1, nodeSelector={"only": "nowhere"})
+    await soon(lambda: any(one["involvedObject"]["name"] == name for one in cluster.events()))
+
+
+async def passed(cluster, name="sign"):
+    """Wait until a pod that comes now is placed: all that came before was looked at."""
+    cluster.node(f"node-of-{name}", 1, only=name)
+    cluster.pod(name, 1, nodeSelector={"only": name})
+    await soon(lambda: cluster.given(name))
+
+
+def told(cluster):
+    """Return phases and reasons in the order in which they were written."""
+    return [(step[1]["value"]["phase"], step[1]["value"].get("reason")) for step in cluster.shown()]
+
+
+# ---- Waiting.
+
+
+async def test_a_gang_that_waits_tells_why_at_itself_and_at_its_job(cluster):
+    async with leading(cluster):
+        cluster.gang(workers=2, gpus=8)
+        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+
+    gang = cluster.the_gang()
+    assert gang["status"]["members"] == "2/2"
+    assert "1 of 2 workers fit now" in gang["status"]["reason"]
+    assert "plan" not in gang["spec"]
+    assert gang["metadata"]["ownerReferences"][0]["uid"] == "job"
+    (event,) = cluster.events("GangWaiting")
+    assert (event["involvedObject"]["kind"], event["involvedObject"]["uid"]) == (
+        "PyTorchJob",
+        "job",
+    )
+    assert gang["status"]["reason"] in event["message"]
+    assert event["firstTimestamp"] == "2026-01-01T00:01:00Z"
+    assert event["reportingInstance"] == "scorer-0"
+
+
+async def test_what_stays_as_it_is_is_told_once(cluster):
+    async with leading(cluster):
+        cluster.gang(workers=2, gpus=16)
+        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+        before = told(cluster)
+        for name in "abc":
+            await looked(cluster, name)
+
+    assert told(cluster) == before
+    assert before[-1][0] == "Waiting"
+    assert len(cluster.events("GangWaiting")) == len(before)
+
+
+async def test_a_reason_that_changes_often_is_told_seldom(cluster, monkeypatch):
+    monkeypatch.setattr(teller, "_PAUSE", 3600)
+    async with leading(cluster):
+        cluster.pod("bert-0", gang="bert", size=9)
+        await soon(lambda: cluster.phase() == "Assembling")
+        for i in range(1, 5):
+            cluster.pod(f"bert-{i}", gang="bert", size=9)
+            await passed(cluster, f"sign-{i}")
+
+    assert told(cluster) == [("Assembling", "1 of 9 members")]
+    assert len(cluster.events("GangWaiting")) == 1
+
+
+async def test_a_pod_on_its_own_tells_itself(cluster):
+    async with leading(cluster):
+        cluster.pod("alone", 16)
+        await soon(cluster.events)
+
+    (event,) = cluster.events()
+    assert event["reason"] == "WaitingForGPUs"
+    assert (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("Pod", "alone")
+    assert cluster.all(GANGS) == []
+
+
+async def test_a_gang_that_nobody_owns_goes_with_its_pods_and_tells_the_first(cluster):
+    async with leading(cluster):
+        cluster.gang(gpus=16, owner=None)
+        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+
+    owners = cluster.the_gang()["metadata"]["ownerReferences"]
+    assert {(one["kind"], one["name"]) for one in owners} <= {
+        ("Pod", "bert-0"),
+        ("Pod", "bert-1"),
+    }
+    assert cluster.events()[-1]["involvedObject"]["name"] == "bert-0"
+
+
+async def test_a_gang_that_is_gone_before_anybody_was_told_leaves_nothing(cluster, monkeypatch):
+    monkeypatch.setattr(teller, "_PATIENCE", 1)
+    async with leading(cluster):
+        cluster.gang(gpus=16)
+        await passed(cluster)
+        cluster.delete("bert-0")
+        cluster.delete("bert-1")
+        await looked(cluster)
+
+    assert cluster.all(GANGS) == []
+    assert [event["involvedObject"]["name"] for event in cluster.events()] == ["late"]
+
+
+# ---- Placed.
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_gang_that_is_placed_at_once_costs_one_object_one_status_and_one_event(cluster):
+    async with leading(cluster):
+        cluster.gang()
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        cluster.bind("bert-0")
+        await passed(cluster)
+        assert cluster.phase() is None
+        cluster.bind("bert-1")
+        await soon(lambda: cluster.events("GangPlaced"))
+        await passed(cluster, "another")
+
+    written = [
+        (method, path)
+        for method, path, _ in cluster.writes
+        if path.startswith(GANG_PATH) or path == EVENTS
+    ]
+    assert written == [
+        ("POST", GANG_PATH),
+        ("PATCH", f"{OBJECT}/status"),
+        ("POST", EVENTS),
+    ]
+    status = cluster.the_gang()["status"]
+    assert (status["phase"], status["members"], status["nodes"]) == ("Placed", "2/2", "gpu-0")
+    assert "All 2 members of gang bert are on gpu-0" in cluster.events()[0]["message"]
+
+
+async def test_that_a_gang_waits_is_not_told_once_it_has_a_plan(cluster, monkeypatch):
+    monkeypatch.setattr(teller, "_PATIENCE", 1)
+    async with leading(cluster):
+        cluster.pod("bert-0", 4, gang="bert")
+        await passed(cluster)
+        cluster.pod("bert-1", 4, gang="bert")
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await looked(cluster)
+
+    assert told(cluster) == []
+    assert [event["involvedObject"]["name"] for event in cluster.events()] == ["late"]
+
+
+async def test_a_replacement_is_told_with_those_that_stayed(cluster):
+    async with leading(cluster):
+        cluster.gang()
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        cluster.bind("bert-0", "bert-1")
+        await soon(lambda: cluster.phase() == "Placed")
+        cluster.delete("bert-1")
+        cluster.pod("bert-1", 4, gang="bert", uid="again")
+        await soon(lambda: cluster.record("bert-1"))
+        cluster.bind("bert-1")
+        await soon(lambda: len(cluster.events("GangPlaced")) > 1)
+
+    gang = cluster.the_gang()
+    assert [member["uid"] for member in gang["spec"]["plan"]["members"]] == ["again"]
+    assert gang["status"]["members"] == "2/2"
+
+
+# ---- What goes wrong.
+
+
+@pytest.mark.parametrize("wrong", [(500, "broken"), (404, "it is gone"), "lost", "unanswered"])
+async def test_a_status_that_could_not_be_written_is_written_later(cluster, wrong):
+    cluster.fates["PATCH", f"{OBJECT}/status"].append(wrong)
+    cluster.fates["GET", OBJECT].append((503, "starting"))
+    async with leading(cluster):
+        cluster.gang(gpus=8)
+        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "made"),
+    [
+        pytest.param((500, "broken"), 1, id="the server failed"),
+        pytest.param((409, "it is there"), 0, id="made before"),
+    ],
+)
+async def test_an_event_is_made_once_whatever_happens(cluster, wrong, made):
+    async with leading(cluster):
+        cluster.fates["POST", EVENTS].append(wrong)
+        cluster.pod("alone", 16)
+        await soon(lambda: any(path == EVENTS for _, path, _ in cluster.writes))
+        await soon(lambda: len(cluster.events()) == made)
+        await looked(cluster)
+
+    assert len(cluster.events()) == made + 1
+
+
+async def test_a_gang_that_somebody_changed_is_given_its_plan_all_the_same(cluster):
+    async with leading(cluster):
+        cluster.gang(gpus=8)
+        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+        gang = cluster.the_gang()
+        cluster.put(OBJECT, {**gang, "metadata": {**gang["metadata"], "labels": {"a": "b"}}})
+        cluster.node("gpu-1")
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+    assert cluster.the_gang()["metadata"]["labels"] == {"a": "b"}
+    assert cluster.the_gang()["spec"]["plan"]["id"] == cluster.record("bert-0")["plan"]
+
+
+async def test_a_gang_that_somebody_deleted_is_made_again_with_its_plan(cluster):
+    async with leading(cluster):
+        cluster.gang(gpus=8)
+        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+        cluster.remove(OBJECT)
+        cluster.node("gpu-1")
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+    assert cluster.the_gang()["spec"]["plan"]["id"] == cluster.record("bert-0")["plan"]
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_gang_that_was_made_before_and_not_seen_yet_is_given_its_plan(cluster):
+    cluster.fates["POST", GANG_PATH].append((409, "it is there"))
+    async with leading(cluster):
+        cluster.gang()
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+    assert OBJECT in cluster.reads
+    assert cluster.the_gang()["spec"]["plan"]["id"] == "7-1"
