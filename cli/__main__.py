@@ -224,7 +224,7 @@ def snapshot(
 @app.command(epilog="Example: linkwise inspect dgx-0 -d")
 def inspect(
     node: Annotated[
-        str | None, typer.Argument(metavar="[NODE]", help="Only this node; else all with GPUs.")
+        str | None, typer.Argument(metavar="NODE", help="Only this node; else all with GPUs.")
     ] = None,
     detail: Annotated[
         bool, typer.Option("--detail", "-d", help="Every GPU, and every pod that has some of it.")
@@ -236,17 +236,21 @@ def inspect(
     cluster: Annotated[
         str | None, typer.Option(metavar="FILE", help="A cluster file, or a snapshot.")
     ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option("--namespace", "-n", help="Only nodes where its pods have GPUs."),
+    ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     output: Output = Format.TABLE,
 ) -> int:
     """Show who has which GPU, and what keeps those who share one apart."""
     from cli.current import current
-    from cli.inspect import Style, show_inspection
+    from cli.inspect import Style, Wanted, show_inspection
     from cli.kubeconfig import Access
 
     now = current(Access(kubeconfig, context), cluster)
-    return show_inspection(now, node, output, Style(style), detail=detail)
+    return show_inspection(now, Wanted(node, namespace), output, Style(style), detail=detail)
 
 
 @app.command(epilog="Example: linkwise simulate job.yaml --cluster cluster.yaml -o html")
@@ -282,8 +286,10 @@ def simulate(
 
 @app.command(epilog="Example: linkwise explain gang team/mpijob-vgg16")
 def explain(
-    kind: Annotated[Literal["pod", "gang"], typer.Argument(help="What to explain.")],
-    name: Annotated[str, typer.Argument(metavar="[NAMESPACE/]NAME", help="Its name.")],
+    kind: Annotated[
+        Literal["pod", "gang"], typer.Argument(metavar="pod|gang", help="What to explain.")
+    ],
+    name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="Its name.")],
     cluster: Annotated[
         str | None, typer.Option(metavar="FILE", help="A snapshot instead of the live cluster.")
     ] = None,

@@ -110,6 +110,12 @@ class NodeView:
         return () if self.ledger.unaccounted else gpus_of(self.ledger.free_mask)
 
     @property
+    def namespaces(self) -> frozenset[str]:
+        """Those of the pods that have GPUs here."""
+        unknown = (pod.name.partition("/")[0] for pod in self.pending)
+        return frozenset((*(holder.namespace for holder in self.holders), *unknown))
+
+    @property
     def enforced(self) -> frozenset[str]:
         """What keeps its shares within their limits; empty where nothing is shared."""
         return frozenset(

@@ -81,6 +81,18 @@ def test_one_node_is_shown_alone(inspect):
     assert "dgx-0" not in shown
 
 
+def test_a_namespace_is_shown_the_nodes_where_it_has_gpus(inspect):
+    objects = a_cluster()
+    theirs = placed_pod("c", BOTH, "share-0", GPUShare(1, mem=3, core=30))
+    theirs["metadata"]["namespace"] = "team"
+
+    shown = inspect([*objects, theirs], "-n", "team").out
+
+    assert shown.startswith("share-0 ")
+    assert "dgx-0" not in shown
+    assert inspect(objects, "-n", "team").out == "no node with GPUs\n"
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [("none", "there is no node none"), ("cpu-0", "node cpu-0 has no GPUs")],
