@@ -10,13 +10,15 @@ import yaml
 from controlplane.process import free_ports, wait_until
 
 from certs.settings import read_settings as certs_settings
+from scorer.settings import read_settings as scorer_settings
 from webhook.settings import read_settings as webhook_settings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 RULES = ROOT / "manifests/alerts/rules.yaml"
 A_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-COMPONENTS = ("runtime", "webhook", "certs")
+COMPONENTS = ("runtime", "webhook", "certs", "scorer")
+SCORER_PORTS = ("LINKWISE_PROBE_PORT", "LINKWISE_INSPECT_PORT")
 NAME = r"\b(?:linkwise|process|python|apiserver)_[a-z_]+\b"
 OF_THE_API_SERVER = {
     "apiserver_admission_webhook_admission_duration_seconds",
@@ -37,16 +39,17 @@ def rows(heading):
 @pytest.fixture(scope="module")
 def exposed():
     """What the processes expose, by type; neither needs an API server for that."""
-    ports = free_ports(4)
+    ports = free_ports(6)
     names = ("LINKWISE_PORT", "LINKWISE_DRY_RUN_PORT", "LINKWISE_PROBE_PORT")
     settings = {"LINKWISE_HOST": "127.0.0.1", "LINKWISE_API_SERVER": "http://127.0.0.1:1"}
     webhook = dict(zip(names, map(str, ports), strict=False))
     started = [
         start("webhook", {**settings, **webhook}),
         start("certs", {**settings, "LINKWISE_PROBE_PORT": str(ports[3])}),
+        start("scorer", {**settings, **dict(zip(SCORER_PORTS, map(str, ports[4:]), strict=True))}),
     ]
     try:
-        return [metrics(port) for port in ports[2:]]
+        return [metrics(port) for port in ports[2:5]]
     finally:
         for process in started:
             process.terminate()
@@ -116,15 +119,17 @@ class Asked(dict):
 
 
 def test_the_page_names_each_setting_and_no_other_and_whose_it_is():
-    webhook, certs = Asked(), Asked()
-    webhook_settings(webhook)
-    certs_settings(certs)
-    owners = dict.fromkeys(webhook.names, "webhook") | dict.fromkeys(certs.names, "certs")
-    owners |= dict.fromkeys(webhook.names & certs.names, "both")
+    read = {"webhook": webhook_settings, "certs": certs_settings, "scorer": scorer_settings}
+    owners = {}
+    for component, settings in read.items():
+        asked = Asked()
+        settings(asked)
+        for name in asked.names - A_POD.keys():
+            owners.setdefault(name, []).append(component)
 
-    told = re.findall(r"^\| `(LINKWISE_\w+)` \| [^|]+ \| (\w+) \|", PAGE, re.MULTILINE)
+    told = re.findall(r"^\| `(LINKWISE_\w+)` \| [^|]+ \| ([\w, ]+) \|", PAGE, re.MULTILINE)
 
-    assert dict(told) == owners
+    assert {name: list(read) if of == "all" else of.split(", ") for name, of in told} == owners
     assert set(re.findall(r"LINKWISE_\w+", PAGE)) == set(owners)
 
 
