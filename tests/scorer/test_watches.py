@@ -1,0 +1,223 @@
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+import pytest_asyncio
+from builders import dgx1_v100
+from tenure import Cluster, soon
+
+from cluster import keys
+from cluster.published import Published, write_published
+from runtime.kube import Kube
+from scorer.watches import Watches
+
+CONFIG_MAPS = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
+JOBS = "/apis/batch/v1/namespaces/team/jobs"
+
+
+@pytest_asyncio.fixture
+async def cluster():
+    async with Cluster() as running:
+        yield running
+
+
+@asynccontextmanager
+async def watching(cluster):
+    async with Kube(cluster.url) as kube:
+        watches = Watches(kube)
+        task = asyncio.create_task(watches.run())
+        try:
+            await asyncio.wait_for(watches.synced(), 30)
+            yield watches
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+            assert task.cancelled()
+
+
+def node_in(watches, name="gpu-0"):
+    found = watches.state.snapshot().ledger.nodes.get(name)
+    return found and found.node
+
+
+def topology(cluster, name="gpu-0", **labels):
+    found = Published(dgx1_v100(), (True,) * 8)
+    labels = labels or {keys.NODE_MODE: "topology", keys.TOPOLOGY_NODE: name}
+    data = write_published(found, [[0.0] * 8] * 8)
+    cluster.put(f"{CONFIG_MAPS}/{name}-topology", {"metadata": {"labels": labels}, "data": data})
+
+
+async def test_what_was_not_listed_is_missing(cluster):
+    async with Kube(cluster.url) as kube:
+        watches = Watches(kube)
+
+        assert watches.missing() == "pods were not listed yet: the list is under way"
+        assert {age() for age in watches.ages().values()} == {None}
+
+
+async def test_everything_is_listed_and_its_age_is_known(cluster):
+    async with watching(cluster) as watches:
+        ages = watches.ages()
+
+        assert watches.missing() is None
+        assert ages.keys() == {"pods", "nodes", "topologies", "policy", "jobs", "gangs"}
+        await soon(lambda: all(age() < 30 for age in ages.values()))
+
+
+async def test_nodes_and_pods_come_and_go(cluster):
+    cluster.node()
+    async with watching(cluster) as watches:
+        assert node_in(watches).name == "gpu-0"
+        watches.changed.clear()
+        cluster.node("gpu-1")
+        cluster.pod("alone")
+        await soon(lambda: node_in(watches, "gpu-1") and list(watches.state.groups))
+        assert watches.changed.is_set()
+        cluster.remove("/api/v1/nodes/gpu-0")
+        cluster.delete("alone")
+        await soon(lambda: not node_in(watches) and not list(watches.state.groups))
+
+
+async def test_a_node_that_cannot_be_read_is_left_out_until_it_can(cluster):
+    cluster.node(gpus="many")
+    async with watching(cluster) as watches:
+        assert node_in(watches) is None
+        cluster.node()
+        await soon(lambda: node_in(watches))
+
+
+@pytest.mark.parametrize("first", ["node", "topology"])
+async def test_a_node_is_what_its_agent_publishes_whichever_comes_first(cluster, first):
+    async with watching(cluster) as watches:
+        for put in (cluster.node, lambda: topology(cluster))[:: 1 if first == "node" else -1]:
+            watches.changed.clear()
+            put()
+            await soon(watches.changed.is_set)
+        await soon(lambda: node_in(watches) and node_in(watches).machine_known)
+        cluster.put(f"{CONFIG_MAPS}/unhealthy-gpu-gpu-0", {"metadata": {}, "data": {"gpus": "3"}})
+        await soon(lambda: not node_in(watches).cards[3].healthy)
+        cluster.remove(f"{CONFIG_MAPS}/gpu-0-topology")
+        await soon(lambda: not node_in(watches).machine_known)
+        assert not node_in(watches).cards[3].healthy
+
+
+async def test_config_maps_that_tell_of_no_node_change_nothing(cluster):
+    cluster.node()
+    async with watching(cluster) as watches:
+        before = watches.state.snapshot()
+        watches.changed.clear()
+        topology(cluster, app="other")
+        await soon(watches.changed.is_set)
+
+        assert watches.state.snapshot() is before
+
+
+# ---- The policy.
+
+
+async def test_the_policy_is_followed_and_the_last_one_that_could_be_read_stays(cluster):
+    cluster.node(pool="a")
+    async with watching(cluster) as watches:
+        assert watches.policy.policy.gangs.ageing_minutes == 10
+        cluster.policy(
+            "gangs: {ageingMinutes: 3, domains: [rack]}\n"
+            "placement: {strategy: spread}\n"
+            "machines:\n- {nodeLabels: {pool: a}, machine: dgx1-v100}\n"
+        )
+        await soon(lambda: watches.policy.policy.gangs.ageing_minutes == 3)
+        snapshot = watches.state.snapshot()
+        assert (snapshot.domains, snapshot.placement) == (("rack",), "spread")
+        assert node_in(watches).machine_known
+        generation = watches.policy.generation
+
+        cluster.policy("gangs: {ageingMinutes: no}\n")
+        cluster.node("sign")
+        await soon(lambda: node_in(watches, "sign"))
+        await soon(
+            lambda: (
+                watches._policy.items[keys.POLICY_NAMESPACE, keys.POLICY_NAME].data
+                == {keys.POLICY_KEY: "gangs: {ageingMinutes: no}\n"}
+            )
+        )
+        assert watches.policy.policy.gangs.ageing_minutes == 3
+        assert watches.policy.generation == generation
+        assert node_in(watches).machine_known
+
+        cluster.policy("gangs: {ageingMinutes: 4}\n")
+        await soon(lambda: watches.policy.policy.gangs.ageing_minutes == 4)
+        assert not node_in(watches).machine_known
+
+
+async def test_a_policy_that_is_deleted_leaves_the_defaults(cluster):
+    cluster.policy("gangs: {ageingMinutes: 3}\n")
+    async with watching(cluster) as watches:
+        assert watches.policy.policy.gangs.ageing_minutes == 3
+        path = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
+        cluster.remove(path)
+        await soon(lambda: watches.policy.policy.gangs.ageing_minutes == 10)
+
+
+async def test_a_policy_that_names_an_unknown_machine_leaves_its_nodes_out(cluster):
+    cluster.node("a", pool="a")
+    cluster.node("b", pool="b")
+    cluster.policy("machines:\n- {nodeLabels: {pool: a}, machine: no-such}\n")
+    async with watching(cluster) as watches:
+        assert (node_in(watches, "a"), node_in(watches, "b").name) == (None, "b")
+
+
+# ---- Owners.
+
+
+def a_job(cluster, name, *owners, **spec):
+    body = {"metadata": {"uid": name, "ownerReferences": list(owners)}, "spec": spec}
+    cluster.put(f"{JOBS}/{name}", body)
+
+
+async def test_the_owners_of_jobs_are_known(cluster):
+    above = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "s", "uid": "set"}
+    a_job(cluster, "in-set", {**above, "uid": "x"}, {**above, "controller": True})
+    async with watching(cluster) as watches:
+        owner = watches.owners.above["in-set"]
+        assert (owner.kind, owner.uid) == ("JobSet", "set")
+        watches.reowned = False
+        a_job(cluster, "alone")
+        await soon(lambda: "alone" in watches.owners.above)
+        assert watches.owners.above["alone"] is None
+        assert watches.reowned
+
+
+async def test_what_an_owner_declares_is_noted(cluster):
+    async with watching(cluster) as watches:
+        watches.changed.clear()
+        watches.reowned = False
+        watches.declare("job", 4)
+
+        assert watches.owners.declared == {"job": 4}
+        assert watches.reowned
+        assert watches.changed.is_set()
+
+
+@pytest.mark.parametrize(
+    ("rules", "fragile"),
+    [
+        pytest.param(None, True, id="no policy"),
+        pytest.param([], True, id="no rules"),
+        pytest.param([("Ignore", "DisruptionTarget")], False, id="evictions are ignored"),
+        pytest.param([("FailJob", "DisruptionTarget")], True, id="evictions fail it"),
+        pytest.param([("Ignore", "ConfigIssue")], True, id="something else is ignored"),
+        pytest.param(
+            [("FailJob", "ConfigIssue"), ("Ignore", "DisruptionTarget")], False, id="second rule"
+        ),
+    ],
+)
+async def test_jobs_that_count_evictions_as_failures_are_known(cluster, rules, fragile):
+    spec = {}
+    if rules is not None:
+        made = [
+            {"action": action, "onPodConditions": [{"type": condition, "status": "True"}]}
+            for action, condition in rules
+        ]
+        spec = {"podFailurePolicy": {"rules": [{"action": "Count", "onExitCodes": {}}, *made]}}
+    a_job(cluster, "sweep", **spec)
+    async with watching(cluster) as watches:
+        assert ("sweep" in watches.fragile) is fragile
