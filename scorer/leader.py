@@ -13,6 +13,7 @@ from scorer.gangobject import Gang
 from scorer.measures import Measures
 from scorer.planner import Planner
 from scorer.teller import Teller
+from scorer.unaccounted import tell_unaccounted
 from scorer.watches import Watches
 
 _log = structlog.get_logger()
@@ -70,10 +71,14 @@ class Leader:
                 watching = group.create_task(watches.run())
                 await watches.synced()
                 _log.info("Leading", term=term)
+                telling = group.create_task(
+                    tell_unaccounted(self._writing, watches.state, self._clock, self._instance)
+                )
                 try:
                     await planner.run()
                 finally:
                     await teller.close()
+                    telling.cancel()
                     watching.cancel()
         except* Deposed as refused:
             _log.warning("Stopped leading", term=term, err=str(refused.exceptions[0]))

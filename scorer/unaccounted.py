@@ -1,0 +1,63 @@
+"""Nodes of which nobody knows what is free: people are told, by an Event at the node."""
+
+import asyncio
+from datetime import UTC, datetime
+from hashlib import sha256
+
+import structlog
+from msgspec import Struct
+
+from runtime.clock import Clock
+from runtime.kube import ApiError, Kube, KubeError
+from scorer.event import About, event_of, unaccounted
+from scorer.state import State
+
+_PAUSE = 2.0
+"""Between two looks: what is so for a moment only need not be told [s]."""
+
+_log = structlog.get_logger()
+
+
+class _Ignored(Struct, frozen=True):
+    """Of an answer, nothing."""
+
+
+async def tell_unaccounted(kube: Kube, state: State, clock: Clock, instance: str) -> None:
+    """Tell of each node once for each reason that it has, until cancelled.
+
+    Args:
+        kube: The API server.
+        state: The cluster.
+        clock: The wall clock [s since 1970].
+        instance: This replica's name.
+    """
+    told: dict[str, str] = {}
+    while True:
+        await asyncio.sleep(_PAUSE)
+        nodes = state.snapshot().nodes
+        found = {one.node.name: one.unaccounted for one in nodes if one.unaccounted is not None}
+        # One that is accounted again may be told of once more.
+        told = {name: why for name, why in told.items() if found.get(name) == why}
+        for name, why in found.items():
+            if name not in told and await _tell(kube, name, why, clock(), instance):
+                told[name] = why
+
+
+async def _tell(kube: Kube, node: str, why: str, now: float, instance: str) -> bool:
+    """Return whether it is told, by this replica or by another."""
+    # The kubelet names nodes this way in its own events, and kubectl looks for both.
+    about = About("v1", "Node", node, node)
+    event = event_of(
+        unaccounted(why),
+        about,
+        change=sha256(why.encode()).hexdigest(),
+        now=datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        instance=instance,
+    )
+    try:
+        await kube.create(f"/api/v1/namespaces/{about.home}/events", event, _Ignored)
+    except KubeError as error:
+        if not (isinstance(error, ApiError) and error.status == 409):
+            _log.warning("Could not make event", node=node, err=str(error))
+            return False
+    return True
