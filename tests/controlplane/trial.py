@@ -4,17 +4,20 @@ import base64
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane import installation, webhook
+from controlplane import installation, scorer, webhook
 from controlplane.installation import SECRET_PATH, Cluster, certs_process
 from controlplane.plane import ControlPlane
-from controlplane.process import NotReadyError, answers
+from controlplane.process import NotReadyError, answers, wait_until
+from controlplane.scorer import start_scorer
 from controlplane.webhook import BASE, NAMESPACE, register, start_replica
 
 from cluster import keys
+from scorer.gangobject import Phase, gangs_of
 
 _LONG = 365 * 86_400
 """How long tokens last, which a kubelet would replace [s]."""
 _HOME, _PERSON = "default", "me"
+_DEMO = BASE.parents[1] / "docs/demo/workers.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +48,28 @@ def install(plane: ControlPlane) -> Trial:
         # Who ends it waits for nobody's connections.
         replica = start_replica(plane, folder, "webhook.log", LINKWISE_DRAIN_SECONDS="0")
     register(plane, replica.ports[0])
-    for account in (installation.ACCOUNT, webhook.ACCOUNT):
+    start_scorer(plane, folder, "scorer.log")
+    _place_demo(plane)
+    for account in (installation.ACCOUNT, webhook.ACCOUNT, scorer.ACCOUNT):
         token = plane.token(NAMESPACE, account, _LONG)
         (folder / f"{account}.token").write_text(token)
     authority = folder / "ca.crt"
     authority.write_bytes(base64.b64decode(plane.api.get(SECRET_PATH)["data"]["ca.crt"]))
     return Trial(replica.dry_run, _token(plane, folder / "token"), authority)
+
+
+def _place_demo(plane: ControlPlane) -> None:
+    """Create a gang, and wait until people are told what became of it."""
+    applied = plane.kubectl("apply", "-f", str(_DEMO))
+    if applied.returncode:
+        raise NotReadyError(applied.stderr)
+    decided = {Phase.WAITING, Phase.PLACED}
+
+    def told() -> bool:
+        gangs = plane.api.get(gangs_of(_HOME))["items"]
+        return any(gang.get("status", {}).get("phase") in decided for gang in gangs)
+
+    wait_until(told, "the demo gang is placed", 60)
 
 
 def _token(plane: ControlPlane, path: Path) -> Path:

@@ -101,9 +101,14 @@ def _text(folder: Path, plane: ControlPlane, trial: Trial, nodes: int) -> str:
         f" --certificate-authority {os.path.relpath(trial.authority)}"
     )
     return f"""\
-{nodes} nodes at {plane.server}, with Linkwise's webhook and certs. Try it here:
+{nodes} nodes at {plane.server}, with Linkwise's webhook, scorer and certs. Try it here:
 
   export KUBECONFIG={folder.resolve() / "kubeconfig"}
+
+Four workers were placed together, on the GPUs that are linked best. Who has which:
+
+  {kubectl} get gangs
+  {linkwise} inspect
 
 A profile decides on a driver. A pod that it selects gets its label, affinity by its class, and a
 warning, since no node here is of that class:
@@ -120,7 +125,7 @@ The same answers, and why, without creating anything:
   {linkwise} check {demo}/gang.yaml {asked}
 
 {status} says what runs, and where its logs are; kwok plays the rest, such as the pods of
-linkwise-system. Nothing takes the gate of GPU pods off yet, so they wait. `make down` ends all."""
+linkwise-system. `make down` ends all."""
 
 
 def _lines(environment: Mapping[str, str]) -> Sequence[Line]:

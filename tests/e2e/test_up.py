@@ -85,7 +85,7 @@ def test_what_up_starts_goes_on_with_the_nodes_that_were_asked_for(plane, up):
     folder, made = up
     assert (made.returncode, made.stderr) == (0, "")
     names = [one["name"] for one in processes(folder)]
-    assert (names[:2], names[-2:]) == (["etcd", "kube-apiserver"], ["certs", "webhook"])
+    assert (names[:2], names[-2:]) == (["etcd", "kube-apiserver"], ["webhook", "scorer"])
     assert all(runs(one) and one["urls"] and Path(one["log"]).exists() for one in processes(folder))
     kubectl = [plane.site.binaries["kubectl"], f"--kubeconfig={folder / 'kubeconfig'}"]
     nodes = subprocess.check_output([*kubectl, "get", "nodes", "--output=name"], text=True)
@@ -96,7 +96,12 @@ def test_the_commands_that_up_prints_work_as_they_stand(up):
     folder, made = up
     export, *others = commands(made.stdout)
 
-    applied, created, denied, checked = (pasted(f"{export}\n{command}") for command in others)
+    gangs, inspected, applied, created, denied, checked = (
+        pasted(f"{export}\n{command}") for command in others
+    )
+    (gang,) = gangs.stdout.splitlines()[1:]
+    assert gang.split()[1:5] == ["4/4", "Placed", "gpu-0", "160"]
+    assert "0 1 2 3  whole  160.0 GB/s  gang default/mpijob-vgg16" in inspected.stdout
     assert (export, applied.returncode) == (f"export KUBECONFIG={folder / 'kubeconfig'}", 0)
     assert "alibabacloud.com/gpu-driver-version: 1.5.0" in created.stdout
     assert "key: alibabacloud.com/node-type" in created.stdout
