@@ -363,12 +363,19 @@ def test_workloads_are_asked_only_where_a_gang_waits_for_its_size(cluster, linkw
     assert linkwise("snapshot").code == 0
     assert path not in cluster.asked
 
-    cluster.objects[PODS] = [pod, {**pod, "metadata": {**pod["metadata"], "name": "other"}}]
-    cluster.objects[PODS][1]["spec"] = {**pod["spec"], "nodeName": "gpu"}
+    names = ("job-worker-0", "job-worker-1")
+    cluster.objects[PODS] = [
+        {**pod, "metadata": {**pod["metadata"], "name": name}} for name in names
+    ]
     [told] = json.loads(linkwise("explain", "gang", "job", "-o", "json").out)
 
     assert cluster.asked.count(path) == 1
-    assert told["reason"].startswith("needs 1 GPU on one node")
+    assert told["reason"].startswith("needs 2 GPUs as 2 × 1 GPU")
+
+    # Another job of its name, of which these pods are not.
+    whole["metadata"] = {"name": "job", "uid": "other"}
+    kept = json.loads(linkwise("snapshot").out)["items"]
+    assert "MPIJob" not in {one["kind"] for one in kept}
 
 
 def test_a_gang_object_tells_what_was_decided_then(cluster, linkwise):
