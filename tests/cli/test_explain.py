@@ -228,6 +228,7 @@ def test_what_waits_first_is_decided_first(document):
     [young] = document(objects, "gang", "default/young")
 
     assert (old["state"], young["state"]) == ("fits", "waits")
+    assert young["help"] == ["it would fit once gang default/old on dgx-0 ends"]
     assert old["pods"][0] == {
         "name": "old-0",
         "node": "dgx-0",
