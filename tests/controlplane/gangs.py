@@ -43,20 +43,27 @@ def make_gang(
     return names
 
 
-def mpi_job(name: str, workers: int, each: int) -> Object:
-    """Return an MPIJob with arena's labels; its launcher asks for no GPU."""
+def mpi_job(name: str, workers: int, each: int, **given: object) -> Object:
+    """Return an MPIJob with arena's labels; its launcher asks for no GPU.
+
+    Args:
+        name: Its name.
+        workers: How many.
+        each: GPUs of each.
+        given: What else stands in the workers' spec.
+    """
     labels = {
         **mark(f"mpijob-{name}", workers),
         keys.GPU_TOPOLOGY: name,
         keys.GPU_TOPOLOGY_REPLICA: str(workers),
     }
 
-    def role(replicas: int, limits: Mapping[str, object]) -> Object:
-        spec = {"containers": [container(limits)]}
+    def role(replicas: int, limits: Mapping[str, object], **more: object) -> Object:
+        spec = {"containers": [container(limits)], **more}
         return {"replicas": replicas, "template": {"metadata": {"labels": labels}, "spec": spec}}
 
     ask = {keys.GPU_WHOLE: each, "cpu": 4 * each, "memory": f"{32 * each}Gi"}
-    roles = {"Launcher": role(1, {}), "Worker": role(workers, ask)}
+    roles = {"Launcher": role(1, {}), "Worker": role(workers, ask, **given)}
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "MPIJob",

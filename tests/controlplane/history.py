@@ -125,8 +125,12 @@ class History:
 
     def _is_level(self) -> bool:
         listed = {_state(pod) for pod in self.api.get(_PODS)["items"]}
+        return listed == {_state(write.pod) for write in self.present()}
+
+    def present(self) -> list[Write]:
+        """Return the pods that are there, as they were written last."""
         last = {write.uid: write for write in list(self.writes)}
-        return listed == {_state(write.pod) for write in last.values() if not write.gone}
+        return [write for write in last.values() if not write.gone]
 
     # ---- What is judged.
 
@@ -195,10 +199,10 @@ class History:
         for gang, at in since.items():
             yield gang, at, time.monotonic()
 
-    def creations(self) -> Counter[str]:
-        """Return how many pods were made under each namespace and name."""
-        made = {(write.key, write.uid) for write in self.writes}
-        return Counter(key for key, _ in made)
+    def creations(self, namespace: str) -> Counter[str]:
+        """Return how many pods were made under each name."""
+        made = {write.uid: write.pod["metadata"] for write in self.writes}
+        return Counter(one["name"] for one in made.values() if one["namespace"] == namespace)
 
     def _run(self) -> None:
         while not self._over.is_set() and not self.lost:

@@ -1,10 +1,11 @@
 """A real control plane for the end-to-end tests: built before the first, shared by all."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from subprocess import CompletedProcess
 
 import pytest
-from controlplane.api import Api, refusal
+from controlplane.api import Api, ApiError, refusal
 from controlplane.binaries import Binaries, BuildError, MissingError, binaries
 from controlplane.nodes import NODES, Line, add_nodes, read_nodes, remove_pods
 from controlplane.plane import ControlPlane, control_plane
@@ -89,7 +90,9 @@ def nodes(plane: ControlPlane) -> Iterator[Callable[..., tuple[Node, ...]]]:
 
     yield add
     for node in added:
-        plane.api.delete(f"{NODES}/{node.name}")
+        # The test may have taken it away itself.
+        with suppress(ApiError):
+            plane.api.delete(f"{NODES}/{node.name}")
         remove_pods(plane.api, node.name)
 
 

@@ -1,0 +1,146 @@
+"""Many gangs of mixed sizes that come and end at random, on nodes of eight GPUs each."""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+
+from controlplane.api import ApiError
+from controlplane.gangs import make_gang
+from controlplane.history import History, Write
+from controlplane.pods import Pods
+from controlplane.process import wait_until
+
+_CARDS = 8
+_CLIENTS = 3
+_PATIENCE = 120
+"""Until the scorer has seen and done what it can, also where it has to be followed first [s]."""
+_SHAPES = (
+    *((workers, 1) for workers in (1, 2, 3, 4, 8, 16)),
+    *((workers, 2) for workers in (2, 3, 4, 6)),
+    *((workers, 4) for workers in (1, 2, 3)),
+    *((workers, 8) for workers in (1, 2, 4)),
+)
+"""Workers, and GPUs of each."""
+
+
+@dataclass
+class Crowd:
+    """Gangs that people submit, and end as they like."""
+
+    pods: Pods
+    history: History
+    gangs: int
+    nodes: tuple[str, ...]
+    random: Random
+    shapes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
+    ran: set[str] = field(default_factory=set)
+    """Those that were seen to be whole."""
+
+    def __post_init__(self) -> None:
+        names = (f"g{number}" for number in range(self.gangs))
+        self.shapes = {name: self.random.choice(_SHAPES) for name in names}
+
+    def come_and_end(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Submit all gangs, and end some, until all are there.
+
+        Args:
+            meanwhile: What else happens, again and again.
+        """
+        with ThreadPoolExecutor(_CLIENTS) as clients:
+            submitted = [
+                clients.submit(make_gang, self.pods, gang, *shape)
+                for gang, shape in self.shapes.items()
+            ]
+            while not all(one.done() for one in submitted):
+                self._end_some()
+                meanwhile()
+                time.sleep(0.5)
+        for one in submitted:
+            one.result()
+
+    def run_out(self) -> None:
+        """End one gang after the other; all that have room then are placed, at last all.
+
+        Raises:
+            NotReadyError: Something waited, though there was room for it.
+        """
+        self._all_is_placed_that_fits()
+        while running := self._whole():
+            self._end(self.random.choice(running))
+            self._all_is_placed_that_fits()
+
+    def _all_is_placed_that_fits(self) -> None:
+        wait_until(lambda: not self._late(), "nothing waits that would fit", _PATIENCE)
+
+    def _end_some(self) -> None:
+        """End a tenth of those that run, and now and then one that waits or is being placed."""
+        for gang in self._whole():
+            if self.random.random() < 0.1:
+                self._end(gang)
+        if self.random.random() < 0.1:
+            others = [gang for gang in self._members() if gang not in self.ran]
+            if others:
+                self._end(self.random.choice(others))
+
+    def _end(self, gang: str) -> None:
+        """Let a gang succeed, or delete it."""
+        self.ended.add(gang)
+        succeeds = gang in self.ran and self.random.random() < 0.5
+        for index in range(self.shapes[gang][0]):
+            path = f"{self.pods.path}/{gang}-{index}"
+            # Of one that nobody waits for, some members may not have come yet.
+            with suppress(ApiError):
+                if succeeds:
+                    self.pods.api.patch(f"{path}/status", {"status": {"phase": "Succeeded"}})
+                else:
+                    self.pods.api.delete(path, gracePeriodSeconds="0")
+
+    def _members(self) -> dict[str, list[Write]]:
+        """Return the pods of each gang that did not end."""
+        found: dict[str, list[Write]] = defaultdict(list)
+        for write in self.history.present():
+            if write.gang and write.gang[1] not in self.ended:
+                found[write.gang[1]].append(write)
+        return found
+
+    def _whole(self) -> list[str]:
+        """Return the gangs all of which is bound."""
+        found = [
+            gang
+            for gang, writes in self._members().items()
+            if sum(bool(write.bound) for write in writes) == self.shapes[gang][0]
+        ]
+        self.ran.update(found)
+        return found
+
+    def _late(self) -> list[str]:
+        """Return the gangs that are not whole: begun, or waiting though there is room for all."""
+        taken = Counter(node for one in self.history.present() for node, _ in one.holds)
+        free = [_CARDS - taken[node] for node in self.nodes]
+        found = []
+        for gang, writes in self._members().items():
+            workers, each = self.shapes[gang]
+            bound = sum(bool(write.bound) for write in writes)
+            holds = any(write.holds for write in writes)
+            room = sum(left // each for left in free)
+            if bound < workers and (holds or (len(writes) == workers and room >= workers)):
+                found.append(gang)
+        return found
+
+
+def check(history: History, commit_deadline: float) -> None:
+    """Judge all that was written.
+
+    Raises:
+        AssertionError: A GPU had two holders, or a gang was bound in part for too long.
+    """
+    history.catch_up()
+    assert history.lost == ""
+    assert (history.held_twice(), history.misplaced()) == ([], [])
+    longest = max(history.partly_bound().values())
+    assert longest < commit_deadline, f"a gang was bound in part for {longest} s"

@@ -1,0 +1,25 @@
+"""Many gangs of mixed sizes that come and end at random, judged by what the API server wrote."""
+
+from random import Random
+
+import pytest
+from controlplane.crowd import Crowd, check
+from controlplane.history import History
+
+COMMIT_DEADLINE = 60
+"""As it is shipped [s]."""
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.usefixtures("placing")
+def test_gangs_that_come_and_end_at_random_never_share_a_gpu_and_are_all_placed(pods, machines):
+    nodes = tuple(node.name for node in machines(64))
+    with History(pods.api) as history:
+        # The same gangs in every run.
+        crowd = Crowd(pods, history, 200, nodes, Random(5))  # noqa: S311
+        crowd.come_and_end()
+        crowd.run_out()
+        check(history, COMMIT_DEADLINE)
+    assert crowd.ended == crowd.shapes.keys()
+    # The others were ended by somebody while they waited.
+    assert len(crowd.ran) > 150
