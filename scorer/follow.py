@@ -129,7 +129,9 @@ class Follower:
         stays = immovable(pods, self._watches.fragile)
         reason = f"{why}; {stays}" if stays else f"{why}; all members are moved"
         members = len(progress.bound), carried.unit.needed
-        self._teller.say(Word(carried.unit, Phase.COMMITTING, members, carried.plan, reason))
+        sent_away = "" if stays else why
+        word = Word(carried.unit, Phase.COMMITTING, members, carried.plan, reason, sent_away)
+        self._teller.say(word)
         # They are looked at again later: a budget may have kept some, or a node may be back.
         later = self._clock() + self._patience
         self._carried[key] = replace(carried, deadline=later, moving=not stays)

@@ -17,7 +17,7 @@ from cluster.gang import GangKey
 from runtime.clock import Clock
 from runtime.kube import ApiError, Kube, KubeError
 from runtime.reflector import Key
-from scorer.event import About, News, event_of, placed, pod_waiting, waiting
+from scorer.event import About, News, event_of, evicted, placed, pod_waiting, waiting
 from scorer.gangobject import (
     Gang,
     GangPlan,
@@ -55,6 +55,8 @@ class Word:
     members: tuple[int, int | None]
     plan: GangPlan | None = None
     reason: str = ""
+    sent_away: str = ""
+    """Why all its members were evicted; empty where they were not."""
 
     @property
     def news(self) -> News | None:
@@ -64,6 +66,8 @@ class Word:
             return pod_waiting(self.reason) if waits else None
         if self.phase is Phase.PLACED and self.plan is not None:
             return placed(self.unit.key.name, self.plan)
+        if self.sent_away and self.plan is not None:
+            return evicted(self.unit.key.name, len(self.plan.members), self.sent_away)
         return waiting(self.unit.key.name, self.reason) if waits else None
 
 
