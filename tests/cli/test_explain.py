@@ -139,6 +139,21 @@ def test_the_fewest_that_would_make_room_are_named(document):
     assert told["help"] == ["it would fit once pod default/small on dgx-0 ends"]
 
 
+def test_the_node_where_the_least_must_end_is_named(document):
+    shares = tuple(map(GPUShare, range(6)))
+    objects = [
+        *dgx("dgx-0"),
+        *dgx("dgx-1"),
+        placed_pod("six", {keys.GPU_WHOLE: 6}, "dgx-0", *shares),
+        placed_pod("five", {keys.GPU_WHOLE: 5}, "dgx-1", *shares[:5]),
+        a_pod({keys.GPU_WHOLE: 4}, name="p", schedulingGates=GATE),
+    ]
+
+    told = document(objects, "pod", "default/p")
+
+    assert told["help"] == ["it would fit once pod default/five on dgx-1 ends"]
+
+
 def test_several_nodes_are_freed_where_one_is_not_enough(document):
     objects = [
         *dgx("dgx-0"),

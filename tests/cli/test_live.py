@@ -414,3 +414,8 @@ def test_a_gang_object_tells_what_was_decided_then(cluster, linkwise):
 
     assert (told["bandwidth"], told["best_possible"]) == (30.5, 40.5)
     assert told["index_order"]["bandwidth"] == 20.5
+
+    # A plan that was not the one carried out tells nothing of it.
+    plan["id"] = "1-2"
+    [other] = json.loads(linkwise("explain", "gang", "team/g", "-o", "json").out)
+    assert other["bandwidth"] is None
