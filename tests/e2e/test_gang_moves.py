@@ -1,0 +1,201 @@
+"""Gangs that cannot be bound where they were planned: who is moved, and who is never killed.
+
+Which pods may be beside which is left to kube-scheduler, so the planner does not see it.
+"""
+
+import pytest
+from controlplane.gangs import (
+    events,
+    jobs_of,
+    make_gang,
+    mark,
+    mpi_job,
+    placed,
+    remove,
+    told,
+    where,
+)
+from controlplane.history import History, gpus
+from controlplane.nodes import NODES
+from controlplane.pods import a_pod, container
+from controlplane.process import wait_until
+
+from cluster import keys
+
+PATIENCE = 120
+HOST = "kubernetes.io/hostname"
+BESIDE = "beside"
+HOSTS = ("gpu-0", "gpu-1", "gpu-2")
+NEIGHBOURS = {f"on-{node}" for node in HOSTS}
+IGNORE = {
+    "rules": [
+        {
+            "action": "Ignore",
+            "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+        }
+    ]
+}
+
+
+@pytest.fixture(autouse=True)
+def impatient(placing, policy):
+    """Gangs have five seconds until all their members are bound."""
+    del placing
+    policy("apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {commitDeadlineSeconds: 5}\n")
+
+
+@pytest.fixture
+def history(pods):
+    with History(pods.api) as history:
+        yield history
+        history.catch_up()
+    assert (history.held_twice(), history.misplaced()) == ([], [])
+
+
+@pytest.fixture
+def hosts(plane, machines):
+    def add(count):
+        for node in machines(count):
+            labels = {"metadata": {"labels": {HOST: node.name}}}
+            plane.api.patch(f"{NODES}/{node.name}", labels)
+
+    return add
+
+
+def neighbour(pods, *nodes):
+    """Run a pod without GPUs on each of these."""
+    for node in nodes:
+        pods.api.create(pods.path, a_pod(f"on-{node}", labels={"app": BESIDE}, nodeName=node))
+
+
+def first_node(history, pods, name):
+    """Return where a pod was planned to go at first, once it was."""
+
+    def planned():
+        return [write.holds[0][0] for write in history.writes if write.key == key and write.holds]
+
+    key = f"{pods.namespace}/{name}"
+    wait_until(lambda: bool(planned()), f"{key} has its GPUs", PATIENCE)
+    return planned()[0]
+
+
+def never_beside():
+    return {"affinity": {"podAntiAffinity": required()}}
+
+
+def only_beside():
+    return {"affinity": {"podAffinity": required()}}
+
+
+def required():
+    term = {"labelSelector": {"matchLabels": {"app": BESIDE}}, "topologyKey": HOST}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+
+
+def a_job(name, workers, each, pod, **given):
+    """Return a Job whose pods are a gang."""
+    spec = {"containers": [container({keys.GPU_WHOLE: each})], "restartPolicy": "Never", **pod}
+    template = {"metadata": {"labels": mark(name, workers)}, "spec": spec}
+    counts = {"parallelism": workers, "completions": workers, "completionMode": "Indexed"}
+    return {"metadata": {"name": name}, "spec": {**counts, "template": template, **given}}
+
+
+def batch_jobs(pods):
+    return f"/apis/batch/v1/namespaces/{pods.namespace}/jobs"
+
+
+def is_complete(pods, job):
+    status = pods.api.get(f"{batch_jobs(pods)}/{job}")["status"]
+    assert not status.get("failed")
+    return status.get("succeeded") == 2
+
+
+@pytest.mark.usefixtures("training_operator")
+def test_an_mpi_job_of_which_one_worker_cannot_be_bound_is_moved_as_a_whole(pods, hosts, history):
+    hosts(3)
+    neighbour(pods, *HOSTS)
+    pods.api.create(jobs_of(pods.namespace), mpi_job("moved", 2, 8, **never_beside()))
+    failed = first_node(history, pods, "moved-worker-0")
+    others = {*HOSTS} - {failed}
+    remove(pods, *(f"on-{node}" for node in others))
+
+    wait_until(lambda: homes(pods, "mpijob-moved") == others, "it is bound elsewhere", PATIENCE)
+
+    # The one that was bound went with the one that could not be.
+    history.catch_up()
+    made = history.creations(pods.namespace)
+    assert min(made["moved-worker-0"], made["moved-worker-1"]) > 1
+    assert made["moved-launcher"] == 1
+    told(pods, "mpijob-moved", "Placed")
+    (event, *_) = events(pods, "GangEvicted", of="MPIJob")
+    assert event.startswith("All 2 members of gang mpijob-moved were evicted")
+    assert "was not bound to gpu-" in event
+
+
+def homes(pods, gang):
+    return {held[0][0] for held in where(pods, gang).values()}
+
+
+@pytest.mark.usefixtures("training_operator")
+def test_an_mpi_job_whose_node_is_deleted_before_it_is_bound_goes_to_another(
+    plane, pods, hosts, history
+):
+    hosts(2)
+
+    def planned():
+        found = [gpus(pod)[0][0] for pod in pods.all().values() if gpus(pod)]
+        return set(found) if len(found) == 4 else set()
+
+    with plane.paused("kube-scheduler"):
+        pods.api.create(jobs_of(pods.namespace), mpi_job("homeless", 4, 1))
+        node = first_node(history, pods, "homeless-worker-0")
+        plane.api.delete(f"{NODES}/{node}")
+        wait_until(lambda: planned() == {*HOSTS[:2]} - {node}, "it has others", PATIENCE)
+    placed(pods, "mpijob-homeless", 4)
+
+
+def test_a_job_that_ignores_disruptions_is_moved(pods, hosts, history):
+    hosts(2)
+    neighbour(pods, *HOSTS[:2])
+    job = a_job("ready", 2, 4, never_beside(), podFailurePolicy=IGNORE)
+    pods.api.create(batch_jobs(pods), job)
+    wait_until(lambda: bool(pods.all().keys() - NEIGHBOURS), "its pods are there", PATIENCE)
+    (name, *_) = pods.all().keys() - NEIGHBOURS
+    failed = first_node(history, pods, name)
+    remove(pods, *(f"on-{node}" for node in HOSTS[:2] if node != failed))
+
+    # The Job's pods succeed as soon as they run.
+    wait_until(lambda: is_complete(pods, "ready"), "it is complete", PATIENCE)
+    history.catch_up()
+    assert {one.bound for one in history.writes if one.gang == (pods.namespace, "ready")} == {
+        "",
+        *HOSTS[:2],
+    } - {failed}
+
+
+def test_a_job_that_counts_evictions_as_failures_waits_with_the_reason(pods, hosts, history):
+    hosts(2)
+    pods.api.create(batch_jobs(pods), a_job("fragile", 2, 4, only_beside()))
+
+    gang = told(
+        pods, "fragile", "Committing", "Job fragile would count an evicted pod as a failure"
+    )
+    assert gang["status"]["members"] == "0/2"
+    neighbour(pods, gang["status"]["nodes"])
+    wait_until(lambda: is_complete(pods, "fragile"), "it is complete", PATIENCE)
+    # Two workers, and the one that they wait for.
+    assert sum(history.creations(pods.namespace).values()) == 3
+
+
+def test_pods_that_nobody_would_make_again_wait_with_the_reason(pods, hosts, history):
+    hosts(2)
+    make_gang(pods, "bare", 2, 8, [0])
+    make_gang(pods, "bare", 2, 8, [1], spec=only_beside())
+
+    gang = told(pods, "bare", "Committing", "no controller that would make it again")
+    assert gang["status"]["members"] == "1/2"
+    assert set(where(pods, "bare")) == {"bare-0"}
+    neighbour(pods, next(one["node"] for one in gang["spec"]["plan"]["members"][1:]))
+    assert len(placed(pods, "bare", 2)) == 2
+    assert sum(history.creations(pods.namespace).values()) == 3
+    told(pods, "bare", "Placed")
