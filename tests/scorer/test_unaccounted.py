@@ -1,23 +1,21 @@
+import pytest
 from builders import a_pod
 from waiting import until
 
 from cluster import keys
 
-NODE = "/api/v1/nodes/gpu-0"
-POD = "/api/v1/namespaces/team/pods/untold"
+PODS = "/api/v1/namespaces/team/pods"
 
 
-def a_node(cluster):
+def a_node(cluster, name):
+    """Create a node, and a pod that runs there with GPUs of which nobody wrote which they are."""
     body = {
-        "metadata": {"name": "gpu-0", "labels": {keys.NODE_MODE: "topology"}},
+        "metadata": {"name": name, "labels": {keys.NODE_MODE: "topology"}},
         "status": {"allocatable": {keys.GPU_WHOLE: "8"}},
     }
-    cluster.put(NODE, body)
-
-
-def a_holder(cluster, limit=1):
-    """Create a pod that runs with GPUs of which nobody wrote which they are."""
-    cluster.put(POD, a_pod({keys.GPU_WHOLE: limit}, name="untold", nodeName="gpu-0"))
+    cluster.put(f"/api/v1/nodes/{name}", body)
+    pod = a_pod({keys.GPU_WHOLE: 1}, name=f"on-{name}", nodeName=name)
+    cluster.put(f"{PODS}/on-{name}", pod)
 
 
 def events(cluster):
@@ -25,19 +23,18 @@ def events(cluster):
 
 
 async def test_a_node_of_which_nobody_knows_what_is_free_is_named_at_that_node(scorer, cluster):
-    a_node(cluster)
-    a_holder(cluster)
+    a_node(cluster, "gpu-0")
     await until(lambda: events(cluster), within=20)
 
     (event,) = events(cluster)
     about = event["involvedObject"]
     assert (about["kind"], about["name"], about["namespace"]) == ("Node", "gpu-0", "")
     assert event["metadata"]["namespace"] == "default"
-    assert "team/untold: it has GPUs of this node" in event["message"]
+    assert "team/on-gpu-0: it has GPUs of this node" in event["message"]
     assert "linkwise_unaccounted_nodes 1.0" in (await scorer.probe("/metrics"))[1]
 
 
-async def test_what_could_not_be_told_is_told_again_and_only_once(scorer, cluster):
+async def test_what_could_not_be_told_is_told_again(scorer, cluster):
     refused = []
 
     def refuse(_method, path, _body):
@@ -47,9 +44,17 @@ async def test_what_could_not_be_told_is_told_again_and_only_once(scorer, cluste
         return None
 
     cluster.refuse = refuse
-    a_node(cluster)
-    a_holder(cluster)
+    a_node(cluster, "gpu-0")
     await until(lambda: events(cluster), within=20)
 
     assert [line["node"] for line in scorer.said("Could not make event")] == ["gpu-0"]
-    assert len(events(cluster)) == 1
+
+
+@pytest.mark.usefixtures("scorer")
+async def test_a_node_is_told_of_once(cluster):
+    for count, name in enumerate(("gpu-0", "gpu-1"), 1):
+        a_node(cluster, name)
+        await until(lambda count=count: len(events(cluster)) == count, within=20)
+
+    told = [body["involvedObject"]["name"] for _, path, body in cluster.writes if "events" in path]
+    assert told == ["gpu-0", "gpu-1"]
