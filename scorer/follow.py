@@ -67,9 +67,11 @@ class Follower:
         return self._watches.policy.policy.gangs.commit_deadline_seconds
 
     def left(self) -> float | None:
-        """Return until the next plan is due [s]; None where none is carried out."""
-        due = min((one.deadline for one in self._carried.values()), default=None)
-        return None if due is None else max(due - self._clock(), 0.0) + 0.1
+        """Return until a plan is due, or a node no longer avoided [s]; None where neither is."""
+        now = self._clock()
+        dues = [one.deadline for one in self._carried.values()]
+        dues += [until for _, until in self._failed.values() if until > now]
+        return max(min(dues) - now, 0.0) + 0.1 if dues else None
 
     def resume(self) -> None:
         """Go on to watch over what a leader before has begun."""
@@ -99,9 +101,12 @@ class Follower:
         for key, carried in list(self._carried.items()):
             pods = tuple(self._watches.state.group(carried.unit.group))
             progress = carried.progress(pods)
-            if not progress.unbound:
+            leaving = carried.moving and progress.bound and self._clock() < carried.deadline
+            if not progress.unbound and not leaving:
                 del self._carried[key]
                 self._ended(carried, progress)
+                continue
+            if not progress.unbound:
                 continue
             refuted = next((pod for pod in progress.unbound if pod.uid in conflicts), None)
             if refuted is not None and not carried.moving:
@@ -117,6 +122,7 @@ class Follower:
         key = carried.unit.key
         if not progress.bound:
             self._teller.forget(key)
+        if not progress.bound or carried.moving:
             return
         self._failed.pop(key, None)
         others = sum(pod.bound for pod in carried.unit.settled if pod not in progress.bound)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 
 import structlog
 
@@ -39,6 +40,10 @@ _PAUSE = 30.0
 """Before an owner that could not be read is asked again [s]."""
 _AGAIN = 1.0
 """Before what was refused is tried again [s]."""
+
+Room: TypeAlias = tuple[int, frozenset[str] | None]
+"""Equal while what did not fit does not fit still: how often something came free, and the nodes
+that are avoided."""
 
 _log = structlog.get_logger()
 
@@ -73,7 +78,7 @@ class Planner:
         self._state, self._term, self._clock = watches.state, term, clock
         self._committer = Committer(kube, term, clock)
         self._units: dict[Key, list[Unit]] = {}
-        self._refusals: dict[GangKey, tuple[Unit, int, Refusal]] = {}
+        self._refusals: dict[GangKey, tuple[Unit, Room, Refusal]] = {}
         self._told: dict[Key, frozenset[GangKey]] = {}
         """By group, of whom people were told while pods of it were there."""
         self._follower = Follower(kube, watches, teller, measures, clock)
@@ -88,7 +93,9 @@ class Planner:
         """Yield everything that waits, and why."""
         for units in self._units.values():
             for unit in units:
-                _, _, refusal = self._refusals.get(unit.key, (unit, 0, Refusal("its turn comes")))
+                _, _, refusal = self._refusals.get(
+                    unit.key, (unit, (0, None), Refusal("its turn comes"))
+                )
                 yield unit, refusal.reason
 
     async def run(self) -> None:
@@ -156,9 +163,12 @@ class Planner:
         found: dict[GangKey, Refusal] = {}
         for unit in units:
             before = self._refusals.get(unit.key)
-            if before and before[1] == self._state.freed and before[0] is unit:
+            if before and before[0] is unit and before[1] == self._room(unit):
                 found[unit.key] = before[2]
         return found
+
+    def _room(self, unit: Unit) -> Room:
+        return self._state.freed, self._follower.avoided.get(unit.key)
 
     def _is_aged(self, unit: Unit) -> bool:
         """Tell whether a unit has waited so long that no smaller one may pass it."""
@@ -169,7 +179,7 @@ class Planner:
         return self._clock() - since >= self._watches.policy.policy.gangs.ageing_minutes * 60
 
     def _refuse(self, unit: Unit, refusal: Refusal) -> None:
-        self._refusals[unit.key] = unit, self._state.freed, refusal
+        self._refusals[unit.key] = unit, self._room(unit), refusal
         phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
         self._teller.say(Word(unit, phase, (unit.present, unit.needed), reason=refusal.reason))
 

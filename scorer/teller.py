@@ -117,9 +117,7 @@ class Teller:
             return
         self._words[key] = word
         if key not in self._speaking:
-            task = asyncio.create_task(self._speak(key))
-            self._speaking[key] = task
-            task.add_done_callback(lambda _task: self._speaking.pop(key, None))
+            self._speaking[key] = asyncio.create_task(self._speak(key))
 
     def forget(self, key: GangKey) -> None:
         """Drop what is known of a gang that is gone."""
@@ -143,6 +141,13 @@ class Teller:
             self._keep(await self._kube.patch(gang.path, steps, Gang, kind="json"))
 
     async def _speak(self, key: GangKey) -> None:
+        try:
+            await self._speak_up(key)
+        finally:
+            # At once, not by a callback of the task: a word that came before would be lost.
+            self._speaking.pop(key, None)
+
+    async def _speak_up(self, key: GangKey) -> None:
         told: Word | None = None
         while (word := self._words.get(key)) is not None and word != told:
             if word.phase in {Phase.ASSEMBLING, Phase.WAITING}:

@@ -47,13 +47,14 @@ class Cluster(FakeCluster):
         status = {"allocatable": amounts, "capacity": amounts}
         self.put(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}, "status": status})
 
-    def pod(self, name, gpus=1, *, gang=None, size=2, owner=JOB, **pod):
-        """Create a pod that waits behind our gate: in a gang where one is named."""
+    def pod(self, name, gpus=1, *, gang=None, size=2, **pod):
+        """Create a pod that waits behind our gate: of a job's gang where one is named."""
+        owner = pod.pop("owner", JOB if gang else None)
         marks = {keys.POD_GROUP_NAME: gang, keys.POD_GROUP_MIN_AVAILABLE: str(size)}
         if size is None:
             del marks[keys.POD_GROUP_MIN_AVAILABLE]
         labels = {**(marks if gang else {}), **pod.pop("labels", {})}
-        raw = a_held_pod(gpus, name, labels=labels, owner=owner if gang else None, **pod)
+        raw = a_held_pod(gpus, name, labels=labels, owner=owner, **pod)
         return self.put(f"/api/v1/namespaces/team/pods/{name}", raw)
 
     def gang(self, gang="bert", workers=2, gpus=4, **pod):
