@@ -33,7 +33,6 @@ class Crowd:
 
     pods: Pods
     history: History
-    gangs: int
     nodes: tuple[str, ...]
     random: Random
     shapes: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -41,20 +40,19 @@ class Crowd:
     ran: set[str] = field(default_factory=set)
     """Those that were seen to be whole."""
 
-    def __post_init__(self) -> None:
-        names = (f"g{number}" for number in range(self.gangs))
-        self.shapes = {name: self.random.choice(_SHAPES) for name in names}
-
-    def come_and_end(self, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Submit all gangs, and end some, until all are there.
+    def come_and_end(self, gangs: int, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Submit more gangs, and end some of all, until these are there.
 
         Args:
+            gangs: How many.
             meanwhile: What else happens, again and again.
         """
+        there = len(self.shapes)
+        new = {f"g{there + i}": self.random.choice(_SHAPES) for i in range(gangs)}
+        self.shapes.update(new)
         with ThreadPoolExecutor(_CLIENTS) as clients:
             submitted = [
-                clients.submit(make_gang, self.pods, gang, *shape)
-                for gang, shape in self.shapes.items()
+                clients.submit(make_gang, self.pods, gang, *shape) for gang, shape in new.items()
             ]
             while not all(one.done() for one in submitted):
                 self._end_some()

@@ -3,6 +3,7 @@
 import re
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from random import Random
 
@@ -47,15 +48,17 @@ class Replicas:
         wait_until(one_leads, "one leads", PATIENCE)
         return found[0]
 
-    def kill(self):
+    def kill(self, after):
         leader = self.leader()
+        time.sleep(after)
         leader.process.signal(signal.SIGKILL)
         self.plane.processes.stop(leader.process)
         self.running.remove(leader)
         self.start()
 
-    def stop_past_its_lease(self):
+    def stop_past_its_lease(self, after):
         leader = self.leader()
+        time.sleep(after)
         leader.process.signal(signal.SIGSTOP)
         self.running.remove(leader)
         try:
@@ -87,20 +90,14 @@ def test_gangs_are_placed_whole_whatever_becomes_of_the_leader(
 ):
     random = Random(7)  # noqa: S311 - the same gangs in every run.
     nodes = tuple(node.name for node in machines(16))
-    done = []
-
-    def meanwhile():
-        if len(done) < times:
-            replicas.leader()
-            time.sleep(random.uniform(0, 2))
-            harm(replicas)
-            done.append(harm)
-
     with History(pods.api) as history:
-        crowd = Crowd(pods, history, 60, nodes, random)
-        crowd.come_and_end(meanwhile)
-        while len(done) < times:
-            meanwhile()
+        crowd = Crowd(pods, history, nodes, random)
+        for _ in range(times):
+            # What waits meanwhile is placed at once when one leads: then it is harmed.
+            with ThreadPoolExecutor(1) as other:
+                harmed = other.submit(harm, replicas, random.uniform(0, 2))
+                crowd.come_and_end(12)
+                harmed.result()
         crowd.run_out()
         check(history, COMMIT_DEADLINE)
     assert crowd.ended == crowd.shapes.keys()

@@ -16,8 +16,8 @@ def test_gangs_that_come_and_end_at_random_never_share_a_gpu_and_are_all_placed(
     nodes = tuple(node.name for node in machines(64))
     with History(pods.api) as history:
         # The same gangs in every run.
-        crowd = Crowd(pods, history, 200, nodes, Random(5))  # noqa: S311
-        crowd.come_and_end()
+        crowd = Crowd(pods, history, nodes, Random(5))  # noqa: S311
+        crowd.come_and_end(200)
         crowd.run_out()
         check(history, COMMIT_DEADLINE)
     assert crowd.ended == crowd.shapes.keys()
