@@ -30,6 +30,14 @@ _asks = st.sampled_from(
         {keys.NVIDIA_GPU_SHARED: 2},
     )
 )
+_key = {"key": "zone", "operator": "In", "values": ["a"]}
+# Lists of their own: a patch applied to a shared one would change several terms.
+_some = st.none() | st.lists(st.just(_key), max_size=2)
+_terms = st.lists(
+    st.fixed_dictionaries({}, optional={"matchExpressions": _some, "matchFields": _some}),
+    min_size=1,
+    max_size=3,
+)
 _other_gates = st.lists(st.sampled_from(("a", "b", "c")), unique=True, max_size=2)
 
 
@@ -41,6 +49,9 @@ def held(draw):
         container.pop("resources", None)
     raw["spec"]["containers"][0]["resources"] = {"limits": dict(draw(_asks))}
     raw["metadata"]["uid"] = "u1"
+    if draw(st.booleans()):
+        required = {REQUIRED: {"nodeSelectorTerms": draw(_terms)}}
+        raw["spec"]["affinity"] = {"nodeAffinity": required, "podAffinity": {}}
     gates = draw(st.permutations([keys.GANG, *draw(_other_gates)]))
     raw["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
     return raw
