@@ -201,13 +201,20 @@ class Teller:
             if owner
             else About("v1", "Pod", pod.name, pod.uid, unit.key.namespace)
         )
-        change = word.plan.id if word.plan else word.reason
-        event = event_of(news, about, change=change, now=now, instance=self._instance)
+        event = event_of(news, about, change=self._change(word), now=now, instance=self._instance)
         try:
             await self._kube.create(f"/api/v1/namespaces/{about.home}/events", event, _Ignored)
         except ApiError as error:
             if error.status != 409:
                 raise
+
+    def _change(self, word: Word) -> str:
+        """Return what tells this change of state from others: a new reason to wait is none."""
+        if word.plan is not None:
+            return word.plan.id
+        gang = self._find(word.unit.key)
+        before = gang.spec.plan.id if gang and gang.spec.plan else "new"
+        return f"{word.phase} after {before}"
 
     def _find(self, key: GangKey) -> Gang | None:
         at = (key.namespace, name_of(key))

@@ -95,6 +95,17 @@ async def test_a_reason_that_changes_often_is_told_seldom(cluster, monkeypatch):
     assert len(cluster.events("GangWaiting")) == 1
 
 
+async def test_a_new_reason_to_wait_is_shown_and_is_no_event(cluster, monkeypatch):
+    monkeypatch.setattr(teller, "_PAUSE", 0.01)
+    async with leading(cluster):
+        cluster.pod("bert-0", gang="bert", size=9)
+        await soon(lambda: cluster.phase() == "Assembling" and cluster.events())
+        cluster.pod("bert-1", gang="bert", size=9)
+        await soon(lambda: cluster.the_gang()["status"]["reason"] == "2 of 9 members")
+
+    assert len(cluster.events("GangWaiting")) == 1
+
+
 async def test_a_pod_on_its_own_tells_itself(cluster):
     async with leading(cluster):
         cluster.pod("alone", 16)
