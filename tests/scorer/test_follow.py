@@ -86,6 +86,11 @@ async def test_people_are_told_why_a_gang_is_moved(cluster, clock):
     why = f"pod bert-1 was not bound to {node} within 60 s; all members are moved"
     assert cluster.the_gang()["status"]["reason"] == why
     assert cluster.the_gang()["status"]["members"] == "1/2"
+    (event,) = cluster.events("GangEvicted")
+    assert (
+        f"evicted, to be placed again together: pod bert-1 was not bound to {node}"
+        in (event["message"])
+    )
 
 
 @pytest.mark.parametrize("owner", [JOB, None], ids=["job", "nobody"])
