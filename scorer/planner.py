@@ -54,8 +54,8 @@ class Job:
 
     unit: Unit
     grants: tuple[Grant, ...]
-    recorded: asyncio.Future[None]
-    """Done when its Gang has the plan."""
+    recorded: asyncio.Task[KubeError | None]
+    """Done when its Gang has the plan, or why it could not be written."""
     complete: float
     """Since when all of it waited [s, of the loop's clock]."""
 
@@ -104,16 +104,21 @@ class Planner:
         Raises:
             Deposed: Another process leads by now.
         """
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._commit())
-            self._follower.resume()
-            while True:
-                self._watches.changed.clear()
-                for call in self._round():
-                    group.create_task(call)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._follower.left()):
-                        await self._watches.changed.wait()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._commit())
+                self._follower.resume()
+                while True:
+                    self._watches.changed.clear()
+                    for call in self._round():
+                        group.create_task(call)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self._follower.left()):
+                            await self._watches.changed.wait()
+        finally:
+            # The next leader may have written another plan there by now.
+            for job in self._jobs:
+                job.recorded.cancel()
 
     def _round(self) -> list[Coroutine[None, None, None]]:
         """Decide all that can be decided now; return the calls that are to be made beside."""
@@ -243,17 +248,21 @@ class Planner:
         )
         for grant in grants:
             self._state.hold(grant.pod, grant.allocation)
-        recorded = asyncio.ensure_future(self._record(unit, plan))
+        recorded = asyncio.create_task(self._record(unit, plan))
         complete = self._complete.get(unit.key, _now())
         self._jobs.append(Job(unit, grants, recorded, complete))
         self._queued.set()
         # What is held is read again in the next round.
         self._watches.changed.set()
 
-    async def _record(self, unit: Unit, plan: GangPlan) -> None:
+    async def _record(self, unit: Unit, plan: GangPlan) -> KubeError | None:
         self._follower.begin(unit, plan)
-        if unit.is_gang:
-            await self._teller.record(unit, plan)
+        try:
+            if unit.is_gang:
+                await self._teller.record(unit, plan)
+        except KubeError as error:
+            return error
+        return None
 
     async def _commit(self) -> None:
         """Carry out what is queued, one unit after the other."""
@@ -262,9 +271,8 @@ class Planner:
                 self._queued.clear()
                 await self._queued.wait()
             job = self._jobs.popleft()
-            try:
-                await job.recorded
-            except KubeError as error:
+            error = await job.recorded
+            if error is not None:
                 name = f"{job.unit.key.namespace}/{job.unit.key.name}"
                 _log.warning("Could not record plan", gang=name, err=str(error))
                 self._follower.drop(job.unit.key)
