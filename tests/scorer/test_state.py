@@ -128,7 +128,7 @@ def replace_node_name(pod):
 
 
 TestWriting = Writing.TestCase
-TestWriting.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestWriting.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 def test_nothing_is_read_again_while_nothing_changes():
