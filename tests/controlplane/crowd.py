@@ -12,8 +12,10 @@ from controlplane.api import ApiError
 from controlplane.gangs import make_gang
 from controlplane.history import History, Write
 from controlplane.pods import Pods
-from controlplane.process import wait_until
+from controlplane.process import NotReadyError, wait_until
 
+PASSING = "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {ageingMinutes: 600}\n"
+"""The policy under which smaller gangs always pass larger ones, however slow the machine is."""
 _CARDS = 8
 _CLIENTS = 3
 _PATIENCE = 120
@@ -51,9 +53,7 @@ class Crowd:
         new = {f"g{there + i}": self.random.choice(_SHAPES) for i in range(gangs)}
         self.shapes.update(new)
         with ThreadPoolExecutor(_CLIENTS) as clients:
-            submitted = [
-                clients.submit(make_gang, self.pods, gang, *shape) for gang, shape in new.items()
-            ]
+            submitted = [clients.submit(self._submit, gang) for gang in new]
             while not all(one.done() for one in submitted):
                 self._end_some()
                 meanwhile()
@@ -73,7 +73,26 @@ class Crowd:
             self._all_is_placed_that_fits()
 
     def _all_is_placed_that_fits(self) -> None:
-        wait_until(lambda: not self._late(), "nothing waits that would fit", _PATIENCE)
+        try:
+            wait_until(lambda: not self._late(), "nothing waits that would fit", _PATIENCE)
+        except NotReadyError as error:
+            late = {gang: self.shapes[gang] for gang in self._late()}
+            raise NotReadyError(f"{error}: {late} {self.history.lost}") from None
+
+    def _submit(self, gang: str) -> None:
+        """Create the members of a gang, again where the API server was away."""
+        for index in range(self.shapes[gang][0]):
+            wait_until(lambda index=index: self._is_made(gang, index), "it is made", _PATIENCE)
+
+    def _is_made(self, gang: str, index: int) -> bool:
+        try:
+            make_gang(self.pods, gang, *self.shapes[gang], [index])
+        except ApiError as error:
+            # It was made, but nobody was told so.
+            return error.status == 409
+        except OSError:
+            return False
+        return True
 
     def _end_some(self) -> None:
         """End a tenth of those that run, and now and then one that waits or is being placed."""
@@ -91,8 +110,9 @@ class Crowd:
         succeeds = gang in self.ran and self.random.random() < 0.5
         for index in range(self.shapes[gang][0]):
             path = f"{self.pods.path}/{gang}-{index}"
-            # Of one that nobody waits for, some members may not have come yet.
-            with suppress(ApiError):
+            # Of one that nobody waits for, some members may not have come yet; others stay where
+            # the API server is away.
+            with suppress(ApiError, OSError):
                 if succeeds:
                     self.pods.api.patch(f"{path}/status", {"status": {"phase": "Succeeded"}})
                 else:

@@ -9,6 +9,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from threading import Event, Thread
 from typing import Self
 from urllib.request import Request, urlopen
@@ -20,6 +21,7 @@ from cluster import keys
 
 _PODS = "/api/v1/pods"
 _ENDED = ("Succeeded", "Failed")
+_GONE = 410
 
 Gpu = tuple[str, int]
 """Node and index."""
@@ -102,13 +104,15 @@ class History:
     writes: list[Write] = field(default_factory=list)
     lost: str = ""
     """Why something may be missing."""
+    _present: dict[str, Write] = field(default_factory=dict)
     _version: str = ""
     _over: Event = field(default_factory=Event)
     _thread: Thread | None = None
 
     def __enter__(self) -> Self:
         listed = self.api.get(_PODS)
-        self.writes += [Write(time.monotonic(), pod, False) for pod in listed["items"]]
+        for pod in listed["items"]:
+            self._note(Write(time.monotonic(), pod, False))
         self._version = listed["metadata"]["resourceVersion"]
         self._thread = Thread(target=self._run)
         self._thread.start()
@@ -129,8 +133,7 @@ class History:
 
     def present(self) -> list[Write]:
         """Return the pods that are there, as they were written last."""
-        last = {write.uid: write for write in list(self.writes)}
-        return [write for write in last.values() if not write.gone]
+        return list(self._present.copy().values())
 
     # ---- What is judged.
 
@@ -208,8 +211,8 @@ class History:
         while not self._over.is_set() and not self.lost:
             try:
                 self._watch()
-            except OSError:
-                # The API server is away, or had nothing to say for long.
+            except (OSError, HTTPException, ValueError):
+                # The API server is away, also in the middle of a line, or was silent for long.
                 self._over.wait(0.1)
 
     def _watch(self) -> None:
@@ -219,12 +222,20 @@ class History:
         with urlopen(request, timeout=2, context=self.api.context) as lines:  # noqa: S310
             for line in lines:
                 event = json.loads(line)
-                if event["type"] == "ERROR":
-                    self.lost = str(event["object"].get("message", event["object"]))
-                    return
                 pod = event["object"]
+                if event["type"] == "ERROR":
+                    if pod["code"] == _GONE:
+                        self.lost = pod["message"]
+                    return
                 if event["type"] != "BOOKMARK":
-                    self.writes.append(Write(time.monotonic(), pod, event["type"] == "DELETED"))
+                    self._note(Write(time.monotonic(), pod, event["type"] == "DELETED"))
                 self._version = pod["metadata"]["resourceVersion"]
                 if self._over.is_set():
                     return
+
+    def _note(self, write: Write) -> None:
+        self.writes.append(write)
+        if write.gone:
+            self._present.pop(write.uid, None)
+        else:
+            self._present[write.uid] = write

@@ -8,7 +8,7 @@ from itertools import count
 from random import Random
 
 import pytest
-from controlplane.crowd import Crowd, check
+from controlplane.crowd import PASSING, Crowd, check
 from controlplane.history import History
 from controlplane.process import wait_until
 from controlplane.scorer import QUICK, start_scorer
@@ -19,7 +19,8 @@ PATIENCE = 120
 
 
 @pytest.fixture
-def replicas(webhook, tmp_path):
+def replicas(webhook, policy, tmp_path):
+    policy(PASSING)
     running = Replicas(webhook.plane, tmp_path)
     running.start()
     running.start()
@@ -56,6 +57,13 @@ class Replicas:
         self.running.remove(leader)
         self.start()
 
+    def end(self, after):
+        leader = self.leader()
+        time.sleep(after)
+        self.plane.processes.stop(leader.process)
+        self.running.remove(leader)
+        self.start()
+
     def stop_past_its_lease(self, after):
         leader = self.leader()
         time.sleep(after)
@@ -83,6 +91,7 @@ LED = r'"term":(\d+)[^\n]*"msg":"Leading"'
     [
         pytest.param(Replicas.kill, 5, id="killed"),
         pytest.param(Replicas.stop_past_its_lease, 3, id="stopped and continued"),
+        pytest.param(Replicas.end, 2, id="ended"),
     ],
 )
 def test_gangs_are_placed_whole_whatever_becomes_of_the_leader(

@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from controlplane.crowd import Crowd, check
+from controlplane.crowd import PASSING, Crowd, check
 from controlplane.history import History
 
 COMMIT_DEADLINE = 60
@@ -12,7 +12,10 @@ COMMIT_DEADLINE = 60
 
 @pytest.mark.timeout(1500)
 @pytest.mark.usefixtures("placing")
-def test_gangs_that_come_and_end_at_random_never_share_a_gpu_and_are_all_placed(pods, machines):
+def test_gangs_that_come_and_end_at_random_never_share_a_gpu_and_are_all_placed(
+    pods, machines, policy
+):
+    policy(PASSING)
     nodes = tuple(node.name for node in machines(64))
     with History(pods.api) as history:
         # The same gangs in every run.
