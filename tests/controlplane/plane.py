@@ -15,7 +15,8 @@ from controlplane.binaries import Binaries
 from controlplane.process import Process, Processes, answers, free_ports, wait_until
 from controlplane.programs import Site
 
-_DEFAULT_ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+_NAMESPACES = "/api/v1/namespaces"
+_DEFAULT_ACCOUNTS = f"{_NAMESPACES}/default/serviceaccounts"
 _LISTENERS = (
     "etcd",
     "etcd-peer",
@@ -106,7 +107,9 @@ class ControlPlane:
         return next(process for process in self.processes.running if process.name == name)
 
     def restart_api_server(self, *flags: str) -> None:
-        """End the API server, start it again on its port, and wait until it is ready.
+        """End the API server, start it again on its port, and wait until all work with it again.
+
+        The controllers come back up to a minute later: they wait longer after each attempt.
 
         Args:
             flags: Beside the usual ones, until it is started again.
@@ -115,6 +118,11 @@ class ControlPlane:
         server = programs.api_server(self.site)
         server = replace(server, argv=(*server.argv, *flags))
         self._start(server, self._api_server_ready)
+        probe = self.api.create(_NAMESPACES, {"metadata": {"generateName": "probe-"}})
+        home = f"{_NAMESPACES}/{probe['metadata']['name']}"
+        accounts = f"{home}/serviceaccounts"
+        wait_until(lambda: bool(self.api.get(accounts)["items"]), "controllers are back", 120)
+        self.api.delete(home)
 
     @contextmanager
     def paused(self, name: str = "kube-apiserver") -> Iterator[None]:

@@ -40,7 +40,7 @@ def free_ports(count: int) -> list[int]:
     raise NotReadyError(f"no {count} free ports in {_PORTS}")
 
 
-def wait_until(met: Callable[[], bool], what: str, seconds: float = 30) -> None:
+def wait_until(met: Callable[[], bool], what: str, seconds: float = 90) -> None:
     """Return as soon as a condition is met.
 
     Raises:

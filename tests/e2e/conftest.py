@@ -1,7 +1,7 @@
 """A real control plane for the end-to-end tests: built before the first, shared by all."""
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from subprocess import CompletedProcess
 
 import pytest
@@ -52,6 +52,23 @@ def plane(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
     """An empty control plane: no nodes, no Linkwise."""
+    with _new_plane(request, tmp_path_factory) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def plane_of_its_own(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """Another, for a module after which nobody should have to rely on it."""
+    with _new_plane(request, tmp_path_factory) as plane:
+        yield plane
+
+
+@contextmanager
+def _new_plane(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
     found = request.config.stash[_BINARIES]
     if isinstance(found, MissingError):
         pytest.skip(str(found))

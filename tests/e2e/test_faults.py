@@ -30,6 +30,11 @@ LISTED = '"resource":"/api/v1/namespaces"'
 
 
 @pytest.fixture(scope="module")
+def plane(plane_of_its_own):
+    return plane_of_its_own
+
+
+@pytest.fixture(scope="module")
 def way(plane):
     """The way from the components to the API server."""
     with Relay(lambda: (plane.site.ports["kube-apiserver"],)) as relay:
