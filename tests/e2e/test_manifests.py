@@ -77,7 +77,7 @@ def test_one_label_finds_all_that_stands_in_the_api_servers_way(plane, shipped):
         for kind in (*kinds, "validatingadmissionpolicybindings")
         for item in plane.api.get(f"{ADMISSION}/{kind}", **chosen)["items"]
     ]
-    policies = ["linkwise-guard", "linkwise-placed"]
+    policies = ["linkwise-fence", "linkwise-guard", "linkwise-placed"]
     assert found == ["linkwise", "linkwise", *policies, *policies]
 
 
