@@ -13,10 +13,11 @@ from prometheus_client import CollectorRegistry
 from certs.authority import Source
 from certs.inject import Target
 from certs.keep import Keeper
-from certs.settings import REGISTRATIONS, SECRET, Settings, SettingsError, read_settings
+from certs.settings import REGISTRATIONS, SECRET, Settings, read_settings
 from certs.store import Store
 from runtime import logs, process
 from runtime.clock import wall
+from runtime.environment import SettingsError
 from runtime.kube import Kube
 from runtime.metrics import Gauges, new_registry
 from runtime.probes import probe_routes

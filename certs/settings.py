@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from certs.authority import service_names
 from certs.renewal import Terms
 from cluster.keys import POLICY_NAMESPACE
+from runtime.environment import Environment, SettingsError
 
 _DAY = 86_400
 _CENTURY = 36_525
-_LEVELS = ("debug", "info", "warning", "error")
 SERVICES = ("linkwise-webhook", "linkwise-webhook-standby")
 """Whose names the certificate is for: the replicas that are called, and the one for when that
 failed."""
@@ -19,10 +19,6 @@ REGISTRATIONS = (
     ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", "linkwise"),
 )
 """Resource, kind and name of each object whose `caBundle` is ours."""
-
-
-class SettingsError(ValueError):
-    """A variable of the environment cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +55,10 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     Raises:
         SettingsError: A value cannot be used.
     """
-
-    def text(name: str, default: str = "") -> str:
-        return environment.get(f"LINKWISE_{name}") or default
+    read = Environment(environment)
 
     def number(name: str, default: float, most: float) -> float:
-        given = text(name, str(default))
+        given = read.text(name, str(default))
         try:
             value = float(given)
         except ValueError:
@@ -75,22 +69,20 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
             )
         return value
 
-    namespace = text("NAMESPACE", POLICY_NAMESPACE)
+    namespace = read.text("NAMESPACE", POLICY_NAMESPACE)
     leaf, authority = number("LEAF_DAYS", 30, _CENTURY), number("CA_DAYS", 365, _CENTURY)
     if 3 * leaf > authority:
         raise SettingsError("LINKWISE_LEAF_DAYS is more than a third of LINKWISE_CA_DAYS")
-    level = text("LOG_LEVEL", "info")
-    if level not in _LEVELS:
-        raise SettingsError(f"LINKWISE_LOG_LEVEL={level}: write {', '.join(_LEVELS)}")
-    extra = (name.strip() for name in text("EXTRA_NAMES").split(","))
+    level = read.level()
+    extra = (name.strip() for name in read.text("EXTRA_NAMES").split(","))
     services = (name for service in SERVICES for name in service_names(service, namespace))
     return Settings(
         namespace,
         Terms((*services, *filter(None, extra)), leaf * _DAY, authority * _DAY),
-        text("HOST"),
+        read.text("HOST"),
         int(number("PROBE_PORT", 8080, 65535)),
-        text("API_SERVER"),
-        text("API_TOKEN_FILE"),
-        text("API_CA_FILE"),
+        read.text("API_SERVER"),
+        read.text("API_TOKEN_FILE"),
+        read.text("API_CA_FILE"),
         level,
     )

@@ -11,6 +11,7 @@ import structlog
 
 from cluster.keys import POLICY_NAMESPACE
 from runtime.clock import wall
+from runtime.environment import SettingsError
 from runtime.exchange import Observers
 from runtime.kube import Kube
 from runtime.lease import Lease, Timing
@@ -22,7 +23,7 @@ from runtime.server import serve
 from scorer.app import Inspection
 from scorer.leader import Leader
 from scorer.measures import Measures, show_state
-from scorer.settings import Settings, SettingsError, read_settings
+from scorer.settings import Settings, read_settings
 
 LEASE = "linkwise-scorer"
 """In the namespace of the policy; whoever holds it decides."""

@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-
-class SettingsError(ValueError):
-    """A variable has a value that cannot be; one sentence that names it."""
+from runtime.environment import Environment, SettingsError, variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,38 +38,19 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     Raises:
         SettingsError: A value cannot be.
     """
-
-    def text(name: str, default: str) -> str:
-        return environment.get(_variable(name)) or default
-
-    def number(name: str, default: float, most: float) -> float:
-        given = text(name, str(default))
-        try:
-            found = float(given)
-        except ValueError:
-            found = -1
-        if not 0 <= found <= most:
-            raise SettingsError(f"{_variable(name)}={given}: write a number from 0 to {most:g}")
-        return found
-
-    plain = Settings()
-    level = text("log_level", plain.log_level)
-    if level not in _LEVELS:
-        raise SettingsError(f"{_variable('log_level')}={level}: write {', '.join(_LEVELS)}")
-    api_server = text("api_server", plain.api_server)
-    if not api_server and "KUBERNETES_SERVICE_HOST" not in environment:
-        raise SettingsError(f"{_variable('api_server')} is not set, and this is no pod: set it")
+    plain, given = Settings(), Environment(environment)
+    level, api_server = given.level(), given.api_server()
     found = Settings(
-        host=text("host", plain.host),
-        probe_port=int(number("probe_port", plain.probe_port, 65535)),
-        inspect_port=int(number("inspect_port", plain.inspect_port, 65535)),
+        host=given.text("host", plain.host),
+        probe_port=int(given.number("probe_port", plain.probe_port, 65535)),
+        inspect_port=int(given.number("inspect_port", plain.inspect_port, 65535)),
         api_server=api_server,
-        api_token_file=text("api_token_file", plain.api_token_file),
-        api_ca_file=text("api_ca_file", plain.api_ca_file),
-        write_seconds=number("write_seconds", plain.write_seconds, 60),
-        lease_seconds=int(number("lease_seconds", plain.lease_seconds, 600)),
-        renew_seconds=number("renew_seconds", plain.renew_seconds, 600),
-        retry_seconds=number("retry_seconds", plain.retry_seconds, 600),
+        api_token_file=given.text("api_token_file", plain.api_token_file),
+        api_ca_file=given.text("api_ca_file", plain.api_ca_file),
+        write_seconds=given.number("write_seconds", plain.write_seconds, 60),
+        lease_seconds=int(given.number("lease_seconds", plain.lease_seconds, 600)),
+        renew_seconds=given.number("renew_seconds", plain.renew_seconds, 600),
+        retry_seconds=given.number("retry_seconds", plain.retry_seconds, 600),
         log_level=level,
     )
     _check_lease(found)
@@ -82,14 +61,7 @@ def _check_lease(found: Settings) -> None:
     """Who could not renew must have stopped before another may lead."""
     if not 0 < found.retry_seconds < found.renew_seconds < found.lease_seconds:
         raise SettingsError(
-            f"{_variable('renew_seconds')}={found.renew_seconds:g}: write more than "
-            f"{_variable('retry_seconds')} ({found.retry_seconds:g}) and less than "
-            f"{_variable('lease_seconds')} ({found.lease_seconds})"
+            f"{variable('renew_seconds')}={found.renew_seconds:g}: write more than "
+            f"{variable('retry_seconds')} ({found.retry_seconds:g}) and less than "
+            f"{variable('lease_seconds')} ({found.lease_seconds})"
         )
-
-
-_LEVELS = ("debug", "info", "warning", "error")
-
-
-def _variable(name: str) -> str:
-    return f"LINKWISE_{name.upper()}"

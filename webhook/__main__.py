@@ -8,6 +8,7 @@ from pathlib import Path
 
 import structlog
 
+from runtime.environment import SettingsError
 from runtime.exchange import Observers
 from runtime.kube import Kube
 from runtime.limits import Limits
@@ -19,7 +20,7 @@ from runtime.server import Server, serve
 from runtime.tls import ServingCertificate
 from webhook.app import Admission, DryRun
 from webhook.measures import Measures, show_state
-from webhook.settings import Settings, SettingsError, read_settings
+from webhook.settings import Settings, read_settings
 from webhook.watches import Watches
 
 _FEW = Limits(body_bytes=256 << 10, bytes_in_flight=4 << 20, requests=4, connections=50)

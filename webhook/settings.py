@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-
-class SettingsError(ValueError):
-    """A variable has a value that cannot be; one sentence that names it."""
+from runtime.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,45 +43,19 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     Raises:
         SettingsError: A value cannot be.
     """
-
-    def text(name: str, default: str) -> str:
-        return environment.get(_variable(name)) or default
-
-    def number(name: str, default: float, most: float) -> float:
-        given = text(name, str(default))
-        try:
-            found = float(given)
-        except ValueError:
-            found = -1
-        if not 0 <= found <= most:
-            raise SettingsError(f"{_variable(name)}={given}: write a number from 0 to {most:g}")
-        return found
-
-    plain = Settings()
-    level = text("log_level", plain.log_level)
-    if level not in _LEVELS:
-        raise SettingsError(f"{_variable('log_level')}={level}: write {', '.join(_LEVELS)}")
-    api_server = text("api_server", plain.api_server)
-    if not api_server and "KUBERNETES_SERVICE_HOST" not in environment:
-        raise SettingsError(f"{_variable('api_server')} is not set, and this is no pod: set it")
+    plain, given = Settings(), Environment(environment)
+    level, api_server = given.level(), given.api_server()
     return Settings(
-        host=text("host", plain.host),
-        port=int(number("port", plain.port, 65535)),
-        dry_run_port=int(number("dry_run_port", plain.dry_run_port, 65535)),
-        probe_port=int(number("probe_port", plain.probe_port, 65535)),
-        certificate=text("certificate", plain.certificate),
-        key=text("key", plain.key),
-        client_ca=text("client_ca", plain.client_ca),
+        host=given.text("host", plain.host),
+        port=int(given.number("port", plain.port, 65535)),
+        dry_run_port=int(given.number("dry_run_port", plain.dry_run_port, 65535)),
+        probe_port=int(given.number("probe_port", plain.probe_port, 65535)),
+        certificate=given.text("certificate", plain.certificate),
+        key=given.text("key", plain.key),
+        client_ca=given.text("client_ca", plain.client_ca),
         api_server=api_server,
-        api_token_file=text("api_token_file", plain.api_token_file),
-        api_ca_file=text("api_ca_file", plain.api_ca_file),
-        drain_seconds=number("drain_seconds", plain.drain_seconds, 600),
+        api_token_file=given.text("api_token_file", plain.api_token_file),
+        api_ca_file=given.text("api_ca_file", plain.api_ca_file),
+        drain_seconds=given.number("drain_seconds", plain.drain_seconds, 600),
         log_level=level,
     )
-
-
-_LEVELS = ("debug", "info", "warning", "error")
-
-
-def _variable(name: str) -> str:
-    return f"LINKWISE_{name.upper()}"

@@ -1,6 +1,7 @@
 import pytest
 
-from certs.settings import SettingsError, read_settings
+from certs.settings import read_settings
+from runtime.environment import SettingsError
 
 
 def test_an_empty_environment_is_enough():

@@ -1,6 +1,7 @@
 import pytest
 
-from scorer.settings import Settings, SettingsError, read_settings
+from runtime.environment import SettingsError
+from scorer.settings import Settings, read_settings
 
 POD = {"KUBERNETES_SERVICE_HOST": "192.0.2.1"}
 
