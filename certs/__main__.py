@@ -4,7 +4,6 @@ import asyncio
 import os
 import sys
 from functools import partial
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -53,12 +52,11 @@ async def run(settings: Settings, told: asyncio.Event) -> None:
 
 
 def _kube(settings: Settings) -> Kube:
-    if not settings.api_server:
-        return Kube.in_cluster(os.environ)
-    return Kube(
+    return Kube.named(
         settings.api_server,
-        token_file=Path(settings.api_token_file) if settings.api_token_file else None,
-        ca_file=Path(settings.api_ca_file) if settings.api_ca_file else None,
+        settings.api_token_file,
+        settings.api_ca_file,
+        os.environ,
     )
 
 

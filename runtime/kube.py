@@ -107,6 +107,30 @@ class Kube:
         token, ca = mount / "token", mount / "ca.crt"
         return cls(server, token_file=token, ca_file=ca, timeout=timeout)
 
+    @classmethod
+    def named(
+        cls,
+        server: str,
+        token_file: str,
+        ca_file: str,
+        environment: Mapping[str, str],
+        *,
+        timeout: float = 10,
+    ) -> Self:
+        """Return the API server that settings name; where they name none, the one a pod is given.
+
+        Raises:
+            KeyError: None is named, and the environment is not a pod's.
+        """
+        if not server:
+            return cls.in_cluster(environment, timeout=timeout)
+        return cls(
+            server,
+            token_file=Path(token_file) if token_file else None,
+            ca_file=Path(ca_file) if ca_file else None,
+            timeout=timeout,
+        )
+
     async def __aenter__(self) -> Self:
         # A watch holds a connection for as long as it lasts, so their number is not limited.
         connector = aiohttp.TCPConnector(ssl=self._context, limit=0)

@@ -4,7 +4,6 @@ import asyncio
 import os
 import sys
 from functools import partial
-from pathlib import Path
 from uuid import uuid4
 
 import structlog
@@ -112,12 +111,11 @@ async def _elect(lease: Lease, leader: Leader, told: asyncio.Event) -> None:
 
 
 def _kube(settings: Settings, timeout: float) -> Kube:
-    if not settings.api_server:
-        return Kube.in_cluster(os.environ, timeout=timeout)
-    return Kube(
+    return Kube.named(
         settings.api_server,
-        token_file=Path(settings.api_token_file) if settings.api_token_file else None,
-        ca_file=Path(settings.api_ca_file) if settings.api_ca_file else None,
+        settings.api_token_file,
+        settings.api_ca_file,
+        os.environ,
         timeout=timeout,
     )
 

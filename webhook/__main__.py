@@ -102,12 +102,11 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
 
 
 def _kube(settings: Settings) -> Kube:
-    if not settings.api_server:
-        return Kube.in_cluster(os.environ)
-    return Kube(
+    return Kube.named(
         settings.api_server,
-        token_file=Path(settings.api_token_file) if settings.api_token_file else None,
-        ca_file=Path(settings.api_ca_file) if settings.api_ca_file else None,
+        settings.api_token_file,
+        settings.api_ca_file,
+        os.environ,
     )
 
 
