@@ -42,7 +42,8 @@ def decisions_of(objects: Iterable[Value]) -> Iterator[tuple[str, Found]]:
         for home, kind in _KINDS.items():
             text = data.child(home.key)
             named = (metadata.get("namespace"), metadata.get("name"))
-            if named == (home.namespace, home.name) and text:
+            # One that is empty decides nothing.
+            if named == (home.namespace, home.name) and text and text.plain != "":
                 at = embedded(text.document, text.path)
                 yield value.file, Found(kind, text.text(), at)
 

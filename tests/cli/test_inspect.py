@@ -7,6 +7,7 @@ from cli.snapshot import written
 from cluster import keys
 from cluster.published import Published
 from cluster.record import GPUShare, Isolation
+from webhook.decided import POLICY, PROFILES
 
 GANG = {keys.POD_GROUP_NAME: "vgg16", keys.POD_GROUP_MIN_AVAILABLE: "4"}
 MEMORY = {keys.GPU_MEM: 3}
@@ -232,3 +233,11 @@ def test_gpus_that_are_only_counted_and_replicas_are_shown_as_such(inspect):
 
 def test_a_cluster_without_gpus_has_nothing_to_show(inspect):
     assert inspect([node_object("cpu-0", {}, cpu="4")]).out == "no node with GPUs\n"
+
+
+@pytest.mark.parametrize("home", [POLICY, PROFILES], ids=lambda home: home.name)
+def test_a_policy_or_profiles_without_a_word_decide_nothing(inspect, home):
+    metadata = {"namespace": home.namespace, "name": home.name}
+    empty = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {home.key: ""}}
+
+    assert inspect([*a_cluster(), empty]) == inspect(a_cluster())
