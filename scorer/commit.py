@@ -17,7 +17,7 @@ from runtime.clock import Clock
 from runtime.kube import ApiError, Kube, KubeError
 from scorer.outcome import Placement
 from scorer.seen import Seen
-from scorer.writes import placing
+from scorer.writes import Step, placing
 
 _FENCE = "linkwise-fence"
 """The policy that refuses what a past leader writes."""
@@ -57,6 +57,8 @@ class Committer:
     def __init__(self, kube: Kube, term: int, clock: Clock) -> None:
         """Say whom to write to, and under which term."""
         self._kube, self._term, self._clock = kube, term, clock
+        self._tried = False
+        """Whether the fence was."""
 
     async def commit(self, grants: Sequence[Grant]) -> list[Seen]:
         """Give all pods what is theirs, concurrently; return those that could not be given.
@@ -64,20 +66,40 @@ class Committer:
         Raises:
             Deposed: Another process leads.
         """
+        if grants and not self._tried:
+            self._tried = True
+            await self._try_fence(grants[0])
         done = await asyncio.gather(*(self._give(grant) for grant in grants))
         return [grant.pod for grant, given in zip(grants, done, strict=True) if not given]
 
-    async def _give(self, grant: Grant) -> bool:
-        pod = grant.placement.member.pod
-        steps = placing(
-            pod,
+    async def _try_fence(self, grant: Grant) -> None:
+        """Tell it when the API server would take what the leader before decided.
+
+        It may go by a Lease that it has long ceased to watch: Kubernetes up to 1.36 does, once no
+        policy's binding has named any Lease (kubernetes/kubernetes issue 130887).
+        """
+        path, steps = self._write(grant, self._term - 1)
+        try:
+            await self._kube.patch(path, steps, _Pod, kind="json", params={"dryRun": "All"})
+        except KubeError:
+            # By the fence, or for a reason that the write itself will tell.
+            return
+        _log.error("Past leaders could still write", term=self._term)
+
+    def _write(self, grant: Grant, term: int) -> tuple[str, list[Step]]:
+        """Return the pod's path, and its patch."""
+        path = f"/api/v1/namespaces/{grant.pod.namespace}/pods/{grant.pod.name}"
+        return path, placing(
+            grant.placement.member.pod,
             grant.allocation,
-            term=self._term,
+            term=term,
             now_ns=int(self._clock() * 1e9),
             card_memory=grant.card_memory,
             placement=grant.placement,
         )
-        path = f"/api/v1/namespaces/{grant.pod.namespace}/pods/{grant.pod.name}"
+
+    async def _give(self, grant: Grant) -> bool:
+        path, steps = self._write(grant, self._term)
         try:
             await self._kube.patch(path, steps, _Pod, kind="json")
         except ApiError as error:

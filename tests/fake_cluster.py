@@ -28,6 +28,8 @@ class FakeCluster:
         """Method, path and body of each, in order."""
         self.refuse = lambda _method, _path, _body: None
         """Given a write, returns a status and a message, or None to do it."""
+        self.refuse_dry_run = lambda _method, _path, _body: (422, "'linkwise-fence' denied request")
+        """The same of a write that is only tried; the scorer tries what the fence refuses."""
         self.version = 0
         self._history = []
         self._watches = []
@@ -108,6 +110,9 @@ class FakeCluster:
             watch = "watch" in request.query
             return await self._watch(request, wanted) if watch else self._list(place, wanted)
         body = json.loads(await request.read() or b"null")
+        if "dryRun" in request.query:
+            told = self.refuse_dry_run(request.method, request.path, body)
+            return _status(*told) if told else web.json_response({})
         self.writes.append((request.method, request.path, body))
         if told := self.refuse(request.method, request.path, body):
             return _status(*told)

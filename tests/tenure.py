@@ -137,7 +137,7 @@ class Cluster(FakeCluster):
             super()._tell(kind, collection, what)
 
     async def _answer(self, request):
-        fates = self.fates[request.method, request.path]
+        fates = () if "dryRun" in request.query else self.fates[request.method, request.path]
         fate = fates.popleft() if fates else None
         if request.method == "GET" and not {"watch", "limit"} & request.query.keys():
             self.reads.append(request.path)

@@ -28,6 +28,7 @@ GANGS = "gangs.linkwise.dev"
 REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
 MUTATING = f"{REGISTRATIONS}/mutatingwebhookconfigurations/linkwise"
 VALIDATING = f"{REGISTRATIONS}/validatingwebhookconfigurations/linkwise"
+BUT_THE_FENCE = "app.kubernetes.io/component!=fence"
 _REVIEWS = re.compile(r"^linkwise_admission_reviews_total\{.*\} (\S+)$", re.MULTILINE)
 _NOBODY = 1
 """A port at which nobody listens."""
@@ -93,14 +94,15 @@ def run_webhook(plane: ControlPlane) -> Iterator[Webhook]:
 
 @contextmanager
 def installed(plane: ControlPlane) -> Iterator[None]:
-    """Apply what is shipped, and take it away at the end."""
+    """Apply what is shipped, and take it away at the end, as the docs say."""
     applied = plane.kubectl("apply", "-k", str(BASE))
     try:
         if applied.returncode:
             raise ValueError(applied.stderr)
         yield
     finally:
-        plane.kubectl("delete", "--ignore-not-found", "--wait=false", "-k", str(BASE))
+        options = ("--ignore-not-found", "--wait=false", f"--selector={BUT_THE_FENCE}")
+        plane.kubectl("delete", *options, "-k", str(BASE))
         wait_until(lambda: NAMESPACE not in _names(plane, NAMESPACES), f"{NAMESPACE} is gone", 100)
         wait_until(lambda: GANGS not in _names(plane, DEFINITIONS), f"{GANGS} is gone", 100)
 

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from controlplane.api import ApiError
 from controlplane.process import wait_until
-from controlplane.webhook import BASE, MUTATING, ROOT, register, run_webhook
+from controlplane.webhook import BASE, BUT_THE_FENCE, MUTATING, ROOT, register, run_webhook
 
 from cluster import keys
 
@@ -79,7 +79,7 @@ def gates(api, path):
 
 
 def left(api):
-    chosen = {"labelSelector": "app.kubernetes.io/name=linkwise"}
+    chosen = {"labelSelector": f"app.kubernetes.io/name=linkwise,{BUT_THE_FENCE}"}
     return [item for kind in KINDS for item in api.get(f"{ADMISSION}/{kind}", **chosen)["items"]]
 
 
@@ -140,7 +140,7 @@ def test_what_it_took_out_is_put_back_by_applying_what_is_shipped(webhook, names
 
     assert webhook.plane.kubectl("apply", "-k", str(BASE)).returncode == 0
 
-    assert len(left(api)) == 8
+    assert len(left(api)) == 6
     # Nobody listens where the registration says: what must be placed fails closed again.
     assert "service" in api.get(MUTATING)["webhooks"][0]["clientConfig"]
     wait_until(lambda: not passes(api, path, pod("held", GPU)), "the policy is in force")
@@ -170,7 +170,7 @@ def test_options_reach_kubectl_and_a_failure_is_told_before_anything_is_done(web
 
     assert failed.returncode != 0
     assert "nowhere" in failed.stderr
-    assert len(left(api)) == 8
+    assert len(left(api)) == 6
 
 
 def test_who_may_not_let_go_of_pods_is_told_and_the_exit_code_says_so(

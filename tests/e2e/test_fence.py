@@ -11,7 +11,7 @@ from controlplane.api import ApiError, refusal
 from controlplane.holder import NAME
 from controlplane.pods import a_pod
 from controlplane.process import Process, wait_until
-from controlplane.webhook import NAMESPACE, ROOT, access
+from controlplane.webhook import BASE, BUT_THE_FENCE, NAMESPACE, ROOT, access
 
 from cluster import keys
 
@@ -194,6 +194,22 @@ def test_without_a_lease_nobodys_pods_are_held_up(plane, leader, pods, lease):
         "the API server has seen it go",
     )
     plane.api.patch(f"{pods}/pod", {"metadata": {"labels": {"any": "thing"}}})
+
+
+def test_what_is_taken_out_as_the_docs_say_and_put_back_is_still_fenced(plane, leader, pods, lease):
+    files = [f"--filename={BASE / name}" for name in ("fence.yaml", "guard.yaml")]
+    plane.kubectl("delete", f"--selector={BUT_THE_FENCE}", *files)
+    wait_until(
+        lambda: refusal(lambda: plane.api.create(pods, gated("any", annotations=record(1)))) == "",
+        "the guard is out",
+    )
+    lease({"holderIdentity": "old", "leaseTransitions": 4})
+    plane.kubectl("apply", *files)
+
+    lease({"holderIdentity": "new", "leaseTransitions": 5})
+
+    assert LATE in refusal(lambda: leader.create(pods, gated("late", annotations=record(4))))
+    leader.create(pods, gated("current", annotations=record(5)))
 
 
 class Holder:

@@ -105,6 +105,29 @@ async def test_a_leader_whose_writes_are_refused_as_late_leads_only_under_anothe
     assert [line["term"] for line in scorer.said("Stopped leading")] == [first]
 
 
+@pytest.mark.parametrize("fenced", [True, False], ids=["fenced", "not fenced"])
+async def test_a_leader_tells_once_whether_the_one_before_could_still_write(
+    scorer, cluster, fenced
+):
+    tried = []
+
+    def fence(method, _path, body):
+        term = "/metadata/annotations/" + keys.TERM.replace("/", "~1")
+        tried.append((method, next(step["value"] for step in body if step["path"] == term)))
+        return (422, "ValidatingAdmissionPolicy 'linkwise-fence' denied it") if fenced else None
+
+    cluster.refuse_dry_run = fence
+    cluster.put("/api/v1/nodes/gpu-0", NODE)
+    for name in ("bert-0", "bert-1"):
+        a_worker(cluster, name)
+    await until(lambda: placed(cluster) and placed(cluster, "bert-1"))
+
+    term = lease(cluster)["leaseTransitions"]
+    assert tried == [("PATCH", str(term - 1))]
+    warned = [line["term"] for line in scorer.said("Past leaders could still write")]
+    assert warned == ([] if fenced else [term])
+
+
 @pytest.mark.parametrize("started", [{"write_seconds": 60}], indirect=True)
 async def test_a_leader_looks_only_after_the_last_write_of_the_one_before(started, cluster):
     await until(lambda: cluster.get(f"{LEASES}/{LEASE}"))
