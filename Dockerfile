@@ -20,6 +20,9 @@ RUN python -m compileall -q --invalidation-mode=unchecked-hash /opt/linkwise
 
 FROM ${BASE}
 ENV PYTHONPATH=/opt/linkwise PYTHONSAFEPATH=1
+# aiohttp's client reads this file of all public authorities at each start (50 ms), and the API server
+# is trusted by the cluster's own CA. Those in SSL_CERT_DIR are still found, each when it is needed.
+ENV SSL_CERT_FILE=/dev/null
 COPY --from=build /opt/linkwise /opt/linkwise
 # What does not start is no image. It compiles the part of the standard library that is used, too,
 # which base images leave out and which each start would compile anew.
