@@ -1,9 +1,10 @@
 """How feasible nodes rank for one pod: whole numbers from 0 to 10, as an extender answers."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
+from cluster.ledger import NodeLedger
 from cluster.node import Placement
 from cluster.request import Family, Request
 from scorer.cards import preference
@@ -18,8 +19,6 @@ HIGHEST = 10
 FAST = 8
 """Scores from here on are for nodes as fast as the best; what they leave free tells these apart."""
 
-Thing = TypeVar("Thing", str, "Offer")
-
 
 class Offer(NamedTuple):
     """What a node would give to a pod with whole GPUs, and keep."""
@@ -32,6 +31,11 @@ class Offer(NamedTuple):
     """Lost 0.25·(V_2 + V_4) of what stays free [GB/s]."""
 
 
+Worth: TypeAlias = Offer | tuple[float, ...]
+"""What a node is worth to a pod: of whole GPUs an offer, else a key; the least key is the best."""
+Thing = TypeVar("Thing", Offer, tuple[float, ...])
+
+
 def rank_nodes(snapshot: Snapshot, names: Iterable[str], request: Request) -> dict[str, int]:
     """Score nodes that can take a pod; a node that cannot gets 0.
 
@@ -42,18 +46,37 @@ def rank_nodes(snapshot: Snapshot, names: Iterable[str], request: Request) -> di
     Cost: one look-up a node; nodes alike in machine and free GPUs are judged once. 5 ms for 5 000
     nodes.
     """
-    names = list(names)
-    if request.family is not Family.WHOLE:
-        return dict.fromkeys(names, 0) | _by_preference(snapshot, names, request)
-    nodes, tables = snapshot.ledger.nodes, snapshot.tables
-    offers = [
-        _offer(tables[name], nodes[name].free_mask, request.gpus, snapshot.mode)
-        if name in tables
+    names, nodes, tables = list(names), snapshot.ledger.nodes, snapshot.tables
+    found = [
+        worth_of(nodes[name], tables.get(name), request, snapshot.mode, snapshot.placement)
+        if name in nodes
         else None
         for name in names
     ]
-    scores = _scores({offer for offer in offers if offer}, snapshot.placement)
-    return {name: scores[offer] if offer else 0 for name, offer in zip(names, offers, strict=True)}
+    return dict(zip(names, scores(found, snapshot.placement), strict=True))
+
+
+def worth_of(
+    node: NodeLedger, table: Table | None, request: Request, mode: Mode, placement: Placement
+) -> Worth | None:
+    """Return what a node is worth to a pod, to be compared with others; None where it cannot."""
+    if request.family is Family.WHOLE:
+        return _offer(table, node.free_mask, request.gpus, mode) if table else None
+    if not isinstance(gpu_room(node, request), int):
+        return None
+    return preference(node, request, placement)
+
+
+def scores(worths: Sequence[Worth | None], placement: Placement) -> list[int]:
+    """Return the score of each node, by what they are worth to one pod; see `rank_nodes`."""
+    different = set(worths)
+    different.discard(None)
+    offers = {worth for worth in different if isinstance(worth, Offer)}
+    others = {worth for worth in different if worth is not None} - offers
+    score: dict[Worth | None, int] = {None: 0}
+    score.update(_scores(offers, placement).items())
+    score.update(_spread_over(others, lambda key: key, 0).items())
+    return [score[worth] for worth in worths]
 
 
 @lru_cache(maxsize=1 << 16)
@@ -73,16 +96,6 @@ def _scores(offers: set[Offer], placement: Placement) -> dict[Offer, int]:
     sign = 1 if placement is Placement.BINPACK else -1
     slow = {offer: int((FAST - 1) * offer.bandwidth / best) for offer in offers - fast}
     return slow | _spread_over(fast, lambda offer: (sign * offer.left, offer.damage), FAST)
-
-
-def _by_preference(snapshot: Snapshot, names: Iterable[str], request: Request) -> dict[str, int]:
-    nodes = snapshot.ledger.nodes
-    able = [n for n in names if n in nodes and isinstance(gpu_room(nodes[n], request), int)]
-
-    def order(name: str) -> tuple[float, ...]:
-        return preference(nodes[name], request, snapshot.placement)
-
-    return _spread_over(able, order, 0)
 
 
 def _spread_over(

@@ -24,6 +24,11 @@ class Reason(StrEnum):
     MEMORY = "too little memory"
     PODS = "no room for more pods"
     PORTS = "a host port that is taken"
+    UNKNOWN = "nothing is known of the node"
+    ELSEWHERE = "the pod has its GPUs on another node"
+    LOST = "the GPUs that the pod was given are not its own any more"
+    GATE = "a gang's member that does not wait for its gang: make it anew"
+    REQUEST = "a request for GPUs that breaks a rule: make the pod anew, and it is told"
 
 
 def count_reasons(reasons: Iterable[Reason]) -> str:

@@ -17,7 +17,7 @@ def obstacle(node: NodeLedger, member: Member) -> Reason | None:
     facts, spec = node.node, member.pod.spec
     if not facts.ready or facts.unschedulable:
         return Reason.CORDONED if facts.ready else Reason.NOT_READY
-    if not _gives(facts.mode, member.request):
+    if not gives(facts.mode, member.request):
         return Reason.MODE
     if any(not tolerates(spec.tolerations, taint) for taint in facts.taints):
         return Reason.TAINT
@@ -84,7 +84,7 @@ def shortage(node: NodeLedger, group: Group) -> Reason | None:
     return next((reason for reason, fits in enough.items() if not fits), None)
 
 
-def _gives(mode: Mode, request: Request) -> bool:
+def gives(mode: Mode, request: Request) -> bool:
     """Tell whether nodes of this mode give out what is asked for."""
     match request.family:
         case Family.WHOLE:
