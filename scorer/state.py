@@ -4,14 +4,14 @@ Pods are the truth. What we write counts from the moment it is decided, and unti
 it: a write whose answer is lost may have been carried out.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from cluster.accounting import account, homeless
 from cluster.claimant import Claimant
-from cluster.ledger import Conflict, Ledger, NodeLedger
+from cluster.ledger import Conflict, Ledger, LedgerError, NodeLedger
 from cluster.node import Node
-from cluster.record import Allocation
+from cluster.record import Allocation, RecordError
 from scorer.seen import Seen
 from scorer.snapshot import Snapshot
 from topology.table import Table, table_of
@@ -39,12 +39,15 @@ class State:
         """Pods that wait or waited for us, by namespace and gang; alone by their own name."""
         self._ledgers: dict[str, NodeLedger] = {}
         self._conflicts: dict[str, tuple[Conflict, ...]] = {}
-        self._stale: set[str] = set()
+        self._stale: dict[str, set[str]] = {}
+        """Nodes that are to be accounted anew, and the uids of whose claims changed there."""
         self._snapshot: Snapshot | None = None
         self.freed = 0
         """Grows with everything that may make room: what did not fit may fit now."""
         self.regrouped: set[Key] = set()
         """Groups of which a pod changed; whoever reads them clears it."""
+        self.moved: set[str] = set()
+        """Nodes on which anything changed; whoever reads them clears it."""
 
     def prefer(self, preferences: Snapshot, *, migrate: bool) -> None:
         """Take what the policy prefers.
@@ -57,7 +60,9 @@ class State:
         self.freed += 1
         if migrate != self._migrate:
             self._migrate = migrate
-            self._stale |= self._nodes.keys()
+            self._ledgers.clear()
+            for name in self._nodes:
+                self._touch(name)
 
     def put_node(self, name: str, node: Node | None) -> None:
         """Take a node as it is now; None: it is gone."""
@@ -98,6 +103,29 @@ class State:
         if found is not None:
             self._set(pod.key, found[0])
 
+    def pod(self, key: Key) -> Seen | None:
+        """Return a pod as it will be once the watch shows what we wrote; None: it is not there."""
+        return self._pods.get(key)
+
+    def claimants(self, node: str) -> Iterable[Claimant]:
+        """Return the pods that hold something of a node, or will."""
+        return self._claims.get(node, {}).values()
+
+    @property
+    def preferences(self) -> Snapshot:
+        """What the policy prefers, as a snapshot without nodes."""
+        return self._preferences
+
+    def ledger(self, name: str) -> NodeLedger | None:
+        """Return who has what of one node; None: it is not there. Cost: what changed there."""
+        if name in self._stale:
+            self._account(name)
+        return self._ledgers.get(name)
+
+    def table(self, name: str) -> Table | None:
+        """Return what links a node's GPUs; None where it has none, or is not there."""
+        return self._tables.get(name)
+
     @property
     def groups(self) -> Iterable[Key]:
         """All gangs' names, and the pods that wait on their own."""
@@ -111,22 +139,47 @@ class State:
         """Return the cluster as it is now. Cost: the nodes on which something changed."""
         if self._snapshot is not None:
             return self._snapshot
-        for name in self._stale:
+        for name in list(self._stale):
             self._account(name)
-        self._stale.clear()
         found = [one for conflicts in self._conflicts.values() for one in conflicts]
         ledger = Ledger(dict(self._ledgers), tuple(sorted(found, key=lambda one: one.pod)))
         self._snapshot = replace(self._preferences, ledger=ledger, tables=dict(self._tables))
         return self._snapshot
 
     def _account(self, name: str) -> None:
-        node, claims = self._nodes.get(name), self._claims.get(name, {}).values()
+        node, claims = self._nodes.get(name), self._claims.get(name, {})
+        changed = self._stale.pop(name, set())
         if node is None:
             self._ledgers.pop(name, None)
-            self._conflicts[name] = tuple(filter(None, map(homeless, claims)))
+            self._conflicts[name] = tuple(filter(None, map(homeless, claims.values())))
+            return
+        ledger = self._ledgers.get(name)
+        if ledger is not None and ledger.node is node and not self._conflicts.get(name):
+            found = self._reaccount(ledger, {uid: claims.get(uid) for uid in changed})
         else:
-            found = account(node, claims, migrate=self._migrate)
-            self._ledgers[name], self._conflicts[name] = found
+            found = None
+        self._ledgers[name], self._conflicts[name] = (
+            (found, ()) if found else account(node, claims.values(), migrate=self._migrate)
+        )
+
+    def _reaccount(
+        self, ledger: NodeLedger, changed: Mapping[str, Claimant | None]
+    ) -> NodeLedger | None:
+        """Return the ledger with some claims as they are now; None where all must be looked at.
+
+        While nobody's claim is refused, it does not matter who came first.
+        """
+        if ledger.unaccounted:
+            return None
+        for uid in changed:
+            ledger = ledger.release(uid)
+        try:
+            for one in filter(None, changed.values()):
+                shares = one.shares_on(ledger.node, migrate=self._migrate)
+                ledger = ledger.hold(one.holding(shares))
+        except (LedgerError, RecordError):
+            return None
+        return ledger
 
     def _set(self, key: Key, pod: Seen | None) -> None:
         before = self._pods.pop(key, None)
@@ -143,7 +196,7 @@ class State:
             self.freed += had is not None and bool(had.target)
             for claimant in (had, has):
                 if claimant and (claimant.target or claimant.record):
-                    self._touch(claimant.target)
+                    self._touch(claimant.target, claimant.uid)
 
     def _claim(self, uid: str, claimant: Claimant | None, *, holds: bool) -> None:
         if claimant and (claimant.target or claimant.record):
@@ -167,6 +220,7 @@ class State:
             if not group:
                 del self._groups[at]
 
-    def _touch(self, name: str) -> None:
-        self._stale.add(name)
+    def _touch(self, name: str, *uids: str) -> None:
+        self._stale.setdefault(name, set()).update(uids)
+        self.moved.add(name)
         self._snapshot = None

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import msgspec
+import pytest
 from builders import a_node, a_pod
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -49,6 +50,7 @@ class Writing(RuleBasedStateMachine):
         self.state = State()
         self.nodes, self.pods, self.ours = {}, {}, {}
         self.uids = 0
+        self.before = {}
 
     @rule(name=st.sampled_from(NODES), there=st.booleans(), cordoned=st.booleans())
     def node(self, name, there, cordoned):
@@ -112,14 +114,24 @@ class Writing(RuleBasedStateMachine):
             else:
                 pods.append(pod)
         expected = ledger_of(self.nodes.values(), pods)
+        alone = {name: self.state.ledger(name) for name in NODES}
         found = self.state.snapshot().ledger
+        assert alone == {name: found.nodes.get(name) for name in NODES}
+        assert {n: x.node for n, x in found.nodes.items()} == self.nodes
         assert {n: x.taken for n, x in found.nodes.items()} == {
             n: x.taken for n, x in expected.nodes.items()
+        }
+        assert {n: x.holdings for n, x in found.nodes.items()} == {
+            n: x.holdings for n, x in expected.nodes.items()
         }
         assert {n: x.unaccounted for n, x in found.nodes.items()} == {
             n: x.unaccounted for n, x in expected.nodes.items()
         }
         assert {one.pod for one in found.conflicts} == {one.pod for one in expected.conflicts}
+        for name in set(NODES) - self.state.moved:
+            assert alone[name] == self.before.get(name)
+        self.state.moved.clear()
+        self.before = alone
         assert self.state.snapshot().tables.keys() == self.nodes.keys()
 
 
@@ -143,3 +155,33 @@ def test_nothing_is_read_again_while_nothing_changes():
     state.put_node("a", a_node("a"))
 
     assert state.snapshot() is second is not first
+
+
+@pytest.mark.parametrize("node", ["a", ""], ids=["bound", "not bound yet"])
+def test_a_node_is_accounted_as_before_once_who_claimed_a_gpu_twice_is_gone(node):
+    state = State()
+    state.put_node("a", a_node("a"))
+    state.put_pod(("default", "x"), seen(recorded("x", "1", "a", (1,))))
+    alone = state.ledger("a")
+    state.put_pod(("default", "y"), seen(recorded("y", "2", node, (1, 2))))
+    both = state.ledger("a"), state.snapshot().ledger.conflicts
+
+    state.put_pod(("default", "y"), None)
+
+    assert bool(both[0].unaccounted) == (node == "a")
+    assert bool(both[1]) == (node == "")
+    assert state.ledger("a") == alone
+    assert state.snapshot().ledger.conflicts == ()
+
+
+def test_who_was_refused_is_looked_at_again_when_another_one_goes():
+    state = State()
+    state.put_node("a", a_node("a"))
+    state.put_pod(("default", "x"), seen(recorded("x", "1", "a", (1,))))
+    state.put_pod(("default", "y"), seen(recorded("y", "2", "", (1, 2))))
+    assert "2" not in state.ledger("a").holdings
+
+    state.put_pod(("default", "x"), None)
+
+    assert "2" in state.ledger("a").holdings
+    assert state.snapshot().ledger.conflicts == ()
