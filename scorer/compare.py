@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from scorer.group import group_of
 from scorer.member import Member
 from scorer.outcome import Plan
 from scorer.plan import plan
-from scorer.room import survey
 from scorer.seat import Candidate, Seat, bandwidth_over
 from scorer.snapshot import Snapshot
+from scorer.survey import survey
 from topology.machine import gpus_of, mask_of
 
 
@@ -42,12 +44,14 @@ def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | N
     if each is None:
         return None
     seats: list[Seat] = []
-    for node, room in survey(snapshot.nodes, group)[0]:
-        workers = min(room, left)
+    room = survey(snapshot, group).room
+    # Each takes one at least, so that no more of them are looked at.
+    for row in np.flatnonzero(room)[:left].tolist():
+        node, workers = snapshot.nodes[row], min(int(room[row]), left)
         if not workers:
             break
         mask = mask_of(gpus_of(node.free_mask)[: workers * each])
-        candidate = Candidate(node, snapshot.tables[node.node.name], room)
+        candidate = Candidate(node, snapshot.tables[node.node.name], workers)
         seats.append(Seat(candidate, workers, mask))
         left -= workers
     if left:

@@ -1,6 +1,9 @@
 """Pods placed one after another, all or nothing: shares, replicas, counted or unequal GPUs."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from cluster.ledger import NodeLedger
 from cluster.record import GPUShare
@@ -12,9 +15,10 @@ from scorer.onenode import best_seat
 from scorer.outcome import Placement, Plan, Refusal
 from scorer.reason import Reason
 from scorer.refusal import member_refusal, together_refusal
-from scorer.room import survey
 from scorer.seat import Candidate, Seat, Wish, bandwidth_over
 from scorer.snapshot import Snapshot
+from scorer.stock import Stock, candidate
+from scorer.survey import Ints, best_by_preference, survey
 from topology.machine import gpus_of, mask_of
 
 
@@ -29,17 +33,17 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
     Cost: one look at each node for each member.
     """
     placed: dict[str, Placement] = {}
-    considered: set[str] = set()
+    considered: set[int] = set()
     later = snapshot
     for member in sorted(group.members, key=_most_first):
-        able, blocked = survey(later.nodes, group_of([member]))
-        nodes = [node for node, _ in able]
-        found = _place(later, member, nodes, {p.node for p in placed.values()}, linked=linked)
+        seen = survey(later, group_of([member]))
+        able = seen.able
+        found = _place(later, member, able, {p.node for p in placed.values()}, linked=linked)
         if found is None:
-            blocked += [Reason.LINK] * len(nodes)
+            blocked = seen.blocked + Counter({Reason.LINK: len(able)})
             return Refusal(member_refusal(member, len(placed), group.size, blocked))
         placed[member.name] = found
-        considered |= {node.node.name for node in nodes}
+        considered.update(able.tolist())
         later = later.hold_all([(found.node, member.holding(found.shares))])
     placements = tuple(placed[member.name] for member in group.members)
     seats = _seats(snapshot, placements)
@@ -58,11 +62,11 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
 def place_together(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     """Place all members on one node: the first, in the order for one of them, that takes all."""
     first = min(group.members, key=_most_first)
-    able, blocked = survey(snapshot.nodes, group_of([first]))
-    if not able:
-        return Refusal(member_refusal(first, 0, group.size, blocked))
+    seen = survey(snapshot, group_of([first]))
+    if not len(seen.able):
+        return Refusal(member_refusal(first, 0, group.size, seen.blocked))
     order = _order(snapshot, first)
-    for node in sorted((node for node, _ in able), key=order):
+    for node in sorted((snapshot.nodes[row] for row in seen.able.tolist()), key=order):
         plan = place_each(snapshot.only(node.node.name), group)
         if isinstance(plan, Plan):
             return plan
@@ -75,14 +79,14 @@ def _most_first(member: Member) -> tuple[int, int, int]:
 
 
 def _place(
-    snapshot: Snapshot, member: Member, able: list[NodeLedger], used: set[str], *, linked: bool
+    snapshot: Snapshot, member: Member, able: Ints, used: set[str], *, linked: bool
 ) -> Placement | None:
     """Place one pod on one of the nodes that have room for it."""
+    if not len(able):
+        return None
     if member.request.family is Family.WHOLE:
         return _whole(snapshot, member, able, used, linked=linked)
-    if not able:
-        return None
-    node = min(able, key=_order(snapshot, member))
+    node = snapshot.nodes[best_by_preference(snapshot, member, able)]
     shares = cards_for(node, member.request) if member.request.places else ()
     return Placement(member, node.node.name, shares)
 
@@ -96,16 +100,17 @@ def _order(snapshot: Snapshot, member: Member) -> Callable[[NodeLedger], tuple[o
 
 
 def _whole(
-    snapshot: Snapshot, member: Member, able: list[NodeLedger], used: set[str], *, linked: bool
+    snapshot: Snapshot, member: Member, able: Ints, used: set[str], *, linked: bool
 ) -> Placement | None:
     """Place a member whose gang asks for unequal numbers of GPUs, near the others if possible."""
-    wish = Wish(snapshot.mode, linked=linked, multi_node=True)
-    candidates = [Candidate(node, snapshot.tables[node.node.name], 1) for node in able]
-    near = [candidate for candidate in candidates if candidate.name in used]
-    sizes = (member.gpus,)
-    seat = best_seat(near, sizes, wish, snapshot.placement) or best_seat(
-        candidates, sizes, wish, snapshot.placement
+    wish, layout = Wish(snapshot.mode, linked=linked, multi_node=True), snapshot.placement
+    near = [row for row in able.tolist() if snapshot.nodes[row].node.name in used]
+    kinds = Stock(snapshot, able, np.ones_like(able)).kinds()
+    seats = (
+        best_seat((candidate(snapshot, row) for row in rows), (member.gpus,), wish, layout)
+        for rows in (near, [kind.rows[0] for kind in kinds])
     )
+    seat = next((seat for seat in seats if seat is not None), None)
     if seat is None:
         return None
     cards = seat.candidate.node.node.cards

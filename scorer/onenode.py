@@ -1,16 +1,16 @@
 """Which one node a pod, or a whole gang, fits best."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from cluster.node import Placement
-from scorer.seat import Candidate, Seat, Wish, take
+from scorer.seat import Candidate, Offer, Seat, Wish, offer
 
 TOLERANCE = 0.01
 """Nodes whose A is within this share of the best count as equally fast (`scoring.md`, §4)."""
 
 
 def best_seat(
-    candidates: Sequence[Candidate], sizes: tuple[int, ...], wish: Wish, placement: Placement
+    candidates: Iterable[Candidate], sizes: tuple[int, ...], wish: Wish, placement: Placement
 ) -> Seat | None:
     """Return the best node for all workers together, with the GPUs they would get there.
 
@@ -18,25 +18,24 @@ def best_seat(
     free, then with the least damage to these, then the first name; `spread` the most left free.
 
     Args:
-        candidates: Nodes that can take all workers.
+        candidates: Nodes that can take all workers; of nodes alike in machine and free GPUs, which
+            differ by name only, the first is enough.
         sizes: GPUs of each worker.
         wish: What is asked of the GPUs.
         placement: How to tell equally fast nodes apart.
 
-    Cost: one look-up a node. Nodes alike in machine and free GPUs differ by name only.
+    Cost: one look-up a candidate.
     """
-    states: dict[tuple[int, int], Candidate] = {}
-    for candidate in candidates:
-        state = (id(candidate.table), candidate.node.free_mask)
-        if state not in states or candidate.name < states[state].name:
-            states[state] = candidate
-    found = [take(candidate, sizes, wish) for candidate in states.values()]
-    seats = [seat for seat in found if seat is not None]
-    if not seats:
+    offers = ((offer(one.table, one.node.free_mask, sizes, wish), one) for one in candidates)
+    found = [(given, candidate) for given, candidate in offers if given is not None]
+    if not found:
         return None
-    enough = max(seat.bandwidth for seat in seats) * (1 - TOLERANCE)
+    enough = max(given.bandwidth for given, _ in found) * (1 - TOLERANCE)
     sign = 1 if placement is Placement.BINPACK else -1
-    return min(
-        (seat for seat in seats if seat.bandwidth >= enough),
-        key=lambda seat: (sign * seat.left.bit_count(), seat.damage, seat.name),
-    )
+
+    def order(one: tuple[Offer, Candidate]) -> tuple[int, float, str]:
+        given, candidate = one
+        return sign * given.left, given.damage, candidate.name
+
+    given, candidate = min((one for one in found if one[0].bandwidth >= enough), key=order)
+    return Seat(candidate, len(sizes), given.mask)

@@ -1,7 +1,6 @@
 """Why a node is not taken: a few constants, so that nodes can be counted by them."""
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -31,8 +30,7 @@ class Reason(StrEnum):
     REQUEST = "a request for GPUs that breaks a rule: make the pod anew, and it is told"
 
 
-def count_reasons(reasons: Iterable[Reason]) -> str:
+def count_reasons(counted: Mapping[Reason, int]) -> str:
     """Return one clause that counts nodes by reason, most frequent first: `too little CPU (3)`."""
-    counted = Counter(reasons)
     ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{reason} ({number})" for reason, number in ordered)

@@ -1,5 +1,6 @@
 """Why nothing is placed: numbers, nodes counted by reason, and what would be enough."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from cluster.gang import Link
@@ -7,52 +8,57 @@ from cluster.request import Family
 from scorer.group import Group
 from scorer.member import Member
 from scorer.reason import Reason, count_reasons
-from scorer.room import obstacle, shortage
-from scorer.seat import Candidate
-from scorer.snapshot import Snapshot
+from scorer.survey import Survey, closed, free_gpus
 
 
-def one_node_refusal(snapshot: Snapshot, group: Group, link: Link) -> str:
+def one_node_refusal(seen: Survey, group: Group, link: Link) -> str:
     """Say why no single node takes all members, each with whole GPUs."""
-    blocked = [shortage(node, group) or Reason.LINK for node in snapshot.nodes]
-    suitable = [
-        node for node in snapshot.nodes if not any(obstacle(node, kind) for kind in group.kinds)
-    ]
-    most = max((node.free_mask.bit_count() for node in suitable), default=0)
+    snapshot = seen.snapshot
+    # A node that has all they ask for was not taken since no set there is connected.
+    blocked = seen.blocked + Counter({Reason.LINK: len(seen.able)})
     gpus = _gpus(group.gpus)
     if not blocked:
         return f"needs {gpus} on one node; there are no nodes"
+    suitable = free_gpus(snapshot)[~closed(snapshot, group)]
+    most = int(suitable.max(initial=0))
     where = "connected by NVLink alone on one node" if link is Link.NVLINK else "on one node"
     return (
         f"needs {gpus} {where}; the freest suitable node has {most}; "
-        f"of {_nodes(len(blocked))}: {count_reasons(blocked)}"
+        f"of {_nodes(blocked.total())}: {count_reasons(blocked)}"
     )
 
 
 def gang_refusal(
-    group: Group, candidates: Sequence[Candidate], blocked: Sequence[Reason], *, linked: bool
+    group: Group, rooms: Sequence[int], blocked: Counter[Reason], *, linked: bool
 ) -> str:
-    """Say why all nodes together do not take all members."""
-    fits = sum(candidate.room for candidate in candidates)
+    """Say why all nodes together do not take all members.
+
+    Args:
+        group: The members.
+        rooms: How many of them each node takes that takes any.
+        blocked: How many nodes take none, for each reason.
+        linked: Sets of GPUs must be connected by NVLink alone.
+    """
+    fits = sum(rooms)
     each = _gpus(group.each or 0)
     joined = ", each worker's (on one node all) connected by NVLink alone" if linked else ""
     needs = f"needs {_gpus(group.gpus)} as {group.size} × {each}{joined}"
-    total = len(candidates) + len(blocked)
+    total = len(rooms) + blocked.total()
     apart = "; two that want the same host port need two nodes" if group.apart else ""
     rest = f"; on the others: {count_reasons(blocked)}" if blocked else ""
     return (
         f"{needs}; {fits} of {group.size} workers fit now, "
-        f"on {len(candidates)} of {_nodes(total)}{apart}{rest}"
+        f"on {len(rooms)} of {_nodes(total)}{apart}{rest}"
     )
 
 
-def member_refusal(member: Member, placed: int, size: int, blocked: Sequence[Reason]) -> str:
+def member_refusal(member: Member, placed: int, size: int, blocked: Counter[Reason]) -> str:
     """Say why one member fits nowhere, and that the others therefore do not start."""
     others = f"; {placed} of {size} members would fit" if size > 1 else ""
     needs = f"needs {_asked(member)}{others}"
     if not blocked:
         return f"{needs}; there are no nodes"
-    return f"{needs}; of {_nodes(len(blocked))}: {count_reasons(blocked)}"
+    return f"{needs}; of {_nodes(blocked.total())}: {count_reasons(blocked)}"
 
 
 def together_refusal(group: Group, problem: str) -> str:

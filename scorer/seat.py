@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from cluster.ledger import NodeLedger
 from scorer.split import choose_linked
@@ -49,16 +50,19 @@ class Seat:
         """Mask of the GPUs that stay free here."""
         return self.candidate.node.free_mask & ~self.mask
 
-    @cached_property
-    def near(self) -> int:
-        """How near the GPUs taken are to a NIC each, as the sum of their PCIe levels."""
-        return int(self.candidate.table.near[self.mask])
 
-    @cached_property
-    def damage(self) -> float:
-        """How much worse what stays free is than what was: lost 0.25·(V_2 + V_4) [GB/s]."""
-        table, free = self.candidate.table, self.candidate.node.free_mask
-        return round(table.remainder(free) - table.remainder(self.left), 6)
+class Offer(NamedTuple):
+    """What a machine gives to some workers when these GPUs of it are free."""
+
+    mask: int
+    bandwidth: float
+    """A [GB/s]; 0 for one GPU."""
+    left: int
+    """How many GPUs stay free."""
+    damage: float
+    """How much worse what stays free is than what was: lost 0.25·(V_2 + V_4) [GB/s]."""
+    near: int
+    """How near the GPUs are to a NIC each, as the sum of their PCIe levels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +75,29 @@ class Wish:
     multi_node: bool = False
 
 
-def take(candidate: Candidate, sizes: tuple[int, ...], wish: Wish) -> Seat | None:
-    """Return the seat of workers on this node, or None where no set of GPUs satisfies the wish.
+@lru_cache(maxsize=1 << 16)
+def offer(table: Table, free: int, sizes: tuple[int, ...], wish: Wish) -> Offer | None:
+    """Return what a machine gives to workers, or None where no set of GPUs satisfies the wish.
 
     Args:
-        candidate: The node.
+        table: The machine.
+        free: Mask of its free GPUs.
         sizes: GPUs of each worker.
         wish: What is asked of them.
     """
     ask = Ask(
-        candidate.node.free_mask,
+        free,
         sum(sizes),
         mode=wish.mode,
         multi_node=wish.multi_node,
         linked=wish.linked and not wish.multi_node,
     )
-    table = candidate.table
     mask = choose_linked(table, ask, sizes) if wish.linked else choose(table, ask)
-    return None if mask is None else Seat(candidate, len(sizes), mask)
+    if mask is None:
+        return None
+    left = free & ~mask
+    damage = round(table.remainder(free) - table.remainder(left), 6)
+    return Offer(mask, table.bandwidth(mask), left.bit_count(), damage, int(table.near[mask]))
 
 
 def bandwidth_over(seats: Sequence[Seat], nic_bandwidth: float | None) -> float | None:

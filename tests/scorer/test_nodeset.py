@@ -1,6 +1,7 @@
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pytest
 from builders import a_machine, a_node, a_pcie_machine, a_snapshot, dgx1_p100, dgx1_v100
 from hypothesis import assume, given, settings
@@ -8,8 +9,9 @@ from hypothesis import strategies as st
 from strategies import RACK, ZONE, topology_nodes
 
 from scorer.nodeset import EXACT, Seating, best_seating
-from scorer.seat import Candidate, Wish
+from scorer.seat import Wish
 from scorer.snapshot import Snapshot
+from scorer.stock import Stock
 from topology.choice import Ask, Mode, choose
 from topology.machine import NIC, Level, Machine, gpus_of
 
@@ -18,17 +20,12 @@ WISH = Wish(Mode.KEEP, multi_node=True)
 
 def seated(snapshot: Snapshot, workers: int, each: int = 1, **fields: Any) -> Seating | None:
     """Seat workers where no node takes all of them, as is known when several nodes are asked."""
-    rooms = {
-        node.node.name: min(node.free_mask.bit_count() // each, workers - 1)
-        for node in snapshot.nodes
-    }
-    candidates = [
-        Candidate(node, snapshot.tables[node.node.name], rooms[node.node.name])
-        for node in snapshot.nodes
-        if rooms[node.node.name]
-    ]
+    rooms = np.array(
+        [min(node.free_mask.bit_count() // each, workers - 1) for node in snapshot.nodes]
+    )
+    able = np.flatnonzero(rooms)
     options = {"wish": WISH, "domains": snapshot.domains, **fields}
-    return best_seating(candidates, workers, each, **options)
+    return best_seating(Stock(snapshot, able, rooms[able]), workers, each, **options)
 
 
 def by_name(seating: Seating | None) -> dict[str, int]:
@@ -256,12 +253,24 @@ def test_too_many_workers_have_no_seats():
 
 
 @pytest.mark.parametrize("order", ["abc", "cba", "bca"])
-def test_the_order_of_candidates_does_not_matter(order):
-    snapshot = a_snapshot(*(a_node(name) for name in order))
-    candidates = [
-        Candidate(snapshot.ledger.nodes[name], snapshot.tables[name], 8) for name in order
-    ]
+def test_the_order_of_nodes_does_not_matter(order):
+    assert by_name(seated(a_snapshot(*(a_node(name) for name in order)), 10)) == {"a": 5, "b": 5}
 
-    found = best_seating(candidates, 10, 1, WISH, ())
 
-    assert by_name(found) == {"a": 5, "b": 5}
+def test_the_larger_part_goes_to_the_first_of_nodes_that_differ_in_nothing_that_counts():
+    nodes = [a_node(name, a_machine(3, numa=(0, 0, i))) for i, name in enumerate("ab")]
+
+    assert by_name(seated(a_snapshot(*nodes), 5)) == {"a": 3, "b": 2}
+
+
+def test_hundreds_of_nodes_all_of_which_differ_are_all_taken_where_all_are_needed():
+    # Of each set of free GPUs one node, and each takes one worker less than it has GPUs.
+    masks = range(1, 256)
+    taken = {f"n{mask:03}": gpus_of(mask ^ 255) for mask in masks}
+    snapshot = a_snapshot(*(a_node(name) for name in taken), taken=taken)
+    workers = sum(mask.bit_count() for mask in masks)
+
+    found = seated(snapshot, workers)
+
+    assert found.exact
+    assert len(found.seats) == 255

@@ -7,7 +7,7 @@ from strategies import clusters
 
 from cluster.node import Placement
 from scorer.onenode import TOLERANCE, best_seat
-from scorer.seat import Candidate, Seat, Wish, take
+from scorer.seat import Candidate, Seat, Wish, offer
 from scorer.snapshot import Snapshot
 from topology.choice import Mode
 
@@ -30,19 +30,22 @@ def best(snapshot: Snapshot, gpus: int, **fields: Any) -> Seat | None:
 @given(clusters(), st.integers(1, 8))
 def test_the_node_is_the_first_by_bandwidth_room_damage_and_name(snapshot, gpus):
     wish = Wish(snapshot.mode)
-    seats = [take(candidate, (gpus,), wish) for candidate in candidates(snapshot, gpus)]
+    able = candidates(snapshot, gpus)
+    seats = [(c.name, offer(c.table, c.node.free_mask, (gpus,), wish)) for c in able]
     found = best_seat(candidates(snapshot, gpus), (gpus,), wish, snapshot.placement)
 
     if not seats:
         assert found is None
         return
-    fastest = max(seat.bandwidth for seat in seats)
-    fast = [seat for seat in seats if seat.bandwidth >= fastest * 0.99]
-    left = [seat.left.bit_count() for seat in fast]
+    fastest = max(given.bandwidth for _, given in seats)
+    fast = [seat for seat in seats if seat[1].bandwidth >= fastest * 0.99]
+    left = [given.left for _, given in fast]
     wanted = min(left) if snapshot.placement is Placement.BINPACK else max(left)
-    as_full = [seat for seat in fast if seat.left.bit_count() == wanted]
-    harmless = [s for s in as_full if s.damage == min(seat.damage for seat in as_full)]
-    assert found == min(harmless, key=lambda seat: seat.name)
+    as_full = [seat for seat in fast if seat[1].left == wanted]
+    least = min(given.damage for _, given in as_full)
+    name, given = min(seat for seat in as_full if seat[1].damage == least)
+    assert found is not None
+    assert (found.name, found.mask) == (name, given.mask)
 
 
 def test_the_fastest_node_wins_even_where_it_is_emptier():

@@ -11,7 +11,7 @@ from cluster.node import Placement
 from cluster.record import GPUShare
 from scorer.onenode import best_seat
 from scorer.rank import rank_nodes
-from scorer.seat import Candidate, Wish, take
+from scorer.seat import Candidate, Wish, offer
 
 whole = st.integers(1, 8).map(lambda gpus: a_member(gpus).request)
 
@@ -35,10 +35,10 @@ def test_scores_are_whole_numbers_from_0_to_10_and_the_best_node_has_10(snapshot
         assert set(scores.values()) == {0}
     else:
         assert scores[best.name] == 10
-        seats = {c.name: take(c, (request_.gpus,), wish) for c in able}
+        seats = {c.name: offer(c.table, c.node.free_mask, (request_.gpus,), wish) for c in able}
         sign = 1 if snapshot.placement is Placement.BINPACK else -1
         goodness = {
-            name: (seat.bandwidth < best.bandwidth * 0.99, sign * seat.left.bit_count())
+            name: (seat.bandwidth < best.bandwidth * 0.99, sign * seat.left)
             for name, seat in seats.items()
         }
         for one in seats:

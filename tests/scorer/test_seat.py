@@ -2,7 +2,7 @@ import pytest
 from builders import a_machine, a_node, a_snapshot, bridged_pairs, dgx1_v100
 
 from cluster.node import uniform_machine
-from scorer.seat import Candidate, Seat, Wish, bandwidth_over, take
+from scorer.seat import Candidate, Offer, Seat, Wish, bandwidth_over, offer
 from topology.choice import Mode
 from topology.machine import NIC, Level, mask_of
 
@@ -16,11 +16,21 @@ def seat(*gpus: int, machine=None, **node) -> Seat:
     return Seat(a_candidate(machine, **node), 1, mask_of(gpus))
 
 
+def taken(candidate: Candidate, sizes: tuple[int, ...], wish: Wish) -> Offer | None:
+    return offer(candidate.table, candidate.node.free_mask, sizes, wish)
+
+
 def test_a_seat_tells_what_it_gives_and_what_it_leaves():
     found = Seat(a_candidate(taken=(7,)), 2, 0b00001111)
 
     assert found.bandwidth == 55.2
     assert found.left == 0b01110000
+
+
+def test_an_offer_tells_what_it_gives_and_what_it_leaves():
+    found = taken(a_candidate(taken=(7,)), (2, 2), Wish(Mode.FAST))
+
+    assert (found.mask, found.bandwidth, found.left) == (0b00001111, 55.2, 3)
     # Of 0 to 6 three pairs and a four were as fast as they can be; of 4 to 6 one pair is left.
     assert found.damage == pytest.approx(0.25 * (120 + 55.2 - 40))
 
@@ -66,23 +76,23 @@ def test_bandwidth_over_nodes_is_the_least_that_is_known(seats, nic, bandwidth):
 
 
 def test_a_seat_is_taken_by_the_mode():
-    assert take(a_candidate(), (2, 2), Wish(Mode.FAST)).mask == 0b00001111
-    assert take(a_candidate(), (4, 4, 1), Wish(Mode.FAST)) is None
+    assert taken(a_candidate(), (2, 2), Wish(Mode.FAST)).mask == 0b00001111
+    assert taken(a_candidate(), (4, 4, 1), Wish(Mode.FAST)) is None
 
 
 def test_nics_count_only_between_nodes():
     far, near = (Level.SYS,) * 2, (Level.PIX,) * 2
     machine = a_machine(4, {(0, 1): 1, (2, 3): 1}, nics=(NIC("mlx5_0", far + near),))
 
-    assert take(a_candidate(machine), (2,), Wish(Mode.FAST)).mask == 0b0011
-    between = take(a_candidate(machine), (2,), Wish(Mode.FAST, multi_node=True))
+    assert taken(a_candidate(machine), (2,), Wish(Mode.FAST)).mask == 0b0011
+    between = taken(a_candidate(machine), (2,), Wish(Mode.FAST, multi_node=True))
     assert (between.mask, between.near) == (0b1100, 2 * Level.PIX)
 
 
 def test_on_one_node_nvlink_connects_the_whole_set_between_nodes_each_workers():
     candidate = a_candidate(bridged_pairs())
 
-    assert take(candidate, (2, 2), Wish(Mode.KEEP, linked=True)) is None
-    between = take(candidate, (2, 2), Wish(Mode.KEEP, linked=True, multi_node=True))
+    assert taken(candidate, (2, 2), Wish(Mode.KEEP, linked=True)) is None
+    between = taken(candidate, (2, 2), Wish(Mode.KEEP, linked=True, multi_node=True))
     assert between.mask == 0b00001111
-    assert take(a_candidate(), (2, 2), Wish(Mode.KEEP, linked=True)).bandwidth == 55.2
+    assert taken(a_candidate(), (2, 2), Wish(Mode.KEEP, linked=True)).bandwidth == 55.2

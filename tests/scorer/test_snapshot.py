@@ -1,6 +1,9 @@
-from builders import a_machine, a_node, a_snapshot
+from dataclasses import replace
+
+from builders import a_machine, a_member, a_node, a_snapshot
 
 from cluster.ledger import Ledger, NodeLedger
+from cluster.record import GPUShare
 from scorer.snapshot import snapshot_of
 
 
@@ -39,3 +42,25 @@ def test_tables_are_shared_by_nodes_alike_and_taken_over_where_known():
     assert snapshot.tables.keys() == {"a", "b"}
     assert snapshot.tables["b"] is other
     assert snapshot_of(ledger).tables["a"] is snapshot_of(ledger).tables["b"]
+
+
+def test_the_emptied_cluster_is_made_once_for_the_same_nodes():
+    snapshot = a_snapshot(a_node("a"), a_node("b"), taken={"a": (1, 2)})
+    later = snapshot.hold_all([("b", a_member().holding((GPUShare(0),)))])
+
+    assert later.emptied() is snapshot.emptied()
+    assert [node.free_mask for node in later.emptied().nodes] == [255, 255]
+
+
+def test_the_emptied_cluster_follows_its_nodes_and_preferences():
+    snapshot = a_snapshot(a_node("a"), a_node("b"))
+    empty = snapshot.emptied()
+    cordoned = NodeLedger.empty(a_node("a", cordoned=(0,)))
+
+    other = replace(snapshot, ledger=Ledger({**snapshot.ledger.nodes, "a": cordoned})).emptied()
+    preferring = replace(snapshot, nic_bandwidth=3.0).emptied()
+
+    assert [node.free_mask for node in other.nodes] == [254, 255]
+    assert other.nodes[1] is empty.nodes[1]
+    assert preferring.nic_bandwidth == 3.0
+    assert len(snapshot.without({"b"}).emptied().nodes) == 1

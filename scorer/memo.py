@@ -1,0 +1,111 @@
+"""Answers about nodes, kept for as long as they hold: a plan costs what changed since the last one.
+
+A node's ledger never changes, so that what was found of it once is true of the same object for
+ever. Snapshots that follow one another share a memo.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.ledger import NodeLedger
+from topology.table import Table
+
+if TYPE_CHECKING:
+    from scorer.snapshot import Snapshot
+
+MOST = 256
+"""Questions whose answers are kept; of 5,000 nodes each takes 40 KB a number."""
+
+_BLOCK = 128
+"""Nodes that are compared at once."""
+
+Nodes: TypeAlias = tuple[NodeLedger, ...]
+Answer: TypeAlias = tuple[float, ...]
+Number = TypeVar("Number", np.int64, np.float64)
+
+
+class Memo:
+    """What was found of nodes, by the question."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._found: dict[Hashable, tuple[Nodes, NDArray[Any]]] = {}
+        """The least recently used first."""
+        self._numbers: dict[Hashable, int] = {}
+        self._states: dict[tuple[Table, int], int] = {}
+        self.states: list[tuple[Table, int]] = []
+        """By number: a machine's tables, and the mask of its free GPUs."""
+        self.emptied: tuple[Hashable, Nodes, Snapshot] | None = None
+        """The last snapshot with nothing running: for which preferences and nodes, and it."""
+
+    def of(
+        self,
+        question: Hashable,
+        nodes: Nodes,
+        ask: Callable[[NodeLedger], Answer],
+        dtype: type[Number],
+    ) -> NDArray[Number]:
+        """Return the answers of all nodes, shape (numbers of an answer, nodes); not to be changed.
+
+        Args:
+            question: Tells this question from all others.
+            nodes: Of whom it is asked; not none.
+            ask: Returns the answer of one node, which depends on nothing else.
+            dtype: Of the answers.
+
+        Cost: 0.1 ms for 5,000 nodes, and `ask` for each of them that is new.
+        """
+        kept = self._found.pop(question, None)
+        if kept is None:
+            found = np.array([ask(node) for node in nodes], dtype=dtype).T.copy()
+        else:
+            found = _followed(*kept, nodes, ask)
+        self._found[question] = nodes, found
+        if len(self._found) > MOST:
+            del self._found[next(iter(self._found))]
+        return found
+
+    def number(self, thing: Hashable) -> int:
+        """Return a number that stands for a thing, from 1."""
+        return self._numbers.setdefault(thing, len(self._numbers) + 1)
+
+    def state(self, table: Table, free: int) -> int:
+        """Return the number of a machine in a state, from 0."""
+        number = self._states.setdefault((table, free), len(self.states))
+        if number == len(self.states):
+            self.states.append((table, free))
+        return number
+
+
+def changed(before: Nodes, now: Nodes) -> list[int]:
+    """Return the places at which two rows of nodes differ, up to the end of the shorter one."""
+    places: list[int] = []
+    for start in range(0, min(len(before), len(now)), _BLOCK):
+        old, new = before[start : start + _BLOCK], now[start : start + _BLOCK]
+        # Of the same objects this is found four times as fast as one by one.
+        if old != new:
+            pairs = enumerate(zip(old, new, strict=False), start)
+            places += (place for place, (one, other) in pairs if one is not other)
+    return places
+
+
+def _followed(
+    before: Nodes, found: NDArray[Any], now: Nodes, ask: Callable[[NodeLedger], Answer]
+) -> NDArray[Any]:
+    """Return the answers of the nodes as they are now; those that only moved are not asked."""
+    if before is now:
+        return found
+    places = changed(before, now)
+    if len(before) == len(now) and not places:
+        return found
+    shorter = min(len(before), len(now))
+    after = np.empty((len(found), len(now)), dtype=found.dtype)
+    after[:, :shorter] = found[:, :shorter]
+    moved = {id(before[i]): i for i in (*places, *range(shorter, len(before)))}
+    for i in (*places, *range(shorter, len(now))):
+        place = moved.get(id(now[i]))
+        after[:, i] = ask(now[i]) if place is None else found[:, place]
+    return after

@@ -1,0 +1,232 @@
+"""All nodes at once, as one group of pods finds them: how many members each takes, or why none.
+
+In columns, one entry a node: what depends on a node alone is asked once for each of its ledgers,
+and what depends on the group is compared for all nodes together.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.ledger import NodeLedger
+from cluster.request import Family, Request
+from scorer.cards import preference
+from scorer.group import Group
+from scorer.member import Member
+from scorer.memo import Answer
+from scorer.reason import Reason
+from scorer.room import gpu_room, obstacle
+from scorer.snapshot import Snapshot
+
+Ints: TypeAlias = NDArray[np.int64]
+
+_REASONS = tuple(Reason)
+_CODE = {reason: code for code, reason in enumerate(_REASONS, start=1)}
+"""What stands for a reason in a column; 0 for none."""
+_MOST = 1 << 62
+"""Amounts beyond it, which no machine has, count as so much: columns hold 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What became of looking at every node."""
+
+    snapshot: Snapshot
+    room: Ints
+    """By node of `snapshot.nodes`: how many members it takes."""
+    why: Ints
+    """By node: the code of the reason why it takes none."""
+
+    @property
+    def able(self) -> Ints:
+        """The nodes that take some, as places in `snapshot.nodes`."""
+        return np.flatnonzero(self.room)
+
+    @property
+    def blocked(self) -> Counter[Reason]:
+        """How many nodes take none for each reason."""
+        counts = np.bincount(self.why, minlength=len(_REASONS) + 1).tolist()
+        return Counter({_REASONS[i]: n for i, n in enumerate(counts[1:]) if n})
+
+
+def survey(snapshot: Snapshot, group: Group) -> Survey:
+    """Return how many members each node takes now.
+
+    Members with the same GPUs but other CPU or memory are all counted as the largest of them, so
+    that any of them may come. For shares and replicas a node takes 1 or none: each pod changes what
+    the next one finds.
+    """
+    if not snapshot.nodes:
+        return _nothing(snapshot)
+    columns, why = _columns(snapshot), _obstacles(snapshot, group)
+    gpus = _gpu_room(snapshot, group.kinds[0].request, columns)
+    why = np.where(why == 0, np.where(gpus < 0, -gpus, 0), why)
+    others = _other_room(snapshot, group, columns)
+    why = np.where(why == 0, np.where(others < 0, -others, 0), why)
+    return Survey(snapshot, np.where(why == 0, np.minimum(gpus, others), 0), why)
+
+
+def survey_together(snapshot: Snapshot, group: Group) -> Survey:
+    """Return which nodes take all members, each with whole GPUs, now."""
+    if not snapshot.nodes:
+        return _nothing(snapshot)
+    columns, why, total = _columns(snapshot), _obstacles(snapshot, group), group.total
+    for reason, fits in (
+        (Reason.GPUS, columns[_FREE] >= group.gpus),
+        (Reason.PODS, columns[_PODS] >= group.size),
+        (Reason.CPU, not total.cpu or columns[_CPU] >= _bounded(total.cpu)),
+        (Reason.MEMORY, not total.memory or columns[_MEMORY] >= _bounded(total.memory)),
+        (Reason.PORTS, not group.apart and _takes_ports(snapshot, group, columns)),
+    ):
+        why = np.where((why == 0) & np.logical_not(fits), _CODE[reason], why)
+    return Survey(snapshot, np.where(why == 0, group.size, 0), why)
+
+
+def free_gpus(snapshot: Snapshot) -> Ints:
+    """Return how many GPUs each node could give as a whole."""
+    return _column(snapshot, _FREE)
+
+
+def states(snapshot: Snapshot) -> Ints:
+    """Return the place of each node's machine and free GPUs in `memo.states`; -1: it has none."""
+    return _column(snapshot, _STATE)
+
+
+def labels(snapshot: Snapshot, label: str) -> Ints:
+    """Return a number for each node's value of a label; 0 where it has none."""
+    number = snapshot.memo.number
+
+    def ask(node: NodeLedger) -> Answer:
+        value = node.node.labels.get(label)
+        return (number(("label", value)) if value is not None else 0,)
+
+    found: Ints = snapshot.memo.of(("label", label), snapshot.nodes, ask, np.int64)[0]
+    return found
+
+
+def closed(snapshot: Snapshot, group: Group) -> NDArray[np.bool_]:
+    """Tell of each node whether it takes no such pods, whatever is free there."""
+    found: NDArray[np.bool_] = _obstacles(snapshot, group) != 0
+    return found
+
+
+def best_by_preference(snapshot: Snapshot, member: Member, able: Ints) -> int:
+    """Return which of some nodes, at least one, a pod without whole GPUs prefers."""
+    rows = able
+    for order in _unlike(snapshot, member.request)[1:]:
+        values = order[rows]
+        rows = rows[values == values.min()]
+    return int(rows[0])
+
+
+_FREE, _STATE, _PODS, _CPU, _MEMORY, _PORTS = range(6)
+
+
+def _column(snapshot: Snapshot, number: int) -> Ints:
+    column: Ints = _columns(snapshot)[number] if snapshot.nodes else np.zeros(0, dtype=np.int64)
+    return column
+
+
+def _columns(snapshot: Snapshot) -> Ints:
+    """Return what placement compares of each node."""
+    tables, state = snapshot.tables, snapshot.memo.state
+
+    def ask(node: NodeLedger) -> Answer:
+        free, table = node.free_mask, tables.get(node.node.name)
+        return (
+            free.bit_count(),
+            -1 if table is None else state(table, free),
+            node.pods_free,
+            _bounded(node.cpu_free),
+            _bounded(node.memory_free_bytes),
+            bool(node.ports),
+        )
+
+    return snapshot.memo.of("columns", snapshot.nodes, ask, np.int64)
+
+
+def _obstacles(snapshot: Snapshot, group: Group) -> Ints:
+    """Return why each node takes none of the group, whatever is free there."""
+    found = np.zeros(len(snapshot.nodes), dtype=np.int64)
+    for kind in group.kinds:
+        ask = partial(_obstacle, kind)
+        one = snapshot.memo.of(_constraints(kind), snapshot.nodes, ask, np.int64)[0]
+        found = np.where(found == 0, one, found)
+    return found
+
+
+def _obstacle(kind: Member, node: NodeLedger) -> Answer:
+    reason = obstacle(node, kind)
+    return (_CODE[reason] if reason else 0,)
+
+
+def _constraints(kind: Member) -> tuple[object, ...]:
+    """Return everything that `room.obstacle` reads of a pod."""
+    spec, request = kind.pod.spec, kind.request
+    read = msgspec.msgpack.encode((spec.node_selector, spec.affinity, spec.tolerations))
+    return request.family, bool(request.core), read
+
+
+def _gpu_room(snapshot: Snapshot, request: Request, columns: Ints) -> Ints:
+    """Return how often each node satisfies a request by its GPUs; minus the reason's code if not.
+
+    As `room.gpu_room`.
+    """
+    if request.family is Family.WHOLE:
+        found: Ints = columns[_FREE] // request.gpus
+        return np.where(found == 0, -_CODE[Reason.GPUS], found)
+    unlike: Ints = _unlike(snapshot, request)[0].astype(np.int64)
+    return unlike
+
+
+def _unlike(snapshot: Snapshot, request: Request) -> NDArray[np.float64]:
+    """Return of each node its room for what is not whole GPUs, then how it ranks for it."""
+    asked = (request.family, request.gpus, request.memory, request.core, snapshot.placement)
+
+    def ask(node: NodeLedger) -> Answer:
+        found = gpu_room(node, request)
+        if isinstance(found, Reason):
+            return (-_CODE[found], 0, 0, 0)
+        ranks = preference(node, request, snapshot.placement)
+        return (found, *ranks, *(0,) * (3 - len(ranks)))
+
+    return snapshot.memo.of(asked, snapshot.nodes, ask, np.float64)
+
+
+def _other_room(snapshot: Snapshot, group: Group, columns: Ints) -> Ints:
+    """Return how many members fit each node by all but GPUs; minus the reason's code where none."""
+    demand = group.largest
+    limits = [(columns[_PODS], Reason.PODS)]
+    if demand.cpu:
+        limits.append((columns[_CPU] // _bounded(demand.cpu), Reason.CPU))
+    if demand.memory:
+        limits.append((columns[_MEMORY] // _bounded(demand.memory), Reason.MEMORY))
+    if group.apart:
+        limits.append((np.ones_like(columns[_PODS]), Reason.PORTS))
+    table = np.stack([limit for limit, _ in limits])
+    codes = np.array([-_CODE[reason] for _, reason in limits])
+    least = table.min(axis=0)
+    found = np.where(least > 0, least, codes[table.argmin(axis=0)])
+    return np.where(_takes_ports(snapshot, group, columns), found, -_CODE[Reason.PORTS])
+
+
+def _takes_ports(snapshot: Snapshot, group: Group, columns: Ints) -> NDArray[np.bool_]:
+    found = np.ones(len(snapshot.nodes), dtype=np.bool_)
+    if group.total.ports:
+        for i in np.flatnonzero(columns[_PORTS]).tolist():
+            found[i] = snapshot.nodes[i].takes_ports(group.total.ports)
+    return found
+
+
+def _bounded(amount: int) -> int:
+    return max(-_MOST, min(amount, _MOST))
+
+
+def _nothing(snapshot: Snapshot) -> Survey:
+    none = np.zeros(0, dtype=np.int64)
+    return Survey(snapshot, none, none)

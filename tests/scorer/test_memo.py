@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+from builders import a_member, a_node, a_snapshot
+
+from cluster.record import GPUShare
+from scorer import memo
+from scorer.memo import Memo, changed
+
+
+def nodes_of(*names):
+    return a_snapshot(*(a_node(name) for name in names)).nodes
+
+
+class Asking:
+    """Answers with a node's number of free GPUs, and notes who was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, node):
+        self.asked.append(node.node.name)
+        return (node.free_mask.bit_count(), len(node.node.name))
+
+
+def held(node):
+    return node.hold(a_member().holding((GPUShare(0),)))
+
+
+A, B, C, D = nodes_of("a", "b", "c", "d")
+
+
+@pytest.mark.parametrize(
+    ("now", "asked"),
+    [
+        pytest.param((A, B, C), [], id="the same"),
+        pytest.param((A, held(B), C), ["b"], id="one has changed"),
+        pytest.param((A, B, C, D), ["d"], id="one more"),
+        pytest.param((A, B), [], id="one less"),
+        pytest.param((B, C), [], id="the first is gone"),
+        pytest.param((B, C, D), ["d"], id="one is gone and another came"),
+        pytest.param((C, held(A), D), ["a", "d"], id="all is another"),
+    ],
+)
+def test_only_nodes_that_are_new_are_asked(now, asked):
+    known, asking = Memo(), Asking()
+    known.of("room", (A, B, C), asking, np.int64)
+    asking.asked.clear()
+
+    found = known.of("room", now, asking, np.int64)
+
+    assert sorted(asking.asked) == asked
+    assert found.tolist() == [[node.free_mask.bit_count() for node in now], [1] * len(now)]
+
+
+def test_what_was_answered_before_stays_as_it_was():
+    known, asking = Memo(), Asking()
+    before = known.of("room", (A, B), asking, np.int64)
+
+    known.of("room", (A, held(B)), asking, np.int64)
+
+    assert before.tolist() == [[8, 8], [1, 1]]
+
+
+def test_of_many_questions_those_asked_last_are_kept(monkeypatch):
+    monkeypatch.setattr(memo, "MOST", 2)
+    known, asking = Memo(), Asking()
+    for question in ("one", "two", "one", "three", "one"):
+        known.of(question, (A,), asking, np.int64)
+    assert asking.asked == ["a"] * 3
+
+    known.of("two", (A,), asking, np.int64)
+
+    assert asking.asked == ["a"] * 4
+
+
+def test_things_have_numbers_of_their_own_that_stay():
+    known = Memo()
+
+    assert [known.number(thing) for thing in ("x", "y", "x")] == [1, 2, 1]
+    snapshot = a_snapshot(a_node())
+    table = snapshot.tables["node-0"]
+    assert [known.state(table, free) for free in (255, 1, 255)] == [0, 1, 0]
+    assert known.states == [(table, 255), (table, 1)]
+
+
+def test_places_that_changed_are_found_among_many():
+    many = A, B, C, D
+    row = many * 100
+    now = list(row)
+    for place in (0, 127, 128, 399):
+        now[place] = held(row[place])
+
+    assert changed(row, tuple(now)) == [0, 127, 128, 399]
+    assert changed(row[:130], tuple(now)) == [0, 127, 128]
