@@ -27,7 +27,7 @@ LATE = "the scorer that decided this leads no more"
 def leader(plane, scorer):
     """The scorer's account, with leave to try every way to write."""
     name = "fence-every-way"
-    resources = ["pods", "pods/status", "pods/binding", "bindings"]
+    resources = ["pods", "pods/binding", "bindings"]
     rule = {"apiGroups": [""], "resources": resources, "verbs": ["*"]}
     subject = {"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
@@ -41,9 +41,11 @@ def leader(plane, scorer):
 
 
 @pytest.fixture
-def pods(leader, namespace):
+def pods(plane, leader, namespace):
     del leader
-    return f"/api/v1/namespaces/{namespace}/pods"
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    plane.api.create(path, gated("probe"))
+    return path
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def lease(plane, leader, pods):
         return (ours, LATE in others) == ("", True)
 
     def write_term(api, pods, term):
-        api.create(pods, a_pod("probe", annotations=record(term)), dryRun="All")
+        api.patch(f"{pods}/probe", place(term), "json", dryRun="All")
 
     yield write
     if plane.api.get(LEASES, fieldSelector=f"metadata.name={NAME}")["items"]:
@@ -123,11 +125,9 @@ def test_an_old_term_is_refused_by_whichever_way_it_is_written(plane, leader, po
     bindings = pods.removesuffix("pods") + "bindings"
     container = {"metadata": {"annotations": {f"{keys.VISIBLE_DEVICES_OF}main": "0"}}}
     ways = {
-        "pods, create": lambda: leader.create(pods, gated("new", annotations=record(1))),
         "pods, update": lambda: leader.patch(f"{pods}/held", change),
         "pods, a container's": lambda: leader.patch(f"{pods}/held", container),
         "pods, gate": lambda: leader.patch(f"{pods}/held", {"spec": {"schedulingGates": None}}),
-        "pods/status": lambda: leader.patch(f"{pods}/held/status", change),
         "pods/binding": lambda: leader.create(f"{pods}/free/binding", binding),
         "bindings": lambda: leader.create(bindings, binding),
     }
@@ -166,10 +166,8 @@ def test_what_is_no_allocation_needs_no_term_and_nobody_else_does(plane, leader,
     lease({"leaseTransitions": 2})
 
     label = {"metadata": {"labels": {"any": "thing"}, "annotations": {"any": "thing"}}}
-    condition = {"type": "any", "status": "True"}
     for api in (leader, plane.api):
         api.patch(f"{pods}/placed", label)
-        api.patch(f"{pods}/placed/status", {"status": {"conditions": [condition]}}, "strategic")
         api.create(pods, gated("new"), dryRun="All")
     theirs = [{"op": "remove", "path": "/spec/schedulingGates/1"}]
     leader.patch(f"{pods}/other", theirs, "json")
@@ -179,8 +177,8 @@ def test_what_is_no_allocation_needs_no_term_and_nobody_else_does(plane, leader,
 def test_a_lease_without_transitions_is_at_term_0(leader, pods, lease, spec):
     lease(spec)
 
-    leader.create(pods, gated("passes", annotations=record(0)))
-    assert LATE in refusal(lambda: leader.create(pods, gated("no", annotations=record(1))))
+    assert LATE in refusal(lambda: leader.patch(f"{pods}/probe", place(1), "json"))
+    leader.patch(f"{pods}/probe", place(0), "json")
 
 
 def test_without_a_lease_nobodys_pods_are_held_up(plane, leader, pods, lease):
@@ -208,8 +206,8 @@ def test_what_is_taken_out_as_the_docs_say_and_put_back_is_still_fenced(plane, l
 
     lease({"holderIdentity": "new", "leaseTransitions": 5})
 
-    assert LATE in refusal(lambda: leader.create(pods, gated("late", annotations=record(4))))
-    leader.create(pods, gated("current", annotations=record(5)))
+    assert LATE in refusal(lambda: leader.patch(f"{pods}/probe", place(4), "json"))
+    leader.patch(f"{pods}/probe", place(5), "json")
 
 
 class Holder:

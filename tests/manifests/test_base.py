@@ -133,7 +133,7 @@ def test_the_second_try_is_as_the_first_but_asks_others_and_only_for_what_would_
     assert second == first
     (condition,) = again()["matchConditions"]
     spec = one("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]
-    refused = " ".join(item["expression"] for item in (*spec["variables"], *spec["validations"]))
+    refused = " ".join(item["expression"] for item in (*spec["matchConditions"], *spec["validations"]))
     assert quoted(condition["expression"]) == quoted(refused)
 
 
@@ -204,6 +204,9 @@ def test_the_guard_names_the_keys_of_the_record_that_are_ours():
     assert quoted(variables["keys"]) == ours == ALLOCATION
     assert keys.VISIBLE_DEVICES_OF in quoted(variables["written"]) & quoted(variables["removed"])
     assert {keys.ENV_VISIBLE_DEVICES, keys.ENV_MPS_PREFIX} <= quoted(variables["tampers"])
+    ours_at_all = quoted(spec["matchConditions"][1]["expression"])
+    assert ours_at_all == {keys.PREFIX, keys.GANG}
+    assert all(keys.PREFIX in key for key in (*ALLOCATION, keys.VISIBLE_DEVICES_OF))
     assert quoted(variables["gated"]) == quoted(variables["gatedBefore"]) == {keys.GANG}
 
 
@@ -211,10 +214,14 @@ def test_the_fence_holds_the_scorer_to_what_the_guard_keeps_from_others():
     guard, fence = (
         one("ValidatingAdmissionPolicy", f"linkwise-{name}")["spec"] for name in ("guard", "fence")
     )
-    # Annotations cannot be changed where ephemeral containers are.
-    assert covered(guard) - covered(fence) == {("pods/ephemeralcontainers", "UPDATE")}
+    # What the scorer's account may not do anyway is not looked at.
+    uncovered = covered(guard) - covered(fence)
+    verbs = {"CREATE": ("create",), "UPDATE": ("update", "patch")}
     assert covered(fence) < covered(guard)
-    (others,), (scorer,) = guard["matchConditions"], fence["matchConditions"]
+    assert not granted("scorer") & {
+        ("*", resource, verb) for resource, operation in uncovered for verb in verbs[operation]
+    }
+    others, scorer = guard["matchConditions"][0], fence["matchConditions"][0]
     assert others["expression"] == scorer["expression"].replace("==", "!=")
     theirs, ours = (
         {variable["name"]: variable["expression"] for variable in spec["variables"]}
@@ -240,7 +247,7 @@ def test_the_fence_goes_by_the_lease_that_the_scorer_may_write_and_blocks_nobody
 
 def test_what_must_be_placed_is_known_by_our_gate_and_our_scheduler():
     spec = one("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]
-    text = " ".join(item["expression"] for item in (*spec["variables"], *spec["validations"]))
+    text = " ".join(one["expression"] for one in (*spec["matchConditions"], *spec["validations"]))
     assert quoted(text) - {""} == {"aliyun.com/", keys.GANG, keys.SCHEDULER}
     assert spec["failurePolicy"] == "Fail"
 
