@@ -184,11 +184,11 @@ def test_under_waves_of_hostile_bodies_memory_stays_flat_and_others_are_served(w
         assert said <= {400, 413, 415, 503}
         return memory(webhook)
 
-    first = wave()
-    later = [wave() for _ in range(4)]
+    # How many bodies are held at one moment is chance: the most of several waves is not.
+    first, later = (max(wave() for _ in range(4)) for _ in range(2))
 
     all_were_served(load)
-    assert max(later) <= first + ROOM
+    assert later <= first + ROOM
     assert memory(webhook, "VmHWM") < granted()
 
 
