@@ -81,7 +81,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         Terms((*services, *filter(None, extra)), leaf * _DAY, authority * _DAY),
         read.text("HOST"),
         int(number("PROBE_PORT", 8080, 65535)),
-        read.text("API_SERVER"),
+        read.api_server(),
         read.text("API_TOKEN_FILE"),
         read.text("API_CA_FILE"),
         level,

@@ -1,10 +1,16 @@
 import pytest
 
-from certs.settings import read_settings
+from certs import settings as module
 from runtime.environment import SettingsError
 
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
-def test_an_empty_environment_is_enough():
+
+def read_settings(given):
+    return module.read_settings({**POD, **given})
+
+
+def test_a_pods_own_environment_is_enough():
     settings = read_settings({})
     assert settings.namespace == "linkwise-system"
     assert settings.terms.names[0] == "linkwise-webhook.linkwise-system.svc"
@@ -35,6 +41,11 @@ def test_names_follow_the_namespace_and_others_can_be_added():
 def test_what_is_no_number_above_0_is_refused_with_the_variables_name(text):
     with pytest.raises(SettingsError, match=f"^LINKWISE_CA_DAYS={text}: write"):
         read_settings({"LINKWISE_CA_DAYS": text})
+
+
+def test_whom_to_ask_must_be_told_outside_a_pod():
+    with pytest.raises(SettingsError, match="^LINKWISE_API_SERVER is not set"):
+        module.read_settings({})
 
 
 def test_a_leaf_lasts_a_third_of_its_ca_at_most():
