@@ -44,7 +44,7 @@ def test_what_is_no_number_above_0_is_refused_with_the_variables_name(text):
 
 
 def test_whom_to_ask_must_be_told_outside_a_pod():
-    with pytest.raises(SettingsError, match="^LINKWISE_API_SERVER is not set"):
+    with pytest.raises(SettingsError, match=r"^LINKWISE_API_SERVER is not set"):
         module.read_settings({})
 
 
