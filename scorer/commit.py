@@ -17,12 +17,11 @@ from runtime.clock import Clock
 from runtime.kube import ApiError, Kube, KubeError
 from scorer.outcome import Placement
 from scorer.seen import Seen
+from scorer.settle import is_open, settled
 from scorer.writes import Step, placing
 
-_FENCE = "linkwise-fence"
+FENCE = "linkwise-fence"
 """The policy that refuses what a past leader writes."""
-_PAUSE = 2.0
-"""Before each read of a pod whose write had no answer: as long as a write may take [s]."""
 
 _log = structlog.get_logger()
 
@@ -102,33 +101,16 @@ class Committer:
         path, steps = self._write(grant, self._term)
         try:
             await self._kube.patch(path, steps, _Pod, kind="json")
-        except ApiError as error:
-            if _FENCE in error.message:
+        except KubeError as error:
+            if isinstance(error, ApiError) and FENCE in error.message:
                 raise Deposed(error.message) from error
             _log.warning("Could not place pod", pod="/".join(grant.pod.key), err=str(error))
-            return False
-        except KubeError as error:
-            _log.warning("No answer for pod", pod="/".join(grant.pod.key), err=str(error))
-            return await self._settled(path, grant)
+            return is_open(error) and _has(await settled(self._kube, path, _Pod), grant)
         return True
 
-    async def _settled(self, path: str, grant: Grant) -> bool:
-        """Return whether a write without an answer was carried out, once a read tells."""
-        while True:
-            await asyncio.sleep(_PAUSE)
-            try:
-                found = await self._kube.get(path, _Pod)
-            except ApiError as error:
-                if error.status == 404:
-                    return False
-            except KubeError:
-                pass
-            else:
-                return _has(found, grant)
 
-
-def _has(found: _Pod, grant: Grant) -> bool:
-    if found.metadata.uid != grant.pod.uid:
+def _has(found: _Pod | None, grant: Grant) -> bool:
+    if found is None or found.metadata.uid != grant.pod.uid:
         return False
     text = (found.metadata.annotations or {}).get(ALLOCATION)
     return text is not None and f'"{grant.allocation.plan}"' in text

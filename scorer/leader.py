@@ -9,6 +9,8 @@ import structlog
 from runtime.clock import Clock
 from runtime.kube import Kube
 from scorer.commit import Deposed
+from scorer.extender.bind import Binder
+from scorer.extender.fit import Fit
 from scorer.gangobject import Gang
 from scorer.measures import Measures
 from scorer.planner import Planner
@@ -26,6 +28,8 @@ class Tenure:
     term: int
     watches: Watches
     planner: Planner
+    fit: Fit
+    binder: Binder
 
 
 class Leader:
@@ -63,12 +67,14 @@ class Leader:
         planner = Planner(
             self._writing, watches, teller, self._measures, term=term, clock=self._clock
         )
-        self.tenure = Tenure(term, watches, planner)
+        binder = Binder(self._writing, watches, term=term, clock=self._clock)
+        self.tenure = Tenure(term, watches, planner, Fit(watches.state), binder)
         try:
             # What the leader before has sent may arrive until then, and must be seen.
             await asyncio.sleep(self._wait)
             async with asyncio.TaskGroup() as group:
                 watching = group.create_task(watches.run())
+                binding = group.create_task(binder.run())
                 await watches.synced()
                 _log.info("Leading", term=term)
                 telling = group.create_task(
@@ -77,6 +83,7 @@ class Leader:
                 try:
                     await planner.run()
                 finally:
+                    binding.cancel()
                     await teller.close()
                     telling.cancel()
                     watching.cancel()

@@ -30,6 +30,8 @@ class Seen:
     """It counts towards its gang's size: it has its GPUs and stays, or had them and succeeded."""
     waiting: Pod | None
     """The pod, while it waits behind our gate for its GPUs."""
+    ungated: Pod | None = None
+    """The pod, while it waits for its GPUs behind no gate of ours: a scheduler brings it."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -58,7 +60,7 @@ class Seen:
         if self.claimant is None:
             raise ValueError(f"{self.name} is finished and takes no GPUs")
         claimant = replace(self.claimant, record=allocation)
-        return replace(self, claimant=claimant, settled=True, waiting=None)
+        return replace(self, claimant=claimant, settled=True, waiting=None, ungated=None)
 
 
 def seen(pod: Pod) -> Seen:
@@ -71,7 +73,8 @@ def seen(pod: Pod) -> Seen:
         gang = mark.name if mark and is_member(pod, read_request(pod)[0], mark) else None
     placed = claimant is not None and (bool(claimant.node) or claimant.record is not None)
     leaves = bool(metadata.deletion_timestamp)
-    held = claimant is not None and claimant.places and not placed and _is_gated(pod)
+    waits = claimant is not None and claimant.places and not placed and not leaves
+    gated = waits and _is_gated(pod)
     return Seen(
         namespace=metadata.namespace or "default",
         name=metadata.name,
@@ -82,7 +85,8 @@ def seen(pod: Pod) -> Seen:
         gang=gang,
         controller=next((one for one in metadata.owner_references or () if one.controller), None),
         settled=(placed and not leaves) or phase == "Succeeded",
-        waiting=pod if held and not leaves else None,
+        waiting=pod if gated else None,
+        ungated=pod if waits and not gated else None,
     )
 
 

@@ -146,10 +146,30 @@ class FakeCluster:
         if place["sub"] == "eviction":
             self.remove(_request.path.removesuffix("/eviction"))
             return web.json_response({}, status=201)
+        if place["sub"] == "binding":
+            return self._bind(place, body)
         key = place["ns"] or "", body["metadata"]["name"]
         if key in self.objects[_collection(place)]:
             return _status(409, "it is there")
         return web.json_response(self._store(place, body), status=201)
+
+    def _bind(self, place, body):
+        pod = self.objects[_collection(place)].get((place["ns"], place["name"]))
+        if pod is None:
+            return _status(404, "it is not there")
+        metadata, spec = pod["metadata"], pod["spec"]
+        if metadata["uid"] != body["metadata"]["uid"]:
+            return _status(409, "it is another pod")
+        if spec.get("nodeName") or spec.get("schedulingGates"):
+            return _status(409, f"it is on {spec.get('nodeName')}, or held by a gate")
+        annotations = {**(metadata.get("annotations") or {}), **body["metadata"]["annotations"]}
+        bound = {
+            **pod,
+            "metadata": {**metadata, "annotations": annotations},
+            "spec": {**spec, "nodeName": body["target"]["name"]},
+        }
+        self._store(place, bound, pod)
+        return web.json_response({"kind": "Status"}, status=201)
 
     def _patch(self, request, place, body):
         old = self.objects[_collection(place)].get((place["ns"] or "", place["name"]))

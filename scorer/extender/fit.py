@@ -1,4 +1,4 @@
-"""Which nodes may take a pod, and which rather. Pure: a scheduler never says that it gave up.
+"""Which nodes may take a pod, and which rather: nothing is kept for who asks, who may give up.
 
 Only GPUs are looked at; everything else is the scheduler's own business, of which it knows more.
 """
@@ -11,13 +11,13 @@ from cluster.finding import Severity
 from cluster.gang import gang_mark, is_member
 from cluster.ledger import NodeLedger
 from cluster.pod import Pod
-from cluster.record import Allocation
+from cluster.record import Allocation, RecordError, parse_record
 from cluster.request import Request, read_request
 from scorer.extender.answers import Answers
 from scorer.rank import HIGHEST, Worth, scores, worth_of
 from scorer.reason import Reason
 from scorer.room import gives, gpu_room
-from scorer.snapshot import Snapshot
+from scorer.state import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,92 @@ class Obstacle(NamedTuple):
 _UNKNOWN = Obstacle(Reason.UNKNOWN, curable=False)
 
 
+class Fit:
+    """Answers for one tenure of the Lease."""
+
+    def __init__(self, state: State) -> None:
+        """Say what is known of the cluster."""
+        self._state = state
+        self._known = Answers()
+
+    def sift(self, pod: Pod, names: Sequence[str]) -> Sifted:
+        """Tell nodes that may take a pod from those that may not.
+
+        A pod that asks for nothing that Linkwise places may go anywhere; one that was given GPUs
+        goes where they are.
+        """
+        given = given_to(self._state, pod)
+        if isinstance(given, Allocation):
+            return self._at_its_place(pod, given, names)
+        request = request_of(pod) if given is None else given
+        if isinstance(request, Reason):
+            return Sifted(incurable=dict.fromkeys(names, request))
+        if not request.places:
+            return Sifted(names)
+        ledger = self._state.ledger
+
+        def obstacle(name: str) -> Obstacle | None:
+            node = ledger(name)
+            return obstacle_of(node, request) if node else _UNKNOWN
+
+        self._forget()
+        obstacles = self._known.ask(f"fits {_kind(request)}", names, obstacle)
+        fits: list[str] = []
+        curable: dict[str, Reason] = {}
+        incurable: dict[str, Reason] = {}
+        for name, found in zip(names, obstacles, strict=True):
+            if found is None:
+                fits.append(name)
+            else:
+                (curable if found.curable else incurable)[name] = found.reason
+        return Sifted(fits, curable, incurable)
+
+    def rank(self, pod: Pod, names: Sequence[str]) -> list[int]:
+        """Return how well each node suits a pod, from 0 to 10."""
+        given = given_to(self._state, pod)
+        if isinstance(given, Allocation):
+            return [HIGHEST * (name == given.node) for name in names]
+        request = request_of(pod) if given is None else given
+        if isinstance(request, Reason) or not request.places:
+            return [0] * len(names)
+        ledger, table, prefers = self._state.ledger, self._state.table, self._state.preferences
+
+        def worth(name: str) -> Worth | None:
+            node = ledger(name)
+            if node is None:
+                return None
+            return worth_of(node, table(name), request, prefers.mode, prefers.placement)
+
+        self._forget()
+        worths = self._known.ask(f"{prefers.mode} {_kind(request)}", names, worth)
+        return scores(worths, prefers.placement)
+
+    def _forget(self) -> None:
+        self._known.forget(self._state.moved)
+        self._state.moved.clear()
+
+    def _at_its_place(self, pod: Pod, given: Allocation, names: Sequence[str]) -> Sifted:
+        node = self._state.ledger(given.node)
+        if node is None or pod.metadata.uid not in node.holdings:
+            # It waits to be sent away: two were given the same GPU, or the node is another by now.
+            return Sifted(incurable=dict.fromkeys(names, Reason.LOST))
+        elsewhere = {name: Reason.ELSEWHERE for name in names if name != given.node}
+        return Sifted([name for name in names if name == given.node], incurable=elsewhere)
+
+
+def given_to(state: State, pod: Pod) -> Allocation | Reason | None:
+    """Return what a pod was given already, by us just now or as it says itself; None: nothing."""
+    metadata = pod.metadata
+    seen = state.pod((metadata.namespace, metadata.name))
+    claimant = seen.claimant if seen and seen.uid == metadata.uid else None
+    if claimant and isinstance(claimant.record, Allocation):
+        return claimant.record
+    try:
+        return parse_record(pod.annotations)
+    except RecordError:
+        return Reason.LOST
+
+
 def request_of(pod: Pod) -> Request | Reason:
     """Return what a pod asks for, or why it is given nothing wherever there is room."""
     request, findings = read_request(pod)
@@ -52,65 +138,6 @@ def request_of(pod: Pod) -> Request | Reason:
         return Reason.REQUEST
     mark, _ = gang_mark(pod)
     return Reason.GATE if mark and is_member(pod, request, mark) else request
-
-
-def sift(
-    known: Answers, snapshot: Snapshot, pod: Pod, given: Allocation | None, names: Sequence[str]
-) -> Sifted:
-    """Tell nodes that may take a pod from those that may not.
-
-    A pod that asks for nothing that Linkwise places may go anywhere; one that was given GPUs goes
-    where they are.
-
-    Args:
-        known: What was found out about nodes before.
-        snapshot: The cluster.
-        pod: As the scheduler sees it.
-        given: What it has already; None where nothing.
-        names: Of the nodes.
-    """
-    if given is not None:
-        return _at_its_place(snapshot, pod, given, names)
-    request = request_of(pod)
-    if isinstance(request, Reason):
-        return Sifted(incurable=dict.fromkeys(names, request))
-    if not request.places:
-        return Sifted(names)
-    nodes = snapshot.ledger.nodes
-
-    def obstacle(name: str) -> Obstacle | None:
-        return obstacle_of(nodes[name], request) if name in nodes else _UNKNOWN
-
-    obstacles = known.ask(f"fits {_kind(request)}", names, obstacle)
-    fits: list[str] = []
-    curable: dict[str, Reason] = {}
-    incurable: dict[str, Reason] = {}
-    for name, found in zip(names, obstacles, strict=True):
-        if found is None:
-            fits.append(name)
-        else:
-            (curable if found.curable else incurable)[name] = found.reason
-    return Sifted(fits, curable, incurable)
-
-
-def rank(
-    known: Answers, snapshot: Snapshot, pod: Pod, given: Allocation | None, names: Sequence[str]
-) -> list[int]:
-    """Return how well each node suits a pod, from 0 to 10; the arguments are those of `sift`."""
-    if given is not None:
-        return [HIGHEST * (name == given.node) for name in names]
-    request = request_of(pod)
-    if isinstance(request, Reason) or not request.places:
-        return [0] * len(names)
-    nodes, tables = snapshot.ledger.nodes, snapshot.tables
-    mode, placement = snapshot.mode, snapshot.placement
-
-    def worth(name: str) -> Worth | None:
-        if name not in nodes:
-            return None
-        return worth_of(nodes[name], tables.get(name), request, mode, placement)
-
-    return scores(known.ask(f"{mode} {_kind(request)}", names, worth), placement)
 
 
 def obstacle_of(node: NodeLedger, request: Request) -> Obstacle | None:
@@ -127,12 +154,3 @@ def obstacle_of(node: NodeLedger, request: Request) -> Obstacle | None:
 
 def _kind(request: Request) -> str:
     return f"{request.family} {request.gpus} {request.memory} {request.core}"
-
-
-def _at_its_place(snapshot: Snapshot, pod: Pod, given: Allocation, names: Sequence[str]) -> Sifted:
-    node = snapshot.ledger.nodes.get(given.node)
-    if node is None or pod.metadata.uid not in node.holdings:
-        # It waits to be sent away: two were given the same GPU, or the node is another by now.
-        return Sifted(incurable=dict.fromkeys(names, Reason.LOST))
-    elsewhere = {name: Reason.ELSEWHERE for name in names if name != given.node}
-    return Sifted([name for name in names if name == given.node], incurable=elsewhere)

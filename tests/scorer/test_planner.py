@@ -8,7 +8,7 @@ from tenure import FENCED, NOW, Clock, Cluster, leading, soon
 
 from cluster import keys
 from cluster.gang import GangKey
-from scorer import commit, planner, teller
+from scorer import planner, settle, teller
 from scorer.gangobject import name_of
 
 WAITING = "WaitingForGPUs"
@@ -20,7 +20,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 @pytest_asyncio.fixture
 async def cluster(monkeypatch):
-    monkeypatch.setattr(commit, "_PAUSE", 0.01)
+    monkeypatch.setattr(settle, "_PAUSE", 0.01)
     monkeypatch.setattr(planner, "_PAUSE", 0.01)
     monkeypatch.setattr(planner, "_AGAIN", 0.01)
     monkeypatch.setattr(teller, "_PATIENCE", 0.01)

@@ -1,20 +1,18 @@
-from dataclasses import replace
-
 import msgspec
 import pytest
-from builders import a_machine, a_node, a_pod, a_snapshot
+from builders import a_machine, a_node, a_pod, placed_pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster import keys
-from cluster.ledger import Holding
 from cluster.pod import Pod
-from cluster.record import Allocation, GPUShare
+from cluster.record import GPUShare
 from cluster.request import read_request
-from scorer.extender.answers import Answers
-from scorer.extender.fit import rank, sift
+from scorer.extender.fit import Fit
 from scorer.rank import rank_nodes
 from scorer.reason import Reason
+from scorer.seen import seen
+from scorer.state import State
 
 GANG = {keys.GANG: "bert", keys.GANG_SIZE: "2"}
 
@@ -34,13 +32,39 @@ def sharing(name="a", cards=2, memory=16, mode="core_mem", **fields):
     return a_node(name, a_machine(cards), mode, card_memory=memory, **fields)
 
 
-def sifted(snapshot, asking, *names, held=None):
-    return sift(Answers(), snapshot, asking, held, names or tuple(snapshot.ledger.nodes))
+def a_state(*nodes, taken=None, shares=None, pods=()):
+    """Return a cluster on which others have GPUs whole, and one share each, by node name."""
+    state = State()
+    for node in nodes:
+        state.put_node(node.name, node)
+    whole = {node: tuple(map(GPUShare, gpus)) for node, gpus in (taken or {}).items()}
+    made = [
+        placed_pod(f"whole-{node}", {keys.GPU_WHOLE: len(gpus)}, node, *gpus)
+        for node, gpus in whole.items()
+        if gpus
+    ]
+    for node, parts in (shares or {}).items():
+        for i, part in enumerate(parts):
+            amounts = {keys.GPU_MEM: part.mem} | ({keys.GPU_CORE: part.core} if part.core else {})
+            made.append(placed_pod(f"share-{node}-{i}", amounts, node, part))
+    for raw in [*made, *pods]:
+        put(state, raw)
+    return state
 
 
-def why(snapshot, asking, name="a"):
+def put(state, raw):
+    raw["metadata"].setdefault("uid", raw["metadata"]["name"])
+    found = seen(msgspec.convert(raw, Pod))
+    state.put_pod(found.key, found)
+
+
+def sifted(state, asking, *names):
+    return Fit(state).sift(asking, names or tuple(state.snapshot().ledger.nodes))
+
+
+def why(state, asking, name="a"):
     """Return the reason against a node, and whether an eviction may help; None where it passes."""
-    found = sifted(snapshot, asking, name)
+    found = sifted(state, asking, name)
     if name in found.names:
         assert not found.curable
         assert not found.incurable
@@ -49,103 +73,114 @@ def why(snapshot, asking, name="a"):
     return found.curable.get(name) or found.incurable[name], name in found.curable
 
 
-def unaccounted(node):
-    snapshot = a_snapshot(node)
-    ledger = replace(snapshot.ledger.nodes[node.name], unaccounted="somebody")
-    return replace(snapshot, ledger=replace(snapshot.ledger, nodes={node.name: ledger}))
-
-
 WHOLE = {keys.GPU_WHOLE: 2}
 WHOLES = a_node("a")
 SLICED = a_node("a", a_machine(2), "timeslice")
 FULL = [GPUShare(0, mem=8), GPUShare(1, mem=8)]
 BUSY = [GPUShare(0, mem=1, core=50), GPUShare(1, mem=1, core=50)]
+UNRECORDED = a_pod({keys.GPU_WHOLE: 1}, name="who", nodeName="a")
 BROKEN = {"unhealthy": (0, 1, 2, 3), "cordoned": (4, 5, 6)}
 CASES = {
-    "GPUs": (pod(WHOLE), a_snapshot(WHOLES), None),
-    "the last": (pod(WHOLE), a_snapshot(WHOLES, taken={"a": range(6)}), None),
-    "one left": (pod(WHOLE), a_snapshot(WHOLES, taken={"a": range(7)}), (Reason.GPUS, True)),
-    "more than there are": (pod({keys.GPU_WHOLE: 9}), a_snapshot(WHOLES), (Reason.GPUS, False)),
-    "broken": (pod(WHOLE), a_snapshot(a_node("a", **BROKEN)), (Reason.GPUS, False)),
-    "mig": (pod(WHOLE), a_snapshot(a_node("a", mode="mig")), (Reason.MODE, False)),
-    "GPUs of shares": (pod(WHOLE), a_snapshot(sharing()), (Reason.MODE, False)),
-    "unaccounted": (pod(WHOLE), unaccounted(WHOLES), (Reason.UNACCOUNTED, False)),
-    "a card": (share(16), a_snapshot(sharing()), None),
-    "more than a card": (share(17), a_snapshot(sharing()), (Reason.MEMORY_SHARE, False)),
-    "in pieces": (share(9), a_snapshot(sharing(), shares={"a": FULL}), (Reason.MEMORY_SHARE, True)),
-    "busy": (share(4, 60), a_snapshot(sharing(), shares={"a": BUSY}), (Reason.MEMORY_SHARE, True)),
+    "GPUs": (pod(WHOLE), a_state(WHOLES), None),
+    "the last": (pod(WHOLE), a_state(WHOLES, taken={"a": range(6)}), None),
+    "one left": (pod(WHOLE), a_state(WHOLES, taken={"a": range(7)}), (Reason.GPUS, True)),
+    "more than there are": (pod({keys.GPU_WHOLE: 9}), a_state(WHOLES), (Reason.GPUS, False)),
+    "broken": (pod(WHOLE), a_state(a_node("a", **BROKEN)), (Reason.GPUS, False)),
+    "mig": (pod(WHOLE), a_state(a_node("a", mode="mig")), (Reason.MODE, False)),
+    "GPUs of shares": (pod(WHOLE), a_state(sharing()), (Reason.MODE, False)),
+    "unaccounted": (
+        pod(WHOLE),
+        a_state(WHOLES, pods=[a_pod({keys.GPU_WHOLE: 1}, name="who", nodeName="a")]),
+        (Reason.UNACCOUNTED, False),
+    ),
+    "a card": (share(16), a_state(sharing()), None),
+    "more than a card": (share(17), a_state(sharing()), (Reason.MEMORY_SHARE, False)),
+    "in pieces": (share(9), a_state(sharing(), shares={"a": FULL}), (Reason.MEMORY_SHARE, True)),
+    "busy": (share(4, 60), a_state(sharing(), shares={"a": BUSY}), (Reason.MEMORY_SHARE, True)),
     "compute beside memory alone": (
         share(1, 5),
-        a_snapshot(sharing(), shares={"a": FULL}),
+        a_state(sharing(), shares={"a": FULL}),
         (Reason.MEMORY_ONLY, True),
     ),
     "memory alone beside compute": (
         share(1),
-        a_snapshot(sharing(), shares={"a": BUSY}),
+        a_state(sharing(), shares={"a": BUSY}),
         (Reason.COMPUTE_TOO, True),
     ),
-    "no compute": (share(1, 5), a_snapshot(sharing(mode="share")), (Reason.MODE, False)),
-    "memory alone": (share(1), a_snapshot(sharing(mode="share")), None),
-    "two cards": (share(8, labels={keys.GPU_COUNT: "2"}), a_snapshot(sharing()), None),
+    "no compute": (share(1, 5), a_state(sharing(mode="share")), (Reason.MODE, False)),
+    "memory alone": (share(1), a_state(sharing(mode="share")), None),
+    "two cards": (share(8, labels={keys.GPU_COUNT: "2"}), a_state(sharing()), None),
     "four cards": (
         share(8, labels={keys.GPU_COUNT: "4"}),
-        a_snapshot(sharing()),
+        a_state(sharing()),
         (Reason.MEMORY_SHARE, False),
     ),
-    "replicas": (pod({keys.NVIDIA_GPU_SHARED: 8}), a_snapshot(SLICED), None),
+    "replicas": (pod({keys.NVIDIA_GPU_SHARED: 8}), a_state(SLICED), None),
     "more replicas": (
         pod({keys.NVIDIA_GPU_SHARED: 9}),
-        a_snapshot(SLICED),
+        a_state(SLICED),
         (Reason.REPLICAS, False),
     ),
-    "no such node": (share(1), a_snapshot(), (Reason.UNKNOWN, False)),
-    "7 %": (share(5, 7), a_snapshot(sharing()), (Reason.REQUEST, False)),
+    "no such node": (share(1), a_state(), (Reason.UNKNOWN, False)),
+    "7 %": (share(5, 7), a_state(sharing()), (Reason.REQUEST, False)),
     "two kinds": (
         pod(WHOLE, {keys.GPU_MEM: 1}),
-        a_snapshot(WHOLES),
+        a_state(WHOLES),
         (Reason.REQUEST, False),
     ),
-    "a gang's, loose": (pod(WHOLE, annotations=GANG), a_snapshot(WHOLES), (Reason.GATE, False)),
+    "a gang's, loose": (pod(WHOLE, annotations=GANG), a_state(WHOLES), (Reason.GATE, False)),
 }
 
 
-@pytest.mark.parametrize(("asking", "snapshot", "expected"), CASES.values(), ids=CASES)
-def test_a_node_passes_or_fails_for_a_reason_that_an_eviction_cures_or_not(
-    asking, snapshot, expected
-):
-    assert why(snapshot, asking) == expected
+@pytest.mark.parametrize(("asking", "state", "expected"), CASES.values(), ids=CASES)
+def test_a_node_passes_or_fails_for_a_reason_that_an_eviction_cures_or_not(asking, state, expected):
+    assert why(state, asking) == expected
 
 
 @pytest.mark.parametrize(
     "asking", [pod({"cpu": 1}), pod({keys.NVIDIA_GPU: 1}), pod({}, annotations=GANG)], ids=repr
 )
 def test_a_pod_that_asks_for_nothing_that_is_placed_here_passes_everywhere_and_equally(asking):
-    snapshot = a_snapshot(a_node("a", mode="mig"), sharing("b"))
+    state = a_state(a_node("a", mode="mig"), sharing("b"))
     names = ("b", "unheard-of", "a")
 
-    assert sifted(snapshot, asking, *names).names == names
-    assert rank(Answers(), snapshot, asking, None, names) == [0, 0, 0]
+    assert sifted(state, asking, *names).names == names
+    assert Fit(state).rank(asking, names) == [0, 0, 0]
 
 
-def test_a_pod_that_has_its_gpus_passes_where_they_are():
-    given = Allocation("b", (GPUShare(0), GPUShare(1)))
-    nodes = [a_node(name) for name in "abc"]
-    snapshot = a_snapshot(*nodes)
-    held = snapshot.hold_all([("b", Holding("default/pod", "u", given.gpus))])
+def recorded(node, *gpus, bound=False, **fields):
+    shares = tuple(map(GPUShare, gpus))
+    return placed_pod("pod", WHOLE, node, *shares, bound=bound, **fields)
 
-    found = sifted(held, pod(WHOLE, annotations=GANG), held=given)
+
+@pytest.mark.parametrize("known", [True, False], ids=["told by us", "told by the pod"])
+def test_a_pod_that_has_its_gpus_passes_where_they_are(known):
+    state = a_state(*(a_node(name) for name in "abc"))
+    raw = recorded("b", 0, 1, labels={keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "2"})
+    put(state, raw)
+    asking = msgspec.convert(raw, Pod)
+    if known:
+        asking = msgspec.structs.replace(
+            asking, metadata=msgspec.structs.replace(asking.metadata, annotations=None)
+        )
+
+    found = sifted(state, asking)
 
     assert (found.names, found.curable) == (["b"], {})
     assert found.incurable == {"a": Reason.ELSEWHERE, "c": Reason.ELSEWHERE}
-    assert rank(Answers(), held, pod(WHOLE), given, "abc") == [0, 10, 0]
-    assert sifted(held, pod(WHOLE), "a", held=given).names == []
+    assert Fit(state).rank(asking, "abc") == [0, 10, 0]
+    assert sifted(state, asking, "a").names == []
 
 
-def test_a_pod_whose_gpus_are_not_its_own_any_more_passes_nowhere():
-    given = Allocation("a", (GPUShare(0), GPUShare(1)))
-    snapshot = a_snapshot(a_node("a"), taken={"a": (0,)})
+@pytest.mark.parametrize("gpus", [(0, 1), None], ids=["taken by another", "unreadable"])
+def test_a_pod_whose_gpus_are_not_its_own_passes_nowhere(gpus):
+    state = a_state(a_node("a"), taken={"a": (0,)})
+    raw = recorded("a", *(gpus or (0, 1)))
+    if gpus is None:
+        raw["metadata"]["annotations"][keys.ALLOCATION] = "{}"
+    put(state, raw)
 
-    found = sifted(snapshot, pod(WHOLE), "a", "b", held=given)
+    found = sifted(state, msgspec.convert(raw, Pod), "a", "b")
 
     assert (found.names, found.curable) == ((), {})
     assert found.incurable == dict.fromkeys("ab", Reason.LOST)
@@ -158,46 +193,64 @@ def test_a_pod_whose_gpus_are_not_its_own_any_more_passes_nowhere():
     names=st.lists(st.sampled_from("abcdefg"), unique=True),
 )
 def test_who_passes_is_asked_about_and_ranks_as_whoever_asks_for_the_first_time(free, gpus, names):
-    snapshot = a_snapshot(
+    state = a_state(
         *(a_node(name) for name in free),
         taken={name: range(8 - count) for name, count in free.items() if count < 8},
     )
-    known, asking = Answers(), pod({keys.GPU_WHOLE: gpus})
+    fit, asking = Fit(state), pod({keys.GPU_WHOLE: gpus})
 
     for _ in range(2):
-        found = sift(known, snapshot, asking, None, names)
-        ranked = rank(known, snapshot, asking, None, names)
+        found, ranked = fit.sift(asking, names), fit.rank(asking, names)
 
         assert found.names == [name for name in names if free.get(name, 0) >= gpus]
         assert sorted([*found.names, *found.curable, *found.incurable]) == sorted(names)
-        scores = rank_nodes(snapshot, names, read_request(asking)[0])
+        scores = rank_nodes(state.snapshot(), names, read_request(asking)[0])
         assert ranked == [scores[name] for name in names]
 
 
-def test_what_an_earlier_snapshot_taught_is_not_asked_again():
-    known, asking = Answers(), share(9)
-    before = a_snapshot(sharing())
-    after = a_snapshot(sharing(), shares={"a": [GPUShare(0, mem=8), GPUShare(1, mem=8)]})
+def test_what_changes_is_looked_at_again():
+    state = a_state(sharing())
+    fit, asking, names = Fit(state), share(9), ("a", "b")
+    assert (fit.sift(asking, names).names, fit.rank(asking, names)) == (["a"], [10, 0])
 
-    assert sift(known, before, asking, None, ["a"]).names == ["a"]
-    assert sift(known, after, asking, None, ["a"]).names == ["a"]
-    known.forget(["a"])
-    assert sift(known, after, asking, None, ["a"]).curable == {"a": Reason.MEMORY_SHARE}
+    for i in range(2):
+        put(
+            state,
+            placed_pod(f"p{i}", {keys.GPU_MEM: 8, keys.GPU_CORE: 5}, "a", GPUShare(i, None, 8, 5)),
+        )
+    state.put_node("b", sharing("b"))
+    assert (fit.sift(asking, names).names, fit.rank(asking, names)) == (["b"], [0, 10])
+
+    state.put_pod(("default", "p0"), None)
+    state.put_node("b", None)
+    assert fit.sift(share(9, 5), names).names == ["a"]
+    assert fit.sift(asking, names).incurable == {"b": Reason.UNKNOWN}
 
 
-@pytest.mark.parametrize(
-    "asking",
-    [
-        pytest.param(share(10), id="memory"),
-        pytest.param(pod({keys.GPU_WHOLE: 2}), id="whole"),
-    ],
-)
-def test_nothing_is_changed_by_being_asked(asking):
-    snapshot = a_snapshot(sharing("a"), a_node("b"))
-    before = {name: node.taken for name, node in snapshot.ledger.nodes.items()}
+def test_a_node_that_grows_or_takes_another_mode_is_taken_as_it_is_now():
+    state = a_state(sharing())
+    fit, asking = Fit(state), share(20)
+    assert fit.sift(asking, ["a"]).incurable == {"a": Reason.MEMORY_SHARE}
+    state.put_node("a", sharing(memory=24))
+    assert fit.sift(asking, ["a"]).names == ["a"]
+    state.put_node("a", a_node("a"))
+    assert fit.sift(asking, ["a"]).incurable == {"a": Reason.MODE}
 
-    for _ in range(3):
-        sifted(snapshot, asking)
-        rank(Answers(), snapshot, asking, None, ("a", "b"))
 
-    assert {name: node.taken for name, node in snapshot.ledger.nodes.items()} == before
+def test_of_a_node_that_shrank_below_what_is_taken_nothing_is_given():
+    state = a_state(sharing(memory=16), shares={"a": [GPUShare(0, mem=16)]})
+    state.put_node("a", sharing(memory=8))
+
+    assert Fit(state).sift(share(1), ["a"]).incurable == {"a": Reason.UNACCOUNTED}
+
+
+def test_nothing_is_changed_by_being_asked():
+    state = a_state(sharing("a"), a_node("b"))
+    before = state.snapshot().ledger
+
+    for asking in (share(10), pod(WHOLE)):
+        fit = Fit(state)
+        fit.sift(asking, ("a", "b"))
+        fit.rank(asking, ("a", "b"))
+
+    assert state.snapshot().ledger is before

@@ -1,0 +1,186 @@
+"""Pods bound to the nodes that a scheduler chose: GPUs are chosen and kept, then written at once.
+
+A conflict is an answer. A write that had no answer keeps its GPUs until a read settles it, and
+whoever asks again meanwhile is told what became of it.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+from msgspec import Struct
+
+from cluster.pod import Pod
+from cluster.record import Allocation, Isolation, format_record
+from runtime.clock import Clock
+from runtime.kube import ApiError, Kube, KubeError
+from scorer.commit import FENCE, Deposed
+from scorer.extender.choice import choose_gpus
+from scorer.extender.fit import request_of
+from scorer.extender.wire import Binding
+from scorer.member import member_of
+from scorer.outcome import Placement
+from scorer.reason import Reason
+from scorer.seen import Seen, seen
+from scorer.settle import is_open, settled
+from scorer.watches import Watches
+from scorer.writes import allocation_of, binding
+
+_TIMEOUT = "2s"
+"""After this the API server gives a binding up, so that a later read tells what became of it."""
+_PATIENCE = 4.0
+"""How long who asks is kept waiting: shorter than a scheduler waits, which takes 5 [s]."""
+
+_log = structlog.get_logger()
+
+
+class _Ignored(Struct, frozen=True):
+    """Of an answer, nothing."""
+
+
+class Binder:
+    """Who binds pods, for one tenure of the Lease."""
+
+    def __init__(self, kube: Kube, watches: Watches, *, term: int, clock: Clock) -> None:
+        """Say whom to write to, what is known, and under which term."""
+        self._kube, self._watches, self._state = kube, watches, watches.state
+        self._term, self._clock = term, clock
+        self._under_way: dict[str, asyncio.Task[str]] = {}
+        """By uid of the pod: returns why it was not bound; empty where it was."""
+        self._group: asyncio.TaskGroup | None = None
+        self._decisions = 0
+
+    async def run(self) -> None:
+        """Carry out what is decided, until cancelled.
+
+        Raises:
+            Deposed: Another process leads by now.
+        """
+        async with asyncio.TaskGroup() as self._group:
+            await asyncio.Event().wait()
+
+    async def bind(self, asked: Binding) -> str:
+        """Bind a pod, and return why it was not bound: in words for people, empty where it was.
+
+        Cancelled, it leaves what was begun to be carried out.
+        """
+        task = self._under_way.get(asked.pod_uid)
+        if task is None:
+            begun = self._begin(asked)
+            if isinstance(begun, str):
+                return begun
+            task = begun
+        done, _ = await asyncio.wait((task,), timeout=_PATIENCE)
+        if not done:
+            return "the API server does not answer; the pod's GPUs are kept until it does"
+        if task.cancelled() or task.exception():
+            return "this scorer leads no more"
+        return task.result() or self._elsewhere(asked)
+
+    def _begin(self, asked: Binding) -> "asyncio.Task[str] | str":
+        """Keep GPUs for a pod and send its binding; or return what there is to say at once."""
+        pod = self._state.pod((asked.pod_namespace, asked.pod_name))
+        if self._group is None or pod is None or pod.uid != asked.pod_uid:
+            return "the watch of pods does not show this pod yet"
+        claimant = pod.claimant
+        if claimant is None:
+            return "the pod is finished"
+        if claimant.node:
+            return self._elsewhere(asked)
+        record: Mapping[str, str] = {}
+        if claimant.record is None:
+            given = self._give(pod, asked.node)
+            if isinstance(given, str):
+                return given
+            record = given
+        elif why := self._elsewhere(asked):
+            return why
+        task = self._group.create_task(self._send(pod, asked.node, record))
+        self._under_way[pod.uid] = task
+        task.add_done_callback(lambda _: self._under_way.pop(pod.uid, None))
+        return task
+
+    def _give(self, pod: Seen, node: str) -> Mapping[str, str] | str:
+        """Choose GPUs and keep them; return the record, or why there are none."""
+        if pod.ungated is None:
+            return "the pod is leaving, or waits behind a gate"
+        request, ledger = request_of(pod.ungated), self._state.ledger(node)
+        if ledger is None or isinstance(request, Reason):
+            return Reason.UNKNOWN if ledger is None else str(request)
+        table = self._state.table(node)
+        shares = choose_gpus(ledger, table, request, self._state.preferences.mode)
+        if isinstance(shares, Reason):
+            return shares
+        self._decisions += 1
+        placement = Placement(member_of(pod.ungated, pod.namespace), node, shares)
+        allocation = allocation_of(placement, table, f"{self._term}-s{self._decisions}")
+        self._state.hold(pod, allocation)
+        return format_record(
+            allocation,
+            request=request,
+            term=self._term,
+            isolation=Isolation.NONE,
+            now_ns=int(self._clock() * 1e9),
+            node_card_memory=ledger.node.cards[shares[0].i].memory,
+        )
+
+    def _elsewhere(self, asked: Binding) -> str:
+        """Return why a pod that has its GPUs is not on the node, or may not go there; or empty."""
+        pod = self._state.pod((asked.pod_namespace, asked.pod_name))
+        claimant = pod.claimant if pod and pod.uid == asked.pod_uid else None
+        if claimant is None:
+            return "the pod is gone"
+        if not isinstance(claimant.record, Allocation):
+            return f"the pod is on node {claimant.node}, with GPUs that nobody chose"
+        if claimant.target != asked.node:
+            return f"the pod has GPUs of node {claimant.target}"
+        ledger = self._state.ledger(asked.node)
+        return "" if ledger and asked.pod_uid in ledger.holdings else Reason.LOST
+
+    async def _send(self, pod: Seen, node: str, record: Mapping[str, str]) -> str:
+        """Return why a binding was refused, once it is known; empty where it was carried out.
+
+        Args:
+            pod: Whom.
+            node: Where to.
+            record: What it is given, and what is kept for it; empty where it was given it before.
+        """
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        body = binding(pod, node, record)
+        try:
+            await self._kube.create(f"{path}/binding", body, _Ignored, params={"timeout": _TIMEOUT})
+        except KubeError as error:
+            if isinstance(error, ApiError) and FENCE in error.message:
+                raise Deposed(error.message) from error
+            _log.warning("Could not bind pod", pod="/".join(pod.key), err=str(error))
+            found = await self._found(path, error)
+            bound = found is not None and found.uid == pod.uid and _is_on(found, node)
+            if record:
+                self._settle(pod, found if bound else None)
+            return "" if bound else str(error)
+        return ""
+
+    async def _found(self, path: str, error: KubeError) -> Seen | None:
+        """Return the pod as it is after a binding failed so; None where nothing was written."""
+        # A binding that was carried out before is refused as a conflict.
+        repeated = isinstance(error, ApiError) and error.status == 409
+        if not (repeated or is_open(error)):
+            return None
+        pod = await settled(self._kube, path, Pod, is_open=not repeated)
+        return seen(pod) if pod else None
+
+    def _settle(self, pod: Seen, bound: Seen | None) -> None:
+        """Keep what a pod has, if it is bound, and nothing else."""
+        now, record = self._state.pod(pod.key), bound and bound.claimant and bound.claimant.record
+        if not isinstance(record, Allocation):
+            self._state.let_go(pod)
+            self._watches.changed.set()
+        elif now and now.uid == pod.uid and now.claimant and not now.claimant.node:
+            # Bound before this time, it has other GPUs than those just chosen.
+            self._state.hold(pod, record)
+
+
+def _is_on(pod: Seen, node: str) -> bool:
+    """Tell whether a pod is bound to a node, with GPUs that were chosen."""
+    claimant = pod.claimant
+    return bool(claimant and claimant.node == node and isinstance(claimant.record, Allocation))

@@ -1,0 +1,365 @@
+"""What becomes of the pods that a scheduler wants bound."""
+
+import asyncio
+
+import pytest
+import pytest_asyncio
+from builders import a_held_pod
+from tenure import FENCED, Cluster, leading, soon
+
+from cluster import keys
+from scorer import settle
+from scorer.extender import bind
+from scorer.extender.wire import Binding
+from scorer.reason import Reason
+
+AMOUNTS = {
+    keys.GPU_MEM: "60",
+    keys.GPU_CORE: "400",
+    keys.GPU_COUNT: "4",
+    "cpu": "96",
+    "memory": "768Gi",
+    "pods": "110",
+}
+LATE = "the API server does not answer"
+
+
+class Scheduled(Cluster):
+    """A cluster whose scheduler asks us."""
+
+    def shares(self, name="share-0", **amounts):
+        status = {"allocatable": AMOUNTS | amounts, "capacity": AMOUNTS | amounts}
+        labels = {keys.NODE_MODE: "core_mem"}
+        self.put(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}, "status": status})
+
+    def single(self, name, limits=None, **pod):
+        """Create a pod that a scheduler of ours brings, for all GPUs of a node by default."""
+        raw = a_held_pod(0, name, gates=(), **pod)
+        raw["spec"]["containers"][0]["resources"] = {"limits": limits or {keys.GPU_WHOLE: "8"}}
+        return self.put(f"/api/v1/namespaces/team/pods/{name}", raw)
+
+    def share(self, name, memory, core=None, **pod):
+        amounts = {keys.GPU_MEM: str(memory)} | ({keys.GPU_CORE: str(core)} if core else {})
+        return self.single(name, amounts, **pod)
+
+    def bindings(self, name):
+        """Return the bindings of a pod that were tried."""
+        path = f"/api/v1/namespaces/team/pods/{name}/binding"
+        return [body for method, at, body in self.writes if (method, at) == ("POST", path)]
+
+    def fail_binding(self, name, *fates):
+        self.fates["POST", f"/api/v1/namespaces/team/pods/{name}/binding"] += fates
+
+    def node_of(self, name):
+        return self[name]["spec"].get("nodeName")
+
+
+@pytest_asyncio.fixture
+async def cluster(monkeypatch):
+    monkeypatch.setattr(settle, "_PAUSE", 0.01)
+    async with Scheduled() as running:
+        running.node()
+        running.node("gpu-1")
+        yield running
+
+
+async def bound(leader, name, node="gpu-0", *, uid=None):
+    """Ask for a pod to be bound once it is known; return why it was not, or nothing."""
+    await soon(lambda: leader.tenure.watches.state.pod(("team", name)))
+    return await leader.tenure.binder.bind(Binding(name, "team", uid or name, node))
+
+
+def free(leader, node="gpu-0"):
+    return leader.tenure.watches.state.ledger(node).free_mask.bit_count()
+
+
+async def test_a_pod_is_bound_and_given_its_gpus_by_one_write(cluster):
+    cluster.single("train", {keys.GPU_WHOLE: "2"})
+    async with leading(cluster, term=42) as leader:
+        assert await bound(leader, "train") == ""
+
+    [written] = cluster.bindings("train")
+    assert written["metadata"]["uid"] == "train"
+    assert written["metadata"]["annotations"][keys.TERM] == "42"
+    assert cluster.node_of("train") == cluster.record("train")["node"] == "gpu-0"
+    assert len(cluster.record("train")["gpus"]) == 2
+    assert cluster.patches("train") == []
+
+
+async def test_a_share_lies_on_the_card_that_fits_best_and_says_so_in_others_words(cluster):
+    cluster.shares()
+    for name, memory in {"a": 10, "b": 5, "c": 5, "d": 12}.items():
+        cluster.share(name, memory, 30)
+    async with leading(cluster) as leader:
+        for name in "abcd":
+            assert await bound(leader, name, "share-0") == ""
+
+    assert {name: cluster.record(name)["gpus"][0]["i"] for name in "abcd"} == {
+        "a": 0,
+        "b": 0,
+        "c": 1,
+        "d": 2,
+    }
+    annotations = cluster["b"]["metadata"]["annotations"]
+    assert annotations[keys.MEM_IDX] == "0"
+    assert annotations[keys.MEM_DEV] == "15"
+    assert annotations[keys.VISIBLE_DEVICES] == "0"
+
+
+async def test_what_was_given_counts_before_the_watch_shows_it(cluster):
+    for name in ("first", "second"):
+        cluster.single(name)
+    async with leading(cluster) as leader:
+        cluster.silent = True
+        assert await bound(leader, "first") == ""
+        assert await bound(leader, "second") == Reason.GPUS
+        assert await bound(leader, "second", "gpu-1") == ""
+        cluster.tell()
+        await soon(lambda: not leader.tenure.watches.state._ours)
+        assert (free(leader), free(leader, "gpu-1")) == (0, 0)
+
+
+async def test_of_two_that_want_the_same_at_once_one_gets_it(cluster):
+    for name in ("first", "second"):
+        cluster.single(name)
+    async with leading(cluster) as leader:
+        answers = await asyncio.gather(*(bound(leader, name) for name in ("first", "second")))
+
+    assert sorted(answers) == ["", Reason.GPUS]
+    assert len(cluster.bindings("first") + cluster.bindings("second")) == 1
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param((404, "it is not there"), id="gone"),
+        pytest.param((409, "pod is being deleted"), id="leaving"),
+        pytest.param((403, "denied by somebody's policy"), id="forbidden"),
+        pytest.param((429, "later"), id="busy"),
+        pytest.param((500, "broken"), id="broken"),
+    ],
+)
+async def test_a_binding_that_is_refused_is_an_answer_and_holds_nothing(cluster, refusal):
+    for name in ("first", "second"):
+        cluster.single(name)
+    cluster.fail_binding("first", refusal)
+    async with leading(cluster) as leader:
+        assert refusal[1] in await bound(leader, "first")
+        assert free(leader) == 8
+        assert await bound(leader, "second") == ""
+
+    assert cluster.node_of("first") is None
+
+
+async def test_an_answer_that_got_lost_is_read(cluster):
+    cluster.single("train")
+    cluster.fail_binding("train", "unanswered")
+    async with leading(cluster) as leader:
+        assert await bound(leader, "train") == ""
+        assert free(leader) == 0
+
+    assert len(cluster.bindings("train")) == 1
+
+
+async def test_a_binding_that_the_api_server_gave_up_may_have_been_carried_out(cluster):
+    cluster.single("train")
+
+    def late(_method, path, body):
+        if not path.endswith("/binding"):
+            return None
+        cluster.refuse = lambda *_: None
+        pod = cluster["train"]
+        annotations = body["metadata"]["annotations"]
+        cluster.put(
+            "/api/v1/namespaces/team/pods/train",
+            {
+                **pod,
+                "metadata": {**pod["metadata"], "annotations": annotations},
+                "spec": {**pod["spec"], "nodeName": "gpu-0"},
+            },
+        )
+        return 504, "the request did not complete in time"
+
+    cluster.refuse = late
+    async with leading(cluster) as leader:
+        assert await bound(leader, "train") == ""
+        assert free(leader) == 0
+
+
+async def test_a_binding_that_never_arrived_keeps_its_gpus_until_that_is_known(cluster):
+    for name in ("first", "second"):
+        cluster.single(name)
+    cluster.fail_binding("first", "lost")
+    cluster.fail("GET", "first", "lost", "lost", (500, "broken"))
+    async with leading(cluster) as leader:
+        waiting = asyncio.create_task(bound(leader, "first"))
+        await soon(lambda: cluster.bindings("first"))
+        assert await bound(leader, "second") == Reason.GPUS
+        assert "binding" in await waiting
+        assert await bound(leader, "second") == ""
+
+    assert cluster.node_of("first") is None
+
+
+async def test_who_asks_again_before_a_write_is_settled_is_told_what_became_of_it(
+    cluster, monkeypatch
+):
+    monkeypatch.setattr(bind, "_PATIENCE", 0.01)
+    monkeypatch.setattr(settle, "_PAUSE", 0.2)
+    cluster.single("train")
+    cluster.fail_binding("train", "unanswered")
+    async with leading(cluster) as leader:
+        assert LATE in await bound(leader, "train")
+        assert free(leader) == 0
+        assert LATE in await bound(leader, "train", "gpu-1")
+        monkeypatch.setattr(bind, "_PATIENCE", 10)
+        again = bound(leader, "train"), bound(leader, "train", "gpu-1")
+        assert await asyncio.gather(*again) == ["", "the pod has GPUs of node gpu-0"]
+
+    assert len(cluster.bindings("train")) == 1
+
+
+async def test_a_pod_that_is_bound_already_is_not_bound_again(cluster):
+    cluster.single("train")
+    async with leading(cluster) as leader:
+        assert await bound(leader, "train") == ""
+        await soon(lambda: not leader.tenure.watches.state._ours)
+        assert await bound(leader, "train") == ""
+        assert await bound(leader, "train", "gpu-1") == "the pod has GPUs of node gpu-0"
+
+    assert len(cluster.bindings("train")) == 1
+
+
+async def test_one_that_was_bound_unseen_keeps_what_it_has(cluster):
+    cluster.single("train", {keys.GPU_WHOLE: "1"})
+    async with leading(cluster) as leader:
+        cluster.silent = True
+        assert await bound(leader, "train") == ""
+        held = leader.tenure.watches.state._ours
+        # As if another process of the same term had bound it.
+        leader.tenure.watches.state.let_go(next(iter(held.values()))[0])
+        assert free(leader) == 8
+        assert await bound(leader, "train") == ""
+        [(_, kept)] = leader.tenure.watches.state._ours.values()
+        assert [gpu["i"] for gpu in cluster.record("train")["gpus"]] == [g.i for g in kept.gpus]
+        assert kept.plan == "7-s1"
+
+
+async def test_another_pod_of_the_name_is_not_bound(cluster):
+    cluster.single("train")
+    async with leading(cluster) as leader:
+        why = await bound(leader, "train", uid="before")
+
+    assert "does not show this pod yet" in why
+    assert cluster.bindings("train") == []
+
+
+async def test_a_pod_that_has_its_gpus_is_bound_as_recorded(cluster):
+    async with leading(cluster) as leader:
+        cluster.gang("bert", 2, 4)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        node = cluster.record("bert-0")["node"]
+        other = "gpu-1" if node == "gpu-0" else "gpu-0"
+        await soon(lambda: not leader.tenure.watches.state._ours)
+        assert await bound(leader, "bert-0", other) == f"the pod has GPUs of node {node}"
+        assert await bound(leader, "bert-0", node) == ""
+
+    [written] = cluster.bindings("bert-0")
+    assert written["metadata"]["annotations"] == {}
+    assert cluster.node_of("bert-0") == node
+
+
+async def test_a_recorded_pod_that_cannot_be_bound_keeps_its_gpus(cluster):
+    async with leading(cluster) as leader:
+        cluster.silent = True
+        cluster.gang("bert", 2, 4)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        cluster.fail_binding("bert-0", (403, "denied by somebody's policy"))
+        node = cluster.record("bert-0")["node"]
+        assert "policy" in await bound(leader, "bert-0", node)
+        assert free(leader, node) == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "pod", "node", "why"),
+    [
+        ({keys.GPU_WHOLE: "9"}, {}, "gpu-0", Reason.GPUS),
+        ({keys.GPU_MEM: "1"}, {}, "gpu-0", Reason.MODE),
+        ({keys.GPU_WHOLE: "1"}, {}, "nowhere", Reason.UNKNOWN),
+        ({keys.GPU_MEM: "1", keys.GPU_CORE: "7"}, {}, "gpu-0", Reason.REQUEST),
+        (
+            {keys.GPU_WHOLE: "1"},
+            {"labels": {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "2"}},
+            "gpu-0",
+            Reason.GATE,
+        ),
+        ({keys.GPU_WHOLE: "1"}, {"phase": "Failed"}, "gpu-0", "the pod is finished"),
+        ({keys.GPU_WHOLE: "1"}, {"leaves": True}, "gpu-0", "the pod is leaving"),
+    ],
+    ids=["too many", "mode", "no node", "broken rule", "loose member", "finished", "leaving"],
+)
+async def test_nothing_is_written_for_who_gets_nothing(cluster, limits, pod, node, why):
+    leaves = pod.pop("leaves", False)
+    made = cluster.single("train", limits, **pod)
+    if leaves:
+        made["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        cluster.put("/api/v1/namespaces/team/pods/train", made)
+    async with leading(cluster) as leader:
+        assert why in await bound(leader, "train", node)
+
+    assert cluster.bindings("train") == []
+
+
+async def test_a_pod_that_is_deleted_meanwhile_leaves_nothing_behind(cluster):
+    cluster.single("train")
+
+    def gone(_method, path, _body):
+        if path.endswith("/binding"):
+            cluster.delete("train")
+
+    cluster.refuse = gone
+    async with leading(cluster) as leader:
+        assert "not there" in await bound(leader, "train")
+        await soon(lambda: leader.tenure.watches.state.pod(("team", "train")) is None)
+        assert free(leader) == 8
+
+
+async def test_who_leads_no_longer_stops(cluster):
+    cluster.single("train")
+    cluster.fail_binding("train", FENCED)
+    async with leading(cluster) as leader:
+        assert await bound(leader, "train") == "this scorer leads no more"
+        await soon(leader.task.done)
+
+    assert leader.tenure is None
+
+
+async def test_what_waits_for_an_answer_ends_with_the_tenure(cluster):
+    cluster.single("train")
+    cluster.fail_binding("train", "lost")
+    cluster.fail("GET", "train", *["lost"] * 1000)
+    async with leading(cluster) as leader:
+        waiting = asyncio.create_task(bound(leader, "train"))
+        await soon(lambda: "/api/v1/namespaces/team/pods/train" in cluster.reads)
+        leader.task.cancel()
+        assert await waiting == "this scorer leads no more"
+
+
+async def test_gangs_and_single_pods_never_get_the_same_gpu(cluster):
+    async with leading(cluster) as leader:
+        for number in range(8):
+            cluster.single(f"single-{number}", {keys.GPU_WHOLE: "1"})
+        cluster.gang("bert", 4, 2)
+        answers = await asyncio.gather(
+            *(bound(leader, f"single-{n}", f"gpu-{n % 2}") for n in range(8))
+        )
+        await soon(lambda: cluster.given(*(f"bert-{n}" for n in range(4))))
+
+    assert set(answers) <= {"", Reason.GPUS}
+    names = [f"single-{n}" for n in range(8) if not answers[n]] + [f"bert-{n}" for n in range(4)]
+    taken = [
+        (cluster.record(name)["node"], gpu["i"])
+        for name in names
+        for gpu in cluster.record(name)["gpus"]
+    ]
+    assert len(taken) == len(set(taken)) == 8 + answers.count("")
