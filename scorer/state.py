@@ -38,7 +38,10 @@ class State:
         self._groups: dict[Key, dict[Key, Seen]] = {}
         """Pods that wait or waited for us, by namespace and gang; alone by their own name."""
         self._ledgers: dict[str, NodeLedger] = {}
+        self._in_order = True
+        """The ledgers are by name."""
         self._conflicts: dict[str, tuple[Conflict, ...]] = {}
+        """By the node that is claimed, where there are any."""
         self._stale: dict[str, set[str]] = {}
         """Nodes that are to be accounted anew, and the uids of whose claims changed there."""
         self._snapshot: Snapshot | None = None
@@ -141,6 +144,10 @@ class State:
             return self._snapshot
         for name in list(self._stale):
             self._account(name)
+        if not self._in_order:
+            # Whoever reads a snapshot wants its nodes by name.
+            self._ledgers = dict(sorted(self._ledgers.items()))
+            self._in_order = True
         found = [one for conflicts in self._conflicts.values() for one in conflicts]
         ledger = Ledger(dict(self._ledgers), tuple(sorted(found, key=lambda one: one.pod)))
         self._snapshot = replace(self._preferences, ledger=ledger, tables=dict(self._tables))
@@ -151,16 +158,23 @@ class State:
         changed = self._stale.pop(name, set())
         if node is None:
             self._ledgers.pop(name, None)
-            self._conflicts[name] = tuple(filter(None, map(homeless, claims.values())))
+            self._refuse(name, tuple(filter(None, map(homeless, claims.values()))))
             return
         ledger = self._ledgers.get(name)
+        self._in_order &= ledger is not None
         if ledger is not None and ledger.node is node and not self._conflicts.get(name):
             found = self._reaccount(ledger, {uid: claims.get(uid) for uid in changed})
         else:
             found = None
-        self._ledgers[name], self._conflicts[name] = (
+        self._ledgers[name], refused = (
             (found, ()) if found else account(node, claims.values(), migrate=self._migrate)
         )
+        self._refuse(name, refused)
+
+    def _refuse(self, name: str, conflicts: tuple[Conflict, ...]) -> None:
+        self._conflicts.pop(name, None)
+        if conflicts:
+            self._conflicts[name] = conflicts
 
     def _reaccount(
         self, ledger: NodeLedger, changed: Mapping[str, Claimant | None]

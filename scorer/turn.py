@@ -33,6 +33,50 @@ class Round:
     """The cluster with all that was planned."""
 
 
+class Turns:
+    """One look at what waits: each is decided on the cluster as those before it left it."""
+
+    def __init__(
+        self, *, aged: Callable[[Unit], bool], avoided: Mapping[GangKey, frozenset[str]]
+    ) -> None:
+        """Say what holds for all of them.
+
+        Args:
+            aged: Whether a unit has waited so long that nobody may pass it any more.
+            avoided: Nodes that units shall not go to, since they failed there.
+        """
+        self._aged, self._avoided = aged, avoided
+        self._first: Unit | None = None
+        """For whom everything that is free is kept."""
+        self.planned = 0
+        """How many were planned so far; others were refused without."""
+
+    def decide(
+        self, snapshot: Snapshot, unit: Unit, standing: Refusal | None = None
+    ) -> Plan | Refusal:
+        """Return what becomes of the next unit, in the order of `in_order`.
+
+        Args:
+            snapshot: The cluster, with all that was planned before.
+            unit: What waits.
+            standing: A refusal that still holds, so that it is not planned again.
+        """
+        outcome: Plan | Refusal | None = _blocked(unit, self._first) or standing
+        seen = snapshot.without(self._avoided.get(unit.key, frozenset()))
+        if outcome is None:
+            outcome = _plan(seen, unit)
+            self.planned += 1
+        waits = isinstance(outcome, Refusal) and unit.blocked is None and self._first is None
+        if waits and self._aged(unit) and _could(seen, unit):
+            self._first = unit
+        return outcome
+
+
+def in_order(units: Iterable[Unit]) -> list[Unit]:
+    """Return what waits in turn: by priority, then by age."""
+    return sorted(units, key=_order)
+
+
 def take_turns(
     snapshot: Snapshot,
     units: Iterable[Unit],
@@ -46,26 +90,20 @@ def take_turns(
     Args:
         snapshot: The cluster.
         units: Everything that waits.
-        aged: Whether a unit has waited so long that nobody may pass it any more.
+        aged: As in `Turns`.
         standing: Refusals that still hold, since neither the unit changed nor did anything become
             free: these units are not planned again.
-        avoided: Nodes that units shall not go to, since they failed there.
+        avoided: As in `Turns`.
 
     Cost: a plan for each unit that neither is blocked nor has a standing refusal.
     """
+    turns = Turns(aged=aged, avoided=avoided)
     decisions: list[Decision] = []
-    outcome: Plan | Refusal | None
-    first: Unit | None = None
-    for unit in sorted(units, key=_order):
-        outcome = _blocked(unit, first) or standing.get(unit.key)
-        if outcome is None:
-            seen = snapshot.without(avoided.get(unit.key, frozenset()))
-            outcome = _plan(seen, unit)
+    for unit in in_order(units):
+        outcome = turns.decide(snapshot, unit, standing.get(unit.key))
         decisions.append(Decision(unit, outcome))
         if isinstance(outcome, Plan):
             snapshot = outcome.applied_to(snapshot)
-        elif first is None and unit.blocked is None and aged(unit) and _could(snapshot, unit):
-            first = unit
     return Round(tuple(decisions), snapshot)
 
 

@@ -93,12 +93,13 @@ class Watches:
         self.changed = asyncio.Event()
         """Set with each change; who waits for it clears it."""
         self._above: dict[str, Owner | None] = {}
+        self._job_uids: dict[Key, str] = {}
         self._declared: dict[str, int] = {}
         self.owners = Owners(self._above, self._declared)
         self.fragile: set[str] = set()
         """Uids of the Jobs that count an evicted pod as a failure."""
-        self.reowned = False
-        """What is known of owners changed; whoever reads it clears it."""
+        self._reowned: set[str] = set()
+        """Uids of owners of which other things are known since somebody asked."""
         self._pods = Reflector(
             kube, "/api/v1/pods", lambda raw: seen(_pods.decode(raw)), on_change=self._pods_changed
         )
@@ -160,14 +161,19 @@ class Watches:
         """Return what tells for how long nothing was heard of each resource [s]."""
         return {name: partial(_age, reflector) for name, reflector in self._all.items()}
 
-    def declare(self, uid: str, members: int) -> None:
-        """Note how many pods with GPUs an owner declares."""
+    def declare(self, uid: str, members: int | None) -> None:
+        """Note how many pods with GPUs an owner declares; None: forget it."""
+        if members is None:
+            self._declared.pop(uid, None)
+            return
         self._declared[uid] = members
-        self._reown()
-
-    def _reown(self) -> None:
-        self.reowned = True
+        self._reowned.add(uid)
         self.changed.set()
+
+    def take_reowned(self) -> Set[str]:
+        """Return the uids of owners of which other things are known since the last call."""
+        taken, self._reowned = self._reowned, set()
+        return taken
 
     def _pods_changed(self, items: Mapping[Key, Seen], changed: Set[Key]) -> None:
         for key in changed:
@@ -208,13 +214,28 @@ class Watches:
             self._read_node(name)
         self.changed.set()
 
-    def _jobs_changed(self, items: Mapping[Key, _Job], _changed: Set[Key]) -> None:
-        self._above.clear()
-        self.fragile = {job.metadata.uid for job in items.values() if job.fails_when_evicted}
-        for job in items.values():
-            owners = job.metadata.owner_references or ()
-            self._above[job.metadata.uid] = next((one for one in owners if one.controller), None)
-        self._reown()
+    def _jobs_changed(self, items: Mapping[Key, _Job], changed: Set[Key]) -> None:
+        for key in changed:
+            before, job = self._job_uids.pop(key, None), items.get(key)
+            if before is not None and (job is None or job.metadata.uid != before):
+                self._forget_job(before)
+            if job is not None:
+                self._job_uids[key] = job.metadata.uid
+                self._note_job(job)
+        self.changed.set()
+
+    def _note_job(self, job: _Job) -> None:
+        uid, owners = job.metadata.uid, job.metadata.owner_references or ()
+        above = next((one for one in owners if one.controller), None)
+        if self._above.get(uid) != above:
+            self._reowned.add(uid)
+        self._above[uid] = above
+        (self.fragile.add if job.fails_when_evicted else self.fragile.discard)(uid)
+
+    def _forget_job(self, uid: str) -> None:
+        if self._above.pop(uid, None) is not None:
+            self._reowned.add(uid)
+        self.fragile.discard(uid)
 
     def _gangs_changed(self, _items: Mapping[Key, Gang], _changed: Set[Key]) -> None:
         self.changed.set()

@@ -2,7 +2,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from builders import a_node, a_seen, a_snapshot
+from builders import a_machine, a_node, a_seen, a_snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import clusters
@@ -130,6 +130,23 @@ def test_who_is_more_urgent_passes_the_one_that_has_waited_too_long():
 )
 def test_nothing_is_kept_for_who_could_not_be_placed_anyway(large):
     assert placed(turns(a_snapshot(a_node()), large, a_unit("small"), aged={"large"})) == ["small"]
+
+
+def test_nothing_is_kept_for_who_could_go_only_where_it_failed():
+    snapshot = a_snapshot(a_node("large"), a_node("small", a_machine(4)), taken={"large": (0,)})
+    large = a_unit("large", 1, 8, age=9)
+
+    kept = turns(snapshot, large, a_unit("small"), aged={"large"})
+    free = turns(
+        snapshot,
+        large,
+        a_unit("small"),
+        aged={"large"},
+        avoided={large.key: frozenset({"large"})},
+    )
+
+    assert placed(kept) == []
+    assert placed(free) == ["small"]
 
 
 def test_things_are_kept_for_the_first_only():

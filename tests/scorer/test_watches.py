@@ -179,22 +179,52 @@ async def test_the_owners_of_jobs_are_known(cluster):
     async with watching(cluster) as watches:
         owner = watches.owners.above["in-set"]
         assert (owner.kind, owner.uid) == ("JobSet", "set")
-        watches.reowned = False
-        a_job(cluster, "alone")
-        await soon(lambda: "alone" in watches.owners.above)
-        assert watches.owners.above["alone"] is None
-        assert watches.reowned
+        assert watches.take_reowned() == {"in-set"}
+        assert watches.take_reowned() == set()
+
+
+async def test_only_owners_of_which_something_else_is_known_are_looked_at_again(cluster):
+    above = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "s", "uid": "set"}
+    a_job(cluster, "in-set", {**above, "controller": True})
+    a_job(cluster, "alone")
+    async with watching(cluster) as watches:
+        watches.take_reowned()
+        for done in (1, 2):
+            a_job(cluster, "in-set", {**above, "controller": True}, completions=done)
+        a_job(cluster, "last")
+        await soon(lambda: "last" in watches.owners.above)
+        # What has no owner above is its own top, as it was before anything was known of it.
+        assert watches.take_reowned() == set()
+
+        cluster.remove(f"{JOBS}/in-set")
+        await soon(lambda: "in-set" not in watches.owners.above)
+        assert watches.take_reowned() == {"in-set"}
+        assert watches.fragile == {"alone", "last"}
+
+
+async def test_a_job_that_was_submitted_again_takes_the_place_of_the_one_before(cluster):
+    a_job(cluster, "sweep")
+    async with watching(cluster) as watches:
+        path = f"{JOBS}/sweep"
+        cluster.put(path, {"metadata": {"uid": "again"}, "spec": {}})
+        cluster.objects["/apis/batch/v1/jobs"]["team", "sweep"]["metadata"]["uid"] = "again"
+        cluster.put(path, {"metadata": {"uid": "again"}, "spec": {}})
+        await soon(lambda: "again" in watches.owners.above)
+        assert watches.fragile == {"again"}
+        assert watches.owners.above == {"again": None}
 
 
 async def test_what_an_owner_declares_is_noted(cluster):
     async with watching(cluster) as watches:
         watches.changed.clear()
-        watches.reowned = False
         watches.declare("job", 4)
 
         assert watches.owners.declared == {"job": 4}
-        assert watches.reowned
+        assert watches.take_reowned() == {"job"}
         assert watches.changed.is_set()
+
+        watches.declare("job", None)
+        assert watches.owners.declared == {}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,174 @@
+"""Plans on their way to the API server: recorded at once, written one after the other.
+
+No two gangs share the way, so that none is half placed for long. While one is written the next are
+planned, and their plans recorded.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from cluster.node import Card
+from runtime.kube import KubeError
+from scorer.commit import Committer, Grant
+from scorer.follow import Follower
+from scorer.gangobject import GangPlan
+from scorer.gangs import Unit
+from scorer.measures import Measures
+from scorer.outcome import Placement
+from scorer.seen import Seen
+from scorer.state import State
+from scorer.teller import Teller
+from scorer.writes import allocation_of
+
+_ENOUGH = 32
+"""So many pods that wait to be written keep the API server busy while others are planned."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A unit whose GPUs are held."""
+
+    unit: Unit
+    grants: tuple[Grant, ...]
+    recorded: asyncio.Task[KubeError | None]
+    """Done when its Gang has the plan, or why it could not be written."""
+    complete: float
+    """Since when all of it waited [s, of the loop's clock]."""
+
+
+class Queue:
+    """What was decided and is to be carried out."""
+
+    def __init__(  # noqa: PLR0913 - everybody who has a part in it.
+        self,
+        state: State,
+        committer: Committer,
+        follower: Follower,
+        teller: Teller,
+        measures: Measures,
+        *,
+        again: float,
+        changed: Callable[[], None],
+    ) -> None:
+        """Say what holds GPUs, who writes, and who is told.
+
+        Args:
+            state: Counts GPUs as held.
+            committer: Writes on pods.
+            follower: Sees plans through.
+            teller: Records plans.
+            measures: Counts.
+            again: Before what was refused is tried again [s].
+            changed: Called when there is something new to decide.
+        """
+        self._state, self._committer, self._follower = state, committer, follower
+        self._teller, self._measures = teller, measures
+        self._again, self._changed = again, changed
+        self._jobs: deque[Job] = deque()
+        self._queued = asyncio.Event()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more plans now would only be older when their turn comes."""
+        return sum(len(job.grants) for job in self._jobs) >= _ENOUGH
+
+    def put(
+        self, unit: Unit, placements: Sequence[Placement], plan: GangPlan, *, complete: float
+    ) -> None:
+        """Hold what is planned, and carry it out when its turn comes.
+
+        Args:
+            unit: The pods that wait.
+            placements: Where each of them goes.
+            plan: The same, and how good it is, as it is recorded.
+            complete: Since when all of it waited [s, of the loop's clock].
+        """
+        snapshot = self._state.snapshot()
+        grants = tuple(
+            Grant(
+                pod,
+                placement,
+                allocation_of(placement, snapshot.tables.get(placement.node), plan.id),
+                _card_memory(placement, snapshot.ledger.nodes[placement.node].node.cards),
+            )
+            for pod, placement in zip(unit.waiting, placements, strict=True)
+        )
+        for grant in grants:
+            self._state.hold(grant.pod, grant.allocation)
+        recorded = asyncio.create_task(self._record(unit, plan))
+        self._jobs.append(Job(unit, grants, recorded, complete))
+        self._queued.set()
+        # What is held is read again in the next round.
+        self._changed()
+
+    async def run(self) -> None:
+        """Carry out what is queued, one unit after the other, until cancelled.
+
+        Raises:
+            Deposed: Another process leads by now.
+        """
+        while True:
+            while not self._jobs:
+                self._queued.clear()
+                await self._queued.wait()
+            await self._carry_out(self._jobs.popleft())
+
+    def close(self) -> None:
+        """Record nothing more: the next leader may have written another plan there by now."""
+        for job in self._jobs:
+            job.recorded.cancel()
+
+    async def _carry_out(self, job: Job) -> None:
+        # There is room for another.
+        self._changed()
+        error = await job.recorded
+        if error is not None:
+            name = f"{job.unit.key.namespace}/{job.unit.key.name}"
+            _log.warning("Could not record plan", gang=name, err=str(error))
+            self._follower.drop(job.unit.key)
+            self._drop([grant.pod for grant in job.grants])
+            return
+        began = _now()
+        refused = await self._committer.commit(job.grants)
+        now = _now()
+        self._measures.committed(now - began, conflicts=len(refused))
+        if not refused:
+            self._measures.placed(now - job.complete)
+        self._drop(refused)
+
+    async def _record(self, unit: Unit, plan: GangPlan) -> KubeError | None:
+        self._follower.begin(unit, plan)
+        try:
+            if unit.is_gang:
+                await self._teller.record(unit, plan)
+        except KubeError as error:
+            return error
+        return None
+
+    def _drop(self, pods: Collection[Seen]) -> None:
+        """Free what could not be given; the pods, as far as they are still there, wait again.
+
+        Not at once: who is always refused would be tried without end.
+        """
+        if pods:
+            asyncio.get_running_loop().call_later(self._again, self._free, pods)
+
+    def _free(self, pods: Iterable[Seen]) -> None:
+        for pod in pods:
+            self._state.let_go(pod)
+        self._changed()
+
+
+def _now() -> float:
+    """Return the time of a clock that goes on evenly [s]."""
+    return asyncio.get_running_loop().time()
+
+
+def _card_memory(placement: Placement, cards: tuple[Card, ...]) -> int | None:
+    return cards[placement.shares[0].i].memory if placement.shares else None

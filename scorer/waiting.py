@@ -1,0 +1,83 @@
+"""Everything that waits, put together as pods come and go, and why it was refused."""
+
+from collections.abc import Collection, Iterator, Set
+from typing import TypeAlias
+
+from cluster.gang import GangKey
+from cluster.pod import Owner
+from scorer.gangs import Owners, Unit, units_of
+from scorer.outcome import Refusal
+from scorer.state import Key, State
+
+Nodes: TypeAlias = frozenset[str] | None
+
+
+class Waiting:
+    """What waits of a state's pods."""
+
+    def __init__(self, state: State, owners: Owners) -> None:
+        """Say whose pods, and who owns them."""
+        self._state, self._owners = state, owners
+        self._units: dict[Key, list[Unit]] = {}
+        self._refusals: dict[GangKey, tuple[Unit, int, Nodes, Refusal]] = {}
+        """With when it was, by what had become free then, and the nodes that were avoided."""
+        self._known: dict[Key, frozenset[GangKey]] = {}
+        """By group, who waited while pods of it were there."""
+
+    def regroup(self, reowned: Set[str]) -> frozenset[GangKey]:
+        """Put together again what changed; return of whom no pod is there any more.
+
+        Args:
+            reowned: Uids of owners of which other things are known now.
+        """
+        gone: frozenset[GangKey] = frozenset()
+        if reowned:
+            self._state.regrouped.update(at for at in self._units if self._is_of(at, reowned))
+        for at in self._state.regrouped:
+            units = units_of(self._state.group(at), self._owners)
+            for past in {unit.key for unit in self._units.pop(at, [])} - {u.key for u in units}:
+                self._refusals.pop(past, None)
+            if units:
+                self._units[at] = units
+                self._known[at] = self._known.get(at, frozenset()) | {unit.key for unit in units}
+            if at not in self._state.groups:
+                gone |= self._known.pop(at, frozenset())
+        self._state.regrouped.clear()
+        return gone
+
+    def __iter__(self) -> Iterator[Unit]:
+        for units in self._units.values():
+            yield from units
+
+    def refuse(self, unit: Unit, refusal: Refusal, avoided: Nodes) -> None:
+        """Note why a unit waits, on the cluster as it is now."""
+        self._refusals[unit.key] = unit, self._state.freed, avoided, refusal
+
+    def accept(self, unit: Unit) -> None:
+        """Note that a unit was planned."""
+        self._refusals.pop(unit.key, None)
+
+    def standing(self, unit: Unit, since: int, avoided: Nodes) -> Refusal | None:
+        """Return a refusal that holds still: it is the same unit, and nothing has come free.
+
+        Args:
+            unit: What waits.
+            since: What had become free by then does not count.
+            avoided: Nodes that are avoided now.
+        """
+        before = self._refusals.get(unit.key)
+        if before and before[0] is unit and before[1] >= since and before[2] == avoided:
+            return before[3]
+        return None
+
+    def reason(self, unit: Unit) -> str:
+        """Return why a unit waits."""
+        before = self._refusals.get(unit.key)
+        return before[3].reason if before else "its turn comes"
+
+    def _is_of(self, at: Key, uids: Collection[str]) -> bool:
+        owners = (pod.controller for pod in self._state.group(at) if pod.controller)
+        return any(one.uid in uids or self._top(one).uid in uids for one in owners)
+
+    def _top(self, owner: Owner) -> Owner:
+        return self._owners.top(owner) or owner

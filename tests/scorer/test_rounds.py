@@ -1,0 +1,105 @@
+"""Who is planned when, while others are written."""
+
+import asyncio
+
+import pytest_asyncio
+from tenure import Cluster, leading, soon
+
+from cluster import keys
+from scorer import planner, teller
+from scorer.gangobject import GANGS
+
+WORKERS = 8
+
+
+class Gated(Cluster):
+    """Pods are written when the gate is open."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def _answer(self, request):
+        if request.method == "PATCH" and "/pods/" in request.path:
+            await self.open.wait()
+        return await super()._answer(request)
+
+    def offer(self, name, **pod):
+        """Create a gang that fills a node."""
+        owner = {"kind": "MPIJob", "name": name, "uid": name, "apiVersion": "kubeflow.org/v1"}
+        self.gang(name, WORKERS, 1, owner=owner, **pod)
+
+    def order(self):
+        """Return the gangs whose pods were written, one entry for each time in a row."""
+        found = []
+        for method, path, _ in self.writes:
+            if method == "PATCH" and "/pods/" in path:
+                gang = path.rpartition("/")[2].rpartition("-")[0]
+                if found[-1:] != [gang]:
+                    found.append(gang)
+        return found
+
+
+@pytest_asyncio.fixture
+async def cluster(monkeypatch):
+    monkeypatch.setattr(planner, "_AGAIN", 0.01)
+    monkeypatch.setattr(teller, "_PATIENCE", 0.01)
+    async with Gated() as running:
+        for i in range(12):
+            running.node(f"gpu-{i:02}")
+        yield running
+
+
+async def test_while_one_gang_is_written_only_the_next_few_are_planned(cluster):
+    cluster.open.clear()
+    async with leading(cluster) as leader:
+        for i in range(10):
+            cluster.offer(f"gang-{i}")
+        await soon(lambda: len(cluster.all(GANGS)) >= 5)
+        cluster.offer("urgent", priority=1)
+        waiting = leader.tenure.planner.waiting
+        await soon(lambda: any(u.key.name == "urgent" and u.present == 8 for u, _ in waiting()))
+        assert len(cluster.all(GANGS)) == 5
+        cluster.open.set()
+        await soon(lambda: len(set(cluster.order())) == 11)
+        await soon(lambda: not list(waiting()))
+
+    # Who is more urgent passes all that were not planned yet, and no two gangs are mixed.
+    assert cluster.order().index("urgent") == 5
+    assert len(cluster.order()) == 11
+
+
+async def test_who_waits_is_looked_at_a_few_at_a_time(cluster, monkeypatch):
+    monkeypatch.setattr(planner, "_MOMENT", 0)
+    for i in range(12):
+        cluster.offer(f"fits-{i:02}", created="2026-01-01T00:00:00Z")
+    async with leading(cluster) as leader:
+        for i in range(30):
+            cluster.offer(f"late-{i:02}", created="2026-01-01T00:00:01Z")
+        await soon(lambda: len(set(cluster.order())) == 12)
+        waiting = leader.tenure.planner.waiting
+        await soon(lambda: sum("0 of 8 workers" in why for _, why in waiting()) == 30)
+        cluster.delete("fits-03-0")
+        for i in range(1, WORKERS):
+            cluster.delete(f"fits-03-{i}")
+        await soon(lambda: len(set(cluster.order())) == 13)
+
+    assert cluster.order()[12] == "late-00"
+
+
+async def test_of_gangs_that_are_gone_nothing_is_kept(cluster):
+    container = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 1}}}
+    replicas = {"replicas": WORKERS, "template": {"spec": {"containers": [container]}}}
+    path = "/apis/kubeflow.org/v1/namespaces/team/mpijobs/bert"
+    cluster.put(path, {"metadata": {"uid": "bert"}, "spec": {"mpiReplicaSpecs": {"W": replicas}}})
+    async with leading(cluster) as leader:
+        cluster.offer("bert", size=None)
+        await soon(lambda: cluster.order() == ["bert"])
+        declared = leader.tenure.watches.owners.declared
+        assert declared == {"bert": WORKERS}
+        for i in range(WORKERS):
+            cluster.delete(f"bert-{i}")
+        await soon(lambda: not declared)
+        cluster.offer("bert", size=None)
+        await soon(lambda: cluster.reads.count(path) == 2)
