@@ -39,6 +39,8 @@ class Claimant:
     """GPUs asked for by count: NVIDIA's plugin chooses which."""
     gang: str | None = None
     """`namespace/name` of the gang that it is planned with."""
+    priority: int = 0
+    """Who has more may make it leave."""
     record: Allocation | str | None = None
     """What ours says it has; or why that cannot be read."""
     foreign: tuple[GPUShare, ...] | str = ()
@@ -125,6 +127,7 @@ def claimant_of(pod: Pod) -> Claimant | None:
         demand=demand_of(pod),
         nvidia=request.gpus if request.family is Family.NVIDIA else 0,
         gang=f"{namespace}/{mark.name}" if mark and is_member(pod, request, mark) else None,
+        priority=pod.spec.priority or 0,
         record=record,
         foreign=foreign,
     )

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ from runtime.probes import probe_routes
 from runtime.process import run, settle
 from runtime.server import serve
 from scorer.app import Inspection
+from scorer.extender.app import LIMITS, Extender
 from scorer.leader import Leader
 from scorer.measures import Measures, show_state
 from scorer.settings import Settings, read_settings
@@ -54,10 +56,11 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
     registry = new_registry()
     observers: Observers = (request_lines(), Requests(registry))
     async with _kube(settings, 10) as reading, _kube(settings, settings.write_seconds) as writing:
+        measures = Measures(registry)
         leader = Leader(
             reading,
             writing,
-            Measures(registry),
+            measures,
             clock=wall,
             instance=instance,
             wait=settings.write_seconds,
@@ -79,10 +82,26 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
                 port=settings.inspect_port,
                 observers=observers,
             ),
+            _extender(settings, Extender(leader, measures), observers),
         ):
             _log.info("Listening", port=settings.probe_port)
             settle()
             await _elect(lease, leader, told)
+
+
+def _extender(
+    settings: Settings, extender: Extender, observers: Observers
+) -> AbstractAsyncContextManager[object]:
+    """Serve the extender, where a scheduler runs beside this process."""
+    if not settings.extender_port:
+        return nullcontext()
+    return serve(
+        extender.routes(),
+        host=_LOOPBACK,
+        port=settings.extender_port,
+        limits=LIMITS,
+        observers=observers,
+    )
 
 
 def _lease(kube: Kube, settings: Settings, instance: str) -> Lease:

@@ -47,6 +47,16 @@ class Measures:
             "Pods evicted, to be placed again.",
             registry=registry,
         )
+        self._extended = Counter(
+            "linkwise_extender_answers",
+            "What a scheduler was answered, by its verb.",
+            ("verb", "result"),
+            registry=registry,
+        )
+
+    def extended(self, verb: str, result: str) -> None:
+        """Note what a scheduler was answered."""
+        self._extended.labels(verb, result).inc()
 
     def planned(self, seconds: float) -> None:
         """Note one look at everything that waits [s]."""

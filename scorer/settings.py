@@ -16,6 +16,8 @@ class Settings:
     """Of probes and metrics, without TLS."""
     inspect_port: int = 8081
     """Of inspection, on the loopback alone: whoever may forward ports to the pod may look."""
+    extender_port: int = 0
+    """Of the extender, on the loopback, for a scheduler in the same pod; 0: there is none."""
     api_server: str = ""
     """Such as `https://127.0.0.1:6443`; empty for the one that a pod is given."""
     api_token_file: str = ""
@@ -44,6 +46,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         host=given.text("host", plain.host),
         probe_port=int(given.number("probe_port", plain.probe_port, 65535)),
         inspect_port=int(given.number("inspect_port", plain.inspect_port, 65535)),
+        extender_port=int(given.number("extender_port", plain.extender_port, 65535)),
         api_server=api_server,
         api_token_file=given.text("api_token_file", plain.api_token_file),
         api_ca_file=given.text("api_ca_file", plain.api_ca_file),

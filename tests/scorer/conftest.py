@@ -44,6 +44,13 @@ class Scorer:
     async def look(self, path):
         return await self.get(self.settings.inspect_port, path)
 
+    async def ask(self, verb, body, *, content="application/json"):
+        """Ask as a scheduler does; return the status and the body."""
+        url = f"http://127.0.0.1:{self.settings.extender_port}/{verb}"
+        headers = {"Content-Type": content}
+        async with self._session.post(url, data=body, headers=headers) as answer:
+            return answer.status, await answer.text()
+
     async def leading(self):
         """Wait until it leads and knows the cluster."""
 
@@ -62,11 +69,12 @@ async def cluster():
 @pytest_asyncio.fixture
 async def started(request, cluster):
     """A scorer whose ports are open; it may not lead yet. Its parameter: other settings."""
-    probe_port, inspect_port = free_ports(2)
+    probe_port, inspect_port, extender_port = free_ports(3)
     settings = Settings(
         host="127.0.0.1",
         probe_port=probe_port,
         inspect_port=inspect_port,
+        extender_port=extender_port,
         api_server=cluster.url,
         write_seconds=0.1,
         retry_seconds=0.05,

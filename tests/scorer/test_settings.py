@@ -26,6 +26,7 @@ def test_every_setting_is_a_variable_of_its_name():
     numbers = {
         "probe_port": 1,
         "inspect_port": 2,
+        "extender_port": 7,
         "write_seconds": 3,
         "lease_seconds": 6,
         "renew_seconds": 5,

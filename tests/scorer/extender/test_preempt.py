@@ -1,0 +1,288 @@
+from itertools import count
+
+import msgspec
+import pytest
+from builders import a_machine, a_node, a_pod, placed_pod
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster import keys
+from cluster.pod import Pod
+from cluster.record import GPUShare
+from scorer.extender.fit import Fit
+from scorer.extender.preempt import preemption
+from scorer.extender.wire import MetaPod, MetaVictims
+from scorer.seen import seen
+from scorer.state import State
+
+AMOUNTS = {keys.GPU_MEM: 60, keys.GPU_COUNT: 4, keys.GPU_CORE: 400}
+
+
+class Node:
+    """A node of four cards of 15 GiB, with pods of low priority on them."""
+
+    def __init__(self, mode="share", **fields):
+        self.state = State()
+        self.numbers = count()
+        resources = {**AMOUNTS, keys.GPU_WHOLE: 4} if mode == "topology" else AMOUNTS
+        made = {"card_memory": 15, "resources": resources, **fields}
+        self.state.put_node("a", a_node("a", a_machine(4), mode, **made))
+
+    def put(self, raw):
+        """Create a pod; the later, the younger."""
+        uid = raw["metadata"]["name"]
+        age = f"2026-01-01T00:00:{next(self.numbers):02}Z"
+        raw["metadata"] |= {"uid": uid, "creationTimestamp": age}
+        found = seen(msgspec.convert(raw, Pod))
+        self.state.put_pod(found.key, found)
+
+    def share(self, name, card, memory=5, core=None, **pod):
+        amounts = {keys.GPU_MEM: memory} | ({keys.GPU_CORE: core} if core else {})
+        self.put(placed_pod(name, amounts, "a", GPUShare(card, None, memory, core), **pod))
+
+    def whole(self, name, *gpus, **pod):
+        limits = {keys.GPU_WHOLE: len(gpus)}
+        self.put(placed_pod(name, limits, "a", *map(GPUShare, gpus), **pod))
+
+    def full(self):
+        """Put three pods on each card: c0-0, c0-1, c0-2, c1-0 and so on."""
+        for card in range(4):
+            for i in range(3):
+                self.share(f"c{card}-{i}", card)
+        return self
+
+
+def asking(limits, priority=100, **spec):
+    raw = a_pod(limits, priority=priority, **spec)
+    raw["metadata"]["uid"] = "asking"
+    return msgspec.convert(raw, Pod)
+
+
+def victims(*uids, violations=0):
+    return MetaVictims(list(map(MetaPod, uids)), violations)
+
+
+def evicted(node, pod, *proposed):
+    """Return whom to evict from the node; None where that does not help."""
+    found = preemption(node.state, pod, {"a": victims(*proposed)})
+    return {one.uid for one in found["a"].pods} if found else None
+
+
+def fits_without(state, pod, uids):
+    for key, one in list(state._pods.items()):
+        if one.uid in uids:
+            state.put_pod(key, None)
+    return Fit(state).sift(pod, ["a"]).names == ["a"]
+
+
+TEN = {keys.GPU_MEM: 10}
+
+
+def test_pods_of_one_card_go_instead_of_pods_of_several():
+    node = Node().full()
+
+    gone = evicted(node, asking(TEN), "c0-2", "c3-2")
+
+    assert len(gone) == 2
+    assert len({uid[:2] for uid in gone}) == 1
+    assert gone & {"c0-2", "c3-2"}
+    assert fits_without(node.state, asking(TEN), gone)
+
+
+def test_who_was_proposed_rightly_goes_and_nobody_else():
+    assert evicted(Node().full(), asking(TEN), "c1-0", "c1-1") == {"c1-0", "c1-1"}
+
+
+def test_more_pods_of_a_card_go_where_those_proposed_are_too_few():
+    node = Node()
+    node.share("large", 0, 11)
+    for card in (1, 2, 3):
+        for i in range(2):
+            node.share(f"c{card}-{i}", card, 7)
+
+    assert evicted(node, asking({keys.GPU_MEM: 14}), "c2-0") == {"c2-0", "c2-1"}
+
+
+def test_a_pod_that_fits_nowhere_even_then_evicts_nobody():
+    node = Node()
+    for card in range(4):
+        node.share(f"keep-{card}", card, 6, priority=100)
+        node.share(f"low-{card}", card, 9)
+
+    assert evicted(node, asking(TEN), "low-0", "low-1") is None
+
+
+def test_who_has_the_same_priority_or_a_higher_one_stays():
+    node = Node()
+    for card, priority in enumerate((100, 200, 5, 100)):
+        for i in range(3):
+            node.share(f"c{card}-{i}", card, priority=priority)
+
+    gone = evicted(node, asking(TEN), "c2-0", "c2-1")
+
+    assert gone == {"c2-0", "c2-1"}
+    assert evicted(node, asking(TEN, priority=5), "c2-0") is None
+
+
+def test_the_least_important_of_a_card_go():
+    node = Node()
+    for priority in (3, 1, 2):
+        node.share(f"p{priority}", 0, priority=priority)
+    for card in (1, 2, 3):
+        node.share(f"keep-{card}", card, 15, priority=100)
+
+    assert evicted(node, asking(TEN), "p1") == {"p1", "p2"}
+
+
+def test_the_most_important_of_those_who_go_is_told_first():
+    node = Node("topology")
+    for card, priority in enumerate((3, 7, 7, 1)):
+        node.whole(f"p{card}", card, priority=priority)
+
+    found = preemption(
+        node.state, asking({keys.GPU_WHOLE: 4}), {"a": victims("p0", "p2", "p3", "p1")}
+    )
+
+    assert [one.uid for one in found["a"].pods] == ["p1", "p2", "p0", "p3"]
+
+
+def test_who_else_goes_ends_no_gang_where_another_card_will_do():
+    node = Node()
+    labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "3"}
+    for i in range(3):
+        node.share(f"gang-{i}", 0, priority=1, labels=labels)
+        node.share(f"alone-{i}", 1, priority=2)
+    for card in (2, 3):
+        node.share(f"keep-{card}", card, 15, priority=100)
+
+    assert evicted(node, asking(TEN), "gone-already") == {"alone-1", "alone-2", "gone-already"}
+
+
+def test_whole_gpus_are_freed_by_those_who_have_them():
+    node = Node("topology")
+    node.whole("pair", 0, 1)
+    node.whole("other", 2)
+    node.whole("keep", 3, priority=100)
+
+    assert evicted(node, asking({keys.GPU_WHOLE: 2}), "pair") == {"pair"}
+    assert evicted(node, asking({keys.GPU_WHOLE: 3}), "other") == {"other", "pair"}
+    assert evicted(node, asking({keys.GPU_WHOLE: 4}), "other", "pair") is None
+
+
+def test_all_of_one_kind_go_for_one_of_the_other():
+    node = Node("core_mem")
+    for card in range(3):
+        node.share(f"c{card}", card, 1)
+
+    gone = evicted(node, asking({keys.GPU_MEM: 1, keys.GPU_CORE: 5}), "c0")
+
+    assert gone == {"c0", "c1", "c2"}
+
+
+def test_who_goes_for_another_reason_than_amounts_goes_all_the_same():
+    node = Node()
+    node.put(a_pod({"cpu": 1}, name="web", nodeName="a"))
+    for card in range(4):
+        node.share(f"c{card}", card, 15)
+
+    gone = evicted(node, asking(TEN), "web", "unknown", "c0")
+
+    assert gone == {"web", "unknown", "c0"}
+
+
+def test_who_goes_for_its_cpu_goes_unless_another_frees_enough():
+    node = Node(cpu=4000)
+    node.put(a_pod({"cpu": 2}, name="web", nodeName="a"))
+    node.share("small", 0, 15)
+    node.put(placed_pod("large", {keys.GPU_MEM: 15, "cpu": 2}, "a", GPUShare(1, None, 15)))
+    for card in (2, 3):
+        node.share(f"keep-{card}", card, 15, priority=100)
+    pod = asking({keys.GPU_MEM: 10, "cpu": 2})
+
+    assert evicted(node, pod, "web", "small") == {"web", "small"}
+    assert evicted(node, pod, "large") == {"large"}
+
+
+def test_sums_hold_too_where_a_broken_card_is_in_use():
+    node = Node(unhealthy=(3,), resources={keys.GPU_MEM: 45})
+    for i in range(3):
+        node.share(f"broken-{i}", 3)
+    for card in range(3):
+        node.share(f"c{card}", card, 10)
+
+    gone = evicted(node, asking(TEN), "c0")
+
+    assert sum(10 if uid.startswith("c") else 5 for uid in gone) >= 10
+    assert any(uid.startswith("c") for uid in gone)
+
+
+def test_budgets_are_told_as_the_scheduler_counted_them():
+    proposed = {"a": victims("c0-0", "c0-1", violations=2), "gone": victims("x")}
+
+    found = preemption(Node().full().state, asking(TEN), proposed)
+
+    assert found.keys() == {"a"}
+    assert found["a"].num_pdb_violations == 2
+
+
+def test_nothing_is_changed_for_who_asks_for_nothing_that_is_placed_here():
+    proposed = {"a": victims("c0-0"), "b": victims("x")}
+
+    assert preemption(Node().full().state, asking({"cpu": 1}), proposed) == proposed
+
+
+def test_a_pod_that_has_its_gpus_makes_room_where_they_are():
+    node = Node("topology")
+    raw = placed_pod("asking", {keys.GPU_WHOLE: 2}, "a", GPUShare(0), GPUShare(1), bound=False)
+    node.put(raw)
+    proposed = {"a": victims("x"), "b": victims("y")}
+
+    assert preemption(node.state, msgspec.convert(raw, Pod), proposed) == {"a": victims("x")}
+
+
+@pytest.mark.parametrize(
+    "limits", [{keys.GPU_MEM: 5, keys.GPU_CORE: 7}, {keys.GPU_WHOLE: 1}], ids=["rule", "mode"]
+)
+def test_nobody_goes_for_who_cannot_be_there(limits):
+    assert evicted(Node().full(), asking(limits), "c0-0") is None
+
+
+@settings(max_examples=60)
+@given(
+    pods=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 8), st.integers(0, 3)), max_size=12),
+    memory=st.integers(1, 16),
+    cards=st.integers(1, 2),
+    proposed=st.sets(st.integers(0, 11)),
+)
+def test_after_evictions_the_pod_fits_and_with_one_fewer_it_does_not(pods, memory, cards, proposed):
+    node, left = Node(), [15] * 4
+    for number, (card, size, priority) in enumerate(pods):
+        if left[card] >= size:
+            left[card] -= size
+            node.share(f"p{number}", card, size, priority=priority)
+    labels = {keys.GPU_COUNT: str(cards)}
+    pod = asking({keys.GPU_MEM: memory * cards}, priority=2)
+    pod = msgspec.structs.replace(
+        pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels)
+    )
+    there = {one.uid: one.priority for one in node.state.claimants("a")}
+    uids = [f"p{n}" for n in sorted(proposed) if there.get(f"p{n}", 9) < 2]
+    before = dict(node.state._pods)
+
+    gone = evicted(node, pod, *uids)
+
+    if gone is None:
+        # All that may go does not help, or nobody need go.
+        low = {uid for uid, priority in there.items() if priority < 2}
+        assert not fits_without(node.state, pod, low) or _fits_again(node, before, pod, set())
+        return
+    assert all(there[uid] < 2 for uid in gone)
+    assert _fits_again(node, before, pod, gone)
+    for uid in gone - set(uids):
+        assert not _fits_again(node, before, pod, gone - {uid})
+
+
+def _fits_again(node, pods, pod, uids):
+    for key, one in pods.items():
+        node.state.put_pod(key, one)
+    return fits_without(node.state, pod, uids)
