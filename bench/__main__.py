@@ -15,7 +15,7 @@ from pathlib import Path
 
 from controlplane.binaries import VERSION, BuildError, MissingError, binaries
 
-from bench import admission, command, creates, placement, reviews, topology
+from bench import admission, command, creates, extender, gangs, placement, reviews, topology
 from bench.programs import programs
 from bench.rounds import ROUNDS
 from bench.stage import stage
@@ -28,7 +28,9 @@ Row = tuple[str, str, Callable[[], float]]
 
 def rows() -> Iterator[Row]:
     """Yield every measurement."""
-    return chain(topology.rows(), placement.rows(), admission.rows(), command.rows())
+    return chain(
+        topology.rows(), placement.rows(), extender.rows(), admission.rows(), command.rows()
+    )
 
 
 def main() -> None:
@@ -42,6 +44,8 @@ def main() -> None:
         median, least, most = statistics.median(seconds), seconds[0], seconds[-1]
         spread = f"({_time(least)} to {_time(most)})"
         print(f"{name:<66} {target:>9}  {_time(median):>10}  {spread}", flush=True)
+    for figure in placement.figures():
+        print(figure, flush=True)
     _live()
 
 
@@ -56,6 +60,9 @@ def _live() -> None:
     print(f"\nside by side, {ROUNDS} rounds; median (its 95 % interval); API server {VERSION}\n")
     with stage(found, others) as running:
         for figure in chain(creates.figures(running), reviews.figures(running)):
+            print(figure, flush=True)
+    with gangs.floor(found) as running:
+        for figure in gangs.figures(running):
             print(figure, flush=True)
 
 
