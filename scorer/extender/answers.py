@@ -42,7 +42,6 @@ class Answers:
                 # The one that was asked last is the last.
                 del self._by_question[next(iter(self._by_question))]
         self._by_question[question] = answers
-        for name in names:
-            if name not in answers:
-                answers[name] = answer(name)
+        for name in [name for name in names if name not in answers]:
+            answers[name] = answer(name)
         return list(map(answers.__getitem__, names))

@@ -1,0 +1,187 @@
+"""The extender at the size of a large cluster: what a scheduler waits for, over HTTP and to bind.
+
+A scorer as it runs, in a thread beside an API server of the tests; what asks is in another thread,
+and takes part in the times. Between two measurements a pod comes to some node.
+"""
+
+import asyncio
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.client import HTTPConnection
+from itertools import count
+from time import perf_counter, sleep
+from typing import Any, cast
+
+import msgspec
+import uvloop
+from controlplane.process import free_ports, wait_until
+from fake_cluster import FakeCluster
+
+from cluster import keys
+from cluster.mode import Mode
+from cluster.node import Card, Node
+from cluster.pod import Pod
+from cluster.record import Allocation, GPUShare, Isolation, format_record
+from cluster.request import read_request
+from runtime.clock import wall
+from runtime.logs import configure
+from scorer.__main__ import placement
+from scorer.extender.bind import Binder
+from scorer.extender.wire import Binding
+from scorer.seen import seen
+from scorer.settings import Settings
+from scorer.watches import Watches
+from topology.catalogue import entry
+
+_BINDS = 100
+_NODES = 5_000
+_CLASSES = ("dgx1-v100", "dgx1-p100", "dgx-a100", "a100x8-bridges", "l4x8")
+_CLASS = "bench/class"
+
+
+def rows() -> Iterator[tuple[str, str, Callable[[], float]]]:
+    """Yield what is measured: its name, its target, and what runs it once and returns seconds."""
+    running = _Running()
+    for number, target in ((_NODES // 10, "≤ 0.8 ms"), (_NODES, "≤ 8 ms")):
+        name = f"filter and prioritize of {number:,} names among {_NODES:,} nodes, over HTTP"
+        yield name, target, lambda number=number: running.asked(number)
+    yield "bind, without the API server's part", "≤ 0.3 ms", _bound
+
+
+class _Running:
+    """A scorer that leads, with half of all GPUs in use."""
+
+    def __init__(self) -> None:
+        self._draw = random.Random(0)  # noqa: S311 (the same cluster each time)
+        self._numbers = count()
+        self._port, self._loop = 0, uvloop.new_event_loop()
+        self._cluster = FakeCluster()
+        self._led = threading.Event()
+        configure(level="error")
+        # A watch that its client leaves is no error of what is measured.
+        logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
+        runs = partial(self._loop.run_until_complete, self._run())
+        threading.Thread(target=runs, daemon=True).start()
+        self._led.wait()
+        self._connection = HTTPConnection("127.0.0.1", self._port)
+        wait_until(self._leads, "the scorer leads")
+
+    def asked(self, number: int) -> float:
+        """Return how long a scheduler waits for so many nodes [s]."""
+        names = [f"node-{i:04}" for i in range(number)]
+        node = self._draw.choice(names)
+        self._loop.call_soon_threadsafe(self._put, node, (7,))
+        sleep(0.05)
+        body = _args(names)
+        start = perf_counter()
+        able = msgspec.json.decode(self._post("filter", body))["NodeNames"]
+        self._post("prioritize", _args(able))
+        seconds = perf_counter() - start
+        assert number / 2 < len(able) < number, len(able)  # noqa: S101 (else it is of another thing)
+        return seconds
+
+    async def _run(self) -> None:
+        async with self._cluster as cluster:
+            ports = free_ports(3)
+            settings = Settings("127.0.0.1", *ports, api_server=cluster.url, log_level="error")
+            self._port = settings.extender_port
+            _policy(cluster)
+            for i in range(_NODES):
+                labels = {keys.NODE_MODE: Mode.TOPOLOGY, _CLASS: _CLASSES[i % len(_CLASSES)]}
+                amounts = {keys.GPU_WHOLE: "8", "cpu": "96", "memory": "768Gi"}
+                body = {"metadata": {"labels": labels}, "status": {"allocatable": amounts}}
+                cluster.put(f"/api/v1/nodes/node-{i:04}", body)
+                # One is left for the pods that come later.
+                taken = tuple(gpu for gpu in range(7) if self._draw.random() < 0.5)
+                self._put(f"node-{i:04}", taken)
+            scorer = asyncio.create_task(placement(settings, "bench", asyncio.Event()))
+            self._led.set()
+            await scorer
+
+    def _put(self, node: str, gpus: tuple[int, ...]) -> None:
+        """Let a pod have GPUs of a node; one that comes later takes the place of one before."""
+        if gpus:
+            name = f"{node}-{gpus[-1] == 7}"
+            pod = _pod(name, len(gpus))
+            given = Allocation(node, tuple(map(GPUShare, gpus)), plan=f"{next(self._numbers)}")
+            pod["metadata"]["annotations"] = format_record(
+                given,
+                request=read_request(msgspec.convert(pod, Pod))[0],
+                term=1,
+                isolation=Isolation.NONE,
+                now_ns=0,
+                node_card_memory=None,
+            )
+            pod["spec"]["nodeName"] = node
+            self._cluster.put(f"/api/v1/namespaces/bench/pods/{name}", pod)
+
+    def _leads(self) -> bool:
+        try:
+            answer = msgspec.json.decode(self._post("filter", _args(["node-0000"])))
+        except OSError:
+            self._connection.close()
+            return False
+        return not answer["Error"]
+
+    def _post(self, verb: str, body: bytes) -> bytes:
+        self._connection.request("POST", f"/{verb}", body, {"Content-Type": "application/json"})
+        return self._connection.getresponse().read()
+
+
+class _Instant:
+    """An API server that does what it is told, in no time."""
+
+    async def create(self, *_: object, **__: object) -> None:
+        """Do so."""
+
+
+def _bound() -> float:
+    """Return how long one binding takes of many on a cluster [s]."""
+    return asyncio.run(_binding()) / _BINDS
+
+
+async def _binding() -> float:
+    watches: Any = Watches(cast("Any", None))
+    for i in range(_NODES):
+        watches.state.put_node(f"node-{i:04}", _node(f"node-{i:04}"))
+    for i in range(_BINDS):
+        found = seen(msgspec.convert(_pod(f"pod-{i}", 4), Pod))
+        watches.state.put_pod(found.key, found)
+    binder = Binder(cast("Any", _Instant()), watches, term=1, clock=wall)
+    running = asyncio.create_task(binder.run())
+    await asyncio.sleep(0)
+    start = perf_counter()
+    for i in range(_BINDS):
+        why = await binder.bind(Binding(f"pod-{i}", "bench", f"pod-{i}", f"node-{i // 2:04}"))
+        assert not why, why  # noqa: S101 (else something else is measured)
+    seconds = perf_counter() - start
+    running.cancel()
+    return seconds
+
+
+def _node(name: str) -> Node:
+    machine = entry(_CLASSES[0]).machine
+    return Node(name, mode=Mode.TOPOLOGY, machine=machine, cards=(Card(),) * machine.n)
+
+
+def _pod(name: str, gpus: int) -> dict[str, Any]:
+    limits = {keys.GPU_WHOLE: str(gpus), "cpu": "4", "memory": "16Gi"}
+    return {
+        "metadata": {"name": name, "namespace": "bench", "uid": name},
+        "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]},
+    }
+
+
+def _args(names: list[str]) -> bytes:
+    return msgspec.json.encode({"Pod": _pod("asking", 4), "Nodes": None, "NodeNames": names})
+
+
+def _policy(cluster: FakeCluster) -> None:
+    """Say which machine the nodes of each class are."""
+    lines = [f"- {{nodeLabels: {{{_CLASS}: {name}}}, machine: {name}}}" for name in _CLASSES]
+    text = "\n".join(["apiVersion: linkwise.dev/v1alpha1", "kind: Policy", "machines:", *lines])
+    path = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
+    cluster.put(path, {"metadata": {}, "data": {keys.POLICY_KEY: text}})
