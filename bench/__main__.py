@@ -15,7 +15,7 @@ from pathlib import Path
 
 from controlplane.binaries import VERSION, BuildError, MissingError, binaries
 
-from bench import admission, command, creates, extender, gangs, placement, reviews, topology
+from bench import admission, command, creates, extender, gangs, memory, placement, reviews, topology
 from bench.programs import programs
 from bench.rounds import ROUNDS
 from bench.stage import stage
@@ -44,7 +44,7 @@ def main() -> None:
         median, least, most = statistics.median(seconds), seconds[0], seconds[-1]
         spread = f"({_time(least)} to {_time(most)})"
         print(f"{name:<66} {target:>9}  {_time(median):>10}  {spread}", flush=True)
-    for figure in placement.figures():
+    for figure in chain(placement.figures(), memory.figures()):
         print(figure, flush=True)
     _live()
 
