@@ -11,7 +11,7 @@ from cluster.pod import Amount, Container, PodSpec
 from cluster.quantity import QuantityError, parse_quantity
 
 
-class Claim(Struct, frozen=True):
+class Claim(Struct, frozen=True, gc=False):
     """The GPU resources that one container names; a container that names none has no claim."""
 
     container: Container
@@ -27,11 +27,12 @@ class Claim(Struct, frozen=True):
         return self.init and self.container.restart_policy == "Always"
 
 
-def claims_of(spec: PodSpec) -> Iterator[Claim]:
-    """Yield the claims of a pod: app containers first, then init containers, in their order."""
-    yield from _claims(spec.containers, init=False)
+def claims_of(spec: PodSpec) -> list[Claim]:
+    """Return the claims of a pod: app containers first, then init containers, in their order."""
+    claims = _claims(spec.containers, init=False)
     if spec.init_containers:
-        yield from _claims(spec.init_containers, init=True)
+        claims += _claims(spec.init_containers, init=True)
+    return claims
 
 
 def read_claim(claim: Claim, cards: int | None) -> tuple[dict[str, int], list[Finding]]:
@@ -43,12 +44,12 @@ def read_claim(claim: Claim, cards: int | None) -> tuple[dict[str, int], list[Fi
     """
     amounts: dict[str, int] = {}
     findings: list[Finding] = []
-    requests = claim.container.requests
+    limits, requests = claim.container.limits, claim.container.requests
     for resource, (value, field) in claim.named.items():
         amounts[resource], finding = check_amount(resource, value, field, cards)
         if finding is not None:
             findings.append(finding)
-        if resource in requests:
+        if resource in requests and requests[resource] != limits.get(resource):
             findings += _request_findings(claim, resource, limit_is_read=finding is None)
     if GPU_CORE in amounts and GPU_MEM not in amounts:
         value, field = claim.named[GPU_CORE]
@@ -65,30 +66,29 @@ def read_claim(claim: Claim, cards: int | None) -> tuple[dict[str, int], list[Fi
     return amounts, findings
 
 
-def _claims(containers: list[Container], *, init: bool) -> Iterator[Claim]:
+def _claims(containers: list[Container], *, init: bool) -> list[Claim]:
     where = "initContainers" if init else "containers"
+    claims = []
     for index, container in enumerate(containers):
         resources = container.resources
         if resources is None:
             continue
         named: dict[str, tuple[Amount, str]] = {}
-        for part, amounts in (("limits", resources.limits), ("requests", resources.requests)):
-            if not amounts:
-                continue
-            for resource, amount in amounts.items():
+        limits, requests = resources.limits or {}, resources.requests or {}
+        for part, amounts in (("limits", limits), ("requests", requests)):
+            for resource in amounts:
                 if resource in _RESOURCES and resource not in named:
                     path = f"spec.{where}[{index}].resources.{part}[{resource}]"
-                    named[resource] = (amount, path)
+                    named[resource] = (amounts[resource], path)
         if named:
-            yield Claim(container, index, init, named)
+            claims.append(Claim(container, index, init, named))
+    return claims
 
 
 def _request_findings(claim: Claim, resource: str, *, limit_is_read: bool) -> Iterator[Finding]:
-    """Yield the finding when a request is not what Kubernetes demands: equal to its limit."""
+    """Yield what is wrong with a request that is not written as its limit: it must equal it."""
     request = claim.container.requests[resource]
     limit = claim.container.limits.get(resource)
-    if request == limit:
-        return
     field = claim.named[resource][1].replace(".limits[", ".requests[")
     if limit is None:
         message = f"{resource} is requested without a limit, and Kubernetes wants both equal"

@@ -4,6 +4,7 @@ A gang is planned as one unit. Others' marks are read as they are; `protocol.md`
 """
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -27,20 +28,26 @@ from cluster.keys import (
     REPLICA_TYPE,
     STATEFULSET_POD_INDEX,
 )
-from cluster.pod import Pod
+from cluster.pod import Pod, SchedulingGroup
+from cluster.quantity import count
 from cluster.request import Request
 
-_NUMBER = re.compile(r"[0-9]{1,9}")
 _ORDINAL = re.compile(r"-([0-9]{1,9})\Z")
 _ROLES = (REPLICA_TYPE, JOB_ROLE, MPI_ROLE_TYPE)
-_SIZED_MARKS = (
-    ("labels", POD_GROUP_NAME, POD_GROUP_MIN_AVAILABLE),
-    ("annotations", KOORDINATOR_GANG_NAME, KOORDINATOR_GANG_MIN_AVAILABLE),
-    ("annotations", GANG, GANG_SIZE),
+_POD_GROUP_PATH = f"metadata.labels[{POD_GROUP}]"
+_TOTAL_PATH = f"metadata.labels[{GPU_TOPOLOGY_REPLICA}]"
+_SIZED_MARKS = tuple(
+    (kind, name, f"metadata.{kind}[{name}]", size, f"metadata.{kind}[{size}]")
+    for kind, name, size in (
+        ("labels", POD_GROUP_NAME, POD_GROUP_MIN_AVAILABLE),
+        ("annotations", KOORDINATOR_GANG_NAME, KOORDINATOR_GANG_MIN_AVAILABLE),
+        ("annotations", GANG, GANG_SIZE),
+    )
 )
-"""Where a mark stands, its name and its size, in the order in which they apply."""
-_UNTOLD = frozenset((None, "true"))
-"""Drafts of arena v2 write `true` in place of the number of replicas: it says nothing."""
+"""Where a mark stands, its name and its size (key and path of each), in the order in which they
+apply."""
+_UNTOLD = "true"
+"""Drafts of arena v2 write this in place of the number of replicas: it says nothing."""
 
 
 class Link(StrEnum):
@@ -64,7 +71,7 @@ class GangKey(NamedTuple):
     """Uid of the top owner of its pods; empty where nobody owns them."""
 
 
-class Mark(Struct, frozen=True):
+class Mark(Struct, frozen=True, gc=False):
     """What a pod says of its gang."""
 
     name: str
@@ -82,15 +89,15 @@ def gang_mark(pod: Pod) -> tuple[Mark | None, tuple[Finding, ...]]:
 
     A pod may carry a mark without being a member: `is_member`.
     """
-    named = _name(pod)
+    labels = pod.labels
+    named = _name(pod.spec.scheduling_group, labels, pod.annotations)
     if named is None:
         return None, ()
-    name, source, size_place = named
-    min_available, findings = _size(pod, *size_place) if size_place else (None, ())
-    if pod.labels.get(GPU_TOPOLOGY_REPLICA) in _UNTOLD:
-        return Mark(name, min_available, None, source), findings
-    total, total_findings = _size(pod, "labels", GPU_TOPOLOGY_REPLICA)
-    return Mark(name, min_available, total, source), findings + total_findings
+    name, source, size, size_path = named
+    replicas = labels.get(GPU_TOPOLOGY_REPLICA)
+    min_available, of_size = _size(size, size_path)
+    total, of_total = _size(None if replicas == _UNTOLD else replicas, _TOTAL_PATH)
+    return Mark(name, min_available, total, source), of_size + of_total
 
 
 def is_member(pod: Pod, request: Request, mark: Mark | None) -> bool:
@@ -121,8 +128,8 @@ def rank(pod: Pod) -> int | None:
         labels.get(STATEFULSET_POD_INDEX),
     )
     for text in stated:
-        if text is not None and _NUMBER.fullmatch(text):
-            return int(text)
+        if text is not None and (number := count(text)) is not None:
+            return number
     ordinal = _ORDINAL.search(pod.metadata.name)
     return int(ordinal[1]) if ordinal else None
 
@@ -147,32 +154,30 @@ def link_strictness(pod: Pod) -> tuple[Link, tuple[Finding, ...]]:
         return Link.BEST, (finding,)
 
 
-def _name(pod: Pod) -> tuple[str, str, tuple[str, str] | None] | None:
-    """Return a gang's name, the path that tells it, and the place of its size (kind and key)."""
-    group = pod.spec.scheduling_group
+def _name(
+    group: SchedulingGroup | None, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> tuple[str, str, str | None, str] | None:
+    """Return a gang's name and the path that tells it, then its size as written, and its path."""
     if group is not None and group.pod_group_name:
-        return group.pod_group_name, "spec.schedulingGroup.podGroupName", None
-    labels, annotations = pod.labels, pod.annotations
+        return group.pod_group_name, "spec.schedulingGroup.podGroupName", None, ""
     if name := labels.get(POD_GROUP):
-        return name, f"metadata.labels[{POD_GROUP}]", None
-    for kind, name_key, size_key in _SIZED_MARKS:
+        return name, _POD_GROUP_PATH, None, ""
+    for kind, name_key, name_path, size_key, size_path in _SIZED_MARKS:
         texts = labels if kind == "labels" else annotations
         if name := texts.get(name_key):
-            return name, f"metadata.{kind}[{name_key}]", (kind, size_key)
+            return name, name_path, texts.get(size_key), size_path
     return None
 
 
-def _size(pod: Pod, kind: str, key: str) -> tuple[int | None, tuple[Finding, ...]]:
-    text = (pod.labels if kind == "labels" else pod.annotations).get(key)
+def _size(text: str | None, path: str) -> tuple[int | None, tuple[Finding, ...]]:
     if text is None:
         return None, ()
-    size = int(text) if _NUMBER.fullmatch(text) else 0
-    if size:
+    if size := count(text):
         return size, ()
     finding = Finding(
         Code.GANG_SIZE,
         Severity.ERROR,
-        f"metadata.{kind}[{key}]",
+        path,
         text,
         f"{text!r} is no size of a gang: it is a whole number of at least 1",
         'write the number of workers with GPUs, such as "4"',

@@ -81,6 +81,14 @@ def whole(value: Amount) -> int | None:
     return exact.numerator if exact.denominator == 1 else None
 
 
+def count(text: str) -> int | None:
+    """Return a text of one to nine digits as a number; None for any other.
+
+    Longer ones count nothing here, and a text may be long enough to be slow to read.
+    """
+    return int(text) if len(text) < 10 and text.isascii() and text.isdigit() else None
+
+
 def _split_text(text: str) -> tuple[Fraction, Fraction]:
     if len(text) > MAX_LENGTH:
         raise QuantityError(f"a quantity has at most {MAX_LENGTH} characters")

@@ -19,6 +19,7 @@ from cluster.keys import (
     NVIDIA_GPU_SHARED,
 )
 from cluster.pod import Pod
+from cluster.quantity import count
 
 
 class Family(StrEnum):
@@ -34,7 +35,7 @@ class Family(StrEnum):
     """Time-sliced replicas: `nvidia.com/gpu.shared`."""
 
 
-class Ask(Struct, frozen=True):
+class Ask(Struct, frozen=True, gc=False):
     """What one container asks for."""
 
     container: str
@@ -56,7 +57,7 @@ class Ask(Struct, frozen=True):
     """Compute [% of one card], over all cards of the pod."""
 
 
-class Request(Struct, frozen=True):
+class Request(Struct, frozen=True, gc=False):
     """What a pod asks for: the totals by Kubernetes' rule, and each container's part."""
 
     family: Family | None = None
@@ -112,7 +113,7 @@ def read_request(pod: Pod) -> tuple[Request, tuple[Finding, ...]]:
 
     With errors the request holds what could be read, and of several families the first named.
     """
-    claims = [*claims_of(pod.spec)]
+    claims = claims_of(pod.spec)
     if not claims:
         return Request(), ()
     families = _families(claims)
@@ -149,9 +150,7 @@ def _families(claims: list[Claim]) -> dict[Family, tuple[str, Claim]]:
 def _cards(pod: Pod) -> int | None:
     """Return over how many cards a share is spread; None when the label is no count."""
     label = pod.labels.get(GPU_COUNT, "1")
-    # Longer texts are no counts of cards, and a label may be long enough to be slow to read.
-    count = int(label) if label.isascii() and label.isdigit() and len(label) < 10 else 0
-    return count or None
+    return count(label) or None
 
 
 def _ask(claim: Claim, amounts: dict[str, int], family: Family) -> Ask | None:
@@ -170,17 +169,18 @@ def _ask(claim: Claim, amounts: dict[str, int], family: Family) -> Ask | None:
 
 
 def _total(asks: tuple[Ask, ...], family: Family, cards: int) -> Request:
-    if family is not _SHARE:
-        return Request(family, _pod_total(asks, [ask.gpus for ask in asks]), 0, 0, asks)
+    if len(asks) == 1:  # Nearly every pod, and this is on the path of each admission.
+        (ask,) = asks
+        gpus = cards if family is _SHARE else ask.gpus
+        return Request(family, gpus, ask.memory, ask.core, asks)
+    gpus = cards if family is _SHARE else _pod_total(asks, [ask.gpus for ask in asks])
     memory = _pod_total(asks, [ask.memory for ask in asks])
     core = _pod_total(asks, [ask.core for ask in asks])
-    return Request(family, cards, memory, core, asks)
+    return Request(family, gpus, memory, core, asks)
 
 
 def _pod_total(asks: tuple[Ask, ...], amounts: list[int]) -> int:
     """Return a resource's total by Kubernetes' rule."""
-    if len(asks) == 1:  # Nearly every pod, and this is on the path of each admission.
-        return amounts[0]
     pairs = list(zip(asks, amounts, strict=True))
     apps = sum(amount for ask, amount in pairs if not ask.init)
     return pod_total(apps, ((amount, ask.sidecar) for ask, amount in pairs if ask.init))

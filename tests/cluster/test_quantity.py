@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cluster.quantity import QuantityError, parse_quantity, split_quantity, whole
+from cluster.quantity import QuantityError, count, parse_quantity, split_quantity, whole
 
 POWER_OF_SUFFIX = {
     "n": (10, -9),
@@ -131,3 +131,25 @@ def test_any_text_is_a_quantity_or_refused(text):
     number, multiplier = split_quantity(text)
     assert number * multiplier == value
     assert whole(text) == (value if value.denominator == 1 else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("4", 4, id="digit"),
+        pytest.param("0004", 4, id="leading-zeros"),
+        pytest.param("999999999", 999_999_999, id="nine-digits"),
+        pytest.param("0", 0, id="zero"),
+        pytest.param("1000000000", None, id="ten-digits"),
+        pytest.param("", None, id="empty"),
+        pytest.param("-1", None, id="negative"),
+        pytest.param("+4", None, id="sign"),
+        pytest.param(" 4", None, id="blank"),
+        pytest.param("4\n", None, id="newline"),
+        pytest.param("1.0", None, id="fraction"),
+        pytest.param("٤", None, id="digit-of-another-script"),  # noqa: RUF001
+        pytest.param("²", None, id="superscript"),
+    ],
+)
+def test_a_count_is_a_text_of_one_to_nine_digits(text, expected):
+    assert count(text) == expected
