@@ -8,7 +8,7 @@ from msgspec import Struct
 from policy.condition import Condition, first_unmet
 
 
-class Trace(Struct, frozen=True):
+class Trace(Struct, frozen=True, gc=False):
     """What one selector did to one pod. A Struct, for it is made for each selector of each pod."""
 
     name: str
@@ -21,7 +21,7 @@ class Trace(Struct, frozen=True):
     """Paths that it would have set, but which the pod or an earlier selector had set already."""
 
 
-class ProfileResult(Struct, frozen=True):
+class ProfileResult(Struct, frozen=True, gc=False):
     """A pod's labels and annotations after the profiles."""
 
     labels: dict[str, str]

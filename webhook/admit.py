@@ -48,11 +48,13 @@ def admit(
 
     Cost: about 40 µs for a gang's worker, a third of it to read the request.
     """
-    if not _is_ours(pod, policy):
-        return Outcome(Verdict.SKIPPED, labels=pod.labels, annotations=pod.annotations)
-    profiles = policy.profiles.apply(pod.labels, pod.annotations, namespace_labels)
+    labels, annotations = pod.labels, pod.annotations
+    # The kubelet's own pods (mirrors of those in its files) are left alone.
+    if MIRROR_POD in annotations or not _is_ours(pod, policy):
+        return Outcome(Verdict.SKIPPED, labels=labels, annotations=annotations)
+    profiles = policy.profiles.apply(labels, annotations, namespace_labels)
     asked = read(_with_profiles(pod, profiles), policy)
-    removal, removed = drop_record(pod)
+    removal, removed = drop_record(annotations)
     added = profiles.added_annotations
     told = tell(asked, policy)
     findings = (
@@ -89,13 +91,11 @@ def admit(
 
 
 def _is_ours(pod: Pod, policy: PolicySnapshot) -> bool:
-    """Tell whether a pod has anything to do with GPUs; the kubelet's own pods are left alone."""
-    if MIRROR_POD in pod.annotations:
-        return False
+    """Tell whether a pod has anything to do with GPUs, or the policy is about all pods."""
     return (
-        policy.policy.profiles_all
-        or _name_gpus(pod.spec.containers)
+        _name_gpus(pod.spec.containers)
         or _name_gpus(pod.spec.init_containers or [])
+        or policy.policy.profiles_all
         or any(label.startswith(ACS_PREFIX) for label in pod.labels)
         or gang_mark(pod)[0] is not None
     )

@@ -16,7 +16,7 @@ _REQUIRED = f"{_NODE}/requiredDuringSchedulingIgnoredDuringExecution"
 _TERMS = f"{_REQUIRED}/nodeSelectorTerms"
 
 
-class NodeRequirement(Struct, frozen=True):
+class NodeRequirement(Struct, frozen=True, gc=False):
     """A node label's allowed values, and why they are required."""
 
     key: str

@@ -13,7 +13,7 @@ from webhook.sharing import Landing, Renaming, landing, relevant, rename, sharin
 _BY_NVIDIAS_NAMES = frozenset({Family.NVIDIA, Family.REPLICA})
 
 
-class Asked(Struct, frozen=True):
+class Asked(Struct, frozen=True, gc=False):
     """A pod after profiles and renaming, and what it asks for."""
 
     pod: Pod

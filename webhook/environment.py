@@ -47,7 +47,7 @@ class Taken(Enum):
     """Kept when it limits no less than ours, else replaced."""
 
 
-class Variable(Struct, frozen=True):
+class Variable(Struct, frozen=True, gc=False):
     """A variable that a container shall have."""
 
     name: str
@@ -84,7 +84,7 @@ _DEVICES = _reference(ENV_VISIBLE_DEVICES, VISIBLE_DEVICES, "visible devices", T
 _SHARE_VARIABLES = [_reference(name, name, "share") for name in (MEM_IDX, MEM_POD, MEM_DEV)]
 
 
-class Changes(Struct):
+class Changes(Struct, gc=False):
     """Steps, and what people are told about them."""
 
     operations: list[Operation] = []
@@ -180,7 +180,7 @@ def _write(place: str, container: Container, wanted: list[Variable], changes: Ch
     """
     present = container.env
     if present:
-        names = {env.name for env in present}
+        names = [env.name for env in present]  # A set costs more to make than it saves.
         absent = [variable for variable in wanted if variable.name not in names]
         if len(absent) < len(wanted):
             _replace(place, present, wanted, changes)

@@ -1,6 +1,6 @@
 """Everything that is wrong with a pod, or doubtful, all at once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from cluster.capacity import Capacity, Excess
 from cluster.finding import Code, Finding, Severity
@@ -37,17 +37,19 @@ def judge(
 
 def namespace_findings(
     namespace: str, labels: Mapping[str, str] | None, policy: PolicySnapshot
-) -> Iterator[Finding]:
-    """Yield a warning when profiles could not be judged, since the namespace is not known."""
-    if labels is None and any(selector.namespace for selector in policy.profiles.selectors):
-        yield Finding(
-            Code.NAMESPACE_UNKNOWN,
-            Severity.WARNING,
-            "metadata.namespace",
-            namespace,
-            f"the labels of namespace {namespace} are not known: no namespaceSelector matches",
-            "add the Namespace to the manifests or to the cluster file",
-        )
+) -> list[Finding]:
+    """Return a warning when profiles could not be judged, since the namespace is not known."""
+    if labels is not None or not any(one.namespace for one in policy.profiles.selectors):
+        return []
+    warning = Finding(
+        Code.NAMESPACE_UNKNOWN,
+        Severity.WARNING,
+        "metadata.namespace",
+        namespace,
+        f"the labels of namespace {namespace} are not known: no namespaceSelector matches",
+        "add the Namespace to the manifests or to the cluster file",
+    )
+    return [warning]
 
 
 def _capacity_finding(request: Request, excess: Excess, severity: Severity) -> Finding:

@@ -27,13 +27,13 @@ def without_record(annotations: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in annotations.items() if key not in record}
 
 
-def drop_record(pod: Pod) -> tuple[list[Operation], list[Finding]]:
+def drop_record(annotations: Mapping[str, str]) -> tuple[list[Operation], list[Finding]]:
     """Return the steps that remove what only the scorer may say, and a warning for each."""
-    keys = record_keys(pod.annotations)
+    keys = record_keys(annotations)
     if not keys:
         return [], []
     steps = [remove(f"/metadata/annotations/{escape(key)}", "record removed") for key in keys]
-    return steps, [_removed(key, pod.annotations[key]) for key in keys]
+    return steps, [_removed(key, annotations[key]) for key in keys]
 
 
 def _removed(key: str, value: str) -> Finding:

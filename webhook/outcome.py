@@ -20,7 +20,7 @@ class Verdict(StrEnum):
     """Nothing of ours: the pod passes as it is."""
 
 
-class Outcome(Struct, frozen=True):
+class Outcome(Struct, frozen=True, gc=False):
     """One pod's answer."""
 
     verdict: Verdict

@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct
 from cluster.pointer import escape
 
 
-class Operation(Struct, frozen=True):
+class Operation(Struct, frozen=True, gc=False):
     """One operation of a JSON patch."""
 
     op: Literal["add", "remove", "replace"]

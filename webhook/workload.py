@@ -1,6 +1,5 @@
 """What is wrong with a gang that only its owner tells; an API server shows the pod alone."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cluster.finding import Code, Finding, Severity
@@ -26,17 +25,17 @@ class Workload:
     """It counts an evicted pod as a failure (a batch Job without the policy to ignore it)."""
 
 
-def gang_findings(pod: Pod, mark: Mark, workload: Workload | None) -> Iterator[Finding]:
-    """Yield what keeps a member of a gang from being placed, or from being moved later."""
-    yield from link_strictness(pod)[1]
+def gang_findings(pod: Pod, mark: Mark, workload: Workload | None) -> list[Finding]:
+    """Return what keeps a member of a gang from being placed, or from being moved later."""
+    _, of_link = link_strictness(pod)
+    found = [*of_link]
     if not _size_is_told(mark, pod, workload):
-        yield _sizeless(mark)
-    if workload is None:
-        return
-    if workload.ordered:
-        yield _ordered(mark, workload)
-    if workload.fails_when_evicted:
-        yield _unmovable(mark, workload)
+        found.append(_sizeless(mark))
+    if workload is not None and workload.ordered:
+        found.append(_ordered(mark, workload))
+    if workload is not None and workload.fails_when_evicted:
+        found.append(_unmovable(mark, workload))
+    return found
 
 
 def _size_is_told(mark: Mark, pod: Pod, workload: Workload | None) -> bool:
