@@ -147,7 +147,7 @@ def test_any_text_is_a_quantity_or_refused(text):
         pytest.param(" 4", None, id="blank"),
         pytest.param("4\n", None, id="newline"),
         pytest.param("1.0", None, id="fraction"),
-        pytest.param("٤", None, id="digit-of-another-script"),  # noqa: RUF001
+        pytest.param("٤", None, id="digit-of-another-script"),
         pytest.param("²", None, id="superscript"),
     ],
 )
