@@ -1,0 +1,180 @@
+"""What gpushare's and HAMi's extenders get wrong, as their users met it; and their examples."""
+
+import msgspec
+import pytest
+from builders import a_container, a_machine, a_node, a_pod, placed_pod
+
+from cluster import keys
+from cluster.pod import Pod
+from cluster.record import GPUShare
+from scorer.extender.choice import choose_gpus
+from scorer.extender.fit import Fit, request_of
+from scorer.reason import Reason
+from scorer.seen import seen
+from scorer.state import State
+
+
+def pod(*limits, **fields):
+    return msgspec.convert(a_pod(*limits, **fields), Pod)
+
+
+def memory(*amounts, **fields):
+    return pod(*({keys.GPU_MEM: amount} for amount in amounts), **fields)
+
+
+def cluster(**nodes):
+    """Return nodes with cards of these sizes; what is taken of each stands beside it."""
+    state = State()
+    for name, cards in nodes.items():
+        sizes = tuple(size for size, _ in cards)
+        node = a_node(name, a_machine(len(cards)), "share", card_memory=sizes)
+        state.put_node(name, node)
+        for i, (_, taken) in enumerate(cards):
+            if taken:
+                other = placed_pod(
+                    f"{name}-{i}", {keys.GPU_MEM: taken}, name, GPUShare(i, mem=taken)
+                )
+                put(state, other)
+    return state
+
+
+def put(state, raw):
+    raw["metadata"]["uid"] = raw["metadata"]["name"]
+    found = seen(msgspec.convert(raw, Pod))
+    state.put_pod(found.key, found)
+
+
+def passing(state, asking):
+    return Fit(state).sift(asking, sorted(state.snapshot().ledger.nodes)).names
+
+
+def cards(state, node, asking):
+    """Return the cards that a pod gets of a node; none where it gets nothing."""
+    ledger, request = state.ledger(node), request_of(asking)
+    chosen = choose_gpus(ledger, state.table(node), request, state.preferences.mode)
+    return [] if isinstance(chosen, Reason) else [share.i for share in chosen]
+
+
+# ---- The examples of gpushare's own design.
+
+
+def test_of_several_cards_with_room_the_fullest_is_taken():
+    state = cluster(n=[(16, 4), (16, 8), (16, 12), (16, 0)])
+
+    assert cards(state, "n", memory(8)) == [1]
+
+
+def test_free_memory_counts_on_one_card_not_in_sum():
+    state = cluster(
+        n1=[(16, 16), (16, 12)],
+        n2=[(16, 12), (16, 12)],
+        n3=[(16, 8), (16, 16)],
+    )
+
+    assert passing(state, memory(8)) == ["n3"]
+
+
+# ---- Defects.
+
+
+def test_a_card_with_more_taken_than_it_has_does_not_look_empty():
+    state = cluster(n=[(16, 16)])
+    state.put_node("n", a_node("n", a_machine(1), "share", card_memory=8))
+
+    assert passing(state, memory(1)) == []
+
+
+def test_a_node_that_lost_a_card_gives_nothing_until_its_pods_are_gone():
+    state = cluster(n=[(16, 0), (16, 4)])
+    state.put_node("n", a_node("n", a_machine(1), "share", card_memory=16))
+    assert passing(state, memory(1)) == []
+
+    state.put_pod(("default", "n-1"), None)
+    assert passing(state, memory(1)) == ["n"]
+
+
+def test_cards_of_different_sizes_are_not_all_as_the_first():
+    state = cluster(n=[(12, 0), (16, 0)])
+
+    assert cards(state, "n", memory(14)) == [1]
+    assert cards(state, "n", memory(16)) == [1]
+    assert passing(state, memory(17)) == []
+
+
+def test_init_containers_and_sidecars_count():
+    init = [
+        a_container({keys.GPU_MEM: 9}, name="prepare"),
+        a_container({keys.GPU_MEM: 4}, name="proxy", restartPolicy="Always"),
+    ]
+    state = cluster(n=[(8, 0)], m=[(12, 0)])
+
+    assert passing(state, memory(5, initContainers=init[:1])) == ["m"]
+    assert passing(state, memory(5, initContainers=init[1:])) == ["m"]
+
+
+def test_several_containers_of_a_pod_share_its_cards():
+    state = cluster(n=[(8, 0), (8, 0)], m=[(12, 0)])
+
+    assert passing(state, memory(5, 5)) == ["m"]
+    assert cards(state, "m", memory(5, 5)) == [0]
+    two = memory(5, 5, labels={keys.GPU_COUNT: "2"})
+    assert cards(state, "n", two) == [0, 1]
+
+
+@pytest.mark.parametrize("core", [0, 101, 103, 7, "1.5"])
+def test_compute_beyond_a_card_or_between_its_steps_is_refused_not_cut(core):
+    state = State()
+    state.put_node("n", a_node("n", a_machine(1), "core_mem", card_memory=16))
+    asking = pod({keys.GPU_MEM: 1, keys.GPU_CORE: core})
+
+    assert Fit(state).sift(asking, ["n"]).incurable == {"n": Reason.REQUEST}
+
+
+@pytest.mark.parametrize("amount", ["0", "-1", "1.5", "x", "99999999999999999999"])
+def test_memory_that_is_no_amount_is_refused_not_taken_for_none(amount):
+    state = cluster(n=[(16, 0)])
+
+    assert Fit(state).sift(memory(amount), ["n"]).incurable == {"n": Reason.REQUEST}
+
+
+def test_a_node_that_nobody_knows_is_answered_for():
+    assert Fit(State()).sift(memory(1), ["n"]).incurable == {"n": Reason.UNKNOWN}
+
+
+def test_a_filter_returns_every_node_that_fits_and_keeps_none_of_them():
+    state = cluster(n=[(16, 0)], m=[(16, 0)])
+
+    assert passing(state, memory(16)) == passing(state, memory(16)) == ["m", "n"]
+
+
+def test_what_cannot_be_cured_asks_for_no_eviction():
+    state = cluster(n=[(16, 10)], m=[(8, 8)])
+
+    found = Fit(state).sift(memory(12), ("n", "m"))
+
+    assert found.curable == {"n": Reason.MEMORY_SHARE}
+    assert found.incurable == {"m": Reason.MEMORY_SHARE}
+
+
+def test_a_pod_that_is_gone_blocks_nothing():
+    state = cluster(n=[(16, 16)])
+    state.put_pod(("default", "n-0"), None)
+
+    assert passing(state, memory(16)) == ["n"]
+
+
+def test_a_cordoned_card_and_a_broken_one_are_left_out_and_no_other():
+    state = State()
+    node = a_node("n", a_machine(4), "share", card_memory=16, unhealthy=(2,), cordoned=(0,))
+    state.put_node("n", node)
+
+    assert cards(state, "n", memory(32, labels={keys.GPU_COUNT: "2"})) == [1, 3]
+    assert cards(state, "n", memory(48, labels={keys.GPU_COUNT: "3"})) == []
+
+
+def test_an_index_that_somebody_else_wrote_gives_nothing_away():
+    state = cluster(n=[(16, 0)])
+    raw = a_pod({keys.GPU_MEM: 4}, nodeName="n", annotations={keys.MEM_IDX: "7"})
+    put(state, raw)
+
+    assert Fit(state).sift(memory(1), ["n"]).incurable == {"n": Reason.UNACCOUNTED}
