@@ -15,7 +15,7 @@ from cluster.pod import Metadata, Owner
 from policy.lines import without_nulls
 from scorer.gangobject import Gang
 from scorer.gangs import Owners, Unit
-from scorer.owner import Declaration, members_of, path_of
+from scorer.owner import Declaration, Makes, makes_of, members_of, path_of
 from scorer.snapshot import Snapshot, snapshot_of
 from webhook.manifest.typed import read_as
 from webhook.manifest.value import InputError, Value
@@ -93,17 +93,21 @@ def _owners(objects: Sequence[Value]) -> Owners:
     """Return what the workloads among objects tell of gangs."""
     above: dict[str, Owner | None] = {}
     declared: dict[str, int] = {}
+    makes: dict[str, Makes] = {}
     for value in objects:
         plain = without_nulls(value.mapping())
         metadata = read_as(_Object, plain, value).metadata
         kind, version = value.need("kind").text(), value.need("apiVersion").text()
-        if path_of(Owner(api_version=version, kind=kind, name=metadata.name), "") is None:
+        owner = Owner(api_version=version, kind=kind, name=metadata.name, uid=metadata.uid)
+        if path_of(owner, "") is None:
             continue
         owners = metadata.owner_references or ()
         above[metadata.uid] = next((one for one in owners if one.controller), None)
-        if members := members_of(read_as(Declaration, plain, value), metadata.uid):
+        declaration = read_as(Declaration, plain, value)
+        if members := members_of(declaration, metadata.uid):
             declared[metadata.uid] = members
-    return Owners(above, declared)
+            makes[metadata.uid] = makes_of(declaration, owner)
+    return Owners(above, declared, makes)
 
 
 def _gangs(now: Current) -> dict[tuple[str, str], Gang]:

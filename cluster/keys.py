@@ -41,6 +41,10 @@ DEVICE_PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 
 # Gangs: native, scheduler-plugins, arena and ACK, Koordinator, ours.
 POD_GROUP = "scheduling.x-k8s.io/pod-group"
+POD_GROUP_API = "scheduling.x-k8s.io/v1alpha1"
+NATIVE_GROUP_API = "scheduling.k8s.io/v1beta1"
+NATIVE_GROUP_API_BEFORE = "scheduling.k8s.io/v1alpha2"
+"""Kubernetes 1.36's; 1.37 serves it no more."""
 POD_GROUP_NAME = "pod-group.scheduling.sigs.k8s.io/name"
 POD_GROUP_MIN_AVAILABLE = "pod-group.scheduling.sigs.k8s.io/min-available"
 KOORDINATOR_GANG_NAME = "gang.scheduling.koordinator.sh/name"

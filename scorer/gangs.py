@@ -1,12 +1,14 @@
 """Pods that wait for GPUs, put together: each gang as one unit, every other pod as its own."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from cluster.gang import GangKey, Link, gang_mark, is_launcher, link_strictness, rank
 from cluster.keys import GANG
 from cluster.pod import Owner, Pod
 from scorer.member import Member, member_of
+from scorer.missing import assembling
+from scorer.owner import Makes
 from scorer.seen import Seen
 
 
@@ -39,6 +41,11 @@ class Unit:
         return len(self.waiting) + len(self.settled)
 
     @property
+    def alike(self) -> bool:
+        """Those that wait all ask for the same, as members of a gang should."""
+        return all(member.like(self.members[0]) for member in self.members)
+
+    @property
     def since(self) -> str:
         """When the first of those that wait was created."""
         return min(pod.created for pod in self.waiting)
@@ -57,6 +64,10 @@ class Owners:
     """By uid of a batch Job: its own controller, None where it has none."""
     declared: Mapping[str, int]
     """By uid of a top owner: how many pods with GPUs it declares."""
+    makes: Mapping[str, Makes] = field(default_factory=dict)
+    """By uid of a top owner: which pods these are."""
+    groups: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """By namespace and name of a PodGroup: how many members it says there must be."""
 
     def top(self, owner: Owner | None) -> Owner | None:
         """Return the top owner; the one given where nothing above it is known."""
@@ -99,7 +110,8 @@ def _gang(key: GangKey, pods: list[Seen], owners: Owners) -> Unit:
     waiting = sorted((pod for pod in pods if pod.waiting), key=_turn)
     first = _pod(waiting[0])
     owner = owners.top(waiting[0].controller)
-    needed = _needed(first, owners.declared.get(key.owner))
+    group = owners.groups.get((key.namespace, key.name))
+    needed = _needed(first, group, owners.declared.get(key.owner))
     settled = tuple(pod for pod in pods if pod.settled)
     gang = f"{key.namespace}/{key.name}"
     return Unit(
@@ -112,7 +124,7 @@ def _gang(key: GangKey, pods: list[Seen], owners: Owners) -> Unit:
         needed=needed,
         link=link_strictness(first)[0],
         owner=owner,
-        blocked=_missing(needed, len(waiting) + len(settled)) or _foreign_gate(waiting),
+        blocked=_missing((*waiting, *settled), needed, owner, owners) or _foreign_gate(waiting),
     )
 
 
@@ -149,22 +161,34 @@ def settled_unit(key: GangKey, pods: Iterable[Seen], owners: Owners) -> Unit:
     )
 
 
-def _needed(pod: Pod, declared: int | None) -> int | None:
-    """Return how many members there must be, as the mark or the owner says.
+def _needed(pod: Pod, group: int | None, declared: int | None) -> int | None:
+    """Return how many members there must be, as the mark, its PodGroup or the owner says.
 
     A minimum above what the owner declares is cut to it: mpi-operator counts the launcher too.
     """
     mark, _ = gang_mark(pod)
-    stated = (mark.min_available or mark.total) if mark else None
+    stated = (mark.min_available or mark.total or group) if mark else None
     if stated is None or declared is None:
         return stated or declared
     return min(stated, declared)
 
 
-def _missing(needed: int | None, present: int) -> str | None:
+def _missing(
+    pods: Sequence[Seen], needed: int | None, owner: Owner | None, owners: Owners
+) -> str | None:
+    """Say who is missing, and what keeps them away where that is known; None: enough are there."""
     if needed is None:
         return "nothing tells how many members it has: neither its labels nor what owns its pods"
-    return f"{present} of {needed} members" if present < needed else None
+    if len(pods) >= needed:
+        return None
+    makes = owners.makes.get(owner.uid) if owner else None
+    reason = assembling([pod.name for pod in pods], needed, makes)
+    if owner and makes and makes.ordered:
+        return (
+            f"{reason}; StatefulSet {owner.name} makes each pod only when the one before it is "
+            "ready, which a gang never is: create it anew with podManagementPolicy: Parallel"
+        )
+    return reason
 
 
 def _foreign_gate(waiting: Iterable[Seen]) -> str | None:

@@ -1,15 +1,20 @@
 """How many pods with GPUs the owner of a gang declares: what its labels do not say, or overstate.
 
+A PodGroup says so, too, of the gang that names it.
+
 Sources: kubeflow/training-operator `pkg/apis/kubeflow.org/v1`, kubeflow/mpi-operator
 `pkg/apis/kubeflow/v2beta1`, kubernetes/api `batch/v1` and `apps/v1`, kubernetes-sigs/jobset
-`api/jobset/v1alpha2`.
+`api/jobset/v1alpha2`; kubernetes-sigs/scheduler-plugins `apis/scheduling/v1alpha1`, kubernetes/api
+`scheduling/v1beta1` for PodGroups.
 """
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from msgspec import Struct
 
+from cluster.keys import NATIVE_GROUP_API, NATIVE_GROUP_API_BEFORE, POD_GROUP, POD_GROUP_API
 from cluster.pod import Owner, Pod, PodSpec
 from cluster.request import read_request
 
@@ -58,6 +63,7 @@ class _Spec(Struct, frozen=True, rename="camel"):
     parallelism: int | None = None
     completions: int | None = None
     replicas: int | None = None
+    pod_management_policy: str = ""
     template: _Template | None = None
 
 
@@ -70,6 +76,52 @@ class Declaration(Struct, frozen=True):
 
     metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()
+
+
+@dataclass(frozen=True, slots=True)
+class Makes:
+    """Which pods with GPUs an owner makes, where it is known by which names."""
+
+    parts: tuple[tuple[str, int], ...] = ()
+    """How its pods' names begin, before `-0` and the following numbers, and how many there are."""
+    ordered: bool = False
+    """It makes each pod only once the one before it is ready."""
+
+
+class _Gang(Struct, frozen=True, rename="camel"):
+    min_count: int | None = None
+
+
+class _Policy(Struct, frozen=True):
+    gang: _Gang = _Gang()
+
+
+class _GroupSpec(Struct, frozen=True, rename="camel"):
+    """Of scheduler-plugins' PodGroup, and of Kubernetes' own."""
+
+    min_member: int | None = None
+    scheduling_policy: _Policy = _Policy()
+
+
+class PodGroup(Struct, frozen=True):
+    """A PodGroup, as far as it says how many pods are placed together."""
+
+    spec: _GroupSpec = _GroupSpec()
+
+    @property
+    def members(self) -> int | None:
+        """How many there must be; None where it does not say."""
+        return self.spec.min_member or self.spec.scheduling_policy.gang.min_count
+
+
+def group_paths(pod: Pod, namespace: str) -> tuple[str, ...]:
+    """Return where the API server may have the PodGroup that a pod names; none: it names none."""
+    native = pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else ""
+    name = native or pod.labels.get(POD_GROUP, "")
+    if not _PART.fullmatch(name):
+        return ()
+    served = (NATIVE_GROUP_API, NATIVE_GROUP_API_BEFORE) if native else (POD_GROUP_API,)
+    return tuple(f"/apis/{api}/namespaces/{namespace}/podgroups/{name}" for api in served)
 
 
 def path_of(owner: Owner, namespace: str) -> str | None:
@@ -89,6 +141,22 @@ def members_of(declaration: Declaration, uid: str) -> int:
     if declaration.metadata.uid != uid:
         return 0
     return sum(count for count, spec in _pods(declaration.spec) if _places(spec))
+
+
+def makes_of(declaration: Declaration, owner: Owner) -> Makes:
+    """Return which pods an owner makes: nothing is known of pods whose names are drawn by lot."""
+    spec = declaration.spec
+    if owner.kind == "StatefulSet" and spec.template and _places(spec.template.spec):
+        ordered = spec.pod_management_policy != "Parallel"
+        return Makes(((owner.name, _or_one(spec.replicas)),), ordered=ordered)
+    roles = {**spec.mpi_replica_specs, **spec.pytorch_replica_specs}
+    return Makes(
+        tuple(
+            (f"{owner.name}-{role.lower()}", _or_one(replicas.replicas))
+            for role, replicas in roles.items()
+            if _places(replicas.template.spec)
+        )
+    )
 
 
 def _pods(spec: _Spec) -> Iterator[tuple[int, PodSpec]]:

@@ -105,7 +105,7 @@ class Planner:
         """Decide what can be decided now; return the calls that are to be made beside."""
         for gone in self._waiting.regroup(self._watches.take_reowned()):
             self._teller.forget(gone)
-            self._sizes.forget(gone.owner)
+            self._sizes.forget(gone)
         units = list(self._waiting)
         self._note_complete(units)
         calls = [*self._follower.follow(), *self._sizes.ask(units)]

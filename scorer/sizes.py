@@ -1,4 +1,4 @@
-"""How many members gangs are to have, asked of those who make their pods, once for each."""
+"""How many members gangs are to have, asked of those who know, once for each."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator
@@ -6,17 +6,18 @@ from typing import Any
 
 import structlog
 
+from cluster.gang import GangKey
 from cluster.pod import Owner
-from runtime.kube import Kube, KubeError
+from runtime.kube import ApiError, Kube, KubeError
 from scorer.gangs import Unit
-from scorer.owner import Declaration, members_of, path_of
+from scorer.owner import Declaration, PodGroup, group_paths, makes_of, members_of, path_of
 from scorer.watches import Watches
 
 _log = structlog.get_logger()
 
 
 class Sizes:
-    """Asks owners."""
+    """Asks owners and PodGroups."""
 
     def __init__(self, kube: Kube, watches: Watches, *, pause: float) -> None:
         """Say whom to ask, and who wants to know.
@@ -24,26 +25,34 @@ class Sizes:
         Args:
             kube: The API server.
             watches: What is known of owners.
-            pause: Before an owner that could not be read is asked again [s].
+            pause: Before what could not be read is asked for again [s].
         """
         self._kube, self._watches, self._pause = kube, watches, pause
-        self._asked: set[str] = set()
-        """Uids of owners."""
+        self._asked: set[str | tuple[str, str]] = set()
+        """Uids of owners; namespaces and names of gangs with a PodGroup."""
 
     def ask(self, units: Iterable[Unit]) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield the calls that ask for those units of which nobody was asked yet."""
+        """Yield the calls that ask for those gangs of which nobody was asked yet."""
         for unit in units:
-            owner = unit.owner
-            if unit.is_gang and owner is not None and owner.uid not in self._asked:
+            if not unit.is_gang:
+                continue
+            owner, at = unit.owner, unit.group
+            if owner is not None and owner.uid not in self._asked:
                 self._asked.add(owner.uid)
-                yield self._ask(owner, unit.key.namespace)
+                yield self._ask_owner(owner, unit.key.namespace)
+            if at not in self._asked:
+                self._asked.add(at)
+                paths = group_paths(unit.members[0].pod, unit.key.namespace)
+                if paths:
+                    yield self._ask_group(at, paths)
 
-    def forget(self, uid: str) -> None:
-        """Forget what an owner declared, since no pod of it is there."""
-        self._asked.discard(uid)
-        self._watches.declare(uid, None)
+    def forget(self, key: GangKey) -> None:
+        """Forget what was answered of a gang, since no pod of it is there."""
+        at = key.namespace, key.name
+        self._asked -= {key.owner, at}
+        self._watches.forget(at, key.owner)
 
-    async def _ask(self, owner: Owner, namespace: str) -> None:
+    async def _ask_owner(self, owner: Owner, namespace: str) -> None:
         path = path_of(owner, namespace)
         if path is None:
             return
@@ -51,10 +60,27 @@ class Sizes:
             found = await self._kube.get(path, Declaration)
         except KubeError as error:
             _log.warning("Could not read owner", owner=path, err=str(error))
-            # Asked again, if the gang waits still.
-            await asyncio.sleep(self._pause)
-            self._asked.discard(owner.uid)
-            self._watches.changed.set()
+            await self._ask_again(owner.uid)
             return
         if members := members_of(found, owner.uid):
-            self._watches.declare(owner.uid, members)
+            self._watches.declare(owner.uid, members, makes_of(found, owner))
+
+    async def _ask_group(self, at: tuple[str, str], paths: Iterable[str]) -> None:
+        for path in paths:
+            try:
+                found = await self._kube.get(path, PodGroup)
+            except KubeError as error:
+                # It may come after its pods, and not every cluster serves every version.
+                if not (isinstance(error, ApiError) and error.status == 404):
+                    _log.warning("Could not read PodGroup", group=path, err=str(error))
+                continue
+            if found.members:
+                self._watches.declare_group(at, found.members)
+            return
+        await self._ask_again(at)
+
+    async def _ask_again(self, asked: str | tuple[str, str]) -> None:
+        """Have it asked again in a while, if the gang waits still."""
+        await asyncio.sleep(self._pause)
+        self._asked.discard(asked)
+        self._watches.changed.set()

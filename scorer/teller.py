@@ -65,7 +65,7 @@ class Word:
         if not self.unit.is_gang:
             return pod_waiting(self.reason) if waits else None
         if self.phase is Phase.PLACED and self.plan is not None:
-            return placed(self.unit.key.name, self.plan)
+            return placed(self.unit.key.name, self.plan, alike=self.unit.alike)
         if self.sent_away and self.plan is not None:
             return evicted(self.unit.key.name, len(self.plan.members), self.sent_away)
         return waiting(self.unit.key.name, self.reason) if waits else None
@@ -109,6 +109,10 @@ class Teller:
                 # The watch was behind, or the Gang is gone: once more, from what is there now.
                 await self._refresh(unit.key)
                 await self._record(unit, plan)
+        gang = self._find(unit.key)
+        if gang and gang.status.phase in {Phase.ASSEMBLING, Phase.WAITING}:
+            bound = sum(pod.bound for pod in unit.settled)
+            self.say(Word(unit, Phase.COMMITTING, (bound, unit.needed), plan))
 
     def say(self, word: Word) -> None:
         """Tell people how a gang stands, soon. A pod on its own tells itself, by its events."""

@@ -27,6 +27,7 @@ from runtime.reflector import Key, Reflector
 from scorer.gangobject import GANGS, Gang, read_gang
 from scorer.gangs import Owners
 from scorer.known import ConfigMap, node_of
+from scorer.owner import Makes
 from scorer.seen import Seen, seen
 from scorer.snapshot import Snapshot
 from scorer.state import State
@@ -95,7 +96,9 @@ class Watches:
         self._above: dict[str, Owner | None] = {}
         self._job_uids: dict[Key, str] = {}
         self._declared: dict[str, int] = {}
-        self.owners = Owners(self._above, self._declared)
+        self._makes: dict[str, Makes] = {}
+        self._groups: dict[Key, int] = {}
+        self.owners = Owners(self._above, self._declared, self._makes, self._groups)
         self.fragile: set[str] = set()
         """Uids of the Jobs that count an evicted pod as a failure."""
         self._reowned: set[str] = set()
@@ -161,14 +164,23 @@ class Watches:
         """Return what tells for how long nothing was heard of each resource [s]."""
         return {name: partial(_age, reflector) for name, reflector in self._all.items()}
 
-    def declare(self, uid: str, members: int | None) -> None:
-        """Note how many pods with GPUs an owner declares; None: forget it."""
-        if members is None:
-            self._declared.pop(uid, None)
-            return
-        self._declared[uid] = members
+    def declare(self, uid: str, members: int, makes: Makes) -> None:
+        """Note how many pods with GPUs an owner declares, and which."""
+        self._declared[uid], self._makes[uid] = members, makes
         self._reowned.add(uid)
         self.changed.set()
+
+    def declare_group(self, at: Key, members: int) -> None:
+        """Note how many members a PodGroup says that there must be."""
+        self._groups[at] = members
+        self.state.regrouped.add(at)
+        self.changed.set()
+
+    def forget(self, at: Key, uid: str) -> None:
+        """Forget what a PodGroup and an owner declare, since no pod of theirs is there."""
+        self._groups.pop(at, None)
+        self._declared.pop(uid, None)
+        self._makes.pop(uid, None)
 
     def take_reowned(self) -> Set[str]:
         """Return the uids of owners of which other things are known since the last call."""

@@ -8,6 +8,7 @@ from cluster import keys
 from cluster.gang import GangKey, Link
 from cluster.pod import Owner, Pod
 from scorer.gangs import Owners, units_of
+from scorer.owner import Makes
 from scorer.seen import seen
 
 JOB = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "bert", "uid": "job"}
@@ -175,6 +176,52 @@ def test_how_many_members_there_must_be(labels, declared, needed):
     assert unit.blocked.startswith(told)
 
 
+@pytest.mark.parametrize(
+    ("group", "declared", "needed"),
+    [
+        pytest.param(3, None, 3, id="stated"),
+        pytest.param(5, 4, 4, id="more than its owner makes"),
+        pytest.param(2, 4, 2, id="fewer than its owner makes"),
+    ],
+)
+def test_a_pod_group_says_how_many_there_must_be_where_the_pods_do_not(group, declared, needed):
+    owners = Owners(
+        {}, {} if declared is None else {"job": declared}, groups={("team", "bert"): group}
+    )
+    marks = ({keys.POD_GROUP: "bert"}, arena(4))
+
+    units = [the_unit([a_seen(1, "b-0", labels=marks[i], owner=JOB)], owners) for i in (0, 1)]
+
+    assert units[0].needed == needed
+    assert units[1].needed == 4
+
+
+def test_who_is_missing_is_named():
+    owners = Owners({}, {}, {"job": Makes((("bert-worker", 4),))})
+
+    unit = the_unit(workers(4)[1:3], owners)
+
+    assert unit.blocked == "2 of 4 members; missing: bert-worker-0, bert-worker-3"
+
+
+@pytest.mark.parametrize(
+    ("members", "ordered", "told"), [(1, True, True), (1, False, False), (2, True, False)]
+)
+def test_a_stateful_set_that_makes_one_pod_after_the_other_is_told(members, ordered, told):
+    owners = Owners({}, {}, {"job": Makes((("bert-worker", 2),), ordered=ordered)})
+
+    unit = the_unit(workers(2)[:members], owners)
+
+    assert ("podManagementPolicy: Parallel" in (unit.blocked or "")) is told
+
+
+def test_members_that_ask_for_other_things_are_unlike():
+    other = a_seen(2, "bert-worker-9", labels=arena(3), owner=JOB)
+
+    assert the_unit(workers(2)).alike
+    assert not the_unit([*workers(2), other]).alike
+
+
 def test_a_gang_of_which_all_members_are_there_is_placed():
     pods = workers(3)
 
@@ -216,7 +263,7 @@ def test_a_replacement_is_planned_alone_beside_the_members_that_have_theirs(beca
 
     assert names(unit) == ["bert-worker-1"]
     assert [pod.name for pod in unit.settled] == (["bert-worker-0"] if counts else [])
-    assert unit.blocked == (None if counts else "1 of 2 members")
+    assert unit.blocked == (None if counts else "1 of 2 members; missing: bert-worker-0")
 
 
 def test_a_waiting_pod_that_is_being_deleted_does_not_count():

@@ -10,9 +10,19 @@ import json
 import msgspec
 import pytest
 import yaml
+from builders import a_pod
 
-from cluster.pod import Owner
-from scorer.owner import Declaration, members_of, path_of
+from cluster import keys
+from cluster.pod import Owner, Pod
+from scorer.owner import (
+    Declaration,
+    Makes,
+    PodGroup,
+    group_paths,
+    makes_of,
+    members_of,
+    path_of,
+)
 
 MPI_V1 = """
 apiVersion: kubeflow.org/v1
@@ -281,3 +291,102 @@ def test_only_owners_that_tell_a_size_are_asked(api_version, kind, path):
 )
 def test_a_pods_author_cannot_have_anything_else_read(api_version, name):
     assert path_of(Owner(api_version=api_version, kind="Job", name=name), "team") is None
+
+
+# ---- Which pods, and in which order.
+
+
+def owner_of(kind, name="bert"):
+    return Owner(api_version="apps/v1", kind=kind, name=name, uid="job")
+
+
+def a_declaration(spec):
+    return msgspec.convert({"metadata": {"uid": "job"}, "spec": spec}, Declaration)
+
+
+GPU_TEMPLATE = {"spec": {"containers": [{"resources": {"limits": {keys.GPU_WHOLE: 1}}}]}}
+PLAIN_TEMPLATE = {"spec": {"containers": [{}]}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "makes"),
+    [
+        pytest.param(
+            "MPIJob",
+            {
+                "mpiReplicaSpecs": {
+                    "Launcher": {"template": PLAIN_TEMPLATE},
+                    "Worker": {"replicas": 4, "template": GPU_TEMPLATE},
+                }
+            },
+            Makes((("bert-worker", 4),)),
+            id="MPIJob",
+        ),
+        pytest.param(
+            "PyTorchJob",
+            {
+                "pytorchReplicaSpecs": {
+                    "Master": {"template": GPU_TEMPLATE},
+                    "Worker": {"replicas": 3, "template": GPU_TEMPLATE},
+                }
+            },
+            Makes((("bert-master", 1), ("bert-worker", 3))),
+            id="PyTorchJob",
+        ),
+        pytest.param(
+            "StatefulSet",
+            {"replicas": 2, "podManagementPolicy": "Parallel", "template": GPU_TEMPLATE},
+            Makes((("bert", 2),)),
+            id="StatefulSet, all at once",
+        ),
+        pytest.param(
+            "StatefulSet",
+            {"replicas": 2, "template": GPU_TEMPLATE},
+            Makes((("bert", 2),), ordered=True),
+            id="StatefulSet, as they come by default",
+        ),
+        pytest.param(
+            "Job", {"parallelism": 2, "template": GPU_TEMPLATE}, Makes(), id="names drawn by lot"
+        ),
+    ],
+)
+def test_the_pods_that_an_owner_makes_are_known_by_their_names(kind, spec, makes):
+    assert makes_of(a_declaration(spec), owner_of(kind)) == makes
+
+
+@pytest.mark.parametrize(
+    ("pod", "paths"),
+    [
+        pytest.param(a_pod(), (), id="none"),
+        pytest.param(
+            a_pod(labels={keys.POD_GROUP: "bert"}),
+            ("/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team/podgroups/bert",),
+            id="label",
+        ),
+        pytest.param(
+            a_pod(labels={keys.POD_GROUP: "x"}, schedulingGroup={"podGroupName": "bert"}),
+            (
+                "/apis/scheduling.k8s.io/v1beta1/namespaces/team/podgroups/bert",
+                "/apis/scheduling.k8s.io/v1alpha2/namespaces/team/podgroups/bert",
+            ),
+            id="native",
+        ),
+        pytest.param(a_pod(labels={keys.POD_GROUP: "../nodes"}), (), id="no name"),
+        pytest.param(a_pod(labels={keys.POD_GROUP_NAME: "bert"}), (), id="a mark without one"),
+    ],
+)
+def test_the_pod_group_of_a_mark_is_looked_for_where_it_is_served(pod, paths):
+    assert group_paths(msgspec.convert(pod, Pod), "team") == paths
+
+
+@pytest.mark.parametrize(
+    ("spec", "members"),
+    [
+        ({"minMember": 4}, 4),
+        ({"schedulingPolicy": {"gang": {"minCount": 3}}}, 3),
+        ({"schedulingPolicy": {"basic": {}}}, None),
+        ({}, None),
+    ],
+)
+def test_a_pod_group_says_how_many_are_placed_together(spec, members):
+    assert msgspec.convert({"spec": spec}, PodGroup).members == members

@@ -186,6 +186,31 @@ async def test_that_a_gang_waits_is_not_told_once_it_has_a_plan(cluster, monkeyp
     assert [event["involvedObject"]["name"] for event in cluster.events()] == ["late"]
 
 
+async def test_a_gang_that_was_told_to_wait_is_told_when_its_pods_are_let_go(cluster):
+    async with leading(cluster):
+        cluster.gang(workers=2, gpus=8)
+        await soon(lambda: cluster.phase() == "Waiting")
+        cluster.node("gpu-1")
+        await soon(lambda: cluster.given("bert-0", "bert-1") and cluster.phase() == "Committing")
+        assert cluster.the_gang()["status"]["members"] == "0/2"
+        cluster.bind("bert-0", "bert-1")
+        await soon(lambda: cluster.phase() == "Placed")
+
+    assert [phase for phase, _ in told(cluster)] == ["Waiting", "Committing", "Placed"]
+
+
+async def test_that_members_do_not_ask_for_the_same_is_told_once_they_are_placed(cluster):
+    async with leading(cluster):
+        cluster.pod("bert-0", 1, gang="bert")
+        cluster.pod("bert-1", 2, gang="bert")
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        cluster.bind("bert-0", "bert-1")
+        await soon(lambda: cluster.events("GangPlaced"))
+
+    (event,) = cluster.events("GangPlaced")
+    assert event["message"].endswith("they do not all ask for the same")
+
+
 async def test_a_replacement_is_told_with_those_that_stayed(cluster):
     async with leading(cluster):
         cluster.gang()

@@ -9,6 +9,7 @@ from tenure import Cluster, soon
 from cluster import keys
 from cluster.published import Published, write_published
 from runtime.kube import Kube
+from scorer.owner import Makes
 from scorer.watches import Watches
 
 CONFIG_MAPS = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
@@ -217,14 +218,20 @@ async def test_a_job_that_was_submitted_again_takes_the_place_of_the_one_before(
 async def test_what_an_owner_declares_is_noted(cluster):
     async with watching(cluster) as watches:
         watches.changed.clear()
-        watches.declare("job", 4)
+        made = Makes((("bert", 4),))
+        watches.declare("job", 4, made)
 
-        assert watches.owners.declared == {"job": 4}
+        assert (watches.owners.declared, watches.owners.makes) == ({"job": 4}, {"job": made})
         assert watches.take_reowned() == {"job"}
         assert watches.changed.is_set()
 
-        watches.declare("job", None)
-        assert watches.owners.declared == {}
+        watches.declare_group(("team", "bert"), 3)
+        assert watches.owners.groups == {("team", "bert"): 3}
+        assert watches.state.regrouped == {("team", "bert")}
+
+        watches.forget(("team", "bert"), "job")
+        owners = watches.owners
+        assert (owners.declared, owners.makes, owners.groups) == ({}, {}, {})
 
 
 @pytest.mark.parametrize(

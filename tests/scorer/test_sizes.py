@@ -1,0 +1,85 @@
+"""Who is asked how many members a gang is to have, and what becomes of the answer."""
+
+import pytest
+import pytest_asyncio
+from tenure import Cluster, leading, soon
+
+from cluster import keys
+from scorer import planner, teller
+
+LABELLED = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team/podgroups/bert"
+NATIVE = "/apis/scheduling.k8s.io/v1beta1/namespaces/team/podgroups/bert"
+BEFORE = "/apis/scheduling.k8s.io/v1alpha2/namespaces/team/podgroups/bert"
+COUNTED = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+
+
+@pytest_asyncio.fixture
+async def cluster(monkeypatch):
+    monkeypatch.setattr(planner, "_PAUSE", 0.01)
+    monkeypatch.setattr(teller, "_PATIENCE", 0.01)
+    async with Cluster() as running:
+        running.node()
+        yield running
+
+
+def member(cluster, number, **spec):
+    labels = {} if "schedulingGroup" in spec else {keys.POD_GROUP: "bert"}
+    cluster.pod(f"bert-{number}", 4, labels=labels, **spec)
+
+
+@pytest.mark.parametrize(
+    ("path", "spec", "mark"),
+    [
+        pytest.param(LABELLED, {"minMember": 2}, {}, id="of scheduler-plugins"),
+        pytest.param(
+            NATIVE, COUNTED, {"schedulingGroup": {"podGroupName": "bert"}}, id="of Kubernetes"
+        ),
+        pytest.param(
+            BEFORE, COUNTED, {"schedulingGroup": {"podGroupName": "bert"}}, id="of Kubernetes 1.36"
+        ),
+    ],
+)
+async def test_a_pod_group_tells_how_many_members_there_must_be(cluster, path, spec, mark):
+    cluster.put(path, {"metadata": {}, "spec": spec})
+    async with leading(cluster):
+        member(cluster, 0, **mark)
+        await soon(lambda: cluster.phase() == "Assembling")
+        await soon(lambda: cluster.the_gang()["status"]["members"] == "1/2")
+        member(cluster, 1, **mark)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+    assert cluster.reads.count(path) == 1
+
+
+async def test_a_pod_group_that_comes_after_its_pods_is_found(cluster):
+    async with leading(cluster):
+        member(cluster, 0)
+        member(cluster, 1)
+        await soon(lambda: cluster.reads.count(LABELLED) > 1)
+        cluster.put(LABELLED, {"metadata": {}, "spec": {"minMember": 2}})
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+
+async def test_a_pod_group_that_cannot_be_read_is_asked_for_again(cluster):
+    cluster.put(LABELLED, {"metadata": {}, "spec": {"minMember": 2}})
+    cluster.fates["GET", LABELLED] += [(503, "starting"), (403, "no"), "lost"]
+    async with leading(cluster):
+        member(cluster, 0)
+        member(cluster, 1)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+    assert cluster.reads == [LABELLED] * 4
+
+
+async def test_a_stateful_set_whose_pods_come_one_by_one_is_told_what_to_do(cluster):
+    container = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 1}}}
+    template = {"spec": {"containers": [container]}}
+    path = "/apis/apps/v1/namespaces/team/statefulsets/bert"
+    cluster.put(path, {"metadata": {"uid": "set"}, "spec": {"replicas": 2, "template": template}})
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "bert", "uid": "set"}
+    async with leading(cluster):
+        cluster.pod("bert-0", gang="bert", size=2, owner=owner)
+        await soon(lambda: cluster.phase() and "Parallel" in cluster.the_gang()["status"]["reason"])
+
+    reason = cluster.the_gang()["status"]["reason"]
+    assert reason.startswith("1 of 2 members; missing: bert-1; StatefulSet bert makes each pod")
