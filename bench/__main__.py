@@ -61,8 +61,8 @@ def _live() -> None:
     with stage(found, others) as running:
         for figure in chain(creates.figures(running), reviews.figures(running)):
             print(figure, flush=True)
-    with gangs.floor(found) as running:
-        for figure in gangs.figures(running):
+    with gangs.floor(found) as ours, gangs.native(found) as theirs:
+        for figure in gangs.figures(ours, theirs):
             print(figure, flush=True)
 
 

@@ -4,7 +4,7 @@ import shutil
 import signal
 import ssl
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,9 +30,15 @@ _LISTENERS = (
 class ControlPlane:
     """What runs, and how to reach it."""
 
-    def __init__(self, folder: Path, binaries: Binaries, processes: Processes) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        binaries: Binaries,
+        processes: Processes,
+        flags: Mapping[str, Sequence[str]],
+    ) -> None:
         ports = dict(zip(_LISTENERS, free_ports(len(_LISTENERS)), strict=True))
-        self.site = Site(folder, binaries, ports)
+        self.site = Site(folder, binaries, ports, flags)
         self.processes = processes
         self.tokens = credentials.write_credentials(folder)
         for user, token in self.tokens.items():
@@ -155,15 +161,23 @@ class ControlPlane:
 
 
 @contextmanager
-def control_plane(folder: Path, binaries: Binaries) -> Iterator[ControlPlane]:
+def control_plane(
+    folder: Path, binaries: Binaries, **flags: Sequence[str]
+) -> Iterator[ControlPlane]:
     """Run a control plane whose files are in a folder; its logs stay there.
+
+    Args:
+        folder: Empty.
+        binaries: What runs.
+        flags: More than the usual ones, by program; `_` stands for `-`.
 
     Raises:
         NotReadyError: Something did not become ready.
     """
     try:
         with Processes() as processes:
-            plane = ControlPlane(folder, binaries, processes)
+            more = {name.replace("_", "-"): given for name, given in flags.items()}
+            plane = ControlPlane(folder, binaries, processes, more)
             plane.start()
             yield plane
     finally:

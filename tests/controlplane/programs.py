@@ -1,8 +1,8 @@
 """The programs of a control plane, ready to be started: their flags and configuration."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from controlplane import credentials
@@ -41,6 +41,8 @@ class Site:
     binaries: Binaries
     ports: Mapping[str, int]
     """The port of each program by its name, and `etcd-peer`."""
+    flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """More than the usual ones, by program."""
 
     @property
     def server(self) -> str:
@@ -64,7 +66,7 @@ class Site:
         """Return a program with its flags."""
         return Process(
             name,
-            (self.binaries[name], *flags),
+            (self.binaries[name], *flags, *self.flags.get(name, ())),
             self.folder / f"{name}.log",
             (f"{scheme}://{self.address(name)}",),
         )

@@ -1,0 +1,231 @@
+"""Gangs that are offered to a control plane with nodes, and what becomes of them."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from pathlib import Path
+
+import msgspec
+from controlplane.credentials import ADMIN
+from controlplane.gangs import mark
+from controlplane.plane import ControlPlane
+from controlplane.pods import container
+from msgspec import Raw, Struct
+
+from cluster import keys
+from runtime.kube import ApiError, Kube
+from runtime.reflector import Reflector
+from scorer.gangobject import gangs_of
+
+WORKERS = 8
+"""Of each gang, with a GPU each: a whole node."""
+AT_ONCE = 4
+"""Gangs of which all members are being created at one moment: 32 connections."""
+_BARE_GATE = "bench.example/gate"
+_GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/{}/podgroups"
+_PATIENCE = 300
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class By(Enum):
+    """Who lets a gang go."""
+
+    SCORER = auto()
+    BARE_CLIENT = auto()
+    """Whoever creates it, as soon as it is there: the same patch, with nothing decided."""
+    SCHEDULER = auto()
+    """Kubernetes' own gangs, all of one on one node."""
+
+
+class _Metadata(Struct, frozen=True):
+    name: str = ""
+    uid: str = ""
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    scheduling_gates: list[object] = msgspec.field(default_factory=list)
+
+
+class Seen(Struct, frozen=True):
+    """What is read of a pod."""
+
+    metadata: _Metadata = _Metadata()
+    spec: _Spec = _Spec()
+
+    @property
+    def gang(self) -> str:
+        """Its gang's name."""
+        return self.metadata.labels[keys.POD_GROUP_NAME]
+
+
+@dataclass(slots=True)
+class Crowd:
+    """The pods of one namespace: created, watched, and deleted."""
+
+    kube: Kube
+    namespace: str
+    pods: Mapping[object, Seen] = field(default_factory=dict)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def path(self) -> str:
+        """Where the pods are."""
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    def note(self, pods: Mapping[object, Seen]) -> None:
+        """Take what the watch tells."""
+        self.pods = pods
+        self._changed.set()
+
+    async def until(self, met: Callable[[Sequence[Seen]], bool]) -> None:
+        """Return as soon as the pods are so."""
+        async with asyncio.timeout(_PATIENCE):
+            while not met(list(self.pods.values())):
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def offer(self, gangs: int, by: By = By.SCORER) -> None:
+        """Create gangs; each has room on a node of its own."""
+        turn = asyncio.Semaphore(AT_ONCE)
+
+        async def one(number: int) -> None:
+            async with turn:
+                made = await self.create(f"gang-{number}", by)
+                if by is By.BARE_CLIENT:
+                    await asyncio.gather(*(self._place(pod, f"gpu-{number}") for pod in made))
+
+        await asyncio.gather(*(one(number) for number in range(gangs)))
+
+    async def create(self, gang: str, by: By = By.SCORER) -> list[Seen]:
+        """Create the pods of one gang, all at once."""
+        if by is By.SCHEDULER:
+            await self.kube.create(_GROUPS.format(self.namespace), _group(gang), Raw)
+        bodies = [_pod(gang, index, by) for index in range(WORKERS)]
+        return await asyncio.gather(*(self.kube.create(self.path, one, Seen) for one in bodies))
+
+    async def _place(self, pod: Seen, node: str) -> None:
+        """Write what a scorer would, without a thought."""
+        record = {f"bench.example/{name}": "x" * size for name, size in _RECORD.items()}
+        here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}
+        steps = [
+            {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
+            {"op": "test", "path": "/spec/schedulingGates", "value": [{"name": _BARE_GATE}]},
+            {"op": "add", "path": "/metadata/annotations", "value": record},
+            {"op": "add", "path": "/spec/affinity", "value": {"nodeAffinity": required}},
+            {"op": "remove", "path": "/spec/schedulingGates/0"},
+        ]
+        await self.kube.patch(f"{self.path}/{pod.metadata.name}", steps, Seen, kind="json")
+
+    async def clear(self) -> None:
+        """Delete all, and wait until it is gone."""
+        now = {"gracePeriodSeconds": "0"}
+        await self.kube.delete(self.path, params=now)
+        for path in (gangs_of(self.namespace), _GROUPS.format(self.namespace)):
+            with suppress(ApiError):
+                # Kinds that this API server does not have.
+                await self.kube.delete(path, params=now)
+        await self.until(lambda pods: not pods)
+
+
+_RECORD = {"allocation": 200, "term": 2, "visible-devices": 1, "isolation": 4, "index": 20}
+"""Annotations of a record, and how long they are."""
+
+
+def _pod(gang: str, index: int, by: By) -> dict[str, object]:
+    asked = {keys.GPU_WHOLE: 1, "cpu": 4, "memory": "32Gi"}
+    held: dict[By, dict[str, object]] = {
+        By.SCORER: {"schedulingGates": [{"name": keys.GANG}]},
+        By.BARE_CLIENT: {"schedulingGates": [{"name": _BARE_GATE}]},
+        By.SCHEDULER: {"schedulingGroup": {"podGroupName": gang}},
+    }
+    return {
+        "metadata": {"name": f"{gang}-{index}", "labels": mark(gang, WORKERS)},
+        "spec": {"containers": [container(asked)], **held[by]},
+    }
+
+
+def _group(gang: str) -> dict[str, object]:
+    """Return the PodGroup of a gang that Kubernetes places on one node."""
+    spec = {
+        "schedulingPolicy": {"gang": {"minCount": WORKERS}},
+        "schedulingConstraints": {"topology": [{"key": keys.HOSTNAME}]},
+    }
+    return {"metadata": {"name": gang}, "spec": spec}
+
+
+def bound(pods: Sequence[Seen]) -> int:
+    """Return how many have a node."""
+    return sum(bool(pod.spec.node_name) for pod in pods)
+
+
+def freed(pods: Sequence[Seen]) -> int:
+    """Return how many wait for nobody but the scheduler."""
+    return sum(not pod.spec.scheduling_gates for pod in pods)
+
+
+def nodes_of(pods: Sequence[Seen]) -> dict[str, list[str]]:
+    """Return the nodes of each gang's members; empty text where there is none."""
+    found: dict[str, list[str]] = {}
+    for pod in pods:
+        found.setdefault(pod.gang, []).append(pod.spec.node_name)
+    return found
+
+
+@asynccontextmanager
+async def crowd(plane: ControlPlane, namespace: str) -> AsyncIterator[Crowd]:
+    """Watch the pods of a namespace; delete them at the end."""
+    token = plane.tokens[ADMIN]
+    async with Kube(plane.server, token=token, ca_file=plane.ca_file, timeout=60) as kube:
+        found = Crowd(kube, namespace)
+        watch = Reflector(
+            kube,
+            found.path,
+            msgspec.json.Decoder(Seen).decode,
+            on_change=lambda items, _changed: found.note(items),
+        )
+        watching = asyncio.create_task(watch.run())
+        try:
+            await watch.synced.wait()
+            yield found
+            await found.clear()
+        finally:
+            watching.cancel()
+            await asyncio.wait((watching,))
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Time, and processor time of processes and of this one, since it was made [s]."""
+
+    pids: Sequence[int]
+    _since: float = field(default_factory=time.perf_counter)
+    _used: float = 0
+
+    def __post_init__(self) -> None:
+        self._used = self._total()
+
+    @property
+    def seconds(self) -> float:
+        """Time."""
+        return time.perf_counter() - self._since
+
+    @property
+    def used(self) -> float:
+        """Processor time."""
+        return self._total() - self._used
+
+    def _total(self) -> float:
+        return time.process_time() + sum(cpu(pid) for pid in self.pids)
+
+
+def cpu(pid: int) -> float:
+    """Return what a process has used [s]; see proc(5), `stat`."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / _TICKS
