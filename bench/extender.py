@@ -28,7 +28,7 @@ from cluster.record import Allocation, GPUShare, Isolation, format_record
 from cluster.request import read_request
 from runtime.clock import wall
 from runtime.logs import configure
-from scorer.__main__ import placement
+from scorer.__main__ import LEASE, placement
 from scorer.extender.bind import Binder
 from scorer.extender.wire import Binding
 from scorer.seen import seen
@@ -99,7 +99,9 @@ class _Running:
                 self._put(f"node-{i:04}", taken)
             scorer = asyncio.create_task(placement(settings, "bench", asyncio.Event()))
             self._led.set()
-            await scorer
+            while not scorer.done():
+                _renew(cluster, next(self._numbers))
+                await asyncio.sleep(1)
 
     def _put(self, node: str, gpus: tuple[int, ...]) -> None:
         """Let a pod have GPUs of a node; one that comes later takes the place of one before."""
@@ -177,6 +179,13 @@ def _pod(name: str, gpus: int) -> dict[str, Any]:
 
 def _args(names: list[str]) -> bytes:
     return msgspec.json.encode({"Pod": _pod("asking", 4), "Nodes": None, "NodeNames": names})
+
+
+def _renew(cluster: FakeCluster, number: int) -> None:
+    """Hold the Lease as a scheduler beside the scorer does."""
+    spec = {"holderIdentity": "bench_scheduler", "leaseTransitions": 1, "renewTime": f"{number}"}
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{keys.POLICY_NAMESPACE}/leases/{LEASE}"
+    cluster.put(path, {"metadata": {}, "spec": spec})
 
 
 def _policy(cluster: FakeCluster) -> None:

@@ -60,7 +60,9 @@ class _Metadata(Struct, frozen=True, rename="camel"):
     resource_version: str = ""
 
 
-class _Spec(Struct, frozen=True, rename="camel"):
+class Spec(Struct, frozen=True, rename="camel"):
+    """Who holds a Lease, as far as others care."""
+
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     lease_transitions: int | None = None
@@ -68,12 +70,14 @@ class _Spec(Struct, frozen=True, rename="camel"):
     """Only compared: its writer's clock is not ours."""
 
 
-class _Record(Struct, frozen=True):
+class Record(Struct, frozen=True):
+    """A Lease."""
+
     metadata: _Metadata = _Metadata()
-    spec: _Spec = _Spec()
+    spec: Spec = Spec()
 
 
-_records = msgspec.json.Decoder(_Record)
+records = msgspec.json.Decoder(Record)
 _DEFAULT = Timing()
 
 
@@ -108,7 +112,7 @@ class Lease:
         self._term = 0
         self._until = _NEVER
         self._version = ""
-        self._watch: Reflector[_Record] | None = None
+        self._watch: Reflector[Record] | None = None
         self._highest = -1
         # Half a deadline leaves time for a second call, on another connection.
         self._call_timeout = timing.renew_deadline / 2
@@ -148,8 +152,8 @@ class Lease:
         try:
             done, _ = await asyncio.wait((leading, renewing), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _end(leading)
-            await _end(renewing)
+            await end(leading)
+            await end(renewing)
             self._until = _NEVER
             await self._release()
         for task in (renewing, leading):
@@ -163,7 +167,7 @@ class Lease:
         watch = Reflector(
             self._kube,
             self._collection,
-            _records.decode,
+            records.decode,
             field_selector=f"metadata.name={self._name}",
             on_change=lambda _items, _changed: changed.set(),
             pace=self._pace,
@@ -174,7 +178,7 @@ class Lease:
             await watch.synced.wait()
             return await self._taken(watch, changed)
         finally:
-            await _end(watching)
+            await end(watching)
 
     @property
     def _pace(self) -> Pace:
@@ -182,8 +186,8 @@ class Lease:
         half, retry = self._timing.lease_duration / 2, self._timing.retry_period
         return Pace(watch=half, silence=retry, longest=retry)
 
-    async def _taken(self, watch: Reflector[_Record], changed: asyncio.Event) -> int:
-        seen: _Spec | None = None
+    async def _taken(self, watch: Reflector[Record], changed: asyncio.Event) -> int:
+        seen: Spec | None = None
         seen_at, error = _NEVER, ""
         while True:
             changed.clear()
@@ -206,14 +210,14 @@ class Lease:
                 async with asyncio.timeout(left):
                     await changed.wait()
 
-    def _holds(self, spec: _Spec | None) -> float:
+    def _holds(self, spec: Spec | None) -> float:
         """Return how long a record that does not change keeps us from taking the Lease [s]."""
         # Our own, while we do not lead, is what a call without an answer left, or a lost tenure.
         if spec is None or spec.holder_identity in {None, "", self._identity}:
             return 0
         return spec.lease_duration_seconds or self._timing.lease_duration
 
-    async def _take(self, found: _Record | None) -> bool:
+    async def _take(self, found: Record | None) -> bool:
         """Return whether it is ours; not, when somebody else was quicker."""
         # Even when the Lease was deleted, no term that was seen comes again.
         term = self._highest + 1
@@ -263,7 +267,7 @@ class Lease:
 
     async def _write_ours(self, spec: dict[str, object]) -> bool:
         """Write to the Lease as long as it is of this tenure; return whether it is."""
-        while not await self._write(_Record(_Metadata(self._version)), spec):
+        while not await self._write(Record(_Metadata(self._version)), spec):
             # It is another version: somebody else's, or that of a call of ours without an answer.
             found = await self._read()
             if found is None or not self._is_ours(found.spec):
@@ -271,12 +275,12 @@ class Lease:
             self._version = found.metadata.resource_version
         return True
 
-    def _is_ours(self, spec: _Spec) -> bool:
+    def _is_ours(self, spec: Spec) -> bool:
         return (spec.holder_identity, spec.lease_transitions) == (self._identity, self._term)
 
-    async def _read(self) -> _Record | None:
+    async def _read(self) -> Record | None:
         try:
-            return await self._kube.get(f"{self._collection}/{self._name}", _Record)
+            return await self._kube.get(f"{self._collection}/{self._name}", Record)
         except ApiError as error:
             if error.status == 404:
                 return None
@@ -289,15 +293,15 @@ class Lease:
             "metadata": {"name": self._name},
             "spec": spec,
         }
-        return await self._stored(self._kube.create(self._collection, made, _Record))
+        return await self._stored(self._kube.create(self._collection, made, Record))
 
-    async def _write(self, seen: _Record, spec: dict[str, object]) -> bool:
+    async def _write(self, seen: Record, spec: dict[str, object]) -> bool:
         """Return whether it was written; not, when it is no longer as it was seen."""
         change = {"metadata": {"resourceVersion": seen.metadata.resource_version}, "spec": spec}
         path = f"{self._collection}/{self._name}"
-        return await self._stored(self._kube.patch(path, change, _Record, kind="merge"))
+        return await self._stored(self._kube.patch(path, change, Record, kind="merge"))
 
-    async def _stored(self, call: Awaitable[_Record]) -> bool:
+    async def _stored(self, call: Awaitable[Record]) -> bool:
         try:
             self._version = (await call).metadata.resource_version
         except ApiError as error:
@@ -308,7 +312,8 @@ class Lease:
         return True
 
 
-async def _end(task: asyncio.Task[None]) -> None:
+async def end(task: asyncio.Task[None]) -> None:
+    """Cancel a task, and wait until it has ended."""
     task.cancel()
     await asyncio.wait((task,))
 

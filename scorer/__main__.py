@@ -13,6 +13,7 @@ from cluster.keys import POLICY_NAMESPACE
 from runtime.clock import wall
 from runtime.environment import SettingsError
 from runtime.exchange import Observers
+from runtime.followed import FollowedLease
 from runtime.kube import Kube
 from runtime.lease import Lease, Timing
 from runtime.logs import configure, request_lines
@@ -104,13 +105,16 @@ def _extender(
     )
 
 
-def _lease(kube: Kube, settings: Settings, instance: str) -> Lease:
+def _lease(kube: Kube, settings: Settings, instance: str) -> Lease | FollowedLease:
     timing = Timing(settings.lease_seconds, settings.renew_seconds, settings.retry_seconds)
+    if settings.extender_port:
+        # The scheduler beside this process holds it: who asks and who answers lead together.
+        return FollowedLease(kube, POLICY_NAMESPACE, LEASE, instance, timing)
     # A container that was started again in the same pod is another process.
     return Lease(kube, POLICY_NAMESPACE, LEASE, f"{instance}_{uuid4()}", timing)
 
 
-async def _elect(lease: Lease, leader: Leader, told: asyncio.Event) -> None:
+async def _elect(lease: Lease | FollowedLease, leader: Leader, told: asyncio.Event) -> None:
     """Take part in the election until told to end."""
 
     async def stand() -> None:

@@ -17,7 +17,8 @@ class Settings:
     inspect_port: int = 8081
     """Of inspection, on the loopback alone: whoever may forward ports to the pod may look."""
     extender_port: int = 0
-    """Of the extender, on the loopback, for a scheduler in the same pod; 0: there is none."""
+    """Of the extender, on the loopback, for a scheduler in the same pod, which then holds the Lease
+    for both; 0: there is none."""
     api_server: str = ""
     """Such as `https://127.0.0.1:6443`; empty for the one that a pod is given."""
     api_token_file: str = ""

@@ -5,8 +5,10 @@ import gc
 import json
 from dataclasses import replace
 from io import BytesIO
+from itertools import count
 
 import aiohttp
+import pytest
 import pytest_asyncio
 import structlog
 from controlplane.process import free_ports
@@ -14,8 +16,10 @@ from fake_cluster import FakeCluster
 from waiting import until, until_true
 
 from runtime.logs import configure
-from scorer.__main__ import placement
+from scorer.__main__ import LEASE, placement
 from scorer.settings import Settings
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/linkwise-system/leases"
 
 
 class Scorer:
@@ -66,21 +70,36 @@ async def cluster():
         yield running
 
 
+@pytest.fixture
+def beside():
+    """Who of a scheduler holds the Lease; empty: there is none, and the scorer holds it itself."""
+    return ""
+
+
+async def hold_lease(cluster, holder):
+    """Hold the Lease as a scheduler does."""
+    for number in count():
+        spec = {"holderIdentity": holder, "leaseTransitions": 3, "renewTime": f"{number}"}
+        cluster.put(f"{LEASES}/{LEASE}", {"metadata": {"name": LEASE}, "spec": spec})
+        await asyncio.sleep(0.05)
+
+
 @pytest_asyncio.fixture
-async def started(request, cluster):
+async def started(request, cluster, beside):
     """A scorer whose ports are open; it may not lead yet. Its parameter: other settings."""
     probe_port, inspect_port, extender_port = free_ports(3)
     settings = Settings(
         host="127.0.0.1",
         probe_port=probe_port,
         inspect_port=inspect_port,
-        extender_port=extender_port,
+        extender_port=extender_port if beside else 0,
         api_server=cluster.url,
         write_seconds=0.1,
         retry_seconds=0.05,
     )
     settings = replace(settings, **getattr(request, "param", {}))
     logged = BytesIO()
+    scheduler = asyncio.create_task(hold_lease(cluster, beside)) if beside else None
     configure(stream=logged)
     async with aiohttp.ClientSession() as session:
         scorer = Scorer(settings, session, logged)
@@ -89,6 +108,8 @@ async def started(request, cluster):
         yield scorer
         scorer.told.set()
         await asyncio.wait((scorer.task,))
+    if scheduler:
+        scheduler.cancel()
     structlog.reset_defaults()
     gc.unfreeze()
 

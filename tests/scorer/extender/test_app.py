@@ -5,10 +5,8 @@ from builders import a_pod
 from waiting import until_true
 
 from cluster import keys
-from scorer.__main__ import LEASE
 from scorer.reason import Reason
 
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/linkwise-system/leases"
 NODE = {"status": {"allocatable": {keys.GPU_WHOLE: "8", "cpu": "96", "pods": "110"}}}
 LABELS = {keys.NODE_MODE: "topology"}
 NOT_LEADING = "this scorer does not lead"
@@ -127,13 +125,8 @@ async def test_what_cannot_be_answered_is_an_error_for_the_scheduler_to_show(sco
     assert (status, said in text) == (503, True)
 
 
-@pytest.fixture
-def other(cluster):
-    held = {"holderIdentity": "other", "leaseDurationSeconds": 600, "leaseTransitions": 4}
-    cluster.put(f"{LEASES}/{LEASE}", {"metadata": {"name": LEASE}, "spec": held})
-
-
-@pytest.mark.usefixtures("other", "nodes")
+@pytest.mark.parametrize("beside", ["replica-1_scheduler"])
+@pytest.mark.usefixtures("nodes")
 async def test_one_that_does_not_lead_lets_the_scheduler_try_again(started, cluster):
     body = asking(cluster, NodeNames=["gpu-0"])
 
@@ -155,7 +148,11 @@ async def test_a_leader_that_does_not_know_the_cluster_yet_says_so(started, clus
     assert "not listed yet" in await bound(started, body["Pod"])
 
 
-@pytest.mark.parametrize("started", [{"extender_port": 0}], indirect=True)
+async def test_it_leads_under_the_term_of_the_scheduler_beside_it(scorer):
+    assert [line["term"] for line in scorer.said("Leading")] == [3]
+
+
+@pytest.mark.parametrize("beside", [""])
 async def test_without_a_scheduler_beside_it_a_scorer_leads_all_the_same(scorer):
-    assert (await scorer.probe())[0] == 200
+    assert scorer.said("Acquired Lease")
     assert (await scorer.look("/filter"))[0] == 404
