@@ -106,6 +106,7 @@ class Planner:
         for gone in self._waiting.regroup(self._watches.take_reowned()):
             self._teller.forget(gone)
             self._sizes.forget(gone)
+            self._queue.forget(gone)
         units = list(self._waiting)
         self._note_complete(units)
         calls = [*self._follower.follow(), *self._sizes.ask(units)]
@@ -166,8 +167,9 @@ class Planner:
         self._queue.put(unit, plan.placements, written, complete=self._since_when(unit))
 
     def _is_on_its_way(self, unit: Unit) -> bool:
-        """Tell whether a unit is not to be planned: its members are moved, or its plan goes on."""
-        return self._follower.is_moving(unit.key) or self._finish(unit)
+        """Tell whether a unit is not to be planned: it is moved or rests, or its plan goes on."""
+        resting = self._follower.is_moving(unit.key) or self._queue.is_resting(unit.key)
+        return resting or self._finish(unit)
 
     def _finish(self, unit: Unit) -> bool:
         """Go on with a plan of which some members have their GPUs already; say whether there is.

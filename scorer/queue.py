@@ -11,19 +11,22 @@ from dataclasses import dataclass
 
 import structlog
 
+from cluster.gang import GangKey
 from cluster.node import Card
 from runtime.kube import KubeError
 from scorer.commit import Committer, Grant
 from scorer.follow import Follower
-from scorer.gangobject import GangPlan
+from scorer.gangobject import GangPlan, Phase
 from scorer.gangs import Unit
 from scorer.measures import Measures
 from scorer.outcome import Placement
 from scorer.seen import Seen
 from scorer.state import State
-from scorer.teller import Teller
+from scorer.teller import Teller, Word
 from scorer.writes import allocation_of
 
+_LONGEST = 60.0
+"""Between two tries of who is always refused, at most [s]."""
 _ENOUGH = 32
 """So many pods that wait to be written keep the API server busy while others are planned."""
 
@@ -70,6 +73,10 @@ class Queue:
         self._state, self._committer, self._follower = state, committer, follower
         self._teller, self._measures = teller, measures
         self._again, self._changed = again, changed
+        self._resting: dict[GangKey, float] = {}
+        """Whose pods were all refused the last time, and for how long it rests then [s]."""
+        self._awake: set[GangKey] = set()
+        """Who of them has rested."""
         self._jobs: deque[Job] = deque()
         self._queued = asyncio.Event()
 
@@ -77,6 +84,15 @@ class Queue:
     def is_full(self) -> bool:
         """Whether more plans now would only be older when their turn comes."""
         return sum(len(job.grants) for job in self._jobs) >= _ENOUGH
+
+    def is_resting(self, key: GangKey) -> bool:
+        """Tell whether a gang is not to be planned yet, since all its pods were refused."""
+        return key in self._resting and key not in self._awake
+
+    def forget(self, key: GangKey) -> None:
+        """Forget how it went with a gang of which no pod is there."""
+        self._resting.pop(key, None)
+        self._awake.discard(key)
 
     def put(
         self, unit: Unit, placements: Sequence[Placement], plan: GangPlan, *, complete: float
@@ -138,6 +154,10 @@ class Queue:
         refused = await self._committer.commit(job.grants)
         now = _now()
         self._measures.committed(now - began, conflicts=len(refused))
+        if len(refused) == len(job.grants):
+            self._rest(job)
+            return
+        self.forget(job.unit.key)
         if not refused:
             self._measures.placed(now - job.complete)
         self._drop(refused)
@@ -151,10 +171,29 @@ class Queue:
             return error
         return None
 
+    def _rest(self, job: Job) -> None:
+        """Free all that was kept, and let others have it for a while: longer each time."""
+        key = job.unit.key
+        pause = min(2 * self._resting.get(key, self._again / 2), _LONGEST)
+        self._resting[key] = pause
+        self._awake.discard(key)
+        self._follower.drop(key)
+        self._free([grant.pod for grant in job.grants])
+        reason = f"the API server refused to let its pods go; tried again in {pause:g} s"
+        members = job.unit.present, job.unit.needed
+        self._teller.say(Word(job.unit, Phase.WAITING, members, reason=reason))
+        asyncio.get_running_loop().call_later(pause, self._wake, key)
+
+    def _wake(self, key: GangKey) -> None:
+        if key in self._resting:
+            self._awake.add(key)
+            self._changed()
+
     def _drop(self, pods: Collection[Seen]) -> None:
         """Free what could not be given; the pods, as far as they are still there, wait again.
 
-        Not at once: who is always refused would be tried without end.
+        Not at once: who is always refused would be tried without end. Until then it is kept for
+        them, since other members of their gang have theirs.
         """
         if pods:
             asyncio.get_running_loop().call_later(self._again, self._free, pods)

@@ -88,6 +88,48 @@ async def test_who_waits_is_looked_at_a_few_at_a_time(cluster, monkeypatch):
     assert cluster.order()[12] == "late-00"
 
 
+async def test_who_is_always_refused_does_not_keep_what_others_could_have(cluster, monkeypatch):
+    monkeypatch.setattr(planner, "_AGAIN", 0.2)
+    cluster.put("/api/v1/nodes/only", cluster.get("/api/v1/nodes/gpu-00"))
+    for i in range(12):
+        cluster.remove(f"/api/v1/nodes/gpu-{i:02}")
+    cluster.fail("PATCH", "cursed", *[(403, "no")] * 1000)
+    async with leading(cluster) as leader:
+        cluster.pod("cursed", 8, created="2026-01-01T00:00:00Z", priority=1)
+        await soon(lambda: cluster.patches("cursed"))
+        cluster.pod("other", 8)
+        await soon(lambda: cluster.given("other"))
+        cluster.delete("other")
+        await soon(lambda: len(cluster.patches("cursed")) == 3)
+        (message,) = {one["message"] for one in cluster.events("WaitingForGPUs")}
+        assert "the API server refused to let its pods go" in message
+
+        cluster.delete("cursed")
+        await soon(lambda: not list(leader.tenure.planner.waiting()))
+        cluster.pod("after", 8)
+        await soon(lambda: cluster.given("after"))
+
+
+async def test_a_node_that_turns_not_ready_takes_nothing_from_pods_that_run_there(cluster):
+    async with leading(cluster):
+        cluster.offer("runs")
+        await soon(lambda: cluster.order() == ["runs"])
+        names = [f"runs-{i}" for i in range(WORKERS)]
+        await soon(lambda: cluster.given(*names))
+        cluster.bind(*names)
+        await soon(lambda: cluster.events("GangPlaced"))
+        written = len(cluster.writes)
+        node = cluster.get(f"/api/v1/nodes/{cluster.record('runs-0')['node']}")
+        not_ready = {"conditions": [{"type": "Ready", "status": "False"}]}
+        status = {**node["status"], **not_ready}
+        cluster.put(f"/api/v1/nodes/{node['metadata']['name']}", {**node, "status": status})
+        cluster.offer("next")
+        await soon(lambda: cluster.order() == ["runs", "next"])
+
+    assert not [path for _, path, _ in cluster.writes[written:] if "/pods/runs" in path]
+    assert cluster.record("next-0")["node"] != node["metadata"]["name"]
+
+
 async def test_of_gangs_that_are_gone_nothing_is_kept(cluster):
     container = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 1}}}
     replicas = {"replicas": WORKERS, "template": {"spec": {"containers": [container]}}}
