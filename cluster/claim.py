@@ -14,17 +14,17 @@ from cluster.quantity import QuantityError, parse_quantity
 class Claim(Struct, frozen=True, gc=False):
     """The GPU resources that one container names; a container that names none has no claim."""
 
-    container: Container
+    container: str
+    """Its name."""
     index: int
     """Its place in `spec.containers`, or in `spec.initContainers`."""
     init: bool
+    sidecar: bool
+    """It is an init container that keeps running beside the app containers."""
+    limits: dict[str, Amount]
+    requests: dict[str, Amount]
     named: dict[str, tuple[Amount, str]]
     """Each resource's limit and its path; where only a request is given, that."""
-
-    @property
-    def sidecar(self) -> bool:
-        """An init container that keeps running beside the app containers."""
-        return self.init and self.container.restart_policy == "Always"
 
 
 def claims_of(spec: PodSpec) -> list[Claim]:
@@ -44,7 +44,7 @@ def read_claim(claim: Claim, cards: int | None) -> tuple[dict[str, int], list[Fi
     """
     amounts: dict[str, int] = {}
     findings: list[Finding] = []
-    limits, requests = claim.container.limits, claim.container.requests
+    limits, requests = claim.limits, claim.requests
     for resource, (value, field) in claim.named.items():
         amounts[resource], finding = check_amount(resource, value, field, cards)
         if finding is not None:
@@ -81,14 +81,15 @@ def _claims(containers: list[Container], *, init: bool) -> list[Claim]:
                     path = f"spec.{where}[{index}].resources.{part}[{resource}]"
                     named[resource] = (amounts[resource], path)
         if named:
-            claims.append(Claim(container, index, init, named))
+            sidecar = init and container.restart_policy == "Always"
+            claims.append(Claim(container.name, index, init, sidecar, limits, requests, named))
     return claims
 
 
 def _request_findings(claim: Claim, resource: str, *, limit_is_read: bool) -> Iterator[Finding]:
     """Yield what is wrong with a request that is not written as its limit: it must equal it."""
-    request = claim.container.requests[resource]
-    limit = claim.container.limits.get(resource)
+    request = claim.requests[resource]
+    limit = claim.limits.get(resource)
     field = claim.named[resource][1].replace(".limits[", ".requests[")
     if limit is None:
         message = f"{resource} is requested without a limit, and Kubernetes wants both equal"

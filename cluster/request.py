@@ -154,7 +154,7 @@ def _cards(pod: Pod) -> int | None:
 
 
 def _ask(claim: Claim, amounts: dict[str, int], family: Family) -> Ask | None:
-    container, index, init = claim.container.name, claim.index, claim.init
+    container, index, init = claim.container, claim.index, claim.init
     if family is _SHARE:
         decisive = GPU_MEM if GPU_MEM in amounts else GPU_CORE
         if decisive not in amounts:

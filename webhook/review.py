@@ -32,7 +32,7 @@ class ProtocolError(ValueError):
     """The body is not an AdmissionReview that can be answered."""
 
 
-class Review(Struct, frozen=True):
+class Review(Struct, frozen=True, gc=False):
     """What an API server asks."""
 
     uid: str
@@ -45,7 +45,7 @@ class Review(Struct, frozen=True):
     """None when this is not the creation of a Pod: allowed as it is."""
 
 
-class GroupVersionKind(Struct, frozen=True):
+class GroupVersionKind(Struct, frozen=True, gc=False):
     """What an object is."""
 
     group: _Name = ""
@@ -53,7 +53,7 @@ class GroupVersionKind(Struct, frozen=True):
     kind: _Name = ""
 
 
-class _Request(Struct, frozen=True, rename="camel"):
+class _Request(Struct, frozen=True, rename="camel", gc=False):
     """The request of a review, without its object."""
 
     uid: _Name
@@ -80,7 +80,7 @@ class _AboutPod(_Request, frozen=True):
 _R = TypeVar("_R", bound=_Request)
 
 
-class _Question(Struct, Generic[_R], frozen=True, rename="camel"):
+class _Question(Struct, Generic[_R], frozen=True, rename="camel", gc=False):
     api_version: _Name
     kind: _Name
     request: _R | None = None
@@ -108,7 +108,7 @@ class _Status(Struct, frozen=True):
     details: _Details
 
 
-class _Response(Struct, frozen=True, rename="camel", omit_defaults=True):
+class _Response(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     uid: str
     allowed: bool
     status: _Status | None = None
@@ -118,7 +118,7 @@ class _Response(Struct, frozen=True, rename="camel", omit_defaults=True):
     audit_annotations: dict[str, str] | None = None
 
 
-class _Answer(Struct, frozen=True, rename="camel"):
+class _Answer(Struct, frozen=True, rename="camel", gc=False):
     api_version: str
     kind: str
     response: _Response
