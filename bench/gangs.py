@@ -5,6 +5,7 @@ lets each go as soon as it is there; and Kubernetes' own are placed by its sched
 """
 
 import asyncio
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -16,9 +17,10 @@ from pathlib import Path
 from signal import SIGKILL
 
 from controlplane.binaries import Binaries
+from controlplane.history import History
 from controlplane.nodes import add_nodes, read_nodes
 from controlplane.plane import ControlPlane, control_plane
-from controlplane.process import wait_until
+from controlplane.process import Process, answers, free_ports, wait_until
 from controlplane.scorer import Scorer, start_scorer, wait_for_leader
 from controlplane.webhook import BASE, MUTATING, REGISTRATIONS, VALIDATING
 
@@ -31,6 +33,8 @@ _ALL = _GANGS * WORKERS
 _ROUNDS, _SINGLES, _FAILOVERS = 7, 60, 3
 _LEASE = 15
 """As it is shipped [s]."""
+_FEW = 50
+"""Writes that an API server takes [1/s]."""
 _QUIET = 10.0
 """How long a scorer is looked at that has nothing to do [s]."""
 
@@ -44,15 +48,31 @@ class Floor:
     _numbers: Iterator[int]
 
     @contextmanager
-    def scorer(self, *, leads: bool = True) -> Iterator[Scorer]:
+    def scorer(self, *, leads: bool = True, server: str = "") -> Iterator[Scorer]:
         """Run a scorer, from when it leads, or may."""
-        one = start_scorer(self.plane, self.folder, f"scorer-{next(self._numbers)}.log")
+        log = f"scorer-{next(self._numbers)}.log"
+        one = start_scorer(self.plane, self.folder, log, server=server)
         try:
             if leads:
                 wait_for_leader(one)
             yield one
         finally:
             self.plane.processes.stop(one.process)
+
+    @contextmanager
+    def limited(self, rate: float) -> Iterator[str]:
+        """Give an API server that takes so few writes a second."""
+        (port,) = free_ports(1)
+        words = (port, self.plane.server, self.plane.ca_file, rate)
+        argv = (sys.executable, "-m", "bench.limiter", *map(str, words))
+        process = Process("limiter", argv, self.folder / "limiter.log")
+        self.plane.processes.start(process)
+        try:
+            server = f"http://127.0.0.1:{port}"
+            process.wait_ready(lambda: answers(f"{server}/readyz"))
+            yield server
+        finally:
+            self.plane.processes.stop(process)
 
     def namespace(self) -> str:
         """Make a namespace in which pods can be created; return its name."""
@@ -99,6 +119,7 @@ def figures(floor: Floor, native: Floor) -> Iterator[Figure]:
     """Yield each row as soon as it is measured."""
     yield from _throughput(floor, native)
     yield from _offered_too_many(floor)
+    yield _slowly(floor)
     yield from _alone(floor)
     yield _failover(floor)
 
@@ -177,6 +198,23 @@ def _offered_too_many(floor: Floor) -> Iterator[Figure]:
     yield Figure(f"{_MANY} offered: gangs that are whole", f"{_NODES}", spread([whole]))
     yield Figure("  gangs that are bound in part", "0", spread([partial]))
     yield Figure("  the scorer afterwards, of a core", "≤ 1 %", spread([idle]), "%")
+
+
+def _slowly(floor: Floor) -> Figure:
+    async def offered() -> None:
+        async with crowd(floor.plane, namespace) as pods:
+            await pods.offer(_GANGS)
+            await pods.until(lambda pods: bound(pods) == _ALL)
+
+    namespace = floor.namespace()
+    with (
+        floor.limited(_FEW) as server,
+        floor.scorer(server=server),
+        History(floor.plane.api) as history,
+    ):
+        asyncio.run(offered())
+    longest = max(history.partly_bound().values())
+    return Figure(f"at {_FEW} writes/s: longest bound in part", "≤ 0.5 s", spread([longest]), "s")
 
 
 def _alone(floor: Floor) -> Iterator[Figure]:
