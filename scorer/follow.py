@@ -5,7 +5,7 @@ are moved: evicted, to be planned anew without the nodes that failed. Pods that 
 again, and those whose Job counts an eviction as a failure, stay, and people are told why.
 """
 
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Set
 from dataclasses import replace
 
 import structlog
@@ -20,6 +20,7 @@ from scorer.gangobject import GangPlan, Phase, PlannedPod, name_of
 from scorer.gangs import Unit, settled_unit
 from scorer.measures import Measures
 from scorer.seen import Seen
+from scorer.state import Key
 from scorer.teller import Teller, Word
 from scorer.watches import Watches
 
@@ -94,14 +95,21 @@ class Follower:
         plan = gang.spec.plan if gang and unit.is_gang else None
         return plan if plan and plan.id == plan_id else None
 
-    def follow(self) -> list[Call]:
-        """See how far each plan is; return the evictions of those that cannot come to an end."""
+    def follow(self, changed: Set[Key]) -> list[Call]:
+        """See how far each plan is; return the evictions of those that cannot come to an end.
+
+        Args:
+            changed: Groups of which a pod changed since the last look.
+        """
         conflicts = {one.uid: one.reason for one in self._watches.state.snapshot().ledger.conflicts}
         calls: list[Call] = []
         for key, carried in list(self._carried.items()):
+            is_due = self._clock() >= carried.deadline
+            if not (is_due or conflicts or carried.unit.group in changed):
+                continue
             pods = tuple(self._watches.state.group(carried.unit.group))
             progress = carried.progress(pods)
-            leaving = carried.moving and progress.bound and self._clock() < carried.deadline
+            leaving = carried.moving and progress.bound and not is_due
             if not progress.unbound and not leaving:
                 del self._carried[key]
                 self._ended(carried, progress)
@@ -111,7 +119,7 @@ class Follower:
             refuted = next((pod for pod in progress.unbound if pod.uid in conflicts), None)
             if refuted is not None and not carried.moving:
                 calls += self._give_up(carried, progress, conflicts[refuted.uid])
-            elif self._clock() >= carried.deadline:
+            elif is_due:
                 first = progress.unbound[0]
                 node = ", ".join(carried.nodes_of([first]))
                 why = f"pod {first.name} was not bound to {node} within {self._patience:g} s"

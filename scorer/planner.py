@@ -103,13 +103,14 @@ class Planner:
 
     def _round(self) -> list[Coroutine[Any, Any, None]]:
         """Decide what can be decided now; return the calls that are to be made beside."""
+        changed = frozenset(self._state.regrouped)
         for gone in self._waiting.regroup(self._watches.take_reowned()):
             self._teller.forget(gone)
             self._sizes.forget(gone)
             self._queue.forget(gone)
         units = list(self._waiting)
         self._note_complete(units)
-        calls = [*self._follower.follow(), *self._sizes.ask(units)]
+        calls = [*self._follower.follow(changed), *self._sizes.ask(units)]
         if not self._queue.is_full:
             self._decide(units)
         return calls
