@@ -19,7 +19,8 @@ from runtime.kube import Kube
 from scorer.commit import Committer
 from scorer.compare import best_possible, index_order
 from scorer.follow import Follower, plan_id_of
-from scorer.gangobject import Phase, name_of, placement_of, plan_of
+from scorer.gangobject import Phase, name_of
+from scorer.gangplan import placement_of, plan_of
 from scorer.gangs import Unit
 from scorer.measures import Measures
 from scorer.outcome import Plan, Refusal
