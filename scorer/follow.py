@@ -48,8 +48,15 @@ class Follower:
     @property
     def avoided(self) -> Mapping[GangKey, frozenset[str]]:
         """Nodes to which gangs shall not go now."""
+        return {key: nodes for key, (nodes, _) in self._still_failed().items()}
+
+    def _still_failed(self) -> dict[GangKey, tuple[frozenset[str], float]]:
+        """Return what holds now of `_failed`, and forget the rest."""
         now = self._clock()
-        return {key: nodes for key, (nodes, until) in self._failed.items() if now < until}
+        past = [key for key, (_, until) in self._failed.items() if until <= now]
+        for key in past:
+            del self._failed[key]
+        return self._failed
 
     def begin(self, unit: Unit, plan: GangPlan) -> None:
         """Watch over a plan from now on."""
@@ -71,7 +78,7 @@ class Follower:
         """Return until a plan is due, or a node no longer avoided [s]; None where neither is."""
         now = self._clock()
         dues = [one.deadline for one in self._carried.values()]
-        dues += [until for _, until in self._failed.values() if until > now]
+        dues += [until for _, until in self._still_failed().values()]
         return max(min(dues) - now, 0.0) + 0.1 if dues else None
 
     def resume(self) -> None:
