@@ -133,7 +133,9 @@ def test_the_second_try_is_as_the_first_but_asks_others_and_only_for_what_would_
     assert second == first
     (condition,) = again()["matchConditions"]
     spec = one("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]
-    refused = " ".join(item["expression"] for item in (*spec["matchConditions"], *spec["validations"]))
+    refused = " ".join(
+        item["expression"] for item in (*spec["matchConditions"], *spec["validations"])
+    )
     assert quoted(condition["expression"]) == quoted(refused)
 
 
