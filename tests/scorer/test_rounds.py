@@ -1,15 +1,19 @@
 """Who is planned when, while others are written."""
 
 import asyncio
+import re
+from itertools import count
 
 import pytest_asyncio
 from tenure import Cluster, leading, soon
+from waiting import until_true
 
 from cluster import keys
 from scorer import planner, teller
 from scorer.gangobject import GANGS
 
 WORKERS = 8
+ROUNDS = re.compile(r"linkwise_planning_duration_seconds_count (\S+)")
 
 
 class Gated(Cluster):
@@ -86,6 +90,36 @@ async def test_who_waits_is_looked_at_a_few_at_a_time(cluster, monkeypatch):
         await soon(lambda: len(set(cluster.order())) == 13)
 
     assert cluster.order()[12] == "late-00"
+
+
+async def test_a_look_that_takes_long_lets_others_have_their_turn(scorer, cluster, monkeypatch):
+    monkeypatch.setattr(planner, "_MOMENT", 0)
+    for i in range(30):
+        cluster.pod(f"large-{i}", 9)
+
+    async def each_was_planned_in_a_round_of_its_own():
+        _, shown = await scorer.probe("/metrics")
+        return int(float(ROUNDS.search(shown)[1])) >= 30
+
+    await until_true(each_was_planned_in_a_round_of_its_own, within=30)
+
+
+async def test_the_last_is_looked_at_though_something_comes_free_all_the_time(cluster, monkeypatch):
+    monkeypatch.setattr(planner, "_MOMENT", 0)
+
+    async def come_and_go():
+        for number in count():
+            cluster.pod(f"short-{number}", 0, gates=(), nodeName="gpu-00", phase="Running")
+            cluster.delete(f"short-{number}")
+            await asyncio.sleep(0)
+
+    async with leading(cluster) as leader:
+        churn = asyncio.create_task(come_and_go())
+        for i in range(40):
+            cluster.pod(f"large-{i:02}", 9, created=f"2026-01-01T00:00:{i:02}Z")
+        waiting = leader.tenure.planner.waiting
+        await soon(lambda: sum("needs 9 GPUs" in why for _, why in waiting()) == 40)
+        churn.cancel()
 
 
 async def test_who_is_always_refused_does_not_keep_what_others_could_have(cluster, monkeypatch):

@@ -1,0 +1,129 @@
+import pytest
+from builders import a_seen
+
+from cluster import keys
+from cluster.pod import Owner
+from scorer.gangs import Owners
+from scorer.outcome import Refusal
+from scorer.state import State
+from scorer.waiting import Waiting
+
+JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert", "uid": "job"}
+LABELS = {keys.POD_GROUP_NAME: "bert", keys.POD_GROUP_MIN_AVAILABLE: "1"}
+NO = Refusal("no")
+A, B = frozenset({"a"}), frozenset({"b"})
+
+
+class Pods:
+    """A state, what waits there, and what is known of owners."""
+
+    def __init__(self):
+        self.state, self.above = State(), {}
+        self.waiting = Waiting(self.state, Owners(self.above, {}))
+
+    def put(self, name, there=True, **pod):
+        pod = a_seen(1, name, **pod) if there else None
+        self.state.put_pod(("team", name), pod)
+
+    def regroup(self, *reowned):
+        return self.waiting.regroup(set(reowned))
+
+    def units(self):
+        return {unit.key.name: unit for unit in self.waiting}
+
+
+@pytest.fixture
+def pods():
+    return Pods()
+
+
+def test_only_what_changed_is_put_together_again(pods):
+    pods.put("one")
+    pods.put("two")
+    pods.regroup()
+    before = pods.units()
+    pods.put("two", created="2026-01-02T00:00:00Z")
+    pods.regroup()
+
+    after = pods.units()
+    assert after["one"] is before["one"]
+    assert after["two"] is not before["two"]
+
+
+def test_who_is_gone_is_told_once_no_pod_of_the_name_is_there(pods):
+    for name in ("bert-0", "bert-1"):
+        pods.put(name, labels=LABELS, owner=JOB)
+    assert pods.regroup() == frozenset()
+    pods.put("bert-0", there=False)
+    assert pods.regroup() == frozenset()
+    pods.put("bert-1", there=False)
+
+    assert {key.name for key in pods.regroup()} == {"bert"}
+    assert pods.regroup() == frozenset()
+    assert pods.units() == {}
+
+
+def test_a_gang_is_another_once_it_is_known_who_owns_its_job(pods):
+    pods.put("bert-0", labels=LABELS, owner=JOB)
+    pods.put("alone")
+    pods.regroup()
+    alone = pods.units()["alone"]
+    pods.above["job"] = Owner(kind="JobSet", name="set", uid="set")
+    pods.regroup("somebody")
+    assert pods.units()["bert"].key.owner == "job"
+
+    pods.regroup("job")
+
+    assert pods.units()["bert"].key.owner == "set"
+    assert pods.units()["alone"] is alone
+    before = pods.units()["bert"]
+    pods.regroup("set")
+    assert pods.units()["bert"] is not before
+
+
+@pytest.mark.parametrize(
+    ("freed", "avoided", "stands"),
+    [
+        pytest.param(0, None, True, id="nothing came free"),
+        pytest.param(1, None, False, id="something came free before this look"),
+        pytest.param(0, A, False, id="a node is avoided now"),
+    ],
+)
+def test_a_refusal_stands_while_nothing_is_another(pods, freed, avoided, stands):
+    pods.put("one")
+    pods.regroup()
+    (unit,) = pods.waiting
+    pods.waiting.refuse(unit, NO, None)
+
+    found = pods.waiting.standing(unit, pods.state.freed + freed, avoided)
+
+    assert (found is NO) is stands
+
+
+def test_what_comes_free_during_a_look_counts_for_the_next_one(pods):
+    pods.put("one")
+    pods.regroup()
+    (unit,) = pods.waiting
+    began = pods.state.freed
+    pods.state.freed += 1
+    pods.waiting.refuse(unit, NO, A)
+    pods.state.freed += 1
+
+    assert pods.waiting.standing(unit, began, A) is NO
+    assert pods.waiting.standing(unit, began, B) is None
+    assert pods.waiting.standing(unit, pods.state.freed, A) is None
+
+
+def test_a_refusal_is_forgotten_with_its_unit(pods):
+    pods.put("one")
+    pods.regroup()
+    (unit,) = pods.waiting
+    pods.waiting.refuse(unit, NO, None)
+    assert pods.waiting.reason(unit) == "no"
+    pods.put("one", priority=1)
+    pods.regroup()
+    (again,) = pods.waiting
+
+    assert pods.waiting.standing(again, 0, None) is None
+    pods.waiting.accept(again)
+    assert pods.waiting.reason(again) == "its turn comes"
