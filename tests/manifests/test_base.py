@@ -28,6 +28,7 @@ from webhook.settings import Settings
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 BASE = MANIFESTS / "base"
 COMPONENTS = ("webhook", "certs", "scorer")
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 SYSTEM = ["kube-system", "kube-node-lease", keys.POLICY_NAMESPACE]
 OWNERS = ("statefulsets", "mpijobs", "pytorchjobs", "jobsets", "podgroups")
 ALLOCATION = {keys.ALLOCATION, keys.VISIBLE_DEVICES, keys.TERM, keys.ISOLATION}
@@ -255,7 +256,7 @@ def test_what_must_be_placed_is_known_by_our_gate_and_our_scheduler():
 
 
 def test_the_certificate_is_for_the_service_that_is_called_and_in_the_secret_that_is_mounted():
-    assert certs_settings({}).namespace == keys.POLICY_NAMESPACE
+    assert certs_settings(POD).namespace == keys.POLICY_NAMESPACE
     called = [hook(kind) for _, kind, _ in REGISTRATIONS]
     services = [one_["clientConfig"]["service"] for one_ in (*called, again())]
     assert [call["name"] for call in services] == [SERVICES[0], SERVICES[0], SERVICES[1]]
@@ -289,7 +290,7 @@ def test_ports_and_files_are_those_of_the_settings():
         f"{mount['mountPath']}/{name}" for name in ("tls.crt", "tls.key")
     }
     (probe,) = container_of("certs")["ports"]
-    assert probe["containerPort"] == certs_settings({}).probe_port
+    assert probe["containerPort"] == certs_settings(POD).probe_port
 
 
 @pytest.mark.parametrize("name", SERVICES)
