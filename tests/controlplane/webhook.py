@@ -74,13 +74,17 @@ class Webhook(Replica):
 
 
 @contextmanager
-def run_webhook(plane: ControlPlane) -> Iterator[Webhook]:
+def run_webhook(plane: ControlPlane, manifests: Path = BASE) -> Iterator[Webhook]:
     """Install what is shipped, and run the webhook here; only addresses differ.
+
+    Args:
+        plane: Where.
+        manifests: The base, or an overlay.
 
     Raises:
         NotReadyError: It did not become ready.
     """
-    with installed(plane):
+    with installed(plane, manifests):
         folder = Path(mkdtemp(prefix="webhook-", dir=plane.site.folder))
         ca = a_ca()
         a_leaf(ca).write(folder)
@@ -93,16 +97,16 @@ def run_webhook(plane: ControlPlane) -> Iterator[Webhook]:
 
 
 @contextmanager
-def installed(plane: ControlPlane) -> Iterator[None]:
+def installed(plane: ControlPlane, manifests: Path = BASE) -> Iterator[None]:
     """Apply what is shipped, and take it away at the end, as the docs say."""
-    applied = plane.kubectl("apply", "-k", str(BASE))
+    applied = plane.kubectl("apply", "-k", str(manifests))
     try:
         if applied.returncode:
             raise ValueError(applied.stderr)
         yield
     finally:
         options = ("--ignore-not-found", "--wait=false", f"--selector={BUT_THE_FENCE}")
-        plane.kubectl("delete", *options, "-k", str(BASE))
+        plane.kubectl("delete", *options, "-k", str(manifests))
         wait_until(lambda: NAMESPACE not in _names(plane, NAMESPACES), f"{NAMESPACE} is gone", 100)
         wait_until(lambda: GANGS not in _names(plane, DEFINITIONS), f"{GANGS} is gone", 100)
 

@@ -1,0 +1,84 @@
+"""A scheduler and the scorer that it asks, as one pod would run them; only addresses differ."""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from controlplane import credentials
+from controlplane.plane import ControlPlane
+from controlplane.process import Process, answers, free_ports
+from controlplane.scorer import ACCOUNT, Scorer, start_scorer, wait_for_leader
+from controlplane.webhook import NAMESPACE, ROOT
+
+MANIFESTS = ROOT / "manifests/scheduler"
+_QPS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """What runs."""
+
+    scorer: Scorer
+    scheduler: Process
+
+
+@contextmanager
+def run_sidecar(plane: ControlPlane, folder: Path) -> Iterator[Sidecar]:
+    """Run both where their manifests are installed, and wait until they lead.
+
+    Raises:
+        NotReadyError: They did not lead in time.
+    """
+    (port,) = free_ports(1)
+    # What the two containers of a pod have in common, and nobody else.
+    host = socket.gethostname()
+    scheduler = start_scheduler(plane, folder, _configuration(plane, folder, port))
+    try:
+        scorer = start_scorer(
+            plane, folder, "scorer.log", LINKWISE_EXTENDER_PORT=str(port), HOSTNAME=host
+        )
+        try:
+            wait_for_leader(scorer)
+            yield Sidecar(scorer, scheduler)
+        finally:
+            if scorer.process.runs:
+                plane.processes.stop(scorer.process)
+    finally:
+        plane.processes.stop(scheduler)
+
+
+def start_scheduler(plane: ControlPlane, folder: Path, configuration: object) -> Process:
+    """Start another kube-scheduler, and wait until it is there.
+
+    Raises:
+        NotReadyError: It was not in time.
+    """
+    (port,) = free_ports(1)
+    file = folder / "scheduler.json"
+    file.write_text(json.dumps(configuration))
+    flags = (f"--config={file}", "--bind-address=127.0.0.1", f"--secure-port={port}")
+    process = Process(
+        "second-scheduler",
+        (plane.site.binaries["kube-scheduler"], *flags),
+        folder / "scheduler.log",
+        (f"https://127.0.0.1:{port}",),
+    )
+    plane.processes.start(process)
+    process.wait_ready(lambda: answers(f"{process.urls[0]}/readyz"))
+    return process
+
+
+def _configuration(plane: ControlPlane, folder: Path, port: int) -> object:
+    """Return what is shipped, for the scorer's account, with the extender's own port."""
+    (shipped,) = yaml.safe_load_all((MANIFESTS / "configuration.yaml").read_text())
+    given = yaml.safe_load(shipped["data"]["config.yaml"])
+    given["extenders"][0]["urlPrefix"] = f"http://127.0.0.1:{port}"
+    config = folder / "scheduler.kubeconfig"
+    token = plane.token(NAMESPACE, ACCOUNT)
+    config.write_text(credentials.kubeconfig(plane.server, plane.ca_file, token))
+    given["clientConnection"] = {"kubeconfig": str(config), "qps": _QPS, "burst": 2 * _QPS}
+    return given
