@@ -248,6 +248,14 @@ def test_the_larger_part_goes_where_the_smaller_would_be_slow():
     assert by_name(seated(a_snapshot(*nodes, taken=taken), 3, 2)) == {"a": 2, "b": 1}
 
 
+def test_beside_a_slow_part_a_fast_one_is_worth_nothing_and_the_least_is_broken():
+    # Two workers go to x, where four GPUs are slow; the third one needs not be faster.
+    fast, plain = a_machine(2, {(0, 1): 2}), a_machine(2)
+    nodes = [a_node("a", fast), a_node("b", plain), a_node("x", a_pcie_machine(4, socket=2))]
+
+    assert by_name(seated(a_snapshot(*nodes), 3, 2)) == {"b": 1, "x": 2}
+
+
 def test_too_many_workers_have_no_seats():
     assert seated(a_snapshot(a_node("a"), a_node("b")), 17) is None
 
