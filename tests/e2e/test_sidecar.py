@@ -1,8 +1,9 @@
 """Single pods and shares, by a stock scheduler that asks the scorer about GPUs."""
 
 import pytest
-from controlplane.history import gpus
-from controlplane.pods import Pods
+from controlplane.cards import reason_of, where
+from controlplane.nodes import NODES
+from controlplane.pods import Pods, container
 from controlplane.process import wait_until
 from controlplane.sidecar import MANIFESTS, run_sidecar
 from controlplane.webhook import run_webhook
@@ -10,6 +11,9 @@ from controlplane.webhook import run_webhook
 from cluster import keys
 
 SHARED = {"name": "share", "machine": "t4x4", "mode": "core_mem", "gpuMemory": 15}
+MEMORY = {**SHARED, "mode": "share"}
+MACHINE = {"name": "dgx", "machine": "dgx1-v100", "mode": "topology"}
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 @pytest.fixture(scope="module")
@@ -27,25 +31,163 @@ def sidecar(webhook, tmp_path_factory):
 @pytest.fixture
 def pods(sidecar, webhook, namespace):
     del sidecar
-    return Pods(webhook.plane.api, namespace)
+    yield Pods(webhook.plane.api, namespace)
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    webhook.plane.api.delete(path, gracePeriodSeconds="0")
+
+
+@pytest.fixture
+def important(plane):
+    plane.api.create(CLASSES, {"metadata": {"name": "important"}, "value": 1000})
+    yield "important"
+    plane.api.delete(f"{CLASSES}/important")
 
 
 def share(memory, core=None):
     return {keys.GPU_MEM: memory, **({keys.GPU_CORE: core} if core else {})}
 
 
-def where(pods, name):
-    """Return a pod's node and GPUs once it is bound."""
-    wait_until(lambda: bool(pods.all()[name]["spec"].get("nodeName")), f"{name} is bound")
-    pod = pods.all()[name]
-    return pod["spec"]["nodeName"], [gpu for _, gpu in gpus(pod)]
+def placed(pods, *asked):
+    """Create pods one after the other; return the node and cards of each."""
+    found = []
+    for limits in asked:
+        name = f"pod-{len(pods.all())}"
+        pods.create(limits, name=name)
+        found.append(where(pods, name))
+    return found
 
 
-def test_shares_fill_a_card_before_the_next_one(pods, nodes):
+# ---- Which card.
+
+
+def test_four_pods_of_10_gib_and_30_percent_take_a_card_each_and_a_fifth_is_told_why_it_waits(
+    pods, nodes
+):
     nodes(SHARED)
-    placed = []
-    for number in range(5):
-        pods.create(share(5, 30), name=f"pod-{number}")
-        placed.append(where(pods, f"pod-{number}"))
 
-    assert placed == [("share", [card]) for card in (0, 0, 0, 1, 1)]
+    assert placed(pods, *[share(10, 30)] * 4) == [("share", (card,)) for card in range(4)]
+    pods.create(share(10, 30), name="fifth")
+    assert "no card with enough free memory and compute" in reason_of(pods, "fifth")
+    pods.api.delete(f"{pods.path}/pod-2", gracePeriodSeconds="0")
+    assert where(pods, "fifth") == ("share", (2,))
+
+
+@pytest.mark.parametrize(
+    ("placement", "expected"),
+    [
+        # Best fit: the card with the least that is left and enough. Spread: the emptiest.
+        pytest.param("binpack", [0, 0, 1, 0, 1], id="binpack"),
+        pytest.param("spread", [0, 1, 2, 3, 3], id="spread"),
+    ],
+)
+def test_shares_go_to_the_card_that_the_nodes_rule_says(pods, nodes, placement, expected):
+    nodes({**SHARED, "labels": {keys.NODE_PLACEMENT: placement}})
+
+    found = placed(pods, share(6, 30), share(6, 30), share(6, 30), share(3, 30), share(6, 30))
+
+    assert found == [("share", (card,)) for card in expected]
+
+
+def test_a_pod_that_sets_its_visible_devices_gets_one_card_and_sees_no_other(pods, nodes):
+    nodes(MEMORY)
+    seen = {"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}
+    spec = {"containers": [{**container(share(5)), "env": [seen]}]}
+    pods.create(name="gpushare-test-pod", spec=spec)
+
+    assert where(pods, "gpushare-test-pod") == ("share", (0,))
+    pod = pods.all()["gpushare-test-pod"]
+    (env,) = [one for one in pod["spec"]["containers"][0]["env"] if one["name"] == seen["name"]]
+    told = env["valueFrom"]["fieldRef"]["fieldPath"]
+    (key,) = [key for key in pod["metadata"]["annotations"] if f"['{key}']" in told]
+    assert pod["metadata"]["annotations"][key] == "0"
+    # As gpushare's own device plugin and kubectl-inspect-gpushare read it.
+    assert pod["metadata"]["annotations"][keys.MEM_IDX] == "0"
+
+
+def test_memory_only_and_compute_pods_do_not_share_a_node(pods, nodes):
+    nodes(SHARED)
+    placed(pods, share(2, 30))
+    pods.create(share(2), name="memory")
+
+    assert "in use by pods that share compute, too" in reason_of(pods, "memory")
+
+
+def test_whole_gpus_are_those_that_talk_fastest(pods, nodes):
+    nodes(MACHINE)
+
+    [(node, both)] = placed(pods, {keys.GPU_WHOLE: 2})
+    # Two links between them, where others have one or none.
+    assert (node, both) in [
+        ("dgx", pair)
+        for pair in ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (2, 6), (3, 7), (4, 7), (5, 6))
+    ]
+
+
+# ---- A job whose percentage cannot be.
+
+
+def test_a_job_whose_percentage_is_no_multiple_of_5_is_told_so(pods, nodes):
+    nodes(SHARED)
+    template = {"spec": {"restartPolicy": "Never", "containers": [container(share(2, 32))]}}
+    jobs = f"/apis/batch/v1/namespaces/{pods.namespace}/jobs"
+    pods.api.create(jobs, {"metadata": {"name": "cuda-sample"}, "spec": {"template": template}})
+
+    def told():
+        events = pods.api.get(f"/api/v1/namespaces/{pods.namespace}/events")["items"]
+        return [one["message"] for one in events if one["reason"] == "FailedCreate"]
+
+    wait_until(lambda: bool(told()), "the job's events tell it")
+    assert "LW101" in told()[0]
+
+
+# ---- Preemption.
+
+
+def test_pods_of_one_card_make_room_and_no_node_stays_blocked(pods, nodes, important):
+    nodes(MEMORY)
+    assert placed(pods, *[share(5)] * 12) == [("share", (i // 3,)) for i in range(12)]
+
+    pods.create(share(10), name="high", spec={"priorityClassName": important})
+
+    _, (card,) = where(pods, "high")
+    wait_until(lambda: len(pods.all()) == 11, "two pods were evicted")
+    gone = {f"pod-{i}" for i in range(12)} - pods.all().keys()
+    assert {int(name.removeprefix("pod-")) // 3 for name in gone} == {card}
+    # What is left of that card is anybody's.
+    [(_, left)] = placed(pods, share(5)) if len(gone) == 3 else [("", (card,))]
+    assert left == (card,)
+
+
+# ---- Nodes that change.
+
+
+def test_a_node_whose_mode_changes_takes_no_more_of_the_old_and_those_that_run_still_count(
+    pods, nodes
+):
+    nodes(MEMORY)
+    assert placed(pods, share(10)) == [("share", (0,))]
+    mode = {"metadata": {"labels": {keys.NODE_MODE: "core_mem"}}}
+    pods.api.patch(f"{NODES}/share", mode)
+    more = {keys.GPU_CORE: "400"}
+    pods.api.patch(f"{NODES}/share/status", {"status": {"allocatable": more, "capacity": more}})
+
+    pods.create(share(5, 30), name="new")
+    assert "in use by pods that share memory only" in reason_of(pods, "new")
+    pods.api.delete(f"{pods.path}/pod-0", gracePeriodSeconds="0")
+
+    assert where(pods, "new") == ("share", (0,))
+
+
+def test_a_card_that_is_cordoned_is_given_to_nobody(pods, nodes, sidecar):
+    nodes(SHARED)
+    pods.api.patch(f"{NODES}/share", {"metadata": {"annotations": {keys.CORDON: "0,2"}}})
+
+    def cordoned():
+        (node,) = sidecar.scorer.look("/v1/nodes?name=share")["nodes"]
+        return [gpu["i"] for gpu in node["gpus"] if gpu["cordoned"]]
+
+    wait_until(lambda: cordoned() == [0, 2], "the scorer knows")
+
+    assert placed(pods, *[share(10, 30)] * 2) == [("share", (1,)), ("share", (3,))]
+    pods.create(share(10, 30), name="third")
+    assert "no card with enough free memory and compute" in reason_of(pods, "third")

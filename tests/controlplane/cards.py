@@ -1,0 +1,72 @@
+"""Which cards pods have of shared ones, from what stands on the pods."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from controlplane.api import Object
+from controlplane.history import Write
+from controlplane.pods import Pods
+from controlplane.process import wait_until
+
+from cluster import keys
+
+Card = tuple[str, int]
+"""Node and index."""
+
+
+def where(pods: Pods, name: str) -> tuple[str, tuple[int, ...]]:
+    """Return a pod's node and cards, once it is bound."""
+    wait_until(lambda: bool(pods.all()[name]["spec"].get("nodeName")), f"{name} is bound")
+    pod = pods.all()[name]
+    return pod["spec"]["nodeName"], tuple(card for _, card in shares(pod))
+
+
+def reason_of(pods: Pods, name: str) -> str:
+    """Return why a pod waits, once the scheduler tells."""
+
+    def told() -> str:
+        conditions = pods.all()[name].get("status", {}).get("conditions", ())
+        found = [one for one in conditions if one["type"] == "PodScheduled"]
+        return found[0].get("message", "") if found else ""
+
+    wait_until(lambda: bool(told()), f"{name} is told why it waits")
+    return told()
+
+
+def shares(pod: Object) -> dict[Card, tuple[int, int]]:
+    """Return what a pod has of each card: memory [GiB] and compute [%]."""
+    text = pod["metadata"].get("annotations", {}).get(keys.ALLOCATION)
+    if text is None:
+        return {}
+    record = json.loads(text)
+    return {
+        (record["node"], one["i"]): (one.get("mem", 0), one.get("core", 0))
+        for one in record["gpus"]
+    }
+
+
+def overfull(writes: Iterable[Write], memory: int, compute: int = 100) -> list[str]:
+    """Say after which writes a card had more on it than it has.
+
+    Args:
+        writes: In the API server's order.
+        memory: Of each card [GiB].
+        compute: Of each card [%].
+    """
+    held: dict[str, Mapping[Card, tuple[int, int]]] = {}
+    used: dict[Card, list[int]] = defaultdict(lambda: [0, 0])
+    found = []
+    for write in writes:
+        for card, (mem, core) in held.pop(write.uid, {}).items():
+            used[card][0] -= mem
+            used[card][1] -= core
+        if write.ended:
+            continue
+        held[write.uid] = now = shares(write.pod)
+        for card, (mem, core) in now.items():
+            used[card][0] += mem
+            used[card][1] += core
+            if used[card][0] > memory or used[card][1] > compute:
+                found.append(f"{write.key} on {card}: {used[card]}")
+    return found
