@@ -108,7 +108,7 @@ class Follower:
         Args:
             changed: Groups of which a pod changed since the last look.
         """
-        conflicts = {one.uid: one.reason for one in self._watches.state.snapshot().ledger.conflicts}
+        conflicts = {one.uid: one.reason for one in self._watches.state.conflicts}
         calls: list[Call] = []
         for key, carried in list(self._carried.items()):
             is_due = self._clock() >= carried.deadline

@@ -138,18 +138,24 @@ class State:
         """Return the pods of a group: of all gangs of a name, or one pod."""
         return self._groups.get(at, {}).values()
 
+    @property
+    def conflicts(self) -> tuple[Conflict, ...]:
+        """Pods whose records cannot be honoured. Cost: the nodes on which something changed."""
+        for name in list(self._stale):
+            self._account(name)
+        found = [one for conflicts in self._conflicts.values() for one in conflicts]
+        return tuple(sorted(found, key=lambda one: one.pod))
+
     def snapshot(self) -> Snapshot:
         """Return the cluster as it is now. Cost: the nodes on which something changed."""
         if self._snapshot is not None:
             return self._snapshot
-        for name in list(self._stale):
-            self._account(name)
+        conflicts = self.conflicts
         if not self._in_order:
             # Whoever reads a snapshot wants its nodes by name.
             self._ledgers = dict(sorted(self._ledgers.items()))
             self._in_order = True
-        found = [one for conflicts in self._conflicts.values() for one in conflicts]
-        ledger = Ledger(dict(self._ledgers), tuple(sorted(found, key=lambda one: one.pod)))
+        ledger = Ledger(dict(self._ledgers), conflicts)
         self._snapshot = replace(self._preferences, ledger=ledger, tables=dict(self._tables))
         return self._snapshot
 

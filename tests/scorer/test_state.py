@@ -115,7 +115,9 @@ class Writing(RuleBasedStateMachine):
                 pods.append(pod)
         expected = ledger_of(self.nodes.values(), pods)
         alone = {name: self.state.ledger(name) for name in NODES}
+        conflicts = self.state.conflicts
         found = self.state.snapshot().ledger
+        assert conflicts == found.conflicts
         assert alone == {name: found.nodes.get(name) for name in NODES}
         assert {n: x.node for n, x in found.nodes.items()} == self.nodes
         assert {n: x.taken for n, x in found.nodes.items()} == {
