@@ -28,8 +28,12 @@ from scorer.writes import allocation_of, binding
 
 _TIMEOUT = "2s"
 """After this the API server gives a binding up, so that a later read tells what became of it."""
-_PATIENCE = 4.0
-"""How long who asks is kept waiting: shorter than a scheduler waits, which takes 5 [s]."""
+_PATIENCE = 3.5
+"""How long who asks waits for the API server [s]. With the second in which the watch may show the
+pod, it is less than the 5 that a scheduler waits."""
+_LOOK, _LOOKS = 0.02, 50
+"""Between two looks whether the watch shows a pod [s], and how many: a scheduler that is refused
+tries the pod again after a second, too."""
 
 _log = structlog.get_logger()
 
@@ -56,14 +60,20 @@ class Binder:
         Raises:
             Deposed: Another process leads by now.
         """
-        async with asyncio.TaskGroup() as self._group:
-            await asyncio.Event().wait()
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self._group = None
 
     async def bind(self, asked: Binding) -> str:
         """Bind a pod, and return why it was not bound: in words for people, empty where it was.
 
         Cancelled, it leaves what was begun to be carried out.
         """
+        if not await self._is_shown(asked):
+            return "the watch of pods does not show this pod yet"
         task = self._under_way.get(asked.pod_uid)
         if task is None:
             begun = self._begin(asked)
@@ -74,14 +84,23 @@ class Binder:
         if not done:
             return "the API server does not answer; the pod's GPUs are kept until it does"
         if task.cancelled() or task.exception():
-            return "this scorer leads no more"
+            return "this scorer does not lead"
         return task.result() or self._elsewhere(asked)
+
+    async def _is_shown(self, asked: Binding) -> bool:
+        """Tell whether the watch shows the pod: a scheduler's own may be ahead of it."""
+        for _ in range(_LOOKS):
+            pod = self._state.pod((asked.pod_namespace, asked.pod_name))
+            if pod is not None and pod.uid == asked.pod_uid:
+                return True
+            await asyncio.sleep(_LOOK)
+        return False
 
     def _begin(self, asked: Binding) -> "asyncio.Task[str] | str":
         """Keep GPUs for a pod and send its binding; or return what there is to say at once."""
         pod = self._state.pod((asked.pod_namespace, asked.pod_name))
-        if self._group is None or pod is None or pod.uid != asked.pod_uid:
-            return "the watch of pods does not show this pod yet"
+        if self._group is None or pod is None:
+            return "this scorer does not lead"
         claimant = pod.claimant
         if claimant is None:
             return "the pod is finished"

@@ -11,7 +11,7 @@ from policy.document import Policy, parse_policy
 from runtime.exchange import Route
 from scorer.__main__ import LEASE
 from scorer.extender.app import Extender
-from scorer.extender.bind import _PATIENCE
+from scorer.extender.bind import _LOOK, _LOOKS, _PATIENCE
 from scorer.settings import read_settings
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
@@ -79,7 +79,7 @@ def test_the_scheduler_asks_what_the_scorer_serves_and_where():
 def test_who_asks_waits_longer_than_who_answers_lets_it_wait():
     seconds = int(re.fullmatch(r"(\d+)s", extender()["httpTimeout"])[1])
 
-    assert seconds > _PATIENCE
+    assert seconds > _PATIENCE + _LOOK * _LOOKS
     assert seconds > settings().write_seconds
 
 
