@@ -285,9 +285,9 @@ async def test_a_recorded_pod_that_cannot_be_bound_keeps_its_gpus(cluster):
         cluster.gang("bert", 2, 4)
         await soon(lambda: cluster.given("bert-0", "bert-1"))
         cluster.fail_binding("bert-0", (403, "denied by somebody's policy"))
-        node = cluster.record("bert-0")["node"]
-        assert "policy" in await bound(leader, "bert-0", node)
-        assert free(leader, node) == 0
+        held = leader.tenure.watches.state._ours["bert-0"]
+        assert "policy" in await bound(leader, "bert-0", cluster.record("bert-0")["node"])
+        assert leader.tenure.watches.state._ours["bert-0"] is held
 
 
 @pytest.mark.parametrize(
