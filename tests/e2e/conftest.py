@@ -1,6 +1,6 @@
 """A real control plane for the end-to-end tests: built before the first, shared by all."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from subprocess import CompletedProcess
 
@@ -65,14 +65,26 @@ def plane_of_its_own(
         yield plane
 
 
+@pytest.fixture(scope="module")
+def plane_with_history(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """Another, whose watches can be taken up where they broke, however long ago: from etcd."""
+    uncached = {"kube_apiserver": ["--watch-cache=false"]}
+    with _new_plane(request, tmp_path_factory, **uncached) as plane:
+        yield plane
+
+
 @contextmanager
 def _new_plane(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    **flags: Sequence[str],
 ) -> Iterator[ControlPlane]:
     found = request.config.stash[_BINARIES]
     if isinstance(found, MissingError):
         pytest.skip(str(found))
-    with control_plane(tmp_path_factory.mktemp("plane"), found) as plane:
+    with control_plane(tmp_path_factory.mktemp("plane"), found, **flags) as plane:
         yield plane
 
 

@@ -30,13 +30,8 @@ QUICK = {
 
 
 @pytest.fixture(scope="module")
-def plane(plane_of_its_own):
-    # From here on a watch can be taken up where it broke, however long ago: from etcd.
-    plane_of_its_own.restart_api_server(HISTORIC)
-    return plane_of_its_own
-
-
-HISTORIC = "--watch-cache=false"
+def plane(plane_with_history):
+    return plane_with_history
 
 
 @pytest.fixture
@@ -106,7 +101,7 @@ class Replicas:
         self.leader()
         time.sleep(after)
         self.plane.process("kube-apiserver").signal(signal.SIGKILL)
-        self.plane.restart_api_server(HISTORIC)
+        self.plane.restart_api_server()
 
     def cut_the_way(self, after):
         self.leader()

@@ -123,6 +123,43 @@ def test_whole_gpus_are_those_that_talk_fastest(pods, nodes):
     ]
 
 
+# ---- Who was there before.
+
+
+@pytest.fixture
+def migrating(plane, sidecar):
+    """Lets the policy say that gpushare's annotations count."""
+    del sidecar
+    path = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
+    shipped = plane.api.get(path)["data"][keys.POLICY_KEY]
+    more = f"{shipped}migration:\n  gpushare: true\n"
+    plane.api.patch(path, {"data": {keys.POLICY_KEY: more}})
+    yield
+    plane.api.patch(path, {"data": {keys.POLICY_KEY: shipped}})
+
+
+@pytest.mark.usefixtures("migrating")
+def test_pods_that_gpushare_placed_before_keep_their_cards(pods, nodes, sidecar):
+    nodes(MEMORY)
+    theirs = {
+        keys.MEM_IDX: "2",
+        keys.MEM_POD: "10",
+        keys.MEM_DEV: "15",
+        keys.MEM_ASSIGNED: "true",
+        keys.MEM_ASSUME_TIME: "1700000000000000000",
+    }
+    pods.create(share(10), name="before", annotations=theirs, spec={"nodeName": "share"})
+
+    def holders():
+        (node,) = sidecar.scorer.look("/v1/nodes?name=share")["nodes"]
+        return [gpu["i"] for gpu in node["gpus"] if gpu["holders"]]
+
+    wait_until(lambda: holders() == [2], "the scorer knows")
+    assert placed(pods, share(10), share(10), share(10)) == [("share", (i,)) for i in (0, 1, 3)]
+    pods.create(share(10), name="fifth")
+    assert "no card with enough" in reason_of(pods, "fifth")
+
+
 # ---- A job whose percentage cannot be.
 
 

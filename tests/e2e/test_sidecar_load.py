@@ -1,0 +1,162 @@
+"""Many shares at once, beside gangs, while the scorer dies: no card ever has more than it has."""
+
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from random import Random
+
+import pytest
+from controlplane.api import ApiError
+from controlplane.cards import overfull
+from controlplane.gangs import make_gang
+from controlplane.history import History, asked, gpus
+from controlplane.pods import Pods
+from controlplane.process import wait_until
+from controlplane.sidecar import MANIFESTS, run_sidecar
+from controlplane.webhook import run_webhook
+
+from cluster import keys
+
+CARDS, MEMORY = 4, 15
+"""Of each node of shared cards, and of each card [GiB]."""
+PATIENCE = 300
+
+
+@pytest.fixture(scope="module")
+def plane(plane_with_history):
+    return plane_with_history
+
+
+@pytest.fixture(scope="module")
+def webhook(plane):
+    with run_webhook(plane, MANIFESTS) as running:
+        yield running
+
+
+@pytest.fixture
+def sidecar(webhook, tmp_path):
+    with run_sidecar(webhook.plane, tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def pods(webhook, namespace):
+    yield Pods(webhook.plane.api, namespace)
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    webhook.plane.api.delete(path, gracePeriodSeconds="0")
+
+
+def share_nodes(count):
+    line = {"name": "share", "machine": "t4x4", "mode": "core_mem", "gpuMemory": MEMORY}
+    return {**line, "count": count, "cpu": 96, "memory": "768Gi"}
+
+
+def create_all(pods, made):
+    """Create pods by name: limits, and more of the spec."""
+    with ThreadPoolExecutor(8) as clients:
+        calls = [
+            clients.submit(pods.create, limits, name=name, spec=spec)
+            for name, (limits, spec) in made.items()
+        ]
+    for call in calls:
+        call.result()
+
+
+def bound(history):
+    return {write.key.partition("/")[2] for write in history.present() if write.bound}
+
+
+def share(memory, core):
+    return {keys.GPU_MEM: memory, keys.GPU_CORE: core}
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("sidecar")
+def test_3000_shares_created_at_once_are_all_bound_and_no_card_is_ever_overfull(pods, nodes):
+    made = nodes(share_nodes(200))
+    aimed = {"nodeSelector": {keys.HOSTNAME: made[0].name}}
+    # Three fill a card, and twelve a node: of the 40 that want the first one 28 wait at least.
+    wanted = {f"pod-{i}": (share(5, 30), {} if i % 75 else aimed) for i in range(3000)}
+
+    with History(pods.api) as history:
+        create_all(pods, wanted)
+        wait_until(lambda: len(bound(history)) == 2400, "all that fit are bound", PATIENCE)
+        history.catch_up()
+
+    assert history.lost == ""
+    assert overfull(history.writes, MEMORY) == []
+    there = [write.bound for write in history.present() if write.bound]
+    assert all(there.count(node.name) == CARDS * 3 for node in made)
+
+
+@pytest.mark.timeout(900)
+def test_usage_returns_to_the_truth_whoever_dies_and_whatever_is_deleted(
+    pods, nodes, sidecar, revive
+):
+    random = Random(11)  # noqa: S311 - the same pods in every run.
+    nodes(share_nodes(5))
+    names = []
+
+    def come_and_go(turn):
+        made = {
+            f"pod-{turn}-{i}": (share(random.randint(2, 15), 5 * random.randint(1, 20)), {})
+            for i in range(8)
+        }
+        names.extend(made)
+        create_all(pods, made)
+        # Some of those just made, which may be between filter and bind.
+        for name in random.sample(names, len(names) // 2):
+            names.remove(name)
+            with suppress(ApiError):
+                pods.api.delete(f"{pods.path}/{name}", gracePeriodSeconds="0")
+
+    with History(pods.api) as history:
+        for turn in range(50):
+            come_and_go(turn)
+            time.sleep(random.uniform(0, 0.5))
+            revive(sidecar)
+        for name in pods.all():
+            pods.api.delete(f"{pods.path}/{name}", gracePeriodSeconds="0")
+        # Nothing is left of all that: each card can be given as a whole.
+        create_all(pods, {f"whole-{i}": (share(MEMORY, 100), {}) for i in range(5 * CARDS)})
+        wait_until(lambda: len(bound(history)) == 5 * CARDS, "every card is given", PATIENCE)
+        history.catch_up()
+
+    assert history.lost == ""
+    assert overfull(history.writes, MEMORY) == []
+
+
+@pytest.fixture
+def revive(plane):
+    """Kills the scorer, and starts it again as a kubelet would."""
+
+    def again(sidecar):
+        process = sidecar.scorer.process
+        process.signal(signal.SIGKILL)
+        plane.processes.stop(process)
+        plane.processes.start(process)
+        process.wait_ready(lambda: sidecar.scorer.leads)
+
+    return again
+
+
+@pytest.mark.usefixtures("sidecar")
+def test_gangs_by_gates_and_single_pods_by_the_scheduler_never_share_a_gpu(pods, nodes):
+    random = Random(5)  # noqa: S311 - the same pods in every run.
+    line = {"name": "gpu", "count": 8, "machine": "dgx1-v100", "mode": "topology"}
+    nodes({**line, "cpu": 96, "memory": "768Gi"})
+    singles = {f"single-{i}": ({keys.GPU_WHOLE: random.choice((1, 2, 4))}, {}) for i in range(16)}
+    with History(pods.api) as history, ThreadPoolExecutor(2) as clients:
+        apart = clients.submit(create_all, pods, singles)
+        for number in range(6):
+            make_gang(pods, f"gang-{number}", 2, random.choice((1, 2)))
+        apart.result()
+        everybody = len(singles) + 12
+        wait_until(lambda: len(bound(history)) == everybody, "all are bound", PATIENCE)
+        history.catch_up()
+
+    assert (history.lost, history.held_twice(), history.misplaced()) == ("", [], [])
+    for write in history.present():
+        ((node, count),) = {(node, len(gpus(write.pod))) for node, _ in gpus(write.pod)}
+        assert (node, count) == (write.bound, asked(write.pod))
