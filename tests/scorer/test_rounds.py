@@ -110,15 +110,15 @@ async def test_the_last_is_looked_at_though_something_comes_free_all_the_time(cl
     async def come_and_go():
         for number in count():
             cluster.pod(f"short-{number}", 0, gates=(), nodeName="gpu-00", phase="Running")
+            await asyncio.sleep(0.001)
             cluster.delete(f"short-{number}")
-            await asyncio.sleep(0)
 
     async with leading(cluster) as leader:
         churn = asyncio.create_task(come_and_go())
-        for i in range(40):
-            cluster.pod(f"large-{i:02}", 9, created=f"2026-01-01T00:00:{i:02}Z")
+        for i in range(100):
+            cluster.pod(f"large-{i:03}", 9, created=f"2026-01-01T00:{i // 60:02}:{i % 60:02}Z")
         waiting = leader.tenure.planner.waiting
-        await soon(lambda: sum("needs 9 GPUs" in why for _, why in waiting()) == 40)
+        await soon(lambda: sum("needs 9 GPUs" in why for _, why in waiting()) == 100)
         churn.cancel()
 
 
@@ -127,18 +127,18 @@ async def test_who_is_always_refused_does_not_keep_what_others_could_have(cluste
     cluster.put("/api/v1/nodes/only", cluster.get("/api/v1/nodes/gpu-00"))
     for i in range(12):
         cluster.remove(f"/api/v1/nodes/gpu-{i:02}")
-    cluster.fail("PATCH", "cursed", *[(403, "no")] * 1000)
+    cluster.fail("PATCH", "cursed-0", *[(403, "no")] * 1000)
     async with leading(cluster) as leader:
-        cluster.pod("cursed", 8, created="2026-01-01T00:00:00Z", priority=1)
-        await soon(lambda: cluster.patches("cursed"))
+        cluster.gang("cursed", 1, 8, priority=1)
+        await soon(lambda: cluster.patches("cursed-0"))
         cluster.pod("other", 8)
         await soon(lambda: cluster.given("other"))
         cluster.delete("other")
-        await soon(lambda: len(cluster.patches("cursed")) == 3)
-        (message,) = {one["message"] for one in cluster.events("WaitingForGPUs")}
-        assert "the API server refused to let its pods go" in message
+        reason = "the API server refused to let its pods go; tried again in 0.8 s"
+        await soon(lambda: cluster.the_gang().get("status", {}).get("reason") == reason)
+        assert len(cluster.patches("cursed-0")) == 3
 
-        cluster.delete("cursed")
+        cluster.delete("cursed-0")
         await soon(lambda: not list(leader.tenure.planner.waiting()))
         cluster.pod("after", 8)
         await soon(lambda: cluster.given("after"))
