@@ -21,7 +21,7 @@ class Measures:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._planning = Histogram(
             "linkwise_planning_duration_seconds",
-            "One look at everything that waits.",
+            "One round of planning: until enough is on its way, or for a moment.",
             registry=registry,
             buckets=_PLANNING,
         )
@@ -59,7 +59,7 @@ class Measures:
         self._extended.labels(verb, result).inc()
 
     def planned(self, seconds: float) -> None:
-        """Note one look at everything that waits [s]."""
+        """Note one round of planning [s]."""
         self._planning.observe(seconds)
 
     def committed(self, seconds: float, *, conflicts: int) -> None:
