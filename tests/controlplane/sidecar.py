@@ -15,7 +15,6 @@ from controlplane.scorer import ACCOUNT, Scorer, start_scorer, wait_for_leader
 from controlplane.webhook import NAMESPACE, ROOT
 
 MANIFESTS = ROOT / "manifests/scheduler"
-_QPS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,5 +79,5 @@ def _configuration(plane: ControlPlane, folder: Path, port: int) -> object:
     config = folder / "scheduler.kubeconfig"
     token = plane.token(NAMESPACE, ACCOUNT)
     config.write_text(credentials.kubeconfig(plane.server, plane.ca_file, token))
-    given["clientConnection"] = {"kubeconfig": str(config), "qps": _QPS, "burst": 2 * _QPS}
+    given["clientConnection"]["kubeconfig"] = str(config)
     return given
