@@ -24,7 +24,7 @@ from scorer.gangplan import placement_of, plan_of
 from scorer.gangs import Unit
 from scorer.measures import Measures
 from scorer.outcome import Plan, Refusal
-from scorer.queue import Queue
+from scorer.queue import REFUSED, Queue
 from scorer.sizes import Sizes
 from scorer.teller import Teller, Word
 from scorer.turn import Turns, in_order
@@ -78,7 +78,8 @@ class Planner:
     def waiting(self) -> Iterator[tuple[Unit, str]]:
         """Yield everything that waits, and why."""
         for unit in self._waiting:
-            yield unit, self._waiting.reason(unit)
+            resting = self._queue.is_resting(unit.key)
+            yield unit, REFUSED if resting else self._waiting.reason(unit)
 
     async def run(self) -> None:
         """Plan and commit until cancelled.

@@ -25,6 +25,8 @@ from scorer.state import State
 from scorer.teller import Teller, Word
 from scorer.writes import allocation_of
 
+REFUSED = "the API server refused to let its pods go"
+"""Why a gang rests."""
 _LONGEST = 60.0
 """Between two tries of who is always refused, at most [s]."""
 _ENOUGH = 32
@@ -179,7 +181,7 @@ class Queue:
         self._awake.discard(key)
         self._follower.drop(key)
         self._free([grant.pod for grant in job.grants])
-        reason = f"the API server refused to let its pods go; tried again in {pause:g} s"
+        reason = f"{REFUSED}; tried again in {pause:g} s"
         members = job.unit.present, job.unit.needed
         self._teller.say(Word(job.unit, Phase.WAITING, members, reason=reason))
         asyncio.get_running_loop().call_later(pause, self._wake, key)

@@ -137,6 +137,7 @@ async def test_who_is_always_refused_does_not_keep_what_others_could_have(cluste
         reason = "the API server refused to let its pods go; tried again in 0.8 s"
         await soon(lambda: cluster.the_gang().get("status", {}).get("reason") == reason)
         assert len(cluster.patches("cursed-0")) == 3
+        assert [why for _, why in leader.tenure.planner.waiting()] == [reason.partition(";")[0]]
 
         cluster.delete("cursed-0")
         await soon(lambda: not list(leader.tenure.planner.waiting()))
