@@ -26,8 +26,13 @@ class Sidecar:
 
 
 @contextmanager
-def run_sidecar(plane: ControlPlane, folder: Path) -> Iterator[Sidecar]:
+def run_sidecar(plane: ControlPlane, folder: Path, **environment: str) -> Iterator[Sidecar]:
     """Run both where their manifests are installed, and wait until they lead.
+
+    Args:
+        plane: Where.
+        folder: Empty.
+        environment: Settings of the scorer that differ from what is shipped.
 
     Raises:
         NotReadyError: They did not lead in time.
@@ -37,9 +42,8 @@ def run_sidecar(plane: ControlPlane, folder: Path) -> Iterator[Sidecar]:
     host = socket.gethostname()
     scheduler = start_scheduler(plane, folder, _configuration(plane, folder, port))
     try:
-        scorer = start_scorer(
-            plane, folder, "scorer.log", LINKWISE_EXTENDER_PORT=str(port), HOSTNAME=host
-        )
+        told = {"LINKWISE_EXTENDER_PORT": str(port), "HOSTNAME": host, **environment}
+        scorer = start_scorer(plane, folder, "scorer.log", **told)
         try:
             wait_for_leader(scorer)
             yield Sidecar(scorer, scheduler)
