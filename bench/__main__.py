@@ -15,7 +15,19 @@ from pathlib import Path
 
 from controlplane.binaries import VERSION, BuildError, MissingError, binaries
 
-from bench import admission, command, creates, extender, gangs, memory, placement, reviews, topology
+from bench import (
+    admission,
+    command,
+    creates,
+    extender,
+    gangs,
+    memory,
+    placement,
+    reviews,
+    shares,
+    topology,
+)
+from bench.floor import floor
 from bench.programs import programs
 from bench.rounds import ROUNDS
 from bench.stage import stage
@@ -61,9 +73,11 @@ def _live() -> None:
     with stage(found, others) as running:
         for figure in chain(creates.figures(running), reviews.figures(running)):
             print(figure, flush=True)
-    with gangs.floor(found) as ours, gangs.native(found) as theirs:
+    with floor(found, gangs.MACHINES) as ours, gangs.native(found) as theirs:
         for figure in gangs.figures(ours, theirs):
             print(figure, flush=True)
+    for figure in shares.figures(found):
+        print(figure, flush=True)
 
 
 def _time(seconds: float) -> str:

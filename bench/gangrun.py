@@ -109,6 +109,16 @@ class Crowd:
         bodies = [_pod(gang, index, by) for index in range(WORKERS)]
         return await asyncio.gather(*(self.kube.create(self.path, one, Seen) for one in bodies))
 
+    async def make(self, bodies: Sequence[object]) -> None:
+        """Create pods, as many at once as of gangs."""
+        turn = asyncio.Semaphore(AT_ONCE * WORKERS)
+
+        async def one(body: object) -> None:
+            async with turn:
+                await self.kube.create(self.path, body, Seen)
+
+        await asyncio.gather(*map(one, bodies))
+
     async def _place(self, pod: Seen, node: str) -> None:
         """Write what a scorer would, without a thought."""
         record = {f"bench.example/{name}": "x" * size for name, size in _RECORD.items()}

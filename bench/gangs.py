@@ -5,30 +5,25 @@ lets each go as soon as it is there; and Kubernetes' own are placed by its sched
 """
 
 import asyncio
-import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
-from pathlib import Path
 from signal import SIGKILL
 
 from controlplane.binaries import Binaries
 from controlplane.history import History
-from controlplane.nodes import add_nodes, read_nodes
-from controlplane.plane import ControlPlane, control_plane
-from controlplane.process import Process, answers, free_ports, wait_until
-from controlplane.scorer import Scorer, start_scorer, wait_for_leader
-from controlplane.webhook import BASE, MUTATING, REGISTRATIONS, VALIDATING
+from controlplane.scorer import Scorer
 
 from bench.figure import Figure
-from bench.gangrun import WORKERS, By, Crowd, Stopwatch, bound, cpu, crowd, freed, nodes_of
+from bench.floor import Floor, floor
+from bench.gangrun import WORKERS, By, Crowd, bound, cpu, crowd, freed, nodes_of
 from bench.rounds import rounds, spread
 
 _NODES, _GANGS, _MANY = 128, 100, 140
+_ROOM = {"cpu": 96, "memory": "768Gi"}
+MACHINES = {"name": "gpu", "count": _NODES, "machine": "dgx1-v100", "mode": "topology", **_ROOM}
 _ALL = _GANGS * WORKERS
 _ROUNDS, _SINGLES, _FAILOVERS = 7, 60, 3
 _LEASE = 15
@@ -39,80 +34,12 @@ _QUIET = 10.0
 """How long a scorer is looked at that has nothing to do [s]."""
 
 
-@dataclass(slots=True)
-class Floor:
-    """A control plane with nodes, and the scorer where one runs."""
-
-    plane: ControlPlane
-    folder: Path
-    _numbers: Iterator[int]
-
-    @contextmanager
-    def scorer(self, *, leads: bool = True, server: str = "") -> Iterator[Scorer]:
-        """Run a scorer, from when it leads, or may."""
-        log = f"scorer-{next(self._numbers)}.log"
-        one = start_scorer(self.plane, self.folder, log, server=server)
-        try:
-            if leads:
-                wait_for_leader(one)
-            yield one
-        finally:
-            self.plane.processes.stop(one.process)
-
-    @contextmanager
-    def limited(self, rate: float) -> Iterator[str]:
-        """Give an API server that takes so few writes a second."""
-        (port,) = free_ports(1)
-        words = (port, self.plane.server, self.plane.ca_file, rate)
-        argv = (sys.executable, "-m", "bench.limiter", *map(str, words))
-        process = Process("limiter", argv, self.folder / "limiter.log")
-        self.plane.processes.start(process)
-        try:
-            server = f"http://127.0.0.1:{port}"
-            process.wait_ready(lambda: answers(f"{server}/readyz"))
-            yield server
-        finally:
-            self.plane.processes.stop(process)
-
-    def namespace(self) -> str:
-        """Make a namespace in which pods can be created; return its name."""
-        name = f"bench-{next(self._numbers)}"
-        self.plane.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
-        accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
-        wait_until(lambda: bool(self.plane.api.get(accounts)["items"]), f"{name} can have pods")
-        return name
-
-    def stopwatch(self) -> Stopwatch:
-        """Return one for all that runs."""
-        return Stopwatch([process.pid for process in self.plane.processes.running])
-
-
-@contextmanager
-def floor(found: Binaries, **flags: Sequence[str]) -> Iterator[Floor]:
-    """Set all up, with nothing between whoever creates pods and the scorer."""
-    with (
-        tempfile.TemporaryDirectory(prefix="linkwise-bench-") as name,
-        control_plane(Path(name), found, **flags) as plane,
-    ):
-        folder = Path(name) / "bench"
-        folder.mkdir()
-        applied = plane.kubectl("apply", "-k", str(BASE))
-        if applied.returncode:
-            raise ValueError(applied.stderr)
-        placed = f"{REGISTRATIONS}/validatingadmissionpolicybindings/linkwise-placed"
-        for path in (MUTATING, VALIDATING, placed):
-            plane.api.delete(path)
-        line = {"name": "gpu", "count": _NODES, "machine": "dgx1-v100", "mode": "topology"}
-        add_nodes(plane.api, read_nodes([{**line, "cpu": 96, "memory": "768Gi"}]))
-        yield Floor(plane, folder, count())
-
-
 def native(found: Binaries) -> AbstractContextManager[Floor]:
     """Set up the same where the scheduler knows gangs."""
     names = ("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling")
     gates = f"--feature-gates={','.join(f'{name}=true' for name in names)}"
     kind = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
-    return floor(found, kube_apiserver=(gates, kind), kube_scheduler=(gates,))
+    return floor(found, MACHINES, kube_apiserver=(gates, kind), kube_scheduler=(gates,))
 
 
 def figures(floor: Floor, native: Floor) -> Iterator[Figure]:

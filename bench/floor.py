@@ -1,0 +1,94 @@
+"""A control plane with nodes, on which pods are offered to the scorer or to others."""
+
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from controlplane.binaries import Binaries
+from controlplane.nodes import Line, add_nodes, read_nodes
+from controlplane.plane import ControlPlane, control_plane
+from controlplane.process import Process, answers, free_ports, wait_until
+from controlplane.scorer import Scorer, start_scorer, wait_for_leader
+from controlplane.webhook import BASE, MUTATING, REGISTRATIONS, VALIDATING
+
+from bench.gangrun import Stopwatch
+
+
+@dataclass(slots=True)
+class Floor:
+    """A control plane with nodes, and the scorer where one runs."""
+
+    plane: ControlPlane
+    folder: Path
+    _numbers: Iterator[int]
+
+    @contextmanager
+    def scorer(self, *, leads: bool = True, server: str = "") -> Iterator[Scorer]:
+        """Run a scorer, from when it leads, or may."""
+        log = f"scorer-{next(self._numbers)}.log"
+        one = start_scorer(self.plane, self.folder, log, server=server)
+        try:
+            if leads:
+                wait_for_leader(one)
+            yield one
+        finally:
+            self.plane.processes.stop(one.process)
+
+    @contextmanager
+    def limited(self, rate: float) -> Iterator[str]:
+        """Give an API server that takes so few writes a second."""
+        (port,) = free_ports(1)
+        words = (port, self.plane.server, self.plane.ca_file, rate)
+        argv = (sys.executable, "-m", "bench.limiter", *map(str, words))
+        process = Process("limiter", argv, self.folder / "limiter.log")
+        self.plane.processes.start(process)
+        try:
+            server = f"http://127.0.0.1:{port}"
+            process.wait_ready(lambda: answers(f"{server}/readyz"))
+            yield server
+        finally:
+            self.plane.processes.stop(process)
+
+    def namespace(self) -> str:
+        """Make a namespace in which pods can be created; return its name."""
+        name = f"bench-{next(self._numbers)}"
+        self.plane.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+        accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
+        wait_until(lambda: bool(self.plane.api.get(accounts)["items"]), f"{name} can have pods")
+        return name
+
+    def stopwatch(self) -> Stopwatch:
+        """Return one for all that runs."""
+        return Stopwatch([process.pid for process in self.plane.processes.running])
+
+
+@contextmanager
+def floor(
+    found: Binaries, line: Line, manifests: Path = BASE, **flags: Sequence[str]
+) -> Iterator[Floor]:
+    """Set all up, with nothing between whoever creates pods and the scorer.
+
+    Args:
+        found: What runs.
+        line: The nodes.
+        manifests: What is installed of Linkwise.
+        flags: Of programs, by their names; `_` stands for `-`.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="linkwise-bench-") as name,
+        control_plane(Path(name), found, **flags) as plane,
+    ):
+        folder = Path(name) / "bench"
+        folder.mkdir()
+        applied = plane.kubectl("apply", "-k", str(manifests))
+        if applied.returncode:
+            raise ValueError(applied.stderr)
+        placed = f"{REGISTRATIONS}/validatingadmissionpolicybindings/linkwise-placed"
+        for path in (MUTATING, VALIDATING, placed):
+            plane.api.delete(path)
+        add_nodes(plane.api, read_nodes([line]))
+        yield Floor(plane, folder, count())
