@@ -1,9 +1,11 @@
 """Pods as people write them, created one by one, and what can be read of those that were made."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from controlplane.api import Api, Object, refusal
+from controlplane.process import wait_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,17 @@ class Pods:
     def refusal(self, *limits: Mapping[str, object], **given: object) -> str:
         """Return why no such pod is created; empty when one is."""
         return refusal(lambda: self.create(*limits, **given))
+
+    def clear(self) -> None:
+        """Delete all, and wait until they are gone."""
+
+        def gone() -> bool:
+            # Of thousands, one request does not see the end.
+            with suppress(OSError):
+                self.api.delete(self.path, gracePeriodSeconds="0")
+            return not self.api.get(self.path, limit="1")["items"]
+
+        wait_until(gone, f"the pods of {self.namespace} are gone", 300)
 
     def all(self) -> dict[str, Object]:
         """Return all of them, by name."""

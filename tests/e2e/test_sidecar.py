@@ -31,9 +31,9 @@ def sidecar(webhook, tmp_path_factory):
 @pytest.fixture
 def pods(sidecar, webhook, namespace):
     del sidecar
-    yield Pods(webhook.plane.api, namespace)
-    path = f"/api/v1/namespaces/{namespace}/pods"
-    webhook.plane.api.delete(path, gracePeriodSeconds="0")
+    made = Pods(webhook.plane.api, namespace)
+    yield made
+    made.clear()
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def migrating(plane, sidecar):
     del sidecar
     path = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
     shipped = plane.api.get(path)["data"][keys.POLICY_KEY]
-    more = f"{shipped}migration:\n  gpushare: true\n"
+    more = f"{shipped}\nmigration:\n  gpushare: true\n"
     plane.api.patch(path, {"data": {keys.POLICY_KEY: more}})
     yield
     plane.api.patch(path, {"data": {keys.POLICY_KEY: shipped}})
@@ -148,7 +148,9 @@ def test_pods_that_gpushare_placed_before_keep_their_cards(pods, nodes, sidecar)
         keys.MEM_ASSIGNED: "true",
         keys.MEM_ASSUME_TIME: "1700000000000000000",
     }
-    pods.create(share(10), name="before", annotations=theirs, spec={"nodeName": "share"})
+    # As before Linkwise came: where its webhook does not look.
+    others = Pods(pods.api, "kube-system")
+    others.create(share(10), name="before", annotations=theirs, spec={"nodeName": "share"})
 
     def holders():
         (node,) = sidecar.scorer.look("/v1/nodes?name=share")["nodes"]
@@ -158,6 +160,7 @@ def test_pods_that_gpushare_placed_before_keep_their_cards(pods, nodes, sidecar)
     assert placed(pods, share(10), share(10), share(10)) == [("share", (i,)) for i in (0, 1, 3)]
     pods.create(share(10), name="fifth")
     assert "no card with enough" in reason_of(pods, "fifth")
+    others.api.delete(f"{others.path}/before", gracePeriodSeconds="0")
 
 
 # ---- A job whose percentage cannot be.

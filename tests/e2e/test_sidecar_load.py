@@ -44,9 +44,9 @@ def sidecar(webhook, tmp_path):
 
 @pytest.fixture
 def pods(webhook, namespace):
-    yield Pods(webhook.plane.api, namespace)
-    path = f"/api/v1/namespaces/{namespace}/pods"
-    webhook.plane.api.delete(path, gracePeriodSeconds="0")
+    made = Pods(webhook.plane.api, namespace)
+    yield made
+    made.clear()
 
 
 def share_nodes(count):
