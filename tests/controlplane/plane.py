@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from controlplane import credentials, programs
 from controlplane.api import Api, ApiError
@@ -35,7 +36,7 @@ class ControlPlane:
         folder: Path,
         binaries: Binaries,
         processes: Processes,
-        flags: Mapping[str, Sequence[str]],
+        flags: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
         ports = dict(zip(_LISTENERS, free_ports(len(_LISTENERS)), strict=True))
         self.site = Site(folder, binaries, ports, flags)
