@@ -12,8 +12,8 @@ from contextlib import suppress
 import structlog
 
 from runtime.kube import Kube
-from runtime.lease import Lead, Record, Spec, Timing, end, records
-from runtime.reflector import Key, Pace, Reflector
+from runtime.lease import Lead, Record, Spec, Timing, end, watch_of
+from runtime.reflector import Key
 
 _NEVER = float("-inf")
 _DEFAULT = Timing()
@@ -49,16 +49,7 @@ class FollowedLease:
         self._spec: Spec | None = None
         self._until = _NEVER
         self._changed = asyncio.Event()
-        half, retry = timing.lease_duration / 2, timing.retry_period
-        self._watch = Reflector(
-            kube,
-            f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",
-            records.decode,
-            field_selector=f"metadata.name={name}",
-            on_change=self._take_notice,
-            # A connection that dies must not keep us from seeing renewals for long.
-            pace=Pace(watch=half, silence=retry, longest=retry),
-        )
+        self._watch = watch_of(kube, self._key, timing, self._take_notice)
 
     @property
     def term(self) -> int | None:

@@ -18,7 +18,7 @@ Source: kubernetes/client-go, tools/leaderelection/leaderelection.go, for the me
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,10 +30,11 @@ from msgspec import Struct
 
 from runtime.clock import wall
 from runtime.kube import ApiError, Kube, KubeError
-from runtime.reflector import Pace, Reflector
+from runtime.reflector import Key, Pace, Reflector
 
 Lead: TypeAlias = Callable[[int], Coroutine[Any, Any, None]]
 
+_COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 _NEVER = float("-inf")
 
 _log = structlog.get_logger()
@@ -81,6 +82,32 @@ records = msgspec.json.Decoder(Record)
 _DEFAULT = Timing()
 
 
+def watch_of(
+    kube: Kube,
+    key: Key,
+    timing: Timing,
+    on_change: Callable[[Mapping[Key, Record], Set[Key]], None],
+) -> Reflector[Record]:
+    """Return a watch of one Lease, to be run.
+
+    Args:
+        kube: Whom to ask.
+        key: Of the Lease.
+        timing: How long it lasts, and how often it is renewed.
+        on_change: As of a reflector.
+    """
+    # A holder that dies together with our connection must not be missed for long.
+    half, retry = timing.lease_duration / 2, timing.retry_period
+    return Reflector(
+        kube,
+        _COLLECTION.format(key[0]),
+        records.decode,
+        field_selector=f"metadata.name={key[1]}",
+        on_change=on_change,
+        pace=Pace(watch=half, silence=retry, longest=retry),
+    )
+
+
 class Lease:
     """One process's part in the election of a leader."""
 
@@ -105,7 +132,7 @@ class Lease:
             clock: A monotonic one [s].
         """
         self._kube = kube
-        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._collection = _COLLECTION.format(namespace)
         self._namespace, self._name, self._identity = namespace, name, identity
         self._timing = timing
         self._clock = clock
@@ -164,27 +191,18 @@ class Lease:
     async def _acquire(self) -> int:
         """Return the term, once it is ours."""
         changed = asyncio.Event()
-        watch = Reflector(
+        watch = self._watch = watch_of(
             self._kube,
-            self._collection,
-            records.decode,
-            field_selector=f"metadata.name={self._name}",
-            on_change=lambda _items, _changed: changed.set(),
-            pace=self._pace,
+            (self._namespace, self._name),
+            self._timing,
+            lambda _items, _changed: changed.set(),
         )
-        self._watch = watch
         watching = asyncio.create_task(watch.run())
         try:
             await watch.synced.wait()
             return await self._taken(watch, changed)
         finally:
             await end(watching)
-
-    @property
-    def _pace(self) -> Pace:
-        # A holder that dies together with our connection must not be missed for long.
-        half, retry = self._timing.lease_duration / 2, self._timing.retry_period
-        return Pace(watch=half, silence=retry, longest=retry)
 
     async def _taken(self, watch: Reflector[Record], changed: asyncio.Event) -> int:
         seen: Spec | None = None

@@ -3,7 +3,7 @@ from contextlib import suppress
 
 import pytest
 import virtual_time
-from lease_api import Client, LeaseAPI
+from lease_api import Client, LeaseAPI, in_no_time, now
 
 from runtime.followed import FollowedLease
 from runtime.lease import Timing
@@ -56,20 +56,6 @@ class Neighbour:
         self.task.cancel()
         with suppress(asyncio.CancelledError):
             await self.task
-
-
-def now():
-    return asyncio.get_running_loop().time()
-
-
-def in_no_time(test):
-    """Run a test on a clock of its own."""
-
-    def run():
-        virtual_time.run(test(LeaseAPI()))
-
-    run.__name__ = test.__name__
-    return run
 
 
 @in_no_time

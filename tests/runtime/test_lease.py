@@ -4,8 +4,7 @@ from contextlib import suppress
 from itertools import chain, repeat
 
 import pytest
-import virtual_time
-from lease_api import Client, Fate, LeaseAPI
+from lease_api import Client, Fate, in_no_time, now
 
 from runtime.kube import ApiError
 from runtime.lease import Lease, Timing
@@ -52,21 +51,6 @@ class Candidate:
         self.task.cancel()
         with suppress(asyncio.CancelledError):
             await self.task
-
-
-def now():
-    return asyncio.get_running_loop().time()
-
-
-def in_no_time(test):
-    """Run a test on a clock of its own."""
-
-    def run():
-        virtual_time.run(test(LeaseAPI()))
-
-    # Not functools.wraps: pytest would take the argument for a fixture.
-    run.__name__ = test.__name__
-    return run
 
 
 def fates(*first, then=None):
