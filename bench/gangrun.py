@@ -1,13 +1,11 @@
 """Gangs that are offered to a control plane with nodes, and what becomes of them."""
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from pathlib import Path
 
 import msgspec
 from controlplane.credentials import ADMIN
@@ -16,6 +14,7 @@ from controlplane.plane import ControlPlane
 from controlplane.pods import container
 from msgspec import Raw, Struct
 
+from bench.processor import cpu
 from cluster import keys
 from runtime.kube import ApiError, Kube
 from runtime.reflector import Reflector
@@ -28,7 +27,6 @@ AT_ONCE = 4
 _BARE_GATE = "bench.example/gate"
 _GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/{}/podgroups"
 _PATIENCE = 300
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class By(Enum):
@@ -233,9 +231,3 @@ class Stopwatch:
 
     def _total(self) -> float:
         return time.process_time() + sum(cpu(pid) for pid in self.pids)
-
-
-def cpu(pid: int) -> float:
-    """Return what a process has used [s]; see proc(5), `stat`."""
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / _TICKS

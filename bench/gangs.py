@@ -18,7 +18,8 @@ from controlplane.scorer import Scorer
 
 from bench.figure import Figure
 from bench.floor import Floor, floor
-from bench.gangrun import WORKERS, By, Crowd, bound, cpu, crowd, freed, nodes_of
+from bench.gangrun import WORKERS, By, Crowd, bound, crowd, freed, nodes_of
+from bench.processor import cpu
 from bench.rounds import rounds, spread
 
 _NODES, _GANGS, _MANY = 128, 100, 140

@@ -11,11 +11,11 @@ from time import perf_counter, sleep
 from controlplane.process import Process, free_ports
 
 from bench.figure import Figure
+from bench.processor import cpu
 from bench.rounds import ROUNDS, Spread, rounds, spread
 from bench.stage import Stage
 
 _MANY, _LONG, _NAMESPACES = 5_000, 100_000, 5_000
-_TICKS = os.sysconf("SC_CLK_TCK")
 _SERVERS = {
     "linkwise": ("", ""),
     "usual": ("controller-runtime, Pod decoded and compared", "≥ 2"),
@@ -51,15 +51,9 @@ def _micro(found: list[tuple[float, ...]], index: int) -> Spread:
 def _cost(stage: Stage, name: str) -> float:
     """Return the processor time that a server takes for a review [s]."""
     process, _ = stage.servers[name]
-    before = _cpu(process.pid)
+    before = cpu(process.pid)
     stage.load.must(stage.reviews(name), _MANY)
-    return (_cpu(process.pid) - before) / _MANY
-
-
-def _cpu(pid: int) -> float:
-    """Return the processor time that a process has taken so far, all its threads together [s]."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    return (cpu(process.pid) - before) / _MANY
 
 
 def _start(stage: Stage) -> float:
