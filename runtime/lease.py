@@ -78,7 +78,7 @@ class Record(Struct, frozen=True):
     spec: Spec = Spec()
 
 
-records = msgspec.json.Decoder(Record)
+_records = msgspec.json.Decoder(Record)
 _DEFAULT = Timing()
 
 
@@ -101,7 +101,7 @@ def watch_of(
     return Reflector(
         kube,
         _COLLECTION.format(key[0]),
-        records.decode,
+        _records.decode,
         field_selector=f"metadata.name={key[1]}",
         on_change=on_change,
         pace=Pace(watch=half, silence=retry, longest=retry),
