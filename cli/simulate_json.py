@@ -1,9 +1,10 @@
 """What `linkwise simulate` answers to scripts: the stable document of `-o json` and `-o yaml`."""
 
-from cli.simulation import GangResult, PodResult, Simulation
+from cli.simulation import PodResult, Simulation
 from cluster.ledger import NodeLedger
 from scorer.compare import IndexOrder
 from scorer.outcome import Plan
+from scorer.simulation import GangResult
 from scorer.snapshot import Snapshot
 from scorer.why import Why, why
 

@@ -1,11 +1,12 @@
 """What `linkwise simulate` shows to people."""
 
 from cli.output import BAD, GOOD, QUIET, Paint, say, sentence, table
-from cli.simulation import GangResult, PodResult, Simulation
+from cli.simulation import PodResult, Simulation
 from cluster.ledger import NodeLedger
 from cluster.node import Mode
 from cluster.request import Family
 from scorer.compare import IndexOrder
+from scorer.simulation import GangResult
 from scorer.why import why
 from webhook.outcome import Verdict
 

@@ -1,10 +1,10 @@
 """How fast the members of a unit talk, beside the best there is and what luck would have given."""
 
 from cli.page.markup import Markup, element, name, together
-from cli.simulation import GangResult
 from cluster.request import Family
 from scorer.compare import IndexOrder
 from scorer.outcome import Plan
+from scorer.simulation import GangResult
 
 
 def bandwidth(result: GangResult, plan: Plan) -> Markup:

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from cli.simulation import GangResult, Simulation
+from cli.simulation import Simulation
 from cluster.ledger import Holding, NodeLedger
 from cluster.node import Card
 from cluster.record import GPUShare
+from scorer.simulation import GangResult
 
 COLOURS = 6
 """How many units have a colour of their own before colours come again; letters never do."""

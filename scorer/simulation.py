@@ -1,0 +1,164 @@
+"""What would happen to pods that are about to be created, one unit after another. Pure.
+
+Nothing is held, and nothing that waits is asked to step aside: it is what the cluster would give
+them now.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from cluster.gang import Link, gang_mark, is_launcher, is_member, link_strictness, rank
+from cluster.pod import Pod
+from cluster.request import read_request
+from scorer.compare import IndexOrder, best_possible, index_order
+from scorer.member import Member, member_of
+from scorer.outcome import Plan, Refusal
+from scorer.plan import plan
+from scorer.snapshot import Snapshot
+
+GangName: TypeAlias = tuple[str, str, str]
+"""Namespace and name of a gang, and the uid of its pods' controller: a job submitted again is
+another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intended:
+    """A pod that asks for GPUs and is about to be created, as admission let it pass."""
+
+    pod: Pod
+    namespace: str
+    owner: str = ""
+    """What tells its gang from one of the same name: the uid of its topmost owner."""
+    declared: int | None = None
+    """How many pods with GPUs that owner makes; None where it does not tell."""
+
+
+@dataclass(frozen=True)
+class GangResult:
+    """Where a gang, or a pod on its own, goes as one unit."""
+
+    name: str
+    namespace: str
+    places: tuple[int, ...]
+    """Of its pods, among those that were given; in rank order."""
+    members: tuple[Member, ...]
+    """The same, as placement looks at them."""
+    plan: Plan | None
+    reason: str | None
+    """Why it is not placed; None where it is."""
+    is_gang: bool
+    """False for a single pod."""
+    seen: Snapshot
+    """The cluster when this was decided."""
+
+    @cached_property
+    def best_possible(self) -> float | None:
+        """The same members on the empty cluster [GB/s]."""
+        return best_possible(self.seen, self.members)
+
+    @cached_property
+    def index_order(self) -> IndexOrder | None:
+        """Nodes by name and lowest free indices."""
+        return index_order(self.seen, self.members)
+
+
+def simulate(
+    snapshot: Snapshot, pods: Sequence[Intended], settled: Mapping[GangName, int]
+) -> tuple[list[GangResult], Snapshot]:
+    """Place pods in the order of priority, then of creation, then as given; a gang at its first.
+
+    Each unit sees what the ones before it took.
+
+    Args:
+        snapshot: The cluster.
+        pods: Which are created.
+        settled: How many members of gangs are there already.
+
+    Returns:
+        What became of each unit, in the order in which they were decided; the cluster afterwards.
+
+    Cost: a plan for each unit.
+    """
+    results: list[GangResult] = []
+    for places in _in_turn(pods):
+        result = _decided(snapshot, places, [pods[place] for place in places], settled)
+        results.append(result)
+        if result.plan is not None:
+            snapshot = result.plan.applied_to(snapshot)
+    return results, snapshot
+
+
+def gang_name(pod: Pod, namespace: str) -> GangName | None:
+    """Return what tells a pod's gang from others; None for one that is no member of a gang."""
+    mark = gang_mark(pod)[0]
+    if mark is None or not is_member(pod, read_request(pod)[0], mark):
+        return None
+    owners = [one.uid for one in pod.metadata.owner_references or () if one.controller]
+    return namespace, mark.name, "".join(owners)
+
+
+def _decided(
+    snapshot: Snapshot,
+    places: tuple[int, ...],
+    pods: Sequence[Intended],
+    settled: Mapping[GangName, int],
+) -> GangResult:
+    first = pods[0]
+    gang = gang_name(first.pod, first.namespace)
+    name = gang[1] if gang else None
+    full = f"{first.namespace}/{name}" if name else None
+    members = tuple(member_of(one.pod, one.namespace, full) for one in pods)
+    present = len(members) + (settled.get(gang, 0) if gang else 0)
+    needed = _needed(first, len(pods)) if gang else 1
+    outcome: Plan | Refusal
+    if present < needed:
+        outcome = Refusal(f"{present} of {needed} members")
+    else:
+        link = link_strictness(first.pod)[0] if gang else Link.BEST
+        outcome = plan(snapshot, members, link=link)
+    return GangResult(
+        name=name or first.pod.metadata.name,
+        namespace=first.namespace,
+        places=places,
+        members=members,
+        plan=outcome if isinstance(outcome, Plan) else None,
+        reason=outcome.reason if isinstance(outcome, Refusal) else None,
+        is_gang=gang is not None,
+        seen=snapshot,
+    )
+
+
+def _needed(first: Intended, present: int) -> int:
+    """Return how many members a gang must have, of which one tells."""
+    mark = gang_mark(first.pod)[0]
+    stated = (mark.min_available, mark.total) if mark else ()
+    needed = next((n for n in (*stated, first.declared) if n is not None), present)
+    # A minimum above what the owner makes is cut to it: mpi-operator counts the launcher too.
+    return needed if first.declared is None else min(needed, first.declared)
+
+
+def _in_turn(pods: Iterable[Intended]) -> list[tuple[int, ...]]:
+    """Return the units to decide, as places of their pods; first come first served."""
+    groups: dict[object, list[tuple[int, Intended]]] = {}
+    for place, one in enumerate(pods):
+        gang = gang_name(one.pod, one.namespace)
+        key = (gang[:2], one.owner) if gang else place
+        groups.setdefault(key, []).append((place, one))
+    return [_by_rank(group) for group in sorted(groups.values(), key=_turn)]
+
+
+def _by_rank(group: list[tuple[int, Intended]]) -> tuple[int, ...]:
+    def turn(pair: tuple[int, Intended]) -> tuple[bool, int]:
+        pod = pair[1].pod
+        return not is_launcher(pod), rank(pod) or 0
+
+    return tuple(place for place, _ in sorted(group, key=turn))
+
+
+def _turn(group: list[tuple[int, Intended]]) -> tuple[int, str, int]:
+    place, first = group[0]
+    # A pod that is not created yet comes after every pod that is.
+    created = first.pod.metadata.creation_timestamp or "~"
+    return -(first.pod.spec.priority or 0), created, place
