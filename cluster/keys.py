@@ -20,6 +20,8 @@ NODE_MODE = "ack.node.gpu.schedule"
 NODE_PLACEMENT = "ack.node.gpu.placement"
 NODE_GPUSHARE = "gpushare"
 NODE_CGPU = "cgpu"
+NODE_CGPU_OFF = "cgpu.disable.isolation"
+"""`true`: the node's kernel module keeps no share within its limits."""
 NODE_NAME_FIELD = "metadata.name"
 
 # ACS: on pods, and (type, model) on nodes.
@@ -135,6 +137,9 @@ ENV_DRIVER_CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 ENV_MPS_PREFIX = "CUDA_MPS_"
 ENV_MPS_THREADS = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 ENV_MPS_MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+ENV_MPS_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+ENV_CGPU_OFF = "CGPU_DISABLE"
+"""`true`: a container does without the limits of a cGPU node (ACK)."""
 ENV_REPLICAS = "NVIDIA_REPLICAS"
 ENV_MEMORY_FRACTION = "LINKWISE_GPU_MEMORY_FRACTION"
 

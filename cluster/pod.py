@@ -133,6 +133,12 @@ class Port(_Object, frozen=True):
     protocol: str = "TCP"
 
 
+class VolumeMount(_Object, frozen=True):
+    """Where a container has a volume."""
+
+    mount_path: str = ""
+
+
 class Resources(_Object, frozen=True):
     """A container's requests and limits."""
 
@@ -147,6 +153,7 @@ class Container(_Object, frozen=True):
     resources: Resources | None = None
     env: Annotated[list[Env], Meta(max_length=8192)] | None = None
     ports: Annotated[list[Port], Meta(max_length=1024)] | None = None
+    volume_mounts: Annotated[list[VolumeMount], Meta(max_length=4096)] | None = None
     restart_policy: str | None = None
 
     @property

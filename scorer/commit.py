@@ -12,13 +12,14 @@ import structlog
 from msgspec import Struct
 
 from cluster.keys import ALLOCATION
+from cluster.node import Node
 from cluster.record import Allocation
 from runtime.clock import Clock
 from runtime.kube import ApiError, Kube, KubeError
 from scorer.outcome import Placement
 from scorer.seen import Seen
 from scorer.settle import is_open, settled
-from scorer.writes import Step, placing
+from scorer.writes import Step, placing, record_of
 
 FENCE = "linkwise-fence"
 """The policy that refuses what a past leader writes."""
@@ -46,8 +47,8 @@ class Grant:
     pod: Seen
     placement: Placement
     allocation: Allocation
-    card_memory: int | None
-    """Of the cards that a share lies on [GiB]."""
+    node: Node
+    """Where to, as it was when this was planned."""
 
 
 class Committer:
@@ -88,14 +89,9 @@ class Committer:
     def _write(self, grant: Grant, term: int) -> tuple[str, list[Step]]:
         """Return the pod's path, and its patch."""
         path = f"/api/v1/namespaces/{grant.pod.namespace}/pods/{grant.pod.name}"
-        return path, placing(
-            grant.placement.member.pod,
-            grant.allocation,
-            term=term,
-            now_ns=int(self._clock() * 1e9),
-            card_memory=grant.card_memory,
-            placement=grant.placement,
-        )
+        now_ns = int(self._clock() * 1e9)
+        record = record_of(grant.placement, grant.allocation, grant.node, term=term, now_ns=now_ns)
+        return path, placing(grant.placement.member.pod, grant.allocation.node, record)
 
     async def _give(self, grant: Grant) -> bool:
         path, steps = self._write(grant, self._term)

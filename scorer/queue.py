@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import structlog
 
 from cluster.gang import GangKey
-from cluster.node import Card
 from runtime.kube import KubeError
 from scorer.commit import Committer, Grant
 from scorer.follow import Follower
@@ -113,7 +112,7 @@ class Queue:
                 pod,
                 placement,
                 allocation_of(placement, snapshot.tables.get(placement.node), plan.id),
-                _card_memory(placement, snapshot.ledger.nodes[placement.node].node.cards),
+                snapshot.ledger.nodes[placement.node].node,
             )
             for pod, placement in zip(unit.waiting, placements, strict=True)
         )
@@ -209,7 +208,3 @@ class Queue:
 def _now() -> float:
     """Return the time of a clock that goes on evenly [s]."""
     return asyncio.get_running_loop().time()
-
-
-def _card_memory(placement: Placement, cards: tuple[Card, ...]) -> int | None:
-    return cards[placement.shares[0].i].memory if placement.shares else None

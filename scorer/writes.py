@@ -5,10 +5,12 @@ A patch that lets it go to its node, or the binding to it.
 
 from collections.abc import Iterator, Mapping
 
+from cluster.isolation import isolation_of
 from cluster.keys import GANG, NODE_NAME_FIELD
+from cluster.node import Node
 from cluster.pod import NodeSelectorTerm, Pod, PodSpec
 from cluster.pointer import escape
-from cluster.record import Allocation, Isolation, format_record
+from cluster.record import Allocation, format_record
 from scorer.outcome import Placement
 from scorer.seen import Seen
 from topology.machine import mask_of
@@ -34,15 +36,30 @@ def allocation_of(placement: Placement, table: Table | None, plan: str) -> Alloc
     )
 
 
-def placing(
-    pod: Pod,
-    allocation: Allocation,
-    *,
-    term: int,
-    now_ns: int,
-    card_memory: int | None,
-    placement: Placement,
-) -> list[Step]:
+def record_of(
+    placement: Placement, allocation: Allocation, node: Node, *, term: int, now_ns: int
+) -> dict[str, str]:
+    """Return the annotations that say what a pod gets, and what keeps it within that.
+
+    Args:
+        placement: The pod, and its GPUs.
+        allocation: The same, as it is recorded.
+        node: The node that they are of.
+        term: Of the Lease under which this was decided.
+        now_ns: [ns since 1970]
+    """
+    member, shares = placement.member, placement.shares
+    return format_record(
+        allocation,
+        request=member.request,
+        term=term,
+        isolation=isolation_of(member.pod, member.request, node),
+        now_ns=now_ns,
+        node_card_memory=node.cards[shares[0].i].memory if shares else None,
+    )
+
+
+def placing(pod: Pod, node: str, record: Mapping[str, str]) -> list[Step]:
     """Return the patch that gives a pod its GPUs and lets it go.
 
     It holds only while the pod is the one that was planned and still has the gates it had then.
@@ -52,27 +69,16 @@ def placing(
 
     Args:
         pod: As it was when it was planned.
-        allocation: What it gets.
-        term: Of the Lease under which this was decided.
-        now_ns: [ns since 1970]
-        card_memory: Memory of the cards of a share [GiB], where it is known.
-        placement: Whose request says how the record is written.
+        node: Where to.
+        record: The annotations that say what it gets.
     """
-    record = format_record(
-        allocation,
-        request=placement.member.request,
-        term=term,
-        isolation=Isolation.NONE,
-        now_ns=now_ns,
-        node_card_memory=card_memory,
-    )
     gates = [{"name": gate.name} for gate in pod.spec.scheduling_gates or ()]
     ours = gates.index({"name": GANG})
     return [
         {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
         {"op": "test", "path": "/spec/schedulingGates", "value": gates},
         *_annotate(pod, record),
-        *_pin(pod.spec, allocation.node),
+        *_pin(pod.spec, node),
         {"op": "remove", "path": f"/spec/schedulingGates/{ours}"},
     ]
 
@@ -100,7 +106,7 @@ def binding(pod: Seen, node: str, record: Mapping[str, str]) -> dict[str, object
     }
 
 
-def _annotate(pod: Pod, record: dict[str, str]) -> Iterator[Step]:
+def _annotate(pod: Pod, record: Mapping[str, str]) -> Iterator[Step]:
     if pod.metadata.annotations is None:
         yield _add("/metadata/annotations", record)
         return

@@ -10,6 +10,7 @@ from enum import Enum, auto
 
 from msgspec import Struct
 
+from cluster import mps
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import (
     ENV_MEMORY_FRACTION,
@@ -25,7 +26,6 @@ from cluster.keys import (
 from cluster.pod import Container, Env, Pod
 from cluster.request import Ask, Family, Request
 from policy.document import Policy
-from webhook import mps
 from webhook.patch import Operation, append
 
 NO_GPU = "void"
@@ -163,7 +163,7 @@ def _devices(ask: Ask, request: Request) -> Variable:
 
 def _share(ask: Ask, request: Request, rules: Policy) -> list[Variable]:
     variables = [*_SHARE_VARIABLES, _literal(MEM_CONTAINER, str(ask.memory), "share")]
-    if request.core and rules.sharing.compute_by_mps:
+    if rules.sharing.compute_by_mps:
         limits = mps.limits(ask, request.gpus)
         variables += [_literal(name, text, "mps", Taken.TIGHTEN) for name, text in limits.items()]
     return variables

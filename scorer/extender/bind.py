@@ -11,7 +11,7 @@ import structlog
 from msgspec import Struct
 
 from cluster.pod import Pod
-from cluster.record import Allocation, Isolation, format_record
+from cluster.record import Allocation
 from runtime.clock import Clock
 from runtime.kube import ApiError, Kube, KubeError
 from scorer.commit import FENCE, Deposed
@@ -24,7 +24,7 @@ from scorer.reason import Reason
 from scorer.seen import Seen, seen
 from scorer.settle import is_open, settled
 from scorer.watches import Watches
-from scorer.writes import allocation_of, binding
+from scorer.writes import allocation_of, binding, record_of
 
 _TIMEOUT = "2s"
 """After this the API server gives a binding up, so that a later read tells what became of it."""
@@ -134,14 +134,8 @@ class Binder:
         placement = Placement(member_of(pod.ungated, pod.namespace), node, shares)
         allocation = allocation_of(placement, table, f"{self._term}-s{self._decisions}")
         self._state.hold(pod, allocation)
-        return format_record(
-            allocation,
-            request=request,
-            term=self._term,
-            isolation=Isolation.NONE,
-            now_ns=int(self._clock() * 1e9),
-            node_card_memory=ledger.node.cards[shares[0].i].memory,
-        )
+        now_ns = int(self._clock() * 1e9)
+        return record_of(placement, allocation, ledger.node, term=self._term, now_ns=now_ns)
 
     def _elsewhere(self, asked: Binding) -> str:
         """Return why a pod that has its GPUs is not on the node, or may not go there; or empty."""

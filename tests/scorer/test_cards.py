@@ -159,6 +159,27 @@ def test_two_replicas_go_to_two_gpus_though_one_has_more_left():
     assert chosen(node.nodes[0], replicas(2)) == [0, 1]
 
 
+@given(
+    asked=st.lists(st.integers(1, 5), min_size=1, max_size=10),
+    cordoned=st.sets(st.integers(0, 3), max_size=3),
+)
+def test_replicas_are_spread_as_evenly_as_those_before_let_them(asked, cordoned):
+    node = NodeLedger.empty(
+        a_node(machine=a_machine(4), mode="timeslice", cordoned=tuple(cordoned))
+    )
+    for i, number in enumerate(asked):
+        left = {gpu: node.replicas_free(gpu) for gpu in range(4) if node.replicas_free(gpu)}
+        shares = cards_for(node, replicas(number))
+        gpus = [share.i for share in shares]
+
+        assert len(gpus) == (number if sum(left.values()) >= number else 0)
+        if gpus:
+            assert len(set(gpus)) == min(number, len(left))
+            others = left.keys() - set(gpus)
+            assert all(left[gpu] >= left[other] for gpu in gpus for other in others)
+        node = node.hold(a_member(0, f"p{i}").holding(shares))
+
+
 # ---- Which node: by way of a plan of one pod after another.
 
 

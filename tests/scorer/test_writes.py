@@ -14,7 +14,7 @@ from cluster.pod import Pod
 from cluster.record import Allocation, GPUShare, parse_record
 from scorer.member import member_of
 from scorer.outcome import Placement
-from scorer.writes import allocation_of, placing
+from scorer.writes import allocation_of, placing, record_of
 from topology.table import table_of
 
 NOW_NS = 1_800_000_000_000_000_000
@@ -57,24 +57,23 @@ def held(draw):
     return raw
 
 
-def steps_for(raw, shares=WHOLE):
+NODE = a_node("gpu-1", card_memory=80)
+
+
+def steps_for(raw, shares=WHOLE, node=NODE):
     member = member_of(msgspec.convert(raw, Pod), "team")
-    return placing(
-        member.pod,
-        Allocation("gpu-1", shares, plan="7-1"),
-        term=7,
-        now_ns=NOW_NS,
-        card_memory=80,
-        placement=Placement(member, "gpu-1", shares),
-    )
+    placement = Placement(member, "gpu-1", shares)
+    allocation = Allocation("gpu-1", shares, plan="7-1")
+    record = record_of(placement, allocation, node, term=7, now_ns=NOW_NS)
+    return placing(member.pod, "gpu-1", record)
 
 
 def wire(steps):
     return json.loads(msgspec.json.encode(steps))
 
 
-def written(raw, shares=WHOLE):
-    return jsonpatch.apply_patch(raw, wire(steps_for(raw, shares)))
+def written(raw, shares=WHOLE, node=NODE):
+    return jsonpatch.apply_patch(raw, wire(steps_for(raw, shares, node)))
 
 
 def terms_of(raw):
@@ -159,6 +158,15 @@ def test_a_share_is_written_in_the_words_of_gpushare():
     assert after[keys.MEM_DEV] == "80"
     assert after[keys.MEM_ASSUME_TIME] == str(NOW_NS)
     assert after[keys.ISOLATION] == "none"
+
+
+def test_a_share_says_what_keeps_it_within_its_limits_on_its_node():
+    raw = a_held_pod(0)
+    raw["spec"]["containers"][0]["resources"]["limits"] = {keys.GPU_MEM: 8}
+
+    after = written(raw, (GPUShare(2, None, 8),), a_node(mode="cgpu", card_memory=80))
+
+    assert after["metadata"]["annotations"][keys.ISOLATION] == "cgpu"
 
 
 @pytest.mark.parametrize(

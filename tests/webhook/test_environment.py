@@ -163,12 +163,20 @@ def test_limits_are_set_where_the_policy_shares_compute_by_mps():
     assert variables[keys.ENV_MPS_MEMORY] == "0=4096M"
 
 
+def test_memory_alone_is_limited_there_too():
+    spec, _ = told({"containers": [container(**{keys.GPU_MEM: 4})]}, MPS)
+
+    variables = env_of(spec["containers"][0])
+    assert variables[keys.ENV_MPS_MEMORY] == "0=4096M"
+    assert keys.ENV_MPS_THREADS not in variables
+
+
 @pytest.mark.parametrize(
     ("limits", "rules"),
-    [(SHARE, Policy()), ({keys.GPU_MEM: 4}, MPS)],
-    ids=["policy", "memory-only"],
+    [(SHARE, Policy()), ({keys.GPU_WHOLE: 1}, MPS)],
+    ids=["policy", "whole-gpus"],
 )
-def test_no_limits_are_set_where_no_compute_is_shared_by_mps(limits, rules):
+def test_no_limits_are_set_where_nothing_is_shared_by_mps(limits, rules):
     spec, _ = told({"containers": [container(**limits)]}, rules)
 
     assert not any(name.startswith(keys.ENV_MPS_PREFIX) for name in env_of(spec["containers"][0]))

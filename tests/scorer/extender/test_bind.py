@@ -27,10 +27,10 @@ LATE = "the API server does not answer"
 class Scheduled(Cluster):
     """A cluster whose scheduler asks us."""
 
-    def shares(self, name="share-0", **amounts):
+    def shares(self, name="share-0", mode="core_mem", labels=None, **amounts):
         status = {"allocatable": AMOUNTS | amounts, "capacity": AMOUNTS | amounts}
-        labels = {keys.NODE_MODE: "core_mem"}
-        self.put(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}, "status": status})
+        metadata = {"labels": {keys.NODE_MODE: mode, **(labels or {})}}
+        self.put(f"/api/v1/nodes/{name}", {"metadata": metadata, "status": status})
 
     def single(self, name, limits=None, **pod):
         """Create a pod that a scheduler of ours brings, for all GPUs of a node by default."""
@@ -104,6 +104,38 @@ async def test_a_share_lies_on_the_card_that_fits_best_and_says_so_in_others_wor
     assert annotations[keys.MEM_IDX] == "0"
     assert annotations[keys.MEM_DEV] == "15"
     assert annotations[keys.VISIBLE_DEVICES] == "0"
+
+
+async def test_replicas_lie_on_different_gpus_and_the_last_ones_are_told_to_nobody_else(cluster):
+    cluster.shares("sliced", "timeslice", {keys.GFD_REPLICAS: "2"}, **{keys.NVIDIA_GPU_SHARED: "6"})
+    for name, number in {"a": 1, "b": 1, "pair": 2, "rest": 2, "late": 1}.items():
+        cluster.single(name, {keys.NVIDIA_GPU_SHARED: str(number)})
+    async with leading(cluster) as leader:
+        answers = [await bound(leader, name, "sliced") for name in ("a", "b", "pair", "rest")]
+        assert answers == [""] * 4
+        assert await bound(leader, "late", "sliced") == Reason.REPLICAS
+
+    given = {name: [gpu["i"] for gpu in cluster.record(name)["gpus"]] for name in ("a", "b")}
+    assert given == {"a": [0], "b": [1]}
+    assert [gpu["i"] for gpu in cluster.record("pair")["gpus"]] == [0, 2]
+    annotations = cluster["pair"]["metadata"]["annotations"]
+    assert annotations[keys.VISIBLE_DEVICES] == "0,2"
+    assert annotations[keys.ISOLATION] == "none"
+    assert keys.MEM_IDX not in annotations
+
+
+@pytest.mark.parametrize("mode", ["share", "cgpu", "mps"])
+async def test_what_keeps_a_share_within_its_limits_is_written_with_it(cluster, mode):
+    cluster.shares(mode=mode)
+    cluster.share("pod", 4)
+    container = cluster["pod"]["spec"]["containers"][0]
+    container["env"] = [{"name": keys.ENV_MPS_MEMORY, "value": "0=4096M"}]
+    container["volumeMounts"] = [{"name": "mps", "mountPath": "/tmp/nvidia-mps"}]  # noqa: S108
+    async with leading(cluster) as leader:
+        assert await bound(leader, "pod", "share-0") == ""
+
+    kept = cluster["pod"]["metadata"]["annotations"][keys.ISOLATION]
+    assert kept == ("none" if mode == "share" else mode)
 
 
 async def test_what_was_given_counts_before_the_watch_shows_it(cluster):

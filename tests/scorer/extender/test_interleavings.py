@@ -26,6 +26,7 @@ NODES = {
     "memory": a_node("memory", a_machine(1), "share", card_memory=8),
     "both": a_node("both", a_machine(1), "core_mem", card_memory=16),
     "whole": a_node("whole", a_machine(2), "topology"),
+    "sliced": a_node("sliced", a_machine(2), "timeslice", replicas=2),
 }
 LIMITS = (
     {keys.GPU_MEM: 5},
@@ -34,8 +35,10 @@ LIMITS = (
     {keys.GPU_MEM: 4, keys.GPU_CORE: 45},
     {keys.GPU_WHOLE: 1},
     {keys.GPU_WHOLE: 2},
+    {keys.NVIDIA_GPU_SHARED: 2},
+    {keys.NVIDIA_GPU_SHARED: 3},
 )
-NAMES = st.sampled_from("abcdef")
+NAMES = st.sampled_from("abcdefgh")
 FATES = st.sampled_from(("done", "refused", "lost", "late", "unanswered", "broken"))
 BIND = st.tuples(st.just("bind"), NAMES, st.integers(0, 3), FATES)
 STEPS = st.lists(
@@ -133,7 +136,7 @@ class Run:
         self.binder = Binder(self.api, self.watches, term=1, clock=lambda: 0)
         self.fit = Fit(self.state)
         self.asked = []
-        for name, limits in zip("abcdef", LIMITS, strict=True):
+        for name, limits in zip("abcdefgh", LIMITS, strict=True):
             self.api.make(name, limits)
         self.tell(len(LIMITS))
 

@@ -24,7 +24,7 @@ class Node:
     def __init__(self, mode="share", **fields):
         self.state = State()
         self.numbers = count()
-        resources = {**AMOUNTS, keys.GPU_WHOLE: 4} if mode == "topology" else AMOUNTS
+        resources = {**AMOUNTS, keys.GPU_WHOLE: 4, keys.NVIDIA_GPU_SHARED: 8}
         made = {"card_memory": 15, "resources": resources, **fields}
         self.state.put_node("a", a_node("a", a_machine(4), mode, **made))
 
@@ -42,6 +42,10 @@ class Node:
 
     def whole(self, name, *gpus, **pod):
         limits = {keys.GPU_WHOLE: len(gpus)}
+        self.put(placed_pod(name, limits, "a", *map(GPUShare, gpus), **pod))
+
+    def replicas(self, name, *gpus, **pod):
+        limits = {keys.NVIDIA_GPU_SHARED: len(gpus)}
         self.put(placed_pod(name, limits, "a", *map(GPUShare, gpus), **pod))
 
     def full(self):
@@ -167,6 +171,19 @@ def test_whole_gpus_are_freed_by_those_who_have_them():
     assert evicted(node, asking({keys.GPU_WHOLE: 2}), "pair") == {"pair"}
     assert evicted(node, asking({keys.GPU_WHOLE: 3}), "other") == {"other", "pair"}
     assert evicted(node, asking({keys.GPU_WHOLE: 4}), "other", "pair") is None
+
+
+def test_replicas_are_freed_by_those_who_have_them_on_gpus_that_are_given_out():
+    node = Node("timeslice", cordoned=(3,), replicas=2)
+    for gpu in range(4):
+        node.replicas(f"first-{gpu}", gpu)
+        node.replicas(f"second-{gpu}", gpu, priority=gpu)
+    one = asking({keys.NVIDIA_GPU_SHARED: 1})
+
+    # The scheduler counts those of the cordoned GPU, too.
+    assert evicted(node, one, "first-3") == {"first-2"}
+    assert evicted(node, one, "second-2") == {"second-2"}
+    assert evicted(node, asking({keys.NVIDIA_GPU_SHARED: 7}), "first-0") is None
 
 
 def test_all_of_one_kind_go_for_one_of_the_other():

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.keys import ENV_MPS_MEMORY, ENV_MPS_THREADS
+from cluster.mps import is_tighter, limits
 from cluster.request import Ask
-from webhook.mps import is_tighter, limits
 
 
 @pytest.mark.parametrize(
