@@ -1,13 +1,16 @@
-"""A plain client of the API server for tests: one connection a request, nothing is tried twice."""
+"""A plain client of the API server for tests.
+
+Nothing is tried twice, but what the API server says is to be tried later: it has done nothing then.
+"""
 
 import json
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
-from urllib.error import HTTPError
 from urllib.parse import urlencode
-from urllib.request import Request, urlopen
+
+from urllib3 import PoolManager, Retry
+from urllib3.exceptions import HTTPError
 
 Object: TypeAlias = dict[str, Any]
 
@@ -36,16 +39,32 @@ def refusal(call: Callable[[], object]) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
 class Api:
-    """The API server, seen by one user."""
+    """The API server, seen by one user; for all threads."""
 
-    server: str
-    """`https://127.0.0.1:PORT`."""
-    token: str
-    context: ssl.SSLContext
-    timeout: float = 30
-    """For every step of a request [s]."""
+    def __init__(
+        self, server: str, token: str, context: ssl.SSLContext, timeout: float = 30
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            server: `https://127.0.0.1:PORT`.
+            token: The user's.
+            context: What verifies the server.
+            timeout: For every step of a request [s].
+        """
+        self.server, self.token, self.context = server, token, context
+        # As long as watches of a kind begin, lists of it are answered with 429 and Retry-After.
+        later = Retry(
+            10,
+            connect=0,
+            read=0,
+            redirect=0,
+            other=0,
+            allowed_methods=None,
+            raise_on_status=False,
+        )
+        self._pool = PoolManager(maxsize=16, ssl_context=context, timeout=timeout, retries=later)
 
     def get(self, path: str, **query: str) -> Object:
         """Return an object, or a list of them."""
@@ -69,7 +88,7 @@ class Api:
 
     def text(self, path: str) -> str:
         """Return what is at a path that is no object, such as `/readyz`."""
-        return self._send(self._request("GET", path, None, "")).decode()
+        return self._send("GET", path, None, "").decode()
 
     def _ask(
         self,
@@ -80,24 +99,21 @@ class Api:
         content: str = "application/json",
     ) -> Object:
         whole = f"{path}?{urlencode(query)}" if query else path
-        answer: Object = json.loads(self._send(self._request(method, whole, body, content)))
+        answer: Object = json.loads(self._send(method, whole, body, content))
         return answer
 
-    def _request(self, method: str, path: str, body: object, content: str) -> Request:
+    def _send(self, method: str, path: str, body: object, content: str) -> bytes:
         headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json"}
         data = None
         if body is not None:
             data, headers["Content-Type"] = json.dumps(body).encode(), content
-        return Request(self.server + path, data, headers, method=method)  # noqa: S310
-
-    def _send(self, request: Request) -> bytes:
         try:
-            with urlopen(request, timeout=self.timeout, context=self.context) as answer:  # noqa: S310
-                body: bytes = answer.read()
-                return body
+            answer = self._pool.request(method, self.server + path, body=data, headers=headers)
         except HTTPError as error:
-            with error:
-                raise _api_error(error.code, error.read()) from None
+            raise OSError(str(error)) from None
+        if answer.status >= 400:
+            raise _api_error(answer.status, answer.data)
+        return answer.data
 
 
 def _api_error(code: int, body: bytes) -> ApiError:

@@ -49,15 +49,22 @@ def add_nodes(api: Api, nodes: Sequence[Node]) -> None:
     wait_until(lambda: names <= _schedulable(api), f"nodes {', '.join(sorted(names))} are ready")
 
 
-def remove_pods(api: Api, node: str) -> None:
-    """Delete the pods of a node that is gone, at once: no kubelet is there to end them.
+def remove_nodes(api: Api, nodes: Sequence[Node]) -> None:
+    """Delete nodes, and the pods that are bound to them: no kubelet is there to end them.
 
     Their namespaces could not go away before somebody collects them, a minute later.
     """
-    for pod in api.get("/api/v1/pods", fieldSelector=f"spec.nodeName={node}")["items"]:
-        home, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    names = {node.name for node in nodes}
+    for name in names:
+        # The test may have taken it away itself.
         with suppress(ApiError):
-            api.delete(f"/api/v1/namespaces/{home}/pods/{name}", gracePeriodSeconds="0")
+            api.delete(f"{NODES}/{name}")
+    for pod in api.get("/api/v1/pods")["items"]:
+        if pod["spec"].get("nodeName") in names:
+            metadata = pod["metadata"]
+            path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+            with suppress(ApiError):
+                api.delete(path, gracePeriodSeconds="0")
 
 
 def _machine(name: str) -> Machine:

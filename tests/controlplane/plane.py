@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
@@ -60,9 +61,9 @@ class ControlPlane:
         """An administrator's."""
         return self.site.kubeconfig(credentials.ADMIN)
 
-    @property
+    @cached_property
     def api(self) -> Api:
-        """The API server as an administrator sees it."""
+        """The API server as an administrator sees it; once it runs."""
         return self.api_as(self.tokens[credentials.ADMIN])
 
     def api_as(self, token: str) -> Api:

@@ -15,7 +15,7 @@ from typing import Self
 from urllib.request import urlopen
 
 POLL = 0.02
-"""Pause between two questions whether something is ready [s]."""
+"""Pause between two questions whether something is ready, at least [s]."""
 # Below the ports from which systems take those of outgoing connections: else a client that keeps
 # trying to reach a server that restarts can take the server's port, or connect to itself.
 _PORTS = range(20_000, 30_000)
@@ -46,11 +46,15 @@ def wait_until(met: Callable[[], bool], what: str, seconds: float = 90) -> None:
     Raises:
         NotReadyError: It was not met in time.
     """
-    deadline = time.monotonic() + seconds
+    asked = time.monotonic()
+    deadline = asked + seconds
     while not met():
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise NotReadyError(f"{what}: not so after {seconds:g} s")
-        time.sleep(POLL)
+        # What is costly to ask is asked less often: those who are to work need the processor.
+        time.sleep(min(max(POLL, 3 * (now - asked)), 0.5))
+        asked = time.monotonic()
 
 
 def answers(url: str) -> bool:

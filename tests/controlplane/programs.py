@@ -107,6 +107,8 @@ def api_server(site: Site) -> Process:
         f"--token-auth-file={site.folder / credentials.USERS}",
         "--authorization-mode=RBAC",
         "--service-cluster-ip-range=10.96.0.0/16",
+        # Thousands of pods are deleted in one request.
+        "--delete-collection-workers=8",
         # Else watches keep it from ending until it is killed.
         "--shutdown-watch-termination-grace-period=1s",
     )

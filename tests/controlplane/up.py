@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from controlplane.api import ApiError
 from controlplane.binaries import Binaries, BuildError, MissingError, binaries
 from controlplane.nodes import Line, add_nodes, read_nodes
 from controlplane.plane import ControlPlane
@@ -42,7 +43,7 @@ def main(folder: Path) -> int:
     folder.mkdir()
     try:
         text = _start(folder, found, nodes)
-    except (NotReadyError, KeyboardInterrupt) as error:
+    except (ApiError, NotReadyError, OSError, KeyboardInterrupt) as error:
         shutil.rmtree(folder, ignore_errors=True)
         return _failed(str(error) or "interrupted: nothing is left running")
     _say(text)

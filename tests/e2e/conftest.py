@@ -1,13 +1,13 @@
 """A real control plane for the end-to-end tests: built before the first, shared by all."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from subprocess import CompletedProcess
 
 import pytest
-from controlplane.api import Api, ApiError, refusal
+from controlplane.api import Api, refusal
 from controlplane.binaries import Binaries, BuildError, MissingError, binaries
-from controlplane.nodes import NODES, Line, add_nodes, read_nodes, remove_pods
+from controlplane.nodes import Line, add_nodes, read_nodes, remove_nodes
 from controlplane.plane import ControlPlane, control_plane
 from controlplane.pods import Pods, a_pod
 from controlplane.process import wait_until
@@ -118,11 +118,7 @@ def nodes(plane: ControlPlane) -> Iterator[Callable[..., tuple[Node, ...]]]:
         return made
 
     yield add
-    for node in added:
-        # The test may have taken it away itself.
-        with suppress(ApiError):
-            plane.api.delete(f"{NODES}/{node.name}")
-        remove_pods(plane.api, node.name)
+    remove_nodes(plane.api, added)
 
 
 @pytest.fixture(scope="module")

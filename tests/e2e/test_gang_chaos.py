@@ -144,7 +144,7 @@ def test_gangs_are_placed_whole_whatever_becomes_of_the_leader(
         for _ in range(times):
             # What waits meanwhile is placed at once when one leads: then it is harmed.
             with ThreadPoolExecutor(1) as other:
-                harmed = other.submit(harm, replicas, random.uniform(0, 2))
+                harmed = other.submit(harm, replicas, random.uniform(0, 1))
                 crowd.come_and_end(60 // times + 3)
                 harmed.result()
         crowd.run_out()
