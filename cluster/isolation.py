@@ -51,17 +51,17 @@ def _is_off(container: Container) -> bool:
 
 def _is_client(container: Container, ask: Ask, cards: int) -> bool:
     """Tell whether a container is a client of MPS that may have no more than it asks for."""
-    variables = _variables(container)
-    pipes = variables.get(ENV_MPS_PIPES)
-    if pipes is not None and (pipes.value_from is not None or not pipes.value):
-        return False
-    directory = (pipes.value if pipes else _PIPES).rstrip("/")
+    # A value that stands elsewhere reads as empty, which is neither a directory nor a limit.
+    values = {name: env.value for name, env in _variables(container).items()}
+    pipes = values.get(ENV_MPS_PIPES, _PIPES)
     mounted = {mount.mount_path.rstrip("/") for mount in container.volume_mounts or ()}
-    return directory in mounted and all(
-        (env := variables.get(name)) is not None
-        and env.value_from is None
-        and mps.is_tighter(name, env.value, most)
-        for name, most in mps.limits(ask, cards).items()
+    return (
+        pipes != ""
+        and pipes.rstrip("/") in mounted
+        and all(
+            mps.is_tighter(name, values.get(name, ""), most)
+            for name, most in mps.limits(ask, cards).items()
+        )
     )
 
 

@@ -1,0 +1,189 @@
+"""GPUs that pods share: replicas of time-sliced ones, and shares that something keeps apart."""
+
+import pytest
+from controlplane.cards import reason_of, where
+from controlplane.nodes import NODES
+from controlplane.pods import Pods, container
+from controlplane.process import wait_until
+from controlplane.sidecar import MANIFESTS, run_sidecar
+from controlplane.webhook import run_webhook
+
+from cluster import keys
+
+POLICY = f"""
+sharing:
+  rename: true
+  computeByMps: true
+  groups:
+    - nodeLabels: {{pool: strict}}
+      config:
+        sharing:
+          timeSlicing:
+            renameByDefault: true
+            failRequestsGreaterThanOne: true
+            resources: [{{name: {keys.NVIDIA_GPU}, replicas: 4}}]
+    - nodeLabels: {{pool: loose}}
+      config:
+        sharing:
+          timeSlicing:
+            renameByDefault: true
+            resources: [{{name: {keys.NVIDIA_GPU}, replicas: 2}}]
+"""
+SLICED = {"name": "sliced", "machine": "t4x4", "mode": "timeslice"}
+STRICT = {**SLICED, "replicas": 4, "labels": {"pool": "strict"}}
+LOOSE = {**SLICED, "replicas": 2, "labels": {"pool": "loose"}}
+SHARING = {"name": "share", "machine": "t4x4", "gpuMemory": 15}
+ONE, TWO = ({keys.NVIDIA_GPU_SHARED: number} for number in (1, 2))
+IN_STRICT = {"nodeSelector": {"pool": "strict"}}
+
+
+@pytest.fixture(scope="module")
+def webhook(plane):
+    with run_webhook(plane, MANIFESTS) as running:
+        path = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
+        shipped = plane.api.get(path)["data"][keys.POLICY_KEY]
+        plane.api.patch(path, {"data": {keys.POLICY_KEY: shipped + POLICY}})
+        probe = Pods(plane.api, "default")
+        wait_until(
+            lambda: bool(probe.refusal(TWO, spec=IN_STRICT, dryRun="All")), "the policy is taken"
+        )
+        yield running
+
+
+@pytest.fixture(scope="module")
+def sidecar(webhook, tmp_path_factory):
+    with run_sidecar(webhook.plane, tmp_path_factory.mktemp("sidecar")) as running:
+        yield running
+
+
+@pytest.fixture
+def pods(sidecar, webhook, namespace):
+    del sidecar
+    made = Pods(webhook.plane.api, namespace)
+    yield made
+    made.clear()
+
+
+def told(pods, name):
+    """Return the variables of a pod's container as a kubelet would set them."""
+    pod = pods.all()[name]
+    annotations = pod["metadata"]["annotations"]
+
+    def value(one):
+        if "valueFrom" not in one:
+            return one.get("value", "")
+        path = one["valueFrom"]["fieldRef"]["fieldPath"]
+        return annotations.get(path.removeprefix("metadata.annotations['").removesuffix("']"), "")
+
+    return {one["name"]: value(one) for one in pod["spec"]["containers"][0]["env"]}
+
+
+def isolation(pods, name):
+    return pods.all()[name]["metadata"]["annotations"][keys.ISOLATION]
+
+
+# ---- Replicas of time-sliced GPUs.
+
+
+def test_replicas_lie_on_different_gpus_of_one_pod_and_of_several(pods, nodes):
+    nodes(LOOSE)
+
+    found = {}
+    for name, asked in {"a": ONE, "b": ONE, "pair": TWO}.items():
+        pods.create(asked, name=name)
+        found[name] = where(pods, name)[1]
+
+    assert found == {"a": (0,), "b": (1,), "pair": (2, 3)}
+    assert told(pods, "pair")[keys.ENV_VISIBLE_DEVICES] == "2,3"
+    assert isolation(pods, "pair") == "none"
+
+
+def test_replicas_of_a_gang_lie_on_different_gpus(pods, nodes):
+    nodes(LOOSE)
+    gang = {keys.GANG: "training", keys.GANG_SIZE: "3"}
+
+    for i in range(3):
+        pods.create(ONE, name=f"worker-{i}", annotations=gang)
+
+    cards = [where(pods, f"worker-{i}")[1] for i in range(3)]
+    assert sorted(cards) == [(0,), (1,), (2,)]
+
+
+def test_more_than_one_is_refused_where_the_plugins_file_says_that_it_fails(pods):
+    why = pods.refusal(TWO, spec=IN_STRICT)
+
+    assert "LW301" in why
+    assert "shared by 4" in why
+
+
+def test_who_asks_by_the_other_name_gets_a_replica_and_is_told_its_part_of_the_memory(pods, nodes):
+    nodes(STRICT)
+
+    made = pods.create({keys.NVIDIA_GPU: 1}, spec=IN_STRICT)
+
+    assert made["spec"]["containers"][0]["resources"]["limits"] == {keys.NVIDIA_GPU_SHARED: "1"}
+    assert where(pods, "pod") == ("sliced", (0,))
+    variables = told(pods, "pod")
+    assert variables[keys.ENV_VISIBLE_DEVICES] == "0"
+    assert variables[keys.ENV_REPLICAS] == "4"
+    assert variables[keys.ENV_MEMORY_FRACTION] == "0.225"
+
+
+def test_who_finds_no_replica_on_gpus_that_are_given_out_is_told_so(pods, nodes, sidecar):
+    nodes(LOOSE)
+    pods.api.patch(f"{NODES}/sliced", {"metadata": {"annotations": {keys.CORDON: "0,1,2"}}})
+
+    def given_out():
+        (node,) = sidecar.scorer.look("/v1/nodes?name=sliced")["nodes"]
+        return [gpu["i"] for gpu in node["gpus"] if not gpu["cordoned"]]
+
+    wait_until(lambda: given_out() == [3], "the scorer knows")
+    for name in ("first", "second"):
+        pods.create(ONE, name=name)
+        assert where(pods, name) == ("sliced", (3,))
+
+    # Of the eight that the scheduler counts.
+    pods.create(ONE, name="third")
+    assert "too few free replicas" in reason_of(pods, "third")
+
+
+# ---- What keeps shares apart.
+
+
+def test_a_share_on_an_mps_node_has_its_limits_and_says_whether_the_daemon_is_reached(pods, nodes):
+    nodes({**SHARING, "mode": "mps"})
+    asked = container({keys.GPU_MEM: 4, keys.GPU_CORE: 20})
+    pipes = "/run/mps"
+    env = {keys.ENV_MPS_THREADS: "10", keys.ENV_MPS_PIPES: pipes}
+    client = {
+        **asked,
+        "env": [{"name": name, "value": value} for name, value in env.items()],
+        "volumeMounts": [{"name": "mps", "mountPath": pipes}],
+    }
+    volume = {"name": "mps", "hostPath": {"path": pipes}}
+    pods.create(name="client", spec={"containers": [client], "volumes": [volume]})
+    pods.create(name="without", spec={"containers": [asked]})
+
+    assert [where(pods, name) for name in ("client", "without")] == [("share", (0,))] * 2
+    assert told(pods, "client") == {
+        **env,
+        keys.ENV_MPS_MEMORY: "0=4096M",
+        keys.ENV_VISIBLE_DEVICES: "0",
+        keys.MEM_IDX: "0",
+        keys.MEM_POD: "4",
+        keys.MEM_DEV: "15",
+        keys.MEM_CONTAINER: "4",
+    }
+    assert told(pods, "without")[keys.ENV_MPS_THREADS] == "20"
+    assert isolation(pods, "client") == "mps"
+    assert isolation(pods, "without") == "none"
+
+
+@pytest.mark.parametrize(("mode", "kept"), [("share", "none"), ("cgpu", "cgpu")])
+def test_a_share_says_what_its_node_enforces(pods, nodes, mode, kept):
+    nodes({**SHARING, "mode": mode})
+
+    pods.create({keys.GPU_MEM: 4})
+
+    assert where(pods, "pod") == ("share", (0,))
+    assert isolation(pods, "pod") == kept
