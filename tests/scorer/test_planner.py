@@ -4,6 +4,7 @@ import json
 
 import pytest
 import pytest_asyncio
+from builders import a_held_pod
 from tenure import FENCED, NOW, Clock, Cluster, leading, soon
 
 from cluster import keys
@@ -66,6 +67,42 @@ async def test_every_pod_is_given_its_gpus_and_node_under_the_term(cluster):
         assert [term["matchFields"][0]["values"] for term in terms] == [["gpu-0"]]
         assert cluster.record(name)["plan"] == "42-1"
     assert sorted(gpus(cluster, "bert-0", "bert-1")) == list(range(8))
+
+
+def offer(cluster, mode, **amounts):
+    """Add a node of two GPUs that gives them out in this mode."""
+    status = {"allocatable": {"cpu": "96", "memory": "768Gi", "pods": "110", **amounts}}
+    labels = {keys.NODE_MODE: mode, keys.GFD_REPLICAS: "2"}
+    cluster.put(f"/api/v1/nodes/{mode}", {"metadata": {"labels": labels}, "status": status})
+
+
+def hold(cluster, name, **limits):
+    """Create a pod that asks for these, and waits behind our gate."""
+    raw = a_held_pod(0, name)
+    raw["spec"]["containers"][0]["resources"] = {"limits": limits}
+    cluster.put(f"/api/v1/namespaces/team/pods/{name}", raw)
+
+
+async def test_a_share_is_told_its_card_and_what_keeps_it_there(cluster):
+    offer(cluster, "cgpu", **{keys.GPU_MEM: "30", keys.GPU_COUNT: "2"})
+    async with leading(cluster):
+        hold(cluster, "share", **{keys.GPU_MEM: "4"})
+        await soon(lambda: cluster.given("share"))
+
+    annotations = cluster["share"]["metadata"]["annotations"]
+    assert annotations[keys.MEM_DEV] == "15"
+    assert annotations[keys.ISOLATION] == "cgpu"
+
+
+async def test_replicas_of_pods_behind_gates_lie_on_different_gpus(cluster):
+    offer(cluster, "timeslice", **{keys.NVIDIA_GPU_SHARED: "4"})
+    async with leading(cluster):
+        for name in ("first", "second"):
+            hold(cluster, name, **{keys.NVIDIA_GPU_SHARED: "1"})
+        await soon(lambda: cluster.given("first", "second"))
+
+    assert sorted(gpus(cluster, "first", "second")) == [0, 1]
+    assert cluster["first"]["metadata"]["annotations"][keys.ISOLATION] == "none"
 
 
 async def test_nothing_is_written_on_a_gang_that_is_not_complete(cluster):
