@@ -24,6 +24,7 @@ BASE, PROFILES_ALL = ROOT / "manifests/base", ROOT / "manifests/profiles-all"
 NAMESPACE = keys.POLICY_NAMESPACE
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 POLICIES = f"{ADMISSION}/validatingadmissionpolicies"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 REGISTERED = [f"{ADMISSION}/{resource}/{name}" for resource, _, name in REGISTRATIONS]
 MUTATING = REGISTERED[0]
 GPU = {keys.GPU_WHOLE: "1"}
@@ -47,6 +48,23 @@ def test_the_overlay_is_taken_and_calls_the_webhook_for_every_pod(plane, shipped
     found = [one for one in built if one["kind"] == "MutatingWebhookConfiguration"]
     # The second try is for what would be refused, as without the overlay.
     assert [("matchConditions" in hook) for hook in found[0]["webhooks"]] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("path", "flow"),
+    [
+        pytest.param("/api/v1/pods", "linkwise-scorer", id="pods"),
+        pytest.param(LEASES, "linkwise-leader-election", id="its Lease"),
+    ],
+)
+def test_what_the_scorer_asks_does_not_queue_behind_everybodys_accounts(plane, scorer, path, flow):
+    dispatched = f'apiserver_flowcontrol_dispatched_requests_total{{flow_schema="{flow}"'
+
+    def counted():
+        scorer.get(path)
+        return dispatched in plane.api.text("/metrics")
+
+    wait_until(counted, f"{path} is asked by {flow}")
 
 
 @pytest.mark.parametrize("name", ["linkwise-placed", "linkwise-guard"])

@@ -32,7 +32,13 @@ def webhook(plane):
 
 @pytest.fixture
 def sidecar(webhook, tmp_path):
-    # So that it leads again soon after it died.
+    with run_sidecar(webhook.plane, tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def mortal(webhook, tmp_path):
+    """Leads again soon after it died."""
     with run_sidecar(webhook.plane, tmp_path, LINKWISE_WRITE_SECONDS="0.5") as running:
         yield running
 
@@ -97,7 +103,7 @@ def test_3000_shares_created_at_once_are_all_bound_and_no_card_is_ever_overfull(
 
 @pytest.mark.timeout(900)
 def test_usage_returns_to_the_truth_whoever_dies_and_whatever_is_deleted(
-    nodes, pods, sidecar, revive
+    nodes, pods, mortal, revive
 ):
     random = Random(11)  # noqa: S311 - the same pods in every run.
     nodes(share_nodes(5))
@@ -120,7 +126,7 @@ def test_usage_returns_to_the_truth_whoever_dies_and_whatever_is_deleted(
         for turn in range(50):
             come_and_go(turn)
             time.sleep(random.uniform(0, 0.5))
-            revive(sidecar)
+            revive(mortal)
         for name in pods.all():
             pods.api.delete(f"{pods.path}/{name}", gracePeriodSeconds="0")
         # Nothing is left of all that: each card can be given as a whole.
