@@ -90,8 +90,8 @@ class Profiles:
 
     def apply(
         self,
-        labels: Mapping[str, str],
-        annotations: Mapping[str, str],
+        labels: dict[str, str],
+        annotations: dict[str, str],
         namespace_labels: Mapping[str, str] | None,
     ) -> ProfileResult:
         """Return a pod's labels and annotations with everything that matching selectors add.
@@ -106,7 +106,6 @@ class Profiles:
 
         Cost: less than 1 µs a selector.
         """
-        merged, noted = dict(labels), dict(annotations)
         new_labels: dict[str, str] = {}
         new_annotations: dict[str, str] = {}
         trace = []
@@ -116,25 +115,31 @@ class Profiles:
                 trace.append(Trace(selector.name, False, mismatch))
                 continue
             added: dict[str, str] = {}
-            kept = _add(selector.labels, merged, new_labels, added)
-            kept += _add(selector.annotations, noted, new_annotations, added)
+            kept = _add(selector.labels, labels, new_labels, added)
+            kept += _add(selector.annotations, annotations, new_annotations, added)
             trace.append(Trace(selector.name, True, selector.matches, added, tuple(kept)))
-        return ProfileResult(merged, noted, new_labels, new_annotations, tuple(trace))
+        return ProfileResult(
+            {**labels, **new_labels} if new_labels else labels,
+            {**annotations, **new_annotations} if new_annotations else annotations,
+            new_labels,
+            new_annotations,
+            tuple(trace),
+        )
 
 
 def _add(
     additions: tuple[Addition, ...],
-    present: dict[str, str],
+    present: Mapping[str, str],
     new: dict[str, str],
     added: dict[str, str],
 ) -> list[str]:
     """Add what is missing, and return the paths of what is not."""
     kept = []
     for addition in additions:
-        if addition.key in present:
+        if addition.key in present or addition.key in new:
             kept.append(addition.path)
         else:
-            present[addition.key] = new[addition.key] = added[addition.path] = addition.value
+            new[addition.key] = added[addition.path] = addition.value
     return kept
 
 
