@@ -36,7 +36,7 @@ def check_class(
         strict: What the catalogue does not know is an error, else a warning. Class and quality of
             service are words of the protocol: an unknown one is always an error.
     """
-    if _LABELS.isdisjoint(labels):
+    if labels.keys().isdisjoint(_LABELS):
         return ()
     severity = Severity.ERROR if strict else Severity.WARNING
     name, driver = labels.get(MODEL_SERIES), labels.get(DRIVER_VERSION)
