@@ -5,10 +5,13 @@ has it. A term (or a nodeSelector) that names the key has decided it, and is lef
 term matches no node, and stays that way: giving it a requirement would make it match some.
 """
 
+from collections.abc import Sequence
+from functools import lru_cache
+
 from msgspec import Struct
 
-from cluster.pod import NodeSelectorTerm, PodSpec
-from webhook.patch import Operation, add, append, joined
+from cluster.pod import Affinity, NodeSelectorTerm, PodSpec
+from webhook.patch import Operation, add, extend, joined
 
 _AFFINITY = "/spec/affinity"
 _NODE = f"{_AFFINITY}/nodeAffinity"
@@ -28,7 +31,7 @@ class NodeRequirement(Struct, frozen=True, gc=False):
         return {"key": self.key, "operator": "In", "values": list(self.values)}
 
 
-def require(spec: PodSpec, requirements: list[NodeRequirement]) -> list[Operation]:
+def require(spec: PodSpec, requirements: Sequence[NodeRequirement]) -> list[Operation]:
     """Return the steps after which every term has every requirement that it did not decide.
 
     Args:
@@ -37,17 +40,17 @@ def require(spec: PodSpec, requirements: list[NodeRequirement]) -> list[Operatio
 
     Cost: O(terms x (expressions + requirements)).
     """
-    selected = spec.node_selector or {}
-    open_ = [requirement for requirement in requirements if requirement.key not in selected]
-    if not open_:
+    if spec.node_selector:
+        requirements = [one for one in requirements if one.key not in spec.node_selector]
+    if not requirements:
         return []
     terms = _terms(spec)
     if not terms:
-        return [_first_term(spec, open_)]
+        return [_first_term(_missing(spec.affinity), tuple(requirements))]
     steps: list[Operation] = []
     for index, term in enumerate(terms):
         if term.match_expressions or term.match_fields:
-            steps += _constrain(index, term, open_)
+            steps += _constrain(index, term, requirements)
     return steps
 
 
@@ -58,7 +61,7 @@ def _terms(spec: PodSpec) -> list[NodeSelectorTerm] | None:
 
 
 def _constrain(
-    index: int, term: NodeSelectorTerm, requirements: list[NodeRequirement]
+    index: int, term: NodeSelectorTerm, requirements: Sequence[NodeRequirement]
 ) -> list[Operation]:
     decided = {expression.key for expression in term.match_expressions or ()}
     values: list[tuple[object, str]] = [
@@ -66,21 +69,27 @@ def _constrain(
         for requirement in requirements
         if requirement.key not in decided
     ]
-    return append(f"{_TERMS}/{index}/matchExpressions", term.match_expressions, values)
+    return extend(f"{_TERMS}/{index}/matchExpressions", term.match_expressions, values)
 
 
-def _first_term(spec: PodSpec, requirements: list[NodeRequirement]) -> Operation:
-    """Return the step that makes the one term, and as many of its parents as are missing."""
-    rule = joined([requirement.rule for requirement in requirements])
-    terms = [{"matchExpressions": [requirement.expression() for requirement in requirements]}]
-    affinity = spec.affinity
+def _missing(affinity: Affinity | None) -> str:
+    """Return the path of the first thing that is missing on the way to the terms, or theirs."""
     if affinity is None:
-        required = {"nodeSelectorTerms": terms}
-        node = {"requiredDuringSchedulingIgnoredDuringExecution": required}
-        return add(_AFFINITY, {"nodeAffinity": node}, rule)
+        return _AFFINITY
     if affinity.node_affinity is None:
-        required = {"nodeSelectorTerms": terms}
-        return add(_NODE, {"requiredDuringSchedulingIgnoredDuringExecution": required}, rule)
+        return _NODE
     if affinity.node_affinity.required_during_scheduling_ignored_during_execution is None:
-        return add(_REQUIRED, {"nodeSelectorTerms": terms}, rule)
-    return add(_TERMS, terms, rule)
+        return _REQUIRED
+    return _TERMS
+
+
+@lru_cache(maxsize=64)
+def _first_term(path: str, requirements: tuple[NodeRequirement, ...]) -> Operation:
+    """Return the step that makes the one term, and its parents from a path on.
+
+    Nearly all pods get the same; the few kept are bounded, since users name models and drivers.
+    """
+    value: object = [{"matchExpressions": [one.expression() for one in requirements]}]
+    for parent in reversed(_TERMS.removeprefix(path).split("/")[1:]):
+        value = {parent: value}
+    return add(path, value, joined(tuple([one.rule for one in requirements])))

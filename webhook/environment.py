@@ -26,7 +26,7 @@ from cluster.keys import (
 from cluster.pod import Container, Env, Pod
 from cluster.request import Ask, Family, Request
 from policy.document import Policy
-from webhook.patch import Operation, append
+from webhook.patch import Operation, append, extend
 
 NO_GPU = "void"
 """The NVIDIA runtime leaves a container with this value alone: it sees no GPU."""
@@ -178,26 +178,26 @@ def _write(place: str, container: Container, wanted: list[Variable], changes: Ch
         wanted: What it shall have.
         changes: Where the steps and findings go.
     """
-    present = container.env
-    if present:
-        names = [env.name for env in present]  # A set costs more to make than it saves.
-        absent = [variable for variable in wanted if variable.name not in names]
-        if len(absent) < len(wanted):
-            _replace(place, present, wanted, changes)
-        wanted = absent
-    if wanted:
+    path, present = f"/spec/{place}/env", container.env
+    if present is None:
         entries = [(variable.entry, variable.rule) for variable in wanted]
-        changes.operations += append(f"/spec/{place}/env", present, entries)
+        changes.operations += extend(path, None, entries)
+        return
+    names = [env.name for env in present]  # A set costs more to make than it saves.
+    absent = [variable for variable in wanted if variable.name not in names]
+    if len(absent) < len(wanted):
+        _replace(path, present, wanted, changes)
+    for variable in absent:
+        changes.operations.append(append(path, present, variable.entry, variable.rule))
 
 
-def _replace(place: str, present: list[Env], wanted: list[Variable], changes: Changes) -> None:
+def _replace(path: str, present: list[Env], wanted: list[Variable], changes: Changes) -> None:
     for index, env in enumerate(present):
         for variable in wanted:
             if variable.name == env.name and _is_replaced(variable, env):
-                path = f"/spec/{place}/env/{index}"
-                step = Operation("replace", path, variable.entry, variable.rule)
+                step = Operation("replace", f"{path}/{index}", variable.entry, variable.rule)
                 changes.operations.append(step)
-                changes.findings.append(_replaced(path, env, variable))
+                changes.findings.append(_replaced(step.path, env, variable))
 
 
 def _is_replaced(variable: Variable, env: Env) -> bool:

@@ -5,6 +5,7 @@ nobody meant to change cannot change.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Literal
 
 from msgspec import UNSET, Struct
@@ -40,9 +41,10 @@ def remove(path: str, rule: str) -> Operation:
     return Operation("remove", path, rule=rule)
 
 
-def joined(rules: list[str]) -> str:
-    """Return the rules behind one step."""
-    return rules[0] if len(rules) == 1 else ", ".join(dict.fromkeys(rules))
+@lru_cache(maxsize=1024)
+def joined(rules: tuple[str, ...]) -> str:
+    """Return rules as one text, each of them once. Pods differ, but few in this."""
+    return ", ".join(dict.fromkeys(rules))
 
 
 def add_keys(
@@ -62,21 +64,38 @@ def add_keys(
         return []
     if present is None:
         value = {key: text for key, (text, _) in wanted.items()}
-        return [add(path, value, joined([rule for _, rule in wanted.values()]))]
+        return [add(path, value, joined(tuple([rule for _, rule in wanted.values()])))]
     return [add(f"{path}/{escape(key)}", text, rule) for key, (text, rule) in wanted.items()]
 
 
-def append(path: str, present: object, values: Sequence[tuple[object, str]]) -> list[Operation]:
-    """Return the steps that append to a list which may itself be absent.
+def append(path: str, present: object, value: object, rule: str) -> Operation:
+    """Return the step that appends to a list which may itself be absent.
 
     Args:
         path: Pointer to the list; its parent must be there.
         present: The list; None when it is absent or null.
-        values: (value, rule) of each new item, in order.
+        value: The new item.
+        rule: Why.
     """
+    if present is None:
+        return Operation("add", path, [value], rule)
+    return Operation("add", f"{path}/-", value, rule)
+
+
+def extend(path: str, present: object, values: Sequence[tuple[object, str]]) -> list[Operation]:
+    """Return the steps that append several items.
+
+    Args:
+        path: As `append` takes it.
+        present: As `append` takes it.
+        values: (value, rule) of each new item, in order.
+
+    Returns:
+        One step an item; one for all of them where the list is made.
+    """
+    if present is not None:
+        return [Operation("add", f"{path}/-", value, rule) for value, rule in values]
     if not values:
         return []
-    if present is None:
-        rule = joined([rule for _, rule in values])
-        return [Operation("add", path, [value for value, _ in values], rule)]
-    return [Operation("add", f"{path}/-", value, rule) for value, rule in values]
+    rules = joined(tuple([rule for _, rule in values]))
+    return [Operation("add", path, [value for value, _ in values], rules)]

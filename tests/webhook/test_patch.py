@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.pointer import escape
-from webhook.patch import add_keys, append, remove
+from webhook.patch import add_keys, append, extend, remove
 
 maps = st.dictionaries(st.text(max_size=4), st.text(max_size=2), max_size=3)
 
@@ -25,11 +25,20 @@ def test_added_keys_stand_in_the_map_and_the_others_stay(present, wanted):
     wanted=st.lists(st.integers(), max_size=3),
 )
 def test_appended_values_stand_at_the_end_in_order(present, wanted):
-    steps = append("/a", present, [(value, "rule") for value in wanted])
+    steps = extend("/a", present, [(value, "rule") for value in wanted])
 
     after = jsonpatch.apply_patch({"a": present}, [step.wire() for step in steps])
 
     assert (after["a"] or []) == [*(present or []), *wanted]
+
+
+@given(present=st.none() | st.lists(st.integers(), max_size=3))
+def test_one_appended_value_stands_at_the_end(present):
+    step = append("/a", present, 7, "rule")
+
+    after = jsonpatch.apply_patch({"a": present}, [step.wire()])
+
+    assert after["a"] == [*(present or []), 7]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +60,7 @@ def test_a_removal_has_no_value_on_the_wire():
 
 
 def test_people_read_the_rule_and_servers_do_not():
-    (step,) = append("/a", None, [(1, "because")])
+    step = append("/a", None, 1, "because")
 
     assert msgspec.json.decode(msgspec.json.encode(step))["rule"] == "because"
     assert "rule" not in step.wire()
