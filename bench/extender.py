@@ -112,7 +112,7 @@ async def _scorer(pipe: Connection) -> None:
             _put(cluster, f"node-{i:04}", taken, next(numbers))
         reader = asyncio.get_running_loop().add_reader
         reader(pipe.fileno(), lambda: _put(cluster, pipe.recv(), (7,), next(numbers)))
-        ports = free_ports(3)
+        ports = free_ports(4)
         settings = Settings("127.0.0.1", *ports, api_server=cluster.url, log_level="error")
         scorer = asyncio.create_task(placement(settings, "bench", asyncio.Event()))
         pipe.send(settings.extender_port)

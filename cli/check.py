@@ -5,6 +5,7 @@ import json
 import msgspec
 
 from cli.describe import describe
+from cli.fit_text import show_fit
 from cli.inputs import Inputs, admitted
 from cli.output import (
     BAD,
@@ -21,7 +22,9 @@ from cli.output import (
 )
 from cli.report import Document, Entry, Report, Told
 from cluster.finding import Severity
+from cluster.fit import MOST_PODS, Asked, Question
 from policy.selection import Trace
+from webhook.manifest.question import asked_about
 from webhook.manifest.report import entry_of
 from webhook.manifest.template import PodTemplate
 from webhook.manifest.value import path_of
@@ -31,14 +34,37 @@ _COLOURS = {Verdict.ALLOWED: GOOD, Verdict.DENIED: BAD, Verdict.SKIPPED: QUIET}
 
 
 def judged(inputs: Inputs) -> Report:
-    """Judge each pod template with what is known here."""
-    documents = tuple(_judged(inputs, template) for template in inputs.templates)
-    return Report(documents, msgspec.convert(documents, tuple[Entry, ...]), inputs.warnings)
+    """Judge each pod template with what is known here; with a cluster, find its pods a place."""
+    found = [_judged(inputs, template) for template in inputs.templates]
+    fits, warnings = _fits(inputs, [asked for _, asked in found])
+    documents = tuple(
+        {**entry, "placement": fit} for (entry, _), fit in zip(found, fits, strict=True)
+    )
+    entries = msgspec.convert(documents, tuple[Entry, ...])
+    return Report(documents, entries, (*inputs.warnings, *warnings))
 
 
-def _judged(inputs: Inputs, template: PodTemplate) -> Document:
+def _judged(inputs: Inputs, template: PodTemplate) -> tuple[Document, Asked | None]:
     pod = template.pod()
-    return entry_of(template, pod, admitted(inputs, template, template.read(pod)))
+    outcome = admitted(inputs, template, template.read(pod))
+    entry = entry_of(template, pod, outcome)
+    return entry, asked_about(template, entry["patched"], outcome)
+
+
+def _fits(inputs: Inputs, asked: list[Asked | None]) -> tuple[list[object], tuple[str, ...]]:
+    """Return where each template's pods would go, as JSON, and why nobody knows if so."""
+    nowhere: list[object] = [None] * len(asked)
+    question = Question([one for one in asked if one])
+    if inputs.cluster is None or not question.templates:
+        return nowhere, ()
+    if question.pods > MOST_PODS:
+        why = f"placement is not known: of more than {MOST_PODS} pods, ask linkwise simulate."
+        return nowhere, (why,)
+    # Placement costs 0.3 s to import; a check without a cluster needs none.
+    from cli.placement import placements  # noqa: PLC0415
+
+    fits = iter(msgspec.to_builtins(placements(inputs, question)))
+    return [next(fits) if one else None for one in asked], ()
 
 
 def show_report(report: Report, output: Format, *, strict: bool) -> int:
@@ -79,6 +105,8 @@ def _show(entry: Entry) -> None:
     for step in entry.patch:
         for text in describe(step):
             say("  change", text, Paint(f"({step.rule})", QUIET))
+    if entry.placement:
+        show_fit(entry.placement)
     say()
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from cli.inputs import Given
 from cli.report import Entry, Report
 from cli.source import read_text, shown_name
-from cluster.keys import DRY_RUN_AUDIENCE
+from cluster.keys import DRY_RUN_AUDIENCE, SERVER_NAME
 from webhook.dryrun import NAME, PATH
 from webhook.manifest.value import InputError
 from webhook.manifest.workload import NO_PODS
@@ -24,8 +24,6 @@ TIMEOUT = 30
 """For every step of a question [s]."""
 MOST_BYTES = 64 * 1024 * 1024
 """Largest answer that is read; one for 100 templates is about 1 MB."""
-SERVICE = "linkwise-webhook.linkwise-system.svc"
-"""What the certificate that ships is for."""
 
 _MAKE_TOKEN = f"kubectl create token <serviceaccount> --audience {DRY_RUN_AUDIENCE}"
 _FORWARD = "kubectl -n linkwise-system port-forward service/linkwise-webhook 8444"
@@ -91,7 +89,8 @@ def asked(server: Server, given: Given) -> Report:
             for name, text in texts.items()
         ]
     documents = tuple(document for answer in answers for document in answer.documents)
-    warnings = [one for answer in answers for one in answer.warnings if one != NO_PODS]
+    told = dict.fromkeys(one for answer in answers for one in answer.warnings)
+    warnings = [one for one in told if one != NO_PODS]
     if not documents:
         warnings.append(NO_PODS)
     entries = tuple(entry for answer in answers for entry in answer.entries)
@@ -248,7 +247,7 @@ def _distrust(error: ssl.SSLCertVerificationError, name: str) -> str:
     if error.verify_code in _WRONG_NAME:
         return (
             f"its certificate is not for {name}. Say whom it is for, such as "
-            f"--tls-server-name {SERVICE}."
+            f"--tls-server-name {SERVER_NAME}."
         )
     if error.verify_code == _EXPIRED:
         return "its certificate has expired. See whether linkwise-certs is ready."

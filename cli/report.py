@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from cluster.finding import Severity
+from cluster.fit import Fit
 from policy.selection import Trace
 from webhook.outcome import Verdict
 from webhook.patch import Operation
@@ -39,6 +40,8 @@ class Entry(Struct, frozen=True):
     findings: tuple[Told, ...]
     profiles: tuple[Trace, ...]
     patch: tuple[Operation, ...]
+    placement: Fit | None = None
+    """None where nobody knows, or no place is looked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """`linkwise simulate`: admit pods, place them on a cluster in a file, and show what happens."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from enum import StrEnum
 
 from jsonpatch import JsonPatch
@@ -9,6 +8,7 @@ from jsonpatch import JsonPatch
 from cli import simulate_json, simulate_text
 from cli.inputs import Inputs, admitted
 from cli.output import Format, dumped, warn
+from cli.placement import cluster_of
 from cli.simulation import (
     Applicant,
     PodResult,
@@ -16,8 +16,6 @@ from cli.simulation import (
 )
 from cli.source import write_text
 from cluster.ledger import Ledger
-from policy.snapshot import PolicySnapshot
-from scorer.snapshot import Snapshot, snapshot_of
 from topology.choice import Mode
 from webhook.manifest.template import PodTemplate
 from webhook.manifest.value import InputError
@@ -48,7 +46,7 @@ def show_simulation(inputs: Inputs, view: View, mode: Mode, output: str | None) 
     """
     if view is View.TABLE and output is not None:
         raise InputError("--output is for json, yaml and html. Add -o html.")
-    snapshot = _snapshot(inputs, mode)
+    snapshot = cluster_of(inputs, mode)
     applicants = [one for template in inputs.templates for one in _applicants(inputs, template)]
     pods = inputs.cluster.pods if inputs.cluster else ()
     simulation = simulate(snapshot, applicants, pods)
@@ -83,18 +81,6 @@ def _is_settled(pod: PodResult) -> bool:
     if outcome.verdict is Verdict.DENIED:
         return False
     return pod.node is not None or outcome.request.family is None
-
-
-def _snapshot(inputs: Inputs, mode: Mode) -> Snapshot:
-    if inputs.cluster is None:
-        raise AssertionError("simulate is only called with a cluster")
-    policy: PolicySnapshot = inputs.policy
-    return replace(
-        snapshot_of(inputs.cluster.ledger),
-        mode=mode,
-        placement=policy.policy.placement.strategy,
-        domains=policy.policy.gangs.domains,
-    )
 
 
 def _applicants(inputs: Inputs, template: PodTemplate) -> list[Applicant]:

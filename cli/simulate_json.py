@@ -1,11 +1,14 @@
 """What `linkwise simulate` answers to scripts: the stable document of `-o json` and `-o yaml`."""
 
+from msgspec import to_builtins
+
 from cli.simulation import PodResult, Simulation
 from cluster.ledger import NodeLedger
 from scorer.compare import IndexOrder
 from scorer.outcome import Plan
 from scorer.simulation import GangResult
 from scorer.snapshot import Snapshot
+from scorer.whatif import left_on
 from scorer.why import Why, why
 
 
@@ -99,23 +102,8 @@ def runner_up(told: Why) -> dict[str, object]:
 
 
 def _node(before: NodeLedger, after: NodeLedger) -> dict[str, object]:
-    shown: dict[str, object] = {
-        "name": before.node.name,
-        "mode": before.node.mode.value,
-        "free_before": before.gpus_free,
-        "free_after": after.gpus_free,
-        "gpus": len(before.node.cards),
-        "unaccounted": before.unaccounted,
-    }
-    if before.node.mode.shares_memory:
-        shown["memory_free_before"] = _memory(before)
-        shown["memory_free_after"] = _memory(after)
-    return shown
-
-
-def _memory(node: NodeLedger) -> list[int]:
-    """Return what shares may still take of each card [GiB]."""
-    return [node.memory_free(i) for i in range(len(node.node.cards))]
+    left: dict[str, object] = to_builtins(left_on(before, after))
+    return {**left, "unaccounted": before.unaccounted}
 
 
 def rounded(bandwidth: float | None) -> float | None:

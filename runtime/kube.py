@@ -1,4 +1,4 @@
-"""Calls to the Kubernetes API: typed bodies, few errors, a time limit on each.
+"""Calls to the Kubernetes API, or one like it: typed bodies, few errors, a time limit on each.
 
 KubeError
 + ApiError       the API server answered no
@@ -67,6 +67,7 @@ class Kube:
         token_file: Path | None = None,
         token: str | None = None,
         ca_file: Path | None = None,
+        server_name: str | None = None,
         timeout: float = 10,
     ) -> None:
         """Say whom to ask, and as whom.
@@ -76,11 +77,12 @@ class Kube:
             token_file: Read for every call: mounted tokens are replaced while the process runs.
             token: A token that stays; used where there is no file.
             ca_file: Who signs the server's certificate; the system's authorities when None.
+            server_name: Whom that certificate is for; the server's host when None.
             timeout: Of one call, all of it [s].
         """
         self.server = server.rstrip("/")
         self._token_file, self._token = token_file, token
-        self._ca_file = ca_file
+        self._ca_file, self._server_name = ca_file, server_name
         self._timeout = timeout
         self._context = ssl.create_default_context(cafile=ca_file)
         # From 3.13 on Python asks for extensions that the authorities of some clusters lack.
@@ -237,6 +239,7 @@ class Kube:
                 URL(self.server + path),
                 headers={**headers, **self._authorization()},
                 allow_redirects=False,
+                server_hostname=self._server_name,
                 **given,
             ) as answer:
                 if answer.status >= 300:

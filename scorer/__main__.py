@@ -5,30 +5,32 @@ import os
 import sys
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
+from pathlib import Path
 from uuid import uuid4
 
 import structlog
 
 from cluster.keys import POLICY_NAMESPACE
+from cluster.keys import SCORER as LEASE
 from runtime.clock import wall
 from runtime.environment import SettingsError
 from runtime.exchange import Observers
 from runtime.followed import FollowedLease
 from runtime.kube import Kube
-from runtime.lease import Lease, Timing
+from runtime.lease import Lead, Lease, Timing
 from runtime.logs import configure, request_lines
 from runtime.metrics import Requests, new_registry
 from runtime.probes import probe_routes
 from runtime.process import run, settle
 from runtime.server import serve
-from scorer.app import Inspection
+from runtime.tls import ServingCertificate
+from scorer.announce import announce
+from scorer.app import FEW, Inspection, WhatIf
 from scorer.extender.app import LIMITS, Extender
 from scorer.leader import Leader
 from scorer.measures import Measures, show_state
 from scorer.settings import Settings, read_settings
 
-LEASE = "linkwise-scorer"
-"""In the namespace of the policy; whoever holds it decides."""
 _LOOPBACK = "127.0.0.1"
 
 _log = structlog.get_logger()
@@ -56,6 +58,7 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
     """
     registry = new_registry()
     observers: Observers = (request_lines(), Requests(registry))
+    certificate = ServingCertificate(Path(settings.certificate), Path(settings.key))
     async with _kube(settings, 10) as reading, _kube(settings, settings.write_seconds) as writing:
         measures = Measures(registry)
         leader = Leader(
@@ -83,11 +86,23 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
                 port=settings.inspect_port,
                 observers=observers,
             ),
+            serve(
+                WhatIf(leader, reading).routes(),
+                host=settings.host,
+                port=settings.fit_port,
+                context=certificate.context,
+                limits=FEW,
+                observers=observers,
+            ),
             _extender(settings, Extender(leader, measures), observers),
         ):
             _log.info("Listening", port=settings.probe_port)
             settle()
-            await _elect(lease, leader, told)
+            reloading = asyncio.create_task(certificate.reload_when_changed())
+            try:
+                await _elect(lease, _announced(leader, writing, settings.fit_address), told)
+            finally:
+                reloading.cancel()
 
 
 def _extender(
@@ -114,12 +129,25 @@ def _lease(kube: Kube, settings: Settings, instance: str) -> Lease | FollowedLea
     return Lease(kube, POLICY_NAMESPACE, LEASE, f"{instance}_{uuid4()}", timing)
 
 
-async def _elect(lease: Lease | FollowedLease, leader: Leader, told: asyncio.Event) -> None:
+def _announced(leader: Leader, kube: Kube, address: str) -> Lead:
+    """Return what a leader does, who tells besides where it answers."""
+
+    async def lead(term: int) -> None:
+        announcing = asyncio.create_task(announce(kube, address, term))
+        try:
+            await leader.lead(term)
+        finally:
+            announcing.cancel()
+
+    return lead
+
+
+async def _elect(lease: Lease | FollowedLease, lead: Lead, told: asyncio.Event) -> None:
     """Take part in the election until told to end."""
 
     async def stand() -> None:
         while True:
-            await lease.run(leader.lead)
+            await lease.run(lead)
 
     standing, ending = asyncio.create_task(stand()), asyncio.create_task(told.wait())
     try:

@@ -1,7 +1,6 @@
-"""Inspection over HTTP, for whoever reaches the process's loopback: who has which GPU, and why not.
+"""What the leader answers over HTTP: to people by the process's loopback, and to the webhook.
 
-Only the leader knows. Nothing is asked and nothing is written; what is answered is what the next
-decision stands on.
+Only the leader knows. Nothing is written; what is answered is what the next decision stands on.
 """
 
 import asyncio
@@ -9,15 +8,29 @@ from collections.abc import Callable
 from urllib.parse import parse_qsl
 
 import msgspec
+import structlog
 from msgspec import Struct
 
-from runtime.exchange import Answer, Call, Route, busy, refusal
+from cluster.fit import MOST_PODS, PATH, Question
+from cluster.fit import Answer as Fits
+from cluster.keys import SCORER, WEBHOOK_USER
+from runtime.caller import caller_of
+from runtime.exchange import JSON, Answer, Call, Route, busy, refusal
+from runtime.kube import Kube, KubeError
+from runtime.limits import Limits
 from scorer.leader import Leader, Tenure
 from scorer.view import view_gangs, view_nodes
+from scorer.whatif import KEPT, settled_in, would_fit
+
+FEW = Limits(body_bytes=4 << 20, bytes_in_flight=8 << 20, requests=8, connections=50)
+"""For the webhook: it must leave the planner its processor."""
+
+_questions = msgspec.json.Decoder(Question)
+_log = structlog.get_logger()
 
 
 class Inspection:
-    """Answers people."""
+    """Answers people who has which GPU, and why not."""
 
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
@@ -40,16 +53,64 @@ class Inspection:
         asked = dict(parse_qsl(call.query, keep_blank_values=True))
         if asked.keys() - {filtered}:
             return refusal(400, f"of a query, only {filtered}=<name> is read")
-        tenure = self._leader.tenure
-        if tenure is None:
-            return refusal(
-                503, "another replica leads: the holder of Lease linkwise-system/linkwise-scorer"
-            )
-        if why := tenure.watches.missing():
-            return busy(why)
-        # Taken at this moment; put together in a thread, since the planner must not be held up.
-        made = view(tenure, asked.get(filtered))
-        return Answer(await asyncio.to_thread(lambda: msgspec.json.encode(made())))
+        tenure = _leading(self._leader)
+        if isinstance(tenure, Answer):
+            return tenure
+        return await _made(view(tenure, asked.get(filtered)))
+
+
+class WhatIf:
+    """Answers the webhook, and nobody else, whether pods would fit that are not there yet."""
+
+    def __init__(self, leader: Leader, kube: Kube) -> None:
+        """Say who knows, and who tells whose a token is."""
+        self._leader, self._kube = leader, kube
+        self._turn = asyncio.Lock()
+
+    def routes(self) -> list[Route]:
+        """Return what is served."""
+        return [Route("POST", PATH, self.answer, frozenset({JSON}))]
+
+    async def answer(self, call: Call) -> Answer:
+        """Answer one question after the other, in a thread: the planner must not be held up."""
+        if refused := await self._refused(call):
+            return refused
+        try:
+            question = _questions.decode(call.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return refusal(400, f"this is no question about pods: {error}")
+        if question.pods > MOST_PODS or not all(asked.names for asked in question.templates):
+            return refusal(413, f"ask about 1 to {MOST_PODS} pods, and some of each template")
+        async with self._turn:
+            tenure = _leading(self._leader)
+            return tenure if isinstance(tenure, Answer) else await _made(_fits(tenure, question))
+
+    async def _refused(self, call: Call) -> Answer | None:
+        try:
+            caller = await caller_of(self._kube, call, SCORER)
+        except KubeError as error:
+            _log.warning("Could not ask who calls", err=str(error))
+            return busy("the API server does not tell who you are")
+        if caller is None:
+            needed = f"bring a token made for the audience {SCORER}"
+            return refusal(401, needed, {"WWW-Authenticate": "Bearer"})
+        return None if caller.username == WEBHOOK_USER else refusal(403, "ask the webhook instead")
+
+
+def _leading(leader: Leader) -> Tenure | Answer:
+    """Return who decides, or the answer that nobody here does."""
+    tenure = leader.tenure
+    if tenure is None:
+        return refusal(
+            503, "another replica leads: the holder of Lease linkwise-system/linkwise-scorer"
+        )
+    why = tenure.watches.missing()
+    return busy(why) if why else tenure
+
+
+async def _made(view: Callable[[], Struct]) -> Answer:
+    """Answer what was taken at this moment; it is put together in a thread."""
+    return Answer(await asyncio.to_thread(lambda: msgspec.json.encode(view())))
 
 
 def _nodes(tenure: Tenure, name: str | None) -> Callable[[], Struct]:
@@ -60,3 +121,10 @@ def _nodes(tenure: Tenure, name: str | None) -> Callable[[], Struct]:
 def _gangs(tenure: Tenure, namespace: str | None) -> Callable[[], Struct]:
     gangs, waiting = tuple(tenure.watches.gangs.values()), tuple(tenure.planner.waiting())
     return lambda: view_gangs(gangs, waiting, tenure.term, namespace)
+
+
+def _fits(tenure: Tenure, question: Question) -> Callable[[], Struct]:
+    state = tenure.watches.state
+    snapshot, settled = state.snapshot().apart(), settled_in(state, question)
+    notes = (KEPT,) if tenure.planner.keeps else ()
+    return lambda: Fits(would_fit(snapshot, question, settled, notes))

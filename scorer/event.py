@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 
+from cluster.keys import SCORER
 from scorer.gangobject import GangPlan
 
-COMPONENT = "linkwise-scorer"
 LONGEST = 1024
 """The API server refuses a longer message [characters]."""
 _NAME_MAX = 253 - 17
@@ -123,8 +123,8 @@ def event_of(
         "type": "Normal" if news.what is What.PLACED else "Warning",
         "reason": news.what.value,
         "message": text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…",
-        "source": {"component": COMPONENT, "host": instance},
-        "reportingComponent": COMPONENT,
+        "source": {"component": SCORER, "host": instance},
+        "reportingComponent": SCORER,
         "reportingInstance": instance,
         "firstTimestamp": now,
         "lastTimestamp": now,

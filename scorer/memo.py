@@ -41,6 +41,16 @@ class Memo:
         self.emptied: tuple[Hashable, Nodes, Snapshot] | None = None
         """The last snapshot with nothing running: for which preferences and nodes, and it."""
 
+    def copied(self) -> "Memo":
+        """Return a memo that knows the same; what either learns from now on stays its own."""
+        made = Memo()
+        made._found, made._numbers = dict(self._found), dict(self._numbers)
+        made._states, made.states = dict(self._states), list(self.states)
+        if self.emptied:
+            preferences, nodes, empty = self.emptied
+            made.emptied = preferences, nodes, empty.apart()
+        return made
+
     def of(
         self,
         question: Hashable,

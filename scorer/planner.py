@@ -69,6 +69,9 @@ class Planner:
             again=_AGAIN,
             changed=watches.changed.set,
         )
+        self.keeps = False
+        """Whether what is free is kept for one that has waited too long to be passed, by the last
+        look."""
         self._plans = 0
         self._since = 0
         """What had become free when this look at everything that waits began."""
@@ -139,6 +142,7 @@ class Planner:
             if self._state.freed != self._since:
                 self._since = self._state.freed
                 self._watches.changed.set()
+        self.keeps = turns.keeps
         if turns.planned:
             self._measures.planned(_now() - began)
 

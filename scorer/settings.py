@@ -11,7 +11,7 @@ class Settings:
     """Each is a variable `LINKWISE_<NAME>`; one that is unset or empty has its default."""
 
     host: str = ""
-    """Address of probes and metrics; empty for all."""
+    """Address of probes and metrics, and of what the webhook asks; empty for all."""
     probe_port: int = 8080
     """Of probes and metrics, without TLS."""
     inspect_port: int = 8081
@@ -19,6 +19,14 @@ class Settings:
     extender_port: int = 0
     """Of the extender, on the loopback, for a scheduler in the same pod, which then holds the Lease
     for both; 0: there is none."""
+    fit_port: int = 8445
+    """Of what the webhook asks: whether pods would fit."""
+    certificate: str = "/etc/linkwise/tls/tls.crt"
+    """File of that port's certificate and its chain; without one nobody is answered there."""
+    key: str = "/etc/linkwise/tls/tls.key"
+    address: str = ""
+    """Where others reach this process; empty for the host, and where that is empty, too, nobody is
+    told, and dry runs say nothing of placement."""
     api_server: str = ""
     """Such as `https://127.0.0.1:6443`; empty for the one that a pod is given."""
     api_token_file: str = ""
@@ -34,6 +42,14 @@ class Settings:
     """Between two renewals, or two attempts to lead [s]."""
     log_level: str = "info"
 
+    @property
+    def fit_address(self) -> str:
+        """Where the webhook asks, as `host:port`; empty where nobody knows."""
+        host = self.address or self.host
+        if not host:
+            return ""
+        return f"[{host}]:{self.fit_port}" if ":" in host else f"{host}:{self.fit_port}"
+
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
     """Return what the environment says.
@@ -45,8 +61,12 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     level, api_server = given.level(), given.api_server()
     found = Settings(
         host=given.text("host", plain.host),
+        address=given.text("address", plain.address),
         probe_port=int(given.number("probe_port", plain.probe_port, 65535)),
         inspect_port=int(given.number("inspect_port", plain.inspect_port, 65535)),
+        fit_port=int(given.number("fit_port", plain.fit_port, 65535)),
+        certificate=given.text("certificate", plain.certificate),
+        key=given.text("key", plain.key),
         extender_port=int(given.number("extender_port", plain.extender_port, 65535)),
         api_server=api_server,
         api_token_file=given.text("api_token_file", plain.api_token_file),

@@ -47,6 +47,10 @@ class Snapshot:
         """Return the same moment as if there were no other node."""
         return replace(self, ledger=Ledger({node: self.ledger.nodes[node]}), memo=Memo())
 
+    def apart(self) -> "Snapshot":
+        """Return the same moment for another thread: what is found of it is kept apart."""
+        return replace(self, memo=self.memo.copied())
+
     def without(self, names: Set[str]) -> "Snapshot":
         """Return the same moment as if there were none of these nodes."""
         if not names:

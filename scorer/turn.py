@@ -51,6 +51,11 @@ class Turns:
         self.planned = 0
         """How many were planned so far; others were refused without."""
 
+    @property
+    def keeps(self) -> bool:
+        """Whether everything that is free is kept for one that was decided."""
+        return self._first is not None
+
     def decide(
         self, snapshot: Snapshot, unit: Unit, standing: Refusal | None = None
     ) -> Plan | Refusal:

@@ -10,7 +10,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from cluster.keys import SERVER_NAME
+
 _DAY = timedelta(days=1)
+_NAMES = ("localhost", SERVER_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +55,22 @@ def a_ca(name="test CA"):
     return Pair(made, key)
 
 
-def a_leaf(ca, *, name="linkwise", days=1, elliptic=True, usage="SERVER_AUTH"):
-    """Return a certificate for 127.0.0.1; negative days make it an expired one."""
+def a_leaf(ca, *, name="linkwise", days=1, elliptic=True, usage="SERVER_AUTH", names=_NAMES):
+    """Return one for 127.0.0.1 and for our servers; negative days make it an expired one."""
     key = (
         ec.generate_private_key(ec.SECP256R1())
         if elliptic
         else rsa.generate_private_key(65537, 2048)
     )
     address = x509.IPAddress(ip_address("127.0.0.1"))
+    reached_by = [address, *map(x509.DNSName, names)]
     made = (
         _builder(_name(name), ca.certificate.subject, key, days=days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.key.public_key()), critical=False
         )
-        .add_extension(
-            x509.SubjectAlternativeName([address, x509.DNSName("localhost")]), critical=False
-        )
+        .add_extension(x509.SubjectAlternativeName(reached_by), critical=False)
         .add_extension(x509.ExtendedKeyUsage([getattr(ExtendedKeyUsageOID, usage)]), critical=False)
         .sign(ca.key, SHA256())
     )

@@ -30,6 +30,8 @@ class FakeCluster:
         """Given a write, returns a status and a message, or None to do it."""
         self.refuse_dry_run = lambda _method, _path, _body: (422, "'linkwise-fence' denied request")
         """The same of a write that is only tried; the scorer tries what the fence refuses."""
+        self.users = {}
+        """Status of a TokenReview, by token."""
         self.version = 0
         self._history = []
         self._watches = []
@@ -113,6 +115,9 @@ class FakeCluster:
         if "dryRun" in request.query:
             told = self.refuse_dry_run(request.method, request.path, body)
             return _status(*told) if told else web.json_response({})
+        if place["kind"] == "tokenreviews":
+            told = self.users.get(body["spec"]["token"], {"authenticated": False})
+            return web.json_response({"status": told}, status=201)
         self.writes.append((request.method, request.path, body))
         if told := self.refuse(request.method, request.path, body):
             return _status(*told)

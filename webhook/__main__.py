@@ -8,6 +8,7 @@ from pathlib import Path
 
 import structlog
 
+from cluster.keys import SERVER_NAME
 from runtime.environment import SettingsError
 from runtime.exchange import Observers
 from runtime.kube import Kube
@@ -20,6 +21,7 @@ from runtime.server import Server, serve
 from runtime.tls import ServingCertificate
 from webhook.app import Admission, DryRun
 from webhook.measures import Measures, show_state
+from webhook.placement import PATIENCE, Scorer
 from webhook.settings import Settings, read_settings
 from webhook.watches import Watches
 
@@ -79,7 +81,7 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
                 observers=observers,
             ) as server,
             serve(
-                DryRun(watches, kube).routes(),
+                DryRun(watches, kube, Scorer(kube, partial(_scorer, settings))).routes(),
                 host=settings.host,
                 port=settings.dry_run_port,
                 context=for_people.context,
@@ -107,6 +109,17 @@ def _kube(settings: Settings) -> Kube:
         settings.api_token_file,
         settings.api_ca_file,
         os.environ,
+    )
+
+
+def _scorer(settings: Settings, address: str) -> Kube:
+    """Return a client of the scorer at an address; the certificate is that of all servers."""
+    return Kube(
+        f"https://{address}",
+        token_file=Path(settings.scorer_token_file),
+        ca_file=Path(settings.scorer_ca_file),
+        server_name=SERVER_NAME,
+        timeout=PATIENCE,
     )
 
 

@@ -2,21 +2,24 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 import structlog
 
+from cluster.fit import Fit
 from cluster.keys import DRY_RUN_AUDIENCE
 from policy.snapshot import PolicySnapshot
+from runtime.caller import Caller, caller_of
 from runtime.exchange import JSON, Answer, Call, Route, busy, refusal
 from runtime.kube import Kube, KubeError
-from webhook.access import Caller, caller_of, may_create_pods
+from webhook.access import may_create_pods
 from webhook.admit import admit
 from webhook.answer import printable
-from webhook.dryrun import PATH, Manifest, dry_run, read_manifest
+from webhook.dryrun import PATH, Manifest, answer, judge, read_manifest
 from webhook.manifest.value import InputError
 from webhook.measures import Measures
 from webhook.outcome import Verdict
+from webhook.placement import Scorer, UnknownError
 from webhook.review import ProtocolError, Review, parse, respond, untouched
 from webhook.validate import validate
 from webhook.watches import Watches
@@ -108,9 +111,11 @@ class Admission:
 class DryRun:
     """Answers people what admission would do, with what the API server lets them ask about."""
 
-    def __init__(self, watches: Watches, kube: Kube) -> None:
+    def __init__(self, watches: Watches, kube: Kube, scorer: Scorer) -> None:
+        """Say what is known, who tells what callers may, and who knows where pods would fit."""
         self._watches = watches
         self._kube = kube
+        self._scorer = scorer
 
     def routes(self) -> list[Route]:
         """Return what is served to people."""
@@ -118,12 +123,11 @@ class DryRun:
 
     async def answer(self, call: Call) -> Answer:
         """Answer for a manifest, in threads: what takes long must not hold up pods."""
-        scheme, _, token = call.headers.get("Authorization", "").partition(" ")
         namespace = _namespace_of(call.query)
         if namespace is None:
             return refusal(400, "of a query, only namespace=<name> is read")
         try:
-            caller = await caller_of(self._kube, token) if scheme == "Bearer" and token else None
+            caller = await caller_of(self._kube, call, DRY_RUN_AUDIENCE)
             if caller is None:
                 needed = f"bring a token made for the audience {DRY_RUN_AUDIENCE}"
                 return refusal(401, needed, {"WWW-Authenticate": "Bearer"})
@@ -142,15 +146,21 @@ class DryRun:
         if why := self._watches.missing():
             return busy(why)
         known = self._watches.namespaces
-        body = await asyncio.to_thread(
-            dry_run,
+        judged = await asyncio.to_thread(
+            judge,
             manifest,
             namespaces={name: known.get(name) for name in manifest.namespaces},
             policy=self._watches.decided.snapshot,
             capacity=self._watches.capacity,
         )
+        fits: Sequence[Fit] | str = ()
+        if judged.asked:
+            try:
+                fits = await self._scorer.fits(judged.question)
+            except UnknownError as error:
+                fits = str(error)
         fields = {"user": caller.username, "templates": len(manifest.templates)}
-        return Answer(body, fields=fields)
+        return Answer(await asyncio.to_thread(answer, judged, fits), fields=fields)
 
 
 _SKIPPED = Verdict.SKIPPED.value

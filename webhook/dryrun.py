@@ -1,6 +1,6 @@
-"""`POST /v1/dry-run`: what admission would make of a manifest, and why. Pure."""
+"""`POST /v1/dry-run`: what becomes of a manifest in admission, why, and where it fits. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 
@@ -9,9 +9,11 @@ import yaml
 from msgspec import Struct
 
 from cluster.capacity import Capacity
+from cluster.fit import Asked, Fit, Question
 from policy.snapshot import PolicySnapshot
 from webhook.admit import admit
 from webhook.manifest.objects import objects_in
+from webhook.manifest.question import asked_about
 from webhook.manifest.report import entry_of
 from webhook.manifest.template import PodTemplate
 from webhook.manifest.value import InputError
@@ -37,7 +39,7 @@ class Result(Struct, frozen=True):
     """What the API answers."""
 
     pods: list[dict[str, object]]
-    """One for each pod template: source (`body:<line>`), verdict, findings, patch and so on."""
+    """One for each pod template: source (`body:<line>`), verdict, findings, patch, placement."""
     policy: dict[str, object]
     """Generation and digest."""
     warnings: tuple[str, ...]
@@ -55,6 +57,23 @@ class Manifest:
     def namespaces(self) -> tuple[str, ...]:
         """All that pods would go to."""
         return tuple(dict.fromkeys(template.namespace for template in self.templates))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What admission makes of a manifest, and what the scorer is to be asked."""
+
+    pods: list[dict[str, object]]
+    """As in the answer, but for their placement."""
+    asked: dict[int, Asked]
+    """By place in `pods`: of those for which a place is looked for."""
+    policy: dict[str, object]
+    warnings: tuple[str, ...]
+
+    @property
+    def question(self) -> Question:
+        """What the scorer is to be asked."""
+        return Question(list(self.asked.values()))
 
 
 def read_manifest(body: bytes, namespace: str) -> Manifest:
@@ -83,14 +102,14 @@ def read_manifest(body: bytes, namespace: str) -> Manifest:
     return manifest
 
 
-def dry_run(
+def judge(
     manifest: Manifest,
     *,
     namespaces: Mapping[str, Mapping[str, str] | None],
     policy: PolicySnapshot,
     capacity: Capacity,
-) -> bytes:
-    """Return the answer, as JSON.
+) -> Judged:
+    """Return what admission makes of each template.
 
     Args:
         manifest: What was sent.
@@ -103,29 +122,40 @@ def dry_run(
 
     Cost: some milliseconds a template, most of it for the difference.
     """
-    pods = [_judged(one, namespaces, policy, capacity) for one in manifest.templates]
+    pods, asked = [], {}
+    for place, template in enumerate(manifest.templates):
+        pod = template.pod()
+        outcome = admit(
+            template.read(pod),
+            namespace=template.namespace,
+            namespace_labels=namespaces[template.namespace],
+            policy=policy,
+            capacity=capacity,
+            workload=template.workload,
+        )
+        entry = entry_of(template, pod, outcome)
+        pods.append({**entry, "diff": _diff(pod, entry["patched"])})
+        if about := asked_about(template, entry["patched"], outcome):
+            asked[place] = about
     decided = {"generation": policy.generation, "digest": policy.digest}
-    return msgspec.json.encode(Result(pods, decided, manifest.warnings))
+    return Judged(pods, asked, decided, manifest.warnings)
 
 
-def _judged(
-    template: PodTemplate,
-    namespaces: Mapping[str, Mapping[str, str] | None],
-    policy: PolicySnapshot,
-    capacity: Capacity,
-) -> dict[str, object]:
-    pod = template.pod()
-    outcome = admit(
-        template.read(pod),
-        namespace=template.namespace,
-        namespace_labels=namespaces[template.namespace],
-        policy=policy,
-        capacity=capacity,
-        workload=template.workload,
-    )
-    entry = entry_of(template, pod, outcome)
-    # Nobody can be asked yet where it would fit.
-    return {**entry, "diff": _diff(pod, entry["patched"]), "placement": None}
+def answer(judged: Judged, fits: Sequence[Fit] | str) -> bytes:
+    """Return the answer, as JSON.
+
+    Args:
+        judged: What admission makes of it.
+        fits: What becomes of the pods that are asked about, or why nobody knows.
+    """
+    placements: dict[int, Fit] = {}
+    warnings = judged.warnings
+    if isinstance(fits, str):
+        warnings = (*warnings, f"placement is not known: {fits}.")
+    else:
+        placements = dict(zip(judged.asked, fits, strict=True))
+    pods = [{**pod, "placement": placements.get(i)} for i, pod in enumerate(judged.pods)]
+    return msgspec.json.encode(Result(pods, judged.policy, warnings))
 
 
 def _diff(before: object, after: object) -> str:

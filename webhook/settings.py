@@ -27,6 +27,10 @@ class Settings:
     api_token_file: str = ""
     """Read where an API server is named, and so is the next."""
     api_ca_file: str = ""
+    scorer_token_file: str = "/etc/linkwise/scorer/token"  # noqa: S105 - its path.
+    """As whom the scorer is asked whether pods would fit; read again for each dry run."""
+    scorer_ca_file: str = "/etc/linkwise/scorer/ca.crt"
+    """Who signed its certificate."""
     drain_seconds: float = 15
     """Once told to end: without a request for so long, nobody comes any more [s]."""
     log_level: str = "info"
@@ -56,6 +60,8 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         api_server=api_server,
         api_token_file=given.text("api_token_file", plain.api_token_file),
         api_ca_file=given.text("api_ca_file", plain.api_ca_file),
+        scorer_token_file=given.text("scorer_token_file", plain.scorer_token_file),
+        scorer_ca_file=given.text("scorer_ca_file", plain.scorer_ca_file),
         drain_seconds=given.number("drain_seconds", plain.drain_seconds, 600),
         log_level=level,
     )

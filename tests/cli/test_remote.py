@@ -7,12 +7,16 @@ from contextlib import closing, contextmanager
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from builders import a_node, a_snapshot
 from certificates import a_ca, a_leaf
 
-from cluster.capacity import Capacity
+from cluster.capacity import capacity_of
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot
-from webhook.dryrun import dry_run, read_manifest
+from scorer.whatif import would_fit
+from webhook.dryrun import answer as answered
+from webhook.dryrun import judge as judged
+from webhook.dryrun import read_manifest
 from webhook.manifest.value import InputError
 
 POD = """\
@@ -28,6 +32,13 @@ spec:
 BAD = POD.replace("LIMITS", "aliyun.com/gpu-mem: 2, aliyun.com/gpu-core.percentage: 22")
 WHOLE = POD.replace("LIMITS", "aliyun.com/gpu: 2").replace("train", "whole")
 PROFILES = '[{"name": "all", "effect": {"labels": {"example.com/tier": "gold"}}}]'
+NODE = a_node("gpu-0")
+CLUSTER = """\
+apiVersion: linkwise.dev/v1alpha1
+kind: Cluster
+nodes:
+- {name: gpu-0, machine: dgx1-v100, mode: topology, cpu: 96, memory: 768Gi}
+"""
 TOKEN = "header.body.signature"  # noqa: S105
 
 
@@ -45,8 +56,8 @@ class Served(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def judge(request):
-    """Answer as a webhook does whose only profile selects every pod."""
+def judge(request, fits=None):
+    """Answer as a webhook does whose only profile selects every pod, on a cluster of one node."""
     if request.headers["Authorization"] != f"Bearer {TOKEN}":
         return 401, b"bring a token made for the audience linkwise\n"
     (namespace,) = parse_qs(urlsplit(request.path).query)["namespace"]
@@ -57,7 +68,9 @@ def judge(request):
         return 400, f"{error}\n".encode()
     policy = PolicySnapshot(profiles=parse_profiles(PROFILES))
     namespaces = {name: {} for name in manifest.namespaces}
-    return 200, dry_run(manifest, namespaces=namespaces, policy=policy, capacity=Capacity())
+    capacity = capacity_of([NODE])
+    found = judged(manifest, namespaces=namespaces, policy=policy, capacity=capacity)
+    return 200, answered(found, fits or would_fit(a_snapshot(NODE), found.question, {}))
 
 
 @contextmanager
@@ -105,21 +118,38 @@ def answering(status, body=b"no\n"):
 
 @pytest.mark.parametrize("output", ["table", "json", "yaml"])
 @pytest.mark.parametrize("files", [("a.yaml", "b.yaml"), ("b.yaml",)], ids=["denied", "allowed"])
-def test_a_server_gives_the_report_that_the_same_decisions_give_here(ask, linkwise, files, output):
+def test_a_server_gives_the_report_that_the_same_decisions_give_here(
+    ask, linkwise, write, files, output
+):
+    write("cluster.yaml", CLUSTER)
     remote = ask("-o", output, files=files)
 
-    local = linkwise("check", *files, "--profile", "profile.json", "-o", output)
+    here = ("--profile", "profile.json", "--cluster", "cluster.yaml")
+    local = linkwise("check", *files, *here, "-o", output)
     assert (remote.code, remote.err) == (local.code, local.err)
     if output == "json":
         shown = [
-            {key: entry[key] for key in entry if key not in {"diff", "placement"}}
-            for entry in json.loads(remote.out)
+            {key: entry[key] for key in entry if key != "diff"} for entry in json.loads(remote.out)
         ]
         assert shown == json.loads(local.out)
         assert shown[0]["profiles"][0]["matched"]
+        assert shown[-1]["placement"]["pods"] == [
+            {"name": "whole", "node": "gpu-0", "gpus": [0, 3]}
+        ]
     if output == "table":
         assert remote.out == local.out
         assert f"{files[0]}:1" in remote.out
+        assert "  fits now on gpu-0\n    40.0 GB/s modelled all-reduce bandwidth" in remote.out
+
+
+def test_where_a_server_does_not_know_where_pods_would_go_it_is_said_once(ask):
+    def judged_alone(request):
+        return judge(request, fits="no scorer leads now")
+
+    told = ask(answer=judged_alone)
+
+    assert (told.code, told.err) == (1, "linkwise: placement is not known: no scorer leads now.\n")
+    assert "fits now" not in told.out
 
 
 def test_a_finding_has_the_line_of_the_file(ask):

@@ -83,7 +83,7 @@ class Cluster:
             return
         content = self.folder / f"..{version}"
         content.mkdir()
-        for key in ("tls.crt", "tls.key"):
+        for key in ("tls.crt", "tls.key", "ca.crt"):
             (content / key).write_bytes(base64.b64decode(secret["data"][key]))
             if not self._version:
                 (self.folder / key).symlink_to(Path("..data") / key)

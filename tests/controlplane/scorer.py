@@ -91,7 +91,7 @@ def start_scorer(
     Raises:
         NotReadyError: It did not become ready.
     """
-    probe_port, inspect_port = free_ports(2)
+    probe_port, inspect_port, fit_port = free_ports(3)
     probes, inspection = (f"http://127.0.0.1:{port}" for port in (probe_port, inspect_port))
     process = Process(
         "scorer",
@@ -103,6 +103,10 @@ def start_scorer(
             "HOSTNAME": log.removesuffix(".log"),
             "LINKWISE_PROBE_PORT": str(probe_port),
             "LINKWISE_INSPECT_PORT": str(inspect_port),
+            "LINKWISE_FIT_PORT": str(fit_port),
+            # Where whoever runs the webhook puts it; what is not there is not served.
+            "LINKWISE_CERTIFICATE": str(plane.site.folder / "tls.crt"),
+            "LINKWISE_KEY": str(plane.site.folder / "tls.key"),
             **environment,
         },
     )

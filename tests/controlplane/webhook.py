@@ -87,7 +87,11 @@ def run_webhook(plane: ControlPlane, manifests: Path = BASE) -> Iterator[Webhook
     with installed(plane, manifests):
         folder = Path(mkdtemp(prefix="webhook-", dir=plane.site.folder))
         ca = a_ca()
-        a_leaf(ca).write(folder)
+        leaf = a_leaf(ca)
+        # The second is where a scorer looks.
+        for place in (folder, plane.site.folder):
+            leaf.write(place)
+        (folder / "ca.crt").write_bytes(ca.cert_pem)
         one = start_replica(plane, folder, "log", LINKWISE_DRAIN_SECONDS="0")
         try:
             register(plane, one.ports[0], base64.b64encode(ca.cert_pem).decode())
@@ -118,7 +122,7 @@ def start_replica(
 
     Args:
         plane: Where.
-        folder: With `tls.crt` and `tls.key`; its token and its log are written there.
+        folder: With `tls.crt`, `tls.key` and `ca.crt`; its tokens and its log are written there.
         log: Name of the log.
         server: The API server's address, where it is to be asked by a way round.
         environment: Settings that differ from what is shipped.
@@ -140,6 +144,8 @@ def start_replica(
             **{name: str(port) for name, port in zip(names, ports, strict=True)},
             "LINKWISE_CERTIFICATE": str(folder / "tls.crt"),
             "LINKWISE_KEY": str(folder / "tls.key"),
+            "LINKWISE_SCORER_CA_FILE": str(folder / "ca.crt"),
+            "LINKWISE_SCORER_TOKEN_FILE": str(_token_for_scorer(plane, folder)),
             **environment,
         },
     )
@@ -164,6 +170,15 @@ def access(plane: ControlPlane, folder: Path, account: str, server: str = "") ->
         "LINKWISE_API_TOKEN_FILE": str(token),
         "LINKWISE_API_CA_FILE": str(plane.ca_file),
     }
+
+
+def _token_for_scorer(plane: ControlPlane, folder: Path) -> Path:
+    """Write the token that a kubelet would replace in time."""
+    path = f"{NAMESPACES}/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token"
+    spec = {"audiences": [keys.SCORER], "expirationSeconds": 365 * 86_400}
+    file = folder / "scorer.token"
+    file.write_text(plane.api.create(path, {"spec": spec})["status"]["token"])
+    return file
 
 
 def register(plane: ControlPlane, port: int, bundle: str = "", standby: int = 0) -> None:

@@ -18,7 +18,7 @@ PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 RULES = ROOT / "manifests/alerts/rules.yaml"
 A_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 COMPONENTS = ("runtime", "webhook", "certs", "scorer")
-SCORER_PORTS = ("LINKWISE_PROBE_PORT", "LINKWISE_INSPECT_PORT")
+SCORER_PORTS = ("LINKWISE_PROBE_PORT", "LINKWISE_INSPECT_PORT", "LINKWISE_FIT_PORT")
 NAME = r"\b(?:linkwise|process|python|apiserver)_[a-z_]+\b"
 OF_THE_API_SERVER = {
     "apiserver_admission_webhook_admission_duration_seconds",
@@ -39,7 +39,7 @@ def rows(heading):
 @pytest.fixture(scope="module")
 def exposed():
     """What the processes expose, by type; neither needs an API server for that."""
-    ports = free_ports(6)
+    ports = free_ports(7)
     names = ("LINKWISE_PORT", "LINKWISE_DRY_RUN_PORT", "LINKWISE_PROBE_PORT")
     settings = {"LINKWISE_HOST": "127.0.0.1", "LINKWISE_API_SERVER": "http://127.0.0.1:1"}
     webhook = dict(zip(names, map(str, ports), strict=False))

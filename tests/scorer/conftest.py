@@ -8,13 +8,16 @@ from io import BytesIO
 from itertools import count
 
 import aiohttp
+import msgspec
 import pytest
 import pytest_asyncio
 import structlog
+from certificates import a_ca, a_leaf
 from controlplane.process import free_ports
 from fake_cluster import FakeCluster
 from waiting import until, until_true
 
+from cluster.fit import PATH
 from runtime.logs import configure
 from scorer.__main__ import LEASE, placement
 from scorer.settings import Settings
@@ -55,6 +58,14 @@ class Scorer:
         async with self._session.post(url, data=body, headers=headers) as answer:
             return answer.status, await answer.text()
 
+    async def fits(self, question, token):
+        """Ask as the webhook does; return the status and the body."""
+        url = f"https://127.0.0.1:{self.settings.fit_port}{PATH}"
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        body = question if isinstance(question, bytes) else msgspec.json.encode(question)
+        async with self._session.post(url, data=body, headers=headers, ssl=False) as answer:
+            return answer.status, await answer.read()
+
     async def leading(self):
         """Wait until it leads and knows the cluster."""
 
@@ -85,13 +96,17 @@ async def hold_lease(cluster, holder):
 
 
 @pytest_asyncio.fixture
-async def started(request, cluster, beside):
+async def started(request, cluster, beside, tmp_path):
     """A scorer whose ports are open; it may not lead yet. Its parameter: other settings."""
-    probe_port, inspect_port, extender_port = free_ports(3)
+    cert, key = a_leaf(a_ca()).write(tmp_path)
+    probe_port, inspect_port, fit_port, extender_port = free_ports(4)
     settings = Settings(
         host="127.0.0.1",
         probe_port=probe_port,
         inspect_port=inspect_port,
+        fit_port=fit_port,
+        certificate=str(cert),
+        key=str(key),
         extender_port=extender_port if beside else 0,
         api_server=cluster.url,
         write_seconds=0.1,

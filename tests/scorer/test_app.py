@@ -1,9 +1,16 @@
 import json
 
+import msgspec
 import pytest
-from waiting import until_true
+from builders import a_held_pod, a_pod, placed_pod
+from waiting import until, until_true
 
 from cluster import keys
+from cluster.fit import MOST_PODS, Answer, Asked, Question
+from cluster.pod import Pod
+from cluster.record import GPUShare
+from scorer.announce import LEASE
+from scorer.whatif import KEPT
 
 
 @pytest.mark.parametrize(
@@ -46,3 +53,105 @@ async def test_a_query_that_nobody_reads_is_refused(scorer, path):
 async def test_nothing_else_is_answered(scorer):
     assert (await scorer.look("/v1/pods"))[0] == 404
     assert (await scorer.look("/metrics"))[0] == 404
+
+
+# ---- Whether pods would fit.
+
+NODE = {
+    "metadata": {"name": "gpu-0", "labels": {keys.NODE_MODE: "topology"}},
+    "status": {
+        "allocatable": {keys.GPU_WHOLE: "8", "cpu": "96", "memory": "768Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    },
+}
+GATED = a_pod({keys.GPU_WHOLE: 6}, schedulingGates=[{"name": keys.GANG}])
+WEBHOOK = "webhook"
+QUESTION = Question([Asked(msgspec.convert(GATED, Pod), ["train"])])
+
+
+@pytest.fixture
+def tokens(cluster):
+    """The webhook's token, another account's, and one of the webhook for the API server."""
+    for token, user, audience in (
+        (WEBHOOK, keys.WEBHOOK_USER, keys.SCORER),
+        ("other", "system:serviceaccount:team:ann", keys.SCORER),
+        ("wider", keys.WEBHOOK_USER, "https://kubernetes.default.svc"),
+    ):
+        status = {"authenticated": True, "user": {"username": user}, "audiences": [audience]}
+        cluster.users[token] = status
+
+
+@pytest.mark.usefixtures("tokens")
+async def test_the_webhook_is_told_where_pods_would_go_and_nothing_is_held(scorer, cluster):
+    cluster.put("/api/v1/nodes/gpu-0", NODE)
+
+    async def known():
+        return "gpu-0" in (await scorer.look("/v1/nodes"))[1]
+
+    await until_true(known)
+    for _ in range(2):
+        status, body = await scorer.fits(QUESTION, WEBHOOK)
+        (fit,) = msgspec.json.decode(body, type=Answer).fits
+        assert (status, fit.fits, fit.pods[0].node) == (200, True, "gpu-0")
+        assert (fit.nodes[0].free_before, fit.nodes[0].free_after) == (8, 2)
+    assert [path for _, path, _ in cluster.writes if "/pods" in path] == []
+
+
+@pytest.mark.usefixtures("tokens")
+async def test_one_that_waits_too_long_to_be_passed_is_told_of_but_not_who_it_is(scorer, cluster):
+    cluster.put("/api/v1/nodes/gpu-0", NODE)
+    held = placed_pod("first", {keys.GPU_WHOLE: 6}, "gpu-0", *map(GPUShare, range(6)))
+    cluster.put("/api/v1/namespaces/team/pods/first", held)
+    waits = a_held_pod(8, "secret")
+    cluster.put("/api/v1/namespaces/team/pods/secret", waits)
+    one = Question([Asked(msgspec.convert(a_pod({keys.GPU_WHOLE: 1}), Pod), ["train"])])
+
+    async def told():
+        _, body = await scorer.fits(one, WEBHOOK)
+        assert b"secret" not in body
+        return KEPT.encode() in body
+
+    await until_true(told)
+
+
+@pytest.mark.parametrize(("token", "status"), [("nobody", 401), ("wider", 401), ("other", 403)])
+@pytest.mark.usefixtures("tokens")
+async def test_nobody_but_the_webhook_is_answered(scorer, token, status):
+    found, body = await scorer.fits(QUESTION, token)
+
+    assert (found, b"fits" in body) == (status, False)
+
+
+@pytest.mark.parametrize(
+    ("question", "status"),
+    [
+        pytest.param(b"{", 400, id="no JSON"),
+        pytest.param(b'{"templates": 1}', 400, id="no question"),
+        pytest.param(Question([Asked(Pod(), [])]), 413, id="no pods"),
+        pytest.param(Question([Asked(Pod(), ["a"] * (MOST_PODS + 1))]), 413, id="many pods"),
+    ],
+)
+@pytest.mark.usefixtures("tokens")
+async def test_what_is_no_question_is_refused(scorer, question, status):
+    assert (await scorer.fits(question, WEBHOOK))[0] == status
+
+
+@pytest.mark.usefixtures("tokens")
+@pytest.mark.parametrize("started", [{"write_seconds": 60}], indirect=True)
+async def test_one_that_does_not_know_the_cluster_yet_says_so(started, cluster):
+    await until(lambda: cluster.get(LEASE))
+
+    status, body = await started.fits(QUESTION, WEBHOOK)
+
+    assert (status, b"not listed yet" in body) == (503, True)
+
+
+async def test_where_the_leader_answers_stands_in_its_lease(scorer, cluster):
+    address = f"127.0.0.1:{scorer.settings.fit_port}"
+
+    await until(
+        lambda: (
+            (cluster.get(LEASE)["metadata"].get("annotations") or {}).get(keys.SCORER_ADDRESS)
+            == address
+        )
+    )

@@ -51,13 +51,14 @@ def test_a_setting_that_cannot_be_is_told_in_one_line(monkeypatch, capsys):
 
 
 async def test_the_process_leads_until_it_is_told_to_end(cluster):
-    probe_port, inspect_port = free_ports(2)
+    probe_port, inspect_port, fit_port = free_ports(3)
     environment = {
         **os.environ,
         "HOSTNAME": "replica-0",
         "LINKWISE_HOST": "127.0.0.1",
         "LINKWISE_PROBE_PORT": str(probe_port),
         "LINKWISE_INSPECT_PORT": str(inspect_port),
+        "LINKWISE_FIT_PORT": str(fit_port),
         "LINKWISE_WRITE_SECONDS": "0.1",
         "LINKWISE_API_SERVER": cluster.url,
     }

@@ -5,6 +5,7 @@ from builders import a_member, a_node, a_snapshot
 from cluster.record import GPUShare
 from scorer import memo
 from scorer.memo import Memo, changed
+from scorer.plan import plan
 
 
 def nodes_of(*names):
@@ -92,3 +93,31 @@ def test_places_that_changed_are_found_among_many():
 
     assert changed(row, tuple(now)) == [0, 127, 128, 399]
     assert changed(row[:130], tuple(now)) == [0, 127, 128]
+
+
+def test_a_copy_knows_the_same_and_what_either_learns_stays_its_own():
+    ask, again = Asking(), Asking()
+    first = Memo()
+    first.of("free", (A, B), ask, np.int64)
+    first.number("a")
+
+    copy = first.copied()
+
+    assert copy.of("free", (A, B), again, np.int64).tolist() == [[8, 8], [1, 1]]
+    copy.of("free", (A, B, C), again, np.int64)
+    first.of("free", (A, B, C), ask, np.int64)
+    assert (again.asked, ask.asked) == (["c"], ["a", "b", "c"])
+    assert (copy.number("b"), first.number("c"), copy.number("a")) == (2, 2, 1)
+
+
+def test_a_snapshot_for_another_thread_shares_what_was_found_and_nothing_that_changes():
+    before = a_snapshot(a_node("a"), a_node("b"), taken={"a": [0]})
+    plan(before, [a_member()])
+    empty = before.emptied()
+
+    apart = before.apart()
+
+    assert apart.nodes == before.nodes
+    assert apart.memo is not before.memo
+    assert apart.emptied() == empty
+    assert apart.emptied().memo is not empty.memo

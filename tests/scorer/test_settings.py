@@ -18,6 +18,9 @@ def test_outside_a_cluster_an_api_server_must_be_named():
 def test_every_setting_is_a_variable_of_its_name():
     texts = {
         "host": "127.0.0.1",
+        "address": "192.0.2.2",
+        "certificate": "/c",
+        "key": "/k",
         "api_server": "https://a",
         "api_token_file": "/t",
         "api_ca_file": "/ca",
@@ -27,6 +30,7 @@ def test_every_setting_is_a_variable_of_its_name():
         "probe_port": 1,
         "inspect_port": 2,
         "extender_port": 7,
+        "fit_port": 8,
         "write_seconds": 3,
         "lease_seconds": 6,
         "renew_seconds": 5,
@@ -64,6 +68,19 @@ def test_a_value_that_cannot_be_is_refused_by_its_name(name, value):
 def test_attempts_without_a_pause_are_refused():
     with pytest.raises(SettingsError, match="LINKWISE_RETRY_SECONDS"):
         read_settings({**POD, "LINKWISE_RETRY_SECONDS": "0"})
+
+
+@pytest.mark.parametrize(
+    ("told", "address"),
+    [
+        ({}, ""),
+        ({"host": "127.0.0.1"}, "127.0.0.1:8445"),
+        ({"host": "127.0.0.1", "address": "192.0.2.2"}, "192.0.2.2:8445"),
+        ({"address": "2001:db8::1", "fit_port": 1}, "[2001:db8::1]:1"),
+    ],
+)
+def test_the_webhook_is_told_where_others_reach_the_process(told, address):
+    assert Settings(**told).fit_address == address
 
 
 def test_by_default_a_leader_is_as_patient_as_those_of_kubernetes():

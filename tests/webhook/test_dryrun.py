@@ -1,11 +1,13 @@
 import json
 
 import pytest
+from msgspec import to_builtins
 
 from cluster import keys
 from cluster.capacity import Capacity
+from cluster.fit import MOST_PODS, Fit, NodeLeft, PodFit
 from policy.snapshot import PolicySnapshot
-from webhook.dryrun import MOST_NAMESPACES, MOST_TEMPLATES, dry_run, read_manifest
+from webhook.dryrun import MOST_NAMESPACES, MOST_TEMPLATES, answer, judge, read_manifest
 from webhook.manifest.value import InputError
 
 CONTAINER = "{name: c, resources: {limits: {aliyun.com/gpu: 1}}}"
@@ -25,11 +27,14 @@ spec:
 """
 
 
-def answered(text, namespace="default"):
+def judged(text, namespace="default"):
     manifest = read_manifest(text.encode(), namespace)
     namespaces = dict.fromkeys(manifest.namespaces)
-    answer = dry_run(manifest, namespaces=namespaces, policy=PolicySnapshot(), capacity=Capacity())
-    return json.loads(answer)
+    return judge(manifest, namespaces=namespaces, policy=PolicySnapshot(), capacity=Capacity())
+
+
+def answered(text, fits="nobody was asked"):
+    return json.loads(answer(judged(text), fits))
 
 
 def test_each_template_is_judged_with_its_changes_and_the_rules_behind_them():
@@ -94,6 +99,63 @@ def test_what_is_no_workload_is_told():
 def test_what_cannot_be_read_or_is_too_much_is_refused(body, complaint):
     with pytest.raises(InputError, match=complaint):
         read_manifest(body, "default")
+
+
+# ---- Where pods would fit.
+
+NOT_OURS = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: plain}
+spec: {containers: [{name: c}]}
+"""
+DENIED = POD.replace("gpu: 1", "gpu: 0")
+NONE = DEPLOYMENT.replace("replicas: 3", "replicas: 0")
+FIT = Fit(
+    fits=True,
+    gang=None,
+    pods=[PodFit("train", "gpu-0", [3])],
+    nodes=[NodeLeft("gpu-0", "topology", 8, 4, 3)],
+    bandwidth=None,
+    best_possible=None,
+    why="only gpu-0 takes it now",
+    notes=[],
+    reason=None,
+)
+
+
+def test_the_scorer_is_asked_about_pods_with_gpus_that_would_be_created_as_they_would_be():
+    found = judged("---\n".join((NOT_OURS, DENIED, NONE, POD, DEPLOYMENT)))
+
+    pod, serve = found.question.templates
+    assert list(found.asked) == [3, 4]
+    assert (pod.names, serve.names) == (["train"], ["serve-0", "serve-1", "serve-2"])
+    assert (pod.pod.metadata.namespace, serve.pod.metadata.namespace) == ("default", "team")
+    assert [gate.name for gate in pod.pod.spec.scheduling_gates] == [keys.GANG]
+    assert (pod.owner, bool(serve.owner)) == ("", True)
+
+
+def test_each_template_has_its_own_placement_and_those_without_a_place_have_none():
+    text = "---\n".join((NOT_OURS, POD, DENIED))
+
+    answer = answered(text, [FIT])
+
+    assert [pod["placement"] for pod in answer["pods"]] == [None, to_builtins(FIT), None]
+    assert answer["warnings"] == []
+
+
+def test_where_nobody_knows_a_warning_says_why_and_admission_is_answered_all_the_same():
+    answer = answered(POD, "no scorer leads now")
+
+    (pod,) = answer["pods"]
+    assert (pod["verdict"], pod["placement"]) == ("allowed", None)
+    assert answer["warnings"] == ["placement is not known: no scorer leads now."]
+
+
+def test_of_any_number_of_pods_no_more_are_named_than_are_refused():
+    text = DEPLOYMENT.replace("replicas: 3", "replicas: 1000000000")
+
+    assert judged(text).question.pods == MOST_PODS + 1
 
 
 # ---- Who may ask.

@@ -21,6 +21,8 @@ def test_every_setting_is_a_variable_of_its_name():
         "certificate": "/c",
         "key": "/k",
         "client_ca": "/cc",
+        "scorer_token_file": "/st",
+        "scorer_ca_file": "/sc",
         "api_server": "https://a",
         "api_token_file": "/t",
         "api_ca_file": "/ca",

@@ -1,0 +1,35 @@
+"""Where pods would go on the cluster that a file describes."""
+
+from dataclasses import replace
+
+from cli.inputs import Inputs
+from cli.simulation import settled_of
+from cluster.fit import Fit, Question
+from policy.snapshot import PolicySnapshot
+from scorer.snapshot import Snapshot, snapshot_of
+from scorer.whatif import would_fit
+from topology.choice import Mode
+
+
+def cluster_of(inputs: Inputs, mode: Mode = Mode.KEEP) -> Snapshot:
+    """Return the cluster as placement sees it.
+
+    Args:
+        inputs: With a cluster.
+        mode: What a choice of GPUs prefers.
+    """
+    if inputs.cluster is None:
+        raise ValueError("there is no cluster among the files")
+    policy: PolicySnapshot = inputs.policy
+    return replace(
+        snapshot_of(inputs.cluster.ledger),
+        mode=mode,
+        placement=policy.policy.placement.strategy,
+        domains=policy.policy.gangs.domains,
+    )
+
+
+def placements(inputs: Inputs, question: Question) -> list[Fit]:
+    """Return what would become of each template's pods, as the scorer of a cluster answers."""
+    pods = inputs.cluster.pods if inputs.cluster else ()
+    return would_fit(cluster_of(inputs), question, settled_of(pods))

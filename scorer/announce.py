@@ -1,0 +1,50 @@
+"""Where the leader answers, written into the Lease it holds, so that nobody has to guess."""
+
+import asyncio
+
+import structlog
+from msgspec import Struct
+
+from cluster.keys import POLICY_NAMESPACE, SCORER, SCORER_ADDRESS
+from runtime.kube import Kube, KubeError
+
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{POLICY_NAMESPACE}/leases/{SCORER}"
+_PAUSE = 5.0
+"""Before it is tried again [s]."""
+
+_log = structlog.get_logger()
+
+
+class _Metadata(Struct, frozen=True):
+    annotations: dict[str, str] | None = None
+
+
+class _Lease(Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+async def announce(kube: Kube, address: str, term: int) -> None:
+    """Write the leader's address, and return once it stands there; without one, at once.
+
+    Args:
+        kube: The API server.
+        address: `host:port`.
+        term: Under which it leads: of a Lease that is another's by now, nothing is changed.
+    """
+    while address:
+        try:
+            annotations = (await kube.get(LEASE, _Lease)).metadata.annotations or {}
+            steps = [
+                {"op": "test", "path": "/spec/leaseTransitions", "value": term},
+                {
+                    "op": "add",
+                    "path": "/metadata/annotations",
+                    "value": {**annotations, SCORER_ADDRESS: address},
+                },
+            ]
+            await kube.patch(LEASE, steps, _Lease, kind="json")
+        except KubeError as error:
+            _log.warning("Could not announce address", err=str(error))
+            await asyncio.sleep(_PAUSE)
+        else:
+            return

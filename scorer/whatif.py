@@ -1,0 +1,149 @@
+"""Would pods fit that are not there yet, where, and what would be left? Pure.
+
+One answer for everybody who asks: dry runs on a cluster, and `check` with a cluster in a file.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from cluster.fit import Asked, Fit, NodeLeft, PodFit, Question
+from cluster.keys import GANG
+from cluster.ledger import NodeLedger
+from cluster.node import Mode
+from scorer.member import Member
+from scorer.outcome import Placement
+from scorer.simulation import GangName, GangResult, Intended, gang_name, simulate
+from scorer.snapshot import Snapshot
+from scorer.state import State
+from scorer.why import why
+
+BY_COUNT = "kube-scheduler chooses the node by count, and NVIDIA's plugin the GPUs"
+KEPT = "what is free is kept for one that has waited long: it goes first"
+BY_SCHEDULER = "kube-scheduler chooses among the nodes that fit, by rules of its own, too"
+
+_Placements: TypeAlias = Sequence[Placement | None]
+"""Of each pod; None: it goes nowhere."""
+
+
+def would_fit(
+    snapshot: Snapshot,
+    question: Question,
+    settled: Mapping[GangName, int],
+    notes: Sequence[str] = (),
+) -> list[Fit]:
+    """Return what would become of each template's pods, were all of them created now.
+
+    Args:
+        snapshot: The cluster.
+        question: Which pods.
+        settled: How many members of gangs are there already.
+        notes: What else is to be said of all that fit.
+
+    Cost: a plan for each gang and each pod on its own, and some ms for each template.
+    """
+    pods = [one for asked in question.templates for one in _intended(asked)]
+    results, after = simulate(snapshot, pods, settled)
+    decided = {place: result for result in results for place in result.places}
+    found: list[Fit] = []
+    start = 0
+    for asked in question.templates:
+        places = range(start, start + len(asked.names))
+        units = [decided[place] for place in places]
+        placements = [_placement(decided[place], place) for place in places]
+        fit = _fit(asked, units, placements, _left(snapshot, after, placements))
+        found.append(replace(fit, notes=[*fit.notes, *notes]) if fit.fits else fit)
+        start = places.stop
+    return found
+
+
+def settled_in(state: State, question: Question) -> dict[GangName, int]:
+    """Count the members of the gangs that are asked about which are there already."""
+    found: dict[GangName, int] = {}
+    for asked in question.templates:
+        if gang := gang_name(asked.pod, asked.pod.metadata.namespace):
+            there = (one for one in state.group(gang[:2]) if one.settled)
+            owners = (one.controller.uid if one.controller else "" for one in there)
+            found[gang] = sum(owner == gang[2] for owner in owners)
+    return found
+
+
+def left_on(before: NodeLedger, after: NodeLedger) -> NodeLeft:
+    """Return what a node has free at two moments."""
+    mode, cards = before.node.mode, range(len(before.node.cards))
+    measures = (
+        ("memory", NodeLedger.memory_free, mode.shares_memory),
+        ("core", NodeLedger.core_free, mode.shares_compute),
+        ("replicas", NodeLedger.replicas_free, mode is Mode.TIMESLICE),
+    )
+    free = {
+        f"{what}_free_{when}": [of(node, i) for i in cards]
+        for what, of, applies in measures
+        for when, node in (("before", before), ("after", after))
+        if applies
+    }
+    totals = before.gpus_free, after.gpus_free
+    return replace(NodeLeft(before.node.name, mode.value, len(cards), *totals), **free)
+
+
+def _intended(asked: Asked) -> Iterator[Intended]:
+    for name in asked.names:
+        pod = replace(asked.pod, metadata=replace(asked.pod.metadata, name=name))
+        yield Intended(pod, pod.metadata.namespace, asked.owner, asked.members)
+
+
+def _placement(result: GangResult, place: int) -> Placement | None:
+    return result.plan.placements[result.places.index(place)] if result.plan else None
+
+
+def _left(before: Snapshot, after: Snapshot, placements: _Placements) -> list[NodeLeft]:
+    used = sorted({one.node for one in placements if one})
+    return [left_on(before.ledger.nodes[name], after.ledger.nodes[name]) for name in used]
+
+
+def _fit(
+    asked: Asked, units: Sequence[GangResult], placements: _Placements, nodes: list[NodeLeft]
+) -> Fit:
+    """Return what becomes of one template's pods.
+
+    Args:
+        asked: The template.
+        units: With whom each pod is decided.
+        placements: Where each goes.
+        nodes: Those they go to.
+    """
+    first, *others = {unit.places: unit for unit in units}.values()
+    told = why(first.seen, first.plan) if first.plan and not others else None
+    speeds = [unit.plan.bandwidth for unit in (first, *others) if unit.plan]
+    known = [speed for speed in speeds if speed is not None]
+    return Fit(
+        fits=None not in placements,
+        gang=first.name if first.is_gang else None,
+        pods=[_pod(*pair) for pair in zip(asked.names, placements, strict=True)],
+        nodes=nodes,
+        bandwidth=_tenths(min(known, default=None)),
+        best_possible=_tenths(first.best_possible),
+        why=told.nodes if told else None,
+        notes=[*(told.notes if told else ()), *_left_to_others(first.members[0])],
+        reason=next((unit.reason for unit in units if unit.reason), None),
+    )
+
+
+def _pod(name: str, placement: Placement | None) -> PodFit:
+    if placement is None:
+        return PodFit(name, None, None)
+    chosen = placement.member.request.places
+    return PodFit(name, placement.node, list(placement.gpus) if chosen else None)
+
+
+def _left_to_others(member: Member) -> Iterable[str]:
+    """Say what is chosen for such a pod by others than the planner."""
+    if not member.request.places:
+        return (BY_COUNT,)
+    gates = member.pod.spec.scheduling_gates or ()
+    return () if any(gate.name == GANG for gate in gates) else (BY_SCHEDULER,)
+
+
+def _tenths(bandwidth: float | None) -> float | None:
+    return None if bandwidth is None else round(bandwidth, 1)

@@ -1,0 +1,135 @@
+import json
+
+import pytest
+
+from cluster.fit import MOST_PODS
+
+CLUSTER = """\
+apiVersion: linkwise.dev/v1alpha1
+kind: Cluster
+nodes:
+- {name: dgx-0, machine: dgx1-v100, mode: topology, used: [{gpu: 0}, {gpu: 3}]}
+- {name: share-0, machine: t4x4, mode: core_mem, gpuMemory: 15, used: [{gpu: 0, mem: 3, core: 10}]}
+- {name: slice-0, machine: t4x4, mode: timeslice, replicas: 4}
+- {name: plain-0, machine: l4x8}
+"""
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: serve}
+spec:
+  replicas: REPLICAS
+  template: {spec: {containers: [{name: c, resources: {limits: {LIMITS}}}]}}
+"""
+WHOLE = "aliyun.com/gpu: 2"
+SHARE = "aliyun.com/gpu-mem: 10, aliyun.com/gpu-core.percentage: 30"
+
+
+@pytest.fixture
+def check(linkwise, write):
+    """Checks pods of these limits on the cluster above."""
+
+    def check(limits, *arguments, replicas=1):
+        write("cluster.yaml", CLUSTER)
+        write("job.yaml", DEPLOYMENT.replace("REPLICAS", str(replicas)).replace("LIMITS", limits))
+        return linkwise("check", "job.yaml", "--cluster", "cluster.yaml", *arguments)
+
+    return check
+
+
+@pytest.mark.parametrize(
+    ("limits", "replicas", "told"),
+    [
+        pytest.param(
+            WHOLE,
+            1,
+            """\
+  fits now on dgx-0
+    40.0 GB/s modelled all-reduce bandwidth, 40.0 on the empty cluster
+    why: Only dgx-0 takes it now.
+    serve-0  dgx-0  GPUs 1 2
+    left on dgx-0: 4 of 8 GPUs, of 6 that are free now
+""",
+            id="whole",
+        ),
+        pytest.param(
+            SHARE,
+            5,
+            """\
+  4 of 5 fit now
+    Needs 10 GiB of one card and 30 % of its compute; of 4 nodes: another kind of GPU resource \
+(3), no card with enough free memory and compute (1).
+    serve-0  share-0  GPU 0
+    serve-1  share-0  GPU 1
+    serve-2  share-0  GPU 2
+    serve-3  share-0  GPU 3
+    left on share-0: 2 5 5 5 GiB and 60 70 70 70 % of compute, GPU by GPU
+""",
+            id="shares",
+        ),
+        pytest.param(
+            "aliyun.com/gpu: 9",
+            1,
+            """\
+  does not fit now
+    Needs 9 GPUs on one node; the freest suitable node has 6; of 4 nodes: another kind of GPU \
+resource (3), too few free GPUs (1).
+""",
+            id="too many",
+        ),
+        pytest.param(
+            "nvidia.com/gpu.shared: 1",
+            1,
+            """\
+  fits now on slice-0
+    why: Only slice-0 takes it now.
+    serve-0  slice-0  GPU 0
+    left on slice-0: 3 4 4 4 replicas, GPU by GPU
+""",
+            id="replica",
+        ),
+        pytest.param(
+            "nvidia.com/gpu: 3",
+            1,
+            """\
+  fits now on plain-0
+    why: Only plain-0 takes it now.
+    note: kube-scheduler chooses the node by count, and NVIDIA's plugin the GPUs.
+    serve-0  plain-0  chosen by NVIDIA's device plugin
+    left on plain-0: 5 of 8 GPUs, of 8 that are free now
+""",
+            id="counted",
+        ),
+    ],
+)
+def test_people_read_where_pods_would_go_and_what_would_be_left(check, limits, replicas, told):
+    code, out, _ = check(limits, replicas=replicas)
+
+    # That something does not fit now is no fault of the manifest.
+    assert code == 0
+    assert told in out
+
+
+def test_scripts_read_the_same_as_of_a_server(check):
+    (whole,) = json.loads(check(WHOLE, "-o", "json").out)
+    (denied,) = json.loads(check("aliyun.com/gpu: 0", "-o", "json").out)
+
+    assert whole["placement"]["fits"] is True
+    assert whole["placement"]["pods"] == [{"name": "serve-0", "node": "dgx-0", "gpus": [1, 2]}]
+    assert whole["placement"]["nodes"][0]["free_after"] == 4
+    assert denied["placement"] is None
+
+
+def test_without_a_cluster_nothing_is_said_of_placement(check, linkwise):
+    check(WHOLE)
+
+    (entry,) = json.loads(linkwise("check", "job.yaml", "-o", "json").out)
+
+    assert entry["placement"] is None
+
+
+def test_of_too_many_pods_no_place_is_looked_for_and_it_is_said(check):
+    code, out, err = check(WHOLE, replicas=10**9)
+
+    assert (code, "fit" in out) == (0, False)
+    assert f"of more than {MOST_PODS} pods, ask linkwise simulate" in err

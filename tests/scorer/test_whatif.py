@@ -1,0 +1,180 @@
+import msgspec
+import pytest
+from builders import a_node, a_pod, a_seen, a_snapshot
+
+from cluster import keys
+from cluster.fit import Asked, NodeLeft, PodFit, Question
+from cluster.pod import Pod
+from cluster.record import GPUShare
+from scorer.reason import Reason
+from scorer.state import State
+from scorer.whatif import BY_COUNT, BY_SCHEDULER, KEPT, settled_in, would_fit
+
+GATE = {"schedulingGates": [{"name": keys.GANG}]}
+
+
+def asked(limits, *names, labels=None, annotations=None, **spec):
+    spec = {**GATE, **spec}
+    raw = a_pod(limits, name="template", labels=labels, annotations=annotations, **spec)
+    return Asked(msgspec.convert(raw, Pod), list(names))
+
+
+def gang(count, gpus=1, size=None):
+    mark = {keys.GANG: "bert", keys.GANG_SIZE: str(size or count)}
+    names = (f"bert-{i}" for i in range(count))
+    return asked({keys.GPU_WHOLE: gpus}, *names, annotations=mark)
+
+
+def fits(snapshot, *templates, settled=None, notes=()):
+    return would_fit(snapshot, Question(list(templates)), settled or {}, notes)
+
+
+def test_a_gang_that_fits_is_told_where_at_which_bandwidth_and_what_is_left():
+    snapshot = a_snapshot(a_node("gpu-0"), taken={"gpu-0": [0, 3]})
+
+    (fit,) = fits(snapshot, gang(4))
+
+    assert (fit.fits, fit.gang, fit.reason) == (True, "bert", None)
+    assert fit.pods == [PodFit(f"bert-{i}", "gpu-0", [4 + i]) for i in range(4)]
+    assert (fit.bandwidth, fit.best_possible) == (55.2, 55.2)
+    assert fit.nodes == [NodeLeft("gpu-0", "topology", 8, 6, 2)]
+    assert (fit.why, fit.notes) == ("only gpu-0 takes all 4 now", [])
+
+
+def test_a_gang_that_does_not_fit_holds_nothing_and_nodes_are_counted_by_the_reason():
+    snapshot = a_snapshot(a_node("gpu-0"), a_node("gpu-1", ready=False), taken={"gpu-0": range(6)})
+
+    (fit,) = fits(snapshot, gang(4))
+
+    assert (fit.fits, fit.nodes, fit.why, fit.bandwidth) == (False, [], None, None)
+    assert fit.pods == [PodFit(f"bert-{i}", None, None) for i in range(4)]
+    assert fit.reason.startswith("needs 4 GPUs as 4 × 1 GPU; 2 of 4 workers fit now")
+    assert f"{Reason.NOT_READY} (1)" in fit.reason
+    assert fit.best_possible == 55.2
+
+
+def test_a_share_is_told_its_card_and_what_is_left_of_each():
+    node = a_node("share-0", mode="core_mem", card_memory=15)
+    snapshot = a_snapshot(node, shares={"share-0": [GPUShare(0, mem=3, core=10)]})
+
+    (fit,) = fits(snapshot, asked({keys.GPU_MEM: 10, keys.GPU_CORE: 30}, "a"))
+
+    assert fit.pods == [PodFit("a", "share-0", [0])]
+    (left,) = fit.nodes
+    assert left.memory_free_before == [12, *[15] * 7]
+    assert left.memory_free_after == [2, *[15] * 7]
+    assert (left.core_free_before[0], left.core_free_after[0]) == (90, 60)
+    assert left.replicas_free_before is None
+
+
+def test_replicas_are_told_by_gpu():
+    snapshot = a_snapshot(a_node("slice-0", mode="timeslice"))
+
+    (fit,) = fits(snapshot, asked({keys.NVIDIA_GPU_SHARED: 2}, "a"))
+
+    assert fit.pods == [PodFit("a", "slice-0", [0, 1])]
+    assert fit.nodes[0].replicas_free_after == [3, 3, *[4] * 6]
+    assert fit.nodes[0].memory_free_after is None
+
+
+def test_of_pods_on_their_own_each_is_told_and_why_the_first_that_does_not_fit_does_not():
+    snapshot = a_snapshot(a_node("gpu-0"))
+
+    (fit,) = fits(snapshot, asked({keys.GPU_WHOLE: 4}, "a", "b", "c"))
+
+    assert (fit.fits, fit.gang) == (False, None)
+    assert [pod.node for pod in fit.pods] == ["gpu-0", "gpu-0", None]
+    assert "too few free GPUs (1)" in fit.reason
+    # Of the two that fit, the slower one's.
+    assert (fit.bandwidth, fit.best_possible) == (55.2, 55.2)
+    assert fit.nodes == [NodeLeft("gpu-0", "topology", 8, 8, 0)]
+
+
+def test_templates_take_from_each_other_and_what_is_left_is_left_by_all_of_them():
+    snapshot = a_snapshot(a_node("gpu-0"))
+
+    first, second, third = fits(
+        snapshot,
+        asked({keys.GPU_WHOLE: 4}, "a"),
+        asked({keys.GPU_WHOLE: 4}, "b"),
+        asked({keys.GPU_WHOLE: 1}, "c"),
+    )
+
+    assert [one.fits for one in (first, second, third)] == [True, True, False]
+    assert first.nodes == second.nodes == [NodeLeft("gpu-0", "topology", 8, 8, 0)]
+
+
+def test_a_gang_of_two_templates_is_placed_as_one():
+    snapshot = a_snapshot(a_node("gpu-0"))
+    mark = {keys.GANG: "bert", keys.GANG_SIZE: "3"}
+    master = asked({keys.GPU_WHOLE: 2}, "bert-master-0", annotations=mark)
+    workers = asked({keys.GPU_WHOLE: 1}, "bert-worker-0", "bert-worker-1", annotations=mark)
+
+    (alone,) = fits(snapshot, workers)
+    both = fits(snapshot, master, workers)
+
+    assert alone.reason == "2 of 3 members"
+    assert [one.gang for one in both] == ["bert", "bert"]
+    taken = [gpu for one in both for pod in one.pods for gpu in pod.gpus]
+    assert [len(pod.gpus) for one in both for pod in one.pods] == [2, 1, 1]
+    assert len(set(taken)) == 4
+
+
+def test_members_that_are_there_already_count():
+    snapshot = a_snapshot(a_node("gpu-0"))
+
+    (fit,) = fits(snapshot, gang(2, size=4), settled={("default", "bert", ""): 2})
+
+    assert fit.fits
+
+
+def test_members_that_wait_or_belong_to_another_job_of_the_name_do_not_count():
+    state = State()
+    mark = {keys.GANG: "bert", keys.GANG_SIZE: "4"}
+    other = {"kind": "Job", "name": "bert", "uid": "j"}
+    for name, pod in {
+        "runs": {"nodeName": "gpu-0", "gates": ()},
+        "waits": {},
+        "other": {"nodeName": "gpu-0", "gates": (), "owner": other},
+    }.items():
+        one = a_seen(1, name, namespace="default", annotations=mark, **pod)
+        state.put_pod(one.key, one)
+
+    question = Question([gang(2, size=4)])
+
+    assert settled_in(state, question) == {("default", "bert", ""): 1}
+
+
+@pytest.mark.parametrize(
+    ("template", "notes"),
+    [
+        pytest.param(asked({keys.GPU_WHOLE: 1}, "a"), [], id="gate"),
+        pytest.param(
+            asked({keys.GPU_WHOLE: 1}, "a", schedulingGates=[]), [BY_SCHEDULER], id="scheduler"
+        ),
+        pytest.param(asked({keys.NVIDIA_GPU: 1}, "a"), [BY_COUNT], id="counted"),
+    ],
+)
+def test_what_others_than_the_planner_choose_is_said(template, notes):
+    snapshot = a_snapshot(a_node("gpu-0"), a_node("plain-0", mode="default"))
+
+    (fit,) = fits(snapshot, template)
+
+    assert (fit.fits, fit.notes) == (True, notes)
+
+
+def test_which_gpus_nvidias_plugin_chooses_nobody_knows():
+    (fit,) = fits(a_snapshot(a_node("plain-0", mode="default")), asked({keys.NVIDIA_GPU: 3}, "a"))
+
+    assert fit.pods == [PodFit("a", "plain-0", None)]
+    assert (fit.nodes[0].free_before, fit.nodes[0].free_after) == (8, 5)
+
+
+def test_what_holds_for_all_is_said_of_those_that_fit():
+    snapshot = a_snapshot(a_node("gpu-0"))
+
+    fit, refused = fits(
+        snapshot, asked({keys.GPU_WHOLE: 1}, "a"), asked({keys.GPU_WHOLE: 9}, "b"), notes=[KEPT]
+    )
+
+    assert (fit.notes, refused.notes) == ([KEPT], [])

@@ -1,0 +1,29 @@
+"""What placement is asked about the pods of a template."""
+
+from typing import Any
+
+from cluster.fit import MOST_PODS, Asked
+from webhook.manifest.template import PodTemplate
+from webhook.outcome import Outcome, Verdict
+
+
+def asked_about(template: PodTemplate, patched: Any, outcome: Outcome) -> Asked | None:  # noqa: ANN401 - JSON.
+    """Return what to ask; None where no place is looked for: denied, without GPUs, or no pods.
+
+    Args:
+        template: Where the pods come from.
+        patched: One of them, as admission leaves it.
+        outcome: What admission makes of it.
+    """
+    if outcome.verdict is Verdict.DENIED or outcome.request.family is None:
+        return None
+    # More are refused, however many they are.
+    count = min(template.replicas, MOST_PODS + 1)
+    if not count:
+        return None
+    return Asked(
+        pod=template.read(patched),
+        names=[template.stamp(i).name for i in range(count)],
+        owner=template.owners[-1].uid if template.owners else "",
+        members=template.workload.members,
+    )

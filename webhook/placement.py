@@ -1,0 +1,89 @@
+"""Where pods of a dry run would go: the scorer that leads is asked, and not waited for long."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+from msgspec import Struct
+
+from cluster.fit import MOST_PODS, PATH, Answer, Fit, Question
+from cluster.keys import POLICY_NAMESPACE, SCORER, SCORER_ADDRESS
+from runtime.kube import ApiError, Kube, KubeError
+
+PATIENCE = 2.0
+"""How long a dry run waits for all of it [s]."""
+_LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{POLICY_NAMESPACE}/leases/{SCORER}"
+
+_log = structlog.get_logger()
+
+
+class _Metadata(Struct, frozen=True):
+    annotations: dict[str, str] | None = None
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    holder_identity: str | None = None
+
+
+class _Lease(Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+    spec: _Spec = _Spec()
+
+
+class UnknownError(Exception):
+    """Nobody tells where pods would go: a clause for people that says why."""
+
+
+class Scorer:
+    """The scorer that leads, whichever that is."""
+
+    def __init__(self, kube: Kube, connect: Callable[[str], Kube]) -> None:
+        """Say who knows which one leads, and how it is asked.
+
+        Args:
+            kube: The API server.
+            connect: Returns a client for an address, `host:port`.
+        """
+        self._kube, self._connect = kube, connect
+
+    async def fits(self, question: Question) -> list[Fit]:
+        """Return what would become of the pods of each template.
+
+        Raises:
+            UnknownError: Nobody tells, or not in time.
+        """
+        if question.pods > MOST_PODS:
+            raise UnknownError(f"the scorer is asked about {MOST_PODS} pods at once, and no more")
+        try:
+            async with asyncio.timeout(PATIENCE):
+                address = await self._leader()
+                # Its certificate's authority and our token may be others by now.
+                async with self._connect(address) as scorer:
+                    fits = (await scorer.create(PATH, question, Answer)).fits
+        except TimeoutError:
+            raise UnknownError(f"the scorer did not answer within {PATIENCE:g} s") from None
+        except ApiError as error:
+            raise UnknownError(f"the scorer answers: {error.message or error.status}") from None
+        except (KubeError, OSError) as error:
+            # Those who ask are told no addresses.
+            _log.warning("Could not ask scorer", err=str(error))
+            raise UnknownError("the scorer cannot be asked") from None
+        if len(fits) != len(question.templates):
+            raise UnknownError("the scorer is of another version")
+        return fits
+
+    async def _leader(self) -> str:
+        """Return where the one that leads answers, `host:port`."""
+        try:
+            lease = await self._kube.get(_LEASE, _Lease)
+        except ApiError as error:
+            if error.status == 404:
+                raise UnknownError("no scorer has led so far") from None
+            _log.warning("Could not read Lease", err=str(error))
+            raise UnknownError("the API server does not tell which scorer leads") from None
+        if not lease.spec.holder_identity:
+            raise UnknownError("no scorer leads now")
+        address = (lease.metadata.annotations or {}).get(SCORER_ADDRESS)
+        if not address:
+            raise UnknownError("the scorer that leads does not say where it is")
+        return address
