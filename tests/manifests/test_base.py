@@ -22,6 +22,7 @@ from scorer.gangobject import (
     PlannedPod,
 )
 from scorer.owner import _PLURALS
+from scorer.settings import read_settings as scorer_settings
 from topology.machine import MAX_GPUS
 from webhook.settings import Settings
 
@@ -261,10 +262,47 @@ def test_the_certificate_is_for_the_service_that_is_called_and_in_the_secret_tha
     services = [one_["clientConfig"]["service"] for one_ in (*called, again())]
     assert [call["name"] for call in services] == [SERVICES[0], SERVICES[0], SERVICES[1]]
     assert {call["namespace"] for call in services} == {keys.POLICY_NAMESPACE}
-    (volume,) = pod_of("webhook")["volumes"]
-    assert volume["secret"]["secretName"] == SECRET
-    # Not the CA's key.
-    assert [item["key"] for item in volume["secret"]["items"]] == ["tls.crt", "tls.key"]
+    for component in ("webhook", "scorer"):
+        volume = pod_of(component)["volumes"][0]
+        assert volume["secret"]["secretName"] == SECRET
+        # Not the CA's key.
+        assert [item["key"] for item in volume["secret"]["items"]] == ["tls.crt", "tls.key"]
+    assert f"{SERVICES[0]}.{keys.POLICY_NAMESPACE}.svc" == keys.SERVER_NAME
+
+
+def test_the_scorer_starts_before_there_is_a_certificate():
+    assert pod_of("scorer")["volumes"][0]["secret"]["optional"] is True
+
+
+def test_the_webhook_asks_the_scorer_as_itself_and_knows_who_signs_for_it():
+    settings = Settings()
+    token, signed = pod_of("webhook")["volumes"][1]["projected"]["sources"]
+    (item,) = signed["secret"]["items"]
+    mount = container_of("webhook")["volumeMounts"][1]["mountPath"]
+    account = pod_of("webhook")["serviceAccountName"]
+
+    assert token["serviceAccountToken"]["audience"] == keys.SCORER
+    assert f"{mount}/{token['serviceAccountToken']['path']}" == settings.scorer_token_file
+    assert f"{mount}/{item['path']}" == settings.scorer_ca_file
+    # A Secret of one's own may lack it, and the webhook must start all the same.
+    assert (signed["secret"]["name"], signed["secret"]["optional"]) == (SECRET, True)
+    assert f"system:serviceaccount:{keys.POLICY_NAMESPACE}:{account}" == keys.WEBHOOK_USER
+
+
+def test_the_webhook_and_nobody_else_reaches_what_the_scorer_answers_it():
+    (rule,) = (
+        rule
+        for rule in one("NetworkPolicy", "linkwise-scorer")["spec"]["ingress"]
+        if {"protocol": "TCP", "port": "fit"} in rule["ports"]
+    )
+    (way,) = (
+        rule for rule in one("NetworkPolicy", "linkwise-webhook")["spec"]["egress"] if "to" in rule
+    )
+
+    (caller,), (called,) = rule["from"], way["to"]
+    assert caller["podSelector"]["matchLabels"] == marks_of("webhook")
+    assert called["podSelector"]["matchLabels"] == marks_of("scorer")
+    assert [port["port"] for port in way["ports"]] == [scorer_settings(POD).fit_port]
 
 
 def test_every_registration_is_one_that_certs_writes_to():
@@ -285,10 +323,17 @@ def test_ports_and_files_are_those_of_the_settings():
         "dry-run": settings.dry_run_port,
         "probe": settings.probe_port,
     }
-    (mount,) = container_of("webhook")["volumeMounts"]
-    assert {settings.certificate, settings.key} == {
-        f"{mount['mountPath']}/{name}" for name in ("tls.crt", "tls.key")
-    }
+    scorer = scorer_settings(POD)
+    for component, told in (("webhook", settings), ("scorer", scorer)):
+        mount = container_of(component)["volumeMounts"][0]
+        assert {told.certificate, told.key} == {
+            f"{mount['mountPath']}/{name}" for name in ("tls.crt", "tls.key")
+        }
+    ports = {port["name"]: port["containerPort"] for port in container_of("scorer")["ports"]}
+    assert ports == {"probe": scorer.probe_port, "fit": scorer.fit_port}
+    (address,) = container_of("scorer")["env"]
+    assert address["name"] == "LINKWISE_ADDRESS"
+    assert address["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
     (probe,) = container_of("certs")["ports"]
     assert probe["containerPort"] == certs_settings(POD).probe_port
 
@@ -427,7 +472,9 @@ def test_only_ports_that_are_served_are_open_and_only_the_api_server_is_called(c
     spec = one("NetworkPolicy", f"linkwise-{component}")["spec"]
     opened = {port["port"] for rule in spec["ingress"] for port in rule["ports"]}
     assert opened == {port["name"] for port in container_of(component)["ports"]}
-    called = {port["port"] for rule in spec["egress"] for port in rule["ports"]}
+    # To whoever: the API server.
+    anybody = [rule for rule in spec["egress"] if "to" not in rule]
+    called = {port["port"] for rule in anybody for port in rule["ports"]}
     assert (called, spec["policyTypes"]) == ({443, 6443}, ["Ingress", "Egress"])
 
 
@@ -469,6 +516,7 @@ def test_the_webhook_may_read_what_it_watches_and_ask_who_calls():
         *((keys.PROFILE_NAMESPACE, "configmaps", verb, keys.PROFILE_NAME) for verb in look),
         (keys.POLICY_NAMESPACE, "events", "create"),
         (keys.PROFILE_NAMESPACE, "events", "create"),
+        (keys.POLICY_NAMESPACE, "leases", "get", keys.SCORER),
     }
 
 
@@ -483,6 +531,7 @@ def test_the_scorer_may_place_pods_write_gangs_and_read_what_tells_of_them():
         *(("*", "gangs", verb) for verb in (*look, "get", "create", "patch")),
         ("*", "gangs/status", "patch"),
         *(("*", "jobs", verb) for verb in (*look, "get")),
+        ("*", "tokenreviews", "create"),
         *(("*", resource, "get") for resource in OWNERS),
         *((system, "configmaps", verb, keys.POLICY_NAME) for verb in look),
         *((system, "leases", verb, "linkwise-scorer") for verb in (*look, "get", "patch")),
