@@ -50,15 +50,17 @@ def add_nodes(api: Api, nodes: Sequence[Node]) -> None:
 
 
 def remove_nodes(api: Api, nodes: Sequence[Node]) -> None:
-    """Delete nodes, and the pods that are bound to them: no kubelet is there to end them.
+    """Delete nodes and what was added with them, and the pods that are bound to them.
 
-    Their namespaces could not go away before somebody collects them, a minute later.
+    No kubelet is there to end these, and namespaces could not go away before somebody collects
+    them, a minute later.
     """
     names = {node.name for node in nodes}
     for name in names:
-        # The test may have taken it away itself.
-        with suppress(ApiError):
-            api.delete(f"{NODES}/{name}")
+        # The test may have taken it away itself, and not each was published.
+        for path in (f"{NODES}/{name}", f"{_MAPS}/{_map_of(name)}"):
+            with suppress(ApiError):
+                api.delete(path)
     for pod in api.get("/api/v1/pods")["items"]:
         if pod["spec"].get("nodeName") in names:
             metadata = pod["metadata"]
@@ -102,12 +104,16 @@ def _topology(node: Node, machine: Machine, uid: str) -> Object:
     owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": uid}
     return {
         "metadata": {
-            "name": f"topology-{node.name}",
+            "name": _map_of(node.name),
             "labels": {keys.NODE_MODE: str(node.mode), keys.TOPOLOGY_NODE: node.name},
             "ownerReferences": [owner],
         },
         "data": write_published(Published(machine, (True,) * machine.n), pairs),
     }
+
+
+def _map_of(node: str) -> str:
+    return f"topology-{node}"
 
 
 def _schedulable(api: Api) -> set[str]:

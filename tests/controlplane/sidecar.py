@@ -66,13 +66,22 @@ def start_scheduler(plane: ControlPlane, folder: Path, configuration: object) ->
     flags = (f"--config={file}", "--bind-address=127.0.0.1", f"--secure-port={port}")
     process = Process(
         "second-scheduler",
-        (plane.site.binaries["kube-scheduler"], *flags),
+        (plane.site.binaries["kube-scheduler"], *_shipped_flags(), *flags),
         folder / "scheduler.log",
         (f"https://127.0.0.1:{port}",),
     )
     plane.processes.start(process)
     process.wait_ready(lambda: answers(f"{process.urls[0]}/readyz"))
     return process
+
+
+def _shipped_flags() -> list[str]:
+    """Return the scheduler's flags; the last of a name counts."""
+    (shipped,) = yaml.safe_load_all((MANIFESTS / "scorer.yaml").read_text())
+    containers = shipped["spec"]["template"]["spec"]["containers"]
+    (scheduler,) = (one for one in containers if one["name"] == "scheduler")
+    flags: list[str] = scheduler["command"][1:]
+    return flags
 
 
 def _configuration(plane: ControlPlane, folder: Path, port: int) -> object:

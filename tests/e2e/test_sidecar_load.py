@@ -56,12 +56,21 @@ def share_nodes(count):
 
 
 def create_all(pods, made):
-    """Create pods by name: limits, and more of the spec."""
+    """Create pods by name, given limits and more of the spec."""
+
+    def create(name, limits, spec):
+        def is_made():
+            try:
+                pods.create(limits, name=name, spec=spec)
+            except ApiError as error:
+                # Where the webhook is too slow, nothing is created that would pass it by.
+                return error.status == 409
+            return True
+
+        wait_until(is_made, f"{name} is made")
+
     with ThreadPoolExecutor(8) as clients:
-        calls = [
-            clients.submit(pods.create, limits, name=name, spec=spec)
-            for name, (limits, spec) in made.items()
-        ]
+        calls = [clients.submit(create, name, *given) for name, given in made.items()]
     for call in calls:
         call.result()
 

@@ -15,7 +15,9 @@ TESTS = Path(__file__).parents[1]
 
 
 def argv(module, folder):
-    code = f"import pathlib, sys, controlplane.{module} as made; "
+    code = f"import pathlib, signal, sys, controlplane.{module} as made; "
+    # As in a terminal; what is started in the background ignores Ctrl-C.
+    code += "signal.signal(signal.SIGINT, signal.default_int_handler); "
     code += f"sys.exit(made.main(pathlib.Path({str(folder)!r})))"
     return [sys.executable, "-c", code]
 
@@ -160,7 +162,11 @@ def test_down_leaves_nothing_of_what_went_on_or_died_or_was_paused(plane, folder
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "killed"])
 def test_an_up_that_is_ended_halfway_leaves_nothing_running(plane, folder, number):  # noqa: ARG001
     with subprocess.Popen(
-        argv("up", folder), cwd=TESTS, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        argv("up", folder),
+        cwd=TESTS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as up:
         while "Installing" not in up.stdout.readline():
             assert up.poll() is None
