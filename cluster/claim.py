@@ -1,13 +1,13 @@
 """Which GPU resources each container of a pod names, and what is wrong with them there."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
 from cluster.amounts import check_amount, unreadable
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import GPU_CORE, GPU_MEM, RESOURCES
-from cluster.pod import Amount, Container, PodSpec
+from cluster.pod import Amount, NewContainer, NewPodSpec
 from cluster.quantity import QuantityError, parse_quantity
 
 
@@ -27,7 +27,7 @@ class Claim(Struct, frozen=True, gc=False):
     """Each resource's limit and its path; where only a request is given, that."""
 
 
-def claims_of(spec: PodSpec) -> list[Claim]:
+def claims_of(spec: NewPodSpec) -> list[Claim]:
     """Return the claims of a pod: app containers first, then init containers, in their order."""
     claims = _claims(spec.containers, init=False)
     if spec.init_containers:
@@ -66,7 +66,7 @@ def read_claim(claim: Claim, cards: int | None) -> tuple[dict[str, int], list[Fi
     return amounts, findings
 
 
-def _claims(containers: list[Container], *, init: bool) -> list[Claim]:
+def _claims(containers: Sequence[NewContainer], *, init: bool) -> list[Claim]:
     where = "initContainers" if init else "containers"
     claims = []
     for index, container in enumerate(containers):

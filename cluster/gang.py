@@ -28,7 +28,7 @@ from cluster.keys import (
     REPLICA_TYPE,
     STATEFULSET_POD_INDEX,
 )
-from cluster.pod import Pod, SchedulingGroup
+from cluster.pod import NewPod, Pod, SchedulingGroup
 from cluster.quantity import count
 from cluster.request import Request
 
@@ -88,7 +88,7 @@ class Mark(Struct, frozen=True, gc=False):
     """Path of the mark, such as `metadata.labels[scheduling.x-k8s.io/pod-group]`."""
 
 
-def gang_mark(pod: Pod) -> tuple[Mark | None, tuple[Finding, ...]]:
+def gang_mark(pod: NewPod) -> tuple[Mark | None, tuple[Finding, ...]]:
     """Return the first gang mark of a pod that applies, and the sizes in it that are no numbers.
 
     A pod may carry a mark without being a member: `is_member`.
@@ -104,7 +104,7 @@ def gang_mark(pod: Pod) -> tuple[Mark | None, tuple[Finding, ...]]:
     return Mark(name, min_available, total, source), of_size + of_total
 
 
-def is_member(pod: Pod, request: Request, mark: Mark | None) -> bool:
+def is_member(pod: NewPod, request: Request, mark: Mark | None) -> bool:
     """Tell whether a pod is planned with the gang of its mark.
 
     It asks for GPUs that Linkwise chooses. A launcher without GPUs carries its workers' labels and
@@ -138,7 +138,7 @@ def rank(pod: Pod) -> int | None:
     return int(ordinal[1]) if ordinal else None
 
 
-def link_strictness(pod: Pod) -> tuple[Link, tuple[Finding, ...]]:
+def link_strictness(pod: NewPod) -> tuple[Link, tuple[Finding, ...]]:
     """Return how strictly a pod's gang holds to fast links: `best` where it does not say."""
     text = pod.annotations.get(LINK)
     if text is None:
@@ -189,7 +189,7 @@ def _size(text: str | None, path: str) -> tuple[int | None, tuple[Finding, ...]]
     return None, (finding,)
 
 
-def _is_of_daemon_set(pod: Pod) -> bool:
+def _is_of_daemon_set(pod: NewPod) -> bool:
     for owner in pod.metadata.owner_references or ():
         if owner.kind == "DaemonSet" and owner.controller:
             return True

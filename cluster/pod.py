@@ -4,6 +4,7 @@ Fields that are not named here are skipped while decoding; a patch is made of ex
 so what is skipped is never lost. The bounds (`max_length`) keep a hostile body from growing.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
 from msgspec import Meta, Struct, field
@@ -146,14 +147,12 @@ class Resources(_Object, frozen=True):
     requests: Amounts | None = None
 
 
-class Container(_Object, frozen=True):
+class NewContainer(_Object, frozen=True):
     """A container, an init container, or a sidecar (an init container that restarts)."""
 
     name: str = ""
     resources: Resources | None = None
     env: Annotated[list[Env], Meta(max_length=8192)] | None = None
-    ports: Annotated[list[Port], Meta(max_length=1024)] | None = None
-    volume_mounts: Annotated[list[VolumeMount], Meta(max_length=4096)] | None = None
     restart_policy: str | None = None
 
     @property
@@ -165,6 +164,13 @@ class Container(_Object, frozen=True):
     def requests(self) -> dict[str, Amount]:
         """The container's requests; empty where none are set."""
         return (self.resources.requests if self.resources else None) or {}
+
+
+class Container(NewContainer, frozen=True):
+    """A container of a pod that is to be placed."""
+
+    ports: Annotated[list[Port], Meta(max_length=1024)] | None = None
+    volume_mounts: Annotated[list[VolumeMount], Meta(max_length=4096)] | None = None
 
 
 class VolumeClaim(_Object, frozen=True):
@@ -185,23 +191,30 @@ class SchedulingGroup(_Object, frozen=True):
     pod_group_name: str = ""
 
 
-class PodSpec(_Object, frozen=True):
-    """A pod's spec."""
+class NewPodSpec(_Object, frozen=True):
+    """The spec of a pod that is being created."""
 
-    containers: Annotated[list[Container], Meta(max_length=1024)] = []
-    init_containers: Annotated[list[Container], Meta(max_length=1024)] | None = None
+    containers: Annotated[Sequence[NewContainer], Meta(max_length=1024)] = []
+    init_containers: Annotated[Sequence[NewContainer], Meta(max_length=1024)] | None = None
     node_name: str = ""
     node_selector: Labels | None = None
     affinity: Affinity | None = None
-    tolerations: Annotated[list[Toleration], Meta(max_length=1024)] | None = None
     scheduler_name: str = ""
     scheduling_gates: Annotated[list[SchedulingGate], Meta(max_length=64)] | None = None
     scheduling_group: SchedulingGroup | None = None
-    volumes: Annotated[list[Volume], Meta(max_length=4096)] | None = None
-    topology_spread_constraints: list[dict[str, object]] | None = None
     priority_class_name: str = ""
     priority: int | None = None
     preemption_policy: str | None = None
+
+
+class PodSpec(NewPodSpec, frozen=True):
+    """The spec of a pod that is to be placed."""
+
+    containers: Annotated[Sequence[Container], Meta(max_length=1024)] = []
+    init_containers: Annotated[Sequence[Container], Meta(max_length=1024)] | None = None
+    tolerations: Annotated[list[Toleration], Meta(max_length=1024)] | None = None
+    volumes: Annotated[list[Volume], Meta(max_length=4096)] | None = None
+    topology_spread_constraints: list[dict[str, object]] | None = None
     overhead: Amounts | None = None
     host_network: bool | None = None
 
@@ -212,13 +225,14 @@ class PodStatus(_Object, frozen=True):
     phase: str = ""
 
 
-class Pod(_Object, frozen=True):
-    """A pod."""
+class NewPod(_Object, frozen=True):
+    """A pod that is being created: what admission reads of it, which is not all that placing does.
 
-    kind: str = "Pod"
+    What is not named is skipped, and each list that is read costs admission some microseconds.
+    """
+
     metadata: Metadata = Metadata()
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
+    spec: NewPodSpec = NewPodSpec()
 
     @property
     def labels(self) -> dict[str, str]:
@@ -229,3 +243,11 @@ class Pod(_Object, frozen=True):
     def annotations(self) -> dict[str, str]:
         """The pod's annotations; empty where none are set."""
         return self.metadata.annotations or {}
+
+
+class Pod(NewPod, frozen=True):
+    """A pod, with all that is read to place it."""
+
+    kind: str = "Pod"
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()

@@ -18,7 +18,7 @@ from cluster.keys import (
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
 )
-from cluster.pod import Pod
+from cluster.pod import NewPod
 from cluster.quantity import count
 
 
@@ -100,7 +100,7 @@ _CARDS_FIELD = f"metadata.labels[{GPU_COUNT}]"
 _MEMORY_CODES = {Code.MEMORY_WHOLE, Code.MEMORY_UNITS, Code.CORE_ALONE}
 
 
-def read_request(pod: Pod) -> tuple[Request, tuple[Finding, ...]]:
+def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
     """Return what a pod asks for, and every problem that needs only the pod to be seen.
 
     Totals follow Kubernetes: the larger of what runs together (app containers and sidecars) and
@@ -147,7 +147,7 @@ def _families(claims: list[Claim]) -> dict[Family, tuple[str, Claim]]:
     return families
 
 
-def _cards(pod: Pod) -> int | None:
+def _cards(pod: NewPod) -> int | None:
     """Return over how many cards a share is spread; None when the label is no count."""
     label = pod.labels.get(GPU_COUNT, "1")
     return count(label) or None
@@ -187,7 +187,7 @@ def _pod_total(asks: tuple[Ask, ...], amounts: list[int]) -> int:
 
 
 def _total_findings(
-    request: Request, claims: list[Claim], pod: Pod, judged: set[Code]
+    request: Request, claims: list[Claim], pod: NewPod, judged: set[Code]
 ) -> Iterator[Finding]:
     """Yield what is wrong with a share's totals, where its parts are not wrong already."""
     cards = request.gpus

@@ -3,7 +3,7 @@
 A pure function of the pod, the policy and what the cluster offers. Read from the top.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -11,7 +11,7 @@ from cluster.capacity import Capacity
 from cluster.finding import Finding, Severity
 from cluster.gang import gang_mark
 from cluster.keys import ACS_PREFIX, MIRROR_POD, RESOURCES
-from cluster.pod import Container, Pod
+from cluster.pod import NewContainer, NewPod
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
 from webhook.affinity import require
@@ -30,7 +30,7 @@ _RESOURCES = frozenset(RESOURCES)
 
 
 def admit(
-    pod: Pod,
+    pod: NewPod,
     *,
     namespace: str,
     namespace_labels: Mapping[str, str] | None,
@@ -92,18 +92,18 @@ def admit(
     )
 
 
-def _is_ours(pod: Pod, policy: PolicySnapshot) -> bool:
+def _is_ours(pod: NewPod, policy: PolicySnapshot) -> bool:
     """Tell whether a pod has anything to do with GPUs, or the policy is about all pods."""
     return (
         _name_gpus(pod.spec.containers)
-        or _name_gpus(pod.spec.init_containers or [])
+        or _name_gpus(pod.spec.init_containers or ())
         or policy.policy.profiles_all
         or any(label.startswith(ACS_PREFIX) for label in pod.labels)
         or gang_mark(pod)[0] is not None
     )
 
 
-def _name_gpus(containers: list[Container]) -> bool:
+def _name_gpus(containers: Sequence[NewContainer]) -> bool:
     for container in containers:
         resources = container.resources
         if resources and not (
@@ -114,7 +114,7 @@ def _name_gpus(containers: list[Container]) -> bool:
     return False
 
 
-def _with_profiles(pod: Pod, profiles: ProfileResult) -> Pod:
+def _with_profiles(pod: NewPod, profiles: ProfileResult) -> NewPod:
     if not profiles.added_labels and not profiles.added_annotations:
         return pod
     metadata = msgspec.structs.replace(

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from cluster.pod import Affinity, NodeSelectorTerm, PodSpec
+from cluster.pod import Affinity, NewPodSpec, NodeSelectorTerm
 from webhook.patch import Operation, add, extend, joined
 
 _AFFINITY = "/spec/affinity"
@@ -31,7 +31,7 @@ class NodeRequirement(Struct, frozen=True, gc=False):
         return {"key": self.key, "operator": "In", "values": list(self.values)}
 
 
-def require(spec: PodSpec, requirements: Sequence[NodeRequirement]) -> list[Operation]:
+def require(spec: NewPodSpec, requirements: Sequence[NodeRequirement]) -> list[Operation]:
     """Return the steps after which every term has every requirement that it did not decide.
 
     Args:
@@ -54,7 +54,7 @@ def require(spec: PodSpec, requirements: Sequence[NodeRequirement]) -> list[Oper
     return steps
 
 
-def _terms(spec: PodSpec) -> list[NodeSelectorTerm] | None:
+def _terms(spec: NewPodSpec) -> list[NodeSelectorTerm] | None:
     node = spec.affinity.node_affinity if spec.affinity else None
     required = node.required_during_scheduling_ignored_during_execution if node else None
     return required.node_selector_terms if required else None

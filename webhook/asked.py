@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from cluster.finding import Finding
 from cluster.gang import Mark, gang_mark, is_member
-from cluster.pod import Pod
+from cluster.pod import NewPod
 from cluster.request import Family, Request, read_request
 from policy.snapshot import PolicySnapshot
 from webhook.patch import Operation
@@ -16,7 +16,7 @@ _BY_NVIDIAS_NAMES = frozenset({Family.NVIDIA, Family.REPLICA})
 class Asked(Struct, frozen=True, gc=False):
     """A pod after profiles and renaming, and what it asks for."""
 
-    pod: Pod
+    pod: NewPod
     request: Request
     mark: Mark | None
     member: bool
@@ -28,7 +28,7 @@ class Asked(Struct, frozen=True, gc=False):
     renaming: tuple[Operation, ...] = ()
 
 
-def read(pod: Pod, policy: PolicySnapshot) -> Asked:
+def read(pod: NewPod, policy: PolicySnapshot) -> Asked:
     """Return what a pod asks for.
 
     Args:

@@ -23,7 +23,7 @@ from cluster.keys import (
     VISIBLE_DEVICES,
     VISIBLE_DEVICES_OF,
 )
-from cluster.pod import Container, Env, Pod
+from cluster.pod import Env, NewContainer, NewPod
 from cluster.request import Ask, Family, Request
 from policy.document import Policy
 from webhook.patch import Operation, append, extend
@@ -91,7 +91,7 @@ class Changes(Struct, gc=False):
     findings: list[Finding] = []
 
 
-def tell_gpus(pod: Pod, request: Request, rules: Policy, replicas: int = 0) -> Changes:
+def tell_gpus(pod: NewPod, request: Request, rules: Policy, replicas: int = 0) -> Changes:
     """Return what tells every container which GPUs it has, and how far it shares them.
 
     Which GPUs, only where Linkwise chooses them: NVIDIA's plugin tells its own choice.
@@ -115,7 +115,7 @@ def tell_gpus(pod: Pod, request: Request, rules: Policy, replicas: int = 0) -> C
     return changes
 
 
-def hide_gpus(pod: Pod) -> Changes:
+def hide_gpus(pod: NewPod) -> Changes:
     """Return what keeps a gang's pod without GPUs from seeing any, where it did not choose itself.
 
     A launcher is not a pod whose GPUs Linkwise chooses, so that its own variable stays.
@@ -169,7 +169,7 @@ def _share(ask: Ask, request: Request, rules: Policy) -> list[Variable]:
     return variables
 
 
-def _write(place: str, container: Container, wanted: list[Variable], changes: Changes) -> None:
+def _write(place: str, container: NewContainer, wanted: list[Variable], changes: Changes) -> None:
     """Add the steps for one container, and a finding for everything of the user's they replace.
 
     Args:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import DEFAULT_SCHEDULER, GANG, RECORD, VISIBLE_DEVICES_OF
-from cluster.pod import Pod, PodSpec
+from cluster.pod import NewPod, NewPodSpec
 from cluster.pointer import escape
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
@@ -49,7 +49,7 @@ def _removed(key: str, value: str) -> Finding:
     )
 
 
-def add_profiles(pod: Pod, result: ProfileResult) -> list[Operation]:
+def add_profiles(pod: NewPod, result: ProfileResult) -> list[Operation]:
     """Return the steps that add what profiles decided."""
     if not result.added_labels and not result.added_annotations:
         return []
@@ -93,7 +93,7 @@ def hold(asked: Asked, policy: PolicySnapshot) -> list[Operation]:
     return steps
 
 
-def _classify(spec: PodSpec, name: str) -> list[Operation]:
+def _classify(spec: NewPodSpec, name: str) -> list[Operation]:
     """Return the steps that give a pod another priority class.
 
     The API server takes priority and preemption policy from the class, before us and once more

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct
 
 from cluster.capacity import Capacity
-from cluster.pod import Pod
+from cluster.pod import NewPod
 from policy.snapshot import PolicySnapshot
 from webhook.admit import admit
 from webhook.answer import errors_of, message_of, printable, reason_of, sentence_of
@@ -41,7 +41,7 @@ class Review(Struct, frozen=True, gc=False):
     name: str
     """Empty where `generateName` will make it."""
     dry_run: bool
-    pod: Pod | None
+    pod: NewPod | None
     """None when this is not the creation of a Pod: allowed as it is."""
 
 
@@ -74,7 +74,7 @@ class Asked(_Request, frozen=True):
 class _AboutPod(_Request, frozen=True):
     """The request of a review of a pod."""
 
-    object: Pod = Pod()
+    object: NewPod = NewPod()
 
 
 _R = TypeVar("_R", bound=_Request)

@@ -12,7 +12,7 @@ import msgspec
 
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import GPU_MEM, NVIDIA_GPU, NVIDIA_GPU_SHARED
-from cluster.pod import Amounts, Container, Pod
+from cluster.pod import Amounts, NewContainer, NewPod
 from cluster.pointer import escape
 from cluster.request import Family, Request
 from policy.sharing import Shared, SharingGroup, shared_by
@@ -24,7 +24,7 @@ Landing: TypeAlias = tuple[Shared | None, ...]
 _RULE = "sharing rename"
 
 
-def landing(pod: Pod, groups: tuple[SharingGroup, ...]) -> Landing:
+def landing(pod: NewPod, groups: tuple[SharingGroup, ...]) -> Landing:
     """Return how `nvidia.com/gpu` is shared where a pod may land; a node is of its first group."""
     selected = pod.spec.node_selector or {}
     found: list[Shared | None] = []
@@ -98,7 +98,7 @@ def _name(offer: Shared | None) -> str:
 class Renaming:
     """A pod that asks for GPUs by the name that its nodes have for them."""
 
-    pod: Pod
+    pod: NewPod
     operations: tuple[Operation, ...]
     old: str
     new: str
@@ -108,7 +108,7 @@ class Renaming:
         return replace(finding, field=finding.field.replace(f"[{self.new}]", f"[{self.old}]"))
 
 
-def rename(pod: Pod, where: Landing) -> Renaming | None:
+def rename(pod: NewPod, where: Landing) -> Renaming | None:
     """Return a pod renamed to what all nodes offer where it may land; None where they differ.
 
     A pod that names both is left alone: it is refused as it is.
@@ -130,14 +130,14 @@ def rename(pod: Pod, where: Landing) -> Renaming | None:
     return Renaming(renamed, tuple(_steps(pod, old, new)), old, new)
 
 
-def _asks(pod: Pod, resource: str) -> bool:
+def _asks(pod: NewPod, resource: str) -> bool:
     return any(
         resource in container.limits or resource in container.requests
         for container in (*pod.spec.containers, *(pod.spec.init_containers or ()))
     )
 
 
-def _steps(pod: Pod, old: str, new: str) -> Iterator[Operation]:
+def _steps(pod: NewPod, old: str, new: str) -> Iterator[Operation]:
     for list_name, containers in (
         ("containers", pod.spec.containers),
         ("initContainers", pod.spec.init_containers or ()),
@@ -150,7 +150,7 @@ def _steps(pod: Pod, old: str, new: str) -> Iterator[Operation]:
                     yield add(path + escape(new), amounts[old], _RULE)
 
 
-def _renamed(container: Container, old: str, new: str) -> Container:
+def _renamed(container: NewContainer, old: str, new: str) -> NewContainer:
     if container.resources is None:
         return container
     resources = msgspec.structs.replace(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import Mark, link_strictness
 from cluster.keys import GANG_SIZE, POD_GROUP
-from cluster.pod import Pod
+from cluster.pod import NewPod
 
 _POD_GROUPS = ("spec.schedulingGroup.podGroupName", f"metadata.labels[{POD_GROUP}]")
 """Marks that name a PodGroup, which tells the size."""
@@ -25,7 +25,7 @@ class Workload:
     """It counts an evicted pod as a failure (a batch Job without the policy to ignore it)."""
 
 
-def gang_findings(pod: Pod, mark: Mark, workload: Workload | None) -> list[Finding]:
+def gang_findings(pod: NewPod, mark: Mark, workload: Workload | None) -> list[Finding]:
     """Return what keeps a member of a gang from being placed, or from being moved later."""
     _, of_link = link_strictness(pod)
     found = [*of_link]
@@ -38,7 +38,7 @@ def gang_findings(pod: Pod, mark: Mark, workload: Workload | None) -> list[Findi
     return found
 
 
-def _size_is_told(mark: Mark, pod: Pod, workload: Workload | None) -> bool:
+def _size_is_told(mark: Mark, pod: NewPod, workload: Workload | None) -> bool:
     if mark.min_available is not None or mark.total is not None or mark.source in _POD_GROUPS:
         return True
     if workload is not None:
