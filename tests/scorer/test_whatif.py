@@ -85,9 +85,16 @@ def test_of_pods_on_their_own_each_is_told_and_why_the_first_that_does_not_fit_d
     assert (fit.fits, fit.gang) == (False, None)
     assert [pod.node for pod in fit.pods] == ["gpu-0", "gpu-0", None]
     assert "too few free GPUs (1)" in fit.reason
-    # Of the two that fit, the slower one's.
-    assert (fit.bandwidth, fit.best_possible) == (55.2, 55.2)
     assert fit.nodes == [NodeLeft("gpu-0", "topology", 8, 8, 0)]
+
+
+def test_of_pods_on_their_own_the_slowest_tells_the_bandwidth():
+    snapshot = a_snapshot(a_node("gpu-0"), taken={"gpu-0": [1, 2, 4, 6]})
+
+    (fit,) = fits(snapshot, asked({keys.GPU_WHOLE: 2}, "a", "b"))
+
+    assert [pod.gpus for pod in fit.pods] == [[0, 3], [5, 7]]
+    assert (fit.bandwidth, fit.best_possible) == (20.0, 40.0)
 
 
 def test_templates_take_from_each_other_and_what_is_left_is_left_by_all_of_them():
@@ -151,6 +158,11 @@ def test_members_that_wait_or_belong_to_another_job_of_the_name_do_not_count():
         pytest.param(asked({keys.GPU_WHOLE: 1}, "a"), [], id="gate"),
         pytest.param(
             asked({keys.GPU_WHOLE: 1}, "a", schedulingGates=[]), [BY_SCHEDULER], id="scheduler"
+        ),
+        pytest.param(
+            asked({keys.GPU_WHOLE: 1}, "a", schedulingGates=[{"name": "theirs"}]),
+            [BY_SCHEDULER],
+            id="a gate of others",
         ),
         pytest.param(asked({keys.NVIDIA_GPU: 1}, "a"), [BY_COUNT], id="counted"),
     ],
