@@ -162,7 +162,7 @@ def check(
     profile_file: ProfileFile = None,
     cluster: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Nodes and namespaces to check against."),
+        typer.Option(metavar="FILE", help="Nodes, pods and namespaces to check against."),
     ] = None,
     namespace: Namespace = "default",
     server: Annotated[
@@ -193,7 +193,7 @@ def check(
     strict: Strict = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Say what admission would do with the pods of these files."""
+    """Say what admission would do with the pods of these files, and where they would fit now."""
     from cli.check import judged, show_report
     from cli.inputs import Given, read_inputs
 
