@@ -49,7 +49,7 @@ def read_claim(claim: Claim, cards: int | None) -> tuple[dict[str, int], list[Fi
         amounts[resource], finding = check_amount(resource, value, field, cards)
         if finding is not None:
             findings.append(finding)
-        if resource in requests and requests[resource] != limits.get(resource):
+        if requests.get(resource, value) != limits.get(resource):
             findings += _request_findings(claim, resource, limit_is_read=finding is None)
     if GPU_CORE in amounts and GPU_MEM not in amounts:
         value, field = claim.named[GPU_CORE]
@@ -75,11 +75,11 @@ def _claims(containers: Sequence[NewContainer], *, init: bool) -> list[Claim]:
             continue
         named: dict[str, tuple[Amount, str]] = {}
         limits, requests = resources.limits or {}, resources.requests or {}
-        for part, amounts in (("limits", limits), ("requests", requests)):
-            for resource in amounts:
-                if resource in _RESOURCES and resource not in named:
-                    path = f"spec.{where}[{index}].resources.{part}[{resource}]"
-                    named[resource] = (amounts[resource], path)
+        for resource in limits | requests:
+            if resource in _RESOURCES:
+                part, amounts = ("limits", limits) if resource in limits else ("requests", requests)
+                path = f"spec.{where}[{index}].resources.{part}[{resource}]"
+                named[resource] = (amounts[resource], path)
         if named:
             sidecar = init and container.restart_policy == "Always"
             claims.append(Claim(container.name, index, init, sidecar, limits, requests, named))
