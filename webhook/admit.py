@@ -82,7 +82,7 @@ def admit(
     return Outcome(
         _DENIED if denied else _ALLOWED,
         findings,
-        warnings_of(findings),
+        warnings_of(findings) if findings else (),
         profiles.trace,
         steps,
         asked.request,

@@ -44,9 +44,9 @@ def require(spec: NewPodSpec, requirements: Sequence[NodeRequirement]) -> list[O
         requirements = [one for one in requirements if one.key not in spec.node_selector]
     if not requirements:
         return []
-    terms = _terms(spec)
+    terms, path = _terms(spec.affinity)
     if not terms:
-        return [_first_term(_missing(spec.affinity), tuple(requirements))]
+        return [_first_term(path, tuple(requirements))]
     steps: list[Operation] = []
     for index, term in enumerate(terms):
         if term.match_expressions or term.match_fields:
@@ -54,10 +54,16 @@ def require(spec: NewPodSpec, requirements: Sequence[NodeRequirement]) -> list[O
     return steps
 
 
-def _terms(spec: NewPodSpec) -> list[NodeSelectorTerm] | None:
-    node = spec.affinity.node_affinity if spec.affinity else None
-    required = node.required_during_scheduling_ignored_during_execution if node else None
-    return required.node_selector_terms if required else None
+def _terms(affinity: Affinity | None) -> tuple[list[NodeSelectorTerm] | None, str]:
+    """Return the terms, and their path: that of what they are missing in where there are none."""
+    if affinity is None:
+        return None, _AFFINITY
+    if affinity.node_affinity is None:
+        return None, _NODE
+    required = affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    if required is None:
+        return None, _REQUIRED
+    return required.node_selector_terms, _TERMS
 
 
 def _constrain(
@@ -70,17 +76,6 @@ def _constrain(
         if requirement.key not in decided
     ]
     return extend(f"{_TERMS}/{index}/matchExpressions", term.match_expressions, values)
-
-
-def _missing(affinity: Affinity | None) -> str:
-    """Return the path of the first thing that is missing on the way to the terms, or theirs."""
-    if affinity is None:
-        return _AFFINITY
-    if affinity.node_affinity is None:
-        return _NODE
-    if affinity.node_affinity.required_during_scheduling_ignored_during_execution is None:
-        return _REQUIRED
-    return _TERMS
 
 
 @lru_cache(maxsize=64)

@@ -23,7 +23,7 @@ from cluster.keys import (
     VISIBLE_DEVICES,
     VISIBLE_DEVICES_OF,
 )
-from cluster.pod import Env, NewContainer, NewPod
+from cluster.pod import Env, NewPod
 from cluster.request import Ask, Family, Request
 from policy.document import Policy
 from webhook.patch import Operation, append, extend
@@ -103,13 +103,15 @@ def tell_gpus(pod: NewPod, request: Request, rules: Policy, replicas: int = 0) -
         replicas: Pods that share one GPU by NVIDIA's sharing; 0: none do, or nothing tells.
     """
     changes = Changes()
-    asks = {(ask.init, ask.index): ask for ask in request.asks}
+    apps = {ask.index: ask for ask in request.asks if not ask.init}
     for index, container in enumerate(pod.spec.containers):
-        wanted = _wanted(asks.get((False, index)), request, rules, replicas)
-        _write(f"containers/{index}", container, wanted, changes)
-    for index, container in enumerate(pod.spec.init_containers or ()):
-        wanted = _wanted(asks.get((True, index)), request, rules, replicas)
-        _write(f"initContainers/{index}", container, wanted, changes)
+        wanted = _wanted(apps.get(index), request, rules, replicas)
+        _write(f"/spec/containers/{index}/env", container.env, wanted, changes)
+    if pod.spec.init_containers:
+        inits = {ask.index: ask for ask in request.asks if ask.init}
+        for index, container in enumerate(pod.spec.init_containers):
+            wanted = _wanted(inits.get(index), request, rules, replicas)
+            _write(f"/spec/initContainers/{index}/env", container.env, wanted, changes)
     if changes.findings and rules.visible_devices == "deny":
         changes.findings = [_denied(finding) for finding in changes.findings]
     return changes
@@ -122,9 +124,9 @@ def hide_gpus(pod: NewPod) -> Changes:
     """
     changes = Changes()
     for index, container in enumerate(pod.spec.containers):
-        _write(f"containers/{index}", container, [_LAUNCHER], changes)
+        _write(f"/spec/containers/{index}/env", container.env, [_LAUNCHER], changes)
     for index, container in enumerate(pod.spec.init_containers or ()):
-        _write(f"initContainers/{index}", container, [_LAUNCHER], changes)
+        _write(f"/spec/initContainers/{index}/env", container.env, [_LAUNCHER], changes)
     return changes
 
 
@@ -169,16 +171,15 @@ def _share(ask: Ask, request: Request, rules: Policy) -> list[Variable]:
     return variables
 
 
-def _write(place: str, container: NewContainer, wanted: list[Variable], changes: Changes) -> None:
+def _write(path: str, present: list[Env] | None, wanted: list[Variable], changes: Changes) -> None:
     """Add the steps for one container, and a finding for everything of the user's they replace.
 
     Args:
-        place: Such as `containers/0`.
-        container: The container.
+        path: Pointer to its variables, such as `/spec/containers/0/env`.
+        present: The variables that it has; None when they are absent or null.
         wanted: What it shall have.
         changes: Where the steps and findings go.
     """
-    path, present = f"/spec/{place}/env", container.env
     if present is None:
         entries = [(variable.entry, variable.rule) for variable in wanted]
         changes.operations += extend(path, None, entries)

@@ -80,15 +80,17 @@ def hold(asked: Asked, policy: PolicySnapshot) -> list[Operation]:
     if not asked.request.places:
         return []
     spec, placement = asked.pod.spec, policy.policy.placement
+    mode = placement.mode
     steps: list[Operation] = []
-    if asked.member or placement.mode == "gates":
+    if asked.member or mode == "gates":
         gates = spec.scheduling_gates
         if not gates or all(gate.name != GANG for gate in gates):
             rule = "gate gang" if asked.member else "gate single pod"
             steps.append(append("/spec/schedulingGates", gates, {"name": GANG}, rule))
-        if name := policy.policy.gangs.non_preempting_classes.get(spec.priority_class_name):
-            steps += _classify(spec, name)
-    if placement.mode == "scheduler" and spec.scheduler_name in {"", DEFAULT_SCHEDULER}:
+        theirs = spec.priority_class_name
+        if theirs and (ours := policy.policy.gangs.non_preempting_classes.get(theirs)):
+            steps += _classify(spec, ours)
+    if mode == "scheduler" and spec.scheduler_name in {"", DEFAULT_SCHEDULER}:
         steps.append(add("/spec/schedulerName", placement.scheduler_name, "scheduler"))
     return steps
 

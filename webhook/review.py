@@ -186,7 +186,7 @@ def parse(body: bytes) -> Review:
             raise
         return Review(other.uid, other.namespace, other.name, bool(other.dry_run), None)
     pod = about.object if _creates_pod(about) else None
-    return Review(about.uid, about.namespace, about.name, bool(about.dry_run), pod)
+    return Review(about.uid, about.namespace, about.name, about.dry_run is True, pod)
 
 
 def asked(body: bytes) -> Asked:
