@@ -5,8 +5,6 @@ from controlplane.cards import reason_of, where
 from controlplane.nodes import NODES
 from controlplane.pods import Pods, container
 from controlplane.process import wait_until
-from controlplane.sidecar import MANIFESTS, run_sidecar
-from controlplane.webhook import run_webhook
 
 from cluster import keys
 
@@ -37,31 +35,19 @@ ONE, TWO = ({keys.NVIDIA_GPU_SHARED: number} for number in (1, 2))
 IN_STRICT = {"nodeSelector": {"pool": "strict"}}
 
 
-@pytest.fixture(scope="module")
-def webhook(plane):
-    with run_webhook(plane, MANIFESTS) as running:
-        path = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
-        shipped = plane.api.get(path)["data"][keys.POLICY_KEY]
-        plane.api.patch(path, {"data": {keys.POLICY_KEY: shipped + POLICY}})
-        probe = Pods(plane.api, "default")
-        wait_until(
-            lambda: bool(probe.refusal(TWO, spec=IN_STRICT, dryRun="All")), "the policy is taken"
-        )
-        yield running
-
-
-@pytest.fixture(scope="module")
-def sidecar(webhook, tmp_path_factory):
-    with run_sidecar(webhook.plane, tmp_path_factory.mktemp("sidecar")) as running:
-        yield running
-
-
-@pytest.fixture
-def pods(sidecar, webhook, namespace):
-    del sidecar
-    made = Pods(webhook.plane.api, namespace)
-    yield made
-    made.clear()
+@pytest.fixture(scope="module", autouse=True)
+def groups(webhook):
+    """Lets the policy say how GPUs are shared."""
+    api = webhook.plane.api
+    path = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
+    shipped = api.get(path)["data"][keys.POLICY_KEY]
+    api.patch(path, {"data": {keys.POLICY_KEY: shipped + POLICY}})
+    probe = Pods(api, "default")
+    wait_until(
+        lambda: bool(probe.refusal(TWO, spec=IN_STRICT, dryRun="All")), "the policy is taken"
+    )
+    yield
+    api.patch(path, {"data": {keys.POLICY_KEY: shipped}})
 
 
 def told(pods, name):

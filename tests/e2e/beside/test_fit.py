@@ -1,36 +1,20 @@
 """Where pods would go that a scheduler beside the scorer brings to their nodes."""
 
-import pytest
 from controlplane.cards import where
 from controlplane.dryruns import person, told
-from controlplane.pods import Pods, a_pod
+from controlplane.pods import a_pod
 from controlplane.process import wait_until
 from controlplane.scorer import LEASE
-from controlplane.sidecar import MANIFESTS, run_sidecar
-from controlplane.webhook import run_webhook
 
 from cluster import keys
 
 SHARE = {keys.GPU_MEM: 10, keys.GPU_CORE: 30}
 
 
-@pytest.fixture(scope="module")
-def webhook(plane):
-    with run_webhook(plane, MANIFESTS) as running:
-        yield running
-
-
-@pytest.fixture
-def sidecar(webhook, tmp_path):
-    with run_sidecar(webhook.plane, tmp_path) as running:
-        yield running
-
-
-@pytest.mark.usefixtures("sidecar")
 def test_a_share_goes_where_the_dry_run_said_while_the_scheduler_renews_the_lease(
-    webhook, namespace, nodes
+    webhook, namespace, nodes, pods
 ):
-    ann, pods = person(webhook, namespace), Pods(webhook.plane.api, namespace)
+    ann = person(webhook, namespace)
     nodes({"name": "share", "machine": "t4x4", "mode": "core_mem", "gpuMemory": 15})
     wait_until(lambda: ann.fits(a_pod("a", SHARE)), "the node is known")
     renewed = renewals(webhook.plane)
@@ -43,7 +27,6 @@ def test_a_share_goes_where_the_dry_run_said_while_the_scheduler_renews_the_leas
     assert told([placement]) == {"a": (node, list(cards))}
     (note,) = placement["notes"]
     assert note.startswith("kube-scheduler chooses among the nodes that fit")
-    pods.clear()
 
 
 def renewals(plane):

@@ -5,8 +5,6 @@ from controlplane.cards import reason_of, where
 from controlplane.nodes import NODES
 from controlplane.pods import Pods, container
 from controlplane.process import wait_until
-from controlplane.sidecar import MANIFESTS, run_sidecar
-from controlplane.webhook import run_webhook
 
 from cluster import keys
 
@@ -14,26 +12,6 @@ SHARED = {"name": "share", "machine": "t4x4", "mode": "core_mem", "gpuMemory": 1
 MEMORY = {**SHARED, "mode": "share"}
 MACHINE = {"name": "dgx", "machine": "dgx1-v100", "mode": "topology"}
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-
-
-@pytest.fixture(scope="module")
-def webhook(plane):
-    with run_webhook(plane, MANIFESTS) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def sidecar(webhook, tmp_path_factory):
-    with run_sidecar(webhook.plane, tmp_path_factory.mktemp("sidecar")) as running:
-        yield running
-
-
-@pytest.fixture
-def pods(sidecar, webhook, namespace):
-    del sidecar
-    made = Pods(webhook.plane.api, namespace)
-    yield made
-    made.clear()
 
 
 @pytest.fixture

@@ -1,0 +1,32 @@
+"""A scheduler beside the scorer, installed once for all tests of this folder."""
+
+from collections.abc import Iterator
+
+import pytest
+from controlplane.plane import ControlPlane
+from controlplane.pods import Pods
+from controlplane.sidecar import MANIFESTS, Sidecar, run_sidecar
+from controlplane.webhook import Webhook, run_webhook
+
+
+@pytest.fixture(scope="package")
+def webhook(plane: ControlPlane) -> Iterator[Webhook]:
+    """What is shipped with that scheduler, and one replica of the webhook."""
+    with run_webhook(plane, MANIFESTS) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def sidecar(webhook: Webhook, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
+    """The scheduler and the scorer."""
+    with run_sidecar(webhook.plane, tmp_path_factory.mktemp("sidecar")) as running:
+        yield running
+
+
+@pytest.fixture
+def pods(sidecar: Sidecar, webhook: Webhook, namespace: str) -> Iterator[Pods]:
+    """The pods of a namespace of the test's own, which they bring to nodes."""
+    del sidecar
+    made = Pods(webhook.plane.api, namespace)
+    yield made
+    made.clear()

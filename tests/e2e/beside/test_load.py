@@ -1,0 +1,61 @@
+"""Many shares at once, and gangs beside single pods: no card ever has more than it has."""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+
+import pytest
+from controlplane.cards import overfull
+from controlplane.gangs import make_gang
+from controlplane.history import History, asked, gpus
+from controlplane.process import wait_until
+from controlplane.shares import CARDS, MEMORY, bound, create_all, share, share_nodes
+
+from cluster import keys
+
+PATIENCE = 400
+
+
+@pytest.mark.timeout(600)
+# Pods are named last, so that they go first: node by node would take minutes.
+def test_3000_shares_created_at_once_are_all_bound_and_no_card_is_ever_overfull(nodes, pods):
+    first = nodes(share_nodes(200))[0].name
+    aimed = {
+        f"aimed-{i}": (share(3, 25), {"nodeSelector": {keys.HOSTNAME: first}}) for i in range(40)
+    }
+    others = {f"pod-{i}": (share(3, 25), {}) for i in range(2960)}
+
+    def all_that_fit_are_bound():
+        where = bound(pods, history)
+        # Four fill a card, and sixteen a node: of those who want the first one 24 wait at least.
+        return others.keys() <= where.keys() and Counter(where.values())[first] == CARDS * 4
+
+    with History(pods.api) as history:
+        create_all(pods, aimed | others)
+        wait_until(all_that_fit_are_bound, "all that fit are bound", PATIENCE)
+        history.catch_up()
+
+    assert history.lost == ""
+    assert overfull(history.writes, MEMORY) == []
+
+
+def test_gangs_by_gates_and_single_pods_by_the_scheduler_never_share_a_gpu(nodes, pods):
+    random = Random(5)  # noqa: S311 - the same pods in every run.
+    line = {"name": "gpu", "count": 8, "machine": "dgx1-v100", "mode": "topology"}
+    nodes({**line, "cpu": 96, "memory": "768Gi"})
+    singles = {f"single-{i}": ({keys.GPU_WHOLE: random.choice((1, 2, 4))}, {}) for i in range(16)}
+    with History(pods.api) as history, ThreadPoolExecutor(2) as clients:
+        apart = clients.submit(create_all, pods, singles)
+        for number in range(6):
+            make_gang(pods, f"gang-{number}", 2, random.choice((1, 2)))
+        apart.result()
+        everybody = len(singles) + 12
+        wait_until(lambda: len(bound(pods, history)) == everybody, "all are bound", PATIENCE)
+        history.catch_up()
+
+    assert (history.lost, history.held_twice(), history.misplaced()) == ("", [], [])
+    for write in history.present():
+        if not asked(write.pod):
+            continue
+        ((node, count),) = {(node, len(gpus(write.pod))) for node, _ in gpus(write.pod)}
+        assert (node, count) == (write.bound, asked(write.pod))
