@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 
 from cluster.finding import Code, Finding, Severity
@@ -24,10 +25,13 @@ _GIB_OF_SUFFIX = {
 """What a suffix of bytes means in GiB. People write G where they mean Gi."""
 
 
+@lru_cache(maxsize=4096, typed=True)
 def check_amount(
     resource: str, value: Amount, field: str, cards: int | None
 ) -> tuple[int, Finding | None]:
     """Return what can be read of an amount, and what is wrong with it.
+
+    Few amounts are different in a cluster. Their types count: 1, 1.0 and true are equal keys.
 
     Args:
         resource: One of `keys.RESOURCES`.

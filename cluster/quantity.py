@@ -66,11 +66,8 @@ def split_quantity(value: Amount) -> tuple[Fraction, Fraction]:
     return _split_text(value if isinstance(value, str) else repr(value))
 
 
-@lru_cache(maxsize=4096, typed=True)
 def whole(value: Amount) -> int | None:
     """Return a quantity as a whole number; None when it has a fraction.
-
-    Few amounts are different in a cluster. Their types count: 1, 1.0 and true are equal keys.
 
     Raises:
         QuantityError: As `parse_quantity`.

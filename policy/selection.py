@@ -68,15 +68,14 @@ class Selector:
         """Return why the selector does not match a pod; None when it does."""
         unmet = first_unmet(self.pod, labels)
         if unmet:
-            return f"objectSelector wants {unmet.text}; {_has('pod', unmet.key, labels)}"
+            return _sentence("objectSelector", unmet, "pod", labels)
         if not self.namespace:
             return None
         if namespace_labels is None:
             return "namespaceSelector cannot be judged: the namespace's labels are not known"
         unmet = first_unmet(self.namespace, namespace_labels)
         if unmet:
-            has = _has("namespace", unmet.key, namespace_labels)
-            return f"namespaceSelector wants {unmet.text}; {has}"
+            return _sentence("namespaceSelector", unmet, "namespace", namespace_labels)
         return None
 
 
@@ -143,6 +142,7 @@ def _add(
     return kept
 
 
-def _has(what: str, key: str, labels: Mapping[str, str]) -> str:
-    value = labels.get(key)
-    return f"the {what} has no such label" if value is None else f"the {what} has {key}={value}"
+def _sentence(selector: str, unmet: Condition, what: str, labels: Mapping[str, str]) -> str:
+    value = labels.get(unmet.key)
+    label = "no such label" if value is None else f"{unmet.key}={value}"
+    return f"{selector} wants {unmet.text}; the {what} has {label}"

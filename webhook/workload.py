@@ -31,9 +31,11 @@ def gang_findings(pod: NewPod, mark: Mark, workload: Workload | None) -> list[Fi
     found = [*of_link]
     if not _size_is_told(mark, pod, workload):
         found.append(_sizeless(mark))
-    if workload is not None and workload.ordered:
+    if workload is None:
+        return found
+    if workload.ordered:
         found.append(_ordered(mark, workload))
-    if workload is not None and workload.fails_when_evicted:
+    if workload.fails_when_evicted:
         found.append(_unmovable(mark, workload))
     return found
 

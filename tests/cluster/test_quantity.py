@@ -92,13 +92,6 @@ def test_a_whole_number_is_read_alike_bare_and_as_text(number):
     assert whole(number) == whole(str(number)) == number == parse_quantity(number)
 
 
-def test_true_is_no_quantity_where_one_was_read_before():
-    assert whole(1) == whole(1.0) == 1
-
-    with pytest.raises(QuantityError):
-        whole(True)
-
-
 @pytest.mark.parametrize(
     "value",
     [

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import pods
 
+from cluster.amounts import check_amount
 from cluster.finding import Code, Severity
 from cluster.keys import GPU_CORE, GPU_COUNT, GPU_MEM, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.pod import Pod
@@ -54,6 +55,15 @@ def test_a_plain_pod_is_read_without_a_finding(limits, family, places, totals):
     assert findings == ()
     assert (request.family, request.places) == (family, places)
     assert (request.gpus, request.memory, request.core) == totals
+
+
+def test_true_is_no_amount_where_one_was_read_before():
+    assert check_amount(GPU_WHOLE, 1.0, "a", 1) == check_amount(GPU_WHOLE, 1, "a", 1) == (1, None)
+
+    amount, finding = check_amount(GPU_WHOLE, True, "a", 1)
+
+    assert finding is not None
+    assert (amount, finding.code) == (0, Code.QUANTITY)
 
 
 def test_each_container_that_asks_is_told_with_its_place():
