@@ -51,17 +51,24 @@ def test_the_overlay_is_taken_and_calls_the_webhook_for_every_pod(plane, shipped
 
 
 @pytest.mark.parametrize(
-    ("path", "flow"),
+    ("path", "query", "flow"),
     [
-        pytest.param("/api/v1/pods", "linkwise-scorer", id="pods"),
-        pytest.param(LEASES, "linkwise-leader-election", id="its Lease"),
+        pytest.param("/api/v1/pods", {}, "linkwise-scorer", id="pods"),
+        pytest.param(
+            LEASES,
+            {"fieldSelector": "metadata.name=linkwise-scorer"},
+            "linkwise-leader-election",
+            id="its Lease",
+        ),
     ],
 )
-def test_what_the_scorer_asks_does_not_queue_behind_everybodys_accounts(plane, scorer, path, flow):
+def test_what_the_scorer_asks_does_not_queue_behind_everybodys_accounts(
+    plane, scorer, path, query, flow
+):
     dispatched = f'apiserver_flowcontrol_dispatched_requests_total{{flow_schema="{flow}"'
 
     def counted():
-        scorer.get(path)
+        scorer.get(path, **query)
         return dispatched in plane.api.text("/metrics")
 
     wait_until(counted, f"{path} is asked by {flow}")
