@@ -1,0 +1,1 @@
+"""A scheduler beside the scorer, on a real control plane."""
