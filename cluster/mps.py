@@ -8,6 +8,7 @@ import re
 
 from cluster.keys import ENV_MPS_MEMORY, ENV_MPS_THREADS
 from cluster.request import Ask
+from topology.machine import MAX_GPUS
 
 _MIB_PER_GIB = 1024
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -24,8 +25,11 @@ def limits(ask: Ask, cards: int) -> dict[str, str]:
         cards: How many cards that is spread over, evenly.
 
     Returns:
-        Variable to value; a limit that was not asked for is left out.
+        Variable to value; a limit that was not asked for is left out. Nothing for more cards than
+        any machine has: such a pod fits nowhere, and its list could be as long as it likes.
     """
+    if cards > MAX_GPUS:
+        return {}
     cards = max(cards, 1)
     variables = {}
     if ask.core:

@@ -134,9 +134,14 @@ class Port(_Object, frozen=True):
     protocol: str = "TCP"
 
 
+class EnvFrom(_Object, frozen=True):
+    """Variables that stand in another object: only that there are some."""
+
+
 class VolumeMount(_Object, frozen=True):
     """Where a container has a volume."""
 
+    name: str = ""
     mount_path: str = ""
 
 
@@ -170,6 +175,7 @@ class Container(NewContainer, frozen=True):
     """A container of a pod that is to be placed."""
 
     ports: Annotated[list[Port], Meta(max_length=1024)] | None = None
+    env_from: Annotated[list[EnvFrom], Meta(max_length=4096)] | None = None
     volume_mounts: Annotated[list[VolumeMount], Meta(max_length=4096)] | None = None
 
 
@@ -179,10 +185,16 @@ class VolumeClaim(_Object, frozen=True):
     claim_name: str = ""
 
 
-class Volume(_Object, frozen=True):
-    """A volume: only whether it is a claim."""
+class HostPath(_Object, frozen=True):
+    """A folder of the node: only that it is one."""
 
+
+class Volume(_Object, frozen=True):
+    """A volume: only whether it is a claim, or the node's."""
+
+    name: str = ""
     persistent_volume_claim: VolumeClaim | None = None
+    host_path: HostPath | None = None
 
 
 class SchedulingGroup(_Object, frozen=True):

@@ -33,7 +33,8 @@ def client(*env, mounts=PIPES, name="main", **limits):
 
 
 def isolation(mode, *containers, init=(), labels=None):
-    spec = {"containers": list(containers), "initContainers": list(init)}
+    volumes = [{"name": "mps", "hostPath": {"path": "/run/mps"}}, {"name": "a", "emptyDir": {}}]
+    spec = {"containers": list(containers), "initContainers": list(init), "volumes": volumes}
     pod = msgspec.convert(a_pod({}, labels=labels, **spec), Pod)
     node = a_node(mode=mode) if isinstance(mode, str) else mode
     return isolation_of(pod, read_request(pod)[0], node)
@@ -69,6 +70,24 @@ def test_what_keeps_a_share_within_its_limits_is_its_nodes_business(mode, contai
             client(THREADS, MEMORY, mounts=[{"name": "a", "mountPath": "/tmp"}]),  # noqa: S108
             "none",
             id="what-is-mounted-is-not-the-pipes",
+        ),
+        pytest.param(
+            client(THREADS, MEMORY, mounts=[{"name": "a", "mountPath": "/tmp/nvidia-mps"}]),  # noqa: S108
+            "none",
+            id="an-empty-folder-at-the-pipes-place",
+        ),
+        pytest.param(
+            {**client(THREADS, MEMORY), "envFrom": [{"configMapRef": {"name": "a"}}]},
+            "none",
+            id="pipes-perhaps-in-another-object",
+        ),
+        pytest.param(
+            {
+                **client(THREADS, MEMORY, elsewhere("/tmp/nvidia-mps")),  # noqa: S108
+                "envFrom": [{"configMapRef": {"name": "a"}}],
+            },
+            "mps",
+            id="what-stands-here-counts-more-than-another-object",
         ),
         pytest.param(client(THREADS, MEMORY, elsewhere("/run/mps")), "none", id="other-pipes"),
         pytest.param(
@@ -125,18 +144,19 @@ def test_one_container_that_nothing_keeps_is_enough_for_none(place):
 
 
 @pytest.mark.parametrize(
-    ("env", "kept"),
+    ("more", "kept"),
     [
-        ([variable(keys.ENV_CGPU_OFF, "true")], "none"),
-        ([{"name": keys.ENV_CGPU_OFF, **UNKNOWN}], "none"),
-        ([variable(keys.ENV_CGPU_OFF, "false")], "cgpu"),
+        pytest.param({"env": [variable(keys.ENV_CGPU_OFF, "true")]}, "none", id="off"),
+        pytest.param({"env": [{"name": keys.ENV_CGPU_OFF, **UNKNOWN}]}, "none", id="unknown"),
+        pytest.param({"env": [variable(keys.ENV_CGPU_OFF, "$(X)")]}, "none", id="of-another"),
+        pytest.param({"envFrom": [{"configMapRef": {"name": "a"}}]}, "none", id="perhaps"),
+        pytest.param({"env": [variable(keys.ENV_CGPU_OFF, "false")]}, "cgpu", id="on"),
     ],
-    ids=["off", "unknown", "on"],
 )
-def test_a_container_may_do_without_cgpus_limits(env, kept):
+def test_a_container_may_do_without_cgpus_limits(more, kept):
     memory = {keys.GPU_MEM: 4}
 
-    assert isolation("cgpu", client(**memory), client(*env, name="second", **memory)) == kept
+    assert isolation("cgpu", client(**memory), client(name="second", **memory) | more) == kept
 
 
 def test_a_node_may_do_without_cgpus_limits():

@@ -17,6 +17,7 @@ from cluster.request import Ask
         pytest.param(1, 0, 3, {ENV_MPS_MEMORY: "0=341M,1=341M,2=341M"}, id="rounded-down"),
         pytest.param(0, 20, 1, {ENV_MPS_THREADS: "20"}, id="no-memory"),
         pytest.param(2, 0, 0, {ENV_MPS_MEMORY: "0=2048M"}, id="cards-unreadable"),
+        pytest.param(10**9, 0, 10**9, {}, id="more-cards-than-a-machine-has"),
     ],
 )
 def test_a_container_is_limited_to_its_part_of_each_card(memory, core, cards, variables):

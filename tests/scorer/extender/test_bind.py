@@ -128,7 +128,9 @@ async def test_replicas_lie_on_different_gpus_and_the_last_ones_are_told_to_nobo
 async def test_what_keeps_a_share_within_its_limits_is_written_with_it(cluster, mode):
     cluster.shares(mode=mode)
     cluster.share("pod", 4)
-    container = cluster["pod"]["spec"]["containers"][0]
+    spec = cluster["pod"]["spec"]
+    spec["volumes"] = [{"name": "mps", "hostPath": {"path": "/tmp/nvidia-mps"}}]  # noqa: S108
+    container = spec["containers"][0]
     container["env"] = [{"name": keys.ENV_MPS_MEMORY, "value": "0=4096M"}]
     container["volumeMounts"] = [{"name": "mps", "mountPath": "/tmp/nvidia-mps"}]  # noqa: S108
     async with leading(cluster) as leader:
