@@ -86,7 +86,7 @@ async def test_a_reason_that_changes_often_is_told_seldom(cluster, monkeypatch):
     monkeypatch.setattr(teller, "_PAUSE", 3600)
     async with leading(cluster):
         cluster.pod("bert-0", gang="bert", size=9)
-        await soon(lambda: cluster.phase() == "Assembling")
+        await soon(lambda: cluster.phase() == "Assembling" and cluster.events("GangWaiting"))
         for i in range(1, 5):
             cluster.pod(f"bert-{i}", gang="bert", size=9)
             await passed(cluster, f"sign-{i}")

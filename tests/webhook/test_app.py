@@ -7,6 +7,7 @@ from builders import a_pod
 from waiting import until, until_true
 
 from cluster import keys
+from webhook import app
 
 BY_TEAM = {
     "name": "team",
@@ -120,13 +121,15 @@ async def test_a_request_that_no_node_can_take_is_told(cluster, webhook):
 # ---- Namespaces.
 
 
-async def test_a_namespace_that_comes_late_is_waited_for(cluster, webhook):
+async def test_a_namespace_that_comes_late_is_waited_for(cluster, webhook, monkeypatch):
+    monkeypatch.setattr(app, "WAIT", 30)
     cluster.profiles(BY_TEAM)
     await until(lambda: webhook.lines[-1].get("msg") == "Took decisions")
     review = a_review(a_pod({keys.GPU_WHOLE: 1}), namespace="late")
 
     asked = asyncio.create_task(webhook.review(review))
-    await asyncio.sleep(0.05)
+    # Nobody outside can see that it waits.
+    await asyncio.sleep(0.2)
     cluster.namespace("late", team="a")
 
     assert labels_added(await asked) == [{"team": "a"}]
