@@ -5,6 +5,7 @@ a gang that is placed within a second is never said to wait.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ _PAUSE = 5.0
 """Between two words about one gang that waits [s]."""
 _AT_ONCE = 8
 """Writes about gangs under way."""
+_WAITS = frozenset({Phase.ASSEMBLING, Phase.WAITING})
 
 _log = structlog.get_logger()
 
@@ -61,7 +63,7 @@ class Word:
     @property
     def news(self) -> News | None:
         """The same for an Event; None where the scheduler's own tell enough."""
-        waits = self.phase in {Phase.ASSEMBLING, Phase.WAITING} or bool(self.reason)
+        waits = self.phase in _WAITS or bool(self.reason)
         if not self.unit.is_gang:
             return pod_waiting(self.reason) if waits else None
         if self.phase is Phase.PLACED and self.plan is not None:
@@ -89,6 +91,8 @@ class Teller:
         self._written: dict[Key, Gang] = {}
         """As they were answered: newer than what the watch shows."""
         self._words: dict[GangKey, Word] = {}
+        self._told_at: dict[GangKey, float] = {}
+        """When the last word about it was told [s, of the loop's clock]."""
         self._speaking: dict[GangKey, asyncio.Task[None]] = {}
         self._few = asyncio.Semaphore(_AT_ONCE)
 
@@ -110,7 +114,7 @@ class Teller:
                 await self._refresh(unit.key)
                 await self._record(unit, plan)
         gang = self._find(unit.key)
-        if gang and gang.status.phase in {Phase.ASSEMBLING, Phase.WAITING}:
+        if gang and gang.status.phase in _WAITS:
             bound = sum(pod.bound for pod in unit.settled)
             self.say(Word(unit, Phase.COMMITTING, (bound, unit.needed), plan))
 
@@ -126,6 +130,7 @@ class Teller:
     def forget(self, key: GangKey) -> None:
         """Drop what is known of a gang that is gone."""
         self._words.pop(key, None)
+        self._told_at.pop(key, None)
         self._written.pop((key.namespace, name_of(key)), None)
 
     async def close(self) -> None:
@@ -154,12 +159,13 @@ class Teller:
     async def _speak_up(self, key: GangKey) -> None:
         told: Word | None = None
         while (word := self._words.get(key)) is not None and word != told:
-            if word.phase in {Phase.ASSEMBLING, Phase.WAITING}:
-                await asyncio.sleep(_PATIENCE if told is None else _PAUSE)
+            if word.phase in _WAITS:
+                due = self._told_at.get(key, -math.inf) + _PAUSE
+                await asyncio.sleep(max(_PATIENCE, due - _now()))
                 word = self._words.get(key)
             if word is None or word == told:
                 return
-            told = word
+            told, self._told_at[key] = word, _now()
             try:
                 async with self._few:
                     await self._tell(word)
@@ -235,3 +241,8 @@ class Teller:
         except ApiError as error:
             if error.status != 404:
                 raise
+
+
+def _now() -> float:
+    """Return the time of a clock that goes on evenly [s]."""
+    return asyncio.get_running_loop().time()
