@@ -1,4 +1,4 @@
-"""The wall clock, and waiting by it: a monotonic timer stands still while a machine is suspended.
+"""Clocks. The wall clock, and waiting by it: a timer stands still while a machine is suspended.
 
 Certificates end at a moment of the wall clock. A sleep until that moment would end late by as long
 as the machine slept, so the clock is read again and again.
@@ -14,6 +14,11 @@ Clock = Callable[[], float]
 def wall() -> float:
     """Return the time now [s since 1970]; only a process's edge hands this function on."""
     return time.time()  # noqa: TID251
+
+
+def steady() -> float:
+    """Return the time of a clock that goes on evenly, and that threads may read [s]."""
+    return time.monotonic()
 
 
 async def wait_until(moment: float, *, clock: Clock = wall, step: float = 30) -> None:

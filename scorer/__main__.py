@@ -12,7 +12,7 @@ import structlog
 
 from cluster.keys import POLICY_NAMESPACE
 from cluster.keys import SCORER as LEASE
-from runtime.clock import wall
+from runtime.clock import steady, wall
 from runtime.environment import SettingsError
 from runtime.exchange import Observers
 from runtime.followed import FollowedLease
@@ -87,7 +87,7 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
                 observers=observers,
             ),
             serve(
-                WhatIf(leader, reading).routes(),
+                WhatIf(leader, reading, steady).routes(),
                 host=settings.host,
                 port=settings.fit_port,
                 context=certificate.context,

@@ -15,15 +15,19 @@ from cluster.fit import MOST_PODS, PATH, Question
 from cluster.fit import Answer as Fits
 from cluster.keys import SCORER, WEBHOOK_USER
 from runtime.caller import caller_of
+from runtime.clock import Clock
 from runtime.exchange import JSON, Answer, Call, Route, busy, refusal
 from runtime.kube import Kube, KubeError
 from runtime.limits import Limits
 from scorer.leader import Leader, Tenure
+from scorer.memo import Overdue
 from scorer.view import view_gangs, view_nodes
 from scorer.whatif import KEPT, settled_in, would_fit
 
-FEW = Limits(body_bytes=4 << 20, bytes_in_flight=8 << 20, requests=8, connections=50)
+FEW = Limits(body_bytes=1 << 20, bytes_in_flight=8 << 20, requests=8, connections=50)
 """For the webhook: it must leave the planner its processor."""
+TIME = 1.5
+"""How long a question may take; the webhook waits a little longer [s]."""
 
 _questions = msgspec.json.Decoder(Question)
 _log = structlog.get_logger()
@@ -62,28 +66,35 @@ class Inspection:
 class WhatIf:
     """Answers the webhook, and nobody else, whether pods would fit that are not there yet."""
 
-    def __init__(self, leader: Leader, kube: Kube) -> None:
-        """Say who knows, and who tells whose a token is."""
-        self._leader, self._kube = leader, kube
-        self._turn = asyncio.Lock()
+    def __init__(self, leader: Leader, kube: Kube, clock: Clock) -> None:
+        """Say who knows, who tells whose a token is, and by which clock time goes on evenly."""
+        self._leader, self._kube, self._clock = leader, kube, clock
+        self._working: asyncio.Task[Answer] | None = None
 
     def routes(self) -> list[Route]:
         """Return what is served."""
         return [Route("POST", PATH, self.answer, frozenset({JSON}))]
 
     async def answer(self, call: Call) -> Answer:
-        """Answer one question after the other, in a thread: the planner must not be held up."""
+        """Answer in a thread, one question at a time and not for long: the planner goes first."""
         if refused := await self._refused(call):
             return refused
+        if self._working is not None and not self._working.done():
+            return busy("it is answering somebody else")
         try:
             question = _questions.decode(call.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return refusal(400, f"this is no question about pods: {error}")
         if question.pods > MOST_PODS or not all(asked.names for asked in question.templates):
             return refusal(413, f"ask about 1 to {MOST_PODS} pods, and some of each template")
-        async with self._turn:
-            tenure = _leading(self._leader)
-            return tenure if isinstance(tenure, Answer) else await _made(_fits(tenure, question))
+        tenure = _leading(self._leader)
+        if isinstance(tenure, Answer):
+            return tenure
+        until = self._clock() + TIME
+        fits = _fits(tenure, question, lambda: self._clock() >= until)
+        self._working = asyncio.create_task(_in_time(fits))
+        # Who asks may leave, but no thread ends for that: until it has, nobody else is answered.
+        return await asyncio.shield(self._working)
 
     async def _refused(self, call: Call) -> Answer | None:
         try:
@@ -113,6 +124,13 @@ async def _made(view: Callable[[], Struct]) -> Answer:
     return Answer(await asyncio.to_thread(lambda: msgspec.json.encode(view())))
 
 
+async def _in_time(fits: Callable[[], Struct]) -> Answer:
+    try:
+        return await _made(fits)
+    except Overdue:
+        return busy(f"this takes more than {TIME:g} s; ask about fewer pods at once")
+
+
 def _nodes(tenure: Tenure, name: str | None) -> Callable[[], Struct]:
     snapshot = tenure.watches.state.snapshot()
     return lambda: view_nodes(snapshot, tenure.term, name)
@@ -123,8 +141,9 @@ def _gangs(tenure: Tenure, namespace: str | None) -> Callable[[], Struct]:
     return lambda: view_gangs(gangs, waiting, tenure.term, namespace)
 
 
-def _fits(tenure: Tenure, question: Question) -> Callable[[], Struct]:
+def _fits(tenure: Tenure, question: Question, over: Callable[[], bool]) -> Callable[[], Struct]:
     state = tenure.watches.state
-    snapshot, settled = state.snapshot().apart(), settled_in(state, question)
+    snapshot = state.snapshot().apart(over)
+    settled = settled_in(state, question)
     notes = (KEPT,) if tenure.planner.keeps else ()
     return lambda: Fits(would_fit(snapshot, question, settled, notes))

@@ -27,11 +27,20 @@ Answer: TypeAlias = tuple[float, ...]
 Number = TypeVar("Number", np.int64, np.float64)
 
 
+class Overdue(Exception):  # noqa: N818 - it says all.
+    """The time is over that was granted for asking."""
+
+
 class Memo:
     """What was found of nodes, by the question."""
 
-    def __init__(self) -> None:
-        """Begin with nothing."""
+    def __init__(self, over: Callable[[], bool] | None = None) -> None:
+        """Begin with nothing.
+
+        Args:
+            over: Whether the time for asking is over; None: it never is.
+        """
+        self._over = over
         self._found: dict[Hashable, tuple[Nodes, NDArray[Any]]] = {}
         """The least recently used first."""
         self._numbers: dict[Hashable, int] = {}
@@ -41,14 +50,22 @@ class Memo:
         self.emptied: tuple[Hashable, Nodes, Snapshot] | None = None
         """The last snapshot with nothing running: for which preferences and nodes, and it."""
 
-    def copied(self) -> "Memo":
-        """Return a memo that knows the same; what either learns from now on stays its own."""
-        made = Memo()
+    def anew(self) -> "Memo":
+        """Return a memo that knows nothing, with as much time."""
+        return Memo(self._over)
+
+    def copied(self, over: Callable[[], bool] | None = None) -> "Memo":
+        """Return a memo that knows the same; what either learns from now on stays its own.
+
+        Args:
+            over: Of the copy, whether the time for asking is over; None: it never is.
+        """
+        made = Memo(over)
         made._found, made._numbers = dict(self._found), dict(self._numbers)
         made._states, made.states = dict(self._states), list(self.states)
         if self.emptied:
             preferences, nodes, empty = self.emptied
-            made.emptied = preferences, nodes, empty.apart()
+            made.emptied = preferences, nodes, empty.apart(over)
         return made
 
     def of(
@@ -66,8 +83,13 @@ class Memo:
             ask: Returns the answer of one node, which depends on nothing else.
             dtype: Of the answers.
 
+        Raises:
+            Overdue: The time is over; that is looked at before each node that is asked.
+
         Cost: 0.1 ms for 5,000 nodes, and `ask` for each of them that is new.
         """
+        if self._over is not None:
+            ask = _in_time(self._over, ask)
         kept = self._found.pop(question, None)
         if kept is None:
             found = np.array([ask(node) for node in nodes], dtype=dtype).T.copy()
@@ -100,6 +122,25 @@ def changed(before: Nodes, now: Nodes) -> list[int]:
             pairs = enumerate(zip(old, new, strict=False), start)
             places += (place for place, (one, other) in pairs if one is not other)
     return places
+
+
+def _in_time(
+    over: Callable[[], bool], ask: Callable[[NodeLedger], Answer]
+) -> Callable[[NodeLedger], Answer]:
+    """Return how each node is asked while there is time.
+
+    Raises:
+        Overdue: There is none already.
+    """
+
+    def asked(node: NodeLedger) -> Answer:
+        if over():
+            raise Overdue
+        return ask(node)
+
+    if over():
+        raise Overdue
+    return asked
 
 
 def _followed(

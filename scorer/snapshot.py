@@ -1,6 +1,6 @@
 """The cluster at one moment, as every decision sees it."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import lt
@@ -45,11 +45,16 @@ class Snapshot:
 
     def only(self, node: str) -> "Snapshot":
         """Return the same moment as if there were no other node."""
-        return replace(self, ledger=Ledger({node: self.ledger.nodes[node]}), memo=Memo())
+        return replace(self, ledger=Ledger({node: self.ledger.nodes[node]}), memo=self.memo.anew())
 
-    def apart(self) -> "Snapshot":
-        """Return the same moment for another thread: what is found of it is kept apart."""
-        return replace(self, memo=self.memo.copied())
+    def apart(self, over: Callable[[], bool] | None = None) -> "Snapshot":
+        """Return the same moment for another thread: what is found of it is kept apart.
+
+        Args:
+            over: Whether the time for it is over, so that whatever looks at its nodes raises
+                `memo.Overdue`; None: it never is.
+        """
+        return replace(self, memo=self.memo.copied(over))
 
     def without(self, names: Set[str]) -> "Snapshot":
         """Return the same moment as if there were none of these nodes."""
@@ -74,7 +79,7 @@ class Snapshot:
                 return empty
         known = {id(one.node): one for one in kept[2].nodes} if kept else {}
         nodes = {one.node.name: known.get(id(one.node)) or one.emptied() for one in self.nodes}
-        memo = kept[2].memo if kept else Memo()
+        memo = kept[2].memo if kept else self.memo.anew()
         empty = replace(self, ledger=Ledger(nodes), memo=memo)
         self.memo.emptied = preferences, self.nodes, empty
         return empty

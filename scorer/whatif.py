@@ -41,7 +41,11 @@ def would_fit(
         settled: How many members of gangs are there already.
         notes: What else is to be said of all that fit.
 
-    Cost: a plan for each gang and each pod on its own, and some ms for each template.
+    Raises:
+        Overdue: The snapshot's time is over; that is looked at before each node that is asked.
+
+    Cost: a plan for each gang and each pod on its own, twice where whole GPUs are asked for, and
+        some ms for each template.
     """
     pods = [one for asked in question.templates for one in _intended(asked)]
     results, after = simulate(snapshot, pods, settled)

@@ -1,4 +1,7 @@
+import asyncio
 import json
+import threading
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -9,6 +12,8 @@ from cluster import keys
 from cluster.fit import MOST_PODS, Answer, Asked, Question
 from cluster.pod import Pod
 from cluster.record import GPUShare
+from scorer import __main__ as process
+from scorer import app
 from scorer.announce import LEASE
 from scorer.whatif import KEPT
 
@@ -81,20 +86,79 @@ def tokens(cluster):
         cluster.users[token] = status
 
 
-@pytest.mark.usefixtures("tokens")
-async def test_the_webhook_is_told_where_pods_would_go_and_nothing_is_held(scorer, cluster):
+async def nodes_known(scorer, cluster):
     cluster.put("/api/v1/nodes/gpu-0", NODE)
 
     async def known():
         return "gpu-0" in (await scorer.look("/v1/nodes"))[1]
 
     await until_true(known)
+
+
+@pytest.mark.usefixtures("tokens")
+async def test_the_webhook_is_told_where_pods_would_go_and_nothing_is_held(scorer, cluster):
+    await nodes_known(scorer, cluster)
     for _ in range(2):
         status, body = await scorer.fits(QUESTION, WEBHOOK)
         (fit,) = msgspec.json.decode(body, type=Answer).fits
         assert (status, fit.fits, fit.pods[0].node) == (200, True, "gpu-0")
         assert (fit.nodes[0].free_before, fit.nodes[0].free_after) == (8, 2)
     assert [path for _, path, _ in cluster.writes if "/pods" in path] == []
+
+
+@pytest.mark.usefixtures("tokens")
+async def test_a_question_that_takes_too_long_is_given_up(scorer, cluster, monkeypatch):
+    await nodes_known(scorer, cluster)
+    monkeypatch.setattr(app, "TIME", 0)
+
+    status, why = await scorer.fits(QUESTION, WEBHOOK)
+
+    assert (status, b"takes more than 0 s; ask about fewer pods" in why) == (503, True)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Scorers that give up a question's answer long before its thread has ended."""
+    monkeypatch.setattr(process, "FEW", replace(app.FEW, answer_seconds=0.1))
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Questions that look at the clock in their thread, and there wait: two events, when one has
+    begun to, and when it may go on."""
+    begun, on = threading.Event(), threading.Event()
+
+    def clock():
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            on.wait()
+        return 0
+
+    monkeypatch.setattr(process, "steady", clock)
+    return begun, on
+
+
+@pytest.mark.usefixtures("tokens", "impatient")
+async def test_while_a_question_has_its_thread_others_are_told_so_at_once(slow, scorer, cluster):
+    begun, on = slow
+    await nodes_known(scorer, cluster)
+
+    try:
+        first = asyncio.create_task(scorer.fits(QUESTION, WEBHOOK))
+        await asyncio.to_thread(begun.wait)
+        beside = await scorer.fits(QUESTION, WEBHOOK)
+        given_up = await first
+        afterwards = await scorer.fits(QUESTION, WEBHOOK)
+    finally:
+        on.set()
+
+    told = (503, b"it is answering somebody else\n")
+    assert (given_up[0], beside, afterwards) == (504, told, told)
+
+    async def answered():
+        return (await scorer.fits(QUESTION, WEBHOOK))[0] == 200
+
+    await until_true(answered)
 
 
 @pytest.mark.usefixtures("tokens")

@@ -4,7 +4,8 @@ from builders import a_member, a_node, a_snapshot
 
 from cluster.record import GPUShare
 from scorer import memo
-from scorer.memo import Memo, changed
+from scorer.memo import Memo, Overdue, changed
+from scorer.outcome import Plan
 from scorer.plan import plan
 
 
@@ -121,3 +122,32 @@ def test_a_snapshot_for_another_thread_shares_what_was_found_and_nothing_that_ch
     assert apart.memo is not before.memo
     assert apart.emptied() == empty
     assert apart.emptied().memo is not empty.memo
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        pytest.param(lambda snapshot: snapshot, id="as it is"),
+        pytest.param(lambda snapshot: snapshot.emptied(), id="with nothing running"),
+        pytest.param(lambda snapshot: snapshot.only("a"), id="one node of it"),
+        pytest.param(lambda snapshot: snapshot.without({"a"}), id="without one of them"),
+    ],
+)
+@pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
+def test_who_has_had_their_time_asks_nothing_more(look, known):
+    snapshot = a_snapshot(a_node("a"), a_node("b"))
+    if known:
+        plan(look(snapshot), [a_member()])
+
+    with pytest.raises(Overdue):
+        plan(look(snapshot.apart(lambda: True)), [a_member()])
+    assert isinstance(plan(look(snapshot), [a_member()]), Plan)
+
+
+def test_the_time_is_looked_at_before_each_node():
+    asking, is_over = Asking(), iter([False, False, False, True])
+
+    with pytest.raises(Overdue):
+        Memo(lambda: next(is_over)).of("free", (A, B, C, D), asking, np.int64)
+
+    assert asking.asked == ["a", "b"]
