@@ -84,7 +84,7 @@ class Fit(Struct, frozen=True):
     why: str | None
     """Why these nodes; None where several pods go by themselves, or nothing fits."""
     notes: list[str]
-    """What is not known, or left to others."""
+    """What is not known, or left to others, of any of them; each once."""
     reason: str | None
     """Why not all of them fit; None where they do."""
 

@@ -17,7 +17,7 @@ from scorer.outcome import Placement
 from scorer.simulation import GangName, GangResult, Intended, gang_name, simulate
 from scorer.snapshot import Snapshot
 from scorer.state import State
-from scorer.why import why
+from scorer.why import notes_on, why_these
 
 BY_COUNT = "kube-scheduler chooses the node by count, and NVIDIA's plugin the GPUs"
 KEPT = "what is free is kept for one that has waited long: it goes first"
@@ -118,7 +118,7 @@ def _fit(
         nodes: Those they go to.
     """
     first, *others = {unit.places: unit for unit in units}.values()
-    told = why(first.seen, first.plan) if first.plan and not others else None
+    told = (note for one in (first, *others) if one.plan for note in notes_on(one.seen, one.plan))
     speeds = [unit.plan.bandwidth for unit in (first, *others) if unit.plan]
     known = [speed for speed in speeds if speed is not None]
     return Fit(
@@ -128,8 +128,8 @@ def _fit(
         nodes=nodes,
         bandwidth=_tenths(min(known, default=None)),
         best_possible=_tenths(first.best_possible),
-        why=told.nodes if told else None,
-        notes=[*(told.notes if told else ()), *_left_to_others(first.members[0])],
+        why=why_these(first.plan) if first.plan and not others else None,
+        notes=list(dict.fromkeys((*told, *_left_to_others(first.members[0])))),
         reason=next((unit.reason for unit in units if unit.reason), None),
     )
 

@@ -31,10 +31,11 @@ def why(snapshot: Snapshot, plan: Plan) -> Why:
 
     Cost: milliseconds for each kind of node.
     """
-    return Why(_nodes(plan), _gpus(snapshot, plan), tuple(_notes(snapshot, plan)))
+    return Why(why_these(plan), _gpus(snapshot, plan), tuple(notes_on(snapshot, plan)))
 
 
-def _nodes(plan: Plan) -> str:
+def why_these(plan: Plan) -> str:
+    """Return why a plan has these nodes, one sentence."""
     able = f"{plan.nodes_considered} node{'s' * (plan.nodes_considered != 1)}"
     members = len(plan.placements)
     used = len(plan.gpus)
@@ -67,7 +68,8 @@ def _gpus(snapshot: Snapshot, plan: Plan) -> dict[str, Explanation]:
     return found
 
 
-def _notes(snapshot: Snapshot, plan: Plan) -> list[str]:
+def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
+    """Return what a plan that was made on this snapshot could not know or does not decide."""
     nodes = [snapshot.ledger.nodes[name].node for name in plan.gpus]
     unknown = [node.name for node in nodes if not node.machine_known and node.cards]
     notes = []

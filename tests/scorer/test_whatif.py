@@ -190,3 +190,20 @@ def test_what_holds_for_all_is_said_of_those_that_fit():
     )
 
     assert (fit.notes, refused.notes) == ([KEPT], [])
+
+
+def test_of_pods_on_their_own_every_note_is_said_once():
+    claim = {"name": "v", "persistentVolumeClaim": {"claimName": "a"}}
+    unknown = a_node("unknown", machine_known=False)
+    snapshot = a_snapshot(a_node("gpu-0"), unknown, taken={"gpu-0": range(7)})
+
+    (fit,) = fits(snapshot, asked({keys.GPU_WHOLE: 1}, "a", "b", "c", volumes=[claim]))
+
+    assert [pod.node for pod in fit.pods] == ["gpu-0", "unknown", "unknown"]
+    assert (fit.why, fit.notes) == (
+        None,
+        [
+            "left to kube-scheduler: volumes",
+            "nothing tells how the GPUs of unknown are linked: all count as equal",
+        ],
+    )
