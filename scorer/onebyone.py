@@ -32,20 +32,21 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
 
     Cost: one look at each node for each member.
     """
-    placed: dict[str, Placement] = {}
+    placed: dict[int, Placement] = {}
+    """By place among the members."""
     considered: set[int] = set()
     later = snapshot
-    for member in sorted(group.members, key=_most_first):
+    for place, member in sorted(enumerate(group.members), key=lambda pair: _most_first(pair[1])):
         seen = survey(later, group_of([member]))
         able = seen.able
         found = _place(later, member, able, {p.node for p in placed.values()}, linked=linked)
         if found is None:
             blocked = seen.blocked + Counter({Reason.LINK: len(able)})
             return Refusal(member_refusal(member, len(placed), group.size, blocked))
-        placed[member.name] = found
+        placed[place] = found
         considered.update(able.tolist())
         later = later.hold_all([(found.node, member.holding(found.shares))])
-    placements = tuple(placed[member.name] for member in group.members)
+    placements = tuple(placed[place] for place in range(group.size))
     seats = _seats(snapshot, placements)
     if linked and len(seats) == 1 and not seats[0].candidate.table.linked[seats[0].mask]:
         return Refusal(together_refusal(group, "NVLink alone does not connect them there"))

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from cluster.gang import Link, gang_mark, is_launcher, is_member, link_strictness, rank
 from cluster.pod import Pod
 from cluster.request import read_request
@@ -109,7 +111,8 @@ def _decided(
     gang = gang_name(first.pod, first.namespace)
     name = gang[1] if gang else None
     full = f"{first.namespace}/{name}" if name else None
-    members = tuple(member_of(one.pod, one.namespace, full) for one in pods)
+    alone = (_told_apart(one.pod, place) for one, place in zip(pods, places, strict=True))
+    members = tuple(member_of(pod, first.namespace, full) for pod in alone)
     present = len(members) + (settled.get(gang, 0) if gang else 0)
     needed = _needed(first, len(pods)) if gang else 1
     outcome: Plan | Refusal
@@ -128,6 +131,11 @@ def _decided(
         is_gang=gang is not None,
         seen=snapshot,
     )
+
+
+def _told_apart(pod: Pod, place: int) -> Pod:
+    """Return the pod with a uid: two workloads may have pods of one name, in a simulation."""
+    return replace(pod, metadata=replace(pod.metadata, uid=f"created-{place}"))
 
 
 def _needed(first: Intended, present: int) -> int:

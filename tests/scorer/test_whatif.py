@@ -207,3 +207,25 @@ def test_of_pods_on_their_own_every_note_is_said_once():
             "nothing tells how the GPUs of unknown are linked: all count as equal",
         ],
     )
+
+
+@pytest.mark.parametrize("marked", [False, True], ids=["alone", "a gang"])
+def test_pods_of_one_name_of_two_workloads_are_two_pods(marked):
+    mark = {keys.GANG: "bert", keys.GANG_SIZE: "2"} if marked else None
+    one = asked({keys.GPU_WHOLE: 1}, "serve-0", annotations=mark)
+    other = asked({keys.GPU_WHOLE: 2}, "serve-0", annotations=mark)
+
+    found = fits(a_snapshot(a_node("gpu-0", card_memory=16)), one, other)
+
+    assert [fit.fits for fit in found] == [True, True]
+    assert len({gpu for fit in found for pod in fit.pods for gpu in pod.gpus}) == 3
+
+
+def test_shares_of_a_gang_with_pods_of_one_name_are_two_shares():
+    mark = {keys.GANG: "bert", keys.GANG_SIZE: "2"}
+    share = asked({keys.GPU_MEM: 10}, "serve-0", annotations=mark)
+    snapshot = a_snapshot(a_node("share-0", mode="core_mem", card_memory=15))
+
+    first, second = fits(snapshot, share, share)
+
+    assert (first.pods[0].gpus, second.pods[0].gpus) == ([0], [1])
