@@ -22,7 +22,7 @@ from runtime.limits import Limits
 from scorer.leader import Leader, Tenure
 from scorer.memo import Overdue
 from scorer.view import view_gangs, view_nodes
-from scorer.whatif import KEPT, settled_in, would_fit
+from scorer.whatif import settled_in, would_fit
 
 FEW = Limits(body_bytes=1 << 20, bytes_in_flight=8 << 20, requests=8, connections=50)
 """For the webhook: it must leave the planner its processor."""
@@ -145,5 +145,5 @@ def _fits(tenure: Tenure, question: Question, over: Callable[[], bool]) -> Calla
     state = tenure.watches.state
     snapshot = state.snapshot().apart(over)
     settled = settled_in(state, question)
-    notes = (KEPT,) if tenure.planner.keeps else ()
-    return lambda: Fits(would_fit(snapshot, question, settled, notes))
+    kept_for = tenure.planner.kept_for
+    return lambda: Fits(would_fit(snapshot, question, settled, kept_for))

@@ -69,9 +69,9 @@ class Planner:
             again=_AGAIN,
             changed=watches.changed.set,
         )
-        self.keeps = False
-        """Whether what is free is kept for one that has waited too long to be passed, by the last
-        look."""
+        self.kept_for: int | None = None
+        """The priority of one that has waited too long to be passed, and for which what is free is
+        kept; None: there is none, by the last look."""
         self._plans = 0
         self._since = 0
         """What had become free when this look at everything that waits began."""
@@ -142,7 +142,7 @@ class Planner:
             if self._state.freed != self._since:
                 self._since = self._state.freed
                 self._watches.changed.set()
-        self.keeps = turns.keeps
+        self.kept_for = turns.kept_for
         if turns.planned:
             self._measures.planned(_now() - began)
 

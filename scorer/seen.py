@@ -74,7 +74,7 @@ def seen(pod: Pod) -> Seen:
     placed = claimant is not None and (bool(claimant.node) or claimant.record is not None)
     leaves = bool(metadata.deletion_timestamp)
     waits = claimant is not None and claimant.places and not placed and not leaves
-    gated = waits and _is_gated(pod)
+    gated = waits and is_gated(pod)
     return Seen(
         namespace=metadata.namespace or "default",
         name=metadata.name,
@@ -90,5 +90,6 @@ def seen(pod: Pod) -> Seen:
     )
 
 
-def _is_gated(pod: Pod) -> bool:
+def is_gated(pod: Pod) -> bool:
+    """Tell whether a pod is held by our gate, until the planner places it."""
     return any(gate.name == GANG for gate in pod.spec.scheduling_gates or ())

@@ -1,7 +1,7 @@
 """What would happen to pods that are about to be created, one unit after another. Pure.
 
-Nothing is held, and nothing that waits is asked to step aside: it is what the cluster would give
-them now.
+Nothing is held. It is what the cluster would give them now, but for what is kept for one that has
+waited too long to be passed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,10 @@ from scorer.compare import IndexOrder, best_possible, index_order
 from scorer.member import Member, member_of
 from scorer.outcome import Plan, Refusal
 from scorer.plan import plan
+from scorer.seen import is_gated
 from scorer.snapshot import Snapshot
+
+KEPT = "what is free is kept for one that has waited long: it goes first"
 
 GangName: TypeAlias = tuple[str, str, str]
 """Namespace and name of a gang, and the uid of its pods' controller: a job submitted again is
@@ -67,7 +70,10 @@ class GangResult:
 
 
 def simulate(
-    snapshot: Snapshot, pods: Sequence[Intended], settled: Mapping[GangName, int]
+    snapshot: Snapshot,
+    pods: Sequence[Intended],
+    settled: Mapping[GangName, int],
+    kept_for: int | None = None,
 ) -> tuple[list[GangResult], Snapshot]:
     """Place pods in the order of priority, then of creation, then as given; a gang at its first.
 
@@ -77,6 +83,8 @@ def simulate(
         snapshot: The cluster.
         pods: Which are created.
         settled: How many members of gangs are there already.
+        kept_for: The priority of one that waits and for which what is free is kept: the planner
+            places nobody after it. None: there is none.
 
     Returns:
         What became of each unit, in the order in which they were decided; the cluster afterwards.
@@ -85,7 +93,7 @@ def simulate(
     """
     results: list[GangResult] = []
     for places in _in_turn(pods):
-        result = _decided(snapshot, places, [pods[place] for place in places], settled)
+        result = _decided(snapshot, places, [pods[place] for place in places], settled, kept_for)
         results.append(result)
         if result.plan is not None:
             snapshot = result.plan.applied_to(snapshot)
@@ -106,6 +114,7 @@ def _decided(
     places: tuple[int, ...],
     pods: Sequence[Intended],
     settled: Mapping[GangName, int],
+    kept_for: int | None,
 ) -> GangResult:
     first = pods[0]
     gang = gang_name(first.pod, first.namespace)
@@ -118,6 +127,8 @@ def _decided(
     outcome: Plan | Refusal
     if present < needed:
         outcome = Refusal(f"{present} of {needed} members")
+    elif kept_for is not None and _waits_after(kept_for, members):
+        outcome = Refusal(KEPT)
     else:
         link = link_strictness(first.pod)[0] if gang else Link.BEST
         outcome = plan(snapshot, members, link=link)
@@ -136,6 +147,12 @@ def _decided(
 def _told_apart(pod: Pod, place: int) -> Pod:
     """Return the pod with a uid: two workloads may have pods of one name, in a simulation."""
     return replace(pod, metadata=replace(pod.metadata, uid=f"created-{place}"))
+
+
+def _waits_after(priority: int, members: Sequence[Member]) -> bool:
+    """Tell whether our planner places a unit, and only after one of this priority that waits."""
+    urgent = max(one.pod.spec.priority or 0 for one in members) > priority
+    return members[0].request.places and is_gated(members[0].pod) and not urgent
 
 
 def _needed(first: Intended, present: int) -> int:

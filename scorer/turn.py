@@ -52,9 +52,9 @@ class Turns:
         """How many were planned so far; others were refused without."""
 
     @property
-    def keeps(self) -> bool:
-        """Whether everything that is free is kept for one that was decided."""
-        return self._first is not None
+    def kept_for(self) -> int | None:
+        """The priority of the one for whom everything that is free is kept; None: for nobody."""
+        return self._first.priority if self._first else None
 
     def decide(
         self, snapshot: Snapshot, unit: Unit, standing: Refusal | None = None

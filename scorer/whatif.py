@@ -9,18 +9,17 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from cluster.fit import Asked, Fit, NodeLeft, PodFit, Question
-from cluster.keys import GANG
 from cluster.ledger import NodeLedger
 from cluster.node import Mode
 from scorer.member import Member
 from scorer.outcome import Placement
+from scorer.seen import is_gated
 from scorer.simulation import GangName, GangResult, Intended, gang_name, simulate
 from scorer.snapshot import Snapshot
 from scorer.state import State
 from scorer.why import notes_on, why_these
 
 BY_COUNT = "kube-scheduler chooses the node by count, and NVIDIA's plugin the GPUs"
-KEPT = "what is free is kept for one that has waited long: it goes first"
 BY_SCHEDULER = "kube-scheduler chooses among the nodes that fit, by rules of its own, too"
 
 _Placements: TypeAlias = Sequence[Placement | None]
@@ -31,7 +30,7 @@ def would_fit(
     snapshot: Snapshot,
     question: Question,
     settled: Mapping[GangName, int],
-    notes: Sequence[str] = (),
+    kept_for: int | None = None,
 ) -> list[Fit]:
     """Return what would become of each template's pods, were all of them created now.
 
@@ -39,7 +38,8 @@ def would_fit(
         snapshot: The cluster.
         question: Which pods.
         settled: How many members of gangs are there already.
-        notes: What else is to be said of all that fit.
+        kept_for: The priority of one that waits and for which what is free is kept; None: there is
+            none.
 
     Raises:
         Overdue: The snapshot's time is over; that is looked at before each node that is asked.
@@ -48,7 +48,7 @@ def would_fit(
         some ms for each template.
     """
     pods = [one for asked in question.templates for one in _intended(asked)]
-    results, after = simulate(snapshot, pods, settled)
+    results, after = simulate(snapshot, pods, settled, kept_for)
     decided = {place: result for result in results for place in result.places}
     found: list[Fit] = []
     start = 0
@@ -56,8 +56,7 @@ def would_fit(
         places = range(start, start + len(asked.names))
         units = [decided[place] for place in places]
         placements = [_placement(decided[place], place) for place in places]
-        fit = _fit(asked, units, placements, _left(snapshot, after, placements))
-        found.append(replace(fit, notes=[*fit.notes, *notes]) if fit.fits else fit)
+        found.append(_fit(asked, units, placements, _left(snapshot, after, placements)))
         start = places.stop
     return found
 
@@ -145,8 +144,7 @@ def _left_to_others(member: Member) -> Iterable[str]:
     """Say what is chosen for such a pod by others than the planner."""
     if not member.request.places:
         return (BY_COUNT,)
-    gates = member.pod.spec.scheduling_gates or ()
-    return () if any(gate.name == GANG for gate in gates) else (BY_SCHEDULER,)
+    return () if is_gated(member.pod) else (BY_SCHEDULER,)
 
 
 def _tenths(bandwidth: float | None) -> float | None:

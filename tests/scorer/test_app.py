@@ -15,7 +15,7 @@ from cluster.record import GPUShare
 from scorer import __main__ as process
 from scorer import app
 from scorer.announce import LEASE
-from scorer.whatif import KEPT
+from scorer.simulation import KEPT
 
 
 @pytest.mark.parametrize(
@@ -168,12 +168,14 @@ async def test_one_that_waits_too_long_to_be_passed_is_told_of_but_not_who_it_is
     cluster.put("/api/v1/namespaces/team/pods/first", held)
     waits = a_held_pod(8, "secret")
     cluster.put("/api/v1/namespaces/team/pods/secret", waits)
-    one = Question([Asked(msgspec.convert(a_pod({keys.GPU_WHOLE: 1}), Pod), ["train"])])
+    gate = {"schedulingGates": [{"name": keys.GANG}]}
+    pod = msgspec.convert(a_pod({keys.GPU_WHOLE: 1}, **gate), Pod)
 
     async def told():
-        _, body = await scorer.fits(one, WEBHOOK)
+        _, body = await scorer.fits(Question([Asked(pod, ["train"])]), WEBHOOK)
         assert b"secret" not in body
-        return KEPT.encode() in body
+        (fit,) = msgspec.json.decode(body, type=Answer).fits
+        return (fit.fits, fit.reason) == (False, KEPT)
 
     await until_true(told)
 

@@ -7,8 +7,9 @@ from cluster.fit import Asked, NodeLeft, PodFit, Question
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from scorer.reason import Reason
+from scorer.simulation import KEPT
 from scorer.state import State
-from scorer.whatif import BY_COUNT, BY_SCHEDULER, KEPT, settled_in, would_fit
+from scorer.whatif import BY_COUNT, BY_SCHEDULER, settled_in, would_fit
 
 GATE = {"schedulingGates": [{"name": keys.GANG}]}
 
@@ -25,8 +26,8 @@ def gang(count, gpus=1, size=None):
     return asked({keys.GPU_WHOLE: gpus}, *names, annotations=mark)
 
 
-def fits(snapshot, *templates, settled=None, notes=()):
-    return would_fit(snapshot, Question(list(templates)), settled or {}, notes)
+def fits(snapshot, *templates, settled=None, kept_for=None):
+    return would_fit(snapshot, Question(list(templates)), settled or {}, kept_for)
 
 
 def test_a_gang_that_fits_is_told_where_at_which_bandwidth_and_what_is_left():
@@ -182,14 +183,32 @@ def test_which_gpus_nvidias_plugin_chooses_nobody_knows():
     assert (fit.nodes[0].free_before, fit.nodes[0].free_after) == (8, 5)
 
 
-def test_what_holds_for_all_is_said_of_those_that_fit():
-    snapshot = a_snapshot(a_node("gpu-0"))
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        pytest.param(gang(2), KEPT, id="gang"),
+        pytest.param(asked({keys.GPU_WHOLE: 1}, "a"), KEPT, id="pod"),
+        pytest.param(asked({keys.GPU_WHOLE: 1}, "a", priority=4), KEPT, id="as urgent"),
+        pytest.param(asked({keys.GPU_WHOLE: 1}, "a", priority=5), None, id="more urgent"),
+        pytest.param(asked({keys.NVIDIA_GPU: 1}, "a"), None, id="by count"),
+        pytest.param(
+            asked({keys.GPU_WHOLE: 1}, "a", schedulingGates=[]), None, id="not behind our gate"
+        ),
+    ],
+)
+def test_while_what_is_free_is_kept_for_one_our_planner_places_nobody_after_it(template, reason):
+    snapshot = a_snapshot(a_node("gpu-0"), a_node("plain-0", mode="default"))
 
-    fit, refused = fits(
-        snapshot, asked({keys.GPU_WHOLE: 1}, "a"), asked({keys.GPU_WHOLE: 9}, "b"), notes=[KEPT]
-    )
+    (fit,) = fits(snapshot, template, kept_for=4)
 
-    assert (fit.notes, refused.notes) == ([KEPT], [])
+    assert (fit.fits, fit.reason, KEPT in fit.notes) == (reason is None, reason, False)
+    assert all((pod.node is None) == (reason is not None) for pod in fit.pods)
+
+
+def test_a_gang_that_is_incomplete_is_told_so_before_that_all_is_kept_for_another():
+    (fit,) = fits(a_snapshot(a_node("gpu-0")), gang(2, size=3), kept_for=0)
+
+    assert fit.reason == "2 of 3 members"
 
 
 def test_of_pods_on_their_own_every_note_is_said_once():
