@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from cli.inputs import Inputs
-from cli.simulation import settled_of
 from cluster.fit import Fit, Question
 from policy.snapshot import PolicySnapshot
+from scorer.seen import seen
+from scorer.simulation import settled_of
 from scorer.snapshot import Snapshot, snapshot_of
 from scorer.whatif import would_fit
 from topology.choice import Mode
@@ -32,4 +33,4 @@ def cluster_of(inputs: Inputs, mode: Mode = Mode.KEEP) -> Snapshot:
 def placements(inputs: Inputs, question: Question) -> list[Fit]:
     """Return what would become of each template's pods, as the scorer of a cluster answers."""
     pods = inputs.cluster.pods if inputs.cluster else ()
-    return would_fit(cluster_of(inputs), question, settled_of(pods))
+    return would_fit(cluster_of(inputs), question, settled_of(map(seen, pods)))

@@ -1,12 +1,12 @@
 """What would happen to these pods, denied ones and those without GPUs among them. Pure."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cluster.pod import Pod
 from cluster.record import GPUShare
-from scorer.simulation import GangName, GangResult, Intended, gang_name
+from scorer.seen import seen
+from scorer.simulation import GangResult, Intended, settled_of
 from scorer.simulation import simulate as simulate_pods
 from scorer.snapshot import Snapshot
 from webhook.outcome import Outcome, Verdict
@@ -77,7 +77,9 @@ def simulate(
         pods: The cluster's own: those that run or have completed count towards their gang's size.
     """
     placed = [one for one in applicants if one.is_placed]
-    gangs, after = simulate_pods(snapshot, [one.intended for one in placed], settled_of(pods))
+    gangs, after = simulate_pods(
+        snapshot, [one.intended for one in placed], settled_of(map(seen, pods))
+    )
     results = {
         id(placed[place]): _result(placed[place], gang, index)
         for gang in gangs
@@ -85,16 +87,6 @@ def simulate(
     }
     everybody = tuple(results.get(id(one)) or _elsewhere(one) for one in applicants)
     return Simulation(everybody, tuple(gangs), snapshot, after)
-
-
-def settled_of(pods: Iterable[Pod]) -> Counter[GangName]:
-    """Count the members of gangs that were placed and have not failed."""
-    return Counter(
-        gang
-        for pod in pods
-        if pod.spec.node_name and pod.status.phase != "Failed"
-        if (gang := gang_name(pod, pod.metadata.namespace or "default"))
-    )
 
 
 def _result(applicant: Applicant, gang: GangResult, index: int) -> PodResult:

@@ -5,7 +5,8 @@ GPUs are planned together: on one node (`onenode`), else over a set of nodes (`n
 pod by pod, each by the same rules on what the ones before it left.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -57,6 +58,27 @@ def plan(
         if isinstance(planned, Plan) or len(group.kinds) == 1:
             return planned
     return place_each(snapshot, group, linked=linked)
+
+
+def plan_near(
+    snapshot: Snapshot, members: Sequence[Member], homes: Iterable[str], *, link: Link = Link.BEST
+) -> Plan | Refusal:
+    """Plan members that others of their gang are there before: with these on a node, if they fit.
+
+    Args:
+        snapshot: The cluster.
+        members: As in `plan`.
+        homes: The node of each of the others; the one with most of them is tried first.
+        link: As in `plan`.
+
+    Cost: a plan on one node for each home, and one on all.
+    """
+    there = Counter(node for node in homes if node in snapshot.ledger.nodes)
+    for node in sorted(there, key=lambda node: (-there[node], node)):
+        near = plan(snapshot.only(node), members, link=link)
+        if isinstance(near, Plan):
+            return near
+    return plan(snapshot, members, link=link)
 
 
 def _on_one_node(snapshot: Snapshot, group: Group, seen: Survey, link: Link) -> Plan | None:

@@ -17,8 +17,8 @@ from cluster.request import read_request
 from scorer.compare import IndexOrder, best_possible, index_order
 from scorer.member import Member, member_of
 from scorer.outcome import Plan, Refusal
-from scorer.plan import plan
-from scorer.seen import is_gated
+from scorer.plan import plan_near
+from scorer.seen import Seen, is_gated
 from scorer.snapshot import Snapshot
 
 KEPT = "what is free is kept for one that has waited long: it goes first"
@@ -26,6 +26,9 @@ KEPT = "what is free is kept for one that has waited long: it goes first"
 GangName: TypeAlias = tuple[str, str, str]
 """Namespace and name of a gang, and the uid of its pods' controller: a job submitted again is
 another."""
+
+Settled: TypeAlias = Mapping[GangName, Sequence[str]]
+"""The node of each member that is there already; empty for one that has ended well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class GangResult:
 def simulate(
     snapshot: Snapshot,
     pods: Sequence[Intended],
-    settled: Mapping[GangName, int],
+    settled: Settled,
     kept_for: int | None = None,
 ) -> tuple[list[GangResult], Snapshot]:
     """Place pods in the order of priority, then of creation, then as given; a gang at its first.
@@ -82,7 +85,7 @@ def simulate(
     Args:
         snapshot: The cluster.
         pods: Which are created.
-        settled: How many members of gangs are there already.
+        settled: The members of gangs that are there already.
         kept_for: The priority of one that waits and for which what is free is kept: the planner
             places nobody after it. None: there is none.
 
@@ -100,6 +103,17 @@ def simulate(
     return results, snapshot
 
 
+def settled_of(pods: Iterable[Seen]) -> dict[GangName, list[str]]:
+    """Return the members of gangs that are there already, as the planner counts them."""
+    found: dict[GangName, list[str]] = {}
+    for pod in pods:
+        if pod.gang is not None and pod.settled:
+            owner = pod.controller.uid if pod.controller else ""
+            nodes = found.setdefault((pod.namespace, pod.gang, owner), [])
+            nodes.append(pod.claimant.target if pod.claimant else "")
+    return found
+
+
 def gang_name(pod: Pod, namespace: str) -> GangName | None:
     """Return what tells a pod's gang from others; None for one that is no member of a gang."""
     mark = gang_mark(pod)[0]
@@ -113,7 +127,7 @@ def _decided(
     snapshot: Snapshot,
     places: tuple[int, ...],
     pods: Sequence[Intended],
-    settled: Mapping[GangName, int],
+    settled: Settled,
     kept_for: int | None,
 ) -> GangResult:
     first = pods[0]
@@ -122,7 +136,8 @@ def _decided(
     full = f"{first.namespace}/{name}" if name else None
     alone = (_told_apart(one.pod, place) for one, place in zip(pods, places, strict=True))
     members = tuple(member_of(pod, first.namespace, full) for pod in alone)
-    present = len(members) + (settled.get(gang, 0) if gang else 0)
+    homes = settled.get(gang, ()) if gang else ()
+    present = len(members) + len(homes)
     needed = _needed(first, len(pods)) if gang else 1
     outcome: Plan | Refusal
     if present < needed:
@@ -131,7 +146,7 @@ def _decided(
         outcome = Refusal(KEPT)
     else:
         link = link_strictness(first.pod)[0] if gang else Link.BEST
-        outcome = plan(snapshot, members, link=link)
+        outcome = plan_near(snapshot, members, homes, link=link)
     return GangResult(
         name=name or first.pod.metadata.name,
         namespace=first.namespace,

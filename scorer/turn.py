@@ -4,14 +4,13 @@ By priority, then by age. Who does not fit is passed by smaller ones until it ha
 `ageing`: from then on what becomes free is kept for it, if it fits an empty cluster at all.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from cluster.gang import GangKey
 from scorer.gangs import Unit
 from scorer.outcome import Plan, Refusal
-from scorer.plan import plan
+from scorer.plan import plan, plan_near
 from scorer.snapshot import Snapshot
 
 
@@ -69,7 +68,8 @@ class Turns:
         outcome: Plan | Refusal | None = _blocked(unit, self._first) or standing
         seen = snapshot.without(self._avoided.get(unit.key, frozenset()))
         if outcome is None:
-            outcome = _plan(seen, unit)
+            homes = (pod.claimant.target for pod in unit.settled if pod.claimant)
+            outcome = plan_near(seen, unit.members, homes, link=unit.link)
             self.planned += 1
         waits = isinstance(outcome, Refusal) and unit.blocked is None and self._first is None
         if waits and self._aged(unit) and _could(seen, unit):
@@ -110,22 +110,6 @@ def take_turns(
         if isinstance(outcome, Plan):
             snapshot = outcome.applied_to(snapshot)
     return Round(tuple(decisions), snapshot)
-
-
-def _plan(snapshot: Snapshot, unit: Unit) -> Plan | Refusal:
-    """Plan a unit, on a node where members of it run already if it fits there."""
-    for node in _homes(unit):
-        if node in snapshot.ledger.nodes:
-            near = plan(snapshot.only(node), unit.members, link=unit.link)
-            if isinstance(near, Plan):
-                return near
-    return plan(snapshot, unit.members, link=unit.link)
-
-
-def _homes(unit: Unit) -> list[str]:
-    """Return the nodes of the members that are placed, those with most of them first."""
-    nodes = Counter(pod.claimant.target for pod in unit.settled if pod.claimant)
-    return sorted(nodes, key=lambda node: (-nodes[node], node))
 
 
 def _blocked(unit: Unit, first: Unit | None) -> Refusal | None:

@@ -3,7 +3,7 @@
 One answer for everybody who asks: dry runs on a cluster, and `check` with a cluster in a file.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from cluster.node import Mode
 from scorer.member import Member
 from scorer.outcome import Placement
 from scorer.seen import is_gated
-from scorer.simulation import GangName, GangResult, Intended, gang_name, simulate
+from scorer.simulation import GangResult, Intended, Settled, gang_name, settled_of, simulate
 from scorer.snapshot import Snapshot
 from scorer.state import State
 from scorer.why import notes_on, why_these
@@ -29,7 +29,7 @@ _Placements: TypeAlias = Sequence[Placement | None]
 def would_fit(
     snapshot: Snapshot,
     question: Question,
-    settled: Mapping[GangName, int],
+    settled: Settled,
     kept_for: int | None = None,
 ) -> list[Fit]:
     """Return what would become of each template's pods, were all of them created now.
@@ -37,7 +37,7 @@ def would_fit(
     Args:
         snapshot: The cluster.
         question: Which pods.
-        settled: How many members of gangs are there already.
+        settled: The members of gangs that are there already.
         kept_for: The priority of one that waits and for which what is free is kept; None: there is
             none.
 
@@ -61,15 +61,11 @@ def would_fit(
     return found
 
 
-def settled_in(state: State, question: Question) -> dict[GangName, int]:
-    """Count the members of the gangs that are asked about which are there already."""
-    found: dict[GangName, int] = {}
-    for asked in question.templates:
-        if gang := gang_name(asked.pod, asked.pod.metadata.namespace):
-            there = (one for one in state.group(gang[:2]) if one.settled)
-            owners = (one.controller.uid if one.controller else "" for one in there)
-            found[gang] = sum(owner == gang[2] for owner in owners)
-    return found
+def settled_in(state: State, question: Question) -> Settled:
+    """Return the members that are there already of the gangs that are asked about."""
+    named = (gang_name(asked.pod, asked.pod.metadata.namespace) for asked in question.templates)
+    groups = {gang[:2] for gang in named if gang}
+    return settled_of(pod for group in groups for pod in state.group(group))
 
 
 def left_on(before: NodeLedger, after: NodeLedger) -> NodeLeft:

@@ -131,9 +131,23 @@ def test_a_gang_of_two_templates_is_placed_as_one():
 def test_members_that_are_there_already_count():
     snapshot = a_snapshot(a_node("gpu-0"))
 
-    (fit,) = fits(snapshot, gang(2, size=4), settled={("default", "bert", ""): 2})
+    (fit,) = fits(snapshot, gang(2, size=4), settled={("default", "bert", ""): ["gpu-0", "gone"]})
 
     assert fit.fits
+
+
+@pytest.mark.parametrize(
+    ("taken", "node"), [(range(3), "gpu-1"), (range(8), "gpu-0")], ids=["room", "full"]
+)
+def test_a_replacement_goes_next_to_its_gang_where_that_has_room(taken, node):
+    snapshot = a_snapshot(
+        a_node("gpu-0"), a_node("gpu-1"), taken={"gpu-0": range(7), "gpu-1": taken}
+    )
+    there = {("default", "bert", ""): ["gpu-1"] * 3}
+
+    (fit,) = fits(snapshot, gang(1, size=4), settled=there)
+
+    assert [pod.node for pod in fit.pods] == [node]
 
 
 def test_members_that_wait_or_belong_to_another_job_of_the_name_do_not_count():
@@ -143,6 +157,7 @@ def test_members_that_wait_or_belong_to_another_job_of_the_name_do_not_count():
     for name, pod in {
         "runs": {"nodeName": "gpu-0", "gates": ()},
         "waits": {},
+        "has ended": {"phase": "Succeeded"},
         "other": {"nodeName": "gpu-0", "gates": (), "owner": other},
     }.items():
         one = a_seen(1, name, namespace="default", annotations=mark, **pod)
@@ -150,7 +165,11 @@ def test_members_that_wait_or_belong_to_another_job_of_the_name_do_not_count():
 
     question = Question([gang(2, size=4)])
 
-    assert settled_in(state, question) == {("default", "bert", ""): 1}
+    found = settled_in(state, question)
+    assert {gang: sorted(nodes) for gang, nodes in found.items()} == {
+        ("default", "bert", ""): ["", "gpu-0"],
+        ("default", "bert", "j"): ["gpu-0"],
+    }
 
 
 @pytest.mark.parametrize(
