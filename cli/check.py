@@ -36,12 +36,12 @@ _COLOURS = {Verdict.ALLOWED: GOOD, Verdict.DENIED: BAD, Verdict.SKIPPED: QUIET}
 def judged(inputs: Inputs) -> Report:
     """Judge each pod template with what is known here; with a cluster, find its pods a place."""
     found = [_judged(inputs, template) for template in inputs.templates]
-    fits, warnings = _fits(inputs, [asked for _, asked in found])
+    fits, notes = _fits(inputs, [asked for _, asked in found])
     documents = tuple(
         {**entry, "placement": fit} for (entry, _), fit in zip(found, fits, strict=True)
     )
     entries = msgspec.convert(documents, tuple[Entry, ...])
-    return Report(documents, entries, (*inputs.warnings, *warnings))
+    return Report(documents, entries, inputs.warnings, notes)
 
 
 def _judged(inputs: Inputs, template: PodTemplate) -> tuple[Document, Asked | None]:
@@ -69,8 +69,8 @@ def _fits(inputs: Inputs, asked: list[Asked | None]) -> tuple[list[object], tupl
 
 def show_report(report: Report, output: Format, *, strict: bool) -> int:
     """Show what admission would do; return the exit code."""
-    for warning in report.warnings:
-        warn(warning)
+    for told in (*report.warnings, *report.notes):
+        warn(told)
     if output is Format.TABLE:
         for entry in report.entries:
             _show(entry)

@@ -53,6 +53,7 @@ class Server:
 class _Answer(Struct, frozen=True):
     pods: list[dict[str, Any]]
     warnings: list[str]
+    notes: list[str] = []
 
 
 class _Connection(HTTPSConnection):
@@ -94,7 +95,8 @@ def asked(server: Server, given: Given) -> Report:
     if not documents:
         warnings.append(NO_PODS)
     entries = tuple(entry for answer in answers for entry in answer.entries)
-    return Report(documents, entries, tuple(warnings))
+    notes = dict.fromkeys(one for answer in answers for one in answer.notes)
+    return Report(documents, entries, tuple(warnings), tuple(notes))
 
 
 def _refuse_files_beside_it(given: Given) -> None:
@@ -148,7 +150,8 @@ class _Remote:
             self._stranger("with something else")
         documents = tuple(_placed(pod, file) for pod in answer.pods)
         warnings = tuple(_place(one, file) for one in answer.warnings)
-        return Report(documents, msgspec.convert(documents, tuple[Entry, ...]), warnings)
+        entries = msgspec.convert(documents, tuple[Entry, ...])
+        return Report(documents, entries, warnings, tuple(answer.notes))
 
     def _exchange(self, body: bytes, namespace: str) -> tuple[int, bytes]:
         query = urlencode({"namespace": namespace})

@@ -54,3 +54,5 @@ class Report:
     """The same, for people."""
     warnings: tuple[str, ...]
     """What was passed over or guessed."""
+    notes: tuple[str, ...] = ()
+    """What is not known, which is no fault of the files."""

@@ -44,6 +44,8 @@ class Result(Struct, frozen=True):
     """Generation and digest."""
     warnings: tuple[str, ...]
     """What was passed over or guessed."""
+    notes: tuple[str, ...]
+    """What is not known, which is no fault of what was sent: why no placement is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +151,13 @@ def answer(judged: Judged, fits: Sequence[Fit] | str) -> bytes:
         fits: What becomes of the pods that are asked about, or why nobody knows.
     """
     placements: dict[int, Fit] = {}
-    warnings = judged.warnings
+    notes: tuple[str, ...] = ()
     if isinstance(fits, str):
-        warnings = (*warnings, f"placement is not known: {fits}.")
+        notes = (f"placement is not known: {fits}.",)
     else:
         placements = dict(zip(judged.asked, fits, strict=True))
     pods = [{**pod, "placement": placements.get(i)} for i, pod in enumerate(judged.pods)]
-    return msgspec.json.encode(Result(pods, judged.policy, warnings))
+    return msgspec.json.encode(Result(pods, judged.policy, judged.warnings, notes))
 
 
 def _diff(before: object, after: object) -> str:

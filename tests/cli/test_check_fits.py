@@ -133,3 +133,8 @@ def test_of_too_many_pods_no_place_is_looked_for_and_it_is_said(check):
 
     assert (code, "fit" in out) == (0, False)
     assert f"of more than {MOST_PODS} pods, ask linkwise simulate" in err
+    assert check(WHOLE, "--strict", replicas=10**9).code == 0
+
+
+def test_what_does_not_fit_now_is_no_fault_of_the_manifest_however_strict(check):
+    assert check("aliyun.com/gpu: 8", "--strict").code == 0

@@ -150,6 +150,18 @@ def test_where_a_server_does_not_know_where_pods_would_go_it_is_said_once(ask):
 
     assert (told.code, told.err) == (1, "linkwise: placement is not known: no scorer leads now.\n")
     assert "fits now" not in told.out
+    # Whether a scorer leads at the moment says nothing of the manifest.
+    assert ask("--strict", answer=judged_alone, files=("b.yaml",)).code == 0
+
+
+def test_a_server_that_does_not_know_of_notes_yet_is_understood(ask):
+    def of_before(request):
+        status, body = judge(request)
+        answer = json.loads(body)
+        del answer["notes"]
+        return status, json.dumps(answer).encode()
+
+    assert ask(answer=of_before, files=("b.yaml",)).code == 0
 
 
 def test_a_finding_has_the_line_of_the_file(ask):

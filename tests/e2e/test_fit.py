@@ -52,11 +52,11 @@ def created(plane, namespace, *pods):
 
 
 # The first, while no scorer has run here.
-def test_where_nobody_leads_admission_is_answered_and_a_warning_says_why(ann):
+def test_where_nobody_leads_admission_is_answered_and_a_note_says_why(ann):
     answer = ann.ask(*gang(2))
 
     assert [(pod["verdict"], pod["placement"]) for pod in answer["pods"]] == [("allowed", None)] * 2
-    assert answer["warnings"] == ["placement is not known: no scorer has led so far."]
+    assert answer["notes"] == ["placement is not known: no scorer has led so far."]
 
 
 @pytest.mark.usefixtures("placing")
@@ -134,4 +134,4 @@ def test_a_leader_that_died_is_not_waited_for(placing, ann):
     answer = ann.ask(*gang(2))
 
     assert [pod["placement"] for pod in answer["pods"]] == [None, None]
-    assert answer["warnings"] == ["placement is not known: the scorer cannot be asked."]
+    assert answer["notes"] == ["placement is not known: the scorer cannot be asked."]

@@ -144,12 +144,13 @@ def test_each_template_has_its_own_placement_and_those_without_a_place_have_none
     assert answer["warnings"] == []
 
 
-def test_where_nobody_knows_a_warning_says_why_and_admission_is_answered_all_the_same():
+def test_where_nobody_knows_a_note_says_why_and_admission_is_answered_all_the_same():
     answer = answered(POD, "no scorer leads now")
 
     (pod,) = answer["pods"]
     assert (pod["verdict"], pod["placement"]) == ("allowed", None)
-    assert answer["warnings"] == ["placement is not known: no scorer leads now."]
+    assert answer["notes"] == ["placement is not known: no scorer leads now."]
+    assert answer["warnings"] == []
 
 
 def test_of_any_number_of_pods_no_more_are_named_than_are_refused():
