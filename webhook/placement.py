@@ -13,6 +13,8 @@ from runtime.kube import ApiError, Kube, KubeError
 PATIENCE = 2.0
 """How long a dry run waits for all of it [s]."""
 _LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{POLICY_NAMESPACE}/leases/{SCORER}"
+_NOT_US = frozenset({401, 403})
+"""It does not take us for the webhook; who asks cannot mend that."""
 
 _log = structlog.get_logger()
 
@@ -54,20 +56,17 @@ class Scorer:
         """
         if question.pods > MOST_PODS:
             raise UnknownError(f"the scorer is asked about {MOST_PODS} pods at once, and no more")
+        address = ""
         try:
             async with asyncio.timeout(PATIENCE):
                 address = await self._leader()
                 # Its certificate's authority and our token may be others by now.
                 async with self._connect(address) as scorer:
                     fits = (await scorer.create(PATH, question, Answer)).fits
-        except TimeoutError:
-            raise UnknownError(f"the scorer did not answer within {PATIENCE:g} s") from None
-        except ApiError as error:
-            raise UnknownError(f"the scorer answers: {error.message or error.status}") from None
-        except (KubeError, OSError) as error:
-            # Those who ask are told no addresses.
-            _log.warning("Could not ask scorer", err=str(error))
-            raise UnknownError("the scorer cannot be asked") from None
+        except (TimeoutError, KubeError, OSError) as error:
+            told = str(error) or f"no answer within {PATIENCE:g} s"
+            _log.warning("Could not ask scorer", address=address, err=told)
+            raise UnknownError(_why(error)) from None
         if len(fits) != len(question.templates):
             raise UnknownError("the scorer is of another version")
         return fits
@@ -87,3 +86,14 @@ class Scorer:
         if not address:
             raise UnknownError("the scorer that leads does not say where it is")
         return address
+
+
+def _why(error: Exception) -> str:
+    """Return why there is no answer, for people: they are told no addresses."""
+    match error:
+        case TimeoutError():
+            return f"the scorer did not answer within {PATIENCE:g} s"
+        case ApiError() if error.status not in _NOT_US:
+            return f"the scorer answers: {error.message or error.status}"
+        case _:
+            return "the scorer cannot be asked"

@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 from certificates import a_ca, a_leaf
 from fake_cluster import FakeCluster
+from structlog.testing import capture_logs
 
 from cluster import keys
 from cluster.fit import MOST_PODS, PATH, Answer, Asked, Fit, PodFit, Question
@@ -122,9 +123,13 @@ async def test_a_leader_that_is_gone_or_silent_is_not_waited_for(cluster, files,
         await asked_why.wait()
         return exchange.Answer()
 
-    async with a_scorer(cluster, files, answer):
-        assert await why(cluster, files) == "the scorer did not answer within 0.1 s"
+    async with a_scorer(cluster, files, answer) as server:
+        address = f"127.0.0.1:{server.port}"
+        with capture_logs() as logs:
+            assert await why(cluster, files) == "the scorer did not answer within 0.1 s"
         asked_why.set()
+    (line,) = logs
+    assert (line["address"], line["err"]) == (address, "no answer within 0.1 s")
 
 
 @pytest.mark.parametrize(
@@ -135,6 +140,8 @@ async def test_a_leader_that_is_gone_or_silent_is_not_waited_for(cluster, files,
             "the scorer answers: another replica leads",
             id="refused",
         ),
+        pytest.param(refusal(401, "bring a token"), "the scorer cannot be asked", id="not known"),
+        pytest.param(refusal(403, "ask others"), "the scorer cannot be asked", id="not allowed"),
         pytest.param(exchange.Answer(b"[]"), "the scorer cannot be asked", id="unreadable"),
         pytest.param(
             exchange.Answer(b'{"fits":[]}'), "the scorer is of another version", id="too few"
@@ -142,8 +149,14 @@ async def test_a_leader_that_is_gone_or_silent_is_not_waited_for(cluster, files,
     ],
 )
 async def test_an_answer_that_is_none_is_told_as_such(cluster, files, answer, told):
-    async with a_scorer(cluster, files, lambda _call: answer):
-        assert await why(cluster, files) == told
+    async with a_scorer(cluster, files, lambda _call: answer) as server:
+        address = f"127.0.0.1:{server.port}"
+        with capture_logs() as logs:
+            assert await why(cluster, files) == told
+
+    if "another version" not in told:
+        (line,) = logs
+        assert (line["event"], line["address"]) == ("Could not ask scorer", address)
 
 
 @pytest.mark.parametrize("missing", ["token", "ca.crt"])
