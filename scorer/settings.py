@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from runtime.environment import Environment, SettingsError, variable
 
@@ -25,8 +26,8 @@ class Settings:
     """File of that port's certificate and its chain; without one nobody is answered there."""
     key: str = "/etc/linkwise/tls/tls.key"
     address: str = ""
-    """Where others reach this process; empty for the host, and where that is empty, too, nobody is
-    told, and dry runs say nothing of placement."""
+    """Where others reach this process; empty for the host, and where that stands for all addresses,
+    nobody is told, and dry runs say nothing of placement."""
     api_server: str = ""
     """Such as `https://127.0.0.1:6443`; empty for the one that a pod is given."""
     api_token_file: str = ""
@@ -46,7 +47,7 @@ class Settings:
     def fit_address(self) -> str:
         """Where the webhook asks, as `host:port`; empty where nobody knows."""
         host = self.address or self.host
-        if not host:
+        if _is_any(host):
             return ""
         return f"[{host}]:{self.fit_port}" if ":" in host else f"{host}:{self.fit_port}"
 
@@ -79,6 +80,14 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     )
     _check_lease(found)
     return found
+
+
+def _is_any(host: str) -> bool:
+    """Tell whether a host to listen on stands for all addresses, so that nobody can ask there."""
+    try:
+        return not host or ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def _check_lease(found: Settings) -> None:

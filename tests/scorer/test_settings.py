@@ -77,6 +77,11 @@ def test_attempts_without_a_pause_are_refused():
         ({"host": "127.0.0.1"}, "127.0.0.1:8445"),
         ({"host": "127.0.0.1", "address": "192.0.2.2"}, "192.0.2.2:8445"),
         ({"address": "2001:db8::1", "fit_port": 1}, "[2001:db8::1]:1"),
+        ({"host": "0.0.0.0"}, ""),  # noqa: S104
+        ({"host": "::"}, ""),
+        ({"host": "0:0::0"}, ""),
+        ({"host": "0.0.0.0", "address": "192.0.2.2"}, "192.0.2.2:8445"),  # noqa: S104
+        ({"host": "scorer.example"}, "scorer.example:8445"),
     ],
 )
 def test_the_webhook_is_told_where_others_reach_the_process(told, address):
