@@ -22,7 +22,7 @@ from cli.output import (
 )
 from cli.report import Document, Entry, Report, Told
 from cluster.finding import Severity
-from cluster.fit import MOST_PODS, Asked, Question
+from cluster.fit import MOST_PODS, FitQuestion, FitTemplate
 from policy.selection import Trace
 from webhook.manifest.question import asked_about
 from webhook.manifest.report import entry_of
@@ -44,17 +44,17 @@ def judged(inputs: Inputs) -> Report:
     return Report(documents, entries, inputs.warnings, notes)
 
 
-def _judged(inputs: Inputs, template: PodTemplate) -> tuple[Document, Asked | None]:
+def _judged(inputs: Inputs, template: PodTemplate) -> tuple[Document, FitTemplate | None]:
     pod = template.pod()
     outcome = admitted(inputs, template, template.read(pod))
     entry = entry_of(template, pod, outcome)
     return entry, asked_about(template, entry["patched"], outcome)
 
 
-def _fits(inputs: Inputs, asked: list[Asked | None]) -> tuple[list[object], tuple[str, ...]]:
+def _fits(inputs: Inputs, asked: list[FitTemplate | None]) -> tuple[list[object], tuple[str, ...]]:
     """Return where each template's pods would go, as JSON, and why nobody knows if so."""
     nowhere: list[object] = [None] * len(asked)
-    question = Question([one for one in asked if one])
+    question = FitQuestion([one for one in asked if one])
     if inputs.cluster is None or not question.templates:
         return nowhere, ()
     if question.pods > MOST_PODS:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from cli.inputs import Inputs
-from cluster.fit import Fit, Question
+from cluster.fit import Fit, FitQuestion
 from policy.snapshot import PolicySnapshot
 from scorer.seen import seen
 from scorer.simulation import settled_of
@@ -30,7 +30,7 @@ def cluster_of(inputs: Inputs, mode: Mode = Mode.KEEP) -> Snapshot:
     )
 
 
-def placements(inputs: Inputs, question: Question) -> list[Fit]:
+def placements(inputs: Inputs, question: FitQuestion) -> list[Fit]:
     """Return what would become of each template's pods, as the scorer of a cluster answers."""
     pods = inputs.cluster.pods if inputs.cluster else ()
     return would_fit(cluster_of(inputs), question, settled_of(map(seen, pods)))

@@ -13,7 +13,7 @@ MOST_PODS = 256
 """Of one question; each is placed as if it were created, which takes the scorer's processor."""
 
 
-class Asked(Struct, frozen=True):
+class FitTemplate(Struct, frozen=True):
     """The pods that would be made of one template, all alike."""
 
     pod: Pod
@@ -26,10 +26,10 @@ class Asked(Struct, frozen=True):
     """How many pods with GPUs that owner makes; None where it does not tell."""
 
 
-class Question(Struct, frozen=True):
+class FitQuestion(Struct, frozen=True):
     """Templates whose pods would be created together, in this order."""
 
-    templates: list[Asked]
+    templates: list[FitTemplate]
 
     @property
     def pods(self) -> int:
@@ -89,7 +89,7 @@ class Fit(Struct, frozen=True):
     """Why not all of them fit; None where they do."""
 
 
-class Answer(Struct, frozen=True):
+class FitAnswer(Struct, frozen=True):
     """One for each template that was asked about."""
 
     fits: list[Fit]

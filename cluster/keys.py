@@ -168,9 +168,11 @@ SCHEDULER = "linkwise"
 """The second scheduler, where one runs beside the scorer and a policy does not say otherwise."""
 DRY_RUN_AUDIENCE = "linkwise"
 """Whom a token must be made for that opens the dry-run API, and nothing else."""
+FIT_AUDIENCE = "linkwise-scorer"
+"""The same for what the webhook alone may ask of the scorer."""
 SCORER = "linkwise-scorer"
-"""The same for what the webhook alone may ask of the scorer. It is also the name of the scorer's
-Lease, in the namespace of the policy, and of whom its Events come from."""
+"""The name of the scorer's Lease, in the namespace of the policy, and of whom its Events come
+from."""
 SCORER_ADDRESS = "linkwise.dev/address"
 """An annotation of that Lease: where who holds it answers, as `host:port`."""
 WEBHOOK_USER = "system:serviceaccount:linkwise-system:linkwise-webhook"

@@ -3,24 +3,15 @@
 import asyncio
 
 import structlog
-from msgspec import Struct
 
-from cluster.keys import POLICY_NAMESPACE, SCORER, SCORER_ADDRESS
+from cluster.keys import SCORER_ADDRESS
+from cluster.lease import LEASE, ScorerLease
 from runtime.kube import Kube, KubeError
 
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{POLICY_NAMESPACE}/leases/{SCORER}"
 _PAUSE = 5.0
 """Before it is tried again [s]."""
 
 _log = structlog.get_logger()
-
-
-class _Metadata(Struct, frozen=True):
-    annotations: dict[str, str] | None = None
-
-
-class _Lease(Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
 
 
 async def announce(kube: Kube, address: str, term: int) -> None:
@@ -33,7 +24,7 @@ async def announce(kube: Kube, address: str, term: int) -> None:
     """
     while address:
         try:
-            annotations = (await kube.get(LEASE, _Lease)).metadata.annotations or {}
+            annotations = (await kube.get(LEASE, ScorerLease)).metadata.annotations or {}
             steps = [
                 {"op": "test", "path": "/spec/leaseTransitions", "value": term},
                 {
@@ -42,7 +33,7 @@ async def announce(kube: Kube, address: str, term: int) -> None:
                     "value": {**annotations, SCORER_ADDRESS: address},
                 },
             ]
-            await kube.patch(LEASE, steps, _Lease, kind="json")
+            await kube.patch(LEASE, steps, ScorerLease, kind="json")
         except KubeError as error:
             _log.warning("Could not announce address", err=str(error))
             await asyncio.sleep(_PAUSE)

@@ -11,9 +11,8 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from cluster.fit import MOST_PODS, PATH, Question
-from cluster.fit import Answer as Fits
-from cluster.keys import SCORER, WEBHOOK_USER
+from cluster.fit import MOST_PODS, PATH, FitAnswer, FitQuestion
+from cluster.keys import FIT_AUDIENCE, WEBHOOK_USER
 from runtime.caller import caller_of
 from runtime.clock import Clock
 from runtime.exchange import JSON, Answer, Call, Route, busy, refusal
@@ -29,7 +28,7 @@ FEW = Limits(body_bytes=1 << 20, bytes_in_flight=8 << 20, requests=8, connection
 TIME = 1.5
 """How long a question may take; the webhook waits a little longer [s]."""
 
-_questions = msgspec.json.Decoder(Question)
+_questions = msgspec.json.Decoder(FitQuestion)
 _log = structlog.get_logger()
 
 
@@ -98,12 +97,12 @@ class WhatIf:
 
     async def _refused(self, call: Call) -> Answer | None:
         try:
-            caller = await caller_of(self._kube, call, SCORER)
+            caller = await caller_of(self._kube, call, FIT_AUDIENCE)
         except KubeError as error:
             _log.warning("Could not ask who calls", err=str(error))
             return busy("the API server does not tell who you are")
         if caller is None:
-            needed = f"bring a token made for the audience {SCORER}"
+            needed = f"bring a token made for the audience {FIT_AUDIENCE}"
             return refusal(401, needed, {"WWW-Authenticate": "Bearer"})
         return None if caller.username == WEBHOOK_USER else refusal(403, "ask the webhook instead")
 
@@ -141,9 +140,9 @@ def _gangs(tenure: Tenure, namespace: str | None) -> Callable[[], Struct]:
     return lambda: view_gangs(gangs, waiting, tenure.term, namespace)
 
 
-def _fits(tenure: Tenure, question: Question, over: Callable[[], bool]) -> Callable[[], Struct]:
+def _fits(tenure: Tenure, question: FitQuestion, over: Callable[[], bool]) -> Callable[[], Struct]:
     state = tenure.watches.state
     snapshot = state.snapshot().apart(over)
     settled = settled_in(state, question)
     kept_for = tenure.planner.kept_for
-    return lambda: Fits(would_fit(snapshot, question, settled, kept_for))
+    return lambda: FitAnswer(would_fit(snapshot, question, settled, kept_for))

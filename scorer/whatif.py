@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from cluster.fit import Asked, Fit, NodeLeft, PodFit, Question
+from cluster.fit import Fit, FitQuestion, FitTemplate, NodeLeft, PodFit
 from cluster.ledger import NodeLedger
 from cluster.node import Mode
 from scorer.member import Member
@@ -28,7 +28,7 @@ _Placements: TypeAlias = Sequence[Placement | None]
 
 def would_fit(
     snapshot: Snapshot,
-    question: Question,
+    question: FitQuestion,
     settled: Settled,
     kept_for: int | None = None,
 ) -> list[Fit]:
@@ -61,7 +61,7 @@ def would_fit(
     return found
 
 
-def settled_in(state: State, question: Question) -> Settled:
+def settled_in(state: State, question: FitQuestion) -> Settled:
     """Return the members that are there already of the gangs that are asked about."""
     named = (gang_name(asked.pod, asked.pod.metadata.namespace) for asked in question.templates)
     groups = {gang[:2] for gang in named if gang}
@@ -86,7 +86,7 @@ def left_on(before: NodeLedger, after: NodeLedger) -> NodeLeft:
     return replace(NodeLeft(before.node.name, mode.value, len(cards), *totals), **free)
 
 
-def _intended(asked: Asked) -> Iterator[Intended]:
+def _intended(asked: FitTemplate) -> Iterator[Intended]:
     for name in asked.names:
         pod = replace(asked.pod, metadata=replace(asked.pod.metadata, name=name))
         yield Intended(pod, pod.metadata.namespace, asked.owner, asked.members)
@@ -102,7 +102,7 @@ def _left(before: Snapshot, after: Snapshot, placements: _Placements) -> list[No
 
 
 def _fit(
-    asked: Asked, units: Sequence[GangResult], placements: _Placements, nodes: list[NodeLeft]
+    asked: FitTemplate, units: Sequence[GangResult], placements: _Placements, nodes: list[NodeLeft]
 ) -> Fit:
     """Return what becomes of one template's pods.
 

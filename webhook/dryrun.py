@@ -9,7 +9,7 @@ import yaml
 from msgspec import Struct
 
 from cluster.capacity import Capacity
-from cluster.fit import Asked, Fit, Question
+from cluster.fit import Fit, FitQuestion, FitTemplate
 from policy.snapshot import PolicySnapshot
 from webhook.admit import admit
 from webhook.manifest.objects import objects_in
@@ -67,15 +67,15 @@ class Judged:
 
     pods: list[dict[str, object]]
     """As in the answer, but for their placement."""
-    asked: dict[int, Asked]
+    asked: dict[int, FitTemplate]
     """By place in `pods`: of those for which a place is looked for."""
     policy: dict[str, object]
     warnings: tuple[str, ...]
 
     @property
-    def question(self) -> Question:
+    def question(self) -> FitQuestion:
         """What the scorer is to be asked."""
-        return Question(list(self.asked.values()))
+        return FitQuestion(list(self.asked.values()))
 
 
 def read_manifest(body: bytes, namespace: str) -> Manifest:

@@ -4,32 +4,17 @@ import asyncio
 from collections.abc import Callable
 
 import structlog
-from msgspec import Struct
 
-from cluster.fit import MOST_PODS, PATH, Answer, Fit, Question
-from cluster.keys import POLICY_NAMESPACE, SCORER, SCORER_ADDRESS
+from cluster.fit import MOST_PODS, PATH, Fit, FitAnswer, FitQuestion
+from cluster.lease import LEASE, ScorerLease
 from runtime.kube import ApiError, Kube, KubeError
 
 PATIENCE = 2.0
 """How long a dry run waits for all of it [s]."""
-_LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{POLICY_NAMESPACE}/leases/{SCORER}"
 _NOT_US = frozenset({401, 403})
 """It does not take us for the webhook; who asks cannot mend that."""
 
 _log = structlog.get_logger()
-
-
-class _Metadata(Struct, frozen=True):
-    annotations: dict[str, str] | None = None
-
-
-class _Spec(Struct, frozen=True, rename="camel"):
-    holder_identity: str | None = None
-
-
-class _Lease(Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-    spec: _Spec = _Spec()
 
 
 class UnknownError(Exception):
@@ -48,7 +33,7 @@ class Scorer:
         """
         self._kube, self._connect = kube, connect
 
-    async def fits(self, question: Question) -> list[Fit]:
+    async def fits(self, question: FitQuestion) -> list[Fit]:
         """Return what would become of the pods of each template.
 
         Raises:
@@ -62,7 +47,7 @@ class Scorer:
                 address = await self._leader()
                 # Its certificate's authority and our token may be others by now.
                 async with self._connect(address) as scorer:
-                    fits = (await scorer.create(PATH, question, Answer)).fits
+                    fits = (await scorer.create(PATH, question, FitAnswer)).fits
         except (TimeoutError, KubeError, OSError) as error:
             told = str(error) or f"no answer within {PATIENCE:g} s"
             _log.warning("Could not ask scorer", address=address, err=told)
@@ -74,18 +59,17 @@ class Scorer:
     async def _leader(self) -> str:
         """Return where the one that leads answers, `host:port`."""
         try:
-            lease = await self._kube.get(_LEASE, _Lease)
+            lease = await self._kube.get(LEASE, ScorerLease)
         except ApiError as error:
             if error.status == 404:
                 raise UnknownError("no scorer has led so far") from None
             _log.warning("Could not read Lease", err=str(error))
             raise UnknownError("the API server does not tell which scorer leads") from None
-        if not lease.spec.holder_identity:
+        if not lease.is_held:
             raise UnknownError("no scorer leads now")
-        address = (lease.metadata.annotations or {}).get(SCORER_ADDRESS)
-        if not address:
+        if not lease.address:
             raise UnknownError("the scorer that leads does not say where it is")
-        return address
+        return lease.address
 
 
 def _why(error: Exception) -> str:

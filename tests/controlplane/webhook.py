@@ -175,7 +175,7 @@ def access(plane: ControlPlane, folder: Path, account: str, server: str = "") ->
 def _token_for_scorer(plane: ControlPlane, folder: Path) -> Path:
     """Write the token that a kubelet would replace in time."""
     path = f"{NAMESPACES}/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token"
-    spec = {"audiences": [keys.SCORER], "expirationSeconds": 365 * 86_400}
+    spec = {"audiences": [keys.FIT_AUDIENCE], "expirationSeconds": 365 * 86_400}
     file = folder / "scorer.token"
     file.write_text(plane.api.create(path, {"spec": spec})["status"]["token"])
     return file

@@ -281,7 +281,7 @@ def test_the_webhook_asks_the_scorer_as_itself_and_knows_who_signs_for_it():
     mount = container_of("webhook")["volumeMounts"][1]["mountPath"]
     account = pod_of("webhook")["serviceAccountName"]
 
-    assert token["serviceAccountToken"]["audience"] == keys.SCORER
+    assert token["serviceAccountToken"]["audience"] == keys.FIT_AUDIENCE
     assert f"{mount}/{token['serviceAccountToken']['path']}" == settings.scorer_token_file
     assert f"{mount}/{item['path']}" == settings.scorer_ca_file
     # A Secret of one's own may lack it, and the webhook must start all the same.

@@ -6,9 +6,10 @@ from fake_cluster import FakeCluster
 from waiting import until
 
 from cluster import keys
+from cluster.lease import LEASE
 from runtime.kube import Kube
 from scorer import announce as announcing
-from scorer.announce import LEASE, announce
+from scorer.announce import announce
 
 ADDRESS = "192.0.2.1:8445"
 

@@ -9,12 +9,12 @@ from builders import a_held_pod, a_pod, placed_pod
 from waiting import until, until_true
 
 from cluster import keys
-from cluster.fit import MOST_PODS, Answer, Asked, Question
+from cluster.fit import MOST_PODS, FitAnswer, FitQuestion, FitTemplate
+from cluster.lease import LEASE
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from scorer import __main__ as process
 from scorer import app
-from scorer.announce import LEASE
 from scorer.simulation import KEPT
 
 
@@ -71,15 +71,15 @@ NODE = {
 }
 GATED = a_pod({keys.GPU_WHOLE: 6}, schedulingGates=[{"name": keys.GANG}])
 WEBHOOK = "webhook"
-QUESTION = Question([Asked(msgspec.convert(GATED, Pod), ["train"])])
+QUESTION = FitQuestion([FitTemplate(msgspec.convert(GATED, Pod), ["train"])])
 
 
 @pytest.fixture
 def tokens(cluster):
     """The webhook's token, another account's, and one of the webhook for the API server."""
     for token, user, audience in (
-        (WEBHOOK, keys.WEBHOOK_USER, keys.SCORER),
-        ("other", "system:serviceaccount:team:ann", keys.SCORER),
+        (WEBHOOK, keys.WEBHOOK_USER, keys.FIT_AUDIENCE),
+        ("other", "system:serviceaccount:team:ann", keys.FIT_AUDIENCE),
         ("wider", keys.WEBHOOK_USER, "https://kubernetes.default.svc"),
     ):
         status = {"authenticated": True, "user": {"username": user}, "audiences": [audience]}
@@ -100,7 +100,7 @@ async def test_the_webhook_is_told_where_pods_would_go_and_nothing_is_held(score
     await nodes_known(scorer, cluster)
     for _ in range(2):
         status, body = await scorer.fits(QUESTION, WEBHOOK)
-        (fit,) = msgspec.json.decode(body, type=Answer).fits
+        (fit,) = msgspec.json.decode(body, type=FitAnswer).fits
         assert (status, fit.fits, fit.pods[0].node) == (200, True, "gpu-0")
         assert (fit.nodes[0].free_before, fit.nodes[0].free_after) == (8, 2)
     assert [path for _, path, _ in cluster.writes if "/pods" in path] == []
@@ -172,9 +172,9 @@ async def test_one_that_waits_too_long_to_be_passed_is_told_of_but_not_who_it_is
     pod = msgspec.convert(a_pod({keys.GPU_WHOLE: 1}, **gate), Pod)
 
     async def told():
-        _, body = await scorer.fits(Question([Asked(pod, ["train"])]), WEBHOOK)
+        _, body = await scorer.fits(FitQuestion([FitTemplate(pod, ["train"])]), WEBHOOK)
         assert b"secret" not in body
-        (fit,) = msgspec.json.decode(body, type=Answer).fits
+        (fit,) = msgspec.json.decode(body, type=FitAnswer).fits
         return (fit.fits, fit.reason) == (False, KEPT)
 
     await until_true(told)
@@ -193,8 +193,10 @@ async def test_nobody_but_the_webhook_is_answered(scorer, token, status):
     [
         pytest.param(b"{", 400, id="no JSON"),
         pytest.param(b'{"templates": 1}', 400, id="no question"),
-        pytest.param(Question([Asked(Pod(), [])]), 413, id="no pods"),
-        pytest.param(Question([Asked(Pod(), ["a"] * (MOST_PODS + 1))]), 413, id="many pods"),
+        pytest.param(FitQuestion([FitTemplate(Pod(), [])]), 413, id="no pods"),
+        pytest.param(
+            FitQuestion([FitTemplate(Pod(), ["a"] * (MOST_PODS + 1))]), 413, id="many pods"
+        ),
     ],
 )
 @pytest.mark.usefixtures("tokens")

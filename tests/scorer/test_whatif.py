@@ -3,7 +3,7 @@ import pytest
 from builders import a_node, a_pod, a_seen, a_snapshot
 
 from cluster import keys
-from cluster.fit import Asked, NodeLeft, PodFit, Question
+from cluster.fit import FitQuestion, FitTemplate, NodeLeft, PodFit
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from scorer.reason import Reason
@@ -17,7 +17,7 @@ GATE = {"schedulingGates": [{"name": keys.GANG}]}
 def asked(limits, *names, labels=None, annotations=None, **spec):
     spec = {**GATE, **spec}
     raw = a_pod(limits, name="template", labels=labels, annotations=annotations, **spec)
-    return Asked(msgspec.convert(raw, Pod), list(names))
+    return FitTemplate(msgspec.convert(raw, Pod), list(names))
 
 
 def gang(count, gpus=1, size=None):
@@ -27,7 +27,7 @@ def gang(count, gpus=1, size=None):
 
 
 def fits(snapshot, *templates, settled=None, kept_for=None):
-    return would_fit(snapshot, Question(list(templates)), settled or {}, kept_for)
+    return would_fit(snapshot, FitQuestion(list(templates)), settled or {}, kept_for)
 
 
 def test_a_gang_that_fits_is_told_where_at_which_bandwidth_and_what_is_left():
@@ -163,7 +163,7 @@ def test_members_that_wait_or_belong_to_another_job_of_the_name_do_not_count():
         one = a_seen(1, name, namespace="default", annotations=mark, **pod)
         state.put_pod(one.key, one)
 
-    question = Question([gang(2, size=4)])
+    question = FitQuestion([gang(2, size=4)])
 
     found = settled_in(state, question)
     assert {gang: sorted(nodes) for gang, nodes in found.items()} == {

@@ -10,7 +10,8 @@ from fake_cluster import FakeCluster
 from structlog.testing import capture_logs
 
 from cluster import keys
-from cluster.fit import MOST_PODS, PATH, Answer, Asked, Fit, PodFit, Question
+from cluster.fit import MOST_PODS, PATH, Fit, FitAnswer, FitQuestion, FitTemplate, PodFit
+from cluster.lease import LEASE
 from cluster.pod import Metadata, Pod
 from runtime import exchange
 from runtime.exchange import Route, refusal
@@ -21,8 +22,7 @@ from webhook.__main__ import _scorer
 from webhook.placement import Scorer, UnknownError
 from webhook.settings import Settings
 
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/linkwise-system/leases/{keys.SCORER}"
-QUESTION = Question([Asked(Pod(metadata=Metadata(name="train")), ["train"])])
+QUESTION = FitQuestion([FitTemplate(Pod(metadata=Metadata(name="train")), ["train"])])
 FIT = Fit(True, None, [PodFit("train", "gpu-0", [3])], [], None, None, None, [], None)
 
 
@@ -77,8 +77,10 @@ async def test_the_one_that_leads_is_asked_as_ourselves(cluster, files):
     asked = []
 
     def answer(call):
-        asked.append((call.headers["Authorization"], msgspec.json.decode(call.body, type=Question)))
-        return exchange.Answer(msgspec.json.encode(Answer([FIT])))
+        asked.append(
+            (call.headers["Authorization"], msgspec.json.decode(call.body, type=FitQuestion))
+        )
+        return exchange.Answer(msgspec.json.encode(FitAnswer([FIT])))
 
     async with a_scorer(cluster, files, answer):
         assert await ask(cluster, files) == [FIT]
@@ -91,7 +93,7 @@ async def test_a_token_and_an_authority_that_were_replaced_are_those_that_count(
 
     def answer(call):
         tokens.append(call.headers["Authorization"])
-        return exchange.Answer(msgspec.json.encode(Answer([FIT])))
+        return exchange.Answer(msgspec.json.encode(FitAnswer([FIT])))
 
     async with a_scorer(cluster, files, answer):
         await ask(cluster, files)
@@ -168,7 +170,7 @@ async def test_what_is_not_mounted_is_no_fault_of_who_asks(cluster, files, missi
 
 
 async def test_about_too_many_pods_nobody_is_asked(cluster, files):
-    many = Question([Asked(Pod(), ["a"] * (MOST_PODS + 1))])
+    many = FitQuestion([FitTemplate(Pod(), ["a"] * (MOST_PODS + 1))])
 
     assert (
         await why(cluster, files, many)

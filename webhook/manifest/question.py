@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from cluster.fit import MOST_PODS, Asked
+from cluster.fit import MOST_PODS, FitTemplate
 from webhook.manifest.template import PodTemplate
 from webhook.outcome import Outcome, Verdict
 
 
-def asked_about(template: PodTemplate, patched: Any, outcome: Outcome) -> Asked | None:  # noqa: ANN401 - JSON.
+def asked_about(template: PodTemplate, patched: Any, outcome: Outcome) -> FitTemplate | None:  # noqa: ANN401 - JSON.
     """Return what to ask; None where no place is looked for: denied, without GPUs, or no pods.
 
     Args:
@@ -21,7 +21,7 @@ def asked_about(template: PodTemplate, patched: Any, outcome: Outcome) -> Asked 
     count = min(template.replicas, MOST_PODS + 1)
     if not count:
         return None
-    return Asked(
+    return FitTemplate(
         pod=template.read(patched),
         names=[template.stamp(i).name for i in range(count)],
         owner=template.owners[-1].uid if template.owners else "",

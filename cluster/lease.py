@@ -1,0 +1,29 @@
+"""The Lease of the scorer that leads, in which it says where it answers."""
+
+from msgspec import Struct
+
+from cluster.keys import POLICY_NAMESPACE, SCORER, SCORER_ADDRESS
+from cluster.pod import Metadata
+
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{POLICY_NAMESPACE}/leases/{SCORER}"
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    holder_identity: str | None = None
+
+
+class ScorerLease(Struct, frozen=True):
+    """What others than the election read of it."""
+
+    metadata: Metadata = Metadata()
+    spec: _Spec = _Spec()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a scorer leads."""
+        return bool(self.spec.holder_identity)
+
+    @property
+    def address(self) -> str:
+        """Where it answers, as `host:port`; empty where it does not say."""
+        return (self.metadata.annotations or {}).get(SCORER_ADDRESS, "")
