@@ -32,6 +32,8 @@ class Scorer:
             connect: Returns a client for an address, `host:port`.
         """
         self._kube, self._connect = kube, connect
+        self._turn = asyncio.Lock()
+        """The scorer answers one question at a time: ours wait here, where they cost nothing."""
 
     async def fits(self, question: FitQuestion) -> list[Fit]:
         """Return what would become of the pods of each template.
@@ -43,7 +45,7 @@ class Scorer:
             raise UnknownError(f"the scorer is asked about {MOST_PODS} pods at once, and no more")
         address = ""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE), self._turn:
                 address = await self._leader()
                 # Its certificate's authority and our token may be others by now.
                 async with self._connect(address) as scorer:

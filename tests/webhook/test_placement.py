@@ -1,6 +1,6 @@
 import asyncio
 import ssl
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 import pytest
@@ -59,10 +59,12 @@ def lead(cluster, address=None, holder="scorer-0_1"):
     cluster.put(LEASE, {"metadata": metadata, "spec": {"holderIdentity": holder}})
 
 
+def settings_of(files):
+    return Settings(scorer_token_file=str(files / "token"), scorer_ca_file=str(files / "ca.crt"))
+
+
 async def ask(cluster, files, question=QUESTION):
-    settings = Settings(
-        scorer_token_file=str(files / "token"), scorer_ca_file=str(files / "ca.crt")
-    )
+    settings = settings_of(files)
     async with Kube(cluster.url) as kube:
         return await Scorer(kube, lambda address: _scorer(settings, address)).fits(question)
 
@@ -86,6 +88,26 @@ async def test_the_one_that_leads_is_asked_as_ourselves(cluster, files):
         assert await ask(cluster, files) == [FIT]
 
     assert asked == [("Bearer secret", QUESTION)]
+
+
+async def test_of_several_dry_runs_at_once_one_asks_after_the_other(cluster, files):
+    beside, two = 0, asyncio.Event()
+
+    async def answer(_call):
+        nonlocal beside
+        beside += 1
+        if beside > 1:
+            two.set()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(two.wait(), 0.1)
+        beside -= 1
+        return exchange.Answer(msgspec.json.encode(FitAnswer([FIT])))
+
+    async with a_scorer(cluster, files, answer), Kube(cluster.url) as kube:
+        scorer = Scorer(kube, lambda address: _scorer(settings_of(files), address))
+        assert await asyncio.gather(*(scorer.fits(QUESTION) for _ in range(3))) == [[FIT]] * 3
+
+    assert not two.is_set()
 
 
 async def test_a_token_and_an_authority_that_were_replaced_are_those_that_count(cluster, files):
