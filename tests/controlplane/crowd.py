@@ -14,6 +14,8 @@ from controlplane.history import History, Write
 from controlplane.pods import Pods
 from controlplane.process import NotReadyError, wait_until
 
+from scorer.gangobject import gangs_of
+
 PASSING = "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {ageingMinutes: 600}\n"
 """The policy under which smaller gangs always pass larger ones, however slow the machine is."""
 _CARDS = 8
@@ -76,8 +78,14 @@ class Crowd:
         try:
             wait_until(lambda: not self._late(), "nothing waits that would fit", _PATIENCE)
         except NotReadyError as error:
-            late = {gang: self.shapes[gang] for gang in self._late()}
+            late = {gang: (self.shapes[gang], self._reasons(gang)) for gang in self._late()}
             raise NotReadyError(f"{error}: {late} {self.history.lost}") from None
+
+    def _reasons(self, gang: str) -> list[str]:
+        """Return what people are told of why a gang waits."""
+        gangs = self.pods.api.get(gangs_of(self.pods.namespace))["items"]
+        mine = [one for one in gangs if one["metadata"]["name"].startswith(f"{gang}-")]
+        return [str(one.get("status")) for one in mine]
 
     def _submit(self, gang: str) -> None:
         """Create the members of a gang, again where the API server was away."""
