@@ -5,7 +5,8 @@ Nothing is tried twice, but what the API server says is to be tried later: it ha
 
 import json
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
 from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
@@ -53,7 +54,8 @@ class Api:
             context: What verifies the server.
             timeout: For every step of a request [s].
         """
-        self.server, self.token, self.context = server, token, context
+        self.server, self.token = server, token
+        self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
         # As long as watches of a kind begin, lists of it are answered with 429 and Retry-After.
         later = Retry(
             10,
@@ -90,6 +92,20 @@ class Api:
         """Return what is at a path that is no object, such as `/readyz`."""
         return self._send("GET", path, None, "").decode()
 
+    def lines(self, path: str, silence: float, **query: str) -> Generator[bytes, None, None]:
+        """Yield what is sent at a path, by lines, until it ends or so long nothing comes [s]."""
+        url = f"{self.server}{path}?{urlencode(query)}"
+        try:
+            answer = self._pool.request(
+                "GET", url, headers=self._headers, preload_content=False, timeout=silence
+            )
+            with closing(answer):
+                if answer.status >= 400:
+                    raise _api_error(answer.status, answer.data)
+                yield from answer
+        except HTTPError as error:
+            raise OSError(str(error)) from None
+
     def _ask(
         self,
         method: str,
@@ -103,10 +119,9 @@ class Api:
         return answer
 
     def _send(self, method: str, path: str, body: object, content: str) -> bytes:
-        headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json"}
-        data = None
+        headers, data = self._headers, None
         if body is not None:
-            data, headers["Content-Type"] = json.dumps(body).encode(), content
+            data, headers = json.dumps(body).encode(), {**headers, "Content-Type": content}
         try:
             answer = self._pool.request(method, self.server + path, body=data, headers=headers)
         except HTTPError as error:

@@ -82,10 +82,14 @@ class Crowd:
             raise NotReadyError(f"{error}: {late} {self.history.lost}") from None
 
     def _reasons(self, gang: str) -> list[str]:
-        """Return what people are told of why a gang waits."""
+        """Return what people are told of why a gang waits: by its Gang, and by the scheduler."""
         gangs = self.pods.api.get(gangs_of(self.pods.namespace))["items"]
         mine = [one for one in gangs if one["metadata"]["name"].startswith(f"{gang}-")]
-        return [str(one.get("status")) for one in mine]
+        pods = [write.pod for write in self._members().get(gang, ())]
+        conditions = [
+            pod["status"].get("conditions") for pod in pods if not pod["spec"].get("nodeName")
+        ]
+        return [str(one.get("status")) for one in mine] + [str(one) for one in conditions]
 
     def _submit(self, gang: str) -> None:
         """Create the members of a gang, again where the API server was away."""

@@ -8,13 +8,12 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from threading import Event, Thread
 from typing import Self
-from urllib.request import Request, urlopen
 
-from controlplane.api import Api, Object
+from controlplane.api import Api, ApiError, Object
 from controlplane.process import wait_until
 
 from cluster import keys
@@ -211,15 +210,13 @@ class History:
         while not self._over.is_set() and not self.lost:
             try:
                 self._watch()
-            except (OSError, HTTPException, ValueError):
+            except (ApiError, OSError, ValueError):
                 # The API server is away, also in the middle of a line, or was silent for long.
                 self._over.wait(0.1)
 
     def _watch(self) -> None:
-        url = f"{self.api.server}{_PODS}?watch=1&allowWatchBookmarks=true"
-        request = Request(f"{url}&resourceVersion={self._version}")  # noqa: S310
-        request.add_header("Authorization", f"Bearer {self.api.token}")
-        with urlopen(request, timeout=2, context=self.api.context) as lines:  # noqa: S310
+        query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": self._version}
+        with closing(self.api.lines(_PODS, 2, **query)) as lines:
             for line in lines:
                 event = json.loads(line)
                 pod = event["object"]
