@@ -124,6 +124,7 @@ async def test_the_last_is_looked_at_though_something_comes_free_all_the_time(cl
 
 async def test_who_is_always_refused_does_not_keep_what_others_could_have(cluster, monkeypatch):
     monkeypatch.setattr(planner, "_AGAIN", 0.2)
+    monkeypatch.setattr(teller, "_PAUSE", 0.01)
     cluster.put("/api/v1/nodes/only", cluster.get("/api/v1/nodes/gpu-00"))
     for i in range(12):
         cluster.remove(f"/api/v1/nodes/gpu-{i:02}")
