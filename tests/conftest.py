@@ -1,7 +1,20 @@
 """Settings of every test."""
 
+import logging
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Other work on the machine must not fail a test; pytest's timeout ends one that hangs.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was():
+    """Servers that a test starts in its own process have what libraries log told by their logs."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
