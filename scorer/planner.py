@@ -124,9 +124,8 @@ class Planner:
         """Decide unit by unit, until there is enough to carry out or the time is over."""
         avoided, began = self._follower.avoided, _now()
         turns = Turns(aged=self._is_aged, avoided=avoided)
-        for unit in in_order(units):
-            if self._is_on_its_way(unit):
-                continue
+        # All of them first: what a plan that goes on is yet to give must not go to others.
+        for unit in in_order([unit for unit in units if not self._is_on_its_way(unit)]):
             standing = self._waiting.standing(unit, self._since, avoided.get(unit.key))
             snapshot = self._state.snapshot()
             outcome = turns.decide(snapshot, unit, standing)

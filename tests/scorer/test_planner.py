@@ -381,6 +381,17 @@ async def test_a_gang_that_is_half_let_go_is_finished_by_its_plan(cluster):
     assert not [path for _, path, _ in cluster.writes if path.endswith("/gangs")]
 
 
+async def test_what_a_gang_is_yet_to_be_given_is_given_to_nobody_else(cluster):
+    begun(cluster)
+    # Whose turn it would be: it is more urgent, and has waited longer.
+    cluster.pod("urgent", 4, priority=1000, created="2025-01-01T00:00:00Z")
+    async with leading(cluster):
+        await soon(lambda: cluster.given("bert-1") and cluster.events(WAITING))
+
+    assert gpus(cluster, "bert-1") == [0, 1, 2, 3]
+    assert cluster.record("urgent") is None
+
+
 @pytest.mark.parametrize(
     ("left", "expected"),
     [
