@@ -21,6 +21,11 @@ def steady() -> float:
     return time.monotonic()
 
 
+def loop_time() -> float:
+    """Return the time of the running loop's clock: even, and what its timers go by [s]."""
+    return asyncio.get_running_loop().time()
+
+
 async def wait_until(moment: float, *, clock: Clock = wall, step: float = 30) -> None:
     """Return when the clock has reached a moment.
 

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from cluster.gang import GangKey
-from runtime.clock import Clock
+from runtime.clock import Clock, loop_time
 from runtime.kube import Kube
 from scorer.commit import Committer
 from scorer.compare import best_possible, index_order
@@ -122,7 +122,7 @@ class Planner:
 
     def _decide(self, units: Iterable[Unit]) -> None:
         """Decide unit by unit, until there is enough to carry out or the time is over."""
-        avoided, began = self._follower.avoided, _now()
+        avoided, began = self._follower.avoided, loop_time()
         turns = Turns(aged=self._is_aged, avoided=avoided)
         # All of them first: what a plan that goes on is yet to give must not go to others.
         for unit in in_order([unit for unit in units if not self._is_on_its_way(unit)]):
@@ -133,7 +133,7 @@ class Planner:
                 self._start(unit, outcome)
             elif outcome is not standing:
                 self._refuse(unit, outcome, avoided.get(unit.key))
-            if self._queue.is_full or (turns.planned and _now() - began > _MOMENT):
+            if self._queue.is_full or (turns.planned and loop_time() - began > _MOMENT):
                 # The rest has its turn; who was refused in this look is not planned again in it.
                 self._watches.changed.set()
                 break
@@ -143,7 +143,7 @@ class Planner:
                 self._watches.changed.set()
         self.kept_for = turns.kept_for
         if turns.planned:
-            self._measures.planned(_now() - began)
+            self._measures.planned(loop_time() - began)
 
     def _is_aged(self, unit: Unit) -> bool:
         """Tell whether a unit has waited so long that no smaller one may pass it."""
@@ -208,14 +208,9 @@ class Planner:
 
     def _note_complete(self, units: Iterable[Unit]) -> None:
         """Note since when each unit could be planned, if something were free."""
-        known, now = self._complete, _now()
+        known, now = self._complete, loop_time()
         complete = (unit.key for unit in units if unit.blocked is None)
         self._complete = {key: known.get(key, now) for key in complete}
 
     def _since_when(self, unit: Unit) -> float:
-        return self._complete.get(unit.key, _now())
-
-
-def _now() -> float:
-    """Return the time of a clock that goes on evenly [s]."""
-    return asyncio.get_running_loop().time()
+        return self._complete.get(unit.key, loop_time())

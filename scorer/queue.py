@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import structlog
 
 from cluster.gang import GangKey
+from runtime.clock import loop_time
 from runtime.kube import KubeError
 from scorer.commit import Committer, Grant
 from scorer.follow import Follower
@@ -151,9 +152,9 @@ class Queue:
             self._follower.drop(job.unit.key)
             self._drop([grant.pod for grant in job.grants])
             return
-        began = _now()
+        began = loop_time()
         refused = await self._committer.commit(job.grants)
-        now = _now()
+        now = loop_time()
         self._measures.committed(now - began, conflicts=len(refused))
         if len(refused) == len(job.grants):
             self._rest(job)
@@ -203,8 +204,3 @@ class Queue:
         for pod in pods:
             self._state.let_go(pod)
         self._changed()
-
-
-def _now() -> float:
-    """Return the time of a clock that goes on evenly [s]."""
-    return asyncio.get_running_loop().time()

@@ -15,7 +15,7 @@ import structlog
 from msgspec import Struct
 
 from cluster.gang import GangKey
-from runtime.clock import Clock
+from runtime.clock import Clock, loop_time
 from runtime.kube import ApiError, Kube, KubeError
 from runtime.reflector import Key
 from scorer.event import About, News, event_of, evicted, placed, pod_waiting, waiting
@@ -161,11 +161,11 @@ class Teller:
         while (word := self._words.get(key)) is not None and word != told:
             if word.phase in _WAITS:
                 due = self._told_at.get(key, -math.inf) + _PAUSE
-                await asyncio.sleep(max(_PATIENCE, due - _now()))
+                await asyncio.sleep(max(_PATIENCE, due - loop_time()))
                 word = self._words.get(key)
             if word is None or word == told:
                 return
-            told, self._told_at[key] = word, _now()
+            told, self._told_at[key] = word, loop_time()
             try:
                 async with self._few:
                     await self._tell(word)
@@ -241,8 +241,3 @@ class Teller:
         except ApiError as error:
             if error.status != 404:
                 raise
-
-
-def _now() -> float:
-    """Return the time of a clock that goes on evenly [s]."""
-    return asyncio.get_running_loop().time()
