@@ -218,6 +218,12 @@ class NewPodSpec(_Object, frozen=True):
     priority: int | None = None
     preemption_policy: str | None = None
 
+    @property
+    def required_nodes(self) -> NodeSelector | None:
+        """What the affinity requires of a node; None where it requires nothing."""
+        nodes = self.affinity.node_affinity if self.affinity else None
+        return nodes.required_during_scheduling_ignored_during_execution if nodes else None
+
 
 class PodSpec(NewPodSpec, frozen=True):
     """The spec of a pod that is to be placed."""

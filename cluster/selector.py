@@ -109,10 +109,7 @@ def node_matches(spec: PodSpec, node_name: str, node_labels: Mapping[str, str]) 
     """
     if any(node_labels.get(key) != value for key, value in (spec.node_selector or {}).items()):
         return False
-    node_affinity = spec.affinity.node_affinity if spec.affinity else None
-    if node_affinity is None:
-        return True
-    required = node_affinity.required_during_scheduling_ignored_during_execution
+    required = spec.required_nodes
     return required is None or any(
         _term_matches(term, node_name, node_labels) for term in required.node_selector_terms or ()
     )

@@ -215,8 +215,7 @@ def _held_back(waiting: Iterable[Seen]) -> str | None:
 
 def _requirements(spec: PodSpec) -> int:
     """Count the terms of a node affinity and what stands in them."""
-    nodes = spec.affinity.node_affinity if spec.affinity else None
-    required = nodes.required_during_scheduling_ignored_during_execution if nodes else None
+    required = spec.required_nodes
     terms = (required.node_selector_terms if required else None) or ()
     parts = (part for term in terms for part in (term.match_expressions, term.match_fields))
     return len(terms) + sum(len(part) for part in parts if part)

@@ -118,7 +118,7 @@ def _pin(spec: PodSpec, node: str) -> Iterator[Step]:
     here: Step = {"key": NODE_NAME_FIELD, "operator": "In", "values": [node]}
     affinity = spec.affinity
     nodes = affinity.node_affinity if affinity else None
-    required = nodes.required_during_scheduling_ignored_during_execution if nodes else None
+    required = spec.required_nodes
     if required is not None and required.node_selector_terms:
         for index, term in enumerate(required.node_selector_terms):
             yield from _pin_term(f"{_NODE}/{_REQUIRED}/nodeSelectorTerms/{index}", term, here)
