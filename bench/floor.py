@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from signal import SIGCONT, SIGSTOP
 
 from controlplane.binaries import Binaries
 from controlplane.nodes import Line, add_nodes, read_nodes
@@ -53,6 +54,16 @@ class Floor:
         finally:
             self.plane.processes.stop(process)
 
+    @contextmanager
+    def no_kubelets(self) -> Iterator[None]:
+        """Let kwok stand still: the kubelets of a cluster work on processors of their own."""
+        (kwok,) = (process for process in self.plane.processes.running if process.name == "kwok")
+        kwok.signal(SIGSTOP)
+        try:
+            yield
+        finally:
+            kwok.signal(SIGCONT)
+
     def namespace(self) -> str:
         """Make a namespace in which pods can be created; return its name."""
         name = f"bench-{next(self._numbers)}"
@@ -78,9 +89,11 @@ def floor(
         manifests: What is installed of Linkwise.
         flags: Of programs, by their names; `_` stands for `-`.
     """
+    # Nodes stay ready however long kwok stands still.
+    grace = ("--node-monitor-grace-period=1h",)
     with (
         tempfile.TemporaryDirectory(prefix="linkwise-bench-") as name,
-        control_plane(Path(name), found, **flags) as plane,
+        control_plane(Path(name), found, kube_controller_manager=grace, **flags) as plane,
     ):
         folder = Path(name) / "bench"
         folder.mkdir()

@@ -71,7 +71,8 @@ async def _offered(floor: Floor, namespace: str, scheduler: str) -> float:
     spec = {"schedulerName": scheduler, "containers": [container(_ASKED)]}
     bodies = [{"metadata": {"name": f"pod-{i}"}, "spec": spec} for i in range(_PODS)]
     async with crowd(floor.plane, namespace) as pods:
-        begin = time.perf_counter()
-        await pods.make(bodies)
-        await pods.until(lambda pods: bound(pods) == _PODS)
-        return _PODS / (time.perf_counter() - begin)
+        with floor.no_kubelets():
+            begin = time.perf_counter()
+            await pods.make(bodies)
+            await pods.until(lambda pods: bound(pods) == _PODS)
+            return _PODS / (time.perf_counter() - begin)
