@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from cluster.keys import CORDON
+from cluster.amounts import MEMORY_MAX
+from cluster.keys import CORDON, GPU_MEM
 from cluster.mode import Mode, Placement, read_placement
 from cluster.offer import NodeError, NodeObject, Offer, read_offer
 from cluster.published import Published, read_indices
@@ -123,7 +124,13 @@ def read_node(
         replace(card, cordoned=i in cordoned)
         for i, card in enumerate(_read_cards(offer, linked, published, unhealthy))
     )
-    problems = (misspelt, doubt, f"{CORDON}: {unread}" if unread else None, _missing(offer, cards))
+    problems = (
+        misspelt,
+        doubt,
+        f"{CORDON}: {unread}" if unread else None,
+        _missing(offer, cards),
+        _unit(cards),
+    )
     return Node(
         name=raw.metadata.name,
         labels=offer.labels,
@@ -201,3 +208,14 @@ def _missing(offer: Offer, cards: tuple[Card, ...]) -> str | None:
     if not offer.mode.is_ours or missing <= sum(not card.healthy for card in cards):
         return None
     return f"{missing} of {offer.count} GPUs are not allocatable, and nothing tells which"
+
+
+def _unit(cards: tuple[Card, ...]) -> str | None:
+    """Say that memory was counted in another unit, where no card can have as much."""
+    most = max((card.memory or 0 for card in cards), default=0)
+    if most <= MEMORY_MAX:
+        return None
+    return (
+        f"{most} GiB on one card cannot be: {GPU_MEM} counts GiB, so let the device plugin count "
+        "GiB (gpushare's: --memory-unit=GiB)"
+    )

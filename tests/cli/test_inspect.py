@@ -146,6 +146,33 @@ def test_gpushares_table_fills_up_nodes_with_fewer_cards_and_leaves_out_other_no
     assert lines[-1] == "6/37 (16%)"
 
 
+def test_gpushares_table_counts_gib_however_large_cards_are(inspect):
+    amounts = {keys.GPU_MEM: "1120", keys.GPU_COUNT: "8"}
+    lines = inspect(
+        [node_object("h200", {keys.NODE_GPUSHARE: "true"}, **amounts)], "--format=gpushare"
+    ).out.splitlines()
+
+    assert lines[0].endswith("GPU Memory(GiB)")
+    assert lines[1].split() == ["h200", "unknown", *["0/140"] * 8, "0/1120"]
+
+
+@pytest.mark.parametrize("form", [(), ("-d",), ("--format=gpushare",), ("--format=gpushare", "-d")])
+def test_a_node_that_lost_a_card_is_shown_with_the_pod_that_was_on_it(inspect, form):
+    amounts = {keys.GPU_MEM: "15", keys.GPU_COUNT: "1"}
+    ran = inspect(
+        [
+            node_object("n", {keys.NODE_GPUSHARE: "true"}, **amounts),
+            placed_pod("gone", MEMORY, "n", GPUShare(1, mem=3)),
+        ],
+        *form,
+    )
+
+    assert ran.code == 0
+    # As one of whom nobody knows the card: in a line of its own, or in a column.
+    words = ["0/15", "3", "3/15"] if form == ("--format=gpushare",) else ["gone"]
+    assert all(word in ran.out for word in words)
+
+
 def test_gpushares_details_are_a_pod_a_line(inspect):
     lines = inspect(a_cluster(), "--format=gpushare", "-d").out.splitlines()
 

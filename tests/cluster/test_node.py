@@ -161,6 +161,15 @@ def test_cards_share_the_registered_memory_equally_unless_their_own_is_published
     assert [card.memory for card in differing.cards] == [24, 24, 15, 15]
 
 
+def test_memory_that_a_plugin_counts_in_another_unit_is_told():
+    in_mib = read("share", {GPU_COUNT: "4", GPU_MEM: "60436"})
+    large = read("share", {GPU_COUNT: "8", GPU_MEM: "1120"})
+
+    assert "15109 GiB on one card cannot be" in in_mib.warnings[0]
+    assert "--memory-unit=GiB" in in_mib.warnings[0]
+    assert large.warnings == ()
+
+
 def test_on_shared_cards_the_registered_memory_goes_before_a_mapped_machines():
     node = read("share", {GPU_COUNT: 2, GPU_MEM: 29}, machine=a_machine(2, memory=(16, 16)))
 

@@ -248,6 +248,15 @@ def test_nothing_is_changed_for_who_asks_for_nothing_that_is_placed_here():
     assert preemption(Node().full().state, asking({"cpu": 1}), proposed) == proposed
 
 
+def test_nothing_is_changed_by_being_asked():
+    state = Node().full().state
+    before = state.snapshot().ledger
+
+    assert preemption(state, asking(TEN), {"a": victims("c0-2", "c3-2")})
+
+    assert state.snapshot().ledger is before
+
+
 def test_a_pod_that_has_its_gpus_makes_room_where_they_are():
     node = Node("topology")
     raw = placed_pod("asking", {keys.GPU_WHOLE: 2}, "a", GPUShare(0), GPUShare(1), bound=False)
