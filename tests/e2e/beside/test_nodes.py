@@ -1,0 +1,126 @@
+"""Nodes that change while pods run on them, and cards and containers that differ."""
+
+import json
+
+import pytest
+from controlplane.cards import reason_of, shares, where
+from controlplane.nodes import NODES
+from controlplane.pods import container
+from controlplane.process import wait_until
+
+from cluster import keys
+
+SHARED = {"name": "share", "machine": "t4x4", "mode": "share", "gpuMemory": 15}
+NODE = f"{NODES}/share"
+MAP = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps/topology-share"
+UNACCOUNTED = "GPUs in use that nobody accounts for"
+
+
+def share(memory):
+    return {keys.GPU_MEM: memory}
+
+
+@pytest.fixture
+def offers(plane):
+    """Lets the node offer other amounts, as a device plugin that registers anew."""
+
+    def offer(**amounts):
+        told = {name: str(amount) for name, amount in amounts.items()}
+        plane.api.patch(f"{NODE}/status", {"status": {"allocatable": told, "capacity": told}})
+
+    return offer
+
+
+@pytest.fixture
+def untold(plane, nodes):
+    """A node of which only the sum of its memory is told, as gpushare's plugin does it."""
+    nodes(SHARED)
+    plane.api.delete(MAP)
+
+
+def unaccounted(sidecar):
+    (node,) = sidecar.scorer.look("/v1/nodes?name=share")["nodes"]
+    return node["unaccounted"] or ""
+
+
+@pytest.mark.usefixtures("untold")
+def test_a_node_that_grows_takes_who_waited_for_it(pods, offers):
+    pods.create(share(20), name="large")
+    assert "no card with enough free memory" in reason_of(pods, "large")
+
+    offers(**{keys.GPU_MEM: 4 * 24})
+
+    assert where(pods, "large") == ("share", (0,))
+
+
+@pytest.mark.usefixtures("untold")
+def test_a_node_that_shrinks_below_what_is_taken_gives_nothing_until_that_is_gone(
+    pods, offers, sidecar
+):
+    pods.create(share(12), name="before")
+    assert where(pods, "before") == ("share", (0,))
+
+    offers(**{keys.GPU_MEM: 4 * 8})
+    wait_until(lambda: f"{pods.namespace}/before" in unaccounted(sidecar), "the scorer knows")
+    pods.create(share(5), name="after")
+    assert UNACCOUNTED in reason_of(pods, "after")
+    pods.api.delete(f"{pods.path}/before", gracePeriodSeconds="0")
+
+    assert where(pods, "after") == ("share", (0,))
+
+
+def test_a_node_that_turns_from_shares_to_whole_gpus_takes_neither_until_its_shares_are_gone(
+    pods, nodes, offers, sidecar
+):
+    nodes(SHARED)
+    pods.create(share(10), name="before")
+    assert where(pods, "before") == ("share", (0,))
+
+    pods.api.patch(NODE, {"metadata": {"labels": {keys.NODE_MODE: "topology"}}})
+    offers(**{keys.GPU_WHOLE: 4})
+    wait_until(lambda: f"{pods.namespace}/before" in unaccounted(sidecar), "the scorer knows")
+    pods.create(share(5), name="share")
+    pods.create({keys.GPU_WHOLE: 4}, name="whole")
+    assert "another kind of GPU resource" in reason_of(pods, "share")
+    assert UNACCOUNTED in reason_of(pods, "whole")
+    pods.api.delete(f"{pods.path}/before", gracePeriodSeconds="0")
+
+    assert where(pods, "whole") == ("share", (0, 1, 2, 3))
+    assert "nodeName" not in pods.all()["share"]["spec"]
+
+
+def test_cards_of_one_node_that_differ_are_each_taken_for_what_they_have(pods, nodes):
+    nodes(SHARED)
+    machine = json.loads(pods.api.get(MAP)["data"][keys.TOPOLOGY_MACHINE])
+    differing = json.dumps({**machine, "memory": [24, 6, 15, 15]})
+    pods.api.patch(MAP, {"data": {keys.TOPOLOGY_MACHINE: differing}})
+
+    found = {}
+    for name, memory in {"large": 20, "small": 6, "middle": 15, "last": 4}.items():
+        pods.create(share(memory), name=name)
+        found[name] = where(pods, name)[1]
+
+    assert found == {"large": (0,), "small": (1,), "middle": (2,), "last": (0,)}
+    dev = {name: pod["metadata"]["annotations"][keys.MEM_DEV] for name, pod in pods.all().items()}
+    assert dev == {"large": "24", "small": "6", "middle": "15", "last": "24"}
+
+
+def test_init_containers_and_sidecars_count_as_kubernetes_counts_them(pods, nodes):
+    nodes(SHARED)
+    proxy = {**container(share(2), "proxy"), "restartPolicy": "Always"}
+    spec = {
+        "initContainers": [container(share(10), "prepare"), proxy],
+        "containers": [container(share(4), "a"), container(share(3), "b")],
+    }
+    pods.create(name="pod", spec=spec)
+
+    assert where(pods, "pod") == ("share", (0,))
+    pod = pods.all()["pod"]
+    assert shares(pod) == {("share", 0): (10, 0)}
+    annotations = pod["metadata"]["annotations"]
+    assert annotations[keys.MEM_POD] == "10"
+    for name in ("prepare", "proxy", "a", "b"):
+        assert annotations[f"{keys.VISIBLE_DEVICES_OF}{name}"] == "0"
+    # Of the 15 GiB, 5 are left.
+    pods.create(share(6), name="next")
+    assert where(pods, "next") == ("share", (1,))

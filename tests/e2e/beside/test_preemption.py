@@ -1,0 +1,72 @@
+"""What a node is like after pods were evicted there, and where evicting would not help."""
+
+import pytest
+from controlplane.cards import reason_of, where
+from controlplane.process import wait_until
+
+from cluster import keys
+
+SHARED = {"name": "share", "machine": "t4x4", "mode": "share", "gpuMemory": 15}
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+@pytest.fixture
+def urgent(plane):
+    plane.api.create(CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
+    yield {"priorityClassName": "urgent"}
+    plane.api.delete(f"{CLASSES}/urgent")
+
+
+def create(pods, name, memory, spec=None):
+    """Create a pod, and return the card that it gets."""
+    pods.create({keys.GPU_MEM: memory}, name=name, spec=spec)
+    node, (card,) = where(pods, name)
+    assert node == "share"
+    return card
+
+
+def nominated(pods):
+    return [
+        name
+        for name, pod in pods.all().items()
+        if "nominatedNodeName" in pod.get("status", {}) and "nodeName" not in pod["spec"]
+    ]
+
+
+def test_a_node_stays_open_to_others_after_pods_were_evicted_there(pods, nodes, urgent):
+    nodes(SHARED)
+    card_of = {f"low-{i}": create(pods, f"low-{i}", 5) for i in range(12)}
+
+    taken = create(pods, "high", 10, urgent)
+
+    wait_until(lambda: len(pods.all()) == 11, "two pods were evicted")
+    gone = card_of.keys() - pods.all().keys()
+    assert {card_of[name] for name in gone} == {taken}
+    assert nominated(pods) == []
+    # Anybody may have what becomes free there, and that at once.
+    for name in ("low-0", "low-11"):
+        if name in gone:
+            continue
+        pods.api.delete(f"{pods.path}/{name}", gracePeriodSeconds="0")
+        assert create(pods, f"after-{name}", 5) == card_of[name]
+
+
+def test_a_pod_that_no_eviction_helps_evicts_nobody_and_keeps_no_node_from_others(
+    pods, nodes, urgent
+):
+    nodes(SHARED)
+    for i in range(4):
+        # 8 GiB that stay and 7 that might go, on each card: in sum more than enough.
+        assert create(pods, f"stays-{i}", 8, urgent) == i
+    for i in range(4):
+        assert create(pods, f"low-{i}", 7) == i
+
+    pods.create({keys.GPU_MEM: 10}, name="hopeless", spec=urgent)
+
+    # The scheduler, which counts sums, would have evicted two.
+    assert "no candidate node for preemption" in reason_of(pods, "hopeless")
+    assert len(pods.all()) == 9
+    assert nominated(pods) == []
+    pods.api.delete(f"{pods.path}/low-2", gracePeriodSeconds="0")
+    assert create(pods, "next", 7) == 2
+    assert len(pods.all()) == 9

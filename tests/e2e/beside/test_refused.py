@@ -1,0 +1,67 @@
+"""Bindings that something else in the cluster refuses."""
+
+import pytest
+from controlplane.api import refusal
+from controlplane.cards import reason_of, where
+from controlplane.process import wait_until
+
+from cluster import keys
+
+SHARED = {"name": "share", "machine": "t4x4", "mode": "share", "gpuMemory": 15}
+WHOLE_CARD = {keys.GPU_MEM: 15}
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+WHY = "not before Monday"
+
+
+@pytest.fixture
+def refused(pods):
+    """Somebody's policy that refuses to let one pod be bound; gives what takes it away."""
+    name = f"unlucky-{pods.namespace}"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
+    spec = {
+        "matchConstraints": {"resourceRules": [{**rule, "resources": ["pods/binding"]}]},
+        "matchConditions": [{"name": "it", "expression": "request.name == 'unlucky'"}],
+        "validations": [{"expression": "false", "message": WHY}],
+    }
+    policies, bindings = (
+        f"{ADMISSION}/validatingadmissionpolic{end}" for end in ("ies", "ybindings")
+    )
+    pods.api.create(policies, {"metadata": {"name": name}, "spec": spec})
+    bound = {"policyName": name, "validationActions": ["Deny"]}
+    pods.api.create(bindings, {"metadata": {"name": name}, "spec": bound})
+    pod = {"metadata": {"name": "unlucky"}, "target": {"kind": "Node", "name": "none"}}
+
+    def holds():
+        said = refusal(lambda: pods.api.create(f"{pods.path}/unlucky/binding", pod, dryRun="All"))
+        return WHY in said
+
+    def lift():
+        pods.api.delete(f"{bindings}/{name}")
+        pods.api.delete(f"{policies}/{name}")
+
+    wait_until(holds, "the policy is in force")
+    yield lift
+    refusal(lift)
+
+
+def test_a_pod_whose_binding_is_refused_keeps_no_gpu_from_others_and_is_bound_once_it_may_be(
+    pods, nodes, sidecar, refused
+):
+    nodes(SHARED)
+    pods.create(WHOLE_CARD, name="unlucky")
+    assert WHY in reason_of(pods, "unlucky")
+
+    # As many as there are cards.
+    for i in range(4):
+        pods.create(WHOLE_CARD, name=f"pod-{i}")
+    assert sorted(where(pods, f"pod-{i}") for i in range(4)) == [("share", (i,)) for i in range(4)]
+    (node,) = sidecar.scorer.look("/v1/nodes?name=share")["nodes"]
+    holders = [one["pod"] for gpu in node["gpus"] for one in gpu["holders"]]
+    assert sorted(holders) == [f"{pods.namespace}/pod-{i}" for i in range(4)]
+    record = pods.all()["unlucky"]["metadata"].get("annotations", {})
+    assert keys.ALLOCATION not in record
+
+    refused()
+    card = where(pods, "pod-2")
+    pods.api.delete(f"{pods.path}/pod-2", gracePeriodSeconds="0")
+    assert where(pods, "unlucky") == card
