@@ -2,6 +2,7 @@
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from random import Random
 
 import pytest
@@ -18,7 +19,9 @@ PATIENCE = 400
 
 @pytest.mark.timeout(600)
 # Pods are named last, so that they go first: node by node would take minutes.
-def test_3000_shares_created_at_once_are_all_bound_and_no_card_is_ever_overfull(nodes, pods):
+def test_3000_shares_created_at_once_are_all_bound_and_no_card_is_ever_overfull(
+    nodes, pods, sidecar, record_testsuite_property
+):
     first = nodes(share_nodes(200))[0].name
     aimed = {
         f"aimed-{i}": (share(3, 25), {"nodeSelector": {keys.HOSTNAME: first}}) for i in range(40)
@@ -30,13 +33,28 @@ def test_3000_shares_created_at_once_are_all_bound_and_no_card_is_ever_overfull(
         # Four fill a card, and sixteen a node: of those who want the first one 24 wait at least.
         return others.keys() <= where.keys() and Counter(where.values())[first] == CARDS * 4
 
+    before = sidecar.scorer.metrics
     with History(pods.api) as history:
         create_all(pods, aimed | others)
         wait_until(all_that_fit_are_bound, "all that fit are bound", PATIENCE)
         history.catch_up()
 
+    after = sidecar.scorer.metrics
+    for path in ("/filter", "/prioritize", "/bind"):
+        record_testsuite_property(f"p99 of {path} [s], at most", slowest(path, before, after))
     assert history.lost == ""
     assert overfull(history.writes, MEMORY) == []
+
+
+def slowest(path, before, after, part=0.99):
+    """Return the time that a part of the answers took at most, as the histogram tells it."""
+    name = "linkwise_http_request_duration_seconds_bucket"
+    counted = {
+        float(key.removeprefix(f'{name}{{le="').partition('"')[0]): after[key] - before.get(key, 0)
+        for key in after
+        if key.startswith(name) and f'path="{path}"' in key
+    }
+    return min(limit for limit, count in counted.items() if count >= part * counted[inf])
 
 
 def test_gangs_by_gates_and_single_pods_by_the_scheduler_never_share_a_gpu(nodes, pods):
