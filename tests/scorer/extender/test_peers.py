@@ -12,6 +12,7 @@ from scorer.extender.fit import Fit, request_of
 from scorer.reason import Reason
 from scorer.seen import seen
 from scorer.state import State
+from scorer.view import view_nodes
 
 
 def pod(*limits, **fields):
@@ -91,6 +92,16 @@ def test_a_node_that_lost_a_card_gives_nothing_until_its_pods_are_gone():
 
     state.put_pod(("default", "n-1"), None)
     assert passing(state, memory(1)) == ["n"]
+
+
+def test_a_node_that_lost_a_card_or_is_unknown_can_be_looked_at_all_the_same():
+    state = cluster(n=[(16, 3), (16, 4)])
+    state.put_node("n", a_node("n", a_machine(1), "share", card_memory=16))
+
+    (node,) = view_nodes(state.snapshot(), 1).nodes
+    assert [[holder.pod for holder in gpu.holders] for gpu in node.gpus] == [["default/n-0"]]
+    assert "default/n-1: " in node.unaccounted
+    assert view_nodes(state.snapshot(), 1, "gone").nodes == ()
 
 
 def test_cards_of_different_sizes_are_not_all_as_the_first():
