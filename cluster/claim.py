@@ -67,7 +67,7 @@ def read_claim(claim: Claim, cards: int | None) -> tuple[dict[str, int], list[Fi
 
 
 def _claims(containers: Sequence[NewContainer], *, init: bool) -> list[Claim]:
-    where = "initContainers" if init else "containers"
+    where = "spec.initContainers" if init else "spec.containers"
     claims = []
     for index, container in enumerate(containers):
         resources = container.resources
@@ -78,7 +78,7 @@ def _claims(containers: Sequence[NewContainer], *, init: bool) -> list[Claim]:
         for resource in limits | requests:
             if resource in _RESOURCES:
                 part, amounts = ("limits", limits) if resource in limits else ("requests", requests)
-                path = f"spec.{where}[{index}].resources.{part}[{resource}]"
+                path = f"{where}[{index}].resources.{part}[{resource}]"
                 named[resource] = (amounts[resource], path)
         if named:
             sidecar = init and container.restart_policy == "Always"

@@ -93,15 +93,23 @@ def gang_mark(pod: NewPod) -> tuple[Mark | None, tuple[Finding, ...]]:
 
     A pod may carry a mark without being a member: `is_member`.
     """
-    labels = pod.labels
-    named = _name(pod.spec.scheduling_group, labels, pod.annotations)
+    labels = pod.metadata.labels or {}
+    named = _name(pod.spec.scheduling_group, labels, pod.metadata.annotations or {})
     if named is None:
         return None, ()
     name, source, size, size_path = named
     replicas = labels.get(GPU_TOPOLOGY_REPLICA)
-    min_available, of_size = _size(size, size_path)
-    total, of_total = _size(None if replicas == _UNTOLD else replicas, _TOTAL_PATH)
-    return Mark(name, min_available, total, source), of_size + of_total
+    if replicas == _UNTOLD:
+        replicas = None
+    min_available = None if size is None else count(size) or None
+    total = None if replicas is None else count(replicas) or None
+    mark = Mark(name, min_available, total, source)
+    if (min_available or size is None) and (total or replicas is None):
+        return mark, ()
+    told = ((size, min_available, size_path), (replicas, total, _TOTAL_PATH))
+    return mark, tuple(
+        _no_size(text, path) for text, size, path in told if text is not None and not size
+    )
 
 
 def is_member(pod: NewPod, request: Request, mark: Mark | None) -> bool:
@@ -140,9 +148,10 @@ def rank(pod: Pod) -> int | None:
 
 def link_strictness(pod: NewPod) -> tuple[Link, tuple[Finding, ...]]:
     """Return how strictly a pod's gang holds to fast links: `best` where it does not say."""
-    text = pod.annotations.get(LINK)
-    if text is None:
+    annotations = pod.metadata.annotations
+    if not annotations or LINK not in annotations:
         return _BEST, ()
+    text = annotations[LINK]
     try:
         return Link(text), ()
     except ValueError:
@@ -173,12 +182,8 @@ def _name(
     return None
 
 
-def _size(text: str | None, path: str) -> tuple[int | None, tuple[Finding, ...]]:
-    if text is None:
-        return None, ()
-    if size := count(text):
-        return size, ()
-    finding = Finding(
+def _no_size(text: str, path: str) -> Finding:
+    return Finding(
         Code.GANG_SIZE,
         Severity.ERROR,
         path,
@@ -186,7 +191,6 @@ def _size(text: str | None, path: str) -> tuple[int | None, tuple[Finding, ...]]
         f"{text!r} is no size of a gang: it is a whole number of at least 1",
         'write the number of workers with GPUs, such as "4"',
     )
-    return None, (finding,)
 
 
 def _is_of_daemon_set(pod: NewPod) -> bool:

@@ -23,29 +23,40 @@ class _Object(Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """
 
 
-class Owner(_Object, frozen=True):
-    """An ownerReference."""
+class NewOwner(_Object, frozen=True):
+    """An ownerReference of a pod that is being created."""
 
-    api_version: str = ""
     kind: str = ""
-    name: str = ""
-    uid: str = ""
     controller: bool | None = None
 
 
-class Metadata(_Object, frozen=True):
+class Owner(NewOwner, frozen=True):
+    """An ownerReference."""
+
+    api_version: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class NewMetadata(_Object, frozen=True):
+    """ObjectMeta of a pod that is being created."""
+
+    generate_name: str = ""
+    labels: Labels | None = None
+    annotations: Labels | None = None
+    owner_references: Annotated[Sequence[NewOwner], Meta(max_length=256)] | None = None
+
+
+class Metadata(NewMetadata, frozen=True):
     """ObjectMeta."""
 
     name: str = ""
-    generate_name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    labels: Labels | None = None
-    annotations: Labels | None = None
-    owner_references: Annotated[list[Owner], Meta(max_length=256)] | None = None
+    owner_references: Annotated[Sequence[Owner], Meta(max_length=256)] | None = None
 
 
 class Requirement(_Object, frozen=True):
@@ -249,7 +260,7 @@ class NewPod(_Object, frozen=True):
     What is not named is skipped, and each list that is read costs admission some microseconds.
     """
 
-    metadata: Metadata = Metadata()
+    metadata: NewMetadata = NewMetadata()
     spec: NewPodSpec = NewPodSpec()
 
     @property
@@ -267,5 +278,6 @@ class Pod(NewPod, frozen=True):
     """A pod, with all that is read to place it."""
 
     kind: str = "Pod"
+    metadata: Metadata = Metadata()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()

@@ -8,7 +8,7 @@ from cluster.keys import COMPUTE_CLASS, COMPUTE_QOS, DRIVER_VERSION, MODEL_SERIE
 from cluster.request import Family, Request
 from policy.models import SHIPPED, Catalogue, Model
 
-__all__ = ["SHIPPED", "Catalogue", "Model", "check_class"]
+__all__ = ["CLASS_LABELS", "SHIPPED", "Catalogue", "Model", "check_class"]
 
 GENERAL_PURPOSE, PERFORMANCE, GPU, GPU_HPN = CLASSES = (
     "general-purpose",
@@ -16,7 +16,8 @@ GENERAL_PURPOSE, PERFORMANCE, GPU, GPU_HPN = CLASSES = (
     "gpu",
     "gpu-hpn",
 )
-_LABELS = frozenset((COMPUTE_CLASS, COMPUTE_QOS, MODEL_SERIES, DRIVER_VERSION))
+CLASS_LABELS = frozenset((COMPUTE_CLASS, COMPUTE_QOS, MODEL_SERIES, DRIVER_VERSION))
+"""What `check_class` looks at."""
 DEFAULT_QOS, BEST_EFFORT = QOS = ("default", "best-effort")
 PLACEHOLDER = "example-model"
 """The model in ACS's own example, which people paste."""
@@ -36,8 +37,6 @@ def check_class(
         strict: What the catalogue does not know is an error, else a warning. Class and quality of
             service are words of the protocol: an unknown one is always an error.
     """
-    if labels.keys().isdisjoint(_LABELS):
-        return ()
     severity = Severity.ERROR if strict else Severity.WARNING
     name, driver = labels.get(MODEL_SERIES), labels.get(DRIVER_VERSION)
     model = catalogue.find(name) if name is not None else None

@@ -50,14 +50,14 @@ def admit(
 
     Cost: about 25 µs for a gang's worker, a quarter of it to read the request.
     """
-    labels, annotations = pod.labels, pod.annotations
+    labels, annotations = pod.metadata.labels or {}, pod.metadata.annotations or {}
     # The kubelet's own pods (mirrors of those in its files) are left alone.
     if MIRROR_POD in annotations or not _is_ours(pod, policy):
         return Outcome(Verdict.SKIPPED, labels=labels, annotations=annotations)
     profiles = policy.profiles.apply(labels, annotations, namespace_labels)
-    asked = read(_with_profiles(pod, profiles), policy)
+    added = profiles.added_labels or profiles.added_annotations
+    asked = read(_with_profiles(pod, profiles) if added else pod, policy)
     removal, removed = drop_record(annotations)
-    added = profiles.added_annotations
     told = tell(asked, policy)
     findings = (
         *namespace_findings(namespace, namespace_labels, policy),
@@ -72,7 +72,7 @@ def admit(
         if denied
         else (
             *removal,
-            *add_profiles(pod, profiles),
+            *(add_profiles(pod, profiles) if added else ()),
             *asked.renaming,
             *require(pod.spec, requirements),
             *hold(asked, policy),
@@ -115,8 +115,6 @@ def _name_gpus(containers: Sequence[NewContainer]) -> bool:
 
 
 def _with_profiles(pod: NewPod, profiles: ProfileResult) -> NewPod:
-    if not profiles.added_labels and not profiles.added_annotations:
-        return pod
     metadata = msgspec.structs.replace(
         pod.metadata, labels=profiles.labels, annotations=profiles.annotations
     )

@@ -11,7 +11,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from cluster.pod import Affinity, NewPodSpec, NodeSelectorTerm
-from webhook.patch import Operation, add, extend, joined
+from webhook.patch import Operation, add, common, extend, joined
 
 _AFFINITY = "/spec/affinity"
 _NODE = f"{_AFFINITY}/nodeAffinity"
@@ -87,4 +87,4 @@ def _first_term(path: str, requirements: tuple[NodeRequirement, ...]) -> Operati
     value: object = [{"matchExpressions": [one.expression() for one in requirements]}]
     for parent in reversed(_TERMS.removeprefix(path).split("/")[1:]):
         value = {parent: value}
-    return add(path, value, joined(tuple([one.rule for one in requirements])))
+    return common(add(path, value, joined(tuple([one.rule for one in requirements]))))

@@ -7,7 +7,9 @@ yet is no error: it reads as an empty value.
 
 import re
 from enum import Enum, auto
+from functools import lru_cache
 
+import msgspec
 from msgspec import Struct
 
 from cluster import mps
@@ -26,7 +28,7 @@ from cluster.keys import (
 from cluster.pod import Env, NewPod
 from cluster.request import Ask, Family, Request
 from policy.document import Policy
-from webhook.patch import Operation, append, extend
+from webhook.patch import Operation, append, common, extend
 
 NO_GPU = "void"
 """The NVIDIA runtime leaves a container with this value alone: it sees no GPU."""
@@ -47,7 +49,7 @@ class Taken(Enum):
     """Kept when it limits no less than ours, else replaced."""
 
 
-class Variable(Struct, frozen=True, gc=False):
+class Variable(Struct, frozen=True, eq=False, gc=False):
     """A variable that a container shall have."""
 
     name: str
@@ -59,6 +61,8 @@ class Variable(Struct, frozen=True, gc=False):
     field_path: str = ""
     """Path of the annotation that holds it."""
     taken: Taken = Taken.KEEP
+    is_common: bool = False
+    """Many pods get this very one."""
 
     def is_written_as(self, env: Env) -> bool:
         """Tell whether a container's entry says the same."""
@@ -78,10 +82,18 @@ def _reference(name: str, annotation: str, rule: str, taken: Taken = Taken.KEEP)
     return Variable(name, rule, {"name": name, "valueFrom": source}, None, path, taken)
 
 
-_NO_GPU_ASKED = _literal(ENV_VISIBLE_DEVICES, NO_GPU, "no GPU asked", Taken.REPLACE)
-_LAUNCHER = _literal(ENV_VISIBLE_DEVICES, NO_GPU, "gang launcher")
-_DEVICES = _reference(ENV_VISIBLE_DEVICES, VISIBLE_DEVICES, "visible devices", Taken.REPLACE)
-_SHARE_VARIABLES = [_reference(name, name, "share") for name in (MEM_IDX, MEM_POD, MEM_DEV)]
+def _common(variable: Variable) -> Variable:
+    return msgspec.structs.replace(variable, is_common=True)
+
+
+_NO_GPU_ASKED = _common(_literal(ENV_VISIBLE_DEVICES, NO_GPU, "no GPU asked", Taken.REPLACE))
+_LAUNCHER = _common(_literal(ENV_VISIBLE_DEVICES, NO_GPU, "gang launcher"))
+_DEVICES = _common(
+    _reference(ENV_VISIBLE_DEVICES, VISIBLE_DEVICES, "visible devices", Taken.REPLACE)
+)
+_SHARE_VARIABLES = [
+    _common(_reference(name, name, "share")) for name in (MEM_IDX, MEM_POD, MEM_DEV)
+]
 
 
 class Changes(Struct, gc=False):
@@ -184,12 +196,27 @@ def _write(path: str, present: list[Env] | None, wanted: list[Variable], changes
         entries = [(variable.entry, variable.rule) for variable in wanted]
         changes.operations += extend(path, None, entries)
         return
-    names = [env.name for env in present]  # A set costs more to make than it saves.
-    absent = [variable for variable in wanted if variable.name not in names]
+    absent = []
+    for variable in wanted:
+        for env in present:  # A set of the names costs more to make than it saves.
+            if env.name == variable.name:
+                break
+        else:
+            absent.append(variable)
     if len(absent) < len(wanted):
         _replace(path, present, wanted, changes)
     for variable in absent:
-        changes.operations.append(append(path, present, variable.entry, variable.rule))
+        step = _append_common if variable.is_common else _append
+        changes.operations.append(step(path, variable))
+
+
+def _append(path: str, variable: Variable) -> Operation:
+    return append(path, [], variable.entry, variable.rule)
+
+
+@lru_cache(maxsize=2048)
+def _append_common(path: str, variable: Variable) -> Operation:
+    return common(_append(path, variable))
 
 
 def _replace(path: str, present: list[Env], wanted: list[Variable], changes: Changes) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from cluster.capacity import Capacity, Excess
 from cluster.finding import Code, Finding, Severity
 from cluster.request import Request
-from policy.catalogue import check_class
+from policy.catalogue import CLASS_LABELS, check_class
 from policy.snapshot import PolicySnapshot
 from webhook.asked import Asked
 from webhook.workload import Workload, gang_findings
@@ -23,10 +23,10 @@ def judge(
         workload: The object that makes the pod, where it is at hand.
     """
     rules, request = policy.policy, asked.request
-    found = [
-        *asked.findings,
-        *check_class(asked.pod.labels, request, policy.catalogue, strict=rules.strict),
-    ]
+    found = list(asked.findings)
+    labels = asked.pod.metadata.labels
+    if labels and not labels.keys().isdisjoint(CLASS_LABELS):
+        found += check_class(labels, request, policy.catalogue, strict=rules.strict)
     if rules.capacity != "off" and (excess := capacity.excess(request)):
         severity = Severity.ERROR if rules.capacity == "deny" else Severity.WARNING
         found.append(_capacity_finding(request, excess, severity))

@@ -1,6 +1,7 @@
 """What the scheduler and the planner need of a pod, as steps: labels, nodes, gate, environment."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import DEFAULT_SCHEDULER, GANG, RECORD, VISIBLE_DEVICES_OF
@@ -10,7 +11,7 @@ from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
 from webhook.asked import Asked
 from webhook.environment import Changes, hide_gpus, tell_gpus
-from webhook.patch import Operation, add, add_keys, append, remove
+from webhook.patch import Operation, add, add_keys, append, common, remove
 from webhook.sharing import replicas
 
 
@@ -51,8 +52,6 @@ def _removed(key: str, value: str) -> Finding:
 
 def add_profiles(pod: NewPod, result: ProfileResult) -> list[Operation]:
     """Return the steps that add what profiles decided."""
-    if not result.added_labels and not result.added_annotations:
-        return []
     rules = {path: f"profile {one.name}" for one in result.trace for path in one.added}
     metadata, annotations = pod.metadata, without_record(result.added_annotations)
     return [
@@ -77,7 +76,7 @@ def hold(asked: Asked, policy: PolicySnapshot) -> list[Operation]:
     A gang's members wait for the planner. Where no scheduler of ours runs, so do all pods whose
     GPUs Linkwise chooses, a DaemonSet's too: they are gangs of one.
     """
-    if not asked.request.places:
+    if not (asked.member or asked.request.places):
         return []
     spec, placement = asked.pod.spec, policy.policy.placement
     mode = placement.mode
@@ -85,14 +84,19 @@ def hold(asked: Asked, policy: PolicySnapshot) -> list[Operation]:
     if asked.member or mode == "gates":
         gates = spec.scheduling_gates
         if not gates or all(gate.name != GANG for gate in gates):
-            rule = "gate gang" if asked.member else "gate single pod"
-            steps.append(append("/spec/schedulingGates", gates, {"name": GANG}, rule))
+            steps.append(_gate(gates is None, asked.member))
         theirs = spec.priority_class_name
         if theirs and (ours := policy.policy.gangs.non_preempting_classes.get(theirs)):
             steps += _classify(spec, ours)
     if mode == "scheduler" and spec.scheduler_name in {"", DEFAULT_SCHEDULER}:
         steps.append(add("/spec/schedulerName", placement.scheduler_name, "scheduler"))
     return steps
+
+
+@cache
+def _gate(first: bool, member: bool) -> Operation:
+    rule = "gate gang" if member else "gate single pod"
+    return common(append("/spec/schedulingGates", None if first else [], {"name": GANG}, rule))
 
 
 def _classify(spec: NewPodSpec, name: str) -> list[Operation]:

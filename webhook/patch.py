@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Literal
 
-from msgspec import UNSET, Struct
+import msgspec
+from msgspec import UNSET, Raw, Struct
 
 from cluster.pointer import escape
+
+_json = msgspec.json.Encoder()
 
 
 class Operation(Struct, frozen=True, gc=False):
@@ -23,6 +26,8 @@ class Operation(Struct, frozen=True, gc=False):
     """JSON; unset for `remove`."""
     rule: str = ""
     """Why: what in the protocol or in the policy asks for it. People read it; servers do not."""
+    text: Raw | None = None
+    """`wire` as JSON, of a step that many pods get."""
 
     def wire(self) -> dict[str, object]:
         """Return the operation as an API server takes it, without the rule."""
@@ -39,6 +44,16 @@ def add(path: str, value: object, rule: str) -> Operation:
 def remove(path: str, rule: str) -> Operation:
     """Return the step that removes `path`, which must be there."""
     return Operation("remove", path, rule=rule)
+
+
+def common(step: Operation) -> Operation:
+    """Return a step that is encoded already, for those that are made once for many pods."""
+    return msgspec.structs.replace(step, text=Raw(_json.encode(step.wire())))
+
+
+def encoded(steps: Sequence[Operation]) -> bytes:
+    """Return steps as an API server takes them, as JSON."""
+    return _json.encode([step.text or step.wire() for step in steps])
 
 
 @lru_cache(maxsize=1024)

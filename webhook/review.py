@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Generic, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from cluster.capacity import Capacity
 from cluster.pod import NewPod
@@ -19,6 +19,7 @@ from policy.snapshot import PolicySnapshot
 from webhook.admit import admit
 from webhook.answer import errors_of, message_of, printable, reason_of, sentence_of
 from webhook.outcome import Outcome, Verdict
+from webhook.patch import encoded
 
 T = TypeVar("T")
 
@@ -106,14 +107,6 @@ class _Status(Struct, frozen=True):
     reason: str
     message: str
     details: _Details
-
-
-class _Step(Struct, frozen=True, gc=False):
-    """`Operation.wire`, three times as fast to make."""
-
-    op: str
-    path: str
-    value: object = UNSET
 
 
 class _Response(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
@@ -258,12 +251,12 @@ def respond(review: Review, outcome: Outcome) -> bytes:
                 audit_annotations=outcome.audit,
             )
         )
-    steps = [_Step(step.op, step.path, step.value) for step in outcome.patch]
+    steps = outcome.patch
     return _encode(
         _Response(
             review.uid,
             allowed=True,
-            patch=_json.encode(steps) if steps else b"",
+            patch=encoded(steps) if steps else b"",
             patch_type="JSONPatch" if steps else "",
             warnings=outcome.warnings,
             audit_annotations=outcome.audit,
