@@ -1,5 +1,7 @@
 """Which cards of a node a share or a replica gets: best fit, or spread."""
 
+from collections.abc import Sequence
+
 from cluster.ledger import FreeShare, NodeLedger
 from cluster.node import Placement
 from cluster.record import GPUShare
@@ -26,6 +28,25 @@ def has_room(node: NodeLedger, request: Request) -> bool:
     if request.family is Family.REPLICA:
         return sum(map(node.replicas_free, range(len(node.taken)))) >= request.gpus
     return len(_roomy(node, request)) >= request.gpus
+
+
+def has_enough(node: NodeLedger, requests: Sequence[Request]) -> bool:
+    """Tell whether a node has as much as all of some requests ask for, however it is cut.
+
+    Where it has not, it does not take all of them. Requests are not for whole GPUs that Linkwise
+    chooses.
+    """
+    families, gpus = {one.family for one in requests}, sum(one.gpus for one in requests)
+    if families == {Family.REPLICA}:
+        return sum(map(node.replicas_free, range(len(node.taken)))) >= gpus
+    if families == {Family.NVIDIA}:
+        return node.nvidia_free >= gpus
+    if families != {Family.SHARE}:
+        return True
+    memory = sum(max(0, card.memory) for card in node.shares_free)
+    core = sum(max(0, card.core) for card in node.shares_free)
+    asked = sum(one.memory for one in requests), sum(one.core for one in requests)
+    return memory >= asked[0] and core >= asked[1]
 
 
 def _roomy(node: NodeLedger, request: Request) -> list[FreeShare]:

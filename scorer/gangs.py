@@ -5,14 +5,11 @@ from dataclasses import dataclass, field
 
 from cluster.gang import GangKey, Link, gang_mark, is_launcher, link_strictness, rank
 from cluster.keys import GANG
-from cluster.pod import Owner, Pod, PodSpec
+from cluster.pod import Owner, Pod
 from scorer.member import Member, member_of
 from scorer.missing import assembling
 from scorer.owner import Makes
 from scorer.seen import Seen
-
-_MOST_REQUIREMENTS = 100
-"""Of one pod on its node; each takes some 5 µs on every node, and nothing else is planned then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ class Unit:
     @property
     def alike(self) -> bool:
         """Those that wait all ask for the same, as members of a gang should."""
-        return all(member.like(self.members[0]) for member in self.members)
+        return len({member.kind for member in self.members}) == 1
 
     @property
     def since(self) -> str:
@@ -127,7 +124,7 @@ def _gang(key: GangKey, pods: list[Seen], owners: Owners) -> Unit:
         needed=needed,
         link=link_strictness(first)[0],
         owner=owner,
-        blocked=_missing((*waiting, *settled), needed, owner, owners) or _held_back(waiting),
+        blocked=_missing((*waiting, *settled), needed, owner, owners) or _foreign_gate(waiting),
     )
 
 
@@ -142,7 +139,7 @@ def _single(pod: Seen, owners: Owners) -> Unit:
         needed=1,
         link=Link.BEST,
         owner=owners.top(pod.controller),
-        blocked=_held_back([pod]),
+        blocked=_foreign_gate([pod]),
     )
 
 
@@ -194,31 +191,13 @@ def _missing(
     return reason
 
 
-def _held_back(waiting: Iterable[Seen]) -> str | None:
-    """Say why a member is not placed.
-
-    By a gate of others, who may not have decided yet; or since it asks so much of its node that all
-    others would have to wait meanwhile.
-    """
+def _foreign_gate(waiting: Iterable[Seen]) -> str | None:
+    """Say which gate of others still holds a member: they may not have decided yet."""
     for pod in waiting:
-        spec = _pod(pod).spec
-        for gate in spec.scheduling_gates or ():
+        for gate in _pod(pod).spec.scheduling_gates or ():
             if gate.name != GANG:
                 return f"pod {pod.name} waits for the scheduling gate {gate.name} of another system"
-        if (asked := _requirements(spec)) > _MOST_REQUIREMENTS:
-            return (
-                f"pod {pod.name} names {asked} terms and requirements in its node affinity, and"
-                f" Linkwise looks at {_MOST_REQUIREMENTS} at most: remove some"
-            )
     return None
-
-
-def _requirements(spec: PodSpec) -> int:
-    """Count the terms of a node affinity and what stands in them."""
-    required = spec.required_nodes
-    terms = (required.node_selector_terms if required else None) or ()
-    parts = (part for term in terms for part in (term.match_expressions, term.match_fields))
-    return len(terms) + sum(len(part) for part in parts if part)
 
 
 def _turn(pod: Seen) -> tuple[bool, int, str]:

@@ -1,6 +1,6 @@
 """Pods that are placed at once, and what they need together."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cluster.demand import Demand, HostPort
@@ -38,15 +38,14 @@ class Group:
 
 def group_of(members: Sequence[Member]) -> Group:
     """Return the members as one group."""
-    kinds: list[Member] = []
+    kinds: dict[Hashable, Member] = {}
     for member in members:
-        if not any(member.like(kind) for kind in kinds):
-            kinds.append(member)
+        kinds.setdefault(member.kind, member)
     demands = [member.demand for member in members]
     ports = frozenset().union(*(demand.ports for demand in demands))
     return Group(
         members=tuple(members),
-        kinds=tuple(kinds),
+        kinds=tuple(kinds.values()),
         total=Demand(sum(d.cpu for d in demands), sum(d.memory for d in demands), ports),
         largest=Demand(max(d.cpu for d in demands), max(d.memory for d in demands), ports),
         gpus=sum(member.gpus for member in members),
@@ -55,9 +54,11 @@ def group_of(members: Sequence[Member]) -> Group:
 
 
 def _clash(demands: Iterable[Demand]) -> bool:
-    taken: set[HostPort] = set()
+    taken: dict[tuple[str, int], set[HostPort]] = {}
     for demand in demands:
-        if any(new.clashes(old) for new in demand.ports for old in taken):
-            return True
-        taken |= demand.ports
+        for new in demand.ports:
+            if any(map(new.clashes, taken.get((new.protocol, new.port), ()))):
+                return True
+        for new in demand.ports:
+            taken.setdefault((new.protocol, new.port), set()).add(new)
     return False

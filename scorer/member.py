@@ -1,6 +1,10 @@
 """A pod that waits for GPUs, as far as placement looks at it."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
 
 from cluster.demand import Demand, demand_of
 from cluster.ledger import Holding
@@ -9,7 +13,7 @@ from cluster.record import GPUShare
 from cluster.request import Family, Request, read_request
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Member:
     """A pod to place, alone or in a gang."""
 
@@ -27,17 +31,19 @@ class Member:
         """Whole GPUs that it needs on one node; 0 where it asks for none, or for shares."""
         return self.request.gpus if self.request.family is Family.WHOLE else 0
 
-    def like(self, other: "Member") -> bool:
-        """Tell whether both may go to the same nodes and take the same there."""
-        mine, theirs = self.pod.spec, other.pod.spec
-        return (
-            (self.request.family, self.request.gpus, self.request.memory, self.request.core)
-            == (other.request.family, other.request.gpus, other.request.memory, other.request.core)
-            and self.demand == other.demand
-            and mine.node_selector == theirs.node_selector
-            and mine.affinity == theirs.affinity
-            and mine.tolerations == theirs.tolerations
-        )
+    @cached_property
+    def kind(self) -> Hashable:
+        """What members have in common that may go to the same nodes and take the same there."""
+        asked = self.request
+        amounts = asked.family, asked.gpus, asked.memory, asked.core
+        return amounts, self.demand, self.nodes_asked
+
+    @cached_property
+    def nodes_asked(self) -> bytes:
+        """All that the pod says of nodes; equal where it says the same."""
+        spec = self.pod.spec
+        said = spec.node_selector, spec.affinity, spec.tolerations
+        return msgspec.msgpack.encode(said, order="deterministic")
 
     def holding(self, shares: tuple[GPUShare, ...]) -> Holding:
         """Return what the ledger notes once this pod has these GPUs."""

@@ -8,7 +8,7 @@ import numpy as np
 from cluster.ledger import NodeLedger
 from cluster.record import GPUShare
 from cluster.request import Family
-from scorer.cards import cards_for, preference
+from scorer.cards import cards_for, has_enough, preference
 from scorer.group import Group, group_of
 from scorer.member import Member
 from scorer.onenode import best_seat
@@ -18,7 +18,7 @@ from scorer.refusal import member_refusal, together_refusal
 from scorer.seat import Candidate, Seat, Wish, bandwidth_over
 from scorer.snapshot import Snapshot
 from scorer.stock import Stock, candidate
-from scorer.survey import Ints, best_by_preference, survey
+from scorer.survey import Ints, best_by_preference, survey, survey_together
 from topology.machine import gpus_of, mask_of
 
 
@@ -61,13 +61,20 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
 
 
 def place_together(snapshot: Snapshot, group: Group) -> Plan | Refusal:
-    """Place all members on one node: the first, in the order for one of them, that takes all."""
+    """Place all members on one node: the first, in the order for one of them, that takes all.
+
+    Cost: a plan on each node that has as much as all of them ask for, however it is cut, until one
+    takes them.
+    """
     first = min(group.members, key=_most_first)
     seen = survey(snapshot, group_of([first]))
     if not len(seen.able):
         return Refusal(member_refusal(first, 0, group.size, seen.blocked))
-    order = _order(snapshot, first)
-    for node in sorted((snapshot.nodes[row] for row in seen.able.tolist()), key=order):
+    able = np.flatnonzero((seen.room > 0) & (survey_together(snapshot, group).room > 0))
+    nodes = (snapshot.nodes[row] for row in able.tolist())
+    asked = [member.request for member in group.members]
+    enough = (node for node in nodes if has_enough(node, asked))
+    for node in sorted(enough, key=_order(snapshot, first)):
         plan = place_each(snapshot.only(node.node.name), group)
         if isinstance(plan, Plan):
             return plan

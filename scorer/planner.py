@@ -1,12 +1,13 @@
 """The leader's loop: what waits is planned in turn, held, and handed on to be carried out.
 
 A round decides until enough is on its way to keep the API server busy, and no longer than a moment:
-planning takes the processor from everything that waits for an answer. Whatever changes meanwhile
-wakes the next round, which goes on where the last one ended.
+planning takes the processor from everything that waits for an answer, and from the Lease. Whatever
+changes meanwhile wakes the next round, which goes on where the last one ended. Who takes too long
+by itself is told so, and tried again when the others have had their turn.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -23,8 +24,10 @@ from scorer.gangobject import Phase, name_of
 from scorer.gangplan import placement_of, plan_of
 from scorer.gangs import Unit
 from scorer.measures import Measures
+from scorer.memo import Overdue
 from scorer.outcome import Plan, Refusal
 from scorer.queue import REFUSED, Queue
+from scorer.rests import Rests
 from scorer.sizes import Sizes
 from scorer.teller import Teller, Word
 from scorer.turn import Turns, in_order
@@ -37,6 +40,11 @@ _AGAIN = 1.0
 """Before what was refused is tried again [s]."""
 _MOMENT = 0.02
 """After so long a round lets others have their turn [s]."""
+_TIME = 1.5
+"""How long one unit may be planned, as long as a question about a dry run may take: the Lease is
+renewed every 2 s [s]."""
+_LATE, _LATEST = 10.0, 600.0
+"""Before what took longer is planned again, the first time and at most [s]."""
 
 _log = structlog.get_logger()
 
@@ -69,6 +77,8 @@ class Planner:
             again=_AGAIN,
             changed=watches.changed.set,
         )
+        self._late = Rests(_LATE, _LATEST, watches.changed.set)
+        """Who took too long the last time."""
         self.kept_for: int | None = None
         """The priority of one that has waited too long to be passed, and for which what is free is
         kept; None: there is none, by the last look."""
@@ -113,6 +123,7 @@ class Planner:
             self._teller.forget(gone)
             self._sizes.forget(gone)
             self._queue.forget(gone)
+            self._late.forget(gone)
         units = list(self._waiting)
         self._note_complete(units)
         calls = [*self._follower.follow(changed), *self._sizes.ask(units)]
@@ -126,13 +137,8 @@ class Planner:
         turns = Turns(aged=self._is_aged, avoided=avoided)
         # All of them first: what a plan that goes on is yet to give must not go to others.
         for unit in in_order([unit for unit in units if not self._is_on_its_way(unit)]):
-            standing = self._waiting.standing(unit, self._since, avoided.get(unit.key))
-            snapshot = self._state.snapshot()
-            outcome = turns.decide(snapshot, unit, standing)
-            if isinstance(outcome, Plan):
-                self._start(unit, outcome)
-            elif outcome is not standing:
-                self._refuse(unit, outcome, avoided.get(unit.key))
+            with self._state.snapshot().memo.granted(_after(_TIME)):
+                self._take_turn(turns, unit, avoided.get(unit.key))
             if self._queue.is_full or (turns.planned and loop_time() - began > _MOMENT):
                 # The rest has its turn; who was refused in this look is not planned again in it.
                 self._watches.changed.set()
@@ -145,6 +151,20 @@ class Planner:
         if turns.planned:
             self._measures.planned(loop_time() - began)
 
+    def _take_turn(self, turns: Turns, unit: Unit, avoided: frozenset[str] | None) -> None:
+        """Decide one unit in the time that is granted, and begin what was decided."""
+        standing = self._waiting.standing(unit, self._since, avoided)
+        try:
+            outcome = turns.decide(self._state.snapshot(), unit, standing)
+        except Overdue:
+            self._postpone(unit)
+            return
+        self._late.forget(unit.key)
+        if isinstance(outcome, Plan):
+            self._start(unit, outcome)
+        elif outcome is not standing:
+            self._refuse(unit, outcome, avoided)
+
     def _is_aged(self, unit: Unit) -> bool:
         """Tell whether a unit has waited so long that no smaller one may pass it."""
         try:
@@ -155,6 +175,21 @@ class Planner:
 
     def _refuse(self, unit: Unit, refusal: Refusal, avoided: frozenset[str] | None) -> None:
         self._waiting.refuse(unit, refusal, avoided)
+        self._tell(unit, refusal)
+
+    def _postpone(self, unit: Unit) -> None:
+        """Let others have their turn before one is tried again that took too long."""
+        pause = self._late.begin(unit.key)
+        refusal = Refusal(
+            f"planning it takes more than {_TIME:g} s, and all others wait meanwhile; tried again"
+            f" in {pause:g} s: it takes less where members are alike and node affinities short"
+        )
+        name = f"{unit.key.namespace}/{unit.key.name}"
+        _log.warning("Planning took too long", unit=name, pods=len(unit.waiting), again=pause)
+        self._waiting.postpone(unit, refusal)
+        self._tell(unit, refusal)
+
+    def _tell(self, unit: Unit, refusal: Refusal) -> None:
         phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
         self._teller.say(Word(unit, phase, (unit.present, unit.needed), reason=refusal.reason))
 
@@ -162,20 +197,29 @@ class Planner:
         """Hold what was planned, and queue it."""
         self._waiting.accept(unit)
         self._plans += 1
-        snapshot = self._state.snapshot()
-        order = index_order(snapshot, unit.members)
+        best, order = self._compared(unit)
         written = plan_of(
-            plan,
-            f"{self._term}-{self._plans}",
-            best_possible=best_possible(snapshot, unit.members),
-            index_order=order.bandwidth if order else None,
+            plan, f"{self._term}-{self._plans}", best_possible=best, index_order=order
         )
         self._queue.put(unit, plan.placements, written, complete=self._since_when(unit))
 
+    def _compared(self, unit: Unit) -> tuple[float | None, float | None]:
+        """Return what the empty cluster would give, and what index order does [GB/s].
+
+        None of what there is no time to find out: a plan does not wait for it.
+        """
+        snapshot = self._state.snapshot()
+        order = best = None
+        with suppress(Overdue):
+            order = index_order(snapshot, unit.members)
+            best = best_possible(snapshot, unit.members)
+        return best, order.bandwidth if order else None
+
     def _is_on_its_way(self, unit: Unit) -> bool:
         """Tell whether a unit is not to be planned: it is moved or rests, or its plan goes on."""
-        resting = self._follower.is_moving(unit.key) or self._queue.is_resting(unit.key)
-        return resting or self._finish(unit)
+        key = unit.key
+        resting = self._queue.is_resting(key) or key in self._late
+        return self._follower.is_moving(key) or resting or self._finish(unit)
 
     def _finish(self, unit: Unit) -> bool:
         """Go on with a plan of which some members have their GPUs already; say whether there is.
@@ -214,3 +258,9 @@ class Planner:
 
     def _since_when(self, unit: Unit) -> float:
         return self._complete.get(unit.key, loop_time())
+
+
+def _after(seconds: float) -> Callable[[], bool]:
+    """Return what tells whether so long has passed since now."""
+    end = loop_time() + seconds
+    return lambda: loop_time() >= end

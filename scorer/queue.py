@@ -20,6 +20,7 @@ from scorer.gangobject import GangPlan, Phase
 from scorer.gangs import Unit
 from scorer.measures import Measures
 from scorer.outcome import Placement
+from scorer.rests import Rests
 from scorer.seen import Seen
 from scorer.state import State
 from scorer.teller import Teller, Word
@@ -75,10 +76,8 @@ class Queue:
         self._state, self._committer, self._follower = state, committer, follower
         self._teller, self._measures = teller, measures
         self._again, self._changed = again, changed
-        self._resting: dict[GangKey, float] = {}
-        """Whose pods were all refused the last time, and for how long it rests then [s]."""
-        self._awake: set[GangKey] = set()
-        """Who of them has rested."""
+        self._refused = Rests(again, _LONGEST, changed)
+        """Whose pods were all refused the last time."""
         self._jobs: deque[Job] = deque()
         self._queued = asyncio.Event()
 
@@ -89,12 +88,11 @@ class Queue:
 
     def is_resting(self, key: GangKey) -> bool:
         """Tell whether a gang is not to be planned yet, since all its pods were refused."""
-        return key in self._resting and key not in self._awake
+        return key in self._refused
 
     def forget(self, key: GangKey) -> None:
         """Forget how it went with a gang of which no pod is there."""
-        self._resting.pop(key, None)
-        self._awake.discard(key)
+        self._refused.forget(key)
 
     def put(
         self, unit: Unit, placements: Sequence[Placement], plan: GangPlan, *, complete: float
@@ -176,20 +174,12 @@ class Queue:
     def _rest(self, job: Job) -> None:
         """Free all that was kept, and let others have it for a while: longer each time."""
         key = job.unit.key
-        pause = min(2 * self._resting.get(key, self._again / 2), _LONGEST)
-        self._resting[key] = pause
-        self._awake.discard(key)
+        pause = self._refused.begin(key)
         self._follower.drop(key)
         self._free([grant.pod for grant in job.grants])
         reason = f"{REFUSED}; tried again in {pause:g} s"
         members = job.unit.present, job.unit.needed
         self._teller.say(Word(job.unit, Phase.WAITING, members, reason=reason))
-        asyncio.get_running_loop().call_later(pause, self._wake, key)
-
-    def _wake(self, key: GangKey) -> None:
-        if key in self._resting:
-            self._awake.add(key)
-            self._changed()
 
     def _drop(self, pods: Collection[Seen]) -> None:
         """Free what could not be given; the pods, as far as they are still there, wait again.

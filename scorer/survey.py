@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -81,7 +80,7 @@ def survey_together(snapshot: Snapshot, group: Group) -> Survey:
         (Reason.PODS, columns[_PODS] >= group.size),
         (Reason.CPU, not total.cpu or columns[_CPU] >= _bounded(total.cpu)),
         (Reason.MEMORY, not total.memory or columns[_MEMORY] >= _bounded(total.memory)),
-        (Reason.PORTS, not group.apart and _takes_ports(snapshot, group, columns)),
+        (Reason.PORTS, not group.apart and _takes_ports(snapshot, group)),
     ):
         why = np.where((why == 0) & np.logical_not(fits), _CODE[reason], why)
     return Survey(snapshot, np.where(why == 0, group.size, 0), why)
@@ -124,7 +123,7 @@ def best_by_preference(snapshot: Snapshot, member: Member, able: Ints) -> int:
     return int(rows[0])
 
 
-_FREE, _STATE, _PODS, _CPU, _MEMORY, _PORTS = range(6)
+_FREE, _STATE, _PODS, _CPU, _MEMORY = range(5)
 
 
 def _column(snapshot: Snapshot, number: int) -> Ints:
@@ -144,7 +143,6 @@ def _columns(snapshot: Snapshot) -> Ints:
             node.pods_free,
             _bounded(node.cpu_free),
             _bounded(node.memory_free_bytes),
-            bool(node.ports),
         )
 
     return snapshot.memo.of("columns", snapshot.nodes, ask, np.int64)
@@ -167,9 +165,7 @@ def _obstacle(kind: Member, node: NodeLedger) -> Answer:
 
 def _constraints(kind: Member) -> tuple[object, ...]:
     """Return everything that `room.obstacle` reads of a pod."""
-    spec, request = kind.pod.spec, kind.request
-    read = msgspec.msgpack.encode((spec.node_selector, spec.affinity, spec.tolerations))
-    return request.family, bool(request.core), read
+    return kind.request.family, bool(kind.request.core), kind.nodes_asked
 
 
 def _gpu_room(snapshot: Snapshot, request: Request, columns: Ints) -> Ints:
@@ -212,14 +208,20 @@ def _other_room(snapshot: Snapshot, group: Group, columns: Ints) -> Ints:
     codes = np.array([-_CODE[reason] for _, reason in limits])
     least = table.min(axis=0)
     found = np.where(least > 0, least, codes[table.argmin(axis=0)])
-    return np.where(_takes_ports(snapshot, group, columns), found, -_CODE[Reason.PORTS])
+    return np.where(_takes_ports(snapshot, group), found, -_CODE[Reason.PORTS])
 
 
-def _takes_ports(snapshot: Snapshot, group: Group, columns: Ints) -> NDArray[np.bool_]:
-    found = np.ones(len(snapshot.nodes), dtype=np.bool_)
-    if group.total.ports:
-        for i in np.flatnonzero(columns[_PORTS]).tolist():
-            found[i] = snapshot.nodes[i].takes_ports(group.total.ports)
+def _takes_ports(snapshot: Snapshot, group: Group) -> NDArray[np.bool_]:
+    ports = group.total.ports
+    if not ports:
+        return np.ones(len(snapshot.nodes), dtype=np.bool_)
+
+    def ask(node: NodeLedger) -> Answer:
+        return (node.takes_ports(ports),)
+
+    found: NDArray[np.bool_] = (
+        snapshot.memo.of(("ports", ports), snapshot.nodes, ask, np.int64)[0] > 0
+    )
     return found
 
 

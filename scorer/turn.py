@@ -64,13 +64,16 @@ class Turns:
             snapshot: The cluster, with all that was planned before.
             unit: What waits.
             standing: A refusal that still holds, so that it is not planned again.
+
+        Raises:
+            Overdue: The time is over that the snapshot's memo grants.
         """
         outcome: Plan | Refusal | None = _blocked(unit, self._first) or standing
         seen = snapshot.without(self._avoided.get(unit.key, frozenset()))
         if outcome is None:
             homes = (pod.claimant.target for pod in unit.settled if pod.claimant)
-            outcome = plan_near(seen, unit.members, homes, link=unit.link)
             self.planned += 1
+            outcome = plan_near(seen, unit.members, homes, link=unit.link)
         waits = isinstance(outcome, Refusal) and unit.blocked is None and self._first is None
         if waits and self._aged(unit) and _could(seen, unit):
             self._first = unit

@@ -53,6 +53,10 @@ class Waiting:
         """Note why a unit waits, on the cluster as it is now."""
         self._refusals[unit.key] = unit, self._state.freed, avoided, refusal
 
+    def postpone(self, unit: Unit, refusal: Refusal) -> None:
+        """Note why a unit waits that is to be looked at again though nothing comes free."""
+        self._refusals[unit.key] = unit, -1, None, refusal
+
     def accept(self, unit: Unit) -> None:
         """Note that a unit was planned."""
         self._refusals.pop(unit.key, None)

@@ -6,12 +6,12 @@ from builders import a_machine, a_member, a_node, a_snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.keys import GPU_CORE, GPU_COUNT, GPU_MEM, NVIDIA_GPU_SHARED
+from cluster.keys import GPU_CORE, GPU_COUNT, GPU_MEM, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.ledger import NodeLedger
 from cluster.node import Placement
 from cluster.record import GPUShare
 from cluster.request import Request
-from scorer.cards import cards_for
+from scorer.cards import cards_for, has_enough
 from scorer.outcome import Plan
 from scorer.plan import plan
 
@@ -257,3 +257,26 @@ def test_replicas_go_where_the_most_are_left():
 
     assert nodes_of(nodes, {}, *[{NVIDIA_GPU_SHARED: 1}] * 4) == "aabb"
     assert nodes_of(nodes, {}, {NVIDIA_GPU_SHARED: 9}) == "-"
+
+
+def counted(number: int) -> Request:
+    return a_member(0, limits={NVIDIA_GPU: number}).request
+
+
+@pytest.mark.parametrize(
+    ("mode", "requests", "expected"),
+    [
+        pytest.param("share", [a_share(4)] * 8, True, id="all the memory"),
+        pytest.param("share", [a_share(4)] * 8 + [a_share(1)], False, id="more memory"),
+        pytest.param("share", [a_share(9)] * 3, True, id="enough that is cut otherwise"),
+        pytest.param("core_mem", [a_share(1, 50)] * 4, True, id="all the compute"),
+        pytest.param("core_mem", [a_share(1, 50)] * 5, False, id="more compute"),
+        pytest.param("timeslice", [replicas(2)] * 4, True, id="all replicas"),
+        pytest.param("timeslice", [replicas(2)] * 4 + [replicas(1)], False, id="more replicas"),
+        pytest.param("default", [counted(1)] * 2, True, id="all counted"),
+        pytest.param("default", [counted(1)] * 3, False, id="more than are counted"),
+        pytest.param("share", [a_share(40), replicas(1)], True, id="of several kinds"),
+    ],
+)
+def test_a_node_has_enough_for_all_or_it_takes_them_for_certain_not(mode, requests, expected):
+    assert has_enough(a_share_node((16, 16), mode=mode), requests) is expected

@@ -287,27 +287,6 @@ def test_a_gate_of_another_system_holds_us_back(gates, alone):
     assert unit.blocked == "pod w waits for the scheduling gate theirs of another system"
 
 
-@pytest.mark.parametrize(
-    ("terms", "each", "held"),
-    [
-        pytest.param(10, 9, False, id="as many as are looked at"),
-        pytest.param(10, 10, True, id="long terms"),
-        pytest.param(101, 0, True, id="many terms"),
-    ],
-)
-def test_who_asks_too_much_of_a_node_keeps_nobody_waiting(terms, each, held):
-    requirement = {"key": "a", "operator": "Exists"}
-    selector = {"nodeSelectorTerms": [{"matchExpressions": [requirement] * each}] * terms}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": selector}
-
-    unit = the_unit([a_seen(1, "w", affinity={"nodeAffinity": required})])
-
-    assert (unit.blocked is not None) is held
-    if held:
-        asked = terms * (1 + each)
-        assert f"pod w names {asked} terms and requirements" in unit.blocked
-
-
 # ---- In which order.
 
 

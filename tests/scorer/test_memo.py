@@ -151,3 +151,36 @@ def test_the_time_is_looked_at_before_each_node():
         Memo(lambda: next(is_over)).of("free", (A, B, C, D), asking, np.int64)
 
     assert asking.asked == ["a", "b"]
+
+
+def test_what_was_found_before_the_time_was_over_is_not_asked_again():
+    known, asking, again = Memo(), Asking(), Asking()
+    is_over = iter([False, False, False, True])
+
+    with known.granted(lambda: next(is_over)), pytest.raises(Overdue):
+        known.of("free", (A, B, C), asking, np.int64)
+
+    assert known.of("free", (A, B, C), again, np.int64).tolist() == [[8, 8, 8], [1, 1, 1]]
+    assert (asking.asked, again.asked) == (["a", "b"], ["c"])
+
+
+def test_who_has_no_time_for_any_node_that_changed_keeps_the_others():
+    known, asking, again = Memo(), Asking(), Asking()
+    other, is_over = held(B), iter([False, True])
+    known.of("free", (A, B), Asking(), np.int64)
+
+    with known.granted(lambda: next(is_over)), pytest.raises(Overdue):
+        known.of("free", (A, other, C), asking, np.int64)
+
+    known.of("free", (A, other, C), again, np.int64)
+    assert (asking.asked, again.asked) == ([], ["b", "c"])
+
+
+def test_time_is_granted_for_the_empty_cluster_too_and_for_no_longer_than_it_is_said():
+    snapshot = a_snapshot(a_node("a"), a_node("b"))
+    plan(snapshot.emptied(), [a_member()])
+
+    with snapshot.memo.granted(lambda: True), pytest.raises(Overdue):
+        plan(snapshot.emptied(), [a_member()])
+
+    assert isinstance(plan(snapshot.emptied(), [a_member()]), Plan)

@@ -1,9 +1,14 @@
+import pytest
 from builders import a_machine, a_member, a_node, a_snapshot, workers
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cluster.keys import GPU_MEM, NVIDIA_GPU
 from cluster.node import Placement
 from cluster.record import GPUShare
+from scorer.cards import has_enough
 from scorer.group import group_of
+from scorer.memo import Overdue
 from scorer.onebyone import place_each, place_together
 from scorer.outcome import Plan, Refusal
 
@@ -71,3 +76,40 @@ def test_together_says_why_not_even_the_first_fits():
     found = place_together(a_snapshot(), group_of(workers(2, 0, limits={NVIDIA_GPU: 1})))
 
     assert found == Refusal("needs 1 GPU on one node; 0 of 2 members would fit; there are no nodes")
+
+
+@given(
+    sizes=st.lists(st.integers(1, 16), min_size=1, max_size=3),
+    taken=st.integers(0, 16),
+    asked=st.lists(st.integers(1, 8), min_size=1, max_size=6),
+)
+def test_who_fits_a_node_together_is_not_kept_from_it(sizes, taken, asked):
+    node = a_node(machine=a_machine(len(sizes)), mode="share", card_memory=tuple(sizes))
+    share = GPUShare(0, mem=min(taken, sizes[0])) if taken else None
+    snapshot = a_snapshot(node, shares={"node-0": [share]} if share else {})
+    group = group_of([a_share(f"w{i}", memory) for i, memory in enumerate(asked)])
+
+    if isinstance(place_each(snapshot, group), Plan):
+        requests = [member.request for member in group.members]
+        assert has_enough(snapshot.nodes[0], requests)
+        assert isinstance(place_together(snapshot, group), Plan)
+
+
+def test_nodes_that_are_too_small_for_all_are_not_tried_one_by_one():
+    nodes = [a_node(f"n{i}", a_machine(2), "share", card_memory=16) for i in range(50)]
+    looks = iter(range(250))
+    snapshot = a_snapshot(*nodes).apart(lambda: next(looks, None) is None)
+
+    found = place_together(snapshot, group_of([a_share(f"w{i}", 8) for i in range(5)]))
+
+    reason = "5 members that need 8 GiB of one card, all on one node: no node takes all of them"
+    assert found == Refusal(reason)
+
+
+def test_nodes_where_only_trying_tells_are_tried_no_longer_than_there_is_time():
+    nodes = [a_node(f"n{i}", a_machine(2), "share", card_memory=16) for i in range(50)]
+    looks = iter(range(250))
+    snapshot = a_snapshot(*nodes).apart(lambda: next(looks, None) is None)
+
+    with pytest.raises(Overdue):
+        place_together(snapshot, group_of([a_share(f"w{i}", 9) for i in range(3)]))

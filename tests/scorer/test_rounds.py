@@ -181,3 +181,31 @@ async def test_of_gangs_that_are_gone_nothing_is_kept(cluster):
         await soon(lambda: not declared)
         cluster.offer("bert", size=None)
         await soon(lambda: cluster.reads.count(path) == 2)
+
+
+def choosy(terms):
+    """Return an affinity to every node, whose terms are looked at one after the other."""
+    holds = {"key": "none", "operator": "DoesNotExist"}
+    fails = {"key": "none", "operator": "Exists"}
+    terms = [{"matchExpressions": [holds] * 250 + [fails]}] * terms
+    required = {"nodeSelectorTerms": [*terms, {"matchExpressions": [holds]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+async def test_who_takes_long_to_plan_lets_others_pass_and_is_planned_in_the_end(
+    cluster, monkeypatch
+):
+    monkeypatch.setattr(planner, "_TIME", 0.05)
+    monkeypatch.setattr(planner, "_LATE", 0.3)
+    monkeypatch.setattr(planner, "_LATEST", 0.3)
+    async with leading(cluster) as leader:
+        waiting = leader.tenure.planner.waiting
+        # It takes some 12 ms a node.
+        cluster.offer("choosy", priority=1, affinity=choosy(250))
+        await soon(lambda: any("takes more than 0.05 s" in why for _, why in waiting()))
+        cluster.offer("next")
+        await soon(lambda: cluster.order() == ["next", "choosy"])
+
+    # To look at the empty cluster, too, there was no time.
+    plans = {one["spec"]["gang"]: one["spec"]["plan"] for one in cluster.all(GANGS)}
+    assert "bestPossible" not in plans["choosy"]

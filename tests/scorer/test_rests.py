@@ -1,0 +1,39 @@
+import asyncio
+
+import virtual_time
+
+from cluster.gang import GangKey
+from scorer.rests import Rests
+
+ONE, OTHER = GangKey("team", "one", ""), GangKey("team", "other", "")
+
+
+def test_each_rests_longer_every_time_until_it_goes_well():
+    async def pauses():
+        woken = []
+        rests = Rests(1.0, 3.0, lambda: woken.append(asyncio.get_running_loop().time()))
+        found = []
+        for _ in range(4):
+            found.append(rests.begin(ONE))
+            assert ONE in rests
+            assert OTHER not in rests
+            await asyncio.sleep(found[-1])
+            assert ONE not in rests
+        rests.forget(ONE)
+        assert ONE not in rests
+        return [*found, rests.begin(ONE)], woken
+
+    assert virtual_time.run(pauses()) == ([1.0, 2.0, 3.0, 3.0, 1.0], [1.0, 3.0, 6.0, 9.0])
+
+
+def test_who_is_forgotten_wakes_nobody():
+    async def woken():
+        found = []
+        rests = Rests(1.0, 3.0, lambda: found.append(True))
+        rests.begin(ONE)
+        rests.forget(ONE)
+        assert ONE not in rests
+        await asyncio.sleep(5)
+        return found
+
+    assert virtual_time.run(woken()) == []
