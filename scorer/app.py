@@ -114,7 +114,7 @@ def _leading(leader: Leader) -> Tenure | Answer:
         return refusal(
             503, "another replica leads: the holder of Lease linkwise-system/linkwise-scorer"
         )
-    why = tenure.watches.missing()
+    why = tenure.missing()
     return busy(why) if why else tenure
 
 

@@ -31,6 +31,12 @@ class Tenure:
     fit: Fit
     binder: Binder
 
+    def missing(self) -> str | None:
+        """Say what is not known yet; None once it can be told what is free."""
+        if (why := self.watches.missing()) or self.planner.has_looked:
+            return why
+        return "plans that the leader before has begun are not looked at yet"
+
 
 class Leader:
     """Leads when it is told to."""
@@ -112,7 +118,7 @@ class Leader:
 
     def missing(self) -> str | None:
         """Say what a leader does not know yet; one that waits to lead needs nothing."""
-        return self.tenure.watches.missing() if self.tenure else None
+        return self.tenure.missing() if self.tenure else None
 
     def ages(self) -> Mapping[str, float | None]:
         """Return for how long nothing was heard of each resource [s]."""

@@ -82,6 +82,9 @@ class Planner:
         self.kept_for: int | None = None
         """The priority of one that has waited too long to be passed, and for which what is free is
         kept; None: there is none, by the last look."""
+        self.has_looked = False
+        """Everything that waits was looked at once: what plans that were begun are yet to give is
+        held from then on, and nobody else may be given anything before."""
         self._plans = 0
         self._since = 0
         """What had become free when this look at everything that waits began."""
@@ -108,6 +111,7 @@ class Planner:
                     self._watches.changed.clear()
                     for call in self._round():
                         group.create_task(call)
+                    self.has_looked = True
                     # What is written and what was heard comes before what is planned next.
                     await asyncio.sleep(0)
                     with suppress(TimeoutError):

@@ -12,8 +12,9 @@ from prometheus_client import CollectorRegistry
 from waiting import until
 
 from cluster import keys
+from cluster.gang import GangKey
 from runtime.kube import Kube
-from scorer.gangobject import GANGS
+from scorer.gangobject import GANGS, name_of
 from scorer.leader import Leader
 from scorer.measures import Measures
 
@@ -60,6 +61,28 @@ class Cluster(FakeCluster):
     def gang(self, gang="bert", workers=2, gpus=4, **pod):
         for i in range(workers):
             self.pod(f"{gang}-{i}", gpus, gang=gang, **{"size": workers, **pod})
+
+    def begun(self, *, plan="6-3", gpus=((7, 6, 5, 4), (3, 2, 1, 0)), uid="bert-1"):
+        """Leave a gang as a leader before does that is interrupted between two writes."""
+        given = sorted(gpus[0])
+        record = {"v": 1, "node": "gpu-0", "gpus": [{"i": i} for i in given], "plan": plan}
+        annotations = {keys.ALLOCATION: json.dumps(record), keys.TERM: "6"}
+        self.pod("bert-0", 4, gang="bert", gates=(), annotations=annotations)
+        self.pod("bert-1", 4, gang="bert")
+        members = [
+            {"pod": "bert-0", "uid": "bert-0", "node": "gpu-0", "gpus": given},
+            {"pod": "bert-1", "uid": uid, "node": "gpu-0", "gpus": sorted(gpus[1])},
+        ]
+        spec = {
+            "gang": "bert",
+            "link": "best",
+            "size": 2,
+            "owner": "job",
+            "plan": {"id": plan, "exact": True, "members": members},
+        }
+        name = name_of(GangKey("team", "bert", "job"))
+        path = f"/apis/linkwise.dev/v1alpha1/namespaces/team/gangs/{name}"
+        self.put(path, {"metadata": {}, "spec": spec})
 
     def bind(self, *names):
         """Let the scheduler bind pods to the nodes that they require."""
@@ -167,6 +190,14 @@ class Clock:
 @asynccontextmanager
 async def leading(cluster, term=7, clock=None):
     """Lead while the block runs; yields the leader, whose task may end before."""
+    async with beginning(cluster, term, clock) as leader:
+        await until(lambda: leader.tenure and leader.tenure.missing() is None, within=30)
+        yield leader
+
+
+@asynccontextmanager
+async def beginning(cluster, term=7, clock=None):
+    """Lead while the block runs, which begins before anything is known."""
     async with Kube(cluster.url) as kube:
         leader = Leader(
             kube,
@@ -177,7 +208,6 @@ async def leading(cluster, term=7, clock=None):
             wait=0,
         )
         leader.task = asyncio.create_task(leader.lead(term))
-        await until(lambda: leader.tenure and leader.tenure.watches.missing() is None, within=30)
         try:
             yield leader
         finally:

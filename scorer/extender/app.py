@@ -96,7 +96,7 @@ class Extender:
         tenure = self._leader.tenure
         if tenure is None:
             return "this scorer does not lead"
-        if why := tenure.watches.missing():
+        if why := tenure.missing():
             return why
         try:
             return tenure, read(call.body)

@@ -1,21 +1,14 @@
 """What a leader does from the moment that a gang is complete."""
 
-import json
-
 import pytest
 import pytest_asyncio
 from builders import a_held_pod
 from tenure import FENCED, NOW, Clock, Cluster, leading, soon
 
 from cluster import keys
-from cluster.gang import GangKey
 from scorer import planner, settle, teller
-from scorer.gangobject import name_of
 
 WAITING = "WaitingForGPUs"
-OBJECT = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs/" + name_of(
-    GangKey("team", "bert", "job")
-)
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -344,34 +337,8 @@ async def test_owners_of_no_known_kind_are_not_asked(cluster):
 # ---- After another leader.
 
 
-def begun(cluster, *, plan="6-3", gpus=((7, 6, 5, 4), (3, 2, 1, 0)), uid="bert-1"):
-    """Leave a gang as a leader before does that is interrupted between two writes."""
-    given = sorted(gpus[0])
-    record = {"v": 1, "node": "gpu-0", "gpus": [{"i": i} for i in given], "plan": plan}
-    cluster.pod(
-        "bert-0",
-        4,
-        gang="bert",
-        gates=(),
-        annotations={keys.ALLOCATION: json.dumps(record), keys.TERM: "6"},
-    )
-    cluster.pod("bert-1", 4, gang="bert")
-    members = [
-        {"pod": "bert-0", "uid": "bert-0", "node": "gpu-0", "gpus": given},
-        {"pod": "bert-1", "uid": uid, "node": "gpu-0", "gpus": sorted(gpus[1])},
-    ]
-    spec = {
-        "gang": "bert",
-        "link": "best",
-        "size": 2,
-        "owner": "job",
-        "plan": {"id": plan, "exact": True, "members": members},
-    }
-    cluster.put(OBJECT, {"metadata": {}, "spec": spec})
-
-
 async def test_a_gang_that_is_half_let_go_is_finished_by_its_plan(cluster):
-    begun(cluster)
+    cluster.begun()
     async with leading(cluster):
         await soon(lambda: cluster.given("bert-1"))
 
@@ -382,7 +349,7 @@ async def test_a_gang_that_is_half_let_go_is_finished_by_its_plan(cluster):
 
 
 async def test_what_a_gang_is_yet_to_be_given_is_given_to_nobody_else(cluster):
-    begun(cluster)
+    cluster.begun()
     # Whose turn it would be: it is more urgent, and has waited longer.
     cluster.pod("urgent", 4, priority=1000, created="2025-01-01T00:00:00Z")
     async with leading(cluster):
@@ -401,7 +368,7 @@ async def test_what_a_gang_is_yet_to_be_given_is_given_to_nobody_else(cluster):
     ],
 )
 async def test_a_plan_that_cannot_go_on_is_made_anew_for_who_still_waits(cluster, left, expected):
-    begun(cluster, **{"gpus": ((0, 1, 2, 3), (4, 5, 6, 7)), **left})
+    cluster.begun(**{"gpus": ((0, 1, 2, 3), (4, 5, 6, 7)), **left})
     async with leading(cluster):
         await soon(lambda: cluster.given("bert-1"))
 

@@ -1,16 +1,21 @@
 """What becomes of the pods that a scheduler wants bound."""
 
 import asyncio
+import json
 
 import pytest
 import pytest_asyncio
 from builders import a_held_pod
-from tenure import FENCED, Cluster, leading, soon
+from prometheus_client import CollectorRegistry
+from tenure import FENCED, Cluster, beginning, leading, soon
 
 from cluster import keys
+from runtime.exchange import Call
 from scorer import settle
 from scorer.extender import bind
+from scorer.extender.app import Extender
 from scorer.extender.wire import Binding
+from scorer.measures import Measures
 from scorer.reason import Reason
 
 AMOUNTS = {
@@ -407,3 +412,21 @@ async def test_gangs_and_single_pods_never_get_the_same_gpu(cluster):
         for gpu in cluster.record(name)["gpus"]
     ]
     assert len(taken) == len(set(taken)) == 8 + answers.count("")
+
+
+async def test_what_a_gang_is_yet_to_be_given_is_bound_to_nobody_before_the_first_look(cluster):
+    cluster.begun()
+    cluster.single("train", {keys.GPU_WHOLE: "4"})
+    binding = {"PodName": "train", "PodNamespace": "team", "PodUID": "train", "Node": "gpu-0"}
+    call = Call("/bind", "", {}, json.dumps(binding).encode())
+    async with beginning(cluster) as leader:
+        extender = Extender(leader, Measures(CollectorRegistry()))
+        while leader.tenure is None or leader.tenure.watches.missing():  # noqa: ASYNC110
+            # Whoever waits for the lists goes on later than this.
+            await asyncio.sleep(0)
+        answer = await extender.bind(call)
+        await soon(lambda: cluster.given("bert-1"))
+
+    assert [gpu["i"] for gpu in cluster.record("bert-1")["gpus"]] == [0, 1, 2, 3]
+    assert cluster.bindings("train") == []
+    assert "begun" in json.loads(answer.body)["Error"]
