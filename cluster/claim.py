@@ -29,9 +29,9 @@ class Claim(Struct, frozen=True, gc=False):
 
 def claims_of(spec: NewPodSpec) -> list[Claim]:
     """Return the claims of a pod: app containers first, then init containers, in their order."""
-    claims = _claims(spec.containers, init=False)
+    claims = _claims(spec.containers, "spec.containers")
     if spec.init_containers:
-        claims += _claims(spec.init_containers, init=True)
+        claims += _claims(spec.init_containers, _INIT)
     return claims
 
 
@@ -66,9 +66,8 @@ def read_claim(claim: Claim, cards: int | None) -> tuple[dict[str, int], list[Fi
     return amounts, findings
 
 
-def _claims(containers: Sequence[NewContainer], *, init: bool) -> list[Claim]:
-    where = "spec.initContainers" if init else "spec.containers"
-    claims = []
+def _claims(containers: Sequence[NewContainer], path: str) -> list[Claim]:
+    claims, init = [], path is _INIT
     for index, container in enumerate(containers):
         resources = container.resources
         if resources is None:
@@ -78,8 +77,8 @@ def _claims(containers: Sequence[NewContainer], *, init: bool) -> list[Claim]:
         for resource in limits | requests:
             if resource in _RESOURCES:
                 part, amounts = ("limits", limits) if resource in limits else ("requests", requests)
-                path = f"{where}[{index}].resources.{part}[{resource}]"
-                named[resource] = (amounts[resource], path)
+                field = f"{path}[{index}].resources.{part}[{resource}]"
+                named[resource] = (amounts[resource], field)
         if named:
             sidecar = init and container.restart_policy == "Always"
             claims.append(Claim(container.name, index, init, sidecar, limits, requests, named))
@@ -110,4 +109,5 @@ def _request_finding(field: str, value: Amount, message: str, fix: str) -> Findi
     return Finding(Code.REQUEST_IS_LIMIT, Severity.ERROR, field, value, message, fix)
 
 
+_INIT = "spec.initContainers"
 _RESOURCES = frozenset(RESOURCES)

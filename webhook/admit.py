@@ -60,7 +60,7 @@ def admit(
     removal, removed = drop_record(annotations)
     told = tell(asked, policy)
     findings = (
-        *namespace_findings(namespace, namespace_labels, policy),
+        *(namespace_findings(namespace, policy) if namespace_labels is None else ()),
         *judge(asked, policy, capacity, workload),
         *told.findings,
         *removed,

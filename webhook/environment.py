@@ -114,15 +114,16 @@ def tell_gpus(pod: NewPod, request: Request, rules: Policy, replicas: int = 0) -
         rules: What it may be told, and how shares are enforced.
         replicas: Pods that share one GPU by NVIDIA's sharing; 0: none do, or nothing tells.
     """
-    changes = Changes()
-    apps = {ask.index: ask for ask in request.asks if not ask.init}
-    for index, container in enumerate(pod.spec.containers):
-        wanted = _wanted(apps.get(index), request, rules, replicas)
+    changes, spec = Changes(), pod.spec
+    asks: dict[tuple[bool, int], Ask] = {}
+    for ask in request.asks:
+        asks[ask.init, ask.index] = ask
+    for index, container in enumerate(spec.containers):
+        wanted = _wanted(asks.get((False, index)), request, rules, replicas)
         _write(f"/spec/containers/{index}/env", container.env, wanted, changes)
-    if pod.spec.init_containers:
-        inits = {ask.index: ask for ask in request.asks if ask.init}
-        for index, container in enumerate(pod.spec.init_containers):
-            wanted = _wanted(inits.get(index), request, rules, replicas)
+    if spec.init_containers:
+        for index, container in enumerate(spec.init_containers):
+            wanted = _wanted(asks.get((True, index)), request, rules, replicas)
             _write(f"/spec/initContainers/{index}/env", container.env, wanted, changes)
     if changes.findings and rules.visible_devices == "deny":
         changes.findings = [_denied(finding) for finding in changes.findings]

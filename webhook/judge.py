@@ -1,7 +1,5 @@
 """Everything that is wrong with a pod, or doubtful, all at once."""
 
-from collections.abc import Mapping
-
 from cluster.capacity import Capacity, Excess
 from cluster.finding import Code, Finding, Severity
 from cluster.request import Request
@@ -35,11 +33,9 @@ def judge(
     return found
 
 
-def namespace_findings(
-    namespace: str, labels: Mapping[str, str] | None, policy: PolicySnapshot
-) -> list[Finding]:
+def namespace_findings(namespace: str, policy: PolicySnapshot) -> list[Finding]:
     """Return a warning when profiles could not be judged, since the namespace is not known."""
-    if labels is not None or not any(one.namespace for one in policy.profiles.selectors):
+    if not any(one.namespace for one in policy.profiles.selectors):
         return []
     warning = Finding(
         Code.NAMESPACE_UNKNOWN,
