@@ -26,12 +26,24 @@ _GIB_OF_SUFFIX = {
 
 
 @lru_cache(maxsize=4096, typed=True)
+def sound_amount(resource: str, value: Amount, cards: int | None) -> int | None:
+    """Return an amount with which nothing is wrong; None for any other: `check_amount` tells.
+
+    Few amounts are different in a cluster. Their types count: 1, 1.0 and true are equal keys.
+
+    Args:
+        resource: As `check_amount` takes it.
+        value: As `check_amount` takes it.
+        cards: As `check_amount` takes it.
+    """
+    amount, finding = check_amount(resource, value, "", cards)
+    return amount if finding is None else None
+
+
 def check_amount(
     resource: str, value: Amount, field: str, cards: int | None
 ) -> tuple[int, Finding | None]:
     """Return what can be read of an amount, and what is wrong with it.
-
-    Few amounts are different in a cluster. Their types count: 1, 1.0 and true are equal keys.
 
     Args:
         resource: One of `keys.RESOURCES`.

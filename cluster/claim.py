@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from cluster.amounts import check_amount, unreadable
+from cluster.amounts import check_amount, sound_amount, unreadable
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import GPU_CORE, GPU_MEM, RESOURCES
 from cluster.pod import Amount, NewContainer, NewPodSpec
@@ -23,15 +23,26 @@ class Claim(Struct, frozen=True, gc=False):
     """It is an init container that keeps running beside the app containers."""
     limits: dict[str, Amount]
     requests: dict[str, Amount]
-    named: dict[str, tuple[Amount, str]]
-    """Each resource's limit and its path; where only a request is given, that."""
+    named: dict[str, Amount]
+    """Each resource's limit; where only a request is given, that."""
+
+    def field(self, resource: str) -> str:
+        """Return the path of a resource that it names."""
+        part = "limits" if resource in self.limits else "requests"
+        return amount_path(self.index, self.init, part, resource)
+
+
+def amount_path(index: int, init: bool, part: str, resource: str) -> str:
+    """Return the path of a container's amount; `part` is `limits` or `requests`."""
+    containers = "initContainers" if init else "containers"
+    return f"spec.{containers}[{index}].resources.{part}[{resource}]"
 
 
 def claims_of(spec: NewPodSpec) -> list[Claim]:
     """Return the claims of a pod: app containers first, then init containers, in their order."""
-    claims = _claims(spec.containers, "spec.containers")
+    claims = _claims(spec.containers, False)
     if spec.init_containers:
-        claims += _claims(spec.init_containers, _INIT)
+        claims += _claims(spec.init_containers, True)
     return claims
 
 
@@ -45,20 +56,23 @@ def read_claim(claim: Claim, cards: int | None) -> tuple[dict[str, int], list[Fi
     amounts: dict[str, int] = {}
     findings: list[Finding] = []
     limits, requests = claim.limits, claim.requests
-    for resource, (value, field) in claim.named.items():
-        amounts[resource], finding = check_amount(resource, value, field, cards)
-        if finding is not None:
-            findings.append(finding)
+    for resource, value in claim.named.items():
+        amount = sound_amount(resource, value, cards)
+        is_sound = amount is not None
+        if amount is None:
+            amount, finding = check_amount(resource, value, claim.field(resource), cards)
+            if finding is not None:
+                findings.append(finding)
+        amounts[resource] = amount
         if requests.get(resource, value) != limits.get(resource):
-            findings += _request_findings(claim, resource, limit_is_read=finding is None)
+            findings += _request_findings(claim, resource, limit_is_read=is_sound)
     if GPU_CORE in amounts and GPU_MEM not in amounts:
-        value, field = claim.named[GPU_CORE]
         findings.append(
             Finding(
                 Code.CORE_ALONE,
                 Severity.ERROR,
-                field,
-                value,
+                claim.field(GPU_CORE),
+                claim.named[GPU_CORE],
                 f"compute cannot be asked alone: the container names no {GPU_MEM}",
                 f"add {GPU_MEM} with the GiB it needs beside it",
             )
@@ -66,19 +80,17 @@ def read_claim(claim: Claim, cards: int | None) -> tuple[dict[str, int], list[Fi
     return amounts, findings
 
 
-def _claims(containers: Sequence[NewContainer], path: str) -> list[Claim]:
-    claims, init = [], path is _INIT
+def _claims(containers: Sequence[NewContainer], init: bool) -> list[Claim]:
+    claims = []
     for index, container in enumerate(containers):
         resources = container.resources
         if resources is None:
             continue
-        named: dict[str, tuple[Amount, str]] = {}
+        named: dict[str, Amount] = {}
         limits, requests = resources.limits or {}, resources.requests or {}
         for resource in limits | requests:
             if resource in _RESOURCES:
-                part, amounts = ("limits", limits) if resource in limits else ("requests", requests)
-                field = f"{path}[{index}].resources.{part}[{resource}]"
-                named[resource] = (amounts[resource], field)
+                named[resource] = limits[resource] if resource in limits else requests[resource]
         if named:
             sidecar = init and container.restart_policy == "Always"
             claims.append(Claim(container.name, index, init, sidecar, limits, requests, named))
@@ -89,7 +101,7 @@ def _request_findings(claim: Claim, resource: str, *, limit_is_read: bool) -> It
     """Yield what is wrong with a request that is not written as its limit: it must equal it."""
     request = claim.requests[resource]
     limit = claim.limits.get(resource)
-    field = claim.named[resource][1].replace(".limits[", ".requests[")
+    field = amount_path(claim.index, claim.init, "requests", resource)
     if limit is None:
         message = f"{resource} is requested without a limit, and Kubernetes wants both equal"
         yield _request_finding(field, request, message, f"add {resource}: {request} to limits")
@@ -109,5 +121,4 @@ def _request_finding(field: str, value: Amount, message: str, fix: str) -> Findi
     return Finding(Code.REQUEST_IS_LIMIT, Severity.ERROR, field, value, message, fix)
 
 
-_INIT = "spec.initContainers"
 _RESOURCES = frozenset(RESOURCES)

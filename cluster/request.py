@@ -6,7 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from cluster.amounts import CORE_MAX, either, nearest_multiples
-from cluster.claim import Claim, claims_of, read_claim
+from cluster.claim import Claim, amount_path, claims_of, read_claim
 from cluster.demand import pod_total
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import (
@@ -46,15 +46,22 @@ class Ask(Struct, frozen=True, gc=False):
     """It stands among the init containers (a sidecar does too)."""
     sidecar: bool
     """It is an init container that keeps running beside the app containers."""
-    field: str
-    """Path of the amount, such as `spec.containers[0].resources.limits[aliyun.com/gpu]`; of a
-    share that of its memory."""
+    resource: str
+    """What it names; of a share its memory."""
+    limited: bool = True
+    """It stands among the limits; a request alone is told as an error."""
     gpus: int = 0
     """Whole GPUs or replicas; 0 for a share."""
     memory: int = 0
     """GPU memory [GiB], over all cards of the pod."""
     core: int = 0
     """Compute [% of one card], over all cards of the pod."""
+
+    @property
+    def field(self) -> str:
+        """Path of the amount, such as `spec.containers[0].resources.limits[aliyun.com/gpu]`."""
+        part = "limits" if self.limited else "requests"
+        return amount_path(self.index, self.init, part, self.resource)
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -160,11 +167,12 @@ def _ask(claim: Claim, amounts: dict[str, int], family: Family) -> Ask | None:
         if decisive not in amounts:
             return None
         memory, core = amounts.get(GPU_MEM, 0), amounts.get(GPU_CORE, 0)
-        field = claim.named[decisive][1]
-        return Ask(container, index, init, claim.sidecar, field, 0, memory, core)
+        limited = decisive in claim.limits
+        return Ask(container, index, init, claim.sidecar, decisive, limited, 0, memory, core)
     for resource, amount in amounts.items():
         if _FAMILY_OF[resource] is family:
-            return Ask(container, index, init, claim.sidecar, claim.named[resource][1], amount)
+            limited = resource in claim.limits
+            return Ask(container, index, init, claim.sidecar, resource, limited, amount)
     return None
 
 
@@ -193,12 +201,11 @@ def _total_findings(
     cards = request.gpus
     if request.core > CORE_MAX * cards and Code.CORE_STEP not in judged:
         asking = [claim for claim in claims if GPU_CORE in claim.named]
-        value, field = asking[-1].named[GPU_CORE]
         yield Finding(
             Code.CORE_STEP,
             Severity.ERROR,
-            field,
-            value,
+            asking[-1].field(GPU_CORE),
+            asking[-1].named[GPU_CORE],
             f"the containers ask for {request.core} percent together, and a pod can have at most "
             f"{CORE_MAX * cards} (of {cards} card{'s' if cards > 1 else ''})",
             f"lower the containers' compute by {request.core - CORE_MAX * cards} in total",
@@ -219,14 +226,13 @@ def _total_findings(
 def _family_findings(families: dict[Family, tuple[str, Claim]]) -> Iterator[Finding]:
     """Yield a finding where each family but the first is named: there the pod goes wrong."""
     (first, claim), *others = families.values()
-    _, first_field = claim.named[first]
+    first_field = claim.field(first)
     for other, claim in others:
-        value, field = claim.named[other]
         yield Finding(
             Code.TWO_FAMILIES,
             Severity.ERROR,
-            field,
-            value,
+            claim.field(other),
+            claim.named[other],
             f"a pod asks for one kind of GPU resource, and this one names {first} ({first_field}) "
             f"and {other}",
             f"keep either {first} or {other}, in all containers and init containers",

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.keys import ENV_MPS_MEMORY, ENV_MPS_THREADS
+from cluster.keys import ENV_MPS_MEMORY, ENV_MPS_THREADS, GPU_MEM
 from cluster.mps import is_tighter, limits
 from cluster.request import Ask
 
@@ -21,7 +21,7 @@ from cluster.request import Ask
     ],
 )
 def test_a_container_is_limited_to_its_part_of_each_card(memory, core, cards, variables):
-    ask = Ask("a", 0, init=False, sidecar=False, field="", memory=memory, core=core)
+    ask = Ask("a", 0, init=False, sidecar=False, resource=GPU_MEM, memory=memory, core=core)
 
     assert limits(ask, cards) == variables
 

@@ -40,7 +40,7 @@ NOW = 1_790_000_000_123_456_789
 def ask(
     container: str, index: int = 0, *, init: bool = False, sidecar: bool = False, **amounts: int
 ) -> Ask:
-    return Ask(container, index, init, sidecar=sidecar, field="", **amounts)
+    return Ask(container, index, init, sidecar=sidecar, resource="", **amounts)
 
 
 def share(memory: int, core: int = 0, cards: int = 1) -> Request:

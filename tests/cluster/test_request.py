@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import pods
 
-from cluster.amounts import check_amount
+from cluster.amounts import check_amount, sound_amount
 from cluster.finding import Code, Severity
 from cluster.keys import GPU_CORE, GPU_COUNT, GPU_MEM, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.pod import Pod
@@ -60,8 +60,11 @@ def test_a_plain_pod_is_read_without_a_finding(limits, family, places, totals):
 def test_true_is_no_amount_where_one_was_read_before():
     assert check_amount(GPU_WHOLE, 1.0, "a", 1) == check_amount(GPU_WHOLE, 1, "a", 1) == (1, None)
 
+    assert sound_amount(GPU_WHOLE, 1.0, 1) == sound_amount(GPU_WHOLE, 1, 1) == 1
+
     amount, finding = check_amount(GPU_WHOLE, True, "a", 1)
 
+    assert sound_amount(GPU_WHOLE, True, 1) is None
     assert finding is not None
     assert (amount, finding.code) == (0, Code.QUANTITY)
 

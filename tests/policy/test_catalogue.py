@@ -9,8 +9,8 @@ NONE = Request()
 
 
 def gpus(count, family=Family.NVIDIA):
-    field = f"spec.containers[0].resources.limits[{keys.NVIDIA_GPU}]"
-    return Request(family, count, asks=(Ask("c", 0, False, False, field, count),))
+    ask = Ask("c", 0, init=False, sidecar=False, resource=keys.NVIDIA_GPU, gpus=count)
+    return Request(family, count, asks=(ask,))
 
 
 def labels(**given):
