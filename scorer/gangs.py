@@ -66,8 +66,9 @@ class Owners:
     """By uid of a top owner: how many pods with GPUs it declares."""
     makes: Mapping[str, Makes] = field(default_factory=dict)
     """By uid of a top owner: which pods these are."""
-    groups: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """By namespace and name of a PodGroup: how many members it says there must be."""
+    groups: Mapping[GangKey, int] = field(default_factory=dict)
+    """By gang: how many members its PodGroup says there must be. That of a job before it, of the
+    same name, may have said something else."""
 
     def top(self, owner: Owner | None) -> Owner | None:
         """Return the top owner; the one given where nothing above it is known."""
@@ -110,8 +111,7 @@ def _gang(key: GangKey, pods: list[Seen], owners: Owners) -> Unit:
     waiting = sorted((pod for pod in pods if pod.waiting), key=_turn)
     first = _pod(waiting[0])
     owner = owners.top(waiting[0].controller)
-    group = owners.groups.get((key.namespace, key.name))
-    needed = _needed(first, group, owners.declared.get(key.owner))
+    needed = _needed(first, owners.groups.get(key), owners.declared.get(key.owner))
     settled = tuple(pod for pod in pods if pod.settled)
     gang = f"{key.namespace}/{key.name}"
     return Unit(

@@ -96,6 +96,10 @@ class _Policy(Struct, frozen=True):
     gang: _Gang = _Gang()
 
 
+class _GroupMetadata(Struct, frozen=True, rename="camel"):
+    deletion_timestamp: str | None = None
+
+
 class _GroupSpec(Struct, frozen=True, rename="camel"):
     """Of scheduler-plugins' PodGroup, and of Kubernetes' own."""
 
@@ -106,7 +110,13 @@ class _GroupSpec(Struct, frozen=True, rename="camel"):
 class PodGroup(Struct, frozen=True):
     """A PodGroup, as far as it says how many pods are placed together."""
 
+    metadata: _GroupMetadata = _GroupMetadata()
     spec: _GroupSpec = _GroupSpec()
+
+    @property
+    def leaves(self) -> bool:
+        """It is being deleted."""
+        return self.metadata.deletion_timestamp is not None
 
     @property
     def members(self) -> int | None:

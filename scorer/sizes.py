@@ -28,29 +28,28 @@ class Sizes:
             pause: Before what could not be read is asked for again [s].
         """
         self._kube, self._watches, self._pause = kube, watches, pause
-        self._asked: set[str | tuple[str, str]] = set()
-        """Uids of owners; namespaces and names of gangs with a PodGroup."""
+        self._asked: set[str | GangKey] = set()
+        """Uids of owners; gangs, as far as they may have a PodGroup."""
 
     def ask(self, units: Iterable[Unit]) -> Iterator[Coroutine[Any, Any, None]]:
         """Yield the calls that ask for those gangs of which nobody was asked yet."""
         for unit in units:
             if not unit.is_gang:
                 continue
-            owner, at = unit.owner, unit.group
+            owner, key = unit.owner, unit.key
             if owner is not None and owner.uid not in self._asked:
                 self._asked.add(owner.uid)
-                yield self._ask_owner(owner, unit.key.namespace)
-            if at not in self._asked:
-                self._asked.add(at)
-                paths = group_paths(unit.members[0].pod, unit.key.namespace)
+                yield self._ask_owner(owner, key.namespace)
+            if key not in self._asked:
+                self._asked.add(key)
+                paths = group_paths(unit.members[0].pod, key.namespace)
                 if paths:
-                    yield self._ask_group(at, paths)
+                    yield self._ask_group(key, paths)
 
     def forget(self, key: GangKey) -> None:
         """Forget what was answered of a gang, since no pod of it is there."""
-        at = key.namespace, key.name
-        self._asked -= {key.owner, at}
-        self._watches.forget(at, key.owner)
+        self._asked -= {key.owner, key}
+        self._watches.forget(key)
 
     async def _ask_owner(self, owner: Owner, namespace: str) -> None:
         path = path_of(owner, namespace)
@@ -65,7 +64,7 @@ class Sizes:
         if members := members_of(found, owner.uid):
             self._watches.declare(owner.uid, members, makes_of(found, owner))
 
-    async def _ask_group(self, at: tuple[str, str], paths: Iterable[str]) -> None:
+    async def _ask_group(self, gang: GangKey, paths: Iterable[str]) -> None:
         for path in paths:
             try:
                 found = await self._kube.get(path, PodGroup)
@@ -74,12 +73,15 @@ class Sizes:
                 if not (isinstance(error, ApiError) and error.status == 404):
                     _log.warning("Could not read PodGroup", group=path, err=str(error))
                 continue
+            if found.leaves:
+                # Another one may be made under its name.
+                break
             if found.members:
-                self._watches.declare_group(at, found.members)
+                self._watches.declare_group(gang, found.members)
             return
-        await self._ask_again(at)
+        await self._ask_again(gang)
 
-    async def _ask_again(self, asked: str | tuple[str, str]) -> None:
+    async def _ask_again(self, asked: str | GangKey) -> None:
         """Have it asked again in a while, if the gang waits still."""
         await asyncio.sleep(self._pause)
         self._asked.discard(asked)

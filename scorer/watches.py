@@ -15,6 +15,7 @@ import msgspec
 import structlog
 from msgspec import Raw, Struct
 
+from cluster.gang import GangKey
 from cluster.keys import POLICY_KEY, POLICY_NAME, POLICY_NAMESPACE, TOPOLOGY_NAMESPACE
 from cluster.ledger import Ledger
 from cluster.node import NodeError, NodeObject
@@ -97,7 +98,7 @@ class Watches:
         self._job_uids: dict[Key, str] = {}
         self._declared: dict[str, int] = {}
         self._makes: dict[str, Makes] = {}
-        self._groups: dict[Key, int] = {}
+        self._groups: dict[GangKey, int] = {}
         self.owners = Owners(self._above, self._declared, self._makes, self._groups)
         self.fragile: set[str] = set()
         """Uids of the Jobs that count an evicted pod as a failure."""
@@ -170,17 +171,17 @@ class Watches:
         self._reowned.add(uid)
         self.changed.set()
 
-    def declare_group(self, at: Key, members: int) -> None:
-        """Note how many members a PodGroup says that there must be."""
-        self._groups[at] = members
-        self.state.regrouped.add(at)
+    def declare_group(self, gang: GangKey, members: int) -> None:
+        """Note how many members a gang's PodGroup says that there must be."""
+        self._groups[gang] = members
+        self.state.regrouped.add((gang.namespace, gang.name))
         self.changed.set()
 
-    def forget(self, at: Key, uid: str) -> None:
+    def forget(self, gang: GangKey) -> None:
         """Forget what a PodGroup and an owner declare, since no pod of theirs is there."""
-        self._groups.pop(at, None)
-        self._declared.pop(uid, None)
-        self._makes.pop(uid, None)
+        self._groups.pop(gang, None)
+        self._declared.pop(gang.owner, None)
+        self._makes.pop(gang.owner, None)
 
     def take_reowned(self) -> Set[str]:
         """Return the uids of owners of which other things are known since the last call."""

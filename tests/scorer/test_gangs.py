@@ -186,7 +186,9 @@ def test_how_many_members_there_must_be(labels, declared, needed):
 )
 def test_a_pod_group_says_how_many_there_must_be_where_the_pods_do_not(group, declared, needed):
     owners = Owners(
-        {}, {} if declared is None else {"job": declared}, groups={("team", "bert"): group}
+        {},
+        {} if declared is None else {"job": declared},
+        groups={GangKey("team", "bert", "job"): group},
     )
     marks = ({keys.POD_GROUP: "bert"}, arena(4))
 

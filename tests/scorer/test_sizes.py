@@ -2,10 +2,11 @@
 
 import pytest
 import pytest_asyncio
-from tenure import Cluster, leading, soon
+from tenure import JOB, Cluster, leading, soon
 
 from cluster import keys
 from scorer import planner, teller
+from scorer.gangobject import GANGS
 
 LABELLED = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team/podgroups/bert"
 NATIVE = "/apis/scheduling.k8s.io/v1beta1/namespaces/team/podgroups/bert"
@@ -25,6 +26,10 @@ async def cluster(monkeypatch):
 def member(cluster, number, **spec):
     labels = {} if "schedulingGroup" in spec else {keys.POD_GROUP: "bert"}
     cluster.pod(f"bert-{number}", 4, labels=labels, **spec)
+
+
+def statuses(cluster):
+    return [gang.get("status", {}) for gang in cluster.all(GANGS)]
 
 
 @pytest.mark.parametrize(
@@ -69,6 +74,35 @@ async def test_a_pod_group_that_cannot_be_read_is_asked_for_again(cluster):
         await soon(lambda: cluster.given("bert-0", "bert-1"))
 
     assert cluster.reads == [LABELLED] * 4
+
+
+async def test_a_pod_group_is_read_anew_for_a_job_that_is_submitted_again(cluster):
+    cluster.node("gpu-1")
+    cluster.put(LABELLED, {"metadata": {"uid": "before"}, "spec": {"minMember": 1}})
+    async with leading(cluster):
+        member(cluster, 0, owner={**JOB, "uid": "before"})
+        await soon(lambda: cluster.given("bert-0"))
+        # Its last pod is there still when the first of the next job comes.
+        cluster.remove(LABELLED)
+        cluster.put(LABELLED, {"metadata": {"uid": "again"}, "spec": {"minMember": 2}})
+        member(cluster, 1, owner={**JOB, "uid": "again"})
+        await soon(lambda: "1/2" in [told.get("members") for told in statuses(cluster)])
+        assert cluster.patches("bert-1") == []
+        member(cluster, 2, owner={**JOB, "uid": "again"})
+        await soon(lambda: cluster.given("bert-1", "bert-2"))
+
+
+async def test_a_pod_group_that_is_being_deleted_tells_nothing(cluster):
+    leaving = {"uid": "before", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    cluster.put(LABELLED, {"metadata": leaving, "spec": {"minMember": 1}})
+    async with leading(cluster):
+        member(cluster, 0)
+        await soon(lambda: cluster.reads.count(LABELLED) > 1)
+        assert cluster.patches("bert-0") == []
+        cluster.put(LABELLED, {"metadata": {"uid": "again"}, "spec": {"minMember": 2}})
+        await soon(lambda: cluster.the_gang()["status"]["members"] == "1/2")
+        member(cluster, 1)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
 
 
 async def test_a_stateful_set_whose_pods_come_one_by_one_is_told_what_to_do(cluster):

@@ -7,6 +7,7 @@ from builders import dgx1_v100
 from tenure import Cluster, soon
 
 from cluster import keys
+from cluster.gang import GangKey
 from cluster.published import Published, write_published
 from runtime.kube import Kube
 from scorer.owner import Makes
@@ -225,11 +226,12 @@ async def test_what_an_owner_declares_is_noted(cluster):
         assert watches.take_reowned() == {"job"}
         assert watches.changed.is_set()
 
-        watches.declare_group(("team", "bert"), 3)
-        assert watches.owners.groups == {("team", "bert"): 3}
+        gang = GangKey("team", "bert", "job")
+        watches.declare_group(gang, 3)
+        assert watches.owners.groups == {gang: 3}
         assert watches.state.regrouped == {("team", "bert")}
 
-        watches.forget(("team", "bert"), "job")
+        watches.forget(gang)
         owners = watches.owners
         assert (owners.declared, owners.makes, owners.groups) == ({}, {}, {})
 
