@@ -36,6 +36,14 @@ class Operation(Struct, frozen=True, gc=False):
         return {"op": self.op, "path": self.path, "value": self.value}
 
 
+class _Step(Struct, frozen=True, gc=False):
+    """`Operation.wire`, three times as fast to make."""
+
+    op: str
+    path: str
+    value: object
+
+
 def add(path: str, value: object, rule: str) -> Operation:
     """Return the step that sets `path`; its parent must be there."""
     return Operation("add", path, value, rule)
@@ -53,7 +61,7 @@ def common(step: Operation) -> Operation:
 
 def encoded(steps: Sequence[Operation]) -> bytes:
     """Return steps as an API server takes them, as JSON."""
-    return _json.encode([step.text or step.wire() for step in steps])
+    return _json.encode([step.text or _Step(step.op, step.path, step.value) for step in steps])
 
 
 @lru_cache(maxsize=1024)
