@@ -66,7 +66,7 @@ class Extender:
             return self._refuse("prioritize", found)
         tenure, asked = found
         scores = tenure.fit.rank(asked.pod, asked.names)
-        result = [HostPriority(*scored) for scored in zip(asked.names, scores, strict=True)]
+        result = list(map(HostPriority, asked.names, scores))
         return self._answer("prioritize", "ranked", result, nodes=len(asked.names))
 
     def preempt(self, call: Call) -> Answer:
