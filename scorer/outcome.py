@@ -59,3 +59,5 @@ class Refusal:
     """Why nothing is placed, in one sentence with numbers and what would help."""
 
     reason: str
+    possible: bool | None = None
+    """Whether an empty cluster would take it; None: nobody asked."""

@@ -5,7 +5,7 @@ By priority, then by age. Who does not fit is passed by smaller ones until it ha
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cluster.gang import GangKey
 from scorer.gangs import Unit
@@ -74,8 +74,11 @@ class Turns:
             homes = (pod.claimant.target for pod in unit.settled if pod.claimant)
             self.planned += 1
             outcome = plan_near(seen, unit.members, homes, link=unit.link)
-        waits = isinstance(outcome, Refusal) and unit.blocked is None and self._first is None
-        if waits and self._aged(unit) and _could(seen, unit):
+        if isinstance(outcome, Plan) or unit.blocked or self._first or not self._aged(unit):
+            return outcome
+        if outcome.possible is None:
+            outcome = replace(outcome, possible=_could(seen, unit))
+        if outcome.possible:
             self._first = unit
         return outcome
 

@@ -106,6 +106,20 @@ def test_what_becomes_free_is_kept_for_who_has_waited_too_long():
     assert outcomes(found)["small"] == Refusal(reason)
 
 
+def test_whether_an_empty_cluster_takes_one_is_asked_once_for_a_refusal():
+    snapshot, large = a_snapshot(a_node(), taken={"node-0": (0,)}), a_unit("large", 2, 4, age=9)
+    refusal = outcomes(turns(snapshot, large, aged={"large"}))["large"]
+
+    with snapshot.emptied().memo.granted(lambda: True):
+        found = turns(
+            snapshot, large, a_unit("small"), aged={"large"}, standing={large.key: refusal}
+        )
+
+    assert refusal.possible
+    assert placed(found) == []
+    assert outcomes(found)["large"] is refusal
+
+
 def test_who_is_more_urgent_passes_the_one_that_has_waited_too_long():
     snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
 
