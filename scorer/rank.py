@@ -76,7 +76,7 @@ def scores(worths: Sequence[Worth | None], placement: Placement) -> list[int]:
     score: dict[Worth | None, int] = {None: 0}
     score.update(_scores(offers, placement).items())
     score.update(_spread_over(others, lambda key: key, 0).items())
-    return [score[worth] for worth in worths]
+    return list(map(score.__getitem__, worths))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -9,6 +9,16 @@ _QUESTIONS = 64
 """How many are remembered. Few pods of a cluster ask for different things."""
 
 
+class _Known(dict[str, T]):
+    """Answers by node; what is not there is found out as soon as somebody looks."""
+
+    answer: Callable[[str], T]
+
+    def __missing__(self, name: str) -> T:
+        found = self[name] = self.answer(name)
+        return found
+
+
 class Answers:
     """What was found out about each node.
 
@@ -17,13 +27,13 @@ class Answers:
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._by_question: dict[str, dict[str, Any]] = {}
+        self._by_question: dict[str, _Known[Any]] = {}
 
     def forget(self, names: Iterable[str]) -> None:
         """Ask nodes again, since something changed there."""
         for name in names:
-            for answers in self._by_question.values():
-                answers.pop(name, None)
+            for known in self._by_question.values():
+                known.pop(name, None)
 
     def ask(self, question: str, names: Sequence[str], answer: Callable[[str], T]) -> list[T]:
         """Return the answer of each node.
@@ -35,13 +45,12 @@ class Answers:
 
         Cost: a look-up a name, and an answer for each node that was not asked before.
         """
-        answers: dict[str, T] | None = self._by_question.pop(question, None)
-        if answers is None:
-            answers = {}
+        known: _Known[T] | None = self._by_question.pop(question, None)
+        if known is None:
+            known = _Known()
             if len(self._by_question) >= _QUESTIONS:
                 # The one that was asked last is the last.
                 del self._by_question[next(iter(self._by_question))]
-        self._by_question[question] = answers
-        for name in [name for name in names if name not in answers]:
-            answers[name] = answer(name)
-        return list(map(answers.__getitem__, names))
+        self._by_question[question] = known
+        known.answer = answer
+        return list(map(known.__getitem__, names))
