@@ -45,8 +45,9 @@ def has_enough(node: NodeLedger, requests: Sequence[Request]) -> bool:
         return True
     memory = sum(max(0, card.memory) for card in node.shares_free)
     core = sum(max(0, card.core) for card in node.shares_free)
-    asked = sum(one.memory for one in requests), sum(one.core for one in requests)
-    return memory >= asked[0] and core >= asked[1]
+    asked_memory = sum(one.gpus * one.memory_per_card for one in requests)
+    asked_core = sum(one.gpus * one.core_per_card for one in requests)
+    return memory >= asked_memory and core >= asked_core
 
 
 def _roomy(node: NodeLedger, request: Request) -> list[FreeShare]:

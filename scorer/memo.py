@@ -104,7 +104,7 @@ class Memo:
 
         Raises:
             Overdue: The time is over; that is looked at before each node that is asked. What was
-                found until then is not asked again.
+                found until then is not asked again, as long as it is kept.
 
         Cost: 0.1 ms for 5,000 nodes, and `ask` for each of them that is new.
         """

@@ -59,5 +59,7 @@ class Refusal:
     """Why nothing is placed, in one sentence with numbers and what would help."""
 
     reason: str
+    stands: bool = True
+    """It holds until something comes free; else only for now."""
     possible: bool | None = None
     """Whether an empty cluster would take it; None: nobody asked."""

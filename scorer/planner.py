@@ -23,11 +23,11 @@ from scorer.follow import Follower, plan_id_of
 from scorer.gangobject import Phase, name_of
 from scorer.gangplan import placement_of, plan_of
 from scorer.gangs import Unit
+from scorer.late import Late
 from scorer.measures import Measures
 from scorer.memo import Overdue
 from scorer.outcome import Plan, Refusal
 from scorer.queue import REFUSED, Queue
-from scorer.rests import Rests
 from scorer.sizes import Sizes
 from scorer.teller import Teller, Word
 from scorer.turn import Turns, in_order
@@ -40,11 +40,6 @@ _AGAIN = 1.0
 """Before what was refused is tried again [s]."""
 _MOMENT = 0.02
 """After so long a round lets others have their turn [s]."""
-_TIME = 1.5
-"""How long one unit may be planned, as long as a question about a dry run may take: the Lease is
-renewed every 2 s [s]."""
-_LATE, _LATEST = 10.0, 600.0
-"""Before what took longer is planned again, the first time and at most [s]."""
 
 _log = structlog.get_logger()
 
@@ -77,8 +72,7 @@ class Planner:
             again=_AGAIN,
             changed=watches.changed.set,
         )
-        self._late = Rests(_LATE, _LATEST, watches.changed.set)
-        """Who took too long the last time."""
+        self._late = Late(watches.changed.set)
         self.kept_for: int | None = None
         """The priority of one that has waited too long to be passed, and for which what is free is
         kept; None: there is none, by the last look."""
@@ -108,12 +102,15 @@ class Planner:
                 group.create_task(self._queue.run())
                 self._follower.resume()
                 while True:
+                    began = loop_time()
                     self._watches.changed.clear()
                     for call in self._round():
                         group.create_task(call)
                     self.has_looked = True
-                    # What is written and what was heard comes before what is planned next.
-                    await asyncio.sleep(0)
+                    # What is written and what was heard comes before what is planned next; after a
+                    # long look for as long as that took.
+                    took = loop_time() - began
+                    await asyncio.sleep(took if took > 2 * _MOMENT else 0)
                     with suppress(TimeoutError):
                         async with asyncio.timeout(self._follower.left()):
                             await self._watches.changed.wait()
@@ -140,8 +137,9 @@ class Planner:
         avoided, began = self._follower.avoided, loop_time()
         turns = Turns(aged=self._is_aged, avoided=avoided)
         # All of them first: what a plan that goes on is yet to give must not go to others.
-        for unit in in_order([unit for unit in units if not self._is_on_its_way(unit)]):
-            with self._state.snapshot().memo.granted(_after(_TIME)):
+        left = in_order([unit for unit in units if not self._is_on_its_way(unit)])
+        for unit in sorted(left, key=self._late.__contains__):
+            with self._state.snapshot().memo.granted(_after(self._late.time(unit))):
                 self._take_turn(turns, unit, avoided.get(unit.key))
             if self._queue.is_full or (turns.planned and loop_time() - began > _MOMENT):
                 # The rest has its turn; who was refused in this look is not planned again in it.
@@ -166,8 +164,10 @@ class Planner:
         self._late.forget(unit.key)
         if isinstance(outcome, Plan):
             self._start(unit, outcome)
-        elif outcome is not standing:
+        elif standing is None or not outcome.stands:
             self._refuse(unit, outcome, avoided)
+        elif outcome is not standing:
+            self._waiting.learn(unit, outcome)
 
     def _is_aged(self, unit: Unit) -> bool:
         """Tell whether a unit has waited so long that no smaller one may pass it."""
@@ -183,15 +183,16 @@ class Planner:
 
     def _postpone(self, unit: Unit) -> None:
         """Let others have their turn before one is tried again that took too long."""
-        pause = self._late.begin(unit.key)
+        granted, pause = self._late.time(unit), self._late.note(unit)
         refusal = Refusal(
-            f"planning it takes more than {_TIME:g} s, and all others wait meanwhile; tried again"
-            f" in {pause:g} s: it takes less where members are alike and node affinities short"
+            f"planning it takes more than {granted:g} s, while all others wait; tried again after"
+            f" them in {pause:g} s: it takes less where members are alike and node affinities"
+            " short",
+            stands=False,
         )
         name = f"{unit.key.namespace}/{unit.key.name}"
         _log.warning("Planning took too long", unit=name, pods=len(unit.waiting), again=pause)
-        self._waiting.postpone(unit, refusal)
-        self._tell(unit, refusal)
+        self._refuse(unit, refusal, None)
 
     def _tell(self, unit: Unit, refusal: Refusal) -> None:
         phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
@@ -222,7 +223,7 @@ class Planner:
     def _is_on_its_way(self, unit: Unit) -> bool:
         """Tell whether a unit is not to be planned: it is moved or rests, or its plan goes on."""
         key = unit.key
-        resting = self._queue.is_resting(key) or key in self._late
+        resting = self._queue.is_resting(key) or self._late.is_resting(unit)
         return self._follower.is_moving(key) or resting or self._finish(unit)
 
     def _finish(self, unit: Unit) -> bool:

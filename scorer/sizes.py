@@ -75,7 +75,7 @@ class Sizes:
                 continue
             if found.leaves:
                 # Another one may be made under its name.
-                break
+                continue
             if found.members:
                 self._watches.declare_group(gang, found.members)
             return

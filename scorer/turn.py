@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from cluster.gang import GangKey
 from scorer.gangs import Unit
+from scorer.memo import Overdue
 from scorer.outcome import Plan, Refusal
 from scorer.plan import plan, plan_near
 from scorer.snapshot import Snapshot
@@ -121,15 +122,20 @@ def take_turns(
 def _blocked(unit: Unit, first: Unit | None) -> Refusal | None:
     """Say why a unit is not planned at all."""
     if unit.blocked is not None:
-        return Refusal(unit.blocked)
+        return Refusal(unit.blocked, stands=False)
     if first is not None:
         name = f"{first.key.namespace}/{first.key.name}"
-        return Refusal(f"{name} has waited longest, and what becomes free is kept for it")
+        reason = f"{name} has waited longest, and what becomes free is kept for it"
+        return Refusal(reason, stands=False)
     return None
 
 
 def _could(snapshot: Snapshot, unit: Unit) -> bool:
-    return isinstance(plan(snapshot.emptied(), unit.members, link=unit.link), Plan)
+    """Tell whether a unit fits an empty cluster; not, when that takes too long to find out."""
+    try:
+        return isinstance(plan(snapshot.emptied(), unit.members, link=unit.link), Plan)
+    except Overdue:
+        return False
 
 
 def _order(unit: Unit) -> tuple[int, str, GangKey]:

@@ -11,6 +11,9 @@ from scorer.state import Key, State
 
 Nodes: TypeAlias = frozenset[str] | None
 
+_NEVER = -1
+"""Before anything came free."""
+
 
 class Waiting:
     """What waits of a state's pods."""
@@ -51,11 +54,13 @@ class Waiting:
 
     def refuse(self, unit: Unit, refusal: Refusal, avoided: Nodes) -> None:
         """Note why a unit waits, on the cluster as it is now."""
-        self._refusals[unit.key] = unit, self._state.freed, avoided, refusal
+        freed = self._state.freed if refusal.stands else _NEVER
+        self._refusals[unit.key] = unit, freed, avoided, refusal
 
-    def postpone(self, unit: Unit, refusal: Refusal) -> None:
-        """Note why a unit waits that is to be looked at again though nothing comes free."""
-        self._refusals[unit.key] = unit, -1, None, refusal
+    def learn(self, unit: Unit, refusal: Refusal) -> None:
+        """Note more of a refusal that holds still: on the cluster as it was then."""
+        _, freed, avoided, _ = self._refusals[unit.key]
+        self._refusals[unit.key] = unit, freed, avoided, refusal
 
     def accept(self, unit: Unit) -> None:
         """Note that a unit was planned."""

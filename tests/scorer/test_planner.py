@@ -402,3 +402,38 @@ async def test_what_becomes_free_is_kept_for_who_has_waited_too_long(
         await soon(lambda: cluster.given("next") if placed else len(cluster.events(WAITING)) > 1)
 
     assert bool(cluster.record("next")) is placed
+
+
+# ---- Waiting longest.
+
+
+async def left_waiting(cluster, leader, clock):
+    """Let a gang wait for a pod that has all GPUs until nobody may pass it any more."""
+    cluster.pod("holder", 8)
+    await soon(lambda: cluster.given("holder"))
+    cluster.bind("holder")
+    cluster.gang()
+    waiting = leader.tenure.planner.waiting
+    await soon(lambda: any("free GPUs" in why for _, why in waiting()))
+    clock.now += 3600
+
+
+async def test_what_comes_free_after_a_long_wait_is_given_to_who_waited(cluster):
+    clock = Clock()
+    async with leading(cluster, clock=clock) as leader:
+        await left_waiting(cluster, leader, clock)
+        cluster.delete("holder")
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+
+async def test_what_was_kept_for_who_is_gone_is_given_to_others(cluster):
+    clock = Clock()
+    async with leading(cluster, clock=clock) as leader:
+        await left_waiting(cluster, leader, clock)
+        cluster.node("gpu-1", 1)
+        cluster.pod("small", 1)
+        kept = "team/bert has waited longest, and what becomes free is kept for it"
+        await soon(lambda: kept in [why for _, why in leader.tenure.planner.waiting()])
+        cluster.delete("bert-0")
+        cluster.delete("bert-1")
+        await soon(lambda: cluster.given("small"))

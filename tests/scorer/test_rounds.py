@@ -9,7 +9,7 @@ from tenure import Cluster, leading, soon
 from waiting import until_true
 
 from cluster import keys
-from scorer import planner, teller
+from scorer import late, planner, teller
 from scorer.gangobject import GANGS
 
 WORKERS = 8
@@ -195,9 +195,8 @@ def choosy(terms):
 async def test_who_takes_long_to_plan_lets_others_pass_and_is_planned_in_the_end(
     cluster, monkeypatch
 ):
-    monkeypatch.setattr(planner, "_TIME", 0.05)
-    monkeypatch.setattr(planner, "_LATE", 0.3)
-    monkeypatch.setattr(planner, "_LATEST", 0.3)
+    for name, seconds in {"SOON": 0.05, "LONG": 0.05, "FIRST": 0.3, "LAST": 0.3}.items():
+        monkeypatch.setattr(late, name, seconds)
     async with leading(cluster) as leader:
         waiting = leader.tenure.planner.waiting
         # It takes some 12 ms a node.

@@ -89,7 +89,7 @@ def test_who_does_not_fit_is_passed_by_smaller_ones():
 def test_a_gang_that_is_not_complete_is_not_planned():
     found = turns(a_snapshot(a_node()), a_unit("half", 2, missing=2, age=9), a_unit("whole"))
 
-    assert outcomes(found)["half"] == Refusal("2 of 4 members")
+    assert outcomes(found)["half"] == Refusal("2 of 4 members", stands=False)
     assert placed(found) == ["whole"]
 
 
@@ -103,7 +103,7 @@ def test_what_becomes_free_is_kept_for_who_has_waited_too_long():
 
     assert placed(found) == []
     reason = "team/large has waited longest, and what becomes free is kept for it"
-    assert outcomes(found)["small"] == Refusal(reason)
+    assert outcomes(found)["small"] == Refusal(reason, stands=False)
 
 
 def test_whether_an_empty_cluster_takes_one_is_asked_once_for_a_refusal():
