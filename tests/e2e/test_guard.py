@@ -149,12 +149,16 @@ def test_the_scorer_binds_a_pod_and_says_in_the_same_request_which_gpus_it_has(p
     ],
     ids=["devices", "MPS", "envFrom"],
 )
+@pytest.mark.parametrize("placed", [True, False], ids=["placed", "before a scheduler binds it"])
 def test_an_ephemeral_container_of_a_pod_with_gpus_cannot_choose_its_own(
-    plane, pods, scorer, given
+    plane, pods, scorer, given, placed
 ):
-    plane.api.create(pods, gated("placed"))
-    place(scorer, pods, "placed")
-    path = f"{pods}/placed/ephemeralcontainers"
+    if placed:
+        plane.api.create(pods, gated("asking"))
+        place(scorer, pods, "asking")
+    else:
+        plane.api.create(pods, pod("asking", GPU, schedulerName=keys.SCHEDULER))
+    path = f"{pods}/asking/ephemeralcontainers"
     change = {"spec": {"ephemeralContainers": [ephemeral(**given)]}}
     assert "cannot choose its own" in refusal(lambda: plane.api.patch(path, change, "strategic"))
     harmless = {"spec": {"ephemeralContainers": [ephemeral(env=[{"name": "A", "value": "b"}])]}}

@@ -206,7 +206,8 @@ def test_the_guard_names_the_keys_of_the_record_that_are_ours():
     assert {key for key in keys.RECORD if key.startswith(keys.PREFIX)} == ALLOCATION
     devices = {keys.VISIBLE_DEVICES_OF, keys.ENV_VISIBLE_DEVICES, keys.ENV_MPS_PREFIX}
     _, rule = spec["matchConditions"]
-    assert quoted(rule["expression"]) == {*ALLOCATION, *devices, keys.GANG, "ephemeralcontainers"}
+    asked = {"ephemeralcontainers", "aliyun.com/", keys.NVIDIA_GPU_SHARED}
+    assert quoted(rule["expression"]) == {*ALLOCATION, *devices, *asked, keys.GANG}
     # One of them is not met whenever the rule applies, whichever it is: no pod slips by.
     gate, debug, record = (one["expression"] for one in spec["validations"])
     assert (gate, debug) == ("!variables.ungated", "!variables.debugged")
