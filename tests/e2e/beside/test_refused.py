@@ -39,9 +39,11 @@ def refused(pods):
         pods.api.delete(f"{bindings}/{name}")
         pods.api.delete(f"{policies}/{name}")
 
-    wait_until(holds, "the policy is in force")
-    yield lift
-    refusal(lift)
+    try:
+        wait_until(holds, "the policy is in force")
+        yield lift
+    finally:
+        refusal(lift)
 
 
 def test_a_pod_whose_binding_is_refused_keeps_no_gpu_from_others_and_is_bound_once_it_may_be(
