@@ -15,9 +15,12 @@ STUBBORN = (
     "print('deaf', flush=True); time.sleep(600)",
 )
 STARTER = """
+import signal
 import sys
 from pathlib import Path
 from controlplane.process import Process, Processes
+# Ignored where a shell began all this in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with Processes() as processes:
     sleeper = Process("sleeper", {argv!r}, Path({log!r}))
     processes.start(sleeper)
