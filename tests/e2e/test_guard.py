@@ -8,7 +8,7 @@ from controlplane.process import wait_until
 from cluster import keys
 
 GATE = {"name": keys.GANG}
-RECORD = {keys.ALLOCATION: "{}"}
+RECORD = {keys.ALLOCATION: '{"node": "none", "gpus": []}'}
 GPU = {keys.GPU_WHOLE: "1"}
 
 pytestmark = pytest.mark.usefixtures("shipped")
