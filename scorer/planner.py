@@ -179,7 +179,8 @@ class Planner:
 
     def _refuse(self, unit: Unit, refusal: Refusal, avoided: frozenset[str] | None) -> None:
         self._waiting.refuse(unit, refusal, avoided)
-        self._tell(unit, refusal)
+        phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
+        self._teller.say(Word(unit, phase, (unit.present, unit.needed), reason=refusal.reason))
 
     def _postpone(self, unit: Unit) -> None:
         """Let others have their turn before one is tried again that took too long."""
@@ -193,10 +194,6 @@ class Planner:
         name = f"{unit.key.namespace}/{unit.key.name}"
         _log.warning("Planning took too long", unit=name, pods=len(unit.waiting), again=pause)
         self._refuse(unit, refusal, None)
-
-    def _tell(self, unit: Unit, refusal: Refusal) -> None:
-        phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
-        self._teller.say(Word(unit, phase, (unit.present, unit.needed), reason=refusal.reason))
 
     def _start(self, unit: Unit, plan: Plan) -> None:
         """Hold what was planned, and queue it."""
