@@ -3,7 +3,7 @@ PY := .venv/bin/python
 .venv: requirements/dev.txt ; @echo "Setting up .venv ..." && python3 -m venv .venv && $(PY) -m pip install -q --require-hashes -r requirements/dev.txt && $(PY) -m pip install -q --no-deps --no-build-isolation -e . && touch .venv || { rm -rf .venv; exit 1; }
 demo: .venv ; @docs/demo/run
 test: .venv ; $(PY) -m pytest -n 2 --cov --cov-report=term:skip-covered
-e2e: .venv ; $(PY) -m pytest -m e2e --durations=20 tests/e2e
+e2e: .venv ; $(PY) -m pytest -m e2e --tb=short --durations=20 tests/e2e
 up: .venv ; PYTHONPATH=tests $(PY) -m controlplane.up
 down: .venv ; PYTHONPATH=tests $(PY) -m controlplane.down
 lint: .venv ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports

@@ -4,7 +4,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
@@ -117,18 +116,25 @@ class Crowd:
                 self._end(self.random.choice(others))
 
     def _end(self, gang: str) -> None:
-        """Let a gang succeed, or delete it."""
+        """Let all of a gang succeed, or delete it; again where the API server was away."""
         self.ended.add(gang)
         succeeds = gang in self.ran and self.random.random() < 0.5
         for index in range(self.shapes[gang][0]):
-            path = f"{self.pods.path}/{gang}-{index}"
-            # Of one that nobody waits for, some members may not have come yet; others stay where
-            # the API server is away.
-            with suppress(ApiError, OSError):
-                if succeeds:
-                    self.pods.api.patch(f"{path}/status", {"status": {"phase": "Succeeded"}})
-                else:
-                    self.pods.api.delete(path, gracePeriodSeconds="0")
+            wait_until(lambda index=index: self._is_ended(gang, index, succeeds), "it ends")
+
+    def _is_ended(self, gang: str, index: int, succeeds: bool) -> bool:
+        path = f"{self.pods.path}/{gang}-{index}"
+        try:
+            if succeeds:
+                self.pods.api.patch(f"{path}/status", {"status": {"phase": "Succeeded"}})
+            else:
+                self.pods.api.delete(path, gracePeriodSeconds="0")
+        except ApiError as error:
+            # Of a gang that nobody waits for, some members may not have come yet.
+            return error.status == 404
+        except OSError:
+            return False
+        return True
 
     def _members(self) -> dict[str, list[Write]]:
         """Return the pods of each gang that did not end."""

@@ -18,7 +18,6 @@ from controlplane.process import Process, Processes, answers, free_ports, wait_u
 from controlplane.programs import Site
 
 _NAMESPACES = "/api/v1/namespaces"
-_DEFAULT_ACCOUNTS = f"{_NAMESPACES}/default/serviceaccounts"
 _LISTENERS = (
     "etcd",
     "etcd-peer",
@@ -99,6 +98,10 @@ class ControlPlane:
         etcd = programs.etcd(self.site)
         self._start(etcd, self._healthy(etcd, "/readyz"))
         self._start(programs.api_server(self.site), self._api_server_ready)
+        self._start_others()
+
+    def _start_others(self) -> None:
+        """Start who works with the API server, and wait until they do."""
         others = {
             programs.controllers(self.site): "/healthz",
             programs.scheduler(self.site): "/readyz",
@@ -108,7 +111,7 @@ class ControlPlane:
             self.processes.start(process)
         for process, path in others.items():
             process.wait_ready(self._healthy(process, path))
-        wait_until(self._controllers_work, "controllers make the default ServiceAccount")
+        self._wait_for_controllers()
 
     def process(self, name: str) -> Process:
         """Return one of the running programs."""
@@ -117,20 +120,18 @@ class ControlPlane:
     def restart_api_server(self, *flags: str) -> None:
         """End the API server, start it again on its port, and wait until all work with it again.
 
-        The controllers come back up to a minute later: they wait longer after each attempt.
+        Who works with it is started again, too: else they would wait longer after each attempt to
+        reach it, up to a minute, and what a test sees would be their patience.
 
         Args:
             flags: Beside the usual ones, until it is started again.
         """
-        self.processes.stop(self.process("kube-apiserver"))
+        for name in ("kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver"):
+            self.processes.stop(self.process(name))
         server = programs.api_server(self.site)
         server = replace(server, argv=(*server.argv, *flags))
         self._start(server, self._api_server_ready)
-        probe = self.api.create(_NAMESPACES, {"metadata": {"generateName": "probe-"}})
-        home = f"{_NAMESPACES}/{probe['metadata']['name']}"
-        accounts = f"{home}/serviceaccounts"
-        wait_until(lambda: bool(self.api.get(accounts)["items"]), "controllers are back", 120)
-        self.api.delete(home)
+        self._start_others()
 
     @contextmanager
     def paused(self, name: str = "kube-apiserver") -> Iterator[None]:
@@ -158,8 +159,13 @@ class ControlPlane:
         except (ApiError, OSError):
             return False
 
-    def _controllers_work(self) -> bool:
-        return bool(self.api.get(_DEFAULT_ACCOUNTS)["items"])
+    def _wait_for_controllers(self) -> None:
+        """Return when a new namespace gets its ServiceAccount, and the first one has it."""
+        probe = self.api.create(_NAMESPACES, {"metadata": {"generateName": "probe-"}})
+        for home in ("default", probe["metadata"]["name"]):
+            accounts = f"{_NAMESPACES}/{home}/serviceaccounts"
+            wait_until(lambda path=accounts: bool(self.api.get(path)["items"]), "controllers work")
+        self.api.delete(f"{_NAMESPACES}/{probe['metadata']['name']}")
 
 
 @contextmanager
