@@ -1,27 +1,26 @@
 """Leadership that follows another process of the same host: it holds the Lease, and this one leads.
 
 So both always lead in one place, as a scheduler and what it asks have to. Nothing is written. What
-was said of terms in `lease` holds here too: only the API server can refuse what is sent late.
+was said of terms in `election` holds here too: only the API server can refuse what is sent late.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
+from math import inf
 
 import structlog
 
+from runtime.election import Lead, end
 from runtime.kube import Kube
-from runtime.lease import Lead, Record, Spec, Timing, end, watch_of
+from runtime.lease import DEFAULT_TIMING, Lease, LeaseStore, Spec, Timing
 from runtime.reflector import Key
-
-_NEVER = float("-inf")
-_DEFAULT = Timing()
 
 _log = structlog.get_logger()
 
 
-class FollowedLease:
+class FollowedElection:
     """One process's part where its neighbour takes part in the election."""
 
     def __init__(
@@ -30,7 +29,7 @@ class FollowedLease:
         namespace: str,
         name: str,
         host: str,
-        timing: Timing = _DEFAULT,
+        timing: Timing = DEFAULT_TIMING,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -45,26 +44,23 @@ class FollowedLease:
             timing: How long; as that of the neighbour, or shorter.
             clock: A monotonic one [s].
         """
-        self._key, self._host, self._timing, self._clock = (namespace, name), host, timing, clock
+        self._store = LeaseStore(kube, namespace, name)
+        self._host, self._timing, self._clock = host, timing, clock
         self._spec: Spec | None = None
-        self._until = _NEVER
+        self._until = -inf
         self._changed = asyncio.Event()
-        self._watch = watch_of(kube, self._key, timing, self._take_notice)
+        self._watch = self._store.watch(timing, self._take_notice)
 
     @property
     def term(self) -> int | None:
-        """The number of this tenure; None while others may hold the Lease. See `Lease.term`."""
+        """The number of this tenure; None while others may hold the Lease. See `Election.term`."""
         if self._spec is None or self._clock() >= self._until:
             return None
         return self._spec.lease_transitions or 0
 
     def missing(self) -> str | None:
         """Say why it is not known who leads; None when it is."""
-        if self._watch.synced.is_set():
-            return None
-        return (
-            f"Lease {self._key[1]} was not read yet: {self._watch.error or 'the list is under way'}"
-        )
+        return self._store.missing(self._watch)
 
     async def run(self, lead: Lead) -> None:
         """Lead whenever the neighbour holds the Lease, until `lead` ends or this is cancelled.
@@ -83,7 +79,7 @@ class FollowedLease:
 
     async def _lead(self, lead: Lead, term: int) -> bool:
         """Return whether `lead` ended by itself."""
-        _log.info("Following Lease", lease=self._key[1], term=term)
+        _log.info("Following Lease", lease=self._store.name, term=term)
         leading, over = asyncio.create_task(lead(term)), asyncio.create_task(self._over(term))
         try:
             done, _ = await asyncio.wait((leading, over), return_when=asyncio.FIRST_COMPLETED)
@@ -109,11 +105,11 @@ class FollowedLease:
                 async with asyncio.timeout(self._until - self._clock()):
                     await self._changed.wait()
 
-    def _take_notice(self, items: Mapping[Key, Record], _changed: Set[Key]) -> None:
-        found = items.get(self._key)
+    def _take_notice(self, items: Mapping[Key, Lease], _changed: Set[Key]) -> None:
+        found = items.get(self._store.key)
         before, self._spec = self._spec, found.spec if found else None
         if not self._is_held_here():
-            self._until = _NEVER
+            self._until = -inf
         elif before is not None and self._spec != before:
             # What was found at first may be old: only a change tells that its holder lives.
             self._until = self._clock() + self._timing.renew_deadline

@@ -1,43 +1,18 @@
-"""Which of several processes leads: the holder of a Lease, as among Kubernetes' own components.
+"""A Lease: who leads by it and for how long, as it is stored on the API server.
 
-1. Who waits watches the record, and takes it when nobody holds it, or when it has not changed for
-   as long as its holder asked for.
-2. Who holds it renews it, and stops by itself when that did not succeed in a shorter time.
-3. Who ends gives it up, so that the next one need not wait.
-
-Each measures by its own monotonic clock: a holder from before it sent a renewal, who waits from
-after it saw one. Times that others wrote are not read. Every write is for the version that was
-seen, so that of two writers one wins.
-
-A process that was stopped and continued may still send what it had decided before. Only the API
-server can refuse that: the term grows with every holder, so a write that tells its term is known to
-be late.
+Every write is for the version that was seen, so that of two writers one wins.
 
 Source: kubernetes/client-go, tools/leaderelection/leaderelection.go, for the meaning of all fields.
 """
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Set
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, TypeAlias
 
 import msgspec
-import structlog
 from msgspec import Struct
 
-from runtime.clock import wall
-from runtime.kube import ApiError, Kube, KubeError
+from runtime.kube import ApiError, Kube
 from runtime.reflector import Key, Pace, Reflector
-
-Lead: TypeAlias = Callable[[int], Coroutine[Any, Any, None]]
-
-_COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
-_NEVER = float("-inf")
-
-_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +32,9 @@ class Timing:
             raise ValueError(f"retry < renew deadline < lease duration does not hold: {self}")
 
 
+DEFAULT_TIMING = Timing()
+
+
 class _Metadata(Struct, frozen=True, rename="camel"):
     resource_version: str = ""
 
@@ -71,276 +49,103 @@ class Spec(Struct, frozen=True, rename="camel"):
     """Only compared: its writer's clock is not ours."""
 
 
-class Record(Struct, frozen=True):
-    """A Lease."""
+class Lease(Struct, frozen=True):
+    """A Lease, in one version."""
 
     metadata: _Metadata = _Metadata()
     spec: Spec = Spec()
 
 
-_records = msgspec.json.Decoder(Record)
-_DEFAULT = Timing()
+_leases = msgspec.json.Decoder(Lease)
 
 
-def watch_of(
-    kube: Kube,
-    key: Key,
-    timing: Timing,
-    on_change: Callable[[Mapping[Key, Record], Set[Key]], None],
-) -> Reflector[Record]:
-    """Return a watch of one Lease, to be run.
+class LeaseStore:
+    """One Lease on the API server: watched, read, and written only as it was seen."""
 
-    Args:
-        kube: Whom to ask.
-        key: Of the Lease.
-        timing: How long it lasts, and how often it is renewed.
-        on_change: As of a reflector.
-    """
-    # A holder that dies together with our connection must not be missed for long.
-    half, retry = timing.lease_duration / 2, timing.retry_period
-    return Reflector(
-        kube,
-        _COLLECTION.format(key[0]),
-        _records.decode,
-        field_selector=f"metadata.name={key[1]}",
-        on_change=on_change,
-        pace=Pace(watch=half, silence=retry, longest=retry),
-    )
-
-
-class Lease:
-    """One process's part in the election of a leader."""
-
-    def __init__(
-        self,
-        kube: Kube,
-        namespace: str,
-        name: str,
-        identity: str,
-        timing: Timing = _DEFAULT,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Say what to hold, and as whom.
+    def __init__(self, kube: Kube, namespace: str, name: str) -> None:
+        """Say which Lease.
 
         Args:
-            kube: Whom to ask. It may get, list, watch and patch the Lease, and create Leases.
-            namespace: Of the Lease.
-            name: Of the Lease.
-            identity: No other process's, nor that of this one's predecessor on the same host.
-            timing: How long.
-            clock: A monotonic one [s].
+            kube: Whom to ask. It may list and watch the Lease to watch it; it may get and patch
+                it, and create Leases, to write to it.
+            namespace: Its own.
+            name: Its own.
         """
         self._kube = kube
-        self._collection = _COLLECTION.format(namespace)
-        self._namespace, self._name, self._identity = namespace, name, identity
-        self._timing = timing
-        self._clock = clock
-        self._term = 0
-        self._until = _NEVER
-        self._version = ""
-        self._watch: Reflector[Record] | None = None
-        self._highest = -1
-        # Half a deadline leaves time for a second call, on another connection.
-        self._call_timeout = timing.renew_deadline / 2
+        self.key: Key = namespace, name
+        self.name = name
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._path = f"{self._collection}/{name}"
 
-    @property
-    def term(self) -> int | None:
-        """The number of this tenure; None while others may hold the Lease.
-
-        The clock decides, at this moment: ask again after everything that took time.
-        """
-        return self._term if self._clock() < self._until else None
-
-    def missing(self) -> str | None:
-        """Say why it is not known who leads; None when it is, or was until the watch was lost."""
-        if self._watch is not None and self._watch.synced.is_set():
-            return None
-        why = (self._watch and self._watch.error) or "the list is under way"
-        return f"Lease {self._name} was not read yet: {why}"
-
-    async def run(self, lead: Lead) -> None:
-        """Lead whenever the Lease is ours, until `lead` ends or this is cancelled.
-
-        Cancelled, it cancels `lead`, waits for its end, and gives the Lease up: wait for it.
+    def watch(
+        self, timing: Timing, on_change: Callable[[Mapping[Key, Lease], Set[Key]], None]
+    ) -> Reflector[Lease]:
+        """Return a watch of it, to be run.
 
         Args:
-            lead: Called with the term, which is greater each time. When the Lease is lost it is
-                cancelled, and has to stop writing at once; when it has ended, the wait for the
-                Lease begins anew. While it ends at our own wish, the Lease is still renewed. If
-                it returns or raises by itself, so does `run`.
+            timing: How long it lasts, and how often it is renewed.
+            on_change: As of a reflector.
         """
-        while not await self._lead(lead, await self._acquire()):
-            pass
-
-    async def _lead(self, lead: Lead, term: int) -> bool:
-        """Return whether `lead` ended by itself."""
-        leading, renewing = asyncio.create_task(lead(term)), asyncio.create_task(self._renew())
-        try:
-            done, _ = await asyncio.wait((leading, renewing), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            await end(leading)
-            await end(renewing)
-            self._until = _NEVER
-            await self._release()
-        for task in (renewing, leading):
-            if not task.cancelled():
-                task.result()
-        return leading in done
-
-    async def _acquire(self) -> int:
-        """Return the term, once it is ours."""
-        changed = asyncio.Event()
-        watch = self._watch = watch_of(
+        # A holder that dies together with our connection must not be missed for long.
+        half, retry = timing.lease_duration / 2, timing.retry_period
+        return Reflector(
             self._kube,
-            (self._namespace, self._name),
-            self._timing,
-            lambda _items, _changed: changed.set(),
+            self._collection,
+            _leases.decode,
+            field_selector=f"metadata.name={self.name}",
+            on_change=on_change,
+            pace=Pace(watch=half, silence=retry, longest=retry),
         )
-        watching = asyncio.create_task(watch.run())
+
+    def missing(self, watch: Reflector[Lease] | None) -> str | None:
+        """Say why a watch, if there is one yet, does not tell who leads; None when it once did."""
+        if watch is not None and watch.synced.is_set():
+            return None
+        why = (watch and watch.error) or "the list is under way"
+        return f"Lease {self.name} was not read yet: {why}"
+
+    async def read(self) -> Lease | None:
+        """Return it as it is now; None when it is not there.
+
+        Raises:
+            KubeError: The API server cannot be asked, or refuses.
+        """
         try:
-            await watch.synced.wait()
-            return await self._taken(watch, changed)
-        finally:
-            await end(watching)
-
-    async def _taken(self, watch: Reflector[Record], changed: asyncio.Event) -> int:
-        seen: Spec | None = None
-        seen_at, error = _NEVER, ""
-        while True:
-            changed.clear()
-            found = watch.items.get((self._namespace, self._name))
-            if found is None or found.spec != seen:
-                seen, seen_at = found.spec if found else None, self._clock()
-            if seen is not None:
-                self._highest = max(self._highest, seen.lease_transitions or 0)
-            left = seen_at + self._holds(seen) - self._clock()
-            if left <= 0:
-                left = self._timing.retry_period
-                try:
-                    async with asyncio.timeout(self._call_timeout):
-                        if await self._take(found):
-                            return self._term
-                except (KubeError, TimeoutError) as failure:
-                    if error != (error := _said(failure)):
-                        _log.warning("Could not take Lease", lease=self._name, err=error)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await changed.wait()
-
-    def _holds(self, spec: Spec | None) -> float:
-        """Return how long a record that does not change keeps us from taking the Lease [s]."""
-        # Our own, while we do not lead, is what a call without an answer left, or a lost tenure.
-        if spec is None or spec.holder_identity in {None, "", self._identity}:
-            return 0
-        return spec.lease_duration_seconds or self._timing.lease_duration
-
-    async def _take(self, found: Record | None) -> bool:
-        """Return whether it is ours; not, when somebody else was quicker."""
-        # Even when the Lease was deleted, no term that was seen comes again.
-        term = self._highest + 1
-        now, sent = _now(), self._clock()
-        spec = {
-            "holderIdentity": self._identity,
-            "leaseDurationSeconds": self._timing.lease_duration,
-            "leaseTransitions": term,
-            "acquireTime": now,
-            "renewTime": now,
-        }
-        if not await (self._create(spec) if found is None else self._write(found, spec)):
-            return False
-        self._term = self._highest = term
-        self._until = sent + self._timing.renew_deadline
-        _log.info("Acquired Lease", lease=self._name, term=term)
-        return True
-
-    async def _renew(self) -> None:
-        """Return when it is lost."""
-        while (left := self._until - self._clock()) > 0:
-            await asyncio.sleep(min(left, self._timing.retry_period))
-            sent = self._clock()
-            try:
-                async with asyncio.timeout(min(self._until - sent, self._call_timeout)):
-                    ours = await self._write_ours({"renewTime": _now()})
-            except (KubeError, TimeoutError) as error:
-                _log.warning("Could not renew Lease", lease=self._name, err=_said(error))
-                continue
-            self._until = sent + self._timing.renew_deadline if ours else _NEVER
-        _log.warning("Lost Lease", lease=self._name, term=self._term)
-
-    async def _release(self) -> None:
-        now = _now()
-        spec = {
-            "holderIdentity": "",
-            "leaseDurationSeconds": 1,
-            "acquireTime": now,
-            "renewTime": now,
-        }
-        try:
-            async with asyncio.timeout(self._timing.retry_period):
-                if await self._write_ours(spec):
-                    _log.info("Released Lease", lease=self._name, term=self._term)
-        except (KubeError, TimeoutError) as error:
-            _log.warning("Could not release Lease", lease=self._name, err=_said(error))
-
-    async def _write_ours(self, spec: dict[str, object]) -> bool:
-        """Write to the Lease as long as it is of this tenure; return whether it is."""
-        while not await self._write(Record(_Metadata(self._version)), spec):
-            # It is another version: somebody else's, or that of a call of ours without an answer.
-            found = await self._read()
-            if found is None or not self._is_ours(found.spec):
-                return False
-            self._version = found.metadata.resource_version
-        return True
-
-    def _is_ours(self, spec: Spec) -> bool:
-        return (spec.holder_identity, spec.lease_transitions) == (self._identity, self._term)
-
-    async def _read(self) -> Record | None:
-        try:
-            return await self._kube.get(f"{self._collection}/{self._name}", Record)
+            return await self._kube.get(self._path, Lease)
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
 
-    async def _create(self, spec: dict[str, object]) -> bool:
+    async def create(self, spec: dict[str, object]) -> Lease | None:
+        """Return it as it was created; None when somebody else was quicker.
+
+        Raises:
+            KubeError: The API server cannot be asked, or refuses; what was sent may still arrive.
+        """
         made = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": self._name},
+            "metadata": {"name": self.name},
             "spec": spec,
         }
-        return await self._stored(self._kube.create(self._collection, made, Record))
+        return await _stored(self._kube.create(self._collection, made, Lease))
 
-    async def _write(self, seen: Record, spec: dict[str, object]) -> bool:
-        """Return whether it was written; not, when it is no longer as it was seen."""
+    async def write(self, seen: Lease, spec: dict[str, object]) -> Lease | None:
+        """Return it with these fields changed; None when it is no longer as it was seen.
+
+        Raises:
+            KubeError: The API server cannot be asked, or refuses; what was sent may still arrive.
+        """
         change = {"metadata": {"resourceVersion": seen.metadata.resource_version}, "spec": spec}
-        path = f"{self._collection}/{self._name}"
-        return await self._stored(self._kube.patch(path, change, Record, kind="merge"))
-
-    async def _stored(self, call: Awaitable[Record]) -> bool:
-        try:
-            self._version = (await call).metadata.resource_version
-        except ApiError as error:
-            # Deleted since; Conflict or AlreadyExists.
-            if error.status in {404, 409}:
-                return False
-            raise
-        return True
+        return await _stored(self._kube.patch(self._path, change, Lease, kind="merge"))
 
 
-async def end(task: asyncio.Task[None]) -> None:
-    """Cancel a task, and wait until it has ended."""
-    task.cancel()
-    await asyncio.wait((task,))
-
-
-def _now() -> str:
-    """Return the time as it is written into a Lease, for people."""
-    now = datetime.fromtimestamp(wall(), UTC)
-    return now.isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def _said(error: Exception) -> str:
-    return str(error) or type(error).__name__
+async def _stored(call: Awaitable[Lease]) -> Lease | None:
+    try:
+        return await call
+    except ApiError as error:
+        # Deleted since; Conflict or AlreadyExists.
+        if error.status in {404, 409}:
+            return None
+        raise

@@ -13,11 +13,12 @@ import structlog
 from cluster.keys import POLICY_NAMESPACE
 from cluster.keys import SCORER as LEASE
 from runtime.clock import steady, wall
+from runtime.election import Election, Lead
 from runtime.environment import SettingsError
 from runtime.exchange import Observers
-from runtime.followed import FollowedLease
+from runtime.followed import FollowedElection
 from runtime.kube import Kube
-from runtime.lease import Lead, Lease, Timing
+from runtime.lease import Timing
 from runtime.logs import configure, request_lines
 from runtime.metrics import Requests, new_registry
 from runtime.probes import probe_routes
@@ -76,8 +77,8 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
             unaccounted=lambda: leader.unaccounted,
             watches=leader.ages,
         )
-        lease = _lease(reading, settings, instance)
-        probes = probe_routes(registry, {"lease": lease.missing, "watches": leader.missing})
+        election = _election(reading, settings, instance)
+        probes = probe_routes(registry, {"lease": election.missing, "watches": leader.missing})
         async with (
             serve(probes, host=settings.host, port=settings.probe_port),
             serve(
@@ -100,7 +101,7 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
             settle()
             reloading = asyncio.create_task(certificate.reload_when_changed())
             try:
-                await _elect(lease, _announced(leader, writing, settings.fit_address), told)
+                await _elect(election, _announced(leader, writing, settings.fit_address), told)
             finally:
                 reloading.cancel()
 
@@ -120,13 +121,13 @@ def _extender(
     )
 
 
-def _lease(kube: Kube, settings: Settings, instance: str) -> Lease | FollowedLease:
+def _election(kube: Kube, settings: Settings, instance: str) -> Election | FollowedElection:
     timing = Timing(settings.lease_seconds, settings.renew_seconds, settings.retry_seconds)
     if settings.extender_port:
         # The scheduler beside this process holds it: who asks and who answers lead together.
-        return FollowedLease(kube, POLICY_NAMESPACE, LEASE, instance, timing)
+        return FollowedElection(kube, POLICY_NAMESPACE, LEASE, instance, timing)
     # A container that was started again in the same pod is another process.
-    return Lease(kube, POLICY_NAMESPACE, LEASE, f"{instance}_{uuid4()}", timing)
+    return Election(kube, POLICY_NAMESPACE, LEASE, f"{instance}_{uuid4()}", timing)
 
 
 def _announced(leader: Leader, kube: Kube, address: str) -> Lead:
@@ -142,12 +143,12 @@ def _announced(leader: Leader, kube: Kube, address: str) -> Lead:
     return lead
 
 
-async def _elect(lease: Lease | FollowedLease, lead: Lead, told: asyncio.Event) -> None:
+async def _elect(election: Election | FollowedElection, lead: Lead, told: asyncio.Event) -> None:
     """Take part in the election until told to end."""
 
     async def stand() -> None:
         while True:
-            await lease.run(lead)
+            await election.run(lead)
 
     standing, ending = asyncio.create_task(stand()), asyncio.create_task(told.wait())
     try:

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from cluster import keys
 from runtime import process
+from runtime.election import Election
 from runtime.kube import ApiError, Kube, KubeError
-from runtime.lease import Lease, Timing
+from runtime.lease import Timing
 
 NAMESPACE, NAME = keys.POLICY_NAMESPACE, "linkwise-scorer"
 PAUSE = 0.1
@@ -33,8 +34,8 @@ async def hold(told: asyncio.Event) -> None:
         token_file=Path(os.environ["LINKWISE_API_TOKEN_FILE"]),
         ca_file=Path(os.environ["LINKWISE_API_CA_FILE"]),
     ) as kube:
-        lease = Lease(kube, NAMESPACE, NAME, identity, timing)
-        leading = asyncio.create_task(lease.run(partial(write, kube, pod)))
+        election = Election(kube, NAMESPACE, NAME, identity, timing)
+        leading = asyncio.create_task(election.run(partial(write, kube, pod)))
         ended = asyncio.create_task(told.wait())
         await asyncio.wait((leading, ended), return_when=asyncio.FIRST_COMPLETED)
         leading.cancel()

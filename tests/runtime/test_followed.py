@@ -5,7 +5,7 @@ import pytest
 import virtual_time
 from lease_api import Client, LeaseAPI, in_no_time, now
 
-from runtime.followed import FollowedLease
+from runtime.followed import FollowedElection
 from runtime.lease import Timing
 
 HOLDER = "pod-1_0f3c"
@@ -38,11 +38,11 @@ class Neighbour:
     """A process that leads where the scheduler does."""
 
     def __init__(self, api, *, news=None):
-        self.lease = FollowedLease(
+        self.election = FollowedElection(
             Client(api, None, news), "ns", "leader", "pod-1", Timing(15, 10, 2), clock=now
         )
         self.terms, self.leads, self.ended_at = [], False, None
-        self.task = asyncio.create_task(self.lease.run(self.lead))
+        self.task = asyncio.create_task(self.election.run(self.lead))
 
     async def lead(self, term):
         self.terms.append(term)
@@ -65,7 +65,7 @@ async def test_it_leads_under_the_term_of_the_process_beside_it_and_writes_nothi
 
     await scheduler.keep(60)
 
-    assert (neighbour.terms, neighbour.leads, neighbour.lease.term) == ([3], True, 3)
+    assert (neighbour.terms, neighbour.leads, neighbour.election.term) == ([3], True, 3)
     assert api.calls == []
     await neighbour.stop()
     assert not neighbour.leads
@@ -76,7 +76,7 @@ async def test_what_is_found_at_first_may_be_old_so_that_a_renewal_is_waited_for
     scheduler = Scheduler(api)
     neighbour = Neighbour(api)
     await asyncio.sleep(30)
-    assert (neighbour.terms, neighbour.lease.missing()) == ([], None)
+    assert (neighbour.terms, neighbour.election.missing()) == ([], None)
 
     scheduler.renew()
     await asyncio.sleep(0.1)
@@ -105,7 +105,7 @@ async def test_it_stops_when_the_lease_is_given_up_or_taken(api):
 
     Scheduler(api, "", 3)
     await asyncio.sleep(0.1)
-    assert (neighbour.leads, neighbour.lease.term) == (False, None)
+    assert (neighbour.leads, neighbour.election.term) == (False, None)
     Scheduler(api, "pod-2_77", 4)
     await asyncio.sleep(1)
     assert neighbour.terms == [3]
@@ -151,13 +151,13 @@ async def test_it_stops_when_the_lease_is_deleted(api):
 
 @in_no_time
 async def test_what_is_led_may_end_by_itself(api):
-    lease = FollowedLease(Client(api), "ns", "leader", "pod-1", clock=now)
+    election = FollowedElection(Client(api), "ns", "leader", "pod-1", clock=now)
     led = []
 
     async def lead(term):
         led.append(term)
 
-    running = asyncio.create_task(lease.run(lead))
+    running = asyncio.create_task(election.run(lead))
     await Scheduler(api).keep(4)
 
     await asyncio.wait_for(running, 1)
@@ -166,12 +166,12 @@ async def test_what_is_led_may_end_by_itself(api):
 
 @in_no_time
 async def test_a_failure_of_what_is_led_is_raised(api):
-    lease = FollowedLease(Client(api), "ns", "leader", "pod-1", clock=now)
+    election = FollowedElection(Client(api), "ns", "leader", "pod-1", clock=now)
 
     async def lead(_term):
         raise ValueError("broken")
 
-    running = asyncio.create_task(lease.run(lead))
+    running = asyncio.create_task(election.run(lead))
     await Scheduler(api).keep(4)
 
     with pytest.raises(ValueError, match="broken"):

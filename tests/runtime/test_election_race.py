@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lease_api import Client, Fate, LeaseAPI
 
-from runtime.lease import Lease
+from runtime.election import Election
 
 ADVERSITY = 60
 """The network does what it likes for so long [s], and works from then on."""
@@ -37,11 +37,11 @@ class Process:
         offset = 1000 * self.lives
         identity = f"{self.number}-{self.lives}"
         client = Client(self.world.api, self.fates(), self.fates())
-        self.lease = Lease(
+        self.election = Election(
             client, "ns", "leader", identity, clock=lambda: loop.time() * self.rate + offset
         )
-        self.world.leases[identity] = self.lease
-        self.task = asyncio.create_task(self.lease.run(self.lead))
+        self.world.elections[identity] = self.election
+        self.task = asyncio.create_task(self.election.run(self.lead))
 
     def fates(self):
         def chosen():
@@ -61,7 +61,7 @@ class Process:
     async def end(self, kill):
         if kill:
             # What it has sent is on its way; nothing else happens in it any more.
-            self.lease._release = asyncio.Event().wait
+            self.election._release = asyncio.Event().wait
         self.task.cancel()
         await asyncio.wait((self.task,), timeout=0 if kill else 5)
         self.task.cancel()
@@ -71,13 +71,13 @@ class Process:
 class World:
     def __init__(self):
         self.api = LeaseAPI()
-        self.leases = {}
+        self.elections = {}
         self.terms = []
         self.leading = 0
 
     def look(self):
         """See what must hold at every moment."""
-        holders = {name: lease.term for name, lease in self.leases.items()}
+        holders = {name: election.term for name, election in self.elections.items()}
         believing = {name: term for name, term in holders.items() if term is not None}
         assert len(believing) <= 1, believing
         for name, term in believing.items():
@@ -103,6 +103,6 @@ def test_never_two_believe_that_they_lead_and_no_term_comes_twice(networks, rate
             await asyncio.sleep(max(0, moment - loop.time()))
             await processes[number].end(kill)
         await asyncio.sleep(max(0, ADVERSITY - loop.time()) + CALM)
-        assert any(lease.term is not None for lease in world.leases.values())
+        assert any(election.term is not None for election in world.elections.values())
 
     virtual_time.run(main(), world.look)
