@@ -1,6 +1,6 @@
 """What `explain` answers to scripts."""
 
-from cli.explanation import Explained, Sitting
+from cli.explained import Explained, Sitting
 from cli.simulate_json import index_order, lists, rounded, runner_up
 from scorer.why import why
 

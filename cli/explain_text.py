@@ -1,6 +1,6 @@
 """What `explain` shows to people."""
 
-from cli.explanation import Explained, Sitting, State
+from cli.explained import Explained, Sitting, State
 from cli.output import BAD, DOUBT, GOOD, QUIET, Paint, say, sentence, table
 from cli.simulate_text import show_bandwidth
 from scorer.why import why

@@ -304,6 +304,14 @@ def test_a_pod_that_linkwise_does_not_place_is_told_why(document, pod, state, re
     assert told["reason"].startswith(reason)
 
 
+def test_pods_without_uids_are_told_apart_by_their_names(document):
+    pods = [a_pod(ONE, name=name, schedulingGates=GATE) for name in ("a", "b")]
+
+    told = document([*dgx("dgx-0"), *pods], "pod", "default/b")
+
+    assert (told["name"], told["gpus"]) == ("b", {"dgx-0": [3]})
+
+
 def test_a_pod_that_waits_for_the_scheduler_has_its_gpus_already(document):
     pod = placed_pod("p", {keys.GPU_WHOLE: 2}, "dgx-0", GPUShare(0), GPUShare(3), bound=False)
 

@@ -1,0 +1,111 @@
+"""Why something that has its GPUs has these: its records, beside what would be decided now.
+
+It is decided again on the cluster without it. Pure.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from cli.explained import Explained, State, record_of, sitting
+from cli.scene import Scene
+from cluster.gang import GangKey, Link, link_strictness
+from scorer.compare import IndexOrder, best_possible, index_order
+from scorer.gangobject import GangPlan
+from scorer.member import member_of
+from scorer.outcome import Placement, Plan, Refusal
+from scorer.plan import plan
+from scorer.seat import Candidate, Seat, bandwidth_over
+from scorer.seen import Seen
+from scorer.snapshot import Snapshot
+from topology.machine import mask_of
+
+
+def explain_placed(scene: Scene, kind: str, key: GangKey, pods: Sequence[Seen]) -> Explained:
+    """Explain a pod on its own, or a gang, of which nobody waits.
+
+    Args:
+        scene: The cluster.
+        kind: `pod` or `gang`.
+        key: Its own.
+        pods: Its pods, in rank order; one of them at least has a record.
+    """
+    running = [(one, record) for one in pods if (record := record_of(one)) is not None]
+    gang = f"{key.namespace}/{key.name}" if kind == "gang" else None
+    placements = tuple(
+        Placement(member_of(scene.pods[one.key], one.namespace, gang), record.node, record.gpus)
+        for one, record in running
+    )
+    told = _told(scene, key, {record.plan for _, record in running})
+    known = Explained(
+        kind,
+        key.namespace,
+        key.name,
+        State.PLACED,
+        tuple(map(sitting, pods)),
+        bandwidth=told.bandwidth if told else None,
+        best_possible=told.best_possible if told else None,
+    )
+    if not all(one.node in scene.snapshot.ledger.nodes for one in placements):
+        return replace(known, changed="a node of it is gone")
+    return _judged(known, _without(scene.snapshot, placements), placements, told)
+
+
+def _told(scene: Scene, key: GangKey, plans: set[str | None]) -> GangPlan | None:
+    """Return the plan that stands in the Gang object, if it is the one that was carried out."""
+    found = scene.gang_object(key)
+    written = found.spec.plan if found else None
+    return written if written and plans == {written.id} else None
+
+
+def _judged(
+    known: Explained, before: Snapshot, placements: tuple[Placement, ...], told: GangPlan | None
+) -> Explained:
+    """Add to what the records tell what the engine says of it now, on the cluster without it."""
+    members = [one.member for one in placements]
+    link = link_strictness(members[0].pod)[0] if known.kind == "gang" else Link.BEST
+    again = plan(before, members, link=link)
+    shown, changed = Plan(placements, bandwidth=_bandwidth(before, placements)), None
+    if isinstance(again, Plan) and again.gpus == shown.gpus:
+        shown = replace(again, placements=placements)
+    else:
+        changed = _instead(again)
+    order = index_order(before, members)
+    if told and told.index_order is not None:
+        order = IndexOrder(order.gpus if order else {}, told.index_order)
+    return replace(
+        known,
+        plan=shown,
+        seen=before,
+        bandwidth=known.bandwidth if told else shown.bandwidth,
+        best_possible=known.best_possible if told else best_possible(before, members),
+        index_order=order,
+        changed=changed,
+    )
+
+
+def _instead(again: Plan | Refusal) -> str:
+    """Say what would be decided now in place of what was."""
+    if isinstance(again, Refusal):
+        return f"decided now, it would wait: {again.reason}"
+    gpus = "; ".join(f"{node}: {' '.join(map(str, taken))}" for node, taken in again.gpus.items())
+    speed = f" at {again.bandwidth:.1f} GB/s" if again.bandwidth is not None else ""
+    return f"decided now, it would be {gpus}{speed}"
+
+
+def _without(snapshot: Snapshot, placements: Iterable[Placement]) -> Snapshot:
+    """Return the cluster as if these pods were not there."""
+    ledger = snapshot.ledger
+    for one in placements:
+        ledger = ledger.release(one.member.pod.metadata.uid or one.member.name)
+    return replace(snapshot, ledger=ledger)
+
+
+def _bandwidth(before: Snapshot, placements: Iterable[Placement]) -> float | None:
+    """Return the modelled bandwidth over whole GPUs that are given; None for all else."""
+    whole = Plan(tuple(one for one in placements if one.member.gpus))
+    nodes, tables = before.ledger.nodes, before.tables
+    seats = [
+        Seat(Candidate(nodes[node], tables[node], 1), 1, mask_of(gpus))
+        for node, gpus in whole.gpus.items()
+    ]
+    return bandwidth_over(seats, before.nic_bandwidth)

@@ -1,0 +1,141 @@
+"""A cluster as its planner sees it: what waits, whose turn it is, and what would become of it.
+
+It is decided as the scorer decides it, by the scorer's own engine. Pure.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import NamedTuple
+
+from msgspec import Struct, ValidationError, convert
+
+from cli.current import Current
+from cluster.gang import GangKey
+from cluster.pod import Metadata, Owner, Pod
+from policy.lines import without_nulls
+from scorer.gangobject import Gang, name_of
+from scorer.gangs import Owners, Unit, units_of
+from scorer.outcome import Plan, Refusal
+from scorer.owner import Declaration, Makes, makes_of, members_of, path_of
+from scorer.seen import Seen, seen
+from scorer.snapshot import Snapshot, snapshot_of
+from scorer.turn import take_turns
+from webhook.manifest.typed import read_as
+from webhook.manifest.value import Value
+
+
+class Decided(NamedTuple):
+    """What would become of one unit that waits."""
+
+    unit: Unit
+    outcome: Plan | Refusal
+    before: Snapshot
+    """The cluster that it saw: with all that goes before it."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A cluster, as far as it is asked about."""
+
+    snapshot: Snapshot
+    pods: Mapping[tuple[str, str], Pod]
+    """By namespace and name."""
+    owners: Owners
+    gangs: Mapping[tuple[str, str], Gang]
+    """Gang objects, by namespace and name."""
+    aged: Callable[[Unit], bool]
+    """Whether a unit has waited so long that nobody may pass it any more."""
+
+    @cached_property
+    def seen(self) -> tuple[Seen, ...]:
+        """The pods as the planner sees them."""
+        return tuple(seen(pod) for pod in self.pods.values())
+
+    @cached_property
+    def decisions(self) -> dict[tuple[str, str], Decided]:
+        """What becomes of everything that waits, in turn, by namespace and name of its pods."""
+        turns = take_turns(
+            self.snapshot,
+            units_of(self.seen, self.owners),
+            aged=self.aged,
+            standing={},
+            avoided={},
+        )
+        found: dict[tuple[str, str], Decided] = {}
+        before = self.snapshot
+        for unit, outcome in ((one.unit, one.outcome) for one in turns.decisions):
+            decided = Decided(unit, outcome, before)
+            found |= {pod.key: decided for pod in (*unit.waiting, *unit.settled)}
+            if isinstance(outcome, Plan):
+                before = outcome.applied_to(before)
+        return found
+
+    def gang_object(self, key: GangKey) -> Gang | None:
+        """Return what the planner told of a gang, or of a pod on its own."""
+        return self.gangs.get((key.namespace, name_of(key)))
+
+
+def scene_of(now: Current, clock: float) -> Scene:
+    """Return what the planner would see of a cluster.
+
+    Args:
+        now: The cluster.
+        clock: The time [s since 1970].
+    """
+    policy = now.policy.policy
+    snapshot = replace(
+        snapshot_of(now.cluster.ledger),
+        placement=policy.placement.strategy,
+        domains=policy.gangs.domains,
+    )
+
+    def aged(unit: Unit) -> bool:
+        try:
+            since = datetime.fromisoformat(unit.since).timestamp()
+        except ValueError:
+            return False
+        return clock - since >= policy.gangs.ageing_minutes * 60
+
+    pods = {
+        (pod.metadata.namespace or "default", pod.metadata.name): pod for pod in now.cluster.pods
+    }
+    return Scene(snapshot, pods, _owners(now.objects), _gangs(now), aged)
+
+
+class _Object(Struct, frozen=True):
+    metadata: Metadata = Metadata()
+
+
+def _owners(objects: Sequence[Value]) -> Owners:
+    """Return what the workloads among objects tell of gangs."""
+    above: dict[str, Owner | None] = {}
+    declared: dict[str, int] = {}
+    makes: dict[str, Makes] = {}
+    for value in objects:
+        plain = without_nulls(value.mapping())
+        metadata = read_as(_Object, plain, value).metadata
+        kind, version = value.need("kind").text(), value.need("apiVersion").text()
+        owner = Owner(api_version=version, kind=kind, name=metadata.name, uid=metadata.uid)
+        if path_of(owner, "") is None:
+            continue
+        owners = metadata.owner_references or ()
+        above[metadata.uid] = next((one for one in owners if one.controller), None)
+        declaration = read_as(Declaration, plain, value)
+        if members := members_of(declaration, metadata.uid):
+            declared[metadata.uid] = members
+            makes[metadata.uid] = makes_of(declaration, owner)
+    return Owners(above, declared, makes)
+
+
+def _gangs(now: Current) -> dict[tuple[str, str], Gang]:
+    found: dict[tuple[str, str], Gang] = {}
+    for plain in now.gangs:
+        try:
+            gang = convert(plain, Gang)
+        except ValidationError:
+            # Another version's; the engine says as much.
+            continue
+        found[gang.metadata.namespace, gang.metadata.name] = gang
+    return found
