@@ -28,6 +28,7 @@ ALLOWED = {
     ("certs/settings.py", "linkwise"): "the name of our registrations",
     ("certs/store.py", "kubernetes.io/"): "a type of Secret",
     ("cli/__main__.py", "linkwise"): "the command's own name",
+    ("cli/commands.py", "linkwise"): "the command's own name",
     ("cli/inspect.py", "linkwise"): "the command's own name",
     ("cli/", "gpushare"): "the name of a table, which is that label's name by chance",
     ("cli/", "gpus"): "a key of the command's answers",

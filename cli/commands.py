@@ -1,0 +1,216 @@
+"""The commands of `linkwise`: what each is called with, and what it then calls.
+
+Each imports what it runs only when it runs, so that none waits for another's libraries.
+"""
+
+from typing import Annotated, Literal
+
+import typer
+
+from cli.output import Format
+from cli.parameters import (
+    Context,
+    Files,
+    Kubeconfig,
+    Namespace,
+    Output,
+    PolicyFile,
+    ProfileFile,
+    Strict,
+)
+from cli.topology_commands import topology
+
+app = typer.Typer(
+    name="linkwise",
+    help="Puts GPU work on the right GPUs: look at machines, check manifests, try out placements.",
+    epilog="Example: linkwise check job.yaml --cluster cluster.yaml",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+policy = typer.Typer(
+    help="What administrators decide: profiles and the policy.",
+    epilog="Example: linkwise policy lint acs-profile.yaml",
+    invoke_without_command=True,
+)
+app.add_typer(topology, name="topology")
+app.add_typer(policy, name="policy")
+
+
+@app.callback()
+@topology.callback()
+@policy.callback()
+def show_help(context: typer.Context) -> int:
+    """Show what there is to call, where nothing is called."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+    return 0
+
+
+@app.command(epilog="Example: linkwise check job.yaml --profile acs-profile.yaml -o json")
+def check(
+    files: Files,
+    policy_file: PolicyFile = None,
+    profile_file: ProfileFile = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Nodes, pods and namespaces to check against."),
+    ] = None,
+    namespace: Namespace = "default",
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Ask a cluster's webhook, which knows its policy, profiles and nodes.",
+        ),
+    ] = None,
+    token_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Who asks it: kubectl create token NAME --audience linkwise."
+        ),
+    ] = None,
+    authority_file: Annotated[
+        str | None,
+        typer.Option(
+            "--certificate-authority",
+            metavar="FILE",
+            help="Who signs its certificate; else the system's authorities.",
+        ),
+    ] = None,
+    tls_server_name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Whom its certificate is for; else the URL's host."),
+    ] = None,
+    strict: Strict = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Say what admission would do with the pods of these files, and where they would fit now."""
+    from cli.check import judged, show_report
+    from cli.inputs import Given, read_inputs
+
+    given = Given(files, policy_file, profile_file, cluster, namespace)
+    if server is None:
+        return show_report(judged(read_inputs(given)), output, strict=strict)
+    from cli.remote import Server, asked
+
+    remote = Server(server, token_file, authority_file, tls_server_name)
+    return show_report(asked(remote, given), output, strict=strict)
+
+
+@app.command(epilog="Example: linkwise snapshot --output cluster.json")
+def snapshot(
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    file: Annotated[
+        str | None, typer.Option("--output", metavar="FILE", help="Where to write it.")
+    ] = None,
+) -> int:
+    """Write what a live cluster has and runs into one file, for check and simulate."""
+    from cli.fetch import take_snapshot
+    from cli.kubeconfig import Access
+
+    return take_snapshot(Access(kubeconfig, context), file)
+
+
+@app.command(epilog="Example: linkwise inspect dgx-0 -d")
+def inspect(
+    node: Annotated[
+        str | None, typer.Argument(metavar="NODE", help="Only this node; else all with GPUs.")
+    ] = None,
+    detail: Annotated[
+        bool, typer.Option("--detail", "-d", help="Every GPU, and every pod that has some of it.")
+    ] = False,
+    style: Annotated[
+        Literal["linkwise", "gpushare"],
+        typer.Option("--format", help="Whose table; gpushare's shows memory alone."),
+    ] = "linkwise",
+    cluster: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A cluster file, or a snapshot.")
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option("--namespace", "-n", help="Only nodes where its pods have GPUs."),
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    output: Output = Format.TABLE,
+) -> int:
+    """Show who has which GPU, and what keeps those who share one apart."""
+    from cli.current import current
+    from cli.inspect import Style, Wanted, show_inspection
+    from cli.kubeconfig import Access
+
+    now = current(Access(kubeconfig, context), cluster)
+    return show_inspection(now, Wanted(node, namespace), output, Style(style), detail=detail)
+
+
+@app.command(epilog="Example: linkwise simulate job.yaml --cluster cluster.yaml -o html")
+def simulate(
+    files: Files,
+    cluster: Annotated[
+        str, typer.Option(metavar="FILE", help="Nodes, what runs on them, and namespaces.")
+    ],
+    policy_file: PolicyFile = None,
+    profile_file: ProfileFile = None,
+    namespace: Namespace = "default",
+    mode: Annotated[
+        Literal["fast", "keep"],
+        typer.Option(help="Most bandwidth now; or with a view to later jobs."),
+    ] = "keep",
+    output: Annotated[
+        Literal["table", "json", "yaml", "html"],
+        typer.Option("--output-format", "-o", help="How to answer; html is a page."),
+    ] = "table",
+    file: Annotated[
+        str | None,
+        typer.Option("--output", metavar="FILE", help="Where to write it; not for a table."),
+    ] = None,
+) -> int:
+    """Admit the pods of these files, place them on a cluster, and show what happens."""
+    from cli.inputs import Given, read_inputs
+    from cli.simulate import View, show_simulation
+    from topology.choice import Mode
+
+    given = Given(files, policy_file, profile_file, cluster, namespace)
+    return show_simulation(read_inputs(given), View(output), Mode(mode), file)
+
+
+@app.command(epilog="Example: linkwise explain gang team/mpijob-vgg16")
+def explain(
+    kind: Annotated[
+        Literal["pod", "gang"], typer.Argument(metavar="pod|gang", help="What to explain.")
+    ],
+    name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="Its name.")],
+    cluster: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A snapshot instead of the live cluster.")
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Where it is; else the context's.")
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    output: Output = Format.TABLE,
+) -> int:
+    """Say why a pod or a gang is where it is, why on these GPUs, or why nowhere yet."""
+    from cli.current import current
+    from cli.explain import show_explanation
+    from cli.kubeconfig import Access
+    from runtime.clock import wall
+
+    now = current(Access(kubeconfig, context, namespace), cluster)
+    return show_explanation(now, kind, name, output, clock=wall())
+
+
+@policy.command("lint", epilog="Example: linkwise policy lint acs-profile.yaml")
+def policy_lint(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A Policy, profile selectors, or a ConfigMap.")
+    ],
+    strict: Strict = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Say what is wrong or risky in a policy or a profile, and what it decides."""
+    from cli.policy import lint_file
+
+    return lint_file(file, output, strict=strict)
