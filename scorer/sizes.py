@@ -1,4 +1,4 @@
-"""How many members gangs are to have, asked of those who know, once for each."""
+"""How many members gangs are to have, asked of those who know as long as some are missing."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator
@@ -25,16 +25,17 @@ class Sizes:
         Args:
             kube: The API server.
             watches: What is known of owners.
-            pause: Before what could not be read is asked for again [s].
+            pause: Before the same is asked for again: it may be there by then, or say another
+                number [s].
         """
         self._kube, self._watches, self._pause = kube, watches, pause
         self._asked: set[str | GangKey] = set()
         """Uids of owners; gangs, as far as they may have a PodGroup."""
 
     def ask(self, units: Iterable[Unit]) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield the calls that ask for those gangs of which nobody was asked yet."""
+        """Yield the calls that ask for gangs that cannot be planned yet."""
         for unit in units:
-            if not unit.is_gang:
+            if not unit.is_gang or unit.blocked is None:
                 continue
             owner, key = unit.owner, unit.key
             if owner is not None and owner.uid not in self._asked:
@@ -59,10 +60,10 @@ class Sizes:
             found = await self._kube.get(path, Declaration)
         except KubeError as error:
             _log.warning("Could not read owner", owner=path, err=str(error))
-            await self._ask_again(owner.uid)
-            return
-        if members := members_of(found, owner.uid):
-            self._watches.declare(owner.uid, members, makes_of(found, owner))
+        else:
+            if members := members_of(found, owner.uid):
+                self._watches.declare(owner.uid, members, makes_of(found, owner))
+        await self._ask_again(owner.uid)
 
     async def _ask_group(self, gang: GangKey, paths: Iterable[str]) -> None:
         for path in paths:
@@ -78,7 +79,7 @@ class Sizes:
                 continue
             if found.members:
                 self._watches.declare_group(gang, found.members)
-            return
+            break
         await self._ask_again(gang)
 
     async def _ask_again(self, asked: str | GangKey) -> None:

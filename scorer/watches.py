@@ -167,12 +167,16 @@ class Watches:
 
     def declare(self, uid: str, members: int, makes: Makes) -> None:
         """Note how many pods with GPUs an owner declares, and which."""
+        if (self._declared.get(uid), self._makes.get(uid)) == (members, makes):
+            return
         self._declared[uid], self._makes[uid] = members, makes
         self._reowned.add(uid)
         self.changed.set()
 
     def declare_group(self, gang: GangKey, members: int) -> None:
         """Note how many members a gang's PodGroup says that there must be."""
+        if self._groups.get(gang) == members:
+            return
         self._groups[gang] = members
         self.state.regrouped.add((gang.namespace, gang.name))
         self.changed.set()

@@ -11,6 +11,8 @@ from scorer.gangobject import GANGS
 LABELLED = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team/podgroups/bert"
 NATIVE = "/apis/scheduling.k8s.io/v1beta1/namespaces/team/podgroups/bert"
 BEFORE = "/apis/scheduling.k8s.io/v1alpha2/namespaces/team/podgroups/bert"
+SET = "/apis/apps/v1/namespaces/team/statefulsets/bert"
+OWNER = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "bert", "uid": "set"}
 COUNTED = {"schedulingPolicy": {"gang": {"minCount": 2}}}
 
 
@@ -26,6 +28,12 @@ async def cluster(monkeypatch):
 def member(cluster, number, **spec):
     labels = {} if "schedulingGroup" in spec else {keys.POD_GROUP: "bert"}
     cluster.pod(f"bert-{number}", 4, labels=labels, **spec)
+
+
+def stateful_set(replicas):
+    container = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 1}}}
+    template = {"spec": {"containers": [container]}}
+    return {"metadata": {"uid": "set"}, "spec": {"replicas": replicas, "template": template}}
 
 
 def statuses(cluster):
@@ -53,7 +61,34 @@ async def test_a_pod_group_tells_how_many_members_there_must_be(cluster, path, s
         member(cluster, 1, **mark)
         await soon(lambda: cluster.given("bert-0", "bert-1"))
 
-    assert cluster.reads.count(path) == 1
+
+async def test_a_pod_group_that_is_changed_is_read_again_while_members_are_missing(cluster):
+    cluster.put(LABELLED, {"metadata": {}, "spec": {"minMember": 3}})
+    async with leading(cluster):
+        member(cluster, 0)
+        member(cluster, 1)
+        await soon(lambda: "2/3" in [told.get("members") for told in statuses(cluster)])
+        cluster.put(LABELLED, {"metadata": {}, "spec": {"minMember": 2}})
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+
+async def test_a_job_that_is_made_smaller_is_read_again_while_members_are_missing(cluster):
+    cluster.put(SET, stateful_set(3))
+    async with leading(cluster):
+        for number in range(2):
+            cluster.pod(f"bert-{number}", 4, gang="bert", size=3, owner=OWNER)
+        await soon(lambda: "2/3" in [told.get("members") for told in statuses(cluster)])
+        cluster.put(SET, stateful_set(2))
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+
+async def test_nobody_is_asked_about_a_gang_that_only_waits_for_room(cluster):
+    async with leading(cluster):
+        for number in range(2):
+            cluster.pod(f"bert-{number}", 8, gang="bert", size=2, owner=OWNER)
+        await soon(lambda: cluster.phase() == "Waiting")
+
+    assert cluster.reads == []
 
 
 async def test_a_pod_group_that_comes_after_its_pods_is_found(cluster):
@@ -106,13 +141,9 @@ async def test_a_pod_group_that_is_being_deleted_tells_nothing(cluster):
 
 
 async def test_a_stateful_set_whose_pods_come_one_by_one_is_told_what_to_do(cluster):
-    container = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 1}}}
-    template = {"spec": {"containers": [container]}}
-    path = "/apis/apps/v1/namespaces/team/statefulsets/bert"
-    cluster.put(path, {"metadata": {"uid": "set"}, "spec": {"replicas": 2, "template": template}})
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "bert", "uid": "set"}
+    cluster.put(SET, stateful_set(2))
     async with leading(cluster):
-        cluster.pod("bert-0", gang="bert", size=2, owner=owner)
+        cluster.pod("bert-0", gang="bert", size=2, owner=OWNER)
         await soon(lambda: cluster.phase() and "Parallel" in cluster.the_gang()["status"]["reason"])
 
     reason = cluster.the_gang()["status"]["reason"]
