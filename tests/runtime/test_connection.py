@@ -1,0 +1,138 @@
+import asyncio
+
+import pytest
+from served import USUAL, client, served
+from waiting import until
+
+from runtime.limits import Limits
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n",
+        b"GET / HTTP/9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 10_000 + b"\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ],
+    ids=["TLS", "version", "long header", "negative length", "two lengths"],
+)
+async def test_what_is_not_http_is_400_in_constant_words(head, caplog):
+    async with served() as site, client(site) as one:
+        one.send(head)
+        status, _, body = await one.answer()
+        assert status == 400
+        assert body == b"this is not a request in HTTP/1.1 that can be read\n"
+        assert await one.is_closed()
+        assert [(served.path, served.status) for served in site.seen] == [("other", 400)]
+
+    assert caplog.records == []
+
+
+async def test_requests_sent_at_once_are_answered_in_turn():
+    async with served() as site, client(site) as one:
+        bodies = [b"1", b"22", b"333", b"4444"]
+        paths = ["/echo", "/wait", "/echo", "/wait"]
+        asked = zip(paths, bodies, strict=True)
+        one.send(b"".join(one.head(path, size=len(body)) + body for path, body in asked))
+        await until(lambda: site.waiting == 1)
+        one.send(one.head(size=5) + b"55555")
+        site.going_on.set()
+        found = [(await one.answer())[2] for _ in range(5)]
+
+    assert found == [*bodies, b"55555"]
+
+
+async def test_a_client_that_does_not_read_is_not_answered_on_and_on():
+    async with served() as site, client(site) as deaf, client(site) as other:
+        body = b"x" * 200_000
+        one = deaf.head(size=len(body)) + body
+        deaf.send(one * 200)
+        await until(lambda: len(site.seen) > 3)
+        before = -1
+        while before != (before := len(site.seen)):  # noqa: ASYNC110 - nothing tells of silence.
+            await asyncio.sleep(0.1)
+        assert before < 150
+        assert (await other.asks())[0] == 200
+
+        for _ in range(200):
+            assert (await deaf.answer())[2] == body
+
+
+async def test_a_client_that_asks_for_the_head_alone_gets_no_body():
+    async with served() as site, client(site) as one:
+        one.send(one.head("/call", method="HEAD") + one.head("/call", method="GET"))
+        status, headers, _ = await one.answer(bare=True)
+        assert (status, headers["Allow"]) == (405, "GET")
+        assert (await one.answer())[0] == 200
+
+
+async def test_an_older_client_is_answered_and_let_go():
+    async with served() as site, client(site) as one:
+        one.send(b"GET /call HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+        status, headers, _ = await one.answer()
+        assert (status, headers["Connection"]) == (200, "close")
+        assert await one.is_closed()
+
+
+async def test_no_other_protocol_is_switched_to():
+    async with served() as site, client(site) as one:
+        one.send(one.head("/call", method="GET", Upgrade="websocket", Connection="Upgrade"))
+        one.send(b"\x81\x05hello")
+        status, headers, _ = await one.answer()
+        assert (status, headers["Connection"]) == (200, "close")
+        assert await one.is_closed()
+
+
+@pytest.mark.parametrize(
+    "start", [b"P", b"POST /echo HTTP/1.1\r\nHost: x\r\n"], ids=["byte", "line"]
+)
+async def test_a_head_that_does_not_end_is_cut_off(start):
+    async with served(Limits(head_seconds=0.04)) as site, client(site) as one, client(site) as idle:
+        assert (await one.asks())[0] == 200
+        one.send(start)
+
+        assert await one.is_closed()
+        assert (await idle.asks())[0] == 200
+
+
+async def test_a_body_that_came_after_its_head_is_not_taken_for_another_head():
+    async with served(Limits(head_seconds=0.02)) as site, client(site) as one:
+        one.send(one.head(size=2))
+        await until(lambda: site.server.requests == 1)
+        one.send(b"{}")
+        assert (await one.answer())[0] == 200
+        await asyncio.sleep(0.06)
+        assert (await one.asks())[0] == 200
+
+
+async def test_trickled_bytes_do_not_prolong_a_head():
+    async with served(Limits(head_seconds=0.04)) as site, client(site) as one:
+        one.send(b"POST /echo HTTP/1.1\r\n")
+
+        async def trickle():
+            while True:
+                one.send(b"X: y\r\n")
+                await asyncio.sleep(0.005)
+
+        task = asyncio.create_task(trickle())
+        assert await one.is_closed()
+        task.cancel()
+
+
+async def test_an_idle_connection_stays_longer_than_an_api_server_keeps_it():
+    assert USUAL.keep_alive_seconds > 90
+    async with served(Limits(head_seconds=0.02)) as site, client(site) as one:
+        for _ in range(2):
+            assert (await one.asks())[0] == 200
+            await asyncio.sleep(0.05)
+        assert (await one.asks())[0] == 200
+
+
+@pytest.mark.parametrize("asked", [0, 1], ids=["never used", "used"])
+async def test_an_idle_connection_does_not_stay_for_ever(asked):
+    async with served(Limits(keep_alive_seconds=0.1)) as site, client(site) as one:
+        for _ in range(asked):
+            assert (await one.asks())[0] == 200
+        assert await one.is_closed()
