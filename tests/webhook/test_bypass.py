@@ -1,16 +1,12 @@
 """What is refused stays refused, however it is spelled and wherever in the pod it stands."""
 
-import msgspec
 import pytest
+from admission import judged
 from builders import a_container, a_pod
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster import keys
-from cluster.capacity import Capacity
-from cluster.pod import Pod
-from policy.snapshot import PolicySnapshot
-from webhook.admit import admit
 from webhook.outcome import Verdict
 
 REFUSED = (
@@ -37,16 +33,6 @@ spelled = st.sampled_from(REFUSED).flatmap(
 )
 
 
-def verdict(pod):
-    return admit(
-        msgspec.convert(pod, Pod),
-        namespace="default",
-        namespace_labels={},
-        policy=PolicySnapshot(),
-        capacity=Capacity(),
-    ).verdict
-
-
 @given(
     limits=spelled,
     before=st.integers(0, 3),
@@ -65,11 +51,11 @@ def test_a_request_is_refused_in_every_spelling_and_container(limits, before, in
         pod = a_pod(containers=[*harmless, asks])
     pod["metadata"]["annotations"] = marks
 
-    assert verdict(pod) is Verdict.DENIED
+    assert judged(pod).verdict is Verdict.DENIED
 
 
 @pytest.mark.parametrize("limits", REFUSED)
 def test_a_request_that_stands_beside_its_limit_is_refused_with_it(limits):
     container = {"name": "c", "resources": {"requests": limits}}
 
-    assert verdict(a_pod(containers=[container])) is Verdict.DENIED
+    assert judged(a_pod(containers=[container])).verdict is Verdict.DENIED

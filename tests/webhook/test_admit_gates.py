@@ -1,0 +1,142 @@
+"""Which pods wait, where they may go, and which scheduler brings them."""
+
+import pytest
+from admission import (
+    ARENA,
+    GATE,
+    REQUIRED,
+    a_snapshot,
+    admitted,
+    codes,
+    env_of,
+    judged,
+    requirements_of,
+)
+from builders import a_pod
+
+from cluster import keys
+from cluster.finding import Code, Severity
+from webhook.workload import Workload
+
+
+def test_a_gangs_worker_waits_on_nodes_where_gpus_are_chosen():
+    pod = admitted(
+        a_pod({keys.GPU_WHOLE: 1}, labels={**ARENA, keys.JOB_ROLE: "worker"}, hostNetwork=True)
+    )
+
+    assert pod["spec"]["schedulingGates"] == [GATE]
+    assert requirements_of(pod) == {keys.NODE_MODE: ["topology"]}
+
+
+def test_a_gangs_launcher_does_not_wait_and_sees_no_gpu():
+    pod = admitted(a_pod({"cpu": 1}, labels={**ARENA, keys.JOB_ROLE: "launcher"}))
+
+    assert "schedulingGates" not in pod["spec"]
+    assert "affinity" not in pod["spec"]
+    assert env_of(pod) == {keys.ENV_VISIBLE_DEVICES: "void"}
+
+
+@pytest.mark.parametrize(
+    ("limits", "mode", "gated"),
+    [
+        pytest.param({keys.GPU_WHOLE: 1}, "scheduler", True, id="whole"),
+        pytest.param({keys.GPU_MEM: 1}, "scheduler", True, id="share"),
+        pytest.param({keys.NVIDIA_GPU_SHARED: 1}, "scheduler", True, id="replica"),
+        pytest.param({keys.NVIDIA_GPU: 1}, "scheduler", False, id="nvidia-chooses"),
+        pytest.param({keys.NVIDIA_GPU: 1}, "gates", False, id="nvidia-chooses-with-gates"),
+        pytest.param({"cpu": 1}, "gates", False, id="no-gpu"),
+    ],
+)
+def test_members_whose_gpus_linkwise_chooses_are_gated(limits, mode, gated):
+    pod = admitted(a_pod(limits, labels=ARENA), a_snapshot(f"placement: {{mode: {mode}}}"))
+
+    assert pod["spec"].get("schedulingGates", []) == [GATE] * gated
+
+
+def test_single_pods_are_gated_where_no_scheduler_of_ours_runs():
+    pod = a_pod({keys.GPU_WHOLE: 1})
+
+    assert admitted(pod)["spec"]["schedulingGates"] == [GATE]
+    with_scheduler = admitted(pod, a_snapshot("placement: {mode: scheduler}"))
+    assert "schedulingGates" not in with_scheduler["spec"]
+    assert with_scheduler["spec"]["schedulerName"] == keys.SCHEDULER
+
+
+def test_a_daemonsets_pod_stays_on_its_node_and_is_no_member():
+    field = {"key": keys.NODE_NAME_FIELD, "operator": "In", "values": ["n1"]}
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [field]}]}}}
+    pod = a_pod({keys.GPU_WHOLE: 1}, labels=ARENA, owner="DaemonSet", affinity=affinity)
+
+    after = admitted(pod, a_snapshot("placement: {mode: scheduler}"))
+
+    (term,) = after["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    assert term["matchFields"] == [field]
+    assert term["matchExpressions"][0]["key"] == keys.NODE_MODE
+    assert "schedulingGates" not in after["spec"]
+
+
+def test_other_gates_stay_and_ours_is_appended_once():
+    other = {"name": "example.org/quota"}
+
+    once = admitted(a_pod({keys.GPU_WHOLE: 1}, schedulingGates=[other]))
+
+    assert once["spec"]["schedulingGates"] == [other, GATE]
+    assert admitted(once) == once
+
+
+@pytest.mark.parametrize(
+    ("own", "after"),
+    [(None, "linkwise"), ("", "linkwise"), ("default-scheduler", "linkwise"), ("mine", "mine")],
+)
+def test_a_scheduler_that_the_user_named_stands(own, after):
+    spec = {} if own is None else {"schedulerName": own}
+
+    pod = admitted(
+        a_pod({keys.GPU_WHOLE: 1}, labels=ARENA, **spec), a_snapshot("placement: {mode: scheduler}")
+    )
+
+    assert pod["spec"]["schedulerName"] == after
+
+
+def test_held_pods_get_the_class_that_preempts_nobody_and_the_api_server_tells_what_it_means():
+    policy = a_snapshot("gangs: {nonPreemptingClasses: {high: high-waits}}")
+    spec = {"priorityClassName": "high", "priority": 7, "preemptionPolicy": "PreemptLowerPriority"}
+
+    pod = admitted(a_pod({keys.GPU_WHOLE: 1}, **spec), policy)
+
+    assert pod["spec"]["priorityClassName"] == "high-waits"
+    assert not {"priority", "preemptionPolicy"} & pod["spec"].keys()
+    assert judged(pod, policy).patch == ()
+
+
+@pytest.mark.parametrize(
+    ("limits", "spec"),
+    [
+        pytest.param({keys.GPU_WHOLE: 1}, {"priorityClassName": "low"}, id="another class"),
+        pytest.param({keys.GPU_WHOLE: 1}, {}, id="no class"),
+        pytest.param({keys.NVIDIA_GPU: 1}, {"priorityClassName": "high"}, id="not held"),
+    ],
+)
+def test_other_pods_keep_their_priority(limits, spec):
+    policy = a_snapshot("gangs: {nonPreemptingClasses: {high: high-waits}}")
+    given = {**spec, "priority": 7, "preemptionPolicy": "PreemptLowerPriority"}
+
+    pod = admitted(a_pod(limits, **given), policy)
+
+    assert given.items() <= pod["spec"].items()
+    assert pod["spec"].get("priorityClassName") == spec.get("priorityClassName")
+
+
+def test_a_gang_of_a_workload_is_judged_with_it():
+    workload = Workload("StatefulSet", "web", members=4, ordered=True)
+
+    outcome = judged(a_pod({keys.GPU_WHOLE: 1}, labels=ARENA), workload=workload)
+
+    assert codes(outcome, Severity.ERROR) == [Code.GANG_ORDERED]
+
+
+def test_a_size_that_is_no_number_is_told_for_members_only():
+    labels = {**ARENA, keys.POD_GROUP_MIN_AVAILABLE: "many"}
+
+    assert Code.GANG_SIZE in codes(judged(a_pod({keys.GPU_WHOLE: 1}, labels=labels)))
+    assert codes(judged(a_pod({keys.NVIDIA_GPU: 1}, labels=labels))) == []

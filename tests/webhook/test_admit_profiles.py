@@ -1,0 +1,68 @@
+"""What profiles bring to the pods that they select."""
+
+from admission import DRIVER_PROFILE, a_snapshot, admitted, codes, judged, patched
+from builders import a_pod
+
+from cluster import keys
+from cluster.finding import Code, Severity
+
+
+def test_a_profile_gives_the_driver_to_pods_of_its_class():
+    policy = a_snapshot("", [DRIVER_PROFILE])
+    pod = a_pod({keys.NVIDIA_GPU: 8}, labels={keys.COMPUTE_CLASS: "gpu-hpn"})
+
+    outcome = judged(pod, policy)
+
+    assert patched(pod, outcome)["metadata"]["labels"][keys.DRIVER_VERSION] == "1.5.0"
+    assert outcome.labels[keys.DRIVER_VERSION] == "1.5.0"
+    assert outcome.patch[0].rule == "profile gpu-hpn-driver"
+    assert [one.matched for one in outcome.profiles] == [True]
+
+
+def test_the_pods_own_driver_stands():
+    labels = {keys.COMPUTE_CLASS: "gpu-hpn", keys.DRIVER_VERSION: "1.4.1"}
+
+    pod = admitted(a_pod({keys.NVIDIA_GPU: 8}, labels=labels), a_snapshot("", [DRIVER_PROFILE]))
+
+    assert pod["metadata"]["labels"] == labels
+
+
+def test_a_profile_may_bring_what_is_judged():
+    profile = {"name": "slip", "effect": {"labels": {keys.COMPUTE_CLASS: "fast"}}}
+
+    outcome = judged(a_pod({keys.NVIDIA_GPU: 1}), a_snapshot("", [profile]))
+
+    assert codes(outcome, Severity.ERROR) == [Code.CLASS]
+
+
+def test_no_profile_writes_an_allocation():
+    profile = {"name": "bold", "effect": {"annotations": {keys.TERM: "9", "note": "kept"}}}
+
+    outcome = judged(a_pod({keys.GPU_WHOLE: 1}), a_snapshot("", [profile]))
+
+    assert patched(a_pod({keys.GPU_WHOLE: 1}), outcome)["metadata"]["annotations"] == {
+        "note": "kept"
+    }
+    assert outcome.annotations == {"note": "kept"}
+
+
+def test_a_profile_of_a_namespace_that_is_not_known_is_left_out_with_a_warning():
+    team = {"team": "vision"}
+    profile = {
+        "name": "team",
+        "namespaceSelector": {"matchLabels": team},
+        "effect": {"labels": team},
+    }
+    pod, policy = a_pod({keys.NVIDIA_GPU: 1}), a_snapshot("", [profile])
+
+    outcome = judged(pod, policy, namespace=None)
+
+    assert codes(outcome) == [Code.NAMESPACE_UNKNOWN]
+    assert "team" not in outcome.labels
+    assert "team" in admitted(pod, policy, namespace=team)["metadata"]["labels"]
+
+
+def test_profiles_reach_all_pods_where_the_policy_says_so():
+    policy = a_snapshot("profilesAll: true", [{"name": "all", "effect": {"labels": {"a": "b"}}}])
+
+    assert admitted(a_pod({"cpu": 1}), policy)["metadata"]["labels"] == {"a": "b"}

@@ -1,0 +1,149 @@
+"""What holds of the admission of every pod, under every policy."""
+
+from admission import COMPUTE, DRIVER_PROFILE, REQUIRED, TIME_SLICING, a_snapshot, judged, patched
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from strategies import pods
+
+from cluster import keys
+from cluster.finding import Severity
+from webhook.normalise import record_keys
+from webhook.outcome import Verdict
+
+POLICIES = [
+    a_snapshot(),
+    a_snapshot("", [DRIVER_PROFILE, {"name": "all", "effect": {"annotations": {"b": "c"}}}]),
+    a_snapshot("placement: {mode: scheduler}\nsharing: {computeByMps: true}\nstrict: false"),
+    a_snapshot(TIME_SLICING + "  rename: true\n"),
+    a_snapshot(
+        "visibleDevices: deny\ngangs: {nonPreemptingClasses: {high: waits}}\nprofilesAll: true"
+    ),
+]
+
+policies = st.sampled_from(POLICIES)
+
+
+def asking(pod, limits):
+    """Return a pod whose first container asks for these GPUs, and nothing else for any."""
+    spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+    for name in ("containers", "initContainers"):
+        spec[name] = [{**one, "resources": None} for one in spec.get(name) or []]
+    spec["containers"][0]["resources"] = {"limits": limits}
+    metadata = {key: value for key, value in pod["metadata"].items() if key != "labels"}
+    return {**pod, "metadata": metadata, "spec": spec}
+
+
+PLACED = ({keys.GPU_WHOLE: 1}, COMPUTE, {keys.NVIDIA_GPU_SHARED: 1})
+
+placed_pods = st.builds(asking, pods(), st.sampled_from(PLACED))
+
+
+@given(pod=placed_pods | pods(), policy=policies)
+def test_the_patch_applies_to_any_pod_and_a_second_pass_changes_nothing(pod, policy):
+    outcome = judged(pod, policy)
+    assume(outcome.verdict is Verdict.ALLOWED)
+
+    after = patched(pod, outcome)
+
+    again = judged(after, policy)
+    assert again.verdict is Verdict.ALLOWED
+    assert again.patch == ()
+
+
+@given(pod=pods(), policy=policies)
+def test_equal_pods_get_equal_answers(pod, policy):
+    assert judged(pod, policy) == judged(pod, policy)
+
+
+def as_map(table):
+    return table or {}
+
+
+@given(pod=placed_pods | pods(), policy=policies)
+def test_what_the_user_wrote_stays(pod, policy):
+    outcome = judged(pod, policy)
+    after = patched(pod, outcome)
+
+    before_meta, after_meta = pod["metadata"], after["metadata"]
+    assert as_map(before_meta.get("labels")).items() <= as_map(after_meta.get("labels")).items()
+    own = as_map(before_meta.get("annotations"))
+    if outcome.verdict is Verdict.ALLOWED:
+        own = {key: value for key, value in own.items() if not record_keys([key])}
+    assert own.items() <= as_map(after_meta.get("annotations")).items()
+    for name in ("containers", "initContainers"):
+        for one, other in zip(
+            pod["spec"].get(name) or [], after["spec"].get(name) or [], strict=True
+        ):
+            assert_env_stays(one.get("env") or [], other.get("env") or [], outcome.request.places)
+    gates = pod["spec"].get("schedulingGates") or []
+    assert (after["spec"].get("schedulingGates") or [])[: len(gates)] == gates
+
+
+def assert_env_stays(before, after, places):
+    """Assert that nothing but devices and limits changed, in a pod whose GPUs Linkwise chooses."""
+    for one, other in zip(before, after[: len(before)], strict=True):
+        replaceable = {keys.ENV_VISIBLE_DEVICES, keys.ENV_MPS_THREADS, keys.ENV_MPS_MEMORY}
+        assert one == other or (places and one["name"] in replaceable)
+
+
+ADDED_TO = {"containers", "initContainers", "affinity", "schedulingGates"}
+
+SET = {"schedulerName", "priorityClassName", "priority", "preemptionPolicy"}
+
+UNKNOWN = {"futureField", "x/y~z"}
+
+
+@given(pod=pods(), policy=policies)
+def test_fields_that_nobody_reads_survive(pod, policy):
+    after = patched(pod, judged(pod, policy))
+
+    spec = {key: value for key, value in pod["spec"].items() if key not in ADDED_TO | SET}
+    assert spec.items() <= after["spec"].items()
+    assert unknown_in(pod) == unknown_in(after)
+
+
+def unknown_in(thing, path=()):
+    """Return the unknown fields anywhere in what admission adds to, by path."""
+    if isinstance(thing, list):
+        thing = dict(enumerate(thing))
+    if not isinstance(thing, dict):
+        return {}
+    found = {(*path, key): thing[key] for key in UNKNOWN & thing.keys()}
+    for key in thing.keys() - UNKNOWN:
+        found |= unknown_in(thing[key], (*path, key))
+    return found
+
+
+@given(pod=placed_pods, policy=policies)
+def test_every_term_is_constrained_or_has_decided(pod, policy):
+    assume(keys.NODE_MODE not in as_map(pod["spec"].get("nodeSelector")))
+
+    outcome = judged(pod, policy)
+
+    assume(outcome.verdict is Verdict.ALLOWED)
+    spec = patched(pod, outcome)["spec"]
+    for term in spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]:
+        expressions = term.get("matchExpressions") or []
+        if expressions or term.get("matchFields"):
+            assert keys.NODE_MODE in {one["key"] for one in expressions}
+
+
+@given(pod=pods(), policy=policies)
+def test_warnings_are_few_short_and_printable(pod, policy):
+    outcome = judged(pod, policy)
+
+    assert len(outcome.warnings) <= 3
+    assert all(len(warning) <= 120 and warning.isprintable() for warning in outcome.warnings)
+    assert bool(outcome.warnings) == any(
+        one.severity is Severity.WARNING for one in outcome.findings
+    )
+
+
+@given(pod=pods(), policy=policies)
+def test_only_errors_deny_and_only_allowed_pods_are_patched(pod, policy):
+    outcome = judged(pod, policy)
+
+    errors = Severity.ERROR in {one.severity for one in outcome.findings}
+    assert (outcome.verdict is Verdict.DENIED) == errors
+    if outcome.verdict is not Verdict.ALLOWED:
+        assert outcome.patch == ()
