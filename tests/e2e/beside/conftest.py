@@ -1,6 +1,7 @@
 """A scheduler beside the scorer, installed once for all tests of this folder."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 from controlplane.plane import ControlPlane
@@ -8,12 +9,35 @@ from controlplane.pods import Pods
 from controlplane.sidecar import MANIFESTS, Sidecar, run_sidecar
 from controlplane.webhook import Webhook, run_webhook
 
+from cluster import keys
+
 
 @pytest.fixture(scope="package")
 def webhook(plane: ControlPlane) -> Iterator[Webhook]:
     """What is shipped with that scheduler, and one replica of the webhook."""
     with run_webhook(plane, MANIFESTS) as running:
         yield running
+
+
+@pytest.fixture(scope="package")
+def policy_with(webhook: Webhook) -> Callable[[str], AbstractContextManager[None]]:
+    """Lets the policy say more than is shipped, for as long as a context lasts."""
+    api = webhook.plane.api
+    path = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
+
+    def write(text: str) -> None:
+        api.patch(path, {"data": {keys.POLICY_KEY: text}})
+
+    @contextmanager
+    def lengthened(more: str) -> Iterator[None]:
+        shipped = api.get(path)["data"][keys.POLICY_KEY]
+        write(f"{shipped}\n{more}")
+        try:
+            yield
+        finally:
+            write(shipped)
+
+    return lengthened
 
 
 @pytest.fixture(scope="package")

@@ -105,15 +105,11 @@ def test_whole_gpus_are_those_that_talk_fastest(pods, nodes):
 
 
 @pytest.fixture
-def migrating(plane, sidecar):
+def migrating(policy_with, sidecar):
     """Lets the policy say that gpushare's annotations count."""
     del sidecar
-    path = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
-    shipped = plane.api.get(path)["data"][keys.POLICY_KEY]
-    more = f"{shipped}\nmigration:\n  gpushare: true\n"
-    plane.api.patch(path, {"data": {keys.POLICY_KEY: more}})
-    yield
-    plane.api.patch(path, {"data": {keys.POLICY_KEY: shipped}})
+    with policy_with("migration: {gpushare: true}"):
+        yield
 
 
 @pytest.mark.usefixtures("migrating")

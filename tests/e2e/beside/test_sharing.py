@@ -36,18 +36,14 @@ IN_STRICT = {"nodeSelector": {"pool": "strict"}}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def groups(webhook):
+def groups(policy_with, webhook):
     """Lets the policy say how GPUs are shared."""
-    api = webhook.plane.api
-    path = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
-    shipped = api.get(path)["data"][keys.POLICY_KEY]
-    api.patch(path, {"data": {keys.POLICY_KEY: shipped + POLICY}})
-    probe = Pods(api, "default")
-    wait_until(
-        lambda: bool(probe.refusal(TWO, spec=IN_STRICT, dryRun="All")), "the policy is taken"
-    )
-    yield
-    api.patch(path, {"data": {keys.POLICY_KEY: shipped}})
+    probe = Pods(webhook.plane.api, "default")
+    with policy_with(POLICY):
+        wait_until(
+            lambda: bool(probe.refusal(TWO, spec=IN_STRICT, dryRun="All")), "the policy is taken"
+        )
+        yield
 
 
 def told(pods, name):
