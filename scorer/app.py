@@ -18,6 +18,7 @@ from runtime.clock import Clock
 from runtime.exchange import JSON, Answer, Call, Route, busy, refusal
 from runtime.kube import Kube, KubeError
 from runtime.limits import Limits
+from scorer.late import LONG
 from scorer.leader import Leader, Tenure
 from scorer.memo import Overdue
 from scorer.view import view_gangs, view_nodes
@@ -25,8 +26,6 @@ from scorer.whatif import settled_in, would_fit
 
 FEW = Limits(body_bytes=1 << 20, bytes_in_flight=8 << 20, requests=8, connections=50)
 """For the webhook: it must leave the planner its processor."""
-TIME = 1.5
-"""How long a question may take; the webhook waits a little longer [s]."""
 
 _questions = msgspec.json.Decoder(FitQuestion)
 _log = structlog.get_logger()
@@ -89,7 +88,7 @@ class WhatIf:
         tenure = _leading(self._leader)
         if isinstance(tenure, Answer):
             return tenure
-        until = self._clock() + TIME
+        until = self._clock() + LONG
         fits = _fits(tenure, question, lambda: self._clock() >= until)
         self._working = asyncio.create_task(_in_time(fits))
         # Who asks may leave, but no thread ends for that: until it has, nobody else is answered.
@@ -127,7 +126,7 @@ async def _in_time(fits: Callable[[], Struct]) -> Answer:
     try:
         return await _made(fits)
     except Overdue:
-        return busy(f"this takes more than {TIME:g} s; ask about fewer pods at once")
+        return busy(f"this takes more than {LONG:g} s; ask about fewer pods at once")
 
 
 def _nodes(tenure: Tenure, name: str | None) -> Callable[[], Struct]:

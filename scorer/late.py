@@ -12,7 +12,8 @@ from scorer.rests import Rests
 
 SOON, LONG = 0.3, 1.5
 """How long a unit may be planned the first time, and when it was late before; the latter is what a
-question about a dry run may take, and less than the 2 s after which the Lease is renewed [s]."""
+question about a dry run may take, too, for which the webhook waits a little longer, and less than
+the 2 s after which the Lease is renewed [s]."""
 FIRST, LAST = 1.0, 600.0
 """Before one that was late is planned again, the first time and at most [s]."""
 

@@ -109,7 +109,7 @@ async def test_the_webhook_is_told_where_pods_would_go_and_nothing_is_held(score
 @pytest.mark.usefixtures("tokens")
 async def test_a_question_that_takes_too_long_is_given_up(scorer, cluster, monkeypatch):
     await nodes_known(scorer, cluster)
-    monkeypatch.setattr(app, "TIME", 0)
+    monkeypatch.setattr(app, "LONG", 0)
 
     status, why = await scorer.fits(QUESTION, WEBHOOK)
 
