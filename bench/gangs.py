@@ -132,8 +132,9 @@ def _offered_too_many(floor: Floor) -> Iterator[Figure]:
 def _slowly(floor: Floor) -> Figure:
     async def offered() -> None:
         async with crowd(floor.plane, namespace) as pods:
-            await pods.offer(_GANGS)
-            await pods.until(lambda pods: bound(pods) == _ALL)
+            with floor.no_kubelets():
+                await pods.offer(_GANGS)
+                await pods.until(lambda pods: bound(pods) == _ALL)
 
     namespace = floor.namespace()
     with (
@@ -161,7 +162,7 @@ def _alone(floor: Floor) -> Iterator[Figure]:
             return sorted([await placed(pods, number) for number in range(_SINGLES)])
 
     namespace = floor.namespace()
-    with floor.scorer():
+    with floor.scorer(), floor.no_kubelets():
         found = asyncio.run(all_of_them())
     name = f"a gang of {WORKERS} alone: last member created to all let go"
     yield Figure(f"{name}, p50", "≤ 60 ms", spread(found), "ms")
