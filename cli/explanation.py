@@ -8,7 +8,7 @@ from cli.explained import Explained, State, record_of, sitting
 from cli.placed import explain_placed
 from cli.remedy import remedies
 from cli.scene import Decided, Scene
-from cluster.gang import GangKey, is_launcher, rank
+from cluster.gang import GangKey, rank_order
 from cluster.keys import ALLOCATION, GANG
 from cluster.request import Family
 from scorer.compare import best_possible, index_order
@@ -49,16 +49,11 @@ def explain_pod(scene: Scene, namespace: str, name: str) -> Explained | None:
 
 
 def _gang(scene: Scene, key: GangKey) -> Explained:
-    def turn(one: Seen) -> tuple[bool, int, str]:
-        # As the planner does: a launcher that asks for GPUs comes before its workers.
-        pod = scene.pods[one.key]
-        return not is_launcher(pod), rank(pod) or 0, one.name
-
     found = [one for one in scene.seen if one.gang is not None and scene.owners.key(one) == key]
     for one in found:
         if decided := scene.decisions.get(one.key):
             return _waiting(scene, decided)
-    found.sort(key=turn)
+    found.sort(key=lambda one: (*rank_order(scene.pods[one.key]), one.name))
     if any(map(record_of, found)):
         return explain_placed(scene, "gang", key, found)
     left = next((one for one in found if one.claimant is not None), None)

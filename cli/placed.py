@@ -12,12 +12,12 @@ from cluster.gang import GangKey, Link, link_strictness
 from scorer.compare import IndexOrder, best_possible, index_order
 from scorer.gangobject import GangPlan
 from scorer.member import member_of
+from scorer.onebyone import seats_of
 from scorer.outcome import Placement, Plan, Refusal
 from scorer.plan import plan
-from scorer.seat import Candidate, Seat, bandwidth_over
+from scorer.seat import bandwidth_over
 from scorer.seen import Seen
 from scorer.snapshot import Snapshot
-from topology.machine import mask_of
 
 
 def explain_placed(scene: Scene, kind: str, key: GangKey, pods: Sequence[Seen]) -> Explained:
@@ -64,7 +64,8 @@ def _judged(
     members = [one.member for one in placements]
     link = link_strictness(members[0].pod)[0] if known.kind == "gang" else Link.BEST
     again = plan(before, members, link=link)
-    shown, changed = Plan(placements, bandwidth=_bandwidth(before, placements)), None
+    bandwidth = bandwidth_over(seats_of(before, placements), before.nic_bandwidth)
+    shown, changed = Plan(placements, bandwidth=bandwidth), None
     if isinstance(again, Plan) and again.gpus == shown.gpus:
         shown = replace(again, placements=placements)
     else:
@@ -98,14 +99,3 @@ def _without(snapshot: Snapshot, placements: Iterable[Placement]) -> Snapshot:
     for one in placements:
         ledger = ledger.release(one.member.pod.metadata.uid or one.member.name)
     return replace(snapshot, ledger=ledger)
-
-
-def _bandwidth(before: Snapshot, placements: Iterable[Placement]) -> float | None:
-    """Return the modelled bandwidth over whole GPUs that are given; None for all else."""
-    whole = Plan(tuple(one for one in placements if one.member.gpus))
-    nodes, tables = before.ledger.nodes, before.tables
-    seats = [
-        Seat(Candidate(nodes[node], tables[node], 1), 1, mask_of(gpus))
-        for node, gpus in whole.gpus.items()
-    ]
-    return bandwidth_over(seats, before.nic_bandwidth)

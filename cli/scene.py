@@ -5,7 +5,6 @@ It is decided as the scorer decides it, by the scorer's own engine. Pure.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
 
@@ -92,11 +91,7 @@ def scene_of(now: Current, clock: float) -> Scene:
     )
 
     def aged(unit: Unit) -> bool:
-        try:
-            since = datetime.fromisoformat(unit.since).timestamp()
-        except ValueError:
-            return False
-        return clock - since >= policy.gangs.ageing_minutes * 60
+        return unit.waited(clock) >= policy.gangs.ageing_minutes * 60
 
     pods = {
         (pod.metadata.namespace or "default", pod.metadata.name): pod for pod in now.cluster.pods

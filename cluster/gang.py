@@ -146,6 +146,11 @@ def rank(pod: Pod) -> int | None:
     return int(ordinal[1]) if ordinal else None
 
 
+def rank_order(pod: Pod) -> tuple[bool, int]:
+    """Return what sorts a gang's pods: a launcher that asks for GPUs comes before its workers."""
+    return not is_launcher(pod), rank(pod) or 0
+
+
 def link_strictness(pod: NewPod) -> tuple[Link, tuple[Finding, ...]]:
     """Return how strictly a pod's gang holds to fast links: `best` where it does not say."""
     annotations = pod.metadata.annotations

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
-from cluster.gang import GangKey, Link, gang_mark, is_launcher, link_strictness, rank
+from cluster.gang import GangKey, Link, gang_mark, link_strictness, rank_order
 from cluster.keys import GANG
 from cluster.pod import Owner, Pod
 from scorer.member import Member, member_of
@@ -49,6 +50,17 @@ class Unit:
     def since(self) -> str:
         """When the first of those that wait was created."""
         return min(pod.created for pod in self.waiting)
+
+    def waited(self, clock: float) -> float:
+        """Return how long that was ago; 0 where it cannot be read [s].
+
+        Args:
+            clock: The time [s since 1970].
+        """
+        try:
+            return clock - datetime.fromisoformat(self.since).timestamp()
+        except ValueError:
+            return 0
 
     @property
     def priority(self) -> int:
@@ -108,7 +120,7 @@ def units_of(pods: Iterable[Seen], owners: Owners) -> list[Unit]:
 
 
 def _gang(key: GangKey, pods: list[Seen], owners: Owners) -> Unit:
-    waiting = sorted((pod for pod in pods if pod.waiting), key=_turn)
+    waiting = sorted((pod for pod in pods if pod.waiting), key=_order)
     first = _pod(waiting[0])
     owner = owners.top(waiting[0].controller)
     needed = _needed(first, owners.groups.get(key), owners.declared.get(key.owner))
@@ -200,10 +212,8 @@ def _foreign_gate(waiting: Iterable[Seen]) -> str | None:
     return None
 
 
-def _turn(pod: Seen) -> tuple[bool, int, str]:
-    """Order by rank: a launcher that asks for GPUs comes before its workers."""
-    whole = _pod(pod)
-    return not is_launcher(whole), rank(whole) or 0, pod.name
+def _order(pod: Seen) -> tuple[bool, int, str]:
+    return *rank_order(_pod(pod)), pod.name
 
 
 def _pod(pod: Seen) -> Pod:

@@ -1,7 +1,7 @@
 """Pods placed one after another, all or nothing: shares, replicas, counted or unequal GPUs."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
         considered.update(able.tolist())
         later = later.hold_all([(found.node, member.holding(found.shares))])
     placements = tuple(placed[place] for place in range(group.size))
-    seats = _seats(snapshot, placements)
+    seats = seats_of(snapshot, placements)
     if linked and len(seats) == 1 and not seats[0].candidate.table.linked[seats[0].mask]:
         return Refusal(together_refusal(group, "NVLink alone does not connect them there"))
     return Plan(
@@ -126,7 +126,7 @@ def _whole(
     return Placement(member, seat.name, shares)
 
 
-def _seats(snapshot: Snapshot, placements: Sequence[Placement]) -> list[Seat]:
+def seats_of(snapshot: Snapshot, placements: Iterable[Placement]) -> list[Seat]:
     """Return what the members with whole GPUs take of each node, together."""
     gpus: dict[str, list[tuple[int, ...]]] = {}
     for placement in placements:

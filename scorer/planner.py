@@ -9,7 +9,6 @@ by itself is told so, and tried again when the others have had their turn.
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
-from datetime import datetime
 from typing import Any
 
 import structlog
@@ -171,11 +170,8 @@ class Planner:
 
     def _is_aged(self, unit: Unit) -> bool:
         """Tell whether a unit has waited so long that no smaller one may pass it."""
-        try:
-            since = datetime.fromisoformat(unit.since).timestamp()
-        except ValueError:
-            return False
-        return self._clock() - since >= self._watches.policy.policy.gangs.ageing_minutes * 60
+        ageing = self._watches.policy.policy.gangs.ageing_minutes * 60
+        return unit.waited(self._clock()) >= ageing
 
     def _refuse(self, unit: Unit, refusal: Refusal, avoided: frozenset[str] | None) -> None:
         self._waiting.refuse(unit, refusal, avoided)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from cluster.gang import Link, gang_mark, is_launcher, is_member, link_strictness, rank
+from cluster.gang import Link, gang_mark, is_member, link_strictness, rank_order
 from cluster.pod import Pod
 from cluster.request import read_request
 from scorer.compare import IndexOrder, best_possible, index_order
@@ -190,11 +190,7 @@ def _in_turn(pods: Iterable[Intended]) -> list[tuple[int, ...]]:
 
 
 def _by_rank(group: list[tuple[int, Intended]]) -> tuple[int, ...]:
-    def turn(pair: tuple[int, Intended]) -> tuple[bool, int]:
-        pod = pair[1].pod
-        return not is_launcher(pod), rank(pod) or 0
-
-    return tuple(place for place, _ in sorted(group, key=turn))
+    return tuple(place for place, _ in sorted(group, key=lambda pair: rank_order(pair[1].pod)))
 
 
 def _turn(group: list[tuple[int, Intended]]) -> tuple[int, str, int]:
