@@ -11,7 +11,13 @@ from cluster.pod import Owner
 from runtime.kube import ApiError, Kube, KubeError
 from scorer.gangs import Unit
 from scorer.owner import Declaration, PodGroup, group_paths, makes_of, members_of, path_of
+from scorer.rests import Rests
 from scorer.watches import Watches
+
+_AT_ONCE = 8
+"""Questions under way."""
+_LONGEST = 300.0
+"""Between two questions about the same, at most [s]."""
 
 _log = structlog.get_logger()
 
@@ -26,64 +32,75 @@ class Sizes:
             kube: The API server.
             watches: What is known of owners.
             pause: Before the same is asked for again: it may be there by then, or say another
-                number [s].
+                number; each time twice as long [s].
         """
-        self._kube, self._watches, self._pause = kube, watches, pause
-        self._asked: set[str | GangKey] = set()
+        self._kube, self._watches = kube, watches
+        self._asking: set[str | GangKey] = set()
         """Uids of owners; gangs, as far as they may have a PodGroup."""
+        self._asked = Rests(pause, _LONGEST, watches.changed.set)
+        self._few = asyncio.Semaphore(_AT_ONCE)
 
     def ask(self, units: Iterable[Unit]) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield the calls that ask for gangs that cannot be planned yet."""
+        """Yield the calls that ask about gangs of which members are missing."""
         for unit in units:
-            if not unit.is_gang or unit.blocked is None:
+            if not unit.is_gang or not _lacks_members(unit):
                 continue
             owner, key = unit.owner, unit.key
-            if owner is not None and owner.uid not in self._asked:
-                self._asked.add(owner.uid)
-                yield self._ask_owner(owner, key.namespace)
-            if key not in self._asked:
-                self._asked.add(key)
-                paths = group_paths(unit.members[0].pod, key.namespace)
-                if paths:
-                    yield self._ask_group(key, paths)
+            path = path_of(owner, key.namespace) if owner else None
+            if owner and path and self._is_due(owner.uid):
+                self._asking.add(owner.uid)
+                yield self._ask_owner(owner, path)
+            paths = group_paths(unit.members[0].pod, key.namespace)
+            if paths and self._is_due(key):
+                self._asking.add(key)
+                yield self._ask_group(key, paths)
 
     def forget(self, key: GangKey) -> None:
         """Forget what was answered of a gang, since no pod of it is there."""
-        self._asked -= {key.owner, key}
+        for asked in (key.owner, key):
+            self._asking.discard(asked)
+            self._asked.forget(asked)
         self._watches.forget(key)
 
-    async def _ask_owner(self, owner: Owner, namespace: str) -> None:
-        path = path_of(owner, namespace)
-        if path is None:
-            return
+    def _is_due(self, asked: str | GangKey) -> bool:
+        return asked not in self._asking and asked not in self._asked
+
+    async def _ask_owner(self, owner: Owner, path: str) -> None:
+        found = None
         try:
-            found = await self._kube.get(path, Declaration)
+            async with self._few:
+                found = await self._kube.get(path, Declaration)
         except KubeError as error:
             _log.warning("Could not read owner", owner=path, err=str(error))
-        else:
-            if members := members_of(found, owner.uid):
-                self._watches.declare(owner.uid, members, makes_of(found, owner))
-        await self._ask_again(owner.uid)
+        if self._is_wanted(owner.uid) and found and (members := members_of(found, owner.uid)):
+            self._watches.declare(owner.uid, members, makes_of(found, owner))
 
     async def _ask_group(self, gang: GangKey, paths: Iterable[str]) -> None:
+        found = None
         for path in paths:
             try:
-                found = await self._kube.get(path, PodGroup)
+                async with self._few:
+                    found = await self._kube.get(path, PodGroup)
             except KubeError as error:
                 # It may come after its pods, and not every cluster serves every version.
                 if not (isinstance(error, ApiError) and error.status == 404):
                     _log.warning("Could not read PodGroup", group=path, err=str(error))
                 continue
-            if found.leaves:
-                # Another one may be made under its name.
-                continue
-            if found.members:
-                self._watches.declare_group(gang, found.members)
-            break
-        await self._ask_again(gang)
+            if not found.leaves:
+                break
+            # Another one may be made under its name.
+            found = None
+        if self._is_wanted(gang) and found and found.members:
+            self._watches.declare_group(gang, found.members)
 
-    async def _ask_again(self, asked: str | GangKey) -> None:
-        """Have it asked again in a while, if the gang waits still."""
-        await asyncio.sleep(self._pause)
-        self._asked.discard(asked)
-        self._watches.changed.set()
+    def _is_wanted(self, asked: str | GangKey) -> bool:
+        """Let it be asked again in a while; say whether the gang is there still."""
+        if asked not in self._asking:
+            return False
+        self._asking.discard(asked)
+        self._asked.begin(asked)
+        return True
+
+
+def _lacks_members(unit: Unit) -> bool:
+    return unit.needed is None or unit.present < unit.needed

@@ -1,5 +1,7 @@
 """Who is asked how many members a gang is to have, and what becomes of the answer."""
 
+import asyncio
+
 import pytest
 import pytest_asyncio
 from tenure import JOB, Cluster, leading, soon
@@ -89,6 +91,46 @@ async def test_nobody_is_asked_about_a_gang_that_only_waits_for_room(cluster):
         await soon(lambda: cluster.phase() == "Waiting")
 
     assert cluster.reads == []
+
+
+async def test_nobody_is_asked_about_a_gang_that_waits_behind_a_gate_of_others(cluster):
+    gates = (keys.GANG, "kueue.x-k8s.io/admission")
+    async with leading(cluster):
+        for number in range(2):
+            cluster.pod(f"bert-{number}", 4, gang="bert", size=2, owner=OWNER, gates=gates)
+        await soon(lambda: cluster.phase() == "Assembling")
+
+    assert cluster.reads == []
+
+
+class Slow(Cluster):
+    """Answers no question about one object before it is told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.go = asyncio.Event()
+        self.asking = self.most = 0
+
+    async def _answer(self, request):
+        if request.method != "GET" or {"watch", "limit"} & request.query.keys():
+            return await super()._answer(request)
+        self.asking += 1
+        self.most = max(self.most, self.asking)
+        await self.go.wait()
+        self.asking -= 1
+        return await super()._answer(request)
+
+
+async def test_many_gangs_are_asked_about_a_few_at_a_time():
+    async with Slow() as cluster, leading(cluster):
+        for number in range(20):
+            owner = {**OWNER, "name": f"set-{number}", "uid": f"set-{number}"}
+            cluster.pod(f"bert-{number}", gang=f"bert-{number}", size=2, owner=owner)
+        await soon(lambda: cluster.asking == 8)
+        cluster.go.set()
+        await soon(lambda: len(cluster.reads) == 20)
+
+    assert cluster.most == 8
 
 
 async def test_a_pod_group_that_comes_after_its_pods_is_found(cluster):
