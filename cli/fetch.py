@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -17,7 +18,7 @@ from cluster import keys
 from cluster.gang import gang_mark
 from cluster.pod import Metadata, Owner, Pod
 from scorer.gangobject import GANGS
-from scorer.owner import path_of
+from scorer.owner import group_paths, path_of
 
 ROLE = "linkwise-view"
 """The ClusterRole that ships for people who look at a cluster."""
@@ -69,8 +70,9 @@ async def _fetched(access: Access) -> Fetched:
             ),
         )
         found.gangs = await _gangs(reader)
-        owners = await _owners(reader, pods)
-    found.objects = ordered([*nodes, *pods, *owners, *(one for some in others for one in some)])
+        waiting = list(_waiting(pods))
+        sizes = [*await _owners(reader, waiting), *await _groups(reader, waiting)]
+    found.objects = ordered([*nodes, *pods, *sizes, *(one for some in others for one in some)])
     return found
 
 
@@ -99,15 +101,11 @@ async def _gangs(reader: Reader) -> list[Plain]:
         return []
 
 
-async def _owners(reader: Reader, pods: Iterable[Plain]) -> list[Plain]:
+async def _owners(reader: Reader, pods: Iterable[Pod]) -> list[Plain]:
     """Return what owns the pods of gangs that wait, and what owns that; each once."""
     found: dict[str, Plain] = {}
     asked = set[str]()
-    todo = [
-        (metadata.namespace, owner)
-        for metadata in _waiting(pods)
-        for owner in _controllers(metadata)
-    ]
+    todo = [(pod.metadata.namespace, owner) for pod in pods for owner in _controllers(pod.metadata)]
     while todo:
         namespace, owner = todo.pop()
         path = path_of(owner, namespace)
@@ -126,12 +124,24 @@ async def _owners(reader: Reader, pods: Iterable[Plain]) -> list[Plain]:
     return list(found.values())
 
 
-def _waiting(pods: Iterable[Plain]) -> Iterator[Metadata]:
+async def _groups(reader: Reader, pods: Iterable[Pod]) -> list[Plain]:
+    """Return the PodGroups that pods name; each once."""
+    found: list[Plain] = []
+    for paths in dict.fromkeys(group_paths(pod, pod.metadata.namespace) for pod in pods):
+        for path in paths:
+            with suppress(NotThere, Forbidden):
+                kept = reduced("PodGroup", await reader.get(path))
+                found += [kept] if kept else []
+                break
+    return found
+
+
+def _waiting(pods: Iterable[Plain]) -> Iterator[Pod]:
     """Yield the pods of gangs that have no node yet."""
     for plain in pods:
         pod = msgspec.convert(plain, Pod)
         if not pod.spec.node_name and gang_mark(pod)[0]:
-            yield pod.metadata
+            yield pod
 
 
 def _controllers(metadata: Metadata) -> Iterator[Owner]:

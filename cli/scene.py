@@ -3,7 +3,7 @@
 It is decided as the scorer decides it, by the scorer's own engine. Pure.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -17,7 +17,15 @@ from policy.lines import without_nulls
 from scorer.gangobject import Gang, name_of
 from scorer.gangs import Owners, Unit, units_of
 from scorer.outcome import Plan, Refusal
-from scorer.owner import Declaration, Makes, makes_of, members_of, path_of
+from scorer.owner import (
+    Declaration,
+    Makes,
+    PodGroup,
+    group_paths,
+    makes_of,
+    members_of,
+    path_of,
+)
 from scorer.seen import Seen, seen
 from scorer.snapshot import Snapshot, snapshot_of
 from scorer.turn import take_turns
@@ -96,7 +104,9 @@ def scene_of(now: Current, clock: float) -> Scene:
     pods = {
         (pod.metadata.namespace or "default", pod.metadata.name): pod for pod in now.cluster.pods
     }
-    return Scene(snapshot, pods, _owners(now.objects), _gangs(now), aged)
+    owners = _owners(now.objects)
+    groups = dict(_groups(now.objects, pods.values(), owners))
+    return Scene(snapshot, pods, replace(owners, groups=groups), _gangs(now), aged)
 
 
 class _Object(Struct, frozen=True):
@@ -122,6 +132,25 @@ def _owners(objects: Sequence[Value]) -> Owners:
             declared[metadata.uid] = members
             makes[metadata.uid] = makes_of(declaration, owner)
     return Owners(above, declared, makes)
+
+
+def _groups(
+    objects: Iterable[Value], pods: Iterable[Pod], owners: Owners
+) -> Iterator[tuple[GangKey, int]]:
+    """Yield what the PodGroups among objects say of the gangs whose pods name them."""
+    told: dict[str, int] = {}
+    for value in objects:
+        if value.need("kind").plain != "PodGroup":
+            continue
+        plain = without_nulls(value.mapping())
+        at, group = read_as(_Object, plain, value).metadata, read_as(PodGroup, plain, value)
+        if group.members and not group.leaves:
+            home = f"/apis/{value.need('apiVersion').text()}/namespaces/{at.namespace or 'default'}"
+            told[f"{home}/podgroups/{at.name}"] = group.members
+    for one in map(seen, pods if told else ()):
+        paths = group_paths(one.waiting, one.namespace) if one.gang and one.waiting else ()
+        if members := next(filter(None, map(told.get, paths)), None):
+            yield owners.key(one), members
 
 
 def _gangs(now: Current) -> dict[tuple[str, str], Gang]:

@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 from cluster import keys
 from cluster.offer import NodeObject
 from cluster.pod import Metadata, Pod
-from scorer.owner import Declaration
+from scorer.owner import Declaration, PodGroup
 
 Plain: TypeAlias = dict[str, object]
 """An object as JSON."""
@@ -74,8 +74,10 @@ def reduced(kind: str, found: Plain) -> Plain | None:
             return _config_map(found)
         case "Namespace":
             return {"apiVersion": "v1", "kind": kind, "metadata": _metadata(found)}
+        case "PodGroup":
+            return _told(found, PodGroup)
         case _:
-            return _workload(found)
+            return _told(found, Declaration)
 
 
 def written(objects: Iterable[Plain]) -> str:
@@ -139,9 +141,10 @@ def _config_map(found: Plain) -> Plain | None:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": told, "data": kept}
 
 
-def _workload(found: Plain) -> Plain:
+def _told(found: Plain, kind: type[Struct]) -> Plain:
+    """Return what an object says of how many pods there are to be."""
     head = {"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": _metadata(found)}
-    return {**_written(msgspec.convert(found, Declaration)), **head}
+    return {**_written(msgspec.convert(found, kind)), **head}
 
 
 def _metadata(found: Plain) -> Plain:

@@ -227,6 +227,36 @@ def test_the_size_that_a_workload_declares_counts(document):
     assert told["help"] == ["see what keeps MPIJob job from making the others"]
 
 
+@pytest.mark.parametrize(
+    ("version", "spec", "named"),
+    [
+        pytest.param(
+            keys.POD_GROUP_API,
+            {"minMember": 3},
+            {"labels": {keys.POD_GROUP: "gang"}},
+            id="of scheduler-plugins",
+        ),
+        pytest.param(
+            keys.NATIVE_GROUP_API,
+            {"schedulingPolicy": {"gang": {"minCount": 3}}},
+            {"spec": {"schedulingGroup": {"podGroupName": "gang"}}},
+            id="of Kubernetes",
+        ),
+    ],
+)
+def test_the_size_that_a_pod_group_says_counts(document, version, spec, named):
+    metadata = {"name": "gang", "namespace": "default"}
+    group = {"apiVersion": version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
+    pods = waiting("gang", 9, 2)
+    for pod in pods:
+        pod["metadata"]["labels"] = named.get("labels", {})
+        pod["spec"].update(named.get("spec", {}))
+
+    [told] = document([*dgx("dgx-0"), group, *pods], "gang", "default/gang")
+
+    assert told["reason"] == "2 of 3 members"
+
+
 def test_what_waits_first_is_decided_first(document):
     objects = [
         *dgx("dgx-0"),

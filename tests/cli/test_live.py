@@ -378,6 +378,31 @@ def test_workloads_are_asked_only_where_a_gang_waits_for_its_size(cluster, linkw
     assert "MPIJob" not in {one["kind"] for one in kept}
 
 
+def test_the_pod_group_of_a_gang_that_waits_is_kept(cluster, linkwise):
+    metadata = {"name": "bert", "namespace": "team"}
+    group = {"kind": "PodGroup", "metadata": {**metadata, "annotations": {"secret": "x"}}}
+    path = f"/apis/{keys.NATIVE_GROUP_API_BEFORE}/namespaces/team/podgroups/bert"
+    policy = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+    whole = {"apiVersion": keys.NATIVE_GROUP_API_BEFORE, **group, "spec": {**policy, "other": 1}}
+    cluster.faults[path] = lambda _: (200, whole)
+    spec = {
+        "containers": [{"resources": {"limits": {keys.GPU_WHOLE: 1}}}],
+        "schedulingGates": [{"name": keys.GANG}],
+        "schedulingGroup": {"podGroupName": "bert"},
+    }
+    cluster.objects[PODS] = [
+        {"metadata": {"name": f"bert-{i}", "namespace": "team"}, "spec": spec} for i in range(2)
+    ]
+
+    kept = json.loads(linkwise("snapshot").out)["items"]
+    [told] = json.loads(linkwise("explain", "gang", "bert", "-o", "json").out)
+
+    groups = [one for one in kept if one["kind"] == "PodGroup"]
+    assert groups == [{**whole, "metadata": metadata, "spec": policy}]
+    assert cluster.asked.count(path) == 2
+    assert told["reason"] == "2 of 3 members"
+
+
 def test_a_gang_object_tells_what_was_decided_then(cluster, linkwise):
     record = '{"v":1,"node":"gpu","gpus":[{"i":0}],"plan":"1-1"}'
     labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "1"}
