@@ -5,7 +5,7 @@ are moved: evicted, to be planned anew without the nodes that failed. Pods that 
 again, and those whose Job counts an eviction as a failure, stay, and people are told why.
 """
 
-from collections.abc import Coroutine, Iterable, Mapping, Set
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Set
 from dataclasses import replace
 
 import structlog
@@ -41,7 +41,8 @@ class Follower:
         """Say what to read, and where to write."""
         self._kube, self._watches, self._teller, self._clock = kube, watches, teller, clock
         self._measures = measures
-        self._carried: dict[GangKey, Carried] = {}
+        self._carried: dict[GangKey, dict[str, Carried]] = {}
+        """By plan's id: who comes later has another plan than those who are not bound yet."""
         self._failed: dict[GangKey, tuple[frozenset[str], float]] = {}
         """Nodes where a gang could not be bound, and until when they are avoided."""
 
@@ -60,24 +61,37 @@ class Follower:
 
     def begin(self, unit: Unit, plan: GangPlan) -> None:
         """Watch over a plan from now on."""
-        self._carried[unit.key] = Carried(unit, plan, self._clock() + self._patience)
+        self._keep(Carried(unit, plan, self._later))
 
-    def drop(self, key: GangKey) -> None:
-        """Watch over a plan no longer: it was never written."""
-        self._carried.pop(key, None)
+    def _keep(self, carried: Carried) -> None:
+        self._carried.setdefault(carried.unit.key, {})[carried.plan.id] = carried
+
+    def drop(self, key: GangKey, plan_id: str) -> None:
+        """Watch over a plan no longer: it was never written, or has come to its end."""
+        plans = self._carried.get(key, {})
+        plans.pop(plan_id, None)
+        if not plans:
+            self._carried.pop(key, None)
 
     def is_moving(self, key: GangKey) -> bool:
         """Tell whether a gang's members are being sent away, so that none is planned meanwhile."""
-        return key in self._carried and self._carried[key].moving
+        return any(carried.moving for carried in self._carried.get(key, {}).values())
+
+    def _all(self) -> list[Carried]:
+        return [carried for plans in self._carried.values() for carried in plans.values()]
 
     @property
     def _patience(self) -> float:
         return self._watches.policy.policy.gangs.commit_deadline_seconds
 
+    @property
+    def _later(self) -> float:
+        return self._clock() + self._patience
+
     def left(self) -> float | None:
         """Return until a plan is due, or a node no longer avoided [s]; None where neither is."""
         now = self._clock()
-        dues = [one.deadline for one in self._carried.values()]
+        dues = [one.deadline for one in self._all()]
         dues += [until for _, until in self._still_failed().values()]
         return max(min(dues) - now, 0.0) + 0.1 if dues else None
 
@@ -88,10 +102,12 @@ class Follower:
             begun: dict[tuple[GangKey, str], list[Seen]] = {}
             for pod in state.group(at):
                 plan_id = plan_id_of(pod)
-                if plan_id and pod.settled and not pod.bound:
+                if plan_id and pod.settled:
                     key = owners.key(pod) if pod.gang else GangKey(*pod.key, pod.uid)
                     begun.setdefault((key, plan_id), []).append(pod)
             for (key, plan_id), pods in begun.items():
+                if all(pod.bound for pod in pods):
+                    continue
                 mine = [pod for pod in state.group(at) if not pod.gang or owners.key(pod) == key]
                 unit = settled_unit(key, mine, owners)
                 self.begin(unit, self._plan(unit, plan_id) or plan_told(plan_id, pods))
@@ -110,38 +126,54 @@ class Follower:
         """
         conflicts = {one.uid: one.reason for one in self._watches.state.conflicts}
         calls: list[Call] = []
-        for key, carried in list(self._carried.items()):
+        for carried in self._all():
             is_due = self._clock() >= carried.deadline
-            if not (is_due or conflicts or carried.unit.group in changed):
-                continue
-            pods = tuple(self._watches.state.group(carried.unit.group))
-            progress = carried.progress(pods)
-            leaving = carried.moving and progress.bound and not is_due
-            if not progress.unbound and not leaving:
-                del self._carried[key]
-                self._ended(carried, progress)
-                continue
-            if not progress.unbound:
-                continue
-            refuted = next((pod for pod in progress.unbound if pod.uid in conflicts), None)
-            if refuted is not None and not carried.moving:
-                calls += self._give_up(carried, progress, conflicts[refuted.uid])
-            elif is_due:
-                first = progress.unbound[0]
-                node = ", ".join(carried.nodes_of([first]))
-                why = f"pod {first.name} was not bound to {node} within {self._patience:g} s"
-                calls += self._give_up(carried, progress, why)
+            if is_due or conflicts or carried.unit.group in changed:
+                calls += self._look(carried, conflicts, is_due=is_due)
         return calls
 
-    def _ended(self, carried: Carried, progress: Progress) -> None:
+    def _look(self, carried: Carried, conflicts: Mapping[str, str], *, is_due: bool) -> list[Call]:
+        pods = tuple(self._watches.state.group(carried.unit.group))
+        # A member that was refused may have another plan by now.
+        mine = (pod for pod in pods if plan_id_of(pod) in {None, carried.plan.id})
+        progress = carried.progress(mine)
+        if not progress.unbound:
+            others = self._others(carried, progress.bound, pods)
+            self._try_to_end(carried, progress, others, is_due=is_due)
+            return []
+        refuted = next((pod for pod in progress.unbound if pod.uid in conflicts), None)
+        if refuted is not None and not carried.moving:
+            return self._give_up(carried, progress, conflicts[refuted.uid])
+        if not is_due:
+            return []
+        first = progress.unbound[0]
+        node = ", ".join(carried.nodes_of([first]))
+        why = f"pod {first.name} was not bound to {node} within {self._patience:g} s"
+        return self._give_up(carried, progress, why)
+
+    def _others(self, carried: Carried, mine: Iterable[Seen], pods: Iterable[Seen]) -> list[Seen]:
+        """Return the settled members of the same gang that are none of these."""
+        unit, uids = carried.unit, {pod.uid for pod in mine}
+        settled = (pod for pod in pods if unit.is_gang and pod.settled and pod.uid not in uids)
+        return [pod for pod in settled if self._watches.owners.key(pod) == unit.key]
+
+    def _try_to_end(
+        self, carried: Carried, progress: Progress, others: Collection[Seen], *, is_due: bool
+    ) -> None:
+        """Watch over a plan no longer whose members are bound or gone, unless its gang waits."""
         key = carried.unit.key
-        if not progress.bound:
+        waits = not is_due if carried.moving else not all(pod.bound for pod in others)
+        if progress.bound and waits:
+            if is_due:
+                self._keep(replace(carried, deadline=self._later))
+            return
+        self.drop(key, carried.plan.id)
+        if not progress.bound and not others:
             self._teller.forget(key)
         if not progress.bound or carried.moving:
             return
         self._failed.pop(key, None)
-        others = sum(pod.bound for pod in carried.unit.settled if pod not in progress.bound)
-        members = len(progress.bound) + others, carried.unit.needed
+        members = len(progress.bound) + len(others), carried.unit.needed
         self._teller.say(Word(carried.unit, Phase.PLACED, members, carried.plan))
 
     def _give_up(self, carried: Carried, progress: Progress, why: str) -> list[Call]:
@@ -154,8 +186,7 @@ class Follower:
         word = Word(carried.unit, Phase.COMMITTING, members, carried.plan, reason, sent_away)
         self._teller.say(word)
         # They are looked at again later: a budget may have kept some, or a node may be back.
-        later = self._clock() + self._patience
-        self._carried[key] = replace(carried, deadline=later, moving=not stays)
+        self._keep(replace(carried, deadline=self._later, moving=not stays))
         if stays:
             return []
         nodes = self.avoided.get(key, frozenset()) | carried.nodes_of(progress.unbound)

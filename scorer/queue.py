@@ -41,6 +41,7 @@ class Job:
     """A unit whose GPUs are held."""
 
     unit: Unit
+    plan_id: str
     grants: tuple[Grant, ...]
     recorded: asyncio.Task[KubeError | None]
     """Done when its Gang has the plan, or why it could not be written."""
@@ -118,7 +119,7 @@ class Queue:
         for grant in grants:
             self._state.hold(grant.pod, grant.allocation)
         recorded = asyncio.create_task(self._record(unit, plan))
-        self._jobs.append(Job(unit, grants, recorded, complete))
+        self._jobs.append(Job(unit, plan.id, grants, recorded, complete))
         self._queued.set()
         # What is held is read again in the next round.
         self._changed()
@@ -147,7 +148,7 @@ class Queue:
         if error is not None:
             name = f"{job.unit.key.namespace}/{job.unit.key.name}"
             _log.warning("Could not record plan", gang=name, err=str(error))
-            self._follower.drop(job.unit.key)
+            self._follower.drop(job.unit.key, job.plan_id)
             self._drop([grant.pod for grant in job.grants])
             return
         began = loop_time()
@@ -175,7 +176,7 @@ class Queue:
         """Free all that was kept, and let others have it for a while: longer each time."""
         key = job.unit.key
         pause = self._refused.begin(key)
-        self._follower.drop(key)
+        self._follower.drop(key, job.plan_id)
         self._free([grant.pod for grant in job.grants])
         reason = f"{REFUSED}; tried again in {pause:g} s"
         members = job.unit.present, job.unit.needed

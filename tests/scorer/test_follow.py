@@ -208,3 +208,73 @@ async def test_a_node_where_a_gang_failed_may_be_used_again_after_a_while(cluste
         await soon(lambda: cluster.phase() == "Waiting")
         await passed(cluster, clock, 11 * 60, "another")
         await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+
+# ---- Several plans of one gang.
+
+
+async def joined(cluster, *bound):
+    """Let a gang be placed, some of its pods be bound, and then one more be given its GPUs."""
+    await placed(cluster, *bound)
+    cluster.pod("bert-2", 2, gang="bert")
+    await soon(lambda: cluster.given("bert-2"))
+
+
+async def test_a_member_that_comes_later_does_not_let_those_before_it_be_forgotten(cluster, clock):
+    async with leading(cluster, clock=clock):
+        await joined(cluster, "bert-0")
+        await passed(cluster, clock, 59)
+        cluster.bind("bert-2")
+        await passed(cluster, clock, 0, "looked")
+        assert cluster.phase() != "Placed"
+        await passed(cluster, clock, 2, "another")
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+
+    assert evicted(cluster).keys() == {"bert-0", "bert-1"}
+
+
+async def test_the_leader_before_may_have_left_several_plans_of_a_gang(cluster, clock):
+    async with leading(cluster, clock=clock):
+        await joined(cluster, "bert-0")
+    async with leading(cluster, term=8, clock=clock):
+        cluster.bind("bert-2")
+        await passed(cluster, clock, 59, "looked")
+        assert cluster.phase() != "Placed"
+        await passed(cluster, clock, 2, "another")
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+
+    assert evicted(cluster).keys() == {"bert-0", "bert-1"}
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        pytest.param(lambda cluster: cluster.bind("bert-2"), id="is bound"),
+        pytest.param(lambda cluster: cluster.delete("bert-2"), id="is gone"),
+    ],
+)
+async def test_a_gang_is_placed_once_none_of_its_plans_has_a_member_that_is_not_bound(
+    cluster, clock, last
+):
+    async with leading(cluster, clock=clock):
+        await joined(cluster, "bert-0")
+        cluster.bind("bert-1")
+        await passed(cluster, clock, 59)
+        assert cluster.phase() != "Placed"
+        last(cluster)
+        await soon(lambda: cluster.phase() == "Placed")
+        members = cluster.the_gang()["status"]["members"]
+        assert members == ("3/2" if cluster["bert-2"] else "2/2")
+        await passed(cluster, clock, 3600, "later")
+
+    assert evicted(cluster) == {}
+
+
+async def test_a_plan_that_could_not_be_written_leaves_the_one_before_it(cluster, clock):
+    async with leading(cluster, clock=clock):
+        await placed(cluster, "bert-0")
+        cluster.fail("PATCH", "bert-2", *[(403, "no")] * 1000)
+        cluster.pod("bert-2", 2, gang="bert")
+        await soon(lambda: cluster.patches("bert-2"))
+        await passed(cluster, clock, 61)
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
