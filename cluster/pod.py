@@ -1,7 +1,10 @@
-"""A pod, as far as Linkwise reads it: typed, bounded, straight from the bytes.
+"""A pod, as far as Linkwise reads it: typed, straight from the bytes.
 
 Fields that are not named here are skipped while decoding; a patch is made of explicit operations,
-so what is skipped is never lost. The bounds (`max_length`) keep a hostile body from growing.
+so what is skipped is never lost.
+
+Nothing that can grow on a pod that is there has a bound: one that cannot be read is not counted,
+and its GPUs would be given to others. Servers cap what they are sent, an API server what it keeps.
 """
 
 from collections.abc import Sequence
@@ -9,11 +12,11 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta, Struct, field
 
-Text: TypeAlias = Annotated[str, Meta(max_length=262_144)]
-Labels: TypeAlias = Annotated[dict[str, Text], Meta(max_length=4096)]
+Labels: TypeAlias = dict[str, str]
 Amount: TypeAlias = Annotated[str, Meta(max_length=64)] | int | float
-"""A Kubernetes quantity before it is read; JSON allows a bare number."""
-Amounts: TypeAlias = Annotated[dict[str, Amount], Meta(max_length=256)]
+"""A Kubernetes quantity before it is read; JSON allows a bare number. An API server keeps none
+in more than some twenty characters."""
+Amounts: TypeAlias = dict[str, Amount]
 
 
 class _Object(Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -44,7 +47,7 @@ class NewMetadata(_Object, frozen=True):
     generate_name: str = ""
     labels: Labels | None = None
     annotations: Labels | None = None
-    owner_references: Annotated[Sequence[NewOwner], Meta(max_length=256)] | None = None
+    owner_references: Sequence[NewOwner] | None = None
 
 
 class Metadata(NewMetadata, frozen=True):
@@ -56,7 +59,7 @@ class Metadata(NewMetadata, frozen=True):
     resource_version: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    owner_references: Annotated[Sequence[Owner], Meta(max_length=256)] | None = None
+    owner_references: Sequence[Owner] | None = None
 
 
 class Requirement(_Object, frozen=True):
@@ -64,27 +67,27 @@ class Requirement(_Object, frozen=True):
 
     key: str
     operator: str
-    values: Annotated[list[str], Meta(max_length=4096)] | None = None
+    values: list[str] | None = None
 
 
 class LabelSelector(_Object, frozen=True):
     """A label selector."""
 
     match_labels: Labels | None = None
-    match_expressions: Annotated[list[Requirement], Meta(max_length=256)] | None = None
+    match_expressions: list[Requirement] | None = None
 
 
 class NodeSelectorTerm(_Object, frozen=True):
     """One of the terms of which a node must satisfy at least one."""
 
-    match_expressions: Annotated[list[Requirement], Meta(max_length=256)] | None = None
-    match_fields: Annotated[list[Requirement], Meta(max_length=256)] | None = None
+    match_expressions: list[Requirement] | None = None
+    match_fields: list[Requirement] | None = None
 
 
 class NodeSelector(_Object, frozen=True):
     """ORed node selector terms."""
 
-    node_selector_terms: Annotated[list[NodeSelectorTerm], Meta(max_length=256)] | None = None
+    node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
 class NodeAffinity(_Object, frozen=True):
@@ -132,7 +135,7 @@ class Env(_Object, frozen=True):
     """An environment variable."""
 
     name: str
-    value: Text = ""
+    value: str = ""
     value_from: EnvSource | None = None
 
 
@@ -168,7 +171,7 @@ class NewContainer(_Object, frozen=True):
 
     name: str = ""
     resources: Resources | None = None
-    env: Annotated[list[Env], Meta(max_length=8192)] | None = None
+    env: list[Env] | None = None
     restart_policy: str | None = None
 
     @property
@@ -185,9 +188,13 @@ class NewContainer(_Object, frozen=True):
 class Container(NewContainer, frozen=True):
     """A container of a pod that is to be placed."""
 
-    ports: Annotated[list[Port], Meta(max_length=1024)] | None = None
-    env_from: Annotated[list[EnvFrom], Meta(max_length=4096)] | None = None
-    volume_mounts: Annotated[list[VolumeMount], Meta(max_length=4096)] | None = None
+    ports: list[Port] | None = None
+    env_from: list[EnvFrom] | None = None
+    volume_mounts: list[VolumeMount] | None = None
+
+
+_NewContainers: TypeAlias = Annotated[Sequence[NewContainer], Meta(max_length=1024)]
+"""Admission looks into each; with tens of thousands, one review would hold up all others."""
 
 
 class VolumeClaim(_Object, frozen=True):
@@ -217,13 +224,13 @@ class SchedulingGroup(_Object, frozen=True):
 class NewPodSpec(_Object, frozen=True):
     """The spec of a pod that is being created."""
 
-    containers: Annotated[Sequence[NewContainer], Meta(max_length=1024)] = []
-    init_containers: Annotated[Sequence[NewContainer], Meta(max_length=1024)] | None = None
+    containers: _NewContainers = []
+    init_containers: _NewContainers | None = None
     node_name: str = ""
     node_selector: Labels | None = None
     affinity: Affinity | None = None
     scheduler_name: str = ""
-    scheduling_gates: Annotated[list[SchedulingGate], Meta(max_length=64)] | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None
     priority_class_name: str = ""
     priority: int | None = None
@@ -239,10 +246,10 @@ class NewPodSpec(_Object, frozen=True):
 class PodSpec(NewPodSpec, frozen=True):
     """The spec of a pod that is to be placed."""
 
-    containers: Annotated[Sequence[Container], Meta(max_length=1024)] = []
-    init_containers: Annotated[Sequence[Container], Meta(max_length=1024)] | None = None
-    tolerations: Annotated[list[Toleration], Meta(max_length=1024)] | None = None
-    volumes: Annotated[list[Volume], Meta(max_length=4096)] | None = None
+    containers: Sequence[Container] = []
+    init_containers: Sequence[Container] | None = None
+    tolerations: list[Toleration] | None = None
+    volumes: list[Volume] | None = None
     topology_spread_constraints: list[dict[str, object]] | None = None
     overhead: Amounts | None = None
     host_network: bool | None = None

@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 import pytest
 import pytest_asyncio
 from builders import dgx1_v100
-from tenure import Cluster, soon
+from tenure import Cluster, leading, soon
 
 from cluster import keys
 from cluster.gang import GangKey
@@ -78,6 +78,45 @@ async def test_nodes_and_pods_come_and_go(cluster):
         cluster.remove("/api/v1/nodes/gpu-0")
         cluster.delete("alone")
         await soon(lambda: not node_in(watches) and not list(watches.state.groups))
+
+
+def grow(pod, part):
+    """Let there be more of something in a pod than anybody has good use for."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    match part:
+        case "tolerations":
+            spec["tolerations"] = [{"key": "a", "operator": "Exists"}] * 1100
+        case "owners":
+            metadata["ownerReferences"] = [{"kind": "Job", "name": "a", "uid": "a"}] * 300
+        case "labels":
+            metadata["labels"] = {f"label-{i}": "" for i in range(5000)}
+        case "annotation":
+            metadata["annotations"]["note"] = "x" * 300_000
+        case "env":
+            spec["containers"][0]["env"] = [{"name": "A", "value": "x" * 300_000}]
+        case "containers":
+            spec["containers"] += [{"name": f"c-{i}"} for i in range(1100)]
+
+
+@pytest.mark.parametrize(
+    "part", ["tolerations", "owners", "labels", "annotation", "env", "containers"]
+)
+async def test_what_a_pod_has_is_given_to_nobody_else_however_long_the_pod_grew(cluster, part):
+    cluster.node(gpus=2)
+    async with leading(cluster):
+        cluster.pod("first")
+        await soon(lambda: cluster.given("first"))
+    cluster.bind("first")
+    pod = cluster["first"]
+    grow(pod, part)
+    cluster.put("/api/v1/namespaces/team/pods/first", pod)
+    cluster.pod("second")
+
+    async with leading(cluster, term=8):
+        await soon(lambda: cluster.given("second"))
+
+    given = [gpu["i"] for name in ("first", "second") for gpu in cluster.record(name)["gpus"]]
+    assert sorted(given) == [0, 1]
 
 
 async def test_a_node_that_cannot_be_read_is_left_out_until_it_can(cluster):
