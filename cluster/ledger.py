@@ -38,6 +38,11 @@ class Holding:
     nvidia: int = 0
     """GPUs asked for by count (nvidia.com/gpu): NVIDIA's plugin chooses which."""
 
+    @property
+    def has_gpus(self) -> bool:
+        """Whether it has any, as far as that can be told."""
+        return bool(self.shares or self.nvidia)
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:
@@ -104,8 +109,23 @@ class NodeLedger:
         return cls(node, (Taken(),) * len(node.cards), {}, node.cpu, node.memory)
 
     def emptied(self) -> "NodeLedger":
-        """Return the ledger of the same node when nothing runs there; itself where nothing does."""
-        return NodeLedger.empty(self.node) if self.holdings or self.unaccounted else self
+        """Return the ledger of the same node when no pod there has GPUs; itself where none does.
+
+        What has CPU and memory alone stays, as a DaemonSet's pods do for as long as there is the
+        node, and so does what makes it unaccounted.
+        """
+        rest = {uid: held for uid, held in self.holdings.items() if not held.has_gpus}
+        if len(rest) == len(self.holdings):
+            return self
+        empty = NodeLedger.empty(self.node)
+        return replace(
+            empty,
+            holdings=rest,
+            cpu_free=empty.cpu_free - sum(held.cpu for held in rest.values()),
+            memory_free_bytes=empty.memory_free_bytes - sum(held.memory for held in rest.values()),
+            ports=frozenset().union(*(held.ports for held in rest.values())),
+            unaccounted=self.unaccounted,
+        )
 
     @property
     def pods_free(self) -> int:

@@ -1,7 +1,7 @@
 """Whose turn it is: all that waits, in order, on one snapshot; each sees what those before took.
 
 By priority, then by age. Who does not fit is passed by smaller ones until it has waited for
-`ageing`: from then on what becomes free is kept for it, if it fits an empty cluster at all.
+`ageing`: from then on what becomes free is kept for it, if it fits at all where no pod has GPUs.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -131,7 +131,7 @@ def _blocked(unit: Unit, first: Unit | None) -> Refusal | None:
 
 
 def _could(snapshot: Snapshot, unit: Unit) -> bool:
-    """Tell whether a unit fits an empty cluster; not, when that takes too long to find out."""
+    """Tell whether a unit fits when no pod has GPUs; not, when it takes too long to find out."""
     try:
         return isinstance(plan(snapshot.emptied(), unit.members, link=unit.link), Plan)
     except Overdue:

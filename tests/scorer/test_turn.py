@@ -9,6 +9,7 @@ from strategies import clusters
 
 from cluster import keys
 from cluster.gang import GangKey
+from cluster.ledger import Holding
 from cluster.record import Allocation, GPUShare
 from scorer.gangs import Owners, units_of
 from scorer.outcome import Plan, Refusal
@@ -161,6 +162,18 @@ def test_nothing_is_kept_for_who_could_go_only_where_it_failed():
 
     assert placed(kept) == []
     assert placed(free) == ["small"]
+
+
+@pytest.mark.parametrize(("cpu", "kept"), [("96", False), ("95.9", True)])
+def test_nothing_is_kept_for_who_asks_for_what_pods_without_gpus_have_of_every_node(cpu, kept):
+    snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
+    agent = Holding("kube-system/agent", "agent", cpu=100)
+    requests = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 8, "cpu": cpu}}}
+    large = a_unit("large", 1, 8, age=9, containers=[requests])
+
+    found = turns(snapshot.hold_all([("node-0", agent)]), large, a_unit("small"), aged={"large"})
+
+    assert placed(found) == ([] if kept else ["small"])
 
 
 def test_things_are_kept_for_the_first_only():
