@@ -126,32 +126,36 @@ def _gang(key: GangKey, pods: list[Seen], owners: Owners) -> Unit:
     needed = _needed(first, owners.groups.get(key), owners.declared.get(key.owner))
     settled = tuple(pod for pod in pods if pod.settled)
     gang = f"{key.namespace}/{key.name}"
+    members = tuple(member_of(_pod(pod), pod.namespace, gang) for pod in waiting)
     return Unit(
         key=key,
         is_gang=True,
         group=(key.namespace, key.name),
         waiting=tuple(waiting),
-        members=tuple(member_of(_pod(pod), pod.namespace, gang) for pod in waiting),
+        members=members,
         settled=settled,
         needed=needed,
         link=link_strictness(first)[0],
         owner=owner,
-        blocked=_missing((*waiting, *settled), needed, owner, owners) or _foreign_gate(waiting),
+        blocked=_broken(members)
+        or _missing((*waiting, *settled), needed, owner, owners)
+        or _foreign_gate(waiting),
     )
 
 
 def _single(pod: Seen, owners: Owners) -> Unit:
+    members = (member_of(_pod(pod), pod.namespace),)
     return Unit(
         key=GangKey(pod.namespace, pod.name, pod.uid),
         is_gang=False,
         group=(pod.namespace, pod.group or ""),
         waiting=(pod,),
-        members=(member_of(_pod(pod), pod.namespace),),
+        members=members,
         settled=(),
         needed=1,
         link=Link.BEST,
         owner=owners.top(pod.controller),
-        blocked=_foreign_gate([pod]),
+        blocked=_broken(members) or _foreign_gate([pod]),
     )
 
 
@@ -183,6 +187,17 @@ def _needed(pod: Pod, group: int | None, declared: int | None) -> int | None:
     if stated is None or declared is None:
         return stated or declared
     return min(stated, declared)
+
+
+def _broken(members: Iterable[Member]) -> str | None:
+    """Say which member asks for what no pod may ask for: what it would be given makes no sense."""
+    for member in members:
+        if found := member.broken:
+            return (
+                f"pod {member.pod.metadata.name} makes a request for GPUs that breaks a rule: "
+                f"{found.field}: {found.message}; {found.fix} [{found.code}]; or make the pod anew"
+            )
+    return None
 
 
 def _missing(

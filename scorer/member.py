@@ -7,6 +7,7 @@ from functools import cached_property
 import msgspec
 
 from cluster.demand import Demand, demand_of
+from cluster.finding import Finding, Severity
 from cluster.ledger import Holding
 from cluster.pod import Pod
 from cluster.record import GPUShare
@@ -25,6 +26,8 @@ class Member:
     """CPU, memory and host ports."""
     gang: str | None = None
     """`namespace/name` of its gang, or None."""
+    broken: Finding | None = None
+    """The first rule that its request breaks: admission lets none pass, but labels change later."""
 
     @property
     def gpus(self) -> int:
@@ -61,11 +64,13 @@ class Member:
 
 
 def member_of(pod: Pod, namespace: str, gang: str | None = None) -> Member:
-    """Return a pod as placement sees it. The pod's request is taken as admission let it pass."""
+    """Return a pod as placement sees it."""
+    request, findings = read_request(pod)
     return Member(
         pod=pod,
         name=f"{pod.metadata.namespace or namespace}/{pod.metadata.name}",
-        request=read_request(pod)[0],
+        request=request,
         demand=demand_of(pod),
         gang=gang,
+        broken=next((one for one in findings if one.severity is Severity.ERROR), None),
     )

@@ -2,7 +2,7 @@ from itertools import permutations
 
 import msgspec
 import pytest
-from builders import a_held_pod, a_seen
+from builders import a_container, a_held_pod, a_seen
 
 from cluster import keys
 from cluster.gang import GangKey, Link
@@ -287,6 +287,31 @@ def test_a_gate_of_another_system_holds_us_back(gates, alone):
     unit = the_unit([a_seen(1, "w", labels=labels, owner=JOB, gates=gates)])
 
     assert unit.blocked == "pod w waits for the scheduling gate theirs of another system"
+
+
+def share(name, **labels):
+    containers = [a_container({keys.GPU_MEM: "1"})]
+    return a_seen(0, name, labels=labels, owner=JOB, containers=containers)
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "in a gang"])
+def test_a_pod_whose_request_breaks_a_rule_since_its_label_was_changed_is_not_planned(alone):
+    labels = {} if alone else arena(1)
+
+    unit = the_unit([share("w", **labels, **{keys.GPU_COUNT: "4"})])
+
+    assert unit.blocked == (
+        "pod w makes a request for GPUs that breaks a rule: "
+        "metadata.labels[aliyun.com/gpu-count]: 1 GiB cannot be divided evenly over 4 cards; "
+        "ask for 4 GiB in total, or for a number of cards that divides 1 [LW106]; "
+        "or make the pod anew"
+    )
+
+
+def test_one_member_whose_request_breaks_a_rule_keeps_its_gang_waiting():
+    unit = the_unit([share("w-0", **arena(2)), share("w-1", **arena(2, **{keys.GPU_COUNT: "4"}))])
+
+    assert unit.blocked.startswith("pod w-1 makes a request for GPUs that breaks a rule")
 
 
 # ---- In which order.

@@ -87,6 +87,20 @@ async def test_a_share_is_told_its_card_and_what_keeps_it_there(cluster):
     assert annotations[keys.ISOLATION] == "cgpu"
 
 
+async def test_a_share_over_more_cards_than_it_has_memory_for_waits_until_its_label_is_mended(
+    cluster,
+):
+    offer(cluster, "cgpu", **{keys.GPU_MEM: "60", keys.GPU_COUNT: "4"})
+    hold(cluster, "bad", **{keys.GPU_MEM: "1"})
+    cluster["bad"]["metadata"]["labels"] = {keys.GPU_COUNT: "4"}
+    async with leading(cluster):
+        hold(cluster, "good", **{keys.GPU_MEM: "1"})
+        await soon(lambda: cluster.given("good"))
+        assert not cluster.patches("bad")
+        cluster.put("/api/v1/namespaces/team/pods/bad", {**cluster["bad"], "metadata": {}})
+        await soon(lambda: cluster.given("bad"))
+
+
 async def test_replicas_of_pods_behind_gates_lie_on_different_gpus(cluster):
     offer(cluster, "timeslice", **{keys.NVIDIA_GPU_SHARED: "4"})
     async with leading(cluster):
