@@ -3,7 +3,8 @@
 A round decides until enough is on its way to keep the API server busy, and no longer than a moment:
 planning takes the processor from everything that waits for an answer, and from the Lease. Whatever
 changes meanwhile wakes the next round, which goes on where the last one ended. Who takes too long
-by itself is told so, and tried again when the others have had their turn.
+by itself, or cannot be planned by a fault of ours, is told so, and tried again when the others have
+had their turn.
 """
 
 import asyncio
@@ -157,16 +158,18 @@ class Planner:
         standing = self._waiting.standing(unit, self._since, avoided)
         try:
             outcome = turns.decide(self._state.snapshot(), unit, standing)
+            if isinstance(outcome, Plan):
+                self._start(unit, outcome)
+            elif standing is None or not outcome.stands:
+                self._refuse(unit, outcome, avoided)
+            elif outcome is not standing:
+                self._waiting.learn(unit, outcome)
         except Overdue:
             self._postpone(unit)
-            return
-        self._late.forget(unit.key)
-        if isinstance(outcome, Plan):
-            self._start(unit, outcome)
-        elif standing is None or not outcome.stands:
-            self._refuse(unit, outcome, avoided)
-        elif outcome is not standing:
-            self._waiting.learn(unit, outcome)
+        except Exception:  # noqa: BLE001 - a fault of ours with one unit is none with the others.
+            self._fail(unit)
+        else:
+            self._late.forget(unit.key)
 
     def _is_aged(self, unit: Unit) -> bool:
         """Tell whether a unit has waited so long that no smaller one may pass it."""
@@ -187,9 +190,20 @@ class Planner:
             " short",
             stands=False,
         )
-        name = f"{unit.key.namespace}/{unit.key.name}"
-        _log.warning("Planning took too long", unit=name, pods=len(unit.waiting), again=pause)
+        _log.warning(
+            "Planning took too long", unit=_name(unit), pods=len(unit.waiting), again=pause
+        )
         self._refuse(unit, refusal, None)
+
+    def _fail(self, unit: Unit) -> None:
+        """Let others have their turn before one is tried again of which planning just raised."""
+        pause = self._late.note(unit)
+        _log.exception("Could not plan", unit=_name(unit), again=pause)
+        reason = (
+            "planning it fails by a fault of the scorer, whose log shows it: please report it;"
+            f" tried again in {pause:g} s"
+        )
+        self._refuse(unit, Refusal(reason, stands=False), None)
 
     def _start(self, unit: Unit, plan: Plan) -> None:
         """Hold what was planned, and queue it."""
@@ -217,7 +231,13 @@ class Planner:
         """Tell whether a unit is not to be planned: it is moved or rests, or its plan goes on."""
         key = unit.key
         resting = self._queue.is_resting(key) or self._late.is_resting(unit)
-        return self._follower.is_moving(key) or resting or self._finish(unit)
+        if resting or self._follower.is_moving(key):
+            return True
+        try:
+            return self._finish(unit)
+        except Exception:  # noqa: BLE001 - as above.
+            self._fail(unit)
+            return True
 
     def _finish(self, unit: Unit) -> bool:
         """Go on with a plan of which some members have their GPUs already; say whether there is.
@@ -244,7 +264,7 @@ class Planner:
             snapshot.hold_all((p.node, p.member.holding(p.shares)) for p in placements)
         except (KeyError, IndexError, ValueError):
             return False
-        _log.info("Finishing gang", gang=f"{unit.key.namespace}/{unit.key.name}", plan=plan.id)
+        _log.info("Finishing gang", gang=_name(unit), plan=plan.id)
         self._queue.put(unit, placements, plan, complete=self._since_when(unit))
         return True
 
@@ -256,6 +276,10 @@ class Planner:
 
     def _since_when(self, unit: Unit) -> float:
         return self._complete.get(unit.key, loop_time())
+
+
+def _name(unit: Unit) -> str:
+    return f"{unit.key.namespace}/{unit.key.name}"
 
 
 def _after(seconds: float) -> Callable[[], bool]:

@@ -76,7 +76,7 @@ def survey_together(snapshot: Snapshot, group: Group) -> Survey:
         return _nothing(snapshot)
     columns, why, total = _columns(snapshot), _obstacles(snapshot, group), group.total
     for reason, fits in (
-        (Reason.GPUS, columns[_FREE] >= group.gpus),
+        (Reason.GPUS, columns[_FREE] >= _bounded(group.gpus)),
         (Reason.PODS, columns[_PODS] >= group.size),
         (Reason.CPU, not total.cpu or columns[_CPU] >= _bounded(total.cpu)),
         (Reason.MEMORY, not total.memory or columns[_MEMORY] >= _bounded(total.memory)),
@@ -174,7 +174,7 @@ def _gpu_room(snapshot: Snapshot, request: Request, columns: Ints) -> Ints:
     As `room.gpu_room`.
     """
     if request.family is Family.WHOLE:
-        found: Ints = columns[_FREE] // request.gpus
+        found: Ints = columns[_FREE] // _bounded(request.gpus)
         return np.where(found == 0, -_CODE[Reason.GPUS], found)
     unlike: Ints = _unlike(snapshot, request)[0].astype(np.int64)
     return unlike

@@ -5,11 +5,12 @@ import re
 from itertools import count
 
 import pytest_asyncio
+from structlog.testing import capture_logs
 from tenure import Cluster, leading, soon
 from waiting import until_true
 
 from cluster import keys
-from scorer import late, planner, teller
+from scorer import late, planner, survey, teller
 from scorer.gangobject import GANGS
 
 WORKERS = 8
@@ -208,3 +209,38 @@ async def test_who_takes_long_to_plan_lets_others_pass_and_is_planned_in_the_end
     # To look at the empty cluster, too, there was no time.
     plans = {one["spec"]["gang"]: one["spec"]["plan"] for one in cluster.all(GANGS)}
     assert "bestPossible" not in plans["choosy"]
+
+
+async def test_who_cannot_be_planned_is_told_so_rests_and_keeps_nobody_from_being_placed(
+    cluster, monkeypatch
+):
+    # Columns hold 64 bits: such an amount raises in the midst of planning.
+    monkeypatch.setattr(survey, "_MOST", 1 << 80)
+    async with leading(cluster) as leader:
+        with capture_logs() as logs:
+            cluster.gang("huge", 2, 1 << 64, priority=1)
+            waiting = leader.tenure.planner.waiting
+            reason = "planning it fails by a fault of the scorer, whose log shows it"
+            await soon(lambda: any(reason in why for _, why in waiting()))
+            cluster.offer("next")
+            await soon(lambda: cluster.order() == ["next"])
+
+    first, *_ = (one for one in logs if one["event"] == "Could not plan")
+    assert (first["unit"], first["again"], first["exc_info"]) == ("team/huge", late.FIRST, True)
+
+
+async def test_a_begun_plan_that_cannot_be_finished_keeps_nobody_from_being_placed(
+    cluster, monkeypatch
+):
+    def raises(*_):
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(planner, "placement_of", raises)
+    cluster.node("gpu-0")
+    cluster.begun()
+    async with leading(cluster) as leader:
+        cluster.offer("next")
+        await soon(lambda: cluster.given(*(f"next-{i}" for i in range(WORKERS))))
+        assert any("fails by a fault" in why for _, why in leader.tenure.planner.waiting())
+
+    assert cluster.record("bert-1") is None

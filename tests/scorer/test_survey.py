@@ -170,6 +170,14 @@ def test_amounts_that_no_machine_has_are_compared_too(amount):
     assert room(a_ledger(cpu=10**33, memory=10**33), group_of([a_member()])) == 8
 
 
+@pytest.mark.parametrize("gpus", [2**63 - 1, 2**64 - 2], ids=["of one container", "of two"])
+def test_gpus_that_no_machine_has_are_compared_too(gpus):
+    member = a_member(gpus)
+
+    assert room(a_ledger(), group_of([member])) is Reason.GPUS
+    assert shortage(a_ledger(), group_of([member, member])) is Reason.GPUS
+
+
 def test_nodes_with_the_same_value_of_a_label_have_the_same_number():
     places = {"a": {RACK: "x"}, "b": {}, "c": {RACK: "y"}, "d": {RACK: "x"}, "e": {RACK: ""}}
     a, b, c, d, e = labels(a_snapshot(*(a_node(n, labels=at) for n, at in places.items())), RACK)
