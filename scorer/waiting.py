@@ -25,7 +25,7 @@ class Waiting:
         self._refusals: dict[GangKey, tuple[Unit, int, Nodes, Refusal]] = {}
         """With when it was, by what had become free then, and the nodes that were avoided."""
         self._known: dict[Key, frozenset[GangKey]] = {}
-        """By group, who waited while pods of it were there."""
+        """By group, who of it has waited, while pods of theirs are there."""
 
     def regroup(self, reowned: Set[str]) -> frozenset[GangKey]:
         """Put together again what changed; return of whom no pod is there any more.
@@ -42,11 +42,19 @@ class Waiting:
                 self._refusals.pop(past, None)
             if units:
                 self._units[at] = units
-                self._known[at] = self._known.get(at, frozenset()) | {unit.key for unit in units}
-            if at not in self._state.groups:
-                gone |= self._known.pop(at, frozenset())
+            known, there = self._known.pop(at, frozenset()), self._there(at)
+            gone |= known - there
+            if still := there & (known | {unit.key for unit in units}):
+                self._known[at] = still
         self._state.regrouped.clear()
         return gone
+
+    def _there(self, at: Key) -> frozenset[GangKey]:
+        """Return whose pods a group has, whether any of them waits or not."""
+        pods, owners = self._state.group(at), self._owners
+        return frozenset(
+            owners.key(pod) if pod.gang else GangKey(*pod.key, pod.uid) for pod in pods
+        )
 
     def __iter__(self) -> Iterator[Unit]:
         for units in self._units.values():

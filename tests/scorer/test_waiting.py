@@ -63,6 +63,36 @@ def test_who_is_gone_is_told_once_no_pod_of_the_name_is_there(pods):
     assert pods.units() == {}
 
 
+def test_who_is_gone_is_told_though_others_have_come_under_its_name(pods):
+    for uid in ("first", "second"):
+        pods.put(f"bert-{uid}", labels=LABELS, owner={**JOB, "uid": uid})
+    pods.put("alone", uid="first")
+    assert pods.regroup() == frozenset()
+    pods.put("bert-first", there=False)
+    pods.put("alone", uid="second")
+
+    assert {(key.name, key.owner) for key in pods.regroup()} == {
+        ("bert", "first"),
+        ("alone", "first"),
+    }
+    assert pods.regroup() == frozenset()
+    pods.put("bert-second", there=False)
+    assert {key.name for key in pods.regroup()} == {"bert"}
+
+
+def test_a_gang_of_which_nobody_waits_any_more_is_not_gone(pods):
+    pods.put("bert-0", labels=LABELS, owner=JOB)
+    pods.regroup()
+    pods.put("bert-0", labels=LABELS, owner=JOB, gates=(), nodeName="node-0")
+
+    assert pods.regroup() == frozenset()
+    assert pods.units() == {}
+    pods.put("bert-0", labels=LABELS, owner=JOB, gates=(), phase="Failed")
+    assert pods.regroup() == frozenset()
+    pods.put("bert-0", there=False)
+    assert {key.name for key in pods.regroup()} == {"bert"}
+
+
 def test_a_gang_is_another_once_it_is_known_who_owns_its_job(pods):
     pods.put("bert-0", labels=LABELS, owner=JOB)
     pods.put("alone")
@@ -72,7 +102,7 @@ def test_a_gang_is_another_once_it_is_known_who_owns_its_job(pods):
     pods.regroup("somebody")
     assert pods.units()["bert"].key.owner == "job"
 
-    pods.regroup("job")
+    assert {key.owner for key in pods.regroup("job")} == {"job"}
 
     assert pods.units()["bert"].key.owner == "set"
     assert pods.units()["alone"] is alone
