@@ -20,6 +20,9 @@ from yarl import URL
 T = TypeVar("T")
 Params = Mapping[str, str]
 
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises: it is no JSON or of another type, no UTF-8, or nested too deep."""
+
 _MOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PATCHES = {
     "json": "application/json-patch+json",
@@ -265,7 +268,7 @@ def refused(status: int, body: bytes) -> ApiError:
     """Return the error that a Status object, or whatever came instead, stands for."""
     try:
         found = msgspec.json.decode(body, type=_Status)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         found = _Status(message=body[:200].decode(errors="replace").strip())
     return ApiError(status, found.reason, found.message)
 
@@ -273,5 +276,5 @@ def refused(status: int, body: bytes) -> ApiError:
 def _decoded(body: bytes, returns: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=returns)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise Unreadable(f"the answer is not a {returns.__name__}: {error}") from error

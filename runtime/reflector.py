@@ -19,7 +19,15 @@ import msgspec
 import structlog
 from msgspec import Raw, Struct
 
-from runtime.kube import ApiError, Kube, KubeError, Unreachable, Unreadable, refused
+from runtime.kube import (
+    UNDECODABLE,
+    ApiError,
+    Kube,
+    KubeError,
+    Unreachable,
+    Unreadable,
+    refused,
+)
 
 T = TypeVar("T")
 Key: TypeAlias = tuple[str, str]
@@ -103,8 +111,8 @@ class Reflector(Generic[T]):
         Args:
             kube: Whom to ask.
             path: The collection, such as `/api/v1/namespaces`.
-            read: Returns what is kept of an object, from its JSON; where it raises a `DecodeError`,
-                what was known of the object stays.
+            read: Returns what is kept of an object, from its JSON; where it raises what decoding
+                does (`kube.UNDECODABLE`), what was known of the object stays.
             label_selector: Where not all is wanted.
             field_selector: Where not all is wanted.
             on_change: Called after each change, and after every list, with all items and the keys
@@ -154,7 +162,7 @@ class Reflector(Generic[T]):
                 await self._watch()
             except KubeError as error:
                 self._lost(error)
-            except msgspec.DecodeError as error:
+            except UNDECODABLE as error:
                 self._lost(Unreadable(f"this is no event and no object: {error}"))
             # A watch that lasted is a success, whether or not there was anything to tell.
             if time.monotonic() - began > self._pace.watch / 2:
@@ -247,7 +255,7 @@ class Reflector(Generic[T]):
         try:
             items[key] = self._read(raw)
             unreadable.pop(key, None)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             if key in self._items:
                 items[key] = self._items[key]
             unreadable[key] = str(error)

@@ -97,6 +97,28 @@ async def test_a_refusal_without_a_status_object_says_what_came_instead(api, bod
             await kube.get(PATH, Thing)
 
 
+DEEP = "[" * 3000 + "]" * 3000
+
+
+@pytest.mark.parametrize(
+    "body", [f'{{"else": {DEEP}}}', f'{{"data": {DEEP}}}'], ids=["not asked for", "asked for"]
+)
+async def test_an_answer_nested_deeper_than_can_be_read_is_unreadable(api, body):
+    api.faults["list"].append(text(200, body))
+
+    async with Kube(api.url) as kube:
+        with pytest.raises(Unreadable, match=r"not a Thing: .*recursion"):
+            await kube.get(PATH, Thing)
+
+
+async def test_a_refusal_nested_deeper_than_can_be_read_is_a_refusal(api):
+    api.faults["list"].append(text(403, f'{{"details": {DEEP}}}'))
+
+    async with Kube(api.url) as kube:
+        with pytest.raises(ApiError, match="status 403"):
+            await kube.get(PATH, Thing)
+
+
 async def test_an_answer_of_another_type_is_unreadable(api):
     api.faults["list"].append(text(200, '{"metadata": 7}'))
 

@@ -24,8 +24,9 @@ class Watched:
     def __init__(self, kube, **given):
         self.told = asyncio.Queue()
         self.changed = []
-        given = {"pace": FAST, "on_change": self._note, **given}
-        self.reflector = Reflector(kube, PATH, msgspec.json.Decoder(Thing).decode, **given)
+        read = msgspec.json.Decoder(Thing).decode
+        given = {"pace": FAST, "on_change": self._note, "read": read, **given}
+        self.reflector = Reflector(kube, PATH, **given)
 
     def _note(self, items, changed):
         self.changed.append({name for _, name in changed})
@@ -127,8 +128,9 @@ async def test_a_list_whose_pages_expire_is_read_in_one_answer(api):
         status(504, "Timeout"),
         status(400, "BadRequest"),
         text(200, "<html>\n"),
+        text(200, f'{{"type": "ADDED", "object": {"[" * 3000 + "]" * 3000}}}\n'),
     ],
-    ids=["410", "version too large", "bad request", "not json"],
+    ids=["410", "version too large", "bad request", "not json", "nested too deep"],
 )
 async def test_a_version_that_is_refused_is_listed_anew(api, fault):
     api.faults["watch"].append(fault)
@@ -318,6 +320,18 @@ async def test_an_object_that_cannot_be_read_keeps_its_last_good_state(api):
         api.put("a", data={"k": "2"})
         assert await watch.state("a") == {"a": {"k": "2"}}
         assert watch.reflector.unreadable == {}
+
+
+async def test_an_object_that_is_nested_too_deep_to_be_read_hides_no_other(api):
+    def read(raw):
+        return read(raw) if b"deep" in bytes(raw) else Thing()
+
+    api.put("a")
+    api.put("deep")
+
+    async with watched(api, read=read) as watch:
+        await watch.state("a")
+        assert set(watch.reflector.unreadable) == {("ns", "deep")}
 
 
 async def test_what_it_tells_cannot_be_written_to(api):
