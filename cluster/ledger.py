@@ -109,6 +109,10 @@ class NodeLedger:
         return cls(node, (Taken(),) * len(node.cards), {}, node.cpu, node.memory)
 
     def emptied(self) -> "NodeLedger":
+        """Return the ledger of the same node when nothing runs there; itself where nothing does."""
+        return NodeLedger.empty(self.node) if self.holdings or self.unaccounted else self
+
+    def freed(self) -> "NodeLedger":
         """Return the ledger of the same node when no pod there has GPUs; itself where none does.
 
         What has CPU and memory alone stays, as a DaemonSet's pods do for as long as there is the

@@ -26,7 +26,7 @@ class IndexOrder:
 
 
 def best_possible(snapshot: Snapshot, members: Sequence[Member]) -> float | None:
-    """Return the bandwidth of the same members when no pod has GPUs [GB/s], or None."""
+    """Return the bandwidth of the same members on the empty cluster [GB/s], or None."""
     if not any(member.gpus for member in members):
         # Of shares, replicas and counted GPUs no plan has a bandwidth.
         return None

@@ -63,21 +63,31 @@ class Snapshot:
         nodes = {name: one for name, one in self.ledger.nodes.items() if name not in names}
         return replace(self, ledger=Ledger(nodes))
 
-    def emptied(self) -> "Snapshot":
+    def freed(self) -> "Snapshot":
         """Return the same cluster when no pod has GPUs; what has CPU and memory alone stays.
 
-        Cost: that of `nodes`, and of `NodeLedger.emptied` for those that changed.
+        Cost: that of all nodes.
+        """
+        nodes = {name: one.freed() for name, one in self.ledger.nodes.items()}
+        return replace(self, ledger=Ledger(nodes), memo=self.memo.anew())
+
+    def emptied(self) -> "Snapshot":
+        """Return the same cluster with nothing running on it.
+
+        Cost: that of `nodes`, while no node itself changes.
         """
         preferences = self.mode, self.placement, self.domains, self.nic_bandwidth
-        kept, before, empty = self.memo.emptied or (None, (), self)
-        if kept == preferences and len(before) == len(self.nodes):
-            places = changed(before, self.nodes)
-            if all(self.nodes[i].emptied() == empty.nodes[i] for i in places):
+        if (kept := self.memo.emptied) and kept[0] == preferences:
+            _, before, empty = kept
+            same = len(before) == len(self.nodes) and all(
+                before[i].node is self.nodes[i].node for i in changed(before, self.nodes)
+            )
+            if same:
                 self.memo.emptied = preferences, self.nodes, empty
                 return empty
-        known = {id(one): left for one, left in zip(before, empty.nodes, strict=False)}
-        nodes = {one.node.name: known.get(id(one)) or one.emptied() for one in self.nodes}
-        memo = empty.memo if before else self.memo.anew()
+        known = {id(one.node): one for one in kept[2].nodes} if kept else {}
+        nodes = {one.node.name: known.get(id(one.node)) or one.emptied() for one in self.nodes}
+        memo = kept[2].memo if kept else self.memo.anew()
         empty = replace(self, ledger=Ledger(nodes), memo=memo)
         self.memo.emptied = preferences, self.nodes, empty
         return empty

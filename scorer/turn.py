@@ -133,7 +133,7 @@ def _blocked(unit: Unit, first: Unit | None) -> Refusal | None:
 def _could(snapshot: Snapshot, unit: Unit) -> bool:
     """Tell whether a unit fits when no pod has GPUs; not, when it takes too long to find out."""
     try:
-        return isinstance(plan(snapshot.emptied(), unit.members, link=unit.link), Plan)
+        return isinstance(plan(snapshot.freed(), unit.members, link=unit.link), Plan)
     except Overdue:
         return False
 

@@ -256,7 +256,15 @@ def test_whatever_is_held_and_released_the_account_is_right(mode, steps):
     assert ledger.ports == {port for one in ledger.holdings.values() for port in one.ports}
 
 
-def test_emptying_takes_off_a_node_who_has_gpus_and_nobody_else():
+def test_emptying_takes_everything_off_a_node_and_leaves_an_empty_one_as_it_is():
+    empty = NodeLedger.empty(a_node())
+
+    assert empty.emptied() is empty
+    assert empty.hold(Holding("a/b", "u", (GPUShare(0),))).emptied() == empty
+    assert replace(empty, unaccounted="somebody has GPUs").emptied() == empty
+
+
+def test_freeing_takes_off_a_node_who_has_gpus_and_nobody_else():
     empty = NodeLedger.empty(a_node())
     ssh = HostPort("", "TCP", 22)
     agent = Holding("kube-system/agent", "agent", cpu=100, memory=1 << 30, ports=frozenset({ssh}))
@@ -265,8 +273,8 @@ def test_emptying_takes_off_a_node_who_has_gpus_and_nobody_else():
     counted = Holding("ns/b", "b", cpu=8_000, nvidia=2)
 
     for kept in (empty, lasting):
-        assert kept.emptied() is kept
-        assert kept.hold(whole).hold(counted).emptied() == kept
+        assert kept.freed() is kept
+        assert kept.hold(whole).hold(counted).freed() == kept
 
 
 def test_gpus_nobody_has_are_counted_whoever_chooses_them():

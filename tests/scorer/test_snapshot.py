@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from builders import a_machine, a_member, a_node, a_snapshot
 
-from cluster.ledger import Holding, Ledger, NodeLedger
+from cluster.ledger import Ledger, NodeLedger
 from cluster.record import GPUShare
 from scorer.snapshot import snapshot_of
 
@@ -50,17 +50,6 @@ def test_the_emptied_cluster_is_made_once_for_the_same_nodes():
 
     assert later.emptied() is snapshot.emptied()
     assert [node.free_mask for node in later.emptied().nodes] == [255, 255]
-
-
-def test_the_emptied_cluster_is_made_again_for_nodes_where_a_pod_without_gpus_came():
-    snapshot = a_snapshot(a_node("a"), a_node("b"), taken={"b": (1, 2)})
-    empty = snapshot.emptied()
-
-    later = snapshot.hold_all([("b", Holding("kube-system/agent", "agent", cpu=100))])
-
-    assert [node.cpu_free for node in later.emptied().nodes] == [96_000, 95_900]
-    assert later.emptied().nodes[0] is empty.nodes[0]
-    assert later.without({"a"}).emptied().nodes[0] is later.emptied().nodes[1]
 
 
 def test_the_emptied_cluster_follows_its_nodes_and_preferences():
