@@ -121,7 +121,8 @@ class PodGroup(Struct, frozen=True):
     @property
     def members(self) -> int | None:
         """How many there must be; None where it does not say."""
-        return self.spec.min_member or self.spec.scheduling_policy.gang.min_count
+        told = self.spec.min_member or self.spec.scheduling_policy.gang.min_count
+        return told if told and told > 0 else None
 
 
 def group_paths(pod: Pod, namespace: str) -> tuple[str, ...]:
@@ -158,11 +159,11 @@ def makes_of(declaration: Declaration, owner: Owner) -> Makes:
     spec = declaration.spec
     if owner.kind == "StatefulSet" and spec.template and _places(spec.template.spec):
         ordered = spec.pod_management_policy != "Parallel"
-        return Makes(((owner.name, _or_one(spec.replicas)),), ordered=ordered)
+        return Makes(((owner.name, _count(spec.replicas)),), ordered=ordered)
     roles = {**spec.mpi_replica_specs, **spec.pytorch_replica_specs}
     return Makes(
         tuple(
-            (f"{owner.name}-{role.lower()}", _or_one(replicas.replicas))
+            (f"{owner.name}-{role.lower()}", _count(replicas.replicas))
             for role, replicas in roles.items()
             if _places(replicas.template.spec)
         )
@@ -172,23 +173,24 @@ def makes_of(declaration: Declaration, owner: Owner) -> Makes:
 def _pods(spec: _Spec) -> Iterator[tuple[int, PodSpec]]:
     """Yield how many pods there are to be of each template; 1 where nothing is written."""
     for replicas in (*spec.mpi_replica_specs.values(), *spec.pytorch_replica_specs.values()):
-        yield _or_one(replicas.replicas), replicas.template.spec
+        yield _count(replicas.replicas), replicas.template.spec
     for job in spec.replicated_jobs:
         inner = job.template.spec
-        yield _or_one(job.replicas) * _at_once(inner), inner.template.spec
+        yield _count(job.replicas) * _at_once(inner), inner.template.spec
     if spec.template is not None:
-        count = _at_once(spec) if spec.replicas is None else spec.replicas
+        count = _at_once(spec) if spec.replicas is None else _count(spec.replicas)
         yield count, spec.template.spec
 
 
 def _at_once(job: _JobSpec | _Spec) -> int:
     """Return how many pods of a Job run at once: no more than it shall complete."""
-    most = _or_one(job.parallelism)
-    return most if job.completions is None else min(most, job.completions)
+    most = _count(job.parallelism)
+    return most if job.completions is None else min(most, _count(job.completions))
 
 
-def _or_one(count: int | None) -> int:
-    return 1 if count is None else count
+def _count(written: int | None) -> int:
+    """Return a number of pods: 1 where nothing is written; less than none is none."""
+    return 1 if written is None else max(written, 0)
 
 
 def _places(spec: PodSpec) -> bool:

@@ -237,6 +237,28 @@ def test_a_job_never_runs_more_pods_than_it_completes(completions, members):
     assert declared(JOB, lambda spec: spec.update(completions=completions)) == members
 
 
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        pytest.param(STATEFUL_SET, lambda s: s.update(replicas=-1), id="replicas"),
+        pytest.param(
+            PYTORCH,
+            lambda s: [role.update(replicas=-1) for role in s["pytorchReplicaSpecs"].values()],
+            id="of a role",
+        ),
+        pytest.param(JOB, lambda s: s.update(parallelism=-1), id="parallelism"),
+        pytest.param(JOB, lambda s: s.update(completions=-1), id="completions"),
+        pytest.param(
+            JOB_SET,
+            lambda s: [job.update(replicas=-1) for job in s["replicatedJobs"]],
+            id="of a replicated job",
+        ),
+    ],
+)
+def test_less_than_none_is_none(text, change):
+    assert declared(text, change) == 0
+
+
 @pytest.mark.parametrize("text", ["{}", '{"spec":{"tasks":[]}}'])
 def test_an_owner_of_another_shape_declares_nothing(text):
     assert members_of(msgspec.json.decode(text, type=Declaration), "") == 0
@@ -386,6 +408,7 @@ def test_the_pod_group_of_a_mark_is_looked_for_where_it_is_served(pod, paths):
         ({"schedulingPolicy": {"gang": {"minCount": 3}}}, 3),
         ({"schedulingPolicy": {"basic": {}}}, None),
         ({}, None),
+        ({"minMember": -1}, None),
     ],
 )
 def test_a_pod_group_says_how_many_are_placed_together(spec, members):
