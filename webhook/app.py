@@ -18,17 +18,9 @@ from webhook.answer import printable
 from webhook.dryrun import PATH, Manifest, answer, judge, read_manifest
 from webhook.manifest.value import InputError
 from webhook.measures import Measures
-from webhook.outcome import Outcome, Verdict
+from webhook.outcome import Verdict
 from webhook.placement import Scorer, UnknownError
-from webhook.review import (
-    ProtocolError,
-    Review,
-    UnreadablePodError,
-    parse,
-    respond,
-    unreadable,
-    untouched,
-)
+from webhook.review import ProtocolError, Review, parse, respond, untouched
 from webhook.validate import validate
 from webhook.watches import Watches
 
@@ -59,8 +51,6 @@ class Admission:
         """Answer the review of a pod; a namespace that is not known yet is waited for."""
         try:
             review = parse(call.body)
-        except UnreadablePodError as error:
-            return self._deny(error)
         except ProtocolError as error:
             return refusal(400, str(error))
         if review.pod is None:
@@ -93,20 +83,6 @@ class Admission:
         if not came:
             return busy(f"namespace {review.namespace} is not known yet")
         return self._decide(review)
-
-    def _deny(self, error: UnreadablePodError) -> Answer:
-        asked, verdict = error.asked, Verdict.DENIED
-        self._measures.judged(Outcome(verdict), dry_run=asked.dry_run is True)
-        fields = {
-            "uid": asked.uid,
-            "namespace": asked.namespace,
-            "name": asked.name,
-            "dry_run": asked.dry_run is True,
-            "verdict": verdict.value,
-            "findings": [],
-            "reason": str(error),
-        }
-        return Answer(unreadable(error), fields=fields)
 
     def _decide(self, review: Review) -> Answer:
         assert review.pod is not None  # noqa: S101 - others were answered before.

@@ -78,26 +78,6 @@ class _AboutPod(_Request, frozen=True):
     object: NewPod = NewPod()
 
 
-class UnreadablePodError(ProtocolError):
-    """The review can be answered, but what it asks about is no Pod that can be read."""
-
-    def __init__(self, about: Asked, problem: str) -> None:
-        """Say what is asked, and what the decoder says of the body.
-
-        Args:
-            about: What can be read.
-            problem: Ends with a path from the body's root, where the decoder knows one.
-        """
-        said, _, path = problem.partition(f" - at `{_OBJECT}")
-        self.asked = about
-        self.field = path.strip(".`")
-        """Path in the pod; empty where it is all of it, or not known."""
-        self.sentence = (
-            f"cannot be read: {said}; write there what is expected, and create the pod again"
-        )
-        super().__init__(f"{self.field or 'the pod'}: {self.sentence}")
-
-
 _R = TypeVar("_R", bound=_Request)
 
 
@@ -148,7 +128,6 @@ class _Answer(Struct, frozen=True, rename="camel", gc=False):
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
 _SKIPPED, _DENIED = Verdict.SKIPPED, Verdict.DENIED
 _POD = GroupVersionKind("", "v1", "Pod")
-_OBJECT = "$.request.object"
 _questions = msgspec.json.Decoder(_Question[Asked])
 _about_pods = msgspec.json.Decoder(_Question[_AboutPod])
 _json = msgspec.json.Encoder()
@@ -172,10 +151,7 @@ def handle(
     Raises:
         ProtocolError: The body is not an AdmissionReview v1 with a request.
     """
-    try:
-        review = parse(body)
-    except UnreadablePodError as error:
-        return unreadable(error)
+    review = parse(body)
     if review.pod is None:
         return untouched(review)
     outcome = admit(
@@ -192,16 +168,15 @@ def parse(body: bytes) -> Review:
     """Return what the body asks.
 
     Raises:
-        UnreadablePodError: Its Pod is not a Pod.
-        ProtocolError: It is not an AdmissionReview v1 with a request.
+        ProtocolError: It is not an AdmissionReview v1 with a request, or its Pod is not a Pod.
     """
     try:
         # Nearly every body; one pass over the bytes is faster than setting the object apart first.
         about = _request(body, _about_pods)
-    except ProtocolError as error:
+    except ProtocolError:
         other = asked(body)
         if _creates_pod(other):
-            raise UnreadablePodError(other, printable(str(error.__cause__))) from error
+            raise
         return Review(other.uid, other.namespace, other.name, bool(other.dry_run), None)
     pod = about.object if _creates_pod(about) else None
     return Review(about.uid, about.namespace, about.name, about.dry_run is True, pod)
@@ -260,14 +235,6 @@ def refused(asked: Asked, message: str, causes: Iterable[tuple[str, str]]) -> by
     details = _Details(printable(asked.name), asked.kind.kind, each)
     status = _Status("Failure", 422, "Invalid", message, details)
     return _encode(_Response(asked.uid, allowed=False, status=status))
-
-
-def unreadable(error: UnreadablePodError) -> bytes:
-    """Return the answer about a pod that cannot be read.
-
-    It is denied: a call that failed would let pass, unjudged, what fails open.
-    """
-    return refused(error.asked, str(error), [(error.field, error.sentence)])
 
 
 def respond(review: Review, outcome: Outcome) -> bytes:

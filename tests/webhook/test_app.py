@@ -90,18 +90,6 @@ async def test_a_bad_pod_is_denied_and_its_findings_are_counted(webhook):
     )
 
 
-async def test_a_pod_that_cannot_be_read_is_denied_and_counted(webhook):
-    answer = await webhook.review(a_review({"spec": {"containers": 3}}, name="train"))
-
-    assert (answer["uid"], answer["allowed"]) == ("42", False)
-    (line,) = webhook.answered()
-    told = {"status": 200, "uid": "42", "namespace": "default", "name": "train"}
-    assert line.items() >= {**told, "verdict": "denied", "findings": []}.items()
-    await until_sample(
-        webhook, 'linkwise_admission_reviews_total{dry_run="false",verdict="denied"} 1.0'
-    )
-
-
 async def test_what_is_no_creation_of_a_pod_passes(webhook):
     kind = {"group": "apps", "version": "v1", "kind": "Deployment"}
 

@@ -176,6 +176,7 @@ def test_a_dry_run_is_answered_like_any_other():
         ),
         (b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}', "not a request"),
         (json.dumps(a_review(uid="")).encode(), "without uid"),
+        (json.dumps(a_review({"spec": {"containers": 3}})).encode(), "cannot be read"),
         (json.dumps(a_review(uid="\n")).encode().replace(b"v1", b"v\\u0007", 1), "not a request"),
     ],
 )
@@ -184,46 +185,6 @@ def test_what_is_no_review_is_refused_with_the_reason(text, told):
         parse(text)
 
     assert str(error.value).isprintable()
-
-
-@pytest.mark.parametrize(
-    ("pod", "field", "told"),
-    [
-        pytest.param({"spec": {"containers": 3}}, "spec.containers", "got `int`", id="a type"),
-        pytest.param(
-            {"spec": {"containers": [{"name": f"c{i}"} for i in range(1025)]}},
-            "spec.containers",
-            "length <= 1024",
-            id="a length",
-        ),
-        pytest.param(
-            a_pod({keys.GPU_WHOLE: "1" * 65}),
-            "spec.containers[0].resources.limits[...]",
-            "length <= 64",
-            id="in a list",
-        ),
-        pytest.param([1], "", "got `array`", id="all of it"),
-    ],
-)
-def test_a_pod_that_cannot_be_read_is_denied_and_its_field_named(pod, field, told):
-    answer = response(a_review(pod, name="train"))
-
-    assert (answer["uid"], answer["allowed"]) == ("42", False)
-    status = answer["status"]
-    assert (status["code"], status["reason"]) == (422, "Invalid")
-    assert status["message"].startswith(f"{field or 'the pod'}: cannot be read: Expected")
-    assert told in status["message"]
-    assert status["message"].endswith("; write there what is expected, and create the pod again")
-    assert status["details"]["name"] == "train"
-    (cause,) = status["details"]["causes"]
-    assert cause["field"] == field
-    assert f"{field or 'the pod'}: {cause['message']}" == status["message"]
-
-
-def test_a_pod_that_is_no_text_is_denied():
-    review = json.dumps(a_review(a_pod({keys.GPU_WHOLE: 1}))).encode()
-
-    assert response(review.replace(b'"c0"', b'"\xff"'))["allowed"] is False
 
 
 @given(text=st.binary(max_size=60))
