@@ -3,8 +3,9 @@
 Fields that are not named here are skipped while decoding; a patch is made of explicit operations,
 so what is skipped is never lost.
 
-Nothing that can grow on a pod that is there has a bound: one that cannot be read is not counted,
-and its GPUs would be given to others. Servers cap what they are sent, an API server what it keeps.
+The bounds (`max_length`) keep a hostile review from growing: they are those of pods that are being
+created. Nothing that can grow on a pod that is there has one: such a pod could not be read, would
+not be counted, and its GPUs would be given to others.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta, Struct, field
 
 Labels: TypeAlias = dict[str, str]
+_NewLabels: TypeAlias = Annotated[Labels, Meta(max_length=4096)]
 Amount: TypeAlias = Annotated[str, Meta(max_length=64)] | int | float
 """A Kubernetes quantity before it is read; JSON allows a bare number. An API server keeps none
 in more than some twenty characters."""
@@ -45,9 +47,9 @@ class NewMetadata(_Object, frozen=True):
     """ObjectMeta of a pod that is being created."""
 
     generate_name: str = ""
-    labels: Labels | None = None
-    annotations: Labels | None = None
-    owner_references: Sequence[NewOwner] | None = None
+    labels: _NewLabels | None = None
+    annotations: _NewLabels | None = None
+    owner_references: Annotated[Sequence[NewOwner], Meta(max_length=256)] | None = None
 
 
 class Metadata(NewMetadata, frozen=True):
@@ -59,6 +61,8 @@ class Metadata(NewMetadata, frozen=True):
     resource_version: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    labels: Labels | None = None
+    annotations: Labels | None = None
     owner_references: Sequence[Owner] | None = None
 
 
@@ -171,7 +175,7 @@ class NewContainer(_Object, frozen=True):
 
     name: str = ""
     resources: Resources | None = None
-    env: list[Env] | None = None
+    env: Annotated[list[Env], Meta(max_length=8192)] | None = None
     restart_policy: str | None = None
 
     @property
@@ -188,6 +192,7 @@ class NewContainer(_Object, frozen=True):
 class Container(NewContainer, frozen=True):
     """A container of a pod that is to be placed."""
 
+    env: list[Env] | None = None
     ports: list[Port] | None = None
     env_from: list[EnvFrom] | None = None
     volume_mounts: list[VolumeMount] | None = None
