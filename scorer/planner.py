@@ -27,7 +27,7 @@ from scorer.late import Late
 from scorer.measures import Measures
 from scorer.memo import Overdue
 from scorer.outcome import Plan, Refusal
-from scorer.queue import REFUSED, Queue
+from scorer.queue import Queue
 from scorer.sizes import Sizes
 from scorer.teller import Teller, Word
 from scorer.turn import Turns, in_order
@@ -88,8 +88,7 @@ class Planner:
     def waiting(self) -> Iterator[tuple[Unit, str]]:
         """Yield everything that waits, and why."""
         for unit in self._waiting:
-            resting = self._queue.is_resting(unit.key)
-            yield unit, REFUSED if resting else self._waiting.reason(unit)
+            yield unit, self._queue.why_resting(unit.key) or self._waiting.reason(unit)
 
     async def run(self) -> None:
         """Plan and commit until cancelled.
@@ -230,7 +229,7 @@ class Planner:
     def _is_on_its_way(self, unit: Unit) -> bool:
         """Tell whether a unit is not to be planned: it is moved or rests, or its plan goes on."""
         key = unit.key
-        resting = self._queue.is_resting(key) or self._late.is_resting(unit)
+        resting = self._queue.why_resting(key) or self._late.is_resting(unit)
         if resting or self._follower.is_moving(key):
             return True
         try:

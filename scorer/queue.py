@@ -26,8 +26,8 @@ from scorer.state import State
 from scorer.teller import Teller, Word
 from scorer.writes import allocation_of
 
-REFUSED = "the API server refused to let its pods go"
-"""Why a gang rests."""
+_REFUSED = "the API server refused to let its pods go"
+_UNRECORDED = "the API server did not take its plan"
 _LONGEST = 60.0
 """Between two tries of who is always refused, at most [s]."""
 _ENOUGH = 32
@@ -78,7 +78,9 @@ class Queue:
         self._teller, self._measures = teller, measures
         self._again, self._changed = again, changed
         self._refused = Rests(again, _LONGEST, changed)
-        """Whose pods were all refused the last time."""
+        """Whose plan, or all whose pods, were refused the last time."""
+        self._why: dict[GangKey, str] = {}
+        """What was refused then."""
         self._jobs: deque[Job] = deque()
         self._queued = asyncio.Event()
 
@@ -87,13 +89,14 @@ class Queue:
         """Whether more plans now would only be older when their turn comes."""
         return sum(len(job.grants) for job in self._jobs) >= _ENOUGH
 
-    def is_resting(self, key: GangKey) -> bool:
-        """Tell whether a gang is not to be planned yet, since all its pods were refused."""
-        return key in self._refused
+    def why_resting(self, key: GangKey) -> str | None:
+        """Say why a gang is not to be planned yet: what was refused. None: it may be planned."""
+        return self._why[key] if key in self._refused else None
 
     def forget(self, key: GangKey) -> None:
-        """Forget how it went with a gang of which no pod is there."""
+        """Forget how it went with a gang: it went well, or no pod of it is there."""
         self._refused.forget(key)
+        self._why.pop(key, None)
 
     def put(
         self, unit: Unit, placements: Sequence[Placement], plan: GangPlan, *, complete: float
@@ -148,15 +151,14 @@ class Queue:
         if error is not None:
             name = f"{job.unit.key.namespace}/{job.unit.key.name}"
             _log.warning("Could not record plan", gang=name, err=str(error))
-            self._follower.drop(job.unit.key, job.plan_id)
-            self._drop([grant.pod for grant in job.grants])
+            self._rest(job, f"{_UNRECORDED}: {error}")
             return
         began = loop_time()
         refused = await self._committer.commit(job.grants)
         now = loop_time()
         self._measures.committed(now - began, conflicts=len(refused))
         if len(refused) == len(job.grants):
-            self._rest(job)
+            self._rest(job, _REFUSED)
             return
         self.forget(job.unit.key)
         if not refused:
@@ -172,15 +174,15 @@ class Queue:
             return error
         return None
 
-    def _rest(self, job: Job) -> None:
+    def _rest(self, job: Job, why: str) -> None:
         """Free all that was kept, and let others have it for a while: longer each time."""
         key = job.unit.key
-        pause = self._refused.begin(key)
+        pause, self._why[key] = self._refused.begin(key), why
         self._follower.drop(key, job.plan_id)
         self._free([grant.pod for grant in job.grants])
-        reason = f"{REFUSED}; tried again in {pause:g} s"
+        reason = f"{why}; tried again in {pause:g} s"
         members = job.unit.present, job.unit.needed
-        self._teller.say(Word(job.unit, Phase.WAITING, members, reason=reason))
+        self._teller.say(Word(job.unit, Phase.WAITING, members, reason=reason, refused=True))
 
     def _drop(self, pods: Collection[Seen]) -> None:
         """Free what could not be given; the pods, as far as they are still there, wait again.

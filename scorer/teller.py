@@ -59,6 +59,8 @@ class Word:
     reason: str = ""
     sent_away: str = ""
     """Why all its members were evicted; empty where they were not."""
+    refused: bool = False
+    """It could have been placed, and the API server refused that."""
 
     @property
     def news(self) -> News | None:
@@ -179,10 +181,14 @@ class Teller:
 
     async def _tell(self, word: Word) -> None:
         now = datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        if word.unit.is_gang:
-            await self._show(word, now)
-        if word.news is not None:
-            await self._make_event(word, word.news, now)
+        try:
+            if word.unit.is_gang:
+                await self._show(word, now)
+        except KubeError:
+            # Where no Gang can be written, people have the Event.
+            await self._make_event(word, now)
+            raise
+        await self._make_event(word, now)
 
     async def _show(self, word: Word, now: str) -> None:
         unit = word.unit
@@ -203,8 +209,10 @@ class Teller:
             steps = status_steps(gang, status)
             self._keep(await self._kube.patch(f"{gang.path}/status", steps, Gang, kind="json"))
 
-    async def _make_event(self, word: Word, news: News, now: str) -> None:
-        unit = word.unit
+    async def _make_event(self, word: Word, now: str) -> None:
+        unit, news = word.unit, word.news
+        if news is None:
+            return
         owner, pod = unit.owner if unit.is_gang else None, (unit.waiting or unit.settled)[0]
         about = (
             About(owner.api_version, owner.kind, owner.name, owner.uid, unit.key.namespace)
@@ -219,12 +227,16 @@ class Teller:
                 raise
 
     def _change(self, word: Word) -> str:
-        """Return what tells this change of state from others: a new reason to wait is none."""
+        """Return what tells this change of state from others.
+
+        A new reason to wait is none, but for the first refusal.
+        """
         if word.plan is not None:
             return word.plan.id
         gang = self._find(word.unit.key)
         before = gang.spec.plan.id if gang and gang.spec.plan else "new"
-        return f"{word.phase} after {before}"
+        state = f"{word.phase}, refused," if word.refused else word.phase
+        return f"{state} after {before}"
 
     def _find(self, key: GangKey) -> Gang | None:
         at = (key.namespace, name_of(key))

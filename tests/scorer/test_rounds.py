@@ -147,6 +147,30 @@ async def test_who_is_always_refused_does_not_keep_what_others_could_have(cluste
         await soon(lambda: cluster.given("after"))
 
 
+async def test_whose_plan_cannot_be_recorded_keeps_nothing_rests_longer_and_is_told_why(
+    cluster, monkeypatch
+):
+    monkeypatch.setattr(planner, "_AGAIN", 0.2)
+    monkeypatch.setattr(teller, "_PAUSE", 0.01)
+    for i in range(1, 12):
+        cluster.remove(f"/api/v1/nodes/gpu-{i:02}")
+    gangs = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
+    cluster.fates["POST", gangs] += [(403, "exceeded quota: few-gangs")] * 1000
+    async with leading(cluster) as leader:
+        cluster.gang("cursed", 1, 8, priority=1)
+        await soon(lambda: ("POST", gangs) in {write[:2] for write in cluster.writes})
+        cluster.pod("other", 8)
+        await soon(lambda: cluster.given("other"))
+        await soon(lambda: cluster.events("GangWaiting"))
+        waiting = leader.tenure.planner.waiting
+        cluster.delete("other")
+        await soon(lambda: any("few-gangs" in why for _, why in waiting()))
+        assert cluster.record("cursed-0") is None
+
+        cluster.fates["POST", gangs].clear()
+        await soon(lambda: cluster.given("cursed-0"))
+
+
 async def test_a_node_that_turns_not_ready_takes_nothing_from_pods_that_run_there(cluster):
     async with leading(cluster):
         cluster.offer("runs")

@@ -291,3 +291,36 @@ async def test_a_gang_that_was_made_before_and_not_seen_yet_is_given_its_plan(cl
 
     assert OBJECT in cluster.reads
     assert cluster.the_gang()["spec"]["plan"]["id"] == "7-1"
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param((403, "exceeded quota: few-gangs"), id="quota"),
+        pytest.param((422, "few-gangs: its spec is invalid"), id="invalid"),
+    ],
+)
+async def test_why_no_gang_can_be_made_is_told_at_its_job(cluster, refusal):
+    cluster.node("gpu-1", 4)
+    cluster.fates["POST", GANG_PATH] += [refusal] * 1000
+    async with leading(cluster):
+        # It was told to wait before, for another reason.
+        cluster.gang(workers=2, gpus=8)
+        await soon(lambda: cluster.events("GangWaiting"))
+        cluster.node("gpu-1", 8)
+        await soon(lambda: any("few-gangs" in one["message"] for one in cluster.events()))
+
+    assert {one["involvedObject"]["uid"] for one in cluster.events()} == {"job"}
+    assert cluster.all(GANGS) == []
+    assert len(cluster.events()) == 2
+
+
+async def test_a_refused_plan_is_told_at_the_gang_that_is_there(cluster):
+    async with leading(cluster):
+        cluster.gang(workers=2, gpus=8)
+        await soon(lambda: cluster.phase() == "Waiting")
+        cluster.fates["PATCH", OBJECT] += [(403, "no plans here")] * 1000
+        cluster.node("gpu-1")
+        await soon(lambda: "no plans here" in cluster.the_gang()["status"].get("reason", ""))
+
+    assert cluster.phase() == "Waiting"
