@@ -54,7 +54,8 @@ async def write(kube: Kube, pod: str, term: int) -> None:
 
 async def tell(kube: Kube, pod: str, term: int) -> None:
     """Write once, and tell what became of it."""
-    record = {keys.ALLOCATION: json.dumps({"plan": os.urandom(4).hex()}), keys.TERM: str(term)}
+    given = {"node": "none", "gpus": [], "plan": os.urandom(4).hex()}
+    record = {keys.ALLOCATION: json.dumps(given), keys.TERM: str(term)}
     refused = ""
     try:
         await kube.patch(pod, {"metadata": {"annotations": record}}, dict, kind="merge")

@@ -73,7 +73,7 @@ def lease(plane, leader, pods):
         plane.api.delete(LEASE)
 
 
-def record(term=None, allocation="{}"):
+def record(term=None, allocation='{"node": "none", "gpus": []}'):
     told = {} if term is None else {keys.TERM: str(term)}
     return {keys.ALLOCATION: allocation, **told}
 
