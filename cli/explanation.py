@@ -66,8 +66,7 @@ def _single(scene: Scene, one: Seen) -> Explained:
         return _waiting(scene, decided)
     claimant = one.claimant
     if claimant is not None and claimant.places and record_of(one) is not None:
-        key = GangKey(one.namespace, one.name, one.uid)
-        return explain_placed(scene, "pod", key, [one])
+        return explain_placed(scene, "pod", scene.owners.key(one), [one])
     outcome: Plan | Refusal | None = None
     if claimant is not None and claimant.family is not None and not claimant.node:
         outcome = plan(scene.snapshot, [member_of(scene.pods[one.key], one.namespace)])

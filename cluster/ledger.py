@@ -118,18 +118,11 @@ class NodeLedger:
         What has CPU and memory alone stays, as a DaemonSet's pods do for as long as there is the
         node, and so does what makes it unaccounted.
         """
-        rest = {uid: held for uid, held in self.holdings.items() if not held.has_gpus}
-        if len(rest) == len(self.holdings):
-            return self
-        empty = NodeLedger.empty(self.node)
-        return replace(
-            empty,
-            holdings=rest,
-            cpu_free=empty.cpu_free - sum(held.cpu for held in rest.values()),
-            memory_free_bytes=empty.memory_free_bytes - sum(held.memory for held in rest.values()),
-            ports=frozenset().union(*(held.ports for held in rest.values())),
-            unaccounted=self.unaccounted,
-        )
+        ledger = self
+        for uid, held in self.holdings.items():
+            if held.has_gpus:
+                ledger = ledger.release(uid)
+        return ledger
 
     @property
     def pods_free(self) -> int:

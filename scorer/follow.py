@@ -103,12 +103,11 @@ class Follower:
             for pod in state.group(at):
                 plan_id = plan_id_of(pod)
                 if plan_id and pod.settled:
-                    key = owners.key(pod) if pod.gang else GangKey(*pod.key, pod.uid)
-                    begun.setdefault((key, plan_id), []).append(pod)
+                    begun.setdefault((owners.key(pod), plan_id), []).append(pod)
             for (key, plan_id), pods in begun.items():
                 if all(pod.bound for pod in pods):
                     continue
-                mine = [pod for pod in state.group(at) if not pod.gang or owners.key(pod) == key]
+                mine = [pod for pod in state.group(at) if owners.key(pod) == key]
                 unit = settled_unit(key, mine, owners)
                 self.begin(unit, self._plan(unit, plan_id) or plan_told(plan_id, pods))
 

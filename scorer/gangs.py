@@ -92,9 +92,11 @@ class Owners:
         return owner
 
     def key(self, pod: Seen) -> GangKey:
-        """Return what tells a member's gang."""
+        """Return what tells a member's gang; of a pod on its own its name and uid."""
+        if pod.gang is None:
+            return GangKey(*pod.key, pod.uid)
         owner = self.top(pod.controller)
-        return GangKey(pod.namespace, pod.gang or "", owner.uid if owner else "")
+        return GangKey(pod.namespace, pod.gang, owner.uid if owner else "")
 
 
 def units_of(pods: Iterable[Seen], owners: Owners) -> list[Unit]:
@@ -146,7 +148,7 @@ def _gang(key: GangKey, pods: list[Seen], owners: Owners) -> Unit:
 def _single(pod: Seen, owners: Owners) -> Unit:
     members = (member_of(_pod(pod), pod.namespace),)
     return Unit(
-        key=GangKey(pod.namespace, pod.name, pod.uid),
+        key=owners.key(pod),
         is_gang=False,
         group=(pod.namespace, pod.group or ""),
         waiting=(pod,),

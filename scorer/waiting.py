@@ -51,10 +51,7 @@ class Waiting:
 
     def _there(self, at: Key) -> frozenset[GangKey]:
         """Return whose pods a group has, whether any of them waits or not."""
-        pods, owners = self._state.group(at), self._owners
-        return frozenset(
-            owners.key(pod) if pod.gang else GangKey(*pod.key, pod.uid) for pod in pods
-        )
+        return frozenset(map(self._owners.key, self._state.group(at)))
 
     def __iter__(self) -> Iterator[Unit]:
         for units in self._units.values():
