@@ -126,7 +126,7 @@ class NodeView:
 
 
 def views(cluster: Cluster, node: str | None = None) -> tuple[NodeView, ...]:
-    """Return the nodes that have GPUs, by name.
+    """Return the nodes that have GPUs, or pods with GPUs, by name.
 
     Args:
         cluster: The cluster.
@@ -144,7 +144,7 @@ def views(cluster: Cluster, node: str | None = None) -> tuple[NodeView, ...]:
             cluster.addresses.get(name),
         )
         for name, ledger in sorted(cluster.ledger.nodes.items())
-        if ledger.node.cards and name == (node or name)
+        if ledger.has_gpus and name == (node or name)
     )
 
 

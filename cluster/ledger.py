@@ -176,9 +176,8 @@ class NodeLedger:
         gpus = list(self.taken)
         for share in holding.shares:
             if not 0 <= share.i < len(gpus):
-                raise LedgerError(
-                    f"{holding.pod} has GPU{share.i}, but {self.node.name} has {len(gpus)} GPUs"
-                )
+                held = f"it has GPU{share.i} of {self.node.name}"
+                raise LedgerError(f"{held}, which has {len(gpus)}")
             gpus[share.i] = _taken_more(gpus[share.i], share, self.node)
         self._check_sharing(holding)
         return replace(
@@ -221,6 +220,11 @@ class NodeLedger:
             memory_free_bytes=self.memory_free_bytes + gone.memory,
             ports=ports,
         )
+
+    @property
+    def has_gpus(self) -> bool:
+        """GPUs are here, or pods with GPUs are, and the node offers none (any more)."""
+        return bool(self.node.cards or self.unaccounted)
 
     @property
     def gpus_free(self) -> int:

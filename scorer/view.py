@@ -105,9 +105,9 @@ def view_nodes(snapshot: Snapshot, term: int, name: str | None = None) -> NodesV
     Args:
         snapshot: The cluster.
         term: Of the leader that says so.
-        name: Of one node; all that have GPUs when None.
+        name: Of one node; all that have GPUs, or pods with GPUs, when None.
     """
-    chosen = [node for node in snapshot.nodes if node.node.cards and name in {None, node.node.name}]
+    chosen = [node for node in snapshot.nodes if node.has_gpus and name in {None, node.node.name}]
     return NodesView(term, tuple(map(_node, chosen)))
 
 

@@ -46,6 +46,17 @@ def inspect(linkwise, write):
     return call
 
 
+def test_a_node_that_offers_no_gpus_any_more_is_shown_while_pods_hold_some(inspect):
+    gone = node_object("share-0", {keys.NODE_MODE: "core_mem"}, cpu="4")
+    held = placed_pod("a", BOTH, "share-0", GPUShare(0, mem=3, core=30))
+
+    for arguments in ((), ("-d",), ("--format", "gpushare"), ("-o", "json")):
+        told = inspect([gone, held], *arguments)
+        assert told.code == 0
+        assert "share-0" in told.out
+    assert "default/a: " in inspect([gone, held]).out
+
+
 def test_people_see_who_has_which_gpus_how_they_are_linked_and_what_is_enforced(inspect):
     assert inspect(a_cluster()).out == (
         "dgx-0 topology, NVLink mesh; 2 of 8 GPUs free\n"

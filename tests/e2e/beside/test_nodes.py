@@ -38,9 +38,10 @@ def untold(plane, nodes):
     plane.api.delete(MAP)
 
 
-def unaccounted(sidecar):
+def knows(sidecar, pod, mode):
+    """Say whether the scorer sees GPUs of that mode, and that nobody accounts for a pod's."""
     (node,) = sidecar.scorer.look("/v1/nodes?name=share")["nodes"]
-    return node["unaccounted"] or ""
+    return node["gpus"] and node["mode"] == mode and pod in (node["unaccounted"] or "")
 
 
 @pytest.mark.usefixtures("untold")
@@ -61,7 +62,8 @@ def test_a_node_that_shrinks_below_what_is_taken_gives_nothing_until_that_is_gon
     assert where(pods, "before") == ("share", (0,))
 
     offers(**{keys.GPU_MEM: 4 * 8})
-    wait_until(lambda: f"{pods.namespace}/before" in unaccounted(sidecar), "the scorer knows")
+    before = f"{pods.namespace}/before"
+    wait_until(lambda: knows(sidecar, before, "share"), "the scorer knows")
     pods.create(share(5), name="after")
     assert UNACCOUNTED in reason_of(pods, "after")
     pods.api.delete(f"{pods.path}/before", gracePeriodSeconds="0")
@@ -78,7 +80,8 @@ def test_a_node_that_turns_from_shares_to_whole_gpus_takes_neither_until_its_sha
 
     pods.api.patch(NODE, {"metadata": {"labels": {keys.NODE_MODE: "topology"}}})
     offers(**{keys.GPU_WHOLE: 4})
-    wait_until(lambda: f"{pods.namespace}/before" in unaccounted(sidecar), "the scorer knows")
+    before = f"{pods.namespace}/before"
+    wait_until(lambda: knows(sidecar, before, "topology"), "the scorer knows")
     pods.create(share(5), name="share")
     pods.create({keys.GPU_WHOLE: 4}, name="whole")
     assert "another kind of GPU resource" in reason_of(pods, "share")

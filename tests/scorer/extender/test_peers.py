@@ -104,6 +104,18 @@ def test_a_node_that_lost_a_card_or_is_unknown_can_be_looked_at_all_the_same():
     assert view_nodes(state.snapshot(), 1, "gone").nodes == ()
 
 
+def test_a_node_that_offers_no_gpus_any_more_is_shown_while_pods_hold_some():
+    state = cluster(n=[(16, 3)])
+    state.put_node("n", a_node("n", machine=None))
+
+    (node,) = view_nodes(state.snapshot(), 1).nodes
+    assert node.gpus == ()
+    assert "default/n-0: " in node.unaccounted
+
+    state.put_pod(("default", "n-0"), None)
+    assert view_nodes(state.snapshot(), 1).nodes == ()
+
+
 def test_cards_of_different_sizes_are_not_all_as_the_first():
     state = cluster(n=[(12, 0), (16, 0)])
 
