@@ -133,7 +133,7 @@ class Reader:
     def _refuse(self, status: int, body: bytes, path: str) -> NoReturn:
         try:
             message = msgspec.json.decode(body, type=_Status).message
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             message = body[:200].decode(errors="replace")
         message = " ".join(message.split()).rstrip(".")
         match status:
@@ -151,7 +151,7 @@ class Reader:
     def _decoded(self, body: bytes, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(body, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self.fail("it does not answer as an API server does. Look at the kubeconfig.")
 
     def fail(self, message: str) -> NoReturn:

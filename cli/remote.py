@@ -146,7 +146,7 @@ class _Remote:
             answer = msgspec.json.decode(content, type=_Answer)
             # Read first: nothing is known of them yet.
             msgspec.convert(answer.pods, tuple[Entry, ...])
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._stranger("with something else")
         documents = tuple(_placed(pod, file) for pod in answer.pods)
         warnings = tuple(_place(one, file) for one in answer.warnings)

@@ -272,12 +272,13 @@ FORBIDDEN = 'pods is forbidden: User "ann" cannot list resource "pods" at the cl
         (refused(500, "etcd is away"), "/api/v1/pods: etcd is away (status 500). Try again."),
         (lambda _: (500, b"\xff"), "/api/v1/pods: \ufffd (status 500). Try again."),
         (lambda _: (200, b"<html>"), "it does not answer as an API server does."),
+        (lambda _: (200, b'{"x":' + b"[" * 9999), "it does not answer as an API server does."),
         (
             lambda _: (200, {"items": [{"metadata": {"name": 1}}]}),
             "/api/v1/pods has an object that Kubernetes would not take: ",
         ),
     ],
-    ids=["unknown", "forbidden", "broken", "no text", "no API server", "no pods"],
+    ids=["unknown", "forbidden", "broken", "no text", "no API server", "nested", "no pods"],
 )
 def test_an_answer_that_does_not_do_is_told_in_a_line(cluster, linkwise, fault, said):
     cluster.faults[PODS] = fault

@@ -219,11 +219,12 @@ def test_a_file_that_a_server_cannot_read_is_told_with_its_line(ask, write):
         (answering(503, b"busy\n"), "URL: busy. Try again in a moment."),
         (answering(404), "URL: it answers with status 404, not as this version's dry-run API"),
         (answering(200, b"<html>"), "URL: it answers with something else, not as this version's"),
+        (answering(200, b'{"x":' + b"[" * 9999), "URL: it answers with something else, not as"),
         (answering(200, b"\xff"), "URL: it answers with something else, not as this version's"),
         (answering(200, b'{"pods": [{}], "warnings": []}'), "URL: it answers with something else"),
     ],
     ids=[
-        "400", "401", "403", "413", "503", "404", "no JSON", "no text", "another shape",
+        "400", "401", "403", "413", "503", "404", "no JSON", "nested", "no text", "another shape",
     ],
 )  # fmt: skip
 def test_an_answer_that_is_none_is_told_in_one_line_with_what_to_do(ask, answer, complaint):
