@@ -79,8 +79,6 @@ class Queue:
         self._again, self._changed = again, changed
         self._refused = Rests(again, _LONGEST, changed)
         """Whose plan, or all whose pods, were refused the last time."""
-        self._why: dict[GangKey, str] = {}
-        """What was refused then."""
         self._jobs: deque[Job] = deque()
         self._queued = asyncio.Event()
 
@@ -91,12 +89,11 @@ class Queue:
 
     def why_resting(self, key: GangKey) -> str | None:
         """Say why a gang is not to be planned yet: what was refused. None: it may be planned."""
-        return self._why[key] if key in self._refused else None
+        return self._refused.why(key)
 
     def forget(self, key: GangKey) -> None:
         """Forget how it went with a gang: it went well, or no pod of it is there."""
         self._refused.forget(key)
-        self._why.pop(key, None)
 
     def put(
         self, unit: Unit, placements: Sequence[Placement], plan: GangPlan, *, complete: float
@@ -177,7 +174,7 @@ class Queue:
     def _rest(self, job: Job, why: str) -> None:
         """Free all that was kept, and let others have it for a while: longer each time."""
         key = job.unit.key
-        pause, self._why[key] = self._refused.begin(key), why
+        pause = self._refused.begin(key, why)
         self._follower.drop(key, job.plan_id)
         self._free([grant.pod for grant in job.grants])
         reason = f"{why}; tried again in {pause:g} s"

@@ -12,32 +12,42 @@ class Rests:
 
         Args:
             first: How long one rests after the first time [s]; each time twice as long.
-            longest: But no longer than this [s].
+            longest: But no longer than this [s]. Who has rested, and does not again for as long,
+                is forgotten.
             woken: Called when one has rested.
         """
         self._first, self._longest, self._woken = first, longest, woken
+        self._why: dict[Hashable, str] = {}
+        """Of those that rest."""
         self._pauses: dict[Hashable, float] = {}
         """How long each rested the last time [s]."""
-        self._awake: set[Hashable] = set()
-        """Who of them has rested."""
+        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
+        """Until each has rested, then until it is forgotten."""
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._pauses and key not in self._awake
+        return key in self._why
 
-    def begin(self, key: Hashable) -> float:
+    def why(self, key: Hashable) -> str | None:
+        """Return why one rests; None: it does not."""
+        return self._why.get(key)
+
+    def begin(self, key: Hashable, why: str = "") -> float:
         """Let one rest; return for how long [s]."""
         pause = min(2 * self._pauses.get(key, self._first / 2), self._longest)
-        self._pauses[key] = pause
-        self._awake.discard(key)
-        asyncio.get_running_loop().call_later(pause, self._wake, key)
+        self.forget(key)
+        self._why[key], self._pauses[key] = why, pause
+        self._timers[key] = asyncio.get_running_loop().call_later(pause, self._wake, key)
         return pause
 
     def forget(self, key: Hashable) -> None:
         """Forget how often one rested: it went well, or is gone."""
+        self._why.pop(key, None)
         self._pauses.pop(key, None)
-        self._awake.discard(key)
+        if timer := self._timers.pop(key, None):
+            timer.cancel()
 
     def _wake(self, key: Hashable) -> None:
-        if key in self._pauses:
-            self._awake.add(key)
-            self._woken()
+        del self._why[key]
+        later = asyncio.get_running_loop().call_later
+        self._timers[key] = later(self._longest, self.forget, key)
+        self._woken()
