@@ -60,14 +60,15 @@ class Follower:
         return self._failed
 
     def begin(self, unit: Unit, plan: GangPlan) -> None:
-        """Watch over a plan from now on."""
-        self._keep(Carried(unit, plan, self._later))
+        """Watch over a plan from now on; one that goes on has the time that it is left with."""
+        before = self._carried.get(unit.key, {}).get(plan.id)
+        self._keep(Carried(unit, plan, before.deadline if before else self._later))
 
     def _keep(self, carried: Carried) -> None:
         self._carried.setdefault(carried.unit.key, {})[carried.plan.id] = carried
 
     def drop(self, key: GangKey, plan_id: str) -> None:
-        """Watch over a plan no longer: it was never written, or has come to its end."""
+        """Watch over a plan no longer: nobody has got anything by it, or it has come to its end."""
         plans = self._carried.get(key, {})
         plans.pop(plan_id, None)
         if not plans:

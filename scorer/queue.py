@@ -15,7 +15,7 @@ from cluster.gang import GangKey
 from runtime.clock import loop_time
 from runtime.kube import KubeError
 from scorer.commit import Committer, Grant
-from scorer.follow import Follower
+from scorer.follow import Follower, plan_id_of
 from scorer.gangobject import GangPlan, Phase
 from scorer.gangs import Unit
 from scorer.measures import Measures
@@ -175,7 +175,8 @@ class Queue:
         """Free all that was kept, and let others have it for a while: longer each time."""
         key = job.unit.key
         pause = self._refused.begin(key, why)
-        self._follower.drop(key, job.plan_id)
+        if job.plan_id not in map(plan_id_of, job.unit.settled):
+            self._follower.drop(key, job.plan_id)
         self._free([grant.pod for grant in job.grants])
         reason = f"{why}; tried again in {pause:g} s"
         members = job.unit.present, job.unit.needed

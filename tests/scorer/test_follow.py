@@ -270,6 +270,20 @@ async def test_a_gang_is_placed_once_none_of_its_plans_has_a_member_that_is_not_
     assert evicted(cluster) == {}
 
 
+async def test_a_gang_of_which_a_member_is_refused_again_and_again_is_moved_in_time(cluster, clock):
+    cluster.fail("PATCH", "bert-1", *[(403, "no")] * 1000)
+    async with leading(cluster, clock=clock):
+        cluster.gang(gpus=2)
+        await soon(lambda: cluster.given("bert-0"))
+        cluster.bind("bert-0")
+        clock.now += 50
+        await soon(lambda: len(cluster.patches("bert-1")) > 2)
+        await passed(cluster, clock, 5)
+        assert evicted(cluster) == {}
+        await passed(cluster, clock, 6, "another")
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+
+
 async def test_a_plan_that_could_not_be_written_leaves_the_one_before_it(cluster, clock):
     async with leading(cluster, clock=clock):
         await placed(cluster, "bert-0")
