@@ -29,6 +29,7 @@ class Code(StrEnum):
     VISIBLE_DEVICES = "LW113"
     MPS_LIMIT = "LW114"
     RECORD_REMOVED = "LW115"
+    SCHEDULER = "LW116"
     CLASS = "LW201"
     QOS = "LW202"
     MODEL = "LW203"

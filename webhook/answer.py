@@ -13,7 +13,9 @@ MOST_WARNINGS = 3
 LONGEST_WARNING = 120
 """[characters]"""
 
-FORBIDDEN_BY_POLICY = frozenset({Code.CAPACITY, Code.VISIBLE_DEVICES, Code.SHARED_ONE})
+FORBIDDEN_BY_POLICY = frozenset(
+    {Code.CAPACITY, Code.VISIBLE_DEVICES, Code.SCHEDULER, Code.SHARED_ONE}
+)
 """Requests that another policy would let pass; all other errors are invalid whoever judges."""
 
 

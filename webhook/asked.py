@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from cluster.finding import Finding
 from cluster.gang import Mark, gang_mark, is_member
+from cluster.keys import GANG
 from cluster.pod import NewPod
 from cluster.request import Family, Request, read_request
 from policy.snapshot import PolicySnapshot
@@ -26,6 +27,11 @@ class Asked(Struct, frozen=True, gc=False):
     shared: Landing = ()
     """How the GPUs it asks for are shared on the nodes where it may land."""
     renaming: tuple[Operation, ...] = ()
+
+    @property
+    def gated(self) -> bool:
+        """It brings our gate, so that the planner places it, gang or not."""
+        return any(gate.name == GANG for gate in self.pod.spec.scheduling_gates or ())
 
 
 def read(pod: NewPod, policy: PolicySnapshot) -> Asked:

@@ -2,6 +2,7 @@
 
 from cluster.capacity import Capacity, Excess
 from cluster.finding import Code, Finding, Severity
+from cluster.keys import DEFAULT_SCHEDULER
 from cluster.request import Request
 from policy.catalogue import CLASS_LABELS, check_class
 from policy.snapshot import PolicySnapshot
@@ -28,9 +29,30 @@ def judge(
     if rules.capacity != "off" and (excess := capacity.excess(request)):
         severity = Severity.ERROR if rules.capacity == "deny" else Severity.WARNING
         found.append(_capacity_finding(request, excess, severity))
+    if request.places and rules.placement.mode == "scheduler":
+        found += _scheduler_findings(asked, rules.placement.scheduler_name)
     if asked.member and asked.mark:
         found += gang_findings(asked.pod, asked.mark, workload)
     return found
+
+
+def _scheduler_findings(asked: Asked, ours: str) -> list[Finding]:
+    """Return an error for a pod that another scheduler than ours would bind as it is.
+
+    Where a pod waits for the planner, its GPUs are chosen before any scheduler looks at it.
+    """
+    named = asked.pod.spec.scheduler_name
+    if named in {"", DEFAULT_SCHEDULER, ours} or asked.member or asked.gated:
+        return []
+    error = Finding(
+        Code.SCHEDULER,
+        Severity.ERROR,
+        "spec.schedulerName",
+        named,
+        f"a pod of {named} passes by scheduler {ours}, so nobody would choose its GPUs",
+        f"leave schedulerName out, or write {ours}",
+    )
+    return [error]
 
 
 def namespace_findings(namespace: str, policy: PolicySnapshot) -> list[Finding]:

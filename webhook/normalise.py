@@ -82,9 +82,8 @@ def hold(asked: Asked, policy: PolicySnapshot) -> list[Operation]:
     mode = placement.mode
     steps: list[Operation] = []
     if asked.member or mode == "gates":
-        gates = spec.scheduling_gates
-        if not gates or all(gate.name != GANG for gate in gates):
-            steps.append(_gate(gates is None, asked.member))
+        if not asked.gated:
+            steps.append(_gate(spec.scheduling_gates is None, asked.member))
         theirs = spec.priority_class_name
         if theirs and (ours := policy.policy.gangs.non_preempting_classes.get(theirs)):
             steps += _classify(spec, ours)

@@ -106,6 +106,21 @@ def test_a_denial_tells_what_where_and_how_to_mend_it(check):
     assert "20" in finding["fix"]
 
 
+def test_a_scheduler_that_would_choose_no_gpus_is_told_at_its_line(check, write):
+    write("policy.yaml", "placement: {mode: scheduler}\n")
+    named = WHOLE.replace("spec:\n", "spec:\n  schedulerName: mine\n")
+
+    code, (entry,) = check(named, "--policy", "policy.yaml")
+
+    assert (code, entry["verdict"]) == (1, "denied")
+    (finding,) = entry["findings"]
+    assert (finding["code"], finding["severity"]) == ("LW116", "error")
+    assert (finding["field"], finding["value"]) == ("spec.schedulerName", "mine")
+    assert finding["source"] == "job.yaml:6"
+    assert check(WHOLE, "--policy", "policy.yaml")[0] == 0
+    assert check(named)[0] == 0
+
+
 def test_a_pod_without_gpus_is_listed_as_skipped(check):
     code, (entry,) = check(PLAIN)
 

@@ -225,6 +225,8 @@ def test_a_pod_that_nobody_would_place_is_refused_with_what_to_do(plane, pods, l
     assert "create it again" in said
     init = pod("p", initContainers=[container(limits, "init")])
     assert "create it again" in refusal(lambda: plane.api.create(pods, init))
+    another = pod("p", limits, schedulerName="another")
+    assert "remove schedulerName" in refusal(lambda: plane.api.create(pods, another))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from admission import (
     ARENA,
     GATE,
     REQUIRED,
+    TIME_SLICING,
     a_snapshot,
     admitted,
     codes,
@@ -96,6 +97,72 @@ def test_a_scheduler_that_the_user_named_stands(own, after):
     )
 
     assert pod["spec"]["schedulerName"] == after
+
+
+BY_SCHEDULER = "placement: {mode: scheduler}"
+BY_ANOTHER = "placement: {mode: scheduler, schedulerName: second}"
+RENAMED = f"{BY_SCHEDULER}\n{TIME_SLICING.rstrip()}\n  rename: true\n"
+WHOLE = {keys.GPU_WHOLE: 1}
+
+
+@pytest.mark.parametrize(
+    ("pod", "policy"),
+    [
+        pytest.param(a_pod(WHOLE, schedulerName="mine"), BY_SCHEDULER, id="whole"),
+        pytest.param(a_pod({keys.GPU_MEM: 1}, schedulerName="mine"), BY_SCHEDULER, id="share"),
+        pytest.param(
+            a_pod({keys.NVIDIA_GPU_SHARED: 1}, schedulerName="mine"), BY_SCHEDULER, id="replica"
+        ),
+        pytest.param(a_pod({keys.NVIDIA_GPU: 1}, schedulerName="mine"), RENAMED, id="renamed"),
+        pytest.param(
+            a_pod(WHOLE, labels=ARENA, owner="DaemonSet", schedulerName="mine"),
+            BY_SCHEDULER,
+            id="of-a-daemonset",
+        ),
+        pytest.param(
+            a_pod(WHOLE, schedulerName="mine", schedulingGates=[{"name": "other"}]),
+            BY_SCHEDULER,
+            id="others-gate",
+        ),
+        pytest.param(
+            a_pod(WHOLE, schedulerName=keys.SCHEDULER), BY_ANOTHER, id="not-the-policys-name"
+        ),
+    ],
+)
+def test_a_pod_that_its_scheduler_would_bind_without_chosen_gpus_is_refused(pod, policy):
+    outcome = judged(pod, a_snapshot(policy))
+
+    assert codes(outcome, Severity.ERROR) == [Code.SCHEDULER]
+    (finding,) = (one for one in outcome.findings if one.code is Code.SCHEDULER)
+    assert (finding.field, finding.value) == ("spec.schedulerName", pod["spec"]["schedulerName"])
+    ours = "second" if policy is BY_ANOTHER else keys.SCHEDULER
+    assert finding.fix == f"leave schedulerName out, or write {ours}"
+
+
+@pytest.mark.parametrize(
+    ("pod", "policy"),
+    [
+        pytest.param(a_pod(WHOLE), BY_SCHEDULER, id="no-scheduler"),
+        pytest.param(
+            a_pod(WHOLE, schedulerName=keys.DEFAULT_SCHEDULER), BY_SCHEDULER, id="the-clusters"
+        ),
+        pytest.param(a_pod(WHOLE, schedulerName=keys.SCHEDULER), BY_SCHEDULER, id="ours"),
+        pytest.param(a_pod(WHOLE, schedulerName="second"), BY_ANOTHER, id="the-policys-name"),
+        pytest.param(a_pod(WHOLE, labels=ARENA, schedulerName="mine"), BY_SCHEDULER, id="member"),
+        pytest.param(
+            a_pod(WHOLE, schedulerName="mine", schedulingGates=[GATE]), BY_SCHEDULER, id="our-gate"
+        ),
+        pytest.param(
+            a_pod({"cpu": 1}, labels=ARENA, schedulerName="mine"), BY_SCHEDULER, id="launcher"
+        ),
+        pytest.param(
+            a_pod({keys.NVIDIA_GPU: 1}, schedulerName="mine"), BY_SCHEDULER, id="nvidia-chooses"
+        ),
+        pytest.param(a_pod(WHOLE, schedulerName="mine"), "", id="gates"),
+    ],
+)
+def test_a_pod_whose_gpus_are_chosen_or_not_ours_to_choose_may_name_its_scheduler(pod, policy):
+    assert codes(judged(pod, a_snapshot(policy))) == []
 
 
 def test_held_pods_get_the_class_that_preempts_nobody_and_the_api_server_tells_what_it_means():

@@ -72,6 +72,7 @@ def test_several_problems_are_numbered_on_one_line():
     [
         ([Code.CORE_STEP], (422, "Invalid")),
         ([Code.CAPACITY], (403, "Forbidden")),
+        ([Code.SCHEDULER], (403, "Forbidden")),
         ([Code.CAPACITY, Code.CORE_STEP], (422, "Invalid")),
     ],
 )
