@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 
 from msgspec import Struct
 
@@ -62,7 +62,7 @@ def read_cluster(objects: Iterable[Value], file: str, policy: PolicySnapshot) ->
     Args:
         objects: Kubernetes objects and short forms; kinds that say nothing here are passed over.
         file: The file's name, from whose folder it names matrix files.
-        policy: What it says of nodes whose agent publishes nothing, and of links' speeds.
+        policy: What it says of nodes that do not say it themselves, and of links' speeds.
 
     Raises:
         InputError: Something in it cannot be; with its line.
@@ -92,7 +92,8 @@ class _Reader:
         """Go on with the next object."""
         if is_short_form(value):
             machine = cache(lambda name: find_machine(name, near=self.file))
-            for short in read_short_form(value, machine):
+            layout = self.policy.policy.placement.strategy
+            for short in read_short_form(value, machine, layout):
                 self._add(short.node.name, short.value, short)
             return
         plain = without_nulls(value.mapping())
@@ -144,10 +145,16 @@ class _Reader:
         name, labels = one.metadata.name, one.metadata.labels or {}
         machine = mapped_machine(self.policy, labels)
         try:
-            published = self._published(name)
-            node = read_node(one, published=published, machine=machine)
+            read = partial(
+                read_node,
+                one,
+                published=self._published(name),
+                machine=machine,
+                placement=self.policy.policy.placement.strategy,
+            )
+            node = read()
             if unhealthy := self._unhealthy(name, len(node.cards)):
-                node = read_node(one, published=published, machine=machine, unhealthy=unhealthy)
+                node = read(unhealthy=unhealthy)
         except NodeError as error:
             raise value.error(f"{error}.") from None
         return self._measured(node)

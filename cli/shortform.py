@@ -10,7 +10,7 @@ from pydantic import Field
 from cluster import keys
 from cluster.ledger import Holding
 from cluster.mode import Mode
-from cluster.node import Node, NodeError, NodeObject, read_node
+from cluster.node import Node, NodeError, NodeObject, Placement, read_node
 from cluster.record import GPUShare
 from policy.wire import Wire, read_value
 from topology.machine import Machine
@@ -80,12 +80,17 @@ def is_short_form(document: Value) -> bool:
     )
 
 
-def read_short_form(document: Value, machine_of: Callable[[str], Machine]) -> Iterator[ShortNode]:
+def read_short_form(
+    document: Value,
+    machine_of: Callable[[str], Machine],
+    placement: Placement = Placement.BINPACK,
+) -> Iterator[ShortNode]:
     """Yield the nodes of a short form.
 
     Args:
         document: The short form.
         machine_of: Finds a machine by its name in the catalogue or by its file.
+        placement: How shares are laid out on a node whose label does not say.
 
     Raises:
         InputError: Something in it is wrong; with its line.
@@ -97,10 +102,12 @@ def read_short_form(document: Value, machine_of: Callable[[str], Machine]) -> It
         where = f"{document.file}:{first.line}: {first.path}"
         raise InputError(f"{where}: {first.message}; {first.fix}.{more}")
     for line, value in zip(read.nodes, document.listed("nodes"), strict=True):
-        yield from _nodes(line, value, machine_of)
+        yield from _nodes(line, value, machine_of, placement)
 
 
-def _nodes(line: _Line, value: Value, machine_of: Callable[[str], Machine]) -> Iterator[ShortNode]:
+def _nodes(
+    line: _Line, value: Value, machine_of: Callable[[str], Machine], placement: Placement
+) -> Iterator[ShortNode]:
     try:
         machine = machine_of(line.machine) if line.machine else None
     except InputError as error:
@@ -111,7 +118,8 @@ def _nodes(line: _Line, value: Value, machine_of: Callable[[str], Machine]) -> I
     names = [line.name] if line.count is None else [f"{line.name}-{i}" for i in range(line.count)]
     for name in names:
         try:
-            node = read_node(_object(line, name, resources), machine=machine)
+            raw = _object(line, name, resources)
+            node = read_node(raw, machine=machine, placement=placement)
         except NodeError as error:
             raise value.error(f"{error}.") from None
         yield ShortNode(node, tuple(_holdings(line, node, value)), value)

@@ -85,10 +85,15 @@ def read_mode(labels: Mapping[str, str]) -> tuple[Mode, str | None]:
     return Mode(word), None
 
 
-def read_placement(labels: Mapping[str, str]) -> tuple[Placement, str | None]:
-    """Return how shares are laid out on a node, and a warning when its label does not say."""
-    word = labels.get(NODE_PLACEMENT, Placement.BINPACK)
+def read_placement(labels: Mapping[str, str], default: Placement) -> tuple[Placement, str | None]:
+    """Return how shares are laid out on a node, and a warning when its label is no such word.
+
+    Args:
+        labels: The node's.
+        default: Where its label does not say.
+    """
+    word = labels.get(NODE_PLACEMENT, default)
     if word not in set(Placement):
-        problem = f"{NODE_PLACEMENT}={word} is neither binpack nor spread: binpack is taken"
-        return Placement.BINPACK, problem
+        problem = f"{NODE_PLACEMENT}={word} is neither binpack nor spread: {default} is taken"
+        return default, problem
     return Placement(word), None

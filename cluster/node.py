@@ -100,6 +100,7 @@ def read_node(
     published: Published | None = None,
     machine: Machine | None = None,
     unhealthy: frozenset[int] = frozenset(),
+    placement: Placement = Placement.BINPACK,
 ) -> Node:
     """Return what a Node object says, and what is known of its GPUs from elsewhere.
 
@@ -112,13 +113,14 @@ def read_node(
         published: What the node's agent says.
         machine: What the policy's mapping says, by the node's labels.
         unhealthy: GPU indices that the ConfigMap of unhealthy GPUs names.
+        placement: What the policy says of shares; the node's label goes before it.
 
     Raises:
         NodeError: an amount is no Kubernetes quantity.
     """
     offer = read_offer(raw, published.machine.n if published else None)
     linked, known, doubt = _read_machine(offer, published, machine)
-    placement, misspelt = read_placement(offer.labels)
+    layout, misspelt = read_placement(offer.labels, placement)
     cordoned, unread = read_indices(offer.annotations.get(CORDON, ""), linked.n if linked else 0)
     cards = tuple(
         replace(card, cordoned=i in cordoned)
@@ -135,7 +137,7 @@ def read_node(
         name=raw.metadata.name,
         labels=offer.labels,
         mode=offer.mode,
-        placement=placement,
+        placement=layout,
         machine=linked,
         machine_known=known,
         cards=cards,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from msgspec import Struct
 
@@ -39,7 +40,7 @@ def node_of(raw: NodeObject, told: Mapping[str, ConfigMap], policy: PolicySnapsh
     Args:
         raw: The Node.
         told: What ConfigMaps tell of it, by their names.
-        policy: Its machines by node label, and the speeds of links.
+        policy: Its machines by node label, the speeds of links, and how shares are laid out.
 
     Raises:
         NodeError: An amount is no Kubernetes quantity.
@@ -48,11 +49,16 @@ def node_of(raw: NodeObject, told: Mapping[str, ConfigMap], policy: PolicySnapsh
     labels = raw.metadata.labels or {}
     name = policy.machine_for(labels)
     machine = entry(name).machine if name else None
-    published = _published(told)
-    node = read_node(raw, published=published, machine=machine)
-    unhealthy = _unhealthy(told, len(node.cards))
-    if unhealthy:
-        node = read_node(raw, published=published, machine=machine, unhealthy=unhealthy)
+    read = partial(
+        read_node,
+        raw,
+        published=_published(told),
+        machine=machine,
+        placement=policy.policy.placement.strategy,
+    )
+    node = read()
+    if unhealthy := _unhealthy(told, len(node.cards)):
+        node = read(unhealthy=unhealthy)
     stated = policy.constants_for(labels).model_dump(exclude_none=True)
     if not stated or node.machine is None:
         return node

@@ -104,6 +104,19 @@ def test_the_policy_maps_nodes_to_machines_of_the_catalogue(read):
     assert not second.machine_known
 
 
+def test_the_policy_says_how_shares_are_laid_out_where_a_node_does_not(read):
+    labelled = a_node("labelled", labels={"ack.node.gpu.placement": "binpack"})
+    misspelt = a_node("misspelt", labels={"ack.node.gpu.placement": "spraed"})
+
+    cluster = read(a_node(), labelled, misspelt, policy="placement: {strategy: spread}")
+
+    assert [node.placement for node in cluster.nodes] == ["spread", "binpack", "spread"]
+    assert cluster.warnings == (
+        "node misspelt: ack.node.gpu.placement=spraed is neither binpack nor spread: "
+        "spread is taken",
+    )
+
+
 def test_a_machine_that_the_catalogue_does_not_have_is_refused(read):
     policy = "machines: [{nodeLabels: {pool: t4}, machine: t4x5}]"
 

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from cli.cluster import read_cluster
@@ -98,6 +100,38 @@ def test_replicas_that_are_used_are_counted(read):
     )
 
     assert cluster.ledger.nodes["a"].replicas_free(1) == 2
+
+
+SHARE = (
+    "apiVersion: v1\nkind: Pod\nmetadata: {name: p-NUMBER}\n"
+    "spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 2}}}]}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "label", "nodes"),
+    [
+        ("binpack", "", ["a-0", "a-0", "a-0"]),
+        ("spread", "", ["a-0", "a-1", "a-0"]),
+        ("spread", ", labels: {ack.node.gpu.placement: binpack}", ["a-0", "a-0", "a-0"]),
+        ("binpack", ", labels: {ack.node.gpu.placement: spread}", ["a-0", "a-1", "a-0"]),
+    ],
+)
+def test_shares_are_laid_out_as_the_policy_says_where_a_node_does_not(
+    linkwise, write, strategy, label, nodes
+):
+    write("cluster.yaml", f"{HEAD}- {{name: a, count: 2, machine: t4x4, mode: share{label}}}\n")
+    write("policy.yaml", f"placement: {{strategy: {strategy}}}\n")
+    write("pods.yaml", "---\n".join(SHARE.replace("NUMBER", str(i)) for i in range(3)))
+    files = ("pods.yaml", "--cluster", "cluster.yaml", "--policy", "policy.yaml")
+
+    code, out, err = linkwise("simulate", *files, "-o", "json")
+
+    assert (code, err) == (0, "")
+    placed = json.loads(out)["pods"]
+    assert [pod["node"] for pod in placed] == nodes
+    cards = [pod["gpus"] for pod in placed]
+    assert (cards[0] == cards[2]) is (nodes[0] == nodes[1])
 
 
 def test_a_matrix_file_is_found_beside_the_cluster_file(linkwise, write, tmp_path):

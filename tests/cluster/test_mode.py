@@ -30,16 +30,20 @@ def test_a_node_of_an_unknown_mode_is_left_alone_with_a_warning(word):
     assert "core_mem" in warning
 
 
-def test_placement_is_binpack_unless_the_label_says_spread():
-    assert read_placement({}) == (Placement.BINPACK, None)
-    assert read_placement({NODE_PLACEMENT: "spread"}) == (Placement.SPREAD, None)
+@pytest.mark.parametrize("default", Placement)
+def test_placement_is_what_the_label_says_else_the_default(default):
+    assert read_placement({}, default) == (default, None)
+    for word in Placement:
+        assert read_placement({NODE_PLACEMENT: word.value}, default) == (word, None)
 
 
-def test_an_unknown_placement_is_binpack_with_a_warning():
-    placement, warning = read_placement({NODE_PLACEMENT: "random"})
+@pytest.mark.parametrize("default", Placement)
+@pytest.mark.parametrize("word", ["random", "Spread", ""])
+def test_a_label_that_is_no_placement_is_told_and_the_default_is_taken(word, default):
+    placement, warning = read_placement({NODE_PLACEMENT: word}, default)
 
-    assert placement is Placement.BINPACK
-    assert "random" in warning
+    assert placement is default
+    assert warning == f"{NODE_PLACEMENT}={word} is neither binpack nor spread: {default} is taken"
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,30 @@ def test_the_speeds_of_a_node_without_gpus_do_not_matter():
     assert node.machine is None
 
 
+# ---- How shares are laid out.
+
+
+@pytest.mark.parametrize(
+    ("label", "policy", "expected", "told"),
+    [
+        pytest.param(None, "", "binpack", None, id="nobody says"),
+        pytest.param(None, "spread", "spread", None, id="the policy"),
+        pytest.param("binpack", "spread", "binpack", None, id="the node before the policy"),
+        pytest.param("spread", "binpack", "spread", None, id="the node"),
+        pytest.param("spraed", "spread", "spread", "spread is taken", id="misspelt"),
+        pytest.param("spraed", "", "binpack", "binpack is taken", id="misspelt, no policy"),
+    ],
+)
+def test_shares_are_laid_out_as_the_node_says_else_the_policy(label, policy, expected, told):
+    labels = {keys.NODE_MODE: "share", **({keys.NODE_PLACEMENT: label} if label else {})}
+    raw = a_raw(0, labels, **{keys.GPU_COUNT: "2", keys.GPU_MEM: "32"})
+
+    node = known(raw=raw, policy=f"placement: {{strategy: {policy}}}\n" if policy else "")
+
+    assert node.placement == expected
+    assert [told in warning for warning in node.warnings] == ([True] if told else [])
+
+
 # ---- Health.
 
 

@@ -189,6 +189,16 @@ async def test_the_policy_is_followed_and_the_last_one_that_could_be_read_stays(
         assert not node_in(watches).machine_known
 
 
+async def test_a_changed_policy_lays_out_shares_on_nodes_that_are_there(cluster):
+    cluster.node("other", **{keys.NODE_PLACEMENT: "binpack"})
+    cluster.node()
+    async with watching(cluster) as watches:
+        for strategy in ("spread", "binpack"):
+            cluster.policy(f"placement: {{strategy: {strategy}}}\n")
+            await soon(lambda wanted=strategy: node_in(watches).placement == wanted)
+            assert node_in(watches, "other").placement == "binpack"
+
+
 async def test_a_policy_that_is_deleted_leaves_the_defaults(cluster):
     cluster.policy("gangs: {ageingMinutes: 3}\n")
     async with watching(cluster) as watches:
