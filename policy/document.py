@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from cluster import keys
 from cluster.mode import Placement
@@ -55,12 +55,23 @@ class Affinity(Wire):
     node_labels: NodeLabels = NodeLabels()
 
 
+def _asks_about_gpus(name: str, section: ValidationInfo) -> str:
+    if name == keys.DEFAULT_SCHEDULER and section.data.get("mode") == "scheduler":
+        raise ValueError(
+            f"{name} does not ask which GPUs are free, so that no pod would be placed; "
+            "remove it, or name the scheduler that runs beside the scorer"
+        )
+    return name
+
+
 class PlacementSection(Wire):
     """How pods wait for their GPUs, and which GPUs are preferred."""
 
     mode: Literal["gates", "scheduler"] = "gates"
     """`gates` needs nothing of the cluster's scheduler; `scheduler` a second, stock one."""
-    scheduler_name: Annotated[str, Field(min_length=1)] = keys.SCHEDULER
+    scheduler_name: Annotated[str, Field(min_length=1), AfterValidator(_asks_about_gpus)] = (
+        keys.SCHEDULER
+    )
     """Name of that second scheduler."""
     strategy: Placement = Placement.BINPACK
     """Where a node's label does not say."""

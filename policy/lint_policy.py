@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from cluster.keys import NVIDIA_GPU
+from cluster.keys import NVIDIA_GPU, SCHEDULER
 from policy.catalogue_section import catalogue_of
 from policy.document import Policy
 from policy.place import Path
@@ -28,6 +28,7 @@ def policy_doubts(policy: Policy, machines: Collection[str] | None) -> Iterator[
             yield ("sharing", "groups", i, "config", *path), message, fix
     yield from _mapping_doubts(policy)
     yield from _idle(policy)
+    yield from _named_elsewhere(policy)
     for i, rule in enumerate(policy.machines):
         if machines is not None and rule.machine not in machines:
             message = f"{rule.machine} is no machine of the catalogue: {', '.join(machines)}"
@@ -35,11 +36,18 @@ def policy_doubts(policy: Policy, machines: Collection[str] | None) -> Iterator[
 
 
 def plugin_doubts(config: PluginConfig) -> Iterator[Doubt]:
-    """Yield what NVIDIA's device plugin ignores in its file, and Linkwise too."""
+    """Yield what NVIDIA's device plugin ignores in its file, or reads otherwise than Linkwise."""
     strategies = {"timeSlicing": config.sharing.time_slicing, "mps": config.sharing.mps}
     for name, strategy in strategies.items():
+        first: dict[str, int] = {}
         for i, resource in enumerate(strategy.resources if strategy else ()):
             path = ("sharing", name, "resources", i)
+            if (before := first.setdefault(resource.full_name, i)) != i:
+                message = (
+                    f"{resource.full_name} is listed already, as entry {before}: that one counts "
+                    "here, and for NVIDIA's plugin the one with more replicas"
+                )
+                yield path, message, "keep one of them"
             if resource.devices is not None:
                 message = "a subset of devices is ignored: all GPUs of a node are shared alike"
                 yield (*path, "devices"), message, "remove it"
@@ -83,3 +91,16 @@ def _idle(policy: Policy) -> Iterator[Doubt]:
     if sharing.rename and NVIDIA_GPU not in devices:
         message = f"no group shares {NVIDIA_GPU}, so that nothing is rewritten"
         yield ("sharing", "rename"), message, "add the group, or remove the key"
+
+
+def _named_elsewhere(policy: Policy) -> Iterator[Doubt]:
+    placement = policy.placement
+    if placement.mode == "scheduler" and placement.scheduler_name != SCHEDULER:
+        name = placement.scheduler_name
+        yield (
+            ("placement", "schedulerName"),
+            f"{name} must stand in the manifests too, which name {SCHEDULER}: else pods are "
+            "refused, or wait for ever",
+            f"see that {name} stands in the policy linkwise-placed, in the webhook "
+            f"again.pods.linkwise.dev and in the scheduler's configuration, or write {SCHEDULER}",
+        )

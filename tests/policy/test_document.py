@@ -236,8 +236,15 @@ def test_a_policy_cannot_be_changed():
             "the prefix of key '/a'",
             "correct it",
         ),
+        (
+            "placement:\n  mode: scheduler\n  schedulerName: default-scheduler\n",
+            3,
+            "placement.schedulerName",
+            "default-scheduler does not ask which GPUs are free, so that no pod would be placed",
+            "remove it, or name the scheduler that runs beside the scorer",
+        ),
     ],
-    ids=range(27),
+    ids=range(28),
 )
 def test_a_problem_tells_line_path_and_fix(text, line, path, message, fix):
     [problem] = problems(text)
@@ -246,6 +253,12 @@ def test_a_problem_tells_line_path_and_fix(text, line, path, message, fix):
     assert message in problem.message
     assert problem.fix.startswith(fix)
     assert (problem.code, problem.severity) == (Code.POLICY, Severity.ERROR)
+
+
+def test_a_scheduler_that_nobody_is_sent_to_may_have_any_name():
+    policy = parse_policy("placement: {mode: gates, schedulerName: default-scheduler}")
+
+    assert policy.placement.mode == "gates"
 
 
 def test_off_needs_no_quotes():

@@ -55,8 +55,23 @@ MACHINES = ("dgx1-v100", "dgx2")
             "sharing.groups[0].config.sharing.mps.resources[0].devices",
             "a subset of devices is ignored",
         ),
+        (
+            "sharing:\n  groups:\n  - config:\n      sharing:\n        timeSlicing:\n"
+            "          resources:\n          - {name: nvidia.com/gpu, replicas: 2}\n"
+            "          - {name: nvidia.com/mig-1g.5gb, replicas: 2}\n"
+            "          - {name: gpu, replicas: 4}\n",
+            9,
+            "sharing.groups[0].config.sharing.timeSlicing.resources[2]",
+            "nvidia.com/gpu is listed already, as entry 0",
+        ),
+        (
+            "placement:\n  mode: scheduler\n  schedulerName: mine\n",
+            3,
+            "placement.schedulerName",
+            "must stand in the manifests too, which name linkwise",
+        ),
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_what_does_nothing_is_told_with_its_line(text, line, path, message):
     [problem] = lint_policy(text, machines=MACHINES).problems
@@ -68,7 +83,7 @@ def test_what_does_nothing_is_told_with_its_line(text, line, path, message):
 
 CLEAN = """\
 affinity: {nodeLabels: {model: {values: {GN8IS: [v]}}, driver: {values: {535.161.08: [w]}}}}
-placement: {mode: scheduler, schedulerName: mine}
+placement: {mode: scheduler, schedulerName: linkwise}
 machines:
 - {nodeLabels: {a: b, c: d}, machine: dgx2}
 - {nodeLabels: {a: b}, machine: dgx1-v100}
