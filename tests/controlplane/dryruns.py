@@ -30,12 +30,22 @@ class Person:
         return self._answer(pods) or {}
 
     def placements(self, *pods: Object) -> list[Object]:
-        """Return where each pod would go."""
-        return [pod["placement"] for pod in self.ask(*pods)["pods"]]
+        """Return where each pod would go, once the scorer answers in the time it has."""
+        found: list[Object | None] = []
+
+        def are_told() -> bool:
+            found[:] = self._placements(pods)
+            return None not in found
+
+        wait_until(are_told, "the scorer answers")
+        return [one for one in found if one]
 
     def fits(self, *pods: Object) -> bool:
         """Say whether all of them would fit now."""
-        return all(one and one["fits"] for one in self.placements(*pods))
+        return all(one and one["fits"] for one in self._placements(pods))
+
+    def _placements(self, pods: tuple[Object, ...]) -> list[Object | None]:
+        return [pod["placement"] for pod in self.ask(*pods)["pods"]]
 
     def _answer(self, pods: tuple[Object, ...]) -> Object | None:
         request = Request(  # noqa: S310

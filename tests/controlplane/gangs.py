@@ -101,8 +101,16 @@ def placed(pods: Pods, gang: str, size: int) -> dict[str, tuple[Gpu, ...]]:
     return where(pods, gang)
 
 
-def told(pods: Pods, gang: str, phase: str, reason: str = "") -> Object:
-    """Return a Gang once it is said to be in a phase, for a reason that contains some text."""
+def told(pods: Pods, gang: str, phase: str, reason: str = "", members: str = "") -> Object:
+    """Return a Gang once it is said to be in a phase, for a reason that contains some text.
+
+    Args:
+        pods: Of its namespace.
+        gang: Its name.
+        phase: As the object says it.
+        reason: What it says, too, somewhere.
+        members: How many it is said to have; any when empty.
+    """
     found: list[Object] = []
 
     def is_so() -> bool:
@@ -111,6 +119,7 @@ def told(pods: Pods, gang: str, phase: str, reason: str = "") -> Object:
             for one in pods.api.get(gangs_of(pods.namespace))["items"]
             if one["spec"]["gang"] == gang and one.get("status", {}).get("phase") == phase
             if reason in one["status"].get("reason", "")
+            if members in {"", one["status"].get("members")}
         ]
         return bool(found)
 

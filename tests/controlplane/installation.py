@@ -139,7 +139,12 @@ class Installation:
 
 @contextmanager
 def run_installation(
-    plane: ControlPlane, *, replicas: int = 1, server: str = "", leaf_seconds: float = 0
+    plane: ControlPlane,
+    *,
+    replicas: int = 1,
+    server: str = "",
+    leaf_seconds: float = 0,
+    seconds: int | None = None,
 ) -> Iterator[Installation]:
     """Install what is shipped, and run it under its own accounts; only addresses differ.
 
@@ -148,6 +153,7 @@ def run_installation(
         replicas: Of the webhook.
         server: The API server's address, where it is to be asked by a way round.
         leaf_seconds: How long a serving certificate lasts, where it is to last less [s].
+        seconds: As in `register`.
 
     Raises:
         NotReadyError: Something did not become ready.
@@ -166,7 +172,7 @@ def run_installation(
         stack.callback(_stop, found)
         for _ in range(replicas):
             found.start()
-        register(plane, service.port, standby=standby.ports[0])
+        register(plane, service.port, standby=standby.ports[0], seconds=seconds)
         yield found
 
 

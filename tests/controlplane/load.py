@@ -46,10 +46,10 @@ class Load:
         """Return when so many more pods were created.
 
         Raises:
-            NotReadyError: They were not, in a minute.
+            NotReadyError: They were not, in some minutes.
         """
         enough = len(self.created) + more
-        wait_until(lambda: len(self.created) >= enough, f"{more} more pods are created", 60)
+        wait_until(lambda: len(self.created) >= enough, f"{more} more pods are created", 300)
 
     def _create(self) -> None:
         while not self._over.wait(PAUSE):

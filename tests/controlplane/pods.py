@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from controlplane.api import Api, Object, refusal
+from controlplane.api import Api, ApiError, Object, refusal
 from controlplane.process import wait_until
 
 
@@ -44,7 +44,7 @@ class Pods:
 
         def gone() -> bool:
             # Of thousands, one request does not see the end.
-            with suppress(OSError):
+            with suppress(OSError, ApiError):
                 self.api.delete(self.path, gracePeriodSeconds="0")
             return not self.api.get(self.path, limit="1")["items"]
 

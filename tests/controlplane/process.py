@@ -41,17 +41,25 @@ def free_ports(count: int) -> list[int]:
 
 
 def wait_until(met: Callable[[], bool], what: str, seconds: float = 90) -> None:
-    """Return as soon as a condition is met.
+    """Return as soon as a condition is met; one that cannot be asked yet is not.
 
     Raises:
-        NotReadyError: It was not met in time.
+        NotReadyError: It was not met in time, or can never be, as it says itself.
     """
     asked = time.monotonic()
     deadline = asked + seconds
-    while not met():
+    why: Exception | None = None
+    while True:
+        try:
+            if met():
+                return
+        except NotReadyError:
+            raise
+        except Exception as error:  # noqa: BLE001 - what it asks about is on its way still.
+            why = error
         now = time.monotonic()
         if now > deadline:
-            raise NotReadyError(f"{what}: not so after {seconds:g} s")
+            raise NotReadyError(f"{what}: not so after {seconds:g} s") from why
         # What is costly to ask is asked less often: those who are to work need the processor.
         time.sleep(min(max(POLL, 3 * (now - asked)), 0.5))
         asked = time.monotonic()
@@ -127,7 +135,7 @@ class Process:
         if self.runs:
             os.kill(self.pid, number)
 
-    def stop(self, seconds: float = 10) -> None:
+    def stop(self, seconds: float = 60) -> None:
         """End it; kill it when it does not end in time."""
         if self.child is None:
             return
@@ -167,7 +175,7 @@ class Processes:
         self.running.append(process)
         self._tell("+", process)
 
-    def stop(self, process: Process, seconds: float = 10) -> None:
+    def stop(self, process: Process, seconds: float = 60) -> None:
         """End one of them; kill it when it does not end in time."""
         process.stop(seconds)
         self._forget(process)

@@ -69,7 +69,7 @@ def _place_demo(plane: ControlPlane) -> None:
         gangs = plane.api.get(gangs_of(_HOME))["items"]
         return any(gang.get("status", {}).get("phase") in decided for gang in gangs)
 
-    wait_until(told, "the demo gang is placed", 60)
+    wait_until(told, "the demo gang is placed", 180)
 
 
 def _token(plane: ControlPlane, path: Path) -> Path:

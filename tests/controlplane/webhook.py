@@ -19,6 +19,9 @@ from controlplane.process import NotReadyError, Process, answers, free_ports, wa
 from cluster import keys
 
 ROOT = Path(__file__).parents[2]
+PATIENT = 30
+"""For how long an API server waits for an answer where that is not what is tested: a machine may
+stand still for longer than the 3 s that are shipped [s]."""
 BASE = ROOT / "manifests/base"
 NAMESPACE = keys.POLICY_NAMESPACE
 ACCOUNT = "linkwise-webhook"
@@ -94,7 +97,7 @@ def run_webhook(plane: ControlPlane, manifests: Path = BASE) -> Iterator[Webhook
         (folder / "ca.crt").write_bytes(ca.cert_pem)
         one = start_replica(plane, folder, "log", LINKWISE_DRAIN_SECONDS="0")
         try:
-            register(plane, one.ports[0], base64.b64encode(ca.cert_pem).decode())
+            register(plane, one.ports[0], base64.b64encode(ca.cert_pem).decode(), seconds=PATIENT)
             yield Webhook(one.process, one.ports, plane, ca)
         finally:
             plane.processes.stop(one.process)
@@ -111,8 +114,8 @@ def installed(plane: ControlPlane, manifests: Path = BASE) -> Iterator[None]:
     finally:
         options = ("--ignore-not-found", "--wait=false", f"--selector={BUT_THE_FENCE}")
         plane.kubectl("delete", *options, "-k", str(manifests))
-        wait_until(lambda: NAMESPACE not in _names(plane, NAMESPACES), f"{NAMESPACE} is gone", 100)
-        wait_until(lambda: GANGS not in _names(plane, DEFINITIONS), f"{GANGS} is gone", 100)
+        wait_until(lambda: NAMESPACE not in _names(plane, NAMESPACES), f"{NAMESPACE} is gone", 300)
+        wait_until(lambda: GANGS not in _names(plane, DEFINITIONS), f"{GANGS} is gone", 300)
 
 
 def start_replica(
@@ -181,7 +184,9 @@ def _token_for_scorer(plane: ControlPlane, folder: Path) -> Path:
     return file
 
 
-def register(plane: ControlPlane, port: int, bundle: str = "", standby: int = 0) -> None:
+def register(
+    plane: ControlPlane, port: int, bundle: str = "", standby: int = 0, seconds: int | None = None
+) -> None:
     """Name addresses in the registrations, as Services would, and wait until they are in force.
 
     Args:
@@ -189,9 +194,11 @@ def register(plane: ControlPlane, port: int, bundle: str = "", standby: int = 0)
         port: Of admission, on this machine.
         bundle: PEM in base 64; empty where `certs` writes it.
         standby: Of whom to call when that failed; nobody answers there where it is 0.
+        seconds: For how long an API server waits for an answer; as shipped when None.
     """
-    _name(plane, MUTATING, (f"{port}/mutate", f"{standby or _NOBODY}/mutate"), bundle)
-    _name(plane, VALIDATING, (f"{port}/validate",), bundle)
+    mutating = (f"{port}/mutate", f"{standby or _NOBODY}/mutate")
+    _name(plane, MUTATING, mutating, bundle, seconds)
+    _name(plane, VALIDATING, (f"{port}/validate",), bundle, seconds)
     wait_until(lambda: _is_in_force(plane), "the registrations are in force")
 
 
@@ -201,16 +208,23 @@ def register_nobody(plane: ControlPlane) -> None:
     _name(plane, VALIDATING, (f"{_NOBODY}/",))
 
 
-def _name(plane: ControlPlane, path: str, addresses: Sequence[str], bundle: str = "") -> None:
+def _name(
+    plane: ControlPlane,
+    path: str,
+    addresses: Sequence[str],
+    bundle: str = "",
+    seconds: int | None = None,
+) -> None:
     """Name the address of each webhook of a registration: port and path, on this machine."""
-    clients = [{"url": f"https://127.0.0.1:{address}"} for address in addresses]
+    trusted = {"caBundle": bundle} if bundle else {}
+    patience = {} if seconds is None else {"timeoutSeconds": seconds}
     changes = [
-        {
-            "op": "replace",
-            "path": f"/webhooks/{i}/clientConfig",
-            "value": {**client, "caBundle": bundle} if bundle else client,
-        }
-        for i, client in enumerate(clients)
+        {"op": "replace", "path": f"/webhooks/{i}/{field}", "value": value}
+        for i, address in enumerate(addresses)
+        for field, value in {
+            "clientConfig": {"url": f"https://127.0.0.1:{address}", **trusted},
+            **patience,
+        }.items()
     ]
     plane.api.patch(path, changes, "json")
 

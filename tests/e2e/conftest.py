@@ -26,7 +26,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     # Here, so that no test of this folder can forget it.
     item.add_marker(pytest.mark.e2e)
     # What is installed for the first test of a file, and removed after the last, counts.
-    item.add_marker(pytest.mark.timeout(400))
+    item.add_marker(pytest.mark.timeout(900))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

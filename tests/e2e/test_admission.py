@@ -3,7 +3,8 @@
 import re
 
 import pytest
-from controlplane.pods import gates, required, variables
+from controlplane.api import refusal
+from controlplane.pods import a_pod, gates, required, variables
 from controlplane.process import wait_until
 
 from cluster import keys
@@ -108,6 +109,12 @@ def classes(plane):
     plane.api.create(path, {"metadata": {"name": "high"}, "value": 1000})
     waits = {"metadata": {"name": "high-waits"}, "value": 1000, "preemptionPolicy": "Never"}
     plane.api.create(path, waits)
+    pod = a_pod("probe", priorityClassName="high-waits")
+    default = "/api/v1/namespaces/default/pods"
+    wait_until(
+        lambda: refusal(lambda: plane.api.create(default, pod, dryRun="All")) == "",
+        "the classes are known",
+    )
     yield
     for name in ("high", "high-waits"):
         plane.api.delete(f"{path}/{name}")

@@ -9,7 +9,7 @@ from controlplane.installation import run_installation
 from controlplane.load import Load
 from controlplane.pods import a_pod
 from controlplane.process import wait_until
-from controlplane.webhook import VALIDATING
+from controlplane.webhook import PATIENT, VALIDATING
 
 from cluster import keys
 
@@ -22,7 +22,7 @@ BROKEN = '[{"name": ""}]'
 
 @pytest.fixture(scope="module")
 def linkwise(plane):
-    with run_installation(plane, replicas=2) as running:
+    with run_installation(plane, replicas=2, seconds=PATIENT) as running:
         yield running
 
 
@@ -143,6 +143,7 @@ def test_broken_profiles_that_slip_by_change_nothing_and_one_event_says_why_unti
 
     wait_until(lambda: refusal(lambda: profiles(BROKEN)) == "", "nobody judges what is written")
     created.all_have("1.5.0")
+    wait_until(lambda: bool(complaints(plane)), "people are told")
     (told,) = complaints(plane)
     assert "PolicyRefused" in told
     assert "line 1" in told
@@ -152,6 +153,6 @@ def test_broken_profiles_that_slip_by_change_nothing_and_one_event_says_why_unti
     created.all_have("1.5.1")
     profiles(BROKEN)
     created.all_have("1.5.1")
-    assert len(complaints(plane)) == 2
+    wait_until(lambda: len(complaints(plane)) == 2, "people are told again")
     profiles(None)
     created.all_have(None)

@@ -85,7 +85,7 @@ def token(webhook, namespace, *options):
 
 @pytest.mark.usefixtures("allowed")
 def test_the_report_of_a_server_is_that_of_the_command_alone(check, tmp_path, namespace):
-    wait_until(lambda: check().code == 1, "the role is in force", 10)
+    wait_until(lambda: check().code == 1, "the role is in force")
 
     alone = subprocess.run(
         [LINKWISE, "check", "good.yaml", "bad.yaml", f"--namespace={namespace}"],
@@ -123,7 +123,7 @@ def test_who_may_not_ask_is_told_why_and_what_to_do(check, webhook, namespace, t
 
 @pytest.mark.usefixtures("allowed")
 def test_a_file_that_a_server_does_not_take_is_told(check, tmp_path):
-    wait_until(lambda: check().code == 1, "the role is in force", 10)
+    wait_until(lambda: check().code == 1, "the role is in force")
     (tmp_path / "large.yaml").write_text(f"{GOOD}# {'x' * (1 << 20)}\n")
     (tmp_path / "broken.yaml").write_text("apiVersion: v1\nkind: [\n")
 

@@ -67,7 +67,7 @@ def test_a_paused_api_server_says_nothing_and_goes_on_afterwards(plane):
     impatient = Api(plane.server, plane.api.token, context, timeout=0.5)
     with plane.paused(), pytest.raises(OSError, match="timed out"):
         impatient.text("/readyz")
-    assert plane.api.text("/readyz") == "ok"
+    wait_until(lambda: plane.api.text("/readyz") == "ok", "it is ready again")
 
 
 def test_a_service_account_may_do_what_its_role_says_and_nothing_else(plane, namespace):

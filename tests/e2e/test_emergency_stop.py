@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from controlplane.api import ApiError
+from controlplane.api import ApiError, refusal
 from controlplane.process import wait_until
 from controlplane.webhook import BASE, BUT_THE_FENCE, MUTATING, ROOT, register, run_webhook
 
@@ -59,7 +59,7 @@ def stop(plane, tmp_path):
             capture_output=True,
             text=True,
             check=False,
-            timeout=90,
+            timeout=300,
         )
 
     return run
@@ -196,6 +196,9 @@ def test_who_may_not_let_go_of_pods_is_told_and_the_exit_code_says_so(
         # A user's token in the file would win.
         config = tmp_path / "config"
         config.write_text(plane.kubeconfig.read_text().replace(plane.tokens["admin"], token))
+        may = plane.api_as(token)
+        registered = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+        wait_until(lambda: refusal(lambda: may.get(registered)) == "", "the role is in force")
         # The pause between two attempts is what takes long.
         (tmp_path / "bin/sleep").unlink()
         (tmp_path / "bin/sleep").symlink_to(shutil.which("true"))

@@ -14,7 +14,7 @@ from controlplane.api import ApiError
 from controlplane.installation import SECRET_PATH, run_installation
 from controlplane.process import answers, wait_until
 from controlplane.relay import Relay
-from controlplane.webhook import MUTATING
+from controlplane.webhook import MUTATING, PATIENT
 
 from certs.bundle import read_bundle
 from cluster import keys
@@ -43,7 +43,7 @@ def way(plane):
 
 @pytest.fixture(scope="module")
 def linkwise(plane, way):
-    with run_installation(plane, server=way.server) as running:
+    with run_installation(plane, server=way.server, seconds=PATIENT) as running:
         # So that the replica itself decides.
         running.kill(running.standby)
         yield running
@@ -147,7 +147,7 @@ def test_while_watches_are_broken_pods_are_decided_by_what_is_known_and_then_sta
     profiles("1.5.1")
     assert {pods.driver() for _ in range(20)} == {"1.5.0"}
     assert pods.are_decided()
-    assert linkwise.replicas[0].ready
+    wait_until(lambda: linkwise.replicas[0].ready, "it says so still")
     way.refuses = False
 
     wait_until(lambda: pods.driver() == "1.5.1", "the change is in force")
@@ -160,7 +160,7 @@ def test_when_the_version_of_a_watch_is_gone_everything_is_listed_again(
     linkwise, way, pods, profiles, plane
 ):
     profiles("1.5.0", namespaceSelector={"matchLabels": {"team": "red"}})
-    assert pods.driver() is None
+    wait_until(lambda: pods.driver() is None, "what was in force before is not")
     lists = logged(linkwise, LISTED)
 
     way.refuses = True
@@ -223,7 +223,7 @@ def test_connections_that_fall_silent_are_noticed_and_pods_are_decided_meanwhile
 
     assert pods.are_decided()
     assert {pods.driver() for _ in range(20)} == {"1.5.0"}
-    assert linkwise.replicas[0].ready
+    wait_until(lambda: linkwise.replicas[0].ready, "it says so still")
     wait_until(lambda: pods.driver() == "1.5.1", "the change is in force", CATCHES_UP)
     clear_bundle(plane)
     wait_until(lambda: has_bundle(plane), "certs writes what is missing", CATCHES_UP)

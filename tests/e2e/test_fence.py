@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 from controlplane.api import ApiError, refusal
+from controlplane.history import History
 from controlplane.holder import NAME
 from controlplane.pods import a_pod
 from controlplane.process import Process, wait_until
@@ -251,24 +252,31 @@ def holders(plane, pods, tmp_path):
 @contextmanager
 def history(plane, pods):
     """Give the terms that the pod had, in the API server's own order, when all is over."""
-    version = plane.api.get(pods)["metadata"]["resourceVersion"]
     terms = []
-    yield terms
-    query = f"watch=true&resourceVersion={version}&timeoutSeconds=1"
-    for line in plane.api.text(f"{pods}?{query}").splitlines():
-        told = json.loads(line)["object"]["metadata"].get("annotations", {})
-        if keys.TERM in told:
-            terms.append(int(told[keys.TERM]))
+    with History(plane.api) as told:
+        yield terms
+        now = plane.api.get(f"{pods}/work")["metadata"]
+
+        def written():
+            metadata = [write.pod["metadata"] for write in told.writes]
+            return [one for one in metadata if one["uid"] == now["uid"]]
+
+        def is_seen():
+            return now["resourceVersion"] in {one["resourceVersion"] for one in written()}
+
+        wait_until(is_seen, "all was told")
+        annotations = (one.get("annotations", {}) for one in written())
+        terms += [int(each[keys.TERM]) for each in annotations if keys.TERM in each]
 
 
 def test_a_leader_that_was_stopped_past_its_lease_and_goes_on_writes_nothing(plane, pods, holders):
     with history(plane, pods) as terms:
-        first = holders("first", 6, 4, 1)
+        first = holders("first", 15, 10, 1)
         wait_until(lambda: first.passed(0), "the first one leads")
         first.process.signal(signal.SIGSTOP)
         before = len(first.writes)
-        second = holders("second", 6, 4, 1)
-        wait_until(lambda: second.passed(1), "the second one has taken over", 60)
+        second = holders("second", 15, 10, 1)
+        wait_until(lambda: second.passed(1), "the second one has taken over")
 
         first.process.signal(signal.SIGCONT)
 
@@ -300,7 +308,7 @@ def test_a_leader_that_is_told_to_end_is_followed_at_once(plane, pods, holders):
 
         plane.processes.stop(first.process)
 
-        wait_until(lambda: second.passed(1), "the second one leads", 60)
+        wait_until(lambda: second.passed(1), "the second one leads")
 
     assert terms == sorted(terms)
     assert "Released Lease" in log(first)

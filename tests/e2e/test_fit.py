@@ -62,12 +62,11 @@ def test_where_nobody_leads_admission_is_answered_and_a_note_says_why(ann):
 @pytest.mark.usefixtures("placing")
 def test_a_gang_goes_where_the_dry_run_said(plane, machines, namespace, ann):
     machines(2)
-    wait_until(lambda: ann.fits(*gang(4)), "the nodes are known")
+    wait_until(lambda: ann.fits(*gang(16)), "the nodes are known")
 
-    answer = ann.ask(*gang(4))
-    assert answer["warnings"] == []
+    wait_until(lambda: ann.ask(*gang(4))["warnings"] == [], "the webhook knows them, too")
+    placements = ann.placements(*gang(4))
     assert plane.api.get(f"/api/v1/namespaces/{namespace}/pods")["items"] == []
-    placements = [pod["placement"] for pod in answer["pods"]]
 
     assert created(plane, namespace, *gang(4)) == told(placements)
     for one in placements:
@@ -79,7 +78,7 @@ def test_a_gang_goes_where_the_dry_run_said(plane, machines, namespace, ann):
 @pytest.mark.usefixtures("placing")
 def test_a_gang_that_does_not_fit_is_told_why_with_the_nodes_counted(machines, ann):
     machines(2)
-    wait_until(lambda: ann.fits(*gang(4)), "the nodes are known")
+    wait_until(lambda: ann.fits(*gang(16)), "the nodes are known")
 
     placements = ann.placements(*gang(5, gpus=4))
 

@@ -53,6 +53,8 @@ class Replicas:
     def __init__(self, plane, way, folder):
         self.plane, self.way, self.folder = plane, way, folder
         self.numbers, self.running = count(), []
+        self.without = 0.0
+        """For how long the API server was away, or those who work with it [s]."""
 
     def start(self):
         log = f"scorer-{next(self.numbers)}.log"
@@ -100,8 +102,10 @@ class Replicas:
     def lose_the_api_server(self, after):
         self.leader()
         time.sleep(after)
+        began = time.monotonic()
         self.plane.process("kube-apiserver").signal(signal.SIGKILL)
         self.plane.restart_api_server()
+        self.without += time.monotonic() - began
 
     def cut_the_way(self, after):
         self.leader()
@@ -148,7 +152,7 @@ def test_gangs_are_placed_whole_whatever_becomes_of_the_leader(
                 crowd.come_and_end(60 // times + 3)
                 harmed.result()
         crowd.run_out()
-        check(history, COMMIT_DEADLINE)
+        check(history, COMMIT_DEADLINE + replicas.without)
     assert crowd.ended == crowd.shapes.keys()
     terms = replicas.terms()
     assert len(set(terms)) == len(terms) >= leaders

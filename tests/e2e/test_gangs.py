@@ -132,8 +132,7 @@ def test_a_gang_that_insists_on_nvlink_waits_for_it_and_then_fits(pods, machines
     filler = fill(pods, keep_free=(0, 5, 6))
     make_gang(pods, "strict", 3, 1, annotations={keys.LINK: "nvlink"})
 
-    gang = told(pods, "strict", "Waiting")
-    assert "NVLink" in gang["status"]["reason"]
+    told(pods, "strict", "Waiting", "NVLink")
     assert where(pods, "strict") == {}
 
     remove(pods, filler[4])
@@ -209,8 +208,8 @@ def test_of_two_gangs_that_need_all_gpus_one_waits_until_the_other_ends(plane, p
 def test_a_gang_larger_than_the_cluster_waits_with_numbers_and_holds_nothing(pods, machines):
     machines(2)
     make_gang(pods, "huge", 5, 4)
-    gang = told(pods, "huge", "Waiting")
-    assert "needs 20 GPUs as 5 × 4 GPUs; 4 of 5 workers fit now" in gang["status"]["reason"]
+    reason = "needs 20 GPUs as 5 × 4 GPUs; 4 of 5 workers fit now"
+    gang = told(pods, "huge", "Waiting", reason)
     assert "plan" not in gang["spec"]
     assert not any(
         keys.ALLOCATION in pod["metadata"].get("annotations", {}) for pod in pods.all().values()

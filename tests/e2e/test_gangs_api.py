@@ -113,7 +113,7 @@ def test_a_gang_goes_with_its_job(scorer, plane, namespace):
     maps = f"/api/v1/namespaces/{namespace}/configmaps"
     made(scorer, namespace, owners=owned(plane.api.create(maps, a_job())["metadata"]))
     plane.api.delete(f"{maps}/job")
-    wait_until(lambda: not plane.api.get(gangs_of(namespace))["items"], "it is gone", 60)
+    wait_until(lambda: not plane.api.get(gangs_of(namespace))["items"], "it is gone", 300)
 
 
 def a_job():

@@ -120,7 +120,7 @@ def test_pods_of_controllers_are_all_there_after_a_replica_was_killed(plane, lin
     def made():
         return plane.api.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
 
-    wait_until(lambda: len(made()) == 60, "all pods are there", 60)
+    wait_until(lambda: len(made()) == 60, "all pods are there", 300)
     assert without_gate(made()) == []
 
 

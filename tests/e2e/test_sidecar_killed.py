@@ -38,7 +38,7 @@ def pods(webhook, namespace):
     made.clear()
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2400)
 def test_usage_returns_to_the_truth_whoever_dies_and_whatever_is_deleted(
     nodes, pods, sidecar, revive
 ):

@@ -98,9 +98,11 @@ def test_the_commands_that_up_prints_work_as_they_stand(up):
     folder, made = up
     export, *others = commands(made.stdout)
 
-    gangs, inspected, applied, created, denied, checked = (
-        pasted(f"{export}\n{command}") for command in others
-    )
+    gangs, inspected, applied = (pasted(f"{export}\n{command}") for command in others[:3])
+    # What was applied counts from a moment on.
+    dry = f"{export}\n{others[3]} --dry-run=server"
+    wait_until(lambda: "1.5.0" in pasted(dry).stdout, "the profile is in force")
+    created, denied, checked = (pasted(f"{export}\n{command}") for command in others[3:])
     (gang,) = gangs.stdout.splitlines()[1:]
     assert gang.split()[1:5] == ["4/4", "Placed", "gpu-0", "160"]
     assert "0 1 2 3  whole  160.0 GB/s  gang default/mpijob-vgg16" in inspected.stdout
