@@ -2,22 +2,22 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 
 from msgspec import Struct
 
-from cli.machine import find_machine, mapped_machine, measured
+from cli.machine import find_machine, measured
 from cli.shortform import ShortNode, is_short_form, read_short_form
-from cluster import keys
 from cluster.accounting import ledger_of
 from cluster.ledger import Ledger, LedgerError, NodeLedger
-from cluster.node import Node, NodeError, NodeObject, read_node
-from cluster.pod import Metadata, Pod
-from cluster.published import Published, PublishedError, read_indices, read_published
+from cluster.node import Node, NodeError, NodeObject
+from cluster.pod import Pod
 from policy.lines import without_nulls
 from policy.snapshot import PolicySnapshot
+from scorer.known import ConfigMap, node_of
+from topology.machine import TopologyError
 from webhook.manifest.typed import read_as
-from webhook.manifest.value import Value
+from webhook.manifest.value import InputError, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,6 @@ class Cluster:
     def nodes(self) -> tuple[Node, ...]:
         """The nodes, in the order of the file."""
         return tuple(ledger.node for ledger in self.ledger.nodes.values())
-
-
-class _ConfigMap(Struct):
-    metadata: Metadata = Metadata()
-    data: dict[str, str] | None = None
 
 
 class _Address(Struct, frozen=True):
@@ -81,12 +76,9 @@ class _Reader:
     policy: PolicySnapshot
     nodes: dict[str, tuple[Value, NodeObject | ShortNode]] = field(default_factory=dict)
     pods: list[Pod] = field(default_factory=list)
-    published: dict[str, list[_ConfigMap]] = field(default_factory=dict)
-    """The topologies that agents publish, by node."""
-    unhealthy: dict[str, str] = field(default_factory=dict)
-    """The lists of unhealthy GPUs, by the name of their ConfigMap."""
+    told: dict[str, dict[str, ConfigMap]] = field(default_factory=dict)
+    """What ConfigMaps tell of each node, by node and their name."""
     addresses: dict[str, str] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
 
     def take(self, value: Value) -> None:
         """Go on with the next object."""
@@ -107,21 +99,15 @@ class _Reader:
             case "Pod":
                 self.pods.append(read_as(Pod, plain, value))
             case "ConfigMap":
-                self._take_map(read_as(_ConfigMap, plain, value))
+                found = read_as(ConfigMap, plain, value)
+                if found.node:
+                    self.told.setdefault(found.node, {}).setdefault(found.metadata.name, found)
             case _:
                 pass
-
-    def _take_map(self, found: _ConfigMap) -> None:
-        name, labels = found.metadata.name, found.metadata.labels or {}
-        if keys.TOPOLOGY_NODE in labels and keys.NODE_MODE in labels:
-            self.published.setdefault(labels[keys.TOPOLOGY_NODE], []).append(found)
-        if name.startswith(keys.UNHEALTHY_NAME_PREFIX):
-            self.unhealthy.setdefault(name, (found.data or {}).get(keys.UNHEALTHY_KEY, ""))
 
     def cluster(self) -> Cluster:
         """Return the whole."""
         nodes = [self._node(value, one) for value, one in self.nodes.values()]
-        self.warnings += [f"node {node.name}: {w}" for node in nodes for w in node.warnings]
         ledger = ledger_of(nodes, self.pods, migrate=self.policy.policy.migration.gpushare)
         ledgers = dict(ledger.nodes)
         for _, one in self.nodes.values():
@@ -130,7 +116,7 @@ class _Reader:
         return Cluster(
             Ledger(ledgers, ledger.conflicts),
             tuple(self.pods),
-            tuple(self.warnings),
+            tuple(f"node {node.name}: {w}" for node in nodes for w in node.warnings),
             self.addresses,
         )
 
@@ -142,43 +128,17 @@ class _Reader:
     def _node(self, value: Value, one: NodeObject | ShortNode) -> Node:
         if isinstance(one, ShortNode):
             return self._measured(one.node)
-        name, labels = one.metadata.name, one.metadata.labels or {}
-        machine = mapped_machine(self.policy, labels)
         try:
-            read = partial(
-                read_node,
-                one,
-                published=self._published(name),
-                machine=machine,
-                placement=self.policy.policy.placement.strategy,
-            )
-            node = read()
-            if unhealthy := self._unhealthy(name, len(node.cards)):
-                node = read(unhealthy=unhealthy)
+            return node_of(one, self.told.get(one.metadata.name, {}), self.policy)
         except NodeError as error:
             raise value.error(f"{error}.") from None
-        return self._measured(node)
+        except TopologyError as error:
+            raise InputError(f"the policy's machines: {error}.") from None
 
     def _measured(self, node: Node) -> Node:
         if node.machine is None:
             return node
         return replace(node, machine=measured(self.policy, node.labels, node.machine))
-
-    def _published(self, node: str) -> Published | None:
-        """Return what a node's agent publishes; what cannot be read is told, and passed over."""
-        for one in self.published.get(node, ()):
-            try:
-                return read_published(one.data or {})
-            except PublishedError as error:
-                self.warnings.append(f"node {node}: its published topology is left out: {error}")
-        return None
-
-    def _unhealthy(self, node: str, n: int) -> frozenset[int]:
-        name = keys.UNHEALTHY_NAME_PREFIX + node
-        gpus, warning = read_indices(self.unhealthy.get(name, ""), n)
-        if warning:
-            self.warnings.append(f"ConfigMap {name}: {warning}")
-        return gpus
 
 
 def _hold(ledger: NodeLedger, short: ShortNode) -> NodeLedger:

@@ -48,19 +48,6 @@ def find_machine(
         raise InputError(f"{where}: {_sentence(error)}") from None
 
 
-def mapped_machine(policy: PolicySnapshot, labels: Mapping[str, str]) -> Machine | None:
-    """Return what the policy says a node with these labels is; None where it says nothing.
-
-    Raises:
-        InputError: The policy names a machine that the catalogue does not have.
-    """
-    name = policy.machine_for(labels)
-    try:
-        return entry(name).machine if name else None
-    except TopologyError as error:
-        raise InputError(f"the policy's machines: {_sentence(error)}") from None
-
-
 def measured(policy: PolicySnapshot, labels: Mapping[str, str], machine: Machine) -> Machine:
     """Return a node's machine with the speeds of links that the policy states."""
     stated = policy.constants_for(labels).model_dump(exclude_none=True)

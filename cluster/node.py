@@ -1,11 +1,11 @@
 """What one node offers: its mode, its cards, and what links them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 from cluster.amounts import MEMORY_MAX
-from cluster.keys import CORDON, GPU_MEM
+from cluster.keys import CORDON, GPU_MEM, UNHEALTHY_NAME_PREFIX
 from cluster.mode import Mode, Placement, read_placement
 from cluster.offer import NodeError, NodeObject, Offer, read_offer
 from cluster.published import Published, read_indices
@@ -99,37 +99,44 @@ def read_node(
     *,
     published: Published | None = None,
     machine: Machine | None = None,
-    unhealthy: frozenset[int] = frozenset(),
+    unhealthy: str = "",
     placement: Placement = Placement.BINPACK,
 ) -> Node:
     """Return what a Node object says, and what is known of its GPUs from elsewhere.
 
     A node has GPUs when its mode's resource counts some, healthy or not. Where its agent publishes
     a machine, that one is taken, however many GPUs the resource counts. A machine that the policy
-    maps is taken when it has as many; else all GPUs count as equal.
+    maps is taken when it has as many; else all GPUs count as equal. What cannot be read of a list
+    of GPUs stands for none, and is warned of.
 
     Args:
         raw: The Node.
         published: What the node's agent says.
         machine: What the policy's mapping says, by the node's labels.
-        unhealthy: GPU indices that the ConfigMap of unhealthy GPUs names.
+        unhealthy: What the ConfigMap of unhealthy GPUs lists.
         placement: What the policy says of shares; the node's label goes before it.
 
     Raises:
         NodeError: an amount is no Kubernetes quantity.
     """
-    offer = read_offer(raw, published.machine.n if published else None)
-    linked, known, doubt = _read_machine(offer, published, machine)
+    said = published or Published(None, ())
+    offer = read_offer(raw, len(said.healthy))
+    linked, known, doubt = _read_machine(offer, said.machine, machine)
     layout, misspelt = read_placement(offer.labels, placement)
-    cordoned, unread = read_indices(offer.annotations.get(CORDON, ""), linked.n if linked else 0)
+    n = linked.n if linked else 0
+    listed, unlisted = read_indices(unhealthy, n)
+    ill = listed | said.unhealthy
+    cordoned, undrained = read_indices(offer.annotations.get(CORDON, ""), n)
     cards = tuple(
-        replace(card, cordoned=i in cordoned)
-        for i, card in enumerate(_read_cards(offer, linked, published, unhealthy))
+        replace(card, healthy=card.healthy and i not in ill, cordoned=i in cordoned)
+        for i, card in enumerate(_read_cards(offer, linked, is_published=linked is said.machine))
     )
     problems = (
         misspelt,
+        *(f"published topology: {problem}" for problem in _doubts(said)),
         doubt,
-        f"{CORDON}: {unread}" if unread else None,
+        f"ConfigMap {UNHEALTHY_NAME_PREFIX}{raw.metadata.name}: {unlisted}" if unlisted else None,
+        f"{CORDON}: {undrained}" if undrained else None,
         _missing(offer, cards),
         _unit(cards),
     )
@@ -159,17 +166,22 @@ def uniform_machine(n: int) -> Machine:
     return Machine(links=((0,) * n,) * n, levels=((Level.UNKNOWN,) * n,) * n, numa=(0,) * n)
 
 
+def _doubts(published: Published) -> tuple[str, ...]:
+    """Say what could not be read of a published topology, and what was guessed of its machine."""
+    guessed = published.machine.warnings if published.machine else ()
+    return (*published.warnings, *guessed)
+
+
 def _read_machine(
-    offer: Offer, published: Published | None, mapped: Machine | None
+    offer: Offer, published: Machine | None, mapped: Machine | None
 ) -> tuple[Machine | None, bool, str | None]:
     """Return the machine, whether it is known, and a warning."""
     n = offer.count
     if not n:
         return None, False, None
     if published:
-        here = published.machine.n
-        differ = f"the agent publishes {here} GPUs, but the kubelet counts {n}"
-        return published.machine, True, None if here == n else differ
+        differ = f"the agent publishes {published.n} GPUs, but the kubelet counts {n}"
+        return published, True, None if published.n == n else differ
     if n > MAX_GPUS:
         return None, False, f"{n} GPUs: at most {MAX_GPUS} on a node are placed, so none is"
     if mapped and mapped.n == n:
@@ -178,23 +190,17 @@ def _read_machine(
     return uniform_machine(n), False, doubt
 
 
-def _read_cards(
-    offer: Offer, machine: Machine | None, published: Published | None, unhealthy: frozenset[int]
-) -> tuple[Card, ...]:
+def _read_cards(offer: Offer, machine: Machine | None, *, is_published: bool) -> Iterator[Card]:
     if machine is None:
-        return ()
+        return
     # The kubelet says how many GPUs it gives out, not which; but none is none of them.
     some_usable = offer.usable > 0 or not offer.mode.is_ours
-    return tuple(
-        Card(
-            memory=_read_memory(offer, machine, i, is_published=published is not None),
-            uuid=machine.uuids[i] if published and machine.uuids else None,
-            healthy=some_usable
-            and i not in unhealthy
-            and (published is None or published.healthy[i]),
+    for i in range(machine.n):
+        yield Card(
+            memory=_read_memory(offer, machine, i, is_published=is_published),
+            uuid=machine.uuids[i] if is_published and machine.uuids else None,
+            healthy=some_usable,
         )
-        for i in range(machine.n)
-    )
 
 
 def _read_memory(offer: Offer, machine: Machine, i: int, *, is_published: bool) -> int | None:

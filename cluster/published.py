@@ -1,6 +1,6 @@
 """A node's topology as its ConfigMap publishes it: ACK's keys, which arena reads, and ours.
 
-`machine.json` is the whole record. Where only ACK's keys are there, the machine is made of
+`machine.json` is the whole record. Where only ACK's keys can be read, the machine is made of
 `linkType`: no NUMA nodes, no NICs, and no PCIe level where an NVLink stands in its place.
 """
 
@@ -43,24 +43,32 @@ _LEVELS = {
 
 
 class PublishedError(ValueError):
-    """A published topology cannot be read; the message says which key, and what is wrong."""
+    """A key of a topology cannot be read, or what is to be published contradicts itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a node's agent says about its GPUs."""
+    """What a node's agent says about its GPUs, as far as it can be read."""
 
-    machine: Machine
+    machine: Machine | None
+    """None where what links them cannot be read."""
     healthy: tuple[bool, ...]
     """By GPU index."""
     driver: str | None = None
     """Version of the driver, or None where nothing tells it."""
+    warnings: tuple[str, ...] = ()
+    """Which keys could not be read, and why."""
 
     def __post_init__(self) -> None:
-        if len(self.healthy) != self.machine.n:
+        if self.machine and len(self.healthy) != self.machine.n:
             raise PublishedError(
                 f"health of {len(self.healthy)} GPUs, but the machine has {self.machine.n}"
             )
+
+    @property
+    def unhealthy(self) -> frozenset[int]:
+        """GPU indices."""
+        return frozenset(i for i, ok in enumerate(self.healthy) if not ok)
 
 
 class _Constants(Struct, frozen=True):
@@ -94,19 +102,13 @@ class _Machine(Struct, frozen=True, rename="camel"):
 
 
 def read_published(data: dict[str, str]) -> Published:
-    """Return what a topology ConfigMap's data says; `machine.json` is preferred to `linkType`.
+    """Return what can be read of a topology ConfigMap's data, and warnings of the rest.
 
-    Raises:
-        PublishedError: a key is missing or malformed, or the keys contradict each other.
+    `machine.json` is preferred to `linkType`. A GPU of whose health nothing can be read is healthy.
     """
-    machine, driver = _read_machine(data)
-    devices = _decode(data, TOPOLOGY_DEVICES, dict[Word, Text])
-    if set(devices) != {str(i) for i in range(machine.n)}:
-        raise PublishedError(
-            f"{TOPOLOGY_DEVICES}: the keys must be the GPU indices 0 to {machine.n - 1}"
-        )
-    healthy = tuple(devices[str(i)] == HEALTHY for i in range(machine.n))
-    return Published(machine, healthy, driver)
+    machine, driver, unread = _read_machine(data)
+    healthy, doubts = _read_health(data, machine.n if machine else None)
+    return Published(machine, healthy, driver, (*unread, *doubts))
 
 
 def write_published(published: Published, bandwidth: Sequence[Sequence[float]]) -> dict[str, str]:
@@ -115,8 +117,13 @@ def write_published(published: Published, bandwidth: Sequence[Sequence[float]]) 
     Args:
         published: The machine and its health.
         bandwidth: Of each pair [GB/s], shape (n, n); for people and arena, never read back.
+
+    Raises:
+        PublishedError: there is no machine.
     """
     machine = published.machine
+    if machine is None:
+        raise PublishedError("there is no machine to publish")
     health = {str(i): HEALTHY if ok else UNHEALTHY for i, ok in enumerate(published.healthy)}
     speeds = _encode([[round(speed, 2) for speed in row] for row in bandwidth])
     return {
@@ -126,7 +133,7 @@ def write_published(published: Published, bandwidth: Sequence[Sequence[float]]) 
         ),
         TOPOLOGY_BANDWIDTH: speeds,
         TOPOLOGY_BANDWIDTH_ARENA: speeds,
-        TOPOLOGY_MACHINE: _encode(_record_of(published)),
+        TOPOLOGY_MACHINE: _encode(_record_of(machine, published.driver)),
     }
 
 
@@ -145,12 +152,27 @@ def read_indices(text: str, n: int) -> tuple[frozenset[int], str | None]:
             bad.append(item)
     if not bad:
         return frozenset(good), None
-    shown = ", ".join(repr(item[:20]) for item in bad[:3])
-    return frozenset(good), f"{shown}: not an index of one of {n} GPUs (0,3 is an example)"
+    problem = f"{_shown(bad)}: not an index of one of {n} GPUs (0,3 is an example)"
+    return frozenset(good), problem
 
 
-def _read_machine(data: dict[str, str]) -> tuple[Machine, str | None]:
-    key = TOPOLOGY_MACHINE if TOPOLOGY_MACHINE in data else TOPOLOGY_LINKS
+def _shown(items: Sequence[str]) -> str:
+    return ", ".join(repr(item[:20]) for item in items[:3])
+
+
+def _read_machine(data: dict[str, str]) -> tuple[Machine | None, str | None, list[str]]:
+    """Return the machine, the driver's version, and which keys could not be read."""
+    unread: list[str] = []
+    ours = (TOPOLOGY_MACHINE,) if TOPOLOGY_MACHINE in data else ()
+    for key in (*ours, TOPOLOGY_LINKS):
+        try:
+            return *_machine_in(data, key), unread
+        except PublishedError as error:
+            unread.append(str(error))
+    return None, None, unread
+
+
+def _machine_in(data: dict[str, str], key: str) -> tuple[Machine, str | None]:
     try:
         if key == TOPOLOGY_LINKS:
             return _machine_of_links(_decode(data, key, Row[Row[Word]])), None
@@ -158,6 +180,26 @@ def _read_machine(data: dict[str, str]) -> tuple[Machine, str | None]:
         return _machine_of(record), record.driver
     except TopologyError as error:
         raise PublishedError(f"{key}: {error}") from error
+
+
+def _read_health(data: dict[str, str], n: int | None) -> tuple[tuple[bool, ...], list[str]]:
+    """Return which of n GPUs are healthy, or of all that are named, and what could not be read."""
+    try:
+        words = _decode(data, TOPOLOGY_DEVICES, dict[str, object])
+    except PublishedError as error:
+        return (True,) * (n or 0), [str(error)]
+    if n is None:
+        n = max((i + 1 for i in range(MAX_GPUS) if str(i) in words), default=0)
+    names = [str(i) for i in range(n)]
+    odd = [name for name, word in words.items() if name not in names or not isinstance(word, str)]
+    silent = [name for name in names if name not in words]
+    doubts = []
+    if odd:
+        doubts.append(f"{_shown(odd)}: not the health of one of {n} GPUs")
+    if silent:
+        doubts.append(f"nothing of GPU {', '.join(silent)}: taken for healthy")
+    healthy = tuple(name in odd or words.get(name, HEALTHY) == HEALTHY for name in names)
+    return healthy, [f"{TOPOLOGY_DEVICES}: {doubt}" for doubt in doubts]
 
 
 def _decode(data: dict[str, str], key: str, kind: type[_T]) -> _T:
@@ -175,8 +217,12 @@ def _encode(value: object) -> str:
 
 def _level(word: str) -> Level:
     if word not in _LEVELS:
-        raise TopologyError(f"{word!r} is no link: NV1, NV2, … or one of {', '.join(_LEVELS)}")
+        raise TopologyError(_no_link(word))
     return _LEVELS[word]
+
+
+def _no_link(word: str) -> str:
+    return f"{word!r} is no link: NV1, NV2, … or one of {', '.join(_LEVELS)}"
 
 
 def _level_word(level: Level) -> str:
@@ -191,8 +237,7 @@ def _link_word(machine: Machine, i: int, j: int) -> str:
     return _level_word(machine.levels[i][j])
 
 
-def _record_of(published: Published) -> _Machine:
-    machine = published.machine
+def _record_of(machine: Machine, driver: str | None) -> _Machine:
     constants = machine.constants
     return _Machine(
         v=1,
@@ -203,7 +248,7 @@ def _record_of(published: Published) -> _Machine:
         switched=machine.switched,
         nics=[_NIC(nic.name, [_level_word(level) for level in nic.levels]) for nic in machine.nics],
         model=machine.model,
-        driver=published.driver,
+        driver=driver,
         uuids=list(machine.uuids),
         bus_ids=list(machine.bus_ids),
         memory=list(machine.memory),
@@ -231,7 +276,8 @@ def _machine_of(record: _Machine) -> Machine:
 def _machine_of_links(words: list[list[str]]) -> Machine:
     """Make a machine of `linkType`.
 
-    A pair whose two directions differ counts as not linked, as in every other text that is read.
+    A pair whose two directions differ, or whose word is no link, counts as not linked, as in every
+    other text that is read.
     """
     n = len(words)
     if any(len(row) != n for row in words):
@@ -241,12 +287,15 @@ def _machine_of_links(words: list[list[str]]) -> Machine:
     warnings = []
     for i in range(n):
         for j in range(i):
-            if words[i][j] != words[j][i]:
+            word = words[i][j]
+            if word != words[j][i]:
                 warnings.append(f"GPU{j} and GPU{i} are linked differently each way: not linked")
-            elif nvlink := _NVLINK.fullmatch(words[i][j]):
+            elif nvlink := _NVLINK.fullmatch(word):
                 links[i][j] = links[j][i] = int(nvlink[1])
+            elif word in _LEVELS:
+                levels[i][j] = levels[j][i] = _LEVELS[word]
             else:
-                levels[i][j] = levels[j][i] = _level(words[i][j])
+                warnings.append(f"GPU{j} and GPU{i}: {_no_link(word)}: not linked")
     return Machine(
         links=tuple(map(tuple, links)),
         levels=tuple(map(tuple, levels)),

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 from msgspec import Struct
 
 from cluster.keys import NODE_MODE, TOPOLOGY_NODE, UNHEALTHY_KEY, UNHEALTHY_NAME_PREFIX
 from cluster.node import Node, NodeObject, read_node
 from cluster.pod import Metadata
-from cluster.published import Published, PublishedError, read_indices, read_published
+from cluster.published import Published, read_published
 from policy.snapshot import PolicySnapshot
 from topology.catalogue import entry
 
@@ -48,17 +47,13 @@ def node_of(raw: NodeObject, told: Mapping[str, ConfigMap], policy: PolicySnapsh
     """
     labels = raw.metadata.labels or {}
     name = policy.machine_for(labels)
-    machine = entry(name).machine if name else None
-    read = partial(
-        read_node,
+    node = read_node(
         raw,
         published=_published(told),
-        machine=machine,
+        machine=entry(name).machine if name else None,
+        unhealthy=_unhealthy(told),
         placement=policy.policy.placement.strategy,
     )
-    node = read()
-    if unhealthy := _unhealthy(told, len(node.cards)):
-        node = read(unhealthy=unhealthy)
     stated = policy.constants_for(labels).model_dump(exclude_none=True)
     if not stated or node.machine is None:
         return node
@@ -67,16 +62,21 @@ def node_of(raw: NodeObject, told: Mapping[str, ConfigMap], policy: PolicySnapsh
 
 
 def _published(told: Mapping[str, ConfigMap]) -> Published | None:
-    for _, one in sorted(told.items()):
-        if not one.tells_health:
-            try:
-                return read_published(one.data or {})
-            except PublishedError:
-                continue
-    return None
+    """Return the first machine that is published, and what all that is published says besides."""
+    read = [
+        read_published(one.data or {}) for _, one in sorted(told.items()) if not one.tells_health
+    ]
+    if not read:
+        return None
+    first = next((one for one in read if one.machine), read[0])
+    ill = frozenset[int]().union(*(one.unhealthy for one in read))
+    return replace(
+        first,
+        healthy=tuple(i not in ill for i in range(len(first.healthy))),
+        warnings=tuple(warning for one in read for warning in one.warnings),
+    )
 
 
-def _unhealthy(told: Mapping[str, ConfigMap], n: int) -> frozenset[int]:
-    lists = [one.data or {} for one in told.values() if one.tells_health]
-    texts = (data.get(UNHEALTHY_KEY, "") for data in lists)
-    return frozenset().union(*(read_indices(text, n)[0] for text in texts))
+def _unhealthy(told: Mapping[str, ConfigMap]) -> str:
+    lists = (one.data or {} for one in told.values() if one.tells_health)
+    return ",".join(data.get(UNHEALTHY_KEY, "") for data in lists)

@@ -76,20 +76,22 @@ def test_a_published_topology_tells_the_machine(read):
     assert [card.healthy for card in node.cards] == [True, False]
 
 
-def test_a_published_topology_that_cannot_be_read_is_told_and_left_out(read):
+def test_what_cannot_be_read_of_a_published_topology_is_told_and_the_rest_is_kept(read):
     labels = {"ack.node.gpu.schedule": "topology", "nodename": "n"}
+    data = {"devices": '{"0": "Unhealthy", "1": "Healthy"}'}
 
-    cluster = read(a_node(), a_config_map("topo-n", {"devices": "{}"}, labels=labels))
+    cluster = read(a_node(), a_config_map("topo-n", data, labels=labels))
 
     assert not cluster.nodes[0].machine_known
-    assert cluster.warnings == ("node n: its published topology is left out: linkType: missing",)
+    assert cluster.nodes[0].usable_mask == 0b10
+    assert cluster.warnings == ("node n: published topology: linkType: missing",)
 
 
 def test_cards_that_a_config_map_calls_unhealthy_are_not_usable(read):
     cluster = read(a_node(), a_config_map("unhealthy-gpu-n", {"gpus": "0, x"}))
 
     assert cluster.nodes[0].usable_mask == 0b10
-    assert "ConfigMap unhealthy-gpu-n: 'x'" in cluster.warnings[0]
+    assert cluster.warnings[0].startswith("node n: ConfigMap unhealthy-gpu-n: 'x'")
 
 
 def test_the_policy_maps_nodes_to_machines_of_the_catalogue(read):

@@ -132,6 +132,7 @@ def test_a_node_has_the_gpus_that_its_modes_resource_counts(mode, allocatable, c
         ({GFD_COUNT: "2"}, None, 2, 4),
         ({GFD_COUNT: "4", GFD_REPLICAS: "2"}, None, 4, 2),
         ({}, published(2), 2, 4),
+        ({}, Published(None, (True, False)), 2, 4),
         ({}, None, 0, 0),
         ({GFD_COUNT: "16"}, None, 0, 0),
         ({GFD_REPLICAS: "four"}, None, 0, 0),
@@ -218,7 +219,7 @@ def test_a_card_is_usable_when_no_source_calls_it_ill_and_nobody_drains_it():
         {GPU_WHOLE: 4},
         annotations={CORDON: " 3 ,"},
         published=published(4, ill=(0,)),
-        unhealthy=frozenset({1, 9}),
+        unhealthy="1",
     )
 
     assert [card.healthy for card in node.cards] == [False, False, True, True]
@@ -234,9 +235,41 @@ def test_a_cordon_that_cannot_be_read_drains_nothing_and_warns():
     assert node.warnings[0].startswith(f"{CORDON}: 'all'")
 
 
+def test_a_list_of_unhealthy_gpus_excludes_what_can_be_read_of_it_and_warns_of_the_rest():
+    node = read("topology", {GPU_WHOLE: 4}, unhealthy="1, 9")
+
+    assert node.usable_mask == 0b1101
+    assert node.warnings == (
+        "ConfigMap unhealthy-gpu-n1: '9': not an index of one of 4 GPUs (0,3 is an example)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("mapped", "machine", "known"),
+    [(a_machine(4, {(0, 1): 2}),) * 2 + (True,), (None, uniform_machine(4), False)],
+    ids=["a mapped machine", "nothing"],
+)
+def test_what_an_agent_says_of_health_stands_where_its_links_cannot_be_read(mapped, machine, known):
+    said = Published(None, (True, False, True, True), warnings=("linkType: missing",))
+
+    node = read("topology", {GPU_WHOLE: 4}, published=said, machine=mapped)
+
+    assert (node.machine, node.machine_known) == (machine, known)
+    assert node.usable_mask == 0b1101
+    assert node.warnings == ("published topology: linkType: missing",)
+
+
+def test_what_an_agent_guessed_of_its_machine_is_told():
+    machine = a_machine(2, warnings=("GPU0 and GPU1 are linked differently each way: not linked",))
+
+    node = read("topology", {GPU_WHOLE: 2}, published=Published(machine, (True, True)))
+
+    assert node.warnings == (f"published topology: {machine.warnings[0]}",)
+
+
 def test_gpus_that_the_kubelet_holds_back_are_told_when_nothing_names_them():
     node = read("topology", {GPU_WHOLE: 6}, capacity={GPU_WHOLE: 8})
-    named = read("topology", {GPU_WHOLE: 6}, capacity={GPU_WHOLE: 8}, unhealthy=frozenset({0, 5}))
+    named = read("topology", {GPU_WHOLE: 6}, capacity={GPU_WHOLE: 8}, unhealthy="0,5")
 
     assert len(node.cards) == 8
     assert node.warnings == ("2 of 8 GPUs are not allocatable, and nothing tells which",)

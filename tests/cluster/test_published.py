@@ -1,5 +1,4 @@
 import json
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -25,6 +24,7 @@ from cluster.published import (
 from topology.machine import Level, Machine
 
 FOUR = {str(i): "Healthy" for i in range(4)}
+EIGHT = {str(i): "Unhealthy" if i == 7 else "Healthy" for i in range(8)}
 FOUR_LINKS = [
     ["N-A", "NV2", "PIX", "SOC"],
     ["NV2", "N-A", "NV1", "N-A"],
@@ -124,36 +124,107 @@ def test_any_other_word_than_healthy_is_unhealthy():
     assert read_published(data).healthy == (True, False)
 
 
+# ---- What cannot be read.
+
+
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "linked", "unhealthy", "told"),
     [
-        ({TOPOLOGY_DEVICES: None}, "devices: missing"),
-        ({TOPOLOGY_DEVICES: "["}, "devices: "),
-        ({TOPOLOGY_DEVICES: '{"0":"Healthy"}'}, "devices: the keys must be the GPU indices 0 to 7"),
-        ({TOPOLOGY_MACHINE: "{}"}, "machine.json: Object missing required field `v`"),
-        ({TOPOLOGY_MACHINE: "[" * 100_000}, "machine.json: "),
-        ({TOPOLOGY_MACHINE: None, TOPOLOGY_LINKS: None}, "linkType: missing"),
-        (
-            {TOPOLOGY_MACHINE: None, TOPOLOGY_LINKS: '[["N-A"],["NV1"]]'},
-            "linkType: the matrix has 2",
+        pytest.param({TOPOLOGY_DEVICES: None}, "whole", [], ["devices: missing"], id="no health"),
+        pytest.param({TOPOLOGY_DEVICES: "["}, "whole", [], ["devices: "], id="no JSON of health"),
+        pytest.param(
+            {TOPOLOGY_DEVICES: '{"2":"Unhealthy","3":"Healthy"}'},
+            "whole",
+            [2],
+            ["devices: nothing of GPU 0, 1, 4, 5, 6, 7: taken for healthy"],
+            id="health of some",
         ),
-        ({TOPOLOGY_MACHINE: None, TOPOLOGY_LINKS: "[]"}, "linkType: a machine has 1 to 16"),
-        (
-            {TOPOLOGY_MACHINE: None, TOPOLOGY_LINKS: '[["N-A","XY"],["XY","N-A"]]'},
-            "linkType: 'XY' is no link",
+        pytest.param(
+            {TOPOLOGY_DEVICES: json.dumps({**EIGHT, "3": None, "x": "Unhealthy", "8": ""})},
+            "whole",
+            [7],
+            ["devices: '3', 'x', '8': not the health of one of 8 GPUs"],
+            id="health that is none",
+        ),
+        pytest.param(
+            {TOPOLOGY_MACHINE: "{}"},
+            "by its link types",
+            [7],
+            ["machine.json: Object missing required field `v`"],
+            id="no record",
+        ),
+        pytest.param(
+            {TOPOLOGY_MACHINE: "[" * 100_000},
+            "by its link types",
+            [7],
+            ["machine.json: "],
+            id="bomb",
+        ),
+        pytest.param(
+            {TOPOLOGY_MACHINE: None, TOPOLOGY_LINKS: None},
+            None,
+            [7],
+            ["linkType: missing"],
+            id="no links",
+        ),
+        pytest.param(
+            {TOPOLOGY_MACHINE: "", TOPOLOGY_LINKS: "?"},
+            None,
+            [7],
+            ["machine.json: ", "linkType: "],
+            id="no record and no links",
+        ),
+        pytest.param(
+            {TOPOLOGY_MACHINE: None, TOPOLOGY_LINKS: '[["N-A"],["NV1"]]'},
+            None,
+            [7],
+            ["linkType: the matrix has 2"],
+            id="ragged links",
+        ),
+        pytest.param(
+            {TOPOLOGY_MACHINE: None, TOPOLOGY_LINKS: "[]"},
+            None,
+            [7],
+            ["linkType: a machine has 1 to 16"],
+            id="links of no GPU",
+        ),
+        pytest.param(
+            dict.fromkeys((TOPOLOGY_MACHINE, TOPOLOGY_LINKS, TOPOLOGY_DEVICES)),
+            None,
+            [],
+            ["linkType: missing", "devices: missing"],
+            id="nothing",
         ),
     ],
-    ids=str,
 )
-def test_a_malformed_record_is_an_error_that_names_its_key(changed, message):
-    published = Published(dgx1_v100(), (True,) * 8)
-    data = write_published(published, zeros(published)) | changed
-    data = {key: text for key, text in data.items() if text is not None}
+def test_what_can_be_read_is_kept_and_the_rest_is_told(changed, linked, unhealthy, told):
+    published = Published(dgx1_v100(), (True,) * 7 + (False,))
+    whole = write_published(published, zeros(published))
+    links = read_published({**whole, TOPOLOGY_MACHINE: "{}"}).machine
+    data = {key: text for key, text in (whole | changed).items() if text is not None}
 
-    with pytest.raises(PublishedError) as caught:
-        read_published(data)
+    found = read_published(data)
 
-    assert str(caught.value).startswith(message)
+    assert links.links == dgx1_v100().links
+    assert found.machine == {"whole": dgx1_v100(), "by its link types": links, None: None}[linked]
+    assert sorted(found.unhealthy) == unhealthy
+    assert len(found.warnings) == len(told)
+    for warning, start in zip(found.warnings, told, strict=True):
+        assert warning.startswith(start)
+
+
+def test_a_word_that_is_no_link_leaves_one_pair_unlinked_and_is_told():
+    links = [list(row) for row in FOUR_LINKS]
+    links[0][1] = links[1][0] = "XY"
+
+    machine = by_links(links)
+
+    whole = by_links(FOUR_LINKS)
+    assert machine.links == ((0, 0, 0, 0), (0, 0, 1, 0), (0, 1, 0, 0), (0, 0, 0, 0))
+    assert machine.levels == whole.levels
+    (warning,) = machine.warnings
+    assert warning.startswith("GPU0 and GPU1: 'XY' is no link: NV1, NV2, … or one of N-A, ")
+    assert warning.endswith(": not linked")
 
 
 @pytest.mark.parametrize(
@@ -177,20 +248,34 @@ def test_our_own_record_is_checked_too(change):
     data = write_published(published, zeros(published))
     data[TOPOLOGY_MACHINE] = json.dumps(json.loads(data[TOPOLOGY_MACHINE]) | change)
 
-    with pytest.raises(PublishedError, match=r"^machine.json: "):
-        read_published(data)
+    (warning,) = read_published(data).warnings
+    assert warning.startswith("machine.json: ")
 
 
 @given(
     st.dictionaries(
-        st.sampled_from((TOPOLOGY_DEVICES, TOPOLOGY_LINKS, TOPOLOGY_MACHINE)),
+        st.sampled_from((TOPOLOGY_LINKS, TOPOLOGY_MACHINE)),
         st.text(max_size=20) | JSON.map(json.dumps),
-    )
+    ),
+    st.lists(st.booleans(), max_size=16),
 )
-def test_any_data_gives_a_machine_or_a_clear_error(data):
-    # Any other exception is a failure of this test.
-    with suppress(PublishedError):
-        assert read_published(data).machine.n
+def test_whatever_else_is_published_the_gpus_that_are_called_unhealthy_are(data, healthy):
+    words = {str(i): "Healthy" if ok else "Unhealthy" for i, ok in enumerate(healthy)}
+
+    found = read_published({**data, TOPOLOGY_DEVICES: json.dumps(words)})
+
+    n = found.machine.n if found.machine else len(healthy)
+    ill = {i for i, ok in enumerate(healthy) if not ok}
+    assert found.unhealthy == ill & set(range(n))
+    assert len(found.healthy) == n
+
+
+@given(st.text(max_size=20) | JSON.map(json.dumps))
+def test_any_text_of_health_is_read_or_told(text):
+    found = read_published({TOPOLOGY_DEVICES: text})
+
+    assert found.machine is None
+    assert found.warnings[0] == "linkType: missing"
 
 
 def test_health_is_told_for_every_gpu():

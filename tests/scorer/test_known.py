@@ -99,11 +99,22 @@ def test_an_agent_is_believed_before_the_policy():
     assert node.machine.constants == Constants()
 
 
-def test_what_is_published_and_cannot_be_read_is_passed_over():
-    broken = topology_of("a-broken", data={keys.TOPOLOGY_MACHINE: "{"})
+def test_what_is_published_and_cannot_be_read_is_told_and_passed_over():
+    broken = topology_of(
+        "a-broken",
+        data={keys.TOPOLOGY_MACHINE: "{", keys.TOPOLOGY_DEVICES: '{"1":"Unhealthy"}'},
+    )
+    whole = topology_of("b-whole", unhealthy=(2,))
 
-    assert not known(broken).machine_known
-    assert known(broken, topology_of("b-whole")).machine_known
+    for told in ((broken,), (broken, whole)):
+        node = known(*told)
+        assert node.machine_known is (whole in told)
+        assert out_of_use(node) == ([1, 2] if whole in told else [1])
+        assert [warning.split(": ")[:2] for warning in node.warnings] == [
+            ["published topology", "machine.json"],
+            ["published topology", "linkType"],
+            ["published topology", "devices"],
+        ]
 
 
 def test_speeds_of_links_are_those_of_the_policy():
@@ -157,6 +168,12 @@ def test_shares_are_laid_out_as_the_node_says_else_the_policy(label, policy, exp
 )
 def test_gpus_that_are_told_to_be_unhealthy_are_out_of_use(told, expected):
     assert out_of_use(known(*told)) == expected
+
+
+def test_a_list_that_cannot_be_read_is_told():
+    assert known(unhealthy("all")).warnings == (
+        "ConfigMap unhealthy-gpu-gpu-0: 'all': not an index of one of 8 GPUs (0,3 is an example)",
+    )
 
 
 # ---- What cannot be read.
