@@ -7,31 +7,44 @@ from collections.abc import Iterable, Mapping
 from controlplane.api import Object
 from controlplane.history import Write
 from controlplane.pods import Pods
-from controlplane.process import wait_until
+from controlplane.process import NotReadyError, wait_until
 
 from cluster import keys
 
 Card = tuple[str, int]
 """Node and index."""
+_PATIENCE = 180
+"""For what the scheduler has to try again [s]: after a minute at the latest, but on a busy machine
+once may not be enough."""
 
 
 def where(pods: Pods, name: str) -> tuple[str, tuple[int, ...]]:
     """Return a pod's node and cards, once it is bound."""
-    wait_until(lambda: bool(pods.all()[name]["spec"].get("nodeName")), f"{name} is bound")
+    wait_until(
+        lambda: bool(pods.all()[name]["spec"].get("nodeName")), f"{name} is bound", _PATIENCE
+    )
     pod = pods.all()[name]
     return pod["spec"]["nodeName"], tuple(card for _, card in shares(pod))
 
 
-def reason_of(pods: Pods, name: str) -> str:
-    """Return why a pod waits, once the scheduler tells."""
+def wait_for_reason(pods: Pods, name: str, said: str) -> None:
+    """Return when a pod is told that it waits for a reason that contains some text.
+
+    Who watches the cluster learns of it late, and the scheduler gives other reasons until then.
+
+    Raises:
+        NotReadyError: It was not in time; with what it was told instead.
+    """
 
     def told() -> str:
         conditions = pods.all()[name].get("status", {}).get("conditions", ())
         found = [one for one in conditions if one["type"] == "PodScheduled"]
         return found[0].get("message", "") if found else ""
 
-    wait_until(lambda: bool(told()), f"{name} is told why it waits")
-    return told()
+    try:
+        wait_until(lambda: said in told(), f"{name} is told: {said}", _PATIENCE)
+    except NotReadyError as error:
+        raise NotReadyError(f"{error}, but: {told()}") from error
 
 
 def shares(pod: Object) -> dict[Card, tuple[int, int]]:

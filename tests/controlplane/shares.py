@@ -1,6 +1,6 @@
 """Shares of cards in numbers: nodes that have them, and pods that ask for them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from controlplane.api import ApiError
@@ -23,24 +23,33 @@ def share_nodes(count: int) -> Line:
     return {**line, "count": count, "cpu": 96, "memory": "768Gi"}
 
 
-def create_all(pods: Pods, made: Mapping[str, tuple[Limits, Mapping[str, object]]]) -> None:
+def create_all(pods: Pods, wanted: Mapping[str, tuple[Limits, Mapping[str, object]]]) -> None:
     """Create pods by name, given limits and more of the spec."""
-
-    def create(name: str, limits: Limits, spec: Mapping[str, object]) -> None:
-        def is_made() -> bool:
-            try:
-                pods.create(limits, name=name, spec=spec)
-            except ApiError as error:
-                # Where the webhook is too slow, nothing is created that would pass it by.
-                return error.status == 409
-            return True
-
-        wait_until(is_made, f"{name} is made")
-
     with ThreadPoolExecutor(8) as clients:
-        calls = [clients.submit(create, name, *given) for name, given in made.items()]
+        calls = [
+            clients.submit(made, pods.create, limits, name=name, spec=spec)
+            for name, (limits, spec) in wanted.items()
+        ]
     for call in calls:
         call.result()
+
+
+def made(create: Callable[..., object], *given: object, **named: object) -> None:
+    """Create one object, again and again until it is there.
+
+    Where the webhook is too slow, nothing is created that would pass it by, and who asked is told
+    to ask again.
+    """
+
+    def is_made() -> bool:
+        try:
+            create(*given, **named)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+        return True
+
+    wait_until(is_made, f"{named or given} is made")
 
 
 def bound(pods: Pods, history: History) -> dict[str, str]:

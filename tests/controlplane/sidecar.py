@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 from controlplane import credentials
+from controlplane.api import Object
 from controlplane.plane import ControlPlane
 from controlplane.process import Process, answers, free_ports
 from controlplane.scorer import ACCOUNT, Scorer, start_scorer, wait_for_leader
@@ -23,6 +24,15 @@ class Sidecar:
 
     scorer: Scorer
     scheduler: Process
+
+    def node(self, name: str) -> Object:
+        """Return what the scorer says of a node; of one that it does not know yet, that it is bare.
+
+        Raises:
+            OSError: It does not lead.
+        """
+        unknown = {"name": name, "mode": "", "unaccounted": None, "gpus": []}
+        return next(iter(self.scorer.look(f"/v1/nodes?name={name}")["nodes"]), unknown)
 
 
 @contextmanager
@@ -54,6 +64,14 @@ def run_sidecar(plane: ControlPlane, folder: Path, **environment: str) -> Iterat
         plane.processes.stop(scheduler)
 
 
+def restart_scheduler(plane: ControlPlane, sidecar: Sidecar) -> None:
+    """Start its scheduler again, as a kubelet would, and wait until both lead."""
+    plane.processes.stop(sidecar.scheduler)
+    plane.processes.start(sidecar.scheduler)
+    _wait_ready(sidecar.scheduler)
+    wait_for_leader(sidecar.scorer)
+
+
 def start_scheduler(plane: ControlPlane, folder: Path, configuration: object) -> Process:
     """Start another kube-scheduler, and wait until it is there.
 
@@ -71,8 +89,12 @@ def start_scheduler(plane: ControlPlane, folder: Path, configuration: object) ->
         (f"https://127.0.0.1:{port}",),
     )
     plane.processes.start(process)
-    process.wait_ready(lambda: answers(f"{process.urls[0]}/readyz"))
+    _wait_ready(process)
     return process
+
+
+def _wait_ready(scheduler: Process) -> None:
+    scheduler.wait_ready(lambda: answers(f"{scheduler.urls[0]}/readyz"))
 
 
 def _shipped_flags() -> list[str]:

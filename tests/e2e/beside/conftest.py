@@ -6,10 +6,13 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 from controlplane.plane import ControlPlane
 from controlplane.pods import Pods
-from controlplane.sidecar import MANIFESTS, Sidecar, run_sidecar
+from controlplane.process import wait_until
+from controlplane.sidecar import MANIFESTS, Sidecar, restart_scheduler, run_sidecar
 from controlplane.webhook import Webhook, run_webhook
 
 from cluster import keys
+
+_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 @pytest.fixture(scope="package")
@@ -50,7 +53,21 @@ def sidecar(webhook: Webhook, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture
 def pods(sidecar: Sidecar, webhook: Webhook, namespace: str) -> Iterator[Pods]:
     """The pods of a namespace of the test's own, which they bring to nodes."""
-    del sidecar
+    # It ends when it cannot renew its Lease in time, and here is no kubelet.
+    if not sidecar.scheduler.runs:
+        restart_scheduler(webhook.plane, sidecar)
     made = Pods(webhook.plane.api, namespace)
     yield made
     made.clear()
+
+
+@pytest.fixture
+def urgent(pods: Pods) -> Iterator[dict[str, str]]:
+    """What says in a pod's spec that it goes before others."""
+    spec = {"priorityClassName": "urgent"}
+    pods.api.create(_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
+    try:
+        wait_until(lambda: not pods.refusal({}, spec=spec, dryRun="All"), "the class is known")
+        yield spec
+    finally:
+        pods.api.delete(f"{_CLASSES}/urgent")

@@ -9,10 +9,10 @@ import pytest
 from controlplane.binaries import Binaries
 from controlplane.cards import overfull
 from controlplane.history import History
-from controlplane.process import answers, wait_until
-from controlplane.scorer import holder, wait_for_leader
+from controlplane.process import wait_until
+from controlplane.scorer import holder
 from controlplane.shares import CARDS, MEMORY, bound, create_all, share, share_nodes
-from controlplane.sidecar import run_sidecar
+from controlplane.sidecar import restart_scheduler, run_sidecar
 
 HOST = "other-pod"
 APART = ("unshare", "--user", "--map-root-user", "--uts")
@@ -40,10 +40,7 @@ def first(plane, sidecar):
     yield sidecar
     for process in (sidecar.scorer.process, sidecar.scheduler):
         process.signal(signal.SIGCONT)
-    plane.processes.stop(sidecar.scheduler)
-    plane.processes.start(sidecar.scheduler)
-    sidecar.scheduler.wait_ready(lambda: answers(f"{sidecar.scheduler.urls[0]}/readyz"))
-    wait_for_leader(sidecar.scorer)
+    restart_scheduler(plane, sidecar)
 
 
 def test_a_pair_that_was_stopped_past_its_lease_gives_nothing_when_it_goes_on(

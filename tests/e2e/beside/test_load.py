@@ -10,14 +10,14 @@ from controlplane.cards import overfull
 from controlplane.gangs import make_gang
 from controlplane.history import History, asked, gpus
 from controlplane.process import wait_until
-from controlplane.shares import CARDS, MEMORY, bound, create_all, share, share_nodes
+from controlplane.shares import CARDS, MEMORY, bound, create_all, made, share, share_nodes
 
 from cluster import keys
 
 PATIENCE = 400
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 # Pods are named last, so that they go first: node by node would take minutes.
 def test_3000_shares_created_at_once_are_all_bound_and_no_card_is_ever_overfull(
     nodes, pods, sidecar, record_testsuite_property
@@ -65,7 +65,9 @@ def test_gangs_by_gates_and_single_pods_by_the_scheduler_never_share_a_gpu(nodes
     with History(pods.api) as history, ThreadPoolExecutor(2) as clients:
         apart = clients.submit(create_all, pods, singles)
         for number in range(6):
-            make_gang(pods, f"gang-{number}", 2, random.choice((1, 2)))
+            each = random.choice((1, 2))
+            for i in range(2):
+                made(make_gang, pods, f"gang-{number}", 2, each, [i])
         apart.result()
         everybody = len(singles) + 12
         wait_until(lambda: len(bound(pods, history)) == everybody, "all are bound", PATIENCE)

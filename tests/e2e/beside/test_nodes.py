@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from controlplane.cards import reason_of, shares, where
+from controlplane.cards import shares, wait_for_reason, where
 from controlplane.nodes import NODES
 from controlplane.pods import container
 from controlplane.process import wait_until
@@ -40,14 +40,14 @@ def untold(plane, nodes):
 
 def knows(sidecar, pod, mode):
     """Say whether the scorer sees GPUs of that mode, and that nobody accounts for a pod's."""
-    (node,) = sidecar.scorer.look("/v1/nodes?name=share")["nodes"]
+    node = sidecar.node("share")
     return node["gpus"] and node["mode"] == mode and pod in (node["unaccounted"] or "")
 
 
 @pytest.mark.usefixtures("untold")
 def test_a_node_that_grows_takes_who_waited_for_it(pods, offers):
     pods.create(share(20), name="large")
-    assert "no card with enough free memory" in reason_of(pods, "large")
+    wait_for_reason(pods, "large", "no card with enough free memory")
 
     offers(**{keys.GPU_MEM: 4 * 24})
 
@@ -65,7 +65,7 @@ def test_a_node_that_shrinks_below_what_is_taken_gives_nothing_until_that_is_gon
     before = f"{pods.namespace}/before"
     wait_until(lambda: knows(sidecar, before, "share"), "the scorer knows")
     pods.create(share(5), name="after")
-    assert UNACCOUNTED in reason_of(pods, "after")
+    wait_for_reason(pods, "after", UNACCOUNTED)
     pods.api.delete(f"{pods.path}/before", gracePeriodSeconds="0")
 
     assert where(pods, "after") == ("share", (0,))
@@ -84,8 +84,8 @@ def test_a_node_that_turns_from_shares_to_whole_gpus_takes_neither_until_its_sha
     wait_until(lambda: knows(sidecar, before, "topology"), "the scorer knows")
     pods.create(share(5), name="share")
     pods.create({keys.GPU_WHOLE: 4}, name="whole")
-    assert "another kind of GPU resource" in reason_of(pods, "share")
-    assert UNACCOUNTED in reason_of(pods, "whole")
+    wait_for_reason(pods, "share", "another kind of GPU resource")
+    wait_for_reason(pods, "whole", UNACCOUNTED)
     pods.api.delete(f"{pods.path}/before", gracePeriodSeconds="0")
 
     assert where(pods, "whole") == ("share", (0, 1, 2, 3))
@@ -116,8 +116,7 @@ def test_a_card_that_is_told_to_be_unhealthy_is_given_to_nobody_until_it_is_well
     told = {"metadata": {"name": "unhealthy-gpu-share"}, "data": {keys.UNHEALTHY_KEY: "0, 2"}}
 
     def ill():
-        (node,) = sidecar.scorer.look("/v1/nodes?name=share")["nodes"]
-        return [gpu["i"] for gpu in node["gpus"] if not gpu["healthy"]]
+        return [gpu["i"] for gpu in sidecar.node("share")["gpus"] if not gpu["healthy"]]
 
     pods.api.create(maps, told)
     try:
@@ -126,7 +125,7 @@ def test_a_card_that_is_told_to_be_unhealthy_is_given_to_nobody_until_it_is_well
             pods.create(share(15), name=name)
             assert where(pods, name) == ("share", (card,))
         pods.create(share(15), name="third")
-        assert "no card with enough free memory" in reason_of(pods, "third")
+        wait_for_reason(pods, "third", "no card with enough free memory")
     finally:
         pods.api.delete(f"{maps}/unhealthy-gpu-share")
 

@@ -1,20 +1,11 @@
 """What a node is like after pods were evicted there, and where evicting would not help."""
 
-import pytest
-from controlplane.cards import reason_of, where
+from controlplane.cards import wait_for_reason, where
 from controlplane.process import wait_until
 
 from cluster import keys
 
 SHARED = {"name": "share", "machine": "t4x4", "mode": "share", "gpuMemory": 15}
-CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-
-
-@pytest.fixture
-def urgent(plane):
-    plane.api.create(CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
-    yield {"priorityClassName": "urgent"}
-    plane.api.delete(f"{CLASSES}/urgent")
 
 
 def create(pods, name, memory, spec=None):
@@ -65,7 +56,7 @@ def test_a_pod_that_no_eviction_helps_evicts_nobody_and_keeps_no_node_from_other
     pods.create({keys.GPU_MEM: 10}, name="hopeless", spec=urgent)
 
     # The scheduler, which counts sums, would have evicted two.
-    assert "no candidate node for preemption" in reason_of(pods, "hopeless")
+    wait_for_reason(pods, "hopeless", "no candidate node for preemption")
     assert len(pods.all()) == 9
     assert nominated(pods) == []
     pods.api.delete(f"{pods.path}/low-2", gracePeriodSeconds="0")

@@ -2,7 +2,7 @@
 
 import pytest
 from controlplane.api import refusal
-from controlplane.cards import reason_of, where
+from controlplane.cards import wait_for_reason, where
 from controlplane.process import wait_until
 
 from cluster import keys
@@ -46,20 +46,23 @@ def refused(pods):
         refusal(lift)
 
 
+def holders(sidecar):
+    return [one["pod"] for gpu in sidecar.node("share")["gpus"] for one in gpu["holders"]]
+
+
 def test_a_pod_whose_binding_is_refused_keeps_no_gpu_from_others_and_is_bound_once_it_may_be(
     pods, nodes, sidecar, refused
 ):
     nodes(SHARED)
     pods.create(WHOLE_CARD, name="unlucky")
-    assert WHY in reason_of(pods, "unlucky")
+    wait_for_reason(pods, "unlucky", WHY)
 
     # As many as there are cards.
     for i in range(4):
         pods.create(WHOLE_CARD, name=f"pod-{i}")
     assert sorted(where(pods, f"pod-{i}") for i in range(4)) == [("share", (i,)) for i in range(4)]
-    (node,) = sidecar.scorer.look("/v1/nodes?name=share")["nodes"]
-    holders = [one["pod"] for gpu in node["gpus"] for one in gpu["holders"]]
-    assert sorted(holders) == [f"{pods.namespace}/pod-{i}" for i in range(4)]
+    mine = [f"{pods.namespace}/pod-{i}" for i in range(4)]
+    wait_until(lambda: sorted(holders(sidecar)) == mine, "the scorer says so, too")
     record = pods.all()["unlucky"]["metadata"].get("annotations", {})
     assert keys.ALLOCATION not in record
 

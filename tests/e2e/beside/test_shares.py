@@ -1,7 +1,7 @@
 """Single pods and shares, by a stock scheduler that asks the scorer about GPUs."""
 
 import pytest
-from controlplane.cards import reason_of, where
+from controlplane.cards import wait_for_reason, where
 from controlplane.nodes import NODES
 from controlplane.pods import Pods, container
 from controlplane.process import wait_until
@@ -11,14 +11,6 @@ from cluster import keys
 SHARED = {"name": "share", "machine": "t4x4", "mode": "core_mem", "gpuMemory": 15}
 MEMORY = {**SHARED, "mode": "share"}
 MACHINE = {"name": "dgx", "machine": "dgx1-v100", "mode": "topology"}
-CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-
-
-@pytest.fixture
-def important(plane):
-    plane.api.create(CLASSES, {"metadata": {"name": "important"}, "value": 1000})
-    yield "important"
-    plane.api.delete(f"{CLASSES}/important")
 
 
 def share(memory, core=None):
@@ -45,7 +37,7 @@ def test_four_pods_of_10_gib_and_30_percent_take_a_card_each_and_a_fifth_is_told
 
     assert placed(pods, *[share(10, 30)] * 4) == [("share", (card,)) for card in range(4)]
     pods.create(share(10, 30), name="fifth")
-    assert "no card with enough free memory and compute" in reason_of(pods, "fifth")
+    wait_for_reason(pods, "fifth", "no card with enough free memory and compute")
     pods.api.delete(f"{pods.path}/pod-2", gracePeriodSeconds="0")
     assert where(pods, "fifth") == ("share", (2,))
 
@@ -87,7 +79,7 @@ def test_memory_only_and_compute_pods_do_not_share_a_node(pods, nodes):
     placed(pods, share(2, 30))
     pods.create(share(2), name="memory")
 
-    assert "in use by pods that share compute, too" in reason_of(pods, "memory")
+    wait_for_reason(pods, "memory", "in use by pods that share compute, too")
 
 
 def test_whole_gpus_are_those_that_talk_fastest(pods, nodes):
@@ -127,13 +119,12 @@ def test_pods_that_gpushare_placed_before_keep_their_cards(pods, nodes, sidecar)
     others.create(share(10), name="before", annotations=theirs, spec={"nodeName": "share"})
 
     def holders():
-        (node,) = sidecar.scorer.look("/v1/nodes?name=share")["nodes"]
-        return [gpu["i"] for gpu in node["gpus"] if gpu["holders"]]
+        return [gpu["i"] for gpu in sidecar.node("share")["gpus"] if gpu["holders"]]
 
     wait_until(lambda: holders() == [2], "the scorer knows")
     assert placed(pods, share(10), share(10), share(10)) == [("share", (i,)) for i in (0, 1, 3)]
     pods.create(share(10), name="fifth")
-    assert "no card with enough" in reason_of(pods, "fifth")
+    wait_for_reason(pods, "fifth", "no card with enough")
     others.api.delete(f"{others.path}/before", gracePeriodSeconds="0")
 
 
@@ -167,11 +158,11 @@ def test_a_job_whose_percentage_is_no_multiple_of_5_is_told_so(pods, nodes):
 # ---- Preemption.
 
 
-def test_pods_of_one_card_make_room(pods, nodes, important):
+def test_pods_of_one_card_make_room(pods, nodes, urgent):
     nodes(MEMORY)
     assert placed(pods, *[share(5)] * 12) == [("share", (i // 3,)) for i in range(12)]
 
-    pods.create(share(10), name="high", spec={"priorityClassName": important})
+    pods.create(share(10), name="high", spec=urgent)
 
     _, (card,) = where(pods, "high")
     wait_until(lambda: len(pods.all()) == 11, "two pods were evicted")
@@ -183,7 +174,7 @@ def test_pods_of_one_card_make_room(pods, nodes, important):
 
 
 def test_a_node_whose_mode_changes_takes_no_more_of_the_old_and_those_that_run_still_count(
-    pods, nodes
+    pods, nodes, sidecar
 ):
     nodes(MEMORY)
     assert placed(pods, share(10)) == [("share", (0,))]
@@ -191,9 +182,10 @@ def test_a_node_whose_mode_changes_takes_no_more_of_the_old_and_those_that_run_s
     pods.api.patch(f"{NODES}/share", mode)
     more = {keys.GPU_CORE: "400"}
     pods.api.patch(f"{NODES}/share/status", {"status": {"allocatable": more, "capacity": more}})
+    wait_until(lambda: sidecar.node("share")["mode"] == "core_mem", "the scorer knows")
 
     pods.create(share(5, 30), name="new")
-    assert "in use by pods that share memory only" in reason_of(pods, "new")
+    wait_for_reason(pods, "new", "in use by pods that share memory only")
     pods.api.delete(f"{pods.path}/pod-0", gracePeriodSeconds="0")
 
     assert where(pods, "new") == ("share", (0,))
@@ -204,11 +196,10 @@ def test_a_card_that_is_cordoned_is_given_to_nobody(pods, nodes, sidecar):
     pods.api.patch(f"{NODES}/share", {"metadata": {"annotations": {keys.CORDON: "0,2"}}})
 
     def cordoned():
-        (node,) = sidecar.scorer.look("/v1/nodes?name=share")["nodes"]
-        return [gpu["i"] for gpu in node["gpus"] if gpu["cordoned"]]
+        return [gpu["i"] for gpu in sidecar.node("share")["gpus"] if gpu["cordoned"]]
 
     wait_until(lambda: cordoned() == [0, 2], "the scorer knows")
 
     assert placed(pods, *[share(10, 30)] * 2) == [("share", (1,)), ("share", (3,))]
     pods.create(share(10, 30), name="third")
-    assert "no card with enough free memory and compute" in reason_of(pods, "third")
+    wait_for_reason(pods, "third", "no card with enough free memory and compute")

@@ -1,7 +1,7 @@
 """GPUs that pods share: replicas of time-sliced ones, and shares that something keeps apart."""
 
 import pytest
-from controlplane.cards import reason_of, where
+from controlplane.cards import wait_for_reason, where
 from controlplane.nodes import NODES
 from controlplane.pods import Pods, container
 from controlplane.process import wait_until
@@ -40,8 +40,10 @@ def groups(policy_with, webhook):
     """Lets the policy say how GPUs are shared."""
     probe = Pods(webhook.plane.api, "default")
     with policy_with(POLICY):
+        # The webhook's policy: the scorer's says nothing of how GPUs are shared.
         wait_until(
-            lambda: bool(probe.refusal(TWO, spec=IN_STRICT, dryRun="All")), "the policy is taken"
+            lambda: "LW301" in probe.refusal(TWO, spec=IN_STRICT, dryRun="All"),
+            "the policy is taken",
         )
         yield
 
@@ -116,8 +118,7 @@ def test_who_finds_no_replica_on_gpus_that_are_given_out_is_told_so(pods, nodes,
     pods.api.patch(f"{NODES}/sliced", {"metadata": {"annotations": {keys.CORDON: "0,1,2"}}})
 
     def given_out():
-        (node,) = sidecar.scorer.look("/v1/nodes?name=sliced")["nodes"]
-        return [gpu["i"] for gpu in node["gpus"] if not gpu["cordoned"]]
+        return [gpu["i"] for gpu in sidecar.node("sliced")["gpus"] if not gpu["cordoned"]]
 
     wait_until(lambda: given_out() == [3], "the scorer knows")
     for name in ("first", "second"):
@@ -126,7 +127,7 @@ def test_who_finds_no_replica_on_gpus_that_are_given_out_is_told_so(pods, nodes,
 
     # Of the eight that the scheduler counts.
     pods.create(ONE, name="third")
-    assert "too few free replicas" in reason_of(pods, "third")
+    wait_for_reason(pods, "third", "too few free replicas")
 
 
 # ---- What keeps shares apart.
