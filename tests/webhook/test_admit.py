@@ -180,6 +180,24 @@ def test_a_request_gets_the_name_that_nodes_have_for_it():
     ]
 
 
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        pytest.param("", {}, id="empty"),
+        pytest.param(TIME_SLICING.replace("ByDefault: true", "ByDefault: false"), {}, id="kept"),
+        pytest.param(
+            TIME_SLICING, {keys.ENV_REPLICAS: "4", keys.ENV_MEMORY_FRACTION: "0.225"}, id="renamed"
+        ),
+    ],
+)
+def test_what_a_replica_is_told_of_its_part_stands_in_the_policys_groups_alone(policy, told):
+    env = env_of(admitted(a_pod({keys.NVIDIA_GPU_SHARED: 1}), a_snapshot(policy)))
+
+    parts = (keys.ENV_REPLICAS, keys.ENV_MEMORY_FRACTION)
+    assert {name: env[name] for name in parts if name in env} == told
+    assert keys.ENV_VISIBLE_DEVICES in env
+
+
 def test_a_pod_whose_gpus_nvidias_plugin_chooses_is_told_its_part_and_nothing_else():
     policy = a_snapshot(TIME_SLICING.replace("renameByDefault: true", "renameByDefault: false"))
 
