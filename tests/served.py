@@ -3,6 +3,9 @@
 import asyncio
 import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from waiting import PATIENCE
 
 from runtime.exchange import JSON, Answer, Route
 from runtime.limits import Limits
@@ -10,9 +13,13 @@ from runtime.server import serve
 
 TAKES = frozenset({JSON})
 USUAL = Limits()
+LONG = 2 * PATIENCE
+"""No test waits so long [s]."""
+PATIENT = replace(USUAL, head_seconds=LONG, body_seconds=LONG, answer_seconds=LONG)
+"""Clients of a busy machine are slow."""
 WORK = 0.0003
 """What the route `/work` takes [s]."""
-SMALL = Limits(body_bytes=1000, bytes_in_flight=1500, linger_seconds=0.05)
+SMALL = replace(PATIENT, body_bytes=1000, bytes_in_flight=1500, linger_seconds=0.05)
 
 
 class Site:
@@ -67,7 +74,7 @@ class Client:
 
     async def answer(self, *, bare=False):
         """Return status, headers and body of the next answer; None when there is none."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             try:
                 first, *rest = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             except (asyncio.IncompleteReadError, ConnectionError):
@@ -81,7 +88,7 @@ class Client:
         return await self.answer()
 
     async def is_closed(self):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             try:
                 return await self.reader.read() == b""
             except ConnectionError:
@@ -92,7 +99,7 @@ class Client:
 
 
 @asynccontextmanager
-async def served(limits=USUAL, context=None):
+async def served(limits=PATIENT, context=None):
     site = Site()
     async with serve(
         site.routes(),
@@ -108,7 +115,7 @@ async def served(limits=USUAL, context=None):
 
 @asynccontextmanager
 async def client(site, context=None):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         made = Client(*await asyncio.open_connection("127.0.0.1", site.server.port, ssl=context))
     try:
         yield made

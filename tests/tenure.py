@@ -191,7 +191,7 @@ class Clock:
 async def leading(cluster, term=7, clock=None):
     """Lead while the block runs; yields the leader, whose task may end before."""
     async with beginning(cluster, term, clock) as leader:
-        await until(lambda: leader.tenure and leader.tenure.missing() is None, within=30)
+        await until(lambda: leader.tenure and leader.tenure.missing() is None)
         yield leader
 
 
@@ -219,4 +219,4 @@ async def beginning(cluster, term=7, clock=None):
 
 async def soon(claim):
     """Return when the claim holds; other work on the machine may make that late."""
-    await until(claim, within=30)
+    await until(claim)

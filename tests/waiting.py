@@ -2,16 +2,19 @@
 
 import asyncio
 
+PATIENCE = 60
+"""How long tests wait for what comes soon; a machine may be busy, or stand still meanwhile [s]."""
 
-async def until(claim, *, within=5):
-    """Return when the claim holds; the test fails when it does not hold in time [s]."""
-    async with asyncio.timeout(within):
+
+async def until(claim):
+    """Return when the claim holds; the test fails when it does not hold in time."""
+    async with asyncio.timeout(PATIENCE):
         while not claim():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
 
-async def until_true(claim, *, within=5):
-    """Return when the coroutine function says so; the test fails when it does not in time [s]."""
-    async with asyncio.timeout(within):
+async def until_true(claim):
+    """Return when the coroutine function says so; the test fails when it does not in time."""
+    async with asyncio.timeout(PATIENCE):
         while not await claim():  # noqa: ASYNC110
             await asyncio.sleep(0.01)

@@ -1,7 +1,7 @@
 import asyncio
 
 import aiohttp
-from waiting import until
+from waiting import PATIENCE, until
 
 from certs import __main__ as program
 from certs.bundle import read_bundle
@@ -40,7 +40,7 @@ async def test_it_is_ready_and_shows_when_certificates_end_and_whether_they_are_
     running = asyncio.create_task(program.run(settings, told))
     path = f"/api/v1/namespaces/linkwise-system/secrets/{program.SECRET}"
     await until(lambda: path in cluster.objects and cluster.applied)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while (await text(port, "/readyz"))[0] != 200:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     shown = samples((await text(port, "/metrics"))[1])

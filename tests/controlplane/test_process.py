@@ -67,8 +67,8 @@ def test_processes_end_when_their_starter_is_killed(tmp_path, number):
         pid = int(starter.stdout.readline())
         assert is_there(pid)
         starter.send_signal(number)
-        starter.wait(10)
-        wait_until(lambda: not is_there(pid), "the sleeper is gone", seconds=10)
+        starter.wait(60)
+        wait_until(lambda: not is_there(pid), "the sleeper is gone", seconds=60)
 
 
 def test_a_process_that_does_not_end_when_asked_is_killed(tmp_path):

@@ -1,7 +1,7 @@
-from served import SMALL, client, served
-from waiting import until
+from dataclasses import replace
 
-from runtime.limits import Limits
+from served import PATIENT, SMALL, client, served
+from waiting import until
 
 
 async def test_a_body_as_large_as_allowed_is_taken():
@@ -72,7 +72,7 @@ async def test_heads_alone_take_nothing_from_others():
 
 
 async def test_a_body_that_stops_arriving_is_given_up():
-    limits = Limits(body_seconds=0.05, linger_seconds=0.05)
+    limits = replace(PATIENT, body_seconds=0.05, linger_seconds=0.05)
     async with served(limits) as site, client(site) as one:
         one.send(one.head(size=10) + b"12345")
 

@@ -1,6 +1,8 @@
 import asyncio
 import time
 
+from waiting import PATIENCE
+
 from runtime.clock import wait_until, wall
 
 
@@ -16,7 +18,7 @@ async def test_a_clock_that_jumped_while_the_machine_slept_ends_the_wait_at_the_
 
     now = 86_400.0
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await wait
 
 
@@ -29,4 +31,5 @@ async def test_a_clock_that_was_set_back_prolongs_the_wait():
 
 
 def test_the_wall_clock_tells_seconds_since_1970():
-    assert abs(wall() - time.time()) < 5  # noqa: TID251
+    before = time.time()  # noqa: TID251
+    assert before <= wall() <= time.time()  # noqa: TID251

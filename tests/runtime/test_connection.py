@@ -1,10 +1,9 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
-from served import USUAL, client, served
+from served import PATIENT, USUAL, client, served
 from waiting import until
-
-from runtime.limits import Limits
 
 
 @pytest.mark.parametrize(
@@ -89,7 +88,11 @@ async def test_no_other_protocol_is_switched_to():
     "start", [b"P", b"POST /echo HTTP/1.1\r\nHost: x\r\n"], ids=["byte", "line"]
 )
 async def test_a_head_that_does_not_end_is_cut_off(start):
-    async with served(Limits(head_seconds=0.04)) as site, client(site) as one, client(site) as idle:
+    async with (
+        served(replace(PATIENT, head_seconds=0.04)) as site,
+        client(site) as one,
+        client(site) as idle,
+    ):
         assert (await one.asks())[0] == 200
         one.send(start)
 
@@ -98,7 +101,7 @@ async def test_a_head_that_does_not_end_is_cut_off(start):
 
 
 async def test_a_body_that_came_after_its_head_is_not_taken_for_another_head():
-    async with served(Limits(head_seconds=0.02)) as site, client(site) as one:
+    async with served(replace(PATIENT, head_seconds=0.02)) as site, client(site) as one:
         one.send(one.head(size=2))
         await until(lambda: site.server.requests == 1)
         one.send(b"{}")
@@ -108,7 +111,7 @@ async def test_a_body_that_came_after_its_head_is_not_taken_for_another_head():
 
 
 async def test_trickled_bytes_do_not_prolong_a_head():
-    async with served(Limits(head_seconds=0.04)) as site, client(site) as one:
+    async with served(replace(PATIENT, head_seconds=0.04)) as site, client(site) as one:
         one.send(b"POST /echo HTTP/1.1\r\n")
 
         async def trickle():
@@ -123,7 +126,7 @@ async def test_trickled_bytes_do_not_prolong_a_head():
 
 async def test_an_idle_connection_stays_longer_than_an_api_server_keeps_it():
     assert USUAL.keep_alive_seconds > 90
-    async with served(Limits(head_seconds=0.02)) as site, client(site) as one:
+    async with served(replace(PATIENT, head_seconds=0.02)) as site, client(site) as one:
         for _ in range(2):
             assert (await one.asks())[0] == 200
             await asyncio.sleep(0.05)
@@ -132,7 +135,7 @@ async def test_an_idle_connection_stays_longer_than_an_api_server_keeps_it():
 
 @pytest.mark.parametrize("asked", [0, 1], ids=["never used", "used"])
 async def test_an_idle_connection_does_not_stay_for_ever(asked):
-    async with served(Limits(keep_alive_seconds=0.1)) as site, client(site) as one:
+    async with served(replace(PATIENT, keep_alive_seconds=0.5)) as site, client(site) as one:
         for _ in range(asked):
             assert (await one.asks())[0] == 200
         assert await one.is_closed()

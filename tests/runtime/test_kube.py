@@ -6,6 +6,7 @@ import pytest
 from aiohttp import web
 from certificates import a_ca, a_leaf
 from fake_api import after, status, text
+from waiting import PATIENCE
 
 from runtime.exchange import Answer, Route
 from runtime.kube import ApiError, Kube, Unreachable, Unreadable
@@ -152,7 +153,7 @@ async def test_an_answer_that_takes_too_long_is_unreachable(api):
     never = asyncio.Event()
     api.faults["list"].append(after(never))
 
-    async with Kube(api.url, timeout=0.05) as kube, asyncio.timeout(5):
+    async with Kube(api.url, timeout=0.05) as kube, asyncio.timeout(PATIENCE):
         with pytest.raises(Unreachable, match="GET"):
             await kube.get(PATH, Thing)
     never.set()

@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 from fake_api import ended, held, status, text
-from waiting import until
+from waiting import PATIENCE, until
 
 from runtime.kube import Kube
 from runtime.reflector import Pace, Reflector
 
 PATH = "/api/v1/namespaces/ns/configmaps"
-FAST = Pace(watch=20, silence=10, first=0.001, longest=0.01)
+FAST = Pace(watch=200, silence=100, first=0.001, longest=0.01)
 
 
 class Thing(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class Watched:
 
     async def state(self, *names):
         """Wait until exactly these are there."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 found = await self.told.get()
                 if set(found) == set(names):
@@ -86,7 +86,7 @@ async def test_a_watch_asks_for_bookmarks_and_for_an_end_and_only_for_what_is_se
     listed, watching = api.queries
     selected = {"labelSelector": "a=b", "fieldSelector": "metadata.name=x"}
     assert listed == {**selected, "limit": "500"}
-    assert 20 <= int(watching.pop("timeoutSeconds")) <= 25
+    assert 200 <= int(watching.pop("timeoutSeconds")) <= 250
     assert watching == {
         **selected,
         "watch": "true",
@@ -215,7 +215,7 @@ async def test_an_event_that_comes_in_two_pieces_is_put_together(api):
 
 async def test_an_event_ends_the_waiting_that_failures_brought(api):
     api.faults["watch"].extend([status(503)] * 4)
-    pace = Pace(watch=20, first=0.001, longest=10)
+    pace = Pace(watch=200, first=0.001, longest=10)
 
     async with watched(api, pace=pace) as watch:
         await watch.state()
@@ -228,7 +228,7 @@ async def test_an_event_ends_the_waiting_that_failures_brought(api):
 
 async def test_watches_that_end_at_once_are_not_begun_ever_faster(api):
     api.faults["watch"].extend([ended] * 1000)
-    pace = Pace(watch=20, first=0.005, longest=10)
+    pace = Pace(watch=200, first=0.005, longest=10)
 
     async with watched(api, pace=pace) as watch:
         await watch.state()
@@ -291,8 +291,10 @@ async def test_before_the_first_list_nothing_is_synced(api):
 
         assert not watch.reflector.synced.is_set()
         assert watch.reflector.last_event_age(time.monotonic()) == float("inf")
+        before = time.monotonic()
         await watch.state()
-        assert watch.reflector.last_event_age(time.monotonic()) < 5
+        now = time.monotonic()
+        assert 0 <= watch.reflector.last_event_age(now) <= now - before
 
 
 async def test_an_object_that_cannot_be_read_keeps_its_last_good_state(api):
@@ -347,7 +349,7 @@ async def test_a_bug_of_who_listens_ends_it(api):
         raise OSError("mine")
 
     with pytest.raises(ExceptionGroup) as raised:
-        async with watched(api, on_change=bug), asyncio.timeout(5):
+        async with watched(api, on_change=bug), asyncio.timeout(PATIENCE):
             await asyncio.Event().wait()
 
     assert raised.group_contains(OSError, match="mine")

@@ -1,9 +1,10 @@
+from dataclasses import replace
+
 import pytest
-from served import WORK, client, served
+from served import PATIENT, WORK, client, served
 from waiting import until
 
 from runtime.exchange import JSON
-from runtime.limits import Limits
 
 
 async def test_a_route_gets_the_body_and_its_answer_goes_back_on_a_connection_that_stays():
@@ -94,7 +95,11 @@ async def test_only_plain_json_is_taken(headers, status):
 
 
 async def test_requests_that_wait_are_bounded():
-    async with served(Limits(requests=1)) as site, client(site) as one, client(site) as two:
+    async with (
+        served(replace(PATIENT, requests=1)) as site,
+        client(site) as one,
+        client(site) as two,
+    ):
         one.send(one.head("/wait", size=2) + b"{}")
         await until(lambda: site.waiting == 1)
 
@@ -106,7 +111,7 @@ async def test_requests_that_wait_are_bounded():
 
 
 async def test_a_route_that_waits_too_long_is_given_up():
-    async with served(Limits(answer_seconds=0.05)) as site, client(site) as one:
+    async with served(replace(PATIENT, answer_seconds=0.05)) as site, client(site) as one:
         assert (await one.asks("/wait"))[0] == 504
 
 

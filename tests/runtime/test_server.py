@@ -1,10 +1,11 @@
 import asyncio
 import ssl
+from dataclasses import replace
 
 import pytest
 from certificates import a_ca, a_leaf
-from served import client, served
-from waiting import until
+from served import LONG, PATIENT, client, served
+from waiting import PATIENCE, until
 
 from runtime.limits import Limits
 from runtime.server import Server, serve
@@ -12,7 +13,7 @@ from runtime.tls import ServingCertificate
 
 
 async def test_too_many_connections_cost_the_one_that_was_idle_for_longest():
-    async with served(Limits(connections=2)) as site, client(site) as used:
+    async with served(replace(PATIENT, connections=2)) as site, client(site) as used:
         await until(lambda: site.server.connections == 1)
         async with client(site) as silent:
             await until(lambda: site.server.connections == 2)
@@ -25,7 +26,7 @@ async def test_too_many_connections_cost_the_one_that_was_idle_for_longest():
 
 
 async def test_who_is_being_answered_is_never_dropped_for_a_newcomer():
-    async with served(Limits(connections=1)) as site, client(site) as one:
+    async with served(replace(PATIENT, connections=1)) as site, client(site) as one:
         one.send(one.head("/wait", size=2) + b"{}")
         await until(lambda: site.waiting == 1)
         async with client(site) as newcomer:
@@ -39,7 +40,7 @@ async def test_while_draining_new_and_kept_connections_are_answered_and_asked_to
     async with served() as site, client(site) as kept, client(site) as second:
         for one in (kept, second):
             assert "Connection" not in (await one.asks())[1]
-        drain = asyncio.create_task(site.server.drain(quiet=0.5))
+        drain = asyncio.create_task(site.server.drain(quiet=LONG))
         await until(lambda: site.server.draining)
 
         async with client(site) as new:
@@ -48,27 +49,29 @@ async def test_while_draining_new_and_kept_connections_are_answered_and_asked_to
                 assert (status, headers["Connection"]) == (200, "close")
                 assert await one.is_closed()
                 assert not drain.done()
-        await drain
+        drain.cancel()
 
 
 async def test_a_drain_is_over_when_nobody_came_for_a_while():
     async with served() as site, client(site) as one:
-        await one.asks()
-        drain = asyncio.create_task(site.server.drain(quiet=0.3))
+        one.send(one.head("/wait", size=2) + b"{}")
+        await until(lambda: site.waiting == 1)
+        drain = asyncio.create_task(site.server.drain(quiet=0.3, at_most=LONG))
         await asyncio.sleep(0.05)
         loop = asyncio.get_running_loop()
-        came = loop.time()
-        await one.asks()
-        await drain
+        left = loop.time()
+        site.going_on.set()
+        async with asyncio.timeout(PATIENCE):
+            await drain
 
-        assert 0.3 <= loop.time() - came < 3
+        assert loop.time() - left >= 0.3
 
 
 async def test_a_drain_waits_for_who_is_being_answered_but_not_for_ever():
     async with served() as site, client(site) as one:
         one.send(one.head("/wait", size=2) + b"{}")
         await until(lambda: site.waiting == 1)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await site.server.drain(quiet=0.01, at_most=0.1)
         drain = asyncio.create_task(site.server.drain(quiet=0.01))
         await asyncio.sleep(0.05)
@@ -85,7 +88,7 @@ async def test_nothing_in_flight_is_cut_when_it_stops():
         one.send(one.head("/wait", size=2) + b"{}")
         await until(lambda: site.waiting == 1)
         port = site.server.port
-        stop = asyncio.create_task(site.server.stop())
+        stop = asyncio.create_task(site.server.stop(within=PATIENCE))
         assert await idle.is_closed()
         with pytest.raises(ConnectionError):
             await asyncio.open_connection("127.0.0.1", port)

@@ -15,10 +15,11 @@ import structlog
 from certificates import a_ca, a_leaf
 from controlplane.process import free_ports
 from fake_cluster import FakeCluster
-from waiting import until, until_true
+from waiting import PATIENCE, until, until_true
 
 from cluster.fit import PATH
 from runtime.logs import configure
+from scorer import __main__ as process
 from scorer.__main__ import LEASE, placement
 from scorer.settings import Settings
 
@@ -96,7 +97,7 @@ async def hold_lease(cluster, holder):
 
 
 @pytest_asyncio.fixture
-async def started(request, cluster, beside, tmp_path):
+async def started(request, cluster, beside, tmp_path, monkeypatch):
     """A scorer whose ports are open; it may not lead yet. Its parameter: other settings."""
     cert, key = a_leaf(a_ca()).write(tmp_path)
     probe_port, inspect_port, fit_port, extender_port = free_ports(4)
@@ -110,9 +111,14 @@ async def started(request, cluster, beside, tmp_path):
         extender_port=extender_port if beside else 0,
         api_server=cluster.url,
         write_seconds=0.1,
+        lease_seconds=2 * PATIENCE,
+        renew_seconds=PATIENCE,
         retry_seconds=0.05,
     )
     settings = replace(settings, **getattr(request, "param", {}))
+    # It leads soon, and yet its writes may take long.
+    kube = process._kube
+    monkeypatch.setattr(process, "_kube", lambda settings, _timeout: kube(settings, PATIENCE))
     logged = BytesIO()
     scheduler = asyncio.create_task(hold_lease(cluster, beside)) if beside else None
     configure(stream=logged)

@@ -119,7 +119,7 @@ async def test_a_question_that_takes_too_long_is_given_up(scorer, cluster, monke
 @pytest.fixture
 def impatient(monkeypatch):
     """Scorers that give up a question's answer long before its thread has ended."""
-    monkeypatch.setattr(process, "FEW", replace(app.FEW, answer_seconds=0.1))
+    monkeypatch.setattr(process, "FEW", replace(app.FEW, answer_seconds=1))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import sys
 import pytest
 from builders import a_pod
 from controlplane.process import free_ports
-from waiting import until, until_true
+from waiting import PATIENCE, until, until_true
 
 from cluster import keys
 from scorer.__main__ import LEASE, main
@@ -66,7 +66,7 @@ async def test_the_process_leads_until_it_is_told_to_end(cluster):
         sys.executable, "-m", "scorer", env=environment, stdout=asyncio.subprocess.PIPE
     )
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while json.loads(await process.stdout.readline())["msg"] != "Leading":
                 pass
         # A container that is started again in the same pod is another holder.

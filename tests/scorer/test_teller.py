@@ -131,7 +131,7 @@ async def test_a_gang_that_nobody_owns_goes_with_its_pods_and_tells_the_first(cl
 
 
 async def test_a_gang_that_is_gone_before_anybody_was_told_leaves_nothing(cluster, monkeypatch):
-    monkeypatch.setattr(teller, "_PATIENCE", 1)
+    monkeypatch.setattr(teller, "_PATIENCE", 3)
     async with leading(cluster):
         cluster.gang(gpus=16)
         await passed(cluster)
@@ -174,7 +174,7 @@ async def test_a_gang_that_is_placed_at_once_costs_one_object_one_status_and_one
 
 
 async def test_that_a_gang_waits_is_not_told_once_it_has_a_plan(cluster, monkeypatch):
-    monkeypatch.setattr(teller, "_PATIENCE", 1)
+    monkeypatch.setattr(teller, "_PATIENCE", 3)
     async with leading(cluster):
         cluster.pod("bert-0", 4, gang="bert")
         await passed(cluster)

@@ -24,7 +24,7 @@ def events(cluster):
 
 async def test_a_node_of_which_nobody_knows_what_is_free_is_named_at_that_node(scorer, cluster):
     a_node(cluster, "gpu-0")
-    await until(lambda: events(cluster), within=20)
+    await until(lambda: events(cluster))
 
     (event,) = events(cluster)
     about = event["involvedObject"]
@@ -45,7 +45,7 @@ async def test_what_could_not_be_told_is_told_again(scorer, cluster):
 
     cluster.refuse = refuse
     a_node(cluster, "gpu-0")
-    await until(lambda: events(cluster), within=20)
+    await until(lambda: events(cluster))
 
     assert [line["node"] for line in scorer.said("Could not make event")] == ["gpu-0"]
 
@@ -54,7 +54,7 @@ async def test_what_could_not_be_told_is_told_again(scorer, cluster):
 async def test_a_node_is_told_of_once(cluster):
     for count, name in enumerate(("gpu-0", "gpu-1"), 1):
         a_node(cluster, name)
-        await until(lambda count=count: len(events(cluster)) == count, within=20)
+        await until(lambda count=count: len(events(cluster)) == count)
 
     told = [body["involvedObject"]["name"] for _, path, body in cluster.writes if "events" in path]
     assert told == ["gpu-0", "gpu-1"]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from controlplane.process import free_ports
-from waiting import until
+from waiting import PATIENCE, until
 
 from webhook.__main__ import main
 
@@ -33,7 +33,7 @@ async def test_the_process_answers_until_it_is_told_to_end(cluster):
         sys.executable, "-m", "webhook", env=environment, stdout=asyncio.subprocess.PIPE
     )
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while json.loads(await process.stdout.readline())["msg"] != "Listening":
                 pass
     finally:

@@ -8,6 +8,7 @@ import pytest_asyncio
 from certificates import a_ca, a_leaf
 from fake_cluster import FakeCluster
 from structlog.testing import capture_logs
+from waiting import PATIENCE
 
 from cluster import keys
 from cluster.fit import MOST_PODS, PATH, Fit, FitAnswer, FitQuestion, FitTemplate, PodFit
@@ -24,6 +25,11 @@ from webhook.settings import Settings
 
 QUESTION = FitQuestion([FitTemplate(Pod(metadata=Metadata(name="train")), ["train"])])
 FIT = Fit(True, None, [PodFit("train", "gpu-0", [3])], [], None, None, None, [], None)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    monkeypatch.setattr(placement, "PATIENCE", PATIENCE)
 
 
 @pytest_asyncio.fixture
@@ -139,7 +145,7 @@ async def test_a_leader_that_is_gone_or_silent_is_not_waited_for(cluster, files,
     lead(cluster, "127.0.0.1:1")
     assert await why(cluster, files) == "the scorer cannot be asked"
 
-    monkeypatch.setattr(placement, "PATIENCE", 0.1)
+    monkeypatch.setattr(placement, "PATIENCE", 1)
 
     asked_why = asyncio.Event()
 
@@ -150,10 +156,10 @@ async def test_a_leader_that_is_gone_or_silent_is_not_waited_for(cluster, files,
     async with a_scorer(cluster, files, answer) as server:
         address = f"127.0.0.1:{server.port}"
         with capture_logs() as logs:
-            assert await why(cluster, files) == "the scorer did not answer within 0.1 s"
+            assert await why(cluster, files) == "the scorer did not answer within 1 s"
         asked_why.set()
     (line,) = logs
-    assert (line["address"], line["err"]) == (address, "no answer within 0.1 s")
+    assert (line["address"], line["err"]) == (address, "no answer within 1 s")
 
 
 @pytest.mark.parametrize(

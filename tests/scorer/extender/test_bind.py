@@ -8,6 +8,7 @@ import pytest_asyncio
 from builders import a_held_pod
 from prometheus_client import CollectorRegistry
 from tenure import FENCED, Cluster, beginning, leading, soon
+from waiting import PATIENCE
 
 from cluster import keys
 from runtime.exchange import Call
@@ -31,6 +32,12 @@ LATE = "the API server does not answer"
 
 class Scheduled(Cluster):
     """A cluster whose scheduler asks us."""
+
+    def __init__(self):
+        super().__init__()
+        self.readable = asyncio.Event()
+        """While it is not set, no read of a pod is answered."""
+        self.readable.set()
 
     def shares(self, name="share-0", mode="core_mem", labels=None, **amounts):
         status = {"allocatable": AMOUNTS | amounts, "capacity": AMOUNTS | amounts}
@@ -58,10 +65,16 @@ class Scheduled(Cluster):
     def node_of(self, name):
         return self[name]["spec"].get("nodeName")
 
+    async def _answer(self, request):
+        if request.method == "GET" and "/pods/" in request.path:
+            await self.readable.wait()
+        return await super()._answer(request)
+
 
 @pytest_asyncio.fixture
 async def cluster(monkeypatch):
     monkeypatch.setattr(settle, "_PAUSE", 0.01)
+    monkeypatch.setattr(bind, "_PATIENCE", PATIENCE)
     async with Scheduled() as running:
         running.node()
         running.node("gpu-1")
@@ -230,10 +243,12 @@ async def test_a_binding_that_never_arrived_keeps_its_gpus_until_that_is_known(c
         cluster.single(name)
     cluster.fail_binding("first", "lost")
     cluster.fail("GET", "first", "lost", "lost", (500, "broken"))
+    cluster.readable.clear()
     async with leading(cluster) as leader:
         waiting = asyncio.create_task(bound(leader, "first"))
         await soon(lambda: cluster.bindings("first"))
         assert await bound(leader, "second") == Reason.GPUS
+        cluster.readable.set()
         assert "binding" in await waiting
         assert await bound(leader, "second") == ""
 
@@ -244,14 +259,15 @@ async def test_who_asks_again_before_a_write_is_settled_is_told_what_became_of_i
     cluster, monkeypatch
 ):
     monkeypatch.setattr(bind, "_PATIENCE", 0.01)
-    monkeypatch.setattr(settle, "_PAUSE", 0.2)
     cluster.single("train")
+    cluster.readable.clear()
     cluster.fail_binding("train", "unanswered")
     async with leading(cluster) as leader:
         assert LATE in await bound(leader, "train")
         assert free(leader) == 0
         assert LATE in await bound(leader, "train", "gpu-1")
-        monkeypatch.setattr(bind, "_PATIENCE", 10)
+        monkeypatch.setattr(bind, "_PATIENCE", PATIENCE)
+        cluster.readable.set()
         again = bound(leader, "train"), bound(leader, "train", "gpu-1")
         assert await asyncio.gather(*again) == ["", "the pod has GPUs of node gpu-0"]
 
