@@ -126,6 +126,9 @@ class Watches:
         )
         self._gangs = Reflector(kube, GANGS, read_gang, on_change=self._gangs_changed)
         self._by_node: dict[str, dict[str, ConfigMap]] = {}
+        self._doubts: dict[str, tuple[str, ...]] = {}
+        """What was guessed or left out, by the name of each node where anything was."""
+        self._tells = False
 
     @property
     def gangs(self) -> Mapping[Key, Gang]:
@@ -148,6 +151,11 @@ class Watches:
         async with asyncio.TaskGroup() as group:
             for reflector in self._all.values():
                 group.create_task(reflector.run())
+            await self.synced()
+            # Before, doubts about a node may be answered by what was not listed yet.
+            self._tells = True
+            for node, doubts in self._doubts.items():
+                _tell(node, doubts)
 
     async def synced(self) -> None:
         """Wait until everything was listed."""
@@ -265,6 +273,19 @@ class Watches:
             _log.warning("Left node out", node=name, err=str(error))
             node = None
         self.state.put_node(name, node)
+        self._doubt(name, node.warnings if node else ())
+
+    def _doubt(self, node: str, doubts: tuple[str, ...]) -> None:
+        """Note what was guessed or left out of a node, and log it where that is something else."""
+        before = self._doubts.pop(node, ())
+        if doubts:
+            self._doubts[node] = doubts
+        if doubts and doubts != before and self._tells:
+            _tell(node, doubts)
+
+
+def _tell(node: str, doubts: tuple[str, ...]) -> None:
+    _log.warning("Node is not as it says", node=node, warnings=list(doubts))
 
 
 def _age(reflector: Reflector[Any]) -> float | None:

@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 import pytest
 import pytest_asyncio
 from builders import dgx1_v100
+from structlog.testing import capture_logs
 from tenure import Cluster, leading, soon
 
 from cluster import keys
@@ -151,6 +152,74 @@ async def test_config_maps_that_tell_of_no_node_change_nothing(cluster):
         await soon(watches.changed.is_set)
 
         assert watches.state.snapshot() is before
+
+
+def doubts(logs):
+    """Return what was logged of nodes, in order."""
+    return [
+        (one["node"], one["warnings"]) for one in logs if one["event"] == "Node is not as it says"
+    ]
+
+
+HELD_BACK = "2 of 8 GPUs are not allocatable, and nothing tells which"
+
+
+def held_back(cluster, **labels):
+    """Let the kubelet of a node give out two GPUs less than there are."""
+    labels = {keys.NODE_MODE: "topology", **labels}
+    status = {"allocatable": {keys.GPU_WHOLE: "6"}, "capacity": {keys.GPU_WHOLE: "8"}}
+    cluster.put("/api/v1/nodes/gpu-0", {"metadata": {"labels": labels}, "status": status})
+
+
+def unhealthy(cluster, gpus):
+    path = f"{CONFIG_MAPS}/unhealthy-gpu-gpu-0"
+    cluster.put(path, {"metadata": {}, "data": {"gpus": gpus}})
+
+
+async def test_what_was_guessed_at_a_node_is_logged_when_it_changes_and_not_again(cluster):
+    cluster.node("sound")
+    held_back(cluster)
+    with capture_logs() as logs:
+        async with watching(cluster) as watches:
+            await soon(lambda: doubts(logs))
+            assert doubts(logs) == [("gpu-0", [HELD_BACK])]
+            held_back(cluster, rack="r2")
+            await soon(lambda: node_in(watches).labels.get("rack"))
+            assert len(doubts(logs)) == 1
+
+            unhealthy(cluster, "3,4,x")
+            await soon(lambda: not node_in(watches).cards[4].healthy)
+            (listed,) = doubts(logs)[1][1]
+            assert listed.startswith("ConfigMap unhealthy-gpu-gpu-0: 'x': not an index")
+            unhealthy(cluster, "3,4")
+            await soon(lambda: not node_in(watches).warnings)
+            assert len(doubts(logs)) == 2
+
+            unhealthy(cluster, "")
+            await soon(lambda: node_in(watches).cards[4].healthy)
+            assert doubts(logs)[2:] == [("gpu-0", [HELD_BACK])]
+
+
+async def test_what_is_told_of_a_node_is_looked_at_before_anything_is_logged_of_it(cluster):
+    held_back(cluster, **{keys.NODE_PLACEMENT: "spraed"})
+    unhealthy(cluster, "3,4")
+    cluster.policy("placement: {strategy: spread}\n")
+    with capture_logs() as logs:
+        async with watching(cluster):
+            await soon(lambda: doubts(logs))
+
+    told = f"{keys.NODE_PLACEMENT}=spraed is neither binpack nor spread: spread is taken"
+    assert doubts(logs) == [("gpu-0", [told])]
+
+
+async def test_a_node_that_comes_again_is_told_of_again(cluster):
+    with capture_logs() as logs:
+        async with watching(cluster) as watches:
+            for times in (1, 2):
+                held_back(cluster)
+                await soon(lambda wanted=times: len(doubts(logs)) == wanted)
+                cluster.remove("/api/v1/nodes/gpu-0")
+                await soon(lambda: not node_in(watches))
 
 
 # ---- The policy.
