@@ -255,8 +255,10 @@ def _taken_more(taken: Taken, share: GPUShare, node: Node) -> Taken:
         if taken.holders:
             raise LedgerError(f"{where} is taken already")
         return Taken(holders=1, whole=True)
+    if taken.whole:
+        raise LedgerError(f"{where} is taken whole")
     memory, core = taken.memory + share.mem, taken.core + (share.core or 0)
-    if taken.whole or memory > (card.memory or 0) or core > CORE_MAX:
+    if memory > (card.memory or 0) or core > CORE_MAX:
         raise LedgerError(
             f"{where} would give {memory} of {card.memory or 0} GiB and {core} % of its compute"
         )

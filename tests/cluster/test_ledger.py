@@ -141,7 +141,7 @@ def test_a_card_that_became_unhealthy_keeps_what_it_has():
         ("topology", whole("a"), whole("b", 4), "has GPU4 of node-0, which has 4"),
         ("topology", whole("a"), whole("b", -1), "has GPU-1 of node-0, which has 4"),
         ("core_mem", part("a", 0, 1, 5), whole("b", 0), "GPU0 of node-0 is taken already"),
-        ("core_mem", whole("a", 0), part("b", 0, 1, 5), "GPU0 of node-0"),
+        ("core_mem", whole("a", 0), part("b", 0, 1, 5), "^GPU0 of node-0 is taken whole$"),
         ("core_mem", part("a", 0, 10, 5), part("b", 0, 6, 5), "would give 16 of 15 GiB"),
         ("core_mem", part("a", 0, 1, 60), part("b", 0, 1, 45), "105 % of its compute"),
         ("core_mem", part("a", 0, 1, 60), part("b", 1, 1), "share node-0: ns/b"),
