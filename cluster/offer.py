@@ -104,21 +104,25 @@ def read_offer(raw: NodeObject, cards: int | None) -> Offer:
 
 def _divide(offer: Offer, cards: int | None) -> Offer:
     """Return a time-sliced node's offer, whose replicas are counted, with its GPUs counted."""
-    gpus = _read_number(offer.labels, GFD_COUNT) or cards
+    gpus = _read_number(offer.labels, GFD_COUNT) or cards or 0
     replicas = _read_number(offer.labels, GFD_REPLICAS) or (offer.count // gpus if gpus else 0)
+    counted, problem = f"{offer.count} {NVIDIA_GPU_SHARED}", None
+    if not gpus and not replicas:
+        problem = f"nothing tells how many GPUs the {counted} are of"
+    elif offer.count != (gpus or offer.count // replicas) * replicas:
+        problem = f"{counted} are not the same number of replicas of each GPU"
     warnings = offer.warnings
-    if not replicas or offer.count % replicas:
-        problem = (
-            f"{offer.count} {NVIDIA_GPU_SHARED} are not the same number of replicas of each GPU; "
-            f"the node labels {GFD_REPLICAS} and {GFD_COUNT} tell how many there are"
-        )
-        warnings = (*warnings, problem)
+    if problem:
+        tells = f"the node labels {GFD_REPLICAS} and {GFD_COUNT} tell it"
+        warnings = (*warnings, f"{problem}; {tells}")
     if not replicas:
         return replace(offer, count=0, usable=0, warnings=warnings)
+    count = offer.count // replicas
+    most = gpus or count
     return replace(
         offer,
-        count=offer.count // replicas,
-        usable=offer.usable // replicas,
+        count=min(count, most),
+        usable=min(offer.usable // replicas, most),
         replicas=replicas,
         warnings=warnings,
     )

@@ -147,6 +147,31 @@ def test_replicas_of_each_gpu_come_from_the_labels_or_the_agent(labels, known, c
     assert bool(node.warnings) == (not replicas)
 
 
+@pytest.mark.parametrize(
+    ("labels", "cards", "told"),
+    [
+        ({}, 0, "nothing tells how many GPUs the 8 nvidia.com/gpu.shared are of"),
+        ({GFD_COUNT: "some"}, 0, "nothing tells how many GPUs the 8 nvidia.com/gpu.shared are of"),
+        ({GFD_COUNT: "3"}, 3, "8 nvidia.com/gpu.shared are not the same number of replicas of"),
+        ({GFD_COUNT: "16"}, 0, "8 nvidia.com/gpu.shared are not the same number of replicas of"),
+        ({GFD_REPLICAS: "3"}, 2, "8 nvidia.com/gpu.shared are not the same number of replicas of"),
+        (
+            {GFD_COUNT: "2", GFD_REPLICAS: "2"},
+            2,
+            "8 nvidia.com/gpu.shared are not the same number of replicas of",
+        ),
+    ],
+    ids=str,
+)
+def test_gpus_that_nobody_counts_are_told_apart_from_unequal_replicas(labels, cards, told):
+    node = read("timeslice", {NVIDIA_GPU_SHARED: "8"}, labels=labels)
+
+    (warning,) = node.warnings
+    assert len(node.cards) == cards
+    assert warning.startswith(told)
+    assert warning.endswith(f"; the node labels {GFD_REPLICAS} and {GFD_COUNT} tell it")
+
+
 def test_replicas_that_do_not_divide_are_rounded_down_with_a_warning():
     node = read("timeslice", {NVIDIA_GPU_SHARED: "9"}, labels={GFD_REPLICAS: "4"})
 
