@@ -1,5 +1,6 @@
 """`kind: Cluster`: a cluster as people write it by hand, made into Node objects."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
@@ -21,6 +22,10 @@ MOST_NODES = 20_000
 
 OTHERS = "others"
 """Namespace of the pods that stand for what a short form says is used."""
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_NAME = 253
+"""Kubernetes names nodes as DNS names subdomains (RFC 1123)."""
 
 Quantity: TypeAlias = int | float | str
 Share: TypeAlias = Annotated[int, Field(ge=1, le=4096)]
@@ -117,6 +122,9 @@ def _nodes(
     resources = _resources(line, machine, value) if machine else {}
     names = [line.name] if line.count is None else [f"{line.name}-{i}" for i in range(line.count)]
     for name in names:
+        if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
+            problem = f"a node cannot be named {name!r}; write lower-case letters, digits, - and ."
+            raise value.at("name").error(f"{problem}, letters or digits first and last.")
         try:
             raw = _object(line, name, resources)
             node = read_node(raw, machine=machine, placement=placement)
@@ -174,5 +182,7 @@ def _holdings(line: _Line, node: Node, value: Value) -> Iterator[Holding]:
             raise place.error("core cannot be used alone; add mem [GiB].")
         if used.mem and not node.mode.shares_memory:
             raise place.error(f"a node of mode {node.mode} gives out whole GPUs; leave mem out.")
+        if used.core and not node.mode.shares_compute:
+            raise place.error(f"a node of mode {node.mode} gives out no compute; leave core out.")
         share = GPUShare(used.gpu, mem=used.mem, core=used.core)
         yield Holding(f"{OTHERS}/{node.name}-{k}", f"{node.name} used[{k}]", (share,))

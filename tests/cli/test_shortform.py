@@ -176,6 +176,17 @@ POD = (
             "core cannot be used alone; add mem [GiB].",
         ),
         (
+            "{name: a, machine: t4x4, mode: share, used: [{gpu: 0}, {gpu: 1, mem: 2, core: 5}]}",
+            "a node of mode share gives out no compute; leave core out.",
+        ),
+        ("{name: A_b!}", "a node cannot be named 'A_b!'; write lower-case letters, digits, - and"),
+        ("{name: -a}", "a node cannot be named '-a'; write"),
+        (
+            "{name: a, machine: t4x4, mode: cgpu, used: [{gpu: 0, mem: 1, core: 5}]}",
+            "a node of mode cgpu gives out no compute; leave core out.",
+        ),
+        (f"{{name: {'a' * 252}, count: 11}}", f"a node cannot be named '{'a' * 252}-0'; write"),
+        (
             "{name: a, machine: t4x4, mode: topology, used: [{gpu: 0}, {gpu: 0}]}",
             "GPU0 of a is taken already.",
         ),
