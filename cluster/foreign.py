@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from cluster.amounts import CORE_MAX, MEMORY_MAX
 from cluster.keys import ARENA_GPU_GROUP, GPUSHARE_ALLOCATION, GPUSHARE_CORE, MEM_IDX, MEM_POD
-from cluster.record import GPUShare, Index, Memory, RecordError, check_distinct, decode
+from cluster.record import GPUShare, RecordError, check_distinct, decode
 from topology.machine import MAX_GPUS
 
 
@@ -25,15 +25,21 @@ def read_foreign(annotations: Mapping[str, str]) -> tuple[GPUShare, ...]:
     if GPUSHARE_ALLOCATION in annotations:
         gpus = _read_by_container(annotations)
     elif MEM_IDX in annotations:
-        memory = decode(MEM_POD, annotations.get(MEM_POD, ""), Memory)
-        gpus = (GPUShare(decode(MEM_IDX, annotations[MEM_IDX], Index), mem=memory),)
+        gpus = (_read_one(annotations),)
     elif ARENA_GPU_GROUP in annotations:
         items = annotations[ARENA_GPU_GROUP].split(",", MAX_GPUS)
-        gpus = tuple(GPUShare(decode(ARENA_GPU_GROUP, item.strip(), Index)) for item in items)
+        gpus = tuple(GPUShare(_index(ARENA_GPU_GROUP, item)) for item in items)
         check_distinct(ARENA_GPU_GROUP, gpus)
     else:
         return ()
     return gpus
+
+
+def _read_one(annotations: Mapping[str, str]) -> GPUShare:
+    if MEM_POD not in annotations:
+        raise RecordError(f"{MEM_POD}: missing beside {MEM_IDX}")
+    memory = _number(MEM_POD, annotations[MEM_POD], 1, MEMORY_MAX)
+    return GPUShare(_index(MEM_IDX, annotations[MEM_IDX]), mem=memory)
 
 
 def _read_by_container(annotations: Mapping[str, str]) -> tuple[GPUShare, ...]:
@@ -51,7 +57,19 @@ def _sum_by_gpu(annotations: Mapping[str, str], key: str, most: int) -> Counter[
         for gpu, amount in amounts.items():
             if amount < 1:
                 raise RecordError(f"{key}: GPU {gpu[:20]!r} has the amount {amount}")
-            total[decode(key, gpu, Index)] += amount
+            total[_index(key, gpu)] += amount
     if any(amount > most for amount in total.values()):
         raise RecordError(f"{key}: more than {most} of one GPU")
     return total
+
+
+def _index(key: str, text: str) -> int:
+    return _number(key, text, 0, MAX_GPUS - 1)
+
+
+def _number(key: str, text: str, least: int, most: int) -> int:
+    digits = text.strip()
+    number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 9 else None
+    if number is None or not least <= number <= most:
+        raise RecordError(f"{key}: {text[:20]!r} is no number from {least} to {most}")
+    return number

@@ -33,7 +33,7 @@ from cluster.request import Ask, Family, Request
 from topology.machine import MAX_GPUS
 
 Index: TypeAlias = Annotated[int, Meta(ge=0, lt=MAX_GPUS)]
-Memory: TypeAlias = Annotated[int, Meta(ge=1, le=MEMORY_MAX)]
+_Memory: TypeAlias = Annotated[int, Meta(ge=1, le=MEMORY_MAX)]
 _Core: TypeAlias = Annotated[int, Meta(ge=1, le=CORE_MAX)]
 _Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
 _T = TypeVar("_T")
@@ -81,7 +81,7 @@ class Allocation:
 class _GPU(Struct, frozen=True, omit_defaults=True):
     i: Index
     uuid: _Text | None = None
-    mem: Memory | None = None
+    mem: _Memory | None = None
     core: _Core | None = None
 
 
@@ -244,8 +244,10 @@ def decode(key: str, text: str, kind: type[_T]) -> _T:
     """Return an annotation's JSON as a type; RecordError names the annotation and the problem."""
     try:
         return msgspec.json.decode(text, type=kind)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except (msgspec.ValidationError, UnicodeError, RecursionError) as error:
         raise RecordError(f"{key}: {error}") from error
+    except msgspec.DecodeError as error:
+        raise RecordError(f"{key}: no JSON: {error}") from error
 
 
 def _encode(value: object) -> str:

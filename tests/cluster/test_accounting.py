@@ -211,7 +211,9 @@ def test_a_pod_that_occurs_twice_makes_its_node_unaccounted():
         ),
         (
             pod("x", WHOLE, annotations={ALLOCATION: ""}),
-            Conflict("default/x", "default/x", None, f"{ALLOCATION}: Input data was truncated"),
+            Conflict(
+                "default/x", "default/x", None, f"{ALLOCATION}: no JSON: Input data was truncated"
+            ),
         ),
     ],
     ids=["taken", "no node", "broken"],

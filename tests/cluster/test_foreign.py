@@ -70,6 +70,32 @@ def test_a_malformed_key_is_an_error_that_names_it(annotations, key):
         read_foreign(annotations)
 
 
+@pytest.mark.parametrize(
+    ("annotations", "message"),
+    [
+        ({MEM_IDX: "", MEM_POD: "5"}, f"{MEM_IDX}: '' is no number from 0 to 15"),
+        ({MEM_IDX: "GPU-a", MEM_POD: "5"}, f"{MEM_IDX}: 'GPU-a' is no number from 0 to 15"),
+        ({MEM_IDX: "16", MEM_POD: "5"}, f"{MEM_IDX}: '16' is no number from 0 to 15"),
+        ({MEM_IDX: "0", MEM_POD: "5Gi"}, f"{MEM_POD}: '5Gi' is no number from 1 to 4096"),
+        ({MEM_IDX: "0"}, f"{MEM_POD}: missing beside {MEM_IDX}"),
+        ({ARENA_GPU_GROUP: "0,"}, f"{ARENA_GPU_GROUP}: '' is no number from 0 to 15"),
+        (
+            {GPUSHARE_ALLOCATION: '{"0":{"a":2}}'},
+            f"{GPUSHARE_ALLOCATION}: 'a' is no number from 0 to 15",
+        ),
+        (
+            {GPUSHARE_ALLOCATION: ""},
+            f"{GPUSHARE_ALLOCATION}: no JSON: Input data was truncated",
+        ),
+    ],
+)
+def test_people_are_told_which_annotation_is_no_number_or_no_json(annotations, message):
+    with pytest.raises(RecordError) as caught:
+        read_foreign(annotations)
+
+    assert str(caught.value) == message
+
+
 @given(
     st.dictionaries(
         st.sampled_from((GPUSHARE_ALLOCATION, GPUSHARE_CORE, MEM_IDX, MEM_POD, ARENA_GPU_GROUP)),
