@@ -66,8 +66,10 @@ async def test_registrations_get_the_bundle_and_get_it_again_when_somebody_clear
     async with kept(cluster) as keeper:
         await until(lambda: trusted_everywhere(cluster, keeper))
         await until(lambda: keeper.missing() is None)
-        cluster.put(PATHS[TARGETS[0]], EMPTY)
-        await until(lambda: trusted_everywhere(cluster, keeper))
+        # The first look again may be due to our own writes.
+        for _ in range(3):
+            cluster.put(PATHS[TARGETS[0]], EMPTY)
+            await until(lambda: trusted_everywhere(cluster, keeper))
         await until(lambda: [keeper.trusted(target) for target in TARGETS] == [1.0, 1.0])
 
 
