@@ -6,7 +6,16 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from cluster.keys import GFD_COUNT, GFD_REPLICAS, GPU_MEM, NVIDIA_GPU_SHARED
+from cluster.keys import (
+    GFD_COUNT,
+    GFD_REPLICAS,
+    GPU_MEM,
+    GPU_WHOLE,
+    NODE_CGPU,
+    NODE_GPUSHARE,
+    NODE_MODE,
+    NVIDIA_GPU_SHARED,
+)
 from cluster.mode import COUNTED_BY, Mode, read_mode
 from cluster.pod import Amounts, Metadata
 from cluster.quantity import QuantityError, parse_quantity
@@ -89,17 +98,28 @@ def read_offer(raw: NodeObject, cards: int | None) -> Offer:
     resource = COUNTED_BY.get(mode, "")
     usable = allocatable.get(resource, 0)
     count = max(usable, capacity.get(resource, 0))
+    warnings = filter(None, (problem, _unlabelled(labels, allocatable)))
     offer = Offer(
         labels,
         raw.metadata.annotations or {},
         mode,
         allocatable,
         shared_memory=max(allocatable.get(GPU_MEM, 0), capacity.get(GPU_MEM, 0)),
-        warnings=(problem,) if problem else (),
+        warnings=tuple(warnings),
         count=count,
         usable=usable,
     )
     return _divide(offer, cards) if mode is Mode.TIMESLICE and count else offer
+
+
+def _unlabelled(labels: Mapping[str, str], allocatable: Mapping[str, int]) -> str | None:
+    """Say that a node offers what Linkwise places, and no label says how it is given out."""
+    if not {NODE_MODE, NODE_CGPU, NODE_GPUSHARE}.isdisjoint(labels):
+        return None
+    offered = [name for name in (GPU_MEM, GPU_WHOLE) if allocatable.get(name)]
+    if not offered:
+        return None
+    return f"it offers {offered[0]} but has no label {NODE_MODE}: none of it is given out"
 
 
 def _divide(offer: Offer, cards: int | None) -> Offer:

@@ -12,6 +12,7 @@ from cluster.keys import (
     GPU_COUNT,
     GPU_MEM,
     GPU_WHOLE,
+    NODE_GPUSHARE,
     NODE_MODE,
     NODE_PLACEMENT,
     NVIDIA_GPU,
@@ -91,6 +92,23 @@ def test_a_node_is_read_with_all_that_placement_asks():
         unschedulable=True,
     )
     assert node.usable_mask == 0b11111111
+
+
+@pytest.mark.parametrize(
+    ("labels", "offered", "warned"),
+    [
+        pytest.param({}, {GPU_MEM: 60}, True, id="shares"),
+        pytest.param({}, {GPU_WHOLE: 8}, True, id="whole"),
+        pytest.param({}, {GPU_MEM: 0, NVIDIA_GPU: 8}, False, id="by count"),
+        pytest.param({NODE_GPUSHARE: "true"}, {GPU_MEM: 60, GPU_COUNT: 4}, False, id="gpushare"),
+        pytest.param({NODE_MODE: "default"}, {GPU_MEM: 60}, False, id="left out on purpose"),
+    ],
+)
+def test_a_node_that_offers_what_no_label_lets_be_given_out_is_told(labels, offered, warned):
+    node = read(None, offered, labels=labels)
+
+    said = f"has no label {NODE_MODE}: none of it is given out"
+    assert any(said in warning for warning in node.warnings) == warned
 
 
 def test_an_empty_object_is_a_node_without_gpus():
