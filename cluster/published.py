@@ -7,10 +7,9 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from typing import TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
 
 from cluster.keys import (
     TOPOLOGY_BANDWIDTH,
@@ -19,27 +18,25 @@ from cluster.keys import (
     TOPOLOGY_LINKS,
     TOPOLOGY_MACHINE,
 )
-from topology.constants import UNKNOWN_ARCHITECTURE, Constants
-from topology.machine import MAX_GPUS, NIC, Level, Machine, TopologyError
+from cluster.machine_record import (
+    LEVELS,
+    NO_LINK,
+    MachineRecord,
+    Row,
+    Word,
+    level_word,
+    machine_of,
+    no_link,
+    record_of,
+)
+from topology.constants import UNKNOWN_ARCHITECTURE
+from topology.machine import MAX_GPUS, Level, Machine, TopologyError
 
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
-NO_LINK = "N-A"
-"""The word for a GPU and itself, and for a pair of which nothing is known."""
 
-Text: TypeAlias = Annotated[str, Meta(max_length=4096)]
-Word: TypeAlias = Annotated[str, Meta(max_length=16)]
-Speed: TypeAlias = Annotated[float, Meta(gt=0, le=1e6)]
-Links: TypeAlias = Annotated[int, Meta(ge=0, le=1000)]
 _T = TypeVar("_T")
-Row: TypeAlias = Annotated[list[_T], Meta(max_length=MAX_GPUS)]
-
 _NVLINK = re.compile(r"NV([1-9][0-9]{0,2})")
-_LEVELS = {
-    NO_LINK: Level.UNKNOWN,
-    "SOC": Level.SYS,
-    **{level.name: level for level in Level if level is not Level.UNKNOWN},
-}
 
 
 class PublishedError(ValueError):
@@ -69,36 +66,6 @@ class Published:
     def unhealthy(self) -> frozenset[int]:
         """GPU indices."""
         return frozenset(i for i, ok in enumerate(self.healthy) if not ok)
-
-
-class _Constants(Struct, frozen=True):
-    nvlink: Speed
-    pcie: Speed
-    bridge: Speed
-    socket: Speed
-
-
-class _NIC(Struct, frozen=True):
-    name: Text
-    levels: Row[Word]
-
-
-class _Machine(Struct, frozen=True, rename="camel"):
-    """`machine.json`."""
-
-    v: Literal[1]
-    links: Row[Row[Links]]
-    levels: Row[Row[Word]]
-    numa: Row[int]
-    constants: _Constants
-    switched: bool = False
-    nics: Annotated[list[_NIC], Meta(max_length=256)] = []
-    model: Text | None = None
-    driver: Text | None = None
-    uuids: Row[Text] = []
-    bus_ids: Row[Text] = []
-    memory: Row[Annotated[int, Meta(ge=0, le=65_536)]] = []
-    warnings: Annotated[list[Text], Meta(max_length=256)] = []
 
 
 def read_published(data: dict[str, str]) -> Published:
@@ -133,7 +100,7 @@ def write_published(published: Published, bandwidth: Sequence[Sequence[float]]) 
         ),
         TOPOLOGY_BANDWIDTH: speeds,
         TOPOLOGY_BANDWIDTH_ARENA: speeds,
-        TOPOLOGY_MACHINE: _encode(_record_of(machine, published.driver)),
+        TOPOLOGY_MACHINE: _encode(record_of(machine, published.driver)),
     }
 
 
@@ -176,8 +143,8 @@ def _machine_in(data: dict[str, str], key: str) -> tuple[Machine, str | None]:
     try:
         if key == TOPOLOGY_LINKS:
             return _machine_of_links(_decode(data, key, Row[Row[Word]])), None
-        record = _decode(data, key, _Machine)
-        return _machine_of(record), record.driver
+        record = _decode(data, key, MachineRecord)
+        return machine_of(record), record.driver
     except TopologyError as error:
         raise PublishedError(f"{key}: {error}") from error
 
@@ -215,62 +182,12 @@ def _encode(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _level(word: str) -> Level:
-    if word not in _LEVELS:
-        raise TopologyError(_no_link(word))
-    return _LEVELS[word]
-
-
-def _no_link(word: str) -> str:
-    return f"{word!r} is no link: NV1, NV2, … or one of {', '.join(_LEVELS)}"
-
-
-def _level_word(level: Level) -> str:
-    return NO_LINK if level is Level.UNKNOWN else level.name
-
-
 def _link_word(machine: Machine, i: int, j: int) -> str:
     if i == j:
         return NO_LINK
     if machine.links[i][j]:
         return f"NV{machine.links[i][j]}"
-    return _level_word(machine.levels[i][j])
-
-
-def _record_of(machine: Machine, driver: str | None) -> _Machine:
-    constants = machine.constants
-    return _Machine(
-        v=1,
-        links=[list(row) for row in machine.links],
-        levels=[[_level_word(level) for level in row] for row in machine.levels],
-        numa=list(machine.numa),
-        constants=_Constants(constants.nvlink, constants.pcie, constants.bridge, constants.socket),
-        switched=machine.switched,
-        nics=[_NIC(nic.name, [_level_word(level) for level in nic.levels]) for nic in machine.nics],
-        model=machine.model,
-        driver=driver,
-        uuids=list(machine.uuids),
-        bus_ids=list(machine.bus_ids),
-        memory=list(machine.memory),
-        warnings=list(machine.warnings),
-    )
-
-
-def _machine_of(record: _Machine) -> Machine:
-    constants = record.constants
-    return Machine(
-        links=tuple(map(tuple, record.links)),
-        levels=tuple(tuple(map(_level, row)) for row in record.levels),
-        numa=tuple(record.numa),
-        constants=Constants(constants.nvlink, constants.pcie, constants.bridge, constants.socket),
-        switched=record.switched,
-        nics=tuple(NIC(nic.name, tuple(map(_level, nic.levels))) for nic in record.nics),
-        model=record.model,
-        uuids=tuple(record.uuids),
-        bus_ids=tuple(record.bus_ids),
-        memory=tuple(record.memory),
-        warnings=tuple(record.warnings),
-    )
+    return level_word(machine.levels[i][j])
 
 
 def _machine_of_links(words: list[list[str]]) -> Machine:
@@ -292,10 +209,10 @@ def _machine_of_links(words: list[list[str]]) -> Machine:
                 warnings.append(f"GPU{j} and GPU{i} are linked differently each way: not linked")
             elif nvlink := _NVLINK.fullmatch(word):
                 links[i][j] = links[j][i] = int(nvlink[1])
-            elif word in _LEVELS:
-                levels[i][j] = levels[j][i] = _LEVELS[word]
+            elif word in LEVELS:
+                levels[i][j] = levels[j][i] = LEVELS[word]
             else:
-                warnings.append(f"GPU{j} and GPU{i}: {_no_link(word)}: not linked")
+                warnings.append(f"GPU{j} and GPU{i}: {no_link(word)}: not linked")
     return Machine(
         links=tuple(map(tuple, links)),
         levels=tuple(map(tuple, levels)),
