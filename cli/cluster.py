@@ -9,9 +9,10 @@ from msgspec import Struct
 from cli.machine import find_machine, measured
 from cli.shortform import ShortNode, is_short_form, read_short_form
 from cluster.accounting import ledger_of
-from cluster.ledger import Ledger, LedgerError, NodeLedger
+from cluster.ledger import Ledger, NodeLedger
 from cluster.node import Node, NodeError, NodeObject
 from cluster.pod import Pod
+from cluster.taken import LedgerError
 from policy.lines import without_nulls
 from policy.snapshot import PolicySnapshot
 from scorer.known import ConfigMap, node_of

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from cluster.claimant import Claimant, claimant_of
-from cluster.ledger import Conflict, Ledger, LedgerError, NodeLedger
+from cluster.ledger import Conflict, Ledger, NodeLedger
 from cluster.node import Node
 from cluster.pod import Pod
 from cluster.record import RecordError
+from cluster.taken import LedgerError
 
 
 def ledger_of(nodes: Iterable[Node], pods: Iterable[Pod], *, migrate: bool = False) -> Ledger:

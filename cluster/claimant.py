@@ -8,12 +8,13 @@ from cluster.demand import Demand, demand_of
 from cluster.foreign import read_foreign
 from cluster.gang import gang_mark, is_member
 from cluster.keys import ALLOCATION
-from cluster.ledger import Holding, LedgerError
+from cluster.ledger import Holding
 from cluster.mode import Mode
 from cluster.node import Node
 from cluster.pod import Pod
 from cluster.record import Allocation, GPUShare, RecordError, parse_record
 from cluster.request import Family, read_request
+from cluster.taken import LedgerError
 
 T = TypeVar("T")
 

@@ -10,13 +10,10 @@ from cluster.demand import HostPort
 from cluster.keys import NVIDIA_GPU
 from cluster.node import Node
 from cluster.record import GPUShare
+from cluster.taken import LedgerError, Taken
 
 Sharing: TypeAlias = Literal["memory", "compute"]
 """What the share pods of a node ask for: memory alone, or memory and compute."""
-
-
-class LedgerError(ValueError):
-    """A GPU is given twice, or does not exist: whoever asked had not looked before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +39,6 @@ class Holding:
     def has_gpus(self) -> bool:
         """Whether it has any, as far as that can be told."""
         return bool(self.shares or self.nvidia)
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """What is given out of one GPU."""
-
-    holders: int = 0
-    """Shares, replicas, or the one pod that has it whole."""
-    whole: bool = False
-    memory: int = 0
-    """[GiB]"""
-    core: int = 0
-    """[%]"""
 
 
 class FreeShare(NamedTuple):
@@ -178,7 +162,7 @@ class NodeLedger:
             if not 0 <= share.i < len(gpus):
                 held = f"it has GPU{share.i} of {self.node.name}"
                 raise LedgerError(f"{held}, which has {len(gpus)}")
-            gpus[share.i] = _taken_more(gpus[share.i], share, self.node)
+            gpus[share.i] = gpus[share.i].more(share, self.node)
         self._check_sharing(holding)
         return replace(
             self,
@@ -208,7 +192,7 @@ class NodeLedger:
         rest = {key: holding for key, holding in self.holdings.items() if key != uid}
         gpus = list(self.taken)
         for share in gone.shares:
-            gpus[share.i] = _taken_less(gpus[share.i], share)
+            gpus[share.i] = gpus[share.i].less(share)
         ports = self.ports
         if gone.ports:
             ports = frozenset().union(*(holding.ports for holding in rest.values()))
@@ -240,38 +224,6 @@ class NodeLedger:
         """GPUs that may still be asked for by count, chosen by NVIDIA's plugin."""
         taken = sum(holding.nvidia for holding in self.holdings.values())
         return self.node.resources.get(NVIDIA_GPU, 0) - taken
-
-
-def _taken_more(taken: Taken, share: GPUShare, node: Node) -> Taken:
-    card = node.cards[share.i]
-    where = f"GPU{share.i} of {node.name}"
-    if share.uuid and card.uuid and share.uuid != card.uuid:
-        raise LedgerError(f"{where} is {card.uuid} now, not {share.uuid}")
-    if share.mem is None:
-        if node.replicas:
-            if taken.holders >= node.replicas:
-                raise LedgerError(f"all {node.replicas} replicas of {where} are taken")
-            return replace(taken, holders=taken.holders + 1)
-        if taken.holders:
-            raise LedgerError(f"{where} is taken already")
-        return Taken(holders=1, whole=True)
-    if taken.whole:
-        raise LedgerError(f"{where} is taken whole")
-    memory, core = taken.memory + share.mem, taken.core + (share.core or 0)
-    if memory > (card.memory or 0) or core > CORE_MAX:
-        raise LedgerError(
-            f"{where} would give {memory} of {card.memory or 0} GiB and {core} % of its compute"
-        )
-    return Taken(taken.holders + 1, whole=False, memory=memory, core=core)
-
-
-def _taken_less(taken: Taken, share: GPUShare) -> Taken:
-    return Taken(
-        taken.holders - 1,
-        whole=False,
-        memory=taken.memory - (share.mem or 0),
-        core=taken.core - (share.core or 0),
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from cluster.accounting import account, homeless
 from cluster.claimant import Claimant
-from cluster.ledger import Conflict, Ledger, LedgerError, NodeLedger
+from cluster.ledger import Conflict, Ledger, NodeLedger
 from cluster.node import Node
 from cluster.record import Allocation, RecordError
+from cluster.taken import LedgerError
 from scorer.seen import Seen
 from scorer.snapshot import Snapshot
 from topology.table import Table, table_of

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from cluster.demand import HostPort
 from cluster.keys import NVIDIA_GPU
-from cluster.ledger import Holding, Ledger, LedgerError, NodeLedger
+from cluster.ledger import Holding, Ledger, NodeLedger
 from cluster.node import Node
 from cluster.record import GPUShare
+from cluster.taken import LedgerError
 
 FOUR = a_machine(4)
 

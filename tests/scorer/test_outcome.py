@@ -1,8 +1,8 @@
 import pytest
 from builders import a_member, a_node, a_snapshot
 
-from cluster.ledger import LedgerError
 from cluster.record import GPUShare
+from cluster.taken import LedgerError
 from scorer.outcome import Placement, Plan
 
 
