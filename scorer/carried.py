@@ -37,6 +37,11 @@ class Carried:
             unbound=tuple(pod for pod in there if not pod.bound),
         )
 
+    def has_any(self, pods: Iterable[Seen]) -> bool:
+        """Tell whether it plans any of these pods."""
+        planned = {member.uid for member in self.plan.members}
+        return any(pod.uid in planned for pod in pods)
+
     def nodes_of(self, pods: Iterable[Seen]) -> frozenset[str]:
         """Return where these pods were to go."""
         uids = {pod.uid for pod in pods}

@@ -164,7 +164,8 @@ class Follower:
         key = carried.unit.key
         waits = not is_due if carried.moving else not all(pod.bound for pod in others)
         if progress.bound and waits:
-            if is_due:
+            # One of its own that is just tried by another plan may be refused, and then it is late.
+            if is_due and not carried.has_any(others):
                 self._keep(replace(carried, deadline=self._later))
             return
         self.drop(key, carried.plan.id)

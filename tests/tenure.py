@@ -106,7 +106,7 @@ class Cluster(FakeCluster):
         self.put(path, {"metadata": {}, "data": {keys.POLICY_KEY: text}})
 
     def fail(self, method, name, *fates):
-        """Say what becomes of the next requests for a pod."""
+        """Say what becomes of the next requests for a pod; after an event it is refused."""
         self.fates[method, f"/api/v1/namespaces/team/pods/{name}"] += fates
 
     # ---- What became of it.
@@ -162,6 +162,9 @@ class Cluster(FakeCluster):
     async def _answer(self, request):
         fates = () if "dryRun" in request.query else self.fates[request.method, request.path]
         fate = fates.popleft() if fates else None
+        if isinstance(fate, asyncio.Event):
+            await fate.wait()
+            fate = (403, "no")
         if request.method == "GET" and not {"watch", "limit"} & request.query.keys():
             self.reads.append(request.path)
         if fate in {None, "unanswered"}:

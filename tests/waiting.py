@@ -7,10 +7,22 @@ PATIENCE = 60
 
 
 async def until(claim):
-    """Return when the claim holds; the test fails when it does not hold in time."""
-    async with asyncio.timeout(PATIENCE):
-        while not claim():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+    """Return when the claim holds; the test fails when it does not hold in time.
+
+    What a claim is about may be on its way still: until then it may fail.
+    """
+    why = None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    if claim():
+                        return
+                except (LookupError, TypeError, AttributeError) as error:
+                    why = error
+                await asyncio.sleep(0.001)
+    except TimeoutError:
+        raise TimeoutError from why
 
 
 async def until_true(claim):

@@ -1,5 +1,7 @@
 """What becomes of a plan that is written, until all its pods are bound or sent away again."""
 
+import asyncio
+
 import pytest
 import pytest_asyncio
 from tenure import JOB, NOW, Clock, Cluster, leading, soon
@@ -281,6 +283,33 @@ async def test_a_gang_of_which_a_member_is_refused_again_and_again_is_moved_in_t
         await passed(cluster, clock, 5)
         assert evicted(cluster) == {}
         await passed(cluster, clock, 6, "another")
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+
+
+async def test_a_member_that_is_just_tried_by_another_plan_gives_its_gang_no_more_time(
+    cluster, clock
+):
+    answered = asyncio.Event()
+    cluster.fail("PATCH", "bert-1", *[(403, "no")] * 1000)
+    async with leading(cluster, clock=clock) as leader:
+        cluster.gang(gpus=2)
+        await soon(lambda: cluster.given("bert-0"))
+        cluster.bind("bert-0")
+        # It takes what was planned for the other one, which is planned anew.
+        node = {keys.HOSTNAME: cluster.record("bert-0")["node"]}
+        cluster.pod("taker", 6, nodeSelector=node)
+        await soon(lambda: cluster.given("taker"))
+        tries = cluster.fates["PATCH", "/api/v1/namespaces/team/pods/bert-1"]
+        tries.clear()
+        tries.append(answered)
+        await soon(lambda: not tries)
+        clock.now += 61
+        cluster.pod("sign", 1)
+        state = leader.tenure.watches.state
+        await soon(lambda: state.pod(("team", "sign")).claimant.record)
+        assert evicted(cluster) == {}
+        tries += [(403, "no")] * 1000
+        answered.set()
         await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
 
 
