@@ -91,7 +91,7 @@ class Gangs(Wire):
     commit_deadline_seconds: Annotated[int, Field(gt=0)] = 60
     """After this, a gang of which a member cannot be bound is planned again."""
     ageing_minutes: Annotated[int, Field(ge=0)] = 10
-    """After this, smaller gangs no longer pass one that waits."""
+    """After this, nobody whom the planner places passes one that waits any more."""
     non_preempting_classes: Annotated[dict[ClassName, ClassName], AfterValidator(_one_step)] = (
         Field(default_factory=dict)
     )

@@ -74,8 +74,7 @@ class Leader:
             self._writing, watches, teller, self._measures, term=term, clock=self._clock
         )
         binder = Binder(self._writing, watches, term=term, clock=self._clock)
-        fit = Fit(watches.state, lambda: planner.kept)
-        self.tenure = Tenure(term, watches, planner, fit, binder)
+        self.tenure = Tenure(term, watches, planner, Fit(watches.state), binder)
         try:
             # What the leader before has sent may arrive until then, and must be seen.
             await asyncio.sleep(self._wait)

@@ -30,7 +30,7 @@ from scorer.outcome import Plan, Refusal
 from scorer.queue import Queue
 from scorer.sizes import Sizes
 from scorer.teller import Teller, Word
-from scorer.turn import Kept, Turns, in_order
+from scorer.turn import Turns, in_order
 from scorer.waiting import Waiting
 from scorer.watches import Watches
 
@@ -73,8 +73,9 @@ class Planner:
             changed=watches.changed.set,
         )
         self._late = Late(watches.changed.set)
-        self.kept: Kept | None = None
-        """What is kept for one that has waited too long to be passed; None: nothing is."""
+        self.kept_for: int | None = None
+        """The priority of one that has waited too long to be passed, and for which what is free is
+        kept; None: there is none, by the last look."""
         self.has_looked = False
         """Everything that waits was looked at once: what plans that were begun are yet to give is
         held from then on, and nobody else may be given anything before."""
@@ -142,13 +143,12 @@ class Planner:
             if self._queue.is_full or (turns.planned and loop_time() - began > _MOMENT):
                 # The rest has its turn; who was refused in this look is not planned again in it.
                 self._watches.changed.set()
-                self.kept = turns.kept(self._state.snapshot()) or self.kept
                 break
         else:
-            self.kept = turns.kept(self._state.snapshot())
             if self._state.freed != self._since:
                 self._since = self._state.freed
                 self._watches.changed.set()
+        self.kept_for = turns.kept_for
         if turns.planned:
             self._measures.planned(loop_time() - began)
 

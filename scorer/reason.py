@@ -27,7 +27,6 @@ class Reason(StrEnum):
     ELSEWHERE = "the pod has its GPUs on another node"
     LOST = "the GPUs that the pod was given are not its own any more"
     GATE = "a gang's member that does not wait for its gang: make it anew"
-    KEPT = "what is free there is kept for a gang or a pod that has waited longest"
     REQUEST = "a request for GPUs that breaks a rule: make the pod anew, and it is told"
 
 

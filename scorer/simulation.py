@@ -20,7 +20,6 @@ from scorer.outcome import Plan, Refusal
 from scorer.plan import plan_near
 from scorer.seen import Seen, is_gated
 from scorer.snapshot import Snapshot
-from scorer.turn import Kept
 
 KEPT = "what is free is kept for one that has waited long: it goes first"
 
@@ -77,7 +76,7 @@ def simulate(
     snapshot: Snapshot,
     pods: Sequence[Intended],
     settled: Settled,
-    kept: Kept | None = None,
+    kept_for: int | None = None,
 ) -> tuple[list[GangResult], Snapshot]:
     """Place pods in the order of priority, then of creation, then as given; a gang at its first.
 
@@ -87,8 +86,8 @@ def simulate(
         snapshot: The cluster.
         pods: Which are created.
         settled: The members of gangs that are there already.
-        kept: What is kept for one that has waited long: the planner places nobody after it, and
-            brings nobody there. None: nothing is.
+        kept_for: The priority of one that waits and for which what is free is kept: the planner
+            places nobody after it. None: there is none.
 
     Returns:
         What became of each unit, in the order in which they were decided; the cluster afterwards.
@@ -97,7 +96,7 @@ def simulate(
     """
     results: list[GangResult] = []
     for places in _in_turn(pods):
-        result = _decided(snapshot, places, [pods[place] for place in places], settled, kept)
+        result = _decided(snapshot, places, [pods[place] for place in places], settled, kept_for)
         results.append(result)
         if result.plan is not None:
             snapshot = result.plan.applied_to(snapshot)
@@ -129,7 +128,7 @@ def _decided(
     places: tuple[int, ...],
     pods: Sequence[Intended],
     settled: Settled,
-    kept: Kept | None,
+    kept_for: int | None,
 ) -> GangResult:
     first = pods[0]
     gang = gang_name(first.pod, first.namespace)
@@ -143,9 +142,11 @@ def _decided(
     outcome: Plan | Refusal
     if present < needed:
         outcome = Refusal(f"{present} of {needed} members")
+    elif kept_for is not None and _waits_after(kept_for, members):
+        outcome = Refusal(KEPT)
     else:
         link = link_strictness(first.pod)[0] if gang else Link.BEST
-        outcome = _planned(snapshot, members, homes, link, kept)
+        outcome = plan_near(snapshot, members, homes, link=link)
     return GangResult(
         name=name or first.pod.metadata.name,
         namespace=first.namespace,
@@ -163,26 +164,10 @@ def _told_apart(pod: Pod, place: int) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, uid=f"created-{place}"))
 
 
-def _planned(
-    snapshot: Snapshot,
-    members: Sequence[Member],
-    homes: Sequence[str],
-    link: Link,
-    kept: Kept | None,
-) -> Plan | Refusal:
-    if kept is None or not members[0].request.places or _passes(members, kept):
-        return plan_near(snapshot, members, homes, link=link)
-    if is_gated(members[0].pod):
-        return Refusal(KEPT)
-    elsewhere = plan_near(snapshot.without(kept.nodes), members, homes, link=link)
-    if isinstance(elsewhere, Plan):
-        return elsewhere
-    anywhere = plan_near(snapshot, members, homes, link=link)
-    return Refusal(KEPT) if isinstance(anywhere, Plan) else anywhere
-
-
-def _passes(members: Sequence[Member], kept: Kept) -> bool:
-    return max(one.pod.spec.priority or 0 for one in members) > kept.priority
+def _waits_after(priority: int, members: Sequence[Member]) -> bool:
+    """Tell whether our planner places a unit, and only after one of this priority that waits."""
+    urgent = max(one.pod.spec.priority or 0 for one in members) > priority
+    return members[0].request.places and is_gated(members[0].pod) and not urgent
 
 
 def _needed(first: Intended, present: int) -> int:

@@ -114,14 +114,6 @@ def closed(snapshot: Snapshot, group: Group) -> NDArray[np.bool_]:
     return found
 
 
-def usable_by(snapshot: Snapshot, group: Group) -> frozenset[str]:
-    """Return the names of the nodes that would take any of the group if nobody had GPUs there."""
-    found = np.zeros(len(snapshot.nodes), dtype=np.bool_)
-    for kind in group.kinds:
-        found |= (_obstacles_to(snapshot, kind) == 0) & _empty_room(snapshot, kind.request)
-    return frozenset(snapshot.nodes[i].node.name for i in np.flatnonzero(found))
-
-
 def best_by_preference(snapshot: Snapshot, member: Member, able: Ints) -> int:
     """Return which of some nodes, at least one, a pod without whole GPUs prefers."""
     rows = able
@@ -160,13 +152,9 @@ def _obstacles(snapshot: Snapshot, group: Group) -> Ints:
     """Return why each node takes none of the group, whatever is free there."""
     found = np.zeros(len(snapshot.nodes), dtype=np.int64)
     for kind in group.kinds:
-        found = np.where(found == 0, _obstacles_to(snapshot, kind), found)
-    return found
-
-
-def _obstacles_to(snapshot: Snapshot, kind: Member) -> Ints:
-    ask = partial(_obstacle, kind)
-    found: Ints = snapshot.memo.of(_constraints(kind), snapshot.nodes, ask, np.int64)[0]
+        ask = partial(_obstacle, kind)
+        one = snapshot.memo.of(_constraints(kind), snapshot.nodes, ask, np.int64)[0]
+        found = np.where(found == 0, one, found)
     return found
 
 
@@ -190,17 +178,6 @@ def _gpu_room(snapshot: Snapshot, request: Request, columns: Ints) -> Ints:
         return np.where(found == 0, -_CODE[Reason.GPUS], found)
     unlike: Ints = _unlike(snapshot, request)[0].astype(np.int64)
     return unlike
-
-
-def _empty_room(snapshot: Snapshot, request: Request) -> NDArray[np.bool_]:
-    """Tell of each node whether it satisfies a request by its GPUs when nobody has any."""
-
-    def ask(node: NodeLedger) -> Answer:
-        return (not isinstance(gpu_room(node.emptied(), request), Reason),)
-
-    asked = ("empty", request.family, request.gpus, request.memory, request.core)
-    found: NDArray[np.bool_] = snapshot.memo.of(asked, snapshot.nodes, ask, np.int64)[0] > 0
-    return found
 
 
 def _unlike(snapshot: Snapshot, request: Request) -> NDArray[np.float64]:

@@ -9,12 +9,10 @@ from dataclasses import dataclass, replace
 
 from cluster.gang import GangKey
 from scorer.gangs import Unit
-from scorer.group import group_of
 from scorer.memo import Overdue
 from scorer.outcome import Plan, Refusal
 from scorer.plan import plan, plan_near
 from scorer.snapshot import Snapshot
-from scorer.survey import usable_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +33,6 @@ class Round:
     """The cluster with all that was planned."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What is free and becomes free on some nodes, while it is kept for who has waited longest."""
-
-    priority: int
-    """Of the one that waits: who is more urgent may have it all the same."""
-    nodes: frozenset[str]
-    """All that would take pods of it if nobody had GPUs there."""
-
-
 class Turns:
     """One look at what waits: each is decided on the cluster as those before it left it."""
 
@@ -63,15 +51,10 @@ class Turns:
         self.planned = 0
         """How many were planned so far; others were refused without."""
 
-    def kept(self, snapshot: Snapshot) -> Kept | None:
-        """Return what is kept for who has waited longest; None: nothing is.
-
-        Cost: that of all nodes.
-        """
-        if (first := self._first) is None:
-            return None
-        seen = snapshot.without(self._avoided.get(first.key, frozenset()))
-        return Kept(first.priority, usable_by(seen, group_of(first.members)))
+    @property
+    def kept_for(self) -> int | None:
+        """The priority of the one for whom everything that is free is kept; None: for nobody."""
+        return self._first.priority if self._first else None
 
     def decide(
         self, snapshot: Snapshot, unit: Unit, standing: Refusal | None = None

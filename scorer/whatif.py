@@ -17,7 +17,6 @@ from scorer.seen import is_gated
 from scorer.simulation import GangResult, Intended, Settled, gang_name, settled_of, simulate
 from scorer.snapshot import Snapshot
 from scorer.state import State
-from scorer.turn import Kept
 from scorer.why import notes_on, why_these
 
 BY_COUNT = "kube-scheduler chooses the node by count, and NVIDIA's plugin the GPUs"
@@ -31,7 +30,7 @@ def would_fit(
     snapshot: Snapshot,
     question: FitQuestion,
     settled: Settled,
-    kept: Kept | None = None,
+    kept_for: int | None = None,
 ) -> list[Fit]:
     """Return what would become of each template's pods, were all of them created now.
 
@@ -39,7 +38,8 @@ def would_fit(
         snapshot: The cluster.
         question: Which pods.
         settled: The members of gangs that are there already.
-        kept: What is kept for one that has waited long; None: nothing is.
+        kept_for: The priority of one that waits and for which what is free is kept; None: there is
+            none.
 
     Raises:
         Overdue: The snapshot's time is over; that is looked at before each node that is asked.
@@ -48,7 +48,7 @@ def would_fit(
         some ms for each template.
     """
     pods = [one for asked in question.templates for one in _intended(asked)]
-    results, after = simulate(snapshot, pods, settled, kept)
+    results, after = simulate(snapshot, pods, settled, kept_for)
     decided = {place: result for result in results for place in result.places}
     found: list[Fit] = []
     start = 0

@@ -3,7 +3,7 @@
 Only GPUs are looked at; everything else is the scheduler's own business, of which it knows more.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,7 +18,6 @@ from scorer.rank import HIGHEST, Worth, scores, worth_of
 from scorer.reason import Reason
 from scorer.room import gives, gpu_room
 from scorer.state import State
-from scorer.turn import Kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +46,9 @@ _UNKNOWN = Obstacle(Reason.UNKNOWN, curable=False)
 class Fit:
     """Answers for one tenure of the Lease."""
 
-    def __init__(self, state: State, kept: Callable[[], Kept | None] = lambda: None) -> None:
-        """Say what is known of the cluster, and what is kept for who waits longest there."""
-        self._state, self._kept = state, kept
+    def __init__(self, state: State) -> None:
+        """Say what is known of the cluster."""
+        self._state = state
         self._known = Answers()
 
     def sift(self, pod: Pod, names: Sequence[str]) -> Sifted:
@@ -77,12 +76,8 @@ class Fit:
         fits: list[str] = []
         curable: dict[str, Reason] = {}
         incurable: dict[str, Reason] = {}
-        for_others = self._kept_from(pod)
         for name, found in zip(names, obstacles, strict=True):
-            if name in for_others:
-                # What an eviction would free is kept, too.
-                incurable[name] = Reason.KEPT
-            elif found is None:
+            if found is None:
                 fits.append(name)
             else:
                 (curable if found.curable else incurable)[name] = found.reason
@@ -107,11 +102,6 @@ class Fit:
         self._forget()
         worths = self._known.ask(f"{prefers.mode} {_kind(request)}", names, worth)
         return scores(worths, prefers.placement)
-
-    def _kept_from(self, pod: Pod) -> frozenset[str]:
-        """Return the nodes on which what is free is not for such a pod."""
-        kept = self._kept()
-        return kept.nodes if kept and (pod.spec.priority or 0) <= kept.priority else frozenset()
 
     def _forget(self) -> None:
         self._known.forget(self._state.moved)

@@ -1,15 +1,12 @@
 """What a leader does from the moment that a gang is complete."""
 
-import msgspec
 import pytest
 import pytest_asyncio
-from builders import a_held_pod, a_pod
+from builders import a_held_pod
 from tenure import FENCED, NOW, Clock, Cluster, leading, soon
 
 from cluster import keys
-from cluster.pod import Pod
 from scorer import planner, settle, teller
-from scorer.reason import Reason
 
 WAITING = "WaitingForGPUs"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -439,18 +436,6 @@ async def test_what_comes_free_after_a_long_wait_is_given_to_who_waited(cluster)
     clock = Clock()
     async with leading(cluster, clock=clock) as leader:
         await left_waiting(cluster, leader, clock)
-        cluster.delete("holder")
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
-
-
-async def test_what_is_kept_is_kept_from_pods_that_a_scheduler_brings_too(cluster):
-    clock = Clock()
-    async with leading(cluster, clock=clock) as leader:
-        await left_waiting(cluster, leader, clock)
-        cluster.pod("small", 1)
-        asking = msgspec.convert(a_pod({keys.GPU_WHOLE: 1}), Pod)
-        kept = {"gpu-0": Reason.KEPT}
-        await soon(lambda: leader.tenure.fit.sift(asking, ["gpu-0"]).incurable == kept)
         cluster.delete("holder")
         await soon(lambda: cluster.given("bert-0", "bert-1"))
 

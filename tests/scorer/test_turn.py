@@ -13,7 +13,7 @@ from cluster.ledger import Holding
 from cluster.record import Allocation, GPUShare
 from scorer.gangs import Owners, units_of
 from scorer.outcome import Plan, Refusal
-from scorer.turn import Kept, Turns, take_turns
+from scorer.turn import take_turns
 
 NOBODY = Owners({}, {})
 
@@ -174,32 +174,6 @@ def test_nothing_is_kept_for_who_asks_for_what_pods_without_gpus_have_of_every_n
     found = turns(snapshot.hold_all([("node-0", agent)]), large, a_unit("small"), aged={"large"})
 
     assert placed(found) == ([] if kept else ["small"])
-
-
-def test_what_is_kept_is_told_with_the_nodes_that_could_take_it_were_they_free():
-    nodes = (
-        a_node("full"), a_node("part"), a_node("small", a_machine(2)),
-        a_node("shared", mode="share", card_memory=16),
-        a_node("down", unschedulable=True),
-    )  # fmt: skip
-    snapshot = a_snapshot(*nodes, taken={"full": range(8), "part": (0,)})
-    large = a_unit("large", 2, 4, age=9, priority=3)
-    look = Turns(aged=lambda _: True, avoided={})
-    assert look.kept(snapshot) is None
-
-    look.decide(snapshot, large)
-
-    assert look.kept(snapshot) == Kept(3, frozenset({"full", "part"}))
-
-
-def test_nothing_is_kept_where_the_one_that_waits_failed_before():
-    snapshot = a_snapshot(a_node("a"), a_node("b"), taken={"a": (0,), "b": (0,)})
-    large = a_unit("large", 1, 8, age=9)
-    look = Turns(aged=lambda _: True, avoided={large.key: frozenset("a")})
-
-    look.decide(snapshot, large)
-
-    assert look.kept(snapshot) == Kept(0, frozenset("b"))
 
 
 def test_things_are_kept_for_the_first_only():

@@ -9,7 +9,6 @@ from cluster.record import GPUShare
 from scorer.reason import Reason
 from scorer.simulation import KEPT
 from scorer.state import State
-from scorer.turn import Kept
 from scorer.whatif import BY_COUNT, BY_SCHEDULER, settled_in, would_fit
 
 GATE = {"schedulingGates": [{"name": keys.GANG}]}
@@ -27,8 +26,8 @@ def gang(count, gpus=1, size=None):
     return asked({keys.GPU_WHOLE: gpus}, *names, annotations=mark)
 
 
-def fits(snapshot, *templates, settled=None, kept=None):
-    return would_fit(snapshot, FitQuestion(list(templates)), settled or {}, kept)
+def fits(snapshot, *templates, settled=None, kept_for=None):
+    return would_fit(snapshot, FitQuestion(list(templates)), settled or {}, kept_for)
 
 
 def test_a_gang_that_fits_is_told_where_at_which_bandwidth_and_what_is_left():
@@ -211,37 +210,22 @@ def test_which_gpus_nvidias_plugin_chooses_nobody_knows():
         pytest.param(asked({keys.GPU_WHOLE: 1}, "a", priority=4), KEPT, id="as urgent"),
         pytest.param(asked({keys.GPU_WHOLE: 1}, "a", priority=5), None, id="more urgent"),
         pytest.param(asked({keys.NVIDIA_GPU: 1}, "a"), None, id="by count"),
-        pytest.param(asked({keys.GPU_WHOLE: 1}, "a", schedulingGates=[]), KEPT, id="not gated"),
         pytest.param(
-            asked({keys.GPU_WHOLE: 1}, "a", schedulingGates=[], priority=5),
-            None,
-            id="not gated, more urgent",
+            asked({keys.GPU_WHOLE: 1}, "a", schedulingGates=[]), None, id="not behind our gate"
         ),
     ],
 )
-def test_while_what_is_free_is_kept_for_one_only_who_is_more_urgent_is_placed(template, reason):
+def test_while_what_is_free_is_kept_for_one_our_planner_places_nobody_after_it(template, reason):
     snapshot = a_snapshot(a_node("gpu-0"), a_node("plain-0", mode="default"))
 
-    (fit,) = fits(snapshot, template, kept=Kept(4, frozenset({"gpu-0"})))
+    (fit,) = fits(snapshot, template, kept_for=4)
 
     assert (fit.fits, fit.reason, KEPT in fit.notes) == (reason is None, reason, False)
     assert all((pod.node is None) == (reason is not None) for pod in fit.pods)
 
 
-def test_who_is_brought_to_its_node_by_a_scheduler_goes_where_nothing_is_kept():
-    alone = asked({keys.GPU_WHOLE: 8}, "a", schedulingGates=[])
-    kept = Kept(0, frozenset({"gpu-0"}))
-    full = a_snapshot(a_node("gpu-0"), a_node("gpu-1"), taken={"gpu-0": (0,), "gpu-1": (0,)})
-
-    (other,) = fits(a_snapshot(a_node("gpu-0"), a_node("gpu-1")), alone, kept=kept)
-    (nowhere,) = fits(full, alone, kept=kept)
-
-    assert [pod.node for pod in other.pods] == ["gpu-1"]
-    assert nowhere.reason.startswith("needs 8 GPUs")
-
-
 def test_a_gang_that_is_incomplete_is_told_so_before_that_all_is_kept_for_another():
-    (fit,) = fits(a_snapshot(a_node("gpu-0")), gang(2, size=3), kept=Kept(0, frozenset()))
+    (fit,) = fits(a_snapshot(a_node("gpu-0")), gang(2, size=3), kept_for=0)
 
     assert fit.reason == "2 of 3 members"
 

@@ -13,7 +13,6 @@ from scorer.rank import rank_nodes
 from scorer.reason import Reason
 from scorer.seen import seen
 from scorer.state import State
-from scorer.turn import Kept
 
 GANG = {keys.GANG: "bert", keys.GANG_SIZE: "2"}
 
@@ -255,33 +254,3 @@ def test_nothing_is_changed_by_being_asked():
         fit.rank(asking, ("a", "b"))
 
     assert state.snapshot().ledger is before
-
-
-@pytest.mark.parametrize(
-    ("asking", "passes"),
-    [
-        pytest.param(pod({keys.GPU_WHOLE: 1}), ["c"], id="as urgent"),
-        pytest.param(pod({keys.GPU_WHOLE: 1}, priority=1), ["a", "c"], id="more urgent"),
-        pytest.param(pod({"cpu": "1"}), ["a", "b", "c"], id="no GPUs"),
-    ],
-)
-def test_what_is_kept_for_who_has_waited_longest_is_given_to_nobody_who_is_not_more_urgent(
-    asking, passes
-):
-    state = a_state(a_node("a"), a_node("b"), a_node("c"), taken={"b": range(8)})
-    fit = Fit(state, lambda: Kept(0, frozenset("ab")))
-
-    found = fit.sift(asking, "abc")
-
-    assert list(found.names) == passes
-    # What an eviction would free is kept, too.
-    refused = {Reason.KEPT} if passes == ["c"] else set()
-    assert set(found.incurable.values()) == refused
-
-
-def test_who_was_given_what_was_kept_goes_there():
-    given_some = placed_pod("a", {keys.GPU_WHOLE: 1}, "a", GPUShare(0), bound=False)
-    state = a_state(a_node("a"), pods=[given_some])
-    fit = Fit(state, lambda: Kept(0, frozenset("a")))
-
-    assert fit.sift(msgspec.convert(given_some, Pod), ["a"]).names == ["a"]
