@@ -120,7 +120,7 @@ def read_node(
         NodeError: an amount is no Kubernetes quantity.
     """
     said = published or Published(None, ())
-    offer = read_offer(raw, len(said.healthy))
+    offer = read_offer(raw, said.machine.n if said.machine else 0)
     linked, known, doubt = _read_machine(offer, said.machine, machine)
     layout, misspelt = read_placement(offer.labels, placement)
     n = linked.n if linked else 0

@@ -80,13 +80,13 @@ class Offer:
     warnings: tuple[str, ...] = ()
 
 
-def read_offer(raw: NodeObject, cards: int | None) -> Offer:
+def read_offer(raw: NodeObject, cards: int) -> Offer:
     """Return what a Node object says of its GPUs.
 
     Args:
         raw: The Node.
         cards: How many GPUs its agent publishes; read only where the node is time-sliced and no
-            label tells it. None where no agent publishes.
+            label tells it. 0 where none is read.
 
     Raises:
         NodeError: an amount is no Kubernetes quantity.
@@ -122,9 +122,9 @@ def _unlabelled(labels: Mapping[str, str], allocatable: Mapping[str, int]) -> st
     return f"it offers {offered[0]} but has no label {NODE_MODE}: none of it is given out"
 
 
-def _divide(offer: Offer, cards: int | None) -> Offer:
+def _divide(offer: Offer, cards: int) -> Offer:
     """Return a time-sliced node's offer, whose replicas are counted, with its GPUs counted."""
-    gpus = _read_number(offer.labels, GFD_COUNT) or cards or 0
+    gpus = _read_number(offer.labels, GFD_COUNT) or cards
     replicas = _read_number(offer.labels, GFD_REPLICAS) or (offer.count // gpus if gpus else 0)
     counted, problem = f"{offer.count} {NVIDIA_GPU_SHARED}", None
     if not gpus and not replicas:

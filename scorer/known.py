@@ -62,13 +62,16 @@ def node_of(raw: NodeObject, told: Mapping[str, ConfigMap], policy: PolicySnapsh
 
 
 def _published(told: Mapping[str, ConfigMap]) -> Published | None:
-    """Return the first machine that is published, and what all that is published says besides."""
+    """Return the first machine that is published, and what all that is published says besides.
+
+    Where none can be read, health of as many GPUs as anything is said of.
+    """
     read = [
         read_published(one.data or {}) for _, one in sorted(told.items()) if not one.tells_health
     ]
     if not read:
         return None
-    first = next((one for one in read if one.machine), read[0])
+    first = next((one for one in read if one.machine), max(read, key=lambda one: len(one.healthy)))
     ill = frozenset[int]().union(*(one.unhealthy for one in read))
     return replace(
         first,

@@ -150,7 +150,7 @@ def test_a_node_has_the_gpus_that_its_modes_resource_counts(mode, allocatable, c
         ({GFD_COUNT: "2"}, None, 2, 4),
         ({GFD_COUNT: "4", GFD_REPLICAS: "2"}, None, 4, 2),
         ({}, published(2), 2, 4),
-        ({}, Published(None, (True, False)), 2, 4),
+        ({}, Published(None, (True, False)), 0, 0),
         ({}, None, 0, 0),
         ({GFD_COUNT: "16"}, None, 0, 0),
         ({GFD_REPLICAS: "four"}, None, 0, 0),

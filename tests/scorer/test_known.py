@@ -92,6 +92,12 @@ def test_a_node_is_the_machine_that_the_policy_names():
     assert not known(raw=a_raw(labels={keys.NODE_MODE: "topology"}), policy=MAPPED).machine_known
 
 
+def test_who_is_unhealthy_is_believed_of_every_map_though_no_machine_can_be_read():
+    told = topology_of("second", data={keys.TOPOLOGY_DEVICES: '{"0": "Unhealthy"}'})
+
+    assert out_of_use(known(topology_of("first", data={}), told)) == [0]
+
+
 def test_an_agent_is_believed_before_the_policy():
     node = known(topology_of(machine=dgx1_v100()), policy=MAPPED)
 
