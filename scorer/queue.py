@@ -175,9 +175,9 @@ class Queue:
         """Free all that was kept, and let others have it for a while: longer each time."""
         key = job.unit.key
         pause = self._refused.begin(key, why)
-        if job.plan_id not in map(plan_id_of, job.unit.settled):
-            self._follower.drop(key, job.plan_id)
         self._free([grant.pod for grant in job.grants])
+        if job.plan_id not in map(plan_id_of, self._state.group(job.unit.group)):
+            self._follower.drop(key, job.plan_id)
         reason = f"{why}; tried again in {pause:g} s"
         members = job.unit.present, job.unit.needed
         self._teller.say(Word(job.unit, Phase.WAITING, members, reason=reason, refused=True))
