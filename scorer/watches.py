@@ -34,6 +34,9 @@ from scorer.snapshot import Snapshot
 from scorer.state import State
 from topology.machine import TopologyError
 
+_MOST_TOLD, _LONGEST_TOLD = 5, 200
+"""So much is told of one node: doubts, and characters of each."""
+
 _log = structlog.get_logger()
 
 
@@ -285,7 +288,9 @@ class Watches:
 
 
 def _tell(node: str, doubts: tuple[str, ...]) -> None:
-    _log.warning("Node is not as it says", node=node, warnings=list(doubts))
+    # Whoever publishes a topology may have much to say.
+    told = [doubt[:_LONGEST_TOLD] for doubt in doubts[:_MOST_TOLD]]
+    _log.warning("Node is not as it says", node=node, warnings=told, count=len(doubts))
 
 
 def _age(reflector: Reflector[Any]) -> float | None:
