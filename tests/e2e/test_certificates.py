@@ -15,7 +15,7 @@ from cryptography import x509
 from cluster import keys
 from runtime.clock import wall
 
-LASTS = 90
+LASTS = 60
 """A leaf is renewed when a third of this is left: more than what mounting and reloading take."""
 GATE = {"name": keys.GANG}
 
