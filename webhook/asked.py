@@ -31,7 +31,8 @@ class Asked(Struct, frozen=True, gc=False):
     @property
     def gated(self) -> bool:
         """It brings our gate, so that the planner places it, gang or not."""
-        return any(gate.name == GANG for gate in self.pod.spec.scheduling_gates or ())
+        gates = self.pod.spec.scheduling_gates
+        return any(gate.name == GANG for gate in gates) if gates else False
 
 
 def read(pod: NewPod, policy: PolicySnapshot) -> Asked:
