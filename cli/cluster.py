@@ -1,12 +1,12 @@
 """A cluster in a file: its nodes, who has which GPU, and its namespaces."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 
 from msgspec import Struct
 
-from cli.machine import find_machine, measured
+from cli.machine import find_machine
 from cli.shortform import ShortNode, is_short_form, read_short_form
 from cluster.accounting import ledger_of
 from cluster.ledger import Ledger, NodeLedger
@@ -15,7 +15,7 @@ from cluster.pod import Pod
 from cluster.taken import LedgerError
 from policy.lines import without_nulls
 from policy.snapshot import PolicySnapshot
-from scorer.known import ConfigMap, node_of
+from scorer.known import ConfigMap, measured, node_of
 from topology.machine import TopologyError
 from webhook.manifest.typed import read_as
 from webhook.manifest.value import InputError, Value
@@ -128,18 +128,13 @@ class _Reader:
 
     def _node(self, value: Value, one: NodeObject | ShortNode) -> Node:
         if isinstance(one, ShortNode):
-            return self._measured(one.node)
+            return measured(one.node, self.policy)
         try:
             return node_of(one, self.told.get(one.metadata.name, {}), self.policy)
         except NodeError as error:
             raise value.error(f"{error}.") from None
         except TopologyError as error:
             raise InputError(f"the policy's machines: {error}.") from None
-
-    def _measured(self, node: Node) -> Node:
-        if node.machine is None:
-            return node
-        return replace(node, machine=measured(self.policy, node.labels, node.machine))
 
 
 def _hold(ledger: NodeLedger, short: ShortNode) -> NodeLedger:

@@ -1,12 +1,10 @@
 """Finding a machine by what people call it: a name of the catalogue, a file, or a pipe."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 
 from cli.source import STDIN, beside, read_text, shown_name
-from policy.snapshot import PolicySnapshot
 from topology.catalogue import NAMES, entry
 from topology.constants import architecture
 from topology.machine import Machine, TopologyError
@@ -46,12 +44,6 @@ def find_machine(
         line = _LINE.search(str(error))
         where = f"{shown_name(path)}:{line[1] if line else 1}"
         raise InputError(f"{where}: {_sentence(error)}") from None
-
-
-def measured(policy: PolicySnapshot, labels: Mapping[str, str], machine: Machine) -> Machine:
-    """Return a node's machine with the speeds of links that the policy states."""
-    stated = policy.constants_for(labels).model_dump(exclude_none=True)
-    return replace(machine, constants=replace(machine.constants, **stated)) if stated else machine
 
 
 def _with_model(machine: Machine, model: str | None) -> Machine:

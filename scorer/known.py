@@ -45,8 +45,7 @@ def node_of(raw: NodeObject, told: Mapping[str, ConfigMap], policy: PolicySnapsh
         NodeError: An amount is no Kubernetes quantity.
         TopologyError: The policy names a machine that the catalogue does not have.
     """
-    labels = raw.metadata.labels or {}
-    name = policy.machine_for(labels)
+    name = policy.machine_for(raw.metadata.labels or {})
     node = read_node(
         raw,
         published=_published(told),
@@ -54,7 +53,12 @@ def node_of(raw: NodeObject, told: Mapping[str, ConfigMap], policy: PolicySnapsh
         unhealthy=_unhealthy(told),
         placement=policy.policy.placement.strategy,
     )
-    stated = policy.constants_for(labels).model_dump(exclude_none=True)
+    return measured(node, policy)
+
+
+def measured(node: Node, policy: PolicySnapshot) -> Node:
+    """Return a node with the speeds of links that the policy states."""
+    stated = policy.constants_for(node.labels).model_dump(exclude_none=True)
     if not stated or node.machine is None:
         return node
     constants = replace(node.machine.constants, **stated)
