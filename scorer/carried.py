@@ -30,8 +30,7 @@ class Carried:
 
     def progress(self, pods: Iterable[Seen]) -> Progress:
         """Return how far it is, as the gang's pods are now. A member that is gone is neither."""
-        planned = {member.uid for member in self.plan.members}
-        there = [pod for pod in pods if pod.uid in planned]
+        there = self._of_them(pods)
         return Progress(
             bound=tuple(pod for pod in there if pod.bound),
             unbound=tuple(pod for pod in there if not pod.bound),
@@ -39,8 +38,11 @@ class Carried:
 
     def has_any(self, pods: Iterable[Seen]) -> bool:
         """Tell whether it plans any of these pods."""
+        return bool(self._of_them(pods))
+
+    def _of_them(self, pods: Iterable[Seen]) -> list[Seen]:
         planned = {member.uid for member in self.plan.members}
-        return any(pod.uid in planned for pod in pods)
+        return [pod for pod in pods if pod.uid in planned]
 
     def nodes_of(self, pods: Iterable[Seen]) -> frozenset[str]:
         """Return where these pods were to go."""
