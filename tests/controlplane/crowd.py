@@ -106,11 +106,14 @@ class Crowd:
         return True
 
     def _end_some(self) -> None:
-        """End a tenth of those that run, and now and then one that waits or is being placed."""
+        """End a tenth of those that run, and now and then one that waits or is being placed.
+
+        Of these no more than a tenth, however long the machine takes.
+        """
         for gang in self._whole():
             if self.random.random() < 0.1:
                 self._end(gang)
-        if self.random.random() < 0.1:
+        if self.random.random() < 0.1 and len(self.ended - self.ran) < len(self.shapes) / 10:
             others = [gang for gang in self._members() if gang not in self.ran]
             if others:
                 self._end(self.random.choice(others))
