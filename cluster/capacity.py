@@ -37,7 +37,9 @@ class Capacity:
     nvidia: int = 0
     """Most `nvidia.com/gpu` of a node."""
     replicas: int = 0
-    """Most `nvidia.com/gpu.shared` of a node."""
+    """Most `nvidia.com/gpu.shared` of a node on which Linkwise chooses them."""
+    nvidia_replicas: int = 0
+    """Most `nvidia.com/gpu.shared` of a node on which NVIDIA's plugin chooses them."""
 
     def excess(self, request: Request) -> Excess | None:
         """Say what a request asks for beyond every node; None where some node may take it.
@@ -51,7 +53,8 @@ class Capacity:
         if request.family is _WHOLE:
             resource, most = GPU_WHOLE, self.whole
         elif request.family is _NVIDIA:
-            resource, most = NVIDIA_GPU, self.nvidia
+            resource = request.counted
+            most = self.nvidia if resource == NVIDIA_GPU else self.nvidia_replicas
         else:
             resource, most = NVIDIA_GPU_SHARED, self.replicas
         if request.gpus <= most:
@@ -85,6 +88,14 @@ def capacity_of(nodes: Iterable[Node]) -> Capacity:
         nvidia=max((node.resources.get(NVIDIA_GPU, 0) for node in known), default=0),
         replicas=max(
             (len(node.cards) * node.replicas for node in known if node.mode is Mode.TIMESLICE),
+            default=0,
+        ),
+        nvidia_replicas=max(
+            (
+                node.resources.get(NVIDIA_GPU_SHARED, 0)
+                for node in known
+                if node.mode is not Mode.TIMESLICE
+            ),
             default=0,
         ),
     )

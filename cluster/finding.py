@@ -41,6 +41,7 @@ class Code(StrEnum):
     GANG_SIZE = "LW402"
     GANG_UNMOVABLE = "LW403"
     GANG_LINK = "LW404"
+    GANG_COUNTED = "LW405"
     PROFILE = "LW501"
     POLICY = "LW502"
     RISKY_SELECTOR = "LW503"

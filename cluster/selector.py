@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cluster.keys import NODE_NAME_FIELD
-from cluster.pod import LabelSelector, NodeSelectorTerm, PodSpec, Requirement, Toleration
+from cluster.pod import (
+    LabelSelector,
+    NewPodSpec,
+    NodeSelectorTerm,
+    PodSpec,
+    Requirement,
+    Toleration,
+)
 
 LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 REPELLING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
@@ -124,6 +131,37 @@ def tolerates(tolerations: Iterable[Toleration] | None, taint: Taint) -> bool:
     return taint.effect not in REPELLING_EFFECTS or any(
         _tolerated(toleration, taint) for toleration in tolerations or ()
     )
+
+
+def is_tied(spec: NewPodSpec, key: str, value: str) -> bool:
+    """Tell whether a pod goes only to nodes whose label has this value, by its own words.
+
+    Cost: O(terms x expressions).
+    """
+    if spec.node_selector and spec.node_selector.get(key) == value:
+        return True
+    terms = _terms(spec)
+    return bool(terms) and all(
+        any(
+            one.key == key and one.operator == "In" and one.values == [value]
+            for one in term.match_expressions or ()
+        )
+        for term in terms
+    )
+
+
+def names_label(spec: NewPodSpec, key: str) -> bool:
+    """Tell whether a pod requires anything of this label of its nodes."""
+    return key in (spec.node_selector or ()) or any(
+        one.key == key for term in _terms(spec) for one in term.match_expressions or ()
+    )
+
+
+def _terms(spec: NewPodSpec) -> list[NodeSelectorTerm]:
+    """Return the terms that match some nodes: one without any requirement matches none."""
+    required = spec.required_nodes
+    terms = (required.node_selector_terms or ()) if required else ()
+    return [one for one in terms if one.match_expressions or one.match_fields]
 
 
 def _tolerated(toleration: Toleration, taint: Taint) -> bool:

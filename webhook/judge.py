@@ -2,8 +2,11 @@
 
 from cluster.capacity import Capacity, Excess
 from cluster.finding import Code, Finding, Severity
-from cluster.keys import DEFAULT_SCHEDULER
-from cluster.request import Request
+from cluster.gang import Mark
+from cluster.keys import DEFAULT_SCHEDULER, GPU_WHOLE
+from cluster.mode import Mode
+from cluster.pod import NewPod
+from cluster.request import Family, Request
 from policy.catalogue import CLASS_LABELS, check_class
 from policy.snapshot import PolicySnapshot
 from webhook.asked import Asked
@@ -33,7 +36,26 @@ def judge(
         found += _scheduler_findings(asked, rules.placement.scheduler_name)
     if asked.member and asked.mark:
         found += gang_findings(asked.pod, asked.mark, workload)
+    if asked.mark and request.family is Family.NVIDIA:
+        found += _counted_gang(asked.pod, asked.mark, request)
     return found
+
+
+def _counted_gang(pod: NewPod, mark: Mark, request: Request) -> list[Finding]:
+    """Return a warning for a gang that nobody places as a whole."""
+    if pod.spec.scheduler_name not in {"", DEFAULT_SCHEDULER}:
+        return []  # The mark may be that scheduler's.
+    resource = request.counted
+    warning = Finding(
+        Code.GANG_COUNTED,
+        Severity.WARNING,
+        mark.source,
+        mark.name,
+        f"Linkwise does not place gang {mark.name} as a whole: NVIDIA's plugin chooses the GPUs of "
+        f"{resource}, and the scheduler takes its pods one by one",
+        f"ask for {GPU_WHOLE} on nodes of mode {Mode.TOPOLOGY}, or remove the mark",
+    )
+    return [warning]
 
 
 def _scheduler_findings(asked: Asked, ours: str) -> list[Finding]:

@@ -14,7 +14,7 @@ from cluster.finding import Code, Finding, Severity
 from cluster.keys import GPU_MEM, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.pod import Amounts, NewContainer, NewPod
 from cluster.pointer import escape
-from cluster.request import Family, Request
+from cluster.request import Request
 from policy.sharing import Shared, SharingGroup, shared_by
 from webhook.patch import Operation, add, remove
 
@@ -40,8 +40,7 @@ def landing(pod: NewPod, groups: tuple[SharingGroup, ...]) -> Landing:
 
 def relevant(where: Landing, request: Request) -> Landing:
     """Return the kinds of nodes that offer what a pod asks for."""
-    asked = NVIDIA_GPU_SHARED if request.family is Family.REPLICA else NVIDIA_GPU
-    return tuple(offer for offer in where if _name(offer) == asked)
+    return tuple(offer for offer in where if _name(offer) == request.counted)
 
 
 def replicas(where: Landing) -> int:
@@ -64,7 +63,7 @@ def sharing_findings(where: Landing, request: Request) -> Iterator[Finding]:
     if shared and all(offer.fails_above_one for offer in offers):
         yield from _above_one(offers[0], request)
     sliced = shared and all(offer.strategy == "time-slicing" for offer in offers)
-    if request.asks and (sliced or (request.family is Family.REPLICA and not offers)):
+    if request.asks and (sliced or (request.counted == NVIDIA_GPU_SHARED and not offers)):
         ask = request.asks[0]
         yield Finding(
             Code.NOT_ENFORCED,

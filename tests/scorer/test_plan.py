@@ -427,7 +427,7 @@ def test_gpus_by_count_are_only_counted():
 
     assert [(p.node, p.shares) for p in found.placements] == [("a", ()), ("a", ()), ("b", ())]
     after = found.applied_to(a_snapshot(*nodes))
-    assert [node.nvidia_free for node in after.nodes] == [0, 4]
+    assert [node.counted_free(NVIDIA_GPU) for node in after.nodes] == [0, 4]
 
 
 def test_gpus_by_count_may_be_spread():
