@@ -23,6 +23,9 @@ LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 REPELLING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 """The third effect, PreferNoSchedule, is a wish: it keeps no pod away."""
 
+_TERMS_PATH = (
+    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+)
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _INT64 = re.compile(r"[+-]?[0-9]{1,19}")
@@ -155,6 +158,21 @@ def names_label(spec: NewPodSpec, key: str) -> bool:
     return key in (spec.node_selector or ()) or any(
         one.key == key for term in _terms(spec) for one in term.match_expressions or ()
     )
+
+
+def required_values(spec: NewPodSpec, key: str) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield each place where a pod requires a node label to have one of some values.
+
+    The nodeSelector, then each `In` of the required node affinity: its path in the pod, and the
+    values.
+    """
+    if spec.node_selector and key in spec.node_selector:
+        yield f"spec.nodeSelector[{key}]", (spec.node_selector[key],)
+    required = spec.required_nodes
+    for i, term in enumerate((required.node_selector_terms or ()) if required else ()):
+        for j, one in enumerate(term.match_expressions or ()):
+            if one.key == key and one.operator == "In" and one.values:
+                yield f"{_TERMS_PATH}[{i}].matchExpressions[{j}].values", one.values
 
 
 def _terms(spec: NewPodSpec) -> list[NodeSelectorTerm]:

@@ -3,10 +3,11 @@
 from cluster.capacity import Capacity, Excess
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import Mark
-from cluster.keys import DEFAULT_SCHEDULER, GPU_WHOLE
+from cluster.keys import DEFAULT_SCHEDULER, DRIVER_VERSION, GPU_WHOLE, MODEL_SERIES
 from cluster.mode import Mode
 from cluster.pod import NewPod
 from cluster.request import Family, Request
+from cluster.selector import names_label
 from policy.catalogue import CLASS_LABELS, check_class
 from policy.snapshot import PolicySnapshot
 from webhook.asked import Asked
@@ -26,9 +27,9 @@ def judge(
     """
     rules, request = policy.policy, asked.request
     found = list(asked.findings)
-    labels = asked.pod.metadata.labels
-    if labels and not labels.keys().isdisjoint(CLASS_LABELS):
-        found += check_class(labels, request, policy.catalogue, strict=rules.strict)
+    if _chooses_model(asked.pod):
+        labels, catalogue = asked.pod.labels, policy.catalogue
+        found += check_class(labels, asked.pod.spec, request, catalogue, strict=rules.strict)
     if rules.capacity != "off" and (excess := capacity.excess(request)):
         severity = Severity.ERROR if rules.capacity == "deny" else Severity.WARNING
         found.append(_capacity_finding(request, excess, severity))
@@ -39,6 +40,17 @@ def judge(
     if asked.mark and request.family is Family.NVIDIA:
         found += _counted_gang(asked.pod, asked.mark, request)
     return found
+
+
+def _chooses_model(pod: NewPod) -> bool:
+    """Tell whether a pod says anything about an ACS class, a GPU model or a driver."""
+    spec, labels = pod.spec, pod.metadata.labels
+    if labels and not labels.keys().isdisjoint(CLASS_LABELS):
+        return True
+    # Few pods require anything of their nodes, and this is on the path of each admission.
+    return bool(spec.node_selector or spec.affinity) and (
+        names_label(spec, MODEL_SERIES) or names_label(spec, DRIVER_VERSION)
+    )
 
 
 def _counted_gang(pod: NewPod, mark: Mark, request: Request) -> list[Finding]:
