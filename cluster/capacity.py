@@ -1,7 +1,7 @@
 """What the cluster offers at most, so that a request no node can ever take is told at creation."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.mode import Mode
@@ -40,6 +40,24 @@ class Capacity:
     """Most `nvidia.com/gpu.shared` of a node on which Linkwise chooses them."""
     nvidia_replicas: int = 0
     """Most `nvidia.com/gpu.shared` of a node on which NVIDIA's plugin chooses them."""
+    by_nvidias_names: tuple[Mapping[str, str], ...] = field(default=(), repr=False)
+    """Labels of each node that offers GPUs under NVIDIA's resource names."""
+    _label_sets: dict[frozenset[str], tuple[Mapping[str, str], ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def label_sets(self, keys: frozenset[str]) -> tuple[Mapping[str, str], ...]:
+        """Return what these labels are on nodes that offer GPUs under NVIDIA's names, each once.
+
+        Cost: one pass over the nodes for each set of keys, which the policy decides.
+        """
+        if keys not in self._label_sets:
+            found = {
+                tuple((key, labels[key]) for key in sorted(keys) if key in labels)
+                for labels in self.by_nvidias_names
+            }
+            self._label_sets[keys] = tuple(dict(one) for one in sorted(found))
+        return self._label_sets[keys]
 
     def excess(self, request: Request) -> Excess | None:
         """Say what a request asks for beyond every node; None where some node may take it.
@@ -89,6 +107,11 @@ def capacity_of(nodes: Iterable[Node]) -> Capacity:
         replicas=max(
             (len(node.cards) * node.replicas for node in known if node.mode is Mode.TIMESLICE),
             default=0,
+        ),
+        by_nvidias_names=tuple(
+            node.labels
+            for node in known
+            if node.resources.get(NVIDIA_GPU) or node.resources.get(NVIDIA_GPU_SHARED)
         ),
         nvidia_replicas=max(
             (

@@ -22,6 +22,7 @@ def policy_doubts(policy: Policy, machines: Collection[str] | None) -> Iterator[
     """
     groups = [group.node_labels for group in policy.sharing.groups]
     yield from _never_reached(("sharing", "groups"), groups)
+    yield from _overlapping(groups)
     yield from _never_reached(("machines",), [rule.node_labels for rule in policy.machines])
     for i, group in enumerate(policy.sharing.groups):
         for path, message, fix in plugin_doubts(group.config):
@@ -62,6 +63,25 @@ def _never_reached(path: Path, rules: Sequence[Mapping[str, str]]) -> Iterator[D
             if rules[j].items() <= labels.items():
                 message = f"no node gets here: entry {j}, before it, fits each of its nodes"
                 yield (*path, i), message, "put the narrower entry first"
+                break
+
+
+def _overlapping(groups: Sequence[Mapping[str, str]]) -> Iterator[Doubt]:
+    """Yield each group whose nodes may belong to an earlier one too, by labels of other keys."""
+    for i, labels in enumerate(groups):
+        for j, before in enumerate(groups[:i]):
+            wider = before.items() <= labels.items() or labels.items() <= before.items()
+            shared_keys = before.keys() & labels.keys()
+            if not wider and all(before[key] == labels[key] for key in shared_keys):
+                message = (
+                    f"a node may have the labels of this entry and of entry {j}, which then "
+                    "counts: only the nodes that exist tell which pods are judged by which"
+                )
+                yield (
+                    ("sharing", "groups", i),
+                    message,
+                    "tell the groups apart by different values of one label",
+                )
                 break
 
 

@@ -54,7 +54,7 @@ def read(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> Asked:
     shared: Landing = ()
     renaming: Renaming | None = None
     if request.family in _BY_NVIDIAS_NAMES:
-        where = landing(pod, policy.policy.sharing.groups)
+        where = landing(pod, policy.policy.sharing.groups, capacity)
         renaming = rename(pod, where) if policy.policy.sharing.rename else None
         if renaming:
             pod = renaming.pod

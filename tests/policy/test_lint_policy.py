@@ -29,6 +29,13 @@ MACHINES = ("dgx1-v100", "dgx2")
             "entry 0",
         ),
         (
+            "sharing:\n  groups:\n  - {nodeLabels: {a: 'true'}, config: {}}\n"
+            "  - {nodeLabels: {b: 'true'}, config: {}}\n",
+            4,
+            "sharing.groups[1]",
+            "a node may have the labels of this entry and of entry 0",
+        ),
+        (
             "affinity: {nodeLabels: {model: {values: {H1: [h]}}}}",
             1,
             "affinity.nodeLabels.model.values.H1",
@@ -71,7 +78,7 @@ MACHINES = ("dgx1-v100", "dgx2")
             "must stand in the manifests too, which name linkwise",
         ),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_what_does_nothing_is_told_with_its_line(text, line, path, message):
     [problem] = lint_policy(text, machines=MACHINES).problems
