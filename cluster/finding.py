@@ -30,6 +30,8 @@ class Code(StrEnum):
     MPS_LIMIT = "LW114"
     RECORD_REMOVED = "LW115"
     SCHEDULER = "LW116"
+    COUNT_UNUSED = "LW120"
+    PRIVILEGED = "LW121"
     CLASS = "LW201"
     QOS = "LW202"
     MODEL = "LW203"

@@ -155,6 +155,8 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
         findings += _total_findings(request, claims, pod, {finding.code for finding in findings})
     if len(families) > 1:
         findings += _family_findings(families)
+    elif family is not _SHARE and GPU_COUNT in pod.labels:
+        findings.append(_unused_label_finding(pod.labels[GPU_COUNT], next(iter(claims[0].named))))
     if pod.spec.node_name and families.keys() != {Family.NVIDIA}:
         findings.append(_node_name_finding(pod.spec.node_name))
     return request, tuple(findings)
@@ -271,6 +273,17 @@ def _label_finding(label: str) -> Finding:
         label,
         f"{label!r} is no number of cards: the label is a whole number of at least 1",
         'write a number such as "2", or remove the label to use one card',
+    )
+
+
+def _unused_label_finding(label: str, resource: str) -> Finding:
+    return Finding(
+        Code.COUNT_UNUSED,
+        Severity.WARNING,
+        _CARDS_FIELD,
+        label,
+        f"the label spreads a share ({GPU_MEM}) over cards and has no effect on {resource}",
+        f"remove the label, or ask for {GPU_MEM}",
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from cluster.keys import NVIDIA_GPU, SCHEDULER
+from cluster.keys import MIG_PREFIX, NVIDIA_GPU, SCHEDULER
 from policy.catalogue_section import catalogue_of
 from policy.document import Policy
 from policy.place import Path
@@ -49,6 +49,9 @@ def plugin_doubts(config: PluginConfig) -> Iterator[Doubt]:
                     "here, and for NVIDIA's plugin the one with more replicas"
                 )
                 yield path, message, "keep one of them"
+            if resource.full_name != NVIDIA_GPU and not resource.full_name.startswith(MIG_PREFIX):
+                message = f"{resource.full_name} is no resource of NVIDIA's plugin"
+                yield (*path, "name"), message, f"write {NVIDIA_GPU}"
             if resource.devices is not None:
                 message = "a subset of devices is ignored: all GPUs of a node are shared alike"
                 yield (*path, "devices"), message, "remove it"

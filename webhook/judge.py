@@ -1,5 +1,7 @@
 """Everything that is wrong with a pod, or doubtful, all at once."""
 
+from collections.abc import Iterator
+
 from cluster.capacity import Capacity, Excess
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import Mark
@@ -33,6 +35,8 @@ def judge(
     if rules.capacity != "off" and (excess := capacity.excess(request)):
         severity = Severity.ERROR if rules.capacity == "deny" else Severity.WARNING
         found.append(_capacity_finding(request, excess, severity))
+    if request.places:
+        found += _privileged_findings(asked.pod)
     if request.places and rules.placement.mode == "scheduler":
         found += _scheduler_findings(asked, rules.placement.scheduler_name)
     if asked.member and asked.mark:
@@ -40,6 +44,23 @@ def judge(
     if asked.mark and request.family is Family.NVIDIA:
         found += _counted_gang(asked.pod, asked.mark, request)
     return found
+
+
+def _privileged_findings(pod: NewPod) -> Iterator[Finding]:
+    """Yield a warning for each container that sees GPUs which were chosen for others."""
+    lists = ("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers or ())
+    for name, containers in lists:
+        for i, container in enumerate(containers):
+            if container.security_context and container.security_context.privileged:
+                yield Finding(
+                    Code.PRIVILEGED,
+                    Severity.WARNING,
+                    f"spec.{name}[{i}].securityContext.privileged",
+                    "true",
+                    f"container {container.name} is privileged: it sees every GPU of its node, "
+                    "also those of other pods",
+                    "remove privileged, or add the capabilities that the container needs",
+                )
 
 
 def _chooses_model(pod: NewPod) -> bool:

@@ -256,6 +256,40 @@ def test_more_replicas_than_nvidias_plugin_offers_anywhere_are_told():
     assert Code.CAPACITY not in codes(few)
 
 
+@pytest.mark.parametrize(
+    ("pod", "found"),
+    [
+        pytest.param(
+            a_pod({keys.GPU_WHOLE: 2}, labels={keys.GPU_COUNT: "2"}),
+            [(Code.COUNT_UNUSED, f"metadata.labels[{keys.GPU_COUNT}]")],
+            id="cards-of-no-share",
+        ),
+        pytest.param(
+            a_pod(
+                containers=[
+                    a_container({keys.GPU_WHOLE: 1}),
+                    a_container(name="side", securityContext={"privileged": True}),
+                ]
+            ),
+            [(Code.PRIVILEGED, "spec.containers[1].securityContext.privileged")],
+            id="privileged",
+        ),
+        pytest.param(
+            a_pod(
+                containers=[a_container({keys.NVIDIA_GPU: 1}, securityContext={"privileged": True})]
+            ),
+            [],
+            id="privileged-where-nvidias-plugin-chooses",
+        ),
+    ],
+)
+def test_what_has_another_effect_than_its_author_may_think_is_a_warning(pod, found):
+    outcome = judged(pod)
+
+    assert [(one.code, one.field) for one in outcome.findings] == found
+    assert outcome.verdict is Verdict.ALLOWED
+
+
 # ---- Capacity.
 
 SMALL = Capacity(nodes=2, memory_cards=(15, 15), compute_cards=(15, 15), whole=8)
