@@ -1,8 +1,8 @@
 """`python -m fuzz.drive TARGET SECONDS FOUND`: fuzzes one target, guided by the code it reaches.
 
-Inputs of the corpus come first, then those of the folder FOUND, where what reaches new code is
-added, and what fails as `fail-…`; also the input that ended the process of the last run. All failures of a run are told, one input for each place that
-raises. Exit code 1: there were some.
+Inputs of the corpus come first, then those of the folder FOUND. There, what reaches new code is
+added, and what fails as `fail-…`; also the input that ended the process of the last run. All
+failures of a run are told, one input for each place that raises. Exit code 1: there were some.
 
 libFuzzer ends its process from within, so that there is one process for each target.
 """
