@@ -7,15 +7,18 @@ target checks itself: that a patch applies, and that what was renewed needs no r
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from types import MappingProxyType
 from zlib import crc32
 
 import jsonpatch
 import msgspec
+from builders import a_node, a_pcie_machine
 
 from certs.__main__ import SOURCE
 from certs.bundle import BundleError, read_bundle, write_bundle
 from certs.renewal import Terms, renewal_reason, renewed
+from cluster.accounting import ledger_of
 from cluster.capacity import Capacity
 from cluster.foreign import read_foreign
 from cluster.pod import Pod
@@ -29,7 +32,10 @@ from policy.sharing import SharingGroup, shared_by
 from policy.snapshot import PolicySnapshot
 from runtime.kube import UNDECODABLE
 from scorer.extender.wire import WireError, read_binding, read_candidates, read_preempt
+from scorer.member import member_of
+from scorer.plan import plan
 from scorer.seen import seen
+from scorer.snapshot import snapshot_of
 from topology.catalogue import NAMES
 from topology.errors import TopologyError
 from topology.read import read_machine
@@ -50,6 +56,13 @@ _POLICIES = tuple(
     )
     for profiles in ("[]", '[{"name": "a", "effect": {"labels": {"b": "c"}}}]')
 )
+_MACHINE = a_pcie_machine(4, socket=2)
+_NODES = (
+    a_node("n1", _MACHINE),
+    a_node("n2", _MACHINE, mode="share", card_memory=16),
+    a_node("n3", _MACHINE, mode="timeslice"),
+)
+_TABLES = snapshot_of(ledger_of(_NODES, ())).tables
 _LARGEST_ANSWER = 3 << 20
 _NOW, _DAY = 1_800_000_000.0, 86_400
 _TERMS = Terms(("a.ns.svc", "127.0.0.1"), 30 * _DAY, 360 * _DAY)
@@ -135,9 +148,15 @@ def secret(data: bytes) -> None:
 
 
 def watched(data: bytes) -> None:
-    """A pod, as a watch brings it."""
+    """A pod as a watch brings it, on its node and as one that is to be placed."""
     with suppress(*UNDECODABLE):
-        seen(msgspec.json.decode(data, type=Pod))
+        pod = msgspec.json.decode(data, type=Pod)
+        ledger = ledger_of(_NODES, [pod], migrate=True)
+        found, member = seen(pod), member_of(pod, "default")
+        if (found.waiting or found.ungated) and member.broken is None:
+            members = [replace(member, name=f"default/{i}") for i in range(3)]
+            for count in (1, len(members)):
+                plan(snapshot_of(ledger, _TABLES), members[:count])
 
 
 def _validate(home: Home, text: str) -> None:
