@@ -59,7 +59,7 @@ _POLICIES = tuple(
 _MACHINE = a_pcie_machine(4, socket=2)
 _NODES = (
     a_node("n1", _MACHINE),
-    a_node("n2", _MACHINE, mode="share", card_memory=16),
+    a_node("n2", _MACHINE, mode="core_mem", card_memory=16),
     a_node("n3", _MACHINE, mode="timeslice"),
 )
 _TABLES = snapshot_of(ledger_of(_NODES, ())).tables
