@@ -59,24 +59,29 @@ class Driver:
             self._target(data)
         except Exception as error:  # noqa: BLE001 - any is a defect.
             self._keep(data, _place(error), traceback.format_exc(limit=-8))
-        if time.process_time() - began > MOST_SECONDS and (took := self._again(data)):
-            self._keep(data, "slow", f"{took:.1f} s for {len(data)} bytes")
+        if time.process_time() - began > MOST_SECONDS and self._is_shorter(data, "slow"):
+            took = self._again(data)
+            if took > MOST_SECONDS:
+                self._keep(data, "slow", f"{took:.1f} s for {len(data)} bytes")
         if _peak() > peak and (grown := _peak() - before) > MOST_BYTES:
             self._keep(data, "grows", f"{grown >> 20} MiB for {len(data)} bytes")
 
-    def _again(self, data: bytes) -> float | None:
-        """Return how long an input takes where nothing is counted; None if that is not long."""
+    def _is_shorter(self, data: bytes, place: str) -> bool:
+        known = self._failures.get(place)
+        return known is None or len(data) < known[0]
+
+    def _again(self, data: bytes) -> float:
+        """Return how long an input takes where nothing is counted [s]."""
         path = self._found / "slow"
         path.write_bytes(data)
         argv = [sys.executable, "-m", "fuzz.once", self._name, str(path)]
         ran = subprocess.run(argv, capture_output=True, text=True, check=False)
         path.unlink()
-        took = float(ran.stdout or 0)
-        return took if took > MOST_SECONDS else None
+        return float(ran.stdout or 0)
 
     def _keep(self, data: bytes, place: str, message: str) -> None:
         """Keep the shortest input that fails in a place."""
-        if place in self._failures and self._failures[place][0] <= len(data):
+        if not self._is_shorter(data, place):
             return
         self._failures[place] = len(data), message
         name = f"fail-{sha256(place.encode()).hexdigest()[:12]}"
