@@ -1,5 +1,7 @@
 """Calls to the Kubernetes API, or one like it: typed bodies, few errors, a time limit on each.
 
+A call that raises no KubeError has sent nothing: its body could not be encoded.
+
 KubeError
 + ApiError       the API server answered no
 + Unreachable    nobody answered, or not in time, or not to the end
@@ -7,7 +9,7 @@ KubeError
 """
 
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -39,12 +41,15 @@ class KubeError(Exception):
 class ApiError(KubeError):
     """An API server's refusal."""
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    def __init__(self, status: int, reason: str, message: str, causes: Sequence[str] = ()) -> None:
         super().__init__(f"{message or reason or 'no explanation'} (status {status})")
         self.status = status
         self.reason = reason
         """A word for machines, such as `Conflict`; empty where none was given."""
         self.message = message
+        self.causes = tuple(causes)
+        """Messages of `details.causes`: one for each field that is invalid, or for the policy that
+        denied the request."""
 
 
 class Unreachable(KubeError):  # noqa: N818 - it says all.
@@ -55,9 +60,18 @@ class Unreadable(KubeError):  # noqa: N818
     """An answer that is not of the type that was asked for."""
 
 
+class _Cause(Struct, frozen=True):
+    message: str = ""
+
+
+class _Details(Struct, frozen=True):
+    causes: list[_Cause] | None = None
+
+
 class _Status(Struct, frozen=True):
     reason: str = ""
     message: str = ""
+    details: _Details | None = None
 
 
 class Kube:
@@ -246,9 +260,12 @@ class Kube:
                 **given,
             ) as answer:
                 if answer.status >= 300:
-                    raise refused(answer.status, await answer.read())
+                    raise refused(answer.status, await answer.read())  # noqa: TRY301
                 yield answer
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except KubeError:
+            raise
+        except Exception as error:
+            # Whatever else the client raises: the request may have been sent by then.
             self._trust_again(error)
             cause = str(error) or type(error).__name__
             raise Unreachable(f"{method} {path}: {cause}") from error
@@ -270,7 +287,8 @@ def refused(status: int, body: bytes) -> ApiError:
         found = msgspec.json.decode(body, type=_Status)
     except UNDECODABLE:
         found = _Status(message=body[:200].decode(errors="replace").strip())
-    return ApiError(status, found.reason, found.message)
+    causes = (found.details.causes if found.details else None) or ()
+    return ApiError(status, found.reason, found.message, [cause.message for cause in causes])
 
 
 def _decoded(body: bytes, returns: type[T]) -> T:

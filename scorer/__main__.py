@@ -74,6 +74,7 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
             registry,
             leads=lambda: leader.leads,
             gangs=lambda: leader.gangs,
+            partial=lambda: leader.partial,
             unaccounted=lambda: leader.unaccounted,
             watches=leader.ages,
         )

@@ -19,12 +19,13 @@ from runtime.clock import Clock, loop_time
 from runtime.kube import Kube
 from scorer.commit import Committer
 from scorer.compare import best_possible, index_order
+from scorer.faults import Faults
 from scorer.follow import Follower, plan_id_of
 from scorer.gangobject import Phase, name_of
 from scorer.gangplan import placement_of, plan_of
 from scorer.gangs import Unit
 from scorer.late import Late
-from scorer.measures import Measures
+from scorer.measures import Measures, Stage
 from scorer.memo import Overdue
 from scorer.outcome import Plan, Refusal
 from scorer.queue import Queue
@@ -47,12 +48,13 @@ _log = structlog.get_logger()
 class Planner:
     """Everything that one leader does in its tenure."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - everybody who has a part in it.
         self,
         kube: Kube,
         watches: Watches,
         teller: Teller,
         measures: Measures,
+        faults: Faults,
         *,
         term: int,
         clock: Clock,
@@ -60,15 +62,16 @@ class Planner:
         """Say what to read, where to write, and under which term."""
         self._watches, self._teller, self._measures = watches, teller, measures
         self._state, self._term, self._clock = watches.state, term, clock
-        self._waiting = Waiting(self._state, watches.owners)
-        self._sizes = Sizes(kube, watches, pause=_PAUSE)
-        self._follower = Follower(kube, watches, teller, measures, clock)
+        self._waiting = Waiting(self._state, watches.owners, faults)
+        self._sizes = Sizes(kube, watches, faults, pause=_PAUSE)
+        self._follower = Follower(kube, watches, teller, measures, faults, clock)
         self._queue = Queue(
             self._state,
-            Committer(kube, term, clock),
+            Committer(kube, term, clock, faults),
             self._follower,
             teller,
             measures,
+            faults,
             again=_AGAIN,
             changed=watches.changed.set,
         )
@@ -89,6 +92,11 @@ class Planner:
         """Yield everything that waits, and why."""
         for unit in self._waiting:
             yield unit, self._queue.why_resting(unit.key) or self._waiting.reason(unit)
+
+    @property
+    def partial(self) -> int:
+        """How many gangs lack members: some have their GPUs, others wait for theirs."""
+        return sum(0 < len(unit.settled) < (unit.needed or 0) for unit in self._waiting)
 
     async def run(self) -> None:
         """Plan and commit until cancelled.
@@ -137,7 +145,7 @@ class Planner:
         turns = Turns(aged=self._is_aged, avoided=avoided)
         # All of them first: what a plan that goes on is yet to give must not go to others.
         left = in_order([unit for unit in units if not self._is_on_its_way(unit)])
-        for unit in sorted(left, key=self._late.__contains__):
+        for unit in sorted(left, key=self._is_last):
             with self._state.snapshot().memo.granted(_after(self._late.time(unit))):
                 self._take_turn(turns, unit, avoided.get(unit.key))
             if self._queue.is_full or (turns.planned and loop_time() - began > _MOMENT):
@@ -170,6 +178,10 @@ class Planner:
         else:
             self._late.forget(unit.key)
 
+    def _is_last(self, unit: Unit) -> bool:
+        """Tell whether all others are planned before a unit: it was late, or refused."""
+        return unit in self._late or self._queue.was_refused(unit.key)
+
     def _is_aged(self, unit: Unit) -> bool:
         """Tell whether a unit has waited so long that no smaller one may pass it."""
         ageing = self._watches.policy.policy.gangs.ageing_minutes * 60
@@ -197,6 +209,7 @@ class Planner:
     def _fail(self, unit: Unit) -> None:
         """Let others have their turn before one is tried again of which planning just raised."""
         pause = self._late.note(unit)
+        self._measures.failed(Stage.PLAN)
         _log.exception("Could not plan", unit=_name(unit), again=pause)
         reason = (
             "planning it fails by a fault of the scorer, whose log shows it: please report it;"

@@ -5,7 +5,9 @@ from typing import TypeAlias
 
 from cluster.gang import GangKey
 from cluster.pod import Owner
+from scorer.faults import Faults
 from scorer.gangs import Owners, Unit, units_of
+from scorer.measures import Stage
 from scorer.outcome import Refusal
 from scorer.state import Key, State
 
@@ -18,9 +20,11 @@ _NEVER = -1
 class Waiting:
     """What waits of a state's pods."""
 
-    def __init__(self, state: State, owners: Owners) -> None:
-        """Say whose pods, and who owns them."""
-        self._state, self._owners = state, owners
+    def __init__(self, state: State, owners: Owners, faults: Faults) -> None:
+        """Say whose pods, who owns them, and what contains faults of ours."""
+        self._state, self._owners, self._faults = state, owners, faults
+        self._failed: set[Key] = set()
+        """Groups that could not be put together: nothing of them waits until that goes well."""
         self._units: dict[Key, list[Unit]] = {}
         self._refusals: dict[GangKey, tuple[Unit, int, Nodes, Refusal]] = {}
         """With when it was, by what had become free then, and the nodes that were avoided."""
@@ -36,18 +40,29 @@ class Waiting:
         gone: frozenset[GangKey] = frozenset()
         if reowned:
             self._state.regrouped.update(at for at in self._units if self._is_of(at, reowned))
-        for at in self._state.regrouped:
-            units = units_of(self._state.group(at), self._owners)
-            for past in {unit.key for unit in self._units.pop(at, [])} - {u.key for u in units}:
-                self._refusals.pop(past, None)
-            if units:
-                self._units[at] = units
-            known, there = self._known.pop(at, frozenset()), self._there(at)
-            gone |= known - there
-            if still := there & (known | {unit.key for unit in units}):
-                self._known[at] = still
+        changed = self._state.regrouped | self._failed
         self._state.regrouped.clear()
+        for at in changed:
+            self._failed.add(at)
+            if self._faults.is_resting(Stage.GROUP, at):
+                continue
+            with self._faults.contained(Stage.GROUP, at):
+                gone |= self._regroup(at)
+                self._failed.discard(at)
         return gone
+
+    def _regroup(self, at: Key) -> frozenset[GangKey]:
+        """Put one group together again; return of whom no pod is there any more."""
+        before = {unit.key for unit in self._units.pop(at, [])}
+        units = units_of(self._state.group(at), self._owners)
+        for past in before - {unit.key for unit in units}:
+            self._refusals.pop(past, None)
+        if units:
+            self._units[at] = units
+        known, there = self._known.pop(at, frozenset()), self._there(at)
+        if still := there & (known | {unit.key for unit in units}):
+            self._known[at] = still
+        return known - there
 
     def _there(self, at: Key) -> frozenset[GangKey]:
         """Return whose pods a group has, whether any of them waits or not."""

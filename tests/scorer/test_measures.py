@@ -23,6 +23,7 @@ def shown(registry, **given):
     nothing = {
         "leads": lambda: True,
         "gangs": lambda: (),
+        "partial": lambda: None,
         "unaccounted": lambda: None,
         "watches": dict,
     }

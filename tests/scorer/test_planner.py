@@ -3,7 +3,8 @@
 import pytest
 import pytest_asyncio
 from builders import a_held_pod
-from tenure import FENCED, NOW, Clock, Cluster, leading, soon
+from fake_cluster import FENCED
+from tenure import NOW, Clock, Cluster, leading, soon
 
 from cluster import keys
 from scorer import planner, settle, teller

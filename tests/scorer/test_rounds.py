@@ -136,10 +136,11 @@ async def test_who_is_always_refused_does_not_keep_what_others_could_have(cluste
         cluster.pod("other", 8)
         await soon(lambda: cluster.given("other"))
         cluster.delete("other")
-        reason = "the API server refused to let its pods go; tried again in 0.8 s"
+        refusal = "the API server did not let its pods go: pod cursed-0: no (status 403)"
+        reason = f"{refusal}; tried again in 0.8 s"
         await soon(lambda: cluster.the_gang().get("status", {}).get("reason") == reason)
         assert len(cluster.patches("cursed-0")) == 3
-        assert [why for _, why in leader.tenure.planner.waiting()] == [reason.partition(";")[0]]
+        assert [why for _, why in leader.tenure.planner.waiting()] == [refusal]
 
         cluster.delete("cursed-0")
         await soon(lambda: not list(leader.tenure.planner.waiting()))

@@ -1,9 +1,12 @@
 import pytest
 from builders import a_seen
+from prometheus_client import CollectorRegistry
 
 from cluster import keys
 from cluster.pod import Owner
+from scorer.faults import Faults
 from scorer.gangs import Owners
+from scorer.measures import Measures
 from scorer.outcome import Refusal
 from scorer.state import State
 from scorer.waiting import Waiting
@@ -19,7 +22,8 @@ class Pods:
 
     def __init__(self):
         self.state, self.above = State(), {}
-        self.waiting = Waiting(self.state, Owners(self.above, {}))
+        faults = Faults(Measures(CollectorRegistry()), lambda: None)
+        self.waiting = Waiting(self.state, Owners(self.above, {}), faults)
 
     def put(self, name, there=True, **pod):
         pod = a_seen(1, name, **pod) if there else None
