@@ -95,22 +95,19 @@ async def test_a_new_leader_learns_from_one_write_who_can_never_be_written(clust
 async def test_whoever_was_refused_is_planned_after_all_others(cluster, monkeypatch):
     monkeypatch.setattr(planner, "_AGAIN", 0.2)
     cluster.fail("PATCH", "cursed", (403, "no"))
-    async with leading(cluster):
+    async with leading(cluster) as leader:
+        waiting = leader.tenure.planner.waiting
         cluster.pod("cursed", 8, priority=9)
         await soon(lambda: cluster.patches("cursed"))
         cluster.pod("first", 8)
         await soon(lambda: cluster.given("first"))
         cluster.pod("next", 8, created="2026-01-01T00:00:09Z")
-        # By then the first one is not resting any more.
-        await soon(lambda: refused_lately(cluster))
+        # None of them rests: both wait for what the first one has.
+        await soon(lambda: [why.count("needs 8 GPUs") for _, why in waiting()] == [1, 1])
         cluster.delete("first")
         await soon(lambda: cluster.given("next"))
 
     assert cluster.record("cursed") is None
-
-
-def refused_lately(cluster):
-    return len(cluster.events("WaitingForGPUs")) >= 2
 
 
 async def test_the_fence_is_tried_until_a_pod_that_can_be_written_tells(cluster):

@@ -115,13 +115,11 @@ async def test_a_pod_whose_patch_cannot_be_encoded_rests_and_frees_its_gpus(clus
     async with led(cluster) as leading:
         leading.kube.breaks = breaks("/pods/cursed")
         cluster.pod("cursed", 8, priority=1)
-        await soon(lambda: leading.failed(Stage.COMMIT) >= 1)
+        await soon(lambda: "fault of the scorer" in cluster.events("WaitingForGPUs")[0]["message"])
+        assert leading.failed(Stage.COMMIT) >= 1
         await others_are_placed(cluster)
-        waiting = leading.tenure.planner.waiting
-        await soon(lambda: any("fault of the scorer" in why for _, why in waiting()))
 
         leading.kube.breaks = breaks("/none")
-        await soon(lambda: cluster.given("other"))
         cluster.delete("other")
         await soon(lambda: cluster.given("cursed"))
 
@@ -173,9 +171,9 @@ async def test_what_cannot_be_told_of_a_gang_is_told_later(cluster, logs):
     async with led(cluster) as leading:
         leading.kube.breaks = breaks("/status")
         cluster.gang()
-        await soon(lambda: leading.failed(Stage.REPORT) >= 1)
         await soon(lambda: cluster.given("bert-0", "bert-1"))
         cluster.bind("bert-0", "bert-1")
+        await soon(lambda: leading.failed(Stage.REPORT) >= 1)
         leading.kube.breaks = breaks("/none")
         await soon(lambda: cluster.phase() == "Placed")
 
