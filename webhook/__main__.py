@@ -19,6 +19,7 @@ from runtime.probes import Condition, probe_routes
 from runtime.process import run, settle
 from runtime.server import Server, serve
 from runtime.tls import ServingCertificate
+from runtime.worker import worker
 from webhook.app import Admission, DryRun
 from webhook.measures import Measures, show_state
 from webhook.placement import PATIENCE, Scorer
@@ -58,7 +59,11 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
     certificate = ServingCertificate(*files, client_ca_file=clients)
     # The same one, for people: they bring tokens.
     for_people = ServingCertificate(*files)
-    async with _kube(settings) as kube, asyncio.TaskGroup() as group:
+    async with (
+        _kube(settings) as kube,
+        worker("webhook.validate", "webhook.dryrun") as apart,
+        asyncio.TaskGroup() as group,
+    ):
         watches = Watches(kube, instance=instance)
         show_state(
             registry,
@@ -74,14 +79,14 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
         ]
         async with (
             serve(
-                Admission(watches, Measures(registry)).routes(),
+                Admission(watches, Measures(registry), apart).routes(),
                 host=settings.host,
                 port=settings.port,
                 context=certificate.context,
                 observers=observers,
             ) as server,
             serve(
-                DryRun(watches, kube, Scorer(kube, partial(_scorer, settings))).routes(),
+                DryRun(watches, kube, Scorer(kube, partial(_scorer, settings)), apart).routes(),
                 host=settings.host,
                 port=settings.dry_run_port,
                 context=for_people.context,
