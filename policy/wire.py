@@ -83,6 +83,12 @@ _FIXES = {
 }
 
 
+_MOST_EXPLAINED = 1000
+"""Problems of one value of which line and fix are found. Far fewer are reported (`reported`)."""
+_UNEXPLAINED = Problem(1 << 30, "", "more is wrong", "correct it")
+"""Any other problem: it is counted only, after all that are explained."""
+
+
 def read_value(
     kind: type[T], value: object, document: Place, at: Path = ()
 ) -> tuple[T | None, list[Problem]]:
@@ -99,7 +105,8 @@ def read_value(
         return cast("T", _adapter(cast("Hashable", kind)).validate_json(json.dumps(value))), []
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
-        return None, [_problem(kind, detail, document, at) for detail in details]
+        problems = [_problem(kind, detail, document, at) for detail in details[:_MOST_EXPLAINED]]
+        return None, problems + [_UNEXPLAINED] * (len(details) - len(problems))
 
 
 @lru_cache(maxsize=32)
