@@ -19,6 +19,8 @@ MEMORY = 128 << 20
 """By which the child may grow over what it has when it is ready [bytes]."""
 SECONDS = 2.5
 """That one job may take; an API server waits 3 s for an answer."""
+MOST_ALIKE = 4
+"""Jobs of one function that wait or are under way; those of callers who have gone away count."""
 _START_SECONDS = 60
 """For the child to import what it needs, also on a machine that is busy."""
 
@@ -29,13 +31,17 @@ class LimitError(Exception):
     """A job was given up; a clause for people that says which limit it exceeded."""
 
 
+class BusyError(Exception):
+    """A job was not begun: too many of its kind wait already."""
+
+
 class Worker:
     """One child process, and whose turn it is."""
 
     def __init__(self, modules: Sequence[str], *, memory: int, seconds: float) -> None:
         self._modules, self._memory, self._seconds = modules, memory, seconds
         self._turn = asyncio.Lock()
-        self._jobs: set[asyncio.Task[bytes]] = set()
+        self._jobs: dict[asyncio.Task[bytes], Callable[..., bytes]] = {}
         self._started: asyncio.Task[Process] | None = None
         self.given_up = 0
         """Jobs that exceeded a limit, so far."""
@@ -48,15 +54,22 @@ class Worker:
             arguments: Of the function.
 
         Raises:
+            BusyError: It was not begun, since `MOST_ALIKE` of its kind wait already.
             LimitError: It exceeded a limit.
             RuntimeError: It raised something; the text is the child's traceback.
 
         Cost: pickling, and two copies of what is sent and returned.
         """
+        if self.under_way(job) >= MOST_ALIKE:
+            raise BusyError
         task = asyncio.create_task(self._in_turn(pickle.dumps((job, arguments))))
-        self._jobs.add(task)
+        self._jobs[task] = job
         task.add_done_callback(self._forget)
         return await asyncio.shield(task)
+
+    def under_way(self, job: Callable[..., bytes]) -> int:
+        """Return how many jobs of a function wait or are under way, whoever still wants them."""
+        return sum(one is job for one in self._jobs.values())
 
     def start(self) -> None:
         """Start the child; the first job waits until it is ready."""
@@ -73,7 +86,7 @@ class Worker:
                 await _end(await self._started)
 
     def _forget(self, job: asyncio.Task[bytes]) -> None:
-        self._jobs.discard(job)
+        del self._jobs[job]
         if not job.cancelled():
             # Else the loop complains where the caller has gone away.
             job.exception()

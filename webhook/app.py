@@ -11,7 +11,7 @@ from policy.snapshot import PolicySnapshot
 from runtime.caller import Caller, caller_of
 from runtime.exchange import JSON, Answer, Call, Route, busy, refusal
 from runtime.kube import Kube, KubeError
-from runtime.worker import LimitError, Worker
+from runtime.worker import BusyError, LimitError, Worker
 from webhook.access import may_create_pods
 from webhook.admit import admit
 from webhook.answer import printable
@@ -55,7 +55,6 @@ class Admission:
         self._watches = watches
         self._measures = measures
         self._worker = worker
-        self._validating = False
 
     def routes(self) -> list[Route]:
         """Return what is served to the API server."""
@@ -92,15 +91,12 @@ class Admission:
         return self._validate(found)
 
     async def _validate(self, question: ConfigText) -> Answer:
-        if self._validating:
+        if self._worker.under_way(lint_text):
             return busy("another ConfigMap is being judged: send it again")
-        self._validating = True
         try:
             found = await self._worker.run(lint_text, question.home.key, question.text)
         except LimitError as error:
             return _validated(given_up(question, str(error)))
-        finally:
-            self._validating = False
         return _validated(judged(question, problems_in(found)))
 
     def _knows(self, namespace: str) -> bool:
@@ -172,10 +168,8 @@ class DryRun:
                 needed = f"bring a token made for the audience {DRY_RUN_AUDIENCE}"
                 return refusal(401, needed, {"WWW-Authenticate": "Bearer"})
             return await self._judge(call.body, namespace, caller)
-        except InputError as error:
-            return refusal(400, printable(str(error)))
-        except LimitError as error:
-            return refusal(413, f"the manifest cannot be judged: {error}; send less of it at once")
+        except (InputError, BusyError, LimitError) as error:
+            return _not_judged(error)
         except KubeError as error:
             _log.warning("Could not ask who may", err=str(error))
             return busy("the API server does not tell who you are and what you may")
@@ -215,6 +209,16 @@ def _validated(found: Judged) -> Answer:
     fields = {"uid": found.uid, "verdict": found.verdict, "source": found.source}
     codes = [problem.code.value for problem in found.problems]
     return Answer(found.answer, fields={**fields, "findings": codes})
+
+
+def _not_judged(error: InputError | BusyError | LimitError) -> Answer:
+    match error:
+        case InputError():
+            return refusal(400, printable(str(error)))
+        case BusyError():
+            return busy("too many manifests are being judged: send it again")
+        case LimitError():
+            return refusal(413, f"the manifest cannot be judged: {error}; send less of it at once")
 
 
 def _namespace_of(query: str) -> str | None:

@@ -6,7 +6,7 @@ import time
 import pytest
 from waiting import until
 
-from runtime.worker import LimitError, worker
+from runtime.worker import MOST_ALIKE, BusyError, LimitError, worker
 from runtime.worker_process import MOST_ANSWERED
 
 MIB = 1 << 20
@@ -124,6 +124,20 @@ async def test_a_job_whose_caller_has_gone_is_done_and_the_next_one_after_it():
         gone.cancel()
 
         assert await running.run(process_id) == before
+
+
+async def test_jobs_whose_callers_have_gone_do_not_pile_up():
+    async with worker(seconds=PATIENT) as running:
+        for _ in range(MOST_ALIKE):
+            gone = asyncio.create_task(running.run(sleep_a_moment))
+            await asyncio.sleep(0)
+            gone.cancel()
+
+        assert running.under_way(sleep_a_moment) == MOST_ALIKE
+        with pytest.raises(BusyError):
+            await running.run(sleep_a_moment)
+        assert await running.run(echo, b"another kind") == b"another kind"
+        assert await running.run(sleep_a_moment) == b"done"
 
 
 async def test_the_process_ends_with_the_worker_whatever_it_does():

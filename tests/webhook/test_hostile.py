@@ -11,9 +11,9 @@ from policy.problem import MOST_BYTES
 
 MOST_ANSWER = 64 << 10
 """No answer to a ConfigMap is longer [bytes]."""
-LAG = 1.0
-"""What others may wait on a machine that is busy; each of these texts held the loop, or every
-thread, for many seconds before [s]."""
+LAG = 3.0
+"""What an API server waits for an answer; each of these texts held the loop, or every thread, for
+many seconds before [s]."""
 POLICY = {"name": keys.POLICY_NAME, "namespace": keys.POLICY_NAMESPACE}
 PROFILES = {"name": keys.PROFILE_NAME, "namespace": keys.PROFILE_NAMESPACE}
 
