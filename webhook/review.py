@@ -7,17 +7,14 @@ Source: kubernetes/api, admission/v1/types.go; how an API server judges an answe
 kubernetes/apiserver, pkg/admission/plugin/webhook/request/admissionreview.go.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from cluster.capacity import Capacity
 from cluster.keys import MIRROR_POD, NODE_USER_PREFIX, NODES_GROUP
 from cluster.pod import NewPod
-from policy.snapshot import PolicySnapshot
-from webhook.admit import admit, unreadable
 from webhook.answer import errors_of, message_of, printable, reason_of, sentence_of
 from webhook.outcome import Outcome, Verdict
 from webhook.patch import encoded
@@ -143,39 +140,6 @@ _POD = GroupVersionKind("", "v1", "Pod")
 _questions = msgspec.json.Decoder(_Question[Asked])
 _about_pods = msgspec.json.Decoder(_Question[_AboutPod])
 _json = msgspec.json.Encoder()
-
-
-def handle(
-    body: bytes,
-    *,
-    namespaces: Mapping[str, Mapping[str, str]],
-    policy: PolicySnapshot,
-    capacity: Capacity,
-) -> bytes:
-    """Return the answer to one AdmissionReview.
-
-    Args:
-        body: The request's body.
-        namespaces: Labels of every namespace seen so far, by name.
-        policy: What administrators decided.
-        capacity: What the cluster offers.
-
-    Raises:
-        ProtocolError: The body is not an AdmissionReview v1 with a request.
-    """
-    review = parse(body)
-    if review.unreadable:
-        return respond(review, unreadable(review.unreadable))
-    if review.pod is None:
-        return untouched(review)
-    outcome = admit(
-        review.pod,
-        namespace=review.namespace,
-        namespace_labels=namespaces.get(review.namespace),
-        policy=policy,
-        capacity=capacity,
-    )
-    return respond(review, outcome)
 
 
 def parse(body: bytes) -> Review:

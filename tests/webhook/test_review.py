@@ -14,7 +14,8 @@ from cluster.capacity import Capacity
 from policy.document import parse_policy
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot
-from webhook.review import ProtocolError, handle, parse
+from webhook.handle import handle
+from webhook.review import ProtocolError, parse
 
 POLICY = PolicySnapshot()
 
