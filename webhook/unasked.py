@@ -11,7 +11,7 @@ Source: NVIDIA Container Toolkit documentation, "Environment variables (OCI spec
 gpushare-device-plugin at 45fb8b8.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import ENV_CGPU_OFF, ENV_VISIBLE_DEVICES
@@ -22,6 +22,8 @@ from webhook.environment import NO_GPU, Changes
 from webhook.patch import Operation, remove
 
 _RULE = "environment"
+_DEVICES = frozenset({ENV_VISIBLE_DEVICES})
+_GIVING = frozenset({ENV_VISIBLE_DEVICES, ENV_CGPU_OFF})
 _NO_GPUS = frozenset({"", NO_GPU, "none"})
 """Values with which a container sees no GPU."""
 _LIMITED = frozenset({"", "false"})
@@ -30,9 +32,15 @@ _LIMITED = frozenset({"", "false"})
 
 def chooses_gpus(spec: NewPodSpec) -> bool:
     """Tell whether a container of a pod names the GPUs that it wants to see."""
-    return any(
-        env.name == ENV_VISIBLE_DEVICES for _, one in _containers(spec) for env in one.env or ()
-    )
+    return _name(spec.containers, _DEVICES) or _name(spec.init_containers or (), _DEVICES)
+
+
+def _name(containers: Sequence[NewContainer], variables: frozenset[str]) -> bool:
+    for container in containers:
+        for env in container.env or ():
+            if env.name in variables:
+                return True
+    return False
 
 
 def take_away(spec: NewPodSpec, request: Request, rules: Policy) -> Changes:
@@ -46,8 +54,9 @@ def take_away(spec: NewPodSpec, request: Request, rules: Policy) -> Changes:
         request: What it asks for.
         rules: What becomes of such a variable.
     """
-    changes = Changes([], [])
-    if rules.environment == "allow":
+    changes = Changes()
+    named = _name(spec.containers, _GIVING) or _name(spec.init_containers or (), _GIVING)
+    if rules.environment == "allow" or not named:
         return changes
     asking = {(ask.init, ask.index) for ask in request.asks}
     for (is_init, index), container in _containers(spec):
