@@ -277,10 +277,11 @@ class NewPod(_Object, frozen=True):
     """A pod that is being created: what admission reads of it, which is not all that placing does.
 
     What is not named is skipped, and each list that is read costs admission some microseconds.
+    An API server sends both fields always; a patch could not add to what is absent.
     """
 
-    metadata: NewMetadata = NewMetadata()
-    spec: NewPodSpec = NewPodSpec()
+    metadata: NewMetadata
+    spec: NewPodSpec
 
     @property
     def labels(self) -> dict[str, str]:

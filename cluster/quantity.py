@@ -76,6 +76,15 @@ def whole(value: Amount) -> int | None:
     return exact.numerator if exact.denominator == 1 else None
 
 
+@lru_cache(maxsize=4096)
+def is_zero(value: Amount) -> bool:
+    """Tell whether an amount asks for nothing; one that cannot be read may ask for something."""
+    try:
+        return not parse_quantity(value)
+    except QuantityError:
+        return False
+
+
 def count(text: str) -> int | None:
     """Return a text of one to nine digits as a number; None for any other.
 

@@ -153,6 +153,9 @@ class Policy(Wire):
     """What happens to a request above what any node offers."""
     visible_devices: Literal["replace", "deny"] = "replace"
     """What happens to a user's own NVIDIA_VISIBLE_DEVICES."""
+    environment: Literal["refuse", "replace", "allow"] = "replace"
+    """What happens to a variable that would give a container GPUs that its pod does not ask for, or
+    more of one: NVIDIA_VISIBLE_DEVICES where Linkwise does not choose the GPUs, CGPU_DISABLE."""
     profiles_all: bool = False
     """Profiles are for every pod, as where the overlay `profiles-all` is installed; else only for
     pods with a GPU resource, an ACS label or a gang mark."""

@@ -9,8 +9,9 @@ _MIB = 1 << 20
 class Limits:
     """Sizes [bytes], counts, and times [s]."""
 
-    body_bytes: int = 4 * _MIB
-    """A client may send 3 MiB to an API server; a review of its creation carries it once."""
+    body_bytes: int = 12 * _MIB
+    """A review that is refused here is a failed call, which lets its pod pass. An API server keeps
+    objects of up to 1.5 MiB; as JSON, where `<` becomes six characters, that is up to 9 MiB."""
     bytes_in_flight: int = 64 * _MIB
     """Of all bodies together; with decoding, the memory that hostile ones can make us hold."""
     requests: int = 100

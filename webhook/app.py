@@ -13,7 +13,7 @@ from runtime.exchange import JSON, Answer, Call, Route, busy, refusal
 from runtime.kube import Kube, KubeError
 from runtime.worker import BusyError, LimitError, Worker
 from webhook.access import may_create_pods
-from webhook.admit import admit
+from webhook.admit import admit, unreadable
 from webhook.answer import printable
 from webhook.dryrun import (
     PATH,
@@ -25,7 +25,7 @@ from webhook.dryrun import (
 )
 from webhook.manifest.value import InputError
 from webhook.measures import Measures
-from webhook.outcome import Verdict
+from webhook.outcome import Outcome, Verdict
 from webhook.placement import Scorer, UnknownError
 from webhook.review import ProtocolError, Review, parse, respond, untouched
 from webhook.validate import (
@@ -69,6 +69,8 @@ class Admission:
             review = parse(call.body)
         except ProtocolError as error:
             return refusal(400, str(error))
+        if review.unreadable:
+            return self._answer(review, unreadable(review.unreadable))
         if review.pod is None:
             return Answer(untouched(review), fields={"uid": review.uid, "verdict": _SKIPPED})
         if why := self._watches.missing():
@@ -122,16 +124,19 @@ class Admission:
             policy=policy,
             capacity=self._watches.capacity,
         )
+        return self._answer(review, outcome)
+
+    def _answer(self, review: Review, outcome: Outcome) -> Answer:
         self._measures.judged(outcome, dry_run=review.dry_run)
         fields = {
             "uid": review.uid,
             "namespace": review.namespace,
-            "name": review.name or review.pod.metadata.generate_name,
+            "name": review.name or (review.pod.metadata.generate_name if review.pod else ""),
             "dry_run": review.dry_run,
             "verdict": outcome.verdict.value,
             "findings": [finding.code.value for finding in outcome.findings],
             "operations": len(outcome.patch),
-            "generation": policy.generation,
+            "generation": self._watches.decided.snapshot.generation,
         }
         return Answer(respond(review, outcome), fields=fields)
 

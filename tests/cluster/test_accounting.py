@@ -273,6 +273,13 @@ def test_while_migrating_our_record_goes_before_others():
     assert account(ours, migrate=True).nodes["whole-0"].free_mask == 0b11101111
 
 
+@pytest.mark.parametrize("resource", [GPU_WHOLE, GPU_MEM, NVIDIA_GPU_SHARED])
+def test_a_pod_that_asks_for_0_leaves_its_node_accounted(resource):
+    ledger = account(pod("x", {resource: "0"}, bound="whole-0"))
+
+    assert ledger.nodes["whole-0"].unaccounted is None
+
+
 def test_a_pod_that_nobody_placed_stays_unaccounted_while_migrating():
     ledger = account(pod("x", WHOLE, bound="whole-0"), migrate=True)
 
