@@ -30,6 +30,7 @@ class Code(StrEnum):
     MPS_LIMIT = "LW114"
     RECORD_REMOVED = "LW115"
     SCHEDULER = "LW116"
+    NODE_TERMS = "LW117"
     COUNT_UNUSED = "LW120"
     PRIVILEGED = "LW121"
     CLASS = "LW201"

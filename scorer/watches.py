@@ -19,7 +19,7 @@ from cluster.gang import GangKey
 from cluster.keys import POLICY_KEY, POLICY_NAME, POLICY_NAMESPACE, TOPOLOGY_NAMESPACE
 from cluster.ledger import Ledger
 from cluster.node import NodeError, NodeObject
-from cluster.pod import Owner, Pod
+from cluster.pod import Owner
 from policy.document import parse_policy
 from policy.problem import PolicyError
 from policy.snapshot import PolicySnapshot
@@ -29,9 +29,10 @@ from scorer.gangobject import GANGS, Gang, read_gang
 from scorer.gangs import Owners
 from scorer.known import ConfigMap, node_of
 from scorer.owner import Makes
-from scorer.seen import Seen, seen
+from scorer.seen import Seen
 from scorer.snapshot import Snapshot
 from scorer.state import State
+from scorer.unreadable import read_pod
 from topology.machine import TopologyError
 
 _MOST_TOLD, _LONGEST_TOLD = 5, 200
@@ -76,7 +77,6 @@ class _Job(Struct, frozen=True):
         )
 
 
-_pods = msgspec.json.Decoder(Pod)
 _nodes = msgspec.json.Decoder(NodeObject)
 _config_maps = msgspec.json.Decoder(ConfigMap)
 _jobs = msgspec.json.Decoder(_Job)
@@ -107,9 +107,7 @@ class Watches:
         """Uids of the Jobs that count an evicted pod as a failure."""
         self._reowned: set[str] = set()
         """Uids of owners of which other things are known since somebody asked."""
-        self._pods = Reflector(
-            kube, "/api/v1/pods", lambda raw: seen(_pods.decode(raw)), on_change=self._pods_changed
-        )
+        self._pods = Reflector(kube, "/api/v1/pods", read_pod, on_change=self._pods_changed)
         self._nodes = Reflector(kube, "/api/v1/nodes", _nodes.decode, on_change=self._nodes_changed)
         self._told = Reflector(
             kube,
