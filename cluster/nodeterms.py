@@ -39,8 +39,7 @@ def node_terms_finding(spec: NewPodSpec) -> Finding | None:
                 Severity.ERROR,
                 _REQUIRED if required else "spec.nodeSelector",
                 count,
-                f"the pod's requirements of its node have {count} {what}, and at most {most} are "
-                "planned",
+                f"the pod names {count} {what} for its node, and at most {most} are planned",
                 "give the nodes that are meant a label in common, and require that",
             )
     return None

@@ -155,6 +155,11 @@ class Reflector(Generic[T]):
         """
         return now - self._heard_at
 
+    def replace(self, key: Key, item: T) -> None:
+        """Keep something else of an object that has not changed, and say so."""
+        self._items[key] = item
+        self._on_change(self.items, {key})
+
     async def run(self) -> None:
         """Keep the items up to date until cancelled."""
         while True:

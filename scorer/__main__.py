@@ -75,6 +75,7 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
             leads=lambda: leader.leads,
             gangs=lambda: leader.gangs,
             unaccounted=lambda: leader.unaccounted,
+            left_out=lambda: leader.left_out,
             watches=leader.ages,
         )
         election = _election(reading, settings, instance)

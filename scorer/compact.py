@@ -49,7 +49,7 @@ _ANNOTATIONS = (
     keys.KOORDINATOR_GANG_NAME,
     keys.LINK,
 )
-_AMOUNTS = ("cpu", "memory", *keys.RESOURCES)
+_AMOUNTS = frozenset({"cpu", "memory", *keys.RESOURCES})
 _VARIABLES = frozenset(
     {keys.ENV_CGPU_OFF, keys.ENV_MPS_MEMORY, keys.ENV_MPS_PIPES, keys.ENV_MPS_THREADS}
 )
@@ -180,5 +180,6 @@ def _container(one: Container, mounted: set[str], *, ports: bool) -> Container:
 
 
 def _amounts(amounts: Amounts | None) -> Amounts | None:
-    # A bare number may have more digits than can be encoded.
-    return {name: str(amounts[name]) for name in _AMOUNTS if name in amounts} if amounts else None
+    # In their order, which decides between families; a bare number may be too long to encode.
+    kept = ((name, amount) for name, amount in (amounts or {}).items() if name in _AMOUNTS)
+    return {name: str(amount) for name, amount in kept} if amounts else None

@@ -87,6 +87,7 @@ def show_state(
     leads: Callable[[], bool],
     gangs: Callable[[], Iterable[Gang]],
     unaccounted: Callable[[], int | None],
+    left_out: Callable[[], int | None],
     watches: Callable[[], Mapping[str, float | None]],
 ) -> None:
     """Show how things stand whenever metrics are read; who does not lead knows little.
@@ -96,6 +97,8 @@ def show_state(
         leads: Whether this process decides.
         gangs: All that there are.
         unaccounted: Nodes of which nobody knows what is free; None where nobody looks.
+        left_out: Pods that are not planned, since too much waits in their namespaces; None as
+            above.
         watches: For how long nothing was heard of each resource [s].
     """
     Gauges(registry, "linkwise_leads", "1 in the process that decides.", {"": leads})
@@ -104,6 +107,12 @@ def show_state(
         "linkwise_unaccounted_nodes",
         "Nodes on which nothing is placed, since nobody knows which GPUs are in use.",
         {"": unaccounted},
+    )
+    Gauges(
+        registry,
+        "linkwise_left_out_pods",
+        "Pods that are not planned, since too much waits in their namespaces.",
+        {"": left_out},
     )
     _Labelled(
         registry,

@@ -1,5 +1,6 @@
 """A pod as the planner sees it: little of those that are settled, all of those that wait."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -91,7 +92,7 @@ def seen(pod: Pod) -> Seen:
         created=metadata.creation_timestamp or "",
         claimant=claimant,
         gang=gang,
-        controller=_controller(pod),
+        controller=controller_of(metadata.owner_references or ()),
         settled=(placed and not leaves) or phase == "Succeeded",
         waiting=None,
     )
@@ -129,9 +130,9 @@ def unplanned(pod: Seen, why: str) -> Seen:
     return replace(pod, claimant=claimant, waiting=waiting, ungated=None, unplannable=why)
 
 
-def _controller(pod: Pod) -> Owner | None:
-    """Return the ownerReference of the controller; None for one that no object can be."""
-    owner = next((one for one in pod.metadata.owner_references or () if one.controller), None)
+def controller_of(owners: Iterable[Owner]) -> Owner | None:
+    """Return the controller among owners; None for one that no object can be."""
+    owner = next((one for one in owners if one.controller), None)
     if owner is None:
         return None
     texts = owner.kind, owner.api_version, owner.name, owner.uid

@@ -82,7 +82,7 @@ def _readable(whole: object) -> tuple[Pod, bool]:
         for field in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     )
     spec = _part(whole, "spec")
-    lists = [_containers(_part(spec, kind)) for kind in ("containers", "initContainers")]
+    lists = [list(_containers(_part(spec, kind))) for kind in ("containers", "initContainers")]
     apps, inits = ([one for one in each if one is not None] for each in lists)
     gates = _part(spec, "schedulingGates")
     gated = isinstance(gates, list) and any(_part(gate, "name") == GANG for gate in gates)
@@ -112,6 +112,9 @@ def _containers(listed: object) -> Iterator[Container | None]:
     if listed is None:
         return
     for one in listed if isinstance(listed, list) else [None]:
+        if not isinstance(one, dict):
+            yield None
+            continue
         try:
             yield Container(
                 name=_text(_part(one, "name")),
