@@ -178,7 +178,7 @@ def node_affinity(**required):
     [
         pytest.param(
             grown(affinity=node_affinity(nodeSelectorTerms=[TERM] * 101)),
-            "101 terms, and at most 100 are planned",
+            "101 terms for its node, and at most 100 are planned",
             id="terms",
         ),
         pytest.param(
