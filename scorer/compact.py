@@ -182,4 +182,4 @@ def _container(one: Container, mounted: set[str], *, ports: bool) -> Container:
 def _amounts(amounts: Amounts | None) -> Amounts | None:
     # In their order, which decides between families; a bare number may be too long to encode.
     kept = ((name, amount) for name, amount in (amounts or {}).items() if name in _AMOUNTS)
-    return {name: str(amount) for name, amount in kept} if amounts else None
+    return {name: str(amount) for name, amount in kept} or None
