@@ -64,6 +64,7 @@ def read_claim(claim: Claim, cards: int | None) -> tuple[dict[str, int], list[Fi
         is_sound = amount is not None
         if amount is None:
             amount, finding = check_amount(resource, value, claim.field(resource), cards)
+            is_sound = finding is None
             if finding is not None:
                 findings.append(finding)
         amounts[resource] = amount

@@ -18,6 +18,8 @@ from cluster.taken import LedgerError
 
 T = TypeVar("T")
 
+_LONGEST = 500
+"""Of an error that is kept [characters]."""
 _FINISHED = {"Succeeded", "Failed"}
 
 
@@ -48,6 +50,8 @@ class Claimant:
     """What ours says it has; or why that cannot be read."""
     foreign: tuple[GPUShare, ...] | str = ()
     """What another scheduler noted on a pod without a record; or why that cannot be read."""
+    unreadable: str | None = None
+    """Why nobody can tell what it holds, whatever its record says; None for nearly every pod."""
 
     @property
     def order(self) -> tuple[bool, str, str, str]:
@@ -91,6 +95,8 @@ class Claimant:
             if self.nvidia and self.counted == NVIDIA_GPU_SHARED and node.mode is Mode.TIMESLICE:
                 raise RecordError(f"it has GPUs of this node, but no {ALLOCATION}")
             return ()
+        if self.unreadable:
+            raise RecordError(self.unreadable)
         if not _offers(node.mode, self.family):
             raise LedgerError(
                 f"it runs on a node whose mode, {node.mode}, does not offer what it has"
@@ -144,7 +150,8 @@ def _read(read: Callable[[dict[str, str]], T], annotations: dict[str, str]) -> T
     try:
         return read(annotations)
     except RecordError as error:
-        return str(error)
+        # It may name what somebody wrote, of any length, and is kept for as long as the pod.
+        return str(error)[:_LONGEST]
 
 
 def _offers(mode: Mode, family: Family | None) -> bool:

@@ -7,7 +7,7 @@ from math import ceil
 from typing import NamedTuple
 
 from cluster.pod import Amount, Container, Pod
-from cluster.quantity import QuantityError, parse_quantity
+from cluster.quantity import SHORT, QuantityError, parse_quantity
 
 _ANY_ADDRESS = {"", "0.0.0.0", "::"}  # noqa: S104 - compared, never listened on
 
@@ -100,9 +100,15 @@ def _asked(container: Container, resource: str, unit: int) -> int:
     return _count(container.requests.get(resource, limit), unit)
 
 
-@lru_cache(maxsize=4096)
 def _count(amount: Amount, unit: int) -> int:
-    """Return an amount in whole units, rounded up. Few amounts are different in a cluster."""
+    """Return an amount in whole units, rounded up."""
+    # Few amounts are different in a cluster, but nobody but their authors bounds their length.
+    is_long = isinstance(amount, str) and len(amount) > SHORT
+    return _counted.__wrapped__(amount, unit) if is_long else _counted(amount, unit)
+
+
+@lru_cache(maxsize=4096)
+def _counted(amount: Amount, unit: int) -> int:
     try:
         return max(0, ceil(parse_quantity(amount) * unit))
     except QuantityError:

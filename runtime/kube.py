@@ -6,6 +6,7 @@ KubeError
 + ApiError       the API server answered no
 + Unreachable    nobody answered, or not in time, or not to the end
 + Unreadable     the answer is not what was asked for
++ TooLong        the answer has more bytes than there is memory for
 """
 
 import ssl
@@ -58,6 +59,10 @@ class Unreachable(KubeError):  # noqa: N818 - it says all.
 
 class Unreadable(KubeError):  # noqa: N818
     """An answer that is not of the type that was asked for."""
+
+
+class TooLong(KubeError):  # noqa: N818
+    """An answer of more bytes than were allowed; no more of it was read."""
 
 
 class _Cause(Struct, frozen=True):
@@ -160,9 +165,21 @@ class Kube:
         if self._session is not None:
             await self._session.close()
 
-    async def get(self, path: str, returns: type[T], *, params: Params = _NONE) -> T:
-        """Return what is at a path."""
-        return _decoded(await self._call("GET", path, params=params), returns)
+    async def get(
+        self, path: str, returns: type[T], *, params: Params = _NONE, most: int | None = None
+    ) -> T:
+        """Return what is at a path.
+
+        Args:
+            path: Of an object, or of a collection.
+            returns: What it is read as.
+            params: Of the query.
+            most: So many bytes are read at most; None: all that come.
+
+        Raises:
+            KubeError: `TooLong` where there are more bytes; or as any call.
+        """
+        return _decoded(await self._call("GET", path, params=params, most=most), returns)
 
     async def create(
         self, path: str, body: object, returns: type[T], *, params: Params = _NONE
@@ -205,6 +222,7 @@ class Kube:
         body: object = None,
         params: Params,
         content_type: str = "application/json",
+        most: int | None = None,
     ) -> bytes:
         timeout = aiohttp.ClientTimeout(total=self._timeout)
         data = None if body is None else msgspec.json.encode(body)
@@ -212,7 +230,7 @@ class Kube:
         async with self._asked(
             method, path, params=params, data=data, headers=headers, timeout=timeout
         ) as answer:
-            return await answer.read()
+            return await answer.read() if most is None else await _read(answer, most)
 
     async def stream(
         self, path: str, params: Params, *, silence: float
@@ -289,6 +307,16 @@ def refused(status: int, body: bytes) -> ApiError:
         found = _Status(message=body[:200].decode(errors="replace").strip())
     causes = (found.details.causes if found.details else None) or ()
     return ApiError(status, found.reason, found.message, [cause.message for cause in causes])
+
+
+async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:
+    parts, size = [], 0
+    async for part in answer.content.iter_any():
+        size += len(part)
+        if size > most:
+            raise TooLong(f"{answer.url.path}: the answer has more than {most} bytes")
+        parts.append(part)
+    return b"".join(parts)
 
 
 def _decoded(body: bytes, returns: type[T]) -> T:

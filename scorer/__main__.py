@@ -76,6 +76,7 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
             gangs=lambda: leader.gangs,
             partial=lambda: leader.partial,
             unaccounted=lambda: leader.unaccounted,
+            left_out=lambda: leader.left_out,
             watches=leader.ages,
         )
         election = _election(reading, settings, instance)

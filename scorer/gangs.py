@@ -139,7 +139,8 @@ def _gang(key: GangKey, pods: list[Seen], owners: Owners) -> Unit:
         needed=needed,
         link=link_strictness(first)[0],
         owner=owner,
-        blocked=_broken(members)
+        blocked=_unplannable(waiting)
+        or _broken(members)
         or _missing((*waiting, *settled), needed, owner, owners)
         or _foreign_gate(waiting),
     )
@@ -157,7 +158,7 @@ def _single(pod: Seen, owners: Owners) -> Unit:
         needed=1,
         link=Link.BEST,
         owner=owners.top(pod.controller),
-        blocked=_broken(members) or _foreign_gate([pod]),
+        blocked=pod.unplannable or _broken(members) or _foreign_gate([pod]),
     )
 
 
@@ -189,6 +190,14 @@ def _needed(pod: Pod, group: int | None, declared: int | None) -> int | None:
     if stated is None or declared is None:
         return stated or declared
     return min(stated, declared)
+
+
+def _unplannable(waiting: Iterable[Seen]) -> str | None:
+    """Say which member is not planned, whatever is free."""
+    for pod in waiting:
+        if pod.unplannable:
+            return f"pod {pod.name}: {pod.unplannable}"
+    return None
 
 
 def _broken(members: Iterable[Member]) -> str | None:

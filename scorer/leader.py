@@ -125,6 +125,11 @@ class Leader:
         nodes = self.tenure.watches.state.snapshot().nodes
         return sum(node.unaccounted is not None for node in nodes)
 
+    @property
+    def left_out(self) -> int | None:
+        """Pods that are not planned, since too much waits in their namespaces; None as above."""
+        return self.tenure.watches.pods.left_out if self.tenure else None
+
     def missing(self) -> str | None:
         """Say what a leader does not know yet; one that waits to lead needs nothing."""
         return self.tenure.missing() if self.tenure else None

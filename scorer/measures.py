@@ -122,6 +122,7 @@ def show_state(
     gangs: Callable[[], Iterable[Gang]],
     partial: Callable[[], int | None],
     unaccounted: Callable[[], int | None],
+    left_out: Callable[[], int | None],
     watches: Callable[[], Mapping[str, float | None]],
 ) -> None:
     """Show how things stand whenever metrics are read; who does not lead knows little.
@@ -133,6 +134,8 @@ def show_state(
         partial: Gangs of which some members have their GPUs and others wait; None where nobody
             looks.
         unaccounted: Nodes of which nobody knows what is free; None where nobody looks.
+        left_out: Pods that are not planned, since too much waits in their namespaces; None as
+            above.
         watches: For how long nothing was heard of each resource [s].
     """
     Gauges(registry, "linkwise_leads", "1 in the process that decides.", {"": leads})
@@ -147,6 +150,12 @@ def show_state(
         "linkwise_unaccounted_nodes",
         "Nodes on which nothing is placed, since nobody knows which GPUs are in use.",
         {"": unaccounted},
+    )
+    Gauges(
+        registry,
+        "linkwise_left_out_pods",
+        "Pods that are not planned, since too much waits in their namespaces.",
+        {"": left_out},
     )
     _Labelled(
         registry,

@@ -264,7 +264,7 @@ class Planner:
         if plan is None or plan.id not in given:
             return False
         planned = {member.uid: member for member in plan.members}
-        if not all(pod.uid in planned for pod in unit.waiting):
+        if not all(pod.uid in planned and not pod.unplannable for pod in unit.waiting):
             return False
         snapshot = self._state.snapshot()
         nodes = snapshot.ledger.nodes

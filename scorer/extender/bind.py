@@ -126,7 +126,7 @@ class Binder:
     def _give(self, pod: Seen, node: str) -> Mapping[str, str] | str:
         """Choose GPUs and keep them; return the record, or why there are none."""
         if pod.ungated is None:
-            return "the pod is leaving, or waits behind a gate"
+            return pod.unplannable or "the pod is leaving, or waits behind a gate"
         request, ledger = request_of(pod.ungated), self._state.ledger(node)
         if ledger is None or isinstance(request, Reason):
             return Reason.UNKNOWN if ledger is None else str(request)

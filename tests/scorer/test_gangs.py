@@ -357,3 +357,14 @@ def test_the_first_in_rank_says_how_strict_links_are():
     ]
 
     assert the_unit(pods).link is Link.ONE_NODE
+
+
+def test_a_gang_of_which_one_member_is_not_planned_waits_and_says_whose_fault_it_is():
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}] * 101}
+        }
+    }
+    unit = the_unit([*workers(2), *workers(3, first=2, affinity=affinity)][:3])
+
+    assert unit.blocked.startswith("pod bert-worker-2: it is too large to plan: ")
