@@ -1,12 +1,12 @@
 """Who has which GPU: an immutable account of every node, per GPU."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
 from cluster.amounts import CORE_MAX
-from cluster.demand import HostPort
+from cluster.demand import HostPort, PortsTaken
 from cluster.keys import NVIDIA_GPU
 from cluster.node import Node
 from cluster.record import GPUShare
@@ -71,8 +71,6 @@ class NodeLedger:
     """[millicores]"""
     memory_free_bytes: int
     """[bytes]"""
-    ports: frozenset[HostPort] = frozenset()
-    """Host ports that are taken."""
     unaccounted: str | None = None
     """Why nobody knows what is taken of this node's GPUs: nothing may be placed there. Or None."""
     free_mask: int = field(init=False, compare=False)
@@ -144,9 +142,13 @@ class NodeLedger:
             free.append(FreeShare(memory, core, i))
         return tuple(free)
 
-    def takes_ports(self, ports: Iterable[HostPort]) -> bool:
-        """Say whether none of these host ports clashes with one that is taken."""
-        return not any(new.clashes(old) for new in ports for old in self.ports)
+    @cached_property
+    def _ports(self) -> PortsTaken:
+        return PortsTaken(port for held in self.holdings.values() for port in held.ports)
+
+    def takes_ports(self, ports: Collection[HostPort]) -> bool:
+        """Say whether none of these host ports conflicts with one that is taken."""
+        return not self._ports.conflict(ports)
 
     def hold(self, holding: Holding) -> "NodeLedger":
         """Return the ledger with one pod more.
@@ -172,7 +174,6 @@ class NodeLedger:
             holdings={**self.holdings, holding.uid: holding},
             cpu_free=self.cpu_free - holding.cpu,
             memory_free_bytes=self.memory_free_bytes - holding.memory,
-            ports=self.ports | holding.ports,
         )
 
     def _check_sharing(self, holding: Holding) -> None:
@@ -195,16 +196,12 @@ class NodeLedger:
         gpus = list(self.taken)
         for share in gone.shares:
             gpus[share.i] = gpus[share.i].less(share)
-        ports = self.ports
-        if gone.ports:
-            ports = frozenset().union(*(holding.ports for holding in rest.values()))
         return replace(
             self,
             taken=tuple(gpus),
             holdings=rest,
             cpu_free=self.cpu_free + gone.cpu,
             memory_free_bytes=self.memory_free_bytes + gone.memory,
-            ports=ports,
         )
 
     @property

@@ -7,10 +7,13 @@ from datetime import datetime
 from cluster.gang import GangKey, Link, gang_mark, link_strictness, rank_order
 from cluster.keys import GANG
 from cluster.pod import Owner, Pod
-from scorer.member import Member, member_of
+from scorer.member import TOO_MANY_PORTS, Member, member_of
 from scorer.missing import assembling
 from scorer.owner import Makes
 from scorer.seen import Seen
+
+MEMBERS_MAX = 4096
+"""As many members has a Gang at most: no plan of more could be recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +195,10 @@ def _needed(pod: Pod, group: int | None, declared: int | None) -> int | None:
 
 
 def _broken(members: Iterable[Member]) -> str | None:
-    """Say which member asks for what no pod may ask for: what it would be given makes no sense."""
+    """Say which member asks for what no pod may ask for, or for more than is ever planned."""
     for member in members:
+        if member.demand.has_too_many_ports:
+            return f"pod {member.pod.metadata.name} {TOO_MANY_PORTS}"
         if found := member.broken:
             return (
                 f"pod {member.pod.metadata.name} makes a request for GPUs that breaks a rule: "
@@ -208,6 +213,8 @@ def _missing(
     """Say who is missing, and what keeps them away where that is known; None: enough are there."""
     if needed is None:
         return "nothing tells how many members it has: neither its labels nor what owns its pods"
+    if max(needed, len(pods)) > MEMBERS_MAX:
+        return f"a gang has at most {MEMBERS_MAX} members: split it"
     if len(pods) >= needed:
         return None
     makes = owners.makes.get(owner.uid) if owner else None

@@ -6,13 +6,18 @@ from functools import cached_property
 
 import msgspec
 
-from cluster.demand import Demand, demand_of
+from cluster.demand import PORTS_MAX, Demand, demand_of
 from cluster.finding import Finding, Severity
 from cluster.keys import NVIDIA_GPU
 from cluster.ledger import Holding
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from cluster.request import Family, Request, read_request
+
+TOO_MANY_PORTS = (
+    f"asks for more than {PORTS_MAX} host ports, and is not placed: remove some, or make them "
+    "ports of containers without hostPort and hostNetwork"
+)
 
 
 @dataclass(frozen=True)
