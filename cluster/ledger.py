@@ -37,6 +37,9 @@ class Holding:
     counted: str = NVIDIA_GPU
     """The resource that `nvidia` counts: `nvidia.com/gpu` or `nvidia.com/gpu.shared`."""
 
+    stays: bool = False
+    """It is there for as long as its node: a DaemonSet's pod, or one of the kubelet's own."""
+
     @property
     def has_gpus(self) -> bool:
         """Whether it has any, as far as that can be told."""
@@ -96,15 +99,16 @@ class NodeLedger:
         """Return the ledger of the same node when nothing runs there; itself where nothing does."""
         return NodeLedger.empty(self.node) if self.holdings or self.unaccounted else self
 
+    @cached_property
     def freed(self) -> "NodeLedger":
-        """Return the ledger of the same node when no pod there has GPUs; itself where none does.
+        """The ledger of the same node when every pod with GPUs that can end is gone; or itself.
 
-        What has CPU and memory alone stays, as a DaemonSet's pods do for as long as there is the
-        node, and so does what makes it unaccounted.
+        What has CPU and memory alone stays, since nobody waits for its end, and so does what makes
+        the node unaccounted.
         """
         ledger = self
         for uid, held in self.holdings.items():
-            if held.has_gpus:
+            if held.has_gpus and not held.stays:
                 ledger = ledger.release(uid)
         return ledger
 

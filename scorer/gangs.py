@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from cluster.gang import GangKey, Link, gang_mark, link_strictness, rank_order
 from cluster.keys import GANG
@@ -53,17 +52,6 @@ class Unit:
     def since(self) -> str:
         """When the first of those that wait was created."""
         return min(pod.created for pod in self.waiting)
-
-    def waited(self, clock: float) -> float:
-        """Return how long that was ago; 0 where it cannot be read [s].
-
-        Args:
-            clock: The time [s since 1970].
-        """
-        try:
-            return clock - datetime.fromisoformat(self.since).timestamp()
-        except ValueError:
-            return 0
 
     @property
     def priority(self) -> int:

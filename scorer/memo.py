@@ -6,6 +6,7 @@ ever. Snapshots that follow one another share a memo.
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -63,6 +64,11 @@ class Memo:
         made = Memo()
         made._time = self._time
         return made
+
+    @cached_property
+    def of_freed(self) -> "Memo":
+        """The memo of the same cluster when every pod with GPUs that can end is gone."""
+        return self.anew()
 
     @contextmanager
     def granted(self, over: Callable[[], bool]) -> Iterator[None]:

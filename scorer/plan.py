@@ -60,6 +60,32 @@ def plan(
     return place_each(snapshot, group, linked=linked)
 
 
+def nodes_for(
+    snapshot: Snapshot, members: Sequence[Member], *, link: Link = Link.BEST
+) -> frozenset[str]:
+    """Return the nodes that take at least one of the members, or all, where these stay together.
+
+    Args:
+        snapshot: The cluster.
+        members: As in `plan`.
+        link: As in `plan`.
+    """
+    group = group_of(members)
+
+    def room(kind: Member) -> Ints:
+        found = survey(snapshot, group_of([kind])).room
+        linked = link is Link.NVLINK and kind.gpus
+        return np.minimum(found, _linked_room(snapshot, kind.gpus)) if linked else found
+
+    rooms = np.stack([room(kind) for kind in group.kinds])
+    able = rooms.max(axis=0)
+    if link is Link.ONE_NODE:
+        able = rooms.min(axis=0)
+        if group.gpus:
+            able = np.minimum(able, survey_together(snapshot, group).room)
+    return frozenset(snapshot.nodes[row].node.name for row in np.flatnonzero(able).tolist())
+
+
 def plan_near(
     snapshot: Snapshot, members: Sequence[Member], homes: Iterable[str], *, link: Link = Link.BEST
 ) -> Plan | Refusal:

@@ -6,6 +6,7 @@ waited too long to be passed.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from functools import cached_property
 from typing import TypeAlias
 
@@ -20,8 +21,7 @@ from scorer.outcome import Plan, Refusal
 from scorer.plan import plan_near
 from scorer.seen import Seen, is_gated
 from scorer.snapshot import Snapshot
-
-KEPT = "what is free is kept for one that has waited long: it goes first"
+from scorer.turn import Reserved
 
 GangName: TypeAlias = tuple[str, str, str]
 """Namespace and name of a gang, and the uid of its pods' controller: a job submitted again is
@@ -76,7 +76,7 @@ def simulate(
     snapshot: Snapshot,
     pods: Sequence[Intended],
     settled: Settled,
-    kept_for: int | None = None,
+    reserved: Reserved | None = None,
 ) -> tuple[list[GangResult], Snapshot]:
     """Place pods in the order of priority, then of creation, then as given; a gang at its first.
 
@@ -86,8 +86,8 @@ def simulate(
         snapshot: The cluster.
         pods: Which are created.
         settled: The members of gangs that are there already.
-        kept_for: The priority of one that waits and for which what is free is kept: the planner
-            places nobody after it. None: there is none.
+        reserved: Nodes that are reserved for one that waits: the planner places nothing there that
+            is not more urgent. None: there are none.
 
     Returns:
         What became of each unit, in the order in which they were decided; the cluster afterwards.
@@ -96,7 +96,7 @@ def simulate(
     """
     results: list[GangResult] = []
     for places in _in_turn(pods):
-        result = _decided(snapshot, places, [pods[place] for place in places], settled, kept_for)
+        result = _decided(snapshot, places, [pods[place] for place in places], settled, reserved)
         results.append(result)
         if result.plan is not None:
             snapshot = result.plan.applied_to(snapshot)
@@ -128,7 +128,7 @@ def _decided(
     places: tuple[int, ...],
     pods: Sequence[Intended],
     settled: Settled,
-    kept_for: int | None,
+    reserved: Reserved | None,
 ) -> GangResult:
     first = pods[0]
     gang = gang_name(first.pod, first.namespace)
@@ -145,11 +145,11 @@ def _decided(
         outcome = Refusal(f"{present} of {needed} members")
     elif crowded := next(too_many, None):
         outcome = Refusal(f"pod {crowded.pod.metadata.name} {TOO_MANY_PORTS}")
-    elif kept_for is not None and _waits_after(kept_for, members):
-        outcome = Refusal(KEPT)
     else:
         link = link_strictness(first.pod)[0] if gang else Link.BEST
-        outcome = plan_near(snapshot, members, homes, link=link)
+        closed = reserved is not None and _waits_after(reserved.priority, members)
+        here = replaced(snapshot, kept=reserved.nodes) if reserved and closed else snapshot
+        outcome = plan_near(here, members, homes, link=link)
     return GangResult(
         name=name or first.pod.metadata.name,
         namespace=first.namespace,

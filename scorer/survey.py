@@ -155,6 +155,11 @@ def _obstacles(snapshot: Snapshot, group: Group) -> Ints:
         ask = partial(_obstacle, kind)
         one = snapshot.memo.of(_constraints(kind), snapshot.nodes, ask, np.int64)[0]
         found = np.where(found == 0, one, found)
+    if kept := snapshot.kept:
+        closed = snapshot.memo.of(
+            ("kept", kept), snapshot.nodes, lambda node: (node.node.name in kept,), np.int64
+        )[0]
+        found = np.where((found == 0) & (closed > 0), _CODE[Reason.KEPT], found)
     return found
 
 

@@ -276,8 +276,8 @@ def test_freeing_takes_off_a_node_who_has_gpus_and_nobody_else():
     counted = Holding("ns/b", "b", cpu=8_000, nvidia=2)
 
     for kept in (empty, lasting):
-        assert kept.freed() is kept
-        assert kept.hold(whole).hold(counted).freed() == kept
+        assert kept.freed is kept
+        assert kept.hold(whole).hold(counted).freed == kept
 
 
 def test_gpus_nobody_has_are_counted_whoever_chooses_them():
