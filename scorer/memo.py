@@ -129,6 +129,14 @@ class Memo:
             raise Overdue
         return found
 
+    def knows(self, question: Hashable) -> bool:
+        """Tell whether a question was asked before, of whichever nodes."""
+        return question in self._found
+
+    def learn(self, question: Hashable, nodes: Nodes, answers: NDArray[Any]) -> None:
+        """Take the answers to a question that were found in another way; as `of` returns them."""
+        self._found[question] = nodes, answers
+
     def number(self, thing: Hashable) -> int:
         """Return a number that stands for a thing, from 1."""
         return self._numbers.setdefault(thing, len(self._numbers) + 1)
