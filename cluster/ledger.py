@@ -180,6 +180,19 @@ class NodeLedger:
             memory_free_bytes=self.memory_free_bytes - holding.memory,
         )
 
+    def hold_others(self, holdings: Iterable[Holding]) -> "NodeLedger":
+        """Return the ledger with pods more that have no GPUs of their own here.
+
+        Those that are held already are left as they are. Cost: linear, however many there are.
+        """
+        new = {one.uid: one for one in holdings if one.uid not in self.holdings}
+        return replace(
+            self,
+            holdings={**self.holdings, **new},
+            cpu_free=self.cpu_free - sum(one.cpu for one in new.values()),
+            memory_free_bytes=self.memory_free_bytes - sum(one.memory for one in new.values()),
+        )
+
     def _check_sharing(self, holding: Holding) -> None:
         kinds: set[Sharing] = {
             "compute" if share.core else "memory" for share in holding.shares if share.mem

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from cluster.gang import GangKey, Link, gang_mark, link_strictness, rank_order
 from cluster.keys import GANG
 from cluster.pod import Owner, Pod
-from scorer.member import TOO_MANY_PORTS, Member, member_of
+from scorer.member import Member, member_of
 from scorer.missing import assembling
 from scorer.owner import Makes
 from scorer.seen import Seen
@@ -90,13 +90,19 @@ class Owners:
         return GangKey(pod.namespace, pod.gang, owner.uid if owner else "")
 
 
-def units_of(pods: Iterable[Seen], owners: Owners) -> list[Unit]:
+def units_of(pods: Iterable[Seen], owners: Owners, before: Iterable[Unit] = ()) -> list[Unit]:
     """Return what waits for GPUs of some pods, among which are all of each gang.
 
     Args:
         pods: Those of one gang's name, or of all.
         owners: Who owns them.
+        before: What waited of them before: pods that did not change are not read again.
     """
+    known = {
+        id(pod): member
+        for unit in before
+        for pod, member in zip(unit.waiting, unit.members, strict=True)
+    }
     gangs: dict[GangKey, list[Seen]] = {}
     alone: list[Seen] = []
     for pod in pods:
@@ -105,21 +111,23 @@ def units_of(pods: Iterable[Seen], owners: Owners) -> list[Unit]:
         elif pod.waiting:
             alone.append(pod)
     together = [
-        _gang(key, found, owners)
+        _gang(key, found, owners, known)
         for key, found in gangs.items()
         if any(pod.waiting for pod in found)
     ]
     return together + [_single(pod, owners) for pod in alone]
 
 
-def _gang(key: GangKey, pods: list[Seen], owners: Owners) -> Unit:
+def _gang(key: GangKey, pods: list[Seen], owners: Owners, known: Mapping[int, Member]) -> Unit:
     waiting = sorted((pod for pod in pods if pod.waiting), key=_order)
     first = _pod(waiting[0])
     owner = owners.top(waiting[0].controller)
     needed = _needed(first, owners.groups.get(key), owners.declared.get(key.owner))
     settled = tuple(pod for pod in pods if pod.settled)
     gang = f"{key.namespace}/{key.name}"
-    members = tuple(member_of(_pod(pod), pod.namespace, gang) for pod in waiting)
+    members = tuple(
+        known.get(id(pod)) or member_of(_pod(pod), pod.namespace, gang) for pod in waiting
+    )
     return Unit(
         key=key,
         is_gang=True,
@@ -185,8 +193,8 @@ def _needed(pod: Pod, group: int | None, declared: int | None) -> int | None:
 def _broken(members: Iterable[Member]) -> str | None:
     """Say which member asks for what no pod may ask for, or for more than is ever planned."""
     for member in members:
-        if member.demand.has_too_many_ports:
-            return f"pod {member.pod.metadata.name} {TOO_MANY_PORTS}"
+        if oversized := member.oversized:
+            return oversized
         if found := member.broken:
             return (
                 f"pod {member.pod.metadata.name} makes a request for GPUs that breaks a rule: "

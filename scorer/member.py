@@ -10,13 +10,20 @@ from cluster.demand import PORTS_MAX, Demand, demand_of
 from cluster.finding import Finding, Severity
 from cluster.keys import NVIDIA_GPU
 from cluster.ledger import Holding
-from cluster.pod import Pod
+from cluster.pod import Pod, PodSpec
 from cluster.record import GPUShare
 from cluster.request import Family, Request, read_request
 
-TOO_MANY_PORTS = (
+CONSTRAINTS_MAX = 1024
+"""Parts of what a pod says of nodes; each is compared with every kind of node."""
+_TOO_MANY_PORTS = (
     f"asks for more than {PORTS_MAX} host ports, and is not placed: remove some, or make them "
     "ports of containers without hostPort and hostNetwork"
+)
+_TOO_MANY_CONSTRAINTS = (
+    f"has more than {CONSTRAINTS_MAX} tolerations, labels in its nodeSelector, and terms, "
+    "requirements and values in its node affinity, and is not placed: select nodes by a label of "
+    "their own"
 )
 
 
@@ -54,6 +61,19 @@ class Member:
         said = spec.node_selector, spec.affinity, spec.tolerations
         return msgspec.msgpack.encode(said, order="deterministic")
 
+    @property
+    def oversized(self) -> str | None:
+        """What the pod has so much of that it is not planned, as the rest of a sentence; or None.
+
+        Cost: linear in the pod.
+        """
+        name = self.pod.metadata.name
+        if self.demand.has_too_many_ports:
+            return f"pod {name} {_TOO_MANY_PORTS}"
+        if _constraints(self.pod.spec) > CONSTRAINTS_MAX:
+            return f"pod {name} {_TOO_MANY_CONSTRAINTS}"
+        return None
+
     def holding(self, shares: tuple[GPUShare, ...]) -> Holding:
         """Return what the ledger notes once this pod has these GPUs."""
         by_count = self.request.family is Family.NVIDIA
@@ -68,6 +88,18 @@ class Member:
             nvidia=self.request.gpus if by_count else 0,
             counted=self.request.counted if by_count else NVIDIA_GPU,
         )
+
+
+def _constraints(spec: PodSpec) -> int:
+    """Return how many things a pod says of nodes."""
+    required = spec.required_nodes
+    terms = (required.node_selector_terms if required else None) or ()
+    parts = sum(
+        1 + len(requirement.values or ())
+        for term in terms
+        for requirement in (*(term.match_expressions or ()), *(term.match_fields or ()))
+    )
+    return len(spec.node_selector or ()) + len(spec.tolerations or ()) + len(terms) + parts
 
 
 def member_of(pod: Pod, namespace: str, gang: str | None = None) -> Member:

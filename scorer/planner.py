@@ -147,7 +147,8 @@ class Planner:
         turns = Turns(aged=self._is_aged, avoided=avoided)
         # All of them first: what a plan that goes on is yet to give must not go to others.
         left = in_order([unit for unit in units if not self._is_on_its_way(unit)])
-        for unit in sorted(left, key=self._is_last):
+        slow = self._late.namespaces
+        for unit in sorted(left, key=lambda unit: self._is_last(unit, slow)):
             with self._state.snapshot().memo.granted(_after(self._late.time(unit))):
                 self._take_turn(turns, unit, avoided.get(unit.key))
             if self._queue.is_full or (turns.planned and loop_time() - began > _MOMENT):
@@ -185,9 +186,9 @@ class Planner:
         else:
             self._late.forget(unit.key)
 
-    def _is_last(self, unit: Unit) -> bool:
-        """Tell whether all others are planned before a unit: it was late, or refused."""
-        return unit in self._late or self._queue.was_refused(unit.key)
+    def _is_last(self, unit: Unit, slow: frozenset[str]) -> bool:
+        """Tell whether all others are planned before a unit: its namespace is slow, or it failed."""
+        return unit.key.namespace in slow or self._queue.was_refused(unit.key)
 
     def _is_aged(self, unit: Unit) -> bool:
         return self._ageing.is_aged(unit, self._clock(), self._ageing_seconds)

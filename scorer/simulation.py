@@ -16,7 +16,7 @@ from cluster.gang import Link, gang_mark, is_member, link_strictness, rank_order
 from cluster.pod import Pod
 from cluster.request import read_request
 from scorer.compare import IndexOrder, best_possible, index_order
-from scorer.member import TOO_MANY_PORTS, Member, member_of
+from scorer.member import Member, member_of
 from scorer.outcome import Plan, Refusal
 from scorer.plan import plan_near
 from scorer.seen import Seen, is_gated
@@ -140,11 +140,11 @@ def _decided(
     present = len(members) + len(homes)
     needed = _needed(first, len(pods)) if gang else 1
     outcome: Plan | Refusal
-    too_many = (one for one in members if one.demand.has_too_many_ports)
+    oversized = next(filter(None, (one.oversized for one in members)), None)
     if present < needed:
         outcome = Refusal(f"{present} of {needed} members")
-    elif crowded := next(too_many, None):
-        outcome = Refusal(f"pod {crowded.pod.metadata.name} {TOO_MANY_PORTS}")
+    elif oversized:
+        outcome = Refusal(oversized)
     else:
         link = link_strictness(first.pod)[0] if gang else Link.BEST
         closed = reserved is not None and _waits_after(reserved.priority, members)

@@ -55,9 +55,9 @@ class Waiting:
 
     def _regroup(self, at: Key) -> frozenset[GangKey]:
         """Put one group together again; return of whom no pod is there any more."""
-        before = {unit.key for unit in self._units.pop(at, [])}
-        units = units_of(self._state.group(at), self._owners)
-        for past in before - {unit.key for unit in units}:
+        before = self._units.pop(at, [])
+        units = units_of(self._state.group(at), self._owners, before)
+        for past in {unit.key for unit in before} - {unit.key for unit in units}:
             self._refusals.pop(past, None)
         if units:
             self._units[at] = units

@@ -362,6 +362,33 @@ def test_a_gang_of_which_a_pod_has_too_many_host_ports_is_not_placed(ports, bloc
     assert (reason in (unit.blocked or "")) is blocked
 
 
+_KEYS = {"nodeSelector": {f"k{i}": "v" for i in range(1025)}}
+_TOLERATIONS = {"tolerations": [{"key": f"k{i}", "operator": "Exists"} for i in range(1025)]}
+
+
+def _affinity(terms, values):
+    requirement = {"key": "k", "operator": "In", "values": [f"v{i}" for i in range(values)]}
+    selector = {"nodeSelectorTerms": [{"matchExpressions": [requirement]}] * terms}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": selector}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "blocked"),
+    [
+        pytest.param(_KEYS, True, id="labels"),
+        pytest.param(_TOLERATIONS, True, id="tolerations"),
+        pytest.param(_affinity(400, 1), True, id="terms"),
+        pytest.param(_affinity(1, 1100), True, id="values"),
+        pytest.param(_affinity(100, 8), False, id="fewer"),
+    ],
+)
+def test_a_gang_of_which_a_pod_says_too_much_of_nodes_is_not_placed(spec, blocked):
+    (unit,) = units_of([a_seen(1, "w", **spec)], NOBODY)
+
+    assert ("pod w has more than 1024 tolerations" in (unit.blocked or "")) is blocked
+
+
 @pytest.mark.parametrize(("size", "reason"), [(4096, "2 of 4096 members"), (4097, "at most 4096")])
 def test_a_gang_is_as_large_as_a_gang_object_may_be(size, reason):
     labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: str(size)}

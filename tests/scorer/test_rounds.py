@@ -10,7 +10,7 @@ from tenure import Cluster, leading, soon
 from waiting import until_true
 
 from cluster import keys
-from scorer import late, planner, survey, teller
+from scorer import late, member, planner, survey, teller
 from scorer.gangobject import GANGS
 
 WORKERS = 8
@@ -223,6 +223,9 @@ async def test_who_takes_long_to_plan_lets_others_pass_and_is_planned_in_the_end
 ):
     for name, seconds in {"SOON": 0.05, "LONG": 0.05, "FIRST": 0.3, "LAST": 0.3}.items():
         monkeypatch.setattr(late, name, seconds)
+    monkeypatch.setattr(member, "CONSTRAINTS_MAX", 1 << 20)
+    # Every node is asked.
+    monkeypatch.setattr(survey, "_LABELS_MAX", 0)
     async with leading(cluster) as leader:
         waiting = leader.tenure.planner.waiting
         # It takes some 12 ms a node.

@@ -149,6 +149,22 @@ def test_what_comes_free_during_a_look_counts_for_the_next_one(pods):
     assert pods.waiting.standing(unit, pods.state.freed, (A, NONE)) is None
 
 
+def test_of_a_gang_only_those_are_read_anew_that_changed(pods):
+    pods.put("one", labels=LABELS, owner=JOB)
+    pods.put("two", labels=LABELS, owner=JOB)
+    pods.regroup()
+    (before,) = pods.waiting
+    pods.put("two", labels=LABELS, owner=JOB, created="2026-01-02T00:00:00Z")
+    pods.regroup()
+    (after,) = pods.waiting
+
+    again = [member in map(id, before.members) for member in map(id, after.members)]
+    assert dict(zip([pod.name for pod in after.waiting], again, strict=True)) == {
+        "one": True,
+        "two": False,
+    }
+
+
 @pytest.mark.parametrize(
     ("then", "now", "stands"),
     [
