@@ -24,7 +24,7 @@ from scorer.seat import Seat, Wish, bandwidth_over
 from scorer.snapshot import Snapshot
 from scorer.split import linked_room, split
 from scorer.stock import Stock, candidate
-from scorer.survey import Ints, Survey, states, survey, survey_together
+from scorer.survey import Ints, Survey, free_gpus, states, survey, survey_together
 from topology.machine import gpus_of
 
 
@@ -45,12 +45,14 @@ def plan(
     if not group.gpus:
         place = place_together if link is Link.ONE_NODE else place_each
         return place(snapshot, group)
-    seen = survey_together(snapshot, group)
-    together = _on_one_node(snapshot, group, seen, link)
-    if together is not None:
-        return together
-    if link is Link.ONE_NODE or group.size == 1:
-        return Refusal(one_node_refusal(seen, group, link))
+    alone = link is Link.ONE_NODE or group.size == 1
+    if alone or group.gpus <= free_gpus(snapshot).max(initial=0):
+        seen = survey_together(snapshot, group)
+        together = _on_one_node(snapshot, group, seen, link)
+        if together is not None:
+            return together
+        if alone:
+            return Refusal(one_node_refusal(seen, group, link))
     linked = link is Link.NVLINK
     if group.each is not None:
         planned = _over_nodes(snapshot, group, group.each, linked=linked)

@@ -108,7 +108,13 @@ def labels(snapshot: Snapshot, label: str) -> Ints:
         value = node.node.labels.get(label)
         return (number(("label", value)) if value is not None else 0,)
 
-    found: Ints = snapshot.memo.of(("label", label), snapshot.nodes, ask, np.int64)[0]
+    question, nodes = ("label", label), snapshot.nodes
+    if nodes and not snapshot.memo.knows(question):
+        # A pod may name any label, and there are other labels in each.
+        values = (node.node.labels.get(label) for node in nodes)
+        numbers = [0 if value is None else number(("label", value)) for value in values]
+        snapshot.memo.learn(question, nodes, np.array([numbers], dtype=np.int64))
+    found: Ints = snapshot.memo.of(question, nodes, ask, np.int64)[0]
     return found
 
 
