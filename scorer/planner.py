@@ -187,7 +187,7 @@ class Planner:
             self._late.forget(unit.key)
 
     def _is_last(self, unit: Unit, slow: frozenset[str]) -> bool:
-        """Tell whether all others are planned before a unit: its namespace is slow, or it failed."""
+        """Tell whether others are planned first: its namespace is slow, or it was refused."""
         return unit.key.namespace in slow or self._queue.was_refused(unit.key)
 
     def _is_aged(self, unit: Unit) -> bool:
