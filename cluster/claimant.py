@@ -21,6 +21,8 @@ T = TypeVar("T")
 _LONGEST = 500
 """Of an error that is kept [characters]."""
 _FINISHED = {"Succeeded", "Failed"}
+_STAY = {"DaemonSet", "Node"}
+"""Kinds of controllers whose pods are there for as long as their node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Claimant:
     """`namespace/name` of the gang that it is planned with."""
     priority: int = 0
     """Who has more may make it leave."""
+    stays: bool = False
+    """It is there for as long as its node."""
     record: Allocation | str | None = None
     """What ours says it has; or why that cannot be read."""
     foreign: tuple[GPUShare, ...] | str = ()
@@ -78,6 +82,7 @@ class Claimant:
             gang=self.gang,
             nvidia=self.nvidia,
             counted=self.counted,
+            stays=self.stays,
         )
 
     def shares_on(self, node: Node, *, migrate: bool) -> tuple[GPUShare, ...]:
@@ -141,6 +146,7 @@ def claimant_of(pod: Pod) -> Claimant | None:
         counted=request.counted if request.family is Family.NVIDIA else NVIDIA_GPU,
         gang=f"{namespace}/{mark.name}" if mark and is_member(pod, request, mark) else None,
         priority=pod.spec.priority or 0,
+        stays=any(one.kind in _STAY for one in metadata.owner_references or () if one.controller),
         record=record,
         foreign=foreign,
     )

@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from cluster.keys import ALLOCATION
 from cluster.node import Node
-from cluster.pod import Pod
 from cluster.record import Allocation
 from runtime.clock import Clock
 from runtime.kube import ApiError, Kube, KubeError
@@ -153,13 +152,8 @@ def differ(grants: Sequence[Grant]) -> bool:
 
     It limits all annotations of an object together, and users change them pod by pod.
     """
-    sizes = [_size(grant.placement.member.pod) for grant in grants]
+    sizes = [grant.pod.annotations for grant in grants]
     return max(sizes) - min(sizes) > _ALIKE
-
-
-def _size(pod: Pod) -> int:
-    annotations = pod.metadata.annotations or {}
-    return sum(len(key) + len(value) for key, value in annotations.items())
 
 
 def _is_invalid(error: KubeError) -> bool:

@@ -6,6 +6,7 @@ from functools import lru_cache
 import msgspec
 
 from cluster import keys
+from cluster.demand import PORTS_MAX, Demand
 from cluster.nodeterms import node_terms_finding
 from cluster.pod import (
     Affinity,
@@ -25,6 +26,8 @@ from cluster.pod import (
 
 MOST = 128 << 10
 """Largest pod that is planned, once it is compact [bytes]."""
+TOLERATIONS_MAX = 256
+"""Each is compared with the taints of every kind of node; people write one to ten."""
 OVERHEAD = 4 << 10
 """What a pod takes besides its compact form [bytes]."""
 
@@ -91,16 +94,28 @@ def weight(kept: Pod) -> int:
     return OVERHEAD + len(msgspec.msgpack.encode(kept))
 
 
-def oversize(kept: Pod, weighs: int) -> str | None:
-    """Say why a compact pod is too large to plan, and what to do; None where it is not.
+def oversize(pod: Pod, demand: Demand, weighs: int = 0) -> str | None:
+    """Say why a pod is too large to plan, and what to do; None where it is not.
 
     Args:
-        kept: The pod.
-        weighs: Its `weight`.
+        pod: The pod, compact or whole.
+        demand: What it needs besides GPUs.
+        weighs: The `weight` of the compact pod; 0 where it is not kept.
+
+    Cost: linear in the pod.
     """
-    finding = node_terms_finding(kept.spec)
-    if finding is not None:
+    if finding := node_terms_finding(pod.spec):
         return f"{finding.message}; {finding.fix} [{finding.code}]"
+    if demand.has_too_many_ports:
+        return (
+            f"it asks for more than {PORTS_MAX} host ports: remove some, or make them ports of "
+            "containers without hostPort and hostNetwork"
+        )
+    if len(pod.spec.tolerations or ()) > TOLERATIONS_MAX:
+        return (
+            f"it has more than {TOLERATIONS_MAX} tolerations: tolerate keys with any value, or all "
+            "taints"
+        )
     if weighs > MOST:
         return f"what planning reads of it takes {weighs} bytes, and at most {MOST} are kept"
     return None

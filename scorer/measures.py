@@ -115,7 +115,7 @@ class Measures:
         self._evicted.inc(pods)
 
 
-def show_state(
+def show_state(  # noqa: PLR0913 - one for each figure.
     registry: CollectorRegistry,
     *,
     leads: Callable[[], bool],

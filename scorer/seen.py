@@ -43,6 +43,8 @@ class Seen:
     """Why it is given nothing although it waits: of the pod no more is kept than its name."""
     weight: int = 0
     """What it takes to keep the pod while it waits [bytes, about]."""
+    annotations: int = 0
+    """Size of all its annotations while it waits [characters], which the API server limits."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -105,8 +107,9 @@ def seen(pod: Pod) -> Seen:
         waiting=kept if gated else None,
         ungated=None if gated else kept,
         weight=weight(kept),
+        annotations=sum(len(key) + len(text) for key, text in pod.annotations.items()),
     )
-    why = oversize(kept, found.weight)
+    why = oversize(kept, claimant.demand, found.weight)
     return unplanned(found, f"it is too large to plan: {why}") if why else found
 
 

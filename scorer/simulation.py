@@ -6,6 +6,7 @@ waited too long to be passed.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from functools import cached_property
 from typing import TypeAlias
 
@@ -14,14 +15,14 @@ from msgspec.structs import replace
 from cluster.gang import Link, gang_mark, is_member, link_strictness, rank_order
 from cluster.pod import Pod
 from cluster.request import read_request
+from scorer.compact import oversize
 from scorer.compare import IndexOrder, best_possible, index_order
 from scorer.member import Member, member_of
 from scorer.outcome import Plan, Refusal
 from scorer.plan import plan_near
 from scorer.seen import Seen, is_gated
 from scorer.snapshot import Snapshot
-
-KEPT = "what is free is kept for one that has waited long: it goes first"
+from scorer.turn import Reserved
 
 GangName: TypeAlias = tuple[str, str, str]
 """Namespace and name of a gang, and the uid of its pods' controller: a job submitted again is
@@ -76,7 +77,7 @@ def simulate(
     snapshot: Snapshot,
     pods: Sequence[Intended],
     settled: Settled,
-    kept_for: int | None = None,
+    reserved: Reserved | None = None,
 ) -> tuple[list[GangResult], Snapshot]:
     """Place pods in the order of priority, then of creation, then as given; a gang at its first.
 
@@ -86,8 +87,8 @@ def simulate(
         snapshot: The cluster.
         pods: Which are created.
         settled: The members of gangs that are there already.
-        kept_for: The priority of one that waits and for which what is free is kept: the planner
-            places nobody after it. None: there is none.
+        reserved: Nodes that are reserved for one that waits: the planner places nothing there that
+            is not more urgent. None: there are none.
 
     Returns:
         What became of each unit, in the order in which they were decided; the cluster afterwards.
@@ -96,7 +97,7 @@ def simulate(
     """
     results: list[GangResult] = []
     for places in _in_turn(pods):
-        result = _decided(snapshot, places, [pods[place] for place in places], settled, kept_for)
+        result = _decided(snapshot, places, [pods[place] for place in places], settled, reserved)
         results.append(result)
         if result.plan is not None:
             snapshot = result.plan.applied_to(snapshot)
@@ -128,7 +129,7 @@ def _decided(
     places: tuple[int, ...],
     pods: Sequence[Intended],
     settled: Settled,
-    kept_for: int | None,
+    reserved: Reserved | None,
 ) -> GangResult:
     first = pods[0]
     gang = gang_name(first.pod, first.namespace)
@@ -140,13 +141,16 @@ def _decided(
     present = len(members) + len(homes)
     needed = _needed(first, len(pods)) if gang else 1
     outcome: Plan | Refusal
+    oversized = next(filter(None, map(_oversized, members)), None)
     if present < needed:
         outcome = Refusal(f"{present} of {needed} members")
-    elif kept_for is not None and _waits_after(kept_for, members):
-        outcome = Refusal(KEPT)
+    elif oversized:
+        outcome = Refusal(oversized)
     else:
         link = link_strictness(first.pod)[0] if gang else Link.BEST
-        outcome = plan_near(snapshot, members, homes, link=link)
+        closed = reserved is not None and _waits_after(reserved.priority, members)
+        here = replaced(snapshot, kept=reserved.nodes) if reserved and closed else snapshot
+        outcome = plan_near(here, members, homes, link=link)
     return GangResult(
         name=name or first.pod.metadata.name,
         namespace=first.namespace,
@@ -157,6 +161,11 @@ def _decided(
         is_gang=gang is not None,
         seen=snapshot,
     )
+
+
+def _oversized(member: Member) -> str | None:
+    why = oversize(member.pod, member.demand)
+    return why and f"pod {member.pod.metadata.name} is too large to plan: {why}"
 
 
 def _told_apart(pod: Pod, place: int) -> Pod:

@@ -298,3 +298,13 @@ CROWD = [
 @settings(max_examples=25)
 def test_the_order_of_the_pods_does_not_matter(pods):
     assert account(*pods) == account(*CROWD)
+
+
+@pytest.mark.parametrize(
+    ("owner", "stays"), [("DaemonSet", True), ("Node", True), ("Job", False), (None, False)]
+)
+def test_a_pod_that_is_there_for_as_long_as_its_node_keeps_its_gpus(owner, stays):
+    raw = a_pod({NVIDIA_GPU: 2}, name="a", owner=owner, nodeName="node-0")
+    ledger = ledger_of([a_node(mode="default")], [msgspec.convert(raw, Pod)]).nodes["node-0"]
+
+    assert (ledger.freed is ledger) is stays
