@@ -1,6 +1,6 @@
-"""What a tenant with role `edit`, or a client of the webhook's ports, may try to harm others with.
+"""Attacks of a tenant with role `edit`, and of a client of the webhook's ports.
 
-Each attack goes on while its block runs. It does what it can: being refused is no error.
+Each attack goes on while its block runs. Requests that are refused are no error.
 """
 
 import json
@@ -23,7 +23,7 @@ from cluster import keys
 
 GPU = {keys.GPU_WHOLE: 1}
 NODES = tuple(f"gpu-{i}" for i in range(4))
-"""What the cluster has, of eight GPUs each."""
+"""All nodes, of eight GPUs each."""
 AGEING = "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {ageingMinutes: 0}\n"
 """A unit that waits is aged at once; as shipped it takes ten minutes."""
 _POLICY = "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\n"
@@ -43,7 +43,7 @@ class Tenant:
     policy: Callable[[str], None]
     """Writes the administrator's policy."""
     dropped: list[int] = field(default_factory=list)
-    """What others were answered, where an attack closed their connections."""
+    """Statuses that other clients got instead of 200, during an attack on connections."""
 
     def create(self, name: str, *limits: Mapping[str, object], **given: object) -> None:
         """Create a pod, or be refused; arguments as of `Pods.create`."""

@@ -1,4 +1,4 @@
-"""Somebody else in the cluster, who submits gangs and waits for them."""
+"""Submit gangs as another user of the cluster, and measure how long each takes."""
 
 import time
 from contextlib import suppress

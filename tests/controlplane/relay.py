@@ -37,10 +37,10 @@ class Relay:
         self.refuses = False
         """Whether new connections are cut at once."""
         self.lag = 0.0
-        """How much later goes on what servers send [s]."""
+        """What servers send is passed on so much later [s]."""
         self.prompt = 0.0
-        """What servers send so soon after their client sent anything is not delayed [s]: of a
-        client of an API server, answers are not, but what its watches are told is."""
+        """What a server sends so soon after its client sent anything is not delayed [s]: answers of
+        an API server are prompt then, and only watches lag."""
         self.port = 0
 
     @property

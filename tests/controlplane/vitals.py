@@ -1,4 +1,4 @@
-"""What a process holds, held to the limit that is shipped, and how late its event loop is."""
+"""Measure a process's memory and event loop lag, and hold it to the memory that is shipped."""
 
 import math
 import re

@@ -1,6 +1,6 @@
-"""A hostile tenant: what it may do hurts nobody else, and gangs of others are placed in time.
+"""A hostile tenant harms nobody else: gangs of others are placed in time during each attack.
 
-Attack by attack it is shown what scorer and webhook held, and how late their event loops were.
+At the end a table shows the memory and event loop lag of scorer and webhook for each attack.
 """
 
 import json
@@ -26,8 +26,8 @@ IN_TIME = 5
 """A gang is bound so soon after somebody began to create it, whoever attacks [s]."""
 GPUS = 8
 ROOM = 128 * MIB
-"""By so much a process may grow: bodies in flight, and what is read of them. Else a few more of the
-same would be too many."""
+"""A process may grow by so much, for bodies in flight and what is read of them [bytes]. With more
+growth, a few more of the same requests would reach its limit."""
 FILE = Path(__file__).with_name("tenant.json")
 ATTACKS = {
     "nothing": attacks.nothing,
