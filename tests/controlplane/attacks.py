@@ -145,10 +145,10 @@ def pods_that_skip_judgement(tenant: Tenant) -> Iterator[None]:
 
 @contextmanager
 def host_ports(tenant: Tenant) -> Iterator[None]:
-    """Let two members of a gang ask for 6,000 ports of their node each, and none for the same."""
+    """Let two members of a gang ask for one port at 6,000 addresses each, all of them different."""
     for i in range(2):
-        mine = range(1 + 6000 * i, 6001 + 6000 * i)
-        ports = [{"containerPort": port, "hostPort": port} for port in mine]
+        addresses = (f"10.{i}.{number // 250}.{number % 250 + 1}" for number in range(6000))
+        ports = [{"containerPort": 80, "hostPort": 80, "hostIP": one} for one in addresses]
         spec = {"containers": [{**container(GPU), "ports": ports}]}
         tenant.create(f"ports-{i}", labels=mark("ports", 2), spec=spec)
     yield
