@@ -15,7 +15,7 @@ from runtime.exchange import Observers
 from runtime.kube import Kube
 from runtime.limits import Limits
 from runtime.logs import configure, request_lines
-from runtime.metrics import Gauges, Requests, new_registry
+from runtime.metrics import Gauges, Requests, measure_loop_lag, new_registry
 from runtime.probes import Condition, probe_routes
 from runtime.process import run, settle
 from runtime.room import REASONS
@@ -62,6 +62,7 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
         told: Set when it is time to drain.
     """
     registry = new_registry()
+    measure_loop_lag(registry)
     observers: Observers = (request_lines(), Requests(registry))
     files = Path(settings.certificate), Path(settings.key)
     clients = Path(settings.client_ca) if settings.client_ca else None
