@@ -2,11 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NODE_MODE, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.mode import Mode
-from cluster.node import Node
 from cluster.request import Family, Request
+
+if TYPE_CHECKING:
+    # Costs 20 ms to import, which a check without a cluster need not wait for.
+    from cluster.node import Node
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
 _SHARE, _WHOLE, _NVIDIA = Family.SHARE, Family.WHOLE, Family.NVIDIA
@@ -122,7 +126,7 @@ class Capacity:
         return f"no node offers {wanted or resource}"
 
 
-def capacity_of(nodes: Iterable[Node]) -> Capacity:
+def capacity_of(nodes: Iterable["Node"]) -> Capacity:
     """Return what nodes offer at most. Cards that are unhealthy now count: they come back."""
     known = tuple(nodes)
     return Capacity(
@@ -158,7 +162,7 @@ def capacity_of(nodes: Iterable[Node]) -> Capacity:
     )
 
 
-def _cards_of(nodes: Iterable[Node]) -> tuple[int, ...]:
+def _cards_of(nodes: Iterable["Node"]) -> tuple[int, ...]:
     most: list[int] = []
     for node in nodes:
         sizes = sorted((card.memory or 0 for card in node.cards), reverse=True)
