@@ -8,11 +8,13 @@ with time: an unchanged cluster gives the same text twice.
 import json
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct, structs
 
+from cli.document import Document
+from cli.output import Format, dumped
 from cluster import keys
 from cluster.offer import NodeObject
 from cluster.pod import Metadata, Pod
@@ -40,6 +42,12 @@ _TOPOLOGY = frozenset(
 )
 _FIRST = ("Namespace", "ConfigMap", "Node")
 """Kinds that come first in a snapshot; pods come last, workloads between."""
+
+
+class Snapshot(Document, frozen=True, kw_only=True):
+    """Kubernetes objects of a cluster, as far as Linkwise reads them."""
+
+    items: list[dict[str, Any]]
 
 
 class _Address(Struct, frozen=True):
@@ -80,14 +88,20 @@ def reduced(kind: str, found: Plain) -> Plain | None:
             return _told(found, Declaration)
 
 
-def written(objects: Iterable[Plain]) -> str:
-    """Return a snapshot's text: a JSON List, one object a line, in the order of kinds and names."""
+def written(objects: Iterable[Plain], output: Format = Format.JSON) -> str:
+    """Return a snapshot's text, its objects in the order of kinds and names.
+
+    JSON has one object a line, so that two snapshots can be compared with diff.
+    """
+    if output is not Format.JSON:
+        return dumped(msgspec.to_builtins(Snapshot(items=ordered(objects))), output)
     lines = (
         json.dumps(one, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         for one in ordered(objects)
     )
+    head = msgspec.json.encode(Snapshot(items=[])).decode().removesuffix("]}")
     items = ",\n".join(lines)
-    return f'{{"apiVersion":"v1","kind":"List","items":[\n{items}\n]}}\n'
+    return f"{head}\n{items}\n]}}\n"
 
 
 def ordered(objects: Iterable[Plain]) -> list[Plain]:
