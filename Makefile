@@ -8,7 +8,8 @@ e2e: .venv ; $(PY) -m pytest -m e2e --tb=short --durations=20 tests/e2e
 SECONDS := 60
 fuzz: .venv ; FUZZ_SECONDS=$(SECONDS) $(PY) -m pytest -m fuzz -n 2 --tb=short tests/fuzz
 up: .venv ; PYTHONPATH=tests $(PY) -m controlplane.up
-soak: .venv ; RUNS=$${RUNS:-20} $(PY) -m pytest -m e2e --tb=short --durations=20 tests/e2e/test_double_booking.py
+SOAKED := $(addprefix tests/e2e/test_,double_booking.py gang_chaos.py gang_load.py sidecar_killed.py rolling.py)
+soak: .venv ; RUNS=$${RUNS:-20} $(PY) -m pytest -m e2e --tb=short --durations=20 $(SOAKED)
 down: .venv ; PYTHONPATH=tests $(PY) -m controlplane.down
 lint: .venv ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
 bench: .venv ; PYTHONPATH=tests $(PY) -m bench
