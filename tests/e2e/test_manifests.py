@@ -149,6 +149,7 @@ def closed(plane, shipped):
     "made",
     [
         *(pytest.param(pod("p", {name: "1"}), id=name) for name in keys.RESOURCES),
+        pytest.param(pod("p", {"nvidia.com/gpuu": "1"}), id="misspelt"),
         pytest.param(pod("p", initContainers=[container(GPU, "init")]), id="init container"),
         pytest.param(pod("p", labels={"alibabacloud.com/any": "x"}), id="label of ACS"),
         pytest.param(pod("p", labels={keys.POD_GROUP: "g"}), id="pod group"),

@@ -156,8 +156,10 @@ def test_namespaces_of_the_system_are_left_alone(policy):
 
 def test_the_conditions_name_what_admission_reads():
     (condition,) = hook("MutatingWebhookConfiguration")["matchConditions"]
+    beginnings = (keys.GPU_WHOLE, keys.NVIDIA_GPU)
+    assert all(resource.startswith(beginnings) for resource in keys.RESOURCES)
     assert quoted(condition["expression"]) == {
-        *keys.RESOURCES,
+        *beginnings,
         keys.ACS_PREFIX,
         keys.POD_GROUP,
         keys.POD_GROUP_NAME,
