@@ -112,6 +112,15 @@ class NodeLedger:
                 ledger = ledger.release(uid)
         return ledger
 
+    @cached_property
+    def mended(self) -> "NodeLedger":
+        """The ledger of the same node when every card is healthy and not cordoned; or itself."""
+        cards = self.node.cards
+        if self.node.usable_mask == (1 << len(cards)) - 1:
+            return self
+        usable = tuple(replace(card, healthy=True, cordoned=False) for card in cards)
+        return replace(self, node=replace(self.node, cards=usable))
+
     @property
     def pods_free(self) -> int:
         """How many more pods the node takes."""

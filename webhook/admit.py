@@ -11,6 +11,7 @@ from cluster.capacity import Capacity
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import gang_mark
 from cluster.keys import ACS_PREFIX, RESOURCES
+from cluster.misspelt import near
 from cluster.pod import NewContainer, NewPod
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
@@ -128,9 +129,10 @@ def _is_ours(pod: NewPod, policy: PolicySnapshot) -> bool:
 def _name_gpus(containers: Sequence[NewContainer]) -> bool:
     for container in containers:
         resources = container.resources
-        if resources and not (
-            _RESOURCES.isdisjoint(resources.limits or ())
-            and _RESOURCES.isdisjoint(resources.requests or ())
+        if resources and any(
+            name in _RESOURCES or near(name) is not None
+            for amounts in (resources.limits, resources.requests)
+            for name in amounts or ()
         ):
             return True
     return False

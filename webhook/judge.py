@@ -6,6 +6,7 @@ from cluster.capacity import Capacity, Excess
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import Mark
 from cluster.keys import DEFAULT_SCHEDULER, DRIVER_VERSION, GPU_WHOLE, MODEL_SERIES
+from cluster.misspelt import misspelt
 from cluster.mode import Mode
 from cluster.nodeterms import node_terms_finding
 from cluster.pod import NewPod
@@ -29,7 +30,7 @@ def judge(
         workload: The object that makes the pod, where it is at hand.
     """
     rules, request = policy.policy, asked.request
-    found = list(asked.findings)
+    found = [*asked.findings, *misspelt(asked.pod.spec)]
     if _chooses_model(asked.pod):
         labels, catalogue = asked.pod.labels, policy.catalogue
         found += check_class(labels, asked.pod.spec, request, catalogue, strict=rules.strict)
