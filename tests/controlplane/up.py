@@ -111,8 +111,8 @@ Four workers were placed together, on the GPUs that are linked best. Who has whi
   {kubectl} get gangs
   {linkwise} inspect
 
-A profile decides on a driver. A pod that it selects gets its label, affinity by its class, and a
-warning, since no node here is of that class:
+A profile sets a driver version. A pod that it selects is changed: a label by the profile, an
+affinity by its class. Where no node offers nvidia.com/gpu, a warning says so:
 
   {kubectl} apply -f {demo}/profile.yaml
   {kubectl} create -f {demo}/driver.yaml -o yaml
