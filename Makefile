@@ -7,9 +7,9 @@ e2e: .venv ; $(PY) -m pytest -m e2e --tb=short --durations=20 tests/e2e
 # For how long each target is fuzzed: make fuzz SECONDS=600
 SECONDS := 60
 fuzz: .venv ; FUZZ_SECONDS=$(SECONDS) $(PY) -m pytest -m fuzz -n 2 --tb=short tests/fuzz
-up: .venv ; PYTHONPATH=tests $(PY) -m controlplane.up
+up: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.up
 soak: .venv ; RUNS=$${RUNS:-20} $(PY) -m pytest -m e2e --tb=short --durations=20 tests/e2e/test_double_booking.py
-down: .venv ; PYTHONPATH=tests $(PY) -m controlplane.down
+down: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.down
 lint: .venv ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
 bench: .venv ; PYTHONPATH=tests $(PY) -m bench
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q

@@ -42,3 +42,10 @@ def _commands(block: str) -> Iterator[str]:
         if (end is None and not re.search(r"(\\|\|)\s*(#.*)?$", line)) or line == end:
             yield command.strip()
             command, end = "", None
+
+
+def inline(page: str) -> list[str]:
+    """Return the commands of kubectl and linkwise inside a document's sentences and tables."""
+    text = _BLOCK.sub("", (ROOT / page).read_text(encoding="utf-8"))
+    found = re.findall(r"`((?:kubectl|linkwise) [^`]+)`", text)
+    return [command.replace("\\|", "|") for command in dict.fromkeys(found)]
