@@ -1,13 +1,15 @@
 """The `linkwise` command as a process: each failure is one line, and tells its exit code."""
 
 import gc
+import os
 import signal
 import sys
 
 import typer
 
 from cli.commands import app
-from cli.output import sentence, warn
+from cli.conventions import separated
+from cli.output import complain, sentence
 from webhook.manifest.value import InputError
 
 EXIT_UNREADABLE = 2
@@ -17,22 +19,33 @@ EXIT_UNREADABLE = 2
 def run(arguments: list[str], name: str = "linkwise") -> int:
     """Run one command line; return its exit code. Every failure is one line on standard error."""
     try:
-        code = app(arguments, prog_name=name, standalone_mode=False)
+        words = list(separated(arguments))
+        code = app(words, prog_name=name, standalone_mode=False, color=_colour())
         sys.stdout.flush()
     except InputError as error:
-        warn(str(error))
+        complain(str(error))
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else name
-        warn(f"{sentence(' '.join(error.format_message().split()))} See {command} --help.")
+        complain(f"{sentence(_problem(error))} See {command} --help.")
     except OSError as error:
-        warn(f"the answer cannot be written: {error.strerror or error}. Name another place.")
+        complain(f"the answer cannot be written: {error.strerror or error}. Name another place.")
     except Exception as error:  # noqa: BLE001 - nobody shall see a traceback for an answer
         what = f"{type(error).__name__}: {error}".partition("\n")[0]
-        warn(f"internal error: {what}. Please report it, with the command line and its files.")
+        complain(f"internal error: {what}. Please report it, with the command line and its files.")
     else:
         return int(code or 0)
     return EXIT_UNREADABLE
+
+
+def _colour() -> bool | None:
+    """Return False where people want no colour; None: a terminal has it, a pipe has not."""
+    return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
+
+
+def _problem(error: typer.TyperException) -> str:
+    """Return what is wrong with a command line, without the words of the library's validator."""
+    return " ".join(error.format_message().split()).replace("Value error, ", "")
 
 
 def main() -> None:

@@ -7,15 +7,19 @@ from typing import Annotated, Literal
 
 import typer
 
+from cli.conventions import answers
 from cli.output import Format
 from cli.parameters import (
     Context,
+    Filename,
+    Filenames,
     Files,
     Kubeconfig,
     Namespace,
     Output,
     PolicyFile,
     ProfileFile,
+    Recursive,
     Strict,
 )
 from cli.topology_commands import topology
@@ -27,6 +31,8 @@ app = typer.Typer(
     invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    # Help is as wide as the terminal.
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 1000},
 )
 policy = typer.Typer(
     help="What administrators decide: profiles and the policy.",
@@ -38,6 +44,19 @@ app.add_typer(policy, name="policy")
 
 
 @app.callback()
+def start(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> int:
+    """Show the version, or what there is to call."""
+    if not version:
+        return show_help(context)
+    from importlib.metadata import version as installed
+
+    typer.echo(f"linkwise {installed('linkwise')}")
+    return 0
+
+
 @topology.callback()
 @policy.callback()
 def show_help(context: typer.Context) -> int:
@@ -48,8 +67,11 @@ def show_help(context: typer.Context) -> int:
 
 
 @app.command(epilog="Example: linkwise check job.yaml --profile acs-profile.yaml -o json")
+@answers
 def check(
-    files: Files,
+    files: Files = None,
+    filenames: Filenames = None,
+    recursive: Recursive = False,
     policy_file: PolicyFile = None,
     profile_file: ProfileFile = None,
     cluster: Annotated[
@@ -83,37 +105,44 @@ def check(
         typer.Option(metavar="NAME", help="Whom its certificate is for; else the URL's host."),
     ] = None,
     strict: Strict = False,
-    output: Output = Format.TABLE,
+    output: Annotated[
+        Literal["table", "json", "yaml", "junit", "sarif", "github"],
+        typer.Option("--output", "-o", help="How to answer; the last three are for CI."),
+    ] = "table",
 ) -> int:
     """Say what admission would do with the pods of these files, and where they would fit now."""
-    from cli.check import judged, show_report
+    from cli.check import View, judged, show_report
     from cli.inputs import Given, read_inputs
+    from cli.source import all_files
 
-    given = Given(files, policy_file, profile_file, cluster, namespace)
+    named = all_files((*(files or ()), *(filenames or ())), recursive=recursive)
+    given = Given(named, policy_file, profile_file, cluster, namespace)
     if server is None:
-        return show_report(judged(read_inputs(given)), output, strict=strict)
+        return show_report(judged(read_inputs(given)), View(output), strict=strict)
     from cli.remote import Server, asked
 
     remote = Server(server, token_file, authority_file, tls_server_name)
-    return show_report(asked(remote, given), output, strict=strict)
+    return show_report(asked(remote, given), View(output), strict=strict)
 
 
-@app.command(epilog="Example: linkwise snapshot --output cluster.json")
+@app.command(epilog="Example: linkwise snapshot --to cluster.json")
+@answers
 def snapshot(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    file: Annotated[
-        str | None, typer.Option("--output", metavar="FILE", help="Where to write it.")
-    ] = None,
+    output: Annotated[
+        Literal["json", "yaml"], typer.Option("--output", "-o", help="How to write it.")
+    ] = "json",
 ) -> int:
     """Write what a live cluster has and runs into one file, for check and simulate."""
     from cli.fetch import take_snapshot
     from cli.kubeconfig import Access
 
-    return take_snapshot(Access(kubeconfig, context), file)
+    return take_snapshot(Access(kubeconfig, context), Format(output))
 
 
 @app.command(epilog="Example: linkwise inspect dgx-0 -d")
+@answers
 def inspect(
     node: Annotated[
         str | None, typer.Argument(metavar="NODE", help="Only this node; else all with GPUs.")
@@ -130,7 +159,9 @@ def inspect(
     ] = None,
     namespace: Annotated[
         str | None,
-        typer.Option("--namespace", "-n", help="Only nodes where its pods have GPUs."),
+        typer.Option(
+            "--namespace", "-n", metavar="NAME", help="Only nodes where its pods have GPUs."
+        ),
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -146,11 +177,14 @@ def inspect(
 
 
 @app.command(epilog="Example: linkwise simulate job.yaml --cluster cluster.yaml -o html")
+@answers
 def simulate(
-    files: Files,
     cluster: Annotated[
         str, typer.Option(metavar="FILE", help="Nodes, what runs on them, and namespaces.")
     ],
+    files: Files = None,
+    filenames: Filenames = None,
+    recursive: Recursive = False,
     policy_file: PolicyFile = None,
     profile_file: ProfileFile = None,
     namespace: Namespace = "default",
@@ -160,23 +194,22 @@ def simulate(
     ] = "keep",
     output: Annotated[
         Literal["table", "json", "yaml", "html"],
-        typer.Option("--output-format", "-o", help="How to answer; html is a page."),
+        typer.Option("--output", "-o", help="How to answer; html is a page."),
     ] = "table",
-    file: Annotated[
-        str | None,
-        typer.Option("--output", metavar="FILE", help="Where to write it; not for a table."),
-    ] = None,
 ) -> int:
     """Admit the pods of these files, place them on a cluster, and show what happens."""
     from cli.inputs import Given, read_inputs
     from cli.simulate import View, show_simulation
+    from cli.source import all_files
     from topology.choice import Mode
 
-    given = Given(files, policy_file, profile_file, cluster, namespace)
-    return show_simulation(read_inputs(given), View(output), Mode(mode), file)
+    named = all_files((*(files or ()), *(filenames or ())), recursive=recursive)
+    given = Given(named, policy_file, profile_file, cluster, namespace)
+    return show_simulation(read_inputs(given), View(output), Mode(mode))
 
 
 @app.command(epilog="Example: linkwise explain gang team/mpijob-vgg16")
+@answers
 def explain(
     kind: Annotated[
         Literal["pod", "gang"], typer.Argument(metavar="pod|gang", help="What to explain.")
@@ -186,7 +219,8 @@ def explain(
         str | None, typer.Option(metavar="FILE", help="A snapshot instead of the live cluster.")
     ] = None,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="Where it is; else the context's.")
+        str | None,
+        typer.Option("--namespace", "-n", metavar="NAME", help="Where it is; else the context's."),
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -203,14 +237,18 @@ def explain(
 
 
 @policy.command("lint", epilog="Example: linkwise policy lint acs-profile.yaml")
+@answers
 def policy_lint(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A Policy, profile selectors, or a ConfigMap.")
-    ],
+        str | None,
+        typer.Argument(metavar="FILE", help="A Policy, profile selectors, or a ConfigMap."),
+    ] = None,
+    filename: Filename = None,
     strict: Strict = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Say what is wrong or risky in a policy or a profile, and what it decides."""
     from cli.policy import lint_file
+    from cli.source import only_file
 
-    return lint_file(file, output, strict=strict)
+    return lint_file(only_file(file, filename), output, strict=strict)

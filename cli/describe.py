@@ -3,21 +3,22 @@
 import json
 from collections.abc import Iterator
 
+from msgspec import UNSET
+
+from cli.report import Step
 from cluster.keys import GANG
-from webhook.patch import Operation
 
 LONGEST_VALUE = 80
 """How much of a value is shown [characters]; JSON output has all of it."""
 
 
-def describe(step: Operation) -> Iterator[str]:
+def describe(step: Step) -> Iterator[str]:
     """Yield what a step does; one sentence for each thing that it adds, removes or replaces."""
     parts = [part.replace("~1", "/").replace("~0", "~") for part in step.path.split("/")[1:]]
-    wire = step.wire()
-    if "value" not in wire:
+    value = step.value
+    if value is UNSET:
         yield f"removes {_words(parts)}"
         return
-    value = wire["value"]
     requirements = list(_requirements(value))
     if "affinity" in parts and requirements:
         yield from (f"requires nodes with {text}" for text in requirements)

@@ -49,6 +49,5 @@ def show_explanation(now: Current, kind: Kind, name: str, output: Format, *, clo
                 say()
             explain_text.show(one)
     else:
-        documents = [explain_json.document(one) for one in found]
-        emit(documents if kind == "gang" else documents[0], output)
+        emit(explain_json.document(found), output)
     return 1 if any(one.state is State.WAITS for one in found) else 0

@@ -8,12 +8,12 @@ from functools import partial
 
 import msgspec
 from msgspec import Struct
+from typer import echo
 
 from cli.kubeconfig import Access, load_person
 from cli.live import Forbidden, NotThere, Reader
-from cli.output import warn
+from cli.output import Format, warn
 from cli.snapshot import Plain, ordered, reduced, written
-from cli.source import write_text
 from cluster import keys
 from cluster.gang import gang_mark
 from cluster.pod import Metadata, Owner, Pod
@@ -148,14 +148,14 @@ def _controllers(metadata: Metadata) -> Iterator[Owner]:
     yield from (one for one in metadata.owner_references or () if one.controller)
 
 
-def take_snapshot(access: Access, file: str | None) -> int:
-    """Write a live cluster into a file that `simulate` and `check` read; return the exit code.
+def take_snapshot(access: Access, output: Format) -> int:
+    """Write a live cluster as `simulate` and `check` read it; return the exit code.
 
     Raises:
-        InputError: As `fetched`, or the file cannot be written.
+        InputError: As `fetched`.
     """
     found = fetched(access)
     for warning in found.warnings:
         warn(warning)
-    write_text(file, written(found.objects))
+    echo(written(found.objects, output), nl=False)
     return 0

@@ -17,7 +17,7 @@ from webhook.admit import admit
 from webhook.manifest.template import PodTemplate
 from webhook.manifest.typed import read_as
 from webhook.manifest.value import Value
-from webhook.manifest.workload import expanded
+from webhook.manifest.workload import Unjudged, expanded
 from webhook.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class Inputs:
 
     templates: tuple[PodTemplate, ...]
     """In the order of the files and their documents."""
+    unjudged: tuple[Unjudged, ...]
+    """Objects that may make pods, of kinds that are not known."""
     policy: PolicySnapshot
     cluster: "Cluster | None"
     namespaces: Mapping[str, Mapping[str, str]]
@@ -69,14 +71,15 @@ def read_inputs(given: Given) -> Inputs:
     inherited = [pair for pair in decisions_of(of_cluster) if pair[1].kind not in kinds]
     policy = snapshot_of([*inherited, *found])
     cluster = _cluster(of_cluster, given.cluster, policy) if given.cluster else None
-    templates, passed_over = expanded(objects, given.namespace)
+    found_pods = expanded(objects, given.namespace)
     return Inputs(
-        templates=templates,
+        templates=found_pods.templates,
+        unjudged=found_pods.unjudged,
         policy=policy,
         cluster=cluster,
         namespaces=_namespaces([*of_cluster, *objects]),
         capacity=capacity_of(cluster.nodes) if cluster else Capacity(),
-        warnings=(*passed_over, *(cluster.warnings if cluster else ())),
+        warnings=(*found_pods.warnings, *(cluster.warnings if cluster else ())),
     )
 
 

@@ -11,7 +11,7 @@ from webhook.answer import printable
 
 _PENDING = "PENDING(Allocated)"
 _NO_CARD = "0/0"
-_RULE = 30
+_RULE = 20
 """The line below the table is so much longer than the first node's words."""
 
 

@@ -41,10 +41,8 @@ def _show_head(view: NodeView) -> None:
 
 def _links(view: NodeView) -> str:
     machine = view.node.machine
-    if machine is None or not view.node.machine_known:
-        return "links unknown"
-    model = f"{machine.model}, " if machine.model else ""
-    return f"{model}{kind_of(machine)}"
+    known = kind_of(machine) if machine and view.node.machine_known else "links unknown"
+    return f"{view.model}, {known}" if view.model else known
 
 
 def _left(view: NodeView) -> str:
@@ -128,6 +126,8 @@ def _is_whole(view: NodeView, i: int) -> bool:
 
 def _state(view: NodeView, i: int) -> Cell:
     card, taken = view.node.cards[i], view.ledger.taken[i]
+    if view.is_counted and card.usable:
+        return "by count"
     doubts = [] if card.healthy else ["unhealthy"]
     doubts += ["cordoned"] if card.cordoned else []
     if not taken.holders and doubts:

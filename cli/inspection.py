@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cli.cluster import Cluster
-from cluster.keys import ISOLATION
+from cluster.keys import GFD_PRODUCT, ISOLATION
 from cluster.ledger import Holding, NodeLedger
+from cluster.mode import Mode
 from cluster.node import Node
 from cluster.pod import Pod
 from cluster.record import GPUShare, Isolation
@@ -74,6 +75,17 @@ class NodeView:
         return table_of(self.node.machine)
 
     @property
+    def model(self) -> str | None:
+        """Its GPUs' product, where its machine or the label of feature discovery tells it."""
+        known = self.node.machine.model if self.node.machine else None
+        return known or self.node.labels.get(GFD_PRODUCT)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether NVIDIA's plugin chooses its GPUs: nobody knows which of them are free."""
+        return self.node.mode is Mode.DEFAULT and any(one.holding.nvidia for one in self.holders)
+
+    @property
     def indices(self) -> range:
         """The indices of its GPUs."""
         return range(len(self.node.cards))
@@ -106,8 +118,9 @@ class NodeView:
 
     @property
     def free(self) -> tuple[int, ...]:
-        """GPUs of which nobody has anything and on which something may be placed."""
-        return () if self.ledger.unaccounted else gpus_of(self.ledger.free_mask)
+        """GPUs of which it is known that nobody has anything, and on which something may go."""
+        unknown = self.ledger.unaccounted or self.is_counted
+        return () if unknown else gpus_of(self.ledger.free_mask)
 
     @property
     def namespaces(self) -> frozenset[str]:

@@ -2,11 +2,15 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 import typer
+from msgspec import to_builtins
 
+from cli.document import Document
 from webhook.answer import printable
 
 
@@ -30,10 +34,27 @@ Cell: TypeAlias = str | Paint
 
 GOOD, BAD, DOUBT, QUIET = "green", "red", "yellow", "bright_black"
 
+_quiet = ContextVar("quiet", default=False)
 
-def emit(document: object, output: Format) -> None:
+
+@contextmanager
+def quietly(*, quiet: bool) -> Iterator[None]:
+    """Within this, write no warnings if `quiet` is true."""
+    before = _quiet.set(quiet)
+    try:
+        yield
+    finally:
+        _quiet.reset(before)
+
+
+def is_quiet() -> bool:
+    """Say whether people asked for what is wrong alone."""
+    return _quiet.get()
+
+
+def emit(document: Document, output: Format) -> None:
     """Write a document for scripts to standard output."""
-    typer.echo(dumped(document, output), nl=False)
+    typer.echo(dumped(to_builtins(document), output), nl=False)
 
 
 def dumped(document: object, output: Format) -> str:
@@ -42,7 +63,8 @@ def dumped(document: object, output: Format) -> str:
         return f"{json.dumps(document, indent=2, ensure_ascii=False)}\n"
     import yaml  # noqa: PLC0415 - costs 40 ms, and only this format needs it
 
-    return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return str(yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True))
 
 
 def say(*cells: Cell) -> None:
@@ -63,6 +85,12 @@ def sentence(text: str) -> str:
 
 
 def warn(message: str) -> None:
+    """Write a warning to standard error, one line, unless nobody wants any."""
+    if not is_quiet():
+        complain(message)
+
+
+def complain(message: str) -> None:
     """Write one line to standard error, where it does not disturb what scripts read."""
     typer.echo(f"linkwise: {printable(message)}", err=True)
 

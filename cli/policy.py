@@ -2,12 +2,46 @@
 
 import json
 
+from msgspec import Struct
+
+from cli.document import Document
 from cli.output import BAD, DOUBT, GOOD, QUIET, Format, Paint, emit, say, sentence
 from cli.source import read_text, shown_name
 from cluster.finding import Severity
 from policy.lint import Change, lint
 from policy.problem import Problem
 from topology.catalogue import NAMES
+
+
+class LintFinding(Struct, frozen=True, kw_only=True):
+    """What is wrong or risky."""
+
+    code: str
+    severity: Severity
+    source: str
+    """`file:line`."""
+    field: str
+    """Path in the document."""
+    message: str
+    fix: str
+
+
+class LintChange(Struct, frozen=True, kw_only=True):
+    """What the file decides."""
+
+    source: str
+    """`file:line`."""
+    name: str
+    when: str
+    """For which pods; empty: for all."""
+    sets: dict[str, object]
+
+
+class LintReport(Document, frozen=True, kw_only=True):
+    """What is wrong with a policy or a profile, and what it decides."""
+
+    findings: list[LintFinding]
+    changes: list[LintChange]
 
 
 def lint_file(name: str, output: Format, *, strict: bool) -> int:
@@ -26,13 +60,11 @@ def lint_file(name: str, output: Format, *, strict: bool) -> int:
         if not found.problems and not found.changes:
             say(f"{file}: nothing to complain about, and nothing is decided.")
     else:
-        emit(
-            {
-                "findings": [_problem(file, problem) for problem in found.problems],
-                "changes": [_change(file, change) for change in found.changes],
-            },
-            output,
+        report = LintReport(
+            findings=[_problem(file, problem) for problem in found.problems],
+            changes=[_change(file, change) for change in found.changes],
         )
+        emit(report, output)
     if any(problem.severity is Severity.ERROR for problem in found.problems):
         return 1
     return 3 if strict and found.problems else 0
@@ -56,21 +88,18 @@ def _show_change(file: str, change: Change) -> None:
         say("   ", f"{path} = {json.dumps(value, ensure_ascii=False)}")
 
 
-def _problem(file: str, problem: Problem) -> dict[str, object]:
-    return {
-        "code": problem.code.value,
-        "severity": problem.severity.value,
-        "source": f"{file}:{problem.line}",
-        "field": problem.path,
-        "message": problem.message,
-        "fix": problem.fix,
-    }
+def _problem(file: str, problem: Problem) -> LintFinding:
+    return LintFinding(
+        code=problem.code.value,
+        severity=problem.severity,
+        source=f"{file}:{problem.line}",
+        field=problem.path,
+        message=problem.message,
+        fix=problem.fix,
+    )
 
 
-def _change(file: str, change: Change) -> dict[str, object]:
-    return {
-        "source": f"{file}:{change.line}",
-        "name": change.what,
-        "when": change.when,
-        "sets": dict(change.sets),
-    }
+def _change(file: str, change: Change) -> LintChange:
+    return LintChange(
+        source=f"{file}:{change.line}", name=change.what, when=change.when, sets=dict(change.sets)
+    )

@@ -6,19 +6,20 @@ import ssl
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPSConnection
-from typing import Any, NoReturn
+from typing import NoReturn
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cli.inputs import Given
-from cli.report import Entry, Report
+from cli.report import CheckReport, Entry
 from cli.source import read_text, shown_name
 from cluster.keys import DRY_RUN_AUDIENCE, SERVER_NAME
 from webhook.dryrun import NAME, PATH
 from webhook.manifest.value import InputError
-from webhook.manifest.workload import NO_PODS
+from webhook.manifest.workload import NO_PODS, Unjudged
 
 TIMEOUT = 30
 """For every step of a question [s]."""
@@ -50,10 +51,24 @@ class Server:
     """Whom its certificate must be for; the URL's host when None."""
 
 
-class _Answer(Struct, frozen=True):
-    pods: list[dict[str, Any]]
-    warnings: list[str]
-    notes: list[str] = []
+class _Policy(Struct, frozen=True):
+    generation: int
+    digest: str
+
+
+class DryRun(Struct, frozen=True):
+    """The answer of the dry-run API."""
+
+    pods: tuple[Entry, ...]
+    """One for each pod template."""
+    warnings: tuple[str, ...]
+    """What was passed over or guessed."""
+    policy: _Policy | None = None
+    """What decided."""
+    notes: tuple[str, ...] = ()
+    """What is not known, which is no fault of what was sent."""
+    unjudged: tuple[Unjudged, ...] = ()
+    """What may make pods, and was not judged. Also among `warnings`."""
 
 
 class _Connection(HTTPSConnection):
@@ -74,7 +89,7 @@ class _Connection(HTTPSConnection):
             raise
 
 
-def asked(server: Server, given: Given) -> Report:
+def asked(server: Server, given: Given) -> CheckReport:
     """Return what a cluster's webhook says of files: one question each.
 
     Raises:
@@ -89,14 +104,17 @@ def asked(server: Server, given: Given) -> Report:
             remote.ask(shown_name(name), text.encode(), given.namespace)
             for name, text in texts.items()
         ]
-    documents = tuple(document for answer in answers for document in answer.documents)
+    entries = tuple(entry for answer in answers for entry in answer.items)
     told = dict.fromkeys(one for answer in answers for one in answer.warnings)
     warnings = [one for one in told if one != NO_PODS]
-    if not documents:
+    if not entries:
         warnings.append(NO_PODS)
-    entries = tuple(entry for answer in answers for entry in answer.entries)
-    notes = dict.fromkeys(one for answer in answers for one in answer.notes)
-    return Report(documents, entries, tuple(warnings), tuple(notes))
+    return CheckReport(
+        items=entries,
+        unjudged=tuple(one for answer in answers for one in answer.unjudged),
+        warnings=tuple(warnings),
+        notes=tuple(dict.fromkeys(one for answer in answers for one in answer.notes)),
+    )
 
 
 def _refuse_files_beside_it(given: Given) -> None:
@@ -130,7 +148,7 @@ class _Remote:
         """Close the connection."""
         self._connection.close()
 
-    def ask(self, file: str, body: bytes, namespace: str) -> Report:
+    def ask(self, file: str, body: bytes, namespace: str) -> CheckReport:
         """Return the answer for one file, with its places in that file.
 
         Raises:
@@ -143,15 +161,18 @@ class _Remote:
         if status != 200:
             self._refuse(status, _first_line(content), file)
         try:
-            answer = msgspec.json.decode(content, type=_Answer)
-            # Read first: nothing is known of them yet.
-            msgspec.convert(answer.pods, tuple[Entry, ...])
+            answer = msgspec.json.decode(content, type=DryRun)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._stranger("with something else")
-        documents = tuple(_placed(pod, file) for pod in answer.pods)
-        warnings = tuple(_place(one, file) for one in answer.warnings)
-        entries = msgspec.convert(documents, tuple[Entry, ...])
-        return Report(documents, entries, warnings, tuple(answer.notes))
+        passed_over = {one.sentence for one in answer.unjudged}
+        return CheckReport(
+            items=tuple(_placed(pod, file) for pod in answer.pods),
+            unjudged=tuple(
+                replace(one, source=_place(one.source, file)) for one in answer.unjudged
+            ),
+            warnings=tuple(_place(one, file) for one in answer.warnings if one not in passed_over),
+            notes=answer.notes,
+        )
 
     def _exchange(self, body: bytes, namespace: str) -> tuple[int, bytes]:
         query = urlencode({"namespace": namespace})
@@ -264,10 +285,10 @@ def _first_line(content: bytes) -> str:
     return content.decode(errors="replace").partition("\n")[0][:500]
 
 
-def _placed(pod: dict[str, Any], file: str) -> dict[str, object]:
+def _placed(pod: Entry, file: str) -> Entry:
     """Return an entry whose places are in the file, not in what was sent."""
-    findings = [{**one, "source": _place(one["source"], file)} for one in pod["findings"]]
-    return {**pod, "source": _place(pod["source"], file), "findings": findings}
+    findings = tuple(replace(one, source=_place(one.source, file)) for one in pod.findings)
+    return replace(pod, source=_place(pod.source, file), findings=findings)
 
 
 def _place(text: str, file: str) -> str:

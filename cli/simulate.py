@@ -4,21 +4,20 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from jsonpatch import JsonPatch
+from typer import echo
 
 from cli import simulate_json, simulate_text
 from cli.inputs import Inputs, admitted
-from cli.output import Format, dumped, warn
+from cli.output import Format, complain, emit, warn
 from cli.placement import cluster_of
 from cli.simulation import (
     Applicant,
     PodResult,
     simulate,
 )
-from cli.source import write_text
 from cluster.ledger import Ledger
 from topology.choice import Mode
 from webhook.manifest.template import PodTemplate
-from webhook.manifest.value import InputError
 from webhook.outcome import Verdict
 
 
@@ -31,36 +30,36 @@ class View(StrEnum):
     HTML = "html"
 
 
-def show_simulation(inputs: Inputs, view: View, mode: Mode, output: str | None) -> int:
+def show_simulation(inputs: Inputs, view: View, mode: Mode) -> int:
     """Simulate and show; return the exit code.
 
     Args:
         inputs: Manifests and a cluster.
         view: How to answer.
         mode: What a choice of GPUs prefers.
-        output: The file for the answer; standard output where there is none. A table is for people
-            who look at it, and is never written to a file.
 
     Raises:
-        InputError: A manifest cannot be a pod, or the answer cannot be written.
+        InputError: A manifest cannot be a pod.
     """
-    if view is View.TABLE and output is not None:
-        raise InputError("--output is for json, yaml and html. Add -o html.")
     snapshot = cluster_of(inputs, mode)
     applicants = [one for template in inputs.templates for one in _applicants(inputs, template)]
     pods = inputs.cluster.pods if inputs.cluster else ()
     simulation = simulate(snapshot, applicants, pods)
+    for one in inputs.unjudged:
+        complain(one.sentence)
     for warning in (*inputs.warnings, *_disputed(snapshot.ledger)):
         warn(warning)
     if view is View.HTML:
         from cli.page import render  # noqa: PLC0415 - 30 ms that only a page needs
 
-        write_text(output, render(simulation, "linkwise simulate"))
+        echo(render(simulation, "linkwise simulate"), nl=False)
     elif view is View.TABLE:
         simulate_text.show(simulation)
     else:
-        write_text(output, dumped(simulate_json.document(simulation), Format(view.value)))
-    return 0 if all(_is_settled(pod) for pod in simulation.pods) else 1
+        emit(simulate_json.document(simulation, inputs.unjudged), Format(view.value))
+    if not all(_is_settled(pod) for pod in simulation.pods):
+        return 1
+    return 3 if inputs.unjudged else 0
 
 
 def _disputed(ledger: Ledger) -> Iterator[str]:

@@ -1,87 +1,182 @@
 """What `linkwise simulate` answers to scripts: the stable document of `-o json` and `-o yaml`."""
 
-from msgspec import to_builtins
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
-from cli.simulation import PodResult, Simulation
+from cli.document import Document
+from cli.simulation import PodResult, never_fits, notes_of
+from cli.simulation import Simulation as Simulated
+from cluster.fit import NodeLeft
 from cluster.ledger import NodeLedger
-from scorer.compare import IndexOrder
-from scorer.outcome import Plan
+from scorer.compare import IndexOrder as Order
 from scorer.simulation import GangResult
-from scorer.snapshot import Snapshot
 from scorer.whatif import left_on
 from scorer.why import Why, why
+from webhook.manifest.workload import Unjudged
+from webhook.outcome import Verdict
 
 
-def document(simulation: Simulation) -> dict[str, object]:
-    """Return the answer for scripts; fields may be added, never changed."""
-    alone = {id(one.members[0].pod): one for one in simulation.gangs if not one.is_gang}
-    return {
-        "pods": [_pod(pod, alone.get(id(pod.applicant.pod))) for pod in simulation.pods],
-        "gangs": [_gang(one) for one in simulation.gangs if one.is_gang],
-        "nodes": [
-            _node(before, simulation.after.ledger.nodes[before.node.name])
-            for before in simulation.before.nodes
+class PodFinding(Struct, frozen=True, kw_only=True):
+    """One problem of a pod."""
+
+    code: str
+    message: str
+    fix: str
+
+
+class PodPlace(Struct, frozen=True, kw_only=True):
+    """What becomes of one pod."""
+
+    name: str
+    namespace: str
+    gang: str | None
+    verdict: Verdict
+    node: str | None
+    gpus: list[int] | None
+    """Null where it goes nowhere, or NVIDIA's plugin chooses."""
+    reason: str | None
+    """Why it has no node."""
+    bandwidth: float | None
+    """Of a pod on its own, modelled [GB/s]; of a member, see its gang."""
+    best_possible: float | None
+    """The same on the empty cluster [GB/s]."""
+    never: bool
+    """It would not fit if nothing else ran."""
+    findings: list[PodFinding]
+
+
+class GPUsTaken(Struct, frozen=True, kw_only=True):
+    """A set of GPUs of one node."""
+
+    gpus: list[int]
+    bandwidth: float | None
+    """[GB/s]"""
+
+
+class IndexOrder(Struct, frozen=True, kw_only=True):
+    """What nodes by name and lowest free indices would have given."""
+
+    nodes: list[str]
+    gpus: dict[str, list[int]]
+    bandwidth: float | None
+    """[GB/s]"""
+
+
+class GangPlace(Struct, frozen=True, kw_only=True):
+    """What becomes of a gang."""
+
+    name: str
+    namespace: str
+    size: int
+    """Members with GPUs that are there."""
+    placed: bool
+    nodes: list[str] = []
+    gpus: dict[str, list[int]] = {}
+    bandwidth: float | None = None
+    """Modelled all-reduce bandwidth [GB/s]."""
+    best_possible: float | None
+    """The same on the empty cluster [GB/s]."""
+    index_order: IndexOrder
+    reason: str | None
+    """Why it is not placed."""
+    never: bool
+    """It would not fit if nothing else ran."""
+    bandwidth_note: str | None = None
+    exact: bool | None = None
+    """False where bandwidths are upper bounds; null where it is not placed."""
+    why: str | None = None
+    """Why these nodes."""
+    notes: list[str] = []
+    """What is not known, or left to others."""
+    runner_up: dict[str, GPUsTaken | None] = {}
+    """The next set on each node; null where every other set is alike."""
+
+
+class NodeFree(NodeLeft, frozen=True, kw_only=True):
+    """What a node has free, before and after."""
+
+    unaccounted: str | None
+    """A pod that has GPUs of the node while nobody knows which."""
+
+
+class Simulation(Document, frozen=True, kw_only=True):
+    """Where pods go, or why they go nowhere."""
+
+    pods: list[PodPlace]
+    """In the order in which they were given."""
+    gangs: list[GangPlace]
+    """In the order in which they were decided."""
+    nodes: list[NodeFree]
+    unjudged: tuple[Unjudged, ...]
+    """What may make pods, and was not judged: its kind is not known."""
+
+
+def document(simulated: Simulated, unjudged: tuple[Unjudged, ...]) -> Simulation:
+    """Return the answer for scripts."""
+    return Simulation(
+        pods=[_pod(pod) for pod in simulated.pods],
+        gangs=[_gang(one) for one in simulated.gangs if one.is_gang],
+        nodes=[
+            _node(before, simulated.after.ledger.nodes[before.node.name])
+            for before in simulated.before.nodes
         ],
-    }
+        unjudged=unjudged,
+    )
 
 
-def _pod(result: PodResult, alone: GangResult | None) -> dict[str, object]:
-    plan = alone.plan if alone else None
+def _pod(result: PodResult) -> PodPlace:
     request = result.applicant.outcome.request
-    return {
-        "name": result.applicant.pod.metadata.name,
-        "namespace": result.applicant.namespace,
-        "gang": result.gang,
-        "verdict": result.applicant.outcome.verdict.value,
-        "node": result.node,
-        "gpus": [share.i for share in result.shares] if request.places and result.node else None,
-        "reason": result.reason,
-        "bandwidth": rounded(plan.bandwidth if plan else None),
-        "best_possible": rounded(alone.best_possible if alone else None),
-        "findings": [
-            {"code": f.code.value, "message": f.message, "fix": f.fix}
-            for f in result.applicant.outcome.findings
+    alone = result.unit if result.unit and not result.unit.is_gang else None
+    return PodPlace(
+        name=result.applicant.pod.metadata.name,
+        namespace=result.applicant.namespace,
+        gang=result.gang,
+        verdict=result.applicant.outcome.verdict,
+        node=result.node,
+        gpus=[share.i for share in result.shares] if request.places and result.node else None,
+        reason=result.reason,
+        bandwidth=rounded(alone.plan.bandwidth if alone and alone.plan else None),
+        best_possible=rounded(alone.best_possible if alone else None),
+        never=bool(result.unit and never_fits(result.unit)),
+        findings=[
+            PodFinding(code=one.code.value, message=one.message, fix=one.fix)
+            for one in result.applicant.outcome.findings
         ],
-    }
+    )
 
 
-def _gang(gang: GangResult) -> dict[str, object]:
-    shown: dict[str, object] = {
-        "name": gang.name,
-        "namespace": gang.namespace,
-        "size": len(gang.members),
-        "placed": gang.plan is not None,
-        "nodes": [],
-        "gpus": {},
-        "bandwidth": None,
-        "best_possible": rounded(gang.best_possible),
-        "index_order": index_order(gang.index_order),
-        "reason": gang.reason,
-    }
-    return shown | _planned(gang.seen, gang.plan) if gang.plan else shown
+def _gang(gang: GangResult) -> GangPlace:
+    shown = GangPlace(
+        name=gang.name,
+        namespace=gang.namespace,
+        size=len(gang.members),
+        placed=gang.plan is not None,
+        best_possible=rounded(gang.best_possible),
+        index_order=index_order(gang.index_order),
+        reason=gang.reason,
+        never=never_fits(gang),
+    )
+    if gang.plan is None:
+        return shown
+    told = why(gang.seen, gang.plan)
+    return replace(
+        shown,
+        nodes=list(gang.plan.gpus),
+        gpus=lists(gang.plan.gpus),
+        bandwidth=rounded(gang.plan.bandwidth),
+        bandwidth_note="nic unknown" if gang.plan.nic_unknown else None,
+        exact=gang.plan.exact,
+        why=told.nodes,
+        notes=notes_of(gang),
+        runner_up=runner_up(told),
+    )
 
 
-def _planned(seen: Snapshot, plan: Plan) -> dict[str, object]:
-    """Return what is said of a gang that is placed, beside what is said of every gang."""
-    told = why(seen, plan)
-    return {
-        "nodes": list(plan.gpus),
-        "gpus": lists(plan.gpus),
-        "bandwidth": rounded(plan.bandwidth),
-        "bandwidth_note": "nic unknown" if plan.nic_unknown else None,
-        "exact": plan.exact,
-        "why": told.nodes,
-        "notes": list(told.notes),
-        "runner_up": runner_up(told),
-    }
-
-
-def index_order(order: IndexOrder | None) -> dict[str, object]:
+def index_order(order: Order | None) -> IndexOrder:
     """Return what nodes by name and lowest free indices would have given."""
-    if order is None:
-        return {"nodes": [], "gpus": {}, "bandwidth": None}
-    gpus = lists(order.gpus)
-    return {"nodes": list(gpus), "gpus": gpus, "bandwidth": rounded(order.bandwidth)}
+    gpus = lists(order.gpus) if order else {}
+    bandwidth = rounded(order.bandwidth) if order else None
+    return IndexOrder(nodes=list(gpus), gpus=gpus, bandwidth=bandwidth)
 
 
 def lists(gpus: dict[str, tuple[int, ...]]) -> dict[str, list[int]]:
@@ -89,11 +184,11 @@ def lists(gpus: dict[str, tuple[int, ...]]) -> dict[str, list[int]]:
     return {node: list(taken) for node, taken in gpus.items()}
 
 
-def runner_up(told: Why) -> dict[str, object]:
+def runner_up(told: Why) -> dict[str, GPUsTaken | None]:
     """Return the next set on each node, by node; None where every other set is alike."""
     return {
         node: (
-            {"gpus": list(one.runner_up.gpus), "bandwidth": rounded(one.runner_up.bandwidth)}
+            GPUsTaken(gpus=list(one.runner_up.gpus), bandwidth=rounded(one.runner_up.bandwidth))
             if one.runner_up
             else None
         )
@@ -101,9 +196,8 @@ def runner_up(told: Why) -> dict[str, object]:
     }
 
 
-def _node(before: NodeLedger, after: NodeLedger) -> dict[str, object]:
-    left: dict[str, object] = to_builtins(left_on(before, after))
-    return {**left, "unaccounted": before.unaccounted}
+def _node(before: NodeLedger, after: NodeLedger) -> NodeFree:
+    return NodeFree(**asdict(left_on(before, after)), unaccounted=before.unaccounted)
 
 
 def rounded(bandwidth: float | None) -> float | None:

@@ -1,7 +1,7 @@
 """What `linkwise simulate` shows to people."""
 
-from cli.output import BAD, GOOD, QUIET, Paint, say, sentence, table
-from cli.simulation import PodResult, Simulation
+from cli.output import BAD, GOOD, QUIET, Paint, is_quiet, say, sentence, table
+from cli.simulation import PodResult, Simulation, never_fits, notes_of
 from cluster.ledger import NodeLedger
 from cluster.node import Mode
 from cluster.request import Family
@@ -14,10 +14,13 @@ from webhook.outcome import Verdict
 def show(simulation: Simulation) -> None:
     """Write what happens to standard output, most important first."""
     for gang in simulation.gangs:
-        _show_unit(gang)
+        if gang.plan is None or not is_quiet():
+            _show_unit(gang)
     denied = [p for p in simulation.pods if p.applicant.outcome.verdict is Verdict.DENIED]
     for pod in denied:
         _show_denied(pod)
+    if is_quiet():
+        return
     _show_others(simulation)
     _show_nodes(simulation)
     say(_sum(simulation))
@@ -28,7 +31,7 @@ def _sum(simulation: Simulation) -> str:
     counts = [(_fate(pod), pod) for pod in simulation.pods]
     told = [
         f"{number} {fate}"
-        for fate in ("placed", "waiting", "denied", "without GPUs")
+        for fate in ("placed", "waiting", "never placed", "denied", "without GPUs")
         if (number := sum(one == fate for one, _ in counts))
     ]
     plural = "s" if len(counts) != 1 else ""
@@ -41,15 +44,20 @@ def _fate(pod: PodResult) -> str:
         return "denied"
     if outcome.request.family is None:
         return "without GPUs"
-    return "placed" if pod.node else "waiting"
+    if pod.node:
+        return "placed"
+    return "never placed" if pod.unit and never_fits(pod.unit) else "waiting"
 
 
 def _show_unit(gang: GangResult) -> None:
     kind = "gang" if gang.is_gang else "pod"
     name = Paint(f"{gang.namespace}/{gang.name}", bold=True)
     if gang.plan is None:
-        say(Paint("waits", BAD, bold=True), kind, name)
+        never = never_fits(gang)
+        say(Paint("never" if never else "waits", BAD, bold=True), kind, name)
         say(" ", sentence(gang.reason or ""))
+        if never:
+            say("  help: It would not fit if nothing else ran: add nodes, or ask for less.")
         say()
         return
     say(Paint("placed", GOOD, bold=True), kind, name, "on", ", ".join(gang.plan.gpus))
@@ -59,7 +67,7 @@ def _show_unit(gang: GangResult) -> None:
     for node, one in list(told.gpus.items())[:1]:
         gpus = " ".join(map(str, one.chosen.gpus)) if one.chosen else ""
         say(f"       {node}, GPUs {gpus}:", sentence(one.reason))
-    for note in told.notes:
+    for note in notes_of(gang):
         say("  note:", sentence(note))
     rows = [
         ["  " + p.member.name.partition("/")[2], p.node, _gpus(p.gpus, p.member.request.family)]

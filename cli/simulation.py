@@ -3,12 +3,17 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from cluster.gang import Link, link_strictness
 from cluster.pod import Pod
 from cluster.record import GPUShare
+from scorer.outcome import Refusal
+from scorer.plan import plan
 from scorer.seen import seen
 from scorer.simulation import GangResult, Intended, settled_of
 from scorer.simulation import simulate as simulate_pods
 from scorer.snapshot import Snapshot
+from scorer.whatif import BY_COUNT
+from scorer.why import notes_on
 from webhook.outcome import Outcome, Verdict
 from webhook.workload import Workload
 
@@ -52,6 +57,8 @@ class PodResult:
     """What it gets of each GPU; empty where somebody else chooses them."""
     reason: str | None
     """Never empty where there is no node."""
+    unit: GangResult | None = None
+    """With whom it was decided; None where no place was looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +96,31 @@ def simulate(
     return Simulation(everybody, tuple(gangs), snapshot, after)
 
 
+def never_fits(unit: GangResult) -> bool:
+    """Say whether a gang, or a pod on its own, would have no place if nothing else ran.
+
+    Cost: a plan, of one that is not placed.
+    """
+    if unit.plan is not None:
+        return False
+    link = link_strictness(unit.members[0].pod)[0] if unit.is_gang else Link.BEST
+    return isinstance(plan(unit.seen.emptied(), unit.members, link=link), Refusal)
+
+
+def notes_of(unit: GangResult) -> list[str]:
+    """Return what the plan of a unit could not know, or leaves to others."""
+    if unit.plan is None:
+        return []
+    notes = notes_on(unit.seen, unit.plan)
+    return notes if unit.members[0].request.places else [*notes, BY_COUNT]
+
+
 def _result(applicant: Applicant, gang: GangResult, index: int) -> PodResult:
     placement = gang.plan.placements[index] if gang.plan else None
     name = gang.name if gang.is_gang else None
     node = placement.node if placement else None
-    return PodResult(applicant, name, node, placement.shares if placement else (), gang.reason)
+    shares = placement.shares if placement else ()
+    return PodResult(applicant, name, node, shares, gang.reason, gang)
 
 
 def _elsewhere(applicant: Applicant) -> PodResult:

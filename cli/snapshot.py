@@ -13,6 +13,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct, structs
 
+from cli.output import Format, dumped
 from cluster import keys
 from cluster.offer import NodeObject
 from cluster.pod import Metadata, Pod
@@ -80,14 +81,21 @@ def reduced(kind: str, found: Plain) -> Plain | None:
             return _told(found, Declaration)
 
 
-def written(objects: Iterable[Plain]) -> str:
-    """Return a snapshot's text: a JSON List, one object a line, in the order of kinds and names."""
+def written(objects: Iterable[Plain], output: Format = Format.JSON) -> str:
+    """Return a snapshot's text, its objects in the order of kinds and names.
+
+    JSON has one object a line, so that two snapshots can be compared with diff.
+    """
+    head = {"apiVersion": keys.CLI_API_VERSION, "kind": "Snapshot"}
+    if output is not Format.JSON:
+        return dumped({**head, "items": ordered(objects)}, output)
     lines = (
         json.dumps(one, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         for one in ordered(objects)
     )
+    opened = json.dumps(head, separators=(",", ":")).removesuffix("}")
     items = ",\n".join(lines)
-    return f'{{"apiVersion":"v1","kind":"List","items":[\n{items}\n]}}\n'
+    return f'{opened},"items":[\n{items}\n]}}\n'
 
 
 def ordered(objects: Iterable[Plain]) -> list[Plain]:

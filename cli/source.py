@@ -1,5 +1,6 @@
 """Reading what people name on the command line: files, and standard input as `-`."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from typer import echo, get_binary_stream
@@ -10,6 +11,11 @@ from webhook.manifest.value import InputError, Value
 STDIN = "-"
 MOST_BYTES = 256 * 1024 * 1024
 """Largest file that is read. The objects of a cluster of 5,000 nodes are about 100 MB."""
+
+
+_MANIFESTS = {".yaml", ".yml", ".json"}
+"""As kubectl: what of a folder is read."""
+_NAME_ONE = "Write FILE or -f FILE; - is a pipe."
 
 
 def read_text(name: str) -> str:
@@ -55,6 +61,50 @@ def write_text(name: str | None, text: str) -> None:
         draft.unlink(missing_ok=True)
         reason = (error.strerror or str(error)).lower()
         raise InputError(f"{name}: {reason}. Name a file that can be written.") from None
+
+
+def only_file(*names: str | None) -> str:
+    """Return the one file that a command line names, as FILE or with -f.
+
+    Raises:
+        InputError: It names none, or two.
+    """
+    named = [name for name in names if name is not None]
+    if len(named) != 1:
+        raise InputError(f"{'two files are' if named else 'no file is'} named. {_NAME_ONE}")
+    return named[0]
+
+
+def all_files(names: Iterable[str], *, recursive: bool) -> tuple[str, ...]:
+    """Return the files that a command line names, and those of the folders that it names.
+
+    Args:
+        names: Files, folders and `-`.
+        recursive: Whether folders are read; each with its folders, the files by their names.
+
+    Raises:
+        InputError: It names none, or a folder that is not to be read or has no manifests.
+    """
+    found = [file for name in names for file in _files_of(name, recursive=recursive)]
+    if not found:
+        raise InputError(f"no file is named. {_NAME_ONE}")
+    return tuple(dict.fromkeys(found))
+
+
+def _files_of(name: str, *, recursive: bool) -> list[str]:
+    path = Path(name)
+    try:
+        if name == STDIN or not path.is_dir():
+            return [name]
+    except ValueError:
+        # A name with a NUL; reading it says so.
+        return [name]
+    if not recursive:
+        raise InputError(f"{name}: is a directory. Add -R to read the manifests in it.")
+    files = sorted(str(one) for one in path.rglob("*") if one.suffix in _MANIFESTS)
+    if not files:
+        raise InputError(f"{name}: no manifest is in this directory. Name one with .yaml or .json.")
+    return files
 
 
 def shown_name(name: str) -> str:

@@ -1,16 +1,16 @@
 """`linkwise topology`: what links a machine's GPUs, and which of them to take."""
 
+from cli import topology_json
 from cli.output import BAD, DOUBT, GOOD, QUIET, Cell, Format, Paint, emit, say, table
+from cli.topology_json import links, pairs, word
 from topology.catalogue import NAMES, entry
 from topology.choice import Ask
 from topology.explain import Explanation, GPUSet, explain
-from topology.machine import Level, Machine, mask_of
+from topology.machine import Machine, mask_of
 from topology.table import Table, table_of
 from webhook.manifest.value import InputError
 
 UNIT = "GB/s"
-NO_LINK = "N-A"
-"""The word for a pair of which nothing is known, as in a published topology."""
 _HINT = (
     "NV2: two NVLinks; PIX, PXB: PCIe switches; PHB, NODE: one socket's host bridges; "
     "SYS: between sockets"
@@ -21,22 +21,22 @@ def show(name: str, machine: Machine, output: Format) -> int:
     """Show a machine's links and bandwidths; return the exit code."""
     bandwidths = table_of(machine)
     if output is not Format.TABLE:
-        emit(_described(bandwidths, machine), output)
+        emit(topology_json.machine_report(machine, bandwidths), output)
         return 0
     say(Paint(name, bold=True), f"{machine.n} GPUs, {kind_of(machine)}, class {bandwidths.key}")
     say()
     say(f"Links ({_HINT})")
-    _matrix(_links(machine), ["NUMA", *map(str, machine.numa)])
+    _matrix(links(machine), ["NUMA", *map(str, machine.numa)])
     say()
     say(f"Bandwidth of each pair [{UNIT}]")
-    _matrix([[f"{speed:.1f}" if speed else "-" for speed in row] for row in _pairs(bandwidths)])
+    _matrix([[f"{speed:.1f}" if speed else "-" for speed in row] for row in pairs(bandwidths)])
     if machine.n > 1:
         _show_sizes(bandwidths)
     if machine.nics:
         say()
         say("Network cards, and how near each is to each GPU")
         names: list[Cell] = ["", *(f"GPU{i}" for i in range(machine.n))]
-        table([names, *([nic.name, *map(_word, nic.levels)] for nic in machine.nics)], indent=2)
+        table([names, *([nic.name, *map(word, nic.levels)] for nic in machine.nics)], indent=2)
     _show_warnings(machine)
     return 0
 
@@ -46,7 +46,7 @@ def best(name: str, machine: Machine, ask: Ask, output: Format) -> int:
     bandwidths = table_of(machine)
     found = explain(bandwidths, ask)
     if output is not Format.TABLE:
-        emit(_answer(found, ask, bandwidths), output)
+        emit(topology_json.choice(machine, bandwidths, ask, found), output)
     elif found.chosen is None:
         say(Paint("no such set:", BAD), found.reason)
     else:
@@ -59,19 +59,7 @@ def list_machines(output: Format) -> int:
     """Show the catalogue; return the exit code."""
     entries = [entry(name) for name in NAMES]
     if output is not Format.TABLE:
-        emit(
-            [
-                {
-                    "name": one.name,
-                    "gpus": one.machine.n,
-                    "switched": one.machine.switched,
-                    "title": one.title,
-                    "source": one.source,
-                }
-                for one in entries
-            ],
-            output,
-        )
+        emit(topology_json.machine_list(entries), output)
         return 0
     header: list[Cell] = ["NAME", "GPUS", "LINKS", "MACHINE"]
     table(
@@ -82,66 +70,28 @@ def list_machines(output: Format) -> int:
 
 
 def gpus_in(text: str, n: int, option: str) -> int:
-    """Return the mask of a list of GPUs such as `0,2,3`.
+    """Return the mask of a list of GPUs such as `0-3,6`.
 
     Raises:
         InputError: Something in it is no index of one of the machine's n GPUs.
     """
-    gpus = set()
+    gpus = set[int]()
     for item in filter(None, (part.strip() for part in text.split(","))):
-        if not (item.isascii() and item.isdigit() and len(item) <= 4 and int(item) < n):
+        first, dash, last = item.partition("-")
+        taken = range(_index(first), _index(last if dash else first) + 1)
+        if not taken or not 0 <= taken[0] <= taken[-1] < n:
             raise InputError(
                 f"{option}: {item!r} is no GPU of this machine. Write some of 0 to {n - 1}, "
-                "such as 0,2,3."
+                "such as 0-3,6."
             )
-        gpus.add(int(item))
+        gpus.update(taken)
     return mask_of(gpus)
 
 
-def _described(bandwidths: Table, machine: Machine) -> dict[str, object]:
-    return {
-        "gpus": machine.n,
-        "switched": machine.switched,
-        "class": bandwidths.key,
-        "links": _links(machine),
-        "bandwidth": _pairs(bandwidths),
-        "unit": UNIT,
-        "exact": bandwidths.exact,
-        "numa": list(machine.numa),
-        "nics": [
-            {"name": nic.name, "levels": [_word(level) for level in nic.levels]}
-            for nic in machine.nics
-        ],
-        "model": machine.model,
-        "warnings": list(machine.warnings),
-    }
-
-
-def _answer(found: Explanation, ask: Ask, bandwidths: Table) -> dict[str, object]:
-    if found.chosen is None:
-        return {"gpus": None, "reason": found.reason}
-    return {
-        **_set(found.chosen),
-        "unit": UNIT,
-        "mode": ask.mode.value,
-        "class": bandwidths.key,
-        "best_possible": _tenth(found.best_possible),
-        "best_free": _tenth(found.best_free),
-        "index_order": _set(found.index_order) if found.index_order else None,
-        "runner_up": _set(found.runner_up) if found.runner_up else None,
-        "left": _set(found.left) if found.left else None,
-        "exact": found.exact,
-        "reason": found.reason,
-        "warnings": list(bandwidths.machine.warnings),
-    }
-
-
-def _set(gpus: GPUSet) -> dict[str, object]:
-    return {"gpus": list(gpus.gpus), "bandwidth": _tenth(gpus.bandwidth)}
-
-
-def _tenth(bandwidth: float | None) -> float | None:
-    return None if bandwidth is None else round(bandwidth, 1)
+def _index(text: str) -> int:
+    """Return a GPU's index; -1 where it is none."""
+    word = text.strip()
+    return int(word) if word.isascii() and word.isdigit() and len(word) <= 4 else -1
 
 
 def _show_choice(name: str, found: Explanation, chosen: GPUSet, ask: Ask) -> None:
@@ -213,30 +163,6 @@ def kind_of(machine: Machine) -> str:
     if machine.switched:
         return "NVSwitch"
     return "NVLink mesh" if machine.fabric else "PCIe only"
-
-
-def _links(machine: Machine) -> list[list[str]]:
-    return [[_link(machine, i, j) for j in range(machine.n)] for i in range(machine.n)]
-
-
-def _link(machine: Machine, i: int, j: int) -> str:
-    if i == j:
-        return "X"
-    links = machine.links[i][j]
-    return f"NV{links}" if links else _word(machine.levels[i][j])
-
-
-def _word(level: Level) -> str:
-    return NO_LINK if level is Level.UNKNOWN else level.name
-
-
-def _pairs(bandwidths: Table) -> list[list[float]]:
-    """Return the bandwidth of each pair [GB/s], shape (n, n), 0 on the diagonal."""
-    n = bandwidths.n
-    return [
-        [round(bandwidths.bandwidth(1 << i | 1 << j), 1) if i != j else 0.0 for j in range(n)]
-        for i in range(n)
-    ]
 
 
 def _gpus(gpus: GPUSet) -> str:

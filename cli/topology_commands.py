@@ -4,8 +4,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from cli.conventions import answers
 from cli.output import Format
-from cli.parameters import Output
+from cli.parameters import Filename, Output
 
 topology = typer.Typer(
     help="What links a machine's GPUs, and which of them to take.",
@@ -21,15 +22,26 @@ def _catalogue(incomplete: str) -> list[str]:
 
 
 Machine = Annotated[
-    str,
+    str | None,
     typer.Argument(
         metavar="FILE",
         autocompletion=_catalogue,
         help="Text of `nvidia-smi topo -m`, an NCCL topology XML, a catalogue name, or - .",
     ),
 ]
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
+        raise typer.BadParameter(f"{text!r} is no number of GPUs; write 1 or more.")
+    return int(text)
+
+
 GPUModel = Annotated[
-    str | None, typer.Option(help="Product name of the GPUs, or a part of it: V100, A100, H100.")
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Product name of the GPUs, or a part of it: V100, A100, H100."
+    ),
 ]
 Partial = Annotated[
     bool, typer.Option("--partial", help="Read what is whole of a text that is cut.")
@@ -37,26 +49,33 @@ Partial = Annotated[
 
 
 @topology.command("show", epilog="Example: nvidia-smi topo -m | linkwise topology show -")
+@answers
 def topology_show(
-    file: Machine,
+    file: Machine = None,
+    filename: Filename = None,
     gpu_model: GPUModel = None,
     partial: Partial = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Show the links, the class and the bandwidths of a machine."""
     from cli.machine import find_machine
-    from cli.source import shown_name
+    from cli.source import only_file, shown_name
     from cli.topology import show
 
-    return show(shown_name(file), find_machine(file, model=gpu_model, partial=partial), output)
+    name = only_file(file, filename)
+    return show(shown_name(name), find_machine(name, model=gpu_model, partial=partial), output)
 
 
-@topology.command("best", epilog="Example: linkwise topology best dgx1-v100 --count 2 --free 0,2,3")
+@topology.command("best", epilog="Example: linkwise topology best dgx1-v100 --count 2 --free 0-2,6")
+@answers
 def topology_best(
-    file: Machine,
-    count: Annotated[int, typer.Option(min=1, help="How many GPUs to take.")],
+    count: Annotated[
+        int, typer.Option(parser=_whole, metavar="NUMBER", help="How many GPUs to take.")
+    ],
+    file: Machine = None,
+    filename: Filename = None,
     free: Annotated[
-        str | None, typer.Option(metavar="GPUS", help="GPUs to choose from, such as 0,2,3.")
+        str | None, typer.Option(metavar="GPUS", help="GPUs to choose from, such as 0-3,6.")
     ] = None,
     require: Annotated[
         str | None, typer.Option(metavar="GPUS", help="GPUs that must be among them.")
@@ -76,11 +95,12 @@ def topology_best(
 ) -> int:
     """Choose the GPUs that talk fastest to each other."""
     from cli.machine import find_machine
-    from cli.source import shown_name
+    from cli.source import only_file, shown_name
     from cli.topology import best, gpus_in
     from topology.choice import Ask, Mode
 
-    machine = find_machine(file, model=gpu_model, partial=partial)
+    name = only_file(file, filename)
+    machine = find_machine(name, model=gpu_model, partial=partial)
     ask = Ask(
         free=(1 << machine.n) - 1 if free is None else gpus_in(free, machine.n, "--free"),
         k=count,
@@ -88,10 +108,11 @@ def topology_best(
         mode=Mode(mode),
         multi_node=multi_node,
     )
-    return best(shown_name(file), machine, ask, output)
+    return best(shown_name(name), machine, ask, output)
 
 
 @topology.command("list", epilog="Example: linkwise topology list -o json")
+@answers
 def topology_list(output: Output = Format.TABLE) -> int:
     """List the machines of the catalogue."""
     from cli.topology import list_machines

@@ -19,7 +19,7 @@ from scorer.snapshot import Snapshot
 from scorer.state import State
 from scorer.why import notes_on, why_these
 
-BY_COUNT = "kube-scheduler chooses the node by count, and NVIDIA's plugin the GPUs"
+BY_COUNT = "a guess by count: kube-scheduler chooses the node, and NVIDIA's plugin the GPUs"
 BY_SCHEDULER = "kube-scheduler chooses among the nodes that fit, by rules of its own, too"
 
 _Placements: TypeAlias = Sequence[Placement | None]

@@ -17,7 +17,7 @@ from webhook.manifest.question import asked_about
 from webhook.manifest.report import entry_of
 from webhook.manifest.template import PodTemplate
 from webhook.manifest.value import InputError
-from webhook.manifest.workload import expanded
+from webhook.manifest.workload import Unjudged, expanded
 
 PATH = "/v1/dry-run"
 MOST_TEMPLATES = 100
@@ -46,6 +46,8 @@ class Result(Struct, frozen=True):
     """What was passed over or guessed."""
     notes: tuple[str, ...]
     """What is not known, which is no fault of what was sent: why no placement is."""
+    unjudged: tuple[Unjudged, ...]
+    """What may make pods, and was not judged: its kind is not known. Also among `warnings`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Manifest:
 
     templates: tuple[PodTemplate, ...]
     warnings: tuple[str, ...]
+    unjudged: tuple[Unjudged, ...]
 
     @property
     def namespaces(self) -> tuple[str, ...]:
@@ -71,6 +74,7 @@ class Judged:
     """By place in `pods`: of those for which a place is looked for."""
     policy: dict[str, object]
     warnings: tuple[str, ...]
+    unjudged: tuple[Unjudged, ...]
 
     @property
     def question(self) -> FitQuestion:
@@ -93,8 +97,9 @@ def read_manifest(body: bytes, namespace: str) -> Manifest:
     except UnicodeDecodeError as error:
         line = body.count(b"\n", 0, error.start) + 1
         raise InputError(f"{NAME}:{line}: this is no UTF-8 text.") from None
-    templates, warnings = expanded(objects_in(text, NAME), namespace)
-    manifest = Manifest(templates, tuple(warnings))
+    templates, unjudged, warnings = expanded(objects_in(text, NAME), namespace)
+    passed_over = (one.sentence for one in unjudged)
+    manifest = Manifest(templates, (*passed_over, *warnings), unjudged)
     for count, most, what in (
         (len(templates), MOST_TEMPLATES, "pod templates"),
         (len(manifest.namespaces), MOST_NAMESPACES, "namespaces"),
@@ -140,7 +145,7 @@ def judge(
         if about := asked_about(template, entry["patched"], outcome):
             asked[place] = about
     decided = {"generation": policy.generation, "digest": policy.digest}
-    return Judged(pods, asked, decided, manifest.warnings)
+    return Judged(pods, asked, decided, manifest.warnings, manifest.unjudged)
 
 
 def answer(judged: Judged, fits: Sequence[Fit] | str) -> bytes:
@@ -157,7 +162,7 @@ def answer(judged: Judged, fits: Sequence[Fit] | str) -> bytes:
     else:
         placements = dict(zip(judged.asked, fits, strict=True))
     pods = [{**pod, "placement": placements.get(i)} for i, pod in enumerate(judged.pods)]
-    return msgspec.json.encode(Result(pods, judged.policy, judged.warnings, notes))
+    return msgspec.json.encode(Result(pods, judged.policy, judged.warnings, notes, judged.unjudged))
 
 
 def _diff(before: object, after: object) -> str:

@@ -104,7 +104,7 @@ def test_any_pod_is_shown_to_people_and_to_scripts(pod):
 
     assert (shown[0], shown[2]) == (code, err)
     if code != 2:
-        (entry,) = json.loads(out)
+        (entry,) = json.loads(out)["items"]
         assert shown[1].startswith(f"{entry['verdict']} Pod ")
         assert entry["verdict"] == "allowed" or entry["patch"] == []
 

@@ -58,7 +58,7 @@ def check(linkwise, write):
     def check_text(text, *arguments):
         write("job.yaml", text)
         code, out, _ = linkwise("check", "job.yaml", *arguments, "-o", "json")
-        return code, json.loads(out)
+        return code, json.loads(out)["items"]
 
     return check_text
 
@@ -296,12 +296,32 @@ def test_what_was_not_looked_at_is_said(linkwise, write):
 
     code, out, err = linkwise("check", "job.yaml", "-o", "json")
 
-    assert (code, out) == (0, "[]\n")
+    report = json.loads(out)
+    assert (code, report["items"]) == (3, [])
+    assert report["unjudged"] == [
+        {
+            "source": "job.yaml:1",
+            "apiVersion": "ray.io/v1",
+            "kind": "RayCluster",
+            "name": "r",
+            "reason": "was not looked at",
+        }
+    ]
     assert err == (
         "linkwise: job.yaml:1: RayCluster (ray.io/v1) was not looked at.\n"
         "linkwise: no pods are described in these files; name Pods or workloads.\n"
     )
-    assert linkwise("check", "job.yaml", "--strict").code == 3
+
+
+def test_what_is_denied_goes_before_what_was_not_judged(linkwise, write):
+    write("ray.yaml", "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\n")
+    write("bad.yaml", BAD)
+
+    shown = linkwise("check", "ray.yaml", "bad.yaml")
+
+    assert shown.code == 1
+    assert shown.out.endswith("1 pod template: 1 denied; 1 not judged\n")
+    assert linkwise("check", "ray.yaml", "-q").err.count("RayCluster") == 1
 
 
 def test_kinds_without_pods_are_passed_over_in_silence(linkwise, write):

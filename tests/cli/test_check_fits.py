@@ -94,7 +94,7 @@ resource (3), too few free GPUs (1).
             """\
   fits now on plain-0
     why: Only plain-0 takes it now.
-    note: kube-scheduler chooses the node by count, and NVIDIA's plugin the GPUs.
+    note: A guess by count: kube-scheduler chooses the node, and NVIDIA's plugin the GPUs.
     serve-0  plain-0  chosen by NVIDIA's device plugin
     left on plain-0: 5 of 8 GPUs, of 8 that are free now
 """,
@@ -111,8 +111,8 @@ def test_people_read_where_pods_would_go_and_what_would_be_left(check, limits, r
 
 
 def test_scripts_read_the_same_as_of_a_server(check):
-    (whole,) = json.loads(check(WHOLE, "-o", "json").out)
-    (denied,) = json.loads(check("aliyun.com/gpu: 0", "-o", "json").out)
+    (whole,) = json.loads(check(WHOLE, "-o", "json").out)["items"]
+    (denied,) = json.loads(check("aliyun.com/gpu: 0", "-o", "json").out)["items"]
 
     assert whole["placement"]["fits"] is True
     assert whole["placement"]["pods"] == [{"name": "serve-0", "node": "dgx-0", "gpus": [1, 2]}]
@@ -123,7 +123,7 @@ def test_scripts_read_the_same_as_of_a_server(check):
 def test_without_a_cluster_nothing_is_said_of_placement(check, linkwise):
     check(WHOLE)
 
-    (entry,) = json.loads(linkwise("check", "job.yaml", "-o", "json").out)
+    (entry,) = json.loads(linkwise("check", "job.yaml", "-o", "json").out)["items"]
 
     assert entry["placement"] is None
 

@@ -12,7 +12,7 @@ def check(linkwise, write):
         write("job.yaml", text)
         code, out, err = linkwise("check", "job.yaml", *arguments, "-o", "json")
         assert err == ""
-        return code, json.loads(out)
+        return code, json.loads(out)["items"]
 
     return check_text
 

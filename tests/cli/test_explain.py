@@ -63,7 +63,7 @@ def document(explain):
     """The same, as scripts see it."""
 
     def call(objects, *arguments):
-        return json.loads(explain(objects, *arguments, "-o", "json").out)
+        return json.loads(explain(objects, *arguments, "-o", "json").out)["items"]
 
     return call
 
@@ -134,7 +134,7 @@ def test_the_fewest_that_would_make_room_are_named(document):
         a_pod({keys.GPU_WHOLE: 3}, name="p", schedulingGates=GATE),
     ]
 
-    told = document(objects, "pod", "default/p")
+    [told] = document(objects, "pod", "default/p")
 
     assert told["help"] == ["it would fit once pod default/small on dgx-0 ends"]
 
@@ -149,7 +149,7 @@ def test_the_node_where_the_least_must_end_is_named(document):
         a_pod({keys.GPU_WHOLE: 4}, name="p", schedulingGates=GATE),
     ]
 
-    told = document(objects, "pod", "default/p")
+    [told] = document(objects, "pod", "default/p")
 
     assert told["help"] == ["it would fit once pod default/five on dgx-1 ends"]
 
@@ -328,7 +328,7 @@ def pod_of(state, **spec):
     ids=["no GPUs", "counted", "unaccounted", "not gated", "too large", "finished"],
 )
 def test_a_pod_that_linkwise_does_not_place_is_told_why(document, pod, state, reason):
-    told = document([*dgx("dgx-0"), pod], "pod", "default/p")
+    [told] = document([*dgx("dgx-0"), pod], "pod", "default/p")
 
     assert told["state"] == state
     assert told["reason"].startswith(reason)
@@ -337,7 +337,7 @@ def test_a_pod_that_linkwise_does_not_place_is_told_why(document, pod, state, re
 def test_pods_without_uids_are_told_apart_by_their_names(document):
     pods = [a_pod(ONE, name=name, schedulingGates=GATE) for name in ("a", "b")]
 
-    told = document([*dgx("dgx-0"), *pods], "pod", "default/b")
+    [told] = document([*dgx("dgx-0"), *pods], "pod", "default/b")
 
     assert (told["name"], told["gpus"]) == ("b", {"dgx-0": [3]})
 
@@ -345,7 +345,7 @@ def test_pods_without_uids_are_told_apart_by_their_names(document):
 def test_a_pod_that_waits_for_the_scheduler_has_its_gpus_already(document):
     pod = placed_pod("p", {keys.GPU_WHOLE: 2}, "dgx-0", GPUShare(0), GPUShare(3), bound=False)
 
-    told = document([*dgx("dgx-0"), pod], "pod", "default/p")
+    [told] = document([*dgx("dgx-0"), pod], "pod", "default/p")
 
     assert (told["state"], told["bandwidth"]) == ("placed", 40.0)
     assert told["pods"] == [

@@ -133,7 +133,8 @@ def test_the_table_of_gpushare_is_as_its_users_know_it(inspect):
         "  GPU Memory(GiB)\n"
         "node1  192.168.0.71  6/15                   0/15                   3                 "
         "  9/30\n"
-        f"{'-' * 66}\n"
+        # As the original: 20 more than the first node's words.
+        f"{'-' * 56}\n"
         "Allocated/Total GPU Memory In Cluster:\n"
         "9/30 (30%)\n"
     )

@@ -333,7 +333,7 @@ def test_a_list_that_changes_too_fast_for_pages_is_read_at_once(cluster, linkwis
 def test_a_snapshot_is_written_to_a_file_and_read_as_the_cluster_it_was(cluster, linkwise):
     live = linkwise("inspect", "-o", "json").out
 
-    ran = linkwise("snapshot", "--output", "cluster.json")
+    ran = linkwise("snapshot", "--to", "cluster.json")
 
     assert (ran.code, ran.out, ran.err) == (0, "", "")
     assert linkwise("inspect", "--cluster", "cluster.json", "-o", "json").out == live
@@ -368,7 +368,7 @@ def test_workloads_are_asked_only_where_a_gang_waits_for_its_size(cluster, linkw
     cluster.objects[PODS] = [
         {**pod, "metadata": {**pod["metadata"], "name": name}} for name in names
     ]
-    [told] = json.loads(linkwise("explain", "gang", "job", "-o", "json").out)
+    [told] = json.loads(linkwise("explain", "gang", "job", "-o", "json").out)["items"]
 
     assert cluster.asked.count(path) == 1
     assert told["reason"].startswith("needs 2 GPUs as 2 × 1 GPU")
@@ -396,7 +396,7 @@ def test_the_pod_group_of_a_gang_that_waits_is_kept(cluster, linkwise):
     ]
 
     kept = json.loads(linkwise("snapshot").out)["items"]
-    [told] = json.loads(linkwise("explain", "gang", "bert", "-o", "json").out)
+    [told] = json.loads(linkwise("explain", "gang", "bert", "-o", "json").out)["items"]
 
     groups = [one for one in kept if one["kind"] == "PodGroup"]
     assert groups == [{**whole, "metadata": metadata, "spec": policy}]
@@ -429,19 +429,21 @@ def test_a_gang_object_tells_what_was_decided_then(cluster, linkwise):
         "indexOrder": 20.5,
     }
     name = linkwise("explain", "gang", "team/g", "-o", "json")
-    assert json.loads(name.out)[0]["bandwidth"] is None
+    assert json.loads(name.out)["items"][0]["bandwidth"] is None
 
     gang = {
         "metadata": {"name": name_of(GangKey("team", "g", "")), "namespace": "team"},
         "spec": {"gang": "g", "link": "best", "size": 1, "plan": plan},
     }
     cluster.objects[f"/apis/{keys.API_VERSION}/gangs"] = [gang]
-    [told] = json.loads(linkwise("explain", "gang", gang["metadata"]["name"], "-o", "json").out)
+    [told] = json.loads(linkwise("explain", "gang", gang["metadata"]["name"], "-o", "json").out)[
+        "items"
+    ]
 
     assert (told["bandwidth"], told["best_possible"]) == (30.5, 40.5)
     assert told["index_order"]["bandwidth"] == 20.5
 
     # A plan that was not the one carried out tells nothing of it.
     plan["id"] = "1-2"
-    [other] = json.loads(linkwise("explain", "gang", "team/g", "-o", "json").out)
+    [other] = json.loads(linkwise("explain", "gang", "team/g", "-o", "json").out)["items"]
     assert other["bandwidth"] is None

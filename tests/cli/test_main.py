@@ -51,9 +51,23 @@ def test_the_exit_code_tells_what_happened(linkwise, write, texts, arguments, co
     ("arguments", "complaint"),
     [
         (["chek"], "No such command 'chek'. Did you mean 'check'? See linkwise --help."),
-        (["check", "--foo"], "No such option: --foo. See linkwise check --help."),
-        (["topology", "best"], "Missing argument 'FILE'. See linkwise topology best --help."),
-        (["check", "x", "-o", "xml"], "Invalid value for '--output-format' / '-o': "),
+        (
+            ["check", "--foo"],
+            "No such option: --foo (Possible options: --to). See linkwise check --help.",
+        ),
+        (["topology", "best"], "Missing option '--count'. See linkwise topology best --help."),
+        (["topology", "show"], "no file is named. Write FILE or -f FILE; - is a pipe."),
+        (["check"], "no file is named. Write FILE or -f FILE; - is a pipe."),
+        (["policy", "lint", "a", "-f", "b"], "two files are named. "),
+        (["check", "x", "-o", "xml"], "Invalid value for '--output' / '-o': 'xml' is not one of "),
+        (
+            ["topology", "best", "dgx1-v100", "--count", "x"],
+            "Invalid value for '--count': 'x' is no number of GPUs; write 1 or more. See ",
+        ),
+        (
+            ["topology", "best", "dgx1-v100", "--count", "0"],
+            "Invalid value for '--count': '0' is no number of GPUs; write 1 or more. See ",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_told_in_one_line(linkwise, arguments, complaint):
@@ -131,7 +145,7 @@ def test_the_installed_command_checks_a_pipe():
 
     assert ran.returncode == 1
     assert ran.stderr == ""
-    assert json.loads(ran.stdout)[0]["verdict"] == "denied"
+    assert json.loads(ran.stdout)["items"][0]["verdict"] == "denied"
 
 
 def test_kubectl_finds_it_as_a_plugin():

@@ -226,7 +226,7 @@ def test_the_page_is_written_whole(linkwise, write, tmp_path):
     write("job.yaml", gang())
 
     code, out, err = linkwise(
-        "simulate", "job.yaml", "--cluster", "cluster.yaml", "-o", "html", "--output", "page.html"
+        "simulate", "job.yaml", "--cluster", "cluster.yaml", "-o", "html", "--to", "page.html"
     )
 
     assert (code, out, err) == (0, "", "")
@@ -239,8 +239,7 @@ def test_the_page_is_written_whole(linkwise, write, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        pytest.param(["-o", "json", "--output", "gone/x.json"], "gone/x.json", id="no-folder"),
-        pytest.param(["--output", "x.txt"], "-o html", id="a-table-in-a-file"),
+        pytest.param(["-o", "json", "--to", "gone/x.json"], "gone/x.json", id="no-folder"),
         pytest.param(["-o", "pdf"], "pdf", id="unknown-format"),
         pytest.param(["--mode", "compat"], "compat", id="unknown-mode"),
     ],

@@ -43,13 +43,19 @@ def test_what_is_no_kubernetes_object_is_refused_with_its_line(linkwise, tmp_pat
 
 @pytest.mark.parametrize(
     ("name", "complaint"),
-    [("missing.yaml", "no such file or directory"), (".", "is a directory")],
+    [
+        (
+            "missing.yaml",
+            "no such file or directory. Name a file that can be read, or - for a pipe.",
+        ),
+        (".", "is a directory. Add -R to read the manifests in it."),
+    ],
 )
 def test_what_cannot_be_opened_is_named(linkwise, name, complaint):
     code, out, err = linkwise("check", name)
 
     assert (code, out) == (2, "")
-    assert err == f"linkwise: {name}: {complaint}. Name a file that can be read, or - for a pipe.\n"
+    assert err == f"linkwise: {name}: {complaint}\n"
 
 
 def test_a_name_that_no_file_can_have_is_refused():

@@ -138,6 +138,8 @@ def test_best_answers_with_the_documented_shape(linkwise):
 
     assert code == 0
     assert answer | {"class": "", "reason": "", "left": None, "best_free": None} == {
+        "apiVersion": "cli.linkwise.dev/v1",
+        "kind": "Choice",
         "gpus": [0, 3],
         "bandwidth": 40.0,
         "unit": "GB/s",
@@ -225,7 +227,7 @@ def test_arguments_that_make_no_sense_are_refused(linkwise, arguments, complaint
 
 def test_the_catalogue_is_listed(linkwise):
     code, out, _ = linkwise("topology", "list")
-    listed = yaml.safe_load(linkwise("topology", "list", "-o", "yaml").out)
+    listed = yaml.safe_load(linkwise("topology", "list", "-o", "yaml").out)["items"]
 
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == ["NAME", *NAMES]

@@ -74,7 +74,7 @@ def linkwise(capsys, monkeypatch, tmp_path):
 
 
 def findings(answer):
-    judged = answer if isinstance(answer, list) else [answer]
+    judged = answer.get("items", [answer])
     return [finding for one in judged for finding in one["findings"]]
 
 

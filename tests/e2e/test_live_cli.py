@@ -86,7 +86,7 @@ def test_a_snapshot_has_the_nodes_and_pods_that_are_there_and_nothing_secret(
     secret = {"name": "main", "image": "none", "env": [{"name": "KEY", "value": "hunter2"}]}
     pods.create(name="talks", spec={"containers": [secret]})
 
-    first = live("snapshot", "--output", "snapshot.json")
+    first = live("snapshot", "--to", "snapshot.json")
     text = (tmp_path / "snapshot.json").read_text()
 
     assert (first.returncode, first.stdout, first.stderr) == (0, "", "")
@@ -131,10 +131,12 @@ def test_a_snapshot_simulated_gives_what_the_planner_decides_and_explain_tells_i
     wait_until(lambda: "NVLink mesh" in live("inspect").stdout, "the policy tells the machine", 60)
     make_gang(pods, "first", 3, 1)
     _placed(plane, pods, "first")
-    assert live("snapshot", "--output", "snapshot.json").returncode == 0
+    assert live("snapshot", "--to", "snapshot.json").returncode == 0
     make_gang(pods, "second", 2, 2)
     made = _placed(plane, pods, "second")
-    told = json.loads(live("explain", "gang", f"{pods.namespace}/second", "-o", "json").stdout)[0]
+    told = json.loads(live("explain", "gang", f"{pods.namespace}/second", "-o", "json").stdout)[
+        "items"
+    ][0]
 
     [gang] = simulated(tmp_path, as_written(made))["gangs"]
 
@@ -152,7 +154,7 @@ def test_a_gang_that_waits_is_told_the_same_by_its_object_by_explain_and_by_simu
     plane, nodes, pods, live, tmp_path
 ):
     nodes({**DGX, "count": 1})
-    assert live("snapshot", "--output", "snapshot.json").returncode == 0
+    assert live("snapshot", "--to", "snapshot.json").returncode == 0
     make_gang(pods, "big", 3, 4)
     reason = wait_until_told(plane, pods, "big")
     made = list(pods.all().values())
@@ -160,7 +162,7 @@ def test_a_gang_that_waits_is_told_the_same_by_its_object_by_explain_and_by_simu
     ran = live("explain", "pod", f"{pods.namespace}/big-0", "-o", "json")
 
     assert ran.returncode == 1
-    told = json.loads(ran.stdout)
+    told = json.loads(ran.stdout)["items"][0]
     assert (told["kind"], told["name"], told["reason"]) == ("gang", "big", reason)
     assert told["help"] == ["it would not fit if nothing else ran: add nodes, or ask for less"]
     [gang] = simulated(tmp_path, as_written(made))["gangs"]

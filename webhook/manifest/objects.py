@@ -3,6 +3,7 @@
 import re
 from json import JSONDecodeError, JSONDecoder
 
+from cluster.keys import CLI_API_VERSION
 from policy.lines import Document, read_documents
 from policy.place import SourceError
 from webhook.manifest.value import InputError, Value
@@ -30,7 +31,7 @@ def values_in(text: str, name: str) -> list[Value]:
 
 
 def objects_in(text: str, name: str) -> list[Value]:
-    """Return the Kubernetes objects of a text; those of a List one by one.
+    """Return the Kubernetes objects of a text; those of a List or a snapshot one by one.
 
     Raises:
         InputError: As `values_in`, or something in it is no Kubernetes object.
@@ -79,7 +80,8 @@ def _objects(value: Value) -> list[Value]:
     for key in ("apiVersion", "kind"):
         if value.child(key) is None:
             raise value.error(f"no Kubernetes object: {key} is missing. Add it.")
-    kind = value.need("kind").text()
-    if not kind.endswith("List") or value.child("items") is None:
+    is_snapshot = value.need("apiVersion").plain == CLI_API_VERSION
+    is_list = is_snapshot or value.need("kind").text().endswith("List")
+    if not is_list or value.child("items") is None:
         return [value]
     return [item for listed in value.listed("items") for item in _objects(listed)]

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
+
+from msgspec import Struct
 
 from cluster import keys
 from cluster.request import read_request
@@ -21,8 +24,35 @@ NO_PODS = "no pods are described in these files; name Pods or workloads."
 """The warning of objects none of which has a pod template."""
 
 
-def expanded(objects: Iterable[Value], namespace: str) -> tuple[tuple[PodTemplate, ...], list[str]]:
-    """Return the pod templates of objects, and a warning for each object that may hide some.
+class Unjudged(Struct, frozen=True, rename={"api_version": "apiVersion"}):
+    """An object that may make pods, and whose kind is not known here."""
+
+    source: str
+    """`file:line`."""
+    api_version: str
+    kind: str
+    name: str
+    """Empty where it has none."""
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one line for people."""
+        return f"{self.source}: {self.kind} ({self.api_version}) {self.reason}."
+
+
+class Expansion(NamedTuple):
+    """What objects describe."""
+
+    templates: tuple[PodTemplate, ...]
+    unjudged: tuple[Unjudged, ...]
+    """Those that may hide pods."""
+    warnings: tuple[str, ...]
+    """What was guessed of the others."""
+
+
+def expanded(objects: Iterable[Value], namespace: str) -> Expansion:
+    """Return the pod templates of objects, and which objects may hide some.
 
     Args:
         objects: Kubernetes objects.
@@ -32,18 +62,24 @@ def expanded(objects: Iterable[Value], namespace: str) -> tuple[tuple[PodTemplat
         InputError: As `templates_of`.
     """
     templates: list[PodTemplate] = []
-    warnings: list[str] = []
+    unjudged: list[Unjudged] = []
     for value in objects:
         made = templates_of(value, namespace)
         if made is not None:
             templates += made
-            warnings += [f"{one.value.source}: {one.note}." for one in made if one.note]
         elif may_make_pods(value):
-            kind, version = value.need("kind").plain, value.need("apiVersion").plain
-            warnings.append(f"{value.source}: {kind} ({version}) was not looked at.")
+            unjudged.append(_unjudged(value))
+    warnings = [f"{one.value.source}: {one.note}." for one in templates if one.note]
     if not templates:
         warnings.append(NO_PODS)
-    return tuple(templates), warnings
+    return Expansion(tuple(templates), tuple(unjudged), tuple(warnings))
+
+
+def _unjudged(value: Value) -> Unjudged:
+    version, kind = value.need("apiVersion").text(), value.need("kind").text()
+    metadata = value.child("metadata")
+    name = metadata.mapping().get("name") if metadata else None
+    return Unjudged(value.source, version, kind, str(name or ""), "was not looked at")
 
 
 def templates_of(document: Value, namespace: str) -> tuple[PodTemplate, ...] | None:
