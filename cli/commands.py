@@ -236,6 +236,33 @@ def explain(
     return show_explanation(now, kind, name, output, clock=wall())
 
 
+def _kinds(incomplete: str) -> list[str]:
+    from cli.schema import KINDS
+
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
+
+
+@app.command(epilog="Example: linkwise schema CheckReport")
+@answers
+def schema(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            autocompletion=_kinds,
+            help="A kind that -o json names; Policy; or DryRun, the dry-run API as OpenAPI.",
+        ),
+    ],
+) -> int:
+    """Show the JSON Schema of an answer, or of the policy file."""
+    from cli.schema import KINDS, text_of
+
+    if kind not in KINDS:
+        raise typer.BadParameter(f"{kind!r} is none. Write one of {', '.join(KINDS)}.")
+    typer.echo(text_of(kind), nl=False)
+    return 0
+
+
 @policy.command("lint", epilog="Example: linkwise policy lint acs-profile.yaml")
 @answers
 def policy_lint(

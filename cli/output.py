@@ -61,10 +61,9 @@ def dumped(document: object, output: Format) -> str:
     """Return a document for scripts, as JSON or YAML text."""
     if output is Format.JSON:
         return f"{json.dumps(document, indent=2, ensure_ascii=False)}\n"
-    import yaml  # noqa: PLC0415 - costs 40 ms, and only this format needs it
+    from cli.yaml_text import yaml_text  # noqa: PLC0415 - costs 40 ms; only this format needs it
 
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    return str(yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True))
+    return yaml_text(document)
 
 
 def say(*cells: Cell) -> None:

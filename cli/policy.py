@@ -1,6 +1,7 @@
 """`linkwise policy lint`: what is wrong with a policy or a profile, and what it decides."""
 
 import json
+from typing import Any
 
 from msgspec import Struct
 
@@ -34,7 +35,7 @@ class LintChange(Struct, frozen=True, kw_only=True):
     name: str
     when: str
     """For which pods; empty: for all."""
-    sets: dict[str, object]
+    sets: dict[str, Any]
 
 
 class LintReport(Document, frozen=True, kw_only=True):

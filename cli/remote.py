@@ -51,7 +51,9 @@ class Server:
     """Whom its certificate must be for; the URL's host when None."""
 
 
-class _Policy(Struct, frozen=True):
+class PolicyVersion(Struct, frozen=True):
+    """Which policy decided."""
+
     generation: int
     digest: str
 
@@ -63,7 +65,7 @@ class DryRun(Struct, frozen=True):
     """One for each pod template."""
     warnings: tuple[str, ...]
     """What was passed over or guessed."""
-    policy: _Policy | None = None
+    policy: PolicyVersion | None = None
     """What decided."""
     notes: tuple[str, ...] = ()
     """What is not known, which is no fault of what was sent."""

@@ -22,7 +22,7 @@ class Finding(Struct, frozen=True):
     severity: Severity
     field: str
     """As `kubectl explain` writes it, relative to the pod."""
-    value: object
+    value: Any
     message: str
     fix: str
     source: str
@@ -36,7 +36,7 @@ class Step(Struct, frozen=True):
     path: str
     """A JSON pointer into the pod."""
     rule: str
-    value: object = UNSET
+    value: Any = UNSET
     """Absent for `remove`."""
 
 

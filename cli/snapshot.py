@@ -8,11 +8,12 @@ with time: an unchanged cluster gives the same text twice.
 import json
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct, structs
 
+from cli.document import Document
 from cli.output import Format, dumped
 from cluster import keys
 from cluster.offer import NodeObject
@@ -41,6 +42,12 @@ _TOPOLOGY = frozenset(
 )
 _FIRST = ("Namespace", "ConfigMap", "Node")
 """Kinds that come first in a snapshot; pods come last, workloads between."""
+
+
+class Snapshot(Document, frozen=True, kw_only=True):
+    """Kubernetes objects of a cluster, as far as Linkwise reads them."""
+
+    items: list[dict[str, Any]]
 
 
 class _Address(Struct, frozen=True):
@@ -86,16 +93,15 @@ def written(objects: Iterable[Plain], output: Format = Format.JSON) -> str:
 
     JSON has one object a line, so that two snapshots can be compared with diff.
     """
-    head = {"apiVersion": keys.CLI_API_VERSION, "kind": "Snapshot"}
     if output is not Format.JSON:
-        return dumped({**head, "items": ordered(objects)}, output)
+        return dumped(msgspec.to_builtins(Snapshot(items=ordered(objects))), output)
     lines = (
         json.dumps(one, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         for one in ordered(objects)
     )
-    opened = json.dumps(head, separators=(",", ":")).removesuffix("}")
+    head = msgspec.json.encode(Snapshot(items=[])).decode().removesuffix("]}")
     items = ",\n".join(lines)
-    return f'{opened},"items":[\n{items}\n]}}\n'
+    return f"{head}\n{items}\n]}}\n"
 
 
 def ordered(objects: Iterable[Plain]) -> list[Plain]:

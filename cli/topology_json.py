@@ -15,7 +15,9 @@ NO_LINK = "N-A"
 """The word for a pair of which nothing is known, as in a published topology."""
 
 
-class _NIC(Struct, frozen=True):
+class NIC(Struct, frozen=True):
+    """A network card."""
+
     name: str
     levels: list[str]
     """How near it is to each GPU."""
@@ -37,12 +39,14 @@ class MachineReport(Document, frozen=True, kw_only=True, tag="Machine"):
     """False where bandwidths are upper bounds."""
     numa: list[int]
     """Of each GPU."""
-    nics: list[_NIC]
+    nics: list[NIC]
     model: str | None
     warnings: list[str]
 
 
-class _Set(Struct, frozen=True):
+class GPUList(Struct, frozen=True):
+    """A set of GPUs."""
+
     gpus: list[int]
     bandwidth: float | None
     """Null for one GPU."""
@@ -62,18 +66,20 @@ class Choice(Document, frozen=True, kw_only=True):
     """Of any GPUs."""
     best_free: float | UnsetType | None = UNSET
     """Of the GPUs to choose from."""
-    index_order: _Set | UnsetType | None = UNSET
+    index_order: GPUList | UnsetType | None = UNSET
     """The first free indices."""
-    runner_up: _Set | UnsetType | None = UNSET
+    runner_up: GPUList | UnsetType | None = UNSET
     """The next set that is no image of the choice under a symmetry of the machine."""
-    left: _Set | UnsetType | None = UNSET
+    left: GPUList | UnsetType | None = UNSET
     """What stays free."""
     exact: bool | UnsetType = UNSET
     """False where bandwidths are upper bounds."""
     warnings: list[str] | UnsetType = UNSET
 
 
-class _Listed(Struct, frozen=True):
+class CatalogueEntry(Struct, frozen=True):
+    """A machine of the catalogue."""
+
     name: str
     gpus: int
     switched: bool
@@ -84,7 +90,7 @@ class _Listed(Struct, frozen=True):
 class MachineList(Document, frozen=True, kw_only=True):
     """The machines of the catalogue."""
 
-    items: list[_Listed]
+    items: list[CatalogueEntry]
 
 
 def machine_report(machine: Machine, bandwidths: Table) -> MachineReport:
@@ -97,7 +103,7 @@ def machine_report(machine: Machine, bandwidths: Table) -> MachineReport:
         bandwidth=pairs(bandwidths),
         exact=bandwidths.exact,
         numa=list(machine.numa),
-        nics=[_NIC(nic.name, [word(level) for level in nic.levels]) for nic in machine.nics],
+        nics=[NIC(nic.name, [word(level) for level in nic.levels]) for nic in machine.nics],
         model=machine.model,
         warnings=list(machine.warnings),
     )
@@ -128,7 +134,7 @@ def machine_list(entries: list[Entry]) -> MachineList:
     """Return the catalogue."""
     return MachineList(
         items=[
-            _Listed(one.name, one.machine.n, one.machine.switched, one.title, one.source)
+            CatalogueEntry(one.name, one.machine.n, one.machine.switched, one.title, one.source)
             for one in entries
         ]
     )
@@ -160,8 +166,8 @@ def _link(machine: Machine, i: int, j: int) -> str:
     return f"NV{count}" if count else word(machine.levels[i][j])
 
 
-def _set(gpus: GPUSet | None) -> _Set | None:
-    return _Set(list(gpus.gpus), _tenth(gpus.bandwidth)) if gpus else None
+def _set(gpus: GPUSet | None) -> GPUList | None:
+    return GPUList(list(gpus.gpus), _tenth(gpus.bandwidth)) if gpus else None
 
 
 def _tenth(bandwidth: float | None) -> float | None:
