@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from cli.machine import find_machine
 from cli.shortform import ShortNode, is_short_form, read_short_form
+from cli.source import shown_name
 from cluster.accounting import ledger_of
 from cluster.ledger import Ledger, NodeLedger
 from cluster.node import Node, NodeError, NodeObject
@@ -19,6 +20,8 @@ from scorer.known import ConfigMap, measured, node_of
 from topology.machine import TopologyError
 from webhook.manifest.typed import read_as
 from webhook.manifest.value import InputError, Value
+
+_NODES = "Add Nodes, as kubectl get nodes -o yaml gives them, or take linkwise snapshot's file."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,18 @@ def read_cluster(objects: Iterable[Value], file: str, policy: PolicySnapshot) ->
     for value in objects:
         reader.take(value)
     return reader.cluster()
+
+
+def read_cluster_file(objects: Iterable[Value], file: str, policy: PolicySnapshot) -> Cluster:
+    """Return what a cluster file tells, which has a node at least.
+
+    Raises:
+        InputError: As `read_cluster`, or there is no node in it.
+    """
+    cluster = read_cluster(objects, file, policy)
+    if not cluster.nodes:
+        raise InputError(f"{shown_name(file)}: there is no node in it. {_NODES}")
+    return cluster
 
 
 @dataclass(slots=True)

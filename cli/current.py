@@ -1,9 +1,9 @@
 """A cluster as it is now: a live one, or the one that a file describes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from cli.cluster import Cluster, read_cluster
+from cli.cluster import Cluster, read_cluster, read_cluster_file
 from cli.decisions import decisions_of, snapshot_of
 from cli.kubeconfig import DEFAULT_NAMESPACE, Access
 from cli.source import read_objects
@@ -36,7 +36,7 @@ def current(access: Access, file: str | None = None) -> Current:
     """
     if file is not None:
         namespace = access.namespace or DEFAULT_NAMESPACE
-        return _current(read_objects(file), file, namespace)
+        return _current(read_objects(file), file, namespace, read=read_cluster_file)
     from cli.fetch import fetched  # noqa: PLC0415 - its library costs 0.3 s and 50 MB
 
     found = fetched(access)
@@ -53,9 +53,10 @@ def _current(
     *,
     gangs: Iterable[dict[str, object]] = (),
     warnings: Iterable[str] = (),
+    read: Callable[[Iterable[Value], str, PolicySnapshot], Cluster] = read_cluster,
 ) -> Current:
     policy = snapshot_of(decisions_of(objects))
-    cluster = read_cluster(objects, file, policy)
+    cluster = read(objects, file, policy)
     return Current(
         cluster,
         policy,

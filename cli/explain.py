@@ -50,4 +50,4 @@ def show_explanation(now: Current, kind: Kind, name: str, output: Format, *, clo
             explain_text.show(one)
     else:
         emit(explain_json.document(found), output)
-    return 1 if any(one.state is State.WAITS for one in found) else 0
+    return 1 if any(one.state in {State.WAITS, State.NEVER} for one in found) else 0

@@ -5,17 +5,22 @@ from cli.output import BAD, DOUBT, GOOD, QUIET, Paint, say, sentence, table
 from cli.simulate_text import show_bandwidth
 from scorer.why import why
 
-_COLOURS = {State.PLACED: GOOD, State.FITS: DOUBT, State.WAITS: BAD}
+_COLOURS = {State.PLACED: GOOD, State.FITS: DOUBT, State.WAITS: BAD, State.NEVER: BAD}
 
 
 def show(one: Explained) -> None:
     """Write why a pod or a gang is where it is, or what keeps it, to standard output."""
-    nodes = dict.fromkeys(pod.node for pod in one.pods if pod.node)
+    waits = one.state in {State.WAITS, State.NEVER}
+    nodes = () if waits else dict.fromkeys(pod.node for pod in one.pods if pod.node)
     say(
         Paint(one.state.value, _COLOURS.get(one.state, QUIET), bold=True),
         one.kind,
         Paint(f"{one.namespace}/{one.name}", bold=True),
-        *(["on", ", ".join(nodes)] if nodes and one.state is not State.WAITS else []),
+        *(
+            ["on", ", ".join(nodes)]
+            if nodes and one.state not in {State.WAITS, State.NEVER}
+            else []
+        ),
     )
     if one.reason is not None:
         say(" ", sentence(one.reason))

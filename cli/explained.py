@@ -18,6 +18,8 @@ class State(StrEnum):
     FITS = "fits"
     """It could be placed now, and was not yet."""
     WAITS = "waits"
+    NEVER = "never"
+    """It would not fit if nothing else ran."""
     ALONE = "not placed by Linkwise"
     """It asks for no GPU that Linkwise chooses, or nobody knows its GPUs."""
     ENDED = "finished"

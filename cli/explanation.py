@@ -6,7 +6,7 @@ Pure.
 
 from cli.explained import Explained, State, record_of, sitting
 from cli.placed import explain_placed
-from cli.remedy import remedies
+from cli.remedy import never_fits, remedies
 from cli.scene import Decided, Scene
 from cluster.gang import GangKey, rank_order
 from cluster.keys import ALLOCATION, GANG
@@ -86,11 +86,13 @@ def _waiting(scene: Scene, decided: Decided) -> Explained:
     planned = {one.member.name: one for one in placed.placements} if placed else {}
     told = scene.gang_object(unit.key)
     refusal = None if isinstance(outcome, Plan) else outcome.reason
+    never = refusal and not unit.blocked and never_fits(before, unit.members, unit.link)
+    unplaced = State.NEVER if never else State.WAITS
     return Explained(
         kind="gang" if unit.is_gang else "pod",
         namespace=unit.key.namespace,
         name=unit.key.name,
-        state=State.WAITS if placed is None else State.FITS,
+        state=unplaced if placed is None else State.FITS,
         pods=tuple(
             sitting(one, planned.get(f"{one.namespace}/{one.name}"))
             for one in (*unit.settled, *unit.waiting)

@@ -97,9 +97,9 @@ def admitted(inputs: Inputs, template: PodTemplate, pod: Pod) -> Outcome:
 
 def _cluster(objects: Iterable[Value], file: str, policy: PolicySnapshot) -> "Cluster":
     # Nodes, ledgers and machines cost 0.1 s to import; a check without a cluster needs none.
-    from cli.cluster import read_cluster  # noqa: PLC0415
+    from cli.cluster import read_cluster_file  # noqa: PLC0415
 
-    return read_cluster(objects, file, policy)
+    return read_cluster_file(objects, file, policy)
 
 
 def _namespaces(objects: Iterable[Value]) -> dict[str, Mapping[str, str]]:

@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from cluster.capacity import capacity_of
 from cluster.gang import Link
 from cluster.ledger import Holding, NodeLedger
 from scorer.gangs import Unit
+from scorer.member import Member
 from scorer.outcome import Plan, Refusal
 from scorer.plan import plan
 from scorer.snapshot import Snapshot
@@ -14,6 +16,21 @@ MOST_NODES = 8
 """So many nodes, those with the most free GPUs, are looked at for pods whose end makes room."""
 MOST_NAMES = 4
 """More pods than these are not named."""
+
+
+def never_fits(before: Snapshot, members: Sequence[Member], link: Link) -> bool:
+    """Say whether a gang, or a pod on its own, would have no place if nothing else ran.
+
+    Cost: a plan.
+    """
+    return isinstance(plan(before.emptied(), members, link=link), Refusal)
+
+
+def never_helped(before: Snapshot, members: Sequence[Member]) -> str:
+    """Say what to change for a unit that never fits."""
+    capacity = capacity_of(node.node for node in before.nodes)
+    change = capacity.relabelling(members[0].request)
+    return f"it would not fit if nothing else ran: {change or 'add nodes, or ask for less'}"
 
 
 def remedies(before: Snapshot, unit: Unit) -> Iterator[str]:
@@ -33,9 +50,8 @@ def remedies(before: Snapshot, unit: Unit) -> Iterator[str]:
         if isinstance(loose, Plan):
             speed = f" at {loose.bandwidth:.1f} GB/s" if loose.bandwidth is not None else ""
             yield f"without its demand for links ({unit.link}) it would fit now{speed}"
-    empty = plan(before.emptied(), unit.members, link=unit.link)
-    if isinstance(empty, Refusal):
-        yield "it would not fit if nothing else ran: add nodes, or ask for less"
+    if never_fits(before, unit.members, unit.link):
+        yield never_helped(before, unit.members)
     else:
         yield from _room(before, unit)
 

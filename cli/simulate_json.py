@@ -42,6 +42,8 @@ class PodPlace(Struct, frozen=True, kw_only=True):
     """The same on the empty cluster [GB/s]."""
     never: bool
     """It would not fit if nothing else ran."""
+    notes: list[str]
+    """Of a pod on its own: what is not known, or left to others."""
     findings: list[PodFinding]
 
 
@@ -138,6 +140,7 @@ def _pod(result: PodResult) -> PodPlace:
         bandwidth=rounded(alone.plan.bandwidth if alone and alone.plan else None),
         best_possible=rounded(alone.best_possible if alone else None),
         never=bool(result.unit and never_fits(result.unit)),
+        notes=notes_of(alone) if alone else [],
         findings=[
             PodFinding(code=one.code.value, message=one.message, fix=one.fix)
             for one in result.applicant.outcome.findings

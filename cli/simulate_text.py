@@ -1,6 +1,7 @@
 """What `linkwise simulate` shows to people."""
 
 from cli.output import BAD, GOOD, QUIET, Paint, is_quiet, say, sentence, table
+from cli.remedy import never_helped
 from cli.simulation import PodResult, Simulation, never_fits, notes_of
 from cluster.ledger import NodeLedger
 from cluster.node import Mode
@@ -57,7 +58,7 @@ def _show_unit(gang: GangResult) -> None:
         say(Paint("never" if never else "waits", BAD, bold=True), kind, name)
         say(" ", sentence(gang.reason or ""))
         if never:
-            say("  help: It would not fit if nothing else ran: add nodes, or ask for less.")
+            say("  help:", sentence(never_helped(gang.seen, gang.members)))
         say()
         return
     say(Paint("placed", GOOD, bold=True), kind, name, "on", ", ".join(gang.plan.gpus))

@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from cli.remedy import never_fits as never_placed
 from cluster.gang import Link, link_strictness
 from cluster.pod import Pod
 from cluster.record import GPUShare
-from scorer.outcome import Refusal
-from scorer.plan import plan
 from scorer.seen import seen
 from scorer.simulation import GangResult, Intended, settled_of
 from scorer.simulation import simulate as simulate_pods
@@ -104,7 +103,7 @@ def never_fits(unit: GangResult) -> bool:
     if unit.plan is not None:
         return False
     link = link_strictness(unit.members[0].pod)[0] if unit.is_gang else Link.BEST
-    return isinstance(plan(unit.seen.emptied(), unit.members, link=link), Refusal)
+    return never_placed(unit.seen, unit.members, link)
 
 
 def notes_of(unit: GangResult) -> list[str]:

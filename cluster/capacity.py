@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED
+from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NODE_MODE, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.mode import Mode
 from cluster.node import Node
 from cluster.request import Family, Request
@@ -38,6 +38,28 @@ class Capacity:
     """Most `nvidia.com/gpu` of a node."""
     replicas: int = 0
     """Most `nvidia.com/gpu.shared` of a node."""
+    unlabelled: frozenset[str] = frozenset()
+    """Resources of nodes whose labels do not say how they are given out."""
+
+    def relabelling(self, request: Request) -> str | None:
+        """Say which label or resource to change so that nodes take a request; None: neither helps.
+
+        Args:
+            request: Something that no node takes, however empty.
+        """
+        if request.family is _WHOLE:
+            resource, mode, most = GPU_WHOLE, Mode.TOPOLOGY, self.whole
+        elif request.family is _SHARE:
+            cards = self.compute_cards if request.core else self.memory_cards
+            mode = Mode.CORE_MEM if request.core else Mode.SHARE
+            resource, most = GPU_MEM, len(cards)
+        else:
+            return None
+        if most:
+            return None
+        if resource in self.unlabelled:
+            return f"label the nodes that offer {resource} with {NODE_MODE}={mode}"
+        return f"ask for {NVIDIA_GPU}, which nodes offer" if self.nvidia else None
 
     def excess(self, request: Request) -> Excess | None:
         """Say what a request asks for beyond every node; None where some node may take it.
@@ -56,7 +78,7 @@ class Capacity:
             resource, most = NVIDIA_GPU_SHARED, self.replicas
         if request.gpus <= most:
             return None
-        offered = f"at most {most} on one node" if most else f"no node offers {resource}"
+        offered = f"at most {most} on one node" if most else self._nobody_offers(resource)
         return Excess(f"{request.gpus} {resource}", offered)
 
     def _share_excess(self, request: Request) -> Excess | None:
@@ -67,11 +89,16 @@ class Capacity:
         asked = f"{each} GiB of one card" if n == 1 else f"{each} GiB of each of {n} cards"
         if not cards:
             wanted = f"{GPU_MEM} with {GPU_CORE}" if request.core else GPU_MEM
-            return Excess(asked, f"no node offers {wanted}")
+            return Excess(asked, self._nobody_offers(GPU_MEM, wanted))
         if n > len(cards):
             return Excess(asked, f"at most {len(cards)} cards on one node")
         where = "one card" if n == 1 else f"each of {n} cards of one node"
         return Excess(asked, f"at most {cards[n - 1]} GiB of {where}")
+
+    def _nobody_offers(self, resource: str, wanted: str = "") -> str:
+        if resource in self.unlabelled:
+            return f"the nodes that offer {resource} have no label {NODE_MODE}"
+        return f"no node offers {wanted or resource}"
 
 
 def capacity_of(nodes: Iterable[Node]) -> Capacity:
@@ -86,6 +113,13 @@ def capacity_of(nodes: Iterable[Node]) -> Capacity:
         replicas=max(
             (len(node.cards) * node.replicas for node in known if node.mode is Mode.TIMESLICE),
             default=0,
+        ),
+        unlabelled=frozenset(
+            name
+            for node in known
+            if node.mode is Mode.DEFAULT
+            for name in (GPU_MEM, GPU_WHOLE)
+            if node.resources.get(name)
         ),
     )
 

@@ -14,6 +14,7 @@ from cluster.keys import (
     NODE_CGPU,
     NODE_GPUSHARE,
     NODE_MODE,
+    NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
 )
 from cluster.mode import COUNTED_BY, Mode, read_mode
@@ -98,7 +99,9 @@ def read_offer(raw: NodeObject, cards: int) -> Offer:
     resource = COUNTED_BY.get(mode, "")
     usable = allocatable.get(resource, 0)
     count = max(usable, capacity.get(resource, 0))
-    warnings = filter(None, (problem, _unlabelled(labels, allocatable)))
+    warnings = filter(
+        None, (problem, _unlabelled(labels, allocatable), _mislabelled(mode, count, allocatable))
+    )
     offer = Offer(
         labels,
         raw.metadata.annotations or {},
@@ -120,6 +123,17 @@ def _unlabelled(labels: Mapping[str, str], allocatable: Mapping[str, int]) -> st
     if not offered:
         return None
     return f"it offers {offered[0]} but has no label {NODE_MODE}: none of it is given out"
+
+
+def _mislabelled(mode: Mode, count: int, allocatable: Mapping[str, int]) -> str | None:
+    """Say that a node's label names a mode whose resource it does not offer, but NVIDIA's."""
+    resource = COUNTED_BY.get(mode)
+    if count or not mode.is_ours or not allocatable.get(NVIDIA_GPU):
+        return None
+    return (
+        f"its label {NODE_MODE} says {mode}, but it offers {NVIDIA_GPU} and no {resource}: no GPU "
+        f"is given out; let the device plugin offer {resource}, or remove the label"
+    )
 
 
 def _divide(offer: Offer, cards: int) -> Offer:

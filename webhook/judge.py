@@ -28,7 +28,8 @@ def judge(
         found += check_class(labels, request, policy.catalogue, strict=rules.strict)
     if rules.capacity != "off" and (excess := capacity.excess(request)):
         severity = Severity.ERROR if rules.capacity == "deny" else Severity.WARNING
-        found.append(_capacity_finding(request, excess, severity))
+        fix = capacity.relabelling(request) or "ask for less, or add a node that has as much"
+        found.append(_capacity_finding(request, excess, severity, fix))
     if request.places and rules.placement.mode == "scheduler":
         found += _scheduler_findings(asked, rules.placement.scheduler_name)
     if asked.member and asked.mark:
@@ -70,7 +71,7 @@ def namespace_findings(namespace: str, policy: PolicySnapshot) -> list[Finding]:
     return [warning]
 
 
-def _capacity_finding(request: Request, excess: Excess, severity: Severity) -> Finding:
+def _capacity_finding(request: Request, excess: Excess, severity: Severity, fix: str) -> Finding:
     ask = request.asks[0] if request.asks else None
     return Finding(
         Code.CAPACITY,
@@ -78,5 +79,5 @@ def _capacity_finding(request: Request, excess: Excess, severity: Severity) -> F
         ask.field if ask else "spec.containers",
         (ask.memory or ask.gpus) if ask else None,
         f"{excess.asked} is more than any node has: {excess.offered}",
-        "ask for less, or add a node that has as much",
+        fix,
     )

@@ -174,7 +174,7 @@ def test_a_gang_too_large_for_the_cluster_is_told_so(document):
     [told] = document([*dgx("dgx-0"), *waiting("big", 9)], "gang", "default/big")
 
     assert told["help"] == ["it would not fit if nothing else ran: add nodes, or ask for less"]
-    assert (told["state"], told["best_possible"]) == ("waits", None)
+    assert (told["state"], told["best_possible"]) == ("never", None)
 
 
 def test_a_demand_for_links_that_keeps_a_gang_waiting_is_told(document):

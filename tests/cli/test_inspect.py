@@ -280,3 +280,41 @@ def test_a_policy_or_profiles_without_a_word_decide_nothing(inspect, home):
     empty = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {home.key: ""}}
 
     assert inspect([*a_cluster(), empty]) == inspect(a_cluster())
+
+
+@pytest.mark.parametrize(
+    ("taken", "states", "free"),
+    [(0, ["free"] * 4, [0, 1, 2, 3]), (3, ["by count"] * 4, []), (4, ["by count"] * 4, [])],
+)
+def test_what_is_free_and_taken_by_count_agrees(inspect, taken, states, free):
+    objects = [node_object("counted", {keys.GFD_PRODUCT: "A100"}, **{keys.NVIDIA_GPU: "4"})]
+    if taken:
+        objects.append(a_pod({keys.NVIDIA_GPU: taken}, name="job", nodeName="counted"))
+
+    lines = inspect(objects, "-d").out.splitlines()
+    (node,) = json.loads(inspect(objects, "-o", "json").out)["nodes"]
+
+    rows = enumerate(lines[2:6])
+    assert lines[0] == f"counted default, A100, links unknown; {4 - taken} of 4 GPUs free"
+    assert [line.removeprefix(f"  {i}    ").split(" ? ")[0].strip() for i, line in rows] == states
+    assert (node["free"], node["gpus_free"], node["model"]) == (free, 4 - taken, "A100")
+    assert sum(one["gpus"] for one in node["counted"]) == taken
+
+
+def test_a_node_whose_label_names_a_mode_that_it_does_not_offer_says_what_to_change(inspect):
+    labels = {keys.NODE_MODE: "topology"}
+
+    ran = inspect([node_object("gpu-0", labels, **{keys.NVIDIA_GPU: "8"})])
+
+    assert ran.err == (
+        "linkwise: node gpu-0: its label ack.node.gpu.schedule says topology, but it offers "
+        "nvidia.com/gpu and no aliyun.com/gpu: no GPU is given out; let the device plugin offer "
+        "aliyun.com/gpu, or remove the label\n"
+    )
+
+
+def test_a_cluster_file_without_nodes_is_refused(inspect):
+    ran = inspect([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}])
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "there is no node in it" in ran.err

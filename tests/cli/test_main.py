@@ -50,7 +50,7 @@ def test_the_exit_code_tells_what_happened(linkwise, write, texts, arguments, co
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["chek"], "No such command 'chek'. Did you mean 'check'? See linkwise --help."),
+        (["chek"], "No such command 'chek'. Did you mean 'check', 'schema'? See linkwise --help."),
         (
             ["check", "--foo"],
             "No such option: --foo (Possible options: --to). See linkwise check --help.",

@@ -339,3 +339,133 @@ def test_a_gangs_replacement_counts_the_members_that_were_placed(simulate, owner
 
     assert answer["gangs"][0]["placed"] is placed
     assert answer["gangs"][0]["reason"] == (None if placed else "1 of 2 members")
+
+
+def test_a_pod_on_its_own_has_the_bandwidth_that_people_are_shown(simulate, linkwise):
+    _, answer = simulate(pod("pair", {"aliyun.com/gpu": 2}))
+
+    (found,) = answer["pods"]
+    assert (found["bandwidth"], found["best_possible"]) == (40.0, 40.0)
+    shown = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml").out
+    assert "  40.0 GB/s modelled all-reduce bandwidth\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("workers", "word", "never"),
+    [(8, "waits", False), (40, "never", True)],
+    ids=["it fits the empty cluster", "it does not"],
+)
+def test_what_would_not_fit_if_nothing_else_ran_never_runs(
+    simulate, linkwise, workers, word, never
+):
+    code, answer = simulate(gang(8), gang(workers).replace("vgg16", "bert"))
+
+    assert code == 1
+    (found,) = [one for one in answer["gangs"] if one["name"] == "mpijob-bert"]
+    assert (found["placed"], found["never"]) == (False, never)
+    assert {one["never"] for one in answer["pods"] if one["gang"] == "mpijob-bert"} == {never}
+    shown = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml").out
+    assert f"{word} gang default/mpijob-bert\n" in shown
+    assert ("It would not fit if nothing else ran: add nodes, or ask for less." in shown) is never
+    assert f"{workers} {'never placed' if never else 'waiting'}, " in shown
+
+
+COUNTED = """\
+apiVersion: linkwise.dev/v1alpha1
+kind: Cluster
+nodes: [{name: plain, count: 2, machine: dgx1-v100}]
+"""
+
+
+def test_a_gang_on_nodes_of_nvidias_plugin_is_called_a_guess_where_it_is_placed(simulate, linkwise):
+    text = gang().replace("aliyun.com/gpu: 1", "nvidia.com/gpu: 1")
+    guess = "a guess by count: kube-scheduler chooses the node, and NVIDIA's plugin the GPUs"
+
+    _, answer = simulate(text, cluster=COUNTED)
+
+    workers = [one for one in answer["pods"] if one["node"]]
+    assert len(workers) == 4
+    assert all(guess in one["notes"] for one in workers)
+    shown = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml").out
+    assert f"  note: {guess.capitalize()[:1]}{guess[1:]}." in shown
+
+
+UNLABELLED = """\
+apiVersion: v1
+kind: Node
+metadata: {name: gpu-0}
+status: {allocatable: {cpu: "96", memory: 512Gi, pods: "110", RESOURCE: "8"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("offered", "asked", "change"),
+    [
+        pytest.param(
+            "aliyun.com/gpu",
+            "aliyun.com/gpu",
+            "label the nodes that offer aliyun.com/gpu with ack.node.gpu.schedule=topology",
+            id="whole",
+        ),
+        pytest.param(
+            "aliyun.com/gpu-mem",
+            "aliyun.com/gpu-mem",
+            "label the nodes that offer aliyun.com/gpu-mem with ack.node.gpu.schedule=share",
+            id="share",
+        ),
+        pytest.param(
+            "nvidia.com/gpu",
+            "aliyun.com/gpu",
+            "ask for nvidia.com/gpu, which nodes offer",
+            id="another resource",
+        ),
+        pytest.param(
+            "example.com/gpu", "aliyun.com/gpu", "add nodes, or ask for less", id="neither"
+        ),
+    ],
+)
+def test_a_pod_is_told_which_label_or_resource_to_change(
+    simulate, linkwise, offered, asked, change
+):
+    cluster = UNLABELLED.replace("RESOURCE", offered)
+
+    simulate(pod("a", {asked: 2}), cluster=cluster)
+
+    shown = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml").out
+    assert f"  help: It would not fit if nothing else ran: {change}.\n" in shown
+    checked = linkwise("check", "jobs.yaml", "--cluster", "cluster.yaml").out
+    fix = "ask for less, or add a node that has as much" if "add nodes" in change else change
+    assert f"    fix: {fix[:1].upper()}{fix[1:]}.\n" in checked
+
+
+@pytest.mark.parametrize("command", ["simulate", "check"])
+def test_a_cluster_file_without_nodes_is_refused(linkwise, write, command):
+    write("cluster.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n")
+    write("jobs.yaml", gang())
+
+    ran = linkwise(command, "jobs.yaml", "--cluster", "cluster.yaml")
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("linkwise: cluster.yaml: there is no node in it. Add Nodes, ")
+
+
+def test_what_was_not_judged_is_exit_code_3_with_a_list(linkwise, write):
+    write("cluster.yaml", CLUSTER)
+    write("jobs.yaml", "apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: r}\n---\n" + gang())
+
+    ran = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml", "-o", "json")
+
+    assert ran.code == 3
+    assert ran.err == "linkwise: jobs.yaml:1: RayJob (ray.io/v1) was not looked at.\n"
+    assert [one["kind"] for one in json.loads(ran.out)["unjudged"]] == ["RayJob"]
+
+
+def test_quietly_only_what_is_not_placed_is_shown(linkwise, write):
+    write("cluster.yaml", CLUSTER)
+    write("good.yaml", gang())
+    write("large.yaml", gang(40).replace("vgg16", "bert"))
+
+    assert linkwise("simulate", "good.yaml", "--cluster", "cluster.yaml", "-q").out == ""
+    shown = linkwise("simulate", "good.yaml", "large.yaml", "--cluster", "cluster.yaml", "-q").out
+    assert shown.startswith("never gang default/mpijob-bert\n")
+    assert "vgg16" not in shown

@@ -44,7 +44,7 @@ def told(tmp_path, capsys):
         file.write_text(json.dumps(pod))
         decisions = ("--profile", tmp_path / "profiles.json", "--policy", tmp_path / "policy.yaml")
         run(["check", *map(str, (file, *decisions)), "-o", "json"])
-        (entry,) = json.loads(capsys.readouterr().out)
+        (entry,) = json.loads(capsys.readouterr().out)["items"]
         return entry["verdict"], entry["patched"], sorted(entry["warnings"])
 
     return check
