@@ -80,7 +80,7 @@ def new_leaf(
 
     Args:
         authority: Who signs it.
-        names: DNS names and IP addresses that the server is reached by.
+        names: DNS names and IP addresses that the server is reached by; one may occur twice.
         now: [s since 1970].
         seconds: How long it lasts, if its CA lasts as long [s].
         source: Of its key and serial number.
@@ -92,7 +92,7 @@ def new_leaf(
         raise ValueError("a CA that has ended cannot sign")
     key = source.key()
     signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
-    reached_by = x509.SubjectAlternativeName([_general_name(name) for name in names])
+    reached_by = x509.SubjectAlternativeName(dict.fromkeys(map(general_name, names)))
     builder = (
         _builder(key, source.serial(), now, min(now + seconds, authority.expiry))
         .subject_name(_name("Linkwise"))
@@ -107,15 +107,21 @@ def new_leaf(
 
 
 def names_of(leaf: x509.Certificate) -> tuple[str, ...]:
-    """Return the names and addresses that a certificate is for, in its order."""
+    """Return the DNS names and addresses that a certificate is for, addresses last."""
     try:
         found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return ()
-    return tuple(str(name.value) for name in found)
+    addresses = found.get_values_for_type(x509.IPAddress)
+    return (*found.get_values_for_type(x509.DNSName), *map(str, addresses))
 
 
-def _general_name(name: str) -> x509.GeneralName:
+def general_name(name: str) -> x509.DNSName | x509.IPAddress:
+    """Return a DNS name or an IP address as certificates have it.
+
+    Raises:
+        ValueError: It is neither.
+    """
     try:
         return x509.IPAddress(ip_address(name))
     except ValueError:

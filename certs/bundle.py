@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -31,6 +31,14 @@ from certs.authority import Pair
 CA_CERTIFICATES, CA_KEYS, CERTIFICATE, KEY = "ca.crt", "ca.key", "tls.crt", "tls.key"
 _LARGEST = 1 << 16
 _END_OF_KEY = b"-----END PRIVATE KEY-----\n"
+_UNUSABLE = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+"""What `cryptography` raises for keys and certificates that it cannot read."""
 
 
 class BundleError(ValueError):
@@ -91,17 +99,13 @@ def trusts(bundle_pem: bytes, authority: Pair) -> bool:
 def _signed(leaf: Pair, authority: Pair) -> bool:
     try:
         leaf.certificate.verify_directly_issued_by(authority.certificate)
-    except (ValueError, TypeError, InvalidSignature):
+    except (*_UNUSABLE, InvalidSignature):
         return False
     return True
 
 
 def _pairs(data: Mapping[str, str], certificates_key: str, keys_key: str) -> tuple[Pair, ...]:
-    content = _content(data, certificates_key)
-    try:
-        certificates = x509.load_pem_x509_certificates(content)
-    except ValueError as error:
-        raise BundleError(f"{certificates_key} is not PEM certificates: {error}") from error
+    certificates = _certificates(_content(data, certificates_key), certificates_key)
     texts = [text + _END_OF_KEY for text in _content(data, keys_key).split(_END_OF_KEY)[:-1]]
     if len(texts) != len(certificates):
         raise BundleError(
@@ -113,6 +117,17 @@ def _pairs(data: Mapping[str, str], certificates_key: str, keys_key: str) -> tup
         if certificate.public_key() != key.public_key():
             raise BundleError(f"{keys_key} is not the key of {certificates_key}")
     return tuple(map(Pair, certificates, keys))
+
+
+def _certificates(pem: bytes, name: str) -> list[x509.Certificate]:
+    try:
+        certificates = x509.load_pem_x509_certificates(pem)
+        for certificate in certificates:
+            # These are parsed when they are first read; afterwards nothing raises.
+            certificate.public_key(), certificate.subject, certificate.extensions
+    except _UNUSABLE as error:
+        raise BundleError(f"{name} is not PEM certificates: {_line(error)}") from error
+    return certificates
 
 
 def _content(data: Mapping[str, str], key: str) -> bytes:
@@ -130,11 +145,15 @@ def _content(data: Mapping[str, str], key: str) -> bytes:
 def _key(pem: bytes, name: str) -> EllipticCurvePrivateKey:
     try:
         key = load_pem_private_key(pem, None)
-    except (ValueError, TypeError) as error:
-        raise BundleError(f"{name} is not a PEM key: {error}") from error
+    except _UNUSABLE as error:
+        raise BundleError(f"{name} is not a PEM key: {_line(error)}") from error
     if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
         raise BundleError(f"{name} is not a key on the curve P-256")
     return key
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _certificate_pem(pair: Pair) -> bytes:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from certs.authority import Pair, Source, names_of, new_authority, new_leaf
+from certs.authority import Pair, Source, general_name, names_of, new_authority, new_leaf
 from certs.bundle import Bundle
 
 
@@ -31,8 +31,10 @@ def renewal_reason(bundle: Bundle, names: Sequence[str], now: float) -> str | No
     signer = bundle.signer
     if signer is None:
         return "the leaf is signed by no CA of the bundle"
-    if names_of(bundle.leaf.certificate) != tuple(names):
-        return f"the leaf is for other names than {', '.join(names)}"
+    present = names_of(bundle.leaf.certificate)
+    missing = [name for name in names if str(general_name(name).value) not in present]
+    if missing:
+        return f"the leaf lacks the names {', '.join(missing)}"
     for what, pair in (("CA", signer), ("leaf", bundle.leaf)):
         if due(pair) <= now:
             end = datetime.fromtimestamp(pair.expiry, UTC)
@@ -56,6 +58,10 @@ def renewed(bundle: Bundle | None, terms: Terms, now: float, source: Source) -> 
     A CA that is followed by a new one stays trusted until it ends, since servers show their old
     leaf until they have the new one.
 
+    A leaf that is not due passes its names on, since they may be those of a replica with other
+    settings; if each replica removed the others' names, they would renew in turn for ever. Names
+    that no replica wants end with the leaf.
+
     Args:
         bundle: What there is; None to begin anew.
         terms: What is issued.
@@ -64,8 +70,11 @@ def renewed(bundle: Bundle | None, terms: Terms, now: float, source: Source) -> 
     """
     authorities = bundle.authorities if bundle else ()
     signer = bundle.signer if bundle else None
+    names = terms.names
+    if bundle and signer and now < due_next(bundle):
+        names += names_of(bundle.leaf.certificate)
     if signer is None or due(signer) <= now:
         signer = new_authority(now, terms.authority_seconds, source)
         authorities = (*authorities, signer)
-    leaf = new_leaf(signer, terms.names, now, terms.leaf_seconds, source)
+    leaf = new_leaf(signer, names, now, terms.leaf_seconds, source)
     return Bundle(tuple(ca for ca in authorities if ca.expiry > now), leaf)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from certs.authority import service_names
+from certs.authority import general_name, service_names
 from certs.renewal import Terms
 from cluster.keys import POLICY_NAMESPACE
 from runtime.environment import Environment, SettingsError
@@ -74,11 +74,19 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     if 3 * leaf > authority:
         raise SettingsError("LINKWISE_LEAF_DAYS is more than a third of LINKWISE_CA_DAYS")
     level = read.level()
-    extra = (name.strip() for name in read.text("EXTRA_NAMES").split(","))
+    extra = [name.strip() for name in read.text("EXTRA_NAMES").split(",") if name.strip()]
+    for name in extra:
+        try:
+            general_name(name)
+        except ValueError:
+            raise SettingsError(
+                f"LINKWISE_EXTRA_NAMES: {name} is neither a DNS name nor an address;"
+                " write letters beyond ASCII as xn--..."
+            ) from None
     services = (name for service in SERVICES for name in service_names(service, namespace))
     return Settings(
         namespace,
-        Terms((*services, *filter(None, extra)), leaf * _DAY, authority * _DAY),
+        Terms((*services, *extra), leaf * _DAY, authority * _DAY),
         read.text("HOST"),
         int(number("PROBE_PORT", 8080, 65535)),
         read.api_server(),

@@ -1,7 +1,7 @@
 """What the cluster offers at most, so that a request no node can ever take is told at creation."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NODE_MODE, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.mode import Mode
@@ -37,9 +37,16 @@ class Capacity:
     nvidia: int = 0
     """Most `nvidia.com/gpu` of a node."""
     replicas: int = 0
-    """Most `nvidia.com/gpu.shared` of a node."""
+    """Most `nvidia.com/gpu.shared` of a node on which Linkwise chooses them."""
     unlabelled: frozenset[str] = frozenset()
     """Resources of nodes whose labels do not say how they are given out."""
+    nvidia_replicas: int = 0
+    """Most `nvidia.com/gpu.shared` of a node on which NVIDIA's plugin chooses them."""
+    by_nvidias_names: tuple[Mapping[str, str], ...] = field(default=(), repr=False)
+    """Labels of each node that offers GPUs under NVIDIA's resource names."""
+    _label_sets: dict[frozenset[str], tuple[Mapping[str, str], ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def relabelling(self, request: Request) -> str | None:
         """Say which label or resource to change so that nodes take a request; None: neither helps.
@@ -61,6 +68,19 @@ class Capacity:
             return f"label the nodes that offer {resource} with {NODE_MODE}={mode}"
         return f"ask for {NVIDIA_GPU}, which nodes offer" if self.nvidia else None
 
+    def label_sets(self, keys: frozenset[str]) -> tuple[Mapping[str, str], ...]:
+        """Return what these labels are on nodes that offer GPUs under NVIDIA's names, each once.
+
+        Cost: one pass over the nodes for each set of keys, which the policy decides.
+        """
+        if keys not in self._label_sets:
+            found = {
+                tuple((key, labels[key]) for key in sorted(keys) if key in labels)
+                for labels in self.by_nvidias_names
+            }
+            self._label_sets[keys] = tuple(dict(one) for one in sorted(found))
+        return self._label_sets[keys]
+
     def excess(self, request: Request) -> Excess | None:
         """Say what a request asks for beyond every node; None where some node may take it.
 
@@ -73,7 +93,8 @@ class Capacity:
         if request.family is _WHOLE:
             resource, most = GPU_WHOLE, self.whole
         elif request.family is _NVIDIA:
-            resource, most = NVIDIA_GPU, self.nvidia
+            resource = request.counted
+            most = self.nvidia if resource == NVIDIA_GPU else self.nvidia_replicas
         else:
             resource, most = NVIDIA_GPU_SHARED, self.replicas
         if request.gpus <= most:
@@ -120,6 +141,19 @@ def capacity_of(nodes: Iterable[Node]) -> Capacity:
             if node.mode is Mode.DEFAULT
             for name in (GPU_MEM, GPU_WHOLE)
             if node.resources.get(name)
+        ),
+        by_nvidias_names=tuple(
+            node.labels
+            for node in known
+            if node.resources.get(NVIDIA_GPU) or node.resources.get(NVIDIA_GPU_SHARED)
+        ),
+        nvidia_replicas=max(
+            (
+                node.resources.get(NVIDIA_GPU_SHARED, 0)
+                for node in known
+                if node.mode is not Mode.TIMESLICE
+            ),
+            default=0,
         ),
     )
 

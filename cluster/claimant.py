@@ -7,7 +7,7 @@ from typing import TypeVar
 from cluster.demand import Demand, demand_of
 from cluster.foreign import read_foreign
 from cluster.gang import gang_mark, is_member
-from cluster.keys import ALLOCATION
+from cluster.keys import ALLOCATION, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.ledger import Holding
 from cluster.mode import Mode
 from cluster.node import Node
@@ -37,7 +37,9 @@ class Claimant:
     """Linkwise chooses its GPUs."""
     demand: Demand
     nvidia: int = 0
-    """GPUs asked for by count: NVIDIA's plugin chooses which."""
+    """GPUs, or replicas of GPUs, asked for by count: NVIDIA's plugin chooses which."""
+    counted: str = NVIDIA_GPU
+    """The resource that `nvidia` counts."""
     gang: str | None = None
     """`namespace/name` of the gang that it is planned with."""
     priority: int = 0
@@ -71,6 +73,7 @@ class Claimant:
             demand.ports,
             gang=self.gang,
             nvidia=self.nvidia,
+            counted=self.counted,
         )
 
     def shares_on(self, node: Node, *, migrate: bool) -> tuple[GPUShare, ...]:
@@ -85,6 +88,8 @@ class Claimant:
             RecordError: Nobody knows which GPUs it has.
         """
         if not self.places:
+            if self.nvidia and self.counted == NVIDIA_GPU_SHARED and node.mode is Mode.TIMESLICE:
+                raise RecordError(f"it has GPUs of this node, but no {ALLOCATION}")
             return ()
         if not _offers(node.mode, self.family):
             raise LedgerError(
@@ -127,6 +132,7 @@ def claimant_of(pod: Pod) -> Claimant | None:
         places=request.places,
         demand=demand_of(pod),
         nvidia=request.gpus if request.family is Family.NVIDIA else 0,
+        counted=request.counted if request.family is Family.NVIDIA else NVIDIA_GPU,
         gang=f"{namespace}/{mark.name}" if mark and is_member(pod, request, mark) else None,
         priority=pod.spec.priority or 0,
         record=record,

@@ -11,6 +11,7 @@ GPU_COUNT = "aliyun.com/gpu-count"
 GPU_WHOLE = "aliyun.com/gpu"
 NVIDIA_PREFIX = "nvidia.com/"
 NVIDIA_GPU = "nvidia.com/gpu"
+MIG_PREFIX = "nvidia.com/mig-"
 NVIDIA_GPU_SHARED = "nvidia.com/gpu.shared"
 RESOURCES = (GPU_MEM, GPU_CORE, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED)
 """What a pod may ask for in its containers' limits."""

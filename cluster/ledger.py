@@ -33,7 +33,9 @@ class Holding:
     gang: str | None = None
     """`namespace/name` of its gang, or None."""
     nvidia: int = 0
-    """GPUs asked for by count (nvidia.com/gpu): NVIDIA's plugin chooses which."""
+    """GPUs, or replicas of GPUs, asked for by count: NVIDIA's plugin chooses which."""
+    counted: str = NVIDIA_GPU
+    """The resource that `nvidia` counts: `nvidia.com/gpu` or `nvidia.com/gpu.shared`."""
 
     @property
     def has_gpus(self) -> bool:
@@ -217,13 +219,13 @@ class NodeLedger:
             return 0
         whole = self.free_mask.bit_count()
         by_count = any(holding.nvidia for holding in self.holdings.values())
-        return max(0, min(whole, self.nvidia_free)) if by_count else whole
+        return max(0, min(whole, self.counted_free(NVIDIA_GPU))) if by_count else whole
 
-    @property
-    def nvidia_free(self) -> int:
-        """GPUs that may still be asked for by count, chosen by NVIDIA's plugin."""
-        taken = sum(holding.nvidia for holding in self.holdings.values())
-        return self.node.resources.get(NVIDIA_GPU, 0) - taken
+    def counted_free(self, resource: str) -> int:
+        """Return how many of a resource may still be asked for, chosen by NVIDIA's plugin."""
+        holdings = self.holdings.values()
+        taken = sum(holding.nvidia for holding in holdings if holding.counted == resource)
+        return self.node.resources.get(resource, 0) - taken
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,6 +170,12 @@ class Resources(_Object, frozen=True):
     requests: Amounts | None = None
 
 
+class SecurityContext(_Object, frozen=True):
+    """A container's rights."""
+
+    privileged: bool | None = None
+
+
 class NewContainer(_Object, frozen=True):
     """A container, an init container, or a sidecar (an init container that restarts)."""
 
@@ -177,6 +183,7 @@ class NewContainer(_Object, frozen=True):
     resources: Resources | None = None
     env: Annotated[list[Env], Meta(max_length=8192)] | None = None
     restart_policy: str | None = None
+    security_context: SecurityContext | None = None
 
     @property
     def limits(self) -> dict[str, Amount]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from enum import StrEnum
 
+import msgspec
 from msgspec import Struct
 
 from cluster.amounts import CORE_MAX, either, nearest_multiples
@@ -10,16 +11,21 @@ from cluster.claim import Claim, amount_path, claims_of, read_claim
 from cluster.demand import pod_total
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import (
+    ALLOCATION,
+    GANG,
     GPU_CORE,
     GPU_COUNT,
     GPU_MEM,
     GPU_WHOLE,
     HOSTNAME,
+    NODE_MODE,
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
 )
+from cluster.mode import Mode
 from cluster.pod import NewPod
 from cluster.quantity import count
+from cluster.selector import is_tied
 
 
 class Family(StrEnum):
@@ -30,9 +36,11 @@ class Family(StrEnum):
     WHOLE = "whole"
     """Whole GPUs that Linkwise chooses: `aliyun.com/gpu`."""
     NVIDIA = "nvidia"
-    """Whole GPUs that NVIDIA's plugin chooses: `nvidia.com/gpu`."""
+    """GPUs that NVIDIA's plugin chooses: `nvidia.com/gpu`, and `nvidia.com/gpu.shared` unless the
+    pod is placed."""
     REPLICA = "replica"
-    """Time-sliced replicas: `nvidia.com/gpu.shared`."""
+    """Time-sliced replicas that Linkwise chooses: `nvidia.com/gpu.shared` of a pod that is tied to
+    nodes of mode `timeslice`, waits behind our gate, or has its record."""
 
 
 class Ask(Struct, frozen=True, gc=False):
@@ -84,6 +92,11 @@ class Request(Struct, frozen=True, gc=False):
         return self.family is not None and self.family is not _NVIDIA
 
     @property
+    def counted(self) -> str:
+        """The resource of which `gpus` are asked for, where NVIDIA's plugin chooses them."""
+        return self.asks[0].resource if self.asks else NVIDIA_GPU
+
+    @property
     def memory_per_card(self) -> int:
         """GPU memory on each card of a share [GiB]."""
         return self.memory // self.gpus if self.gpus else 0
@@ -102,7 +115,7 @@ _FAMILY_OF = {
     NVIDIA_GPU_SHARED: Family.REPLICA,
 }
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
-_SHARE, _NVIDIA = Family.SHARE, Family.NVIDIA
+_SHARE, _NVIDIA, _REPLICA = Family.SHARE, Family.NVIDIA, Family.REPLICA
 _CARDS_FIELD = f"metadata.labels[{GPU_COUNT}]"
 _MEMORY_CODES = {Code.MEMORY_WHOLE, Code.MEMORY_UNITS, Code.CORE_ALONE}
 
@@ -134,15 +147,28 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
         if ask := _ask(claim, amounts, family):
             asks.append(ask)
     request = _total(tuple(asks), family, cards or 1)
+    if family is _REPLICA and not _is_placed(pod):
+        request = msgspec.structs.replace(request, family=_NVIDIA)
     if cards is None:
         findings.append(_label_finding(pod.labels[GPU_COUNT]))
     elif family is _SHARE:
         findings += _total_findings(request, claims, pod, {finding.code for finding in findings})
     if len(families) > 1:
         findings += _family_findings(families)
+    elif family is not _SHARE and GPU_COUNT in pod.labels:
+        findings.append(_unused_label_finding(pod.labels[GPU_COUNT], next(iter(claims[0].named))))
     if pod.spec.node_name and families.keys() != {Family.NVIDIA}:
         findings.append(_node_name_finding(pod.spec.node_name))
     return request, tuple(findings)
+
+
+def _is_placed(pod: NewPod) -> bool:
+    """Tell whether Linkwise chooses, or chose, the replicas that a pod asks for."""
+    return (
+        is_tied(pod.spec, NODE_MODE, Mode.TIMESLICE)
+        or ALLOCATION in pod.annotations
+        or any(gate.name == GANG for gate in pod.spec.scheduling_gates or ())
+    )
 
 
 def _families(claims: list[Claim]) -> dict[Family, tuple[str, Claim]]:
@@ -247,6 +273,17 @@ def _label_finding(label: str) -> Finding:
         label,
         f"{label!r} is no number of cards: the label is a whole number of at least 1",
         'write a number such as "2", or remove the label to use one card',
+    )
+
+
+def _unused_label_finding(label: str, resource: str) -> Finding:
+    return Finding(
+        Code.COUNT_UNUSED,
+        Severity.WARNING,
+        _CARDS_FIELD,
+        label,
+        f"the label spreads a share ({GPU_MEM}) over cards and has no effect on {resource}",
+        f"remove the label, or ask for {GPU_MEM}",
     )
 
 

@@ -10,12 +10,22 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cluster.keys import NODE_NAME_FIELD
-from cluster.pod import LabelSelector, NodeSelectorTerm, PodSpec, Requirement, Toleration
+from cluster.pod import (
+    LabelSelector,
+    NewPodSpec,
+    NodeSelectorTerm,
+    PodSpec,
+    Requirement,
+    Toleration,
+)
 
 LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 REPELLING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 """The third effect, PreferNoSchedule, is a wish: it keeps no pod away."""
 
+_TERMS_PATH = (
+    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+)
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _INT64 = re.compile(r"[+-]?[0-9]{1,19}")
@@ -124,6 +134,52 @@ def tolerates(tolerations: Iterable[Toleration] | None, taint: Taint) -> bool:
     return taint.effect not in REPELLING_EFFECTS or any(
         _tolerated(toleration, taint) for toleration in tolerations or ()
     )
+
+
+def is_tied(spec: NewPodSpec, key: str, value: str) -> bool:
+    """Tell whether a pod goes only to nodes whose label has this value, by its own words.
+
+    Cost: O(terms x expressions).
+    """
+    if spec.node_selector and spec.node_selector.get(key) == value:
+        return True
+    terms = _terms(spec)
+    return bool(terms) and all(
+        any(
+            one.key == key and one.operator == "In" and one.values == [value]
+            for one in term.match_expressions or ()
+        )
+        for term in terms
+    )
+
+
+def names_label(spec: NewPodSpec, key: str) -> bool:
+    """Tell whether a pod requires anything of this label of its nodes."""
+    return key in (spec.node_selector or ()) or any(
+        one.key == key for term in _terms(spec) for one in term.match_expressions or ()
+    )
+
+
+def required_values(spec: NewPodSpec, key: str) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield each place where a pod requires a node label to have one of some values.
+
+    The nodeSelector, then each `In` of the required node affinity: its path in the pod, and the
+    values.
+    """
+    if spec.node_selector and key in spec.node_selector:
+        yield f"spec.nodeSelector[{key}]", (spec.node_selector[key],)
+    required = spec.required_nodes
+    for i, term in enumerate((required.node_selector_terms or ()) if required else ()):
+        for j, one in enumerate(term.match_expressions or ()):
+            if one.key == key and one.operator == "In" and one.values:
+                yield f"{_TERMS_PATH}[{i}].matchExpressions[{j}].values", one.values
+
+
+def _terms(spec: NewPodSpec) -> list[NodeSelectorTerm]:
+    """Return the terms that match some nodes: one without any requirement matches none."""
+    required = spec.required_nodes
+    terms = (required.node_selector_terms or ()) if required else ()
+    return [one for one in terms if one.match_expressions or one.match_fields]
 
 
 def _tolerated(toleration: Toleration, taint: Taint) -> bool:

@@ -1,11 +1,14 @@
 """What is wrong with a pod's ACS class, quality of service, GPU model, driver and GPU count."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import COMPUTE_CLASS, COMPUTE_QOS, DRIVER_VERSION, MODEL_SERIES
+from cluster.pod import NewPodSpec
 from cluster.request import Family, Request
+from cluster.selector import required_values
 from policy.models import SHIPPED, Catalogue, Model
 
 __all__ = ["CLASS_LABELS", "SHIPPED", "Catalogue", "Model", "check_class"]
@@ -17,37 +20,72 @@ GENERAL_PURPOSE, PERFORMANCE, GPU, GPU_HPN = CLASSES = (
     "gpu-hpn",
 )
 CLASS_LABELS = frozenset((COMPUTE_CLASS, COMPUTE_QOS, MODEL_SERIES, DRIVER_VERSION))
-"""What `check_class` looks at."""
+"""Labels that `check_class` looks at."""
 DEFAULT_QOS, BEST_EFFORT = QOS = ("default", "best-effort")
+_LONGEST_WORD = 63
+"""A longer one is no label's value. The review may hold one: admission precedes validation."""
 PLACEHOLDER = "example-model"
 """The model in ACS's own example, which people paste."""
 
 
-def check_class(
-    labels: Mapping[str, str], request: Request, catalogue: Catalogue, *, strict: bool = True
-) -> tuple[Finding, ...]:
-    """Return what is wrong with the ACS labels of a pod.
+class _Choice(NamedTuple):
+    """One place in a pod that chooses a model or a driver."""
 
-    Model and driver are looked at whatever the class: a name that nobody knows serves none.
+    field: str
+    values: Sequence[str]
+    """Any of them will do."""
+
+
+def check_class(
+    labels: Mapping[str, str],
+    spec: NewPodSpec,
+    request: Request,
+    catalogue: Catalogue,
+    *,
+    strict: bool = True,
+) -> tuple[Finding, ...]:
+    """Return what is wrong with the ACS class of a pod, its GPU model and its driver.
+
+    Model and driver are looked at whatever the class, in the pod's labels and in what it requires
+    of its nodes: a name that nobody knows serves none.
 
     Args:
         labels: The pod's, after profiles.
+        spec: The pod's.
         request: What the pod asks for; its `nvidia.com/gpu` are counted for class `gpu`.
         catalogue: The models known.
         strict: What the catalogue does not know is an error, else a warning. Class and quality of
             service are words of the protocol: an unknown one is always an error.
+
+    Cost: linear in the labels, terms and values that name a model or a driver.
     """
     severity = Severity.ERROR if strict else Severity.WARNING
-    name, driver = labels.get(MODEL_SERIES), labels.get(DRIVER_VERSION)
-    model = catalogue.find(name) if name is not None else None
+    models, drivers = _choices(labels, spec, MODEL_SERIES), _choices(labels, spec, DRIVER_VERSION)
     findings = [*_words(labels)]
-    if name is not None and model is None:
-        findings.append(_unknown_model(name, catalogue, severity))
-    if driver is not None:
-        findings += _driver(driver, model, catalogue, severity)
-    if labels.get(COMPUTE_CLASS) == GPU and model and request.family is Family.NVIDIA:
-        findings += _count(request, model, severity)
+    for choice in models:
+        findings += _unknown_model(choice, catalogue, severity)
+    known = [model for one in models for name in one.values if (model := catalogue.find(name))]
+    for choice in drivers:
+        findings += _driver(choice, known, catalogue, severity)
+    findings += _contradictions(labels, models, MODEL_SERIES, catalogue)
+    findings += _contradictions(labels, drivers, DRIVER_VERSION, catalogue)
+    if labels.get(COMPUTE_CLASS) == GPU:
+        model = catalogue.find(labels.get(MODEL_SERIES, ""))
+        if MODEL_SERIES not in labels:
+            findings.append(_no_model(catalogue))
+        elif model and request.family is Family.NVIDIA:
+            findings += _count(request, model, severity)
     return tuple(findings)
+
+
+def _choices(labels: Mapping[str, str], spec: NewPodSpec, key: str) -> list[_Choice]:
+    """Return the places that choose the value of a key: the label first, then the nodes."""
+    on_nodes = [_Choice(*one) for one in required_values(spec, key)]
+    return [_Choice(_label(key), (labels[key],)), *on_nodes] if key in labels else on_nodes
+
+
+def _label(key: str) -> str:
+    return f"metadata.labels[{key}]"
 
 
 def _words(labels: Mapping[str, str]) -> Iterator[Finding]:
@@ -65,27 +103,70 @@ def _words(labels: Mapping[str, str]) -> Iterator[Finding]:
         yield _finding(Code.QOS, COMPUTE_QOS, qos, message, fix)
 
 
-def _unknown_model(name: str, catalogue: Catalogue, severity: Severity) -> Finding:
+def _unknown_model(choice: _Choice, catalogue: Catalogue, severity: Severity) -> Iterator[Finding]:
+    name = next((one for one in choice.values if catalogue.find(one) is None), None)
+    if name is None:
+        return
     what = f"{name!r} is no GPU model of the catalogue"
     if name == PLACEHOLDER:
         what = f"{name!r} is the placeholder of ACS's documentation, no GPU model"
     message = f"{what}: known are {catalogue.titles}"
     fix = _nearest(name, catalogue.names) or "write a model of the list"
-    return _finding(Code.MODEL, MODEL_SERIES, name, message, fix, severity)
+    yield Finding(Code.MODEL, severity, choice.field, name, message, fix)
 
 
 def _driver(
-    version: str, model: Model | None, catalogue: Catalogue, severity: Severity
+    choice: _Choice, models: Sequence[Model], catalogue: Catalogue, severity: Severity
 ) -> Iterator[Finding]:
-    known = catalogue.drivers(model)
-    if version in known or not known:
+    """Yield a finding for a version that none of the chosen models has."""
+    drivers = [catalogue.drivers(model) for model in models or (None,)]
+    known = tuple(dict.fromkeys(one for some in drivers for one in some))
+    version = next((one for one in choice.values if one not in known), None)
+    if version is None or not all(drivers):
         return
-    whose = model.name if model else "any GPU model"
-    message = f"{version!r} is no driver version of {whose}: known are {', '.join(known)}"
+    names = tuple(dict.fromkeys(model.name for model in models))
+    message = (
+        f"{version!r} is no driver version of {' or '.join(names) or 'any GPU model'}: "
+        f"known are {', '.join(known)}"
+    )
     fix = _nearest(version, known) or "write a version of the list"
-    if model and model.default and model.default not in fix:
-        fix += f", or leave the label out for {model.default}"
-    yield _finding(Code.DRIVER, DRIVER_VERSION, version, message, fix, severity)
+    default = models[0].default if len(names) == 1 else None
+    if default and default not in fix:
+        fix += f", or leave the label out for {default}"
+    yield Finding(Code.DRIVER, severity, choice.field, version, message, fix)
+
+
+def _contradictions(
+    labels: Mapping[str, str], choices: Sequence[_Choice], key: str, catalogue: Catalogue
+) -> Iterator[Finding]:
+    """Yield an error for each place where nodes must have another value than the pod's label."""
+    wanted = labels.get(key)
+    if wanted is None:
+        return
+    same = catalogue.find(wanted)
+    for choice in choices:
+        if wanted in choice.values or (same and same in map(catalogue.find, choice.values)):
+            continue
+        yield Finding(
+            Code.MODEL_CONTRADICTS,
+            Severity.ERROR,
+            choice.field,
+            choice.values[0],
+            f"the pod's label {key} asks for {wanted!r}, but its nodes must have "
+            f"{choice.values[0]!r}",
+            "write the same value in both places, or remove one of them",
+        )
+
+
+def _no_model(catalogue: Catalogue) -> Finding:
+    return Finding(
+        Code.MODEL_MISSING,
+        Severity.WARNING,
+        _label(COMPUTE_CLASS),
+        GPU,
+        f"a pod of class {GPU} must name its GPU model by the label {MODEL_SERIES}",
+        f"add the label with one of {catalogue.titles}",
+    )
 
 
 def _count(request: Request, model: Model, severity: Severity) -> Iterator[Finding]:
@@ -106,6 +187,8 @@ def _count(request: Request, model: Model, severity: Severity) -> Iterator[Findi
 
 def _nearest(word: str, known: tuple[str, ...]) -> str:
     """Return advice when the word looks like a slip of a known one, else nothing."""
+    if len(word) > _LONGEST_WORD:
+        return ""
     by_folded = {name.lower(): name for name in known}
     close = get_close_matches(word.lower(), by_folded, 1, 0.75)
     return f"write {by_folded[close[0]]}" if close else ""
@@ -118,4 +201,4 @@ def _one_of(words: tuple[str, ...]) -> str:
 def _finding(
     code: Code, key: str, value: str, message: str, fix: str, severity: Severity = Severity.ERROR
 ) -> Finding:
-    return Finding(code, severity, f"metadata.labels[{key}]", value, message, fix)
+    return Finding(code, severity, _label(key), value, message, fix)

@@ -55,6 +55,11 @@ class Affinity(Wire):
     node_labels: NodeLabels = NodeLabels()
 
 
+def _off(value: object) -> object:
+    """Return what was written: YAML reads `off` without quotes as false."""
+    return "off" if value is False else value
+
+
 def _asks_about_gpus(name: str, section: ValidationInfo) -> str:
     if name == keys.DEFAULT_SCHEDULER and section.data.get("mode") == "scheduler":
         raise ValueError(
@@ -75,6 +80,9 @@ class PlacementSection(Wire):
     """Name of that second scheduler."""
     strategy: Placement = Placement.BINPACK
     """Where a node's label does not say."""
+    nvidia: Annotated[Literal["auto", "off"], BeforeValidator(_off)] = "auto"
+    """Whether Linkwise chooses GPUs under NVIDIA's resource names: `auto` where a node of our modes
+    offers them, `off` never."""
 
 
 def _one_step(classes: dict[str, str]) -> dict[str, str]:
@@ -129,11 +137,6 @@ class Migration(Wire):
 
     gpushare: bool = False
     """Account pods by gpushare's and arena's annotations where ours are missing."""
-
-
-def _off(value: object) -> object:
-    """Return what was written: YAML reads `off` without quotes as false."""
-    return "off" if value is False else value
 
 
 class Policy(Wire):

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from cluster.keys import NVIDIA_GPU, SCHEDULER
+from cluster.keys import MIG_PREFIX, NVIDIA_GPU, SCHEDULER
 from policy.catalogue_section import catalogue_of
 from policy.document import Policy
 from policy.place import Path
@@ -22,6 +22,7 @@ def policy_doubts(policy: Policy, machines: Collection[str] | None) -> Iterator[
     """
     groups = [group.node_labels for group in policy.sharing.groups]
     yield from _never_reached(("sharing", "groups"), groups)
+    yield from _overlapping(groups)
     yield from _never_reached(("machines",), [rule.node_labels for rule in policy.machines])
     for i, group in enumerate(policy.sharing.groups):
         for path, message, fix in plugin_doubts(group.config):
@@ -48,6 +49,9 @@ def plugin_doubts(config: PluginConfig) -> Iterator[Doubt]:
                     "here, and for NVIDIA's plugin the one with more replicas"
                 )
                 yield path, message, "keep one of them"
+            if resource.full_name != NVIDIA_GPU and not resource.full_name.startswith(MIG_PREFIX):
+                message = f"{resource.full_name} is no resource of NVIDIA's plugin"
+                yield (*path, "name"), message, f"write {NVIDIA_GPU}"
             if resource.devices is not None:
                 message = "a subset of devices is ignored: all GPUs of a node are shared alike"
                 yield (*path, "devices"), message, "remove it"
@@ -62,6 +66,25 @@ def _never_reached(path: Path, rules: Sequence[Mapping[str, str]]) -> Iterator[D
             if rules[j].items() <= labels.items():
                 message = f"no node gets here: entry {j}, before it, fits each of its nodes"
                 yield (*path, i), message, "put the narrower entry first"
+                break
+
+
+def _overlapping(groups: Sequence[Mapping[str, str]]) -> Iterator[Doubt]:
+    """Yield each group whose nodes may belong to an earlier one too, by labels of other keys."""
+    for i, labels in enumerate(groups):
+        for j, before in enumerate(groups[:i]):
+            wider = before.items() <= labels.items() or labels.items() <= before.items()
+            shared_keys = before.keys() & labels.keys()
+            if not wider and all(before[key] == labels[key] for key in shared_keys):
+                message = (
+                    f"a node may have the labels of this entry and of entry {j}, which then "
+                    "counts: only the nodes that exist tell which pods are judged by which"
+                )
+                yield (
+                    ("sharing", "groups", i),
+                    message,
+                    "tell the groups apart by different values of one label",
+                )
                 break
 
 

@@ -1,5 +1,6 @@
 """Which cards of a node a share or a replica gets: best fit, or spread."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from cluster.ledger import FreeShare, NodeLedger
@@ -40,7 +41,10 @@ def has_enough(node: NodeLedger, requests: Sequence[Request]) -> bool:
     if families == {Family.REPLICA}:
         return sum(map(node.replicas_free, range(len(node.taken)))) >= gpus
     if families == {Family.NVIDIA}:
-        return node.nvidia_free >= gpus
+        asked = Counter[str]()
+        for one in requests:
+            asked[one.counted] += one.gpus
+        return all(node.counted_free(resource) >= number for resource, number in asked.items())
     if families != {Family.SHARE}:
         return True
     memory = sum(max(0, card.memory) for card in node.shares_free)
@@ -91,7 +95,8 @@ def preference(node: NodeLedger, request: Request, placement: Placement) -> tupl
         placement: The layout of GPUs that are only counted.
     """
     if not request.places:
-        return (node.nvidia_free if placement is Placement.BINPACK else -node.nvidia_free,)
+        free = node.counted_free(request.counted)
+        return (free if placement is Placement.BINPACK else -free,)
     if request.family is Family.REPLICA:
         return (min(-node.replicas_free(share.i) for share in cards_for(node, request)),)
     chosen = _chosen(node, request)

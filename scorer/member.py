@@ -8,6 +8,7 @@ import msgspec
 
 from cluster.demand import Demand, demand_of
 from cluster.finding import Finding, Severity
+from cluster.keys import NVIDIA_GPU
 from cluster.ledger import Holding
 from cluster.pod import Pod
 from cluster.record import GPUShare
@@ -38,7 +39,7 @@ class Member:
     def kind(self) -> Hashable:
         """What members have in common that may go to the same nodes and take the same there."""
         asked = self.request
-        amounts = asked.family, asked.gpus, asked.memory, asked.core
+        amounts = asked.family, asked.counted, asked.gpus, asked.memory, asked.core
         return amounts, self.demand, self.nodes_asked
 
     @cached_property
@@ -50,7 +51,7 @@ class Member:
 
     def holding(self, shares: tuple[GPUShare, ...]) -> Holding:
         """Return what the ledger notes once this pod has these GPUs."""
-        by_count = self.request.gpus if self.request.family is Family.NVIDIA else 0
+        by_count = self.request.family is Family.NVIDIA
         return Holding(
             pod=self.name,
             uid=self.pod.metadata.uid or self.name,
@@ -59,7 +60,8 @@ class Member:
             memory=self.demand.memory,
             ports=self.demand.ports,
             gang=self.gang,
-            nvidia=by_count,
+            nvidia=self.request.gpus if by_count else 0,
+            counted=self.request.counted if by_count else NVIDIA_GPU,
         )
 
 

@@ -14,7 +14,7 @@ from scorer.member import Member
 from scorer.onenode import best_seat
 from scorer.outcome import Placement, Plan, Refusal
 from scorer.reason import Reason
-from scorer.refusal import member_refusal, together_refusal
+from scorer.refusal import label_hint, member_refusal, together_refusal
 from scorer.seat import Candidate, Seat, Wish, bandwidth_over
 from scorer.snapshot import Snapshot
 from scorer.stock import Stock, candidate
@@ -42,7 +42,8 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
         found = _place(later, member, able, {p.node for p in placed.values()}, linked=linked)
         if found is None:
             blocked = seen.blocked + Counter({Reason.LINK: len(able)})
-            return Refusal(member_refusal(member, len(placed), group.size, blocked))
+            reason = member_refusal(member, len(placed), group.size, blocked)
+            return Refusal(reason + label_hint(member, snapshot.nodes, blocked))
         placed[place] = found
         considered.update(able.tolist())
         later = later.hold_all([(found.node, member.holding(found.shares))])

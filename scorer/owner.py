@@ -14,7 +14,13 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from cluster.keys import NATIVE_GROUP_API, NATIVE_GROUP_API_BEFORE, POD_GROUP, POD_GROUP_API
+from cluster.keys import (
+    NATIVE_GROUP_API,
+    NATIVE_GROUP_API_BEFORE,
+    NVIDIA_GPU_SHARED,
+    POD_GROUP,
+    POD_GROUP_API,
+)
 from cluster.pod import Owner, Pod, PodSpec
 from cluster.request import read_request
 
@@ -194,4 +200,7 @@ def _count(written: int | None) -> int:
 
 
 def _places(spec: PodSpec) -> bool:
-    return read_request(Pod(spec=spec))[0].places
+    """Tell whether Linkwise may choose the GPUs of pods of a template, once they are admitted."""
+    request, _ = read_request(Pod(spec=spec))
+    # Only admission ties a pod to nodes of mode `timeslice`.
+    return request.places or request.counted == NVIDIA_GPU_SHARED

@@ -1,10 +1,14 @@
 """Why nothing is placed: numbers, nodes counted by reason, and what would be enough."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cluster.gang import Link
+from cluster.keys import COMPUTE_CLASS, DRIVER_VERSION, MODEL_SERIES
+from cluster.ledger import NodeLedger
 from cluster.request import Family
+from cluster.selector import names_label
+from policy.catalogue import GPU
 from scorer.group import Group
 from scorer.member import Member
 from scorer.reason import Reason, count_reasons
@@ -59,6 +63,24 @@ def member_refusal(member: Member, placed: int, size: int, blocked: Counter[Reas
     if not blocked:
         return f"{needs}; there are no nodes"
     return f"{needs}; of {_nodes(blocked.total())}: {count_reasons(blocked)}"
+
+
+def label_hint(member: Member, nodes: Iterable[NodeLedger], blocked: Mapping[Reason, int]) -> str:
+    """Say which label no node has, where that keeps a pod of an ACS class from all of them.
+
+    Admission adds the requirement, and ACS's virtual nodes carry no such label.
+    """
+    if Reason.SELECTOR not in blocked or member.pod.labels.get(COMPUTE_CLASS) != GPU:
+        return ""
+    named = (key for key in (MODEL_SERIES, DRIVER_VERSION) if names_label(member.pod.spec, key))
+    known = list(nodes)
+    for key in named:
+        if not any(key in node.node.labels for node in known):
+            return (
+                f"; no node has the label {key}: where ACS's virtual nodes take these pods, set "
+                "affinity.platform: acs in the policy"
+            )
+    return ""
 
 
 def together_refusal(group: Group, problem: str) -> str:

@@ -50,4 +50,4 @@ def gpu_room(node: NodeLedger, request: Request) -> int | Reason:
         case Family.REPLICA:
             return 1 if has_room(node, request) else Reason.REPLICAS
         case _:
-            return max(0, node.nvidia_free) // request.gpus or Reason.GPUS
+            return max(0, node.counted_free(request.counted)) // request.gpus or Reason.GPUS

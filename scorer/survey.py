@@ -182,7 +182,8 @@ def _gpu_room(snapshot: Snapshot, request: Request, columns: Ints) -> Ints:
 
 def _unlike(snapshot: Snapshot, request: Request) -> NDArray[np.float64]:
     """Return of each node its room for what is not whole GPUs, then how it ranks for it."""
-    asked = (request.family, request.gpus, request.memory, request.core, snapshot.placement)
+    amounts = request.gpus, request.memory, request.core
+    asked = (request.family, request.counted, *amounts, snapshot.placement)
 
     def ask(node: NodeLedger) -> Answer:
         found = gpu_room(node, request)

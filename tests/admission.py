@@ -15,6 +15,8 @@ from policy.snapshot import PolicySnapshot
 from webhook.admit import admit
 from webhook.outcome import Verdict
 
+# A node gives out replicas that Linkwise chooses.
+SLICED = Capacity(nodes=1, whole=8, replicas=8)
 NO_POLICY, NO_CAPACITY, NO_LABELS = PolicySnapshot(), Capacity(), MappingProxyType({})
 GATE = {"name": keys.GANG}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -19,6 +19,9 @@ from scorer.snapshot import Snapshot, snapshot_of
 from topology.constants import Constants
 from topology.machine import NIC, Level, Machine
 
+TIMESLICED = {"nodeSelector": {keys.NODE_MODE: "timeslice"}}
+"""Of the spec of a pod whose replicas Linkwise chooses."""
+
 
 def a_container(
     limits: Mapping[str, Any] | None = None, *, name: str = "c", **fields: Any
@@ -247,6 +250,8 @@ def a_member(
 ) -> Member:
     """Return a pod to place: whole GPUs and other limits, or limits alone for no GPUs."""
     asked = {keys.GPU_WHOLE: gpus} if gpus else {}
+    if keys.NVIDIA_GPU_SHARED in (limits or {}):
+        pod = TIMESLICED | pod
     raw = a_pod({**asked, **(limits or {})}, name=name, **pod)
     return member_of(msgspec.convert(raw, Pod), "default")
 

@@ -12,6 +12,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cluster.keys import SERVER_NAME
 
+UNKNOWN_KEY = b"-----BEGIN PRIVATE KEY-----\nMAwCAQAwBQYDKgMEBAA=\n-----END PRIVATE KEY-----\n"
+"""A key of an algorithm that nobody knows: its object identifier is 1.2.3.4."""
+
 _DAY = timedelta(days=1)
 _NAMES = ("localhost", SERVER_NAME)
 

@@ -112,6 +112,17 @@ def test_what_the_image_installs_is_what_servers_need_in_the_versions_that_are_t
     assert "--require-hashes" in DOCKERFILE
 
 
+def test_every_stage_starts_from_one_base_that_a_digest_fixes():
+    base = re.findall(r"^ARG BASE=(\S+)$", DOCKERFILE, re.MULTILINE)
+    stages = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+
+    assert len(base) == 1
+    version = re.fullmatch(r"python:(3\.\d+)\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base[0])[1]
+    assert set(stages) == {"${BASE}"}
+    # The tag tells people what the digest is; Python is the one that the tests run on.
+    assert PROJECT["requires-python"] == f">={version}"
+
+
 def test_the_build_is_given_what_it_copies_and_nothing_else():
     rules = [
         line[1:] for line in (ROOT / ".dockerignore").read_text().split("\n") if line[:1] == "!"

@@ -56,7 +56,7 @@ def admit(
         return Outcome(Verdict.SKIPPED, labels=labels, annotations=annotations)
     profiles = policy.profiles.apply(labels, annotations, namespace_labels)
     added = profiles.added_labels or profiles.added_annotations
-    asked = read(_with_profiles(pod, profiles) if added else pod, policy)
+    asked = read(_with_profiles(pod, profiles) if added else pod, policy, capacity)
     removal, removed = drop_record(annotations)
     told = tell(asked, policy)
     findings = (

@@ -7,6 +7,7 @@ term matches no node, and stays that way: giving it a requirement would make it 
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Literal
 
 from msgspec import Struct
 
@@ -20,15 +21,16 @@ _TERMS = f"{_REQUIRED}/nodeSelectorTerms"
 
 
 class NodeRequirement(Struct, frozen=True, gc=False):
-    """A node label's allowed values, and why they are required."""
+    """A node label's allowed or excluded values, and why they are required."""
 
     key: str
     values: tuple[str, ...]
     rule: str
+    operator: Literal["In", "NotIn"] = "In"
 
     def expression(self) -> dict[str, object]:
         """Return it as a matchExpressions item."""
-        return {"key": self.key, "operator": "In", "values": list(self.values)}
+        return {"key": self.key, "operator": self.operator, "values": list(self.values)}
 
 
 def require(spec: NewPodSpec, requirements: Sequence[NodeRequirement]) -> list[Operation]:

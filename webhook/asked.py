@@ -1,17 +1,23 @@
 """What a pod asks for, by the names that its nodes have for it."""
 
+import msgspec
 from msgspec import Struct
 
+from cluster.capacity import Capacity
 from cluster.finding import Finding
 from cluster.gang import Mark, gang_mark, is_member
-from cluster.keys import GANG
+from cluster.keys import GANG, NODE_MODE, NVIDIA_GPU_SHARED
+from cluster.mode import Mode
 from cluster.pod import NewPod
 from cluster.request import Family, Request, read_request
+from cluster.selector import is_tied, names_label
 from policy.snapshot import PolicySnapshot
 from webhook.patch import Operation
 from webhook.sharing import Landing, Renaming, landing, relevant, rename, sharing_findings
 
-_BY_NVIDIAS_NAMES = frozenset({Family.NVIDIA, Family.REPLICA})
+# In Python 3.11 a member of an enum takes ten times as long to look up as a name.
+_NVIDIA, _REPLICA = Family.NVIDIA, Family.REPLICA
+_BY_NVIDIAS_NAMES = frozenset({_NVIDIA, _REPLICA})
 
 
 class Asked(Struct, frozen=True, gc=False):
@@ -35,24 +41,28 @@ class Asked(Struct, frozen=True, gc=False):
         return any(gate.name == GANG for gate in gates) if gates else False
 
 
-def read(pod: NewPod, policy: PolicySnapshot) -> Asked:
+def read(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> Asked:
     """Return what a pod asks for.
 
     Args:
         pod: After profiles.
-        policy: How NVIDIA's plugin shares GPUs, and whether names are rewritten to that.
+        policy: How NVIDIA's plugin shares GPUs, whether names are rewritten to that, and whose
+            GPUs under NVIDIA's names Linkwise chooses.
+        capacity: What the cluster offers.
     """
     request, findings = read_request(pod)
     shared: Landing = ()
     renaming: Renaming | None = None
     if request.family in _BY_NVIDIAS_NAMES:
-        where = landing(pod, policy.policy.sharing.groups)
+        where = landing(pod, policy.policy.sharing.groups, capacity)
         renaming = rename(pod, where) if policy.policy.sharing.rename else None
         if renaming:
             pod = renaming.pod
             request, findings = read_request(pod)
         shared = relevant(where, request)
         findings = (*findings, *sharing_findings(shared, request))
+        family = _chosen_by(pod, request, policy, capacity)
+        request = msgspec.structs.replace(request, family=family)
     mark, sizes = gang_mark(pod)
     member = is_member(pod, request, mark)
     if member and sizes:
@@ -62,3 +72,16 @@ def read(pod: NewPod, policy: PolicySnapshot) -> Asked:
         return Asked(pod, request, mark, member, findings, shared)
     findings = tuple(renaming.as_written(finding) for finding in findings)
     return Asked(pod, request, mark, member, findings, shared, renaming.operations)
+
+
+def _chosen_by(pod: NewPod, request: Request, policy: PolicySnapshot, capacity: Capacity) -> Family:
+    """Return whether Linkwise or NVIDIA's plugin chooses GPUs that have NVIDIA's names.
+
+    Replicas are left to the plugin unless a node of mode `timeslice` offers some: a pod must not
+    be tied to nodes that do not exist. A pod that names the mode of its nodes has decided itself.
+    """
+    if request.counted != NVIDIA_GPU_SHARED or policy.policy.placement.nvidia == "off":
+        return _NVIDIA
+    if names_label(pod.spec, NODE_MODE):
+        return _REPLICA if is_tied(pod.spec, NODE_MODE, Mode.TIMESLICE) else _NVIDIA
+    return _REPLICA if capacity.replicas else _NVIDIA

@@ -9,6 +9,7 @@ from cluster.keys import (
     MODEL_SERIES,
     NODE_MODE,
     NODE_TYPE,
+    NVIDIA_GPU_SHARED,
 )
 from cluster.mode import Mode
 from cluster.request import Family, Request
@@ -23,10 +24,15 @@ SHARED_PRODUCT = "-SHARED"
 """What feature discovery appends to the product of a GPU that is shared under its own name."""
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
-_WHOLE, _SHARE, _REPLICA = Family.WHOLE, Family.SHARE, Family.REPLICA
+_WHOLE, _SHARE, _REPLICA, _NVIDIA = Family.WHOLE, Family.SHARE, Family.REPLICA, Family.NVIDIA
 
 _TOPOLOGY = NodeRequirement(NODE_MODE, (Mode.TOPOLOGY.value,), "affinity whole GPUs")
 _TIMESLICE = NodeRequirement(NODE_MODE, (Mode.TIMESLICE.value,), "affinity time-slicing")
+_NOT_TIMESLICE = NodeRequirement(
+    NODE_MODE, (Mode.TIMESLICE.value,), "affinity NVIDIA's time-slicing", "NotIn"
+)
+"""On nodes of that mode Linkwise gives the replicas out; a pod that it did not place would take
+some that nobody accounts for."""
 _COMPUTE = NodeRequirement(NODE_MODE, (Mode.CORE_MEM.value,), "affinity compute share")
 _COMPUTE_OR_MPS = NodeRequirement(
     NODE_MODE, (Mode.CORE_MEM.value, Mode.MPS.value), "affinity compute share"
@@ -56,6 +62,8 @@ def _of_mode(request: Request, policy: PolicySnapshot) -> NodeRequirement | None
     if family is _SHARE and request.core:
         return _COMPUTE_OR_MPS if policy.policy.sharing.compute_by_mps else _COMPUTE
     # Memory alone: the resource tells the nodes, also those with the older labels.
+    if family is _NVIDIA and request.counted == NVIDIA_GPU_SHARED:
+        return _NOT_TIMESLICE
     return _TIMESLICE if family is _REPLICA else None
 
 

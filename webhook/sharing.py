@@ -4,17 +4,18 @@ A pod may land on nodes of several groups, which its nodeSelector narrows down. 
 of them is decided here; what holds for some is left to the scheduler.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import msgspec
 
+from cluster.capacity import Capacity
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import GPU_MEM, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.pod import Amounts, NewContainer, NewPod
 from cluster.pointer import escape
-from cluster.request import Family, Request
+from cluster.request import Request
 from policy.sharing import Shared, SharingGroup, shared_by
 from webhook.patch import Operation, add, remove
 
@@ -24,24 +25,47 @@ Landing: TypeAlias = tuple[Shared | None, ...]
 _RULE = "sharing rename"
 
 
-def landing(pod: NewPod, groups: tuple[SharingGroup, ...]) -> Landing:
-    """Return how `nvidia.com/gpu` is shared where a pod may land; a node is of its first group."""
+def landing(pod: NewPod, groups: tuple[SharingGroup, ...], capacity: Capacity) -> Landing:
+    """Return how `nvidia.com/gpu` is shared where a pod may land; a node is of its first group.
+
+    Where nodes are known these are judged; else every node that the groups' labels allow.
+    """
     selected = pod.spec.node_selector or {}
+    if capacity.by_nvidias_names:
+        return _landing_on(capacity, selected, groups)
     found: list[Shared | None] = []
     for group in groups:
         labels = group.node_labels
         if any(selected.get(key, value) != value for key, value in labels.items()):
             continue
-        found.append(next((one for one in shared_by(group) if one.device == NVIDIA_GPU), None))
+        found.append(_offer(group))
         if labels.items() <= selected.items():
             return tuple(found)
     return (*found, None)
 
 
+def _landing_on(
+    capacity: Capacity, selected: Mapping[str, str], groups: tuple[SharingGroup, ...]
+) -> Landing:
+    """Return how GPUs are shared on the nodes that exist and that a nodeSelector allows."""
+    keys = frozenset(key for group in groups for key in group.node_labels)
+    named = {key: value for key, value in selected.items() if key in keys}
+    found: dict[Shared | None, None] = {}
+    for labels in capacity.label_sets(keys):
+        if named.items() <= labels.items():
+            fits = (group for group in groups if group.node_labels.items() <= labels.items())
+            first = next(fits, None)
+            found[_offer(first) if first else None] = None
+    return tuple(found)
+
+
+def _offer(group: SharingGroup) -> Shared | None:
+    return next((one for one in shared_by(group) if one.device == NVIDIA_GPU), None)
+
+
 def relevant(where: Landing, request: Request) -> Landing:
     """Return the kinds of nodes that offer what a pod asks for."""
-    asked = NVIDIA_GPU_SHARED if request.family is Family.REPLICA else NVIDIA_GPU
-    return tuple(offer for offer in where if _name(offer) == asked)
+    return tuple(offer for offer in where if _name(offer) == request.counted)
 
 
 def replicas(where: Landing) -> int:
@@ -64,7 +88,7 @@ def sharing_findings(where: Landing, request: Request) -> Iterator[Finding]:
     if shared and all(offer.fails_above_one for offer in offers):
         yield from _above_one(offers[0], request)
     sliced = shared and all(offer.strategy == "time-slicing" for offer in offers)
-    if request.asks and (sliced or (request.family is Family.REPLICA and not offers)):
+    if request.asks and (sliced or (request.counted == NVIDIA_GPU_SHARED and not offers)):
         ask = request.asks[0]
         yield Finding(
             Code.NOT_ENFORCED,

@@ -21,6 +21,8 @@ class Cluster:
         self.refuses = {}
         self.refused = Counter()
         """How often each path."""
+        self.asked = Counter()
+        """How often each path was read."""
 
     def put(self, path, made):
         self.version += 1
@@ -55,6 +57,7 @@ class Cluster:
             case "GET" if "watch" in request.query:
                 return await self._watch(request)
             case "GET" if path in self.objects:
+                self.asked[path] += 1
                 return web.json_response(self.objects[path])
             case "GET" if "fieldSelector" in request.query:
                 name = request.query["fieldSelector"].removeprefix("metadata.name=")

@@ -1,7 +1,9 @@
 from base64 import b64decode, b64encode
 
 import pytest
-from certificates import a_ca, a_leaf
+from certificates import UNKNOWN_KEY, a_ca, a_leaf
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +19,19 @@ RSA = a_leaf(a_ca(), elliptic=False)
 
 def text(pem):
     return b64encode(pem).decode()
+
+
+def with_changed_bytes(key, old, new):
+    """Return a PEM certificate of the good Secret in which some bytes are others."""
+    der = x509.load_pem_x509_certificate(b64decode(GOOD[key])).public_bytes(Encoding.DER)
+    assert old in der
+    body = b64encode(der.replace(old, new)).decode()
+    return text(f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n".encode())
+
+
+ELLIPTIC, SUBJECT_KEY, NAMES = (
+    bytes.fromhex(oid) for oid in ("2a8648ce3d0201", "551d0e", "551d11")
+)
 
 
 @settings(max_examples=25)
@@ -50,6 +65,24 @@ def test_the_secret_has_what_a_server_and_a_registration_need():
             {"ca.key": text(b"x\n-----END PRIVATE KEY-----\n")},
             "ca.key is not a PEM key",
             id="no key",
+        ),
+        pytest.param(
+            {"ca.key": text(UNKNOWN_KEY)}, "ca.key is not a PEM key", id="key of unknown kind"
+        ),
+        pytest.param(
+            {"ca.crt": with_changed_bytes("ca.crt", ELLIPTIC, ELLIPTIC[:-1] + b"\x09")},
+            "ca.crt is not PEM certificates",
+            id="certificate of unknown kind",
+        ),
+        pytest.param(
+            {"ca.crt": with_changed_bytes("ca.crt", b"\x00\x04", b"\x00\x05")},
+            "ca.crt is not PEM certificates",
+            id="no point of the curve",
+        ),
+        pytest.param(
+            {"tls.crt": with_changed_bytes("tls.crt", SUBJECT_KEY, NAMES)},
+            "tls.crt is not PEM certificates",
+            id="names twice",
         ),
         pytest.param({"tls.key": GOOD["ca.key"]}, "tls.key is not the key of tls.crt", id="swap"),
         pytest.param(

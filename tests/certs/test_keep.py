@@ -3,10 +3,12 @@ from base64 import b64encode
 from contextlib import asynccontextmanager
 
 import pytest
+from certificates import UNKNOWN_KEY
 from waiting import until
 
 from certs import keep
 from certs.__main__ import SOURCE, TARGETS
+from certs.authority import names_of
 from certs.bundle import read_bundle
 from certs.keep import Keeper
 from certs.renewal import Terms
@@ -118,6 +120,43 @@ async def test_two_replicas_agree(cluster):
         await until(lambda: trusted_everywhere(cluster, one) and trusted_everywhere(cluster, other))
         stored = read_bundle(cluster.secret()["data"])
         assert one.bundle.trusted == other.bundle.trusted == stored.trusted
+
+
+async def test_replicas_of_other_names_settle_on_all_of_them(cluster, monkeypatch):
+    monkeypatch.setattr(keep, "_LOOK", 0.01)
+    both = ("a", "b", "127.0.0.1", "0:0::1")
+    terms = [Terms((both[0], *extra), 30 * DAY, 360 * DAY) for extra in (both[1:2], both[2:])]
+    clock = Clock()
+    async with kept(cluster, clock, terms[0]) as one, kept(cluster, clock, terms[1]) as other:
+
+        def settled():
+            leaves = [keeper.bundle and keeper.bundle.leaf.certificate for keeper in (one, other)]
+            return leaves[0] and leaves[0] == leaves[1] and len(names_of(leaves[0])) == len(both)
+
+        for _ in range(2):
+            await until(settled)
+            version = cluster.secret()["metadata"]["resourceVersion"]
+            for _ in range(20):
+                asked = cluster.asked[STORED]
+                await until(lambda asked=asked: cluster.asked[STORED] > asked + 1)
+            assert cluster.secret()["metadata"]["resourceVersion"] == version
+            # And again after the next renewal.
+            before = one.bundle.leaf.expiry
+            clock.now += 21 * DAY
+            await until(lambda before=before: one.bundle.leaf.expiry > before)
+
+
+async def test_a_secret_that_nobody_can_read_is_made_anew_and_trusted(cluster):
+    for path in PATHS.values():
+        cluster.put(path, EMPTY)
+    async with kept(cluster) as keeper:
+        await until(lambda: trusted_everywhere(cluster, keeper))
+        data = cluster.secret()["data"]
+        before = keeper.bundle.trusted
+        cluster.put(STORED, {"data": {**data, "ca.key": b64encode(UNKNOWN_KEY).decode()}})
+        await until(lambda: keeper.bundle.trusted != before)
+        await until(lambda: trusted_everywhere(cluster, keeper))
+        assert keeper.missing() is None
 
 
 async def test_a_refusal_is_why_it_is_not_ready_and_is_tried_again(cluster, monkeypatch):

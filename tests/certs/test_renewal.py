@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from certs.__main__ import SOURCE
-from certs.authority import new_authority, new_leaf, service_names
+from certs.authority import names_of, new_authority, new_leaf, service_names
 from certs.bundle import Bundle, trusts
 from certs.renewal import Terms, due, due_next, renewal_reason, renewed
 
@@ -63,9 +65,44 @@ def test_the_reason_says_when_the_certificate_ends():
     assert reason == "the leaf has begun its last third, and ends at 2027-02-14T08:00:00Z"
 
 
-def test_a_leaf_for_other_names_is_renewed():
-    reason = renewal_reason(FIRST, ("other.ns.svc", "other"), NOW)
-    assert reason == "the leaf is for other names than other.ns.svc, other"
+def test_a_leaf_without_a_name_of_the_servers_is_renewed():
+    reason = renewal_reason(FIRST, (*NAMES, "other.ns.svc", "other"), NOW)
+    assert reason == "the leaf lacks the names other.ns.svc, other"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(NAMES[:1], id="more names"),
+        pytest.param(NAMES[::-1], id="another order"),
+        pytest.param((*NAMES, NAMES[0]), id="a name twice"),
+    ],
+)
+def test_a_leaf_with_all_names_stays(names):
+    assert renewal_reason(FIRST, names, NOW) is None
+
+
+@pytest.mark.parametrize("address", ["0:0::1", "::FFFF:1.2.3.4", "2001:DB8::"])
+def test_an_address_may_be_written_in_any_form(address):
+    terms = replace(TERMS, names=(address,))
+    assert renewal_reason(renewed(None, terms, NOW, SOURCE), terms.names, NOW) is None
+
+
+def test_names_of_another_replica_stay_until_the_leaf_is_due():
+    other = replace(TERMS, names=(*NAMES, "127.0.0.1"))
+    both = renewed(FIRST, other, NOW + DAY, SOURCE)
+    both = renewed(both, replace(TERMS, names=(*NAMES, "extra")), NOW + 2 * DAY, SOURCE)
+
+    assert names_of(both.leaf.certificate) == (*NAMES, "extra", "127.0.0.1")
+    late = renewed(both, TERMS, due(both.leaf), SOURCE)
+    assert names_of(late.leaf.certificate) == NAMES
+
+
+def test_names_of_a_leaf_of_an_unknown_ca_are_not_taken_over():
+    stranger = new_authority(NOW, 360 * DAY, SOURCE)
+    leaf = new_leaf(stranger, ("elsewhere",), NOW, 30 * DAY, SOURCE)
+    made = renewed(Bundle(FIRST.authorities, leaf), TERMS, NOW, SOURCE)
+    assert names_of(made.leaf.certificate) == NAMES
 
 
 def test_a_leaf_that_a_new_ca_has_orphaned_is_renewed():

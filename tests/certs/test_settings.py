@@ -43,6 +43,11 @@ def test_what_is_no_number_above_0_is_refused_with_the_variables_name(text):
         read_settings({"LINKWISE_CA_DAYS": text})
 
 
+def test_a_name_that_no_certificate_can_have_is_refused():
+    with pytest.raises(SettingsError, match=r"^LINKWISE_EXTRA_NAMES: bücher\.de is neither"):
+        read_settings({"LINKWISE_EXTRA_NAMES": "localhost,bücher.de"})
+
+
 def test_whom_to_ask_must_be_told_outside_a_pod():
     with pytest.raises(SettingsError, match=r"^LINKWISE_API_SERVER is not set"):
         module.read_settings({})

@@ -102,9 +102,21 @@ def test_bound_pods_hold_what_their_records_say():
     assert ledger.nodes["share-0"].memory_free(1) == 11
     assert ledger.nodes["share-0"].core_free(1) == 70
     assert ledger.nodes["slice-0"].replicas_free(1) == 3
-    assert ledger.nodes["plain-0"].nvidia_free == 5
+    assert ledger.nodes["plain-0"].counted_free(NVIDIA_GPU) == 5
     assert ledger.nodes["plain-0"].cpu_free == 94_000
     assert all(node.unaccounted is None for node in ledger.nodes.values())
+
+
+def test_replicas_of_nvidias_plugin_are_counted_and_those_without_a_record_hide_what_is_free():
+    ledger = account(
+        pod("a", {NVIDIA_GPU_SHARED: 2}, bound="plain-0"),
+        pod("b", {NVIDIA_GPU_SHARED: 1}, bound="slice-0"),
+    )
+
+    assert ledger.nodes["plain-0"].counted_free(NVIDIA_GPU_SHARED) == -2
+    assert ledger.nodes["plain-0"].counted_free(NVIDIA_GPU) == 8
+    assert ledger.nodes["plain-0"].unaccounted is None
+    assert "has GPUs of this node, but no" in str(ledger.nodes["slice-0"].unaccounted)
 
 
 def test_a_placed_pod_that_is_not_bound_yet_holds_its_gpus():

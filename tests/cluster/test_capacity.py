@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 from builders import a_machine, a_node
 
 from cluster.capacity import Capacity, Excess, capacity_of
-from cluster.keys import NVIDIA_GPU
+from cluster.keys import NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.request import Family, Request
 
 CLUSTER = [
@@ -12,18 +14,20 @@ CLUSTER = [
     a_node("core-0", machine=a_machine(4), mode="core_mem", card_memory=16),
     a_node("slice-0", machine=a_machine(2), mode="timeslice"),
     a_node("plain-0", machine=a_machine(3), mode="default"),
+    a_node("plugin-0", machine=None, mode="default", resources={NVIDIA_GPU_SHARED: 4}),
     a_node("cpu-0", machine=None, mode="default", resources={}),
 ]
 
 
 def test_the_most_of_each_kind_is_found():
-    assert capacity_of(CLUSTER) == Capacity(
-        nodes=7,
+    assert replace(capacity_of(CLUSTER), by_nvidias_names=()) == Capacity(
+        nodes=8,
         memory_cards=(24, 16, 16, 16),
         compute_cards=(16, 16, 16, 16),
         whole=8,
         nvidia=3,
         replicas=8,
+        nvidia_replicas=4,
     )
 
 

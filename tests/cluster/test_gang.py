@@ -133,7 +133,7 @@ def test_a_topology_label_alone_makes_no_gang():
     [
         ({keys.GPU_WHOLE: 1}, ARENA, "MPIJob", True),
         ({keys.GPU_MEM: 4}, ARENA, "Job", True),
-        ({keys.NVIDIA_GPU_SHARED: 1}, ARENA, None, True),
+        ({keys.NVIDIA_GPU_SHARED: 1}, ARENA, None, False),
         ({keys.NVIDIA_GPU: 1}, ARENA, "Job", False),
         ({"cpu": 1}, ARENA, "Job", False),
         ({keys.GPU_WHOLE: 1}, ARENA, "DaemonSet", False),

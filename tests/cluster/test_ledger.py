@@ -36,7 +36,7 @@ def test_an_empty_node_has_everything_free():
 
     assert ledger.free_mask == 0b11111111
     assert (ledger.cpu_free, ledger.memory_free_bytes, ledger.pods_free) == (96_000, 768 << 30, 3)
-    assert ledger.nvidia_free == 8
+    assert ledger.counted_free(NVIDIA_GPU) == 8
     assert (ledger.sharing, ledger.unaccounted, ledger.ports) == (None, None, frozenset())
 
 
@@ -124,7 +124,7 @@ def test_gpus_asked_for_by_count_are_only_counted():
 
     ledger = NodeLedger.empty(node).hold(holding("a", nvidia=3))
 
-    assert (ledger.nvidia_free, ledger.free_mask) == (5, 0b11111111)
+    assert (ledger.counted_free(NVIDIA_GPU), ledger.free_mask) == (5, 0b11111111)
 
 
 def test_a_card_that_became_unhealthy_keeps_what_it_has():

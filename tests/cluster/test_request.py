@@ -45,7 +45,7 @@ def over(cards: int | str, *limits: dict[str, Any], **spec: Any) -> dict[str, An
         ({GPU_MEM: "5000m", GPU_CORE: 5e1}, Family.SHARE, True, (1, 5, 50)),
         ({GPU_WHOLE: 4}, Family.WHOLE, True, (4, 0, 0)),
         ({NVIDIA_GPU: "8"}, Family.NVIDIA, False, (8, 0, 0)),
-        ({NVIDIA_GPU_SHARED: 1}, Family.REPLICA, True, (1, 0, 0)),
+        ({NVIDIA_GPU_SHARED: 1}, Family.NVIDIA, False, (1, 0, 0)),
     ],
     ids=str,
 )
@@ -218,7 +218,9 @@ def test_compute_is_off_the_steps_however_many_cards_there_are():
 def test_the_label_with_the_number_of_cards_is_for_shares_alone(family):
     request, findings = read(over("anything", {family: 3}))
 
-    assert (request.gpus, findings) == (3, ())
+    assert request.gpus == 3
+    (finding,) = findings
+    assert (finding.code, finding.severity) == (Code.COUNT_UNUSED, Severity.WARNING)
 
 
 @pytest.mark.parametrize(

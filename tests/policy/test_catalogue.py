@@ -2,6 +2,14 @@ import pytest
 
 from cluster import keys
 from cluster.finding import Code, Severity
+from cluster.pod import (
+    Affinity,
+    NewPodSpec,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    Requirement,
+)
 from cluster.request import Ask, Family, Request
 from policy.catalogue import SHIPPED, Catalogue, Model, check_class
 
@@ -24,7 +32,7 @@ def labels(**given):
 
 
 def codes(given, request=NONE, catalogue=SHIPPED):
-    return [finding.code for finding in check_class(given, request, catalogue)]
+    return [finding.code for finding in check_class(given, NewPodSpec(), request, catalogue)]
 
 
 @pytest.mark.parametrize(
@@ -38,14 +46,14 @@ def codes(given, request=NONE, catalogue=SHIPPED):
         (labels(klass="gpu", model="GN8IS", driver="535.161.08"), gpus(8)),
         (labels(klass="gpu", model="P16EN", driver="1.5.0"), gpus(16)),
         (labels(klass="gpu", model="G28Ti"), gpus(7)),
-        (labels(klass="gpu", driver="580.126.09-open"), gpus(1)),
+        (labels(driver="580.126.09-open"), gpus(1)),
         (labels(klass="gpu", model="T4"), gpus(3, Family.WHOLE)),
         (labels(klass="gpu-hpn", model="L20X"), gpus(2)),
     ],
     ids=range(11),
 )
 def test_what_the_catalogue_knows_passes(given, request_):
-    assert check_class(given, request_, SHIPPED) == ()
+    assert check_class(given, NewPodSpec(), request_, SHIPPED) == ()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +73,7 @@ def test_what_the_catalogue_knows_passes(given, request_):
     ids=range(10),
 )
 def test_what_nobody_knows_is_denied_with_the_list(given, code, key, part):
-    [finding] = [one for one in check_class(given, NONE, SHIPPED) if one.code is code]
+    [finding] = [one for one in check_class(given, NewPodSpec(), NONE, SHIPPED) if one.code is code]
 
     assert finding.severity is Severity.ERROR
     assert finding.field == f"metadata.labels[{key}]"
@@ -92,7 +100,7 @@ def test_what_nobody_knows_is_denied_with_the_list(given, code, key, part):
     ids=["another case", "placeholder", "slip", "no default", "default", "class"],
 )
 def test_the_fix_names_what_was_meant(given, fix):
-    [finding] = check_class(given, NONE, SHIPPED)
+    [finding] = check_class(given, NewPodSpec(), NONE, SHIPPED)
 
     assert finding.fix == fix
 
@@ -102,7 +110,7 @@ def test_the_fix_names_what_was_meant(given, fix):
     [("T4", 4, "1 or 2"), ("L20X", 4, "8"), ("GX8SF", 1, "8"), ("P16EN", 12, "1, 2, 4, 8 or 16")],
 )
 def test_a_count_that_a_model_does_not_come_in_is_denied(model, count, counts):
-    [finding] = check_class(labels(klass="gpu", model=model), gpus(count), SHIPPED)
+    [finding] = check_class(labels(klass="gpu", model=model), NewPodSpec(), gpus(count), SHIPPED)
 
     assert (finding.code, finding.value) == (Code.MODEL_COUNT, count)
     assert finding.field == gpus(1).asks[0].field
@@ -110,10 +118,109 @@ def test_a_count_that_a_model_does_not_come_in_is_denied(model, count, counts):
     assert f"ask for {counts} GPUs" in finding.fix
 
 
+IN_TERM = (
+    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution."
+    "nodeSelectorTerms[0].matchExpressions[0].values"
+)
+
+
+def selecting(**given):
+    """Return a spec whose nodeSelector names these."""
+    return NewPodSpec(node_selector=labels(**given))
+
+
+def requiring(key, *values, operator="In"):
+    """Return a spec whose node affinity has one requirement."""
+    term = NodeSelectorTerm([Requirement(key, operator, list(values))])
+    nodes = NodeAffinity(
+        required_during_scheduling_ignored_during_execution=NodeSelector(node_selector_terms=[term])
+    )
+    return NewPodSpec(affinity=Affinity(node_affinity=nodes))
+
+
+HPN = labels(klass="gpu-hpn")
+
+
+@pytest.mark.parametrize(
+    ("given", "spec", "code", "field"),
+    [
+        pytest.param(
+            HPN,
+            selecting(model="example-model"),
+            Code.MODEL,
+            f"spec.nodeSelector[{keys.MODEL_SERIES}]",
+            id="selected placeholder",
+        ),
+        pytest.param(
+            {}, requiring(keys.MODEL_SERIES, "T4", "H100"), Code.MODEL, IN_TERM, id="one of a list"
+        ),
+        pytest.param(
+            labels(klass="gpu-hpn", driver="1.5.0"),
+            selecting(model="T4"),
+            Code.DRIVER,
+            f"metadata.labels[{keys.DRIVER_VERSION}]",
+            id="label's driver of a selected model",
+        ),
+        pytest.param(
+            HPN, requiring(keys.DRIVER_VERSION, "0"), Code.DRIVER, IN_TERM, id="required driver"
+        ),
+        pytest.param(
+            labels(klass="gpu", model="T4"),
+            selecting(model="A10"),
+            Code.MODEL_CONTRADICTS,
+            f"spec.nodeSelector[{keys.MODEL_SERIES}]",
+            id="another model",
+        ),
+        pytest.param(
+            labels(klass="gpu", model="T4", driver="535.161.08"),
+            requiring(keys.DRIVER_VERSION, "570.133.20"),
+            Code.MODEL_CONTRADICTS,
+            IN_TERM,
+            id="another driver",
+        ),
+    ],
+)
+def test_what_a_pod_requires_of_its_nodes_is_judged_as_its_labels_are(given, spec, code, field):
+    (finding,) = check_class(given, spec, NONE, SHIPPED)
+
+    assert (finding.code, finding.severity, finding.field) == (code, Severity.ERROR, field)
+
+
+@pytest.mark.parametrize(
+    ("given", "spec"),
+    [
+        pytest.param(labels(klass="gpu-hpn", driver="1.5.0"), selecting(model="P16EN"), id="hpn"),
+        pytest.param(labels(model="L20"), selecting(model="GN8IS"), id="two names of one model"),
+        pytest.param(labels(model="T4"), requiring(keys.MODEL_SERIES, "A10", "T4"), id="a wider"),
+        pytest.param({}, requiring(keys.MODEL_SERIES, "H100", operator="NotIn"), id="excluded"),
+        pytest.param(
+            labels(driver="525.105.17"),
+            requiring(keys.MODEL_SERIES, "A10", "T4"),
+            id="driver of one of the models",
+        ),
+    ],
+)
+def test_nodes_that_the_catalogue_knows_pass(given, spec):
+    assert check_class(given, spec, NONE, SHIPPED) == ()
+
+
+def test_class_gpu_without_a_model_is_a_warning():
+    (finding,) = check_class(labels(klass="gpu"), selecting(model="T4"), gpus(1), SHIPPED)
+
+    assert (finding.code, finding.severity) == (Code.MODEL_MISSING, Severity.WARNING)
+    assert keys.MODEL_SERIES in finding.message
+
+
+def test_a_word_that_no_label_can_hold_is_not_compared_with_the_catalogue():
+    (finding,) = check_class(labels(model="T" * 64), NewPodSpec(), NONE, SHIPPED)
+
+    assert finding.fix == "write a model of the list"
+
+
 def test_without_strictness_what_the_catalogue_does_not_know_is_a_warning():
     given = labels(klass="gpu", qos="x", model="T4", driver="0")
 
-    findings = check_class(given, gpus(3), SHIPPED, strict=False)
+    findings = check_class(given, NewPodSpec(), gpus(3), SHIPPED, strict=False)
 
     assert {finding.code: finding.severity for finding in findings} == {
         Code.QOS: Severity.ERROR,

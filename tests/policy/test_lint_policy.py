@@ -29,6 +29,13 @@ MACHINES = ("dgx1-v100", "dgx2")
             "entry 0",
         ),
         (
+            "sharing:\n  groups:\n  - {nodeLabels: {a: 'true'}, config: {}}\n"
+            "  - {nodeLabels: {b: 'true'}, config: {}}\n",
+            4,
+            "sharing.groups[1]",
+            "a node may have the labels of this entry and of entry 0",
+        ),
+        (
             "affinity: {nodeLabels: {model: {values: {H1: [h]}}}}",
             1,
             "affinity.nodeLabels.model.values.H1",
@@ -56,6 +63,13 @@ MACHINES = ("dgx1-v100", "dgx2")
             "a subset of devices is ignored",
         ),
         (
+            "sharing:\n  groups:\n  - config:\n      sharing:\n        mps:\n          resources:\n"
+            "          - name: nvidia.com/gpuu\n            replicas: 2\n",
+            7,
+            "sharing.groups[0].config.sharing.mps.resources[0].name",
+            "nvidia.com/gpuu is no resource of NVIDIA's plugin",
+        ),
+        (
             "sharing:\n  groups:\n  - config:\n      sharing:\n        timeSlicing:\n"
             "          resources:\n          - {name: nvidia.com/gpu, replicas: 2}\n"
             "          - {name: nvidia.com/mig-1g.5gb, replicas: 2}\n"
@@ -71,7 +85,7 @@ MACHINES = ("dgx1-v100", "dgx2")
             "must stand in the manifests too, which name linkwise",
         ),
     ],
-    ids=range(11),
+    ids=range(13),
 )
 def test_what_does_nothing_is_told_with_its_line(text, line, path, message):
     [problem] = lint_policy(text, machines=MACHINES).problems

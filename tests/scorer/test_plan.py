@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from strategies import RACK, clusters, gangs
 
 from cluster.gang import Link
-from cluster.keys import GPU_MEM, NVIDIA_GPU
+from cluster.keys import COMPUTE_CLASS, GPU_MEM, MODEL_SERIES, NVIDIA_GPU
 from cluster.ledger import Ledger, NodeLedger
 from cluster.node import Placement, uniform_machine
 from cluster.record import GPUShare
@@ -427,7 +427,7 @@ def test_gpus_by_count_are_only_counted():
 
     assert [(p.node, p.shares) for p in found.placements] == [("a", ()), ("a", ()), ("b", ())]
     after = found.applied_to(a_snapshot(*nodes))
-    assert [node.nvidia_free for node in after.nodes] == [0, 4]
+    assert [node.counted_free(NVIDIA_GPU) for node in after.nodes] == [0, 4]
 
 
 def test_gpus_by_count_may_be_spread():
@@ -438,6 +438,22 @@ def test_gpus_by_count_may_be_spread():
     )
 
     assert [p.node for p in found.placements] == ["a", "b"]
+
+
+def test_a_label_that_no_node_has_is_named_with_the_policys_key():
+    pod = a_member(
+        0,
+        limits={NVIDIA_GPU: 1},
+        labels={COMPUTE_CLASS: "gpu", MODEL_SERIES: "T4"},
+        nodeSelector={MODEL_SERIES: "T4"},
+    )
+
+    reason = refused(a_snapshot(a_node("a", mode="default")), [pod])
+
+    assert f"no node has the label {MODEL_SERIES}" in reason
+    assert "set affinity.platform: acs in the policy" in reason
+    labelled = a_node("a", mode="default", labels={MODEL_SERIES: "A10"})
+    assert "platform" not in refused(a_snapshot(labelled), [pod])
 
 
 def test_a_large_gang_behind_switches_is_planned():

@@ -9,7 +9,7 @@ from cluster.ledger import NodeLedger
 from cluster.node import Taint
 from cluster.record import GPUShare
 from scorer.reason import Reason
-from scorer.room import gpu_room, obstacle
+from scorer.room import gives, gpu_room, obstacle
 
 
 def a_ledger(*shares: GPUShare, taken: tuple[int, ...] = (), **node: Any) -> NodeLedger:
@@ -66,3 +66,14 @@ def test_replicas_and_counted_gpus_run_out():
     assert gpu_room(sliced, a_member(0, limits={NVIDIA_GPU_SHARED: 5}).request) is Reason.REPLICAS
     assert gpu_room(counted, a_member(0, limits={NVIDIA_GPU: 1}).request) == 3
     assert gpu_room(counted, a_member(0, limits={NVIDIA_GPU: 4}).request) is Reason.GPUS
+
+
+def test_replicas_of_nvidias_plugin_are_counted_apart_from_whole_gpus():
+    node = a_ledger(machine=None, mode="default", resources={NVIDIA_GPU_SHARED: 4})
+    replica = a_member(0, limits={NVIDIA_GPU_SHARED: 1}, nodeSelector={})
+
+    assert gives(node.node.mode, replica.request)
+    assert gpu_room(node, replica.request) == 4
+    taken = node.hold(replica.holding(()))
+    assert gpu_room(taken, replica.request) == 3
+    assert gpu_room(taken, a_member(0, limits={NVIDIA_GPU: 1}).request) is Reason.GPUS

@@ -1,8 +1,14 @@
+from dataclasses import replace
+
+import msgspec
 import pytest
 from admission import (
     ARENA,
     COMPUTE,
     DRIVER_PROFILE,
+    GATE,
+    NO_CAPACITY,
+    SLICED,
     TIME_SLICING,
     a_snapshot,
     admitted,
@@ -12,11 +18,13 @@ from admission import (
     patched,
     requirements_of,
 )
-from builders import a_container, a_pod
+from builders import TIMESLICED, a_container, a_pod
 
 from cluster import keys
 from cluster.capacity import Capacity
 from cluster.finding import Code, Severity
+from cluster.pod import Pod
+from cluster.request import read_request
 from webhook.outcome import Verdict
 
 # ---- What the protocols' own documents show.
@@ -168,7 +176,7 @@ def test_pods_with_something_of_ours_are_looked_at(pod):
 def test_a_request_gets_the_name_that_nodes_have_for_it():
     pod = a_pod({keys.NVIDIA_GPU: 1})
 
-    outcome = judged(pod, a_snapshot(TIME_SLICING + "  rename: true"))
+    outcome = judged(pod, a_snapshot(TIME_SLICING + "  rename: true"), capacity=SLICED)
 
     after = patched(pod, outcome)
     assert after["spec"]["containers"][0]["resources"]["limits"] == {keys.NVIDIA_GPU_SHARED: 1}
@@ -191,7 +199,8 @@ def test_a_request_gets_the_name_that_nodes_have_for_it():
     ],
 )
 def test_what_a_replica_is_told_of_its_part_stands_in_the_policys_groups_alone(policy, told):
-    env = env_of(admitted(a_pod({keys.NVIDIA_GPU_SHARED: 1}), a_snapshot(policy)))
+    pod = a_pod({keys.NVIDIA_GPU_SHARED: 1})
+    env = env_of(admitted(pod, a_snapshot(policy), capacity=SLICED))
 
     parts = (keys.ENV_REPLICAS, keys.ENV_MEMORY_FRACTION)
     assert {name: env[name] for name in parts if name in env} == told
@@ -206,6 +215,82 @@ def test_a_pod_whose_gpus_nvidias_plugin_chooses_is_told_its_part_and_nothing_el
     assert env_of(pod).keys() == {keys.ENV_REPLICAS, keys.ENV_MEMORY_FRACTION}
     assert env_of(pod, 1) == {}
     assert "schedulingGates" not in pod["spec"]
+
+
+TIMESLICE_EXCLUDED = str({"key": keys.NODE_MODE, "operator": "NotIn", "values": ["timeslice"]})
+
+
+@pytest.mark.parametrize(
+    ("policy", "capacity", "spec", "placed"),
+    [
+        pytest.param("", SLICED, {}, True, id="a-node-of-ours-offers-them"),
+        pytest.param("", replace(SLICED, replicas=0), {}, False, id="only-nvidias-plugin-does"),
+        pytest.param("", NO_CAPACITY, {}, False, id="no-node-is-known"),
+        pytest.param("placement: {nvidia: off}", SLICED, {}, False, id="off"),
+        pytest.param("placement: {nvidia: off}", SLICED, TIMESLICED, False, id="off-and-tied"),
+        pytest.param("", NO_CAPACITY, TIMESLICED, True, id="tied-by-its-author"),
+        pytest.param(
+            "", SLICED, {"nodeSelector": {keys.NODE_MODE: "default"}}, False, id="tied-elsewhere"
+        ),
+    ],
+)
+def test_replicas_are_placed_where_a_node_of_ours_offers_them(policy, capacity, spec, placed):
+    pod = a_pod({keys.NVIDIA_GPU_SHARED: 1}, **spec)
+
+    outcome = judged(pod, a_snapshot(policy), capacity=capacity)
+
+    assert outcome.verdict is Verdict.ALLOWED
+    assert outcome.request.places is placed
+    after = patched(pod, outcome)
+    assert after["spec"].get("schedulingGates", []) == [GATE] * placed
+    assert placed or TIMESLICE_EXCLUDED in str(after) or spec
+    read = read_request(msgspec.convert(after, Pod))[0]
+    assert read.places is placed or spec
+
+
+def test_more_replicas_than_nvidias_plugin_offers_anywhere_are_told():
+    capacity = Capacity(nodes=1, nvidia_replicas=4)
+
+    outcome = judged(a_pod({keys.NVIDIA_GPU_SHARED: 5}), capacity=capacity)
+
+    (finding,) = (one for one in outcome.findings if one.code is Code.CAPACITY)
+    assert "5 nvidia.com/gpu.shared is more than any node has: at most 4" in finding.message
+    few = judged(a_pod({keys.NVIDIA_GPU_SHARED: 4}), capacity=capacity)
+    assert Code.CAPACITY not in codes(few)
+
+
+@pytest.mark.parametrize(
+    ("pod", "found"),
+    [
+        pytest.param(
+            a_pod({keys.GPU_WHOLE: 2}, labels={keys.GPU_COUNT: "2"}),
+            [(Code.COUNT_UNUSED, f"metadata.labels[{keys.GPU_COUNT}]")],
+            id="cards-of-no-share",
+        ),
+        pytest.param(
+            a_pod(
+                containers=[
+                    a_container({keys.GPU_WHOLE: 1}),
+                    a_container(name="side", securityContext={"privileged": True}),
+                ]
+            ),
+            [(Code.PRIVILEGED, "spec.containers[1].securityContext.privileged")],
+            id="privileged",
+        ),
+        pytest.param(
+            a_pod(
+                containers=[a_container({keys.NVIDIA_GPU: 1}, securityContext={"privileged": True})]
+            ),
+            [],
+            id="privileged-where-nvidias-plugin-chooses",
+        ),
+    ],
+)
+def test_what_has_another_effect_than_its_author_may_think_is_a_warning(pod, found):
+    outcome = judged(pod)
+
+    assert [(one.code, one.field) for one in outcome.findings] == found
+    assert outcome.verdict is Verdict.ALLOWED
 
 
 # ---- Capacity.

@@ -5,6 +5,7 @@ from admission import (
     ARENA,
     GATE,
     REQUIRED,
+    SLICED,
     TIME_SLICING,
     a_snapshot,
     admitted,
@@ -49,7 +50,8 @@ def test_a_gangs_launcher_does_not_wait_and_sees_no_gpu():
     ],
 )
 def test_members_whose_gpus_linkwise_chooses_are_gated(limits, mode, gated):
-    pod = admitted(a_pod(limits, labels=ARENA), a_snapshot(f"placement: {{mode: {mode}}}"))
+    policy = a_snapshot(f"placement: {{mode: {mode}}}")
+    pod = admitted(a_pod(limits, labels=ARENA), policy, capacity=SLICED)
 
     assert pod["spec"].get("schedulingGates", []) == [GATE] * gated
 
@@ -130,7 +132,7 @@ WHOLE = {keys.GPU_WHOLE: 1}
     ],
 )
 def test_a_pod_that_its_scheduler_would_bind_without_chosen_gpus_is_refused(pod, policy):
-    outcome = judged(pod, a_snapshot(policy))
+    outcome = judged(pod, a_snapshot(policy), capacity=SLICED)
 
     assert codes(outcome, Severity.ERROR) == [Code.SCHEDULER]
     (finding,) = (one for one in outcome.findings if one.code is Code.SCHEDULER)
@@ -206,4 +208,7 @@ def test_a_size_that_is_no_number_is_told_for_members_only():
     labels = {**ARENA, keys.POD_GROUP_MIN_AVAILABLE: "many"}
 
     assert Code.GANG_SIZE in codes(judged(a_pod({keys.GPU_WHOLE: 1}, labels=labels)))
-    assert codes(judged(a_pod({keys.NVIDIA_GPU: 1}, labels=labels))) == []
+    assert codes(judged(a_pod({keys.NVIDIA_GPU: 1}, labels=labels))) == [Code.GANG_COUNTED]
+
+    by_another = a_pod({keys.NVIDIA_GPU: 1}, labels=labels, schedulerName="volcano")
+    assert codes(judged(by_another)) == []

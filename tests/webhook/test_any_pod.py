@@ -1,6 +1,15 @@
 """What holds of the admission of every pod, under every policy."""
 
-from admission import COMPUTE, DRIVER_PROFILE, REQUIRED, TIME_SLICING, a_snapshot, judged, patched
+from admission import (
+    COMPUTE,
+    DRIVER_PROFILE,
+    REQUIRED,
+    SLICED,
+    TIME_SLICING,
+    a_snapshot,
+    judged,
+    patched,
+)
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import pods
@@ -118,7 +127,7 @@ def unknown_in(thing, path=()):
 def test_every_term_is_constrained_or_has_decided(pod, policy):
     assume(keys.NODE_MODE not in as_map(pod["spec"].get("nodeSelector")))
 
-    outcome = judged(pod, policy)
+    outcome = judged(pod, policy, capacity=SLICED)
 
     assume(outcome.verdict is Verdict.ALLOWED)
     spec = patched(pod, outcome)["spec"]

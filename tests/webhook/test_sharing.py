@@ -4,6 +4,7 @@ import pytest
 from builders import a_container, a_pod
 
 from cluster import keys
+from cluster.capacity import Capacity
 from cluster.finding import Code
 from cluster.pod import Pod
 from cluster.request import read_request
@@ -27,8 +28,9 @@ def groups(*texts):
     return parse_policy(f"sharing: {{groups: [{', '.join(texts)}]}}").sharing.groups
 
 
-def where(pod, *texts):
-    return landing(msgspec.convert(pod, Pod), groups(*texts))
+def where(pod, *texts, nodes=()):
+    capacity = Capacity(nodes=len(nodes), by_nvidias_names=tuple(nodes))
+    return landing(msgspec.convert(pod, Pod), groups(*texts), capacity)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,34 @@ def test_a_pod_may_land_where_its_selector_lets_it(selector, texts, names):
     pod = a_pod({keys.NVIDIA_GPU: 1}, nodeSelector=selector)
 
     assert [offer and offer.resource for offer in where(pod, *texts)] == names
+
+
+SMALL, LARGE = {"gpu/16GiB": "true"}, {"gpu/32GiB": "true"}
+
+
+@pytest.mark.parametrize(
+    ("selector", "nodes", "names"),
+    [
+        pytest.param(LARGE, [SMALL, LARGE], [keys.NVIDIA_GPU], id="tied to one of two groups"),
+        pytest.param(
+            LARGE,
+            [SMALL, LARGE, SMALL | LARGE],
+            [keys.NVIDIA_GPU_SHARED, keys.NVIDIA_GPU],
+            id="a node is of both",
+        ),
+        pytest.param({}, [SMALL], [keys.NVIDIA_GPU_SHARED], id="one kind of node exists"),
+        pytest.param({}, [SMALL, {}], [None, keys.NVIDIA_GPU_SHARED], id="one node is of none"),
+        pytest.param({"zone": "a"}, [SMALL], [keys.NVIDIA_GPU_SHARED], id="another label"),
+        pytest.param(LARGE, [SMALL], [], id="no such node"),
+    ],
+)
+def test_groups_of_different_labels_are_judged_by_the_nodes_that_exist(selector, nodes, names):
+    pod = a_pod({keys.NVIDIA_GPU: 1}, nodeSelector=selector)
+    texts = group('{"gpu/16GiB": "true"}', **RENAMED), group('{"gpu/32GiB": "true"}')
+
+    offers = where(pod, *texts, nodes=nodes)
+
+    assert [offer and offer.resource for offer in offers] == names
 
 
 def found(limits, *texts, selector=None):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 import pytest_asyncio
-from builders import a_held_pod
+from builders import TIMESLICED, a_held_pod
 from prometheus_client import CollectorRegistry
 from tenure import FENCED, Cluster, beginning, leading, soon
 from waiting import PATIENCE
@@ -127,7 +127,7 @@ async def test_a_share_lies_on_the_card_that_fits_best_and_says_so_in_others_wor
 async def test_replicas_lie_on_different_gpus_and_the_last_ones_are_told_to_nobody_else(cluster):
     cluster.shares("sliced", "timeslice", {keys.GFD_REPLICAS: "2"}, **{keys.NVIDIA_GPU_SHARED: "6"})
     for name, number in {"a": 1, "b": 1, "pair": 2, "rest": 2, "late": 1}.items():
-        cluster.single(name, {keys.NVIDIA_GPU_SHARED: str(number)})
+        cluster.single(name, {keys.NVIDIA_GPU_SHARED: str(number)}, **TIMESLICED)
     async with leading(cluster) as leader:
         answers = [await bound(leader, name, "sliced") for name in ("a", "b", "pair", "rest")]
         assert answers == [""] * 4

@@ -1,6 +1,6 @@
 import msgspec
 import pytest
-from builders import a_machine, a_node, a_pod, placed_pod
+from builders import TIMESLICED, a_machine, a_node, a_pod, placed_pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -115,9 +115,9 @@ CASES = {
         a_state(sharing()),
         (Reason.MEMORY_SHARE, False),
     ),
-    "replicas": (pod({keys.NVIDIA_GPU_SHARED: 8}), a_state(SLICED), None),
+    "replicas": (pod({keys.NVIDIA_GPU_SHARED: 8}, **TIMESLICED), a_state(SLICED), None),
     "more replicas": (
-        pod({keys.NVIDIA_GPU_SHARED: 9}),
+        pod({keys.NVIDIA_GPU_SHARED: 9}, **TIMESLICED),
         a_state(SLICED),
         (Reason.REPLICAS, False),
     ),

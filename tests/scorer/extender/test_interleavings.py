@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import msgspec
 import virtual_time
-from builders import a_machine, a_node, a_pod
+from builders import TIMESLICED, a_machine, a_node, a_pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,7 +66,8 @@ class Api:
 
     def make(self, name, limits):
         self.uids += 1
-        raw = a_pod(limits, name=name)
+        tied = TIMESLICED if keys.NVIDIA_GPU_SHARED in limits else {}
+        raw = a_pod(limits, name=name, **tied)
         raw["metadata"]["uid"] = f"u{self.uids}"
         self.put(name, raw)
 

@@ -2,7 +2,7 @@ from itertools import count
 
 import msgspec
 import pytest
-from builders import a_machine, a_node, a_pod, placed_pod
+from builders import TIMESLICED, a_machine, a_node, a_pod, placed_pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -178,12 +178,12 @@ def test_replicas_are_freed_by_those_who_have_them_on_gpus_that_are_given_out():
     for gpu in range(4):
         node.replicas(f"first-{gpu}", gpu)
         node.replicas(f"second-{gpu}", gpu, priority=gpu)
-    one = asking({keys.NVIDIA_GPU_SHARED: 1})
+    one = asking({keys.NVIDIA_GPU_SHARED: 1}, **TIMESLICED)
 
     # The scheduler counts those of the cordoned GPU, too.
     assert evicted(node, one, "first-3") == {"first-2"}
     assert evicted(node, one, "second-2") == {"second-2"}
-    assert evicted(node, asking({keys.NVIDIA_GPU_SHARED: 7}), "first-0") is None
+    assert evicted(node, asking({keys.NVIDIA_GPU_SHARED: 7}, **TIMESLICED), "first-0") is None
 
 
 def test_all_of_one_kind_go_for_one_of_the_other():

@@ -1,0 +1,202 @@
+"""What is fuzzed: each function takes any bytes, and raises only where the code is wrong.
+
+Errors that a reader states in its docstring are answers. Everything else is a defect, also what a
+target checks itself: that a patch applies, and that what was renewed needs no renewal.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from types import MappingProxyType
+from zlib import crc32
+
+import jsonpatch
+import msgspec
+from builders import a_node, a_pcie_machine
+
+from certs.__main__ import SOURCE
+from certs.bundle import BundleError, read_bundle, write_bundle
+from certs.renewal import Terms, renewal_reason, renewed
+from cluster.accounting import ledger_of
+from cluster.capacity import Capacity
+from cluster.foreign import read_foreign
+from cluster.pod import Pod
+from cluster.published import read_published
+from cluster.record import RecordError, parse_record
+from policy.document import parse_plugin_config, parse_policy
+from policy.lint import lint, lint_plugin_config
+from policy.problem import PolicyError
+from policy.profile import parse_profiles
+from policy.sharing import SharingGroup, shared_by
+from policy.snapshot import PolicySnapshot
+from runtime.kube import UNDECODABLE
+from scorer.extender.wire import WireError, read_binding, read_candidates, read_preempt
+from scorer.member import member_of
+from scorer.plan import plan
+from scorer.seen import seen
+from scorer.snapshot import snapshot_of
+from topology.catalogue import NAMES
+from topology.errors import TopologyError
+from topology.read import read_machine
+from webhook.decided import POLICY, PROFILES, Home
+from webhook.dryrun import answer, judge, read_manifest
+from webhook.manifest.value import InputError
+from webhook.review import API_VERSION, KIND, ProtocolError, handle
+from webhook.validate import validate
+
+Target = Callable[[bytes], None]
+
+_POLICIES = tuple(
+    PolicySnapshot(parse_policy(policy), parse_profiles(profiles))
+    for policy in (
+        "",
+        "placement: {mode: scheduler}\nsharing: {computeByMps: true}\nstrict: false",
+        "visibleDevices: deny\ngangs: {nonPreemptingClasses: {high: waits}}\nprofilesAll: true",
+    )
+    for profiles in ("[]", '[{"name": "a", "effect": {"labels": {"b": "c"}}}]')
+)
+_MACHINE = a_pcie_machine(4, socket=2)
+_NODES = (
+    a_node("n1", _MACHINE),
+    a_node("n2", _MACHINE, mode="core_mem", card_memory=16),
+    a_node("n3", _MACHINE, mode="timeslice"),
+)
+_TABLES = snapshot_of(ledger_of(_NODES, ())).tables
+_LARGEST_ANSWER = 3 << 20
+_NOW, _DAY = 1_800_000_000.0, 86_400
+_TERMS = Terms(("a.ns.svc", "127.0.0.1"), 30 * _DAY, 360 * _DAY)
+
+
+def review(data: bytes) -> None:
+    policy = _POLICIES[crc32(data) % len(_POLICIES)]
+    with suppress(ProtocolError):
+        said = handle(data, namespaces={"default": {}}, policy=policy, capacity=Capacity())
+        patch = msgspec.json.decode(said)["response"].get("patch")
+        if patch is not None:
+            _apply(b64decode(patch).decode(), data)
+
+
+def policy(data: bytes) -> None:
+    text = _text(data)
+    lint(text, machines=NAMES)
+    _validate(POLICY, text)
+    with suppress(PolicyError):
+        PolicySnapshot(parse_policy(text))
+
+
+def profile(data: bytes) -> None:
+    text = _text(data)
+    _validate(PROFILES, text)
+    with suppress(PolicyError):
+        PolicySnapshot(profiles=parse_profiles(text))
+
+
+def plugin(data: bytes) -> None:
+    text = _text(data)
+    lint_plugin_config(text)
+    with suppress(PolicyError):
+        list(shared_by(SharingGroup(config=parse_plugin_config(text))))
+
+
+def manifest(data: bytes) -> None:
+    with suppress(InputError):
+        found = read_manifest(data, "default")
+        namespaces = dict.fromkeys(found.namespaces, MappingProxyType({}))
+        judged = judge(found, namespaces=namespaces, policy=_POLICIES[0], capacity=Capacity())
+        answer(judged, "nobody was asked")
+
+
+def matrix(data: bytes) -> None:
+    for partial in (False, True):
+        with suppress(TopologyError):
+            read_machine(_text(data), partial=partial)
+
+
+def nccl(data: bytes) -> None:
+    matrix(data)
+
+
+def published(data: bytes) -> None:
+    read_published(_texts(data))
+
+
+def record(data: bytes) -> None:
+    annotations = _texts(data)
+    for read in (parse_record, read_foreign):
+        with suppress(RecordError):
+            read(annotations)
+
+
+def extender(data: bytes) -> None:
+    for read in (read_candidates, read_binding, read_preempt):
+        with suppress(WireError):
+            read(data)
+
+
+def secret(data: bytes) -> None:
+    """A Secret's data, its values not yet in base 64."""
+    stored = {key: b64encode(text.encode()).decode() for key, text in _texts(data).items()}
+    bundle = None
+    with suppress(BundleError):
+        bundle = read_bundle(stored)
+        if renewal_reason(bundle, _TERMS.names, _NOW) is None:
+            return
+    made = read_bundle(write_bundle(renewed(bundle, _TERMS, _NOW, SOURCE)))
+    reason = renewal_reason(made, _TERMS.names, _NOW)
+    assert reason is None, reason
+
+
+def watched(data: bytes) -> None:
+    """A pod as a watch brings it, on its node and as one that is to be placed."""
+    with suppress(*UNDECODABLE):
+        pod = msgspec.json.decode(data, type=Pod)
+        ledger = ledger_of(_NODES, [pod], migrate=True)
+        found, member = seen(pod), member_of(pod, "default")
+        if (found.waiting or found.ungated) and member.broken is None:
+            members = [replace(member, name=f"default/{i}") for i in range(3)]
+            for count in (1, len(members)):
+                plan(snapshot_of(ledger, _TABLES), members[:count])
+
+
+def _validate(home: Home, text: str) -> None:
+    """Ask `/validate` about a text; an API server reads no answer above 3 MiB."""
+    request = {
+        "uid": "42",
+        "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
+        "operation": "CREATE",
+        "namespace": home.namespace,
+        "name": home.name,
+        "object": {"data": {home.key: text}},
+    }
+    asked = {"apiVersion": API_VERSION, "kind": KIND, "request": request}
+    size = len(validate(msgspec.json.encode(asked)).answer)
+    assert size < _LARGEST_ANSWER, f"an answer of {size} bytes"
+
+
+def _apply(patch: str, data: bytes) -> None:
+    # `handle` decodes only what it reads; an API server sends nothing that is not JSON.
+    with suppress(*UNDECODABLE):
+        pod = msgspec.json.decode(data)["request"].get("object", {})
+        jsonpatch.apply_patch(pod, patch, in_place=True)
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+def _texts(data: bytes) -> dict[str, str]:
+    """Return a map of texts, such as a ConfigMap's data; empty where the bytes are none."""
+    try:
+        return msgspec.json.decode(data, type=dict[str, str])
+    except UNDECODABLE:
+        return {}
+
+
+TARGETS: dict[str, Target] = {
+    target.__name__: target
+    for target in (
+        *(review, policy, profile, plugin, manifest, matrix),
+        *(nccl, published, record, extender, secret, watched),
+    )
+}
