@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cli.cluster import Cluster, read_cluster, read_cluster_file
 from cli.decisions import decisions_of, snapshot_of
 from cli.kubeconfig import DEFAULT_NAMESPACE, Access
-from cli.source import read_objects
+from cli.source import read_objects, shown_name
 from policy.lines import Document
 from policy.place import Place
 from policy.snapshot import PolicySnapshot
@@ -22,6 +22,8 @@ class Current:
     objects: tuple[Value, ...]
     namespace: str
     """Where things are that do not say it."""
+    source: str
+    """The file, or the API server's address."""
     gangs: tuple[dict[str, object], ...] = ()
     """The Gang objects of a live cluster."""
     warnings: tuple[str, ...] = ()
@@ -62,6 +64,7 @@ def _current(
         policy,
         tuple(objects),
         namespace,
+        shown_name(file),
         tuple(gangs),
         (*warnings, *cluster.warnings),
     )

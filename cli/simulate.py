@@ -9,6 +9,7 @@ from typer import echo
 from cli import simulate_json, simulate_text
 from cli.inputs import Inputs, admitted
 from cli.output import Format, complain, emit, warn
+from cli.page.caption import Caption
 from cli.placement import cluster_of
 from cli.simulation import (
     Applicant,
@@ -30,13 +31,14 @@ class View(StrEnum):
     HTML = "html"
 
 
-def show_simulation(inputs: Inputs, view: View, mode: Mode) -> int:
+def show_simulation(inputs: Inputs, view: View, mode: Mode, given: Caption) -> int:
     """Simulate and show; return the exit code.
 
     Args:
         inputs: Manifests and a cluster.
         view: How to answer.
         mode: What a choice of GPUs prefers.
+        given: Where a page comes from.
 
     Raises:
         InputError: A manifest cannot be a pod.
@@ -50,9 +52,9 @@ def show_simulation(inputs: Inputs, view: View, mode: Mode) -> int:
     for warning in (*inputs.warnings, *_disputed(snapshot.ledger)):
         warn(warning)
     if view is View.HTML:
-        from cli.page import render  # noqa: PLC0415 - 30 ms that only a page needs
+        from cli.page.document import render  # noqa: PLC0415 - 30 ms that only a page needs
 
-        echo(render(simulation, "linkwise simulate"), nl=False)
+        echo(render(simulation, given), nl=False)
     elif view is View.TABLE:
         simulate_text.show(simulation)
     else:

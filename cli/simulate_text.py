@@ -2,12 +2,11 @@
 
 from cli.output import BAD, GOOD, QUIET, Paint, is_quiet, say, sentence, table
 from cli.remedy import never_helped
-from cli.simulation import PodResult, Simulation, never_fits, notes_of
+from cli.simulation import PodResult, Simulation, UnitResult, notes_of
 from cluster.ledger import NodeLedger
 from cluster.node import Mode
 from cluster.request import Family
 from scorer.compare import IndexOrder
-from scorer.simulation import GangResult
 from scorer.why import why
 from webhook.outcome import Verdict
 
@@ -47,14 +46,14 @@ def _fate(pod: PodResult) -> str:
         return "without GPUs"
     if pod.node:
         return "placed"
-    return "never placed" if pod.unit and never_fits(pod.unit) else "waiting"
+    return "never placed" if pod.unit and pod.unit.never else "waiting"
 
 
-def _show_unit(gang: GangResult) -> None:
+def _show_unit(gang: UnitResult) -> None:
     kind = "gang" if gang.is_gang else "pod"
     name = Paint(f"{gang.namespace}/{gang.name}", bold=True)
     if gang.plan is None:
-        never = never_fits(gang)
+        never = gang.never
         say(Paint("never" if never else "waits", BAD, bold=True), kind, name)
         say(" ", sentence(gang.reason or ""))
         if never:

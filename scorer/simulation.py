@@ -4,20 +4,20 @@ Nothing is held. It is what the cluster would give them now, but for what is kep
 waited too long to be passed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from cluster.gang import Link, gang_mark, is_member, link_strictness, rank_order
+from cluster.gang import gang_mark, is_member, link_strictness, rank_order
 from cluster.pod import Pod
 from cluster.request import read_request
 from scorer.compare import IndexOrder, best_possible, index_order
 from scorer.member import Member, member_of
 from scorer.outcome import Plan, Refusal
-from scorer.plan import plan_near
+from scorer.plan import plan, plan_near
 from scorer.seen import Seen, is_gated
 from scorer.snapshot import Snapshot
 
@@ -95,12 +95,31 @@ def simulate(
     Cost: a plan for each unit.
     """
     results: list[GangResult] = []
-    for places in _in_turn(pods):
-        result = _decided(snapshot, places, [pods[place] for place in places], settled, kept_for)
+    for result, after in simulate_each(snapshot, pods, settled, kept_for):
         results.append(result)
+        snapshot = after
+    return results, snapshot
+
+
+def simulate_each(
+    snapshot: Snapshot,
+    pods: Sequence[Intended],
+    settled: Settled,
+    kept_for: int | None = None,
+) -> Iterator[tuple[GangResult, Snapshot]]:
+    """Yield what becomes of each unit in turn, and the cluster after it; as `simulate`.
+
+    A result refers to the whole cluster as it was then, about 0.3 MB for 5,000 nodes.
+    """
+    refused: dict[Hashable, Refusal] = {}
+    for places in _in_turn(pods):
+        unit = [pods[place] for place in places]
+        result = _decided(snapshot, places, unit, settled, kept_for, refused)
         if result.plan is not None:
             snapshot = result.plan.applied_to(snapshot)
-    return results, snapshot
+            # What is refused is so until something changes.
+            refused.clear()
+        yield result, snapshot
 
 
 def settled_of(pods: Iterable[Seen]) -> dict[GangName, list[str]]:
@@ -129,6 +148,7 @@ def _decided(
     pods: Sequence[Intended],
     settled: Settled,
     kept_for: int | None,
+    refused: dict[Hashable, Refusal],
 ) -> GangResult:
     first = pods[0]
     gang = gang_name(first.pod, first.namespace)
@@ -144,9 +164,12 @@ def _decided(
         outcome = Refusal(f"{present} of {needed} members")
     elif kept_for is not None and _waits_after(kept_for, members):
         outcome = Refusal(KEPT)
+    elif gang:
+        outcome = plan_near(snapshot, members, homes, link=link_strictness(first.pod)[0])
     else:
-        link = link_strictness(first.pod)[0] if gang else Link.BEST
-        outcome = plan_near(snapshot, members, homes, link=link)
+        outcome = refused.get(members[0].kind) or plan(snapshot, members)
+        if isinstance(outcome, Refusal):
+            refused[members[0].kind] = outcome
     return GangResult(
         name=name or first.pod.metadata.name,
         namespace=first.namespace,
