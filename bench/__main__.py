@@ -19,6 +19,7 @@ from bench import (
     admission,
     command,
     creates,
+    crowds,
     extender,
     gangs,
     memory,
@@ -41,7 +42,12 @@ Row = tuple[str, str, Callable[[], float]]
 def rows() -> Iterator[Row]:
     """Yield every measurement."""
     return chain(
-        topology.rows(), placement.rows(), extender.rows(), admission.rows(), command.rows()
+        topology.rows(),
+        placement.rows(),
+        crowds.rows(),
+        extender.rows(),
+        admission.rows(),
+        command.rows(),
     )
 
 

@@ -19,6 +19,7 @@ import msgspec
 import uvloop
 from controlplane.process import free_ports, wait_until
 from fake_cluster import FakeCluster
+from prometheus_client import CollectorRegistry
 
 from cluster import keys
 from cluster.mode import Mode
@@ -31,6 +32,8 @@ from runtime.logs import configure
 from scorer.__main__ import LEASE, placement
 from scorer.extender.bind import Binder
 from scorer.extender.wire import Binding
+from scorer.faults import Faults
+from scorer.measures import Measures
 from scorer.seen import seen
 from scorer.settings import Settings
 from scorer.watches import Watches
@@ -165,7 +168,8 @@ async def _binding() -> float:
     for i in range(_BINDS):
         found = seen(msgspec.convert(_pod(f"pod-{i}", 4), Pod))
         watches.state.put_pod(found.key, found)
-    binder = Binder(cast("Any", _Instant()), watches, term=1, clock=wall)
+    faults = Faults(Measures(CollectorRegistry()), watches.changed.set)
+    binder = Binder(cast("Any", _Instant()), watches, faults, term=1, clock=wall)
     running = asyncio.create_task(binder.run())
     await asyncio.sleep(0)
     start = perf_counter()

@@ -8,12 +8,13 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import process_time
-from typing import Any
+from typing import Any, TypeAlias
 
 from aiohttp import web
 
@@ -28,12 +29,25 @@ from scorer.watches import Watches
 from topology.catalogue import entry
 
 NODES, PODS, WITH_GPUS, WAITING = 5_000, 50_000, 20_000, 1_000
+LARGE, VALUES, PLAIN = 20, 21_000, 10_000
+"""Hostile pods, and values of node affinity of each (1.5 MB); plain pods that wait."""
 _TIMES = 3
+
+Objects: TypeAlias = dict[str, tuple[Callable[[int], bytes], int]]
+"""By collection: what makes each object, and how many there are."""
 
 
 def figures() -> Iterator[Figure]:
     """Yield what a process takes that has listed everything and accounted for it."""
-    found = [_measured() for _ in range(_TIMES)]
+    for what, scene in (
+        (f"{LARGE} pods that wait, each with {VALUES:,} values of affinity", "large"),
+        (f"{PLAIN:,} plain pods that wait", "plain"),
+    ):
+        added = [
+            _measured(scene)["resident"] - _measured("nothing")["resident"] for _ in range(_TIMES)
+        ]
+        yield Figure(f"{what}: resident memory that they add", "", spread(added), "MB")
+    found = [_measured("cluster") for _ in range(_TIMES)]
     size = f"{NODES:,} nodes and {PODS:,} pods"
     for what, target, key, unit in (
         (f"{size}, resident memory", "≤ 400", "resident", "MB"),
@@ -43,14 +57,20 @@ def figures() -> Iterator[Figure]:
         yield Figure(what, target, spread([one[key] for one in found]), unit)
 
 
-def _measured() -> dict[str, float]:
-    """Return the figures of a process that watches, and ends."""
+def _measured(scene: str) -> dict[str, float]:
+    """Return the figures of a process that watches, and ends.
+
+    Args:
+        scene: One of `_SCENES`.
+    """
     command = [sys.executable, "-m", "bench.memory"]
-    with subprocess.Popen([*command, "serve"], stdout=subprocess.PIPE, text=True) as server:  # noqa: S603
+    with subprocess.Popen([*command, "serve", scene], stdout=subprocess.PIPE, text=True) as server:  # noqa: S603
         try:
             assert server.stdout is not None  # noqa: S101
             port = server.stdout.readline().strip()
-            told = subprocess.run([*command, "watch", port], check=True, stdout=subprocess.PIPE)  # noqa: S603
+            told = subprocess.run(  # noqa: S603
+                [*command, "watch", port, scene], check=True, stdout=subprocess.PIPE
+            )
         finally:
             server.terminate()
     found: dict[str, float] = json.loads(told.stdout.splitlines()[-1])
@@ -60,7 +80,7 @@ def _measured() -> dict[str, float]:
 # ---- The process that watches.
 
 
-async def _watch(port: str) -> None:
+async def _watch(port: str, scene: str) -> None:
     settle()
     began = process_time()
     async with Kube(f"http://127.0.0.1:{port}") as kube:
@@ -69,9 +89,14 @@ async def _watch(port: str) -> None:
         await watches.synced()
         snapshot = watches.state.snapshot()
         seconds = process_time() - began
-        assert len(snapshot.nodes) == NODES  # noqa: S101 (else something else is measured)
-        free = sum(node.free_mask.bit_count() for node in snapshot.nodes)
-        assert free == 8 * NODES - 2 * (WITH_GPUS - WAITING), free  # noqa: S101
+        # Else something else is measured.
+        if scene == "cluster":
+            assert len(snapshot.nodes) == NODES  # noqa: S101
+            free = sum(node.free_mask.bit_count() for node in snapshot.nodes)
+            assert free == 8 * NODES - 2 * (WITH_GPUS - WAITING), free  # noqa: S101
+        else:
+            waiting = len(list(watches.state.groups))
+            assert waiting == _SCENES[scene].get("/api/v1/pods", (None, 0))[1]  # noqa: S101
         print(json.dumps({**_memory(), "seconds": seconds}))
         running.cancel()
         await asyncio.wait((running,))
@@ -90,9 +115,9 @@ def _memory() -> dict[str, float]:
 # ---- The process that is asked.
 
 
-def _serve() -> None:
+def _serve(scene: str) -> None:
     app = web.Application()
-    app.router.add_get("/{path:.*}", _answer)
+    app.router.add_get("/{path:.*}", partial(_answer, _SCENES[scene]))
     asyncio.run(_listen(app))
 
 
@@ -104,13 +129,13 @@ async def _listen(app: web.Application) -> None:
     await asyncio.Event().wait()
 
 
-async def _answer(request: web.Request) -> web.StreamResponse:
+async def _answer(objects: Objects, request: web.Request) -> web.StreamResponse:
     if "watch" in request.query:
         response = web.StreamResponse()
         await response.prepare(request)
         await asyncio.Event().wait()
         return response
-    make, count = _OBJECTS.get(request.path, (_pod, 0))
+    make, count = objects.get(request.path, (_pod, 0))
     start = int(request.query.get("continue", "0"))
     size = int(request.query.get("limit", "0")) or count
     items = b",".join(make(i) for i in islice(range(start, count), size))
@@ -223,10 +248,41 @@ def _topology(i: int) -> bytes:
     return json.dumps({"metadata": metadata, "data": data}).encode()
 
 
-_OBJECTS = {
-    "/api/v1/pods": (_pod, PODS),
-    "/api/v1/nodes": (_node, NODES),
-    f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps": (_topology, NODES),
+def _held(i: int) -> dict[str, Any]:
+    """Return a pod by itself that waits for more GPUs than there are."""
+    pod = worker()
+    pod["metadata"] |= {"name": f"held-{i}", "uid": _uid(i), "resourceVersion": str(i)}
+    pod["metadata"]["labels"] = {"app": f"train-{i}"}
+    amounts = {"cpu": "2", "memory": "16Gi", keys.GPU_WHOLE: "2"}
+    pod["spec"]["containers"][0]["resources"] = {"limits": amounts, "requests": amounts}
+    pod["spec"]["schedulingGates"] = [{"name": keys.GANG}]
+    pod["status"] = {"phase": "Pending"}
+    return pod
+
+
+def _plain(i: int) -> bytes:
+    return json.dumps(_held(i)).encode()
+
+
+def _large(i: int) -> bytes:
+    pod = _held(i)
+    values = [f"{i:x>3}{number:x>60}" for number in range(VALUES)]
+    term = {"matchExpressions": [{"key": keys.HOSTNAME, "operator": "NotIn", "values": values}]}
+    required = {"nodeSelectorTerms": [term]}
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    pod["spec"]["affinity"] = {"nodeAffinity": affinity}
+    return json.dumps(pod).encode()
+
+
+_SCENES: dict[str, Objects] = {
+    "cluster": {
+        "/api/v1/pods": (_pod, PODS),
+        "/api/v1/nodes": (_node, NODES),
+        f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps": (_topology, NODES),
+    },
+    "large": {"/api/v1/pods": (_large, LARGE)},
+    "plain": {"/api/v1/pods": (_plain, PLAIN)},
+    "nothing": {},
 }
 
 
@@ -237,10 +293,10 @@ def _uid(i: int) -> str:
 def main() -> None:
     """Print the figures; or be one of the two processes."""
     match sys.argv[1:]:
-        case ["serve"]:
-            _serve()
-        case ["watch", port]:
-            asyncio.run(_watch(port))
+        case ["serve", scene]:
+            _serve(scene)
+        case ["watch", port, scene]:
+            asyncio.run(_watch(port, scene))
         case _:
             for figure in figures():
                 print(figure, flush=True)

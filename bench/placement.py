@@ -33,7 +33,7 @@ def rows() -> Iterator[tuple[str, str, Callable[[], float]]]:
 
     Every repetition decides anew; the tables of the machine classes are built before.
     """
-    ranked = _cluster(5000, CLASSES)
+    ranked = cluster(5000, CLASSES)
     names = list(ranked.ledger.nodes)
     request = _worker(0, 4).request
     yield (
@@ -44,7 +44,7 @@ def rows() -> Iterator[tuple[str, str, Callable[[], float]]]:
     for gpus in (1, 4, 8):
         steps = _Steps(5000, gpus)
         yield f"8 workers of {gpus} GPU each planned on 5,000 nodes (CPU)", "≤ 10 ms", steps
-    half_full = _cluster(1000, CLASSES[:1])
+    half_full = cluster(1000, CLASSES[:1])
     gang = [_worker(i, 1) for i in range(256)]
     yield (
         "a 256-worker gang on 1,000 half-full nodes, planned",
@@ -66,7 +66,7 @@ class _Steps:
     """Gangs of 8 workers that come one after another; each ends when two more run."""
 
     def __init__(self, nodes: int, gpus: int) -> None:
-        self._snapshot = _cluster(nodes, CLASSES, busy=0.25)
+        self._snapshot = cluster(nodes, CLASSES, busy=0.25)
         self._gpus, self._number = gpus, 0
         self._running: deque[Plan] = deque()
 
@@ -107,7 +107,7 @@ def _planned(snapshot: Snapshot, gang: list[Member]) -> Plan:
     return found
 
 
-def _cluster(count: int, classes: tuple[str, ...], *, busy: float = 0.5) -> Snapshot:
+def cluster(count: int, classes: tuple[str, ...], *, busy: float = 0.5) -> Snapshot:
     """Return nodes of these classes in turn; other pods have about so many of their GPUs."""
     draw = random.Random(0)  # noqa: S311 (the same cluster each time)
     ledgers: dict[str, NodeLedger] = {}

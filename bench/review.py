@@ -11,7 +11,7 @@ from cluster import keys
 from cluster.capacity import Capacity
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot
-from webhook.review import handle
+from webhook.handle import handle
 
 NAMESPACE = "vision"
 JOB = "pytorch-topo-4-vgg16"

@@ -18,7 +18,7 @@ from runtime import logs, process
 from runtime.clock import wall
 from runtime.environment import SettingsError
 from runtime.kube import Kube
-from runtime.metrics import Gauges, new_registry
+from runtime.metrics import Gauges, measure_loop_lag, new_registry
 from runtime.probes import probe_routes
 from runtime.server import serve
 
@@ -41,6 +41,7 @@ def main() -> int:
 async def run(settings: Settings, told: asyncio.Event) -> None:
     """Keep certificates, and serve probes and metrics, until told to end."""
     registry = new_registry()
+    measure_loop_lag(registry)
     async with _kube(settings) as kube:
         store = Store(kube, settings.namespace, SECRET, settings.terms, SOURCE)
         keeper = Keeper(kube, store, TARGETS, wall)

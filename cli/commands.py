@@ -270,7 +270,7 @@ def schema(
     from cli.schema import KINDS, text_of
 
     if kind not in KINDS:
-        raise typer.BadParameter(f"{kind!r} is none. Write one of {', '.join(KINDS)}.")
+        raise typer.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}.", param_hint="KIND")
     typer.echo(text_of(kind), nl=False)
     return 0
 

@@ -6,9 +6,9 @@ Pure.
 
 from cli.explained import Explained, State, record_of, sitting
 from cli.placed import explain_placed
-from cli.remedy import never_fits, remedies
+from cli.remedy import never_fits, never_helped, remedies
 from cli.scene import Decided, Scene
-from cluster.gang import GangKey, rank_order
+from cluster.gang import GangKey, Link, rank_order
 from cluster.keys import ALLOCATION, GANG
 from cluster.request import Family
 from scorer.compare import best_possible, index_order
@@ -68,16 +68,29 @@ def _single(scene: Scene, one: Seen) -> Explained:
     if claimant is not None and claimant.places and record_of(one) is not None:
         return explain_placed(scene, "pod", scene.owners.key(one), [one])
     outcome: Plan | Refusal | None = None
+    change: str | None = None
     if claimant is not None and claimant.family is not None and not claimant.node:
-        outcome = plan(scene.snapshot, [member_of(scene.pods[one.key], one.namespace)])
+        alone = [member_of(scene.pods[one.key], one.namespace)]
+        outcome = plan(scene.snapshot, alone)
+        if isinstance(outcome, Refusal) and never_fits(scene.snapshot, alone, Link.BEST):
+            change = never_helped(scene.snapshot, alone)
     if claimant is None:
         state, reason = State.ENDED, _ENDED
     elif isinstance(outcome, Refusal):
-        state, reason = State.WAITS, outcome.reason
+        state, reason = State.NEVER if change else State.WAITS, outcome.reason
     else:
         state, reason = State.ALONE, _why_alone(scene, one)
     placed = outcome if isinstance(outcome, Plan) else None
-    return Explained("pod", one.namespace, one.name, state, (sitting(one),), reason, plan=placed)
+    return Explained(
+        "pod",
+        one.namespace,
+        one.name,
+        state,
+        (sitting(one),),
+        reason,
+        plan=placed,
+        remedies=(change,) if change else (),
+    )
 
 
 def _waiting(scene: Scene, decided: Decided) -> Explained:

@@ -14,6 +14,7 @@ from cli.current import Current
 from cluster.gang import GangKey
 from cluster.pod import Metadata, Owner, Pod
 from policy.lines import without_nulls
+from scorer.ageing import LEAST, assembled_since
 from scorer.gangobject import Gang, name_of
 from scorer.gangs import Owners, Unit, units_of
 from scorer.outcome import Plan, Refusal
@@ -53,7 +54,7 @@ class Scene:
     gangs: Mapping[tuple[str, str], Gang]
     """Gang objects, by namespace and name."""
     aged: Callable[[Unit], bool]
-    """Whether a unit has waited so long that nobody may pass it any more."""
+    """Whether nodes are reserved for a unit, since it has waited so long."""
 
     @cached_property
     def seen(self) -> tuple[Seen, ...]:
@@ -98,15 +99,20 @@ def scene_of(now: Current, clock: float) -> Scene:
         domains=policy.gangs.domains,
     )
 
+    gangs, ageing = _gangs(now), policy.gangs.ageing_minutes * 60
+
     def aged(unit: Unit) -> bool:
-        return unit.waited(clock) >= policy.gangs.ageing_minutes * 60
+        # How often nodes were reserved before stands nowhere: only the first time is sure.
+        gang = gangs.get((unit.key.namespace, name_of(unit.key)))
+        since = assembled_since(unit, gang)
+        return since is not None and ageing <= clock - since < ageing + max(ageing, LEAST)
 
     pods = {
         (pod.metadata.namespace or "default", pod.metadata.name): pod for pod in now.cluster.pods
     }
     owners = _owners(now.objects)
     groups = dict(_groups(now.objects, pods.values(), owners))
-    return Scene(snapshot, pods, replace(owners, groups=groups), _gangs(now), aged)
+    return Scene(snapshot, pods, replace(owners, groups=groups), gangs, aged)
 
 
 class _Object(Struct, frozen=True):

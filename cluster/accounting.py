@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from cluster.claimant import Claimant, claimant_of
-from cluster.ledger import Conflict, Ledger, NodeLedger
+from cluster.ledger import Conflict, Holding, Ledger, NodeLedger
 from cluster.node import Node
 from cluster.pod import Pod
 from cluster.record import RecordError
@@ -50,17 +50,28 @@ def account(
     """
     ledger = NodeLedger.empty(node)
     conflicts: list[Conflict] = []
+    others: list[Holding] = []
+    """What pods take besides GPUs. Anybody can name a node, so that there may be thousands."""
+    uids: set[str] = set()
+    unaccounted = None
     for one in sorted(claimants, key=lambda one: one.order):
+        if one.uid in uids:
+            unaccounted = unaccounted or f"{one.name}: {one.name} is on {node.name} already"
+            continue
+        uids.add(one.uid)
         try:
-            ledger = ledger.hold(one.holding(one.shares_on(node, migrate=migrate)))
+            if shares := one.shares_on(node, migrate=migrate):
+                ledger = ledger.hold(one.holding(shares))
+            else:
+                others.append(one.holding(()))
         except (RecordError, LedgerError) as error:
             if not one.node:
                 conflicts.append(Conflict(one.name, one.uid, node.name, str(error)))
                 continue
             # What it takes besides GPUs is known all the same.
-            known = ledger if one.uid in ledger.holdings else ledger.hold(one.holding(()))
-            ledger = replace(known, unaccounted=ledger.unaccounted or f"{one.name}: {error}")
-    return ledger, tuple(conflicts)
+            others.append(one.holding(()))
+            unaccounted = unaccounted or f"{one.name}: {error}"
+    return replace(ledger.hold_others(others), unaccounted=unaccounted), tuple(conflicts)
 
 
 def homeless(one: Claimant) -> Conflict | None:

@@ -8,7 +8,7 @@ from math import ceil
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import GPU_CORE, GPU_MEM
 from cluster.pod import Amount
-from cluster.quantity import QuantityError, parse_quantity, split_quantity, whole
+from cluster.quantity import SHORT, QuantityError, parse_quantity, split_quantity, whole
 
 CORE_STEP = 5
 """Compute is shared out in steps of this [% of one card]."""
@@ -25,17 +25,23 @@ _GIB_OF_SUFFIX = {
 """What a suffix of bytes means in GiB. People write G where they mean Gi."""
 
 
-@lru_cache(maxsize=4096, typed=True)
 def sound_amount(resource: str, value: Amount, cards: int | None) -> int | None:
     """Return an amount with which nothing is wrong; None for any other: `check_amount` tells.
 
-    Few amounts are different in a cluster. Their types count: 1, 1.0 and true are equal keys.
+    None for a very long text too: it is looked at by `check_amount` alone, and not kept.
 
     Args:
         resource: As `check_amount` takes it.
         value: As `check_amount` takes it.
         cards: As `check_amount` takes it.
     """
+    is_long = isinstance(value, str) and len(value) > SHORT
+    return None if is_long else _sound_amount(resource, value, cards)
+
+
+# Few amounts are different in a cluster. Their types count: 1, 1.0 and true are equal keys.
+@lru_cache(maxsize=4096, typed=True)
+def _sound_amount(resource: str, value: Amount, cards: int | None) -> int | None:
     amount, finding = check_amount(resource, value, "", cards)
     return amount if finding is None else None
 

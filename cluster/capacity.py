@@ -2,11 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NODE_MODE, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.mode import Mode
-from cluster.node import Node
 from cluster.request import Family, Request
+
+if TYPE_CHECKING:
+    # Costs 20 ms to import, which a check without a cluster need not wait for.
+    from cluster.node import Node
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
 _SHARE, _WHOLE, _NVIDIA = Family.SHARE, Family.WHOLE, Family.NVIDIA
@@ -38,15 +42,28 @@ class Capacity:
     """Most `nvidia.com/gpu` of a node."""
     replicas: int = 0
     """Most `nvidia.com/gpu.shared` of a node on which Linkwise chooses them."""
-    unlabelled: frozenset[str] = frozenset()
-    """Resources of nodes whose labels do not say how they are given out."""
     nvidia_replicas: int = 0
     """Most `nvidia.com/gpu.shared` of a node on which NVIDIA's plugin chooses them."""
     by_nvidias_names: tuple[Mapping[str, str], ...] = field(default=(), repr=False)
     """Labels of each node that offers GPUs under NVIDIA's resource names."""
+    unlabelled: frozenset[str] = frozenset()
+    """Resources of nodes whose labels do not say how they are given out."""
     _label_sets: dict[frozenset[str], tuple[Mapping[str, str], ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+
+    def label_sets(self, keys: frozenset[str]) -> tuple[Mapping[str, str], ...]:
+        """Return what these labels are on nodes that offer GPUs under NVIDIA's names, each once.
+
+        Cost: one pass over the nodes for each set of keys, which the policy decides.
+        """
+        if keys not in self._label_sets:
+            found = {
+                tuple((key, labels[key]) for key in sorted(keys) if key in labels)
+                for labels in self.by_nvidias_names
+            }
+            self._label_sets[keys] = tuple(dict(one) for one in sorted(found))
+        return self._label_sets[keys]
 
     def relabelling(self, request: Request) -> str | None:
         """Say which label or resource to change so that nodes take a request; None: neither helps.
@@ -67,19 +84,6 @@ class Capacity:
         if resource in self.unlabelled:
             return f"label the nodes that offer {resource} with {NODE_MODE}={mode}"
         return f"ask for {NVIDIA_GPU}, which nodes offer" if self.nvidia else None
-
-    def label_sets(self, keys: frozenset[str]) -> tuple[Mapping[str, str], ...]:
-        """Return what these labels are on nodes that offer GPUs under NVIDIA's names, each once.
-
-        Cost: one pass over the nodes for each set of keys, which the policy decides.
-        """
-        if keys not in self._label_sets:
-            found = {
-                tuple((key, labels[key]) for key in sorted(keys) if key in labels)
-                for labels in self.by_nvidias_names
-            }
-            self._label_sets[keys] = tuple(dict(one) for one in sorted(found))
-        return self._label_sets[keys]
 
     def excess(self, request: Request) -> Excess | None:
         """Say what a request asks for beyond every node; None where some node may take it.
@@ -122,7 +126,7 @@ class Capacity:
         return f"no node offers {wanted or resource}"
 
 
-def capacity_of(nodes: Iterable[Node]) -> Capacity:
+def capacity_of(nodes: Iterable["Node"]) -> Capacity:
     """Return what nodes offer at most. Cards that are unhealthy now count: they come back."""
     known = tuple(nodes)
     return Capacity(
@@ -134,13 +138,6 @@ def capacity_of(nodes: Iterable[Node]) -> Capacity:
         replicas=max(
             (len(node.cards) * node.replicas for node in known if node.mode is Mode.TIMESLICE),
             default=0,
-        ),
-        unlabelled=frozenset(
-            name
-            for node in known
-            if node.mode is Mode.DEFAULT
-            for name in (GPU_MEM, GPU_WHOLE)
-            if node.resources.get(name)
         ),
         by_nvidias_names=tuple(
             node.labels
@@ -155,10 +152,17 @@ def capacity_of(nodes: Iterable[Node]) -> Capacity:
             ),
             default=0,
         ),
+        unlabelled=frozenset(
+            name
+            for node in known
+            if node.mode is Mode.DEFAULT
+            for name in (GPU_MEM, GPU_WHOLE)
+            if node.resources.get(name)
+        ),
     )
 
 
-def _cards_of(nodes: Iterable[Node]) -> tuple[int, ...]:
+def _cards_of(nodes: Iterable["Node"]) -> tuple[int, ...]:
     most: list[int] = []
     for node in nodes:
         sizes = sorted((card.memory or 0 for card in node.cards), reverse=True)

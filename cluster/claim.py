@@ -8,11 +8,14 @@ from cluster.amounts import check_amount, sound_amount, unreadable
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import GPU_CORE, GPU_MEM, RESOURCES
 from cluster.pod import Amount, NewContainer, NewPodSpec
-from cluster.quantity import QuantityError, parse_quantity
+from cluster.quantity import QuantityError, is_zero, parse_quantity
 
 
 class Claim(Struct, frozen=True, gc=False):
-    """The GPU resources that one container names; a container that names none has no claim."""
+    """The GPU resources that one container names; a container that names none has no claim.
+
+    An amount of 0 asks for nothing, so that its resource counts as not named.
+    """
 
     container: str
     """Its name."""
@@ -61,6 +64,7 @@ def read_claim(claim: Claim, cards: int | None) -> tuple[dict[str, int], list[Fi
         is_sound = amount is not None
         if amount is None:
             amount, finding = check_amount(resource, value, claim.field(resource), cards)
+            is_sound = finding is None
             if finding is not None:
                 findings.append(finding)
         amounts[resource] = amount
@@ -89,7 +93,9 @@ def _claims(containers: Sequence[NewContainer], init: bool) -> list[Claim]:
         named: dict[str, Amount] = {}
         limits, requests = resources.limits or {}, resources.requests or {}
         for resource in limits | requests:
-            if resource in _RESOURCES:
+            if resource in _RESOURCES and not (
+                is_zero(limits.get(resource, 0)) and is_zero(requests.get(resource, 0))
+            ):
                 named[resource] = limits[resource] if resource in limits else requests[resource]
         if named:
             sidecar = init and container.restart_policy == "Always"

@@ -18,7 +18,11 @@ from cluster.taken import LedgerError
 
 T = TypeVar("T")
 
+_LONGEST = 500
+"""Of an error that is kept [characters]."""
 _FINISHED = {"Succeeded", "Failed"}
+_STAY = {"DaemonSet", "Node"}
+"""Kinds of controllers whose pods are there for as long as their node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +48,14 @@ class Claimant:
     """`namespace/name` of the gang that it is planned with."""
     priority: int = 0
     """Who has more may make it leave."""
+    stays: bool = False
+    """It is there for as long as its node."""
     record: Allocation | str | None = None
     """What ours says it has; or why that cannot be read."""
     foreign: tuple[GPUShare, ...] | str = ()
     """What another scheduler noted on a pod without a record; or why that cannot be read."""
+    unreadable: str | None = None
+    """Why nobody can tell what it holds, whatever its record says; None for nearly every pod."""
 
     @property
     def order(self) -> tuple[bool, str, str, str]:
@@ -74,6 +82,7 @@ class Claimant:
             gang=self.gang,
             nvidia=self.nvidia,
             counted=self.counted,
+            stays=self.stays,
         )
 
     def shares_on(self, node: Node, *, migrate: bool) -> tuple[GPUShare, ...]:
@@ -91,6 +100,8 @@ class Claimant:
             if self.nvidia and self.counted == NVIDIA_GPU_SHARED and node.mode is Mode.TIMESLICE:
                 raise RecordError(f"it has GPUs of this node, but no {ALLOCATION}")
             return ()
+        if self.unreadable:
+            raise RecordError(self.unreadable)
         if not _offers(node.mode, self.family):
             raise LedgerError(
                 f"it runs on a node whose mode, {node.mode}, does not offer what it has"
@@ -135,6 +146,7 @@ def claimant_of(pod: Pod) -> Claimant | None:
         counted=request.counted if request.family is Family.NVIDIA else NVIDIA_GPU,
         gang=f"{namespace}/{mark.name}" if mark and is_member(pod, request, mark) else None,
         priority=pod.spec.priority or 0,
+        stays=any(one.kind in _STAY for one in metadata.owner_references or () if one.controller),
         record=record,
         foreign=foreign,
     )
@@ -144,7 +156,8 @@ def _read(read: Callable[[dict[str, str]], T], annotations: dict[str, str]) -> T
     try:
         return read(annotations)
     except RecordError as error:
-        return str(error)
+        # It may name what somebody wrote, of any length, and is kept for as long as the pod.
+        return str(error)[:_LONGEST]
 
 
 def _offers(mode: Mode, family: Family | None) -> bool:

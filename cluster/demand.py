@@ -1,14 +1,17 @@
 """What a pod takes of a node besides GPUs: CPU, memory and host ports."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from math import ceil
 from typing import NamedTuple
 
 from cluster.pod import Amount, Container, Pod
-from cluster.quantity import QuantityError, parse_quantity
+from cluster.quantity import SHORT, QuantityError, parse_quantity
 
+PORTS_MAX = 256
+"""Host ports of one pod that are told apart: a pod with more counts as having all of its node's."""
 _ANY_ADDRESS = {"", "0.0.0.0", "::"}  # noqa: S104 - compared, never listened on
 
 
@@ -19,11 +22,41 @@ class HostPort(NamedTuple):
     protocol: str
     port: int
 
-    def clashes(self, other: "HostPort") -> bool:
-        """Say whether both cannot be open at once."""
-        if (self.protocol, self.port) != (other.protocol, other.port):
+
+EVERY_PORT = HostPort("", "", 0)
+"""Stands for all ports of a node; no container can ask for port 0."""
+
+
+class PortsTaken:
+    """Host ports in use; each question about one port is one look-up, however many there are.
+
+    As in kube-scheduler's HostPortInfo, a port on all addresses conflicts with it on every address.
+    """
+
+    def __init__(self, ports: Iterable[HostPort] = ()) -> None:
+        """Take some ports. Cost: linear in them."""
+        self._addresses: dict[tuple[str, int], set[str]] = {}
+        self.add(ports)
+
+    def add(self, ports: Iterable[HostPort]) -> None:
+        """Take more ports."""
+        for ip, protocol, port in ports:
+            self._addresses.setdefault((protocol, port), set()).add(ip)
+
+    def conflict(self, ports: Collection[HostPort]) -> bool:
+        """Tell whether any of these ports cannot be open beside those that are taken."""
+        taken = self._addresses
+        if not taken or not ports:
             return False
-        return self.ip == other.ip or "" in {self.ip, other.ip}
+        every = EVERY_PORT[1:]
+        return every in taken or any(
+            one == EVERY_PORT
+            or (
+                (addresses := taken.get((one.protocol, one.port))) is not None
+                and (not one.ip or "" in addresses or one.ip in addresses)
+            )
+            for one in ports
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +68,12 @@ class Demand:
     memory: int = 0
     """[bytes]"""
     ports: frozenset[HostPort] = frozenset()
+    """At most `PORTS_MAX`; `EVERY_PORT` alone where the pod has more."""
+
+    @property
+    def has_too_many_ports(self) -> bool:
+        """The pod has more host ports than are told apart."""
+        return EVERY_PORT in self.ports
 
 
 def demand_of(pod: Pod) -> Demand:
@@ -43,7 +82,7 @@ def demand_of(pod: Pod) -> Demand:
     The total by `pod_total`, and the pod's overhead, is asked. A missing request is its limit. An
     amount that is no quantity counts as none: no API server takes such a pod.
     """
-    return Demand(_total(pod, "cpu", 1000), _total(pod, "memory", 1), frozenset(_ports(pod)))
+    return Demand(_total(pod, "cpu", 1000), _total(pod, "memory", 1), _bounded_ports(pod))
 
 
 def pod_total(apps: int, inits: Iterable[tuple[int, bool]]) -> int:
@@ -65,6 +104,12 @@ def pod_total(apps: int, inits: Iterable[tuple[int, bool]]) -> int:
         else:
             largest_init = max(largest_init, sidecars + amount)
     return max(sidecars + apps, largest_init)
+
+
+def _bounded_ports(pod: Pod) -> frozenset[HostPort]:
+    """Return the host ports, or `EVERY_PORT`. Ports that are repeated count each time."""
+    ports = list(islice(_ports(pod), PORTS_MAX + 1))
+    return frozenset(ports if len(ports) <= PORTS_MAX else [EVERY_PORT])
 
 
 def _ports(pod: Pod) -> Iterator[HostPort]:
@@ -100,9 +145,15 @@ def _asked(container: Container, resource: str, unit: int) -> int:
     return _count(container.requests.get(resource, limit), unit)
 
 
-@lru_cache(maxsize=4096)
 def _count(amount: Amount, unit: int) -> int:
-    """Return an amount in whole units, rounded up. Few amounts are different in a cluster."""
+    """Return an amount in whole units, rounded up."""
+    # Few amounts are different in a cluster, but nobody but their authors bounds their length.
+    is_long = isinstance(amount, str) and len(amount) > SHORT
+    return _counted.__wrapped__(amount, unit) if is_long else _counted(amount, unit)
+
+
+@lru_cache(maxsize=4096)
+def _counted(amount: Amount, unit: int) -> int:
     try:
         return max(0, ceil(parse_quantity(amount) * unit))
     except QuantityError:

@@ -6,6 +6,7 @@ A gang is planned as one unit. Others' marks are read as they are; `protocol.md`
 import re
 from collections.abc import Mapping
 from enum import StrEnum
+from hashlib import sha256
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -46,6 +47,8 @@ _SIZED_MARKS = tuple(
 )
 """Where a mark stands, its name and its size (key and path of each), in the order in which they
 apply."""
+_LONGEST_NAME = 253
+"""As of Kubernetes' own objects [characters]; annotations may name gangs at any length."""
 _UNTOLD = "true"
 """Drafts of arena v2 write this in place of the number of replicas: it says nothing."""
 
@@ -103,6 +106,8 @@ def gang_mark(pod: NewPod) -> tuple[Mark | None, tuple[Finding, ...]]:
         replicas = None
     min_available = None if size is None else count(size) or None
     total = None if replicas is None else count(replicas) or None
+    if len(name) > _LONGEST_NAME:
+        name = _shortened(name)
     mark = Mark(name, min_available, total, source)
     if (min_available or size is None) and (total or replicas is None):
         return mark, ()
@@ -185,6 +190,12 @@ def _name(
         if name := texts.get(name_key):
             return name, name_path, texts.get(size_key), size_path
     return None
+
+
+def _shortened(name: str) -> str:
+    """Return a name that still differs from all others: it is kept several times for each pod."""
+    digest = sha256(name.encode(errors="surrogatepass")).hexdigest()
+    return f"{name[: _LONGEST_NAME - len(digest) - 1]}-{digest}"
 
 
 def _no_size(text: str, path: str) -> Finding:

@@ -100,6 +100,9 @@ KUBERNETES_DOMAINS = frozenset(
 )
 """Prefixes of keys that only Kubernetes sets on pods; others of its subdomains people may set."""
 MIRROR_POD = "kubernetes.io/config.mirror"
+NODES_GROUP = "system:nodes"
+"""The group of all nodes' users; the name of each is `NODE_USER_PREFIX` and the node's."""
+NODE_USER_PREFIX = "system:node:"
 
 # Our record of an allocation (annotations on pods), and what we read on nodes.
 PREFIX = "linkwise.dev/"

@@ -1,12 +1,12 @@
 """Who has which GPU: an immutable account of every node, per GPU."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
 from cluster.amounts import CORE_MAX
-from cluster.demand import HostPort
+from cluster.demand import HostPort, PortsTaken
 from cluster.keys import NVIDIA_GPU
 from cluster.node import Node
 from cluster.record import GPUShare
@@ -36,6 +36,9 @@ class Holding:
     """GPUs, or replicas of GPUs, asked for by count: NVIDIA's plugin chooses which."""
     counted: str = NVIDIA_GPU
     """The resource that `nvidia` counts: `nvidia.com/gpu` or `nvidia.com/gpu.shared`."""
+
+    stays: bool = False
+    """It is there for as long as its node: a DaemonSet's pod, or one of the kubelet's own."""
 
     @property
     def has_gpus(self) -> bool:
@@ -71,8 +74,6 @@ class NodeLedger:
     """[millicores]"""
     memory_free_bytes: int
     """[bytes]"""
-    ports: frozenset[HostPort] = frozenset()
-    """Host ports that are taken."""
     unaccounted: str | None = None
     """Why nobody knows what is taken of this node's GPUs: nothing may be placed there. Or None."""
     free_mask: int = field(init=False, compare=False)
@@ -98,15 +99,16 @@ class NodeLedger:
         """Return the ledger of the same node when nothing runs there; itself where nothing does."""
         return NodeLedger.empty(self.node) if self.holdings or self.unaccounted else self
 
+    @cached_property
     def freed(self) -> "NodeLedger":
-        """Return the ledger of the same node when no pod there has GPUs; itself where none does.
+        """The ledger of the same node when every pod with GPUs that can end is gone; or itself.
 
-        What has CPU and memory alone stays, as a DaemonSet's pods do for as long as there is the
-        node, and so does what makes it unaccounted.
+        What has CPU and memory alone stays, since nobody waits for its end, and so does what makes
+        the node unaccounted.
         """
         ledger = self
         for uid, held in self.holdings.items():
-            if held.has_gpus:
+            if held.has_gpus and not held.stays:
                 ledger = ledger.release(uid)
         return ledger
 
@@ -144,9 +146,13 @@ class NodeLedger:
             free.append(FreeShare(memory, core, i))
         return tuple(free)
 
-    def takes_ports(self, ports: Iterable[HostPort]) -> bool:
-        """Say whether none of these host ports clashes with one that is taken."""
-        return not any(new.clashes(old) for new in ports for old in self.ports)
+    @cached_property
+    def _ports(self) -> PortsTaken:
+        return PortsTaken(port for held in self.holdings.values() for port in held.ports)
+
+    def takes_ports(self, ports: Collection[HostPort]) -> bool:
+        """Say whether none of these host ports conflicts with one that is taken."""
+        return not self._ports.conflict(ports)
 
     def hold(self, holding: Holding) -> "NodeLedger":
         """Return the ledger with one pod more.
@@ -172,7 +178,19 @@ class NodeLedger:
             holdings={**self.holdings, holding.uid: holding},
             cpu_free=self.cpu_free - holding.cpu,
             memory_free_bytes=self.memory_free_bytes - holding.memory,
-            ports=self.ports | holding.ports,
+        )
+
+    def hold_others(self, holdings: Iterable[Holding]) -> "NodeLedger":
+        """Return the ledger with pods more that have no GPUs of their own here.
+
+        Those that are held already are left as they are. Cost: linear, however many there are.
+        """
+        new = {one.uid: one for one in holdings if one.uid not in self.holdings}
+        return replace(
+            self,
+            holdings={**self.holdings, **new},
+            cpu_free=self.cpu_free - sum(one.cpu for one in new.values()),
+            memory_free_bytes=self.memory_free_bytes - sum(one.memory for one in new.values()),
         )
 
     def _check_sharing(self, holding: Holding) -> None:
@@ -195,16 +213,12 @@ class NodeLedger:
         gpus = list(self.taken)
         for share in gone.shares:
             gpus[share.i] = gpus[share.i].less(share)
-        ports = self.ports
-        if gone.ports:
-            ports = frozenset().union(*(holding.ports for holding in rest.values()))
         return replace(
             self,
             taken=tuple(gpus),
             holdings=rest,
             cpu_free=self.cpu_free + gone.cpu,
             memory_free_bytes=self.memory_free_bytes + gone.memory,
-            ports=ports,
         )
 
     @property

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from cluster.keys import (
     GFD_COUNT,
@@ -37,7 +36,7 @@ class _Taint(_Object, frozen=True):
 
 
 class _NodeSpec(_Object, frozen=True):
-    taints: Annotated[list[_Taint], Meta(max_length=1024)] | None = None
+    taints: list[_Taint] | None = None
     unschedulable: bool | None = None
 
 
@@ -49,7 +48,7 @@ class _Condition(_Object, frozen=True):
 class _NodeStatus(_Object, frozen=True):
     allocatable: Amounts | None = None
     capacity: Amounts | None = None
-    conditions: Annotated[list[_Condition], Meta(max_length=256)] | None = None
+    conditions: list[_Condition] | None = None
 
 
 class NodeObject(_Object, frozen=True):

@@ -3,9 +3,10 @@
 Fields that are not named here are skipped while decoding; a patch is made of explicit operations,
 so what is skipped is never lost.
 
-The bounds (`max_length`) keep a hostile review from growing: they are those of pods that are being
-created. Nothing that can grow on a pod that is there has one: such a pod could not be read, would
-not be counted, and its GPUs would be given to others.
+The bounds (`max_length`) keep a hostile review from growing: only what is named `New...`, a pod
+that is being created, has them. A pod that exists has none: if it could not be read, it would not
+be counted, and its GPUs would be given to others. An amount has no bound in either: reading one
+costs no more than its text is long (`cluster.quantity`).
 """
 
 from collections.abc import Sequence
@@ -15,9 +16,8 @@ from msgspec import Meta, Struct, field
 
 Labels: TypeAlias = dict[str, str]
 _NewLabels: TypeAlias = Annotated[Labels, Meta(max_length=4096)]
-Amount: TypeAlias = Annotated[str, Meta(max_length=64)] | int | float
-"""A Kubernetes quantity before it is read; JSON allows a bare number. An API server keeps none
-in more than some twenty characters."""
+Amount: TypeAlias = str | int | float
+"""A Kubernetes quantity before it is read; JSON allows a bare number."""
 Amounts: TypeAlias = dict[str, Amount]
 
 
@@ -277,10 +277,11 @@ class NewPod(_Object, frozen=True):
     """A pod that is being created: what admission reads of it, which is not all that placing does.
 
     What is not named is skipped, and each list that is read costs admission some microseconds.
+    An API server sends both fields always; a patch could not add to what is absent.
     """
 
-    metadata: NewMetadata = NewMetadata()
-    spec: NewPodSpec = NewPodSpec()
+    metadata: NewMetadata
+    spec: NewPodSpec
 
     @property
     def labels(self) -> dict[str, str]:

@@ -1,8 +1,11 @@
-"""How much is `"50000m"`: Kubernetes quantities, exactly.
+"""How much is `"50000m"`: Kubernetes quantities.
+
+A quantity is exact up to `MAX_DIGITS` digits before and after the point. Beyond that it stands for
+the nearest amount of so many digits, away from zero: no limit of a machine is near it, and a few
+characters (`1e1000000`) would otherwise make numbers of any size.
 
 Source: Kubernetes API reference, `Quantity` (apimachinery `pkg/api/resource/quantity.go`). There a
-value is rounded up to 10⁻⁹ and capped at 2⁶³ - 1; here it stays exact, since every limit on it that
-Linkwise knows is far from both.
+value is rounded up to 10⁻⁹ and capped at 2⁶³ - 1.
 """
 
 import re
@@ -11,10 +14,10 @@ from functools import lru_cache
 
 from cluster.pod import Amount
 
-MAX_LENGTH = 64
-"""Longest text that is read [characters]; quantities of real manifests have about ten."""
-MAX_EXPONENT = 64
-"""Largest power of ten that is read; beyond it a few characters would make numbers of any size."""
+MAX_DIGITS = 64
+"""Most digits before the point, and most after it; quantities of real manifests have about ten."""
+SHORT = 64
+"""Longest text of an amount that is worth keeping in a cache [characters]."""
 
 _MULTIPLIERS = {
     "": Fraction(1),
@@ -25,10 +28,11 @@ _MULTIPLIERS = {
     **{f"{letter}i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", 1)},
 }
 _QUANTITY = re.compile(
-    r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))"
+    r"(?P<sign>[+-]?)(?=\.?[0-9])(?P<before>[0-9]*)(?:\.(?P<after>[0-9]*))?"
     r"(?:[eE](?P<exponent>[+-]?[0-9]+)|(?P<suffix>[KMGTPE]i|[numkMGTPE])?)"
 )
-_BOUND = 10**MAX_EXPONENT
+_BOUND = 10**MAX_DIGITS
+_LEAST = Fraction(1, _BOUND)
 
 
 class QuantityError(ValueError):
@@ -36,10 +40,10 @@ class QuantityError(ValueError):
 
 
 def parse_quantity(value: Amount) -> Fraction:
-    """Return the exact value of a quantity: a text, or a bare JSON number.
+    """Return the value of a quantity, a text or a bare JSON number, as exact as the module says.
 
     Raises:
-        QuantityError: It is no quantity, or one beyond `MAX_LENGTH` and `MAX_EXPONENT`.
+        QuantityError: It is no quantity.
 
     >>> parse_quantity("1.5Ki"), parse_quantity("5E"), parse_quantity("5E3")
     (Fraction(1536, 1), Fraction(5000000000000000000, 1), Fraction(5000, 1))
@@ -60,9 +64,7 @@ def split_quantity(value: Amount) -> tuple[Fraction, Fraction]:
     if isinstance(value, bool):
         raise QuantityError("true and false are no quantities; write a number")
     if isinstance(value, int):
-        if not -_BOUND < value < _BOUND:
-            raise QuantityError(f"the number is beyond 10^{MAX_EXPONENT}")
-        return Fraction(value), Fraction(1)
+        return Fraction(max(-_BOUND, min(value, _BOUND))), Fraction(1)
     return _split_text(value if isinstance(value, str) else repr(value))
 
 
@@ -70,10 +72,21 @@ def whole(value: Amount) -> int | None:
     """Return a quantity as a whole number; None when it has a fraction.
 
     Raises:
-        QuantityError: As `parse_quantity`.
+        QuantityError: It is no quantity, or has more than `MAX_DIGITS` digits: which, is not known.
     """
     exact = parse_quantity(value)
+    if not -_BOUND < exact < _BOUND or 0 < abs(exact) <= _LEAST:
+        raise QuantityError(f"more than {MAX_DIGITS} digits before or after the point are not read")
     return exact.numerator if exact.denominator == 1 else None
+
+
+@lru_cache(maxsize=4096)
+def is_zero(value: Amount) -> bool:
+    """Tell whether an amount asks for nothing; one that cannot be read may ask for something."""
+    try:
+        return not parse_quantity(value)
+    except QuantityError:
+        return False
 
 
 def count(text: str) -> int | None:
@@ -90,18 +103,44 @@ def _digits(text: str) -> int | None:
 
 
 def _split_text(text: str) -> tuple[Fraction, Fraction]:
-    if len(text) > MAX_LENGTH:
-        raise QuantityError(f"a quantity has at most {MAX_LENGTH} characters")
     match = _QUANTITY.fullmatch(text)
     if match is None:
+        shown = text if len(text) <= SHORT else f"{text[: SHORT - 1]}…"
         raise QuantityError(
-            f"{text!r} is no quantity: a number, perhaps with one of the suffixes "
+            f"{shown!r} is no quantity: a number, perhaps with one of the suffixes "
             "n u m k M G T P E Ki Mi Gi Ti Pi Ei or an exponent such as e3"
         )
-    number = Fraction(match["number"])
+    sign, before, after = match["sign"], match["before"], match["after"] or ""
     if match["exponent"] is None:
-        return number, _MULTIPLIERS[match["suffix"] or ""]
-    exponent = int(match["exponent"])
-    if abs(exponent) > MAX_EXPONENT:
-        raise QuantityError(f"the exponent of {text!r} is beyond {MAX_EXPONENT}")
-    return number, Fraction(10) ** exponent
+        return _decimal(sign, before, after, 0), _MULTIPLIERS[match["suffix"] or ""]
+    exponent = _exponent(match["exponent"])
+    if len(text) <= SHORT and abs(exponent) <= MAX_DIGITS:
+        return _decimal(sign, before, after, 0), Fraction(10) ** exponent
+    return _decimal(sign, before, after, exponent), Fraction(1)
+
+
+def _exponent(text: str) -> int:
+    """Return an exponent; for one of more than nine digits another that is out of reach too."""
+    digits = text.lstrip("+-").lstrip("0")[:9] or "0"
+    return -int(digits) if text[0] == "-" else int(digits)
+
+
+def _decimal(sign: str, before: str, after: str, exponent: int) -> Fraction:
+    """Return `before.after` times a power of ten, within `MAX_DIGITS` on both sides of the point.
+
+    Cost: linear in the digits given, which may be any number.
+    """
+    digits = (before + after).lstrip("0")
+    if not digits:
+        return Fraction(0)
+    # So many digits stand before the point; where negative, so many zeros behind it.
+    magnitude = len(digits) - len(after) + exponent
+    kept = magnitude + MAX_DIGITS
+    if magnitude > MAX_DIGITS:
+        value = Fraction(_BOUND)
+    elif kept <= 0:
+        value = _LEAST
+    else:
+        number = int(digits[:kept]) + bool(digits[kept:].strip("0"))
+        value = Fraction(number) * Fraction(10) ** (magnitude - min(kept, len(digits)))
+    return -value if sign == "-" else value

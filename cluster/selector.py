@@ -7,6 +7,7 @@ selectors". Operators that Kubernetes does not know match nothing; `check_label_
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from cluster.keys import NODE_NAME_FIELD
@@ -123,6 +124,27 @@ def node_matches(spec: PodSpec, node_name: str, node_labels: Mapping[str, str]) 
     return required is None or any(
         _term_matches(term, node_name, node_labels) for term in required.node_selector_terms or ()
     )
+
+
+def labels_read(spec: PodSpec, most: int) -> frozenset[str] | None:
+    """Return the labels of a node at which `node_matches` looks for this pod.
+
+    None where these are more than `most`, or where it looks at the node's name, too.
+
+    Args:
+        spec: The pod's.
+        most: How many labels at most.
+    """
+    found = set(islice(spec.node_selector or (), most + 1))
+    required = spec.required_nodes
+    for term in (required.node_selector_terms if required else None) or ():
+        if term.match_fields:
+            return None
+        for requirement in term.match_expressions or ():
+            found.add(requirement.key)
+            if len(found) > most:
+                return None
+    return frozenset(found) if len(found) <= most else None
 
 
 def tolerates(tolerations: Iterable[Toleration] | None, taint: Taint) -> bool:

@@ -65,7 +65,13 @@ def can_hold(conditions: Iterable[Condition]) -> bool:
 
 def _value_exists(conditions: list[Condition]) -> bool:
     """Tell whether absence, a named value or any other value meets conditions on one label."""
-    # Nobody names this value in a selector: it is too long for a label.
-    other = "-" * 64
-    candidates = {None, other, *(value for one in conditions for value in one.values)}
-    return any(all(one.holds(value) for one in conditions) for value in candidates)
+    if all(one.holds(None) for one in conditions):
+        return True
+    if any(one.operator == "DoesNotExist" for one in conditions):
+        return False
+    wanted = [one.values for one in conditions if one.operator == "In"]
+    if not wanted:
+        # There are more values than conditions can name.
+        return True
+    refused = {value for one in conditions if one.operator == "NotIn" for value in one.values}
+    return not frozenset.intersection(*wanted) <= refused

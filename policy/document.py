@@ -9,9 +9,9 @@ from cluster.mode import Placement
 from policy.catalogue_section import CatalogueSection, slips
 from policy.lines import WHOLE, Document, Embedded, read_documents, without_nulls
 from policy.place import SourceError, field
-from policy.problem import PolicyError, Problem, outer
+from policy.problem import PolicyError, Problem, check_length, outer
 from policy.sharing import PluginConfig, Sharing
-from policy.wire import LabelKey, Labels, LabelValue, NonEmpty, Wire, read_value
+from policy.wire import Few, LabelKey, Labels, LabelValue, NonEmpty, Wire, read_value
 
 __all__ = ["Policy", "PolicyError", "parse_policy"]
 
@@ -24,7 +24,9 @@ class NodeLabel(Wire):
     """The node label that tells what a pod's label asks for."""
 
     key: LabelKey
-    values: dict[str, Annotated[tuple[LabelValue, ...], NonEmpty]] = Field(default_factory=dict)
+    values: Annotated[dict[str, Annotated[tuple[LabelValue, ...], NonEmpty, Few]], Few] = Field(
+        default_factory=dict
+    )
     """Values that a node may have, by the pod's value; one that is not named stands for itself."""
 
 
@@ -100,12 +102,12 @@ class Gangs(Wire):
     """After this, a gang of which a member cannot be bound is planned again."""
     ageing_minutes: Annotated[int, Field(ge=0)] = 10
     """After this, nobody whom the planner places passes one that waits any more."""
-    non_preempting_classes: Annotated[dict[ClassName, ClassName], AfterValidator(_one_step)] = (
-        Field(default_factory=dict)
-    )
+    non_preempting_classes: Annotated[
+        dict[ClassName, ClassName], Few, AfterValidator(_one_step)
+    ] = Field(default_factory=dict)
     """Priority classes of held pods, by the class that they name: of the same value, but with
     `preemptionPolicy: Never`, so that a pinned pod does not make the scheduler evict others."""
-    domains: tuple[LabelKey, ...] = (keys.GFD_CLIQUE, keys.RACK, keys.ASW_ID)
+    domains: Annotated[tuple[LabelKey, ...], Few] = (keys.GFD_CLIQUE, keys.RACK, keys.ASW_ID)
     """Node labels of the network's levels, the nearest first."""
 
 
@@ -151,6 +153,9 @@ class Policy(Wire):
     """What happens to a request above what any node offers."""
     visible_devices: Literal["replace", "deny"] = "replace"
     """What happens to a user's own NVIDIA_VISIBLE_DEVICES."""
+    environment: Literal["refuse", "replace", "allow"] = "replace"
+    """What happens to a variable that would give a container GPUs that its pod does not ask for, or
+    more of one: NVIDIA_VISIBLE_DEVICES where Linkwise does not choose the GPUs, CGPU_DISABLE."""
     profiles_all: bool = False
     """Profiles are for every pod, as where the overlay `profiles-all` is installed; else only for
     pods with a GPU resource, an ACS label or a gang mark."""
@@ -158,7 +163,7 @@ class Policy(Wire):
     sharing: Sharing = Sharing()
     placement: PlacementSection = PlacementSection()
     gangs: Gangs = Gangs()
-    machines: tuple[MachineRule, ...] = ()
+    machines: Annotated[tuple[MachineRule, ...], Few] = ()
     """A node is what the first rule says whose labels it has."""
     constants: ConstantsSection = ConstantsSection()
     """For all machines."""
@@ -209,8 +214,9 @@ def one_document(text: str, at: Embedded) -> Document | None:
     """Return the only document of a text; None for a blank one.
 
     Raises:
-        PolicyError: The text is no YAML or JSON, or holds several documents.
+        PolicyError: The text is too long, is no YAML or JSON, or holds several documents.
     """
+    check_length(text, at)
     try:
         documents = read_documents(text)
     except SourceError as error:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from policy.place import MAX_DEPTH, Place, SourceError
 
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]|[^][{}\s,:"]+')
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[][{}]|[^][{}\s,:"]++', re.DOTALL)
+"""Every quote begins a token, closed or not, and nothing is matched twice: one pass over any text,
+of which a part may be no JSON."""
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -46,11 +48,12 @@ def read_json(text: str) -> object:
     return value
 
 
-def places(text: str) -> Place:
+def places(text: str, first: int = 1) -> Place:
     """Return where everything in a JSON text stands.
 
     Args:
         text: What `json` reads; nothing else is checked here than equal keys and depth.
+        first: The number of the text's first line.
 
     Raises:
         SourceError: Two keys of one object are equal, or it is nested beyond `MAX_DEPTH`.
@@ -59,7 +62,7 @@ def places(text: str) -> Place:
     """
     tree = _Tree()
     for line, token in _tokens(text):
-        tree.take(token, line)
+        tree.take(token, first + line - 1)
     return tree.root[0]
 
 

@@ -1,8 +1,10 @@
 """YAML and JSON texts as plain values, with the line of everything in them."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from json import JSONDecodeError, JSONDecoder
 from typing import overload
 
 from policy.json_text import places, read_json
@@ -48,6 +50,7 @@ class Embedded:
         return self.first + line - 1 if self.literal else self.first
 
 
+_SPACE = re.compile(r"\s*")
 WHOLE = Embedded()
 """A text that stands in no other."""
 
@@ -72,6 +75,39 @@ def read_documents(text: str) -> list[Document]:
         else:
             return [Document(value, partial(places, text))]
     return [Document(value, place.find) for value, place in read_yaml(text)]
+
+
+def read_json_stream(text: str) -> list[Document]:
+    """Return the documents of JSON texts that follow each other; none where they are no JSON.
+
+    Raises:
+        SourceError: One of them is JSON, but not such as `read_json` takes.
+
+    Cost: linear in the text.
+    """
+    documents: list[Document] = []
+    decoder, line, position = JSONDecoder(), 1, 0
+    start = _next(text, 0)
+    while start < len(text):
+        try:
+            _, end = decoder.raw_decode(text, start)
+        except (JSONDecodeError, RecursionError):
+            return []
+        line, position = line + text.count("\n", position, start), start
+        part = text[start:end]
+        try:
+            value = read_json(part)
+        except SourceError as error:
+            raise SourceError(line + error.line - 1, error.message) from None
+        documents.append(Document(value, partial(places, part, line)))
+        start = _next(text, end)
+    return documents
+
+
+def _next(text: str, start: int) -> int:
+    """Return where the next character stands that is no space."""
+    match = _SPACE.match(text, start)
+    return match.end() if match else start
 
 
 @overload

@@ -10,7 +10,7 @@ from policy.lint_policy import Doubt, plugin_doubts, policy_doubts
 from policy.lint_selectors import doubts_about
 from policy.place import Path, field
 from policy.policy_file import Found, Kind, read_policy_file
-from policy.problem import PolicyError, Problem, doubtful, outer
+from policy.problem import PolicyError, Problem, doubtful, outer, reported
 from policy.profile import parse_profiles
 from policy.wire import Wire
 
@@ -33,7 +33,8 @@ class Lint:
     """What was found."""
 
     problems: tuple[Problem, ...] = ()
-    """Errors and warnings, by line; with an error there is nothing else of that text."""
+    """Errors and warnings, by line, the first of many; with an error there is nothing else of that
+    text."""
     changes: tuple[Change, ...] = ()
     """What would be decided, by line; empty with errors."""
 
@@ -74,7 +75,8 @@ def lint_profiles(text: str, *, at: Embedded = WHOLE) -> Lint:
         )
         for i, selector in enumerate(profiles.selectors)
     ]
-    return Lint(tuple(outer(doubts_about(profiles.selectors, place), at)), tuple(changes))
+    problems = outer(doubts_about(profiles.selectors, place), at)
+    return Lint(reported(problems), tuple(changes))
 
 
 def lint_policy(
@@ -125,7 +127,7 @@ def _judged(text: str, at: Embedded, wire: Wire, doubts: Iterable[Doubt]) -> Lin
         Change(at.outer(document.line_of(path)), field(path), "", {field(path): value})
         for path, value in _leaves(decided)
     ]
-    return Lint(tuple(outer(problems, at)), tuple(changes))
+    return Lint(reported(outer(problems, at)), tuple(changes))
 
 
 def _leaves(value: object, path: Path = ()) -> Iterator[tuple[Path, object]]:

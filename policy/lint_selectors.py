@@ -1,6 +1,7 @@
 """What is valid in profiles and yet risky, or without effect."""
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from cluster import keys
 from cluster.finding import Code
@@ -8,6 +9,8 @@ from policy.condition import Condition, can_hold
 from policy.place import Path, Place, field
 from policy.problem import Problem, doubtful
 from policy.selection import Addition, Selector
+
+T = TypeVar("T")
 
 _GANG_LABELS = frozenset({keys.POD_GROUP, keys.POD_GROUP_NAME})
 
@@ -18,21 +21,76 @@ def doubts_about(selectors: Sequence[Selector], document: Place) -> Iterator[Pro
     Args:
         selectors: All of them, in list order.
         document: Where their text stands.
+
+    Cost: linear in the text, and at most `MOST_COMPARED` conditions of pairs.
     """
+    others = _Others(selectors)
     for i, selector in enumerate(selectors):
-        for path, message, fix, code in _doubts(selectors, i, selector):
+        for path, message, fix, code in _doubts(others, i, selector):
             at = (i, *path)
             yield doubtful(document.find(at).line, field(at), message, fix, code)
+    if others.left <= 0:
+        message = "these are too many selectors on the same labels to compare each with all others"
+        yield doubtful(document.line, "", message, "join some of them", _PROFILE)
 
 
 _Doubt = tuple[Path, str, str, Code]
+MOST_COMPARED = 200_000
+"""Conditions, of all pairs of selectors that are compared. Only those are compared of which one
+adds a label that the other selects by, or that add the same: few, unless a profile is made to be
+slow."""
 
 
-def _doubts(selectors: Sequence[Selector], index: int, selector: Selector) -> Iterator[_Doubt]:
-    earlier = selectors[:index]
-    if any(other.name == selector.name for other in earlier):
+class _Others:
+    """The selectors of a profile, by what they add."""
+
+    def __init__(self, selectors: Sequence[Selector]) -> None:
+        self.left = MOST_COMPARED
+        self.names: set[str] = set()
+        """Of the selectors that were looked at."""
+        self._selectors = selectors
+        self._meets = [(frozenset(one.pod), frozenset(one.namespace)) for one in selectors]
+        self._labels: dict[str, list[tuple[int, Addition]]] = {}
+        """Who adds a label, by its key."""
+        self._paths: dict[str, list[int]] = {}
+        """Who adds something, by its path."""
+        for i, selector in enumerate(selectors):
+            for addition in selector.labels:
+                self._labels.setdefault(addition.key, []).append((i, addition))
+            for addition in selector.additions:
+                self._paths.setdefault(addition.path, []).append(i)
+
+    def adds(self, key: str) -> bool:
+        """Say whether any selector adds a label."""
+        return key in self._labels
+
+    def adding(self, key: str, index: int) -> Iterator[tuple[Selector, Addition]]:
+        """Yield who adds a label, with what it adds, to be compared with a selector."""
+        for other, addition in self._labels.get(key, ()):
+            if not self._may_compare(other, index):
+                return
+            yield self._selectors[other], addition
+
+    def forestalling(self, index: int, addition: Addition) -> Selector | None:
+        """Return the first selector before this one that makes the addition whenever it does."""
+        pod, namespace = self._meets[index]
+        for earlier in self._paths[addition.path]:
+            if earlier >= index or not self._may_compare(earlier, index):
+                return None
+            if self._meets[earlier][0] <= pod and self._meets[earlier][1] <= namespace:
+                return self._selectors[earlier]
+        return None
+
+    def _may_compare(self, *pair: int) -> bool:
+        self.left -= 1 + sum(len(conditions) for one in pair for conditions in self._meets[one])
+        return self.left > 0
+
+
+def _doubts(others: _Others, index: int, selector: Selector) -> Iterator[_Doubt]:
+    if selector.name in others.names:
         message = f"another selector is named {selector.name!r} too"
         yield ("name",), message, "give each its own name, so that traces tell them apart", _PROFILE
+    others.names.add(selector.name)
     if not can_hold(selector.pod) or not can_hold(selector.namespace):
         message = "its requirements contradict each other: it never matches"
         yield (), message, "remove one of the requirements on the same label", _PROFILE
@@ -40,8 +98,8 @@ def _doubts(selectors: Sequence[Selector], index: int, selector: Selector) -> It
     if not selector.additions:
         yield (), "it adds nothing", "give it an effect, or remove it", _PROFILE
     yield from _reach(selector)
-    yield from _chained(selectors, selector)
-    yield from _effects(earlier, selector)
+    yield from _chained(others, index, selector)
+    yield from _effects(others, index, selector)
 
 
 _PROFILE = Code.PROFILE
@@ -67,19 +125,24 @@ def _brings_to_webhook(condition: Condition) -> bool:
     return named and condition.operator in {"In", "Exists"}
 
 
-def _chained(selectors: Sequence[Selector], selector: Selector) -> Iterator[_Doubt]:
+def _chained(others: _Others, index: int, selector: Selector) -> Iterator[_Doubt]:
     """Yield when what another selector adds can be what this one waits for.
 
     Selectors are matched on the pod as received, so that it does not match then, but would if the
     pod came a second time.
     """
-    set_by_any = {addition.key for other in selectors for addition in other.labels}
-    own = [condition for condition in selector.pod if condition.key not in set_by_any]
-    for other in selectors:
-        for addition in other.labels:
-            absent = Condition(addition.key, "DoesNotExist", frozenset(), "")
+    by_key: dict[str, list[Condition]] = {}
+    for condition in selector.pod:
+        by_key.setdefault(condition.key, []).append(condition)
+    own = [condition for condition in selector.pod if not others.adds(condition.key)]
+    for key, conditions in by_key.items():
+        absent = Condition(key, "DoesNotExist", frozenset(), "")
+        if all(condition.holds(None) for condition in conditions):
+            # They hold without the label, too: nothing waits for it.
+            continue
+        for other, addition in others.adding(key, index):
             if (
-                _turns(selector.pod, addition)
+                all(condition.holds(addition.value) for condition in conditions)
                 and can_hold([*other.pod, absent, *own])
                 and can_hold([*other.namespace, *selector.namespace])
             ):
@@ -91,19 +154,12 @@ def _chained(selectors: Sequence[Selector], selector: Selector) -> Iterator[_Dou
                 yield ("objectSelector",), message, fix, Code.CHAINED_SELECTOR
 
 
-def _turns(conditions: Sequence[Condition], addition: Addition) -> bool:
-    """Tell whether a label makes unmet conditions on it met."""
-    same = [condition for condition in conditions if condition.key == addition.key]
-    unmet = any(not condition.holds(None) for condition in same)
-    return unmet and all(condition.holds(addition.value) for condition in same)
-
-
-def _effects(earlier: Sequence[Selector], selector: Selector) -> Iterator[_Doubt]:
+def _effects(others: _Others, index: int, selector: Selector) -> Iterator[_Doubt]:
     """Yield for each addition that is never made, or that is not an administrator's to make."""
     for kind, additions in (("labels", selector.labels), ("annotations", selector.annotations)):
         for addition in additions:
             path = ("effect", kind, addition.key)
-            first = next((one for one in earlier if _forestalls(one, selector, addition)), None)
+            first = others.forestalling(index, addition)
             if first:
                 message = f"never added: {first.name!r} matches whenever this does, and sets it"
                 yield path, message, "remove it, or put this selector first", _PROFILE
@@ -111,13 +167,6 @@ def _effects(earlier: Sequence[Selector], selector: Selector) -> Iterator[_Doubt
             if whose:
                 message = f"{addition.key} belongs to {whose}"
                 yield path, message, "leave it to its owner", Code.RISKY_SELECTOR
-
-
-def _forestalls(earlier: Selector, selector: Selector, addition: Addition) -> bool:
-    sets = any(addition.path == other.path for other in earlier.additions)
-    return (
-        sets and {*earlier.pod} <= {*selector.pod} and {*earlier.namespace} <= {*selector.namespace}
-    )
 
 
 def _owner(key: str) -> str | None:

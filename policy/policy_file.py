@@ -71,10 +71,12 @@ def _found(document: Document, bare: str, at: Embedded) -> Iterator[Found]:
         yield from _in_configmap(document, value.get("data"))
     elif kind is None and _is_plugin_file(value):
         yield Found(Kind.SHARING, bare, at)
-    elif kind in {None, "Policy"}:
+    elif kind is None or kind == "Policy":
         yield Found(Kind.POLICY, bare, at)
     else:
-        raise _error(document, ("kind",), f"a {kind} is no policy", "write a Policy or a ConfigMap")
+        what = f"a {kind}" if isinstance(kind, str) else "what has no text as its kind"
+        fix = "write a Policy or a ConfigMap"
+        raise _error(document, ("kind",), f"{what} is no policy", fix)
 
 
 def _in_configmap(document: Document, data: object) -> Iterator[Found]:

@@ -23,18 +23,67 @@ class Problem:
     severity: Severity = Severity.ERROR
 
 
+MOST_PROBLEMS = 50
+"""That are reported of one text."""
+_LONGEST = 300
+"""Longest path, message and fix [characters]; all of them can hold what the text says."""
+MOST_BYTES = 256 << 10
+"""Longest text of a policy or of profiles, in UTF-8. Real ones need a few thousand bytes."""
+
+
 class PolicyError(ValueError):
     """A policy or a profile that cannot be taken; the last good one stays."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(problems)
-        """All of them, by line."""
+        self.problems = reported(problems)
+        """By line; the first of them where there are many."""
         super().__init__("; ".join(_sentence(problem) for problem in self.problems))
 
 
 def _sentence(problem: Problem) -> str:
     where = f"{problem.path}: " if problem.path else ""
     return f"line {problem.line}: {where}{problem.message}"
+
+
+def reported(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return problems for people: short ones, at most `MOST_PROBLEMS`, and how many more there are.
+
+    Args:
+        problems: All of them, by line.
+    """
+    every = tuple(problems)
+    first = tuple(_short(problem) for problem in every[:MOST_PROBLEMS])
+    rest = every[MOST_PROBLEMS:]
+    if not rest:
+        return first
+    severe = next((one for one in rest if one.severity is Severity.ERROR), rest[0])
+    more = replace(
+        _short(severe), path="", message=f"and {len(rest)} more", fix="correct these first"
+    )
+    return (*first, more)
+
+
+def _short(problem: Problem) -> Problem:
+    path, message, fix = (_cut(text) for text in (problem.path, problem.message, problem.fix))
+    return replace(problem, path=path, message=message, fix=fix)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def check_length(text: str, at: Embedded, code: Code = Code.POLICY) -> None:
+    """Refuse a text that is too long to be read.
+
+    Raises:
+        PolicyError: It is longer than `MOST_BYTES`.
+    """
+    size = len(text.encode(errors="surrogatepass"))
+    if size > MOST_BYTES:
+        message = f"the text has {size} bytes; at most {MOST_BYTES} are read"
+        raise PolicyError([Problem(at.outer(1), "", message, "shorten it", code)])
 
 
 def doubtful(line: int, path: str, message: str, fix: str, code: Code = Code.POLICY) -> Problem:

@@ -14,7 +14,7 @@ from policy.condition import Condition, conditions_of
 from policy.json_text import places, read_json
 from policy.lines import WHOLE, Embedded
 from policy.place import Path, Place, SourceError, field
-from policy.problem import PolicyError, Problem, outer
+from policy.problem import PolicyError, Problem, check_length, outer
 from policy.selection import Addition, ProfileResult, Profiles, Selector, Trace
 from policy.wire import Wire, read_value
 
@@ -54,6 +54,21 @@ class _Selector(Wire):
     effect: object = None
 
 
+MOST_SELECTORS = 500
+"""Each is tried on every pod that is admitted, and lint compares them with each other."""
+
+
+def _few(items: tuple[object, ...]) -> tuple[object, ...]:
+    if len(items) > MOST_SELECTORS:
+        raise ValueError(
+            f"{len(items)} selectors are more than the {MOST_SELECTORS} that are read; remove some"
+        )
+    return items
+
+
+_Items = Annotated[tuple[object, ...], AfterValidator(_few)]
+
+
 def parse_profiles(text: str, *, at: Embedded = WHOLE) -> Profiles:
     """Return the profiles that a ConfigMap's `selectors` text describes; a blank one has none.
 
@@ -66,12 +81,13 @@ def parse_profiles(text: str, *, at: Embedded = WHOLE) -> Profiles:
     """
     if not text.strip():
         return Profiles()
+    check_length(text, at, Code.PROFILE)
     try:
         value, place = read_json(text), places(text)
     except SourceError as error:
         problem = Problem(error.line, "", error.message, _syntax_fix(text, error), Code.PROFILE)
         raise PolicyError(outer([problem], at)) from None
-    items, problems = read_value(tuple[object, ...], value, place)
+    items, problems = read_value(_Items, value, place)
     reader = _Reader(place, problems)
     selectors = tuple(reader.selector(item, (i,)) for i, item in enumerate(items or ()))
     if problems:

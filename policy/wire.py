@@ -1,10 +1,11 @@
 """From plain values to typed ones, with errors for people: the line, the path and the fix."""
 
 import json
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Hashable, Iterator, Sized
 from difflib import get_close_matches
+from functools import lru_cache
 from types import NoneType
-from typing import Annotated, Any, TypeAlias, TypeVar, get_args
+from typing import Annotated, Any, TypeAlias, TypeVar, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
@@ -46,9 +47,23 @@ def _some(value: C) -> C:
 
 NonEmpty = AfterValidator(_some)
 """For a list or mapping that would mean nothing without an entry."""
+MOST_ENTRIES = 256
+"""Of one list or mapping of a policy: entries are compared with each other, and with every node."""
+
+
+def _few(value: C) -> C:
+    if len(value) > MOST_ENTRIES:
+        raise ValueError(
+            f"{len(value)} entries are more than the {MOST_ENTRIES} that are read; remove some"
+        )
+    return value
+
+
+Few = AfterValidator(_few)
+"""For a list or mapping that is searched."""
 LabelKey: TypeAlias = Annotated[str, _valid(label_key_problem)]
 LabelValue: TypeAlias = Annotated[str, _valid(label_value_problem)]
-Labels: TypeAlias = dict[LabelKey, LabelValue]
+Labels: TypeAlias = Annotated[dict[LabelKey, LabelValue], Few]
 
 _FIXES = {
     "bool_type": "write true or false, without quotes",
@@ -68,6 +83,12 @@ _FIXES = {
 }
 
 
+_MOST_EXPLAINED = 1000
+"""Problems of one value of which line and fix are found. Far fewer are reported (`reported`)."""
+_UNEXPLAINED = Problem(1 << 30, "", "more is wrong", "correct it")
+"""Any other problem: it is counted only, after all that are explained."""
+
+
 def read_value(
     kind: type[T], value: object, document: Place, at: Path = ()
 ) -> tuple[T | None, list[Problem]]:
@@ -79,13 +100,19 @@ def read_value(
         document: Where the document stands that holds the value.
         at: The value's path in the document.
     """
-    adapter = TypeAdapter(kind)
     try:
         # From JSON, since a list is strictly no tuple but a JSON array is one.
-        return adapter.validate_json(json.dumps(value)), []
+        return cast("T", _adapter(cast("Hashable", kind)).validate_json(json.dumps(value))), []
     except ValidationError as error:
-        details = error.errors(include_url=False)
-        return None, [_problem(kind, detail, document, at) for detail in details]
+        details = error.errors(include_url=False, include_input=False)
+        problems = [_problem(kind, detail, document, at) for detail in details[:_MOST_EXPLAINED]]
+        return None, problems + [_UNEXPLAINED] * (len(details) - len(problems))
+
+
+@lru_cache(maxsize=32)
+def _adapter(kind: _Type) -> TypeAdapter[Any]:
+    """Return what reads a type; to make it takes longer than to read a value."""
+    return TypeAdapter(kind)
 
 
 def _problem(kind: _Type, detail: ErrorDetails, document: Place, at: Path) -> Problem:

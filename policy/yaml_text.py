@@ -1,7 +1,7 @@
 """YAML as kubectl reads it: the documents of a text, and where everything in them stands.
 
 Built from the parser's events with a stack of its own, so that no depth of nesting can exhaust
-anybody's stack, and so that what aliases stand for is counted while it is copied.
+anybody's stack, and so that what aliases stand for is counted before any of it is copied.
 """
 
 import re
@@ -14,9 +14,12 @@ from policy.json_text import repeated_key
 from policy.place import MAX_DEPTH, Place, SourceError
 from policy.yaml_scalar import plain_value
 
-MAX_COPIED = 100_000
+MAX_COPIED = 10_000
 """Most values that all aliases of a text may stand for. Real manifests need dozens; each line of
 a "billion laughs" needs ten times as many as the line before."""
+MAX_COPIED_CHARACTERS = 1 << 20
+"""Most characters, of keys and of text, that all aliases of a text may stand for. Aliases of one
+long text share it in memory, but whoever writes the value out does not."""
 
 _Event: TypeAlias = Any
 """The parser's events carry no types."""
@@ -37,7 +40,9 @@ def read_yaml(text: str) -> list[tuple[object, Place]]:
 
     Raises:
         SourceError: The text is no YAML, has a key twice, is nested beyond `MAX_DEPTH`, or its
-            aliases stand for more than `MAX_COPIED` values.
+            aliases stand for more than `MAX_COPIED` values or `MAX_COPIED_CHARACTERS`.
+
+    Cost: linear in the text, and in what its aliases stand for.
     """
     control = _CONTROL.search(text)
     if control:
@@ -53,6 +58,24 @@ def read_yaml(text: str) -> list[tuple[object, Place]]:
 
 
 @dataclass(slots=True)
+class _Size:
+    """How large a value is when it is written out."""
+
+    values: int = 1
+    """Itself and everything in it."""
+    characters: int = 0
+    """Of keys and of text."""
+    depth: int = 0
+    """Levels of nesting below it."""
+
+    def add(self, inner: "_Size") -> None:
+        """Count a value that is put into this one."""
+        self.values += inner.values
+        self.characters += inner.characters
+        self.depth = max(self.depth, inner.depth + 1)
+
+
+@dataclass(slots=True)
 class _Open:
     """A mapping or a sequence whose end has not come yet."""
 
@@ -60,6 +83,7 @@ class _Open:
     parts: dict[str, Place] | list[Place]
     line: int
     anchor: str | None
+    size: _Size = field(default_factory=_Size)
     key: list[tuple[str, int]] = field(default_factory=list)
     """The key whose value comes next, and its line; empty where none is expected."""
     merges: bool = False
@@ -71,9 +95,9 @@ class _Composer:
     def __init__(self) -> None:
         self.documents: list[tuple[object, Place]] = []
         self.open: list[_Open] = []
-        self.anchors: dict[str, tuple[object, Place] | None] = {}
+        self.anchors: dict[str, tuple[object, Place, _Size] | None] = {}
         """What each anchor names; None until its end has come."""
-        self.copied = 0
+        self.copied = _Size(0)
 
     def take(self, event: _Event) -> None:
         """Go on with the parser's next event."""
@@ -83,7 +107,8 @@ class _Composer:
                 self._key(event, line)
             case yaml.ScalarEvent():
                 place = Place(line, (), line + 1 if event.style == "|" else None)
-                self._finish(_scalar(event, line), place, event.anchor)
+                size = _Size(characters=len(event.value))
+                self._finish(_scalar(event, line), place, size, event.anchor)
             case yaml.MappingStartEvent():
                 self._start(_Open({}, {}, line, event.anchor), event.tag)
             case yaml.SequenceStartEvent():
@@ -92,7 +117,7 @@ class _Composer:
                 done = self.open.pop()
                 if done.merges and isinstance(done.value, dict) and isinstance(done.parts, dict):
                     _merge(done.value, done.parts)
-                self._finish(done.value, Place(done.line, done.parts), done.anchor)
+                self._finish(done.value, Place(done.line, done.parts), done.size, done.anchor)
             case yaml.AliasEvent():
                 self._alias(str(event.anchor), line)
             case yaml.DocumentStartEvent():
@@ -110,8 +135,9 @@ class _Composer:
             raise repeated_key(line, key, top.parts[key].line)
         top.merges = top.merges or (key == _MERGE and event.implicit[0])
         top.key.append((key, line))
+        top.size.characters += len(key)
         if event.anchor:
-            self.anchors[event.anchor] = (key, Place(line))
+            self.anchors[event.anchor] = (key, Place(line), _Size(characters=len(key)))
 
     def _start(self, opened: _Open, tag: str | None) -> None:
         if self._at_key():
@@ -132,30 +158,31 @@ class _Composer:
         named = self.anchors[anchor]
         if named is None:
             raise SourceError(line, f"the alias *{anchor} stands inside what it names")
-        value, place = named
-        self._finish(self._copy(value, len(self.open), line), place, None)
+        value, place, size = named
+        self._count(size, line)
+        self._finish(_copy(value), place, size, None)
 
-    def _copy(self, value: object, depth: int, line: int) -> object:
-        self.copied += 1
-        if self.copied > MAX_COPIED:
+    def _count(self, size: _Size, line: int) -> None:
+        """Refuse a copy of this size before it is made, where it is too much."""
+        self.copied.add(size)
+        if self.copied.values > MAX_COPIED:
             raise SourceError(line, f"aliases stand for more than {MAX_COPIED} values")
-        if depth > MAX_DEPTH:
+        if self.copied.characters > MAX_COPIED_CHARACTERS:
+            message = f"aliases stand for more than {MAX_COPIED_CHARACTERS} characters"
+            raise SourceError(line, message)
+        if len(self.open) + size.depth > MAX_DEPTH:
             raise SourceError(line, f"nested deeper than {MAX_DEPTH} levels")
-        if isinstance(value, dict):
-            return {key: self._copy(inner, depth + 1, line) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [self._copy(inner, depth + 1, line) for inner in value]
-        return value
 
-    def _finish(self, value: object, place: Place, anchor: str | None) -> None:
+    def _finish(self, value: object, place: Place, size: _Size, anchor: str | None) -> None:
         """Put a complete value where it belongs."""
         if anchor:
-            self.anchors[anchor] = (value, place)
+            self.anchors[anchor] = (value, place, size)
         if not self.open:
             if value is not None:
                 self.documents.append((value, place))
             return
         top = self.open[-1]
+        top.size.add(size)
         if isinstance(top.value, dict) and isinstance(top.parts, dict):
             key, line = top.key.pop()
             top.value[key] = value
@@ -163,6 +190,12 @@ class _Composer:
         elif isinstance(top.value, list) and isinstance(top.parts, list):
             top.value.append(value)
             top.parts.append(place)
+
+
+def _copy(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _copy(inner) for key, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _scalar(event: _Event, line: int) -> str | int | float | bool | None:

@@ -52,6 +52,14 @@ class Service(Protocol):
         """Forget a connection."""
         ...
 
+    def half_sent(self, connection: "Connection") -> None:
+        """Take notice that a part of a request has arrived, and the rest has not."""
+        ...
+
+    def whole(self, connection: "Connection") -> None:
+        """Take notice that a request that was half sent has arrived, or never will."""
+        ...
+
     def begin(self, head: RawRequestMessage) -> Request:
         """Return what is to become of a request."""
         ...
@@ -89,20 +97,36 @@ class Connection(asyncio.Protocol):
         self._refused = False
         self._choked = False
         self._due = math.inf
-        self.idle_since = 0.0
-        """Since when nothing is asked; on the loop's clock."""
+        self.peer = ""
+        """The client's address; empty where there is none."""
+        self.since = 0.0
+        """Since when nothing is asked, or a request is half sent; on the loop's clock."""
+        self.half_sent = False
+        """Whether a part of a request has arrived, and the rest has not."""
+        self.used = False
+        """Whether a request was answered on it."""
         self._arriving = False
 
     @property
     def idle(self) -> bool:
         """Whether nothing is lost when it is dropped."""
-        going = self._transport is None or self._transport.is_closing()
-        return self._request is None and not going
+        return self._request is None and not self._going
+
+    @property
+    def may_make_room(self) -> bool:
+        """Whether it may be dropped for another: it is open, and no answer is being made."""
+        return self._task is None and not self._going
+
+    @property
+    def _going(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; the TLS handshake is over."""
         # uvloop's are transports without saying so.
         self._transport = cast("asyncio.Transport", transport)
+        address = transport.get_extra_info("peername")
+        self.peer = str(address[0]) if address else ""
         self._rest()
         self._service.opened(self)
 
@@ -110,6 +134,7 @@ class Connection(asyncio.Protocol):
         """End; a route that waits for others goes on."""
         self._transport = None
         self._due = math.inf
+        self._end_half_sent()
         self._service.closed(self)
         if self._request is not None and self._task is None:
             self._request.end(None)
@@ -160,8 +185,19 @@ class Connection(asyncio.Protocol):
 
     def _rest(self) -> None:
         self._arriving = False
-        self.idle_since = self._loop.time()
-        self._due = self.idle_since + self._limits.keep_alive_seconds
+        self.since = self._loop.time()
+        self._due = self.since + self._limits.keep_alive_seconds
+
+    def _begin_half_sent(self) -> None:
+        if not self.half_sent:
+            self.half_sent = True
+            self.since = self._loop.time()
+            self._service.half_sent(self)
+
+    def _end_half_sent(self) -> None:
+        if self.half_sent:
+            self.half_sent = False
+            self._service.whole(self)
 
     def _resume(self) -> None:
         data, self._later = self._later, b""
@@ -183,6 +219,7 @@ class Connection(asyncio.Protocol):
                 if data and not self._arriving:
                     self._arriving = True
                     self._due = self._loop.time() + self._limits.head_seconds
+                    self._begin_half_sent()
                 return
             going_on = self._proceed()
             data = b""
@@ -204,7 +241,9 @@ class Connection(asyncio.Protocol):
             if refused := request.body.take(content.read_nowait()):
                 return self._finish(refused)
             if not content.is_eof():
+                self._begin_half_sent()
                 return False
+        self._end_half_sent()
         found = request.answer()
         if isinstance(found, Answer):
             return self._finish(found)
@@ -232,6 +271,8 @@ class Connection(asyncio.Protocol):
         assert head is not None  # noqa: S101
         assert content is not None  # noqa: S101
         self._request = None
+        self.used = True
+        self._end_half_sent()
         request.end(answer)
         whole = content.is_eof()
         last = (
@@ -256,6 +297,7 @@ class Connection(asyncio.Protocol):
         """Answer what is not HTTP, without its words."""
         answer = refusal(400, "this is not a request in HTTP/1.1 that can be read")
         request, self._request = self._request, None
+        self._end_half_sent()
         if request is None:
             self._service.malformed(answer)
         else:

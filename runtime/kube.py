@@ -1,13 +1,16 @@
 """Calls to the Kubernetes API, or one like it: typed bodies, few errors, a time limit on each.
 
+A call that raises no KubeError has sent nothing: its body could not be encoded.
+
 KubeError
 + ApiError       the API server answered no
 + Unreachable    nobody answered, or not in time, or not to the end
 + Unreadable     the answer is not what was asked for
++ TooLong        the answer has more bytes than there is memory for
 """
 
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -39,12 +42,15 @@ class KubeError(Exception):
 class ApiError(KubeError):
     """An API server's refusal."""
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    def __init__(self, status: int, reason: str, message: str, causes: Sequence[str] = ()) -> None:
         super().__init__(f"{message or reason or 'no explanation'} (status {status})")
         self.status = status
         self.reason = reason
         """A word for machines, such as `Conflict`; empty where none was given."""
         self.message = message
+        self.causes = tuple(causes)
+        """Messages of `details.causes`: one for each field that is invalid, or for the policy that
+        denied the request."""
 
 
 class Unreachable(KubeError):  # noqa: N818 - it says all.
@@ -55,9 +61,22 @@ class Unreadable(KubeError):  # noqa: N818
     """An answer that is not of the type that was asked for."""
 
 
+class TooLong(KubeError):  # noqa: N818
+    """An answer of more bytes than were allowed; no more of it was read."""
+
+
+class _Cause(Struct, frozen=True):
+    message: str = ""
+
+
+class _Details(Struct, frozen=True):
+    causes: list[_Cause] | None = None
+
+
 class _Status(Struct, frozen=True):
     reason: str = ""
     message: str = ""
+    details: _Details | None = None
 
 
 class Kube:
@@ -146,9 +165,21 @@ class Kube:
         if self._session is not None:
             await self._session.close()
 
-    async def get(self, path: str, returns: type[T], *, params: Params = _NONE) -> T:
-        """Return what is at a path."""
-        return _decoded(await self._call("GET", path, params=params), returns)
+    async def get(
+        self, path: str, returns: type[T], *, params: Params = _NONE, most: int | None = None
+    ) -> T:
+        """Return what is at a path.
+
+        Args:
+            path: Of an object, or of a collection.
+            returns: What it is read as.
+            params: Of the query.
+            most: So many bytes are read at most; None: all that come.
+
+        Raises:
+            KubeError: `TooLong` where there are more bytes; or as any call.
+        """
+        return _decoded(await self._call("GET", path, params=params, most=most), returns)
 
     async def create(
         self, path: str, body: object, returns: type[T], *, params: Params = _NONE
@@ -191,6 +222,7 @@ class Kube:
         body: object = None,
         params: Params,
         content_type: str = "application/json",
+        most: int | None = None,
     ) -> bytes:
         timeout = aiohttp.ClientTimeout(total=self._timeout)
         data = None if body is None else msgspec.json.encode(body)
@@ -198,7 +230,7 @@ class Kube:
         async with self._asked(
             method, path, params=params, data=data, headers=headers, timeout=timeout
         ) as answer:
-            return await answer.read()
+            return await answer.read() if most is None else await _read(answer, most)
 
     async def stream(
         self, path: str, params: Params, *, silence: float
@@ -246,9 +278,12 @@ class Kube:
                 **given,
             ) as answer:
                 if answer.status >= 300:
-                    raise refused(answer.status, await answer.read())
+                    raise refused(answer.status, await answer.read())  # noqa: TRY301
                 yield answer
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except KubeError:
+            raise
+        except Exception as error:
+            # Whatever else the client raises: the request may have been sent by then.
             self._trust_again(error)
             cause = str(error) or type(error).__name__
             raise Unreachable(f"{method} {path}: {cause}") from error
@@ -270,7 +305,18 @@ def refused(status: int, body: bytes) -> ApiError:
         found = msgspec.json.decode(body, type=_Status)
     except UNDECODABLE:
         found = _Status(message=body[:200].decode(errors="replace").strip())
-    return ApiError(status, found.reason, found.message)
+    causes = (found.details.causes if found.details else None) or ()
+    return ApiError(status, found.reason, found.message, [cause.message for cause in causes])
+
+
+async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:
+    parts, size = [], 0
+    async for part in answer.content.iter_any():
+        size += len(part)
+        if size > most:
+            raise TooLong(f"{answer.url.path}: the answer has more than {most} bytes")
+        parts.append(part)
+    return b"".join(parts)
 
 
 def _decoded(body: bytes, returns: type[T]) -> T:

@@ -1,5 +1,6 @@
 """Metrics that every component has, in a registry of its own, and how they are read."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import (
@@ -15,9 +16,12 @@ from prometheus_client import (
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from runtime.clock import steady
 from runtime.exchange import Answer, Call, Served
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
+_LAG = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_LAG_PERIOD = 0.25
 
 
 def new_registry() -> CollectorRegistry:
@@ -36,6 +40,34 @@ def exposition(registry: CollectorRegistry) -> Callable[[Call], Answer]:
         return Answer(generate_latest(registry), 200, "text/plain; version=0.0.4; charset=utf-8")
 
     return answer
+
+
+def measure_loop_lag(registry: CollectorRegistry) -> None:
+    """Measure how late the running loop calls what is due, for as long as the loop runs.
+
+    A blocked loop answers no request and renews no Lease. One block is one observation, of nearly
+    its whole length.
+
+    Args:
+        registry: Gets the histogram.
+    """
+    lag = Histogram(
+        "linkwise_event_loop_lag_seconds",
+        "How late the event loop called a timer.",
+        registry=registry,
+        buckets=_LAG,
+    )
+    loop = asyncio.get_running_loop()
+
+    def wait() -> None:
+        loop.call_later(_LAG_PERIOD, observe, steady() + _LAG_PERIOD)
+
+    def observe(due: float) -> None:
+        # The loop's own clock may stand still while a callback runs.
+        lag.observe(max(0.0, steady() - due))
+        wait()
+
+    wait()
 
 
 class Requests:

@@ -1,6 +1,6 @@
 """A collection of the Kubernetes API, kept as it is there: list, then watch, for ever.
 
-1. List, in pages, for the whole state at one resourceVersion.
+1. List, in pages of as many objects as memory allows, for the whole state at one resourceVersion.
 2. Watch from it: each event is one change; bookmarks move the version on where nothing changes.
 3. A watch that ends is begun anew at the last version. Where the API server knows that version no
    longer, list again. What is known stays in use all the while.
@@ -24,6 +24,7 @@ from runtime.kube import (
     ApiError,
     Kube,
     KubeError,
+    TooLong,
     Unreachable,
     Unreadable,
     refused,
@@ -53,7 +54,9 @@ class Pace:
     """Before the first attempt after a watch ended; doubled with each that fails."""
     longest: float = 30
     page: int = 500
-    """Objects in one answer to a list."""
+    """Most objects in one answer to a list."""
+    page_bytes: int = 16 << 20
+    """Most bytes of such an answer: with large objects it has fewer of them."""
 
 
 class _Version(Struct, frozen=True, rename="camel"):
@@ -111,8 +114,8 @@ class Reflector(Generic[T]):
         Args:
             kube: Whom to ask.
             path: The collection, such as `/api/v1/namespaces`.
-            read: Returns what is kept of an object, from its JSON; where it raises what decoding
-                does (`kube.UNDECODABLE`), what was known of the object stays.
+            read: Returns what is kept of an object, from its JSON; where it raises, what was known
+                of the object stays.
             label_selector: Where not all is wanted.
             field_selector: Where not all is wanted.
             on_change: Called after each change, and after every list, with all items and the keys
@@ -152,6 +155,11 @@ class Reflector(Generic[T]):
         """
         return now - self._heard_at
 
+    def replace(self, key: Key, item: T) -> None:
+        """Keep something else of an object that has not changed, and say so."""
+        self._items[key] = item
+        self._on_change(self.items, {key})
+
     async def run(self) -> None:
         """Keep the items up to date until cancelled."""
         while True:
@@ -180,12 +188,12 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         try:
-            found = await self._pages({"limit": str(self._pace.page)})
+            found = await self._pages(self._pace.page)
         except ApiError as error:
             if error.status != _GONE:
                 raise
             # A list that takes longer than its pages are kept: all of it in one answer, then.
-            found = await self._pages({})
+            found = await self._pages(None)
         before = self._items
         self._items, self.unreadable, self._version = found
         self._heard_at = time.monotonic()
@@ -194,17 +202,41 @@ class Reflector(Generic[T]):
         _log.info("Listed objects", resource=self._path, objects=len(self._items))
         self._on_change(self.items, before.keys() | self._items.keys())
 
-    async def _pages(self, page: Mapping[str, str]) -> tuple[dict[Key, T], dict[Key, str], str]:
+    async def _pages(self, limit: int | None) -> tuple[dict[Key, T], dict[Key, str], str]:
+        """Return all objects, why some cannot be read, and the version of the list.
+
+        Args:
+            limit: Objects in the first answer, which is read again with fewer where it is too long;
+                None: all in one answer, however long it is.
+        """
         items: dict[Key, T] = {}
         unreadable: dict[Key, str] = {}
-        params = {**self._selectors, **page}
+        params = dict(self._selectors)
         while True:
-            part = await self._kube.get(self._path, _List, params=params)
+            try:
+                part = await self._page(params, limit)
+            except TooLong:
+                limit = max(1, (limit or 1) // 4)
+                continue
+            size = 0
             for raw in part.items or ():
+                size += memoryview(raw).nbytes
                 self._put(items, unreadable, _heads.decode(raw).metadata.key, raw)
             if not part.metadata.continue_:
                 return items, unreadable, part.metadata.resource_version
             params["continue"] = part.metadata.continue_
+            if limit is not None:
+                # Half as long as it may be, since the next objects may be larger than these.
+                fits = self._pace.page_bytes // 2 * len(part.items or ()) // max(size, 1)
+                limit = max(1, min(fits, 2 * limit, self._pace.page))
+
+    async def _page(self, params: dict[str, str], limit: int | None) -> _List:
+        if limit is None:
+            return await self._kube.get(self._path, _List, params=params)
+        # One object is read whatever its size: there is no smaller page.
+        most = self._pace.page_bytes if limit > 1 else None
+        params = {**params, "limit": str(limit)}
+        return await self._kube.get(self._path, _List, params=params, most=most)
 
     async def _watch(self) -> None:
         lasts = self._pace.watch * random.uniform(1, 1.25)  # noqa: S311
@@ -255,7 +287,7 @@ class Reflector(Generic[T]):
         try:
             items[key] = self._read(raw)
             unreadable.pop(key, None)
-        except UNDECODABLE as error:
+        except Exception as error:  # noqa: BLE001 - one object must not end the watch of all.
             if key in self._items:
                 items[key] = self._items[key]
             unreadable[key] = str(error)

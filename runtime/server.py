@@ -14,6 +14,7 @@ from runtime.connection import Connection
 from runtime.exchange import Answer, Observers, Route, Served
 from runtime.limits import Limits
 from runtime.request import Desk, Request
+from runtime.room import Room
 
 _DEFAULTS = Limits()
 
@@ -29,6 +30,7 @@ class Server:
         self._limits = limits
         self._desk = Desk(routes, limits, observers)
         self._open: set[Connection] = set()
+        self._room = Room(limits)
         self._none_open = asyncio.Event()
         self._none_open.set()
         self._listener: asyncio.Server | None = None
@@ -52,6 +54,10 @@ class Server:
     def bytes_in_flight(self) -> int:
         """Of all bodies that are held [bytes]."""
         return self._desk.budget.held
+
+    def dropped(self, reason: str) -> int:
+        """Return how many connections were dropped for a reason (of `runtime.room`), so far."""
+        return self._room.dropped[reason]
 
     @property
     def requests(self) -> int:
@@ -133,16 +139,22 @@ class Server:
         """Keep connections within their limit; who is being answered is never dropped for it."""
         self._open.add(connection)
         self._none_open.clear()
-        if self.connections > self._limits.connections:
-            # The newest is idle, too, and the last to go.
-            idle = [one for one in self._open if one.idle]
-            min(idle, key=lambda one: (one.idle_since, one is connection)).drop()
+        self._room.enter(connection, self._loop.time())
 
     def closed(self, connection: Connection) -> None:
         """Forget a connection."""
         self._open.discard(connection)
+        self._room.leave(connection)
         if not self._open:
             self._none_open.set()
+
+    def half_sent(self, connection: Connection) -> None:
+        """Keep requests that are half sent within their limit."""
+        self._room.begin_half_sent(connection)
+
+    def whole(self, connection: Connection) -> None:
+        """Take notice that a request is half sent no more."""
+        self._room.end_half_sent(connection)
 
     def begin(self, head: RawRequestMessage) -> Request:
         """Return what is to become of a request."""

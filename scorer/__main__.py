@@ -20,7 +20,7 @@ from runtime.followed import FollowedElection
 from runtime.kube import Kube
 from runtime.lease import Timing
 from runtime.logs import configure, request_lines
-from runtime.metrics import Requests, new_registry
+from runtime.metrics import Requests, measure_loop_lag, new_registry
 from runtime.probes import probe_routes
 from runtime.process import run, settle
 from runtime.server import serve
@@ -58,6 +58,7 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
         told: Set when it is time to end.
     """
     registry = new_registry()
+    measure_loop_lag(registry)
     observers: Observers = (request_lines(), Requests(registry))
     certificate = ServingCertificate(Path(settings.certificate), Path(settings.key))
     async with _kube(settings, 10) as reading, _kube(settings, settings.write_seconds) as writing:
@@ -74,7 +75,9 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
             registry,
             leads=lambda: leader.leads,
             gangs=lambda: leader.gangs,
+            partial=lambda: leader.partial,
             unaccounted=lambda: leader.unaccounted,
+            left_out=lambda: leader.left_out,
             watches=leader.ages,
         )
         election = _election(reading, settings, instance)

@@ -143,5 +143,5 @@ def _fits(tenure: Tenure, question: FitQuestion, over: Callable[[], bool]) -> Ca
     state = tenure.watches.state
     snapshot = state.snapshot().apart(over)
     settled = settled_in(state, question)
-    kept_for = tenure.planner.kept_for
-    return lambda: FitAnswer(would_fit(snapshot, question, settled, kept_for))
+    reserved = tenure.planner.reserved
+    return lambda: FitAnswer(would_fit(snapshot, question, settled, reserved))

@@ -1,12 +1,13 @@
-"""A plan carried out: the Gang that records it, then its pods, all at once, nobody else between.
+"""A plan carried out: its pods are patched all at once, and commits of two gangs never overlap.
 
 Every write holds for the very pod that was planned. What is refused frees the GPUs that were meant
-for it; what has no answer keeps them until a read settles what became of it.
+for it; what has no answer keeps them until a read settles what became of it. Where a partial gang
+is likely or could not be mended, the API server tries all patches before the first is written.
 """
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 from msgspec import Struct
@@ -16,19 +17,23 @@ from cluster.node import Node
 from cluster.record import Allocation
 from runtime.clock import Clock
 from runtime.kube import ApiError, Kube, KubeError
+from scorer.faults import FAULT, Faults
+from scorer.fence import Deposed, is_deposed
+from scorer.measures import Stage
 from scorer.outcome import Placement
 from scorer.seen import Seen
-from scorer.settle import is_open, settled
+from scorer.settle import GRANTING, is_open, settled
 from scorer.writes import Step, placing, record_of
 
-FENCE = "linkwise-fence"
-"""The policy that refuses what a past leader writes."""
+_TRYING = {**GRANTING, "dryRun": "All"}
+_NO_DRY_RUN = 400
+"""Status where a cluster has a webhook that cannot take part in a dry run."""
+_ALIKE = 1024
+"""Pods of one template differ by no more than this in their annotations [characters]."""
+_SHOWN = 300
+"""The API server may quote the whole pod in an error [characters]."""
 
 _log = structlog.get_logger()
-
-
-class Deposed(Exception):  # noqa: N818 - it says all.
-    """Another process leads by now, so that nothing more may be written."""
 
 
 class _Metadata(Struct, frozen=True):
@@ -51,40 +56,61 @@ class Grant:
     """Where to, as it was when this was planned."""
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A pod that was not given its GPUs."""
+
+    pod: Seen
+    reason: str
+    """For people."""
+    is_invalid: bool = False
+    """The pod with its record breaks a rule of the API server, until somebody changes the pod."""
+
+
 class Committer:
     """Who writes on pods, for one tenure of the Lease."""
 
-    def __init__(self, kube: Kube, term: int, clock: Clock) -> None:
+    def __init__(self, kube: Kube, term: int, clock: Clock, faults: Faults) -> None:
         """Say whom to write to, and under which term."""
-        self._kube, self._term, self._clock = kube, term, clock
-        self._tried = False
-        """Whether the fence was."""
+        self._kube, self._term, self._clock, self._faults = kube, term, clock, faults
+        self._fence_is_known = False
+        """Whether the fence holds was seen in this term."""
 
-    async def commit(self, grants: Sequence[Grant]) -> list[Seen]:
+    async def commit(self, grants: Sequence[Grant], *, dry_run: bool) -> list[Refused]:
         """Give all pods what is theirs, concurrently; return those that could not be given.
+
+        Args:
+            grants: At least one.
+            dry_run: Let the API server try all patches first, and write none where one is refused.
 
         Raises:
             Deposed: Another process leads.
         """
-        if grants and not self._tried:
-            self._tried = True
-            await self._try_fence(grants[0])
-        done = await asyncio.gather(*(self._give(grant) for grant in grants))
-        return [grant.pod for grant, given in zip(grants, done, strict=True) if not given]
+        if not self._fence_is_known:
+            with self._faults.contained(Stage.COMMIT, grants[0].pod.key):
+                self._fence_is_known = await self._try_fence(grants[0])
+        if dry_run and (refused := await self._give_all(grants, dry_run=True)):
+            return [replace(refused[0], pod=grant.pod) for grant in grants]
+        return await self._give_all(grants, dry_run=False)
 
-    async def _try_fence(self, grant: Grant) -> None:
-        """Tell it when the API server would take what the leader before decided.
+    async def _try_fence(self, grant: Grant) -> bool:
+        """Log when the API server would take what the leader before decided; return if it is known.
 
         It may go by a Lease that it has long ceased to watch: Kubernetes up to 1.36 does, once no
         policy's binding has named any Lease (kubernetes/kubernetes issue 130887).
         """
         path, steps = self._write(grant, self._term - 1)
         try:
-            await self._kube.patch(path, steps, _Pod, kind="json", params={"dryRun": "All"})
-        except KubeError:
-            # By the fence, or for a reason that the write itself will tell.
-            return
+            await self._kube.patch(path, steps, _Pod, kind="json", params=_TRYING)
+        except KubeError as error:
+            # For any other reason this pod may be refused whatever is written on it.
+            return is_deposed(error)
         _log.error("Past leaders could still write", term=self._term)
+        return True
+
+    async def _give_all(self, grants: Sequence[Grant], *, dry_run: bool) -> list[Refused]:
+        done = await asyncio.gather(*(self._give(grant, dry_run=dry_run) for grant in grants))
+        return [refused for refused in done if refused is not None]
 
     def _write(self, grant: Grant, term: int) -> tuple[str, list[Step]]:
         """Return the pod's path, and its patch."""
@@ -93,16 +119,48 @@ class Committer:
         record = record_of(grant.placement, grant.allocation, grant.node, term=term, now_ns=now_ns)
         return path, placing(grant.placement.member.pod, grant.allocation.node, record)
 
-    async def _give(self, grant: Grant) -> bool:
-        path, steps = self._write(grant, self._term)
+    async def _give(self, grant: Grant, *, dry_run: bool) -> Refused | None:
+        """Return None where a pod has its GPUs, or would have them."""
+        with self._faults.contained(Stage.COMMIT, grant.pod.key):
+            path, steps = self._write(grant, self._term)
+            return await self._patch(grant, path, steps, dry_run=dry_run)
+        # Nothing was sent: whatever `Kube` raises afterwards is a KubeError.
+        return Refused(grant.pod, f"pod {grant.pod.name}: {FAULT}")
+
+    async def _patch(
+        self, grant: Grant, path: str, steps: list[Step], *, dry_run: bool
+    ) -> Refused | None:
+        params = _TRYING if dry_run else GRANTING
         try:
-            await self._kube.patch(path, steps, _Pod, kind="json")
+            await self._kube.patch(path, steps, _Pod, kind="json", params=params)
         except KubeError as error:
-            if isinstance(error, ApiError) and FENCE in error.message:
-                raise Deposed(error.message) from error
+            if is_deposed(error):
+                raise Deposed(str(error)) from error
+            if dry_run and isinstance(error, ApiError) and error.status == _NO_DRY_RUN:
+                return None
             _log.warning("Could not place pod", pod="/".join(grant.pod.key), err=str(error))
-            return is_open(error) and _has(await settled(self._kube, path, _Pod), grant)
-        return True
+            wrote = not dry_run and is_open(error)
+            if wrote and _has(await settled(self._kube, path, _Pod), grant):
+                return None
+            reason = f"pod {grant.pod.name}: {str(error)[:_SHOWN]}"
+            return Refused(grant.pod, reason, is_invalid=_is_invalid(error))
+        return None
+
+
+def differ(grants: Sequence[Grant]) -> bool:
+    """Tell whether pods differ so much in size that the API server may refuse some of them only.
+
+    It limits all annotations of an object together, and users change them pod by pod.
+    """
+    sizes = [grant.pod.annotations for grant in grants]
+    return max(sizes) - min(sizes) > _ALIKE
+
+
+def _is_invalid(error: KubeError) -> bool:
+    # A patch that does not apply any more is refused with 422, too, but without a cause.
+    return isinstance(error, ApiError) and (
+        error.status == 413 or (error.status == 422 and bool(error.causes))
+    )
 
 
 def _has(found: _Pod | None, grant: Grant) -> bool:

@@ -19,6 +19,7 @@ class What(StrEnum):
 
     POD_WAITING = "WaitingForGPUs"
     WAITING = "GangWaiting"
+    PARTIAL = "GangPartial"
     PLACED = "GangPlaced"
     EVICTED = "GangEvicted"
     UNACCOUNTED = "NodeUnaccounted"
@@ -57,6 +58,19 @@ def waiting(gang: str, why: str) -> News:
 def pod_waiting(why: str) -> News:
     """Return that a pod on its own does not start, and why not."""
     return News(What.POD_WAITING, f"Waits for its GPUs: {why}")
+
+
+def partial(gang: str, given: int, needed: int | None, why: str) -> News:
+    """Return that some members of a gang have their GPUs, and that others cannot get theirs.
+
+    Args:
+        gang: Its name.
+        given: Members that have theirs.
+        needed: How many there must be; None where nothing tells.
+        why: Why the others have none.
+    """
+    told = f"{given} of {needed or '?'} members of gang {_shown(gang)} have their GPUs"
+    return News(What.PARTIAL, f"{told}, the others do not: {why}")
 
 
 def placed(gang: str, plan: GangPlan, *, alike: bool = True) -> News:

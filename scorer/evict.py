@@ -7,6 +7,8 @@ import structlog
 from msgspec import Struct
 
 from runtime.kube import ApiError, Kube, KubeError
+from scorer.faults import Faults
+from scorer.measures import Stage
 from scorer.seen import Seen
 
 _log = structlog.get_logger()
@@ -16,12 +18,17 @@ class _Ignored(Struct, frozen=True):
     """Of an answer, nothing."""
 
 
-async def evict(kube: Kube, pods: Iterable[Seen]) -> None:
+async def evict(kube: Kube, pods: Iterable[Seen], faults: Faults) -> None:
     """Evict pods concurrently, each if it is still as it was seen.
 
     One that has changed meanwhile, or that a disruption budget keeps, stays: it is looked at again.
     """
-    await asyncio.gather(*(_evict(kube, pod) for pod in pods))
+    await asyncio.gather(*(_contained(kube, pod, faults) for pod in pods))
+
+
+async def _contained(kube: Kube, pod: Seen, faults: Faults) -> None:
+    with faults.contained(Stage.EVICT, pod.key):
+        await _evict(kube, pod)
 
 
 async def _evict(kube: Kube, pod: Seen) -> None:

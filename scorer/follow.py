@@ -16,9 +16,10 @@ from runtime.clock import Clock
 from runtime.kube import Kube
 from scorer.carried import Carried, Progress, immovable
 from scorer.evict import evict
+from scorer.faults import Faults
 from scorer.gangobject import GangPlan, Phase, PlannedPod, name_of
 from scorer.gangs import Unit, settled_unit
-from scorer.measures import Measures
+from scorer.measures import Measures, Stage
 from scorer.seen import Seen
 from scorer.state import Key
 from scorer.teller import Teller, Word
@@ -36,11 +37,17 @@ class Follower:
     """Watches over plans that are carried out."""
 
     def __init__(
-        self, kube: Kube, watches: Watches, teller: Teller, measures: Measures, clock: Clock
+        self,
+        kube: Kube,
+        watches: Watches,
+        teller: Teller,
+        measures: Measures,
+        faults: Faults,
+        clock: Clock,
     ) -> None:
         """Say what to read, and where to write."""
         self._kube, self._watches, self._teller, self._clock = kube, watches, teller, clock
-        self._measures = measures
+        self._measures, self._faults = measures, faults
         self._carried: dict[GangKey, dict[str, Carried]] = {}
         """By plan's id: who comes later has another plan than those who are not bound yet."""
         self._failed: dict[GangKey, tuple[frozenset[str], float]] = {}
@@ -92,25 +99,36 @@ class Follower:
     def left(self) -> float | None:
         """Return until a plan is due, or a node no longer avoided [s]; None where neither is."""
         now = self._clock()
-        dues = [one.deadline for one in self._all()]
+        dues = [one.deadline for one in self._all() if not self._is_resting(one)]
         dues += [until for _, until in self._still_failed().values()]
         return max(min(dues) - now, 0.0) + 0.1 if dues else None
 
+    def _is_resting(self, carried: Carried) -> bool:
+        return self._faults.is_resting(Stage.FOLLOW, carried.unit.key)
+
+    def why_immovable(self, pods: Iterable[Seen]) -> str | None:
+        """Say why pods must not be evicted to be placed again; None where they may."""
+        return immovable(pods, self._watches.fragile)
+
     def resume(self) -> None:
         """Go on to watch over what a leader before has begun."""
+        for at in self._watches.state.groups:
+            with self._faults.contained(Stage.FOLLOW, at):
+                self._resume(at)
+
+    def _resume(self, at: Key) -> None:
         state, owners = self._watches.state, self._watches.owners
-        for at in state.groups:
-            begun: dict[tuple[GangKey, str], list[Seen]] = {}
-            for pod in state.group(at):
-                plan_id = plan_id_of(pod)
-                if plan_id and pod.settled:
-                    begun.setdefault((owners.key(pod), plan_id), []).append(pod)
-            for (key, plan_id), pods in begun.items():
-                if all(pod.bound for pod in pods):
-                    continue
-                mine = [pod for pod in state.group(at) if owners.key(pod) == key]
-                unit = settled_unit(key, mine, owners)
-                self.begin(unit, self._plan(unit, plan_id) or plan_told(plan_id, pods))
+        begun: dict[tuple[GangKey, str], list[Seen]] = {}
+        for pod in state.group(at):
+            plan_id = plan_id_of(pod)
+            if plan_id and pod.settled:
+                begun.setdefault((owners.key(pod), plan_id), []).append(pod)
+        for (key, plan_id), pods in begun.items():
+            if all(pod.bound for pod in pods):
+                continue
+            mine = [pod for pod in state.group(at) if owners.key(pod) == key]
+            unit = settled_unit(key, mine, owners)
+            self.begin(unit, self._plan(unit, plan_id) or plan_told(plan_id, pods))
 
     def _plan(self, unit: Unit, plan_id: str) -> GangPlan | None:
         """Return the plan of this id that a gang's object has."""
@@ -128,8 +146,11 @@ class Follower:
         calls: list[Call] = []
         for carried in self._all():
             is_due = self._clock() >= carried.deadline
+            if self._is_resting(carried):
+                continue
             if is_due or conflicts or carried.unit.group in changed:
-                calls += self._look(carried, conflicts, is_due=is_due)
+                with self._faults.contained(Stage.FOLLOW, carried.unit.key):
+                    calls += self._look(carried, conflicts, is_due=is_due)
         return calls
 
     def _look(self, carried: Carried, conflicts: Mapping[str, str], *, is_due: bool) -> list[Call]:
@@ -180,7 +201,7 @@ class Follower:
     def _give_up(self, carried: Carried, progress: Progress, why: str) -> list[Call]:
         """Send all members away to be placed again, or say why they have to stay."""
         key, pods = carried.unit.key, progress.bound + progress.unbound
-        stays = immovable(pods, self._watches.fragile)
+        stays = self.why_immovable(pods)
         reason = f"{why}; {stays}" if stays else f"{why}; all members are moved"
         members = len(progress.bound), carried.unit.needed
         sent_away = "" if stays else why
@@ -194,7 +215,7 @@ class Follower:
         self._failed[key] = nodes, self._clock() + _AVOIDED_FOR * self._patience
         _log.warning("Moving gang", gang=f"{key.namespace}/{key.name}", err=why)
         self._measures.evicted(len(pods))
-        return [evict(self._kube, pods)]
+        return [evict(self._kube, pods, self._faults)]
 
 
 def plan_told(plan_id: str, pods: Iterable[Seen]) -> GangPlan:

@@ -22,6 +22,7 @@ from scorer.seen import Seen
 GANGS = f"/apis/{API_VERSION}/gangs"
 """The Gangs of all namespaces."""
 _NAME_MAX, _GANG_MAX, _REASON_MAX, _NODES_MAX = 63, 253, 4096, 40
+_PLACED, _ASSEMBLED = "Placed", "Assembled"
 _OUTSIDE = re.compile(r"[^a-z0-9]+")
 
 Steps: TypeAlias = list[dict[str, object]]
@@ -97,7 +98,7 @@ class GangSpec(_Wire, frozen=True):
 
 
 class GangCondition(_Wire, frozen=True):
-    """Whether it is placed, as `kubectl wait` asks."""
+    """Whether it is placed, or could be planned, as `kubectl wait` asks."""
 
     type: str
     status: str
@@ -144,6 +145,11 @@ class Gang(_Wire, frozen=True):
     def path(self) -> str:
         """Where the API server has it."""
         return f"{gangs_of(self.metadata.namespace)}/{self.metadata.name}"
+
+    @property
+    def assembled_since(self) -> str | None:
+        """Since when all members are there and nothing holds it (RFC 3339); None: they are not."""
+        return _since(self.status, _ASSEMBLED, "True")
 
     @property
     def unfinished(self) -> GangPlan | None:
@@ -247,22 +253,25 @@ def status_of(
         before: What they were told until now.
         now: RFC 3339.
     """
-    status = "True" if phase is Phase.PLACED else "False"
     told = _cut(reason, _REASON_MAX)
-    condition = GangCondition(
-        type="Placed",
-        status=status,
-        last_transition_time=_since(before, status) or now,
-        reason=phase.value,
-        message=told,
-    )
+
+    def condition(kind: str, message: str, *, holds: bool) -> GangCondition:
+        status = "True" if holds else "False"
+        since = _since(before, kind, status) or now
+        return GangCondition(kind, status, since, phase.value, message)
+
+    assembled = phase is not Phase.ASSEMBLING
     return GangStatus(
         phase=phase,
         members=f"{members[0]}/{members[1] or '?'}",
         nodes=_names(plan.nodes) if plan else "",
         bandwidth=plan.bandwidth if plan else None,
         reason=told,
-        conditions=(condition,),
+        conditions=(
+            condition(_PLACED, told, holds=phase is Phase.PLACED),
+            # After a change of leader, waiting is counted from here.
+            condition(_ASSEMBLED, "" if assembled else told, holds=assembled),
+        ),
     )
 
 
@@ -288,10 +297,11 @@ def _cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def _since(before: GangStatus | None, status: str) -> str | None:
-    """Return since when the condition has had this status; None where it has another."""
+def _since(before: GangStatus | None, kind: str, status: str) -> str | None:
+    """Return since when a condition has had this status; None where it has another."""
     conditions = before.conditions if before else ()
-    return next((one.last_transition_time for one in conditions if one.status == status), None)
+    found = (one for one in conditions if (one.type, one.status) == (kind, status))
+    return next((one.last_transition_time for one in found), None)
 
 
 def _put(path: str, old: object, new: object) -> Steps:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from cluster.gang import GangKey, Link, gang_mark, link_strictness, rank_order
 from cluster.keys import GANG
@@ -11,6 +10,9 @@ from scorer.member import Member, member_of
 from scorer.missing import assembling
 from scorer.owner import Makes
 from scorer.seen import Seen
+
+MEMBERS_MAX = 4096
+"""As many members has a Gang at most: no plan of more could be recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +53,6 @@ class Unit:
         """When the first of those that wait was created."""
         return min(pod.created for pod in self.waiting)
 
-    def waited(self, clock: float) -> float:
-        """Return how long that was ago; 0 where it cannot be read [s].
-
-        Args:
-            clock: The time [s since 1970].
-        """
-        try:
-            return clock - datetime.fromisoformat(self.since).timestamp()
-        except ValueError:
-            return 0
-
     @property
     def priority(self) -> int:
         """The highest of its pods' priorities."""
@@ -99,13 +90,19 @@ class Owners:
         return GangKey(pod.namespace, pod.gang, owner.uid if owner else "")
 
 
-def units_of(pods: Iterable[Seen], owners: Owners) -> list[Unit]:
+def units_of(pods: Iterable[Seen], owners: Owners, before: Iterable[Unit] = ()) -> list[Unit]:
     """Return what waits for GPUs of some pods, among which are all of each gang.
 
     Args:
         pods: Those of one gang's name, or of all.
         owners: Who owns them.
+        before: What waited of them before: pods that did not change are not read again.
     """
+    known = {
+        id(pod): member
+        for unit in before
+        for pod, member in zip(unit.waiting, unit.members, strict=True)
+    }
     gangs: dict[GangKey, list[Seen]] = {}
     alone: list[Seen] = []
     for pod in pods:
@@ -114,21 +111,23 @@ def units_of(pods: Iterable[Seen], owners: Owners) -> list[Unit]:
         elif pod.waiting:
             alone.append(pod)
     together = [
-        _gang(key, found, owners)
+        _gang(key, found, owners, known)
         for key, found in gangs.items()
         if any(pod.waiting for pod in found)
     ]
     return together + [_single(pod, owners) for pod in alone]
 
 
-def _gang(key: GangKey, pods: list[Seen], owners: Owners) -> Unit:
+def _gang(key: GangKey, pods: list[Seen], owners: Owners, known: Mapping[int, Member]) -> Unit:
     waiting = sorted((pod for pod in pods if pod.waiting), key=_order)
     first = _pod(waiting[0])
     owner = owners.top(waiting[0].controller)
     needed = _needed(first, owners.groups.get(key), owners.declared.get(key.owner))
     settled = tuple(pod for pod in pods if pod.settled)
     gang = f"{key.namespace}/{key.name}"
-    members = tuple(member_of(_pod(pod), pod.namespace, gang) for pod in waiting)
+    members = tuple(
+        known.get(id(pod)) or member_of(_pod(pod), pod.namespace, gang) for pod in waiting
+    )
     return Unit(
         key=key,
         is_gang=True,
@@ -139,7 +138,8 @@ def _gang(key: GangKey, pods: list[Seen], owners: Owners) -> Unit:
         needed=needed,
         link=link_strictness(first)[0],
         owner=owner,
-        blocked=_broken(members)
+        blocked=_unplannable(waiting)
+        or _broken(members)
         or _missing((*waiting, *settled), needed, owner, owners)
         or _foreign_gate(waiting),
     )
@@ -157,7 +157,7 @@ def _single(pod: Seen, owners: Owners) -> Unit:
         needed=1,
         link=Link.BEST,
         owner=owners.top(pod.controller),
-        blocked=_broken(members) or _foreign_gate([pod]),
+        blocked=pod.unplannable or _broken(members) or _foreign_gate([pod]),
     )
 
 
@@ -191,8 +191,16 @@ def _needed(pod: Pod, group: int | None, declared: int | None) -> int | None:
     return min(stated, declared)
 
 
+def _unplannable(waiting: Iterable[Seen]) -> str | None:
+    """Say which member is not planned, whatever is free."""
+    for pod in waiting:
+        if pod.unplannable:
+            return f"pod {pod.name}: {pod.unplannable}"
+    return None
+
+
 def _broken(members: Iterable[Member]) -> str | None:
-    """Say which member asks for what no pod may ask for: what it would be given makes no sense."""
+    """Say which member asks for what no pod may ask for."""
     for member in members:
         if found := member.broken:
             return (
@@ -208,6 +216,8 @@ def _missing(
     """Say who is missing, and what keeps them away where that is known; None: enough are there."""
     if needed is None:
         return "nothing tells how many members it has: neither its labels nor what owns its pods"
+    if max(needed, len(pods)) > MEMBERS_MAX:
+        return f"a gang has at most {MEMBERS_MAX} members: split it"
     if len(pods) >= needed:
         return None
     makes = owners.makes.get(owner.uid) if owner else None

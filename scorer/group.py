@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
-from cluster.demand import Demand, HostPort
+from cluster.demand import Demand, PortsTaken
 from scorer.member import Member
 
 
@@ -54,11 +54,9 @@ def group_of(members: Sequence[Member]) -> Group:
 
 
 def _clash(demands: Iterable[Demand]) -> bool:
-    taken: dict[tuple[str, int], set[HostPort]] = {}
+    taken = PortsTaken()
     for demand in demands:
-        for new in demand.ports:
-            if any(map(new.clashes, taken.get((new.protocol, new.port), ()))):
-                return True
-        for new in demand.ports:
-            taken.setdefault((new.protocol, new.port), set()).add(new)
+        if taken.conflict(demand.ports):
+            return True
+        taken.add(demand.ports)
     return False

@@ -1,7 +1,8 @@
 """Whose plan takes long: such units are looked at after all others, and not too soon again.
 
 Planning takes the processor from everybody, so that nobody gets much of it at first. What was found
-until the time was over is kept, and who comes again gets more.
+until the time was over is kept, and who comes again gets more. A tenant can make any number of
+units that take long, so that everything else of its namespace is planned after all others, too.
 """
 
 from collections.abc import Callable, Hashable
@@ -30,6 +31,11 @@ class Late:
         """Whether it was late, and asks for the same still."""
         asked = self._asked.get(unit.key)
         return asked is not None and asked == _asked(unit)
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """The namespaces of all that were late: all of theirs is planned after what others ask."""
+        return frozenset(key.namespace for key in self._asked)
 
     def is_resting(self, unit: Unit) -> bool:
         """Tell whether it is too soon to plan a unit again."""

@@ -8,9 +8,10 @@ import structlog
 
 from runtime.clock import Clock
 from runtime.kube import Kube
-from scorer.commit import Deposed
 from scorer.extender.bind import Binder
 from scorer.extender.fit import Fit
+from scorer.faults import Faults
+from scorer.fence import Deposed
 from scorer.gangobject import Gang
 from scorer.measures import Measures
 from scorer.planner import Planner
@@ -69,11 +70,12 @@ class Leader:
     async def lead(self, term: int) -> None:
         """Plan as the only one, until cancelled; return when another process leads already."""
         watches = Watches(self._reading)
-        teller = Teller(self._writing, lambda: watches.gangs, self._clock, self._instance)
+        faults = Faults(self._measures, watches.changed.set)
+        teller = Teller(self._writing, lambda: watches.gangs, faults, self._clock, self._instance)
         planner = Planner(
-            self._writing, watches, teller, self._measures, term=term, clock=self._clock
+            self._writing, watches, teller, self._measures, faults, term=term, clock=self._clock
         )
-        binder = Binder(self._writing, watches, term=term, clock=self._clock)
+        binder = Binder(self._writing, watches, faults, term=term, clock=self._clock)
         self.tenure = Tenure(term, watches, planner, Fit(watches.state), binder)
         try:
             # What the leader before has sent may arrive until then, and must be seen.
@@ -84,7 +86,9 @@ class Leader:
                 await watches.synced()
                 _log.info("Leading", term=term)
                 telling = group.create_task(
-                    tell_unaccounted(self._writing, watches.state, self._clock, self._instance)
+                    tell_unaccounted(
+                        self._writing, watches.state, faults, self._clock, self._instance
+                    )
                 )
                 try:
                     await planner.run()
@@ -109,12 +113,22 @@ class Leader:
         return self.tenure.watches.gangs.values() if self.tenure else ()
 
     @property
+    def partial(self) -> int | None:
+        """Gangs of which some members have their GPUs and others wait; None where nobody looks."""
+        return self.tenure.planner.partial if self.tenure else None
+
+    @property
     def unaccounted(self) -> int | None:
         """Nodes of which nobody knows what is free; None where nobody looks."""
         if self.tenure is None or self.tenure.watches.missing():
             return None
         nodes = self.tenure.watches.state.snapshot().nodes
         return sum(node.unaccounted is not None for node in nodes)
+
+    @property
+    def left_out(self) -> int | None:
+        """Pods that are not planned, since too much waits in their namespaces; None as above."""
+        return self.tenure.watches.pods.left_out if self.tenure else None
 
     def missing(self) -> str | None:
         """Say what a leader does not know yet; one that waits to lead needs nothing."""

@@ -2,6 +2,7 @@
 
 from collections import Counter as Count
 from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
@@ -13,6 +14,26 @@ from scorer.gangobject import Gang, Phase
 _PLANNING = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 _COMMIT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _PLACING = (0.05, 0.1, 0.2, 0.5, 1, 5, 30, 60, 300, 600, 3600, 6 * 3600)
+
+
+class Stage(StrEnum):
+    """What is done with one unit: a gang, a pod on its own, or a node that is reported."""
+
+    GROUP = "group"
+    """Put pods together."""
+    SIZE = "size"
+    """Ask how many members there are to be."""
+    PLAN = "plan"
+    RECORD = "record"
+    """Write the plan into the Gang."""
+    COMMIT = "commit"
+    """Write on the pods."""
+    FOLLOW = "follow"
+    """See whether its pods are bound."""
+    EVICT = "evict"
+    REPORT = "report"
+    """Write the Gang's status, and Events."""
+    BIND = "bind"
 
 
 class Measures:
@@ -47,12 +68,25 @@ class Measures:
             "Pods evicted, to be placed again.",
             registry=registry,
         )
+        self._faults = Counter(
+            "linkwise_faults",
+            "Unforeseen exceptions in the work on one gang, pod or node, by stage.",
+            ("stage",),
+            registry=registry,
+        )
+        for stage in Stage:
+            # An increase shows only where there was a sample before.
+            self._faults.labels(stage.value)
         self._extended = Counter(
             "linkwise_extender_answers",
             "What a scheduler was answered, by its verb.",
             ("verb", "result"),
             registry=registry,
         )
+
+    def failed(self, stage: Stage) -> None:
+        """Note an unforeseen exception in the work on one unit."""
+        self._faults.labels(stage.value).inc()
 
     def extended(self, verb: str, result: str) -> None:
         """Note what a scheduler was answered."""
@@ -81,12 +115,14 @@ class Measures:
         self._evicted.inc(pods)
 
 
-def show_state(
+def show_state(  # noqa: PLR0913 - one for each figure.
     registry: CollectorRegistry,
     *,
     leads: Callable[[], bool],
     gangs: Callable[[], Iterable[Gang]],
+    partial: Callable[[], int | None],
     unaccounted: Callable[[], int | None],
+    left_out: Callable[[], int | None],
     watches: Callable[[], Mapping[str, float | None]],
 ) -> None:
     """Show how things stand whenever metrics are read; who does not lead knows little.
@@ -95,15 +131,31 @@ def show_state(
         registry: Where.
         leads: Whether this process decides.
         gangs: All that there are.
+        partial: Gangs of which some members have their GPUs and others wait; None where nobody
+            looks.
         unaccounted: Nodes of which nobody knows what is free; None where nobody looks.
+        left_out: Pods that are not planned, since too much waits in their namespaces; None as
+            above.
         watches: For how long nothing was heard of each resource [s].
     """
     Gauges(registry, "linkwise_leads", "1 in the process that decides.", {"": leads})
     Gauges(
         registry,
+        "linkwise_partial_gangs",
+        "Gangs that lack members: some have their GPUs, others wait for theirs.",
+        {"": partial},
+    )
+    Gauges(
+        registry,
         "linkwise_unaccounted_nodes",
         "Nodes on which nothing is placed, since nobody knows which GPUs are in use.",
         {"": unaccounted},
+    )
+    Gauges(
+        registry,
+        "linkwise_left_out_pods",
+        "Pods that are not planned, since too much waits in their namespaces.",
+        {"": left_out},
     )
     _Labelled(
         registry,

@@ -6,6 +6,7 @@ ever. Snapshots that follow one another share a memo.
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -63,6 +64,11 @@ class Memo:
         made = Memo()
         made._time = self._time
         return made
+
+    @cached_property
+    def of_freed(self) -> "Memo":
+        """The memo of the same cluster when every pod with GPUs that can end is gone."""
+        return self.anew()
 
     @contextmanager
     def granted(self, over: Callable[[], bool]) -> Iterator[None]:
@@ -122,6 +128,14 @@ class Memo:
         if left:
             raise Overdue
         return found
+
+    def knows(self, question: Hashable) -> bool:
+        """Tell whether a question was asked before, of whichever nodes."""
+        return question in self._found
+
+    def learn(self, question: Hashable, nodes: Nodes, answers: NDArray[Any]) -> None:
+        """Take the answers to a question that were found in another way; as `of` returns them."""
+        self._found[question] = nodes, answers
 
     def number(self, thing: Hashable) -> int:
         """Return a number that stands for a thing, from 1."""

@@ -11,13 +11,12 @@ from cluster.request import Family
 from scorer.cards import cards_for, has_enough, preference
 from scorer.group import Group, group_of
 from scorer.member import Member
-from scorer.onenode import best_seat
+from scorer.onenode import best_seat_of_one
 from scorer.outcome import Placement, Plan, Refusal
 from scorer.reason import Reason
 from scorer.refusal import label_hint, member_refusal, together_refusal
 from scorer.seat import Candidate, Seat, Wish, bandwidth_over
 from scorer.snapshot import Snapshot
-from scorer.stock import Stock, candidate
 from scorer.survey import Ints, best_by_preference, survey, survey_together
 from topology.machine import gpus_of, mask_of
 
@@ -35,16 +34,20 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
     placed: dict[int, Placement] = {}
     """By place among the members."""
     considered: set[int] = set()
+    rows = {node.node.name: row for row, node in enumerate(snapshot.nodes)}
+    used: dict[int, None] = {}
+    """The nodes that others go to, as places in `snapshot.nodes`."""
     later = snapshot
     for place, member in sorted(enumerate(group.members), key=lambda pair: _most_first(pair[1])):
         seen = survey(later, group_of([member]))
         able = seen.able
-        found = _place(later, member, able, {p.node for p in placed.values()}, linked=linked)
+        found = _place(later, member, able, [r for r in used if seen.room[r]], linked=linked)
         if found is None:
             blocked = seen.blocked + Counter({Reason.LINK: len(able)})
             reason = member_refusal(member, len(placed), group.size, blocked)
             return Refusal(reason + label_hint(member, snapshot.nodes, blocked))
         placed[place] = found
+        used.setdefault(rows[found.node])
         considered.update(able.tolist())
         later = later.hold_all([(found.node, member.holding(found.shares))])
     placements = tuple(placed[place] for place in range(group.size))
@@ -88,13 +91,21 @@ def _most_first(member: Member) -> tuple[int, int, int]:
 
 
 def _place(
-    snapshot: Snapshot, member: Member, able: Ints, used: set[str], *, linked: bool
+    snapshot: Snapshot, member: Member, able: Ints, near: list[int], *, linked: bool
 ) -> Placement | None:
-    """Place one pod on one of the nodes that have room for it."""
+    """Place one pod on one of the nodes that have room for it.
+
+    Args:
+        snapshot: The cluster.
+        member: The pod.
+        able: The nodes, as places in `snapshot.nodes`.
+        near: Those of them that others of its gang go to.
+        linked: As in `place_each`.
+    """
     if not len(able):
         return None
     if member.request.family is Family.WHOLE:
-        return _whole(snapshot, member, able, used, linked=linked)
+        return _whole(snapshot, member, able, near, linked=linked)
     node = snapshot.nodes[best_by_preference(snapshot, member, able)]
     shares = cards_for(node, member.request) if member.request.places else ()
     return Placement(member, node.node.name, shares)
@@ -109,15 +120,13 @@ def _order(snapshot: Snapshot, member: Member) -> Callable[[NodeLedger], tuple[o
 
 
 def _whole(
-    snapshot: Snapshot, member: Member, able: Ints, used: set[str], *, linked: bool
+    snapshot: Snapshot, member: Member, able: Ints, near: list[int], *, linked: bool
 ) -> Placement | None:
     """Place a member whose gang asks for unequal numbers of GPUs, near the others if possible."""
     wish, layout = Wish(snapshot.mode, linked=linked, multi_node=True), snapshot.placement
-    near = [row for row in able.tolist() if snapshot.nodes[row].node.name in used]
-    kinds = Stock(snapshot, able, np.ones_like(able)).kinds()
     seats = (
-        best_seat((candidate(snapshot, row) for row in rows), (member.gpus,), wish, layout)
-        for rows in (near, [kind.rows[0] for kind in kinds])
+        best_seat_of_one(snapshot, rows, member.gpus, wish, layout)
+        for rows in (np.array(near, dtype=np.int64), able)
     )
     seat = next((seat for seat in seats if seat is not None), None)
     if seat is None:

@@ -2,8 +2,14 @@
 
 from collections.abc import Iterable
 
+import numpy as np
+
+from cluster.ledger import NodeLedger
 from cluster.node import Placement
+from scorer.memo import Answer
 from scorer.seat import Candidate, Offer, Seat, Wish, offer
+from scorer.snapshot import Snapshot
+from scorer.survey import Ints
 
 TOLERANCE = 0.01
 """Nodes whose A is within this share of the best count as equally fast (`scoring.md`, §4)."""
@@ -39,3 +45,42 @@ def best_seat(
 
     given, candidate = min((one for one in found if one[0].bandwidth >= enough), key=order)
     return Seat(candidate, len(sizes), given.mask)
+
+
+def best_seat_of_one(
+    snapshot: Snapshot, rows: Ints, gpus: int, wish: Wish, placement: Placement
+) -> Seat | None:
+    """Return what `best_seat` does for one worker, out of many nodes.
+
+    Args:
+        snapshot: The cluster.
+        rows: Nodes that can take the worker, as places in `snapshot.nodes`.
+        gpus: How many GPUs it needs.
+        wish: As in `best_seat`.
+        placement: As in `best_seat`.
+
+    Cost: one look-up for each node that changed since this was last asked.
+    """
+    if not len(rows):
+        return None
+    tables = snapshot.tables
+
+    def ask(node: NodeLedger) -> Answer:
+        table = tables.get(node.node.name)
+        given = offer(table, node.free_mask, (gpus,), wish) if table else None
+        return (given.bandwidth, given.left, given.damage) if given else (-1, 0, 0)
+
+    question = "offers", gpus, wish
+    found = snapshot.memo.of(question, snapshot.nodes, ask, np.float64)
+    rows = np.sort(rows)
+    bandwidth = found[0, rows]
+    if bandwidth.max() < 0:
+        return None
+    able = rows[bandwidth >= bandwidth.max() * (1 - TOLERANCE)]
+    sign = 1 if placement is Placement.BINPACK else -1
+    for order in (sign * found[1], found[2]):
+        able = able[order[able] == order[able].min()]
+    best = snapshot.nodes[able[0]]
+    table = tables[best.node.name]
+    given = offer(table, best.free_mask, (gpus,), wish)
+    return Seat(Candidate(best, table, 1), 1, given.mask) if given else None

@@ -61,5 +61,6 @@ class Refusal:
     reason: str
     stands: bool = True
     """It holds until something comes free; else only for now."""
-    possible: bool | None = None
-    """Whether an empty cluster would take it; None: nobody asked."""
+    could_use: frozenset[str] | None = None
+    """Nodes that would take a part of it once pods with GPUs end; none where not all of it would
+    fit then. None: nobody asked."""

@@ -24,7 +24,7 @@ from scorer.seat import Seat, Wish, bandwidth_over
 from scorer.snapshot import Snapshot
 from scorer.split import linked_room, split
 from scorer.stock import Stock, candidate
-from scorer.survey import Ints, Survey, states, survey, survey_together
+from scorer.survey import Ints, Survey, free_gpus, states, survey, survey_together
 from topology.machine import gpus_of
 
 
@@ -45,12 +45,14 @@ def plan(
     if not group.gpus:
         place = place_together if link is Link.ONE_NODE else place_each
         return place(snapshot, group)
-    seen = survey_together(snapshot, group)
-    together = _on_one_node(snapshot, group, seen, link)
-    if together is not None:
-        return together
-    if link is Link.ONE_NODE or group.size == 1:
-        return Refusal(one_node_refusal(seen, group, link))
+    alone = link is Link.ONE_NODE or group.size == 1
+    if alone or group.gpus <= free_gpus(snapshot).max(initial=0):
+        seen = survey_together(snapshot, group)
+        together = _on_one_node(snapshot, group, seen, link)
+        if together is not None:
+            return together
+        if alone:
+            return Refusal(one_node_refusal(seen, group, link))
     linked = link is Link.NVLINK
     if group.each is not None:
         planned = _over_nodes(snapshot, group, group.each, linked=linked)
@@ -58,6 +60,32 @@ def plan(
         if isinstance(planned, Plan) or len(group.kinds) == 1:
             return planned
     return place_each(snapshot, group, linked=linked)
+
+
+def nodes_for(
+    snapshot: Snapshot, members: Sequence[Member], *, link: Link = Link.BEST
+) -> frozenset[str]:
+    """Return the nodes that take at least one of the members, or all, where these stay together.
+
+    Args:
+        snapshot: The cluster.
+        members: As in `plan`.
+        link: As in `plan`.
+    """
+    group = group_of(members)
+
+    def room(kind: Member) -> Ints:
+        found = survey(snapshot, group_of([kind])).room
+        linked = link is Link.NVLINK and kind.gpus
+        return np.minimum(found, _linked_room(snapshot, kind.gpus)) if linked else found
+
+    rooms = np.stack([room(kind) for kind in group.kinds])
+    able = rooms.max(axis=0)
+    if link is Link.ONE_NODE:
+        able = rooms.min(axis=0)
+        if group.gpus:
+            able = np.minimum(able, survey_together(snapshot, group).room)
+    return frozenset(snapshot.nodes[row].node.name for row in np.flatnonzero(able).tolist())
 
 
 def plan_near(

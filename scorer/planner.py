@@ -14,24 +14,25 @@ from typing import Any
 
 import structlog
 
-from cluster.gang import GangKey
 from runtime.clock import Clock, loop_time
 from runtime.kube import Kube
+from scorer.ageing import Ageing
 from scorer.commit import Committer
 from scorer.compare import best_possible, index_order
+from scorer.faults import Faults
 from scorer.follow import Follower, plan_id_of
 from scorer.gangobject import Phase, name_of
 from scorer.gangplan import placement_of, plan_of
 from scorer.gangs import Unit
 from scorer.late import Late
-from scorer.measures import Measures
+from scorer.measures import Measures, Stage
 from scorer.memo import Overdue
 from scorer.outcome import Plan, Refusal
 from scorer.queue import Queue
 from scorer.sizes import Sizes
 from scorer.teller import Teller, Word
-from scorer.turn import Turns, in_order
-from scorer.waiting import Waiting
+from scorer.turn import Reserved, Turns, in_order
+from scorer.waiting import Closed, Waiting
 from scorer.watches import Watches
 
 _PAUSE = 30.0
@@ -41,18 +42,21 @@ _AGAIN = 1.0
 _MOMENT = 0.02
 """After so long a round lets others have their turn [s]."""
 
+_OPEN: Closed = None, frozenset()
+
 _log = structlog.get_logger()
 
 
 class Planner:
     """Everything that one leader does in its tenure."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - everybody who has a part in it.
         self,
         kube: Kube,
         watches: Watches,
         teller: Teller,
         measures: Measures,
+        faults: Faults,
         *,
         term: int,
         clock: Clock,
@@ -60,35 +64,40 @@ class Planner:
         """Say what to read, where to write, and under which term."""
         self._watches, self._teller, self._measures = watches, teller, measures
         self._state, self._term, self._clock = watches.state, term, clock
-        self._waiting = Waiting(self._state, watches.owners)
-        self._sizes = Sizes(kube, watches, pause=_PAUSE)
-        self._follower = Follower(kube, watches, teller, measures, clock)
+        self._waiting = Waiting(self._state, watches.owners, faults)
+        self._sizes = Sizes(kube, watches, faults, pause=_PAUSE)
+        self._follower = Follower(kube, watches, teller, measures, faults, clock)
         self._queue = Queue(
             self._state,
-            Committer(kube, term, clock),
+            Committer(kube, term, clock, faults),
             self._follower,
             teller,
             measures,
+            faults,
             again=_AGAIN,
             changed=watches.changed.set,
         )
         self._late = Late(watches.changed.set)
-        self.kept_for: int | None = None
-        """The priority of one that has waited too long to be passed, and for which what is free is
-        kept; None: there is none, by the last look."""
+        self.reserved: Reserved | None = None
+        """The nodes that are reserved for one that has waited long; None: none, by the last
+        look."""
         self.has_looked = False
         """Everything that waits was looked at once: what plans that were begun are yet to give is
         held from then on, and nobody else may be given anything before."""
         self._plans = 0
         self._since = 0
         """What had become free when this look at everything that waits began."""
-        self._complete: dict[GangKey, float] = {}
-        """Since when all that waits could be planned [s, of the loop's clock]."""
+        self._ageing = Ageing()
 
     def waiting(self) -> Iterator[tuple[Unit, str]]:
         """Yield everything that waits, and why."""
         for unit in self._waiting:
             yield unit, self._queue.why_resting(unit.key) or self._waiting.reason(unit)
+
+    @property
+    def partial(self) -> int:
+        """How many gangs lack members: some have their GPUs, others wait for theirs."""
+        return sum(0 < len(unit.settled) < (unit.needed or 0) for unit in self._waiting)
 
     async def run(self) -> None:
         """Plan and commit until cancelled.
@@ -111,7 +120,7 @@ class Planner:
                     took = loop_time() - began
                     await asyncio.sleep(took if took > 2 * _MOMENT else 0)
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(self._follower.left()):
+                        async with asyncio.timeout(self._left()):
                             await self._watches.changed.wait()
         finally:
             self._queue.close()
@@ -125,7 +134,8 @@ class Planner:
             self._queue.forget(gone)
             self._late.forget(gone)
         units = list(self._waiting)
-        self._note_complete(units)
+        gangs = None if self.has_looked else self._watches.gangs
+        self._ageing.note(units, self._clock(), gangs)
         calls = [*self._follower.follow(changed), *self._sizes.ask(units)]
         if not self._queue.is_full:
             self._decide(units)
@@ -137,30 +147,36 @@ class Planner:
         turns = Turns(aged=self._is_aged, avoided=avoided)
         # All of them first: what a plan that goes on is yet to give must not go to others.
         left = in_order([unit for unit in units if not self._is_on_its_way(unit)])
-        for unit in sorted(left, key=self._late.__contains__):
+        slow = self._late.namespaces
+        for unit in sorted(left, key=lambda unit: self._is_last(unit, slow)):
             with self._state.snapshot().memo.granted(_after(self._late.time(unit))):
                 self._take_turn(turns, unit, avoided.get(unit.key))
             if self._queue.is_full or (turns.planned and loop_time() - began > _MOMENT):
                 # The rest has its turn; who was refused in this look is not planned again in it.
                 self._watches.changed.set()
+                is_over = False
                 break
         else:
+            is_over = True
             if self._state.freed != self._since:
                 self._since = self._state.freed
                 self._watches.changed.set()
-        self.kept_for = turns.kept_for
+        if is_over or turns.first:
+            self.reserved = turns.reserved
+            self._ageing.reserve(turns.first, self._clock(), self._ageing_seconds)
         if turns.planned:
             self._measures.planned(loop_time() - began)
 
     def _take_turn(self, turns: Turns, unit: Unit, avoided: frozenset[str] | None) -> None:
         """Decide one unit in the time that is granted, and begin what was decided."""
-        standing = self._waiting.standing(unit, self._since, avoided)
+        closed = avoided, turns.closed
+        standing = self._waiting.standing(unit, self._since, closed)
         try:
             outcome = turns.decide(self._state.snapshot(), unit, standing)
             if isinstance(outcome, Plan):
                 self._start(unit, outcome)
             elif standing is None or not outcome.stands:
-                self._refuse(unit, outcome, avoided)
+                self._refuse(unit, outcome, closed)
             elif outcome is not standing:
                 self._waiting.learn(unit, outcome)
         except Overdue:
@@ -170,13 +186,24 @@ class Planner:
         else:
             self._late.forget(unit.key)
 
-    def _is_aged(self, unit: Unit) -> bool:
-        """Tell whether a unit has waited so long that no smaller one may pass it."""
-        ageing = self._watches.policy.policy.gangs.ageing_minutes * 60
-        return unit.waited(self._clock()) >= ageing
+    def _is_last(self, unit: Unit, slow: frozenset[str]) -> bool:
+        """Tell whether others are planned first: its namespace is slow, or it was refused."""
+        return unit.key.namespace in slow or self._queue.was_refused(unit.key)
 
-    def _refuse(self, unit: Unit, refusal: Refusal, avoided: frozenset[str] | None) -> None:
-        self._waiting.refuse(unit, refusal, avoided)
+    def _is_aged(self, unit: Unit) -> bool:
+        return self._ageing.is_aged(unit, self._clock(), self._ageing_seconds)
+
+    @property
+    def _ageing_seconds(self) -> float:
+        return self._watches.policy.policy.gangs.ageing_minutes * 60
+
+    def _left(self) -> float | None:
+        """Return until something is due whether anything changes or not [s]; None: nothing is."""
+        lefts = self._follower.left(), self._ageing.left(self._clock())
+        return min((left for left in lefts if left is not None), default=None)
+
+    def _refuse(self, unit: Unit, refusal: Refusal, closed: Closed = _OPEN) -> None:
+        self._waiting.refuse(unit, refusal, closed)
         phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
         self._teller.say(Word(unit, phase, (unit.present, unit.needed), reason=refusal.reason))
 
@@ -192,21 +219,23 @@ class Planner:
         _log.warning(
             "Planning took too long", unit=_name(unit), pods=len(unit.waiting), again=pause
         )
-        self._refuse(unit, refusal, None)
+        self._refuse(unit, refusal)
 
     def _fail(self, unit: Unit) -> None:
         """Let others have their turn before one is tried again of which planning just raised."""
         pause = self._late.note(unit)
+        self._measures.failed(Stage.PLAN)
         _log.exception("Could not plan", unit=_name(unit), again=pause)
         reason = (
             "planning it fails by a fault of the scorer, whose log shows it: please report it;"
             f" tried again in {pause:g} s"
         )
-        self._refuse(unit, Refusal(reason, stands=False), None)
+        self._refuse(unit, Refusal(reason, stands=False))
 
     def _start(self, unit: Unit, plan: Plan) -> None:
         """Hold what was planned, and queue it."""
         self._waiting.accept(unit)
+        self._ageing.placed(unit.key)
         self._plans += 1
         best, order = self._compared(unit)
         written = plan_of(
@@ -251,7 +280,7 @@ class Planner:
         if plan is None or plan.id not in given:
             return False
         planned = {member.uid: member for member in plan.members}
-        if not all(pod.uid in planned for pod in unit.waiting):
+        if not all(pod.uid in planned and not pod.unplannable for pod in unit.waiting):
             return False
         snapshot = self._state.snapshot()
         nodes = snapshot.ledger.nodes
@@ -267,14 +296,9 @@ class Planner:
         self._queue.put(unit, placements, plan, complete=self._since_when(unit))
         return True
 
-    def _note_complete(self, units: Iterable[Unit]) -> None:
-        """Note since when each unit could be planned, if something were free."""
-        known, now = self._complete, loop_time()
-        complete = (unit.key for unit in units if unit.blocked is None)
-        self._complete = {key: known.get(key, now) for key in complete}
-
     def _since_when(self, unit: Unit) -> float:
-        return self._complete.get(unit.key, loop_time())
+        """Return since when all of a unit could be planned [s, of the loop's clock]."""
+        return loop_time() - self._ageing.waited(unit, self._clock())
 
 
 def _name(unit: Unit) -> str:

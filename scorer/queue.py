@@ -14,11 +14,12 @@ import structlog
 from cluster.gang import GangKey
 from runtime.clock import loop_time
 from runtime.kube import KubeError
-from scorer.commit import Committer, Grant
+from scorer.commit import Committer, Grant, Refused, differ
+from scorer.faults import FAULT, Faults
 from scorer.follow import Follower, plan_id_of
 from scorer.gangobject import GangPlan, Phase
 from scorer.gangs import Unit
-from scorer.measures import Measures
+from scorer.measures import Measures, Stage
 from scorer.outcome import Placement
 from scorer.rests import Rests
 from scorer.seen import Seen
@@ -26,12 +27,14 @@ from scorer.state import State
 from scorer.teller import Teller, Word
 from scorer.writes import allocation_of
 
-_REFUSED = "the API server refused to let its pods go"
+_REFUSED = "the API server did not let its pods go"
 _UNRECORDED = "the API server did not take its plan"
 _LONGEST = 60.0
 """Between two tries of who is always refused, at most [s]."""
 _ENOUGH = 32
 """So many pods that wait to be written keep the API server busy while others are planned."""
+_SUSPECT_FOR = 3600.0
+"""For so long a gang is tried by a dry run after only some of its pods were refused [s]."""
 
 _log = structlog.get_logger()
 
@@ -43,7 +46,7 @@ class Job:
     unit: Unit
     plan_id: str
     grants: tuple[Grant, ...]
-    recorded: asyncio.Task[KubeError | None]
+    recorded: asyncio.Task[str | None]
     """Done when its Gang has the plan, or why it could not be written."""
     complete: float
     """Since when all of it waited [s, of the loop's clock]."""
@@ -59,6 +62,7 @@ class Queue:
         follower: Follower,
         teller: Teller,
         measures: Measures,
+        faults: Faults,
         *,
         again: float,
         changed: Callable[[], None],
@@ -71,14 +75,18 @@ class Queue:
             follower: Sees plans through.
             teller: Records plans.
             measures: Counts.
+            faults: Contains faults of ours.
             again: Before what was refused is tried again [s].
             changed: Called when there is something new to decide.
         """
         self._state, self._committer, self._follower = state, committer, follower
-        self._teller, self._measures = teller, measures
+        self._teller, self._measures, self._faults = teller, measures, faults
         self._again, self._changed = again, changed
         self._refused = Rests(again, _LONGEST, changed)
         """Whose plan, or all whose pods, were refused the last time."""
+        self._suspects: dict[GangKey, float] = {}
+        """Gangs of which only some pods were refused, and until when they are tried by a dry run
+        [s, of the loop's clock]."""
         self._jobs: deque[Job] = deque()
         self._queued = asyncio.Event()
 
@@ -90,6 +98,10 @@ class Queue:
     def why_resting(self, key: GangKey) -> str | None:
         """Say why a gang is not to be planned yet: what was refused. None: it may be planned."""
         return self._refused.why(key)
+
+    def was_refused(self, key: GangKey) -> bool:
+        """Tell whether a gang was refused lately: others come first, whom it would hold up."""
+        return self._refused.has_rested(key)
 
     def forget(self, key: GangKey) -> None:
         """Forget how it went with a gang: it went well, or no pod of it is there."""
@@ -134,7 +146,10 @@ class Queue:
             while not self._jobs:
                 self._queued.clear()
                 await self._queued.wait()
-            await self._carry_out(self._jobs.popleft())
+            job = self._jobs.popleft()
+            # After a fault the GPUs stay held: what was written is not known.
+            with self._faults.contained(Stage.COMMIT, job.unit.key):
+                await self._carry_out(job)
 
     def close(self) -> None:
         """Record nothing more: the next leader may have written another plan there by now."""
@@ -146,35 +161,56 @@ class Queue:
         self._changed()
         error = await job.recorded
         if error is not None:
-            name = f"{job.unit.key.namespace}/{job.unit.key.name}"
-            _log.warning("Could not record plan", gang=name, err=str(error))
             self._rest(job, f"{_UNRECORDED}: {error}")
             return
         began = loop_time()
-        refused = await self._committer.commit(job.grants)
+        refused = await self._committer.commit(job.grants, dry_run=self._is_suspect(job))
         now = loop_time()
         self._measures.committed(now - began, conflicts=len(refused))
         if len(refused) == len(job.grants):
-            self._rest(job, _REFUSED)
+            is_invalid = any(one.is_invalid for one in refused)
+            self._rest(job, f"{_REFUSED}: {refused[0].reason}", longest=is_invalid)
             return
         self.forget(job.unit.key)
         if not refused:
             self._measures.placed(now - job.complete)
-        self._drop(refused)
+        self._drop(job.unit.key, refused)
 
-    async def _record(self, unit: Unit, plan: GangPlan) -> KubeError | None:
+    def _is_suspect(self, job: Job) -> bool:
+        """Tell whether all patches are tried before the first is written, for a request each.
+
+        They are where some pods only may be refused, and where nothing could mend that: members
+        that have their GPUs could not be moved.
+        """
+        grants = job.grants
+        return len(grants) > 1 and (
+            self._suspects.get(job.unit.key, 0.0) > loop_time()
+            or differ(grants)
+            or self._follower.why_immovable(grant.pod for grant in grants) is not None
+        )
+
+    async def _record(self, unit: Unit, plan: GangPlan) -> str | None:
+        with self._faults.contained(Stage.RECORD, unit.key):
+            return await self._try_to_record(unit, plan)
+        return FAULT
+
+    async def _try_to_record(self, unit: Unit, plan: GangPlan) -> str | None:
         self._follower.begin(unit, plan)
         try:
             if unit.is_gang:
                 await self._teller.record(unit, plan)
         except KubeError as error:
-            return error
+            name = f"{unit.key.namespace}/{unit.key.name}"
+            _log.warning("Could not record plan", gang=name, err=str(error))
+            return str(error)
         return None
 
-    def _rest(self, job: Job, why: str) -> None:
+    def _rest(self, job: Job, why: str, *, longest: bool = False) -> None:
         """Free all that was kept, and let others have it for a while: longer each time."""
         key = job.unit.key
-        pause = self._refused.begin(key, why)
+        if job.unit.settled and (stays := self._follower.why_immovable(job.unit.settled)):
+            why = f"{why}; {stays}"
+        pause = self._refused.begin(key, why, longest=longest)
         self._free([grant.pod for grant in job.grants])
         if job.plan_id not in map(plan_id_of, self._state.group(job.unit.group)):
             self._follower.drop(key, job.plan_id)
@@ -182,13 +218,17 @@ class Queue:
         members = job.unit.present, job.unit.needed
         self._teller.say(Word(job.unit, Phase.WAITING, members, reason=reason, refused=True))
 
-    def _drop(self, pods: Collection[Seen]) -> None:
+    def _drop(self, key: GangKey, refused: Collection[Refused]) -> None:
         """Free what could not be given; the pods, as far as they are still there, wait again.
 
         Not at once: who is always refused would be tried without end. Until then it is kept for
         them, since other members of their gang have theirs.
         """
-        if pods:
+        if refused:
+            now = loop_time()
+            self._suspects = {one: until for one, until in self._suspects.items() if until > now}
+            self._suspects[key] = now + _SUSPECT_FOR
+            pods = [one.pod for one in refused]
             asyncio.get_running_loop().call_later(self._again, self._free, pods)
 
     def _free(self, pods: Iterable[Seen]) -> None:

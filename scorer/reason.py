@@ -13,6 +13,7 @@ class Reason(StrEnum):
     SELECTOR = "excluded by the pod's node selector or affinity"
     MODE = "another kind of GPU resource"
     UNACCOUNTED = "GPUs in use that nobody accounts for"
+    KEPT = "kept for one that has waited longest"
     GPUS = "too few free GPUs"
     LINK = "no free set connected by NVLink alone"
     MEMORY_SHARE = "no card with enough free memory and compute"

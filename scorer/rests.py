@@ -31,9 +31,24 @@ class Rests:
         """Return why one rests; None: it does not."""
         return self._why.get(key)
 
-    def begin(self, key: Hashable, why: str = "") -> float:
-        """Let one rest; return for how long [s]."""
-        pause = min(2 * self._pauses.get(key, self._first / 2), self._longest)
+    def pause(self, key: Hashable) -> float:
+        """Return for how long one rested the last time [s]; 0 where it did not."""
+        return self._pauses.get(key, 0.0)
+
+    def has_rested(self, key: Hashable) -> bool:
+        """Tell whether one rests, or has rested and is not forgotten."""
+        return key in self._pauses
+
+    def begin(self, key: Hashable, why: str = "", *, longest: bool = False) -> float:
+        """Let one rest; return for how long [s].
+
+        Args:
+            key: Whom.
+            why: For people.
+            longest: For the longest time at once: trying it again soon cannot help.
+        """
+        doubled = min(2 * self._pauses.get(key, self._first / 2), self._longest)
+        pause = self._longest if longest else doubled
         self.forget(key)
         self._why[key], self._pauses[key] = why, pause
         self._timers[key] = asyncio.get_running_loop().call_later(pause, self._wake, key)

@@ -1,13 +1,20 @@
 """A pod as the planner sees it: little of those that are settled, all of those that wait."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from cluster.claimant import Claimant, claimant_of
+from cluster.demand import Demand
 from cluster.gang import gang_mark, is_member
 from cluster.keys import GANG
-from cluster.pod import Owner, Pod
+from cluster.pod import Metadata, Owner, Pod, PodSpec
 from cluster.record import Allocation
 from cluster.request import read_request
+from scorer.compact import compact, oversize, weight
+
+_LONGEST = 320
+"""Of what an ownerReference holds: no object's name or type is longer [characters]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,12 @@ class Seen:
     """The pod, while it waits behind our gate for its GPUs."""
     ungated: Pod | None = None
     """The pod, while it waits for its GPUs behind no gate of ours: a scheduler brings it."""
+    unplannable: str | None = None
+    """Why it is given nothing although it waits: of the pod no more is kept than its name."""
+    weight: int = 0
+    """What it takes to keep the pod while it waits [bytes, about]."""
+    annotations: int = 0
+    """Size of all its annotations while it waits [characters], which the API server limits."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -73,9 +86,7 @@ def seen(pod: Pod) -> Seen:
         gang = mark.name if mark and is_member(pod, read_request(pod)[0], mark) else None
     placed = claimant is not None and (bool(claimant.node) or claimant.record is not None)
     leaves = bool(metadata.deletion_timestamp)
-    waits = claimant is not None and claimant.places and not placed and not leaves
-    gated = waits and is_gated(pod)
-    return Seen(
+    found = Seen(
         namespace=metadata.namespace or "default",
         name=metadata.name,
         uid=metadata.uid,
@@ -83,11 +94,58 @@ def seen(pod: Pod) -> Seen:
         created=metadata.creation_timestamp or "",
         claimant=claimant,
         gang=gang,
-        controller=next((one for one in metadata.owner_references or () if one.controller), None),
+        controller=controller_of(metadata.owner_references or ()),
         settled=(placed and not leaves) or phase == "Succeeded",
-        waiting=pod if gated else None,
-        ungated=pod if waits and not gated else None,
+        waiting=None,
     )
+    if claimant is None or not claimant.places or placed or leaves:
+        return found
+    kept = compact(pod)
+    gated = is_gated(pod)
+    found = replace(
+        found,
+        waiting=kept if gated else None,
+        ungated=None if gated else kept,
+        weight=weight(kept),
+        annotations=sum(len(key) + len(text) for key, text in pod.annotations.items()),
+    )
+    why = oversize(kept, claimant.demand, found.weight)
+    return unplanned(found, f"it is too large to plan: {why}") if why else found
+
+
+def unplanned(pod: Seen, why: str) -> Seen:
+    """Return a pod of which next to nothing is kept, since it is not planned.
+
+    Args:
+        pod: What would be kept of it.
+        why: What people are shown as the reason.
+    """
+    waiting = None
+    if pod.waiting is not None:
+        metadata = Metadata(
+            name=pod.name, namespace=pod.namespace, uid=pod.uid, creation_timestamp=pod.created
+        )
+        spec = PodSpec(scheduling_gates=pod.waiting.spec.scheduling_gates)
+        waiting = Pod(metadata=metadata, spec=spec)
+    claimant = pod.claimant
+    if claimant is not None and not claimant.target:
+        claimant = replace(claimant, demand=Demand())
+    return replace(pod, claimant=claimant, waiting=waiting, ungated=None, unplannable=why)
+
+
+def controller_of(owners: Iterable[Owner]) -> Owner | None:
+    """Return the controller among owners; None for one that no object can be."""
+    owner = next((one for one in owners if one.controller), None)
+    if owner is None:
+        return None
+    texts = owner.kind, owner.api_version, owner.name, owner.uid
+    return _same(owner) if all(len(text) <= _LONGEST for text in texts) else None
+
+
+@lru_cache(maxsize=4096)
+def _same(owner: Owner) -> Owner:
+    """Return the same object for all pods of an owner, of which there may be many."""
+    return owner
 
 
 def is_gated(pod: Pod) -> bool:

@@ -1,4 +1,4 @@
-"""What became of a write that had no answer: a read tells, in time."""
+"""Writes that give GPUs: how long they may take, and what became of one without an answer."""
 
 import asyncio
 from typing import TypeVar
@@ -7,8 +7,11 @@ from runtime.kube import ApiError, Kube, KubeError
 
 T = TypeVar("T")
 
+GRANTING = {"timeout": "2s"}
+"""Parameters of every write that gives GPUs. After this time the API server gives the write up, so
+that a later read tells what became of it."""
 _PAUSE = 2.0
-"""Before a read: as long as a write may take [s]."""
+"""Before a read: as long as `GRANTING` lets a write take [s]."""
 
 
 def is_open(error: KubeError) -> bool:

@@ -6,6 +6,7 @@ waited too long to be passed.
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from functools import cached_property
 from typing import TypeAlias
 
@@ -14,14 +15,14 @@ from msgspec.structs import replace
 from cluster.gang import gang_mark, is_member, link_strictness, rank_order
 from cluster.pod import Pod
 from cluster.request import read_request
+from scorer.compact import oversize
 from scorer.compare import IndexOrder, best_possible, index_order
 from scorer.member import Member, member_of
 from scorer.outcome import Plan, Refusal
 from scorer.plan import plan, plan_near
 from scorer.seen import Seen, is_gated
 from scorer.snapshot import Snapshot
-
-KEPT = "what is free is kept for one that has waited long: it goes first"
+from scorer.turn import Reserved
 
 GangName: TypeAlias = tuple[str, str, str]
 """Namespace and name of a gang, and the uid of its pods' controller: a job submitted again is
@@ -76,7 +77,7 @@ def simulate(
     snapshot: Snapshot,
     pods: Sequence[Intended],
     settled: Settled,
-    kept_for: int | None = None,
+    reserved: Reserved | None = None,
 ) -> tuple[list[GangResult], Snapshot]:
     """Place pods in the order of priority, then of creation, then as given; a gang at its first.
 
@@ -86,8 +87,8 @@ def simulate(
         snapshot: The cluster.
         pods: Which are created.
         settled: The members of gangs that are there already.
-        kept_for: The priority of one that waits and for which what is free is kept: the planner
-            places nobody after it. None: there is none.
+        reserved: Nodes that are reserved for one that waits: the planner places nothing there that
+            is not more urgent. None: there are none.
 
     Returns:
         What became of each unit, in the order in which they were decided; the cluster afterwards.
@@ -95,7 +96,7 @@ def simulate(
     Cost: a plan for each unit.
     """
     results: list[GangResult] = []
-    for result, after in simulate_each(snapshot, pods, settled, kept_for):
+    for result, after in simulate_each(snapshot, pods, settled, reserved):
         results.append(result)
         snapshot = after
     return results, snapshot
@@ -105,7 +106,7 @@ def simulate_each(
     snapshot: Snapshot,
     pods: Sequence[Intended],
     settled: Settled,
-    kept_for: int | None = None,
+    reserved: Reserved | None = None,
 ) -> Iterator[tuple[GangResult, Snapshot]]:
     """Yield what becomes of each unit in turn, and the cluster after it; as `simulate`.
 
@@ -114,7 +115,7 @@ def simulate_each(
     refused: dict[Hashable, Refusal] = {}
     for places in _in_turn(pods):
         unit = [pods[place] for place in places]
-        result = _decided(snapshot, places, unit, settled, kept_for, refused)
+        result = _decided(snapshot, places, unit, settled, reserved, refused)
         if result.plan is not None:
             snapshot = result.plan.applied_to(snapshot)
             # What is refused is so until something changes.
@@ -147,7 +148,7 @@ def _decided(
     places: tuple[int, ...],
     pods: Sequence[Intended],
     settled: Settled,
-    kept_for: int | None,
+    reserved: Reserved | None,
     refused: dict[Hashable, Refusal],
 ) -> GangResult:
     first = pods[0]
@@ -160,16 +161,21 @@ def _decided(
     present = len(members) + len(homes)
     needed = _needed(first, len(pods)) if gang else 1
     outcome: Plan | Refusal
+    oversized = next(filter(None, map(_oversized, members)), None)
     if present < needed:
         outcome = Refusal(f"{present} of {needed} members")
-    elif kept_for is not None and _waits_after(kept_for, members):
-        outcome = Refusal(KEPT)
-    elif gang:
-        outcome = plan_near(snapshot, members, homes, link=link_strictness(first.pod)[0])
+    elif oversized:
+        outcome = Refusal(oversized)
     else:
-        outcome = refused.get(members[0].kind) or plan(snapshot, members)
-        if isinstance(outcome, Refusal):
-            refused[members[0].kind] = outcome
+        closed = reserved is not None and _waits_after(reserved.priority, members)
+        here = replaced(snapshot, kept=reserved.nodes) if reserved and closed else snapshot
+        if gang:
+            outcome = plan_near(here, members, homes, link=link_strictness(first.pod)[0])
+        else:
+            kind = closed, members[0].kind
+            outcome = refused.get(kind) or plan(here, members)
+            if isinstance(outcome, Refusal):
+                refused[kind] = outcome
     return GangResult(
         name=name or first.pod.metadata.name,
         namespace=first.namespace,
@@ -180,6 +186,11 @@ def _decided(
         is_gang=gang is not None,
         seen=snapshot,
     )
+
+
+def _oversized(member: Member) -> str | None:
+    why = oversize(member.pod, member.demand)
+    return why and f"pod {member.pod.metadata.name} is too large to plan: {why}"
 
 
 def _told_apart(pod: Pod, place: int) -> Pod:

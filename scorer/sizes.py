@@ -9,7 +9,9 @@ import structlog
 from cluster.gang import GangKey
 from cluster.pod import Owner
 from runtime.kube import ApiError, Kube, KubeError
+from scorer.faults import Faults
 from scorer.gangs import Unit
+from scorer.measures import Stage
 from scorer.owner import Declaration, PodGroup, group_paths, makes_of, members_of, path_of
 from scorer.rests import Rests
 from scorer.watches import Watches
@@ -25,16 +27,17 @@ _log = structlog.get_logger()
 class Sizes:
     """Asks owners and PodGroups."""
 
-    def __init__(self, kube: Kube, watches: Watches, *, pause: float) -> None:
+    def __init__(self, kube: Kube, watches: Watches, faults: Faults, *, pause: float) -> None:
         """Say whom to ask, and who wants to know.
 
         Args:
             kube: The API server.
             watches: What is known of owners.
+            faults: Contains faults of ours.
             pause: Before the same is asked for again: it may be there by then, or say another
                 number; each time twice as long [s].
         """
-        self._kube, self._watches = kube, watches
+        self._kube, self._watches, self._faults = kube, watches, faults
         self._asking: set[str | GangKey] = set()
         """Uids of owners; gangs, as far as they may have a PodGroup."""
         self._asked = Rests(pause, _LONGEST, watches.changed.set)
@@ -49,11 +52,11 @@ class Sizes:
             path = path_of(owner, key.namespace) if owner else None
             if owner and path and self._is_due(owner.uid):
                 self._asking.add(owner.uid)
-                yield self._ask_owner(owner, path)
+                yield self._contained(owner.uid, self._ask_owner(owner, path))
             paths = group_paths(unit.members[0].pod, key.namespace)
             if paths and self._is_due(key):
                 self._asking.add(key)
-                yield self._ask_group(key, paths)
+                yield self._contained(key, self._ask_group(key, paths))
 
     def forget(self, key: GangKey) -> None:
         """Forget what was answered of a gang, since no pod of it is there."""
@@ -63,7 +66,13 @@ class Sizes:
         self._watches.forget(key)
 
     def _is_due(self, asked: str | GangKey) -> bool:
-        return asked not in self._asking and asked not in self._asked
+        is_resting = asked in self._asked or self._faults.is_resting(Stage.SIZE, asked)
+        return asked not in self._asking and not is_resting
+
+    async def _contained(self, asked: str | GangKey, call: Coroutine[Any, Any, None]) -> None:
+        with self._faults.contained(Stage.SIZE, asked):
+            await call
+        self._asking.discard(asked)
 
     async def _ask_owner(self, owner: Owner, path: str) -> None:
         found = None

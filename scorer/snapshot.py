@@ -27,6 +27,8 @@ class Snapshot:
     """What a node's NICs give together [GB/s]; None where nobody knows."""
     tables: Mapping[str, Table] = field(default_factory=dict)
     """By node name; nodes without GPUs have none."""
+    kept: frozenset[str] = frozenset()
+    """Nodes that are reserved for another unit, and closed to those that are planned."""
     memo: Memo = field(default_factory=Memo, repr=False, compare=False)
     """What was found of these nodes, and of those before and after them."""
 
@@ -73,12 +75,12 @@ class Snapshot:
         return replace(self, ledger=Ledger(nodes))
 
     def freed(self) -> "Snapshot":
-        """Return the same cluster when no pod has GPUs; what has CPU and memory alone stays.
+        """Return the same cluster when every pod with GPUs that can end is gone.
 
-        Cost: that of all nodes.
+        Cost: that of the nodes that changed since the last time.
         """
-        nodes = {name: one.freed() for name, one in self.ledger.nodes.items()}
-        return replace(self, ledger=Ledger(nodes), memo=self.memo.anew())
+        nodes = {name: one.freed for name, one in self.ledger.nodes.items()}
+        return replace(self, ledger=Ledger(nodes), memo=self.memo.of_freed)
 
     def emptied(self) -> "Snapshot":
         """Return the same cluster with nothing running on it.

@@ -5,6 +5,7 @@ and what depends on the group is compared for all nodes together.
 """
 
 from collections import Counter
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from cluster.ledger import NodeLedger
 from cluster.request import Family, Request
+from cluster.selector import labels_read
 from scorer.cards import preference
 from scorer.group import Group
 from scorer.member import Member
@@ -27,6 +29,8 @@ Ints: TypeAlias = NDArray[np.int64]
 _REASONS = tuple(Reason)
 _CODE = {reason: code for code, reason in enumerate(_REASONS, start=1)}
 """What stands for a reason in a column; 0 for none."""
+_LABELS_MAX = 8
+"""Labels by which nodes are grouped; for pods that look at more, every node is asked."""
 _MOST = 1 << 62
 """Amounts beyond it, which no machine has, count as so much: columns hold 64 bits."""
 
@@ -104,7 +108,13 @@ def labels(snapshot: Snapshot, label: str) -> Ints:
         value = node.node.labels.get(label)
         return (number(("label", value)) if value is not None else 0,)
 
-    found: Ints = snapshot.memo.of(("label", label), snapshot.nodes, ask, np.int64)[0]
+    question, nodes = ("label", label), snapshot.nodes
+    if nodes and not snapshot.memo.knows(question):
+        # A pod may name any label, and there are other labels in each.
+        values = (node.node.labels.get(label) for node in nodes)
+        numbers = [0 if value is None else number(("label", value)) for value in values]
+        snapshot.memo.learn(question, nodes, np.array([numbers], dtype=np.int64))
+    found: Ints = snapshot.memo.of(question, nodes, ask, np.int64)[0]
     return found
 
 
@@ -152,10 +162,42 @@ def _obstacles(snapshot: Snapshot, group: Group) -> Ints:
     """Return why each node takes none of the group, whatever is free there."""
     found = np.zeros(len(snapshot.nodes), dtype=np.int64)
     for kind in group.kinds:
-        ask = partial(_obstacle, kind)
-        one = snapshot.memo.of(_constraints(kind), snapshot.nodes, ask, np.int64)[0]
-        found = np.where(found == 0, one, found)
+        found = np.where(found == 0, _obstacles_of(snapshot, kind), found)
+    if kept := snapshot.kept:
+        closed = snapshot.memo.of(
+            ("kept", kept), snapshot.nodes, lambda node: (node.node.name in kept,), np.int64
+        )[0]
+        found = np.where((found == 0) & (closed > 0), _CODE[Reason.KEPT], found)
     return found
+
+
+def _obstacles_of(snapshot: Snapshot, kind: Member) -> Ints:
+    """Return why each node takes no such pod, whatever is free there.
+
+    What was never asked is asked once for all nodes that are alike in what the pod looks at, since
+    pods can be made that all ask for something else.
+    """
+    question, ask = _constraints(kind), partial(_obstacle, kind)
+    memo, nodes, read = snapshot.memo, snapshot.nodes, labels_read(kind.pod.spec, _LABELS_MAX)
+    if read is not None and not memo.knows(question):
+        alike = memo.of("facts", nodes, partial(_facts, memo.number), np.int64)[0]
+        for label in sorted(read):
+            values = labels(snapshot, label)
+            pairs = alike * (int(values.max()) + 1) + values
+            alike = np.unique(pairs, return_inverse=True)[1]
+        _, first, place = np.unique(alike, return_index=True, return_inverse=True)
+        few = tuple(nodes[row] for row in first.tolist())
+        answers = memo.anew().of(question, few, ask, np.int64)
+        memo.learn(question, nodes, answers[:, place])
+    found: Ints = memo.of(question, nodes, ask, np.int64)[0]
+    return found
+
+
+def _facts(number: Callable[[Hashable], int], node: NodeLedger) -> Answer:
+    """Return a number for all that `room.obstacle` reads of a node but its name and labels."""
+    one = node.node
+    shut = bool(node.unaccounted), one.ready, one.unschedulable
+    return (number(("facts", one.mode, one.taints, *shut)),)
 
 
 def _obstacle(kind: Member, node: NodeLedger) -> Answer:

@@ -18,7 +18,8 @@ from cluster.gang import GangKey
 from runtime.clock import Clock, loop_time
 from runtime.kube import ApiError, Kube, KubeError
 from runtime.reflector import Key
-from scorer.event import About, News, event_of, evicted, placed, pod_waiting, waiting
+from scorer.event import About, News, event_of, evicted, partial, placed, pod_waiting, waiting
+from scorer.faults import Faults
 from scorer.gangobject import (
     Gang,
     GangPlan,
@@ -32,6 +33,8 @@ from scorer.gangobject import (
     status_steps,
 )
 from scorer.gangs import Unit
+from scorer.measures import Stage
+from scorer.settle import GRANTING
 
 _PATIENCE = 1.0
 """A gang has waited so long before anybody is told [s]."""
@@ -63,6 +66,11 @@ class Word:
     """It could have been placed, and the API server refused that."""
 
     @property
+    def is_partial(self) -> bool:
+        """Some members have their GPUs, and others were refused theirs."""
+        return self.unit.is_gang and self.refused and bool(self.unit.settled)
+
+    @property
     def news(self) -> News | None:
         """The same for an Event; None where the scheduler's own tell enough."""
         waits = self.phase in _WAITS or bool(self.reason)
@@ -70,6 +78,10 @@ class Word:
             return pod_waiting(self.reason) if waits else None
         if self.phase is Phase.PLACED and self.plan is not None:
             return placed(self.unit.key.name, self.plan, alike=self.unit.alike)
+        if self.is_partial:
+            return partial(
+                self.unit.key.name, len(self.unit.settled), self.unit.needed, self.reason
+            )
         if self.sent_away and self.plan is not None:
             return evicted(self.unit.key.name, len(self.plan.members), self.sent_away)
         return waiting(self.unit.key.name, self.reason) if waits else None
@@ -79,17 +91,24 @@ class Teller:
     """Writes Gangs and Events, for one tenure of the Lease."""
 
     def __init__(
-        self, kube: Kube, gangs: Callable[[], Mapping[Key, Gang]], clock: Clock, instance: str
+        self,
+        kube: Kube,
+        gangs: Callable[[], Mapping[Key, Gang]],
+        faults: Faults,
+        clock: Clock,
+        instance: str,
     ) -> None:
         """Say where to write.
 
         Args:
             kube: The API server.
             gangs: The Gangs that the watch shows.
+            faults: Contains faults of ours.
             clock: The wall clock [s since 1970].
             instance: This replica's name, for events.
         """
         self._kube, self._gangs, self._clock, self._instance = kube, gangs, clock, instance
+        self._faults = faults
         self._written: dict[Key, Gang] = {}
         """As they were answered: newer than what the watch shows."""
         self._words: dict[GangKey, Word] = {}
@@ -146,14 +165,20 @@ class Teller:
         if gang is None:
             owners = owners_of(unit.owner, (*unit.waiting, *unit.settled))
             made = new_gang(unit.key, owners, size=unit.needed, link=unit.link, plan=plan)
-            self._keep(await self._kube.create(gangs_of(unit.key.namespace), made, Gang))
+            path = gangs_of(unit.key.namespace)
+            self._keep(await self._kube.create(path, made, Gang, params=GRANTING))
         elif gang.spec.plan is None or gang.spec.plan.id != plan.id:
             steps = plan_steps(gang, plan, size=unit.needed, link=unit.link)
-            self._keep(await self._kube.patch(gang.path, steps, Gang, kind="json"))
+            path = gang.path
+            self._keep(await self._kube.patch(path, steps, Gang, kind="json", params=GRANTING))
 
     async def _speak(self, key: GangKey) -> None:
         try:
-            await self._speak_up(key)
+            while True:
+                with self._faults.contained(Stage.REPORT, key):
+                    await self._speak_up(key)
+                    return
+                await self._faults.rested(Stage.REPORT, key)
         finally:
             # At once, not by a callback of the task: a word that came before would be lost.
             self._speaking.pop(key, None)
@@ -231,6 +256,8 @@ class Teller:
 
         A new reason to wait is none, but for the first refusal.
         """
+        if word.is_partial:
+            return f"{len(word.unit.settled)} of {word.unit.needed}"
         if word.plan is not None:
             return word.plan.id
         gang = self._find(word.unit.key)

@@ -1,7 +1,8 @@
 """Whose turn it is: all that waits, in order, on one snapshot; each sees what those before took.
 
-By priority, then by age. Who does not fit is passed by smaller ones until it has waited for
-`ageing`: from then on what becomes free is kept for it, if it fits at all where no pod has GPUs.
+By priority, then by age. A unit that does not fit is passed by smaller ones until it has waited for
+`ageing`. Then the nodes that it could use, once pods with GPUs there end, are reserved for it for a
+while (`ageing`): all others go to other nodes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +12,7 @@ from cluster.gang import GangKey
 from scorer.gangs import Unit
 from scorer.memo import Overdue
 from scorer.outcome import Plan, Refusal
-from scorer.plan import plan, plan_near
+from scorer.plan import nodes_for, plan, plan_near
 from scorer.snapshot import Snapshot
 
 
@@ -21,6 +22,15 @@ class Decision:
 
     unit: Unit
     outcome: Plan | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """Nodes that are reserved for a unit that has waited long."""
+
+    priority: int
+    """The unit's; what is more urgent may use the nodes all the same."""
+    nodes: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +52,25 @@ class Turns:
         """Say what holds for all of them.
 
         Args:
-            aged: Whether a unit has waited so long that nobody may pass it any more.
+            aged: Whether nodes may be reserved for a unit, since it has waited so long.
             avoided: Nodes that units shall not go to, since they failed there.
         """
         self._aged, self._avoided = aged, avoided
-        self._first: Unit | None = None
-        """For whom everything that is free is kept."""
+        self.first: Unit | None = None
+        """The unit for which nodes are reserved."""
+        self._nodes: frozenset[str] = frozenset()
         self.planned = 0
         """How many were planned so far; others were refused without."""
 
     @property
-    def kept_for(self) -> int | None:
-        """The priority of the one for whom everything that is free is kept; None: for nobody."""
-        return self._first.priority if self._first else None
+    def reserved(self) -> Reserved | None:
+        """What is reserved for the first that has waited long; None: nothing."""
+        return Reserved(self.first.priority, self._nodes) if self.first else None
+
+    @property
+    def closed(self) -> frozenset[str]:
+        """Nodes to which none of those that are still to be decided may go."""
+        return self._nodes
 
     def decide(
         self, snapshot: Snapshot, unit: Unit, standing: Refusal | None = None
@@ -69,18 +85,21 @@ class Turns:
         Raises:
             Overdue: The time is over that the snapshot's memo grants.
         """
-        outcome: Plan | Refusal | None = _blocked(unit, self._first) or standing
+        outcome: Plan | Refusal | None = standing
+        if unit.blocked is not None:
+            outcome = Refusal(unit.blocked, stands=False)
         seen = snapshot.without(self._avoided.get(unit.key, frozenset()))
         if outcome is None:
             homes = (pod.claimant.target for pod in unit.settled if pod.claimant)
             self.planned += 1
-            outcome = plan_near(seen, unit.members, homes, link=unit.link)
-        if isinstance(outcome, Plan) or unit.blocked or self._first or not self._aged(unit):
+            here = replace(seen, kept=self._nodes) if self._nodes else seen
+            outcome = plan_near(here, unit.members, homes, link=unit.link)
+        if isinstance(outcome, Plan) or unit.blocked or self.first or not self._aged(unit):
             return outcome
-        if outcome.possible is None:
-            outcome = replace(outcome, possible=_could(seen, unit))
-        if outcome.possible:
-            self._first = unit
+        if outcome.could_use is None:
+            outcome = replace(outcome, could_use=_could_use(seen, unit))
+        if outcome.could_use:
+            self.first, self._nodes = unit, outcome.could_use
         return outcome
 
 
@@ -119,23 +138,18 @@ def take_turns(
     return Round(tuple(decisions), snapshot)
 
 
-def _blocked(unit: Unit, first: Unit | None) -> Refusal | None:
-    """Say why a unit is not planned at all."""
-    if unit.blocked is not None:
-        return Refusal(unit.blocked, stands=False)
-    if first is not None:
-        name = f"{first.key.namespace}/{first.key.name}"
-        reason = f"{name} has waited longest, and what becomes free is kept for it"
-        return Refusal(reason, stands=False)
-    return None
+def _could_use(snapshot: Snapshot, unit: Unit) -> frozenset[str]:
+    """Return the nodes that a unit could use once pods with GPUs end.
 
-
-def _could(snapshot: Snapshot, unit: Unit) -> bool:
-    """Tell whether a unit fits when no pod has GPUs; not, when it takes too long to find out."""
+    None, where it takes too long to find out.
+    """
     try:
-        return isinstance(plan(snapshot.freed(), unit.members, link=unit.link), Plan)
+        freed = snapshot.freed()
+        if isinstance(plan(freed, unit.members, link=unit.link), Plan):
+            return nodes_for(freed, unit.members, link=unit.link)
     except Overdue:
-        return False
+        pass
+    return frozenset()
 
 
 def _order(unit: Unit) -> tuple[int, str, GangKey]:

@@ -10,6 +10,8 @@ from msgspec import Struct
 from runtime.clock import Clock
 from runtime.kube import ApiError, Kube, KubeError
 from scorer.event import About, event_of, unaccounted
+from scorer.faults import Faults
+from scorer.measures import Stage
 from scorer.state import State
 
 _PAUSE = 2.0
@@ -22,12 +24,15 @@ class _Ignored(Struct, frozen=True):
     """Of an answer, nothing."""
 
 
-async def tell_unaccounted(kube: Kube, state: State, clock: Clock, instance: str) -> None:
+async def tell_unaccounted(
+    kube: Kube, state: State, faults: Faults, clock: Clock, instance: str
+) -> None:
     """Tell of each node once for each reason that it has, until cancelled.
 
     Args:
         kube: The API server.
         state: The cluster.
+        faults: Contains faults of ours.
         clock: The wall clock [s since 1970].
         instance: This replica's name.
     """
@@ -39,8 +44,11 @@ async def tell_unaccounted(kube: Kube, state: State, clock: Clock, instance: str
         # One that is accounted again may be told of once more.
         told = {name: why for name, why in told.items() if found.get(name) == why}
         for name, why in found.items():
-            if name not in told and await _tell(kube, name, why, clock(), instance):
-                told[name] = why
+            if name in told or faults.is_resting(Stage.REPORT, name):
+                continue
+            with faults.contained(Stage.REPORT, name):
+                if await _tell(kube, name, why, clock(), instance):
+                    told[name] = why
 
 
 async def _tell(kube: Kube, node: str, why: str, now: float, instance: str) -> bool:

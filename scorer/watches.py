@@ -13,23 +13,25 @@ from typing import Any
 
 import msgspec
 import structlog
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from cluster.gang import GangKey
 from cluster.keys import POLICY_KEY, POLICY_NAME, POLICY_NAMESPACE, TOPOLOGY_NAMESPACE
 from cluster.ledger import Ledger
 from cluster.node import NodeError, NodeObject
-from cluster.pod import Owner, Pod
+from cluster.pod import Owner
 from policy.document import parse_policy
 from policy.problem import PolicyError
 from policy.snapshot import PolicySnapshot
-from runtime.kube import Kube
+from runtime.kube import UNDECODABLE, Kube
 from runtime.reflector import Key, Reflector
 from scorer.gangobject import GANGS, Gang, read_gang
 from scorer.gangs import Owners
+from scorer.jobs import Job, read_job
 from scorer.known import ConfigMap, node_of
 from scorer.owner import Makes
-from scorer.seen import Seen, seen
+from scorer.podwatch import PodWatch
+from scorer.seen import Seen
 from scorer.snapshot import Snapshot
 from scorer.state import State
 from topology.machine import TopologyError
@@ -40,52 +42,23 @@ _MOST_TOLD, _LONGEST_TOLD = 5, 200
 _log = structlog.get_logger()
 
 
-class _JobMetadata(Struct, frozen=True, rename="camel"):
-    uid: str = ""
-    owner_references: list[Owner] | None = None
-
-
-class _Condition(Struct, frozen=True):
-    type: str = ""
-
-
-class _Rule(Struct, frozen=True, rename="camel"):
-    action: str = ""
-    on_pod_conditions: list[_Condition] | None = None
-
-
-class _FailurePolicy(Struct, frozen=True):
-    rules: list[_Rule] | None = None
-
-
-class _JobSpec(Struct, frozen=True, rename="camel"):
-    pod_failure_policy: _FailurePolicy = _FailurePolicy()
-
-
-class _Job(Struct, frozen=True):
-    metadata: _JobMetadata = _JobMetadata()
-    spec: _JobSpec = _JobSpec()
-
-    @property
-    def fails_when_evicted(self) -> bool:
-        """It counts an evicted pod as a failure."""
-        return not any(
-            rule.action == "Ignore" and condition.type == "DisruptionTarget"
-            for rule in self.spec.pod_failure_policy.rules or ()
-            for condition in rule.on_pod_conditions or ()
-        )
-
-
-_pods = msgspec.json.Decoder(Pod)
 _nodes = msgspec.json.Decoder(NodeObject)
 _config_maps = msgspec.json.Decoder(ConfigMap)
-_jobs = msgspec.json.Decoder(_Job)
 
 
 def _told(raw: Raw) -> ConfigMap | None:
     """Return a ConfigMap that tells of a node; None of all others, which need not be kept."""
     found = _config_maps.decode(raw)
     return found if found.node else None
+
+
+def _node(raw: Raw) -> NodeObject | None:
+    """Return a Node; None of one that cannot be read: by what it was before, nothing is placed."""
+    try:
+        return _nodes.decode(raw)
+    except UNDECODABLE as error:
+        _log.warning("Could not read node", err=str(error)[:_LONGEST_TOLD])
+        return None
 
 
 class Watches:
@@ -107,10 +80,8 @@ class Watches:
         """Uids of the Jobs that count an evicted pod as a failure."""
         self._reowned: set[str] = set()
         """Uids of owners of which other things are known since somebody asked."""
-        self._pods = Reflector(
-            kube, "/api/v1/pods", lambda raw: seen(_pods.decode(raw)), on_change=self._pods_changed
-        )
-        self._nodes = Reflector(kube, "/api/v1/nodes", _nodes.decode, on_change=self._nodes_changed)
+        self.pods = PodWatch(kube, self._pods_changed)
+        self._nodes = Reflector(kube, "/api/v1/nodes", _node, on_change=self._nodes_changed)
         self._told = Reflector(
             kube,
             f"/api/v1/namespaces/{TOPOLOGY_NAMESPACE}/configmaps",
@@ -124,9 +95,7 @@ class Watches:
             field_selector=f"metadata.name={POLICY_NAME}",
             on_change=self._policy_changed,
         )
-        self._jobs = Reflector(
-            kube, "/apis/batch/v1/jobs", _jobs.decode, on_change=self._jobs_changed
-        )
+        self._jobs = Reflector(kube, "/apis/batch/v1/jobs", read_job, on_change=self._jobs_changed)
         self._gangs = Reflector(kube, GANGS, read_gang, on_change=self._gangs_changed)
         self._by_node: dict[str, dict[str, ConfigMap]] = {}
         self._doubts: dict[str, tuple[str, ...]] = {}
@@ -141,7 +110,7 @@ class Watches:
     @property
     def _all(self) -> dict[str, Reflector[Any]]:
         return {
-            "pods": self._pods,
+            "pods": self.pods.reflector,
             "nodes": self._nodes,
             "topologies": self._told,
             "policy": self._policy,
@@ -154,6 +123,7 @@ class Watches:
         async with asyncio.TaskGroup() as group:
             for reflector in self._all.values():
                 group.create_task(reflector.run())
+            group.create_task(self.pods.run())
             await self.synced()
             # Before, doubts about a node may be answered by what was not listed yet.
             self._tells = True
@@ -208,7 +178,7 @@ class Watches:
             self.state.put_pod(key, items.get(key))
         self.changed.set()
 
-    def _nodes_changed(self, _items: Mapping[Key, NodeObject], changed: Set[Key]) -> None:
+    def _nodes_changed(self, _items: Mapping[Key, NodeObject | None], changed: Set[Key]) -> None:
         for _, name in changed:
             self._read_node(name)
         self.changed.set()
@@ -242,22 +212,21 @@ class Watches:
             self._read_node(name)
         self.changed.set()
 
-    def _jobs_changed(self, items: Mapping[Key, _Job], changed: Set[Key]) -> None:
+    def _jobs_changed(self, items: Mapping[Key, Job], changed: Set[Key]) -> None:
         for key in changed:
             before, job = self._job_uids.pop(key, None), items.get(key)
-            if before is not None and (job is None or job.metadata.uid != before):
+            if before is not None and (job is None or job.uid != before):
                 self._forget_job(before)
             if job is not None:
-                self._job_uids[key] = job.metadata.uid
+                self._job_uids[key] = job.uid
                 self._note_job(job)
         self.changed.set()
 
-    def _note_job(self, job: _Job) -> None:
-        uid, owners = job.metadata.uid, job.metadata.owner_references or ()
-        above = next((one for one in owners if one.controller), None)
-        if self._above.get(uid) != above:
+    def _note_job(self, job: Job) -> None:
+        uid = job.uid
+        if self._above.get(uid) != job.above:
             self._reowned.add(uid)
-        self._above[uid] = above
+        self._above[uid] = job.above
         (self.fragile.add if job.fails_when_evicted else self.fragile.discard)(uid)
 
     def _forget_job(self, uid: str) -> None:

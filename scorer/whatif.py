@@ -17,6 +17,7 @@ from scorer.seen import is_gated
 from scorer.simulation import GangResult, Intended, Settled, gang_name, settled_of, simulate
 from scorer.snapshot import Snapshot
 from scorer.state import State
+from scorer.turn import Reserved
 from scorer.why import notes_on, why_these
 
 BY_COUNT = "a guess by count: kube-scheduler chooses the node, and NVIDIA's plugin the GPUs"
@@ -30,7 +31,7 @@ def would_fit(
     snapshot: Snapshot,
     question: FitQuestion,
     settled: Settled,
-    kept_for: int | None = None,
+    reserved: Reserved | None = None,
 ) -> list[Fit]:
     """Return what would become of each template's pods, were all of them created now.
 
@@ -38,8 +39,7 @@ def would_fit(
         snapshot: The cluster.
         question: Which pods.
         settled: The members of gangs that are there already.
-        kept_for: The priority of one that waits and for which what is free is kept; None: there is
-            none.
+        reserved: Nodes that are reserved for one that waits; None: there are none.
 
     Raises:
         Overdue: The snapshot's time is over; that is looked at before each node that is asked.
@@ -48,7 +48,7 @@ def would_fit(
         some ms for each template.
     """
     pods = [one for asked in question.templates for one in _intended(asked)]
-    results, after = simulate(snapshot, pods, settled, kept_for)
+    results, after = simulate(snapshot, pods, settled, reserved)
     decided = {place: result for result in results for place in result.places}
     found: list[Fit] = []
     start = 0

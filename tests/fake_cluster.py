@@ -18,6 +18,14 @@ _PATH = re.compile(
 )
 
 
+_DENIED = (
+    "ValidatingAdmissionPolicy 'linkwise-fence' with binding 'linkwise-fence' denied request: "
+    "the scorer that decided this leads no more"
+)
+FENCED = (403, f'pods "x" is forbidden: {_DENIED}', _DENIED)
+"""How an API server refuses what a past leader writes: status, message and cause."""
+
+
 class FakeCluster:
     """Use it in `async with`; it listens on a free port of 127.0.0.1."""
 
@@ -27,9 +35,15 @@ class FakeCluster:
         self.writes = []
         """Method, path and body of each, in order."""
         self.refuse = lambda _method, _path, _body: None
-        """Given a write, returns a status and a message, or None to do it."""
-        self.refuse_dry_run = lambda _method, _path, _body: (422, "'linkwise-fence' denied request")
-        """The same of a write that is only tried; the scorer tries what the fence refuses."""
+        """Given a write, returns a status, a message and causes, or None to do it."""
+        self.refuse_dry_run = lambda _method, _path, body: self.fence(body)
+        """The same of a write that is only tried."""
+        self.term = 0
+        """Of the leader, where there is no Lease."""
+        self.queries = []
+        """Of each of `writes`, the parameters."""
+        self.tried = []
+        """Path of each dry run, and how it was refused."""
         self.users = {}
         """Status of a TokenReview, by token."""
         self.version = 0
@@ -100,6 +114,12 @@ class FakeCluster:
             if wanted(event):
                 queue.put_nowait(event)
 
+    def fence(self, body):
+        """Refuse a patch that gives GPUs under another term than the Lease's."""
+        leases = self.all("/apis/coordination.k8s.io/v1/leases")
+        term = leases[0]["spec"]["leaseTransitions"] if leases else self.term
+        return None if f'"{term}"' in json.dumps(_terms(body)) else FENCED
+
     # ---- What is asked.
 
     async def _answer(self, request):
@@ -107,21 +127,26 @@ class FakeCluster:
         if request.method == "GET":
             if place["name"]:
                 found = self.get(request.path)
-                return web.json_response(found) if found else _status(404, "it is not there")
+                return web.json_response(found) if found else status(404, "it is not there")
             wanted = _chosen(place, request.query.get("fieldSelector", ""))
             watch = "watch" in request.query
             return await self._watch(request, wanted) if watch else self._list(place, wanted)
         body = json.loads(await request.read() or b"null")
         if "dryRun" in request.query:
-            told = self.refuse_dry_run(request.method, request.path, body)
-            return _status(*told) if told else web.json_response({})
+            return self._dry_run(request, body)
         if place["kind"] == "tokenreviews":
             told = self.users.get(body["spec"]["token"], {"authenticated": False})
             return web.json_response({"status": told}, status=201)
         self.writes.append((request.method, request.path, body))
+        self.queries.append(dict(request.query))
         if told := self.refuse(request.method, request.path, body):
-            return _status(*told)
+            return status(*told)
         return getattr(self, f"_{request.method.lower()}")(request, place, body)
+
+    def _dry_run(self, request, body):
+        told = self.refuse_dry_run(request.method, request.path, body)
+        self.tried.append((request.path, told))
+        return status(*told) if told else web.json_response({})
 
     def _list(self, place, wanted):
         collection = _collection(place)
@@ -155,18 +180,18 @@ class FakeCluster:
             return self._bind(place, body)
         key = place["ns"] or "", body["metadata"]["name"]
         if key in self.objects[_collection(place)]:
-            return _status(409, "it is there")
+            return status(409, "it is there")
         return web.json_response(self._store(place, body), status=201)
 
     def _bind(self, place, body):
         pod = self.objects[_collection(place)].get((place["ns"], place["name"]))
         if pod is None:
-            return _status(404, "it is not there")
+            return status(404, "it is not there")
         metadata, spec = pod["metadata"], pod["spec"]
         if metadata["uid"] != body["metadata"]["uid"]:
-            return _status(409, "it is another pod")
+            return status(409, "it is another pod")
         if spec.get("nodeName") or spec.get("schedulingGates"):
-            return _status(409, f"it is on {spec.get('nodeName')}, or held by a gate")
+            return status(409, f"it is on {spec.get('nodeName')}, or held by a gate")
         annotations = {**(metadata.get("annotations") or {}), **body["metadata"]["annotations"]}
         bound = {
             **pod,
@@ -179,18 +204,18 @@ class FakeCluster:
     def _patch(self, request, place, body):
         old = self.objects[_collection(place)].get((place["ns"] or "", place["name"]))
         if old is None:
-            return _status(404, "it is not there")
+            return status(404, "it is not there")
         if request.content_type == "application/json-patch+json":
             try:
                 new = jsonpatch.apply_patch(old, body)
             except jsonpatch.JsonPatchException as error:
-                return _status(422, str(error))
+                return status(422, str(error))
         else:
             if body["metadata"].get("resourceVersion") not in {
                 None,
                 old["metadata"]["resourceVersion"],
             }:
-                return _status(409, "it has changed")
+                return status(409, "it has changed")
             new = {**old, "spec": {**old["spec"], **body["spec"]}}
         return web.json_response(self._store(place, new, old))
 
@@ -218,5 +243,15 @@ def _chosen(place, selector):
     return wanted
 
 
-def _status(code, message):
-    return web.json_response({"kind": "Status", "code": code, "message": message}, status=code)
+def _terms(body):
+    """Return what a patch writes as the term: with all annotations, or alone."""
+    whole = [step["value"] for step in body if step["path"] == "/metadata/annotations"]
+    alone = [step["value"] for step in body if step["path"].endswith("/linkwise.dev~1term")]
+    return [value["linkwise.dev/term"] for value in whole] + alone
+
+
+def status(code, message, *causes):
+    body = {"kind": "Status", "code": code, "message": message}
+    if causes:
+        body["details"] = {"causes": [{"message": cause} for cause in causes]}
+    return web.json_response(body, status=code)

@@ -91,7 +91,7 @@ class Client:
         self.fates = fates or repeat(Fate())
         self.news = news or repeat(Fate())
 
-    async def get(self, path, returns, *, params=None):  # noqa: ARG002
+    async def get(self, path, returns, **_):
         return await self._ask(self.api.list if path == PATH else self.api.read, returns)
 
     async def create(self, path, body, returns):

@@ -54,6 +54,7 @@ _ANNOTATION_KEYS = (
 )
 _ENV_NAMES = (
     keys.ENV_VISIBLE_DEVICES,
+    keys.ENV_CGPU_OFF,
     keys.ENV_MPS_THREADS,
     keys.ENV_MPS_MEMORY,
     keys.ENV_REPLICAS,

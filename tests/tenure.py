@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 from builders import a_held_pod
-from fake_cluster import FakeCluster
+from fake_cluster import FakeCluster, status
 from prometheus_client import CollectorRegistry
 from waiting import until
 
@@ -23,7 +23,6 @@ NOW = 1_767_225_660.0
 PODS = "/api/v1/pods"
 EVENTS = "/api/v1/events"
 JOB = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "bert", "uid": "job"}
-FENCED = (422, "ValidatingAdmissionPolicy 'linkwise-fence' denied request: it no longer leads")
 
 
 class Cluster(FakeCluster):
@@ -175,9 +174,9 @@ class Cluster(FakeCluster):
             body = json.loads(await request.read() or b"null")
             if request.method != "GET":
                 self.writes.append((request.method, request.path, body))
+                self.queries.append(dict(request.query))
             if fate != "lost":
-                code, message = fate
-                return web.json_response({"kind": "Status", "message": message}, status=code)
+                return status(*fate)
         request.transport.close()
         return web.Response()
 
@@ -201,6 +200,7 @@ async def leading(cluster, term=7, clock=None):
 @asynccontextmanager
 async def beginning(cluster, term=7, clock=None):
     """Lead while the block runs, which begins before anything is known."""
+    cluster.term = term
     async with Kube(cluster.url) as kube:
         leader = Leader(
             kube,

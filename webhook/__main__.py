@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import structlog
+from prometheus_client import CollectorRegistry
 
 from cluster.keys import SERVER_NAME
 from runtime.environment import SettingsError
@@ -14,18 +15,27 @@ from runtime.exchange import Observers
 from runtime.kube import Kube
 from runtime.limits import Limits
 from runtime.logs import configure, request_lines
-from runtime.metrics import Requests, new_registry
+from runtime.metrics import Gauges, Requests, measure_loop_lag, new_registry
 from runtime.probes import Condition, probe_routes
 from runtime.process import run, settle
+from runtime.room import REASONS
 from runtime.server import Server, serve
 from runtime.tls import ServingCertificate
+from runtime.worker import Worker, worker
 from webhook.app import Admission, DryRun
 from webhook.measures import Measures, show_state
 from webhook.placement import PATIENCE, Scorer
 from webhook.settings import Settings, read_settings
 from webhook.watches import Watches
 
-_FEW = Limits(body_bytes=256 << 10, bytes_in_flight=4 << 20, requests=4, connections=50)
+_FEW = Limits(
+    body_bytes=256 << 10,
+    bytes_in_flight=4 << 20,
+    requests=4,
+    connections=50,
+    peer_connections=40,
+    peer_half_sent=10,
+)
 """For the dry-run API: it must leave admission its processor."""
 
 _log = structlog.get_logger()
@@ -52,13 +62,18 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
         told: Set when it is time to drain.
     """
     registry = new_registry()
+    measure_loop_lag(registry)
     observers: Observers = (request_lines(), Requests(registry))
     files = Path(settings.certificate), Path(settings.key)
     clients = Path(settings.client_ca) if settings.client_ca else None
     certificate = ServingCertificate(*files, client_ca_file=clients)
     # The same one, for people: they bring tokens.
     for_people = ServingCertificate(*files)
-    async with _kube(settings) as kube, asyncio.TaskGroup() as group:
+    async with (
+        _kube(settings) as kube,
+        worker("webhook.validate", "webhook.dryrun") as apart,
+        asyncio.TaskGroup() as group,
+    ):
         watches = Watches(kube, instance=instance)
         show_state(
             registry,
@@ -74,26 +89,27 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
         ]
         async with (
             serve(
-                Admission(watches, Measures(registry)).routes(),
+                Admission(watches, Measures(registry), apart).routes(),
                 host=settings.host,
                 port=settings.port,
                 context=certificate.context,
                 observers=observers,
             ) as server,
             serve(
-                DryRun(watches, kube, Scorer(kube, partial(_scorer, settings))).routes(),
+                DryRun(watches, kube, Scorer(kube, partial(_scorer, settings)), apart).routes(),
                 host=settings.host,
                 port=settings.dry_run_port,
                 context=for_people.context,
                 limits=_FEW,
                 observers=observers,
-            ),
+            ) as for_dry_runs,
             serve(
                 probe_routes(registry, _conditions(settings, certificate, watches, server)),
                 host=settings.host,
                 port=settings.probe_port,
             ),
         ):
+            _show_defence(registry, apart, (server, for_dry_runs))
             _log.info("Listening", port=server.port)
             settle()
             await told.wait()
@@ -101,6 +117,27 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
             await server.drain(quiet=settings.drain_seconds)
         for task in tasks:
             task.cancel()
+
+
+def _show_defence(registry: CollectorRegistry, apart: Worker, servers: tuple[Server, ...]) -> None:
+    """Show what was refused to hostile clients whenever metrics are read."""
+    Gauges(
+        registry,
+        "linkwise_untrusted_texts_given_up",
+        "ConfigMaps and manifests of which reading exceeded a limit, since the start.",
+        {"": lambda: apart.given_up},
+    )
+    Gauges(
+        registry,
+        "linkwise_http_dropped_connections",
+        "Connections dropped to make room, since the start.",
+        {reason: partial(_dropped, servers, reason) for reason in REASONS},
+        label="reason",
+    )
+
+
+def _dropped(servers: tuple[Server, ...], reason: str) -> int:
+    return sum(server.dropped(reason) for server in servers)
 
 
 def _kube(settings: Settings) -> Kube:

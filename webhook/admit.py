@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from cluster.capacity import Capacity
-from cluster.finding import Finding, Severity
+from cluster.finding import Code, Finding, Severity
 from cluster.gang import gang_mark
-from cluster.keys import ACS_PREFIX, MIRROR_POD, RESOURCES
+from cluster.keys import ACS_PREFIX, RESOURCES
 from cluster.pod import NewContainer, NewPod
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
@@ -22,11 +22,14 @@ from webhook.normalise import add_profiles, drop_record, hold, tell, without_rec
 from webhook.outcome import Outcome, Verdict
 from webhook.patch import Operation, joined
 from webhook.requirement import node_requirements
+from webhook.unasked import chooses_gpus
 from webhook.workload import Workload
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
 _ALLOWED, _DENIED = Verdict.ALLOWED, Verdict.DENIED
 _RESOURCES = frozenset(RESOURCES)
+_AT = " - at `$.request.object."
+"""Between a decoder's reason and the field, in its messages."""
 
 
 def admit(
@@ -51,8 +54,7 @@ def admit(
     Cost: about 25 µs for a gang's worker, a quarter of it to read the request.
     """
     labels, annotations = pod.metadata.labels or {}, pod.metadata.annotations or {}
-    # The kubelet's own pods (mirrors of those in its files) are left alone.
-    if MIRROR_POD in annotations or not _is_ours(pod, policy):
+    if not _is_ours(pod, policy):
         return Outcome(Verdict.SKIPPED, labels=labels, annotations=annotations)
     profiles = policy.profiles.apply(labels, annotations, namespace_labels)
     added = profiles.added_labels or profiles.added_annotations
@@ -92,12 +94,32 @@ def admit(
     )
 
 
+def unreadable(why: str) -> Outcome:
+    """Return the outcome for a pod that cannot be read, and so not be judged: it is denied.
+
+    Args:
+        why: What the decoder says, with the place where it stopped.
+    """
+    told, _, field = why.partition(_AT)
+    finding = Finding(
+        Code.UNREADABLE,
+        Severity.ERROR,
+        field.rstrip("`") or "metadata",
+        None,
+        f"the pod cannot be judged: {told}",
+        "write that field as Kubernetes defines it, and with no more entries than a pod can need",
+    )
+    return Outcome(_DENIED, (finding,), audit={"findings": finding.code.value})
+
+
 def _is_ours(pod: NewPod, policy: PolicySnapshot) -> bool:
     """Tell whether a pod has anything to do with GPUs, or the policy is about all pods."""
+    spec, rules = pod.spec, policy.policy
     return (
-        _name_gpus(pod.spec.containers)
-        or _name_gpus(pod.spec.init_containers or ())
-        or policy.policy.profiles_all
+        _name_gpus(spec.containers)
+        or _name_gpus(spec.init_containers or ())
+        or rules.profiles_all
+        or (rules.environment != "allow" and chooses_gpus(spec))
         or any(label.startswith(ACS_PREFIX) for label in pod.labels)
         or gang_mark(pod)[0] is not None
     )

@@ -14,7 +14,13 @@ LONGEST_WARNING = 120
 """[characters]"""
 
 FORBIDDEN_BY_POLICY = frozenset(
-    {Code.CAPACITY, Code.VISIBLE_DEVICES, Code.SCHEDULER, Code.SHARED_ONE}
+    {
+        Code.CAPACITY,
+        Code.VISIBLE_DEVICES,
+        Code.ENVIRONMENT,
+        Code.SCHEDULER,
+        Code.SHARED_ONE,
+    }
 )
 """Requests that another policy would let pass; all other errors are invalid whoever judges."""
 

@@ -1,6 +1,5 @@
 """Admission over HTTP: which route, which status, what the log and the metrics are told."""
 
-import asyncio
 import re
 from collections.abc import Awaitable, Sequence
 
@@ -12,16 +11,32 @@ from policy.snapshot import PolicySnapshot
 from runtime.caller import Caller, caller_of
 from runtime.exchange import JSON, Answer, Call, Route, busy, refusal
 from runtime.kube import Kube, KubeError
+from runtime.worker import BusyError, LimitError, Worker
 from webhook.access import may_create_pods
-from webhook.admit import admit
+from webhook.admit import admit, unreadable
 from webhook.answer import printable
-from webhook.dryrun import PATH, Manifest, answer, judge, read_manifest
+from webhook.dryrun import (
+    PATH,
+    answer,
+    judge_body,
+    judged_in,
+    list_namespaces,
+    namespaces_in,
+)
 from webhook.manifest.value import InputError
 from webhook.measures import Measures
-from webhook.outcome import Verdict
+from webhook.outcome import Outcome, Verdict
 from webhook.placement import Scorer, UnknownError
 from webhook.review import ProtocolError, Review, parse, respond, untouched
-from webhook.validate import validate
+from webhook.validate import (
+    ConfigText,
+    Judged,
+    given_up,
+    judged,
+    lint_text,
+    problems_in,
+    read_review,
+)
 from webhook.watches import Watches
 
 WAIT = 0.5
@@ -36,9 +51,10 @@ _log = structlog.get_logger()
 class Admission:
     """Answers an API server from what the watches have told; it asks nobody."""
 
-    def __init__(self, watches: Watches, measures: Measures) -> None:
+    def __init__(self, watches: Watches, measures: Measures, worker: Worker) -> None:
         self._watches = watches
         self._measures = measures
+        self._worker = worker
 
     def routes(self) -> list[Route]:
         """Return what is served to the API server."""
@@ -53,6 +69,8 @@ class Admission:
             review = parse(call.body)
         except ProtocolError as error:
             return refusal(400, str(error))
+        if review.unreadable:
+            return self._answer(review, unreadable(review.unreadable))
         if review.pod is None:
             return Answer(untouched(review), fields={"uid": review.uid, "verdict": _SKIPPED})
         if why := self._watches.missing():
@@ -61,15 +79,27 @@ class Admission:
             return self._decide(review)
         return self._decide_later(review)
 
-    async def validate(self, call: Call) -> Answer:
-        """Answer the review of a ConfigMap, in a thread: a long one must not hold up pods."""
+    def validate(self, call: Call) -> Answer | Awaitable[Answer]:
+        """Answer the review of a ConfigMap; its text is judged by another process, one at a time.
+
+        Nobody has said who asks, and whoever floods this port must not take the worker from others.
+        """
         try:
-            judged = await asyncio.to_thread(validate, call.body)
+            found = read_review(call.body)
         except ProtocolError as error:
             return refusal(400, str(error))
-        fields = {"uid": judged.uid, "verdict": judged.verdict, "source": judged.source}
-        codes = [problem.code.value for problem in judged.problems]
-        return Answer(judged.answer, fields={**fields, "findings": codes})
+        if isinstance(found, Judged):
+            return _validated(found)
+        return self._validate(found)
+
+    async def _validate(self, question: ConfigText) -> Answer:
+        if self._worker.under_way(lint_text):
+            return busy("another ConfigMap is being judged: send it again")
+        try:
+            found = await self._worker.run(lint_text, question.home.key, question.text)
+        except LimitError as error:
+            return _validated(given_up(question, str(error)))
+        return _validated(judged(question, problems_in(found)))
 
     def _knows(self, namespace: str) -> bool:
         """Say whether all is known that the policy asks of a namespace."""
@@ -94,16 +124,19 @@ class Admission:
             policy=policy,
             capacity=self._watches.capacity,
         )
+        return self._answer(review, outcome)
+
+    def _answer(self, review: Review, outcome: Outcome) -> Answer:
         self._measures.judged(outcome, dry_run=review.dry_run)
         fields = {
             "uid": review.uid,
             "namespace": review.namespace,
-            "name": review.name or review.pod.metadata.generate_name,
+            "name": review.name or (review.pod.metadata.generate_name if review.pod else ""),
             "dry_run": review.dry_run,
             "verdict": outcome.verdict.value,
             "findings": [finding.code.value for finding in outcome.findings],
             "operations": len(outcome.patch),
-            "generation": policy.generation,
+            "generation": self._watches.decided.snapshot.generation,
         }
         return Answer(respond(review, outcome), fields=fields)
 
@@ -111,18 +144,26 @@ class Admission:
 class DryRun:
     """Answers people what admission would do, with what the API server lets them ask about."""
 
-    def __init__(self, watches: Watches, kube: Kube, scorer: Scorer) -> None:
-        """Say what is known, who tells what callers may, and who knows where pods would fit."""
+    def __init__(self, watches: Watches, kube: Kube, scorer: Scorer, worker: Worker) -> None:
+        """Say what is known, who tells what callers may, who knows where pods would fit, who works.
+
+        Args:
+            watches: What admission knows.
+            kube: Tells who a caller is, and what they may.
+            scorer: Knows where pods would fit.
+            worker: Reads and judges manifests.
+        """
         self._watches = watches
         self._kube = kube
         self._scorer = scorer
+        self._worker = worker
 
     def routes(self) -> list[Route]:
         """Return what is served to people."""
         return [Route("POST", PATH, self.answer, frozenset({JSON, _YAML}))]
 
     async def answer(self, call: Call) -> Answer:
-        """Answer for a manifest, in threads: what takes long must not hold up pods."""
+        """Answer for a manifest; another process reads and judges it."""
         namespace = _namespace_of(call.query)
         if namespace is None:
             return refusal(400, "of a query, only namespace=<name> is read")
@@ -131,39 +172,58 @@ class DryRun:
             if caller is None:
                 needed = f"bring a token made for the audience {DRY_RUN_AUDIENCE}"
                 return refusal(401, needed, {"WWW-Authenticate": "Bearer"})
-            manifest = await asyncio.to_thread(read_manifest, call.body, namespace)
-            for one in manifest.namespaces:
-                if not await may_create_pods(self._kube, caller, one):
-                    return refusal(403, f"you may not create pods in namespace {printable(one)}")
-            return await self._judge(manifest, caller)
-        except InputError as error:
-            return refusal(400, printable(str(error)))
+            return await self._judge(call.body, namespace, caller)
+        except (InputError, BusyError, LimitError) as error:
+            return _not_judged(error)
         except KubeError as error:
             _log.warning("Could not ask who may", err=str(error))
             return busy("the API server does not tell who you are and what you may")
 
-    async def _judge(self, manifest: Manifest, caller: Caller) -> Answer:
+    async def _judge(self, body: bytes, namespace: str, caller: Caller) -> Answer:
+        namespaces = namespaces_in(await self._worker.run(list_namespaces, body, namespace))
+        for one in namespaces:
+            if not await may_create_pods(self._kube, caller, one):
+                return refusal(403, f"you may not create pods in namespace {printable(one)}")
         if why := self._watches.missing():
             return busy(why)
         known = self._watches.namespaces
-        judged = await asyncio.to_thread(
-            judge,
-            manifest,
-            namespaces={name: known.get(name) for name in manifest.namespaces},
-            policy=self._watches.decided.snapshot,
-            capacity=self._watches.capacity,
+        found = judged_in(
+            await self._worker.run(
+                judge_body,
+                body,
+                namespace,
+                {name: known.get(name) for name in namespaces},
+                self._watches.decided.snapshot,
+                self._watches.capacity,
+            )
         )
         fits: Sequence[Fit] | str = ()
-        if judged.asked:
+        if found.asked:
             try:
-                fits = await self._scorer.fits(judged.question)
+                fits = await self._scorer.fits(found.question)
             except UnknownError as error:
                 fits = str(error)
-        fields = {"user": caller.username, "templates": len(manifest.templates)}
-        return Answer(await asyncio.to_thread(answer, judged, fits), fields=fields)
+        fields = {"user": caller.username, "templates": len(found.pods)}
+        return Answer(answer(found, fits), fields=fields)
 
 
 _SKIPPED = Verdict.SKIPPED.value
+
+
+def _validated(found: Judged) -> Answer:
+    fields = {"uid": found.uid, "verdict": found.verdict, "source": found.source}
+    codes = [problem.code.value for problem in found.problems]
+    return Answer(found.answer, fields={**fields, "findings": codes})
+
+
+def _not_judged(error: InputError | BusyError | LimitError) -> Answer:
+    match error:
+        case InputError():
+            return refusal(400, printable(str(error)))
+        case BusyError():
+            return busy("too many manifests are being judged: send it again")
+        case LimitError():
+            return refusal(413, f"the manifest cannot be judged: {error}; send less of it at once")
 
 
 def _namespace_of(query: str) -> str | None:

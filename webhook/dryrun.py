@@ -1,4 +1,8 @@
-"""`POST /v1/dry-run`: what becomes of a manifest in admission, why, and where it fits. Pure."""
+"""`POST /v1/dry-run`: what becomes of a manifest in admission, why, and where it fits. Pure.
+
+A manifest is read and judged by `list_namespaces` and `judge_body`, which run in a process of their
+own; they return bytes for the process that answers.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +10,7 @@ from difflib import unified_diff
 
 import msgspec
 import yaml
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from cluster.capacity import Capacity
 from cluster.fit import Fit, FitQuestion, FitTemplate
@@ -38,7 +42,7 @@ class _Dumper(yaml.CSafeDumper):
 class Result(Struct, frozen=True):
     """What the API answers."""
 
-    pods: list[dict[str, object]]
+    pods: list[Raw]
     """One for each pod template: source (`body:<line>`), verdict, findings, patch, placement."""
     policy: dict[str, object]
     """Generation and digest."""
@@ -64,12 +68,11 @@ class Manifest:
         return tuple(dict.fromkeys(template.namespace for template in self.templates))
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """What admission makes of a manifest, and what the scorer is to be asked."""
 
-    pods: list[dict[str, object]]
-    """As in the answer, but for their placement."""
+    pods: list[Raw]
+    """As in the answer, but for their placement: the JSON of one object each."""
     asked: dict[int, FitTemplate]
     """By place in `pods`: of those for which a place is looked for."""
     policy: dict[str, object]
@@ -80,6 +83,72 @@ class Judged:
     def question(self) -> FitQuestion:
         """What the scorer is to be asked."""
         return FitQuestion(list(self.asked.values()))
+
+
+class _Failed(Struct, frozen=True, tag="failed"):
+    """A manifest cannot be read; one line for people."""
+
+    why: str
+
+
+class _Namespaces(Struct, frozen=True, tag="namespaces"):
+    names: tuple[str, ...]
+
+
+class _Pods(Struct, frozen=True, tag="pods"):
+    judged: Judged
+
+
+_read: msgspec.json.Decoder[_Failed | _Namespaces] = msgspec.json.Decoder(_Failed | _Namespaces)
+_done: msgspec.json.Decoder[_Failed | _Pods] = msgspec.json.Decoder(_Failed | _Pods)
+
+
+def list_namespaces(body: bytes, namespace: str) -> bytes:
+    """Return the namespaces that the pods of a body go to, for `namespaces_in`."""
+    try:
+        return msgspec.json.encode(_Namespaces(read_manifest(body, namespace).namespaces))
+    except InputError as error:
+        return msgspec.json.encode(_Failed(str(error)))
+
+
+def namespaces_in(found: bytes) -> tuple[str, ...]:
+    """Return the namespaces that were listed.
+
+    Raises:
+        InputError: The manifest cannot be read, or is too much; one line for people.
+    """
+    result = _read.decode(found)
+    if isinstance(result, _Failed):
+        raise InputError(result.why)
+    return result.names
+
+
+def judge_body(
+    body: bytes,
+    namespace: str,
+    namespaces: Mapping[str, Mapping[str, str] | None],
+    policy: PolicySnapshot,
+    capacity: Capacity,
+) -> bytes:
+    """Return what admission makes of a body, for `judged_in`; arguments are those of `judge`."""
+    try:
+        manifest = read_manifest(body, namespace)
+        found = judge(manifest, namespaces=namespaces, policy=policy, capacity=capacity)
+    except InputError as error:
+        return msgspec.json.encode(_Failed(str(error)))
+    return msgspec.json.encode(_Pods(found))
+
+
+def judged_in(found: bytes) -> Judged:
+    """Return what admission makes of a manifest.
+
+    Raises:
+        InputError: A pod has a field that Kubernetes would refuse.
+    """
+    result = _done.decode(found)
+    if isinstance(result, _Failed):
+        raise InputError(result.why)
+    return result.judged
 
 
 def read_manifest(body: bytes, namespace: str) -> Manifest:
@@ -141,7 +210,8 @@ def judge(
             workload=template.workload,
         )
         entry = entry_of(template, pod, outcome)
-        pods.append({**entry, "diff": _diff(pod, entry["patched"])})
+        entry["diff"] = _diff(pod, entry["patched"])
+        pods.append(Raw(msgspec.json.encode(entry)))
         if about := asked_about(template, entry["patched"], outcome):
             asked[place] = about
     decided = {"generation": policy.generation, "digest": policy.digest}
@@ -161,8 +231,13 @@ def answer(judged: Judged, fits: Sequence[Fit] | str) -> bytes:
         notes = (f"placement is not known: {fits}.",)
     else:
         placements = dict(zip(judged.asked, fits, strict=True))
-    pods = [{**pod, "placement": placements.get(i)} for i, pod in enumerate(judged.pods)]
+    pods = [_with_placement(pod, placements.get(i)) for i, pod in enumerate(judged.pods)]
     return msgspec.json.encode(Result(pods, judged.policy, judged.warnings, notes, judged.unjudged))
+
+
+def _with_placement(pod: Raw, placement: Fit | None) -> Raw:
+    """Return a pod of the answer; it is not decoded for one more key, since it may be large."""
+    return Raw(bytes(pod)[:-1] + b',"placement":' + msgspec.json.encode(placement) + b"}")
 
 
 def _diff(before: object, after: object) -> str:

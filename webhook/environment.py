@@ -131,9 +131,9 @@ def tell_gpus(pod: NewPod, request: Request, rules: Policy, replicas: int = 0) -
 
 
 def hide_gpus(pod: NewPod) -> Changes:
-    """Return what keeps a gang's pod without GPUs from seeing any, where it did not choose itself.
+    """Return what keeps a gang's pod without GPUs from seeing those that its image names.
 
-    A launcher is not a pod whose GPUs Linkwise chooses, so that its own variable stays.
+    A variable of its own stays here: the policy's `environment` says what becomes of it.
     """
     changes = Changes()
     for index, container in enumerate(pod.spec.containers):

@@ -7,6 +7,7 @@ from cluster.finding import Code, Finding, Severity
 from cluster.gang import Mark
 from cluster.keys import DEFAULT_SCHEDULER, DRIVER_VERSION, GPU_WHOLE, MODEL_SERIES
 from cluster.mode import Mode
+from cluster.nodeterms import node_terms_finding
 from cluster.pod import NewPod
 from cluster.request import Family, Request
 from cluster.selector import names_label
@@ -38,6 +39,8 @@ def judge(
         found.append(_capacity_finding(request, excess, severity, fix))
     if request.places:
         found += _privileged_findings(asked.pod)
+        if (finding := node_terms_finding(asked.pod.spec)) is not None:
+            found.append(finding)
     if request.places and rules.placement.mode == "scheduler":
         found += _scheduler_findings(asked, rules.placement.scheduler_name)
     if asked.member and asked.mark:

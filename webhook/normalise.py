@@ -13,6 +13,7 @@ from webhook.asked import Asked
 from webhook.environment import Changes, hide_gpus, tell_gpus
 from webhook.patch import Operation, add, add_keys, append, common, remove
 from webhook.sharing import replicas
+from webhook.unasked import take_away
 
 
 def record_keys(annotations: Iterable[str]) -> list[str]:
@@ -115,6 +116,12 @@ def _classify(spec: NewPodSpec, name: str) -> list[Operation]:
 
 def tell(asked: Asked, policy: PolicySnapshot) -> Changes:
     """Return what the pod's containers are told about GPUs."""
-    if asked.request.family is None:
-        return hide_gpus(asked.pod) if asked.mark else Changes()
-    return tell_gpus(asked.pod, asked.request, policy.policy, replicas(asked.shared))
+    pod, request = asked.pod, asked.request
+    if request.family is not None:
+        told = tell_gpus(pod, request, policy.policy, replicas(asked.shared))
+    else:
+        told = hide_gpus(pod) if asked.mark else Changes()
+    taken = take_away(pod.spec, request, policy.policy)
+    if not taken.findings:
+        return told
+    return Changes(told.operations + taken.operations, told.findings + taken.findings)

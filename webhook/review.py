@@ -7,16 +7,14 @@ Source: kubernetes/api, admission/v1/types.go; how an API server judges an answe
 kubernetes/apiserver, pkg/admission/plugin/webhook/request/admissionreview.go.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from cluster.capacity import Capacity
+from cluster.keys import MIRROR_POD, NODE_USER_PREFIX, NODES_GROUP
 from cluster.pod import NewPod
-from policy.snapshot import PolicySnapshot
-from webhook.admit import admit
 from webhook.answer import errors_of, message_of, printable, reason_of, sentence_of
 from webhook.outcome import Outcome, Verdict
 from webhook.patch import encoded
@@ -33,6 +31,13 @@ class ProtocolError(ValueError):
     """The body is not an AdmissionReview that can be answered."""
 
 
+class User(Struct, frozen=True, gc=False):
+    """Who makes a request, as the API server knows them."""
+
+    username: str = ""
+    groups: Sequence[str] = ()
+
+
 class Review(Struct, frozen=True, gc=False):
     """What an API server asks."""
 
@@ -43,7 +48,10 @@ class Review(Struct, frozen=True, gc=False):
     """Empty where `generateName` will make it."""
     dry_run: bool
     pod: NewPod | None
-    """None when this is not the creation of a Pod: allowed as it is."""
+    """None when there is nothing to judge: no Pod is created, or a node mirrors one of its own.
+    The answer is that it may pass as it is, unless it is `unreadable`."""
+    unreadable: str = ""
+    """Why the pod that is being created cannot be read."""
 
 
 class GroupVersionKind(Struct, frozen=True, gc=False):
@@ -64,6 +72,7 @@ class _Request(Struct, frozen=True, rename="camel", gc=False):
     namespace: _Name = ""
     name: _Name = ""
     dry_run: bool | None = None
+    user_info: User = User()
 
 
 class Asked(_Request, frozen=True):
@@ -72,10 +81,10 @@ class Asked(_Request, frozen=True):
     object: Raw = Raw(b"null")
 
 
-class _AboutPod(_Request, frozen=True):
+class _AboutPod(_Request, frozen=True, kw_only=True):
     """The request of a review of a pod."""
 
-    object: NewPod = NewPod()
+    object: NewPod
 
 
 _R = TypeVar("_R", bound=_Request)
@@ -133,53 +142,37 @@ _about_pods = msgspec.json.Decoder(_Question[_AboutPod])
 _json = msgspec.json.Encoder()
 
 
-def handle(
-    body: bytes,
-    *,
-    namespaces: Mapping[str, Mapping[str, str]],
-    policy: PolicySnapshot,
-    capacity: Capacity,
-) -> bytes:
-    """Return the answer to one AdmissionReview.
-
-    Args:
-        body: The request's body.
-        namespaces: Labels of every namespace seen so far, by name.
-        policy: What administrators decided.
-        capacity: What the cluster offers.
-
-    Raises:
-        ProtocolError: The body is not an AdmissionReview v1 with a request.
-    """
-    review = parse(body)
-    if review.pod is None:
-        return untouched(review)
-    outcome = admit(
-        review.pod,
-        namespace=review.namespace,
-        namespace_labels=namespaces.get(review.namespace),
-        policy=policy,
-        capacity=capacity,
-    )
-    return respond(review, outcome)
-
-
 def parse(body: bytes) -> Review:
     """Return what the body asks.
 
     Raises:
-        ProtocolError: It is not an AdmissionReview v1 with a request, or its Pod is not a Pod.
+        ProtocolError: It is not an AdmissionReview v1 with a request.
     """
     try:
         # Nearly every body; one pass over the bytes is faster than setting the object apart first.
         about = _request(body, _about_pods)
-    except ProtocolError:
-        other = asked(body)
-        if _creates_pod(other):
-            raise
-        return Review(other.uid, other.namespace, other.name, bool(other.dry_run), None)
-    pod = about.object if _creates_pod(about) else None
+    except ProtocolError as error:
+        other = _head(body)
+        # A pod that cannot be judged is denied: an error would let it pass.
+        why = str(error) if _creates_pod(other) else ""
+        return Review(other.uid, other.namespace, other.name, bool(other.dry_run), None, why)
+    pod = about.object if _creates_pod(about) and not _is_mirror(about) else None
     return Review(about.uid, about.namespace, about.name, about.dry_run is True, pod)
+
+
+def _head(body: bytes) -> Asked:
+    """Return the request of a review, without its object where that cannot even be skipped.
+
+    It cannot where it is nested too deep: an API server keeps 10,000 levels in `managedFields`. It
+    writes the object behind all that is read here, and quotes within texts with a backslash.
+    """
+    try:
+        return asked(body)
+    except ProtocolError:
+        head, key, _ = body.partition(b'"object":')
+        if not key:
+            raise
+        return _request(head + key + b"null}}", _questions)
 
 
 def asked(body: bytes) -> Asked:
@@ -204,6 +197,16 @@ def _request(body: bytes, decoder: msgspec.json.Decoder[_Question[_R]]) -> _R:
 
 def _creates_pod(request: _Request) -> bool:
     return request.kind == _POD and request.operation == "CREATE" and not request.sub_resource
+
+
+def _is_mirror(about: _AboutPod) -> bool:
+    """Tell whether a kubelet mirrors a pod of its node's files: nobody else is believed that."""
+    user, pod = about.user_info, about.object
+    return (
+        MIRROR_POD in pod.annotations
+        and NODES_GROUP in user.groups
+        and user.username == NODE_USER_PREFIX + pod.spec.node_name
+    )
 
 
 def read_object(body: bytes | Raw, decoder: msgspec.json.Decoder[T]) -> T:

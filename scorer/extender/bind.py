@@ -14,20 +14,20 @@ from cluster.pod import Pod
 from cluster.record import Allocation
 from runtime.clock import Clock
 from runtime.kube import ApiError, Kube, KubeError
-from scorer.commit import FENCE, Deposed
 from scorer.extender.choice import choose_gpus
 from scorer.extender.fit import request_of
 from scorer.extender.wire import Binding
+from scorer.faults import FAULT, Faults
+from scorer.fence import Deposed, is_deposed
+from scorer.measures import Stage
 from scorer.member import member_of
 from scorer.outcome import Placement
 from scorer.reason import Reason
 from scorer.seen import Seen, seen
-from scorer.settle import is_open, settled
+from scorer.settle import GRANTING, is_open, settled
 from scorer.watches import Watches
 from scorer.writes import allocation_of, binding, record_of
 
-_TIMEOUT = "2s"
-"""After this the API server gives a binding up, so that a later read tells what became of it."""
 _PATIENCE = 3.5
 """How long who asks waits for the API server [s]. With the second in which the watch may show the
 pod, it is less than the 5 that a scheduler waits."""
@@ -45,10 +45,12 @@ class _Ignored(Struct, frozen=True):
 class Binder:
     """Who binds pods, for one tenure of the Lease."""
 
-    def __init__(self, kube: Kube, watches: Watches, *, term: int, clock: Clock) -> None:
+    def __init__(
+        self, kube: Kube, watches: Watches, faults: Faults, *, term: int, clock: Clock
+    ) -> None:
         """Say whom to write to, what is known, and under which term."""
         self._kube, self._watches, self._state = kube, watches, watches.state
-        self._term, self._clock = term, clock
+        self._faults, self._term, self._clock = faults, term, clock
         self._under_way: dict[str, asyncio.Task[str]] = {}
         """By uid of the pod: returns why it was not bound; empty where it was."""
         self._group: asyncio.TaskGroup | None = None
@@ -76,7 +78,9 @@ class Binder:
             return "the watch of pods does not show this pod yet"
         task = self._under_way.get(asked.pod_uid)
         if task is None:
-            begun = self._begin(asked)
+            begun: asyncio.Task[str] | str = FAULT
+            with self._faults.contained(Stage.BIND, asked.pod_uid):
+                begun = self._begin(asked)
             if isinstance(begun, str):
                 return begun
             task = begun
@@ -122,7 +126,7 @@ class Binder:
     def _give(self, pod: Seen, node: str) -> Mapping[str, str] | str:
         """Choose GPUs and keep them; return the record, or why there are none."""
         if pod.ungated is None:
-            return "the pod is leaving, or waits behind a gate"
+            return pod.unplannable or "the pod is leaving, or waits behind a gate"
         request, ledger = request_of(pod.ungated), self._state.ledger(node)
         if ledger is None or isinstance(request, Reason):
             return Reason.UNKNOWN if ledger is None else str(request)
@@ -133,9 +137,10 @@ class Binder:
         self._decisions += 1
         placement = Placement(member_of(pod.ungated, pod.namespace), node, shares)
         allocation = allocation_of(placement, table, f"{self._term}-s{self._decisions}")
-        self._state.hold(pod, allocation)
         now_ns = int(self._clock() * 1e9)
-        return record_of(placement, allocation, ledger.node, term=self._term, now_ns=now_ns)
+        record = record_of(placement, allocation, ledger.node, term=self._term, now_ns=now_ns)
+        self._state.hold(pod, allocation)
+        return record
 
     def _elsewhere(self, asked: Binding) -> str:
         """Return why a pod that has its GPUs is not on the node, or may not go there; or empty."""
@@ -159,19 +164,35 @@ class Binder:
             record: What it is given, and what is kept for it; empty where it was given it before.
         """
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-        body = binding(pod, node, record)
+        was_sent, why = False, FAULT
+        with self._faults.contained(Stage.BIND, pod.uid):
+            error = await self._write(path, binding(pod, node, record))
+            was_sent = True
+            why = await self._settled(pod, node, path, error, is_ours=bool(record)) if error else ""
+        if record and not was_sent:
+            self._settle(pod, None)
+        return why
+
+    async def _write(self, path: str, body: object) -> KubeError | None:
+        """Return why a binding was not carried out, or not answered; None where it was."""
         try:
-            await self._kube.create(f"{path}/binding", body, _Ignored, params={"timeout": _TIMEOUT})
+            await self._kube.create(f"{path}/binding", body, _Ignored, params=GRANTING)
         except KubeError as error:
-            if isinstance(error, ApiError) and FENCE in error.message:
-                raise Deposed(error.message) from error
-            _log.warning("Could not bind pod", pod="/".join(pod.key), err=str(error))
-            found = await self._found(path, error)
-            bound = found is not None and found.uid == pod.uid and _is_on(found, node)
-            if record:
-                self._settle(pod, found if bound else None)
-            return "" if bound else str(error)
-        return ""
+            if is_deposed(error):
+                raise Deposed(str(error)) from error
+            return error
+        return None
+
+    async def _settled(
+        self, pod: Seen, node: str, path: str, error: KubeError, *, is_ours: bool
+    ) -> str:
+        """Return why a binding that failed so was refused; empty where it was carried out."""
+        _log.warning("Could not bind pod", pod="/".join(pod.key), err=str(error))
+        found = await self._found(path, error)
+        bound = found is not None and found.uid == pod.uid and _is_on(found, node)
+        if is_ours:
+            self._settle(pod, found if bound else None)
+        return "" if bound else str(error)
 
     async def _found(self, path: str, error: KubeError) -> Seen | None:
         """Return the pod as it is after a binding failed so; None where nothing was written."""

@@ -322,7 +322,7 @@ def pod_of(state, **spec):
             "default/p: it has GPUs of this node, but no",
         ),
         (a_pod(ONE, name="p"), "not placed by Linkwise", "it has no scheduling gate"),
-        (a_pod({keys.GPU_WHOLE: 9}, name="p"), "waits", "needs 9 GPUs on one node"),
+        (a_pod({keys.GPU_WHOLE: 9}, name="p"), "never", "needs 9 GPUs on one node"),
         (pod_of("Succeeded", nodeName="dgx-0"), "finished", "it is finished and holds no GPUs"),
     ],
     ids=["no GPUs", "counted", "unaccounted", "not gated", "too large", "finished"],

@@ -178,7 +178,7 @@ def test_a_check_imports_nothing_that_computes_bandwidths():
     code = (
         "import sys\nfrom cli.__main__ import run\n"
         "run(['check', '-', '-o', 'json'])\n"
-        "heavy = {'numpy', 'highspy', 'rich', 'topology.table', 'cluster.ledger'}\n"
+        "heavy = {'numpy', 'highspy', 'rich', 'topology.table', 'cluster.ledger', 'cluster.node'}\n"
         "sys.exit(repr(sorted(heavy & sys.modules.keys())))"
     )
     ran = spawn(sys.executable, "-c", code, input=SKIPPED, cwd=REPOSITORY)

@@ -183,7 +183,9 @@ def test_an_unknown_kind_is_told_with_the_known_ones(linkwise):
     ran = linkwise("schema", "Report")
 
     assert (ran.code, ran.out) == (2, "")
-    assert "'Report' is none. Write one of CheckReport, Simulation, " in ran.err
+    assert ran.err.startswith(
+        "linkwise: Invalid value for KIND: 'Report' is not one of CheckReport, Simulation, "
+    )
 
 
 def policies():

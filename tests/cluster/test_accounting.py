@@ -273,6 +273,13 @@ def test_while_migrating_our_record_goes_before_others():
     assert account(ours, migrate=True).nodes["whole-0"].free_mask == 0b11101111
 
 
+@pytest.mark.parametrize("resource", [GPU_WHOLE, GPU_MEM, NVIDIA_GPU_SHARED])
+def test_a_pod_that_asks_for_0_leaves_its_node_accounted(resource):
+    ledger = account(pod("x", {resource: "0"}, bound="whole-0"))
+
+    assert ledger.nodes["whole-0"].unaccounted is None
+
+
 def test_a_pod_that_nobody_placed_stays_unaccounted_while_migrating():
     ledger = account(pod("x", WHOLE, bound="whole-0"), migrate=True)
 
@@ -291,3 +298,13 @@ CROWD = [
 @settings(max_examples=25)
 def test_the_order_of_the_pods_does_not_matter(pods):
     assert account(*pods) == account(*CROWD)
+
+
+@pytest.mark.parametrize(
+    ("owner", "stays"), [("DaemonSet", True), ("Node", True), ("Job", False), (None, False)]
+)
+def test_a_pod_that_is_there_for_as_long_as_its_node_keeps_its_gpus(owner, stays):
+    raw = a_pod({NVIDIA_GPU: 2}, name="a", owner=owner, nodeName="node-0")
+    ledger = ledger_of([a_node(mode="default")], [msgspec.convert(raw, Pod)]).nodes["node-0"]
+
+    assert (ledger.freed is ledger) is stays

@@ -3,8 +3,10 @@ from typing import Any
 import msgspec
 import pytest
 from builders import a_container, a_pod
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cluster.demand import Demand, HostPort, demand_of
+from cluster.demand import EVERY_PORT, PORTS_MAX, Demand, HostPort, PortsTaken, demand_of
 from cluster.pod import Pod
 
 
@@ -98,6 +100,14 @@ def test_every_port_is_a_host_port_with_the_hosts_network():
     }
 
 
+_ports = st.just(EVERY_PORT) | st.builds(
+    HostPort,
+    st.sampled_from(("", "10.0.0.1", "10.0.0.2")),
+    st.sampled_from(("TCP", "UDP")),
+    st.integers(1, 3),
+)
+
+
 @pytest.mark.parametrize(
     ("one", "other", "clash"),
     [
@@ -110,6 +120,29 @@ def test_every_port_is_a_host_port_with_the_hosts_network():
     ],
     ids=str,
 )
-def test_ports_clash_on_the_same_address_protocol_and_number(one, other, clash):
-    assert HostPort(*one).clashes(HostPort(*other)) is clash
-    assert HostPort(*other).clashes(HostPort(*one)) is clash
+def test_ports_conflict_on_the_same_address_protocol_and_number(one, other, clash):
+    assert PortsTaken([HostPort(*one)]).conflict({HostPort(*other)}) is clash
+    assert PortsTaken([HostPort(*other)]).conflict({HostPort(*one)}) is clash
+
+
+@given(st.frozensets(_ports, max_size=6), st.frozensets(_ports, max_size=6))
+def test_two_sets_of_ports_conflict_where_two_of_them_do(some, others):
+    def conflict(one, other):
+        if EVERY_PORT in (one, other):
+            return True
+        same = (one.protocol, one.port) == (other.protocol, other.port)
+        return same and (one.ip == other.ip or "" in (one.ip, other.ip))
+
+    expected = any(conflict(one, other) for one in some for other in others)
+    assert PortsTaken(some).conflict(others) is expected
+
+
+@pytest.mark.parametrize(("ports", "told_apart"), [(PORTS_MAX, True), (PORTS_MAX + 1, False)])
+def test_a_pod_with_more_host_ports_than_are_told_apart_has_all_of_its_node(ports, told_apart):
+    opened = [{"hostPort": port} for port in range(1, ports + 1)]
+
+    found = demand(a_pod(containers=[a_container(ports=opened)]))
+
+    assert (len(found.ports) == ports) is told_apart
+    assert (found.ports == {EVERY_PORT}) is not told_apart
+    assert found.has_too_many_ports is not told_apart

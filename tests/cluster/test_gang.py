@@ -218,3 +218,13 @@ def test_a_member_always_has_a_mark_and_gpus(raw):
     if is_member(pod, request, mark):
         assert mark is not None
         assert request.places
+
+
+def test_a_name_of_any_length_is_kept_short_and_still_tells_gangs_apart():
+    names = ["x" * 200_000 + end for end in ("a", "b")]
+    pods = [a_pod(annotations={keys.GANG: name, keys.GANG_SIZE: "2"}) for name in names]
+
+    first, second = (gang_mark(msgspec.convert(pod, Pod))[0].name for pod in pods)
+
+    assert first != second
+    assert {len(first), len(second)} == {253}

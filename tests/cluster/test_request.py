@@ -10,7 +10,15 @@ from strategies import pods
 
 from cluster.amounts import check_amount, sound_amount
 from cluster.finding import Code, Severity
-from cluster.keys import GPU_CORE, GPU_COUNT, GPU_MEM, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED
+from cluster.keys import (
+    GPU_CORE,
+    GPU_COUNT,
+    GPU_MEM,
+    GPU_WHOLE,
+    NVIDIA_GPU,
+    NVIDIA_GPU_SHARED,
+    RESOURCES,
+)
 from cluster.pod import Pod
 from cluster.request import Family, Request, read_request
 
@@ -99,7 +107,6 @@ def test_a_request_for_nothing_has_no_part_on_any_card():
         (22, "write 20 or 25"),
         ("32", "write 30 or 35"),
         ("22500m", "write 20 or 25"),
-        (0, "write 5"),
         (3, "write 5"),
         (-10, "write 5"),
         (99, "write 95 or 100"),
@@ -124,7 +131,8 @@ def test_compute_off_the_steps_is_refused_with_the_nearest_that_are_allowed(amou
 def test_compute_is_allowed_when_each_card_gives_a_step_of_five(percent, cards):
     findings = read(over(cards, {GPU_MEM: cards, GPU_CORE: percent}))[1]
 
-    assert bool(findings) == (percent not in {cards * step for step in range(5, 101, 5)})
+    steps = {cards * step for step in range(5, 101, 5)}
+    assert bool(findings) == (percent not in {0, *steps})
     for allowed in [int(number) for f in findings for number in re.findall(r"\d+", f.fix)]:
         assert codes_of(over(cards, {GPU_MEM: cards, GPU_CORE: allowed})) == []
 
@@ -151,7 +159,7 @@ def test_containers_together_may_not_ask_for_more_compute_than_a_card_has():
 
 def test_a_total_is_not_told_again_where_a_container_is_wrong_already():
     assert codes_of(a_pod({GPU_MEM: 2, GPU_CORE: 101}, SHARE)) == [Code.CORE_STEP]
-    assert codes_of(over(2, {GPU_MEM: 0}, {GPU_MEM: 3})) == [Code.MEMORY_WHOLE]
+    assert codes_of(over(2, {GPU_MEM: -1}, {GPU_MEM: 4})) == [Code.MEMORY_WHOLE]
 
 
 def test_compute_cannot_be_asked_without_memory_in_the_same_container():
@@ -163,7 +171,7 @@ def test_compute_cannot_be_asked_without_memory_in_the_same_container():
 
 
 @pytest.mark.parametrize(
-    ("amount", "fix"), [(0, "write 1"), (-1, "write 1"), (5.5, "write 6"), ("1500m", "write 2")]
+    ("amount", "fix"), [(-1, "write 1"), (5.5, "write 6"), ("1500m", "write 2")]
 )
 def test_memory_is_at_least_one_whole_gib(amount, fix):
     finding = only_finding(a_pod({GPU_MEM: amount}))
@@ -238,11 +246,23 @@ def test_only_the_total_of_memory_is_divided_over_the_cards():
     assert codes_of(over(2, {GPU_MEM: 3}, {GPU_MEM: 5})) == []
 
 
+@pytest.mark.parametrize("zero", [0, "0", "0.0", "0Gi", "0e3", "-0"])
+def test_an_amount_of_0_asks_for_nothing(zero):
+    nothing = dict.fromkeys(RESOURCES, zero)
+
+    assert read(a_pod(nothing, nodeName="n1")) == (Request(), ())
+    request, findings = read(a_pod({**nothing, GPU_WHOLE: 2}, nothing))
+    assert (request.family, request.gpus, len(request.asks), findings) == (Family.WHOLE, 2, 1, ())
+
+
+def test_a_limit_of_0_does_not_hide_a_request():
+    assert codes_of(asking({GPU_WHOLE: 0}, {GPU_WHOLE: 1})) != []
+
+
 @pytest.mark.parametrize("resource", [GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED])
 @pytest.mark.parametrize(
     ("amount", "fix"),
     [
-        (0, "write 1, or remove the resource"),
         (-2, "write 1, or remove the resource"),
         (0.5, f"write 1, or ask for a part of a GPU by {GPU_MEM}"),
         ("1500m", f"write 2, or ask for a part of a GPU by {GPU_MEM}"),

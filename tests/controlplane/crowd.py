@@ -128,6 +128,9 @@ class Crowd:
     def _is_ended(self, gang: str, index: int, succeeds: bool) -> bool:
         path = f"{self.pods.path}/{gang}-{index}"
         try:
+            if succeeds and self.pods.api.get(path)["status"]["phase"] == "Pending":
+                # Its kubelet is about to say that it runs, and would say so of one that succeeded.
+                return False
             if succeeds:
                 self.pods.api.patch(f"{path}/status", {"status": {"phase": "Succeeded"}})
             else:

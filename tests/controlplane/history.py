@@ -165,6 +165,21 @@ class History:
             }
         )
 
+    def overbooked(self, gpus: int) -> list[str]:
+        """Say after which writes the pods of a node ask for more than its GPUs, recorded or not."""
+        held: dict[str, tuple[str, int]] = {}
+        taken: Counter[str] = Counter()
+        found = []
+        for write in self.writes:
+            node, count = held.pop(write.uid, ("", 0))
+            taken[node] -= count
+            if write.bound and not write.ended:
+                held[write.uid] = write.bound, asked(write.pod)
+                taken[write.bound] += asked(write.pod)
+                if taken[write.bound] > gpus:
+                    found.append(f"{write.key} on {write.bound}: {taken[write.bound]} GPUs")
+        return found
+
     def partly_bound(self) -> dict[Gang, float]:
         """Return how long each gang was bound in part at most, before all of it was [s]."""
         longest: dict[Gang, float] = defaultdict(float)

@@ -67,7 +67,12 @@ class ControlPlane:
 
     def api_as(self, token: str) -> Api:
         """Return the API server as the owner of a token sees it."""
-        return Api(self.server, token, ssl.create_default_context(cafile=str(self.ca_file)))
+        return Api(self.server, token, self.trust)
+
+    @property
+    def trust(self) -> ssl.SSLContext:
+        """What verifies API servers."""
+        return ssl.create_default_context(cafile=str(self.ca_file))
 
     def token(self, namespace: str, name: str, seconds: int = 3600) -> str:
         """Return a fresh token of a ServiceAccount that exists; for 600 s at least."""
@@ -132,6 +137,18 @@ class ControlPlane:
         server = replace(server, argv=(*server.argv, *flags))
         self._start(server, self._api_server_ready)
         self._start_others()
+
+    @contextmanager
+    def another_api_server(self) -> Iterator[int]:
+        """Run one more API server on the same etcd, and give its port."""
+        (port,) = free_ports(1)
+        process = programs.another_api_server(self.site, port)
+        api = Api(process.urls[0], self.api.token, self.trust)
+        self._start(process, lambda: api.text("/readyz") == "ok")
+        try:
+            yield port
+        finally:
+            self.processes.stop(process)
 
     @contextmanager
     def paused(self, name: str = "kube-apiserver") -> Iterator[None]:

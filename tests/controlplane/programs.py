@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from controlplane import credentials
@@ -111,6 +111,18 @@ def api_server(site: Site) -> Process:
         "--delete-collection-workers=8",
         # Else watches keep it from ending until it is killed.
         "--shutdown-watch-termination-grace-period=1s",
+    )
+
+
+def another_api_server(site: Site, port: int) -> Process:
+    """Return one more on the same etcd, with the same keys and certificate."""
+    first = api_server(site)
+    return replace(
+        first,
+        name="another-kube-apiserver",
+        argv=(*first.argv, f"--secure-port={port}"),
+        log=site.folder / "another-kube-apiserver.log",
+        urls=(f"https://127.0.0.1:{port}",),
     )
 
 

@@ -1,4 +1,4 @@
-"""A TCP relay: it spreads connections, cuts them, or keeps them open and says nothing."""
+"""A TCP relay: it spreads connections, cuts or delays them, or keeps them open and says nothing."""
 
 import asyncio
 import itertools
@@ -16,6 +16,8 @@ class _Connection:
     writers: tuple[asyncio.StreamWriter, asyncio.StreamWriter]
     speaks: asyncio.Event = field(default_factory=asyncio.Event)
     """Unset: what is sent is lost, ends of connections too, and nobody is told."""
+    asked: float = 0
+    """When the client sent anything last, by the loop's clock [s]."""
 
 
 class Relay:
@@ -34,6 +36,11 @@ class Relay:
         self._thread = Thread(target=self._loop.run_forever, daemon=True)
         self.refuses = False
         """Whether new connections are cut at once."""
+        self.lag = 0.0
+        """What servers send is passed on so much later [s]."""
+        self.prompt = 0.0
+        """What a server sends so soon after its client sent anything is not delayed [s]: answers of
+        an API server are prompt then, and only watches lag."""
         self.port = 0
 
     @property
@@ -107,18 +114,42 @@ class Relay:
         connection = _Connection((writer, back))
         connection.speaks.set()
         self._connections.add(connection)
-        ways = (self._pass(connection, reader, back), self._pass(connection, there, writer))
+        ways = (self._ask(connection, reader, back), self._answer(connection, there, writer))
         await asyncio.gather(*ways)
         self._connections.discard(connection)
 
-    @staticmethod
-    async def _pass(
-        connection: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    async def _ask(
+        self, connection: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Pass one way on until it ends; then the other ends, too."""
+        """Pass on what a client sends until it ends; then the other way ends, too."""
         with suppress(OSError):
             while data := await _read(connection, reader):
+                connection.asked = self._loop.time()
                 writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def _answer(
+        self, connection: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Pass on what a server sends, in its order and with its delay, until it ends."""
+        sent: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        delivery = asyncio.create_task(self._deliver(sent, writer))
+        with suppress(OSError):
+            while data := await _read(connection, reader):
+                now = self._loop.time()
+                late = self.lag if now - connection.asked >= self.prompt else 0
+                sent.put_nowait((now + late, data))
+        sent.put_nowait((0, b""))
+        await delivery
+
+    async def _deliver(
+        self, sent: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter
+    ) -> None:
+        with suppress(OSError):
+            while (item := await sent.get())[1]:
+                await asyncio.sleep(item[0] - self._loop.time())
+                writer.write(item[1])
                 await writer.drain()
         writer.close()
 

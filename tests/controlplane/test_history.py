@@ -81,3 +81,17 @@ def test_a_gang_that_is_sent_away_begins_anew():
 def test_pods_made_again_under_their_name_are_counted():
     history = told(a_pod("a"), gone("a"), a_pod("a", uid="a2"), a_pod("a", uid="a2", on="node"))
     assert history.creations("team") == {"a": 2}
+
+
+def test_pods_that_ask_for_more_than_a_node_has_are_found_without_any_record():
+    history = told(
+        a_pod("a", on="node", asks=6), a_pod("b", on="node", asks=2), a_pod("c", on="node")
+    )
+    assert history.overbooked(8) == ["team/c on node: 9 GPUs"]
+
+
+def test_gpus_of_pods_that_ended_or_wait_are_not_overbooked():
+    ended = a_pod("a", on="node", asks=8, phase="Succeeded")
+    waits = a_pod("c", asks=8)
+    history = told(a_pod("a", on="node", asks=8), ended, a_pod("b", on="node", asks=8), waits)
+    assert history.overbooked(8) == []

@@ -11,7 +11,10 @@ from cluster.finding import Code
 PAGE = Path(__file__).parents[2] / "docs" / "findings.md"
 FENCE = "```"
 
-NOT_REACHED = {Code.INTERNAL: "only the servers answer with it; no input is known to bring it"}
+NOT_REACHED = {
+    Code.UNREADABLE: "only a server reads a review, and tells it of what the command line refuses",
+    Code.INTERNAL: "only the servers answer with it; no input is known to bring it",
+}
 """Codes without examples."""
 
 

@@ -6,6 +6,7 @@ from controlplane.pods import a_pod as pod
 from controlplane.process import wait_until
 
 from cluster import keys
+from webhook.environment import NO_GPU
 
 GATE = {"name": keys.GANG}
 RECORD = {keys.ALLOCATION: '{"node": "none", "gpus": []}'}
@@ -36,6 +37,10 @@ def place(scorer, pods, name):
 
 def ephemeral(**given):
     return {"name": "debug", "image": "registry.example/none", **given}
+
+
+ALL = {"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}
+VOID = {"name": keys.ENV_VISIBLE_DEVICES, "value": NO_GPU}
 
 
 @pytest.mark.parametrize("key", [keys.ALLOCATION, keys.TERM, f"{keys.VISIBLE_DEVICES_OF}main"])
@@ -143,14 +148,15 @@ def test_the_scorer_binds_a_pod_and_says_in_the_same_request_which_gpus_it_has(p
 @pytest.mark.parametrize(
     "given",
     [
-        {"env": [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]},
-        {"env": [{"name": keys.ENV_MPS_THREADS, "value": "100"}]},
-        {"envFrom": [{"configMapRef": {"name": "any"}}]},
+        pytest.param({}, id="the image decides"),
+        pytest.param({"env": [ALL]}, id="devices"),
+        pytest.param({"env": [VOID, ALL]}, id="the last counts"),
+        pytest.param({"env": [{"name": "A", "value": "b"}]}, id="another variable"),
+        pytest.param({"envFrom": [{"configMapRef": {"name": "any"}}]}, id="envFrom"),
     ],
-    ids=["devices", "MPS", "envFrom"],
 )
 @pytest.mark.parametrize("placed", [True, False], ids=["placed", "before a scheduler binds it"])
-def test_an_ephemeral_container_of_a_pod_with_gpus_cannot_choose_its_own(
+def test_an_ephemeral_container_of_a_pod_with_gpus_says_that_it_sees_none(
     plane, pods, scorer, given, placed
 ):
     if placed:
@@ -160,17 +166,22 @@ def test_an_ephemeral_container_of_a_pod_with_gpus_cannot_choose_its_own(
         plane.api.create(pods, pod("asking", GPU, schedulerName=keys.SCHEDULER))
     path = f"{pods}/asking/ephemeralcontainers"
     change = {"spec": {"ephemeralContainers": [ephemeral(**given)]}}
-    assert "cannot choose its own" in refusal(lambda: plane.api.patch(path, change, "strategic"))
-    harmless = {"spec": {"ephemeralContainers": [ephemeral(env=[{"name": "A", "value": "b"}])]}}
+    assert "sees no GPU" in refusal(lambda: plane.api.patch(path, change, "strategic"))
+    harmless = {"spec": {"ephemeralContainers": [ephemeral(env=[VOID])]}}
     assert refusal(lambda: plane.api.patch(path, harmless, "strategic")) == ""
 
 
-def test_an_ephemeral_container_of_another_pod_is_nobodys_business(plane, pods):
+def test_an_ephemeral_container_of_another_pod_may_be_any_but_one_that_chooses_gpus(plane, pods):
     plane.api.create(pods, pod("plain"))
-    env = [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]
-    change = {"spec": {"ephemeralContainers": [ephemeral(env=env)]}}
     path = f"{pods}/plain/ephemeralcontainers"
-    assert refusal(lambda: plane.api.patch(path, change, "strategic")) == ""
+
+    def add(name, **given):
+        change = {"spec": {"ephemeralContainers": [ephemeral(name=name, **given)]}}
+        return refusal(lambda: plane.api.patch(path, change, "strategic"))
+
+    assert "sees no GPU" in add("chooses", env=[ALL])
+    assert add("plain") == ""
+    assert add("void", env=[VOID]) == ""
 
 
 def test_controllers_of_jobs_and_stateful_sets_work_unhindered(

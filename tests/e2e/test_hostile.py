@@ -1,19 +1,17 @@
 """Hostile clients of the webhook's own port: refused, forgotten, and nobody else notices."""
 
 import gzip
-import json
-import re
 import socket
-import ssl
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-import yaml
+from controlplane.hostile import JSON, MIB, connect, review, send, status
 from controlplane.load import Load
 from controlplane.process import wait_until
-from controlplane.webhook import BASE, run_webhook
+from controlplane.vitals import granted, memory
+from controlplane.webhook import run_webhook
 
 from cluster import keys
 from runtime.limits import Limits
@@ -21,10 +19,8 @@ from runtime.limits import Limits
 # Some of it waits for what takes a minute where nothing else runs.
 pytestmark = pytest.mark.timeout(400)
 
-MIB = 1 << 20
 ROOM = 16 * MIB
 """What memory may differ by between two waves: two bodies being decoded, and the allocator's."""
-JSON = "application/json"
 GATE = {"name": keys.GANG}
 LIMITS = Limits()
 
@@ -56,74 +52,6 @@ def all_were_served(load):
     load.goes_on()
     assert load.failed == []
     assert all(pod["spec"]["schedulingGates"] == [GATE] for pod in load.created)
-
-
-def memory(webhook, line="VmRSS"):
-    """Return what the process holds [bytes]; `VmHWM`: the most it ever held."""
-    status = Path(f"/proc/{webhook.process.pid}/status").read_text()
-    return int(re.search(rf"^{line}:\s+(\d+) kB$", status, re.MULTILINE)[1]) << 10
-
-
-def granted():
-    """Return the memory that is shipped with the webhook [bytes]."""
-    (deployment,) = [
-        one
-        for one in yaml.safe_load_all((BASE / "webhook.yaml").read_text())
-        if one["kind"] == "Deployment"
-    ]
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    number, unit = re.fullmatch(r"(\d+)(Mi)", container["resources"]["limits"]["memory"]).groups()
-    return int(number) * {"Mi": MIB}[unit]
-
-
-def connect(webhook):
-    plain = socket.create_connection(("127.0.0.1", webhook.ports[0]), timeout=60)
-    context = ssl.create_default_context(cadata=webhook.ca.cert_pem.decode())
-    return context.wrap_socket(plain, server_hostname="127.0.0.1")
-
-
-def send(webhook, body, kind=JSON, encoding="", *, chunked=False):
-    """Send one request, and return the status; 0 when the connection is closed without one."""
-    head = [
-        "POST /mutate?timeout=3s HTTP/1.1",
-        "Host: webhook",
-        f"Content-Type: {kind}",
-        "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}",
-    ]
-    if encoding:
-        head.append(f"Content-Encoding: {encoding}")
-    with connect(webhook) as connection:
-        # Whoever is refused early may find the connection closed before all is sent.
-        with suppress(OSError):
-            connection.sendall("\r\n".join([*head, "", ""]).encode())
-            for start in range(0, len(body), MIB):
-                part = body[start : start + MIB]
-                connection.sendall(b"%x\r\n%s\r\n" % (len(part), part) if chunked else part)
-            if chunked:
-                connection.sendall(b"0\r\n\r\n")
-        return status(connection)
-
-
-def status(connection):
-    said = b""
-    with suppress(OSError):
-        while b"\r\n" not in said and (part := connection.recv(4096)):
-            said += part
-    return int(said.split()[1]) if said.startswith(b"HTTP/1.1 ") else 0
-
-
-def review(pod, **other):
-    request = {
-        "uid": "u",
-        "kind": {"group": "", "version": "v1", "kind": "Pod"},
-        "operation": "CREATE",
-        "namespace": "default",
-        "object": pod,
-        **other,
-    }
-    return json.dumps(
-        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    ).encode()
 
 
 def placed(text, where):
@@ -188,14 +116,14 @@ def test_under_waves_of_hostile_bodies_memory_stays_flat_and_others_are_served(w
         with ThreadPoolExecutor(4) as attackers:
             said = set(attackers.map(lambda each: send(webhook, **each), sent))
         assert said <= {400, LATE, 413, 415, 503}
-        return memory(webhook)
+        return memory(webhook.process)
 
     # How many bodies are held at one moment is chance: the most of several waves is not.
     first, later = (max(wave() for _ in range(4)) for _ in range(2))
 
     all_were_served(load)
     assert later <= first + ROOM
-    assert memory(webhook, "VmHWM") < granted()
+    assert memory(webhook.process, "VmHWM") < granted("webhook")
 
 
 def test_whoever_sends_slowly_is_cut_off_and_others_are_served(webhook, load):
@@ -228,7 +156,7 @@ def test_more_connections_than_there_is_room_for_take_nobody_elses(webhook, load
         load.goes_on()
         # Those that were idle for longest made room.
         assert {status(one) for one in many[:50]} == {0}
-        assert memory(webhook) < granted()
+        assert memory(webhook.process) < granted("webhook")
         all_were_served(load)
     wait_until(lambda: len(files(webhook)) < 50, "they are forgotten")
 

@@ -3,6 +3,7 @@
 # ruff: noqa: ARG001 - what is shipped is applied by a fixture, which few tests read.
 
 import base64
+import json
 import os
 import sys
 from pathlib import Path
@@ -29,6 +30,19 @@ REGISTERED = [f"{ADMISSION}/{resource}/{name}" for resource, _, name in REGISTRA
 MUTATING = REGISTERED[0]
 GPU = {keys.GPU_WHOLE: "1"}
 AGAIN = 'failed calling webhook "again.pods.linkwise.dev"'
+
+
+A = {"name": "A", "value": "b"}
+CONTROLLERS = "system:serviceaccount:kube-system"
+
+
+def chooses(*before):
+    variable = {"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}
+    return {**container(name="chooses"), "env": [*before, variable]}
+
+
+def many(count):
+    return [container(name=f"c{number}") for number in range(count)]
 
 
 def gated(name):
@@ -141,6 +155,9 @@ def closed(plane, shipped):
         pytest.param(pod("p", labels={keys.POD_GROUP_NAME: "g"}), id="named pod group"),
         pytest.param(pod("p", annotations={keys.KOORDINATOR_GANG_NAME: "g"}), id="koordinator"),
         pytest.param(pod("p", annotations={keys.GANG: "g"}), id="our gang"),
+        pytest.param(pod("p", initContainers=[chooses()]), id="names the GPUs it sees"),
+        pytest.param(pod("p", containers=[chooses(*[A] * 1100)]), id="many variables"),
+        pytest.param(pod("p", initContainers=many(70)), id="many containers"),
     ],
 )
 @pytest.mark.usefixtures("closed")
@@ -156,6 +173,7 @@ def test_the_webhook_is_called_for_pods_with_gpus_classes_or_gangs(plane, pods, 
         pytest.param(pod("p", {"cpu": "1", "example.com/gpu": "1"}), id="other resources"),
         pytest.param(pod("p", labels={"app": "x"}, annotations={"a": "b"}), id="other marks"),
         pytest.param(pod("p", initContainers=[container(name="init")]), id="init container"),
+        pytest.param(pod("p", containers=[{**container(), "env": [A]}]), id="other variables"),
     ],
 )
 @pytest.mark.usefixtures("closed")
@@ -194,6 +212,8 @@ def closed_again(plane, shipped):
         pytest.param(pod("p", {keys.GPU_MEM: "2"}), id="a share"),
         pytest.param(pod("p", GPU, schedulingGates=[{"name": "other"}]), id="another's gate"),
         pytest.param(pod("p", initContainers=[container(GPU, "init")]), id="init container"),
+        pytest.param(pod("p", {keys.NVIDIA_GPU_SHARED: "1"}), id="a replica"),
+        pytest.param(pod("p", GPU, nodeName="n", schedulerName=keys.SCHEDULER), id="a node"),
     ],
 )
 @pytest.mark.usefixtures("closed_again")
@@ -209,6 +229,7 @@ def test_a_pod_that_would_be_refused_is_tried_again(plane, pods, made):
         pytest.param(pod("p", {keys.NVIDIA_GPU: "1"}), id="NVIDIA's"),
         pytest.param(pod("p", labels={keys.COMPUTE_CLASS: "gpu"}), id="class"),
         pytest.param(pod("p"), id="no GPU"),
+        pytest.param(pod("p", {keys.GPU_WHOLE: "0"}), id="0 GPUs"),
     ],
 )
 @pytest.mark.usefixtures("closed_again")
@@ -219,7 +240,10 @@ def test_a_pod_that_was_judged_or_fails_open_is_not_tried_again(plane, pods, mad
 # ---- What fails closed.
 
 
-@pytest.mark.parametrize("limits", [{keys.GPU_MEM: "2"}, GPU, {"aliyun.com/other": "1"}])
+@pytest.mark.parametrize(
+    "limits",
+    [{keys.GPU_MEM: "2"}, GPU, {"aliyun.com/other": "1"}, {keys.NVIDIA_GPU_SHARED: "1"}],
+)
 def test_a_pod_that_nobody_would_place_is_refused_with_what_to_do(plane, pods, limits):
     said = refusal(lambda: plane.api.create(pods, pod("p", limits)))
     assert "create it again" in said
@@ -236,10 +260,48 @@ def test_a_pod_that_nobody_would_place_is_refused_with_what_to_do(plane, pods, l
         pytest.param(pod("p", GPU, schedulerName=keys.SCHEDULER), id="our scheduler"),
         pytest.param(pod("p", {keys.NVIDIA_GPU: "1"}), id="NVIDIA's"),
         pytest.param(pod("p"), id="no GPU"),
+        pytest.param(pod("p", {keys.GPU_WHOLE: "0"}, nodeName="n"), id="0 GPUs of a node"),
+        pytest.param(pod("p", {keys.NVIDIA_GPU: "1"}, nodeName="n"), id="NVIDIA's, of a node"),
     ],
 )
 def test_a_pod_that_somebody_places_or_that_is_not_ours_is_made(plane, pods, made):
     assert refusal(lambda: plane.api.create(pods, made)) == ""
+
+
+MIRROR = {keys.MIRROR_POD: "x"}
+
+
+@pytest.mark.parametrize("limits", [GPU, {keys.GPU_MEM: "2"}, {keys.NVIDIA_GPU_SHARED: "1"}])
+def test_a_pod_that_names_a_node_is_no_proof_that_somebody_placed_it(plane, pods, limits):
+    for given in ({}, {"schedulerName": keys.SCHEDULER}, {"annotations": MIRROR}):
+        said = refusal(lambda given=given: plane.api.create(pods, on_node(limits, **given)))
+        assert "remove nodeName" in said
+
+
+def on_node(limits, **given):
+    return pod("p", limits, nodeName="node-a", **given)
+
+
+@pytest.mark.parametrize(
+    ("user", "group", "made"),
+    [
+        pytest.param("system:node:node-a", "system:nodes", True, id="its node"),
+        pytest.param("system:node:node-b", "system:nodes", False, id="another node"),
+        pytest.param("system:node:node-a", "system:other", False, id="not in the group"),
+        pytest.param(
+            f"{CONTROLLERS}:daemon-set-controller", "system:nodes", False, id="a DaemonSet"
+        ),
+    ],
+)
+def test_only_the_node_itself_mirrors_a_pod_of_its_files(plane, pods, user, group, made):
+    body = {"apiVersion": "v1", "kind": "Pod", **on_node(GPU, annotations=MIRROR)}
+    who = (f"--as={user}", f"--as-group={group}", "--as-group=system:masters")
+    home = f"--namespace={pods.split('/')[4]}"
+
+    said = plane.kubectl("create", home, *who, "--filename=-", stdin=json.dumps(body))
+
+    assert (said.returncode == 0) is made, said.stderr
+    assert made or "remove nodeName" in said.stderr
 
 
 # ---- Certificates, with the access that is shipped.

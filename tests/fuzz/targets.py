@@ -41,8 +41,9 @@ from topology.errors import TopologyError
 from topology.read import read_machine
 from webhook.decided import POLICY, PROFILES, Home
 from webhook.dryrun import answer, judge, read_manifest
+from webhook.handle import handle
 from webhook.manifest.value import InputError
-from webhook.review import API_VERSION, KIND, ProtocolError, handle
+from webhook.review import API_VERSION, KIND, ProtocolError
 from webhook.validate import validate
 
 Target = Callable[[bytes], None]

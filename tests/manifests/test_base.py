@@ -24,6 +24,7 @@ from scorer.gangobject import (
 from scorer.owner import _PLURALS
 from scorer.settings import read_settings as scorer_settings
 from topology.machine import MAX_GPUS
+from webhook.environment import NO_GPU
 from webhook.settings import Settings
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
@@ -133,12 +134,9 @@ def test_the_second_try_is_as_the_first_but_asks_others_and_only_for_what_would_
         for found in (hook("MutatingWebhookConfiguration"), again())
     )
     assert second == first
-    (condition,) = again()["matchConditions"]
-    spec = one("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]
-    refused = " ".join(
-        item["expression"] for item in (*spec["matchConditions"], *spec["validations"])
-    )
-    assert quoted(condition["expression"]) == quoted(refused)
+    (called,) = again()["matchConditions"]
+    (refused,) = one("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]["matchConditions"]
+    assert called["expression"].split() == refused["expression"].split()
 
 
 @pytest.mark.parametrize("policy", ["registration", "placed"])
@@ -164,6 +162,7 @@ def test_the_conditions_name_what_admission_reads():
         keys.POD_GROUP_NAME,
         keys.KOORDINATOR_GANG_NAME,
         keys.GANG,
+        keys.ENV_VISIBLE_DEVICES,
     }
 
 
@@ -204,7 +203,7 @@ def test_the_guard_covers_every_way_to_write_an_allocation():
 def test_the_guard_names_the_keys_of_the_record_that_are_ours():
     spec = one("ValidatingAdmissionPolicy", "linkwise-guard")["spec"]
     assert {key for key in keys.RECORD if key.startswith(keys.PREFIX)} == ALLOCATION
-    devices = {keys.VISIBLE_DEVICES_OF, keys.ENV_VISIBLE_DEVICES, keys.ENV_MPS_PREFIX}
+    devices = {keys.VISIBLE_DEVICES_OF, keys.ENV_VISIBLE_DEVICES, NO_GPU, ""}
     _, rule = spec["matchConditions"]
     asked = {"ephemeralcontainers", "aliyun.com/", keys.NVIDIA_GPU_SHARED}
     assert quoted(rule["expression"]) == {*ALLOCATION, *devices, *asked, keys.GANG}
@@ -253,11 +252,15 @@ def test_the_fence_goes_by_the_lease_that_the_scorer_may_write_and_blocks_nobody
     } <= granted("scorer")
 
 
-def test_what_must_be_placed_is_known_by_our_gate_and_our_scheduler():
+def test_what_must_be_placed_is_known_by_our_gate_and_our_scheduler_and_names_no_node():
     spec = one("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]
     (rule,) = spec["matchConditions"]
-    assert quoted(rule["expression"]) - {""} == {"aliyun.com/", keys.GANG, keys.SCHEDULER}
-    assert [one["expression"] for one in spec["validations"]] == ["false"]
+    nodes = {keys.NODE_USER_PREFIX, keys.NODES_GROUP}
+    asked = {"aliyun.com/", keys.NVIDIA_GPU_SHARED, "0"}
+    assert quoted(rule["expression"]) - {""} == {*asked, *nodes, keys.GANG, keys.SCHEDULER}
+    # One of them is not met whenever the rule applies: no pod slips by.
+    named, unnamed = (one["expression"] for one in spec["validations"])
+    assert (named, unnamed) == (unnamed.replace("!=", "=="), named.replace("==", "!="))
     assert spec["failurePolicy"] == "Fail"
 
 

@@ -1,5 +1,6 @@
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from strategies import profile_labels, profiles
 
 from cluster.pod import LabelSelector, Requirement
@@ -55,6 +56,23 @@ def test_contradictions_are_seen(expressions, possible):
     wanted = conditions_of(selector({"matchExpressions": expressions}))
 
     assert can_hold(wanted) is possible
+
+
+VALUES = st.sampled_from("xyz")
+
+
+@given(
+    st.lists(
+        st.builds(expression, st.sampled_from(("In", "NotIn")), VALUES, VALUES)
+        | st.builds(expression, st.sampled_from(("Exists", "DoesNotExist"))),
+        max_size=4,
+    )
+)
+def test_conditions_on_one_label_can_hold_exactly_when_some_value_or_none_meets_them(expressions):
+    wanted = conditions_of(selector({"matchExpressions": expressions}))
+    tried = [{}, *({"a": value} for value in (*"xyz", "another"))]
+
+    assert can_hold(wanted) is any(first_unmet(wanted, labels) is None for labels in tried)
 
 
 def test_a_selector_that_is_absent_has_no_condition():

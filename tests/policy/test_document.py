@@ -19,6 +19,7 @@ catalogue:
 strict: false
 capacity: deny
 visibleDevices: deny
+environment: refuse
 profilesAll: true
 affinity:
   platform: node
@@ -64,6 +65,7 @@ def test_an_empty_policy_has_its_defaults(text):
 
     assert policy == Policy()
     assert (policy.strict, policy.capacity, policy.visible_devices) == (True, "warn", "replace")
+    assert policy.environment == "replace"
     assert (policy.placement.mode, policy.placement.strategy) == ("gates", Placement.BINPACK)
     assert (policy.gangs.commit_deadline_seconds, policy.gangs.ageing_minutes) == (60, 10)
     assert (policy.sharing.memory_fraction, policy.sharing.compute_by_mps) == (0.9, False)
@@ -78,6 +80,7 @@ def test_everything_can_be_said():
 
     assert policy.catalogue.models["H20"].drivers == ("1.0", "2.0")
     assert (policy.strict, policy.capacity, policy.visible_devices) == (False, "deny", "deny")
+    assert policy.environment == "refuse"
     assert policy.affinity.node_labels.model.values == {"T4": ("Tesla-T4", "Tesla-T4-SHARED")}
     assert policy.placement.strategy is Placement.SPREAD
     assert policy.gangs.domains == ("rack",)

@@ -103,3 +103,18 @@ def test_any_text_is_a_value_or_a_clear_error(text):
 
     assert all(1 <= line <= text.count("\n") + 1 for line in lines)
     assert "\n" not in message
+
+
+TOO_LONG = "9" * 5000
+
+
+def test_a_number_that_is_too_long_has_its_line_also_before_a_text_that_never_ends():
+    # Each of these quotes would be tried to the end of the text, were it not read once.
+    text = f'[1,\n{TOO_LONG},\n"' + '\\"' * 100_000
+
+    with pytest.raises(SourceError, match="line 2: not JSON: a number is too long"):
+        read_json(text)
+
+
+def test_places_can_be_counted_from_another_line():
+    assert places("[\n1]", 7).find((0,)).line == 8

@@ -1,6 +1,6 @@
 import pytest
 
-from policy.lines import WHOLE, embedded, read_documents
+from policy.lines import WHOLE, embedded, read_documents, read_json_stream
 from policy.place import SourceError, field
 
 
@@ -63,3 +63,19 @@ def test_a_path_is_written_as_people_write_it():
     assert field(path) == "spec.containers[0].resources.limits[aliyun.com/gpu]"
     assert field((0, "name")) == "[0].name"
     assert field(()) == ""
+
+
+def test_json_texts_that_follow_each_other_have_their_lines():
+    first, second = read_json_stream('{"a":\n1}\n\n[\n2]')
+
+    assert (first.value, first.line, first.line_of(("a",))) == ({"a": 1}, 1, 1)
+    assert (second.value, second.line, second.line_of((0,))) == ([2], 4, 5)
+
+
+def test_what_is_no_stream_of_json_has_no_documents():
+    assert read_json_stream("{} a: b") == []
+
+
+def test_a_mistake_in_one_of_many_json_texts_has_its_line():
+    with pytest.raises(SourceError, match="line 3: the key 'a' stands already on line 1"):
+        read_json_stream('{}\n{"a": 1,\n"a": 2}')

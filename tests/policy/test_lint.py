@@ -1,7 +1,8 @@
 import json
 
 import pytest
-from hypothesis import given
+import yaml
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import profiles
 
@@ -107,3 +108,33 @@ def test_any_text_can_be_judged(text):
     found = lint(text)
 
     assert all(problem.line >= 1 for problem in found.problems)
+
+
+KEYS = st.sampled_from(("kind", "apiVersion", "data", "sharing", "version", "machines")) | (
+    st.sampled_from(("name", "selectors", "policy.yaml", "objectSelector", "effect", "labels", "~"))
+)
+ANY = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.sampled_from(("ConfigMap", "Policy", "[]", "[{}]", "a: {}", "off"))
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=15,
+)
+
+
+@settings(max_examples=300)
+@given(ANY)
+def test_any_value_is_read_or_refused_with_problems(value):
+    text = yaml.safe_dump(value)
+    for found in (lint(text), lint_policy(text), lint_plugin_config(text), lint_profiles(text)):
+        assert all(problem.message for problem in found.problems)
+
+
+@given(ANY)
+def test_any_json_is_read_or_refused_with_problems(value):
+    text = json.dumps(value)
+    for found in (lint(text), lint_policy(text), lint_plugin_config(text), lint_profiles(text)):
+        assert all(problem.message for problem in found.problems)

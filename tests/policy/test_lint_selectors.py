@@ -155,6 +155,15 @@ def test_an_effect_on_a_key_that_is_not_an_administrators_is_told(key, whose):
     assert all(f"belongs to {whose}" in problem.message for problem in found)
 
 
+def test_selectors_that_cannot_all_be_compared_are_told():
+    labels = {f"k{i}": "v" for i in range(2000)}
+    many = [selecting(name, labels, objectSelector={"matchLabels": labels}) for name in "ab"]
+
+    found = lint_profiles(json.dumps(many)).problems
+
+    assert any("too many selectors on the same labels" in problem.message for problem in found)
+
+
 def test_a_warning_has_the_line_of_what_it_means():
     text = """[{"name": "a",
         "objectSelector": {"matchLabels": {"app": "a"}},

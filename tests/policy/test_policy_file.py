@@ -90,6 +90,8 @@ def test_a_literal_blocks_text_is_found_without_its_indent():
         ("a: [", 2, "", "not YAML", "write it as YAML or JSON"),
         ("- name: a\n", 1, "", "this is no policy", "write a Policy"),
         ("kind: Pod\n", 1, "kind", "a Pod is no policy", "write a Policy"),
+        ("kind: {}\n", 1, "kind", "no text as its kind", "write a Policy"),
+        ("kind: [Policy]\n", 1, "kind", "no text as its kind", "write a Policy"),
         ("kind: ConfigMap\n", 1, "data", "has no data", "put selectors under"),
         ("kind: ConfigMap\ndata:\n  a: hello\n", 3, "data.a", "holds no policy", "put selectors"),
         (
@@ -100,7 +102,16 @@ def test_a_literal_blocks_text_is_found_without_its_indent():
             "put a | after selectors:",
         ),
     ],
-    ids=["syntax", "list", "pod", "no data", "other data", "no text"],
+    ids=[
+        "syntax",
+        "list",
+        "pod",
+        "a map as kind",
+        "a list as kind",
+        "no data",
+        "other data",
+        "no text",
+    ],
 )
 def test_what_is_no_policy_is_an_error_with_its_line(text, line, path, message, fix):
     with pytest.raises(PolicyError) as caught:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.place import MAX_DEPTH, SourceError
-from policy.yaml_text import MAX_COPIED, read_yaml
+from policy.yaml_text import MAX_COPIED, MAX_COPIED_CHARACTERS, read_yaml
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=6),
@@ -112,6 +112,17 @@ def test_a_literal_block_tells_its_first_line_of_content():
 LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12)
 )
+LONG = (
+    "a: &a {text}\n"
+    + "b: ["
+    + ",".join(["*a"] * 1000)
+    + "]\n"
+    + "c: ["
+    + ",".join(["*a"] * 1000)
+    + "]\n"
+)
+LONG_TEXT = LONG.replace("{text}", "x" * 1000)
+LONG_KEY = LONG.replace("{text}", "{" + "x" * 1000 + ": 1}")
 CHAIN = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, MAX_DEPTH + 5))
 
 
@@ -138,10 +149,12 @@ CHAIN = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1,
         ("b: {<<: [1]}\n", 1, "<< takes a mapping"),
         ("a:\n" + "- " * (MAX_DEPTH + 1) + "x\n", 2, "deeper than 100"),
         ("[" * 100_000, 1, "deeper than 100"),
-        (LAUGHS, 5, f"more than {MAX_COPIED}"),
+        (LAUGHS, 4, f"more than {MAX_COPIED} values"),
+        (LONG_TEXT, 3, f"more than {MAX_COPIED_CHARACTERS} characters"),
+        (LONG_KEY, 3, f"more than {MAX_COPIED_CHARACTERS} characters"),
         (CHAIN, MAX_DEPTH, "deeper than 100"),
     ],
-    ids=range(22),
+    ids=range(24),
 )
 def test_what_is_no_yaml_is_an_error_with_its_line(text, line, part):
     with pytest.raises(SourceError, match=part) as caught:

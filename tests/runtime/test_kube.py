@@ -86,6 +86,35 @@ async def test_a_refusal_has_status_reason_and_message(api):
 
 
 @pytest.mark.parametrize(
+    ("details", "causes"),
+    [
+        ({"causes": [{"message": "a"}, {"field": "f", "message": "b"}, {}]}, ("a", "b", "")),
+        ({"causes": None}, ()),
+        ({"name": "a"}, ()),
+        (None, ()),
+    ],
+)
+async def test_a_refusal_has_the_messages_of_its_causes(api, details, causes):
+    body = {"reason": "Forbidden", "message": "no", "details": details}
+    api.faults["call"].append(text(403, json.dumps(body)))
+
+    async with Kube(api.url) as kube:
+        with pytest.raises(ApiError, match="no") as raised:
+            await kube.update(f"{PATH}/a", {}, Thing)
+
+    assert raised.value.causes == causes
+
+
+async def test_a_token_that_cannot_be_read_is_as_if_nobody_answered(api, tmp_path):
+    token = tmp_path / "token"
+    token.write_bytes(b"\xff")
+
+    async with Kube(api.url, token_file=token) as kube:
+        with pytest.raises(Unreachable, match="decode"):
+            await kube.get(PATH, Thing)
+
+
+@pytest.mark.parametrize(
     ("body", "says"),
     [("upstream is gone", "upstream is gone"), ("", "no explanation"), ("{}", "no explanation")],
     ids=["text", "empty", "no status"],

@@ -1,8 +1,11 @@
+import time
+
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
+from waiting import until
 
 from runtime.exchange import Call, Served
-from runtime.metrics import Gauges, Requests, exposition, new_registry
+from runtime.metrics import Gauges, Requests, exposition, measure_loop_lag, new_registry
 
 
 def families(registry):
@@ -73,3 +76,15 @@ def test_a_process_tells_of_its_memory_and_collections():
     assert {"process_resident_memory_bytes", "python_gc_collections"} <= set(
         families(new_registry())
     )
+
+
+async def test_a_blocked_loop_is_late_by_nearly_as_long_as_it_was_blocked():
+    registry = CollectorRegistry()
+    measure_loop_lag(registry)
+
+    time.sleep(1.5)  # noqa: ASYNC251 - it blocks the loop.
+
+    name = "linkwise_event_loop_lag_seconds"
+    await until(lambda: samples(registry, name)[f"{name}_sum",] > 1)
+    lag = samples(registry, name)
+    assert lag[f"{name}_bucket", "1.0"] < lag[f"{name}_count",]

@@ -106,6 +106,50 @@ async def test_long_lists_are_read_in_pages(api):
     assert [query.get("continue") for query in api.queries[:3]] == [None, "3", "6"]
 
 
+async def test_pages_of_large_objects_are_read_again_with_fewer_of_them(api):
+    names = [f"n{number:02}" for number in range(12)]
+    for name in names[:4]:
+        api.put(name, data={"k": "x" * 1000})
+    for name in names[4:]:
+        api.put(name)
+
+    async with watched(api, pace=Pace(page=8, page_bytes=3000)) as watch:
+        await watch.state(*names)
+
+    asked = [(query.get("continue", "0"), query["limit"]) for query in api.queries[:6]]
+    # Eight are too long, so two are read; where they are short, there are more of them again.
+    assert asked[:2] == [("0", "8"), ("0", "2")]
+    assert [int(limit) for _, limit in asked[2:4]] == [1, 1]
+    assert int(asked[5][1]) > 1
+
+
+async def test_an_object_longer_than_a_page_may_be_is_read_by_itself(api):
+    api.put("a", data={"k": "x" * 9000})
+    api.put("b", data={})
+
+    async with watched(api, pace=Pace(page=2, page_bytes=3000)) as watch:
+        await watch.state("a", "b")
+
+
+async def test_whatever_reading_an_object_raises_the_others_are_read(api):
+    def read(raw):
+        thing = msgspec.json.decode(raw, type=Thing)
+        if "bad" in thing.data:
+            raise ValueError("a fault of ours")
+        return thing
+
+    api.put("a", data={"bad": ""})
+    api.put("b")
+
+    async with watched(api, read=read) as watch:
+        await watch.state("b")
+        await api.watching()
+        api.put("b", data={"bad": ""})
+        await until(lambda: ("ns", "b") in watch.reflector.unreadable)
+
+        assert watch.reflector.items["ns", "b"].data == {}
+
+
 async def test_a_list_whose_pages_expire_is_read_in_one_answer(api):
     names = [f"n{number}" for number in range(7)]
     for name in names:

@@ -15,7 +15,6 @@ from cluster.pod import Pod
 from cluster.record import GPUShare
 from scorer import __main__ as process
 from scorer import app
-from scorer.simulation import KEPT
 
 
 @pytest.mark.parametrize(
@@ -164,6 +163,9 @@ async def test_while_a_question_has_its_thread_others_are_told_so_at_once(slow, 
 @pytest.mark.usefixtures("tokens")
 async def test_one_that_waits_too_long_to_be_passed_is_told_of_but_not_who_it_is(scorer, cluster):
     cluster.put("/api/v1/nodes/gpu-0", NODE)
+    policy = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
+    text = "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {ageingMinutes: 0}\n"
+    cluster.put(policy, {"metadata": {}, "data": {keys.POLICY_KEY: text}})
     held = placed_pod("first", {keys.GPU_WHOLE: 6}, "gpu-0", *map(GPUShare, range(6)))
     cluster.put("/api/v1/namespaces/team/pods/first", held)
     waits = a_held_pod(8, "secret")
@@ -175,7 +177,7 @@ async def test_one_that_waits_too_long_to_be_passed_is_told_of_but_not_who_it_is
         _, body = await scorer.fits(FitQuestion([FitTemplate(pod, ["train"])]), WEBHOOK)
         assert b"secret" not in body
         (fit,) = msgspec.json.decode(body, type=FitAnswer).fits
-        return (fit.fits, fit.reason) == (False, KEPT)
+        return not fit.fits and "kept for one that has waited longest (1)" in fit.reason
 
     await until_true(told)
 

@@ -274,10 +274,25 @@ def test_the_condition_tells_since_when_it_is_so():
     second = status_of(Phase.WAITING, members=(2, 2), reason="bigger", before=first, now=LATER)
     third = status_of(Phase.PLACED, members=(2, 2), plan=PLAN, before=second, now=LATER)
 
-    told = [status.conditions[0] for status in (first, second, third)]
+    told = [condition(status, "Placed") for status in (first, second, third)]
     assert [one.last_transition_time for one in told] == [NOW, NOW, LATER]
     assert [one.status for one in told] == ["False", "False", "True"]
     assert [one.message for one in told] == ["too big", "bigger", ""]
+
+
+def condition(status, kind):
+    (found,) = [one for one in status.conditions if one.type == kind]
+    return found
+
+
+def test_a_gang_is_assembled_since_it_could_be_planned_whatever_becomes_of_it_then():
+    first = status_of(Phase.ASSEMBLING, members=(1, 2), reason="1 of 2 members", now="earlier")
+    second = status_of(Phase.WAITING, members=(2, 2), reason="too big", before=first, now=NOW)
+    third = status_of(Phase.PLACED, members=(2, 2), plan=PLAN, before=second, now=LATER)
+
+    gangs = [patched(a_gang(), status_steps(a_gang(), one)) for one in (first, second, third)]
+    assert [gang.assembled_since for gang in gangs] == [None, NOW, NOW]
+    assert condition(first, "Assembled").message == "1 of 2 members"
 
 
 def test_nothing_new_gives_the_status_of_before():

@@ -350,6 +350,54 @@ def test_a_gang_is_as_old_as_its_oldest_member_that_waits_and_as_urgent_as_its_m
     assert unit.priority == 3
 
 
+@pytest.mark.parametrize(("ports", "blocked"), [(256, False), (257, True)])
+def test_a_gang_of_which_a_pod_has_too_many_host_ports_is_not_placed(ports, blocked):
+    opened = [{"hostPort": port} for port in range(1, ports + 1)]
+    limits = {"limits": {keys.GPU_WHOLE: 1}}
+    many = a_seen(1, "many", containers=[{"name": "c", "resources": limits, "ports": opened}])
+
+    (unit,) = units_of([many], NOBODY)
+
+    reason = "it is too large to plan: it asks for more than 256 host ports"
+    assert (reason in (unit.blocked or "")) is blocked
+
+
+_KEYS = {"nodeSelector": {f"k{i}": "v" for i in range(1025)}}
+_TOLERATIONS = {"tolerations": [{"key": f"k{i}", "operator": "Exists"} for i in range(1025)]}
+
+
+def _affinity(terms, values):
+    requirement = {"key": "k", "operator": "In", "values": [f"v{i}" for i in range(values)]}
+    selector = {"nodeSelectorTerms": [{"matchExpressions": [requirement]}] * terms}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": selector}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "blocked"),
+    [
+        pytest.param(_KEYS, True, id="labels"),
+        pytest.param(_TOLERATIONS, True, id="tolerations"),
+        pytest.param(_affinity(400, 1), True, id="terms"),
+        pytest.param(_affinity(1, 1100), True, id="values"),
+        pytest.param(_affinity(100, 8), False, id="fewer"),
+    ],
+)
+def test_a_gang_of_which_a_pod_says_too_much_of_nodes_is_not_placed(spec, blocked):
+    (unit,) = units_of([a_seen(1, "w", **spec)], NOBODY)
+
+    assert ("it is too large to plan" in (unit.blocked or "")) is blocked
+
+
+@pytest.mark.parametrize(("size", "reason"), [(4096, "2 of 4096 members"), (4097, "at most 4096")])
+def test_a_gang_is_as_large_as_a_gang_object_may_be(size, reason):
+    labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: str(size)}
+
+    (unit,) = units_of([a_seen(1, f"w-{i}", labels=labels) for i in range(2)], NOBODY)
+
+    assert reason in unit.blocked
+
+
 def test_the_first_in_rank_says_how_strict_links_are():
     pods = [
         a_seen(1, f"w-{i}", labels=arena(), owner=JOB, annotations={keys.LINK: link})
@@ -357,3 +405,14 @@ def test_the_first_in_rank_says_how_strict_links_are():
     ]
 
     assert the_unit(pods).link is Link.ONE_NODE
+
+
+def test_a_gang_of_which_one_member_is_not_planned_waits_and_says_whose_fault_it_is():
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}] * 101}
+        }
+    }
+    unit = the_unit([*workers(2), *workers(3, first=2, affinity=affinity)][:3])
+
+    assert unit.blocked.startswith("pod bert-worker-2: it is too large to plan: ")

@@ -44,3 +44,15 @@ def test_who_is_forgotten_was_never_late():
         return unit in late, late.is_resting(unit), late.note(unit)
 
     assert virtual_time.run(tried()) == (False, False, FIRST)
+
+
+def test_all_of_a_namespace_comes_last_until_none_of_it_was_late():
+    async def tried():
+        late, one, other = Late(lambda: None), a_unit(), a_unit(2)
+        before = late.namespaces
+        late.note(one)
+        during = late.namespaces
+        late.forget(other.key)
+        return before, during, late.namespaces
+
+    assert virtual_time.run(tried()) == (frozenset(), {"team"}, frozenset())

@@ -8,6 +8,7 @@ import sys
 import pytest
 from builders import a_pod
 from controlplane.process import free_ports
+from fake_cluster import FENCED
 from waiting import PATIENCE, until, until_true
 
 from cluster import keys
@@ -93,7 +94,7 @@ async def test_a_leader_whose_writes_are_refused_as_late_leads_only_under_anothe
 ):
     def fence(method, path, _body):
         if method == "PATCH" and "/pods/" in path and len(scorer.said("Leading")) == 1:
-            return 422, "ValidatingAdmissionPolicy 'linkwise-fence' denied request"
+            return FENCED
         return None
 
     cluster.refuse = fence
@@ -115,7 +116,7 @@ async def test_a_leader_tells_once_whether_the_one_before_could_still_write(
     def fence(method, _path, body):
         term = "/metadata/annotations/" + keys.TERM.replace("/", "~1")
         tried.append((method, next(step["value"] for step in body if step["path"] == term)))
-        return (422, "ValidatingAdmissionPolicy 'linkwise-fence' denied it") if fenced else None
+        return FENCED if fenced else None
 
     cluster.refuse_dry_run = fence
     cluster.put("/api/v1/nodes/gpu-0", NODE)

@@ -23,7 +23,9 @@ def shown(registry, **given):
     nothing = {
         "leads": lambda: True,
         "gangs": lambda: (),
+        "partial": lambda: None,
         "unaccounted": lambda: None,
+        "left_out": lambda: None,
         "watches": dict,
     }
     show_state(registry, **{**nothing, **given})
@@ -59,6 +61,10 @@ def test_what_is_not_known_gives_no_sample(registry):
 
 def test_nodes_of_which_nobody_knows_are_counted(registry):
     assert "linkwise_unaccounted_nodes 3.0" in shown(registry, unaccounted=lambda: 3)
+
+
+def test_pods_that_are_not_planned_are_counted(registry):
+    assert "linkwise_left_out_pods 3.0" in shown(registry, left_out=lambda: 3)
 
 
 def test_times_and_conflicts_add_up(registry):

@@ -1,14 +1,16 @@
 from typing import Any
 
+import numpy as np
 from builders import a_node, a_pcie_machine, a_snapshot, dgx1_p100, dgx1_v100
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import clusters
 
 from cluster.node import Placement
-from scorer.onenode import TOLERANCE, best_seat
+from scorer.onenode import TOLERANCE, best_seat, best_seat_of_one
 from scorer.seat import Candidate, Seat, Wish, offer
 from scorer.snapshot import Snapshot
+from scorer.stock import candidate
 from topology.choice import Mode
 
 
@@ -89,3 +91,16 @@ def test_no_linked_set_is_none():
     node = a_node("a", a_pcie_machine(4, socket=2))
 
     assert best(a_snapshot(node), 2, linked=True) is None
+
+
+@given(clusters(most=5), st.integers(1, 4), st.booleans(), st.sampled_from(Placement))
+def test_for_one_worker_all_nodes_at_once_give_what_one_after_another_does(
+    snapshot, gpus, linked, placement
+):
+    wish = Wish(snapshot.mode, linked=linked, multi_node=True)
+    rows = [row for row, node in enumerate(snapshot.nodes) if node.node.name in snapshot.tables]
+    candidates = [candidate(snapshot, row) for row in rows]
+
+    found = best_seat_of_one(snapshot, np.array(rows, dtype=np.int64), gpus, wish, placement)
+
+    assert found == best_seat(candidates, (gpus,), wish, placement)

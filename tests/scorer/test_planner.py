@@ -1,14 +1,25 @@
 """What a leader does from the moment that a gang is complete."""
 
+from datetime import UTC, datetime
+
 import pytest
 import pytest_asyncio
 from builders import a_held_pod
-from tenure import FENCED, NOW, Clock, Cluster, leading, soon
+from fake_cluster import FENCED
+from msgspec import to_builtins
+from tenure import Clock, Cluster, leading, soon
 
 from cluster import keys
-from scorer import planner, settle, teller
+from cluster.gang import GangKey
+from runtime.clock import wall
+from scorer import ageing, planner, settle, teller
+from scorer.gangobject import Phase, name_of, status_of
 
 WAITING = "WaitingForGPUs"
+RECORD = {
+    keys.ALLOCATION: '{"v": 1, "node": "gpu-0", "gpus": [{"i": 0}], "plan": "6-1"}',
+    keys.TERM: "6",
+}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -395,25 +406,57 @@ async def test_a_plan_that_cannot_go_on_is_made_anew_for_who_still_waits(cluster
 
 
 @pytest.mark.parametrize(
-    ("minutes", "created", "placed"),
-    [
-        pytest.param(9, "2026-01-01T00:00:00Z", True, id="not so long yet"),
-        pytest.param(11, "2026-01-01T00:00:00Z", False, id="too long"),
-        pytest.param(11, "", True, id="nobody knows how long"),
-    ],
+    ("minutes", "placed"),
+    [pytest.param(9, True, id="not so long yet"), pytest.param(11, False, id="too long")],
 )
-async def test_what_becomes_free_is_kept_for_who_has_waited_too_long(
-    cluster, minutes, created, placed
-):
+async def test_what_becomes_free_is_kept_for_who_has_waited_too_long(cluster, minutes, placed):
     clock = Clock()
-    clock.now = NOW + (minutes - 1) * 60
     cluster.pod("small", 1)
     async with leading(cluster, clock=clock):
         await soon(lambda: cluster.given("small"))
-        cluster.pod("large", 8, created=created)
+        cluster.pod("large", 8)
         await soon(lambda: cluster.events(WAITING))
+        clock.now += minutes * 60
         cluster.pod("next", 1, created="2026-01-01T00:00:01Z")
         await soon(lambda: cluster.given("next") if placed else len(cluster.events(WAITING)) > 1)
+
+    assert bool(cluster.record("next")) is placed
+
+
+def told_in(clock, name, *, minutes, assembled):
+    """Return a Gang as the last leader left it, so many minutes ago."""
+    at = datetime.fromtimestamp(clock.now - 60 * minutes, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    phase = Phase.WAITING if assembled else Phase.ASSEMBLING
+    status = status_of(phase, members=(1, 1), now=at)
+    key = GangKey("team", name, "job")
+    gang = {"metadata": {}, "spec": {"gang": name, "link": "best"}, "status": to_builtins(status)}
+    return f"/apis/linkwise.dev/v1alpha1/namespaces/team/gangs/{name_of(key)}", gang
+
+
+@pytest.mark.parametrize(
+    ("told", "created", "placed"),
+    [
+        pytest.param({"minutes": 11, "assembled": True}, "00:00", False, id="waited so long"),
+        pytest.param({"minutes": 9, "assembled": True}, "00:00", True, id="not so long yet"),
+        pytest.param({"minutes": 11, "assembled": False}, "00:00", True, id="it was held"),
+        pytest.param({"minutes": 11, "assembled": True}, "15:00", True, id="a member is new"),
+        pytest.param(None, "00:00", True, id="nobody knows how long"),
+    ],
+)
+async def test_a_new_leader_counts_how_long_a_gang_could_be_planned(cluster, told, created, placed):
+    clock = Clock()
+    clock.now += 20 * 60
+    if told:
+        cluster.put(*told_in(clock, "large", **told))
+    cluster.pod("small", 1, gates=(), nodeName="gpu-0", annotations=RECORD)
+    cluster.pod("large-0", 8, gang="large", size=1, created=f"2026-01-01T00:{created}Z")
+    cluster.pod("next", 1, created="2026-01-01T00:20:00Z")
+    async with leading(cluster, clock=clock) as leader:
+        waiting = leader.tenure.planner.waiting
+        kept = "kept for one that has waited longest"
+        await soon(
+            lambda: cluster.given("next") if placed else any(kept in why for _, why in waiting())
+        )
 
     assert bool(cluster.record("next")) is placed
 
@@ -422,14 +465,19 @@ async def test_what_becomes_free_is_kept_for_who_has_waited_too_long(
 
 
 async def left_waiting(cluster, leader, clock):
-    """Let a gang wait for a pod that has all GPUs until nobody may pass it any more."""
-    cluster.pod("holder", 8)
+    """Let a gang wait for a pod that has most GPUs, until nodes are reserved for it."""
+    cluster.pod("holder", 7)
     await soon(lambda: cluster.given("holder"))
     cluster.bind("holder")
     cluster.gang()
     waiting = leader.tenure.planner.waiting
     await soon(lambda: any("free GPUs" in why for _, why in waiting()))
     clock.now += 3600
+
+
+def is_kept(leader):
+    kept = "kept for one that has waited longest"
+    return any(kept in why for _, why in leader.tenure.planner.waiting())
 
 
 async def test_what_comes_free_after_a_long_wait_is_given_to_who_waited(cluster):
@@ -444,10 +492,35 @@ async def test_what_was_kept_for_who_is_gone_is_given_to_others(cluster):
     clock = Clock()
     async with leading(cluster, clock=clock) as leader:
         await left_waiting(cluster, leader, clock)
-        cluster.node("gpu-1", 1)
         cluster.pod("small", 1)
-        kept = "team/bert has waited longest, and what becomes free is kept for it"
-        await soon(lambda: kept in [why for _, why in leader.tenure.planner.waiting()])
+        await soon(lambda: is_kept(leader))
         cluster.delete("bert-0")
         cluster.delete("bert-1")
+        await soon(lambda: cluster.given("small"))
+
+
+async def test_after_a_while_others_may_use_what_was_kept(cluster, monkeypatch):
+    monkeypatch.setattr(ageing, "LEAST", 0.5)
+    cluster.policy("apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {ageingMinutes: 0}\n")
+    async with leading(cluster, clock=wall) as leader:
+        cluster.pod("holder", 7)
+        await soon(lambda: cluster.given("holder"))
+        cluster.gang()
+        cluster.pod("small", 1)
+        await soon(lambda: is_kept(leader))
+        await soon(lambda: cluster.given("small"))
+
+
+async def test_the_time_for_which_a_gang_is_held_by_others_does_not_count(cluster):
+    clock = Clock()
+    async with leading(cluster, clock=clock) as leader:
+        cluster.pod("large", 8, gates=(keys.GANG, "theirs"))
+        waiting = leader.tenure.planner.waiting
+        await soon(lambda: any("theirs" in why for _, why in waiting()))
+        clock.now += 3600
+        cluster.pod("holder", 7)
+        await soon(lambda: cluster.given("holder"))
+        cluster.pod("large", 8)
+        await soon(lambda: any("needs 8 GPUs" in why for _, why in waiting()))
+        cluster.pod("small", 1, created="2026-01-01T00:00:01Z")
         await soon(lambda: cluster.given("small"))

@@ -10,16 +10,25 @@ from hypothesis import strategies as st
 from msgspec import structs
 from strategies import RACK, clusters, gangs
 
-from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED
+from cluster.keys import (
+    GPU_CORE,
+    GPU_MEM,
+    GPU_WHOLE,
+    NODE_NAME_FIELD,
+    NVIDIA_GPU,
+    NVIDIA_GPU_SHARED,
+)
 from cluster.ledger import Ledger, NodeLedger
+from cluster.node import Taint
 from cluster.record import GPUShare
 from scorer.group import Group, group_of
 from scorer.member import Member
 from scorer.outcome import Plan
 from scorer.plan import plan
 from scorer.reason import Reason
+from scorer.room import obstacle
 from scorer.snapshot import snapshot_of
-from scorer.survey import Survey, labels, survey, survey_together
+from scorer.survey import Survey, closed, labels, survey, survey_together
 
 
 def a_ledger(*shares: GPUShare, taken: tuple[int, ...] = (), **node: Any) -> NodeLedger:
@@ -225,3 +234,53 @@ def _preferences(snapshot):
 def _renamed(member: Member, number: int) -> Member:
     metadata = structs.replace(member.pod.metadata, uid=f"{member.name}-{number}")
     return replace(member, pod=structs.replace(member.pod, metadata=metadata))
+
+
+_selectors = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy"), max_size=2)
+_requirements = st.builds(
+    lambda key, operator, values: {"key": key, "operator": operator, "values": values},
+    st.sampled_from("abc"),
+    st.sampled_from(("In", "NotIn", "Exists", "Gt")),
+    st.lists(st.sampled_from(("x", "y", "1")), max_size=2),
+)
+_fields = st.builds(
+    lambda node: {"key": NODE_NAME_FIELD, "operator": "In", "values": [node]},
+    st.sampled_from(("node-0", "node-2")),
+)
+_terms = st.fixed_dictionaries(
+    {"matchExpressions": st.lists(_requirements, max_size=2)},
+    optional={"matchFields": st.lists(_fields, max_size=1)},
+)
+_tolerations = st.lists(
+    st.builds(lambda key: {"key": key, "operator": "Exists"}, st.sampled_from("ab")), max_size=1
+)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            _selectors, st.sampled_from(((), (Taint("a", "", "NoSchedule"),))), st.booleans()
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.lists(st.tuples(_selectors, st.lists(_terms, max_size=2), _tolerations), max_size=4),
+)
+def test_nodes_that_are_alike_are_asked_once_and_answer_as_each_of_them_would(
+    nodes: list[Any], pods: list[Any]
+) -> None:
+    snapshot = a_snapshot(
+        *(
+            a_node(f"node-{i}", labels=labels, taints=taints, unschedulable=shut)
+            for i, (labels, taints, shut) in enumerate(nodes)
+        )
+    )
+    for selector, terms, tolerations in pods:
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        affinity = {"nodeAffinity": required} if terms else None
+        member = a_member(1, "w", nodeSelector=selector, affinity=affinity, tolerations=tolerations)
+
+        found = closed(snapshot, group_of([member]))
+
+        expected = [obstacle(node, member) is not None for node in snapshot.nodes]
+        assert found.tolist() == expected

@@ -2,7 +2,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from builders import a_machine, a_node, a_seen, a_snapshot
+from builders import a_machine, a_node, a_pcie_machine, a_seen, a_snapshot, dgx1_v100
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import clusters
@@ -103,21 +103,67 @@ def test_what_becomes_free_is_kept_for_who_has_waited_too_long():
     found = turns(snapshot, a_unit("large", 2, 4, age=9), a_unit("small"), aged={"large"})
 
     assert placed(found) == []
-    reason = "team/large has waited longest, and what becomes free is kept for it"
-    assert outcomes(found)["small"] == Refusal(reason, stands=False)
+    assert outcomes(found)["small"].reason == (
+        "needs 1 GPU on one node; the freest suitable node has 0; "
+        "of 1 node: kept for one that has waited longest (1)"
+    )
+
+
+def test_nodes_that_the_one_that_has_waited_too_long_can_never_use_stay_open():
+    large = a_unit("large", 1, 8, age=9, nodeSelector={"rack": "a"})
+    snapshot = a_snapshot(
+        a_node("in-use", labels={"rack": "a"}),
+        a_node("too-small", a_machine(4), labels={"rack": "a"}),
+        a_node("elsewhere", labels={"rack": "b"}),
+        taken={"in-use": (0,)},
+    )
+    small = [a_unit(f"small-{i}", 1, 4) for i in range(4)]
+
+    found = turns(snapshot, large, *small, aged={"large"})
+
+    used = {outcomes(found)[name].placements[0].node for name in placed(found)}
+    assert used == {"too-small", "elsewhere"}
+    assert len(placed(found)) == 3
+
+
+@pytest.mark.parametrize(("stays", "kept"), [(True, False), (False, True)])
+def test_a_node_that_never_becomes_free_stays_open(stays, kept):
+    holding = Holding("team/agent", "agent", (GPUShare(0),), stays=stays)
+    snapshot = a_snapshot(a_node()).hold_all([("node-0", holding)])
+
+    found = turns(snapshot, a_unit("large", 1, 8, age=9), a_unit("small"), aged={"large"})
+
+    assert placed(found) == ([] if kept else ["small"])
+
+
+@pytest.mark.parametrize(("link", "linked"), [("nvlink", {"mesh"}), ("best", {"mesh", "pcie"})])
+def test_a_gang_that_insists_on_nvlink_keeps_only_nodes_that_have_it(link, linked):
+    nodes = [a_node("mesh", dgx1_v100()), a_node("pcie", a_pcie_machine(8, socket=4))]
+    snapshot = a_snapshot(*nodes, taken={"mesh": range(5), "pcie": range(5)})
+    large = a_unit("large", 2, 4, age=9, annotations={keys.LINK: link})
+
+    refusal = outcomes(turns(snapshot, large, aged={"large"}))["large"]
+
+    assert refusal.could_use == linked
+
+
+def test_no_reason_names_what_is_in_other_namespaces():
+    secret = a_unit("secret-project", 2, 4, age=9)
+    snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
+
+    found = turns(snapshot, secret, a_unit("small"), aged={"secret-project"})
+
+    assert "secret" not in outcomes(found)["small"].reason
 
 
 def test_whether_an_empty_cluster_takes_one_is_asked_once_for_a_refusal():
     snapshot, large = a_snapshot(a_node(), taken={"node-0": (0,)}), a_unit("large", 2, 4, age=9)
     refusal = outcomes(turns(snapshot, large, aged={"large"}))["large"]
 
-    with snapshot.emptied().memo.granted(lambda: True):
-        found = turns(
-            snapshot, large, a_unit("small"), aged={"large"}, standing={large.key: refusal}
-        )
+    with snapshot.memo.granted(lambda: True):
+        found = turns(snapshot, large, aged={"large"}, standing={large.key: refusal})
 
-    assert refusal.possible
-    assert placed(found) == []
+    assert refusal.could_use == {"node-0"}
     assert outcomes(found)["large"] is refusal
 
 
@@ -151,11 +197,11 @@ def test_nothing_is_kept_for_who_could_go_only_where_it_failed():
     snapshot = a_snapshot(a_node("large"), a_node("small", a_machine(4)), taken={"large": (0,)})
     large = a_unit("large", 1, 8, age=9)
 
-    kept = turns(snapshot, large, a_unit("small"), aged={"large"})
+    kept = turns(snapshot, large, a_unit("small", 1, 5), aged={"large"})
     free = turns(
         snapshot,
         large,
-        a_unit("small"),
+        a_unit("small", 1, 5),
         aged={"large"},
         avoided={large.key: frozenset({"large"})},
     )
@@ -184,8 +230,9 @@ def test_things_are_kept_for_the_first_only():
 
     reasons = {name: outcome.reason for name, outcome in outcomes(found).items()}
     assert reasons["first"].startswith("needs 8 GPUs")
-    assert reasons["second"] == reasons["small"] != reasons["first"]
-    assert "team/first" in reasons["small"]
+    assert "kept for one that has waited longest (1)" not in reasons["first"]
+    assert "kept for one that has waited longest (1)" in reasons["second"]
+    assert "kept for one that has waited longest (1)" in reasons["small"]
 
 
 # ---- Not again.

@@ -58,3 +58,14 @@ async def test_a_node_is_told_of_once(cluster):
 
     told = [body["involvedObject"]["name"] for _, path, body in cluster.writes if "events" in path]
     assert told == ["gpu-0", "gpu-1"]
+
+
+@pytest.mark.usefixtures("scorer")
+async def test_the_node_of_a_pod_that_cannot_be_read_is_named_and_the_pod_too(cluster):
+    status = {"allocatable": {keys.GPU_WHOLE: "8"}}
+    cluster.put("/api/v1/nodes/gpu-0", {"metadata": {"labels": {}}, "status": status})
+    pod = a_pod({keys.GPU_WHOLE: 1}, name="odd", nodeName="gpu-0", tolerations="all")
+    cluster.put(f"{PODS}/odd", pod)
+    await until(lambda: events(cluster))
+
+    assert "team/odd: its object cannot be read" in events(cluster)[0]["message"]

@@ -1,9 +1,12 @@
 import pytest
 from builders import a_seen
+from prometheus_client import CollectorRegistry
 
 from cluster import keys
 from cluster.pod import Owner
+from scorer.faults import Faults
 from scorer.gangs import Owners
+from scorer.measures import Measures
 from scorer.outcome import Refusal
 from scorer.state import State
 from scorer.waiting import Waiting
@@ -11,7 +14,8 @@ from scorer.waiting import Waiting
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert", "uid": "job"}
 LABELS = {keys.POD_GROUP_NAME: "bert", keys.POD_GROUP_MIN_AVAILABLE: "1"}
 NO = Refusal("no")
-A, B = frozenset({"a"}), frozenset({"b"})
+A, B, NONE = frozenset({"a"}), frozenset({"b"}), frozenset()
+OPEN = None, NONE
 
 
 class Pods:
@@ -19,7 +23,8 @@ class Pods:
 
     def __init__(self):
         self.state, self.above = State(), {}
-        self.waiting = Waiting(self.state, Owners(self.above, {}))
+        faults = Faults(Measures(CollectorRegistry()), lambda: None)
+        self.waiting = Waiting(self.state, Owners(self.above, {}), faults)
 
     def put(self, name, there=True, **pod):
         pod = a_seen(1, name, **pod) if there else None
@@ -123,9 +128,9 @@ def test_a_refusal_stands_while_nothing_is_another(pods, freed, avoided, stands)
     pods.put("one")
     pods.regroup()
     (unit,) = pods.waiting
-    pods.waiting.refuse(unit, NO, None)
+    pods.waiting.refuse(unit, NO, OPEN)
 
-    found = pods.waiting.standing(unit, pods.state.freed + freed, avoided)
+    found = pods.waiting.standing(unit, pods.state.freed + freed, (avoided, NONE))
 
     assert (found is NO) is stands
 
@@ -136,24 +141,59 @@ def test_what_comes_free_during_a_look_counts_for_the_next_one(pods):
     (unit,) = pods.waiting
     began = pods.state.freed
     pods.state.freed += 1
-    pods.waiting.refuse(unit, NO, A)
+    pods.waiting.refuse(unit, NO, (A, NONE))
     pods.state.freed += 1
 
-    assert pods.waiting.standing(unit, began, A) is NO
-    assert pods.waiting.standing(unit, began, B) is None
-    assert pods.waiting.standing(unit, pods.state.freed, A) is None
+    assert pods.waiting.standing(unit, began, (A, NONE)) is NO
+    assert pods.waiting.standing(unit, began, (B, NONE)) is None
+    assert pods.waiting.standing(unit, pods.state.freed, (A, NONE)) is None
+
+
+def test_of_a_gang_only_those_are_read_anew_that_changed(pods):
+    pods.put("one", labels=LABELS, owner=JOB)
+    pods.put("two", labels=LABELS, owner=JOB)
+    pods.regroup()
+    (before,) = pods.waiting
+    pods.put("two", labels=LABELS, owner=JOB, created="2026-01-02T00:00:00Z")
+    pods.regroup()
+    (after,) = pods.waiting
+
+    again = [member in map(id, before.members) for member in map(id, after.members)]
+    assert dict(zip([pod.name for pod in after.waiting], again, strict=True)) == {
+        "one": True,
+        "two": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "stands"),
+    [
+        pytest.param(NONE, A, True, id="nodes are reserved since"),
+        pytest.param(A, A, True, id="as then"),
+        pytest.param(A, B, False, id="other nodes"),
+        pytest.param(A, NONE, False, id="no longer"),
+    ],
+)
+def test_a_refusal_stands_while_no_node_is_open_again(pods, then, now, stands):
+    pods.put("one")
+    pods.regroup()
+    (unit,) = pods.waiting
+
+    pods.waiting.refuse(unit, NO, (None, then))
+
+    assert (pods.waiting.standing(unit, 0, (None, now)) is NO) is stands
 
 
 def test_a_refusal_is_forgotten_with_its_unit(pods):
     pods.put("one")
     pods.regroup()
     (unit,) = pods.waiting
-    pods.waiting.refuse(unit, NO, None)
+    pods.waiting.refuse(unit, NO, OPEN)
     assert pods.waiting.reason(unit) == "no"
     pods.put("one", priority=1)
     pods.regroup()
     (again,) = pods.waiting
 
-    assert pods.waiting.standing(again, 0, None) is None
+    assert pods.waiting.standing(again, 0, OPEN) is None
     pods.waiting.accept(again)
     assert pods.waiting.reason(again) == "its turn comes"

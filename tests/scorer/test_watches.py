@@ -128,6 +128,33 @@ async def test_a_node_that_cannot_be_read_is_left_out_until_it_can(cluster):
         await soon(lambda: node_in(watches))
 
 
+async def test_a_node_that_cannot_be_read_any_more_is_left_out_until_it_can(cluster):
+    cluster.node()
+    async with watching(cluster) as watches:
+        await soon(lambda: node_in(watches))
+        cluster.put("/api/v1/nodes/gpu-0", {"metadata": {}, "status": {"conditions": "none"}})
+        await soon(lambda: node_in(watches) is None)
+        cluster.node()
+        await soon(lambda: node_in(watches))
+
+
+async def test_a_node_with_thousands_of_taints_and_conditions_is_read(cluster):
+    taints = [{"key": f"taint-{i}", "effect": "NoSchedule"} for i in range(2000)]
+    status = {"conditions": [{"type": f"c-{i}", "status": "True"} for i in range(500)]}
+    body = {"metadata": {}, "spec": {"taints": taints}, "status": status}
+    cluster.put("/api/v1/nodes/gpu-0", body)
+    async with watching(cluster) as watches:
+        assert len(node_in(watches).taints) == 2000
+
+
+async def test_of_a_jobs_owner_that_no_object_can_be_nothing_is_kept(cluster):
+    owner = {"kind": "JobSet", "name": "a", "uid": "x" * 100_000, "controller": True}
+    job = {"metadata": {"uid": "job", "ownerReferences": [owner]}}
+    cluster.put(f"{JOBS}/bert", job)
+    async with watching(cluster) as watches:
+        assert watches.owners.above == {"job": None}
+
+
 @pytest.mark.parametrize("first", ["node", "topology"])
 async def test_a_node_is_what_its_agent_publishes_whichever_comes_first(cluster, first):
     async with watching(cluster) as watches:

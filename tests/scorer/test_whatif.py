@@ -7,8 +7,8 @@ from cluster.fit import FitQuestion, FitTemplate, NodeLeft, PodFit
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from scorer.reason import Reason
-from scorer.simulation import KEPT
 from scorer.state import State
+from scorer.turn import Reserved
 from scorer.whatif import BY_COUNT, BY_SCHEDULER, settled_in, would_fit
 
 GATE = {"schedulingGates": [{"name": keys.GANG}]}
@@ -26,8 +26,11 @@ def gang(count, gpus=1, size=None):
     return asked({keys.GPU_WHOLE: gpus}, *names, annotations=mark)
 
 
-def fits(snapshot, *templates, settled=None, kept_for=None):
-    return would_fit(snapshot, FitQuestion(list(templates)), settled or {}, kept_for)
+KEPT = "kept for one that has waited longest (1)"
+
+
+def fits(snapshot, *templates, settled=None, reserved=None):
+    return would_fit(snapshot, FitQuestion(list(templates)), settled or {}, reserved)
 
 
 def test_a_gang_that_fits_is_told_where_at_which_bandwidth_and_what_is_left():
@@ -203,29 +206,51 @@ def test_which_gpus_nvidias_plugin_chooses_nobody_knows():
 
 
 @pytest.mark.parametrize(
-    ("template", "reason"),
+    ("template", "expected"),
     [
-        pytest.param(gang(2), KEPT, id="gang"),
-        pytest.param(asked({keys.GPU_WHOLE: 1}, "a"), KEPT, id="pod"),
-        pytest.param(asked({keys.GPU_WHOLE: 1}, "a", priority=4), KEPT, id="as urgent"),
-        pytest.param(asked({keys.GPU_WHOLE: 1}, "a", priority=5), None, id="more urgent"),
-        pytest.param(asked({keys.NVIDIA_GPU: 1}, "a"), None, id="by count"),
+        pytest.param(gang(2), False, id="gang"),
+        pytest.param(asked({keys.GPU_WHOLE: 1}, "a"), False, id="pod"),
+        pytest.param(asked({keys.GPU_WHOLE: 1}, "a", priority=4), False, id="as urgent"),
+        pytest.param(asked({keys.GPU_WHOLE: 1}, "a", priority=5), True, id="more urgent"),
+        pytest.param(asked({keys.NVIDIA_GPU: 1}, "a"), True, id="by count"),
         pytest.param(
-            asked({keys.GPU_WHOLE: 1}, "a", schedulingGates=[]), None, id="not behind our gate"
+            asked({keys.GPU_WHOLE: 1}, "a", schedulingGates=[]), True, id="not behind our gate"
         ),
     ],
 )
-def test_while_what_is_free_is_kept_for_one_our_planner_places_nobody_after_it(template, reason):
+def test_on_reserved_nodes_our_planner_places_only_what_is_more_urgent(template, expected):
     snapshot = a_snapshot(a_node("gpu-0"), a_node("plain-0", mode="default"))
 
-    (fit,) = fits(snapshot, template, kept_for=4)
+    (fit,) = fits(snapshot, template, reserved=Reserved(4, frozenset({"gpu-0"})))
 
-    assert (fit.fits, fit.reason, KEPT in fit.notes) == (reason is None, reason, False)
-    assert all((pod.node is None) == (reason is not None) for pod in fit.pods)
+    assert fit.fits is expected
+    assert (KEPT in (fit.reason or "")) is not expected
+    assert all((pod.node is not None) is expected for pod in fit.pods)
+
+
+def test_while_some_nodes_are_reserved_others_are_given():
+    snapshot = a_snapshot(a_node("gpu-0"), a_node("gpu-1"))
+
+    (fit,) = fits(snapshot, gang(2), reserved=Reserved(4, frozenset({"gpu-0"})))
+
+    assert {pod.node for pod in fit.pods} == {"gpu-1"}
+
+
+def test_a_pod_with_too_many_host_ports_does_not_fit():
+    ports = [{"hostPort": port} for port in range(1, 258)]
+    container = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 1}}, "ports": ports}
+
+    (fit,) = fits(a_snapshot(a_node()), asked({}, "many", containers=[container]))
+
+    assert fit.reason.startswith(
+        "pod many is too large to plan: it asks for more than 256 host ports"
+    )
 
 
 def test_a_gang_that_is_incomplete_is_told_so_before_that_all_is_kept_for_another():
-    (fit,) = fits(a_snapshot(a_node("gpu-0")), gang(2, size=3), kept_for=0)
+    reserved = Reserved(0, frozenset({"gpu-0"}))
+
+    (fit,) = fits(a_snapshot(a_node("gpu-0")), gang(2, size=3), reserved=reserved)
 
     assert fit.reason == "2 of 3 members"
 

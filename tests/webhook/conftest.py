@@ -128,7 +128,7 @@ class Webhook:
         return [line for line in self.lines if line["msg"] == "Answered request"]
 
     async def post(self, path, body, *, port=None, **headers):
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        data = BytesIO(body if isinstance(body, bytes) else json.dumps(body).encode())
         url = f"https://127.0.0.1:{port or self.settings.port}{path}"
         headers = {"Content-Type": "application/json", **headers}
         async with self.session.post(url, data=data, headers=headers, ssl=self._context) as answer:

@@ -139,9 +139,6 @@ def test_a_gpushare_pod_sees_only_its_card_whatever_it_says():
     [
         pytest.param(a_pod({"cpu": 1}), id="no-gpu"),
         pytest.param(a_pod(labels={"app": "web"}), id="other-labels"),
-        pytest.param(
-            a_pod({keys.GPU_WHOLE: 1}, annotations={keys.MIRROR_POD: "x"}), id="mirror-pod"
-        ),
     ],
 )
 def test_pods_with_nothing_of_ours_pass_untouched(pod):

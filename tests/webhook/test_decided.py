@@ -1,5 +1,6 @@
 import pytest
 
+from policy.problem import MOST_BYTES
 from webhook.decided import POLICY, PROFILES, Decided
 
 ALL = '[{"name": "all", "effect": {"labels": {"a": "b"}}}]'
@@ -50,6 +51,15 @@ def test_what_is_malformed_changes_nothing_until_it_is_mended(home, text, said):
     assert bad.missing() is None
     assert said in bad.why(home)
     assert bad.read(home, None).why(home) is None
+
+
+@pytest.mark.parametrize("home", [POLICY, PROFILES], ids=["policy", "profiles"])
+def test_a_watched_text_that_is_too_long_is_refused_unread(home):
+    good = Decided().read(POLICY, "strict: false").read(PROFILES, ALL)
+    bad = good.read(home, "[" * (MOST_BYTES + 1))
+
+    assert bad.snapshot is good.snapshot
+    assert f"at most {MOST_BYTES} are read" in bad.why(home)
 
 
 def test_of_several_problems_each_is_told_with_its_line():

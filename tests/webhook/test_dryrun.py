@@ -1,6 +1,8 @@
 import json
+import tracemalloc
 
 import pytest
+import yaml
 from msgspec import to_builtins
 
 from cluster import keys
@@ -70,6 +72,20 @@ def test_namespaces_are_those_that_pods_go_to():
     manifest = read_manifest(f"{POD}---\n{DEPLOYMENT}---\n{POD}".encode(), "mine")
 
     assert manifest.namespaces == ("mine", "team")
+
+
+def test_of_many_json_texts_each_has_its_line_and_costs_no_more_than_the_last():
+    pods = [json.dumps({"apiVersion": "v1", "kind": "Service", "n": i}) for i in range(5000)]
+    pods.append(json.dumps(yaml.safe_load(POD)))
+
+    tracemalloc.start()
+    (pod,) = answered("\n".join(pods))["pods"]
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert pod["source"] == "body:5001"
+    # With the lines before it as padding, each of them would take as many bytes as it has lines.
+    assert most < 5000 * 5000 / 2
 
 
 def test_what_is_no_workload_is_told():

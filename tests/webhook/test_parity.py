@@ -13,7 +13,7 @@ from cluster.capacity import Capacity
 from policy.document import parse_policy
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot
-from webhook.review import handle
+from webhook.handle import handle
 
 PROFILES = json.dumps(
     [

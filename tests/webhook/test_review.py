@@ -6,13 +6,16 @@ import pytest
 from builders import a_pod
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import pods
 
 from bench.review import review_bytes, run, worker
 from cluster import keys
 from cluster.capacity import Capacity
+from policy.document import parse_policy
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot
-from webhook.review import ProtocolError, handle, parse
+from webhook.handle import handle
+from webhook.review import ProtocolError, parse
 
 POLICY = PolicySnapshot()
 
@@ -24,7 +27,7 @@ def a_review(pod=None, **request):
         "kind": kind,
         "operation": "CREATE",
         "namespace": "default",
-        "object": pod or a_pod({keys.GPU_WHOLE: 1}),
+        "object": a_pod({keys.GPU_WHOLE: 1}) if pod is None else pod,
         **request,
     }
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
@@ -176,7 +179,6 @@ def test_a_dry_run_is_answered_like_any_other():
         ),
         (b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}', "not a request"),
         (json.dumps(a_review(uid="")).encode(), "without uid"),
-        (json.dumps(a_review({"spec": {"containers": 3}})).encode(), "cannot be read"),
         (json.dumps(a_review(uid="\n")).encode().replace(b"v1", b"v\\u0007", 1), "not a request"),
     ],
 )
@@ -185,6 +187,95 @@ def test_what_is_no_review_is_refused_with_the_reason(text, told):
         parse(text)
 
     assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("pod", "field"),
+    [
+        pytest.param({"metadata": {}, "spec": {"containers": 3}}, "spec.containers", id="type"),
+        pytest.param({"metadata": None, "spec": {}}, "metadata", id="no metadata"),
+        pytest.param({"metadata": {}}, "metadata", id="no spec"),
+        pytest.param(a_pod(labels=dict.fromkeys(map(str, range(5000)), "")), "labels", id="labels"),
+        pytest.param(a_pod(*[{keys.GPU_WHOLE: 1}] * 1100), "spec.containers", id="containers"),
+        pytest.param(a_pod({keys.GPU_WHOLE: 1, "memory": "1" * 70}), "limits", id="long amount"),
+    ],
+)
+def test_a_pod_that_cannot_be_read_is_denied_and_not_failed_which_would_let_it_pass(pod, field):
+    answer = response(a_review(pod, name="pod"))
+
+    assert (answer["uid"], answer["allowed"]) == ("42", False)
+    status = answer["status"]
+    assert (status["code"], status["reason"], status["details"]["name"]) == (422, "Invalid", "pod")
+    assert "the pod cannot be judged" in status["message"]
+    assert field in status["details"]["causes"][0]["field"]
+    assert answer["auditAnnotations"] == {"findings": "LW119"}
+
+
+def test_a_pod_that_is_nested_too_deep_to_be_skipped_is_denied():
+    request = a_review(name="pod")["request"]
+    parts = {**request, "object": None}
+    text = json.dumps({**a_review(), "request": parts}).encode()
+    assert text.endswith(b'"object": null, "name": "pod"}}')
+    deep = b'{"a":' * 9000 + b"1" + b"}" * 9000
+    text = text.replace(
+        b'"object": null, "name": "pod"}}', b'"name":"pod","object":' + deep + b"}}"
+    )
+
+    answer = response(text)
+
+    assert (answer["uid"], answer["allowed"]) == ("42", False)
+    assert answer["status"]["details"]["name"] == "pod"
+
+
+def user(name, *groups):
+    return {"username": name, "groups": [*groups, "system:authenticated"]}
+
+
+NODE_A = user("system:node:a", keys.NODES_GROUP)
+
+
+@pytest.mark.parametrize(
+    ("who", "node", "believed"),
+    [
+        pytest.param(NODE_A, "a", True, id="its node"),
+        pytest.param(NODE_A, "b", False, id="another node"),
+        pytest.param(user("system:node:a"), "a", False, id="not in the group"),
+        pytest.param(user("tenant", keys.NODES_GROUP), "a", False, id="not its name"),
+        pytest.param(user("system:serviceaccount:team:tenant"), "a", False, id="a tenant"),
+        pytest.param({}, "a", False, id="nobody"),
+    ],
+)
+def test_a_mirror_pod_is_believed_of_its_node_alone(who, node, believed):
+    pod = a_pod({keys.GPU_WHOLE: 1}, annotations={keys.MIRROR_POD: "x"}, nodeName=node)
+
+    answer = response(a_review(pod, userInfo=who))
+
+    assert answer["allowed"] is believed
+    assert believed or "LW112" in answer["status"]["message"]
+
+
+PROFILES = PolicySnapshot(
+    parse_policy("profilesAll: true"),
+    parse_profiles(json.dumps([{"name": "all", "effect": {"labels": {"a": "b"}}}])),
+)
+
+
+@given(
+    pod=pods(),
+    absent=st.sets(st.sampled_from(["metadata", "spec"])),
+    written=st.sampled_from([None, {}, ...]),
+)
+def test_a_pod_without_metadata_or_spec_is_denied_or_its_patch_applies(pod, absent, written):
+    for name in absent:
+        if written is ...:
+            del pod[name]
+        else:
+            pod[name] = written
+
+    answer = response(a_review(pod), policy=PROFILES)
+
+    if "patch" in answer:
+        jsonpatch.apply_patch(pod, patch_of(answer))
 
 
 @given(text=st.binary(max_size=60))

@@ -1,14 +1,9 @@
 """The Kubernetes objects that a text describes, in YAML or JSON."""
 
-import re
-from json import JSONDecodeError, JSONDecoder
-
 from cluster.keys import CLI_API_VERSION
-from policy.lines import Document, read_documents
+from policy.lines import Document, read_documents, read_json_stream
 from policy.place import SourceError
 from webhook.manifest.value import InputError, Value
-
-_SPACE = re.compile(r"\s*")
 
 
 def values_in(text: str, name: str) -> list[Value]:
@@ -43,33 +38,10 @@ def _documents(text: str) -> list[Document]:
     try:
         return read_documents(text)
     except SourceError:
-        parts = _json_stream(text)
-        if len(parts) < 2:
+        documents = read_json_stream(text)
+        if len(documents) < 2:
             raise
-        return [document for part in parts for document in read_documents(part)]
-
-
-def _json_stream(text: str) -> list[str]:
-    """Return the JSON texts that stand one after the other, each on its own lines.
-
-    Empty lines stand for what came before, so that every part keeps its line numbers.
-    """
-    parts, decoder = [], JSONDecoder()
-    start = _next(text, 0)
-    while start < len(text):
-        try:
-            _, end = decoder.raw_decode(text, start)
-        except (JSONDecodeError, RecursionError):
-            return []
-        parts.append("\n" * text.count("\n", 0, start) + text[start:end])
-        start = _next(text, end)
-    return parts
-
-
-def _next(text: str, start: int) -> int:
-    """Return where the next character stands that is no space."""
-    match = _SPACE.match(text, start)
-    return match.end() if match else start
+        return documents
 
 
 def _objects(value: Value) -> list[Value]:

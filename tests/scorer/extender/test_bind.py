@@ -6,8 +6,9 @@ import json
 import pytest
 import pytest_asyncio
 from builders import TIMESLICED, a_held_pod
+from fake_cluster import FENCED
 from prometheus_client import CollectorRegistry
-from tenure import FENCED, Cluster, beginning, leading, soon
+from tenure import Cluster, beginning, leading, soon
 from waiting import PATIENCE
 
 from cluster import keys

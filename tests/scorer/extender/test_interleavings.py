@@ -9,6 +9,7 @@ import virtual_time
 from builders import TIMESLICED, a_machine, a_node, a_pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
 from cluster import keys
 from cluster.accounting import ledger_of
@@ -18,6 +19,8 @@ from runtime.kube import ApiError, Unreachable
 from scorer.extender.bind import Binder
 from scorer.extender.fit import Fit
 from scorer.extender.wire import Binding
+from scorer.faults import Faults
+from scorer.measures import Measures
 from scorer.seen import seen
 from scorer.watches import Watches
 
@@ -134,7 +137,8 @@ class Run:
         self.state = self.watches.state
         for name, node in NODES.items():
             self.state.put_node(name, node)
-        self.binder = Binder(self.api, self.watches, term=1, clock=lambda: 0)
+        faults = Faults(Measures(CollectorRegistry()), self.watches.changed.set)
+        self.binder = Binder(self.api, self.watches, faults, term=1, clock=lambda: 0)
         self.fit = Fit(self.state)
         self.asked = []
         for name, limits in zip("abcdefgh", LIMITS, strict=True):

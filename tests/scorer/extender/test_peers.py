@@ -144,7 +144,7 @@ def test_several_containers_of_a_pod_share_its_cards():
     assert cards(state, "n", two) == [0, 1]
 
 
-@pytest.mark.parametrize("core", [0, 101, 103, 7, "1.5"])
+@pytest.mark.parametrize("core", [-5, 101, 103, 7, "1.5"])
 def test_compute_beyond_a_card_or_between_its_steps_is_refused_not_cut(core):
     state = State()
     state.put_node("n", a_node("n", a_machine(1), "core_mem", card_memory=16))
@@ -153,11 +153,15 @@ def test_compute_beyond_a_card_or_between_its_steps_is_refused_not_cut(core):
     assert Fit(state).sift(asking, ["n"]).incurable == {"n": Reason.REQUEST}
 
 
-@pytest.mark.parametrize("amount", ["0", "-1", "1.5", "x", "99999999999999999999"])
+@pytest.mark.parametrize("amount", ["-1", "1.5", "x", "99999999999999999999"])
 def test_memory_that_is_no_amount_is_refused_not_taken_for_none(amount):
     state = cluster(n=[(16, 0)])
 
     assert Fit(state).sift(memory(amount), ["n"]).incurable == {"n": Reason.REQUEST}
+
+
+def test_memory_of_0_asks_for_nothing_and_fits_where_no_card_is_free():
+    assert passing(cluster(n=[(16, 16)]), memory("0")) == ["n"]
 
 
 def test_a_node_that_nobody_knows_is_answered_for():

@@ -1,0 +1,147 @@
+"""What many tenants, or one that means ill, leave to plan: as long as it takes, all others wait."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from time import process_time
+
+import msgspec
+
+from bench.placement import CLASSES, cluster
+from cluster.keys import GANG, GPU_WHOLE, POD_GROUP_MIN_AVAILABLE, POD_GROUP_NAME
+from cluster.pod import Pod
+from scorer.ageing import Ageing
+from scorer.gangs import Owners, Unit, units_of
+from scorer.outcome import Refusal
+from scorer.seen import Seen, seen
+from scorer.snapshot import Snapshot
+from scorer.state import State
+from scorer.turn import Turns, in_order
+from scorer.waiting import Waiting
+
+_NODES, _MEMBERS, _GANGS, _PODS = 5000, 256, 1000, 10_000
+_NOBODY = Owners({}, {})
+_SPEC = Callable[[int], Mapping[str, object]]
+_UNEQUAL: Mapping[str, tuple[Callable[[int], int], _SPEC]] = {
+    "CPU": (lambda _: 2, lambda _: {}),
+    "GPUs and CPU": (lambda i: 1 + i % 4, lambda _: {}),
+    "tolerations": (lambda _: 2, lambda i: {"tolerations": [_tolerated(f"key-{i}")]}),
+    "node selectors": (lambda _: 2, lambda i: {"nodeSelector": {f"label-{i}": "none"}}),
+}
+
+
+def rows() -> Iterator[tuple[str, str, Callable[[], float]]]:
+    """Yield each row: its name, its target, and what runs it once and returns seconds."""
+    snapshot = cluster(_NODES, CLASSES)
+    for what, (gpus, spec) in _UNEQUAL.items():
+        gang = _gang("unequal", [_pod("unequal", i, gpus(i), **spec(i)) for i in range(_MEMBERS)])
+        name = f"{_MEMBERS} members of unlike {what} on {_NODES:,} nodes (CPU)"
+        yield name, "≤ 1.5 s", lambda gang=gang: _decided(snapshot, gang)
+    never = [_gang(f"never-{i}", _never(i)) for i in range(_GANGS)]
+    yield (
+        f"{_GANGS:,} unlike gangs that never fit there, all refused",
+        "≤ 5 s",
+        lambda: _refused(snapshot, never),
+    )
+    yield "  the longest of them", "≤ 0.3 s", lambda: _longest(snapshot, never)
+    crowd = _Crowd(snapshot)
+    yield f"{_PODS:,} pods that wait, a look when nothing changed", "≤ 0.3 s", crowd
+
+
+def _decided(snapshot: Snapshot, gang: Unit) -> float:
+    start = process_time()
+    _turns().decide(_fresh(snapshot), gang)
+    return process_time() - start
+
+
+def _refused(snapshot: Snapshot, gangs: list[Unit]) -> float:
+    return sum(_each(snapshot, gangs))
+
+
+def _longest(snapshot: Snapshot, gangs: list[Unit]) -> float:
+    return max(_each(snapshot, gangs))
+
+
+def _each(snapshot: Snapshot, gangs: list[Unit]) -> Iterator[float]:
+    turns, fresh = _turns(), _fresh(snapshot)
+    for gang in in_order(gangs):
+        start = process_time()
+        found = turns.decide(fresh, gang)
+        took = process_time() - start
+        assert isinstance(found, Refusal), found  # noqa: S101 (else something else is measured)
+        yield took
+
+
+@dataclass
+class _Crowd:
+    """Pods that wait and were all refused before."""
+
+    snapshot: Snapshot
+    waiting: Waiting = field(init=False)
+    ageing: Ageing = field(default_factory=Ageing)
+
+    def __post_init__(self) -> None:
+        state = State()
+        self.waiting = Waiting(state, _NOBODY)
+        for i in range(_PODS):
+            pod = _pod(f"crowd-{i}", 0, 8, nodeSelector={"rack": "none"})
+            state.put_pod(pod.key, pod)
+        self.waiting.regroup(set())
+        for unit in self.waiting:
+            self.waiting.refuse(unit, Refusal("before"), (None, frozenset()))
+
+    def __call__(self) -> float:
+        start = process_time()
+        self.waiting.regroup(set())
+        units = list(self.waiting)
+        self.ageing.note(units, 0, None)
+        turns = _turns()
+        for unit in in_order(units):
+            standing = self.waiting.standing(unit, 0, (None, turns.closed))
+            turns.decide(self.snapshot, unit, standing)
+        return process_time() - start
+
+
+def _turns() -> Turns:
+    return Turns(aged=lambda _: False, avoided={})
+
+
+def _fresh(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot as if nobody had asked anything of its nodes yet."""
+    return replace(snapshot, memo=snapshot.memo.anew())
+
+
+def _never(i: int) -> list[Seen]:
+    name = f"never-{i}"
+    selector = {"nodeSelector": {"team": f"{i}"}} if i % 2 else {}
+    return [_pod(name, rank, 8, size=2, cpu=f"{97_000 + i}m", **selector) for rank in range(2)]
+
+
+def _gang(name: str, pods: list[Seen]) -> Unit:
+    (unit,) = units_of(pods, _NOBODY)
+    assert unit.key.name == name  # noqa: S101 (else something else is measured)
+    return unit
+
+
+def _pod(gang: str, i: int, gpus: int, *, size: int = 0, cpu: str = "", **spec: object) -> Seen:
+    """Return a member of a gang of so many; 0 stands for at least one."""
+    amounts = {GPU_WHOLE: str(gpus), "cpu": cpu or f"{1000 + i}m", "memory": "16Gi"}
+    name = f"{gang}-{i}"
+    raw = {
+        "metadata": {
+            "name": name,
+            "uid": name,
+            "namespace": "bench",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {POD_GROUP_NAME: gang, POD_GROUP_MIN_AVAILABLE: str(size or 1)},
+        },
+        "spec": {
+            "containers": [{"name": "c", "resources": {"limits": amounts}}],
+            "schedulingGates": [{"name": GANG}],
+            **spec,
+        },
+    }
+    return seen(msgspec.convert(raw, Pod))
+
+
+def _tolerated(key: str) -> dict[str, str]:
+    return {"key": key, "operator": "Exists"}

@@ -1,0 +1,45 @@
+"""How much a pod may say of the nodes that it can go to: planning compares it with each node."""
+
+from cluster.finding import Code, Finding, Severity
+from cluster.pod import NewPodSpec
+
+MOST_TERMS = 100
+"""Terms of the required node affinity; people write one to five."""
+MOST_REQUIREMENTS = 200
+"""Requirements of all terms together, and entries of the nodeSelector."""
+MOST_VALUES = 1_000
+"""Values of all requirements together, such as names of nodes."""
+
+_REQUIRED = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def node_terms_finding(spec: NewPodSpec) -> Finding | None:
+    """Return what is wrong with the size of a pod's nodeSelector and required node affinity.
+
+    Cost: one step for each requirement, and nothing for a pod that has none.
+    """
+    required, selected = spec.required_nodes, len(spec.node_selector or ())
+    if required is None and selected <= MOST_REQUIREMENTS:
+        return None
+    terms = (required.node_selector_terms if required else None) or ()
+    requirements = [
+        one
+        for term in terms
+        for one in (*(term.match_expressions or ()), *(term.match_fields or ()))
+    ]
+    values = sum(len(one.values or ()) for one in requirements)
+    for count, most, what in (
+        (len(terms), MOST_TERMS, "terms"),
+        (len(requirements) + selected, MOST_REQUIREMENTS, "requirements"),
+        (values, MOST_VALUES, "values"),
+    ):
+        if count > most:
+            return Finding(
+                Code.NODE_TERMS,
+                Severity.ERROR,
+                _REQUIRED if required else "spec.nodeSelector",
+                count,
+                f"the pod names {count} {what} for its node, and at most {most} are planned",
+                "give the nodes that are meant a label in common, and require that",
+            )
+    return None

@@ -1,0 +1,82 @@
+"""The watch of all pods; those for which there was no room are read again when there is."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Set
+
+import structlog
+from msgspec import Raw
+
+from runtime.kube import ApiError, Kube, KubeError
+from runtime.reflector import Key, Reflector
+from scorer.budget import Budget
+from scorer.seen import Seen
+from scorer.unreadable import read_pod
+
+_PAUSE = 5.0
+"""Before another pod is read after one could not be [s]."""
+
+_log = structlog.get_logger()
+
+
+class PodWatch:
+    """All pods, as much as is kept of each."""
+
+    def __init__(
+        self, kube: Kube, on_change: Callable[[Mapping[Key, Seen], Set[Key]], None]
+    ) -> None:
+        """Say whom to ask; `run` begins.
+
+        Args:
+            kube: The API server.
+            on_change: As a `Reflector` calls it.
+        """
+        self._kube, self._on_change = kube, on_change
+        self._budget = Budget()
+        self._room = asyncio.Event()
+        """Set when a pod that is not kept may fit."""
+        self.reflector = Reflector(kube, "/api/v1/pods", self._read, on_change=self._changed)
+
+    @property
+    def left_out(self) -> int:
+        """How many pods wait of which nothing is kept, since their namespace has too many."""
+        return len(self._budget)
+
+    async def run(self) -> None:
+        """Read pods again for which there is room by now, until cancelled."""
+        while True:
+            await self._room.wait()
+            self._room.clear()
+            while (key := self._budget.fitting()) is not None:
+                await self._read_again(key)
+
+    def _read(self, raw: Raw) -> Seen:
+        return self._budget.take(read_pod(raw))
+
+    def _changed(self, items: Mapping[Key, Seen], changed: Set[Key]) -> None:
+        for key in changed:
+            if (pod := items.get(key)) is None:
+                self._budget.release(key)
+            else:
+                self._budget.confirm(pod)
+        if self._budget.fitting():
+            self._room.set()
+        self._on_change(items, changed)
+
+    async def _read_again(self, key: Key) -> None:
+        namespace, name = key
+        try:
+            raw = await self._kube.get(f"/api/v1/namespaces/{namespace}/pods/{name}", Raw)
+        except KubeError as error:
+            if isinstance(error, ApiError) and error.status == 404:
+                # The watch tells the rest.
+                self._budget.release(key)
+                return
+            _log.warning("Could not read pod", pod=f"{namespace}/{name}", err=str(error))
+            await asyncio.sleep(_PAUSE)
+            return
+        pod, known = self._read(raw), self.reflector.items.get(key)
+        if known is None:
+            self._budget.release(key)
+        elif known.version == pod.version:
+            self.reflector.replace(key, pod)
+        # Else the watch is about to show what the pod is by now.

@@ -1,0 +1,72 @@
+"""Submit gangs as another user of the cluster, and measure how long each takes."""
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from threading import Event, Thread
+from typing import Self
+
+from controlplane.api import ApiError
+from controlplane.gangs import make_gang, where
+from controlplane.pods import Pods
+from controlplane.process import NotReadyError, wait_until
+
+SIZE = 4
+"""Pods of a gang, of one GPU each."""
+_PERIOD = 2
+_PATIENCE = 20
+
+
+@dataclass(slots=True)
+class HonestGangs:
+    """A gang every two seconds, deleted once all of it is bound; use it in `with`."""
+
+    pods: Pods
+    waited: list[float] = field(default_factory=list)
+    """From the first attempt to create a pod of a gang until all were bound or given up [s]."""
+    begun: int = 0
+    _over: Event = field(default_factory=Event)
+    _thread: Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._thread:
+            self._thread.join()
+
+    def more(self, gangs: int) -> None:
+        """Return when so many gangs that are begun from now on are bound, or given up."""
+        enough = self.begun + gangs
+        wait_until(lambda: len(self.waited) >= enough, f"{gangs} more gangs", 30 * gangs)
+
+    def _run(self) -> None:
+        for number in count():
+            began = time.monotonic()
+            self.begun += 1
+            gang = f"honest-{number}"
+            with suppress(NotReadyError):
+                wait_until(lambda name=gang: self._is_bound(name), f"{gang} is bound", _PATIENCE)
+            self.waited.append(time.monotonic() - began)
+            wait_until(lambda name=gang: self._is_gone(name), f"{gang} is gone")
+            if self._over.wait(max(0.0, began + _PERIOD - time.monotonic())):
+                return
+
+    def _is_bound(self, gang: str) -> bool:
+        """Create what is missing, as a controller does, and say whether all of it is bound."""
+        there = self.pods.all()
+        for index in range(SIZE):
+            if f"{gang}-{index}" not in there:
+                make_gang(self.pods, gang, SIZE, 1, [index])
+        return len(where(self.pods, gang)) == SIZE
+
+    def _is_gone(self, gang: str) -> bool:
+        for name in self.pods.all():
+            if name.startswith(f"{gang}-"):
+                with suppress(ApiError):
+                    self.pods.api.delete(f"{self.pods.path}/{name}", gracePeriodSeconds="0")
+        return not any(name.startswith(f"{gang}-") for name in self.pods.all())

@@ -1,0 +1,115 @@
+"""Measure a process's memory and event loop lag, and hold it to the memory that is shipped."""
+
+import math
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGKILL
+from threading import Event, Thread
+from typing import Self
+from urllib.request import urlopen
+
+import yaml
+from controlplane.process import Process
+from controlplane.webhook import BASE
+
+MIB = 1 << 20
+_PAUSE = 0.02
+"""Between two looks at a process's memory [s]."""
+_LAG = re.compile(r'^linkwise_event_loop_lag_seconds_bucket\{le="(.+)"\} (\S+)$', re.MULTILINE)
+
+Lag = dict[float, float]
+"""How many timers were called so late at most, by the bound [s]."""
+
+
+def memory(process: Process, line: str = "VmRSS") -> int:
+    """Return what a process holds [bytes]; `VmHWM`: the most it ever held; 0 where it ended."""
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+    except OSError:
+        return 0
+    found = re.search(rf"^{line}:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(found[1]) << 10 if found else 0
+
+
+def granted(component: str) -> int:
+    """Return the memory that is shipped with a component's container [bytes]."""
+    documents = yaml.safe_load_all((BASE / f"{component}.yaml").read_text())
+    (deployment,) = (one for one in documents if one["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    limit = re.fullmatch(r"(\d+)([MG])i", container["resources"]["limits"]["memory"])
+    if limit is None:
+        raise ValueError(f"{component}: a memory limit in Mi or Gi is expected")
+    return int(limit[1]) * {"M": MIB, "G": MIB << 10}[limit[2]]
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """A process over some time."""
+
+    before: int
+    """Memory at its begin [bytes]."""
+    after: int
+    peak: int
+    limit: int
+    lag: float | None
+    """No timer was later [s], to a bucket's bound; None: it does not answer."""
+
+
+@dataclass(slots=True)
+class Limited:
+    """A process whose memory is limited; use it in `with`. What holds more is killed at once."""
+
+    process: Process
+    probes: str
+    limit: int
+    _peak: int = 0
+    _before: int = 0
+    _lag: Lag = field(default_factory=dict)
+    _over: Event = field(default_factory=Event)
+    _thread: Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._thread = Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._thread:
+            self._thread.join()
+
+    def begin(self) -> None:
+        """Measure from now on."""
+        self._before = self._peak = memory(self.process)
+        self._lag = self._lags()
+
+    def end(self) -> Vitals:
+        """Return what was measured."""
+        try:
+            lag = _worst(self._lag, self._lags())
+        except OSError:
+            lag = None
+        return Vitals(self._before, memory(self.process), self._peak, self.limit, lag)
+
+    def _watch(self) -> None:
+        while not self._over.wait(_PAUSE):
+            held = memory(self.process)
+            self._peak = max(self._peak, held)
+            if held > self.limit:
+                self.process.signal(SIGKILL)
+
+    def _lags(self) -> Lag:
+        with urlopen(f"{self.probes}/metrics", timeout=10) as answer:  # noqa: S310
+            found = _LAG.findall(answer.read().decode())
+        return {float(bound): float(count) for bound, count in found}
+
+
+def _worst(before: Lag, after: Lag) -> float:
+    """Return a bound that every timer kept between two moments; of a new process, since its start.
+
+    A bucket counts what the smaller ones count, too.
+    """
+    anew = after[math.inf] < before[math.inf]
+    since = {bound: count - (0 if anew else before[bound]) for bound, count in after.items()}
+    return min(bound for bound, count in since.items() if count == since[math.inf])

@@ -1,0 +1,193 @@
+"""A hostile tenant harms nobody else: gangs of others are placed in time during each attack.
+
+At the end a table shows the memory and event loop lag of scorer and webhook for each attack.
+"""
+
+import json
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from signal import SIGKILL
+
+import pytest
+from controlplane import attacks
+from controlplane.attacks import a_tenant, hostile_config_map, hostile_dry_run
+from controlplane.history import History
+from controlplane.honest import HonestGangs
+from controlplane.nodes import add_nodes, read_nodes, remove_nodes
+from controlplane.pods import Pods, variables
+from controlplane.process import answers, wait_until
+from controlplane.scorer import LEASE
+from controlplane.vitals import MIB, Limited, granted
+
+from cluster import keys
+
+IN_TIME = 5
+"""A gang is bound so soon after somebody began to create it, whoever attacks [s]."""
+GPUS = 8
+ROOM = 128 * MIB
+"""A process may grow by so much, for bodies in flight and what is read of them [bytes]. With more
+growth, a few more of the same requests would reach its limit."""
+FILE = Path(__file__).with_name("tenant.json")
+ATTACKS = {
+    "nothing": attacks.nothing,
+    "1 a name that deposes": attacks.a_name_that_deposes,
+    "2 unreadable pods": attacks.unreadable_pods,
+    "3 a policy of aliases": hostile_config_map(True, attacks.aliases),
+    "3 profiles of digits and quotes": hostile_config_map(False, attacks.digits_and_quotes),
+    "3 a policy of many keys": hostile_config_map(True, attacks.many_keys),
+    "3 many profiles": hostile_config_map(False, attacks.many_selectors),
+    "4 pods that skip judgement": attacks.pods_that_skip_judgement,
+    "5 host ports": attacks.host_ports,
+    "6 an aged unit": attacks.an_aged_unit,
+    "7 large gated pods": attacks.large_gated_pods,
+    "8 a dry run of aliases": hostile_dry_run(attacks.pod_of_aliases),
+    "8 a dry run of many documents": hostile_dry_run(attacks.many_documents),
+    "9 a forged environment": attacks.forged_environment,
+    "10 a gang that stays in part": attacks.a_gang_that_stays_in_part,
+    "12 half-sent bodies": attacks.half_sent_bodies,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Scorer and webhook at work, on nodes of eight GPUs."""
+
+    webhook: object
+    scorer: object
+    limited: dict[str, Limited]
+
+    @property
+    def api(self):
+        return self.webhook.plane.api
+
+    @property
+    def term(self):
+        return self.api.get(LEASE)["spec"].get("leaseTransitions", 0)
+
+    def unaccounted(self):
+        """Return why nothing is placed on nodes, by their names."""
+        found = []
+
+        def is_told():
+            found[:] = self.scorer.look("/v1/nodes")["nodes"]
+            return True
+
+        wait_until(is_told, "the scorer answers", 30)
+        return {one["name"]: one["unaccounted"] for one in found if one["unaccounted"]}
+
+    def revive(self):
+        """Start again what ended, or answers no probe any more, as a kubelet does."""
+        for one, works in (
+            (self.webhook, lambda: self.webhook.ready),
+            (self.scorer, lambda: self.scorer.leads),
+        ):
+            process, processes = one.process, self.webhook.plane.processes
+            if not (process.runs and answers(f"{one.probes}/healthz")):
+                process.signal(SIGKILL)
+                processes.stop(process)
+                processes.start(process)
+            process.wait_ready(works)
+
+
+@pytest.fixture(scope="module")
+def cluster(placing, webhook):
+    made = read_nodes(
+        [
+            {"name": "gpu", "count": len(attacks.NODES), "machine": "dgx1-v100"}
+            | {"mode": "topology", "cpu": 96, "memory": "768Gi"}
+        ]
+    )
+    add_nodes(webhook.plane.api, made)
+    running = {"scorer": placing, "webhook": webhook}
+    with ExitStack() as stack:
+        limited = {
+            name: stack.enter_context(Limited(one.process, one.probes, granted(name)))
+            for name, one in running.items()
+        }
+        yield Cluster(webhook, placing, limited)
+    remove_nodes(webhook.plane.api, made)
+
+
+@pytest.fixture(scope="module")
+def honest(cluster):
+    made = cluster.api.create("/api/v1/namespaces", {"metadata": {"generateName": "honest-"}})
+    name = made["metadata"]["name"]
+    accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
+    wait_until(lambda: bool(cluster.api.get(accounts)["items"]), f"{name} has a ServiceAccount")
+    yield Pods(cluster.api, name)
+    cluster.api.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def tenant(cluster, namespace, policy):
+    cluster.revive()
+    yield a_tenant(cluster.webhook, namespace, policy)
+    own = Pods(cluster.api, namespace)
+    own.clear()
+
+
+@pytest.fixture(scope="module")
+def table(request):
+    """What was measured, by attack; shown and written at the end."""
+    rows = {}
+    yield rows
+    FILE.write_text(json.dumps(rows, indent=1) + "\n")
+    say = request.config.pluginmanager.get_plugin("terminalreporter").write_line
+    say("")
+    say(LINE.format("attack", "gang [s]", *("memory [MiB]", "most", "lag [s]") * 2, "harm"))
+    for name, row in rows.items():
+        cells = (*shown(row["scorer"]), *shown(row["webhook"]))
+        say(LINE.format(name, f"{row['gang']:.1f}", *cells, ", ".join(row["harm"])))
+
+
+LINE = "{:31} {:>8} | scorer {:>12} {:>5} {:>7} | webhook {:>12} {:>5} {:>7} | {}"
+
+
+def shown(vitals):
+    lag = "silent" if vitals["lag"] is None else f"{vitals['lag']:g}"
+    return f"{vitals['before'] // MIB} to {vitals['after'] // MIB}", vitals["peak"] // MIB, lag
+
+
+def forged(tenant):
+    """Return the pods that run on a node and show all its GPUs to a container that has none."""
+    return [
+        name
+        for name, pod in tenant.pods.all().items()
+        if pod["spec"].get("nodeName")
+        if variables(pod).get(keys.ENV_VISIBLE_DEVICES) == "all"
+        or variables(pod).get(keys.ENV_CGPU_OFF) == "true"
+    ]
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
+def test_a_tenant_hurts_only_itself(request, cluster, honest, tenant, table, attack):
+    term = cluster.term
+    for one in cluster.limited.values():
+        one.begin()
+
+    with History(cluster.api) as history:
+        with HonestGangs(honest) as gangs, attack(tenant):
+            gangs.more(3)
+        vitals = {name: one.end() for name, one in cluster.limited.items()}
+        history.catch_up()
+    harm = {
+        "GPUs have two holders": history.held_twice() + history.overbooked(GPUS),
+        "gangs are late": [round(one, 1) for one in gangs.waited if one > IN_TIME],
+        "gangs stay in part": [
+            gang for gang, seconds in history.partly_bound().items() if seconds > IN_TIME
+        ],
+        "memory is above its limit": [n for n, one in vitals.items() if one.peak > one.limit],
+        "memory grows": [n for n, one in vitals.items() if one.peak > one.before + ROOM],
+        "connections of others end": tenant.dropped,
+        "terms begin": list(range(term, cluster.term)),
+        "nodes are unaccounted": cluster.unaccounted(),
+        "pods see GPUs of others": forged(tenant),
+    }
+    harm = {what: which for what, which in harm.items() if which}
+    table[request.node.callspec.id] = {
+        "gang": max(gangs.waited),
+        **{name: asdict(one) for name, one in vitals.items()},
+        "harm": list(harm),
+    }
+    assert harm == {}

@@ -1,0 +1,119 @@
+"""What users of role `edit` can do to the writes of the leader: only to those for themselves."""
+
+import pytest
+from controlplane.api import refusal
+from controlplane.pods import Pods, a_pod
+from controlplane.process import wait_until
+from controlplane.scorer import LEASE
+
+from cluster import keys
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+NEARLY_FULL = {"any": "a" * 261_900}
+"""Annotations that leave no room for a record."""
+
+
+@pytest.fixture
+def tenant(plane, placing, namespace):
+    """The namespace's pods, as its users write them."""
+    del placing
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+    binding = {"metadata": {"name": "tenant"}, "roleRef": role, "subjects": [subject]}
+    plane.api.create(f"{RBAC}/namespaces/{namespace}/rolebindings", binding)
+    api = plane.api_as(plane.token(namespace, "default"))
+    pods = Pods(api, namespace)
+    wait_until(lambda: refusal(lambda: api.get(pods.path)) == "", "it may do what users may")
+    return pods
+
+
+@pytest.fixture
+def honest(plane, tenant):
+    """Pods of another namespace."""
+    del tenant
+    made = plane.api.create("/api/v1/namespaces", {"metadata": {"generateName": "honest-"}})
+    name = made["metadata"]["name"]
+    accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
+    wait_until(lambda: bool(plane.api.get(accounts)["items"]), f"{name} has a ServiceAccount")
+    yield Pods(plane.api, name)
+    plane.api.delete(f"/api/v1/namespaces/{name}/pods", gracePeriodSeconds="0")
+    plane.api.delete(f"/api/v1/namespaces/{name}")
+
+
+def term(plane):
+    return plane.api.get(LEASE)["spec"]["leaseTransitions"]
+
+
+def is_placed(pods, name):
+    annotations = pods.api.get(f"{pods.path}/{name}")["metadata"].get("annotations", {})
+    return keys.ALLOCATION in annotations
+
+
+def told(pods, reason):
+    """Return the messages of a namespace's events of a reason."""
+    events = pods.api.get(f"/api/v1/namespaces/{pods.namespace}/events")["items"]
+    return [one["message"] for one in events if one["reason"] == reason]
+
+
+def test_a_pod_that_can_never_be_patched_deposes_nobody_whatever_its_name(
+    plane, placing, tenant, honest, machines
+):
+    machines(1)
+    before = term(plane)
+    body = a_pod("linkwise-fence-0", {keys.GPU_WHOLE: 1}, annotations=NEARLY_FULL)
+    tenant.api.create(tenant.path, body)
+    wait_until(lambda: bool(told(tenant, "WaitingForGPUs")), "its owner is told why it waits")
+
+    for i in range(3):
+        honest.create({keys.GPU_WHOLE: 1}, name=f"pod-{i}")
+        wait_until(lambda i=i: is_placed(honest, f"pod-{i}"), "others are placed")
+
+    assert "Too long: may not be more than 262144 bytes" in told(tenant, "WaitingForGPUs")[0]
+    assert (term(plane), placing.leads) == (before, True)
+    assert not is_placed(tenant, "linkwise-fence-0")
+
+    # Once it can be patched it is.
+    change = {"metadata": {"annotations": {"any": None}}}
+    tenant.api.patch(f"{tenant.path}/linkwise-fence-0", change)
+    wait_until(lambda: is_placed(tenant, "linkwise-fence-0"), "it is placed in the end", 120)
+
+
+def test_a_gang_of_bare_pods_of_which_one_can_never_be_patched_gets_no_gpus_at_all(
+    placing, tenant, honest, machines
+):
+    machines(1)
+    labels = {keys.POD_GROUP_NAME: "bert", keys.POD_GROUP_MIN_AVAILABLE: "4"}
+    for i in range(4):
+        annotations = NEARLY_FULL if i == 3 else {}
+        body = a_pod(f"bert-{i}", {keys.GPU_WHOLE: 2}, labels=labels, annotations=annotations)
+        tenant.api.create(tenant.path, body)
+    wait_until(lambda: bool(told(tenant, "GangWaiting")), "its owner is told why it waits")
+
+    # It needs what the gang would have.
+    honest.create({keys.GPU_WHOLE: 8}, name="pod")
+    wait_until(lambda: is_placed(honest, "pod"), "another is placed")
+
+    assert any("pod bert-3: " in message for message in told(tenant, "GangWaiting"))
+    assert not any(is_placed(tenant, f"bert-{i}") for i in range(4))
+    assert placing.metrics["linkwise_partial_gangs"] == 0
+
+
+def test_a_partial_gang_of_bare_pods_is_an_event_and_is_counted(placing, tenant, machines):
+    machines(1)
+    labels = {keys.POD_GROUP_NAME: "bert", keys.POD_GROUP_MIN_AVAILABLE: "2"}
+    for i in range(2):
+        body = a_pod(f"bert-{i}", {keys.GPU_WHOLE: 2}, labels=labels)
+        tenant.api.create(tenant.path, body)
+    wait_until(lambda: all(is_placed(tenant, f"bert-{i}") for i in range(2)), "it is placed")
+    # A member fails, and the one in its place can never be patched.
+    tenant.api.delete(f"{tenant.path}/bert-1", gracePeriodSeconds="0")
+    body = a_pod("bert-2", {keys.GPU_WHOLE: 2}, labels=labels, annotations=NEARLY_FULL)
+    tenant.api.create(tenant.path, body)
+
+    wait_until(lambda: bool(told(tenant, "GangPartial")), "its owner is told")
+
+    (message,) = told(tenant, "GangPartial")
+    assert message.startswith("1 of 2 members of gang bert have their GPUs, the others do not: ")
+    assert "pod bert-0 has no controller that would make it again" in message
+    assert placing.metrics["linkwise_partial_gangs"] == 1
+    assert placing.leads

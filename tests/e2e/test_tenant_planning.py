@@ -1,0 +1,174 @@
+"""A tenant with the role `edit` asks for what is expensive to plan, or reserves nodes for itself.
+
+The leader keeps its Lease, and an honest gang of another tenant is placed in 5 s meanwhile.
+"""
+
+import time
+
+import pytest
+from controlplane.gangs import make_gang, told, where
+from controlplane.pods import Pods, container
+from controlplane.process import wait_until
+from controlplane.scorer import LEASE, QUICK, run_scorer
+
+from cluster import keys
+
+pytestmark = pytest.mark.timeout(400)
+
+SOON = 5.0
+"""From the creation of its last pod until an honest gang is bound [s]."""
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+AGED_AT_ONCE = "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {ageingMinutes: 0}\n"
+KEPT = "kept for one that has waited longest"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def leader(webhook, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scorer")
+    with run_scorer(webhook.plane, folder, **QUICK) as running:
+        yield running
+
+
+@pytest.fixture
+def tenant(webhook):
+    """The pods of another namespace, as a ServiceAccount of role `edit` there makes them."""
+    api = webhook.plane.api
+    name = api.create("/api/v1/namespaces", {"metadata": {"generateName": "secret-tenant-"}})[
+        "metadata"
+    ]["name"]
+    api.create(f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "tenant"}})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+    subject = {"kind": "ServiceAccount", "name": "tenant", "namespace": name}
+    binding = {"metadata": {"name": "tenant"}, "roleRef": role, "subjects": [subject]}
+    api.create(f"{RBAC}/namespaces/{name}/rolebindings", binding)
+    pods = Pods(webhook.plane.api_as(webhook.plane.token(name, "tenant")), name)
+    accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
+    wait_until(lambda: len(api.get(accounts)["items"]) == 2, f"{name} has its ServiceAccounts")
+    wait_until(lambda: not pods.refusal({}, name="probe", dryRun="All"), "it may create pods")
+    yield pods
+    api.delete(f"{pods.path}", gracePeriodSeconds="0")
+    api.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def term(webhook):
+    """Return the leader's term: each loss of the Lease changes it."""
+    return lambda: webhook.plane.api.get(LEASE)["spec"].get("leaseTransitions", 0)
+
+
+def seconds_until_placed(pods, gang, each=1):
+    make_gang(pods, gang, 2, each)
+    begin = time.monotonic()
+    wait_until(lambda: len(where(pods, gang)) == 2, f"{gang} is bound", 60)
+    return time.monotonic() - begin
+
+
+def with_ports(ports):
+    one = {**container({keys.GPU_WHOLE: 1}), "ports": ports}
+    return {"containers": [one]}
+
+
+PORTS = {
+    "6,000 host ports": [
+        {"containerPort": 80, "hostPort": 1000 + i, "name": f"p{i}"} for i in range(6000)
+    ],
+    "as many as may be": [
+        {"containerPort": 80, "hostPort": 1000 + i, "name": f"p{i}"} for i in range(256)
+    ],
+    "256 on addresses of their own": [
+        {"containerPort": 80, "hostPort": 7, "hostIP": f"127.0.0.{i}", "name": f"p{i}"}
+        for i in range(1, 255)
+    ],
+}
+
+
+@pytest.mark.parametrize("ports", PORTS.values(), ids=PORTS)
+def test_host_ports_do_not_hold_up_anybody(ports, machines, pods, tenant, term):
+    machines(4)
+    before = term()
+    make_gang(tenant, "ports", 2, 1, spec=with_ports(ports))
+
+    took = [seconds_until_placed(pods, f"honest-{i}") for i in range(3)]
+
+    assert max(took) < SOON
+    assert term() == before
+
+
+def test_a_pod_with_too_many_host_ports_is_told_so(machines, pods, tenant):
+    del pods
+    machines(1)
+    make_gang(tenant, "ports", 2, 1, spec=with_ports(PORTS["6,000 host ports"]))
+
+    told(tenant, "ports", "Assembling", "asks for more than 256 host ports")
+
+
+def test_members_that_all_differ_do_not_hold_up_anybody(machines, pods, tenant, term):
+    machines(4)
+    before = term()
+    for i in range(64):
+        selector = {f"example.com/{'x' * 40}-{i}": "none"}
+        tolerations = [{"key": f"key-{k}", "operator": "Exists"} for k in range(500)]
+        spec = {"nodeSelector": selector, "tolerations": tolerations}
+        make_gang(
+            tenant,
+            "unlike",
+            64,
+            1 + i % 8,
+            [i],
+            spec={
+                "containers": [container({keys.GPU_WHOLE: 1 + i % 8, "cpu": f"{100 + i}m"})],
+                **spec,
+            },
+        )
+
+    took = [seconds_until_placed(pods, f"honest-{i}") for i in range(3)]
+
+    assert max(took) < SOON
+    assert term() == before
+
+
+def test_an_aged_gang_leaves_alone_what_it_could_never_use(policy, machines, pods, tenant, term):
+    nodes = machines(2)
+    policy(AGED_AT_ONCE)
+    before = term()
+    first = nodes[0].name
+    on_first = {"nodeSelector": {keys.HOSTNAME: first}}
+    busy = {"containers": [container({keys.GPU_WHOLE: 1})], **on_first}
+    pods.create(name="busy", spec=busy)
+    wait_until(lambda: pods.all()["busy"]["spec"].get("nodeName") == first, "it is bound", 60)
+    all_of_it = {"containers": [container({keys.GPU_WHOLE: 8})], **on_first}
+    make_gang(tenant, "large", 1, 8, spec=all_of_it)
+    told(tenant, "large", "Waiting", "needs 8 GPUs")
+
+    took = seconds_until_placed(pods, "honest")
+    assert took < SOON
+    assert {node for gpus in where(pods, "honest").values() for node, _ in gpus} == {nodes[1].name}
+
+    # On the node that is reserved nobody else is placed, for a minute, and nobody learns for whom.
+    pods.create(
+        name="late",
+        labels={keys.POD_GROUP_NAME: "late", keys.POD_GROUP_MIN_AVAILABLE: "1"},
+        spec=busy,
+    )
+    gang = told(pods, "late", "Waiting", KEPT)
+    assert "secret" not in str(gang["status"])
+    events = pods.api.get(f"/api/v1/namespaces/{pods.namespace}/events")["items"]
+    assert "secret" not in str([one["message"] for one in events])
+    wait_until(lambda: pods.all()["late"]["spec"].get("nodeName") == first, "it is passed", 150)
+    assert term() == before
+
+
+def test_hundreds_of_pods_that_never_fit_do_not_hold_up_anybody(machines, pods, tenant, term):
+    machines(4)
+    before = term()
+    for i in range(300):
+        spec = {
+            "containers": [container({keys.GPU_WHOLE: 8, "cpu": f"{1_000 + i}"})],
+            "nodeSelector": {f"example.com/tenant-{i}": "none"},
+        }
+        tenant.create(name=f"never-{i}", spec=spec)
+
+    took = [seconds_until_placed(pods, f"honest-{i}") for i in range(3)]
+
+    assert max(took) < SOON
+    assert term() == before

@@ -1,0 +1,372 @@
+"""The largest objects that an API server stores: reading and planning them stays linear.
+
+docs/loop-bounds.md names these tests. Work is counted in calls of functions, Python's and C's: of
+twice as much, at most some more than twice as many.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import a_held_pod, a_node, a_seen, a_snapshot
+from prometheus_client import CollectorRegistry
+
+from cluster import keys
+from cluster.accounting import account
+from cluster.claimant import claimant_of
+from cluster.demand import HostPort, PortsTaken
+from cluster.node import NodeObject, Taint
+from cluster.pod import Pod
+from cluster.published import read_published
+from policy.snapshot import PolicySnapshot
+from scorer.extender.wire import read_candidates
+from scorer.faults import Faults
+from scorer.gangobject import read_gang
+from scorer.gangs import Owners, units_of
+from scorer.group import group_of
+from scorer.known import ConfigMap, node_of
+from scorer.measures import Measures
+from scorer.outcome import Refusal
+from scorer.owner import Declaration, PodGroup, members_of
+from scorer.seen import seen
+from scorer.state import State
+from scorer.turn import Turns, take_turns
+from scorer.waiting import Waiting
+from scorer.writes import placing
+
+STORED = 1_500_000
+"""What an API server stores of one object at most [bytes]."""
+NOBODY = Owners({}, {})
+DOCS = Path(__file__).parents[2] / "docs" / "loop-bounds.md"
+
+
+def calls(work):
+    """Return how many functions something calls."""
+    count = 0
+
+    def note(_frame, event, _arg):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def is_linear(half, whole):
+    half()
+    return calls(whole) <= 2.2 * calls(half) + 2000
+
+
+def filled(part, full):
+    """Return how many parts make an object of the largest size, or half of it."""
+    return STORED // (len(json.dumps(part)) + 2) // (1 if full else 2)
+
+
+def repeated(make, *, full):
+    return [make(i) for i in range(filled(make(10_000), full))]
+
+
+def of_keys(make, *, full):
+    parts = filled([make(10_000), "v"], full)
+    return {make(i): "v" for i in range(parts)}
+
+
+def a_container(**fields):
+    return {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 1}}, **fields}
+
+
+def required(terms):
+    selector = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"nodeAffinity": selector}
+
+
+def expression(i):
+    return {"matchExpressions": [{"key": f"k{i}", "operator": "In", "values": ["a"]}]}
+
+
+PODS = {
+    "tolerations": lambda full: {
+        "tolerations": repeated(lambda i: {"key": f"k{i}", "operator": "Exists"}, full=full)
+    },
+    "node selector": lambda full: {"nodeSelector": of_keys(lambda i: f"k{i}", full=full)},
+    "affinity terms": lambda full: {"affinity": required(repeated(expression, full=full))},
+    "affinity values": lambda full: {
+        "affinity": required(
+            [
+                {
+                    "matchExpressions": [
+                        {
+                            "key": "k",
+                            "operator": "NotIn",
+                            "values": repeated(lambda i: f"v{i}", full=full),
+                        }
+                    ]
+                }
+            ]
+        )
+    },
+    "host ports": lambda full: {
+        "containers": [
+            a_container(
+                ports=repeated(lambda i: {"containerPort": 1, "hostPort": i % 65535}, full=full)
+            )
+        ]
+    },
+    "ports of the host's network": lambda full: {
+        "hostNetwork": True,
+        "containers": [
+            a_container(ports=repeated(lambda i: {"containerPort": i % 65535}, full=full))
+        ],
+    },
+    "containers": lambda full: {
+        "containers": [
+            a_container(),
+            *repeated(lambda i: {"name": f"c{i}", "resources": {"limits": {"cpu": 1}}}, full=full),
+        ]
+    },
+    "init containers": lambda full: {
+        "initContainers": repeated(
+            lambda i: {"name": f"c{i}", "restartPolicy": "Always"}, full=full
+        ),
+        "containers": [a_container()],
+    },
+    "containers with GPUs": lambda full: {
+        "containers": repeated(lambda i: {**a_container(), "name": f"c{i}"}, full=full)
+    },
+    "env": lambda full: {
+        "containers": [
+            a_container(env=repeated(lambda i: {"name": f"v{i}", "value": "x"}, full=full))
+        ]
+    },
+    "resource names": lambda full: {
+        "containers": [a_container(resources={"limits": of_keys(lambda i: f"k{i}", full=full)})]
+    },
+    "volumes": lambda full: {
+        "volumes": repeated(
+            lambda i: {"name": f"v{i}", "persistentVolumeClaim": {"claimName": "c"}}, full=full
+        )
+    },
+    "spread constraints": lambda full: {
+        "topologySpreadConstraints": repeated(
+            lambda i: {"maxSkew": 1, "topologyKey": f"k{i}"}, full=full
+        )
+    },
+    "scheduling gates": lambda full: {
+        "schedulingGates": [
+            {"name": keys.GANG},
+            *repeated(lambda i: {"name": f"example.com/{i}"}, full=full),
+        ]
+    },
+    "labels": lambda full: {"labels": of_keys(lambda i: f"k{i}", full=full)},
+    "annotations": lambda full: {"annotations": of_keys(lambda i: f"k{i}", full=full)},
+    "owner references": lambda full: {
+        "owners": repeated(
+            lambda i: {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": f"u{i}"}, full=full
+        )
+    },
+    "a record": lambda full: {
+        "annotations": {
+            keys.ALLOCATION: json.dumps(
+                {
+                    "v": 1,
+                    "node": "node-0",
+                    "gpus": [{"i": i % 8} for i in range(4000 if full else 2000)],
+                }
+            )
+        }
+    },
+}
+
+
+def the_pod(full, spec):
+    owners, spec = spec(full).get("owners"), dict(spec(full))
+    spec.pop("owners", None)
+    raw = a_held_pod(1, "w", **spec)
+    if "schedulingGates" in spec:
+        raw["spec"]["schedulingGates"] = spec["schedulingGates"]
+    if owners:
+        raw["metadata"]["ownerReferences"] = owners
+    return json.dumps(raw).encode()
+
+
+@pytest.mark.parametrize("spec", PODS.values(), ids=PODS)
+def test_a_pod_is_read_and_planned_in_time_linear_in_its_size(spec):
+    tainted = tuple(Taint(f"t{i}", "", "NoSchedule") for i in range(3))
+    snapshot = a_snapshot(a_node("node-0", taints=tainted), a_node("node-1"))
+    half, whole = the_pod(False, spec), the_pod(True, spec)
+
+    def work(raw):
+        def planned():
+            pod = msgspec.json.decode(raw, type=Pod)
+            units = units_of([seen(pod)], NOBODY)
+            take_turns(snapshot, units, aged=lambda _: True, standing={}, avoided={})
+            if units:
+                placing(pod, "node-0", {})
+
+        return planned
+
+    assert is_linear(work(half), work(whole))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [PODS[name] for name in ("tolerations", "node selector", "affinity terms", "affinity values")],
+    ids=["tolerations", "node selector", "affinity terms", "affinity values"],
+)
+def test_what_says_too_much_of_nodes_is_compared_with_no_node(spec):
+    (unit,) = units_of([seen(msgspec.json.decode(the_pod(True, spec), type=Pod))], NOBODY)
+
+    found = Turns(aged=lambda _: True, avoided={}).decide(a_snapshot(a_node()), unit)
+
+    assert isinstance(found, Refusal)
+    assert "it is too large to plan" in found.reason
+
+
+def test_ports_of_many_pods_are_compared_in_time_linear_in_their_number():
+    def work(number):
+        ports = [HostPort(f"10.0.{i % 200}.1", "TCP", 1 + i) for i in range(number)]
+        return lambda: PortsTaken(ports).conflict(ports[:1] * number)
+
+    assert is_linear(work(10_000), work(20_000))
+
+
+def a_worker(i, size, **spec):
+    labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: str(size)}
+    return a_seen(1, f"w-{i}", labels=labels, **spec)
+
+
+def test_a_gang_is_put_together_in_time_linear_in_its_size():
+    def work(size):
+        pods = [a_worker(i, size) for i in range(size)]
+        return lambda: group_of(units_of(pods, NOBODY)[0].members)
+
+    assert is_linear(work(1000), work(2000))
+
+
+def test_a_gang_that_comes_pod_by_pod_is_read_once():
+    def work(size):
+        pods = [a_worker(i, size) for i in range(size)]
+        known = units_of(pods[:-1], NOBODY)
+        return lambda: units_of(pods, NOBODY, known)
+
+    pods = [a_worker(i, 2000) for i in range(2000)]
+    assert calls(work(2000)) < calls(lambda: units_of(pods, NOBODY)) / 2
+
+
+def test_everything_that_waits_is_looked_at_in_time_linear_in_its_number():
+    def work(number):
+        state = State()
+        faults = Faults(Measures(CollectorRegistry()), lambda: None)
+        waiting = Waiting(state, NOBODY, faults)
+        for i in range(number):
+            state.put_pod(("team", f"p-{i}"), a_seen(8, f"p-{i}"))
+
+        waiting.regroup(set())
+
+        def look():
+            waiting.regroup(set())
+            turns = Turns(aged=lambda _: False, avoided={})
+            for unit in waiting:
+                turns.decide(a_snapshot(), unit, Refusal("before"))
+
+        return look
+
+    assert is_linear(work(500), work(1000))
+
+
+def test_a_node_is_accounted_in_time_linear_in_its_pods():
+    def work(number):
+        pods = [a_held_pod(0, f"p-{i}", gates=(), nodeName="node-0") for i in range(number)]
+        claimants = [claimant_of(msgspec.convert(pod, Pod)) for pod in pods]
+        return lambda: account(a_node(), claimants)
+
+    assert is_linear(work(1000), work(2000))
+
+
+def test_a_node_is_read_in_time_linear_in_its_labels_and_taints():
+    def work(full):
+        labels = of_keys(lambda i: f"k{i}", full=full)
+        taints = [{"key": f"k{i}", "effect": "NoSchedule"} for i in range(1000 if full else 500)]
+        raw = {
+            "metadata": {"name": "n", "labels": {keys.NODE_MODE: "topology", **labels}},
+            "spec": {"taints": taints},
+            "status": {"allocatable": {keys.GPU_WHOLE: "8"}},
+        }
+        text = json.dumps(raw).encode()
+        return lambda: node_of(msgspec.json.decode(text, type=NodeObject), {}, PolicySnapshot())
+
+    assert is_linear(work(False), work(True))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda n: {keys.TOPOLOGY_DEVICES: json.dumps({f"k{i}": "Healthy" for i in range(n)})},
+        lambda n: {keys.TOPOLOGY_LINKS: json.dumps([["X"] * n])},
+        lambda n: {keys.UNHEALTHY_KEY: ",".join(["9"] * n)},
+    ],
+    ids=["health", "links", "unhealthy"],
+)
+def test_what_is_told_of_a_node_is_read_in_time_linear_in_its_size(data):
+    def work(n):
+        told = ConfigMap(data=data(n))
+        return lambda: read_published(told.data)
+
+    assert is_linear(work(20_000), work(40_000))
+
+
+def test_owners_and_podgroups_are_read_in_time_linear_in_their_size():
+    def work(full):
+        roles = repeated(lambda i: {"replicas": i, "template": {"spec": {}}}, full=full)
+        spec = {"mpiReplicaSpecs": {f"r{i}": one for i, one in enumerate(roles)}}
+        text = json.dumps({"metadata": {"uid": "u"}, "spec": spec}).encode()
+        group = json.dumps({"spec": {"minMember": 1 << 62}}).encode()
+
+        def read():
+            members_of(msgspec.json.decode(text, type=Declaration), "u")
+            assert msgspec.json.decode(group, type=PodGroup).members == 1 << 62
+
+        return read
+
+    assert is_linear(work(False), work(True))
+
+
+def test_a_gang_object_is_read_in_time_linear_in_its_members():
+    def work(full):
+        member = {"pod": "p", "uid": "u", "node": "n", "gpus": [1]}
+        plan = {"id": "1-1", "exact": True, "members": [member] * filled(member, full)}
+        text = json.dumps({"metadata": {}, "spec": {"gang": "g", "link": "best", "plan": plan}})
+        return lambda: read_gang(text.encode())
+
+    assert is_linear(work(False), work(True))
+
+
+def test_a_schedulers_question_is_read_in_time_linear_in_its_names():
+    def work(n):
+        body = {"Pod": a_held_pod(1, "w"), "NodeNames": [f"node-{i}" for i in range(n)]}
+        text = json.dumps(body).encode()
+        return lambda: read_candidates(text)
+
+    assert is_linear(work(20_000), work(40_000))
+
+
+def test_the_table_names_tests_that_there_are():
+    rows = [
+        line for line in DOCS.read_text(encoding="utf-8").splitlines() if line.startswith("| ")
+    ][2:]
+    tests = {part.strip("` ") for row in rows for part in row.split("|")[5].split(",")}
+
+    missing = [name for name in tests if not _is_there(name)]
+    assert (len(rows) > 20, missing) == (True, [])
+
+
+def _is_there(name):
+    path, _, test = name.partition("::")
+    file = Path(__file__).parents[1] / f"{path}.py"
+    return file.exists() and f"def {test}(" in file.read_text(encoding="utf-8")

@@ -1,0 +1,272 @@
+"""Writes that give GPUs: who is refused, who is tried first, and for how long a write may take."""
+
+import json
+import re
+
+import pytest
+import pytest_asyncio
+from fake_cluster import FENCED
+from tenure import Clock, Cluster, leading, soon
+
+from cluster import keys
+from scorer import planner, settle, teller
+from scorer.extender.wire import Binding
+from scorer.settle import GRANTING
+
+TOO_LONG = "Too long: may not be more than 262144 bytes"
+INVALID = (422, f'Pod "x" is invalid: metadata.annotations: {TOO_LONG}', TOO_LONG)
+PODS = "/api/v1/namespaces/team/pods"
+
+
+@pytest_asyncio.fixture
+async def cluster(monkeypatch):
+    monkeypatch.setattr(settle, "_PAUSE", 0.01)
+    monkeypatch.setattr(planner, "_AGAIN", 0.01)
+    monkeypatch.setattr(teller, "_PATIENCE", 0.01)
+    monkeypatch.setattr(teller, "_PAUSE", 0.01)
+    async with Cluster() as running:
+        running.node()
+        yield running
+
+
+def refuse(cluster, name, answer=INVALID):
+    """Refuse everything that is written or tried on a pod, and what the fence refuses."""
+
+    def dry(_method, path, body):
+        return answer if path.endswith(f"/{name}") else cluster.fence(body)
+
+    cluster.refuse_dry_run = dry
+    cluster.fail("PATCH", name, *[answer] * 1000)
+
+
+def bare_gang(cluster, workers=4, gpus=2):
+    for i in range(workers):
+        cluster.pod(f"bert-{i}", gpus, gang="bert", size=workers, owner=None)
+
+
+def written(cluster, *names):
+    return [name for name in names if cluster.patches(name)]
+
+
+# ---- Who can never be written.
+
+
+async def test_a_pod_of_the_fences_name_that_is_always_refused_deposes_nobody(cluster):
+    refuse(cluster, "linkwise-fence-0", (422, *INVALID[1:]))
+    async with leading(cluster) as leader:
+        cluster.pod("linkwise-fence-0", priority=1)
+        await soon(lambda: cluster.patches("linkwise-fence-0"))
+        cluster.pod("other")
+        await soon(lambda: cluster.given("other"))
+        assert leader.leads
+
+
+async def test_a_pod_that_is_invalid_with_its_record_is_tried_again_after_the_longest_pause(
+    cluster,
+):
+    refuse(cluster, "cursed")
+    async with leading(cluster) as leader:
+        cluster.pod("cursed")
+        waiting = leader.tenure.planner.waiting
+        await soon(lambda: any(TOO_LONG in why for _, why in waiting()))
+        (event,) = await shown(cluster, "WaitingForGPUs")
+
+    assert "pod cursed: " in event["message"]
+    assert "tried again in 60 s" in event["message"]
+    assert len(cluster.patches("cursed")) == 1
+
+
+async def shown(cluster, reason):
+    await soon(lambda: cluster.events(reason))
+    return cluster.events(reason)
+
+
+async def test_a_new_leader_learns_from_one_write_who_can_never_be_written(cluster):
+    refuse(cluster, "cursed")
+    cluster.pod("cursed")
+    for term in (7, 8, 9):
+        async with leading(cluster, term=term) as leader:
+            waiting = leader.tenure.planner.waiting
+            await soon(lambda waiting=waiting: any(TOO_LONG in why for _, why in waiting()))
+
+    assert len(cluster.patches("cursed")) == 3
+
+
+async def test_whoever_was_refused_is_planned_after_all_others(cluster, monkeypatch):
+    monkeypatch.setattr(planner, "_AGAIN", 0.2)
+    cluster.fail("PATCH", "cursed", (403, "no"))
+    async with leading(cluster) as leader:
+        waiting = leader.tenure.planner.waiting
+        cluster.pod("cursed", 8, priority=9)
+        await soon(lambda: cluster.patches("cursed"))
+        cluster.pod("first", 8)
+        await soon(lambda: cluster.given("first"))
+        cluster.pod("next", 8, created="2026-01-01T00:00:09Z")
+        # None of them rests: both wait for what the first one has.
+        await soon(lambda: [why.count("needs 8 GPUs") for _, why in waiting()] == [1, 1])
+        cluster.delete("first")
+        await soon(lambda: cluster.given("next"))
+
+    assert cluster.record("cursed") is None
+
+
+async def test_the_fence_is_tried_until_a_pod_that_can_be_written_tells(cluster):
+    tried = []
+
+    def dry(_method, path, body):
+        tried.append((path.rpartition("/")[2], cluster.fence(body) is not None))
+        return INVALID if path.endswith("cursed") else None
+
+    cluster.refuse_dry_run = dry
+    cluster.fail("PATCH", "cursed", INVALID)
+    async with leading(cluster):
+        cluster.pod("cursed")
+        await soon(lambda: cluster.patches("cursed"))
+        for name in ("one", "two"):
+            cluster.pod(name)
+            await soon(lambda name=name: cluster.given(name))
+
+    assert tried == [("cursed", True), ("one", True)]
+
+
+# ---- Gangs of which one member is refused.
+
+
+async def test_of_bare_pods_none_is_written_where_the_server_would_refuse_one(cluster):
+    refuse(cluster, "bert-3")
+    async with leading(cluster):
+        bare_gang(cluster)
+        (event,) = await shown(cluster, "GangWaiting")
+        assert (
+            f'pod bert-3: Pod "x" is invalid: metadata.annotations: {TOO_LONG}'
+            in (event["message"])
+        )
+        cluster.pod("other", 8)
+        await soon(lambda: cluster.given("other"))
+
+    assert written(cluster, *(f"bert-{i}" for i in range(4))) == []
+
+
+async def test_a_gang_whose_members_differ_in_size_is_tried_before_it_is_written(cluster):
+    refuse(cluster, "bert-1")
+    async with leading(cluster):
+        cluster.pod("bert-0", 4, gang="bert")
+        cluster.pod("bert-1", 4, gang="bert", annotations={"any": "a" * 2000})
+        await shown(cluster, "GangWaiting")
+
+    assert written(cluster, "bert-0", "bert-1") == []
+
+
+async def test_a_gang_of_which_one_was_refused_is_tried_before_it_is_written_again(cluster):
+    cluster.fail("PATCH", "bert-1", *[(403, "no")] * 1000)
+    async with leading(cluster):
+        cluster.gang()
+        await soon(lambda: cluster.given("bert-0") and len(cluster.patches("bert-1")) > 1)
+        for name in ("bert-0", "bert-1"):
+            cluster.delete(name)
+        before = len(cluster.patches("bert-0"))
+        refuse(cluster, "bert-1", (403, "no"))
+        for i in (0, 1):
+            cluster.pod(f"bert-{i}", 4, gang="bert", uid=f"again-{i}")
+        await soon(lambda: (f"{PODS}/bert-1", (403, "no")) in cluster.tried)
+        assert len(cluster.patches("bert-0")) == before
+
+
+async def test_no_other_gang_costs_a_dry_run(cluster):
+    async with leading(cluster):
+        cluster.gang()
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+    # One tells whether the fence holds.
+    assert [told for _, told in cluster.tried] == [FENCED]
+
+
+async def test_where_a_webhook_takes_no_part_in_dry_runs_bare_pods_are_placed(cluster):
+    no = (400, 'admission webhook "any" does not support dry run')
+    cluster.refuse_dry_run = lambda *_: no
+    async with leading(cluster):
+        bare_gang(cluster)
+        await soon(lambda: cluster.given(*(f"bert-{i}" for i in range(4))))
+
+
+async def test_a_partial_gang_that_cannot_be_moved_is_an_event_and_is_counted(cluster):
+    # The dry run passes; the write does not.
+    cluster.fail("PATCH", "bert-3", *[(403, "somebody's policy")] * 1000)
+    async with leading(cluster) as leader:
+        bare_gang(cluster)
+        (event, *_) = await shown(cluster, "GangPartial")
+        await soon(lambda: leader.partial == 1)
+        cluster.fates.clear()
+        await soon(lambda: cluster.given("bert-3"))
+        await soon(lambda: leader.partial == 0)
+
+    assert event["type"] == "Warning"
+    assert re.match(
+        r"3 of 4 members of gang bert have their GPUs, the others do not: the API server did not"
+        r" let its pods go: pod bert-3: somebody's policy \(status 403\);"
+        r" pod bert-\d has no controller that would make it again",
+        event["message"],
+    )
+    assert len(cluster.events("GangPartial")) == 1
+
+
+# ---- How long a write may take.
+
+WRITES = {
+    ("PATCH", "pods"): True,
+    ("POST", "pods/binding"): True,
+    ("POST", "gangs"): True,
+    ("PATCH", "gangs"): True,
+    ("PATCH", "gangs/status"): False,
+    ("POST", "pods/eviction"): False,
+    ("POST", "events"): False,
+}
+"""Everything that a leader writes, and whether it gives GPUs."""
+
+
+def kind_of(path):
+    _, _, rest = path.partition("/namespaces/team/")
+    kind, _, name = rest.partition("/")
+    _, _, sub = name.partition("/")
+    return f"{kind}/{sub}" if sub else kind
+
+
+def gives(body):
+    """Tell whether GPUs are given by what is written: by a record, or by a plan."""
+    text = json.dumps(body)
+    return any(word in text for word in (keys.ALLOCATION, "~1allocation", '"plan"', "/plan"))
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+async def test_every_write_that_gives_gpus_is_given_up_by_the_server_in_time(cluster, clock):
+    cluster.fail("PATCH", "bert-1", (403, "no"))
+    async with leading(cluster, clock=clock) as leader:
+        cluster.gang()
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        clock.now += 100
+        # By the sign the planner notices that time has passed.
+        cluster.pod("sign")
+        cluster.node("gpu-1")
+        await soon(lambda: cluster["bert-0"] is None)
+        await shown(cluster, "GangEvicted")
+        for i in (0, 1):
+            cluster.pod(f"bert-{i}", 2, gang="bert", uid=f"again-{i}")
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        cluster.pod("single", 1, gates=())
+        known = leader.tenure.watches.state.pod
+        await soon(lambda: known(("team", "single")))
+        assert not await leader.tenure.binder.bind(Binding("single", "team", "single", "gpu-1"))
+
+    writes = list(zip(cluster.writes, cluster.queries, strict=True))
+    found = {(method, kind_of(path)): {} for (method, path, _), _ in writes}
+    for (method, path, body), query in writes:
+        found[method, kind_of(path)].setdefault(gives(body), set()).add(query.get("timeout"))
+    assert found.keys() == WRITES.keys()
+    assert {write for write, told in found.items() if True in told} == {
+        write for write, granting in WRITES.items() if granting
+    }
+    assert {t for told in found.values() for t in told.get(True, ())} == {GRANTING["timeout"]}

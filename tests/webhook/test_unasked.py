@@ -1,0 +1,142 @@
+"""Variables by which a container would take GPUs that its pod does not ask for."""
+
+import pytest
+from admission import ARENA, a_snapshot, admitted, codes, judged, patched
+from builders import a_container, a_pod
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from cluster import keys
+from cluster.finding import Code, Severity
+from webhook.outcome import Verdict
+
+DEVICES, CGPU = keys.ENV_VISIBLE_DEVICES, keys.ENV_CGPU_OFF
+ELSEWHERE = {"valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}
+PRIVILEGED = {"securityContext": {"privileged": True}}
+
+
+def variable(value, name=DEVICES):
+    return {"name": name, **(value if isinstance(value, dict) else {"value": value})}
+
+
+def env_after(env, limits=None, policy="", **given):
+    """Return the variables of the only container, after an admission that lets it pass."""
+    pod = a_pod(containers=[a_container(limits, env=env, **given)])
+    return admitted(pod, a_snapshot(policy))["spec"]["containers"][0]["env"]
+
+
+@pytest.mark.parametrize("value", ["all", "0", "GPU-1", "$(OTHER)", "void ", ELSEWHERE], ids=str)
+@pytest.mark.parametrize(
+    "limits",
+    [pytest.param(None, id="no resources"), pytest.param({keys.GPU_WHOLE: 0}, id="0 GPUs")],
+)
+def test_a_container_of_a_pod_without_gpus_sees_none(value, limits):
+    env = [variable("1", "A"), variable(value), variable("2", "B")]
+
+    assert env_after(env, limits) == [env[0], variable("void"), env[2]]
+
+
+@pytest.mark.parametrize("value", ["", "void", "none"])
+def test_a_variable_that_gives_no_gpu_stays(value):
+    pod = a_pod(containers=[a_container(env=[variable(value)])])
+
+    outcome = judged(pod)
+
+    assert (outcome.patch, outcome.findings) == ((), ())
+
+
+def test_of_several_variables_of_one_name_each_is_replaced_since_the_last_counts():
+    assert env_after([variable("void"), variable("all"), variable("0")]) == [variable("void")] * 3
+
+
+def test_init_containers_and_launchers_are_no_way_round():
+    init = [a_container(env=[variable("all")])]
+    pod = a_pod(labels=ARENA, initContainers=init, containers=[a_container(env=[variable("all")])])
+
+    after = admitted(pod)["spec"]
+
+    assert [one["env"] for one in (*after["containers"], *after["initContainers"])] == [
+        [variable("void")]
+    ] * 2
+
+
+def test_where_nvidias_plugin_chooses_its_own_value_counts_and_the_others_see_none():
+    asks = a_container(
+        {keys.NVIDIA_GPU: 1}, env=[variable("all"), variable("1", "A"), variable("0")]
+    )
+    beside = a_container(env=[variable("all")])
+
+    one, other = admitted(a_pod(containers=[asks, beside]))["spec"]["containers"]
+
+    assert (one["env"], other["env"]) == ([variable("1", "A")], [variable("void")])
+
+
+def test_a_privileged_container_reaches_all_devices_anyway_and_keeps_its_variable():
+    assert env_after([variable("all")], **PRIVILEGED) == [variable("all")]
+
+
+@pytest.mark.parametrize("value", ["true", "1", ELSEWHERE], ids=str)
+def test_a_share_cannot_turn_cgpus_limits_off(value):
+    env = env_after([variable(value, CGPU)], {keys.GPU_MEM: 4})
+
+    assert env[0] == variable("false", CGPU)
+
+
+def test_the_policy_may_allow_such_variables():
+    allow = "environment: allow"
+
+    assert env_after([variable("true", CGPU)], {keys.GPU_MEM: 4}, allow)[0]["value"] == "true"
+    pod = a_pod(containers=[a_container(env=[variable("all")])])
+    assert judged(pod, a_snapshot(allow)).verdict is Verdict.SKIPPED
+
+
+@pytest.mark.parametrize(
+    ("policy", "severity", "verdict"),
+    [
+        ("", Severity.WARNING, Verdict.ALLOWED),
+        ("environment: refuse", Severity.ERROR, Verdict.DENIED),
+    ],
+    ids=["replace", "refuse"],
+)
+def test_a_variable_is_told_with_its_place(policy, severity, verdict):
+    env = [variable("1", "A"), variable("all")]
+    pod = a_pod(containers=[a_container(), a_container(env=env)])
+
+    outcome = judged(pod, a_snapshot(policy))
+
+    (finding,) = outcome.findings
+    assert (finding.code, finding.severity) == (Code.ENVIRONMENT, severity)
+    assert (finding.field, finding.value) == ("spec.containers[1].env[1]", "all")
+    assert outcome.verdict is verdict
+
+
+def test_where_linkwise_chooses_visible_devices_have_their_own_policy():
+    pod = a_pod(containers=[a_container({keys.GPU_WHOLE: 1}, env=[variable("all")])])
+
+    assert codes(judged(pod, a_snapshot("environment: refuse"))) == [Code.VISIBLE_DEVICES]
+
+
+values = st.sampled_from(["", "void", "none", "all", "0", "true", "false", ELSEWHERE])
+variables = st.lists(st.builds(variable, values, st.sampled_from([DEVICES, CGPU, "A"])), max_size=5)
+asked = st.sampled_from(
+    [None, {keys.NVIDIA_GPU: 1}, {keys.GPU_MEM: 4}, {keys.GPU_WHOLE: 1}, {keys.GPU_WHOLE: 0}]
+)
+
+
+@given(containers=st.lists(st.tuples(variables, asked), min_size=1, max_size=3))
+def test_no_container_is_left_with_gpus_that_it_does_not_ask_for(containers):
+    pod = a_pod(containers=[a_container(limits, env=env) for env, limits in containers])
+    outcome = judged(pod)
+    assume(outcome.verdict is not Verdict.DENIED)  # Two kinds of GPUs in one pod.
+
+    for one in patched(pod, outcome)["spec"]["containers"]:
+        chosen = [env for env in one["env"] if env["name"] == DEVICES]
+        if keys.NVIDIA_GPU in one.get("resources", {}).get("limits", {}):
+            assert {env.get("value") for env in chosen} <= {"", "void", "none"}
+        else:
+            assert all(is_ours(env) for env in chosen)
+
+
+def is_ours(env):
+    source = env.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
+    return keys.PREFIX in source or env.get("value") in {"", "void", "none"}
