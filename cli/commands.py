@@ -166,8 +166,10 @@ def inspect(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     output: Annotated[
-        Literal["table", "json", "yaml", "html"],
-        typer.Option("--output", "-o", help="How to answer; html is a page of all nodes."),
+        Literal["table", "wide", "json", "yaml", "html"],
+        typer.Option(
+            "--output", "-o", help="How to answer; wide cuts nothing, html is a page of all nodes."
+        ),
     ] = "table",
 ) -> int:
     """Show who has which GPU, and what keeps those who share one apart."""
@@ -201,8 +203,8 @@ def simulate(
         typer.Option(help="Most bandwidth now; or with a view to later jobs."),
     ] = "keep",
     output: Annotated[
-        Literal["table", "json", "yaml", "html"],
-        typer.Option("--output", "-o", help="How to answer; html is a page."),
+        Literal["table", "wide", "json", "yaml", "html"],
+        typer.Option("--output", "-o", help="How to answer; wide is all, html a page."),
     ] = "table",
 ) -> int:
     """Admit the pods of these files, place them on a cluster, and show what happens."""
@@ -236,7 +238,10 @@ def explain(
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    output: Output = Format.TABLE,
+    output: Annotated[
+        Literal["table", "wide", "json", "yaml"],
+        typer.Option("--output", "-o", help="How to answer; wide is all."),
+    ] = "table",
 ) -> int:
     """Say why a pod or a gang is where it is, why on these GPUs, or why nowhere yet."""
     from cli.current import current

@@ -9,7 +9,7 @@ from typer import echo
 from cli import inspect_gpushare, inspect_json, inspect_text
 from cli.current import Current
 from cli.inspection import views
-from cli.output import Format, emit, say, warn
+from cli.output import Format, emit, say, warn, widely
 from cli.page.caption import Caption
 from cluster.ledger import NodeLedger
 from webhook.manifest.value import InputError
@@ -35,7 +35,7 @@ class View(NamedTuple):
     """How `inspect` answers."""
 
     output: str = "table"
-    """`table`, `json`, `yaml` or `html`; for scripts there is one document, whatever the style."""
+    """`table`, `wide`, `json`, `yaml` or `html`; scripts get one document, whatever the style."""
     style: Style = Style.LINKWISE
     """Which table people are shown."""
     detail: bool = False
@@ -66,13 +66,14 @@ def show_inspection(now: Current, wanted: Wanted, view: View, given: Caption) ->
         warn(warning)
     if view.output == "html":
         echo(_page(now, [one.ledger for one in found], given), nl=False)
-    elif view.output != "table":
+    elif view.output not in {"table", "wide"}:
         emit(inspect_json.document(found), Format(view.output))
     elif view.style is Style.GPUSHARE:
         for line in inspect_gpushare.lines(found, detail=view.detail):
             say(line)
     else:
-        inspect_text.show(found, detail=view.detail)
+        with widely(wide=view.output == "wide"):
+            inspect_text.show(found, detail=view.detail)
     return 0
 
 

@@ -1,7 +1,8 @@
 """What would happen to these pods, denied ones and those without GPUs among them. Pure."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from cli.remedy import never_fits
 from cluster.gang import Link, link_strictness
@@ -98,8 +99,19 @@ class Simulation:
     after: Snapshot
 
 
+Step: TypeAlias = tuple[GangResult, Snapshot]
+"""What became of a unit, and the cluster after it."""
+
+
+def _unfollowed(steps: Iterable[Step], _: int) -> Iterable[Step]:
+    return steps
+
+
 def simulate(
-    snapshot: Snapshot, applicants: Sequence[Applicant], pods: Iterable[Pod] = ()
+    snapshot: Snapshot,
+    applicants: Sequence[Applicant],
+    pods: Iterable[Pod] = (),
+    follow: Callable[[Iterable[Step], int], Iterable[Step]] = _unfollowed,
 ) -> Simulation:
     """Place pods in turn; what is denied or asks for no GPU takes nothing.
 
@@ -107,13 +119,15 @@ def simulate(
         snapshot: The cluster.
         applicants: The pods that are created.
         pods: The cluster's own: those that run or have completed count towards their gang's size.
+        follow: Yields every step when it is done; of so many pods.
     """
     placed = [one for one in applicants if one.is_placed]
     intended = [one.intended for one in placed]
     shown = _Shown(snapshot)
     units: list[UnitResult] = []
     after = snapshot
-    for result, then in simulate_each(snapshot, intended, settled_of(map(seen, pods))):
+    steps = simulate_each(snapshot, intended, settled_of(map(seen, pods)))
+    for result, then in follow(steps, len(intended)):
         units.append(shown.of(result))
         after = then
     results = {

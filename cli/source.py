@@ -5,6 +5,7 @@ from pathlib import Path
 
 from typer import echo, get_binary_stream
 
+from cli.progress import followed
 from webhook.manifest.objects import objects_in, objects_of_large, values_in
 from webhook.manifest.value import InputError, Value
 
@@ -141,7 +142,7 @@ def stream_objects(name: str) -> Iterator[Value]:
     Raises:
         InputError: As `read_objects`.
     """
-    return objects_of_large(read_text(name), shown_name(name))
+    return followed(objects_of_large(read_text(name), shown_name(name)), f"Reading {name}")
 
 
 def _read_bytes(path: Path) -> bytes:
