@@ -141,7 +141,7 @@ text.word{font-size:12px;fill:var(--quiet)}
 text.tag{font-size:17px;font-weight:700}
 .on text,text.on{fill:var(--on)}
 text.clear{paint-order:stroke;stroke:var(--surface);stroke-width:4px;stroke-linejoin:round}
-text.frame{font-size:12px;fill:var(--quiet)}
+text.frame{font-size:12px;fill:var(--quiet)}text.frame.clear{stroke-width:8px}
 text.count{font-size:12px;font-weight:600}
 .frame{fill:none;stroke:var(--edge);stroke-width:1}
 .frame.d1{stroke-dasharray:6 3}.frame.d2{stroke-dasharray:2 3}
