@@ -38,7 +38,7 @@ class Cluster:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The nodes, in the order of the file."""
+        """The nodes, in the order of the file; those of short forms last."""
         return tuple(ledger.node for ledger in self.ledger.nodes.values())
 
 
@@ -66,32 +66,39 @@ def read_cluster(objects: Iterable[Value], file: str, policy: PolicySnapshot) ->
     Raises:
         InputError: Something in it cannot be; with its line.
     """
-    reader = _Reader(file, policy)
-    for value in objects:
-        reader.take(value)
-    return reader.cluster()
+    return gathered(objects, file).cluster(policy)
 
 
-def read_cluster_file(objects: Iterable[Value], file: str, policy: PolicySnapshot) -> Cluster:
-    """Return what a cluster file tells, which has a node at least.
+def gathered(objects: Iterable[Value], file: str) -> "Gathered":
+    """Return what the objects of a cluster file tell, before anything is decided of it.
+
+    Nodes and pods are kept as placement knows them; of one object after another no more is held.
+
+    Args:
+        objects: As in `read_cluster`.
+        file: As there.
 
     Raises:
-        InputError: As `read_cluster`, or there is no node in it.
+        InputError: Something in it cannot be; with its line.
     """
-    cluster = read_cluster(objects, file, policy)
-    if not cluster.nodes:
-        raise InputError(f"{shown_name(file)}: there is no node in it. {_NODES}")
-    return cluster
+    found = Gathered(file)
+    for value in objects:
+        found.take(value)
+    return found
 
 
 @dataclass(slots=True)
-class _Reader:
-    """A cluster, in the making."""
+class Gathered:
+    """The objects of a cluster."""
 
     file: str
-    policy: PolicySnapshot
-    nodes: dict[str, tuple[Value, NodeObject | ShortNode]] = field(default_factory=dict)
+    nodes: dict[str, tuple[Value, NodeObject]] = field(default_factory=dict)
+    """Each with where it stands."""
+    short: list[Value] = field(default_factory=list)
+    """Short forms."""
     pods: list[Pod] = field(default_factory=list)
+    others: list[Value] = field(default_factory=list)
+    """Everything but nodes and pods."""
     told: dict[str, dict[str, ConfigMap]] = field(default_factory=dict)
     """What ConfigMaps tell of each node, by node and their name."""
     addresses: dict[str, str] = field(default_factory=dict)
@@ -99,36 +106,47 @@ class _Reader:
     def take(self, value: Value) -> None:
         """Go on with the next object."""
         if is_short_form(value):
-            machine = cache(lambda name: find_machine(name, near=self.file))
-            layout = self.policy.policy.placement.strategy
-            for short in read_short_form(value, machine, layout):
-                self._add(short.node.name, short.value, short)
+            self.short.append(value)
             return
         plain = without_nulls(value.mapping())
         match value.need("kind").plain:
             case "Node":
                 node = read_as(NodeObject, plain, value)
-                self._add(node.metadata.name, value, node)
+                name = node.metadata.name
+                if name in self.nodes:
+                    raise _twice(value, name, self.nodes[name][0])
+                self.nodes[name] = value.place(), node
                 for one in read_as(_Addressed, plain, value).status.addresses or ():
                     if one.type == "InternalIP":
-                        self.addresses.setdefault(node.metadata.name, one.address)
+                        self.addresses.setdefault(name, one.address)
             case "Pod":
                 self.pods.append(read_as(Pod, plain, value))
             case "ConfigMap":
                 found = read_as(ConfigMap, plain, value)
                 if found.node:
                     self.told.setdefault(found.node, {}).setdefault(found.metadata.name, found)
+                self.others.append(value)
             case _:
-                pass
+                self.others.append(value)
 
-    def cluster(self) -> Cluster:
-        """Return the whole."""
-        nodes = [self._node(value, one) for value, one in self.nodes.values()]
-        ledger = ledger_of(nodes, self.pods, migrate=self.policy.policy.migration.gpushare)
+    def cluster(self, policy: PolicySnapshot) -> Cluster:
+        """Return the whole.
+
+        Args:
+            policy: What it says of nodes that do not say it themselves, and of links' speeds.
+
+        Raises:
+            InputError: Something in it cannot be; with its line.
+        """
+        short = self._short_nodes(policy)
+        nodes = [
+            *(_node(*one, self.told, policy) for one in self.nodes.values()),
+            *(measured(one.node, policy) for one in short.values()),
+        ]
+        ledger = ledger_of(nodes, self.pods, migrate=policy.policy.migration.gpushare)
         ledgers = dict(ledger.nodes)
-        for _, one in self.nodes.values():
-            if isinstance(one, ShortNode):
-                ledgers[one.node.name] = _hold(ledgers[one.node.name], one)
+        for name, one in short.items():
+            ledgers[name] = _hold(ledgers[name], one)
         return Cluster(
             Ledger(ledgers, ledger.conflicts),
             tuple(self.pods),
@@ -136,20 +154,47 @@ class _Reader:
             self.addresses,
         )
 
-    def _add(self, name: str, value: Value, node: NodeObject | ShortNode) -> None:
-        if name in self.nodes:
-            raise value.error(f"node {name} stands already at {self.nodes[name][0].source}.")
-        self.nodes[name] = (value, node)
+    def _short_nodes(self, policy: PolicySnapshot) -> dict[str, ShortNode]:
+        """Return the nodes of the short forms, by name."""
+        machine = cache(lambda name: find_machine(name, near=self.file))
+        found: dict[str, ShortNode] = {}
+        for value in self.short:
+            for one in read_short_form(value, machine, policy.policy.placement.strategy):
+                name = one.node.name
+                if name in found or name in self.nodes:
+                    first = found[name].value if name in found else self.nodes[name][0]
+                    raise _twice(one.value, name, first)
+                found[name] = one
+        return found
 
-    def _node(self, value: Value, one: NodeObject | ShortNode) -> Node:
-        if isinstance(one, ShortNode):
-            return measured(one.node, self.policy)
-        try:
-            return node_of(one, self.told.get(one.metadata.name, {}), self.policy)
-        except NodeError as error:
-            raise value.error(f"{error}.") from None
-        except TopologyError as error:
-            raise InputError(f"the policy's machines: {error}.") from None
+
+def _twice(value: Value, name: str, first: Value) -> InputError:
+    return value.error(f"node {name} stands already at {first.source}.")
+
+
+def _node(
+    value: Value,
+    node: NodeObject,
+    told: Mapping[str, Mapping[str, ConfigMap]],
+    policy: PolicySnapshot,
+) -> Node:
+    try:
+        return node_of(node, told.get(node.metadata.name, {}), policy)
+    except NodeError as error:
+        raise value.error(f"{error}.") from None
+    except TopologyError as error:
+        raise InputError(f"the policy's machines: {error}.") from None
+
+
+def checked(cluster: Cluster, file: str) -> Cluster:
+    """Return the cluster of a file, which has a node at least.
+
+    Raises:
+        InputError: There is no node in it.
+    """
+    if not cluster.nodes:
+        raise InputError(f"{shown_name(file)}: there is no node in it. {_NODES}")
+    return cluster
 
 
 def _hold(ledger: NodeLedger, short: ShortNode) -> NodeLedger:

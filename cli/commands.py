@@ -165,15 +165,25 @@ def inspect(
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    output: Output = Format.TABLE,
+    output: Annotated[
+        Literal["table", "wide", "json", "yaml", "html"],
+        typer.Option(
+            "--output", "-o", help="How to answer; wide cuts nothing, html is a page of all nodes."
+        ),
+    ] = "table",
 ) -> int:
     """Show who has which GPU, and what keeps those who share one apart."""
     from cli.current import current
-    from cli.inspect import Style, Wanted, show_inspection
+    from cli.inspect import Style, View, Wanted, show_inspection
     from cli.kubeconfig import Access
+    from cli.page.caption import Caption
+    from runtime.clock import wall
 
     now = current(Access(kubeconfig, context), cluster)
-    return show_inspection(now, Wanted(node, namespace), output, Style(style), detail=detail)
+    command = ("linkwise", "inspect", *(("--cluster", cluster) if cluster else ()))
+    caption = Caption(command, wall(), (now.source,))
+    view = View(output, Style(style), detail=detail)
+    return show_inspection(now, Wanted(node, namespace), view, caption)
 
 
 @app.command(epilog="Example: linkwise simulate job.yaml --cluster cluster.yaml -o html")
@@ -193,19 +203,23 @@ def simulate(
         typer.Option(help="Most bandwidth now; or with a view to later jobs."),
     ] = "keep",
     output: Annotated[
-        Literal["table", "json", "yaml", "html"],
-        typer.Option("--output", "-o", help="How to answer; html is a page."),
+        Literal["table", "wide", "json", "yaml", "html"],
+        typer.Option("--output", "-o", help="How to answer; wide is all, html a page."),
     ] = "table",
 ) -> int:
     """Admit the pods of these files, place them on a cluster, and show what happens."""
     from cli.inputs import Given, read_inputs
+    from cli.page.caption import Caption
     from cli.simulate import View, show_simulation
     from cli.source import all_files
+    from runtime.clock import wall
     from topology.choice import Mode
 
     named = all_files((*(files or ()), *(filenames or ())), recursive=recursive)
     given = Given(named, policy_file, profile_file, cluster, namespace)
-    return show_simulation(read_inputs(given), View(output), Mode(mode))
+    command = ("linkwise", "simulate", *named, "--cluster", cluster)
+    caption = Caption(command, wall(), (*named, cluster))
+    return show_simulation(read_inputs(given), View(output), Mode(mode), caption)
 
 
 @app.command(epilog="Example: linkwise explain gang team/mpijob-vgg16")
@@ -224,7 +238,10 @@ def explain(
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    output: Output = Format.TABLE,
+    output: Annotated[
+        Literal["table", "wide", "json", "yaml"],
+        typer.Option("--output", "-o", help="How to answer; wide is all."),
+    ] = "table",
 ) -> int:
     """Say why a pod or a gang is where it is, why on these GPUs, or why nowhere yet."""
     from cli.current import current

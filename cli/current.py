@@ -1,12 +1,11 @@
 """A cluster as it is now: a live one, or the one that a file describes."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from cli.cluster import Cluster, read_cluster, read_cluster_file
+from cli.cluster import Cluster, Gathered, checked, gathered
 from cli.decisions import decisions_of, snapshot_of
 from cli.kubeconfig import DEFAULT_NAMESPACE, Access
-from cli.source import read_objects
+from cli.source import shown_name, stream_objects
 from policy.lines import Document
 from policy.place import Place
 from policy.snapshot import PolicySnapshot
@@ -20,8 +19,11 @@ class Current:
     cluster: Cluster
     policy: PolicySnapshot
     objects: tuple[Value, ...]
+    """Everything but nodes and pods."""
     namespace: str
     """Where things are that do not say it."""
+    source: str
+    """The file, or the API server's address."""
     gangs: tuple[dict[str, object], ...] = ()
     """The Gang objects of a live cluster."""
     warnings: tuple[str, ...] = ()
@@ -35,35 +37,23 @@ def current(access: Access, file: str | None = None) -> Current:
         InputError: It cannot be read; one line for people.
     """
     if file is not None:
-        namespace = access.namespace or DEFAULT_NAMESPACE
-        return _current(read_objects(file), file, namespace, read=read_cluster_file)
+        found = gathered(stream_objects(file), file)
+        return _current(found, access.namespace or DEFAULT_NAMESPACE, shown_name(file), file=file)
     from cli.fetch import fetched  # noqa: PLC0415 - its library costs 0.3 s and 50 MB
 
-    found = fetched(access)
-    objects = [_value(one, found.server) for one in found.objects]
-    return _current(
-        objects, found.server, found.namespace, gangs=found.gangs, warnings=found.warnings
-    )
+    live = fetched(access)
+    found = gathered((_value(one, live.server) for one in live.objects), live.server)
+    now = _current(found, live.namespace, live.server)
+    return replace(now, gangs=tuple(live.gangs), warnings=(*live.warnings, *now.warnings))
 
 
-def _current(
-    objects: Sequence[Value],
-    file: str,
-    namespace: str,
-    *,
-    gangs: Iterable[dict[str, object]] = (),
-    warnings: Iterable[str] = (),
-    read: Callable[[Iterable[Value], str, PolicySnapshot], Cluster] = read_cluster,
-) -> Current:
-    policy = snapshot_of(decisions_of(objects))
-    cluster = read(objects, file, policy)
+def _current(found: Gathered, namespace: str, source: str, *, file: str | None = None) -> Current:
+    policy = snapshot_of(decisions_of(found.others))
+    cluster = found.cluster(policy)
+    if file is not None:
+        checked(cluster, file)
     return Current(
-        cluster,
-        policy,
-        tuple(objects),
-        namespace,
-        tuple(gangs),
-        (*warnings, *cluster.warnings),
+        cluster, policy, tuple(found.others), namespace, source, warnings=cluster.warnings
     )
 
 

@@ -7,21 +7,21 @@ from cli import explain_json, explain_text
 from cli.current import Current
 from cli.explained import Explained, State
 from cli.explanation import explain_gang, explain_pod
-from cli.output import Format, emit, say, warn
+from cli.output import Format, emit, say, warn, widely
 from cli.scene import scene_of
 from webhook.manifest.value import InputError
 
 Kind = Literal["pod", "gang"]
 
 
-def show_explanation(now: Current, kind: Kind, name: str, output: Format, *, clock: float) -> int:
+def show_explanation(now: Current, kind: Kind, name: str, output: str, *, clock: float) -> int:
     """Explain; return the exit code: 1 while it waits.
 
     Args:
         now: The cluster.
         kind: What the name names.
         name: `namespace/name`, or the name alone.
-        output: How to answer.
+        output: `table`, `wide`, `json` or `yaml`.
         clock: The time [s since 1970].
 
     Raises:
@@ -43,11 +43,12 @@ def show_explanation(now: Current, kind: Kind, name: str, output: Format, *, clo
         )
     for warning in now.warnings:
         warn(warning)
-    if output is Format.TABLE:
-        for place, one in enumerate(found):
-            if place:
-                say()
-            explain_text.show(one)
+    if output in {"table", "wide"}:
+        with widely(wide=output == "wide"):
+            for place, one in enumerate(found):
+                if place:
+                    say()
+                explain_text.show(one)
     else:
-        emit(explain_json.document(found), output)
+        emit(explain_json.document(found), Format(output))
     return 1 if any(one.state in {State.WAITS, State.NEVER} for one in found) else 0

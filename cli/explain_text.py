@@ -1,7 +1,7 @@
 """What `explain` shows to people."""
 
 from cli.explained import Explained, Sitting, State
-from cli.output import BAD, DOUBT, GOOD, QUIET, Paint, say, sentence, table
+from cli.output import BAD, DOUBT, GOOD, QUIET, Paint, cut, named, say, say_rest, sentence, table
 from cli.simulate_text import show_bandwidth
 from scorer.why import why
 
@@ -17,7 +17,7 @@ def show(one: Explained) -> None:
         one.kind,
         Paint(f"{one.namespace}/{one.name}", bold=True),
         *(
-            ["on", ", ".join(nodes)]
+            ["on", named(list(nodes))]
             if nodes and one.state not in {State.WAITS, State.NEVER}
             else []
         ),
@@ -31,7 +31,9 @@ def show(one: Explained) -> None:
     show_bandwidth(one.bandwidth, one.best_possible, one.index_order)
     _show_waiting_best(one)
     _show_why(one)
-    table([["  POD", "NODE", "GPUs", "STATE"], *map(_row, one.pods)])
+    shown = cut(one.pods)
+    table([["  POD", "NODE", "GPUs", "STATE"], *map(_row, shown)])
+    say_rest(len(one.pods) - len(shown))
 
 
 def _show_waiting_best(one: Explained) -> None:

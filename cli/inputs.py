@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cli.decisions import decisions_in, decisions_of, snapshot_of
-from cli.source import read_objects
+from cli.source import read_objects, stream_objects
 from cluster.capacity import Capacity, capacity_of
 from cluster.keys import NAMESPACE_NAME
 from cluster.pod import Metadata, Pod
@@ -21,7 +21,7 @@ from webhook.manifest.workload import Unjudged, expanded
 from webhook.outcome import Outcome
 
 if TYPE_CHECKING:
-    from cli.cluster import Cluster
+    from cli.cluster import Cluster, Gathered
 
 DEFAULT_NAMESPACE = "default"
 
@@ -65,12 +65,13 @@ def read_inputs(given: Given) -> Inputs:
         InputError: One of them cannot be read; one line that says where, what, and what to do.
     """
     objects = [value for name in given.files for value in read_objects(name)]
-    of_cluster = read_objects(given.cluster) if given.cluster else []
+    gathered = _gathered(given.cluster) if given.cluster else None
+    of_cluster = gathered.others if gathered else []
     found = decisions_in(given.policy, given.profile)
     kinds = {one.kind for _, one in found}
     inherited = [pair for pair in decisions_of(of_cluster) if pair[1].kind not in kinds]
     policy = snapshot_of([*inherited, *found])
-    cluster = _cluster(of_cluster, given.cluster, policy) if given.cluster else None
+    cluster = _cluster(gathered, policy) if gathered else None
     found_pods = expanded(objects, given.namespace)
     return Inputs(
         templates=found_pods.templates,
@@ -95,11 +96,17 @@ def admitted(inputs: Inputs, template: PodTemplate, pod: Pod) -> Outcome:
     )
 
 
-def _cluster(objects: Iterable[Value], file: str, policy: PolicySnapshot) -> "Cluster":
+def _gathered(file: str) -> "Gathered":
     # Nodes, ledgers and machines cost 0.1 s to import; a check without a cluster needs none.
-    from cli.cluster import read_cluster_file  # noqa: PLC0415
+    from cli.cluster import gathered  # noqa: PLC0415
 
-    return read_cluster_file(objects, file, policy)
+    return gathered(stream_objects(file), file)
+
+
+def _cluster(gathered: "Gathered", policy: PolicySnapshot) -> "Cluster":
+    from cli.cluster import checked  # noqa: PLC0415
+
+    return checked(gathered.cluster(policy), gathered.file)
 
 
 def _namespaces(objects: Iterable[Value]) -> dict[str, Mapping[str, str]]:

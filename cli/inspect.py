@@ -1,12 +1,17 @@
 """`linkwise inspect`: who has which GPU."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
+
+from typer import echo
 
 from cli import inspect_gpushare, inspect_json, inspect_text
 from cli.current import Current
 from cli.inspection import views
-from cli.output import Format, emit, say, warn
+from cli.output import Format, emit, say, warn, widely
+from cli.page.caption import Caption
+from cluster.ledger import NodeLedger
 from webhook.manifest.value import InputError
 
 
@@ -26,17 +31,25 @@ class Wanted(NamedTuple):
     """Only those of which this namespace's pods have GPUs."""
 
 
-def show_inspection(
-    now: Current, wanted: Wanted, output: Format, style: Style, *, detail: bool
-) -> int:
+class View(NamedTuple):
+    """How `inspect` answers."""
+
+    output: str = "table"
+    """`table`, `wide`, `json`, `yaml` or `html`; scripts get one document, whatever the style."""
+    style: Style = Style.LINKWISE
+    """Which table people are shown."""
+    detail: bool = False
+    """More of each node."""
+
+
+def show_inspection(now: Current, wanted: Wanted, view: View, given: Caption) -> int:
     """Show who has which GPU; return the exit code.
 
     Args:
         now: The cluster.
         wanted: Which nodes.
-        output: How to answer; for scripts there is one document, whatever the style.
-        style: Which table people are shown.
-        detail: More of each node.
+        view: How to answer.
+        given: Where a page comes from.
 
     Raises:
         InputError: There is no such node, or none with GPUs of that name.
@@ -51,11 +64,25 @@ def show_inspection(
         found = tuple(view for view in found if namespace in view.namespaces)
     for warning in now.warnings:
         warn(warning)
-    if output is not Format.TABLE:
-        emit(inspect_json.document(found), output)
-    elif style is Style.GPUSHARE:
-        for line in inspect_gpushare.lines(found, detail=detail):
+    if view.output == "html":
+        echo(_page(now, [one.ledger for one in found], given), nl=False)
+    elif view.output not in {"table", "wide"}:
+        emit(inspect_json.document(found), Format(view.output))
+    elif view.style is Style.GPUSHARE:
+        for line in inspect_gpushare.lines(found, detail=view.detail):
             say(line)
     else:
-        inspect_text.show(found, detail=detail)
+        with widely(wide=view.output == "wide"):
+            inspect_text.show(found, detail=view.detail)
     return 0
+
+
+def _page(now: Current, ledgers: Sequence[NodeLedger], given: Caption) -> str:
+    # 0.1 s that only a page needs.
+    from cli.fleet import fleet_of, usage_of  # noqa: PLC0415
+    from cli.page.inspection import render_fleet  # noqa: PLC0415
+    from cli.scene import scene_of  # noqa: PLC0415
+    from cli.waiting import waiting_of  # noqa: PLC0415
+
+    waiting = waiting_of(scene_of(now, given.clock))
+    return render_fleet(fleet_of(ledgers), usage_of(ledgers), waiting, given)

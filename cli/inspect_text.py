@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from cli.inspection import Holder, NodeView
-from cli.output import BAD, DOUBT, GOOD, QUIET, Cell, Paint, say, table
+from cli.output import BAD, DOUBT, GOOD, QUIET, Cell, Paint, cut, say, say_rest, table
 from cli.topology import kind_of
 from cluster.amounts import CORE_MAX
 from cluster.mode import Mode
@@ -15,12 +15,14 @@ MOST_NAMES = 4
 
 def show(views: Sequence[NodeView], *, detail: bool) -> None:
     """Write every node, and the sum of all, to standard output."""
-    for view in views:
+    shown = cut(views)
+    for view in shown:
         _show_head(view)
         if view.ledger.unaccounted:
             say(" ", Paint("unaccounted", BAD, bold=True), view.ledger.unaccounted)
         table(list(_gpu_rows(view) if detail else _rows(view)), indent=2)
         say()
+    say_rest(len(views) - len(shown))
     say(_sum(views))
 
 

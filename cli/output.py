@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import typer
 from msgspec import to_builtins
@@ -32,6 +32,8 @@ class Paint(NamedTuple):
 
 Cell: TypeAlias = str | Paint
 
+T = TypeVar("T")
+
 GOOD, BAD, DOUBT, QUIET = "green", "red", "yellow", "bright_black"
 
 _quiet = ContextVar("quiet", default=False)
@@ -50,6 +52,40 @@ def quietly(*, quiet: bool) -> Iterator[None]:
 def is_quiet() -> bool:
     """Say whether people asked for what is wrong alone."""
     return _quiet.get()
+
+
+MOST_ROWS, MOST_NAMES = 50, 8
+"""People are shown so many rows, and so many names in a line, unless they ask for all."""
+
+_wide = ContextVar("wide", default=False)
+
+
+@contextmanager
+def widely(*, wide: bool) -> Iterator[None]:
+    """Within this, cut nothing if `wide` is true."""
+    before = _wide.set(wide)
+    try:
+        yield
+    finally:
+        _wide.reset(before)
+
+
+def cut(items: Sequence[T], most: int = MOST_ROWS) -> Sequence[T]:
+    """Return the first of many items; all where people ask for them."""
+    return items if _wide.get() else items[:most]
+
+
+def say_rest(left: int) -> None:
+    """Say how many more there are, where that is one at least, and how to see them."""
+    if left > 0:
+        say(Paint(f"… {left:,} more (-o wide)", QUIET))
+
+
+def named(names: Sequence[str], most: int = MOST_NAMES) -> str:
+    """Return names in a line, the first of them where they are many."""
+    shown = cut(names, most)
+    left = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {left:,} more" if left else "")
 
 
 def emit(document: Document, output: Format) -> None:

@@ -1,6 +1,6 @@
 """`linkwise simulate`: admit pods, place them on a cluster in a file, and show what happens."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 from jsonpatch import JsonPatch
@@ -8,11 +8,14 @@ from typer import echo
 
 from cli import simulate_json, simulate_text
 from cli.inputs import Inputs, admitted
-from cli.output import Format, complain, emit, warn
+from cli.output import Format, complain, emit, warn, widely
+from cli.page.caption import Caption
 from cli.placement import cluster_of
+from cli.progress import followed
 from cli.simulation import (
     Applicant,
     PodResult,
+    Step,
     simulate,
 )
 from cluster.ledger import Ledger
@@ -25,41 +28,51 @@ class View(StrEnum):
     """How `simulate` answers."""
 
     TABLE = "table"
+    WIDE = "wide"
+    """The table, whole."""
     JSON = "json"
     YAML = "yaml"
     HTML = "html"
 
 
-def show_simulation(inputs: Inputs, view: View, mode: Mode) -> int:
+def show_simulation(inputs: Inputs, view: View, mode: Mode, given: Caption) -> int:
     """Simulate and show; return the exit code.
 
     Args:
         inputs: Manifests and a cluster.
         view: How to answer.
         mode: What a choice of GPUs prefers.
+        given: Where a page comes from.
 
     Raises:
         InputError: A manifest cannot be a pod.
     """
     snapshot = cluster_of(inputs, mode)
-    applicants = [one for template in inputs.templates for one in _applicants(inputs, template)]
+    made = (one for template in inputs.templates for one in _applicants(inputs, template))
+    number = sum(template.replicas for template in inputs.templates)
+    applicants = list(followed(made, "Admitting pods", total=number))
     pods = inputs.cluster.pods if inputs.cluster else ()
-    simulation = simulate(snapshot, applicants, pods)
+    simulation = simulate(snapshot, applicants, pods, _placing)
     for one in inputs.unjudged:
         complain(one.sentence)
     for warning in (*inputs.warnings, *_disputed(snapshot.ledger)):
         warn(warning)
     if view is View.HTML:
-        from cli.page import render  # noqa: PLC0415 - 30 ms that only a page needs
+        from cli.page.document import render  # noqa: PLC0415 - 30 ms that only a page needs
 
-        echo(render(simulation, "linkwise simulate"), nl=False)
-    elif view is View.TABLE:
-        simulate_text.show(simulation)
+        echo(render(simulation, given), nl=False)
+    elif view in {View.TABLE, View.WIDE}:
+        with widely(wide=view is View.WIDE):
+            simulate_text.show(simulation)
     else:
         emit(simulate_json.document(simulation, inputs.unjudged), Format(view.value))
     if not all(_is_settled(pod) for pod in simulation.pods):
         return 1
     return 3 if inputs.unjudged else 0
+
+
+def _placing(steps: Iterable[Step], total: int) -> Iterator[Step]:
+    return followed(steps, "Placing pods", size=lambda step: len(step[0].places), total=total)
 
 
 def _disputed(ledger: Ledger) -> Iterator[str]:
@@ -82,19 +95,15 @@ def _is_settled(pod: PodResult) -> bool:
     return pod.node is not None or outcome.request.family is None
 
 
-def _applicants(inputs: Inputs, template: PodTemplate) -> list[Applicant]:
-    found: list[Applicant] = []
+def _applicants(inputs: Inputs, template: PodTemplate) -> Iterator[Applicant]:
     for index in range(template.replicas):
         raw = template.pod(index)
         outcome = admitted(inputs, template, template.read(raw))
         patched = JsonPatch([step.wire() for step in outcome.patch]).apply(raw)
-        found.append(
-            Applicant(
-                pod=template.read(patched),
-                namespace=template.namespace,
-                outcome=outcome,
-                workload=template.workload,
-                owner=template.owners[-1].uid if template.owners else "",
-            )
+        yield Applicant(
+            pod=template.read(patched),
+            namespace=template.namespace,
+            outcome=outcome,
+            workload=template.workload,
+            owner=template.owners[-1].uid if template.owners else "",
         )
-    return found

@@ -4,12 +4,11 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from cli.document import Document
-from cli.simulation import PodResult, never_fits, notes_of
+from cli.simulation import PodResult, UnitResult, notes_of
 from cli.simulation import Simulation as Simulated
 from cluster.fit import NodeLeft
 from cluster.ledger import NodeLedger
 from scorer.compare import IndexOrder as Order
-from scorer.simulation import GangResult
 from scorer.whatif import left_on
 from scorer.why import Why, why
 from webhook.manifest.workload import Unjudged
@@ -139,7 +138,7 @@ def _pod(result: PodResult) -> PodPlace:
         reason=result.reason,
         bandwidth=rounded(alone.plan.bandwidth if alone and alone.plan else None),
         best_possible=rounded(alone.best_possible if alone else None),
-        never=bool(result.unit and never_fits(result.unit)),
+        never=bool(result.unit and result.unit.never),
         notes=notes_of(alone) if alone else [],
         findings=[
             PodFinding(code=one.code.value, message=one.message, fix=one.fix)
@@ -148,7 +147,7 @@ def _pod(result: PodResult) -> PodPlace:
     )
 
 
-def _gang(gang: GangResult) -> GangPlace:
+def _gang(gang: UnitResult) -> GangPlace:
     shown = GangPlace(
         name=gang.name,
         namespace=gang.namespace,
@@ -157,7 +156,7 @@ def _gang(gang: GangResult) -> GangPlace:
         best_possible=rounded(gang.best_possible),
         index_order=index_order(gang.index_order),
         reason=gang.reason,
-        never=never_fits(gang),
+        never=gang.never,
     )
     if gang.plan is None:
         return shown

@@ -1,30 +1,42 @@
 """What `linkwise simulate` shows to people."""
 
-from cli.output import BAD, GOOD, QUIET, Paint, is_quiet, say, sentence, table
+from collections.abc import Sequence
+
+from cli.output import BAD, GOOD, QUIET, Paint, cut, is_quiet, named, say, say_rest, sentence, table
 from cli.remedy import never_helped
-from cli.simulation import PodResult, Simulation, never_fits, notes_of
+from cli.simulation import PodResult, Simulation, UnitResult, notes_of
 from cluster.ledger import NodeLedger
 from cluster.node import Mode
 from cluster.request import Family
 from scorer.compare import IndexOrder
-from scorer.simulation import GangResult
 from scorer.why import why
 from webhook.outcome import Verdict
 
 
 def show(simulation: Simulation) -> None:
     """Write what happens to standard output, most important first."""
-    for gang in simulation.gangs:
-        if gang.plan is None or not is_quiet():
+    placed = [gang for gang in simulation.gangs if gang.plan is not None]
+    waiting = [gang for gang in simulation.gangs if gang.plan is None]
+    for gangs in ([] if is_quiet() else placed, waiting):
+        for gang in cut(gangs):
             _show_unit(gang)
+        _say_rest(gangs)
     denied = [p for p in simulation.pods if p.applicant.outcome.verdict is Verdict.DENIED]
-    for pod in denied:
+    for pod in cut(denied):
         _show_denied(pod)
+    _say_rest(denied)
     if is_quiet():
         return
     _show_others(simulation)
     _show_nodes(simulation)
     say(_sum(simulation))
+
+
+def _say_rest(shown: Sequence[object]) -> None:
+    left = len(shown) - len(cut(shown))
+    say_rest(left)
+    if left:
+        say()
 
 
 def _sum(simulation: Simulation) -> str:
@@ -47,21 +59,21 @@ def _fate(pod: PodResult) -> str:
         return "without GPUs"
     if pod.node:
         return "placed"
-    return "never placed" if pod.unit and never_fits(pod.unit) else "waiting"
+    return "never placed" if pod.unit and pod.unit.never else "waiting"
 
 
-def _show_unit(gang: GangResult) -> None:
+def _show_unit(gang: UnitResult) -> None:
     kind = "gang" if gang.is_gang else "pod"
     name = Paint(f"{gang.namespace}/{gang.name}", bold=True)
     if gang.plan is None:
-        never = never_fits(gang)
+        never = gang.never
         say(Paint("never" if never else "waits", BAD, bold=True), kind, name)
         say(" ", sentence(gang.reason or ""))
         if never:
             say("  help:", sentence(never_helped(gang.seen, gang.members)))
         say()
         return
-    say(Paint("placed", GOOD, bold=True), kind, name, "on", ", ".join(gang.plan.gpus))
+    say(Paint("placed", GOOD, bold=True), kind, name, "on", named(list(gang.plan.gpus)))
     show_bandwidth(gang.plan.bandwidth, gang.best_possible, gang.index_order)
     told = why(gang.seen, gang.plan)
     say("  why:", sentence(told.nodes))
@@ -74,7 +86,9 @@ def _show_unit(gang: GangResult) -> None:
         ["  " + p.member.name.partition("/")[2], p.node, _gpus(p.gpus, p.member.request.family)]
         for p in gang.plan.placements
     ]
-    table([["  POD", "NODE", "GPUS"], *rows] if gang.is_gang else rows)
+    shown = cut(rows)
+    table([["  POD", "NODE", "GPUS"], *shown] if gang.is_gang else shown)
+    say_rest(len(rows) - len(shown))
     say()
 
 
@@ -88,7 +102,7 @@ def show_bandwidth(
     if best_possible is not None:
         say(f"  {best_possible:.1f} GB/s", Paint("the best that the empty cluster has", QUIET))
     if order is not None and order.bandwidth is not None:
-        taken = "; ".join(f"{node}: {' '.join(map(str, g))}" for node, g in order.gpus.items())
+        taken = named([f"{node}: {' '.join(map(str, g))}" for node, g in order.gpus.items()], 3)
         times = bandwidth / order.bandwidth if order.bandwidth else 0
         gain = f", {times:.1f} × less" if times > 1 else ""
         where = f" ({taken})" if taken else ""
@@ -118,17 +132,21 @@ def _show_others(simulation: Simulation) -> None:
         and pod.applicant.outcome.request.family is None
     ]
     if others:
-        say("without GPUs, left to kube-scheduler:", ", ".join(others))
+        say("without GPUs, left to kube-scheduler:", named(others))
         say()
 
 
 def _show_nodes(simulation: Simulation) -> None:
+    """Show what nodes have left; of many, those on which something was placed."""
+    after = simulation.after.ledger.nodes
+    nodes = sorted(simulation.before.nodes, key=lambda one: after[one.node.name] is one)
+    shown = sorted(cut(nodes), key=lambda one: one.node.name)
     rows = [["NODE", "MODE", "FREE BEFORE", "AFTER"]]
-    for before in simulation.before.nodes:
-        after = simulation.after.ledger.nodes[before.node.name]
-        freed = (_free(node) for node in (before, after))
+    for before in shown:
+        freed = (_free(node) for node in (before, after[before.node.name]))
         rows.append([before.node.name, before.node.mode.value, *freed])
     table(rows)
+    say_rest(len(nodes) - len(shown))
     say()
 
 

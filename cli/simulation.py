@@ -1,15 +1,19 @@
 """What would happen to these pods, denied ones and those without GPUs among them. Pure."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from cli.remedy import never_fits as never_placed
+from cli.remedy import never_fits
 from cluster.gang import Link, link_strictness
+from cluster.ledger import Ledger
 from cluster.pod import Pod
 from cluster.record import GPUShare
+from scorer.compare import IndexOrder
+from scorer.member import Member
+from scorer.outcome import Plan
 from scorer.seen import seen
-from scorer.simulation import GangResult, Intended, settled_of
-from scorer.simulation import simulate as simulate_pods
+from scorer.simulation import GangResult, Intended, settled_of, simulate_each
 from scorer.snapshot import Snapshot
 from scorer.whatif import BY_COUNT
 from scorer.why import notes_on
@@ -46,6 +50,29 @@ class Applicant:
 
 
 @dataclass(frozen=True, slots=True)
+class UnitResult:
+    """What became of a gang, or of a pod on its own: no more than what is shown of it."""
+
+    name: str
+    namespace: str
+    places: tuple[int, ...]
+    """Of its pods, among those that were placed; in rank order."""
+    members: tuple[Member, ...]
+    plan: Plan | None
+    reason: str | None
+    """Why it is not placed; None where it is."""
+    is_gang: bool
+    seen: Snapshot
+    """The nodes of its plan as they were then; of a unit without a plan, the whole cluster."""
+    best_possible: float | None
+    """The same members on the empty cluster [GB/s]."""
+    index_order: IndexOrder | None
+    """Nodes by name and lowest free indices; None where no bandwidth is compared with it."""
+    never: bool
+    """It would have no place if nothing else ran."""
+
+
+@dataclass(frozen=True, slots=True)
 class PodResult:
     """Where one pod goes, or why it goes nowhere."""
 
@@ -56,7 +83,7 @@ class PodResult:
     """What it gets of each GPU; empty where somebody else chooses them."""
     reason: str | None
     """Never empty where there is no node."""
-    unit: GangResult | None = None
+    unit: UnitResult | None = None
     """With whom it was decided; None where no place was looked for."""
 
 
@@ -66,14 +93,25 @@ class Simulation:
 
     pods: tuple[PodResult, ...]
     """In the order in which they were given."""
-    gangs: tuple[GangResult, ...]
+    gangs: tuple[UnitResult, ...]
     """In the order in which they were decided."""
     before: Snapshot
     after: Snapshot
 
 
+Step: TypeAlias = tuple[GangResult, Snapshot]
+"""What became of a unit, and the cluster after it."""
+
+
+def _unfollowed(steps: Iterable[Step], _: int) -> Iterable[Step]:
+    return steps
+
+
 def simulate(
-    snapshot: Snapshot, applicants: Sequence[Applicant], pods: Iterable[Pod] = ()
+    snapshot: Snapshot,
+    applicants: Sequence[Applicant],
+    pods: Iterable[Pod] = (),
+    follow: Callable[[Iterable[Step], int], Iterable[Step]] = _unfollowed,
 ) -> Simulation:
     """Place pods in turn; what is denied or asks for no GPU takes nothing.
 
@@ -81,32 +119,66 @@ def simulate(
         snapshot: The cluster.
         applicants: The pods that are created.
         pods: The cluster's own: those that run or have completed count towards their gang's size.
+        follow: Yields every step when it is done; of so many pods.
     """
     placed = [one for one in applicants if one.is_placed]
-    gangs, after = simulate_pods(
-        snapshot, [one.intended for one in placed], settled_of(map(seen, pods))
-    )
+    intended = [one.intended for one in placed]
+    shown = _Shown(snapshot)
+    units: list[UnitResult] = []
+    after = snapshot
+    steps = simulate_each(snapshot, intended, settled_of(map(seen, pods)))
+    for result, then in follow(steps, len(intended)):
+        units.append(shown.of(result))
+        after = then
     results = {
-        id(placed[place]): _result(placed[place], gang, index)
-        for gang in gangs
-        for index, place in enumerate(gang.places)
+        id(placed[place]): _result(placed[place], unit, index)
+        for unit in units
+        for index, place in enumerate(unit.places)
     }
     everybody = tuple(results.get(id(one)) or _elsewhere(one) for one in applicants)
-    return Simulation(everybody, tuple(gangs), snapshot, after)
+    return Simulation(everybody, tuple(units), snapshot, after)
 
 
-def never_fits(unit: GangResult) -> bool:
-    """Say whether a gang, or a pod on its own, would have no place if nothing else ran.
+class _Shown:
+    """What is shown of units: measured at once, so that no cluster of the past is kept."""
 
-    Cost: a plan, of one that is not placed.
-    """
-    if unit.plan is not None:
-        return False
-    link = link_strictness(unit.members[0].pod)[0] if unit.is_gang else Link.BEST
-    return never_placed(unit.seen, unit.members, link)
+    def __init__(self, cluster: Snapshot) -> None:
+        self._cluster = cluster
+        self._never: dict[Hashable, bool] = {}
+        """By what tells a unit from others: pods of one workload are asked about once."""
+
+    def of(self, result: GangResult) -> UnitResult:
+        """Return what is shown of a unit."""
+        compared = result.is_gang or (result.plan and result.plan.bandwidth is not None)
+        return UnitResult(
+            result.name,
+            result.namespace,
+            result.places,
+            result.members,
+            result.plan,
+            result.reason,
+            result.is_gang,
+            _only(result.seen, result.plan.gpus) if result.plan else self._cluster,
+            result.best_possible,
+            result.index_order if compared else None,
+            result.plan is None and self._is_never(result),
+        )
+
+    def _is_never(self, result: GangResult) -> bool:
+        link = link_strictness(result.members[0].pod)[0] if result.is_gang else Link.BEST
+        asked = link, tuple(member.kind for member in result.members)
+        if asked not in self._never:
+            self._never[asked] = never_fits(self._cluster, result.members, link)
+        return self._never[asked]
 
 
-def notes_of(unit: GangResult) -> list[str]:
+def _only(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:
+    """Return the same moment with these nodes alone."""
+    nodes = {name: snapshot.ledger.nodes[name] for name in names}
+    return replace(snapshot, ledger=Ledger(nodes))
+
+
+def notes_of(unit: UnitResult) -> list[str]:
     """Return what the plan of a unit could not know, or leaves to others."""
     if unit.plan is None:
         return []
@@ -114,7 +186,7 @@ def notes_of(unit: GangResult) -> list[str]:
     return notes if unit.members[0].request.places else [*notes, BY_COUNT]
 
 
-def _result(applicant: Applicant, gang: GangResult, index: int) -> PodResult:
+def _result(applicant: Applicant, gang: UnitResult, index: int) -> PodResult:
     placement = gang.plan.placements[index] if gang.plan else None
     name = gang.name if gang.is_gang else None
     node = placement.node if placement else None

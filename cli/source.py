@@ -1,11 +1,12 @@
 """Reading what people name on the command line: files, and standard input as `-`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from typer import echo, get_binary_stream
 
-from webhook.manifest.objects import objects_in, values_in
+from cli.progress import followed
+from webhook.manifest.objects import objects_in, objects_of_large, values_in
 from webhook.manifest.value import InputError, Value
 
 STDIN = "-"
@@ -133,6 +134,15 @@ def read_objects(name: str) -> list[Value]:
         InputError: As `read_values`, or something in it is no Kubernetes object.
     """
     return objects_in(read_text(name), shown_name(name))
+
+
+def stream_objects(name: str) -> Iterator[Value]:
+    """Yield the Kubernetes objects of a large file, as `read_objects`, one by one.
+
+    Raises:
+        InputError: As `read_objects`.
+    """
+    return followed(objects_of_large(read_text(name), shown_name(name)), f"Reading {name}")
 
 
 def _read_bytes(path: Path) -> bytes:

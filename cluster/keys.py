@@ -43,6 +43,15 @@ GFD_DRIVER = "nvidia.com/cuda.driver-version.full"
 GFD_COUNT = "nvidia.com/gpu.count"
 GFD_REPLICAS = "nvidia.com/gpu.replicas"
 GFD_CLIQUE = "nvidia.com/gpu.clique"
+NODE_POOLS = (
+    "alibabacloud.com/nodepool-id",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "karpenter.sh/nodepool",
+)
+"""Node labels by which providers name a node's pool."""
+
 DEVICE_PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 """Names the file that NVIDIA's device plugin reads on a node: a key of its ConfigMap."""
 

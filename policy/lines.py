@@ -20,6 +20,8 @@ class Document:
     """Plain JSON: dict, list, str, int, float, bool. Never None: empty documents are left out."""
     find_place: Callable[[], Place]
     """Tells where everything stands; called when a line is first asked for."""
+    start: int | None = None
+    """The line where it starts, if known without looking."""
 
     @cached_property
     def place(self) -> Place:
@@ -29,7 +31,7 @@ class Document:
     @property
     def line(self) -> int:
         """The line where the document starts, counted from 1."""
-        return self.place.line
+        return self.place.line if self.start is None else self.start
 
     def line_of(self, path: Path) -> int:
         """Return the line of a path, or of its nearest parent that was written."""

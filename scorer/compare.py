@@ -27,8 +27,8 @@ class IndexOrder:
 
 def best_possible(snapshot: Snapshot, members: Sequence[Member]) -> float | None:
     """Return the bandwidth of the same members on the empty cluster [GB/s], or None."""
-    if not any(member.gpus for member in members):
-        # Of shares, replicas and counted GPUs no plan has a bandwidth.
+    if sum(member.gpus for member in members) < 2:
+        # Of one GPU, shares, replicas and counted GPUs no plan has a bandwidth.
         return None
     planned = plan(snapshot.emptied(), members)
     return planned.bandwidth if isinstance(planned, Plan) else None

@@ -4,7 +4,7 @@ Nothing is held. It is what the cluster would give them now, but for what is kep
 waited too long to be passed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from functools import cached_property
@@ -12,14 +12,14 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from cluster.gang import Link, gang_mark, is_member, link_strictness, rank_order
+from cluster.gang import gang_mark, is_member, link_strictness, rank_order
 from cluster.pod import Pod
 from cluster.request import read_request
 from scorer.compact import oversize
 from scorer.compare import IndexOrder, best_possible, index_order
 from scorer.member import Member, member_of
 from scorer.outcome import Plan, Refusal
-from scorer.plan import plan_near
+from scorer.plan import plan, plan_near
 from scorer.seen import Seen, is_gated
 from scorer.snapshot import Snapshot
 from scorer.turn import Reserved
@@ -96,12 +96,31 @@ def simulate(
     Cost: a plan for each unit.
     """
     results: list[GangResult] = []
-    for places in _in_turn(pods):
-        result = _decided(snapshot, places, [pods[place] for place in places], settled, reserved)
+    for result, after in simulate_each(snapshot, pods, settled, reserved):
         results.append(result)
+        snapshot = after
+    return results, snapshot
+
+
+def simulate_each(
+    snapshot: Snapshot,
+    pods: Sequence[Intended],
+    settled: Settled,
+    reserved: Reserved | None = None,
+) -> Iterator[tuple[GangResult, Snapshot]]:
+    """Yield what becomes of each unit in turn, and the cluster after it; as `simulate`.
+
+    A result refers to the whole cluster as it was then, about 0.3 MB for 5,000 nodes.
+    """
+    refused: dict[Hashable, Refusal] = {}
+    for places in _in_turn(pods):
+        unit = [pods[place] for place in places]
+        result = _decided(snapshot, places, unit, settled, reserved, refused)
         if result.plan is not None:
             snapshot = result.plan.applied_to(snapshot)
-    return results, snapshot
+            # What is refused is so until something changes.
+            refused.clear()
+        yield result, snapshot
 
 
 def settled_of(pods: Iterable[Seen]) -> dict[GangName, list[str]]:
@@ -130,6 +149,7 @@ def _decided(
     pods: Sequence[Intended],
     settled: Settled,
     reserved: Reserved | None,
+    refused: dict[Hashable, Refusal],
 ) -> GangResult:
     first = pods[0]
     gang = gang_name(first.pod, first.namespace)
@@ -147,10 +167,15 @@ def _decided(
     elif oversized:
         outcome = Refusal(oversized)
     else:
-        link = link_strictness(first.pod)[0] if gang else Link.BEST
         closed = reserved is not None and _waits_after(reserved.priority, members)
         here = replaced(snapshot, kept=reserved.nodes) if reserved and closed else snapshot
-        outcome = plan_near(here, members, homes, link=link)
+        if gang:
+            outcome = plan_near(here, members, homes, link=link_strictness(first.pod)[0])
+        else:
+            kind = closed, members[0].kind
+            outcome = refused.get(kind) or plan(here, members)
+            if isinstance(outcome, Refusal):
+                refused[kind] = outcome
     return GangResult(
         name=name or first.pod.metadata.name,
         namespace=first.namespace,

@@ -35,15 +35,24 @@ class Snapshot:
     @cached_property
     def nodes(self) -> tuple[NodeLedger, ...]:
         """Every node by name, so that ties end the same way each time."""
-        nodes, names = self.ledger.nodes, list(self.ledger.nodes)
+        nodes = self.ledger.nodes
         # To see that they are in order already takes less time than to look each up.
-        if all(map(lt, names, names[1:])):
+        if self._in_order:
             return tuple(nodes.values())
-        return tuple(nodes[name] for name in sorted(names))
+        return tuple(nodes[name] for name in sorted(nodes))
+
+    @cached_property
+    def _in_order(self) -> bool:
+        """Whether the ledger has the nodes by name."""
+        names = list(self.ledger.nodes)
+        return all(map(lt, names, names[1:]))
 
     def hold_all(self, holdings: Iterable[tuple[str, Holding]]) -> "Snapshot":
         """Return the snapshot with several pods more, each on the node named beside it."""
-        return replace(self, ledger=self.ledger.hold_all(holdings))
+        held = replace(self, ledger=self.ledger.hold_all(holdings))
+        # The names are the same ones, in the same order.
+        vars(held)["_in_order"] = self._in_order
+        return held
 
     def only(self, node: str) -> "Snapshot":
         """Return the same moment as if there were no other node."""

@@ -1,5 +1,1 @@
-"""The page of `linkwise simulate -o html`: one document that needs no network and no script."""
-
-from cli.page.document import render
-
-__all__ = ["render"]
+"""Pages that people open in a browser: one file each, nothing loaded from elsewhere."""

@@ -1,13 +1,13 @@
 """How fast the members of a unit talk, beside the best there is and what luck would have given."""
 
 from cli.page.markup import Markup, element, name, together
+from cli.simulation import UnitResult
 from cluster.request import Family
 from scorer.compare import IndexOrder
 from scorer.outcome import Plan
-from scorer.simulation import GangResult
 
 
-def bandwidth(result: GangResult, plan: Plan) -> Markup:
+def bandwidth(result: UnitResult, plan: Plan) -> Markup:
     """Return three bars with their numbers, or a sentence where there is nothing to compare."""
     if plan.bandwidth is None:
         return element("p", _undefined(result, plan), class_="quiet")
@@ -63,7 +63,7 @@ def _gain(chosen: float, naive: float | None) -> Markup | None:
     return element("p", element("b", f"{times:.1f} ×"), " as fast as index order", class_="gain")
 
 
-def _undefined(result: GangResult, plan: Plan) -> str:
+def _undefined(result: UnitResult, plan: Plan) -> str:
     if any(member.request.family is not Family.WHOLE for member in result.members):
         return "Bandwidth is modelled for whole GPUs that Linkwise chooses."
     nodes = [result.seen.ledger.nodes[node].node for node in plan.gpus]

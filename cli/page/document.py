@@ -2,58 +2,56 @@
 
 from collections.abc import Sequence
 
+from cli.fleet import fleet_of
 from cli.page.admission import admission_sections, is_denied, names
-from cli.page.drawing import DEFINITIONS
+from cli.page.caption import Caption, caption
+from cli.page.fleet import fleet_section
 from cli.page.legend import legend
 from cli.page.markup import Markup, element, together
 from cli.page.nodes import node_sections
-from cli.page.occupancy import NodeView, nodes_of, units_of
-from cli.page.style import STYLE
+from cli.page.occupancy import NodeView, Unit, nodes_of, units_of
+from cli.page.shell import page
 from cli.page.units import unit_sections
 from cli.simulation import PodResult, Simulation
 
-NOTHING_ELSE = "default-src 'none'; style-src 'unsafe-inline'"
-"""The browser itself keeps the page from loading or running anything."""
 
-
-def render(simulation: Simulation, title: str) -> str:
-    """Return a page that shows what happened; it needs no network and runs no script.
+def render(simulation: Simulation, given: Caption) -> str:
+    """Return a page that shows what happened; it needs no network.
 
     Args:
         simulation: What happened.
-        title: What stands above it, such as the command.
+        given: Where the page comes from.
     """
     units = units_of(simulation)
     views = nodes_of(simulation, units)
     left = [pod for pod in simulation.pods if _asks_for_no_gpu(pod)]
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=NOTHING_ELSE),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", title),
-        element("style", Markup(STYLE)),
+    header = element(
+        "header",
+        element("h1", summary(simulation)),
+        element("p", _cluster(simulation), class_="quiet"),
+        caption(given),
+        element("p", element("a", "What is denied, and how to mend it", href="#denied"))
+        if any(map(is_denied, simulation.pods))
+        else None,
     )
-    body = element(
-        "main",
-        element(
-            "header",
-            element("p", title, class_="quiet small"),
-            element("h1", summary(simulation)),
-            element("p", _cluster(simulation), class_="quiet"),
-            element("p", element("a", "What is denied, and how to mend it", href="#denied"))
-            if any(map(is_denied, simulation.pods))
-            else None,
-        ),
+    return page(
+        given.title,
+        header,
         unit_sections(units),
+        _map(simulation, units),
         _nodes(views),
         admission_sections(simulation.pods),
         _left_alone(left) if left else None,
     )
-    return (
-        f"<!doctype html>\n{element('html', head, element('body', DEFINITIONS, body), lang='en')}\n"
-    )
+
+
+def _map(simulation: Simulation, units: Sequence[Unit]) -> Markup:
+    """Return the cluster afterwards, what was placed marked; None where it has no GPUs."""
+    new = frozenset(one.pod.metadata.uid for unit in units for one in unit.result.members)
+    nodes = fleet_of(simulation.after.nodes, new)
+    if not nodes:
+        return element("p", "No node of this cluster has GPUs.", class_="note")
+    return fleet_section(nodes, placed=True)
 
 
 def summary(simulation: Simulation) -> str:
@@ -96,5 +94,6 @@ def _left_alone(pods: Sequence[PodResult]) -> Markup:
 
 def _nodes(views: Sequence[NodeView]) -> Markup | None:
     if not views:
-        return element("p", "No node of this cluster has GPUs.", class_="note")
-    return together(element("h2", "Nodes"), legend(views), node_sections(views))
+        return None
+    title = "Nodes on which something was placed"
+    return together(element("h2", title), legend(views), node_sections(views))

@@ -13,7 +13,8 @@ from cli.page.tile import WHOLE_HEIGHT, tile
 _STATES = {
     State.PLACED: "placed now: the gang's or pod's letter, and the member's number",
     State.HELD: "held by a pod that was there before",
-    State.UNSURE: "perhaps taken: somebody else chooses, or nobody knows",
+    State.COUNTED: "NVIDIA's plugin chooses: some are taken, by count",
+    State.UNSURE: "nobody knows whether it is taken",
 }
 _WIRES = {
     "one": "one NVLink",

@@ -21,7 +21,7 @@ Child = str | Iterable["Child"] | None
 Attribute = str | float | bool | None
 """True writes the bare name; False and None leave the attribute out."""
 
-_VOID = frozenset({"meta"})
+_VOID = frozenset({"input", "meta"})
 
 
 def element(tag: str, *children: Child, **attributes: Attribute) -> Markup:

@@ -5,15 +5,15 @@ from collections.abc import Iterator, Sequence
 from cli.output import sentence
 from cli.page.drawing import drawing_of
 from cli.page.markup import Markup, element, name, together
-from cli.page.occupancy import GPU, NodeView, Part, State
+from cli.page.occupancy import GPU, NodeView, Part, State, alike
 from cli.page.tile import state_words
 from cluster.mode import Mode
 from topology.machine import Level, Machine
 
 OPEN = 8
-"""So many of the nodes on which something was placed are open; the reader opens the others."""
-OTHERS = 24
-"""So many of the nodes on which nothing was placed are drawn."""
+"""So many are open; the reader opens the others."""
+NAMES = 24
+"""So many of the nodes that are alike are named."""
 
 _PCIE = {
     Level.PSB: "PSB on one board",
@@ -26,44 +26,45 @@ _PCIE = {
 
 
 def node_sections(views: Sequence[NodeView]) -> Markup:
-    """Return the nodes, those first on which something was placed, and how many are left out."""
-    touched = [view for view in views if view.placed]
-    others = [view for view in views if not view.placed]
-    left_out = len(others) - OTHERS
-    return together(
-        (_node(view, is_open=place < OPEN) for place, view in enumerate(touched)),
-        (
-            _node(view, is_open=not touched and place == 0)
-            for place, view in enumerate(others[:OTHERS])
-        ),
-        element(
-            "p",
-            f"{left_out} more nodes, on which nothing was placed, are not drawn.",
-            class_="quiet",
-        )
-        if left_out > 0
-        else None,
-    )
+    """Return the nodes on which something was placed; those that are alike as one."""
+    return together(_node(group, is_open=place < OPEN) for place, group in enumerate(alike(views)))
 
 
-def _node(view: NodeView, *, is_open: bool) -> Markup:
+def _node(group: Sequence[NodeView], *, is_open: bool) -> Markup:
+    view, *others = group
     machine = view.ledger.node.machine
+    more = f" and {len(others)} alike" if others else None
     return element(
         "details",
         element(
             "summary",
-            element("h3", name(view.name)),
+            element("h3", name(view.name), more),
             element("span", _facts(view), class_="quiet small"),
             _strip(view),
         ),
         element(
             "div",
             _inside(view, machine) if machine else None,
+            _named(view, others) if others else None,
             (element("p", sentence(note), class_="quiet small note") for note in _notes(view)),
             class_="inside",
         ),
         class_="card node",
         open=is_open,
+    )
+
+
+def _named(view: NodeView, others: Sequence[NodeView]) -> Markup:
+    names = [(", " if place else "", name(one.name)) for place, one in enumerate(others[:NAMES])]
+    left = len(others) - NAMES
+    more = f" and {left} more" if left > 0 else None
+    return element(
+        "p",
+        ("Drawn is ", name(view.name), ". The same GPUs of the same gangs and pods are on "),
+        names,
+        more,
+        ".",
+        class_="small note",
     )
 
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from cli.simulation import Simulation
+from cli.simulation import Simulation, UnitResult
 from cluster.ledger import Holding, NodeLedger
-from cluster.node import Card
+from cluster.node import Card, Node
 from cluster.record import GPUShare
-from scorer.simulation import GangResult
+from topology.table import table_of
 
 COLOURS = 6
 """How many units have a colour of their own before colours come again; letters never do."""
@@ -26,8 +26,10 @@ class State(StrEnum):
     FREE = "free"
     UNHEALTHY = "unhealthy"
     CORDONED = "cordoned"
+    COUNTED = "counted"
+    """NVIDIA's plugin chooses: some of the node are taken, and nobody knows which."""
     UNSURE = "unsure"
-    """Nobody knows who has it, or somebody else chooses."""
+    """Nobody knows who has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Unit:
 
     letters: str
     colour: int
-    result: GangResult
+    result: UnitResult
 
     def tag(self, number: int) -> str:
         """Return what stands on the GPUs of its member of this number, counted from 0."""
@@ -127,15 +129,31 @@ def _letters(place: int) -> str:
 
 
 def nodes_of(simulation: Simulation, units: Sequence[Unit]) -> list[NodeView]:
-    """Return the nodes that have GPUs: first those on which something was placed, by name."""
+    """Return the nodes on which something was placed, by name."""
     newcomers = {
         member.pod.metadata.uid or member.name: (unit, unit.tag(number))
         for unit in units
         for number, member in enumerate(unit.result.members)
     }
-    views = [_view(ledger, newcomers) for ledger in simulation.after.nodes]
-    shown = [view for view in views if view.gpus or view.placed]
-    return sorted(shown, key=lambda view: not view.placed)
+    touched = {
+        one.node for unit in units if unit.result.plan for one in unit.result.plan.placements
+    }
+    ledgers = simulation.after.ledger.nodes
+    return [_view(ledgers[name], newcomers) for name in sorted(touched)]
+
+
+def alike(views: Sequence[NodeView]) -> list[list[NodeView]]:
+    """Return nodes in groups whose drawings differ in the numbers of members alone."""
+    groups: dict[object, list[NodeView]] = {}
+    for view in views:
+        gpus = tuple((one.state, one.unit and one.unit.letters) for one in view.gpus)
+        shares = any(one.capacity or (one.parts and not one.unit) for one in view.gpus)
+        machine = view.ledger.node.machine
+        key: object = view.name
+        if machine is not None and not shares and not view.counted:
+            key = id(table_of(machine)), gpus
+        groups.setdefault(key, []).append(view)
+    return list(groups.values())
 
 
 Newcomers = Mapping[str, tuple[Unit, str]]
@@ -175,6 +193,13 @@ def _state(ledger: NodeLedger, card: Card, parts: tuple[Part, ...], capacity: in
         return State.UNHEALTHY
     if card.cordoned:
         return State.CORDONED
-    if ledger.unaccounted or any(holding.nvidia for holding in ledger.holdings.values()):
+    if ledger.unaccounted:
         return State.UNSURE
+    if any(holding.nvidia for holding in ledger.holdings.values()):
+        return State.COUNTED
     return State.SHARED if capacity else State.FREE
+
+
+def empty_view(node: Node) -> NodeView:
+    """Return a node on which nothing runs."""
+    return _view(NodeLedger.empty(node), {})

@@ -4,6 +4,8 @@ The colours of units are Okabe and Ito's, which people with any common colour bl
 letters, patterns and strokes say the same without them.
 """
 
+from cli.page.fleet_style import FLEET_STYLE
+
 UNIT_COLOURS = ("#e69f00", "#56b4e9", "#cc79a7", "#f0e442", "#d55e00", "#009e73")
 """Source: M. Okabe and K. Ito, Color Universal Design, 2008; its blue is kept for links."""
 
@@ -139,7 +141,7 @@ text.word{font-size:12px;fill:var(--quiet)}
 text.tag{font-size:17px;font-weight:700}
 .on text,text.on{fill:var(--on)}
 text.clear{paint-order:stroke;stroke:var(--surface);stroke-width:4px;stroke-linejoin:round}
-text.frame{font-size:12px;fill:var(--quiet)}
+text.frame{font-size:12px;fill:var(--quiet)}text.frame.clear{stroke-width:8px}
 text.count{font-size:12px;font-weight:600}
 .frame{fill:none;stroke:var(--edge);stroke-width:1}
 .frame.d1{stroke-dasharray:6 3}.frame.d2{stroke-dasharray:2 3}
@@ -169,5 +171,5 @@ white-space:nowrap}
 STYLE = (
     f":root{{--on:{ON_UNIT};{_variables(LIGHT)}}}"
     f"@media (prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}"
-    f"{_UNITS}{_RULES}"
+    f"{_UNITS}{_RULES}{FLEET_STYLE}"
 )

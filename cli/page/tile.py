@@ -20,8 +20,10 @@ def state_words(gpu: GPU) -> str:
             words = [f"{gpu.taken} of {gpu.capacity} {gpu.measure} given out"]
         case State.UNHEALTHY | State.CORDONED:
             words = []
+        case State.COUNTED:
+            words = ["by count"]
         case State.UNSURE:
-            words = ["perhaps taken"]
+            words = ["unknown"]
         case _:
             words = [gpu.state.value]
     return ", ".join(words + ill)
@@ -65,8 +67,10 @@ def _word(gpu: GPU) -> str:
             return gpu.parts[0].tag
         case State.SHARED:
             return f"{gpu.taken}/{gpu.capacity}{' GiB' if gpu.measure == 'GiB' else ''}"
+        case State.COUNTED:
+            return "by count"
         case State.UNSURE:
-            return "?"
+            return "unknown"
         case _:
             return gpu.state.value
 

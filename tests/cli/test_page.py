@@ -1,7 +1,10 @@
+import json
 import re
+from base64 import b64encode
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cache
+from hashlib import sha256
 from html.parser import HTMLParser
 
 import msgspec
@@ -10,7 +13,9 @@ from builders import a_node, a_pod, a_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.page import render
+from cli.page.caption import Caption
+from cli.page.document import render as render_page
+from cli.page.fleet import SCRIPT
 from cli.simulation import Applicant, Simulation, simulate
 from cluster import keys
 from cluster.finding import Code, Finding, Severity
@@ -22,7 +27,7 @@ from policy.profile import Trace
 from topology.catalogue import entry
 from webhook.outcome import Outcome, Verdict
 
-VOID = {"meta"}
+VOID = {"input", "meta"}
 FINDING = Finding(
     Code.CORE_STEP,
     Severity.ERROR,
@@ -76,6 +81,10 @@ class Reader(HTMLParser):
 
     def handle_data(self, data):
         self.open[-1].children.append(data)
+
+
+def render(simulation: Simulation, title: str) -> str:
+    return render_page(simulation, Caption((title,), 0, ("job.yaml",)))
 
 
 def read(page: str) -> Element:
@@ -175,30 +184,60 @@ def test_the_page_is_whole_and_made_alike_each_time(case):
 
 
 @every_case
-def test_the_page_loads_nothing_and_runs_nothing(case):
+def test_the_page_loads_nothing_and_runs_its_own_script_alone(case):
     page = render(case(), "linkwise simulate")
 
     assert not re.search(r"https?:|//|@import|javascript:|data:", page.replace("<!doctype", ""))
     assert set(re.findall(r"url\(([^)]*)\)", page)) <= {"#hatch"}
     root = read(page)
-    for tag in ("script", "link", "img", "iframe", "object", "image", "use", "foreignobject"):
+    scripts = [one for one in root.all("script") if "type" not in one.attributes]
+    assert [one.text for one in scripts] == [str(SCRIPT)]
+    for tag in ("link", "img", "iframe", "object", "image", "use", "foreignobject"):
         assert not root.all(tag), tag
     assert all(a.attributes["href"].startswith("#") for a in root.all("a"))
     policy = [meta.attributes.get("content") for meta in root.all("meta")]
-    assert "default-src 'none'; style-src 'unsafe-inline'" in policy
+    digest = b64encode(sha256(scripts[0].text.encode()).digest()).decode()
+    assert policy[1] == (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    )
+
+
+def the_map(page: str) -> dict:
+    data = next(s for s in read(page).all("script") if s.attributes.get("id") == "fleet-data")
+    return json.loads(data.text)
 
 
 @every_case
-def test_every_gpu_and_every_holder_stands_in_its_nodes_table(case):
+def test_every_gpu_and_every_holder_stands_on_the_map(case):
     simulation = case()
+    if not simulation.after.nodes:
+        assert "No node of this cluster has GPUs." in render(simulation, "t")
+        return
 
-    shown = {
-        node.all("h3")[0].text: node
-        for node in read(render(simulation, "t")).all("details", "node")
-    }
+    shown = the_map(render(simulation, "t"))
 
+    nodes = {node[0]: node for node in shown["nodes"]}
     for ledger in simulation.after.nodes:
-        rows = shown[ledger.node.name].all("table")[0].all("tbody")[0].all("tr")
+        node = nodes[ledger.node.name]
+        assert len(node[4]) == len(ledger.node.cards)
+        held = {f"{shown['namespaces'][one[0]]}/{one[1]}": one[3] for one in node[-1]}
+        assert held == {
+            holding.pod: sorted({share.i for share in holding.shares})
+            for holding in ledger.holdings.values()
+            if holding.has_gpus
+        }
+
+
+@every_case
+def test_nodes_on_which_something_was_placed_name_who_has_each_gpu(case):
+    simulation = case()
+    root = read(render(simulation, "t"))
+
+    shown = {node.all("h3")[0].all("bdi")[0].text: node for node in root.all("details", "node")}
+
+    for name, node in shown.items():
+        ledger = simulation.after.ledger.nodes[name]
+        rows = node.all("table")[0].all("tbody")[0].all("tr")
         assert [row.all("th")[0].text for row in rows] == [
             f"GPU{i}" for i in range(len(ledger.node.cards))
         ]
@@ -206,7 +245,7 @@ def test_every_gpu_and_every_holder_stands_in_its_nodes_table(case):
             for share in holding.shares:
                 assert holding.pod in rows[share.i].text
             if holding.nvidia:
-                assert holding.pod in shown[ledger.node.name].text
+                assert holding.pod in node.text
 
 
 @every_case
@@ -361,12 +400,13 @@ def test_a_node_that_nobody_accounts_for_calls_nothing_free():
     lost = replace(snapshot.ledger.nodes["n"], unaccounted="default/old has no record")
     ledger = replace(snapshot.ledger, nodes={**snapshot.ledger.nodes, "n": lost})
 
-    root = read(render(simulate(replace(snapshot, ledger=ledger), []), "t"))
+    page = render(simulate(replace(snapshot, ledger=ledger), []), "t")
 
-    alone, node = root.all("details", "node")
-    assert "Nobody knows what is taken here: default/old has no record." in node.text
-    assert "0 of 4 GPUs wholly free" in node.all("summary")[0].text
-    assert "Linkwise leaves this node alone." in alone.text
+    alone, node = the_map(page)["nodes"]
+    assert alone[4] == "." * 8
+    assert node[4] == "????"
+    assert node[6] == 0
+    assert node[10] == ["nobody knows what is taken: default/old has no record"]
 
 
 def test_shares_show_how_much_of_each_card_is_given_out():
@@ -398,7 +438,8 @@ def test_gpus_that_the_plugin_chooses_are_not_called_free():
         if node.all("h3")[0].text == "plain-0"
     )
 
-    assert [word.text for word in plain.all("text", "word")] == ["?"] * 4
+    assert [word.text for word in plain.all("text", "word")] == ["by count"] * 4
+    assert "?" not in plain.text
     assert "2 of 4 GPUs wholly free" in plain.all("summary")[0].text
     assert "default/plugin (2)" in plain.text
 
@@ -434,15 +475,34 @@ def test_what_profiles_added_is_told():
     assert "driverto pmetadata.labels[a] = 1.5.0" in root.text
 
 
-def test_nodes_beyond_those_drawn_are_counted():
+def test_nodes_that_are_alike_are_drawn_once():
     nodes = [a_cluster_node(f"node-{i:02}", "dgx1-v100") for i in range(40)]
 
-    root = read(render(simulate(a_snapshot(*nodes), a_gang(2)), "t"))
+    root = read(render(simulate(a_snapshot(*nodes), a_gang(30, gpus=8)), "t"))
 
-    drawn = root.all("details", "node")
-    assert len(drawn) == 25
-    assert ["open" in node.attributes for node in drawn] == [True] + [False] * 24
-    assert "15 more nodes, on which nothing was placed, are not drawn." in root.text
+    (drawn,) = root.all("details", "node")
+    assert drawn.all("h3")[0].text == "node-00 and 29 alike"
+    assert "are on node-01, node-02" in drawn.text
+    assert "node-24 and 5 more." in drawn.text
+
+
+def test_nodes_that_others_have_too_are_drawn_each():
+    nodes = [a_cluster_node(f"node-{i}", "dgx1-v100") for i in range(3)]
+    snapshot = a_snapshot(*nodes, taken={"node-1": (0,)})
+
+    root = read(render(simulate(snapshot, a_gang(3, gpus=7)), "t"))
+
+    heads = [node.all("h3")[0].text for node in root.all("details", "node")]
+    assert heads == ["node-0 and 1 alike", "node-1"]
+
+
+def test_the_caption_names_the_command_the_time_and_the_inputs():
+    given = Caption(("linkwise", "simulate", "my job.yaml", "--cluster", "c.yaml"), 0, ("c.yaml",))
+
+    shown = read(render_page(simulate(a_snapshot(), []), given)).all("div", "caption")[0].text
+
+    assert "linkwise simulate 'my job.yaml' --cluster c.yaml" in shown
+    assert "1970-01-01 00:00 UTC · from c.yaml" in shown
 
 
 def test_long_lists_of_pods_are_folded():
@@ -483,12 +543,13 @@ def test_hostile_names_are_text_wherever_they_stand(name):
     root = read(page)
 
     assert page.encode()
-    assert not root.all("script")
+    assert len(root.all("script")) == 2
     assert not [e for e in _elements(root) if any(key.startswith("on") for key in e.attributes)]
     assert len(root.all("style")) == 1
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
     assert root.all("title")[0].text == shown
     assert shown in {bdi.text for bdi in root.all("bdi")}
+    assert the_map(page)["nodes"][0][0] == shown
 
 
 def _elements(root: Element) -> list[Element]:
@@ -501,7 +562,7 @@ def test_any_title_is_shown_as_it_is(title):
     root = read(render(simulate(a_snapshot(), []), title))
 
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in title)
-    assert root.all("header")[0].all("p")[0].text == shown
+    assert root.all("title")[0].text == shown
 
 
 def test_everything_that_unfolds_can_be_reached_by_keyboard():

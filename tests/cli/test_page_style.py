@@ -2,6 +2,7 @@ import re
 
 import pytest
 
+from cli.page.fleet_style import HEATS_DARK, HEATS_LIGHT, ON_DARK, ON_LIGHT
 from cli.page.style import DARK, LIGHT, ON_UNIT, STYLE, UNIT_COLOURS
 
 TEXT, SHAPE = 4.5, 3.0
@@ -46,13 +47,19 @@ def test_text_stands_out_from_the_colour_of_a_unit(colour):
 
 
 def test_both_palettes_have_the_same_colours_and_all_that_are_used():
-    used = set(re.findall(r"var\(--([a-z]+)\)", STYLE))
+    used = set(re.findall(r"var\(--([a-z-]+)\)", STYLE))
 
     assert LIGHT.keys() == DARK.keys()
-    assert used <= LIGHT.keys() | {"unit", "on"}
+    assert used <= LIGHT.keys() | {"unit", "on", "heat", "on-heat", "taken", "seam"}
 
 
 def test_the_dark_palette_is_for_those_who_prefer_dark():
     dark = STYLE.partition("@media (prefers-color-scheme:dark)")[2]
 
     assert dark.startswith(f"{{:root{{--page:{DARK['page']};")
+
+
+@pytest.mark.parametrize("style", HEATS_LIGHT)
+def test_numbers_stand_out_from_the_colours_of_the_map(style):
+    assert contrast(HEATS_LIGHT[style], ON_LIGHT[style]) >= TEXT
+    assert contrast(HEATS_DARK[style], ON_DARK[style]) >= TEXT

@@ -1,9 +1,14 @@
 """The Kubernetes objects that a text describes, in YAML or JSON."""
 
+from collections.abc import Iterator
+
 from cluster.keys import CLI_API_VERSION
 from policy.lines import Document, read_documents, read_json_stream
 from policy.place import SourceError
+from policy.yaml_stream import read_parts
 from webhook.manifest.value import InputError, Value
+
+_NOTHING = "there is nothing in it. Name a file with Kubernetes objects."
 
 
 def values_in(text: str, name: str) -> list[Value]:
@@ -21,7 +26,7 @@ def values_in(text: str, name: str) -> list[Value]:
     except SourceError as error:
         raise InputError(f"{name}:{error.line}: {error.message}.") from None
     if not documents:
-        raise InputError(f"{name}:1: there is nothing in it. Name a file with Kubernetes objects.")
+        raise InputError(f"{name}:1: {_NOTHING}")
     return [Value(name, document.value, document) for document in documents]
 
 
@@ -32,6 +37,30 @@ def objects_in(text: str, name: str) -> list[Value]:
         InputError: As `values_in`, or something in it is no Kubernetes object.
     """
     return [item for value in values_in(text, name) for item in _objects(value)]
+
+
+def objects_of_large(text: str, name: str) -> Iterator[Value]:
+    """Yield the Kubernetes objects of a text as `objects_in`, YAML as a stream.
+
+    Args:
+        text: YAML or JSON; of YAML no more than an object is held at a time.
+        name: How complaints call it.
+
+    Raises:
+        InputError: As `objects_in`, when what is wrong is reached.
+    """
+    if text.lstrip()[:1] in {"{", "["}:
+        yield from objects_in(text, name)
+        return
+    is_empty = True
+    try:
+        for document in read_parts(text):
+            is_empty = False
+            yield from _objects(Value(name, document.value, document))
+    except SourceError as error:
+        raise InputError(f"{name}:{error.line}: {error.message}.") from None
+    if is_empty:
+        raise InputError(f"{name}:1: {_NOTHING}")
 
 
 def _documents(text: str) -> list[Document]:

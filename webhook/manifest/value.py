@@ -2,10 +2,11 @@
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from cluster.quantity import QuantityError, whole
 from policy.lines import Document
-from policy.place import Path
+from policy.place import Path, Place
 from policy.place import field as words_of
 
 _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
@@ -41,6 +42,13 @@ class Value:
     def at(self, words: str) -> "Value":
         """Return a field below, given as `kubectl explain` writes its path; only for its line."""
         return replace(self, plain=None, path=(*self.path, *path_of(words)))
+
+    def place(self) -> "Value":
+        """Return the same place without what stands there, for who keeps many of them."""
+        start = None if self.path else self.document.start
+        if start is None:
+            return replace(self, plain=None)
+        return Value(self.file, None, Document(None, partial(Place, start), start))
 
     def error(self, message: str) -> InputError:
         """Return a complaint about this value: what is wrong with it and what to do."""
