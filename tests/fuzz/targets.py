@@ -31,7 +31,7 @@ from policy.problem import PolicyError
 from policy.profile import parse_profiles
 from policy.sharing import SharingGroup, shared_by
 from policy.snapshot import PolicySnapshot
-from runtime.kube import UNDECODABLE
+from runtime.kube_errors import UNDECODABLE
 from scorer.extender.wire import WireError, read_binding, read_candidates, read_preempt
 from scorer.member import member_of
 from scorer.plan import plan
