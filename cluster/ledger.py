@@ -103,7 +103,7 @@ class NodeLedger:
     def freed(self) -> "NodeLedger":
         """The ledger of the same node when every pod with GPUs that can end is gone; or itself.
 
-        What has CPU and memory alone stays, since nobody waits for its end, and so does what makes
+        Pods without GPUs stay, since no unit waits for their end, and so does the reason that makes
         the node unaccounted.
         """
         ledger = self

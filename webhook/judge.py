@@ -52,7 +52,7 @@ def judge(
 
 
 def _privileged_findings(pod: NewPod) -> Iterator[Finding]:
-    """Yield a warning for each container that sees GPUs which were chosen for others."""
+    """Yield a warning for each privileged container, since it sees the GPUs of other pods."""
     lists = ("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers or ())
     for name, containers in lists:
         for i, container in enumerate(containers):
@@ -80,7 +80,7 @@ def _chooses_model(pod: NewPod) -> bool:
 
 
 def _counted_gang(pod: NewPod, mark: Mark, request: Request) -> list[Finding]:
-    """Return a warning for a gang that nobody places as a whole."""
+    """Return a warning for a gang that is not placed as a whole."""
     if pod.spec.scheduler_name not in {"", DEFAULT_SCHEDULER}:
         return []  # The mark may be that scheduler's.
     resource = request.counted

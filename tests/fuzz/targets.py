@@ -13,6 +13,7 @@ from zlib import crc32
 
 import jsonpatch
 import msgspec
+from admission import handle
 from builders import a_node, a_pcie_machine
 
 from certs.__main__ import SOURCE
@@ -30,7 +31,7 @@ from policy.problem import PolicyError
 from policy.profile import parse_profiles
 from policy.sharing import SharingGroup, shared_by
 from policy.snapshot import PolicySnapshot
-from runtime.kube import UNDECODABLE
+from runtime.kube_errors import UNDECODABLE
 from scorer.extender.wire import WireError, read_binding, read_candidates, read_preempt
 from scorer.member import member_of
 from scorer.plan import plan
@@ -41,7 +42,6 @@ from topology.errors import TopologyError
 from topology.read import read_machine
 from webhook.decided import POLICY, PROFILES, Home
 from webhook.dryrun import answer, judge_body, judged_in
-from webhook.handle import handle
 from webhook.manifest.value import InputError
 from webhook.review import API_VERSION, KIND, ProtocolError
 from webhook.validate import ConfigText, judged, lint_text, problems_in, read_review

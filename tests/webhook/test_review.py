@@ -3,6 +3,7 @@ import json
 
 import jsonpatch
 import pytest
+from admission import handle
 from builders import a_pod
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,6 @@ from cluster.capacity import Capacity
 from policy.document import parse_policy
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot
-from webhook.handle import handle
 from webhook.review import ProtocolError, parse
 
 POLICY = PolicySnapshot()
