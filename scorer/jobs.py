@@ -28,6 +28,7 @@ class _FailurePolicy(Struct, frozen=True):
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
+    suspend: bool | None = None
     pod_failure_policy: _FailurePolicy = _FailurePolicy()
 
 
@@ -48,6 +49,8 @@ class Job:
     """Its own controller."""
     fails_when_evicted: bool
     """It counts an evicted pod as a failure."""
+    is_suspended: bool = False
+    """It makes no pods for now, and deletes those that do not run to their end."""
 
 
 def read_job(raw: bytes | Raw) -> Job:
@@ -65,4 +68,5 @@ def read_job(raw: bytes | Raw) -> Job:
             for rule in found.spec.pod_failure_policy.rules or ()
             for condition in rule.on_pod_conditions or ()
         ),
+        is_suspended=bool(found.spec.suspend),
     )

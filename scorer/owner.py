@@ -60,8 +60,15 @@ class _ReplicatedJob(Struct, frozen=True):
     template: _JobTemplate = _JobTemplate()
 
 
+class _RunPolicy(Struct, frozen=True):
+    suspend: bool | None = None
+
+
 class _Spec(Struct, frozen=True, rename="camel"):
     """What the kinds have, one beside the other: none has the fields of two."""
+
+    suspend: bool | None = None
+    run_policy: _RunPolicy | None = None
 
     mpi_replica_specs: dict[str, _Replicas] = {}
     pytorch_replica_specs: dict[str, _Replicas] = {}
@@ -158,6 +165,13 @@ def members_of(declaration: Declaration, uid: str) -> int:
     if declaration.metadata.uid != uid:
         return 0
     return sum(count for count, spec in _pods(declaration.spec) if _places(spec))
+
+
+def is_suspended(declaration: Declaration, uid: str) -> bool:
+    """Tell whether an owner makes no pods for now."""
+    spec = declaration.spec
+    suspended = spec.suspend or (spec.run_policy is not None and spec.run_policy.suspend)
+    return declaration.metadata.uid == uid and (bool(suspended) or spec.replicas == 0)
 
 
 def makes_of(declaration: Declaration, owner: Owner) -> Makes:

@@ -78,6 +78,16 @@ class Watches:
         self.owners = Owners(self._above, self._declared, self._makes, self._groups)
         self.fragile: set[str] = set()
         """Uids of the Jobs that count an evicted pod as a failure."""
+        self._suspended: set[str] = set()
+        """Uids of owners that make no pods for now, as was answered."""
+        self._suspended_jobs: set[str] = set()
+        """The same of batch Jobs, as they are watched."""
+        self._gang_keys: dict[Key, GangKey] = {}
+        """By namespace and name of the object."""
+        self._named: dict[Key, set[GangKey]] = {}
+        """By namespace and name of the gang: the gangs that have a Gang object."""
+        self._retold: set[GangKey] = set()
+        """Gangs whose object changed, or whose owner, since somebody asked."""
         self._reowned: set[str] = set()
         """Uids of owners of which other things are known since somebody asked."""
         self.pods = PodWatch(kube, self._pods_changed)
@@ -152,7 +162,33 @@ class Watches:
             return
         self._declared[uid], self._makes[uid] = members, makes
         self._reowned.add(uid)
+        self._tell_again(uid)
         self.changed.set()
+
+    def suspend(self, uid: str, *, suspended: bool) -> None:
+        """Note whether an owner makes no pods for now."""
+        if (uid in self._suspended) != suspended:
+            (self._suspended.add if suspended else self._suspended.discard)(uid)
+            self._tell_again(uid)
+            self.changed.set()
+
+    def is_suspended(self, uid: str) -> bool:
+        """Tell whether an owner makes no pods for now, as far as is known."""
+        return uid in self._suspended or uid in self._suspended_jobs
+
+    def gangs_named(self, at: Key) -> Set[GangKey]:
+        """Return the gangs of a name that have a Gang object."""
+        return frozenset(self._named.get(at, ()))
+
+    def take_retold(self) -> Set[GangKey]:
+        """Return the gangs whose object or owner is another than at the last call."""
+        taken, self._retold = self._retold, set()
+        return taken
+
+    def _tell_again(self, owner: str) -> None:
+        self._retold.update(
+            key for keys in self._named.values() for key in keys if key.owner == owner
+        )
 
     def declare_group(self, gang: GangKey, members: int) -> None:
         """Note how many members a gang's PodGroup says that there must be."""
@@ -167,6 +203,7 @@ class Watches:
         self._groups.pop(gang, None)
         self._declared.pop(gang.owner, None)
         self._makes.pop(gang.owner, None)
+        self._suspended.discard(gang.owner)
 
     def take_reowned(self) -> Set[str]:
         """Return the uids of owners of which other things are known since the last call."""
@@ -228,13 +265,27 @@ class Watches:
             self._reowned.add(uid)
         self._above[uid] = job.above
         (self.fragile.add if job.fails_when_evicted else self.fragile.discard)(uid)
+        if job.is_suspended != (uid in self._suspended_jobs):
+            (self._suspended_jobs.add if job.is_suspended else self._suspended_jobs.discard)(uid)
+            self._tell_again(uid)
 
     def _forget_job(self, uid: str) -> None:
         if self._above.pop(uid, None) is not None:
             self._reowned.add(uid)
         self.fragile.discard(uid)
+        self._suspended_jobs.discard(uid)
 
-    def _gangs_changed(self, _items: Mapping[Key, Gang], _changed: Set[Key]) -> None:
+    def _gangs_changed(self, items: Mapping[Key, Gang], changed: Set[Key]) -> None:
+        for name in changed:
+            before, gang = self._gang_keys.pop(name, None), items.get(name)
+            if before is not None:
+                self._named[before[:2]].discard(before)
+                if not self._named[before[:2]]:
+                    del self._named[before[:2]]
+            if gang is not None:
+                key = self._gang_keys[name] = gang.key
+                self._named.setdefault(key[:2], set()).add(key)
+                self._retold.add(key)
         self.changed.set()
 
     def _read_node(self, name: str) -> None:

@@ -428,6 +428,7 @@ def test_kubectl_shows_of_a_gang_what_people_ask_for():
         "PHASE": ".status.phase",
         "NODES": ".status.nodes",
         "GB/S": ".status.bandwidth",
+        "GPUS": ".status.gpus",
     }
     age = {"AGE": ".metadata.creationTimestamp", "REASON": ".status.reason"}
     assert list(columns.items()) == list((status | age).items())
