@@ -156,13 +156,15 @@ class Planner:
         for at in changed:
             keys |= self._watches.gangs_named(at)
         for key in keys:
-            self._lacking.pop(key, None)
+            was_lacking = self._lacking.pop(key, None)
             with self._faults.contained(Stage.REPORT, key):
                 standing = self._teller.look(key)
                 gang = self._watches.gangs.get((key.namespace, name_of(key)))
                 owner = gang.owner if gang else None
                 if owner and standing and standing.lacks_members:
                     self._lacking[key] = owner
+                    if not was_lacking:
+                        self._sizes.again(owner)
 
     def _decide(self, units: Iterable[Unit]) -> None:
         """Decide unit by unit, until there is enough to carry out or the time is over."""

@@ -71,6 +71,10 @@ class Sizes:
             self._asking.add(owner.uid)
             yield self._contained(owner.uid, self._ask_owner(owner, path))
 
+    def again(self, owner: Owner) -> None:
+        """Let an owner be asked at once, since it may want fewer pods by now."""
+        self._asked.forget(owner.uid)
+
     def forget(self, key: GangKey) -> None:
         """Forget what was answered of a gang, since no pod of it is there."""
         for asked in (key.owner, key):

@@ -27,7 +27,7 @@ from runtime.kube import UNDECODABLE, Kube
 from runtime.reflector import Key, Reflector
 from scorer.gangobject import GANGS, Gang, read_gang
 from scorer.gangs import Owners
-from scorer.jobs import Job, read_job
+from scorer.jobs import Job, StatefulSet, read_job, read_stateful_set
 from scorer.known import ConfigMap, node_of
 from scorer.owner import Makes
 from scorer.podwatch import PodWatch
@@ -72,6 +72,9 @@ class Watches:
         """Set with each change; who waits for it clears it."""
         self._above: dict[str, Owner | None] = {}
         self._job_uids: dict[Key, str] = {}
+        self._set_uids: dict[Key, str] = {}
+        self._leaders: dict[Key, str] = {}
+        """Uids of pods that may own what makes other pods."""
         self._declared: dict[str, int] = {}
         self._makes: dict[str, Makes] = {}
         self._groups: dict[GangKey, int] = {}
@@ -106,6 +109,9 @@ class Watches:
             on_change=self._policy_changed,
         )
         self._jobs = Reflector(kube, "/apis/batch/v1/jobs", read_job, on_change=self._jobs_changed)
+        self._sets = Reflector(
+            kube, "/apis/apps/v1/statefulsets", read_stateful_set, on_change=self._sets_changed
+        )
         self._gangs = Reflector(kube, GANGS, read_gang, on_change=self._gangs_changed)
         self._by_node: dict[str, dict[str, ConfigMap]] = {}
         self._doubts: dict[str, tuple[str, ...]] = {}
@@ -125,6 +131,7 @@ class Watches:
             "topologies": self._told,
             "policy": self._policy,
             "jobs": self._jobs,
+            "statefulsets": self._sets,
             "gangs": self._gangs,
         }
 
@@ -212,8 +219,37 @@ class Watches:
 
     def _pods_changed(self, items: Mapping[Key, Seen], changed: Set[Key]) -> None:
         for key in changed:
+            self._note_leader(key, items.get(key))
             self.state.put_pod(key, items.get(key))
         self.changed.set()
+
+    def _note_leader(self, key: Key, pod: Seen | None) -> None:
+        before, leader = self._leaders.pop(key, None), pod if pod and pod.leads else None
+        if before is not None and (leader is None or leader.uid != before):
+            self._set_above(before, None)
+        if leader is not None:
+            self._leaders[key] = leader.uid
+            self._set_above(leader.uid, leader.controller)
+
+    def _sets_changed(self, items: Mapping[Key, StatefulSet], changed: Set[Key]) -> None:
+        for key in changed:
+            before, found = self._set_uids.pop(key, None), items.get(key)
+            if before is not None and (found is None or found.uid != before):
+                self._set_above(before, None)
+            if found is not None:
+                self._set_uids[key] = found.uid
+                self._set_above(found.uid, found.above)
+        self.changed.set()
+
+    def _set_above(self, uid: str, above: Owner | None) -> None:
+        """Note the controller of a StatefulSet or of a leader; of those without one nothing."""
+        if self._above.get(uid) == above:
+            return
+        if above is None:
+            del self._above[uid]
+        else:
+            self._above[uid] = above
+        self._reowned.add(uid)
 
     def _nodes_changed(self, _items: Mapping[Key, NodeObject | None], changed: Set[Key]) -> None:
         for _, name in changed:

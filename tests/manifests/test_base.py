@@ -32,7 +32,7 @@ BASE = MANIFESTS / "base"
 COMPONENTS = ("webhook", "certs", "scorer")
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 SYSTEM = ["kube-system", "kube-node-lease", keys.POLICY_NAMESPACE]
-OWNERS = ("statefulsets", "mpijobs", "pytorchjobs", "jobsets", "podgroups")
+OWNERS = ("mpijobs", "pytorchjobs", "jobsets", "leaderworkersets", "podgroups")
 ALLOCATION = {keys.ALLOCATION, keys.VISIBLE_DEVICES, keys.TERM, keys.ISOLATION}
 
 
@@ -539,7 +539,7 @@ def test_the_scorer_may_place_pods_write_gangs_and_read_what_tells_of_them():
         ("*", "events", "create"),
         *(("*", "gangs", verb) for verb in (*look, "get", "create", "patch")),
         ("*", "gangs/status", "patch"),
-        *(("*", "jobs", verb) for verb in (*look, "get")),
+        *(("*", kind, verb) for kind in ("jobs", "statefulsets") for verb in (*look, "get")),
         ("*", "tokenreviews", "create"),
         *(("*", resource, "get") for resource in OWNERS),
         *((system, "configmaps", verb, keys.POLICY_NAME) for verb in look),
