@@ -23,6 +23,10 @@ class State(StrEnum):
     ALONE = "not placed by Linkwise"
     """It asks for no GPU that Linkwise chooses, or nobody knows its GPUs."""
     ENDED = "finished"
+    SUSPENDED = "suspended"
+    """No pod of it is there, since its owner makes none for now."""
+    GONE = "gone"
+    """No pod of it is there."""
 
 
 @dataclass(frozen=True, slots=True)

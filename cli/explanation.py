@@ -12,12 +12,13 @@ from cluster.gang import GangKey, Link, rank_order
 from cluster.keys import ALLOCATION, GANG
 from cluster.request import Family
 from scorer.compare import best_possible, index_order
-from scorer.gangobject import name_of
+from scorer.gangobject import Gang, Phase, name_of
 from scorer.member import member_of
 from scorer.outcome import Plan, Refusal
 from scorer.plan import plan
 from scorer.seen import Seen, seen
 
+_WITHOUT_PODS = frozenset({Phase.SUSPENDED, Phase.GONE})
 _ENDED = "it is finished and holds no GPUs"
 
 
@@ -34,7 +35,13 @@ def explain_gang(scene: Scene, namespace: str, name: str) -> tuple[Explained, ..
         for one in scene.seen
         if one.gang is not None and one.namespace == namespace
     }
-    return tuple(_gang(scene, key) for key in keys if name in {key.name, name_of(key)})
+    there = tuple(_gang(scene, key) for key in keys if name in {key.name, name_of(key)})
+    gone = (gang for gang in scene.gangs.values() if gang.key not in keys)
+    return there + tuple(
+        _gone(gang)
+        for gang in gone
+        if gang.metadata.namespace == namespace and name in {gang.spec.gang, gang.metadata.name}
+    )
 
 
 def explain_pod(scene: Scene, namespace: str, name: str) -> Explained | None:
@@ -59,6 +66,15 @@ def _gang(scene: Scene, key: GangKey) -> Explained:
     left = next((one for one in found if one.claimant is not None), None)
     state, reason = (State.WAITS, _why_alone(scene, left)) if left else (State.ENDED, _ENDED)
     return Explained("gang", key.namespace, key.name, state, tuple(map(sitting, found)), reason)
+
+
+def _gone(gang: Gang) -> Explained:
+    """Explain a gang of which nothing but its Gang object is left."""
+    is_suspended = gang.status.phase is Phase.SUSPENDED
+    state = State.SUSPENDED if is_suspended else State.GONE
+    reason = gang.status.reason if gang.status.phase in _WITHOUT_PODS else ""
+    namespace, name = gang.metadata.namespace, gang.spec.gang
+    return Explained("gang", namespace, name, state, (), reason or "none of its pods is there")
 
 
 def _single(scene: Scene, one: Seen) -> Explained:

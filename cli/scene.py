@@ -17,6 +17,7 @@ from policy.lines import without_nulls
 from scorer.ageing import LEAST, assembled_since
 from scorer.gangobject import Gang, name_of
 from scorer.gangs import Owners, Unit, units_of
+from scorer.jobs import above_set
 from scorer.outcome import Plan, Refusal
 from scorer.owner import (
     Declaration,
@@ -27,7 +28,7 @@ from scorer.owner import (
     members_of,
     path_of,
 )
-from scorer.seen import Seen, seen
+from scorer.seen import Seen, controller_of, seen
 from scorer.snapshot import Snapshot, snapshot_of
 from scorer.turn import take_turns
 from webhook.manifest.typed import read_as
@@ -110,7 +111,7 @@ def scene_of(now: Current, clock: float) -> Scene:
     pods = {
         (pod.metadata.namespace or "default", pod.metadata.name): pod for pod in now.cluster.pods
     }
-    owners = _owners(now.objects)
+    owners = _owners(now.objects, map(seen, pods.values()))
     groups = dict(_groups(now.objects, pods.values(), owners))
     return Scene(snapshot, pods, replace(owners, groups=groups), gangs, aged)
 
@@ -119,9 +120,9 @@ class _Object(Struct, frozen=True):
     metadata: Metadata = Metadata()
 
 
-def _owners(objects: Sequence[Value]) -> Owners:
-    """Return what the workloads among objects tell of gangs."""
-    above: dict[str, Owner | None] = {}
+def _owners(objects: Sequence[Value], pods: Iterable[Seen]) -> Owners:
+    """Return what the workloads among objects, and pods that lead others, tell of gangs."""
+    above: dict[str, Owner | None] = {one.uid: one.controller for one in pods if one.leads}
     declared: dict[str, int] = {}
     makes: dict[str, Makes] = {}
     for value in objects:
@@ -131,8 +132,8 @@ def _owners(objects: Sequence[Value]) -> Owners:
         owner = Owner(api_version=version, kind=kind, name=metadata.name, uid=metadata.uid)
         if path_of(owner, "") is None:
             continue
-        owners = metadata.owner_references or ()
-        above[metadata.uid] = next((one for one in owners if one.controller), None)
+        controller = controller_of(metadata.owner_references or ())
+        above[metadata.uid] = above_set(controller) if kind == "StatefulSet" else controller
         declaration = read_as(Declaration, plain, value)
         if members := members_of(declaration, metadata.uid):
             declared[metadata.uid] = members

@@ -18,9 +18,16 @@ from cluster.keys import (
     GPU_TOPOLOGY_REPLICA,
     JOB_COMPLETION_INDEX,
     JOB_ROLE,
+    JOBSET_GLOBAL_INDEX,
+    JOBSET_JOB_INDEX,
+    JOBSET_REPLICATED_JOB,
     KOORDINATOR_GANG_MIN_AVAILABLE,
     KOORDINATOR_GANG_NAME,
     LINK,
+    LWS_GROUP_INDEX,
+    LWS_NAME,
+    LWS_SIZE,
+    LWS_WORKER_INDEX,
     MPI_ROLE_TYPE,
     POD_GROUP,
     POD_GROUP_MIN_AVAILABLE,
@@ -104,6 +111,10 @@ def gang_mark(pod: NewPod) -> tuple[Mark | None, tuple[Finding, ...]]:
     replicas = labels.get(GPU_TOPOLOGY_REPLICA)
     if replicas == _UNTOLD:
         replicas = None
+    if is_of_group(pod):
+        # A LeaderWorkerSet makes groups of one template, each of which is a gang.
+        name = f"{name}-{labels[LWS_GROUP_INDEX]}"
+        replicas = replicas or (pod.metadata.annotations or {}).get(LWS_SIZE)
     min_available = None if size is None else count(size) or None
     total = None if replicas is None else count(replicas) or None
     if len(name) > _LONGEST_NAME:
@@ -126,6 +137,18 @@ def is_member(pod: NewPod, request: Request, mark: Mark | None) -> bool:
     return mark is not None and request.places and not _is_of_daemon_set(pod)
 
 
+def is_of_group(pod: NewPod) -> bool:
+    """Tell whether a LeaderWorkerSet made this pod for one of its groups."""
+    labels = pod.metadata.labels or {}
+    return LWS_NAME in labels and LWS_GROUP_INDEX in labels
+
+
+def is_leader(pod: NewPod) -> bool:
+    """Tell whether this pod owns the StatefulSet that makes the workers of its group."""
+    labels = pod.metadata.labels or {}
+    return is_of_group(pod) and labels.get(LWS_WORKER_INDEX) == "0"
+
+
 def is_launcher(pod: Pod) -> bool:
     """Tell whether a job's operator made this pod to start the workers (MPI)."""
     return any(pod.labels.get(role, "").lower() == "launcher" for role in _ROLES)
@@ -134,12 +157,14 @@ def is_launcher(pod: Pod) -> bool:
 def rank(pod: Pod) -> int | None:
     """Return which worker of its job a pod is; None where nothing tells.
 
-    In this order: the training operators' replica index, an indexed Job's completion index, a
-    StatefulSet's pod index, the number at the end of the pod's name.
+    In this order: the training operators' replica index, the index in a group of a
+    LeaderWorkerSet, an indexed Job's completion index, a StatefulSet's pod index, the number at the
+    end of the pod's name.
     """
     labels, annotations = pod.labels, pod.annotations
     stated = (
         labels.get(REPLICA_INDEX),
+        labels.get(LWS_WORKER_INDEX),
         labels.get(JOB_COMPLETION_INDEX),
         annotations.get(JOB_COMPLETION_INDEX),
         labels.get(STATEFULSET_POD_INDEX),
@@ -151,9 +176,17 @@ def rank(pod: Pod) -> int | None:
     return int(ordinal[1]) if ordinal else None
 
 
-def rank_order(pod: Pod) -> tuple[bool, int]:
-    """Return what sorts a gang's pods: a launcher that asks for GPUs comes before its workers."""
-    return not is_launcher(pod), rank(pod) or 0
+def rank_order(pod: Pod) -> tuple[bool, int, str, int, int]:
+    """Return what sorts a gang's pods: a launcher that asks for GPUs comes before its workers.
+
+    Pods of a JobSet are sorted by their Job first: those of one Job are neighbours.
+    """
+    jobs = (_index(pod, JOBSET_GLOBAL_INDEX), pod.labels.get(JOBSET_REPLICATED_JOB, ""))
+    return not is_launcher(pod), *jobs, _index(pod, JOBSET_JOB_INDEX), rank(pod) or 0
+
+
+def _index(pod: Pod, key: str) -> int:
+    return count(pod.labels.get(key, "0")) or 0
 
 
 def link_strictness(pod: NewPod) -> tuple[Link, tuple[Finding, ...]]:

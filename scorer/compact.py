@@ -36,6 +36,12 @@ _LABELS = (
     keys.GPU_TOPOLOGY_REPLICA,
     keys.JOB_COMPLETION_INDEX,
     keys.JOB_ROLE,
+    keys.JOBSET_GLOBAL_INDEX,
+    keys.JOBSET_JOB_INDEX,
+    keys.JOBSET_REPLICATED_JOB,
+    keys.LWS_GROUP_INDEX,
+    keys.LWS_NAME,
+    keys.LWS_WORKER_INDEX,
     keys.MPI_ROLE_TYPE,
     keys.POD_GROUP,
     keys.POD_GROUP_MIN_AVAILABLE,
@@ -51,6 +57,7 @@ _ANNOTATIONS = (
     keys.KOORDINATOR_GANG_MIN_AVAILABLE,
     keys.KOORDINATOR_GANG_NAME,
     keys.LINK,
+    keys.LWS_SIZE,
 )
 _AMOUNTS = frozenset({"cpu", "memory", *keys.RESOURCES})
 _VARIABLES = frozenset(

@@ -40,6 +40,12 @@ class Phase(StrEnum):
     """Its GPUs are kept, and its pods are let go to their nodes."""
     PLACED = "Placed"
     """All its members are bound."""
+    FINISHED = "Finished"
+    """All its members have succeeded, and hold no GPUs."""
+    SUSPENDED = "Suspended"
+    """None of its members is there, since its owner makes none for now."""
+    GONE = "Gone"
+    """None of its members is there, and nothing tells that its owner is suspended."""
 
 
 class _Wire(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
@@ -66,6 +72,23 @@ class PlannedPod(_Wire, frozen=True):
     """Ascending; of replicas one entry each, so that an index may repeat."""
 
 
+class NodeGPUs(_Wire, frozen=True):
+    """What a gang has of one node."""
+
+    node: str
+    gpus: tuple[Index, ...]
+    """Ascending, each once; none where NVIDIA's plugin chooses."""
+
+
+class Held(_Wire, frozen=True):
+    """What the members of a gang have now."""
+
+    nodes: tuple[NodeGPUs, ...] = ()
+    """By name of the node."""
+    bandwidth: float | None = None
+    """Modelled all-reduce bandwidth over all of them [GB/s]."""
+
+
 class GangPlan(_Wire, frozen=True):
     """Where all members go, and how good that is [GB/s]."""
 
@@ -83,6 +106,11 @@ class GangPlan(_Wire, frozen=True):
     def nodes(self) -> tuple[str, ...]:
         """Its nodes, in the order of ranks."""
         return tuple(dict.fromkeys(member.node for member in self.members))
+
+    @property
+    def held(self) -> Held:
+        """What its members have once it is carried out."""
+        return Held(held_nodes((one.node, one.gpus) for one in self.members), self.bandwidth)
 
 
 class GangSpec(_Wire, frozen=True):
@@ -112,10 +140,15 @@ class GangStatus(_Wire, frozen=True):
 
     phase: Phase | None = None
     members: str = ""
-    """`3/4`: there, or bound once there is a plan, of how many; `3/?` where nothing tells."""
+    """`3/4`: there while some wait, else bound, of how many; `3/?` where nothing tells."""
     nodes: str = ""
+    """Where members are, or are let go to: their names, or how many there are."""
+    gpus: int = 0
+    """How many GPUs the members have, whole or in part."""
+    held: tuple[NodeGPUs, ...] = ()
+    """Which ones."""
     bandwidth: float | None = None
-    """Of the plan [GB/s]."""
+    """Of these [GB/s]."""
     reason: str = ""
     """Why it is not placed; empty when it is."""
     conditions: tuple[GangCondition, ...] = ()
@@ -132,6 +165,10 @@ class GangMetadata(_Wire, frozen=True):
     owner_references: tuple[Reference, ...] = ()
 
 
+_NOTHING = Held()
+_ARE_ASSEMBLED = frozenset({Phase.WAITING, Phase.COMMITTING, Phase.PLACED})
+
+
 class Gang(_Wire, frozen=True):
     """A Gang."""
 
@@ -140,6 +177,23 @@ class Gang(_Wire, frozen=True):
     status: GangStatus = GangStatus()
     api_version: str = ""
     kind: str = ""
+
+    @property
+    def key(self) -> GangKey:
+        """The gang that it is the object of."""
+        return GangKey(self.metadata.namespace, self.spec.gang, self.spec.owner or "")
+
+    @property
+    def owner(self) -> Owner | None:
+        """Its job; None where it goes with its pods."""
+        found = (one for one in self.metadata.owner_references if one.uid == self.spec.owner)
+        return next(
+            (
+                Owner(kind=one.kind, api_version=one.api_version, name=one.name, uid=one.uid)
+                for one in found
+            ),
+            None,
+        )
 
     @property
     def path(self) -> str:
@@ -238,7 +292,7 @@ def status_of(
     phase: Phase,
     *,
     members: tuple[int, int | None],
-    plan: GangPlan | None = None,
+    held: Held = _NOTHING,
     reason: str = "",
     before: GangStatus | None = None,
     now: str,
@@ -247,8 +301,8 @@ def status_of(
 
     Args:
         phase: How far it is.
-        members: How many are there, or bound once there is a plan, of how many, if that is known.
-        plan: Where they go.
+        members: How many are there while some wait, else bound, of how many, if that is known.
+        held: What they have.
         reason: Why it is not placed, for people.
         before: What they were told until now.
         now: RFC 3339.
@@ -260,12 +314,14 @@ def status_of(
         since = _since(before, kind, status) or now
         return GangCondition(kind, status, since, phase.value, message)
 
-    assembled = phase is not Phase.ASSEMBLING
+    assembled = phase in _ARE_ASSEMBLED
     return GangStatus(
         phase=phase,
         members=f"{members[0]}/{members[1] or '?'}",
-        nodes=_names(plan.nodes) if plan else "",
-        bandwidth=plan.bandwidth if plan else None,
+        nodes=_names(tuple(one.node for one in held.nodes)),
+        gpus=sum(len(one.gpus) for one in held.nodes),
+        held=held.nodes,
+        bandwidth=held.bandwidth,
         reason=told,
         conditions=(
             condition(_PLACED, told, holds=phase is Phase.PLACED),
@@ -273,6 +329,14 @@ def status_of(
             condition(_ASSEMBLED, "" if assembled else told, holds=assembled),
         ),
     )
+
+
+def held_nodes(pods: Iterable[tuple[str, Iterable[int]]]) -> tuple[NodeGPUs, ...]:
+    """Return what pods have together, by node, given the node and the GPUs of each."""
+    taken: dict[str, set[int]] = {}
+    for node, gpus in pods:
+        taken.setdefault(node, set()).update(gpus)
+    return tuple(NodeGPUs(node, tuple(sorted(gpus))) for node, gpus in sorted(taken.items()))
 
 
 def read_gang(raw: bytes | msgspec.Raw) -> Gang:
@@ -288,9 +352,9 @@ _gangs = msgspec.json.Decoder(Gang)
 
 
 def _names(nodes: tuple[str, ...]) -> str:
-    """Return the names where they are short together, else how many there are."""
+    """Return the names where they are short together, else how many there are; empty for none."""
     names = ",".join(nodes)
-    return names if len(nodes) == 1 or len(names) <= _NODES_MAX else f"{len(nodes)} nodes"
+    return names if len(nodes) <= 1 or len(names) <= _NODES_MAX else f"{len(nodes)} nodes"
 
 
 def _cut(text: str, longest: int) -> str:

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cluster.gang import GangKey, Link, gang_mark, link_strictness, rank_order
+from cluster.gang import GangKey, Link, gang_mark, is_of_group, link_strictness, rank_order
 from cluster.keys import GANG
 from cluster.pod import Owner, Pod
 from scorer.member import Member, member_of
 from scorer.missing import assembling
-from scorer.owner import Makes
+from scorer.owner import GROUPS, ORDERED, Makes
 from scorer.seen import Seen
 
 MEMBERS_MAX = 4096
@@ -64,7 +64,8 @@ class Owners:
     """What is known of the objects that own pods."""
 
     above: Mapping[str, Owner | None]
-    """By uid of a batch Job: its own controller, None where it has none."""
+    """By uid of a batch Job, of a StatefulSet or the leader of a LeaderWorkerSet: its own
+    controller, None where it has none."""
     declared: Mapping[str, int]
     """By uid of a top owner: how many pods with GPUs it declares."""
     makes: Mapping[str, Makes] = field(default_factory=dict)
@@ -122,7 +123,10 @@ def _gang(key: GangKey, pods: list[Seen], owners: Owners, known: Mapping[int, Me
     waiting = sorted((pod for pod in pods if pod.waiting), key=_order)
     first = _pod(waiting[0])
     owner = owners.top(waiting[0].controller)
-    needed = _needed(first, owners.groups.get(key), owners.declared.get(key.owner))
+    # Before that is followed to its LeaderWorkerSet, a StatefulSet tells of a part.
+    is_part = is_of_group(first) and owner is not None and owner.kind != GROUPS
+    declared = None if is_part else owners.declared.get(key.owner)
+    needed = _needed(first, owners.groups.get(key), declared)
     settled = tuple(pod for pod in pods if pod.settled)
     gang = f"{key.namespace}/{key.name}"
     members = tuple(
@@ -223,10 +227,7 @@ def _missing(
     makes = owners.makes.get(owner.uid) if owner else None
     reason = assembling([pod.name for pod in pods], needed, makes)
     if owner and makes and makes.ordered:
-        return (
-            f"{reason}; StatefulSet {owner.name} makes each pod only when the one before it is "
-            "ready, which a gang never is: create it anew with podManagementPolicy: Parallel"
-        )
+        return f"{reason}; {owner.kind} {owner.name} {ORDERED[owner.kind]}"
     return reason
 
 
@@ -239,7 +240,7 @@ def _foreign_gate(waiting: Iterable[Seen]) -> str | None:
     return None
 
 
-def _order(pod: Seen) -> tuple[bool, int, str]:
+def _order(pod: Seen) -> tuple[object, ...]:
     return *rank_order(_pod(pod)), pod.name
 
 

@@ -1,4 +1,4 @@
-"""A batch Job as the scorer keeps it: its owner, and whether an evicted pod counts as failed."""
+"""Batch Jobs and StatefulSets as the scorer keeps them: owners, and what an eviction costs."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from cluster.pod import Owner
+from scorer.owner import GROUPS
 from scorer.seen import controller_of
 
 
@@ -28,6 +29,7 @@ class _FailurePolicy(Struct, frozen=True):
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
+    suspend: bool | None = None
     pod_failure_policy: _FailurePolicy = _FailurePolicy()
 
 
@@ -36,7 +38,37 @@ class _Job(Struct, frozen=True):
     spec: _Spec = _Spec()
 
 
+class _Owned(Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+_owned = msgspec.json.Decoder(_Owned)
 _jobs = msgspec.json.Decoder(_Job)
+
+
+@dataclass(frozen=True, slots=True)
+class StatefulSet:
+    """What is kept of a StatefulSet."""
+
+    uid: str
+    above: Owner | None
+    """The leader that it makes the workers of, or the LeaderWorkerSet that it makes the leaders
+    of; None where it has another controller: its own size is the gang's then."""
+
+
+def read_stateful_set(raw: bytes | Raw) -> StatefulSet:
+    """Return what is kept of a StatefulSet, from its JSON.
+
+    Raises:
+        msgspec.DecodeError: It is none.
+    """
+    metadata = _owned.decode(raw).metadata
+    return StatefulSet(metadata.uid, above_set(controller_of(metadata.owner_references or ())))
+
+
+def above_set(controller: Owner | None) -> Owner | None:
+    """Return the controller of a StatefulSet where the gang's size stands there."""
+    return controller if controller and controller.kind in {"Pod", GROUPS} else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +80,8 @@ class Job:
     """Its own controller."""
     fails_when_evicted: bool
     """It counts an evicted pod as a failure."""
+    is_suspended: bool = False
+    """It makes no pods for now, and deletes those that do not run to their end."""
 
 
 def read_job(raw: bytes | Raw) -> Job:
@@ -65,4 +99,5 @@ def read_job(raw: bytes | Raw) -> Job:
             for rule in found.spec.pod_failure_policy.rules or ()
             for condition in rule.on_pod_conditions or ()
         ),
+        is_suspended=bool(found.spec.suspend),
     )

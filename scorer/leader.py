@@ -15,6 +15,7 @@ from scorer.fence import Deposed
 from scorer.gangobject import Gang
 from scorer.measures import Measures
 from scorer.planner import Planner
+from scorer.standings import Standings
 from scorer.teller import Teller
 from scorer.unaccounted import tell_unaccounted
 from scorer.watches import Watches
@@ -71,7 +72,14 @@ class Leader:
         """Plan as the only one, until cancelled; return when another process leads already."""
         watches = Watches(self._reading)
         faults = Faults(self._measures, watches.changed.set)
-        teller = Teller(self._writing, lambda: watches.gangs, faults, self._clock, self._instance)
+        teller = Teller(
+            self._writing,
+            lambda: watches.gangs,
+            Standings(watches),
+            faults,
+            self._clock,
+            self._instance,
+        )
         planner = Planner(
             self._writing, watches, teller, self._measures, faults, term=term, clock=self._clock
         )

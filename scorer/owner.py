@@ -4,8 +4,8 @@ A PodGroup says so, too, of the gang that names it.
 
 Sources: kubeflow/training-operator `pkg/apis/kubeflow.org/v1`, kubeflow/mpi-operator
 `pkg/apis/kubeflow/v2beta1`, kubernetes/api `batch/v1` and `apps/v1`, kubernetes-sigs/jobset
-`api/jobset/v1alpha2`; kubernetes-sigs/scheduler-plugins `apis/scheduling/v1alpha1`, kubernetes/api
-`scheduling/v1beta1` for PodGroups.
+`api/jobset/v1alpha2`, kubernetes-sigs/lws `api/leaderworkerset/v1`; for PodGroups
+kubernetes-sigs/scheduler-plugins `apis/scheduling/v1alpha1`, kubernetes/api `scheduling/v1beta1`.
 """
 
 import re
@@ -30,8 +30,20 @@ _PLURALS = {
     "Job": "jobs",
     "JobSet": "jobsets",
     "StatefulSet": "statefulsets",
+    "LeaderWorkerSet": "leaderworkersets",
 }
 """The owners that tell how many pods they make."""
+GROUPS = "LeaderWorkerSet"
+"""The kind whose pods are many gangs: one for each group."""
+ORDERED = {
+    "StatefulSet": "makes each pod only when the one before it is ready, which a gang never is: "
+    "create it anew with podManagementPolicy: Parallel",
+    "JobSet": "makes the pods of each Job only when those before are ready, which a gang never is: "
+    "create it anew without startupPolicyOrder: InOrder",
+    GROUPS: "makes the workers of a group only when its leader is ready, which a gang never is: "
+    "create it anew with startupPolicy: LeaderCreated",
+}
+"""By kind: why the members that are missing never come, and what to do."""
 _PART = re.compile(r"[a-z0-9][-.a-z0-9]*")
 """What may stand between two slashes: a pod's author writes its owners at will."""
 
@@ -55,13 +67,32 @@ class _JobTemplate(Struct, frozen=True):
     spec: _JobSpec = _JobSpec()
 
 
+class _StartupPolicy(Struct, frozen=True, rename="camel"):
+    startup_policy_order: str = ""
+
+
+class _Group(Struct, frozen=True, rename="camel"):
+    """Of a LeaderWorkerSet."""
+
+    size: int | None = None
+    leader_template: _Template | None = None
+    worker_template: _Template = _Template()
+
+
 class _ReplicatedJob(Struct, frozen=True):
     replicas: int | None = None
     template: _JobTemplate = _JobTemplate()
 
 
+class _RunPolicy(Struct, frozen=True):
+    suspend: bool | None = None
+
+
 class _Spec(Struct, frozen=True, rename="camel"):
     """What the kinds have, one beside the other: none has the fields of two."""
+
+    suspend: bool | None = None
+    run_policy: _RunPolicy | None = None
 
     mpi_replica_specs: dict[str, _Replicas] = {}
     pytorch_replica_specs: dict[str, _Replicas] = {}
@@ -70,6 +101,9 @@ class _Spec(Struct, frozen=True, rename="camel"):
     completions: int | None = None
     replicas: int | None = None
     pod_management_policy: str = ""
+    startup_policy: str | _StartupPolicy = ""
+    """A LeaderWorkerSet's word, or how a JobSet orders its Jobs."""
+    leader_worker_template: _Group | None = None
     template: _Template | None = None
 
 
@@ -153,6 +187,8 @@ def path_of(owner: Owner, namespace: str) -> str | None:
 def members_of(declaration: Declaration, uid: str) -> int:
     """Return how many pods with GPUs that Linkwise chooses an owner declares.
 
+    Of a LeaderWorkerSet it is one group's number.
+
     0 where what was found is not the owner, but another of its name.
     """
     if declaration.metadata.uid != uid:
@@ -160,9 +196,18 @@ def members_of(declaration: Declaration, uid: str) -> int:
     return sum(count for count, spec in _pods(declaration.spec) if _places(spec))
 
 
+def is_suspended(declaration: Declaration, uid: str) -> bool:
+    """Tell whether an owner makes no pods for now."""
+    spec = declaration.spec
+    suspended = spec.suspend or (spec.run_policy is not None and spec.run_policy.suspend)
+    return declaration.metadata.uid == uid and (bool(suspended) or spec.replicas == 0)
+
+
 def makes_of(declaration: Declaration, owner: Owner) -> Makes:
     """Return which pods an owner makes: nothing is known of pods whose names are drawn by lot."""
     spec = declaration.spec
+    if owner.kind in {"JobSet", GROUPS}:
+        return Makes(ordered=_is_ordered(spec))
     if owner.kind == "StatefulSet" and spec.template and _places(spec.template.spec):
         ordered = spec.pod_management_policy != "Parallel"
         return Makes(((owner.name, _count(spec.replicas)),), ordered=ordered)
@@ -176,10 +221,32 @@ def makes_of(declaration: Declaration, owner: Owner) -> Makes:
     )
 
 
+def _is_ordered(spec: _Spec) -> bool:
+    """Tell whether pods with GPUs are made only when others with GPUs are ready."""
+    if spec.leader_worker_template is not None:
+        leader, workers = _group(spec.leader_worker_template)
+        waits = spec.startup_policy == "LeaderReady"
+        return waits and _places(leader[1]) and bool(workers[0]) and _places(workers[1])
+    policy = spec.startup_policy
+    if isinstance(policy, str) or policy.startup_policy_order != "InOrder":
+        return False
+    return sum(count > 0 and _places(pod) for count, pod in _pods(spec)) > 1
+
+
+def _group(group: _Group) -> tuple[tuple[int, PodSpec], tuple[int, PodSpec]]:
+    """Return how many leaders and workers one group has, and what each of them asks for."""
+    leader = group.leader_template or group.worker_template
+    workers = max(_count(group.size) - 1, 0)
+    return (1, leader.spec), (workers, group.worker_template.spec)
+
+
 def _pods(spec: _Spec) -> Iterator[tuple[int, PodSpec]]:
     """Yield how many pods there are to be of each template; 1 where nothing is written."""
     for replicas in (*spec.mpi_replica_specs.values(), *spec.pytorch_replica_specs.values()):
         yield _count(replicas.replicas), replicas.template.spec
+    if spec.leader_worker_template is not None:
+        yield from _group(spec.leader_worker_template)
+        return
     for job in spec.replicated_jobs:
         inner = job.template.spec
         yield _count(job.replicas) * _at_once(inner), inner.template.spec

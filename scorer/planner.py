@@ -14,6 +14,8 @@ from typing import Any
 
 import structlog
 
+from cluster.gang import GangKey
+from cluster.pod import Owner
 from runtime.clock import Clock, loop_time
 from runtime.kube import Kube
 from scorer.ageing import Ageing
@@ -30,6 +32,7 @@ from scorer.memo import Overdue
 from scorer.outcome import Plan, Refusal
 from scorer.queue import Queue
 from scorer.sizes import Sizes
+from scorer.state import Key
 from scorer.teller import Teller, Word
 from scorer.turn import Reserved, Turns, in_order
 from scorer.waiting import Closed, Waiting
@@ -78,6 +81,9 @@ class Planner:
             changed=watches.changed.set,
         )
         self._late = Late(watches.changed.set)
+        self._faults = faults
+        self._lacking: dict[GangKey, Owner] = {}
+        """Gangs that lack members though none of them waits, and who may want no more."""
         self.reserved: Reserved | None = None
         """The nodes that are reserved for one that has waited long; None: none, by the last
         look."""
@@ -137,9 +143,28 @@ class Planner:
         gangs = None if self.has_looked else self._watches.gangs
         self._ageing.note(units, self._clock(), gangs)
         calls = [*self._follower.follow(changed), *self._sizes.ask(units)]
+        self._look(changed)
+        for key, owner in self._lacking.items():
+            calls += self._sizes.ask_owner(owner, key.namespace)
         if not self._queue.is_full:
             self._decide(units)
         return calls
+
+    def _look(self, changed: Iterable[Key]) -> None:
+        """Let people be told how gangs stand of which a pod, the Gang or the owner changed."""
+        keys = set(self._watches.take_retold())
+        for at in changed:
+            keys |= self._watches.gangs_named(at)
+        for key in keys:
+            was_lacking = self._lacking.pop(key, None)
+            with self._faults.contained(Stage.REPORT, key):
+                standing = self._teller.look(key)
+                gang = self._watches.gangs.get((key.namespace, name_of(key)))
+                owner = gang.owner if gang else None
+                if owner and standing and standing.lacks_members:
+                    self._lacking[key] = owner
+                    if not was_lacking:
+                        self._sizes.again(owner)
 
     def _decide(self, units: Iterable[Unit]) -> None:
         """Decide unit by unit, until there is enough to carry out or the time is over."""

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from cluster.claimant import Claimant, claimant_of
 from cluster.demand import Demand
-from cluster.gang import gang_mark, is_member
+from cluster.gang import gang_mark, is_leader, is_member
 from cluster.keys import GANG
 from cluster.pod import Metadata, Owner, Pod, PodSpec
 from cluster.record import Allocation
@@ -41,6 +41,8 @@ class Seen:
     """The pod, while it waits for its GPUs behind no gate of ours: a scheduler brings it."""
     unplannable: str | None = None
     """Why it is given nothing although it waits: of the pod no more is kept than its name."""
+    leads: bool = False
+    """It may own what makes the other members of its gang."""
     weight: int = 0
     """What it takes to keep the pod while it waits [bytes, about]."""
     annotations: int = 0
@@ -97,6 +99,7 @@ def seen(pod: Pod) -> Seen:
         controller=controller_of(metadata.owner_references or ()),
         settled=(placed and not leaves) or phase == "Succeeded",
         waiting=None,
+        leads=is_leader(pod),
     )
     if claimant is None or not claimant.places or placed or leaves:
         return found

@@ -12,7 +12,15 @@ from runtime.kube import ApiError, Kube, KubeError
 from scorer.faults import Faults
 from scorer.gangs import Unit
 from scorer.measures import Stage
-from scorer.owner import Declaration, PodGroup, group_paths, makes_of, members_of, path_of
+from scorer.owner import (
+    Declaration,
+    PodGroup,
+    group_paths,
+    is_suspended,
+    makes_of,
+    members_of,
+    path_of,
+)
 from scorer.rests import Rests
 from scorer.watches import Watches
 
@@ -49,14 +57,23 @@ class Sizes:
             if not unit.is_gang or not _lacks_members(unit):
                 continue
             owner, key = unit.owner, unit.key
-            path = path_of(owner, key.namespace) if owner else None
-            if owner and path and self._is_due(owner.uid):
-                self._asking.add(owner.uid)
-                yield self._contained(owner.uid, self._ask_owner(owner, path))
+            if owner:
+                yield from self.ask_owner(owner, key.namespace)
             paths = group_paths(unit.members[0].pod, key.namespace)
             if paths and self._is_due(key):
                 self._asking.add(key)
                 yield self._contained(key, self._ask_group(key, paths))
+
+    def ask_owner(self, owner: Owner, namespace: str) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield the call that asks the owner of a gang, where that is due."""
+        path = path_of(owner, namespace)
+        if path and self._is_due(owner.uid):
+            self._asking.add(owner.uid)
+            yield self._contained(owner.uid, self._ask_owner(owner, path))
+
+    def again(self, owner: Owner) -> None:
+        """Let an owner be asked at once, since it may want fewer pods by now."""
+        self._asked.forget(owner.uid)
 
     def forget(self, key: GangKey) -> None:
         """Forget what was answered of a gang, since no pod of it is there."""
@@ -81,7 +98,10 @@ class Sizes:
                 found = await self._kube.get(path, Declaration)
         except KubeError as error:
             _log.warning("Could not read owner", owner=path, err=str(error))
-        if self._is_wanted(owner.uid) and found and (members := members_of(found, owner.uid)):
+        if not self._is_wanted(owner.uid) or not found:
+            return
+        self._watches.suspend(owner.uid, suspended=is_suspended(found, owner.uid))
+        if members := members_of(found, owner.uid):
             self._watches.declare(owner.uid, members, makes_of(found, owner))
 
     async def _ask_group(self, gang: GangKey, paths: Iterable[str]) -> None:

@@ -1,7 +1,8 @@
 """What people are told of gangs: the Gang with its plan and status, and an Event for each change.
 
 A plan is recorded before any pod is let go. All else is told when there is time, the latest only:
-a gang that is placed within a second is never said to wait.
+a gang that is placed within a second is never said to wait. What a status says is read from the
+pods at the moment in which it is written; of what was said before only the reason is kept.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from scorer.faults import Faults
 from scorer.gangobject import (
     Gang,
     GangPlan,
+    GangStatus,
     Phase,
     gangs_of,
     name_of,
@@ -35,6 +37,7 @@ from scorer.gangobject import (
 from scorer.gangs import Unit
 from scorer.measures import Stage
 from scorer.settle import GRANTING
+from scorer.standing import Standing
 
 _PATIENCE = 1.0
 """A gang has waited so long before anybody is told [s]."""
@@ -43,6 +46,7 @@ _PAUSE = 5.0
 _AT_ONCE = 8
 """Writes about gangs under way."""
 _WAITS = frozenset({Phase.ASSEMBLING, Phase.WAITING})
+_IN_ORDER = frozenset({Phase.PLACED, Phase.FINISHED})
 
 _log = structlog.get_logger()
 
@@ -70,6 +74,10 @@ class Word:
         """Some members have their GPUs, and others were refused theirs."""
         return self.unit.is_gang and self.refused and bool(self.unit.settled)
 
+    def tells_of(self, phase: Phase) -> bool:
+        """Tell whether its reason is why a gang is in this phase."""
+        return self.phase is phase or (bool(self.sent_away) and phase is not Phase.SUSPENDED)
+
     @property
     def news(self) -> News | None:
         """The same for an Event; None where the scheduler's own tell enough."""
@@ -94,6 +102,7 @@ class Teller:
         self,
         kube: Kube,
         gangs: Callable[[], Mapping[Key, Gang]],
+        standing: Callable[[Gang, int | None], Standing],
         faults: Faults,
         clock: Clock,
         instance: str,
@@ -103,18 +112,26 @@ class Teller:
         Args:
             kube: The API server.
             gangs: The Gangs that the watch shows.
+            standing: How a gang stands now, given how many members it was last known to need.
             faults: Contains faults of ours.
             clock: The wall clock [s since 1970].
             instance: This replica's name, for events.
         """
         self._kube, self._gangs, self._clock, self._instance = kube, gangs, clock, instance
-        self._faults = faults
+        self._standing, self._faults = standing, faults
         self._written: dict[Key, Gang] = {}
         """As they were answered: newer than what the watch shows."""
+        self._shown: dict[GangKey, GangStatus] = {}
+        """The last status of each that was written, whatever the API server kept of it."""
         self._words: dict[GangKey, Word] = {}
+        """The last of each."""
+        self._news: dict[GangKey, Word] = {}
+        """Of these, what nobody was told yet."""
         self._told_at: dict[GangKey, float] = {}
         """When the last word about it was told [s, of the loop's clock]."""
         self._speaking: dict[GangKey, asyncio.Task[None]] = {}
+        self._urgent: dict[GangKey, asyncio.Event] = {}
+        """Set where what is to be told of a gang does not wait."""
         self._few = asyncio.Semaphore(_AT_ONCE)
 
     async def record(self, unit: Unit, plan: GangPlan) -> None:
@@ -125,6 +142,7 @@ class Teller:
         """
         # That it waits is no longer so.
         self._words.pop(unit.key, None)
+        self._news.pop(unit.key, None)
         async with self._few:
             try:
                 await self._record(unit, plan)
@@ -144,13 +162,33 @@ class Teller:
         key = word.unit.key
         if self._words.get(key) == word:
             return
-        self._words[key] = word
+        self._words[key] = self._news[key] = word
+        self._begin(key, is_urgent=word.phase not in _WAITS)
+
+    def look(self, key: GangKey) -> Standing | None:
+        """Return how a gang stands; where its Gang says something else, that is mended in a while.
+
+        None where it has no Gang, or something is about to be told of it: then it is looked at.
+        """
+        gang = self._find(key)
+        if gang is None or key in self._speaking:
+            return None
+        if not self._is_so(key):
+            self._begin(key, is_urgent=False)
+        return self._standing_of(gang, key)
+
+    def _begin(self, key: GangKey, *, is_urgent: bool) -> None:
         if key not in self._speaking:
+            self._urgent[key] = asyncio.Event()
             self._speaking[key] = asyncio.create_task(self._speak(key))
+        if is_urgent:
+            self._urgent[key].set()
 
     def forget(self, key: GangKey) -> None:
         """Drop what is known of a gang that is gone."""
         self._words.pop(key, None)
+        self._news.pop(key, None)
+        self._shown.pop(key, None)
         self._told_at.pop(key, None)
         self._written.pop((key.namespace, name_of(key)), None)
 
@@ -182,57 +220,98 @@ class Teller:
         finally:
             # At once, not by a callback of the task: a word that came before would be lost.
             self._speaking.pop(key, None)
+            self._urgent.pop(key, None)
 
     async def _speak_up(self, key: GangKey) -> None:
-        told: Word | None = None
-        while (word := self._words.get(key)) is not None and word != told:
-            if word.phase in _WAITS:
-                due = self._told_at.get(key, -math.inf) + _PAUSE
-                await asyncio.sleep(max(_PATIENCE, due - loop_time()))
-                word = self._words.get(key)
-            if word is None or word == told:
+        while key in self._news or not self._is_so(key):
+            await self._pause(key)
+            word = self._news.pop(key, None)
+            if word is None and self._is_so(key):
                 return
-            told, self._told_at[key] = word, loop_time()
+            self._told_at[key] = loop_time()
             try:
                 async with self._few:
-                    await self._tell(word)
+                    await self._tell(key, word)
             except KubeError as error:
                 _log.warning("Could not tell of gang", gang="/".join(key[:2]), err=str(error))
                 # Once more, from what is there by then, unless there is something newer to tell.
-                told = None
+                if word is not None and self._words.get(key) == word:
+                    self._news[key] = word
                 await asyncio.sleep(_PAUSE)
                 with suppress(KubeError):
                     await self._refresh(key)
 
-    async def _tell(self, word: Word) -> None:
-        now = datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    async def _pause(self, key: GangKey) -> None:
+        """Wait for what may come that makes this word needless; not where it is urgent."""
+        due = self._told_at.get(key, -math.inf) + _PAUSE
+        urgent = self._urgent[key]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(_PATIENCE, due - loop_time())):
+                await urgent.wait()
+        urgent.clear()
+
+    async def _tell(self, key: GangKey, word: Word | None) -> None:
+        now = self._now()
         try:
-            if word.unit.is_gang:
-                await self._show(word, now)
+            if word is None or word.unit.is_gang:
+                await self._show(key, word, now)
         except KubeError:
             # Where no Gang can be written, people have the Event.
-            await self._make_event(word, now)
+            if word is not None:
+                await self._make_event(word, now)
             raise
-        await self._make_event(word, now)
+        if word is not None:
+            await self._make_event(word, now)
 
-    async def _show(self, word: Word, now: str) -> None:
-        unit = word.unit
-        gang = self._find(unit.key)
+    def _now(self) -> str:
+        return datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    async def _show(self, key: GangKey, word: Word | None, now: str) -> None:
+        gang = self._find(key)
         if gang is None:
+            if word is None:
+                return
+            unit = word.unit
             owners = owners_of(unit.owner, (*unit.waiting, *unit.settled))
             made = new_gang(unit.key, owners, size=unit.needed, link=unit.link)
             gang = await self._kube.create(gangs_of(unit.key.namespace), made, Gang)
-        status = status_of(
-            word.phase,
-            members=word.members,
-            plan=word.plan,
-            reason=word.reason,
-            before=gang.status,
-            now=now,
-        )
-        if status != gang.status:
+            self._keep(gang)
+        status = self._status(gang, key, now)
+        if status != self._last(gang, key):
             steps = status_steps(gang, status)
             self._keep(await self._kube.patch(f"{gang.path}/status", steps, Gang, kind="json"))
+            self._shown[key] = status
+
+    def _is_so(self, key: GangKey) -> bool:
+        """Tell whether what a Gang says is what its pods say; nobody is wrong where none is."""
+        gang = self._find(key)
+        return gang is None or self._status(gang, key, self._now()) == self._last(gang, key)
+
+    def _last(self, gang: Gang, key: GangKey) -> GangStatus:
+        """Return what was last told: a part of it may be unknown to an older definition."""
+        return self._shown.get(key, gang.status)
+
+    def _standing_of(self, gang: Gang, key: GangKey) -> Standing:
+        word = self._words.get(key)
+        return self._standing(gang, word.unit.needed if word else None)
+
+    def _status(self, gang: Gang, key: GangKey, now: str) -> GangStatus:
+        word, standing, last = self._words.get(key), self._standing_of(gang, key), gang.status
+        phase = standing.phase
+        if phase in _WAITS and word and word.phase in _WAITS:
+            # What holds a gang whose members are all there, only the planner knows.
+            phase = word.phase
+        reason = standing.reason
+        if phase not in _IN_ORDER and (told := _reason(phase, word, last)):
+            reason = told
+        return status_of(
+            phase,
+            members=standing.members,
+            held=standing.held,
+            reason=reason,
+            before=self._last(gang, key),
+            now=now,
+        )
 
     async def _make_event(self, word: Word, now: str) -> None:
         unit, news = word.unit, word.news
@@ -280,3 +359,11 @@ class Teller:
         except ApiError as error:
             if error.status != 404:
                 raise
+
+
+def _reason(phase: Phase, word: Word | None, last: GangStatus) -> str:
+    """Return why a gang is in a phase, as far as that was said; of this leader, or one before."""
+    if word is not None:
+        return word.reason if word.tells_of(phase) else ""
+    is_kept = phase is last.phase and phase in {*_WAITS, Phase.COMMITTING}
+    return last.reason if is_kept else ""

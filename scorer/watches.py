@@ -28,7 +28,7 @@ from runtime.kube_errors import UNDECODABLE
 from runtime.reflector import Key, Reflector
 from scorer.gangobject import GANGS, Gang, read_gang
 from scorer.gangs import Owners
-from scorer.jobs import Job, read_job
+from scorer.jobs import Job, StatefulSet, read_job, read_stateful_set
 from scorer.known import ConfigMap, node_of
 from scorer.owner import Makes
 from scorer.podwatch import PodWatch
@@ -73,12 +73,25 @@ class Watches:
         """Set with each change; who waits for it clears it."""
         self._above: dict[str, Owner | None] = {}
         self._job_uids: dict[Key, str] = {}
+        self._set_uids: dict[Key, str] = {}
+        self._leaders: dict[Key, str] = {}
+        """Uids of pods that may own what makes other pods."""
         self._declared: dict[str, int] = {}
         self._makes: dict[str, Makes] = {}
         self._groups: dict[GangKey, int] = {}
         self.owners = Owners(self._above, self._declared, self._makes, self._groups)
         self.fragile: set[str] = set()
         """Uids of the Jobs that count an evicted pod as a failure."""
+        self._suspended: set[str] = set()
+        """Uids of owners that make no pods for now, as was answered."""
+        self._suspended_jobs: set[str] = set()
+        """The same of batch Jobs, as they are watched."""
+        self._gang_keys: dict[Key, GangKey] = {}
+        """By namespace and name of the object."""
+        self._named: dict[Key, set[GangKey]] = {}
+        """By namespace and name of the gang: the gangs that have a Gang object."""
+        self._retold: set[GangKey] = set()
+        """Gangs whose object changed, or whose owner, since somebody asked."""
         self._reowned: set[str] = set()
         """Uids of owners of which other things are known since somebody asked."""
         self.pods = PodWatch(kube, self._pods_changed)
@@ -97,6 +110,9 @@ class Watches:
             on_change=self._policy_changed,
         )
         self._jobs = Reflector(kube, "/apis/batch/v1/jobs", read_job, on_change=self._jobs_changed)
+        self._sets = Reflector(
+            kube, "/apis/apps/v1/statefulsets", read_stateful_set, on_change=self._sets_changed
+        )
         self._gangs = Reflector(kube, GANGS, read_gang, on_change=self._gangs_changed)
         self._by_node: dict[str, dict[str, ConfigMap]] = {}
         self._doubts: dict[str, tuple[str, ...]] = {}
@@ -116,6 +132,7 @@ class Watches:
             "topologies": self._told,
             "policy": self._policy,
             "jobs": self._jobs,
+            "statefulsets": self._sets,
             "gangs": self._gangs,
         }
 
@@ -153,7 +170,33 @@ class Watches:
             return
         self._declared[uid], self._makes[uid] = members, makes
         self._reowned.add(uid)
+        self._tell_again(uid)
         self.changed.set()
+
+    def suspend(self, uid: str, *, suspended: bool) -> None:
+        """Note whether an owner makes no pods for now."""
+        if (uid in self._suspended) != suspended:
+            (self._suspended.add if suspended else self._suspended.discard)(uid)
+            self._tell_again(uid)
+            self.changed.set()
+
+    def is_suspended(self, uid: str) -> bool:
+        """Tell whether an owner makes no pods for now, as far as is known."""
+        return uid in self._suspended or uid in self._suspended_jobs
+
+    def gangs_named(self, at: Key) -> Set[GangKey]:
+        """Return the gangs of a name that have a Gang object."""
+        return frozenset(self._named.get(at, ()))
+
+    def take_retold(self) -> Set[GangKey]:
+        """Return the gangs whose object or owner is another than at the last call."""
+        taken, self._retold = self._retold, set()
+        return taken
+
+    def _tell_again(self, owner: str) -> None:
+        self._retold.update(
+            key for keys in self._named.values() for key in keys if key.owner == owner
+        )
 
     def declare_group(self, gang: GangKey, members: int) -> None:
         """Note how many members a gang's PodGroup says that there must be."""
@@ -168,6 +211,7 @@ class Watches:
         self._groups.pop(gang, None)
         self._declared.pop(gang.owner, None)
         self._makes.pop(gang.owner, None)
+        self._suspended.discard(gang.owner)
 
     def take_reowned(self) -> Set[str]:
         """Return the uids of owners of which other things are known since the last call."""
@@ -176,8 +220,37 @@ class Watches:
 
     def _pods_changed(self, items: Mapping[Key, Seen], changed: Set[Key]) -> None:
         for key in changed:
+            self._note_leader(key, items.get(key))
             self.state.put_pod(key, items.get(key))
         self.changed.set()
+
+    def _note_leader(self, key: Key, pod: Seen | None) -> None:
+        before, leader = self._leaders.pop(key, None), pod if pod and pod.leads else None
+        if before is not None and (leader is None or leader.uid != before):
+            self._set_above(before, None)
+        if leader is not None:
+            self._leaders[key] = leader.uid
+            self._set_above(leader.uid, leader.controller)
+
+    def _sets_changed(self, items: Mapping[Key, StatefulSet], changed: Set[Key]) -> None:
+        for key in changed:
+            before, found = self._set_uids.pop(key, None), items.get(key)
+            if before is not None and (found is None or found.uid != before):
+                self._set_above(before, None)
+            if found is not None:
+                self._set_uids[key] = found.uid
+                self._set_above(found.uid, found.above)
+        self.changed.set()
+
+    def _set_above(self, uid: str, above: Owner | None) -> None:
+        """Note the controller of a StatefulSet or of a leader; of those without one nothing."""
+        if self._above.get(uid) == above:
+            return
+        if above is None:
+            del self._above[uid]
+        else:
+            self._above[uid] = above
+        self._reowned.add(uid)
 
     def _nodes_changed(self, _items: Mapping[Key, NodeObject | None], changed: Set[Key]) -> None:
         for _, name in changed:
@@ -229,13 +302,27 @@ class Watches:
             self._reowned.add(uid)
         self._above[uid] = job.above
         (self.fragile.add if job.fails_when_evicted else self.fragile.discard)(uid)
+        if job.is_suspended != (uid in self._suspended_jobs):
+            (self._suspended_jobs.add if job.is_suspended else self._suspended_jobs.discard)(uid)
+            self._tell_again(uid)
 
     def _forget_job(self, uid: str) -> None:
         if self._above.pop(uid, None) is not None:
             self._reowned.add(uid)
         self.fragile.discard(uid)
+        self._suspended_jobs.discard(uid)
 
-    def _gangs_changed(self, _items: Mapping[Key, Gang], _changed: Set[Key]) -> None:
+    def _gangs_changed(self, items: Mapping[Key, Gang], changed: Set[Key]) -> None:
+        for name in changed:
+            before, gang = self._gang_keys.pop(name, None), items.get(name)
+            if before is not None:
+                self._named[before[:2]].discard(before)
+                if not self._named[before[:2]]:
+                    del self._named[before[:2]]
+            if gang is not None:
+                key = self._gang_keys[name] = gang.key
+                self._named.setdefault(key[:2], set()).add(key)
+                self._retold.add(key)
         self.changed.set()
 
     def _read_node(self, name: str) -> None:

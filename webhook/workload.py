@@ -20,7 +20,8 @@ class Workload:
     members: int | None = None
     """Pods with GPUs that it declares; None where it does not tell."""
     ordered: bool = False
-    """It makes each pod only when the one before runs (StatefulSet, OrderedReady)."""
+    """It makes some pods of the gang only when others of it run (StatefulSet, OrderedReady; JobSet,
+    InOrder; LeaderWorkerSet, LeaderReady)."""
     fails_when_evicted: bool = False
     """It counts an evicted pod as a failure (a batch Job without the policy to ignore it)."""
 
@@ -60,15 +61,31 @@ def _sizeless(mark: Mark) -> Finding:
     )
 
 
+_SET = Code.GANG_ORDERED, "its second pod when the first runs", "podManagementPolicy: Parallel"
+_ORDERED = {
+    "JobSet": (
+        Code.GANG_WAITS_FOR_PART,
+        "the pods of a Job when those of the Jobs before it run",
+        "startupPolicyOrder: AnyOrder",
+    ),
+    "LeaderWorkerSet": (
+        Code.GANG_WAITS_FOR_PART,
+        "the workers of a group when its leader runs",
+        "startupPolicy: LeaderCreated",
+    ),
+}
+"""By kind: what is made late, and what to set; else as a StatefulSet."""
+
+
 def _ordered(mark: Mark, workload: Workload) -> Finding:
+    code, late, policy = _ORDERED.get(workload.kind, _SET)
     return Finding(
-        Code.GANG_ORDERED,
+        code,
         Severity.ERROR,
         mark.source,
         mark.name,
-        f"{workload.kind} {workload.name} makes its second pod when the first runs, "
-        "which waits for the whole gang",
-        f"set podManagementPolicy: Parallel in the {workload.kind}",
+        f"{workload.kind} {workload.name} makes {late}, which waits for the whole gang",
+        f"set {policy} in the {workload.kind}",
     )
 
 

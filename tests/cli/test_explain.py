@@ -3,10 +3,18 @@ import json
 import pytest
 from builders import a_pod, dgx1_v100, node_object, placed_pod, topology_map
 
+from cli.explained import State
+from cli.explanation import explain_gang
+from cli.scene import Scene
 from cli.snapshot import written
 from cluster import keys
+from cluster.gang import Link
+from cluster.ledger import Ledger
 from cluster.published import Published
 from cluster.record import GPUShare
+from scorer.gangobject import Gang, GangMetadata, GangSpec, GangStatus, Phase
+from scorer.gangs import Owners
+from scorer.snapshot import snapshot_of
 
 ONE = {keys.GPU_WHOLE: 1}
 GATE = [{"name": keys.GANG}]
@@ -301,6 +309,30 @@ def test_a_job_that_was_submitted_again_is_another_gang(document):
     told = document([*dgx("dgx-0"), *first, *second], "gang", "default/job")
 
     assert sorted(one["state"] for one in told) == ["fits", "placed"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "state", "reason"),
+    [
+        (Phase.SUSPENDED, State.SUSPENDED, "why"),
+        (Phase.GONE, State.GONE, "why"),
+        (Phase.PLACED, State.GONE, "none of its pods is there"),
+    ],
+)
+@pytest.mark.parametrize("name", ["bert", "bert-1234"])
+def test_a_gang_of_which_only_its_object_is_left_is_known(name, phase, state, reason):
+    gang = Gang(
+        GangMetadata("bert-1234", "team"),
+        GangSpec("bert", Link.BEST, owner="job"),
+        GangStatus(phase, reason="why"),
+    )
+    gangs = {("team", "bert-1234"): gang}
+    scene = Scene(snapshot_of(Ledger()), {}, Owners({}, {}), gangs, aged=lambda _: False)
+
+    (told,) = explain_gang(scene, "team", name)
+
+    assert (told.name, told.state, told.pods, told.reason) == ("bert", state, (), reason)
+    assert explain_gang(scene, "other", name) == ()
 
 
 def pod_of(state, **spec):

@@ -54,10 +54,10 @@ def tell(api, gang, phase, **given):
 
 def test_a_gang_is_kept_as_it_is_written(scorer, namespace):
     gang = made(scorer, namespace, plan=PLAN)
-    told = tell(scorer, gang, Phase.PLACED, members=(4, 4), plan=PLAN)
+    told = tell(scorer, gang, Phase.PLACED, members=(4, 4), held=PLAN.held)
 
     assert gang.spec.plan == told.spec.plan == PLAN
-    assert told.status == status_of(Phase.PLACED, members=(4, 4), plan=PLAN, now=NOW)
+    assert told.status == status_of(Phase.PLACED, members=(4, 4), held=PLAN.held, now=NOW)
     assert told.unfinished is None
 
 
@@ -125,14 +125,14 @@ def owned(metadata):
 
 
 def test_kubectl_shows_how_gangs_stand(scorer, plane, namespace):
-    tell(scorer, made(scorer, namespace, plan=PLAN), Phase.PLACED, members=(4, 4), plan=PLAN)
+    tell(scorer, made(scorer, namespace, plan=PLAN), Phase.PLACED, members=(4, 4), held=PLAN.held)
     why = "needs 64 GPUs as 64 × 1 GPU; 16 of 64 workers fit now, on 2 of 3 nodes"
     tell(scorer, made(scorer, namespace, "huge"), Phase.WAITING, members=(64, 64), reason=why)
 
     shown = plane.kubectl("get", "gangs", "-n", namespace).stdout.splitlines()
 
     head, bert, huge = (line.split() for line in shown)
-    assert head == ["NAME", "MEMBERS", "PHASE", "NODES", "GB/S", "AGE", "REASON"]
+    assert head == ["NAME", "MEMBERS", "PHASE", "NODES", "GB/S", "GPUS", "AGE", "REASON"]
     assert bert[1:5] == ["4/4", "Placed", "gpu-0", "55.2"]
     assert (huge[1:3], huge[4:]) == (["64/64", "Waiting"], why.split())
     described = plane.kubectl("describe", "gangs", "-n", namespace).stdout
@@ -144,9 +144,9 @@ def test_kubectl_shows_how_gangs_stand(scorer, plane, namespace):
 
 def test_kubectl_waits_until_a_gang_is_placed(scorer, plane, namespace):
     gang = made(scorer, namespace, plan=PLAN)
-    told = tell(scorer, gang, Phase.COMMITTING, members=(0, 4), plan=PLAN)
+    told = tell(scorer, gang, Phase.COMMITTING, members=(0, 4), held=PLAN.held)
     wait = ("wait", "--for=condition=Placed", f"gang/{gang.metadata.name}", "-n", namespace)
 
     assert plane.kubectl(*wait, "--timeout=0s").returncode != 0
-    tell(scorer, told, Phase.PLACED, members=(4, 4), plan=PLAN, before=told.status)
+    tell(scorer, told, Phase.PLACED, members=(4, 4), held=PLAN.held, before=told.status)
     assert plane.kubectl(*wait, "--timeout=30s").returncode == 0

@@ -33,7 +33,7 @@ BASE = MANIFESTS / "base"
 COMPONENTS = ("webhook", "certs", "scorer")
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 SYSTEM = ["kube-system", "kube-node-lease", keys.POLICY_NAMESPACE]
-OWNERS = ("statefulsets", "mpijobs", "pytorchjobs", "jobsets", "podgroups")
+OWNERS = ("mpijobs", "pytorchjobs", "jobsets", "leaderworkersets", "podgroups")
 ALLOCATION = {keys.ALLOCATION, keys.VISIBLE_DEVICES, keys.TERM, keys.ISOLATION}
 
 
@@ -433,6 +433,7 @@ def test_kubectl_shows_of_a_gang_what_people_ask_for():
         "PHASE": ".status.phase",
         "NODES": ".status.nodes",
         "GB/S": ".status.bandwidth",
+        "GPUS": ".status.gpus",
     }
     age = {"AGE": ".metadata.creationTimestamp", "REASON": ".status.reason"}
     assert list(columns.items()) == list((status | age).items())
@@ -543,7 +544,7 @@ def test_the_scorer_may_place_pods_write_gangs_and_read_what_tells_of_them():
         ("*", "events", "create"),
         *(("*", "gangs", verb) for verb in (*look, "get", "create", "patch")),
         ("*", "gangs/status", "patch"),
-        *(("*", "jobs", verb) for verb in (*look, "get")),
+        *(("*", kind, verb) for kind in ("jobs", "statefulsets") for verb in (*look, "get")),
         ("*", "tokenreviews", "create"),
         *(("*", resource, "get") for resource in OWNERS),
         *((system, "configmaps", verb, keys.POLICY_NAME) for verb in look),

@@ -17,6 +17,7 @@ from scorer.gangobject import (
     GangPlan,
     GangSpec,
     GangStatus,
+    Held,
     Phase,
     PlannedPod,
     Reference,
@@ -142,7 +143,9 @@ def test_a_gang_that_is_read_is_the_one_that_was_written(key, owners, size, link
     st.text(),
 )
 def test_a_status_that_is_read_is_the_one_that_was_written(phase, members, planned, reason):
-    status = status_of(phase, members=members, plan=planned, reason=reason, now=NOW)
+    status = status_of(
+        phase, members=members, held=planned.held if planned else Held(), reason=reason, now=NOW
+    )
     gang = patched(a_gang(), status_steps(a_gang(), status))
 
     assert gang.status == status
@@ -231,7 +234,7 @@ def test_a_plan_is_not_given_to_a_gang_that_changed_meanwhile(changed):
 
 def test_a_plan_is_unfinished_until_all_are_told_to_be_bound():
     gang = a_gang(PLAN)
-    placed = status_of(Phase.PLACED, members=(2, 2), plan=PLAN, now=NOW)
+    placed = status_of(Phase.PLACED, members=(2, 2), held=PLAN.held, now=NOW)
 
     assert gang.unfinished == PLAN
     assert patched(gang, status_steps(gang, placed)).unfinished is None
@@ -255,12 +258,12 @@ def test_nodes_are_named_while_they_are_few(nodes, told):
     members = tuple(PlannedPod(f"p{i}", f"u{i}", node, ()) for i, node in enumerate(nodes))
     planned = GangPlan("p1", True, members)
 
-    assert status_of(Phase.PLACED, members=(1, 1), plan=planned, now=NOW).nodes == told
+    assert status_of(Phase.PLACED, members=(1, 1), held=planned.held, now=NOW).nodes == told
 
 
 def test_a_status_tells_members_phase_bandwidth_and_reason():
     waits = status_of(Phase.WAITING, members=(3, 4), reason="too big", now=NOW)
-    commits = status_of(Phase.COMMITTING, members=(0, 2), plan=PLAN, now=NOW)
+    commits = status_of(Phase.COMMITTING, members=(0, 2), held=PLAN.held, now=NOW)
     unsized = status_of(Phase.ASSEMBLING, members=(3, None), reason="no size", now=NOW)
 
     assert (waits.phase, waits.members, waits.reason) == (Phase.WAITING, "3/4", "too big")
@@ -272,7 +275,7 @@ def test_a_status_tells_members_phase_bandwidth_and_reason():
 def test_the_condition_tells_since_when_it_is_so():
     first = status_of(Phase.WAITING, members=(2, 2), reason="too big", now=NOW)
     second = status_of(Phase.WAITING, members=(2, 2), reason="bigger", before=first, now=LATER)
-    third = status_of(Phase.PLACED, members=(2, 2), plan=PLAN, before=second, now=LATER)
+    third = status_of(Phase.PLACED, members=(2, 2), held=PLAN.held, before=second, now=LATER)
 
     told = [condition(status, "Placed") for status in (first, second, third)]
     assert [one.last_transition_time for one in told] == [NOW, NOW, LATER]
@@ -288,7 +291,7 @@ def condition(status, kind):
 def test_a_gang_is_assembled_since_it_could_be_planned_whatever_becomes_of_it_then():
     first = status_of(Phase.ASSEMBLING, members=(1, 2), reason="1 of 2 members", now="earlier")
     second = status_of(Phase.WAITING, members=(2, 2), reason="too big", before=first, now=NOW)
-    third = status_of(Phase.PLACED, members=(2, 2), plan=PLAN, before=second, now=LATER)
+    third = status_of(Phase.PLACED, members=(2, 2), held=PLAN.held, before=second, now=LATER)
 
     gangs = [patched(a_gang(), status_steps(a_gang(), one)) for one in (first, second, third)]
     assert [gang.assembled_since for gang in gangs] == [None, NOW, NOW]
@@ -296,8 +299,8 @@ def test_a_gang_is_assembled_since_it_could_be_planned_whatever_becomes_of_it_th
 
 
 def test_nothing_new_gives_the_status_of_before():
-    first = status_of(Phase.PLACED, members=(2, 2), plan=PLAN, now=NOW)
-    assert status_of(Phase.PLACED, members=(2, 2), plan=PLAN, before=first, now=LATER) == first
+    first = status_of(Phase.PLACED, members=(2, 2), held=PLAN.held, now=NOW)
+    assert status_of(Phase.PLACED, members=(2, 2), held=PLAN.held, before=first, now=LATER) == first
 
 
 def test_a_reason_that_the_api_server_would_refuse_is_cut():

@@ -148,6 +148,106 @@ def test_a_launcher_without_gpus_is_no_member():
     assert unit.present == 2
 
 
+# ---- Groups of a LeaderWorkerSet, and Jobs of a JobSet.
+
+LWS = Owner(kind="LeaderWorkerSet", name="serve", uid="lws")
+LEADERS = Owner(kind="StatefulSet", name="serve", uid="leaders")
+
+
+def a_group(group, size=4, labels=None):
+    """Return a leader and its workers, as that controller's StatefulSets make them."""
+    marks = {
+        **(arena(size) if labels is None else labels),
+        keys.LWS_NAME: "serve",
+        keys.LWS_GROUP_INDEX: str(group),
+    }
+    given = {"apiVersion": "apps/v1", "kind": "StatefulSet"}
+    above = [{**given, "name": "serve", "uid": "leaders"}] + [
+        {**given, "name": f"serve-{group}", "uid": f"workers-{group}"}
+    ] * (size - 1)
+    names = [f"serve-{group}"] + [f"serve-{group}-{i}" for i in range(1, size)]
+    return [
+        a_seen(1, name, labels={**marks, keys.LWS_WORKER_INDEX: str(i)}, owner=owner)
+        for i, (name, owner) in enumerate(zip(names, above, strict=True))
+    ]
+
+
+def followed(*groups, declared=None):
+    """Return what is known of owners once all of them were seen."""
+    above = {"leaders": LWS}
+    for group in groups:
+        leader = f"serve-{group}"
+        above[leader] = LEADERS
+        above[f"workers-{group}"] = Owner(kind="Pod", name=leader, uid=leader)
+    return Owners(above, declared or {})
+
+
+def test_each_group_of_a_leader_worker_set_is_a_gang_with_its_leader_first():
+    pods = [*a_group(1)[::-1], *a_group(0)]
+
+    units = units_of(pods, followed(0, 1, declared={"lws": 4}))
+
+    assert {unit.key for unit in units} == {
+        GangKey("team", "bert-0", "lws"),
+        GangKey("team", "bert-1", "lws"),
+    }
+    assert {(unit.needed, unit.blocked, unit.owner.kind) for unit in units} == {
+        (4, None, "LeaderWorkerSet")
+    }
+    assert names(units[0])[:2] == ["serve-1", "serve-1-1"]
+
+
+@pytest.mark.parametrize("known", [(), ("leaders",), ("leaders", "serve-0")])
+def test_a_group_whose_owners_are_not_all_known_yet_is_not_placed_by_parts(known):
+    whole = followed(0).above
+    declared = {"leaders": 1, "workers-0": 3, "lws": 4}
+    owners = Owners({uid: whole[uid] for uid in known}, declared)
+
+    units = units_of(a_group(0), owners)
+
+    assert all(unit.blocked and unit.needed == 4 for unit in units)
+
+
+def test_a_group_has_the_size_that_its_annotation_says_where_nobody_else_does():
+    (pod, *_) = a_group(0, labels={keys.POD_GROUP: "bert"})
+    pod = a_seen(
+        1, pod.name, labels=pod.waiting.labels, annotations={keys.LWS_SIZE: "4"}, owner=JOB
+    )
+
+    assert the_unit([pod]).needed == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("JobSet", "without startupPolicyOrder: InOrder"),
+        ("LeaderWorkerSet", "with startupPolicy: LeaderCreated"),
+    ],
+)
+def test_who_makes_members_only_after_others_are_ready_is_told(kind, told):
+    owners = Owners({}, {}, {"job": Makes(ordered=True)})
+
+    unit = the_unit(workers(2, owner={**JOB, "kind": kind})[:1], owners)
+
+    assert told in unit.blocked
+
+
+def test_pods_of_a_job_set_are_in_the_order_of_their_jobs():
+    def of(job, index, number):
+        labels = {**arena(4), keys.JOBSET_JOB_INDEX: str(job)}
+        labels[keys.JOB_COMPLETION_INDEX] = str(index)
+        return a_seen(1, f"s-w-{job}-{index}-{number}", labels=labels, owner=JOB)
+
+    pods = [of(job, index, "xyz"[index]) for index in (0, 1) for job in (10, 2)]
+
+    assert [name.rpartition("-")[0] for name in names(the_unit(pods))] == [
+        "s-w-2-0",
+        "s-w-2-1",
+        "s-w-10-0",
+        "s-w-10-1",
+    ]
+
+
 # ---- How many.
 
 
@@ -212,7 +312,7 @@ def test_who_is_missing_is_named():
 def test_a_stateful_set_that_makes_one_pod_after_the_other_is_told(members, ordered, told):
     owners = Owners({}, {}, {"job": Makes((("bert-worker", 2),), ordered=ordered)})
 
-    unit = the_unit(workers(2)[:members], owners)
+    unit = the_unit(workers(2, owner={**JOB, "kind": "StatefulSet"})[:members], owners)
 
     assert ("podManagementPolicy: Parallel" in (unit.blocked or "")) is told
 

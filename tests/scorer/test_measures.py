@@ -41,6 +41,9 @@ def test_gangs_are_counted_by_phase_and_one_that_nobody_told_of_is_assembling(re
         'linkwise_gangs{phase="Waiting"} 1.0',
         'linkwise_gangs{phase="Committing"} 0.0',
         'linkwise_gangs{phase="Placed"} 2.0',
+        'linkwise_gangs{phase="Finished"} 0.0',
+        'linkwise_gangs{phase="Suspended"} 0.0',
+        'linkwise_gangs{phase="Gone"} 0.0',
     ]
 
 

@@ -168,6 +168,18 @@ spec:
     spec:
       containers: [{name: server, resources: {limits: {aliyun.com/gpu: 1}}}]
 """
+LWS = """
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: serve}
+spec:
+  replicas: 3
+  leaderWorkerTemplate:
+    size: 4
+    workerTemplate:
+      spec:
+        containers: [{name: server, resources: {limits: {aliyun.com/gpu: 1}}}]
+"""
 
 
 def declared(text, *changes):
@@ -192,6 +204,7 @@ def template(spec):
         pytest.param(JOB, 6, id="Job"),
         pytest.param(JOB_SET, 9, id="JobSet"),
         pytest.param(STATEFUL_SET, 3, id="StatefulSet"),
+        pytest.param(LWS, 4, id="one group of a LeaderWorkerSet"),
     ],
 )
 def test_an_owner_declares_how_many_of_its_pods_have_gpus(text, members):
@@ -257,6 +270,46 @@ def test_a_job_never_runs_more_pods_than_it_completes(completions, members):
 )
 def test_less_than_none_is_none(text, change):
     assert declared(text, change) == 0
+
+
+def ordered(text, **spec):
+    document = yaml.safe_load(text)
+    document["spec"] |= spec
+    owner = Owner(kind=document["kind"], name="x", uid="")
+    return makes_of(msgspec.convert(document, Declaration), owner).ordered
+
+
+NO_GPUS = {"spec": {"containers": [{"name": "leader"}]}}
+
+
+@pytest.mark.parametrize(
+    ("text", "spec", "expected"),
+    [
+        pytest.param(LWS, {"startupPolicy": "LeaderReady"}, True, id="leader first"),
+        pytest.param(LWS, {"startupPolicy": "LeaderCreated"}, False, id="leader created"),
+        pytest.param(
+            JOB_SET, {"startupPolicy": {"startupPolicyOrder": "InOrder"}}, True, id="jobs"
+        ),
+        pytest.param(JOB_SET, {}, False, id="jobs at once"),
+        pytest.param(
+            LWS,
+            {
+                "startupPolicy": "LeaderReady",
+                "leaderWorkerTemplate": {
+                    "size": 4,
+                    "leaderTemplate": NO_GPUS,
+                    "workerTemplate": yaml.safe_load(LWS)["spec"]["leaderWorkerTemplate"][
+                        "workerTemplate"
+                    ],
+                },
+            },
+            False,
+            id="a leader without GPUs",
+        ),
+    ],
+)
+def test_who_makes_pods_with_gpus_only_after_others_are_ready_is_known(text, spec, expected):
+    assert ordered(text, **spec) is expected
 
 
 @pytest.mark.parametrize("text", ["{}", '{"spec":{"tasks":[]}}'])

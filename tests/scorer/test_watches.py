@@ -3,12 +3,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
-from builders import dgx1_v100
+from builders import a_held_pod, dgx1_v100
 from structlog.testing import capture_logs
 from tenure import Cluster, leading, soon
 
 from cluster import keys
 from cluster.gang import GangKey
+from cluster.pod import Owner
 from cluster.published import Published, write_published
 from runtime.kube import Kube
 from scorer.owner import Makes
@@ -63,7 +64,15 @@ async def test_everything_is_listed_and_its_age_is_known(cluster):
         ages = watches.ages()
 
         assert watches.missing() is None
-        assert ages.keys() == {"pods", "nodes", "topologies", "policy", "jobs", "gangs"}
+        assert ages.keys() == {
+            "pods",
+            "nodes",
+            "topologies",
+            "policy",
+            "jobs",
+            "statefulsets",
+            "gangs",
+        }
         await soon(lambda: all(age() < 30 for age in ages.values()))
 
 
@@ -328,6 +337,33 @@ async def test_the_owners_of_jobs_are_known(cluster):
         assert (owner.kind, owner.uid) == ("JobSet", "set")
         assert watches.take_reowned() == {"in-set"}
         assert watches.take_reowned() == set()
+
+
+async def test_a_worker_of_a_leader_worker_set_is_followed_to_it_through_its_leader(cluster):
+    api = {"apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
+    lws = {"apiVersion": f"{keys.LWS_NAME.partition('/')[0]}/v1", "kind": "LeaderWorkerSet"}
+    sets = "/apis/apps/v1/namespaces/team/statefulsets"
+
+    def a_set(name, owner):
+        metadata = {"uid": f"set-{name}", "ownerReferences": [{**owner, "controller": True}]}
+        cluster.put(f"{sets}/{name}", {"metadata": metadata})
+
+    labels = {keys.LWS_NAME: "s", keys.LWS_GROUP_INDEX: "0", keys.LWS_WORKER_INDEX: "0"}
+    leader = a_held_pod(1, "s-0", labels=labels, owner={**api, "name": "s", "uid": "set-s"})
+    path = "/api/v1/namespaces/team/pods/s-0"
+    async with watching(cluster) as watches:
+        a_set("s-0", {"apiVersion": "v1", "kind": "Pod", "name": "s-0", "uid": "s-0"})
+        a_set("s", {**lws, "name": "s", "uid": "lws"})
+        a_set("web", {**lws, "kind": "Website", "uid": "web"})
+        cluster.put(path, leader)
+        worker = Owner(kind="StatefulSet", name="s-0", uid="set-s-0")
+        await soon(lambda: watches.owners.top(worker).uid == "lws")
+        assert "set-web" not in watches.owners.above
+
+        cluster.remove(path)
+        await soon(lambda: watches.owners.top(worker).kind == "Pod")
+        cluster.remove(f"{sets}/s-0")
+        await soon(lambda: watches.owners.top(worker) is worker)
 
 
 async def test_only_owners_of_which_something_else_is_known_are_looked_at_again(cluster):

@@ -48,6 +48,13 @@ def test_a_gang_whose_pods_are_made_one_after_the_other_is_refused():
     assert codes(SIZED, Workload("StatefulSet", "web", members=4, ordered=True)) == LW401
 
 
+@pytest.mark.parametrize("kind", ["JobSet", "LeaderWorkerSet"])
+def test_a_gang_of_which_a_part_waits_for_another_is_refused(kind):
+    found = codes(SIZED, Workload(kind, "train", members=4, ordered=True))
+
+    assert found == [(Code.GANG_WAITS_FOR_PART, Severity.ERROR)]
+
+
 def test_a_gang_that_cannot_be_moved_is_warned_of():
     assert codes(SIZED, Workload("Job", "train", members=4, fails_when_evicted=True)) == LW403
 

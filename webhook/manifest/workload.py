@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cluster import keys
 from cluster.request import read_request
-from webhook.manifest import kubeflow
+from webhook.manifest import groups, kubeflow
 from webhook.manifest.template import (
     Head,
     Marks,
@@ -187,7 +187,7 @@ def _ignores_disruption(spec: Value) -> bool:
     return False
 
 
-_SIZED = {"Job", "MPIJob", "PyTorchJob"}
+_SIZED = {"Job", "JobSet", "MPIJob", "PyTorchJob"}
 """Workloads whose spec tells the size of their gang."""
 
 _PASSED_OVER = {"CronJob", "PodTemplate", "ReplicationController"}
@@ -200,6 +200,8 @@ _EXPANSIONS: Mapping[tuple[str, str], Callable[[Head], tuple[PodTemplate, ...]]]
     ("apps", "StatefulSet"): _stateful_set,
     ("apps", "DaemonSet"): _daemon_set,
     ("batch", "Job"): _batch_job,
+    ("jobset.x-k8s.io", "JobSet"): groups.job_set,
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): groups.leader_worker_set,
     ("kubeflow.org", "PyTorchJob"): kubeflow.pytorch_job,
     ("kubeflow.org/v1", "MPIJob"): kubeflow.mpi_job_v1,
     ("kubeflow.org/v2beta1", "MPIJob"): kubeflow.mpi_job_v2,

@@ -384,7 +384,7 @@ def test_what_no_api_would_take_is_refused_with_its_line(expand, text, complaint
         ("linkwise.dev/v1alpha1", "Policy", False),
         ("batch/v1", "CronJob", True),
         ("v1", "ReplicationController", True),
-        ("jobset.x-k8s.io/v1alpha2", "JobSet", True),
+        ("batch.volcano.sh/v1alpha1", "Job", True),
         ("ray.io/v1", "RayCluster", True),
         ("kubeflow.org/v1alpha2", "MPIJob", True),
     ],
@@ -395,3 +395,93 @@ def test_kinds_that_may_hide_pods_are_told_from_those_that_cannot(api_version, k
 
     assert templates_of(document, "default") is None
     assert may_make_pods(document) is may
+
+
+# ---- JobSet and LeaderWorkerSet.
+
+
+def a_job_set(order=None, gangs=("g", "g")):
+    def job(name, replicas, gang):
+        marks = f"metadata: {{annotations: {{linkwise.dev/gang: {gang}}}}}"
+        pod = f"template: {{{marks}, spec: {{containers: [{CONTAINER}]}}}}"
+        return (
+            f"{{name: {name}, replicas: {replicas}, template: {{spec: {{parallelism: 2, {pod}}}}}}}"
+        )
+
+    jobs = f"[{job('a', 1, gangs[0])}, {job('b', 2, gangs[1])}]"
+    policy = f"startupPolicy: {{startupPolicyOrder: {order}}}, " if order else ""
+    spec = f"{{{policy}replicatedJobs: {jobs}}}"
+    return a_workload("JobSet", spec, api_version="jobset.x-k8s.io/v1alpha2")
+
+
+def test_a_job_set_makes_pods_that_know_their_job(expand):
+    first, second = expand(a_job_set())
+
+    assert (first.replicas, second.replicas, second.workload.members) == (2, 4, 6)
+    labels = [second.stamp(index).labels for index in range(4)]
+    told = ("job-index", "job-global-index")
+    assert [[one[f"jobset.sigs.k8s.io/{key}"] for key in told] for one in labels] == [
+        ["0", "1"],
+        ["0", "1"],
+        ["1", "2"],
+        ["1", "2"],
+    ]
+    assert second.stamp(3).name == "job-b-1-1"
+    assert owner_of(second)[1] == "Job"
+    assert second.owners[-1].kind == "JobSet"
+
+
+@pytest.mark.parametrize(
+    ("order", "gangs", "ordered"),
+    [
+        (None, ("g", "g"), False),
+        ("AnyOrder", ("g", "g"), False),
+        ("InOrder", ("g", "g"), True),
+        ("InOrder", ("g", "h"), False),
+    ],
+)
+def test_a_job_set_in_order_keeps_a_gang_of_several_jobs_waiting(expand, order, gangs, ordered):
+    templates = expand(a_job_set(order, gangs))
+
+    assert {template.workload.ordered for template in templates} == {ordered}
+
+
+def a_leader_worker_set(policy="LeaderCreated", leader="", size=4):
+    marks = "metadata: {annotations: {linkwise.dev/gang: g}}"
+    worker = f"workerTemplate: {{{marks}, spec: {{containers: [{CONTAINER}]}}}}"
+    spec = f"{{replicas: 2, startupPolicy: {policy}, "
+    spec += f"leaderWorkerTemplate: {{size: {size}, {leader}{worker}}}}}"
+    api = "leaderworkerset.x-k8s.io/v1"
+    return a_workload("LeaderWorkerSet", spec, api_version=api)
+
+
+def test_a_leader_worker_set_makes_groups_of_a_leader_and_workers(expand):
+    leaders, workers = expand(a_leader_worker_set())
+
+    assert (leaders.replicas, workers.replicas, workers.workload.members) == (2, 6, 4)
+    assert [leaders.stamp(index).name for index in range(2)] == ["job-0", "job-1"]
+    name, labels, annotations = workers.stamp(4)
+    prefix = "leaderworkerset.sigs.k8s.io"
+    assert (name, labels[f"{prefix}/group-index"], labels[f"{prefix}/worker-index"]) == (
+        "job-1-2",
+        "1",
+        "2",
+    )
+    assert annotations == {f"{prefix}/size": "4"}
+    (alone,) = expand(a_leader_worker_set(size=1))
+    assert alone.workload.members == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "leader", "ordered"),
+    [
+        ("LeaderReady", "", True),
+        ("LeaderCreated", "", False),
+        ("LeaderReady", "leaderTemplate: {spec: {containers: [{name: l}]}}, ", False),
+    ],
+    ids=["ready", "created", "a leader without GPUs"],
+)
+def test_workers_that_wait_for_a_leader_of_their_gang_are_known(expand, policy, leader, ordered):
+    templates = expand(a_leader_worker_set(policy, leader))
+
+    assert templates[-1].workload.ordered is ordered
