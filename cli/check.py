@@ -45,8 +45,9 @@ def judged(inputs: Inputs) -> CheckReport:
 
 def _judged(inputs: Inputs, template: PodTemplate) -> tuple[Plain, FitTemplate | None]:
     pod = template.pod()
-    outcome = admitted(inputs, template, template.read(pod))
-    entry = entry_of(template, pod, outcome)
+    typed = template.read(pod)
+    outcome = admitted(inputs, template, typed)
+    entry = entry_of(template, pod, typed, outcome)
     return entry, asked_about(template, entry["patched"], outcome)
 
 

@@ -93,7 +93,7 @@ def _case(suite: ET.Element, entry: Entry) -> None:
         failure = ET.SubElement(case, "failure", message=f"denied: {codes}", type="denied")
         failure.text = "\n".join(_lines(errors))
     elif entry.verdict is Verdict.SKIPPED:
-        ET.SubElement(case, "skipped", message="asks for no GPU")
+        ET.SubElement(case, "skipped", message=f"asks for {entry.others or 'no GPU'}")
     if doubts := [one for one in entry.findings if one.severity is Severity.WARNING]:
         ET.SubElement(case, "system-out").text = "\n".join(_lines(doubts))
 

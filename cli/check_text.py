@@ -31,6 +31,8 @@ def _show(entry: Entry) -> None:
         *([f"({role})"] if role else []),
         Paint(entry.source, QUIET),
     )
+    if entry.others:
+        say(" ", sentence(f"asks for {entry.others}: Linkwise does not place it"))
     for told in entry.findings:
         _show_finding(told)
     for trace in entry.profiles:

@@ -10,6 +10,7 @@ from cli.remedy import never_fits, never_helped, remedies
 from cli.scene import Decided, Scene
 from cluster.gang import GangKey, Link, rank_order
 from cluster.keys import ALLOCATION, GANG
+from cluster.others import gpus_of_others
 from cluster.request import Family
 from scorer.compare import best_possible, index_order
 from scorer.gangobject import Gang, Phase, name_of
@@ -85,7 +86,9 @@ def _single(scene: Scene, one: Seen) -> Explained:
         return explain_placed(scene, "pod", scene.owners.key(one), [one])
     outcome: Plan | Refusal | None = None
     change: str | None = None
-    if claimant is not None and claimant.family is not None and not claimant.node:
+    spec = scene.pods[one.key].spec
+    others = gpus_of_others(spec, claimant.family) if claimant is not None else None
+    if claimant is not None and claimant.family is not None and not claimant.node and not others:
         alone = [member_of(scene.pods[one.key], one.namespace)]
         outcome = plan(scene.snapshot, alone)
         if isinstance(outcome, Refusal) and never_fits(scene.snapshot, alone, Link.BEST):
@@ -95,7 +98,9 @@ def _single(scene: Scene, one: Seen) -> Explained:
     elif isinstance(outcome, Refusal):
         state, reason = State.NEVER if change else State.WAITS, outcome.reason
     else:
-        state, reason = State.ALONE, _why_alone(scene, one)
+        state = State.ALONE
+        reason = f"it asks for {others}: Linkwise does not place it" if others else ""
+        reason = reason or _why_alone(scene, one)
     placed = outcome if isinstance(outcome, Plan) else None
     return Explained(
         "pod",

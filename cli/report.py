@@ -74,6 +74,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     """What kubectl would show."""
     placement: Fit | None = None
     """Null where nobody knows, or no place is looked for."""
+    others: str | None = None
+    """What it asks others for, who give out GPUs beside Linkwise; null: nothing."""
     diff: str | UnsetType = UNSET
     """What admission changes, as `diff -u` shows it; only from a server."""
 

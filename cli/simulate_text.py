@@ -12,6 +12,9 @@ from scorer.compare import IndexOrder
 from scorer.why import why
 from webhook.outcome import Verdict
 
+_NONE, _OTHERS = "without GPUs", "with GPUs that others give out"
+"""What is said of pods for which no place is looked for."""
+
 
 def show(simulation: Simulation) -> None:
     """Write what happens to standard output, most important first."""
@@ -44,7 +47,7 @@ def _sum(simulation: Simulation) -> str:
     counts = [(_fate(pod), pod) for pod in simulation.pods]
     told = [
         f"{number} {fate}"
-        for fate in ("placed", "waiting", "never placed", "denied", "without GPUs")
+        for fate in ("placed", "waiting", "never placed", "denied", _OTHERS, _NONE)
         if (number := sum(one == fate for one, _ in counts))
     ]
     plural = "s" if len(counts) != 1 else ""
@@ -55,8 +58,8 @@ def _fate(pod: PodResult) -> str:
     outcome = pod.applicant.outcome
     if outcome.verdict is Verdict.DENIED:
         return "denied"
-    if outcome.request.family is None:
-        return "without GPUs"
+    if not pod.applicant.is_placed:
+        return _OTHERS if pod.applicant.others else _NONE
     if pod.node:
         return "placed"
     return "never placed" if pod.unit and pod.unit.never else "waiting"
@@ -125,14 +128,17 @@ def _show_denied(pod: PodResult) -> None:
 
 
 def _show_others(simulation: Simulation) -> None:
-    others = [
-        pod.applicant.pod.metadata.name
-        for pod in simulation.pods
-        if pod.applicant.outcome.verdict is not Verdict.DENIED
-        and pod.applicant.outcome.request.family is None
-    ]
-    if others:
-        say("without GPUs, left to kube-scheduler:", named(others))
+    without = [pod.applicant.pod.metadata.name for pod in simulation.pods if _fate(pod) == _NONE]
+    if without:
+        say("without GPUs, left to kube-scheduler:", named(without))
+        say()
+    alike: dict[str, list[str]] = {}
+    for pod in simulation.pods:
+        if _fate(pod) == _OTHERS:
+            alike.setdefault(pod.reason or "", []).append(pod.applicant.pod.metadata.name)
+    for reason, names in alike.items():
+        say(Paint("not placed", bold=True), named(names))
+        say(" ", sentence(reason))
         say()
 
 

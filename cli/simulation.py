@@ -7,6 +7,7 @@ from typing import TypeAlias
 from cli.remedy import never_fits
 from cluster.gang import Link, link_strictness
 from cluster.ledger import Ledger
+from cluster.others import gpus_of_others
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from scorer.compare import IndexOrder
@@ -38,9 +39,14 @@ class Applicant:
 
     @property
     def is_placed(self) -> bool:
-        """Whether a place is looked for: it is not denied, and asks for GPUs."""
+        """Whether a place is looked for: it is not denied, and asks for GPUs of known kinds."""
         denied = self.outcome.verdict is Verdict.DENIED
-        return not denied and self.outcome.request.family is not None
+        return not denied and self.outcome.request.family is not None and self.others is None
+
+    @property
+    def others(self) -> str | None:
+        """What it asks others for, who give out GPUs beside Linkwise; None: nothing."""
+        return gpus_of_others(self.pod.spec, self.outcome.request.family)
 
     @property
     def intended(self) -> Intended:
@@ -196,7 +202,8 @@ def _result(applicant: Applicant, gang: UnitResult, index: int) -> PodResult:
 
 def _elsewhere(applicant: Applicant) -> PodResult:
     """Say why a pod that was not placed was not even tried."""
-    reason = KUBE_SCHEDULER
+    others = applicant.others
+    reason = f"asks for {others}: Linkwise does not place it" if others else KUBE_SCHEDULER
     if applicant.outcome.verdict is Verdict.DENIED:
         errors = [finding for finding in applicant.outcome.findings if finding.severity == "error"]
         reason = "denied: " + "; ".join(f"{one.code} {one.message}" for one in errors)

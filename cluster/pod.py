@@ -227,6 +227,10 @@ class Volume(_Object, frozen=True):
     host_path: HostPath | None = None
 
 
+class ResourceClaim(_Object, frozen=True):
+    """A claim for devices that a DRA driver gives out: only that there is one."""
+
+
 class SchedulingGroup(_Object, frozen=True):
     """The native mark of a gang (Kubernetes 1.36)."""
 
@@ -265,6 +269,7 @@ class PodSpec(NewPodSpec, frozen=True):
     topology_spread_constraints: list[dict[str, object]] | None = None
     overhead: Amounts | None = None
     host_network: bool | None = None
+    resource_claims: list[ResourceClaim] | None = None
 
 
 class PodStatus(_Object, frozen=True):

@@ -201,15 +201,16 @@ def judge(
     pods, asked = [], {}
     for place, template in enumerate(manifest.templates):
         pod = template.pod()
+        typed = template.read(pod)
         outcome = admit(
-            template.read(pod),
+            typed,
             namespace=template.namespace,
             namespace_labels=namespaces[template.namespace],
             policy=policy,
             capacity=capacity,
             workload=template.workload,
         )
-        entry = entry_of(template, pod, outcome)
+        entry = entry_of(template, pod, typed, outcome)
         entry["diff"] = _diff(pod, entry["patched"])
         pods.append(Raw(msgspec.json.encode(entry)))
         if about := asked_about(template, entry["patched"], outcome):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from cli.fleet import fleet_of
+from cli.output import sentence
 from cli.page.admission import admission_sections, is_denied, names
 from cli.page.caption import Caption, caption
 from cli.page.fleet import fleet_section
@@ -41,6 +42,7 @@ def render(simulation: Simulation, given: Caption) -> str:
         _map(simulation, units),
         _nodes(views),
         admission_sections(simulation.pods),
+        _given_by_others([pod for pod in simulation.pods if _asks_others(pod)]),
         _left_alone(left) if left else None,
     )
 
@@ -63,16 +65,22 @@ def summary(simulation: Simulation) -> str:
     denied = sum(map(is_denied, pods))
     placed = sum(pod.node is not None for pod in pods)
     left = sum(map(_asks_for_no_gpu, pods))
-    waiting = len(pods) - denied - placed - left
+    others = sum(map(_asks_others, pods))
+    waiting = len(pods) - denied - placed - left - others
     words = [f"{placed} of {len(pods)} pod{'s' * (len(pods) != 1)} placed"]
     words += [f"{waiting} wait{'s' * (waiting == 1)}"] if waiting else []
     words += [f"{denied} denied"] if denied else []
+    words += [f"{others} with GPUs that others give out"] if others else []
     words += [f"{left} without GPUs"] if left else []
     return ", ".join(words)
 
 
 def _asks_for_no_gpu(pod: PodResult) -> bool:
-    return not is_denied(pod) and pod.applicant.outcome.request.family is None
+    return not (is_denied(pod) or pod.applicant.is_placed or pod.applicant.others)
+
+
+def _asks_others(pod: PodResult) -> bool:
+    return not is_denied(pod) and pod.applicant.others is not None
 
 
 def _cluster(simulation: Simulation) -> str:
@@ -83,6 +91,16 @@ def _cluster(simulation: Simulation) -> str:
         f"{len(after)} node{'s' * (len(after) != 1)} with {gpus} GPUs:"
         f" {free[0]} wholly free before, {free[1]} after"
     )
+
+
+def _given_by_others(pods: Sequence[PodResult]) -> Markup | None:
+    alike: dict[str, list[PodResult]] = {}
+    for pod in pods:
+        alike.setdefault(pod.reason or "", []).append(pod)
+    if not alike:
+        return None
+    told = [element("p", names(group), ": ", sentence(reason)) for reason, group in alike.items()]
+    return together(element("h2", "GPUs that others give out"), told)
 
 
 def _left_alone(pods: Sequence[PodResult]) -> Markup:

@@ -401,3 +401,23 @@ def test_what_arenas_operator_makes_is_allowed_beside_its_0_gpus_of_nvidia(check
     assert code == 0
     assert {entry["verdict"] for entry in entries} == {"allowed"}
     assert not [finding for entry in entries for finding in entry["findings"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (POD.replace("LIMITS", "nvidia.com/mig-1g.5gb: 1"), "MIG devices (nvidia.com/mig-1g.5gb)"),
+        (POD.replace("LIMITS", "") + "  resourceClaims: [{name: gpu}]\n", "DRA"),
+        (POD.replace("LIMITS", "nvidia.com/gpu: 1, nvidia.com/gpumem: 3000"), "HAMi"),
+    ],
+    ids=["mig", "claim", "hami"],
+)
+def test_gpus_that_others_give_out_are_called_what_they_are(check, linkwise, write, text, named):
+    write("cluster.yaml", CLUSTER)
+    code, (entry,) = check(text, "--cluster", "cluster.yaml")
+
+    assert (code, entry["placement"]) == (0, None)
+    assert named in entry["others"]
+    assert named in linkwise("check", "job.yaml").out
+    assert check(PLAIN)[1][0]["others"] is None
+    assert check(WHOLE)[1][0]["others"] is None

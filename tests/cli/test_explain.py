@@ -349,6 +349,21 @@ def pod_of(state, **spec):
             "kube-scheduler chooses its node by count",
         ),
         (
+            a_pod({f"{keys.MIG_PREFIX}1g.5gb": 1}, name="p"),
+            "not placed by Linkwise",
+            "it asks for MIG devices (nvidia.com/mig-1g.5gb)",
+        ),
+        (
+            a_pod({"cpu": 1}, name="p", resourceClaims=[{"name": "gpu"}]),
+            "not placed by Linkwise",
+            "it asks for devices by a claim (DRA",
+        ),
+        (
+            a_pod({keys.NVIDIA_GPU: 1, "nvidia.com/gpumem": 3000}, name="p"),
+            "not placed by Linkwise",
+            "it asks for shares of GPUs from HAMi",
+        ),
+        (
             a_pod(ONE, name="p", nodeName="dgx-0"),
             "not placed by Linkwise",
             "default/p: it has GPUs of this node, but no",
@@ -357,7 +372,17 @@ def pod_of(state, **spec):
         (a_pod({keys.GPU_WHOLE: 9}, name="p"), "never", "needs 9 GPUs on one node"),
         (pod_of("Succeeded", nodeName="dgx-0"), "finished", "it is finished and holds no GPUs"),
     ],
-    ids=["no GPUs", "counted", "unaccounted", "not gated", "too large", "finished"],
+    ids=[
+        "no GPUs",
+        "counted",
+        "mig",
+        "claim",
+        "hami",
+        "unaccounted",
+        "not gated",
+        "too large",
+        "finished",
+    ],
 )
 def test_a_pod_that_linkwise_does_not_place_is_told_why(document, pod, state, reason):
     [told] = document([*dgx("dgx-0"), pod], "pod", "default/p")

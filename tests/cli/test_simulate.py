@@ -469,3 +469,38 @@ def test_quietly_only_what_is_not_placed_is_shown(linkwise, write):
     shown = linkwise("simulate", "good.yaml", "large.yaml", "--cluster", "cluster.yaml", "-q").out
     assert shown.startswith("never gang default/mpijob-bert\n")
     assert "vgg16" not in shown
+
+
+MIG = {"nvidia.com/mig-1g.5gb": 1}
+HAMI = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000}
+
+
+@pytest.mark.parametrize(
+    ("job", "named"),
+    [
+        (pod("p", MIG), "MIG devices (nvidia.com/mig-1g.5gb)"),
+        (pod("p", {}, resourceClaims=[{"name": "gpu"}]), "DRA"),
+        (pod("p", HAMI), "HAMi"),
+    ],
+    ids=["mig", "claim", "hami"],
+)
+def test_gpus_that_others_give_out_are_called_what_they_are(simulate, linkwise, job, named):
+    _, answer = simulate(job, pod("plain", {}))
+    shown = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml").out
+
+    first, second = answer["pods"]
+    assert named in first["reason"]
+    assert first["node"] is None
+    assert "no GPU" in second["reason"]
+    assert named in " ".join(shown.split())
+    assert "2 pods: 1 with GPUs that others give out, 1 without GPUs" in shown
+    assert "left to kube-scheduler: plain\n" in shown
+
+
+def test_the_page_names_gpus_that_others_give_out(simulate, linkwise):
+    simulate(pod("p", MIG), pod("plain", {}))
+
+    page = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml", "-o", "html").out
+
+    assert "1 with GPUs that others give out, 1 without GPUs" in page
+    assert "nvidia.com/mig-1g.5gb" in page

@@ -3,18 +3,23 @@
 from jsonpatch import JsonPatch
 
 from cluster.finding import Finding
+from cluster.others import gpus_of_others
+from cluster.pod import Pod
 from cluster.request import Request
 from policy.selection import Trace
 from webhook.manifest.template import PodTemplate
 from webhook.outcome import Outcome
 
 
-def entry_of(template: PodTemplate, pod: dict[str, object], outcome: Outcome) -> dict[str, object]:
+def entry_of(
+    template: PodTemplate, pod: dict[str, object], typed: Pod, outcome: Outcome
+) -> dict[str, object]:
     """Return all that there is to say of one template, as plain JSON.
 
     Args:
         template: Where the pod comes from.
         pod: One of its pods, as received.
+        typed: The same, as Linkwise reads it.
         outcome: What admission makes of it.
     """
     steps = [step.wire() for step in outcome.patch]
@@ -34,6 +39,7 @@ def entry_of(template: PodTemplate, pod: dict[str, object], outcome: Outcome) ->
         "patched": JsonPatch(steps).apply(pod),
         "request": _request(outcome.request),
         "warnings": list(outcome.warnings),
+        "others": gpus_of_others(typed.spec, outcome.request.family),
     }
 
 
