@@ -11,6 +11,7 @@ from cluster.keys import GPU_WHOLE, HAMI_RESOURCES, MIG_PREFIX, RESOURCES
 from cluster.pod import NewPodSpec
 from cluster.quantity import is_zero
 
+_RIGHT = frozenset((*RESOURCES, "cpu", "memory", "ephemeral-storage"))
 _LONGEST = 64
 """A longer name is no slip of one of ours, and comparing takes time."""
 _MOST = 8
@@ -24,14 +25,14 @@ _OURS = 0.6
 def misspelt(spec: NewPodSpec) -> Iterator[Finding]:
     """Yield a warning for each of the first few resources with such a name.
 
-    Cost: one comparison of texts for each resource; where a name was never seen, about 0.3 ms.
+    Cost: about 1 µs a container; 0.3 ms for a name that was never seen, or is so no more.
     """
     return islice(_found(spec), _MOST)
 
 
 def near(resource: str) -> str | None:
     """Return the resource that is probably meant; None for one that is right, or another's."""
-    if "/" not in resource or resource in RESOURCES or len(resource) > _LONGEST:
+    if "/" not in resource or resource in _RIGHT or len(resource) > _LONGEST:
         return None
     return _near(resource)
 
@@ -39,8 +40,13 @@ def near(resource: str) -> str | None:
 def _found(spec: NewPodSpec) -> Iterator[Finding]:
     for init, containers in ((False, spec.containers), (True, spec.init_containers or ())):
         for index, container in enumerate(containers):
-            limits = container.limits
-            named = {**container.requests, **limits}
+            resources = container.resources
+            if resources is None:
+                continue
+            limits, requests = resources.limits or {}, resources.requests or {}
+            if _RIGHT.issuperset(limits) and _RIGHT.issuperset(requests):
+                continue  # Nearly every pod, and this is on the path of each admission.
+            named = {**requests, **limits}
             for resource, amount in named.items():
                 meant = near(resource)
                 if meant is None or is_zero(amount):
