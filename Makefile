@@ -7,12 +7,13 @@ e2e: .venv ; $(PY) -m pytest -m e2e --tb=short --durations=20 tests/e2e
 # For how long each target is fuzzed: make fuzz SECONDS=600
 SECONDS := 60
 fuzz: .venv ; FUZZ_SECONDS=$(SECONDS) $(PY) -m pytest -m fuzz -n 2 --tb=short tests/fuzz
-up: .venv ; PYTHONPATH=tests $(PY) -m controlplane.up
-soak: .venv ; RUNS=$${RUNS:-20} $(PY) -m pytest -m e2e --tb=short --durations=20 tests/e2e/test_double_booking.py
-down: .venv ; PYTHONPATH=tests $(PY) -m controlplane.down
+up: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.up
+SOAKED := $(addprefix tests/e2e/test_,double_booking.py gang_chaos.py gang_load.py sidecar_killed.py rolling.py)
+soak: .venv ; RUNS=$${RUNS:-20} $(PY) -m pytest -m e2e --tb=short --durations=20 $(SOAKED)
+down: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.down
 lint: .venv ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
 bench: .venv ; PYTHONPATH=tests $(PY) -m bench
-LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q
-lock: ; $(LOCK) --extra cli --extra certs --extra scorer --group dev -o requirements/dev.txt && $(LOCK) --extra webhook --extra certs --extra scorer -c requirements/dev.txt -o requirements/image.txt
+LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q
+lock: ; $(LOCK) pyproject.toml --group dev -o requirements/dev.txt && $(LOCK) --group webhook --group certs --group scorer -c requirements/dev.txt -o requirements/image.txt
 clean: ; rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
 .PHONY: demo test e2e soak fuzz up down lint bench lock clean

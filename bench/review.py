@@ -7,11 +7,12 @@ tolerations, and who owns which field.
 import json
 from typing import Any
 
+from admission import handle
+
 from cluster import keys
 from cluster.capacity import Capacity
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot
-from webhook.handle import handle
 
 NAMESPACE = "vision"
 JOB = "pytorch-topo-4-vgg16"

@@ -21,7 +21,7 @@ from scorer.gangobject import GANGS
 from scorer.owner import group_paths, path_of
 
 ROLE = "linkwise-view"
-"""The ClusterRole that ships for people who look at a cluster."""
+"""The ClusterRole, and the Role in `_HOMES`, that ship for people who look at a cluster."""
 _CORE = "/api/v1"
 _HOMES = {keys.PROFILE_NAMESPACE, keys.POLICY_NAMESPACE}
 """Namespaces of the ConfigMaps that are read."""
@@ -63,11 +63,8 @@ async def _fetched(access: Access) -> Fetched:
         nodes, pods, *others = await asyncio.gather(
             _needed(reader, "Node", f"{_CORE}/nodes"),
             _needed(reader, "Pod", f"{_CORE}/pods"),
-            _wanted(reader, found, "Namespace", f"{_CORE}/namespaces"),
-            *(
-                _wanted(reader, found, "ConfigMap", f"{_CORE}/namespaces/{home}/configmaps")
-                for home in sorted(_HOMES)
-            ),
+            _wanted(reader, found, "Namespace", f"{_CORE}/namespaces", f"ClusterRole {ROLE}"),
+            *(_config_maps(reader, found, home) for home in sorted(_HOMES)),
         )
         found.gangs = await _gangs(reader)
         waiting = list(_waiting(pods))
@@ -83,14 +80,19 @@ async def _needed(reader: Reader, kind: str, path: str) -> list[Plain]:
         reader.fail(f"{error}. Ask for the ClusterRole {ROLE}.")
 
 
-async def _wanted(reader: Reader, found: Fetched, kind: str, path: str) -> list[Plain]:
-    """Return a collection without which less is known; a person may lack the right to see it."""
+async def _config_maps(reader: Reader, found: Fetched, home: str) -> list[Plain]:
+    path = f"{_CORE}/namespaces/{home}/configmaps"
+    return await _wanted(reader, found, "ConfigMap", path, f"Role {ROLE} in {home}")
+
+
+async def _wanted(reader: Reader, found: Fetched, kind: str, path: str, role: str) -> list[Plain]:
+    """Return a collection without which less is known; the person may lack the role for it."""
     try:
         return await reader.collection(path, partial(reduced, kind))
     except NotThere:
         return []
     except Forbidden as error:
-        found.warnings.append(f"{error}: less is known. Ask for the ClusterRole {ROLE}.")
+        found.warnings.append(f"{error}: less is known. Ask for the {role}.")
         return []
 
 

@@ -103,7 +103,7 @@ class Capacity:
             resource, most = NVIDIA_GPU_SHARED, self.replicas
         if request.gpus <= most:
             return None
-        offered = f"at most {most} on one node" if most else self._nobody_offers(resource)
+        offered = f"at most {most} on one node" if most else self._not_offered(resource)
         return Excess(f"{request.gpus} {resource}", offered)
 
     def _share_excess(self, request: Request) -> Excess | None:
@@ -114,13 +114,13 @@ class Capacity:
         asked = f"{each} GiB of one card" if n == 1 else f"{each} GiB of each of {n} cards"
         if not cards:
             wanted = f"{GPU_MEM} with {GPU_CORE}" if request.core else GPU_MEM
-            return Excess(asked, self._nobody_offers(GPU_MEM, wanted))
+            return Excess(asked, self._not_offered(GPU_MEM, wanted))
         if n > len(cards):
             return Excess(asked, f"at most {len(cards)} cards on one node")
         where = "one card" if n == 1 else f"each of {n} cards of one node"
         return Excess(asked, f"at most {cards[n - 1]} GiB of {where}")
 
-    def _nobody_offers(self, resource: str, wanted: str = "") -> str:
+    def _not_offered(self, resource: str, wanted: str = "") -> str:
         if resource in self.unlabelled:
             return f"the nodes that offer {resource} have no label {NODE_MODE}"
         return f"no node offers {wanted or resource}"

@@ -55,7 +55,7 @@ class Claimant:
     foreign: tuple[GPUShare, ...] | str = ()
     """What another scheduler noted on a pod without a record; or why that cannot be read."""
     unreadable: str | None = None
-    """Why nobody can tell what it holds, whatever its record says; None for nearly every pod."""
+    """Why it is not known what it holds, whatever its record says; None for nearly every pod."""
 
     @property
     def order(self) -> tuple[bool, str, str, str]:
@@ -156,7 +156,7 @@ def _read(read: Callable[[dict[str, str]], T], annotations: dict[str, str]) -> T
     try:
         return read(annotations)
     except RecordError as error:
-        # It may name what somebody wrote, of any length, and is kept for as long as the pod.
+        # It may quote a text of any length, and is kept for as long as the pod.
         return str(error)[:_LONGEST]
 
 

@@ -11,7 +11,7 @@ from cluster.pod import Amount, Container, Pod
 from cluster.quantity import SHORT, QuantityError, parse_quantity
 
 PORTS_MAX = 256
-"""Host ports of one pod that are told apart: a pod with more counts as having all of its node's."""
+"""Most host ports of one pod that are kept: a pod with more counts as having all of its node's."""
 _ANY_ADDRESS = {"", "0.0.0.0", "::"}  # noqa: S104 - compared, never listened on
 
 
@@ -72,7 +72,7 @@ class Demand:
 
     @property
     def has_too_many_ports(self) -> bool:
-        """The pod has more host ports than are told apart."""
+        """The pod has more host ports than are kept."""
         return EVERY_PORT in self.ports
 
 
@@ -147,7 +147,7 @@ def _asked(container: Container, resource: str, unit: int) -> int:
 
 def _count(amount: Amount, unit: int) -> int:
     """Return an amount in whole units, rounded up."""
-    # Few amounts are different in a cluster, but nobody but their authors bounds their length.
+    # A cluster has few different amounts, but a user can write one of any length.
     is_long = isinstance(amount, str) and len(amount) > SHORT
     return _counted.__wrapped__(amount, unit) if is_long else _counted(amount, unit)
 

@@ -35,6 +35,7 @@ class Code(StrEnum):
     UNREADABLE = "LW119"
     COUNT_UNUSED = "LW120"
     PRIVILEGED = "LW121"
+    MISSPELT = "LW122"
     CLASS = "LW201"
     QOS = "LW202"
     MODEL = "LW203"

@@ -16,6 +16,10 @@ NVIDIA_GPU_SHARED = "nvidia.com/gpu.shared"
 RESOURCES = (GPU_MEM, GPU_CORE, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED)
 """What a pod may ask for in its containers' limits."""
 
+# Of HAMi, which shares GPUs by a device plugin and a scheduler of its own.
+HAMI_RESOURCES = ("nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores")
+HAMI_SCHEDULER = "hami-scheduler"
+
 # Node labels: ACK, then the older gpushare and cGPU ones.
 NODE_MODE = "ack.node.gpu.schedule"
 NODE_PLACEMENT = "ack.node.gpu.placement"

@@ -103,7 +103,7 @@ class NodeLedger:
     def freed(self) -> "NodeLedger":
         """The ledger of the same node when every pod with GPUs that can end is gone; or itself.
 
-        What has CPU and memory alone stays, since nobody waits for its end, and so does what makes
+        Pods without GPUs stay, since no unit waits for their end, and so does the reason that makes
         the node unaccounted.
         """
         ledger = self
@@ -111,6 +111,15 @@ class NodeLedger:
             if held.has_gpus and not held.stays:
                 ledger = ledger.release(uid)
         return ledger
+
+    @cached_property
+    def mended(self) -> "NodeLedger":
+        """The ledger of the same node when every card is healthy and not cordoned; or itself."""
+        cards = self.node.cards
+        if self.node.usable_mask == (1 << len(cards)) - 1:
+            return self
+        usable = tuple(replace(card, healthy=True, cordoned=False) for card in cards)
+        return replace(self, node=replace(self.node, cards=usable))
 
     @property
     def pods_free(self) -> int:

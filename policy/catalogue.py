@@ -46,8 +46,8 @@ def check_class(
 ) -> tuple[Finding, ...]:
     """Return what is wrong with the ACS class of a pod, its GPU model and its driver.
 
-    Model and driver are looked at whatever the class, in the pod's labels and in what it requires
-    of its nodes: a name that nobody knows serves none.
+    Model and driver are judged whatever the class, in the pod's labels and in what it requires of
+    its nodes: an unknown name is a mistake everywhere.
 
     Args:
         labels: The pod's, after profiles.

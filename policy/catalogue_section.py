@@ -7,7 +7,7 @@ from pydantic import Field
 
 from policy.models import SHIPPED, Catalogue, Model
 from policy.place import Path
-from policy.wire import Few, LabelValue, Wire
+from policy.wire import LabelValue, Wire
 
 
 class ModelEntry(Wire):
@@ -15,10 +15,10 @@ class ModelEntry(Wire):
 
     memory: Annotated[int, Field(gt=0)] | None = None
     """Of one GPU [GiB]."""
-    counts: Annotated[tuple[Annotated[int, Field(gt=0)], ...], Few] | None = None
-    drivers: Annotated[tuple[LabelValue, ...], Few] | None = None
+    counts: tuple[Annotated[int, Field(gt=0)], ...] | None = None
+    drivers: tuple[LabelValue, ...] | None = None
     default: LabelValue | None = None
-    aliases: Annotated[tuple[LabelValue, ...], Few] | None = None
+    aliases: tuple[LabelValue, ...] | None = None
 
 
 class CatalogueSection(Wire):
@@ -26,7 +26,7 @@ class CatalogueSection(Wire):
 
     replace: bool = False
     """Take these models only, none of those shipped."""
-    models: Annotated[dict[LabelValue, ModelEntry], Few] = Field(default_factory=dict)
+    models: dict[LabelValue, ModelEntry] = Field(default_factory=dict)
 
 
 def catalogue_of(section: CatalogueSection) -> Catalogue:

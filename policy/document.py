@@ -11,7 +11,7 @@ from policy.lines import WHOLE, Document, Embedded, read_documents, without_null
 from policy.place import SourceError, field
 from policy.problem import PolicyError, Problem, check_length, outer
 from policy.sharing import PluginConfig, Sharing
-from policy.wire import Few, LabelKey, Labels, LabelValue, NonEmpty, Wire, read_value
+from policy.wire import LabelKey, Labels, LabelValue, NonEmpty, Wire, overlong, read_value
 
 __all__ = ["Policy", "PolicyError", "parse_policy"]
 
@@ -24,9 +24,7 @@ class NodeLabel(Wire):
     """The node label that tells what a pod's label asks for."""
 
     key: LabelKey
-    values: Annotated[dict[str, Annotated[tuple[LabelValue, ...], NonEmpty, Few]], Few] = Field(
-        default_factory=dict
-    )
+    values: dict[str, Annotated[tuple[LabelValue, ...], NonEmpty]] = Field(default_factory=dict)
     """Values that a node may have, by the pod's value; one that is not named stands for itself."""
 
 
@@ -102,12 +100,12 @@ class Gangs(Wire):
     """After this, a gang of which a member cannot be bound is planned again."""
     ageing_minutes: Annotated[int, Field(ge=0)] = 10
     """After this, nobody whom the planner places passes one that waits any more."""
-    non_preempting_classes: Annotated[
-        dict[ClassName, ClassName], Few, AfterValidator(_one_step)
-    ] = Field(default_factory=dict)
+    non_preempting_classes: Annotated[dict[ClassName, ClassName], AfterValidator(_one_step)] = (
+        Field(default_factory=dict)
+    )
     """Priority classes of held pods, by the class that they name: of the same value, but with
     `preemptionPolicy: Never`, so that a pinned pod does not make the scheduler evict others."""
-    domains: Annotated[tuple[LabelKey, ...], Few] = (keys.GFD_CLIQUE, keys.RACK, keys.ASW_ID)
+    domains: tuple[LabelKey, ...] = (keys.GFD_CLIQUE, keys.RACK, keys.ASW_ID)
     """Node labels of the network's levels, the nearest first."""
 
 
@@ -163,7 +161,7 @@ class Policy(Wire):
     sharing: Sharing = Sharing()
     placement: PlacementSection = PlacementSection()
     gangs: Gangs = Gangs()
-    machines: Annotated[tuple[MachineRule, ...], Few] = ()
+    machines: tuple[MachineRule, ...] = ()
     """A node is what the first rule says whose labels it has."""
     constants: ConstantsSection = ConstantsSection()
     """For all machines."""
@@ -230,7 +228,10 @@ def one_document(text: str, at: Embedded) -> Document | None:
 
 
 def _read(kind: type[W], document: Document, at: Embedded) -> W:
-    read, problems = read_value(kind, without_nulls(document.value), document.place)
+    value = without_nulls(document.value)
+    if too_long := list(overlong(value, document.place)):
+        raise PolicyError(outer(too_long, at))
+    read, problems = read_value(kind, value, document.place)
     if read is None:
         raise PolicyError(outer(problems, at))
     return read

@@ -88,7 +88,8 @@ def read_json_stream(text: str) -> list[Document]:
     Cost: linear in the text.
     """
     documents: list[Document] = []
-    decoder, line, position = JSONDecoder(), 1, 0
+    # It finds where each text ends; `read_json` reads the numbers.
+    decoder, line, position = JSONDecoder(parse_int=str, parse_float=str), 1, 0
     start = _next(text, 0)
     while start < len(text):
         try:

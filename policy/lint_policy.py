@@ -107,7 +107,7 @@ def _idle(policy: Policy) -> Iterator[Doubt]:
     if affinity.platform == "acs" and "node_labels" in affinity.model_fields_set:
         message = "node labels are not used on platform acs"
         yield ("affinity", "nodeLabels"), message, "remove them, or set platform to node"
-    if placement.mode == "gates" and "scheduler_name" in placement.model_fields_set:
+    if placement.mode == "gates" and placement.scheduler_name != SCHEDULER:
         message = "no scheduler is named where pods wait behind gates"
         yield ("placement", "schedulerName"), message, "remove it, or set mode to scheduler"
     devices = {shared.device for group in sharing.groups for shared in shared_by(group)}

@@ -51,9 +51,9 @@ class _Others:
         self._selectors = selectors
         self._meets = [(frozenset(one.pod), frozenset(one.namespace)) for one in selectors]
         self._labels: dict[str, list[tuple[int, Addition]]] = {}
-        """Who adds a label, by its key."""
+        """The selectors that add a label, with the addition, by the label's key."""
         self._paths: dict[str, list[int]] = {}
-        """Who adds something, by its path."""
+        """The selectors that add something, by its path."""
         for i, selector in enumerate(selectors):
             for addition in selector.labels:
                 self._labels.setdefault(addition.key, []).append((i, addition))
@@ -65,7 +65,7 @@ class _Others:
         return key in self._labels
 
     def adding(self, key: str, index: int) -> Iterator[tuple[Selector, Addition]]:
-        """Yield who adds a label, with what it adds, to be compared with a selector."""
+        """Yield the selectors that add a label, with the addition, to compare with a selector."""
         for other, addition in self._labels.get(key, ()):
             if not self._may_compare(other, index):
                 return

@@ -26,7 +26,7 @@ class Problem:
 MOST_PROBLEMS = 50
 """That are reported of one text."""
 _LONGEST = 300
-"""Longest path, message and fix [characters]; all of them can hold what the text says."""
+"""Longest path, message and fix [characters]; each of them can quote the text."""
 MOST_BYTES = 256 << 10
 """Longest text of a policy or of profiles, in UTF-8. Real ones need a few thousand bytes."""
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from cluster.keys import DEVICE_PLUGIN_CONFIG, NVIDIA_PREFIX
-from policy.wire import Few, Labels, NonEmpty, Wire
+from policy.wire import Labels, NonEmpty, Wire
 
 RENAMED_SUFFIX = ".shared"
 
@@ -37,7 +37,7 @@ class Strategy(Wire):
     rename_by_default: bool = False
     fail_requests_greater_than_one: bool | None = None
     """None: false for time-slicing, true for MPS."""
-    resources: Annotated[tuple[SharedResource, ...], NonEmpty, Few]
+    resources: Annotated[tuple[SharedResource, ...], NonEmpty]
 
 
 class PluginSharing(Wire):
@@ -75,7 +75,7 @@ class SharingGroup(Wire):
 class Sharing(Wire):
     """How GPUs are shared, per node group; a node belongs to the first that fits."""
 
-    groups: Annotated[tuple[SharingGroup, ...], Few] = ()
+    groups: tuple[SharingGroup, ...] = ()
     rename: bool = False
     """Rewrite `nvidia.com/gpu` to `nvidia.com/gpu.shared`, and back, to what nodes offer."""
     memory_fraction: Annotated[float, Field(gt=0, le=1)] = 0.9

@@ -47,23 +47,9 @@ def _some(value: C) -> C:
 
 NonEmpty = AfterValidator(_some)
 """For a list or mapping that would mean nothing without an entry."""
-MOST_ENTRIES = 256
-"""Of one list or mapping of a policy: entries are compared with each other, and with every node."""
-
-
-def _few(value: C) -> C:
-    if len(value) > MOST_ENTRIES:
-        raise ValueError(
-            f"{len(value)} entries are more than the {MOST_ENTRIES} that are read; remove some"
-        )
-    return value
-
-
-Few = AfterValidator(_few)
-"""For a list or mapping that is searched."""
 LabelKey: TypeAlias = Annotated[str, _valid(label_key_problem)]
 LabelValue: TypeAlias = Annotated[str, _valid(label_value_problem)]
-Labels: TypeAlias = Annotated[dict[LabelKey, LabelValue], Few]
+Labels: TypeAlias = dict[LabelKey, LabelValue]
 
 _FIXES = {
     "bool_type": "write true or false, without quotes",
@@ -82,7 +68,8 @@ _FIXES = {
     "model_type": "write a mapping",
 }
 
-
+MOST_ENTRIES = 256
+"""Of one list or mapping of a policy: entries are compared with each other, and with every node."""
 _MOST_EXPLAINED = 1000
 """Problems of one value of which line and fix are found. Far fewer are reported (`reported`)."""
 _UNEXPLAINED = Problem(1 << 30, "", "more is wrong", "correct it")
@@ -107,6 +94,26 @@ def read_value(
         details = error.errors(include_url=False, include_input=False)
         problems = [_problem(kind, detail, document, at) for detail in details[:_MOST_EXPLAINED]]
         return None, problems + [_UNEXPLAINED] * (len(details) - len(problems))
+
+
+def overlong(value: object, document: Place, at: Path = ()) -> Iterator[Problem]:
+    """Yield a problem for each list and mapping with more than `MOST_ENTRIES`; skip what is in it.
+
+    Each entry that is read and wrong costs some microseconds, and none of them is worth a line.
+
+    Args:
+        value: Plain JSON.
+        document: Where the document stands that holds the value.
+        at: The value's path in the document.
+    """
+    if not isinstance(value, dict | list):
+        return
+    if len(value) > MOST_ENTRIES:
+        message = f"{len(value)} entries are more than the {MOST_ENTRIES} that are read"
+        yield Problem(document.find(at).line, field(at), message, "remove some")
+        return
+    for step, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        yield from overlong(inner, document, (*at, step))
 
 
 @lru_cache(maxsize=32)

@@ -1,7 +1,7 @@
 """YAML as kubectl reads it: the documents of a text, and where everything in them stands.
 
-Built from the parser's events with a stack of its own, so that no depth of nesting can exhaust
-anybody's stack, and so that what aliases stand for is counted before any of it is copied.
+Built from the parser's events with a stack of its own, so that no depth of nesting can overflow
+the stack, and so that what aliases stand for is counted before any of it is copied.
 """
 
 import re
@@ -19,7 +19,7 @@ MAX_COPIED = 10_000
 a "billion laughs" needs ten times as many as the line before."""
 MAX_COPIED_CHARACTERS = 1 << 20
 """Most characters, of keys and of text, that all aliases of a text may stand for. Aliases of one
-long text share it in memory, but whoever writes the value out does not."""
+long text share it in memory; in a text that is written from the value each is a copy."""
 
 _Event: TypeAlias = Any
 """The parser's events carry no types."""

@@ -7,21 +7,15 @@ the time of all that stands here; docs/decisions/0006-connections-of-our-own.md 
 import asyncio
 import math
 from collections.abc import Awaitable
-from email.utils import formatdate
-from functools import lru_cache
-from http import HTTPStatus
 from typing import Protocol, cast
 
 from aiohttp import StreamReader
-from aiohttp.base_protocol import BaseProtocol
-from aiohttp.http import HttpProcessingError, HttpRequestParser, HttpVersion11, RawRequestMessage
+from aiohttp.http import HttpProcessingError, HttpVersion11, RawRequestMessage
 
 from runtime.body import Body
-from runtime.clock import wall
 from runtime.exchange import Answer, refusal
 from runtime.limits import Limits
-
-_NO_LIMIT = 1 << 30
+from runtime.wire import new_parser, written
 
 
 class Request(Protocol):
@@ -80,14 +74,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._service = service
         self._limits = limits
-        self._parser = HttpRequestParser(
-            _Unpaced(self._loop),
-            self._loop,
-            _NO_LIMIT,
-            # Bodies are not decompressed: what was sent is what is counted.
-            auto_decompress=False,
-            max_msg_queue_size=1,
-        )
+        self._parser = new_parser(self._loop)
         self._transport: asyncio.Transport | None = None
         self._head: RawRequestMessage | None = None
         self._content: StreamReader | None = None
@@ -316,41 +303,3 @@ class Connection(asyncio.Protocol):
     def _write(self, data: bytes) -> None:
         if self._transport is not None:
             self._transport.write(data)
-
-
-class _Unpaced(BaseProtocol):
-    """What aiohttp's parser asks to be held up; it is not, since bodies are taken as they come."""
-
-    def pause_reading(self) -> None:
-        """Do nothing."""
-
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        """Do nothing."""
-
-
-def written(answer: Answer, *, last: bool, bare: bool = False) -> bytes:
-    """Return an answer as bytes.
-
-    Args:
-        answer: What is answered.
-        last: The connection ends with it.
-        bare: Without the body: a HEAD asked.
-    """
-    more = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items())
-    if last:
-        more += "Connection: close\r\n"
-    head = (
-        f"{_status(answer.status)}Content-Type: {answer.content_type}\r\n"
-        f"Content-Length: {len(answer.body)}\r\n{_date(int(wall()))}{more}\r\n"
-    )
-    return head.encode() if bare else head.encode() + answer.body
-
-
-@lru_cache(maxsize=64)
-def _status(status: int) -> str:
-    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
-
-
-@lru_cache(maxsize=1)
-def _date(second: int) -> str:
-    return f"Date: {formatdate(second, usegmt=True)}\r\nServer: linkwise\r\n"

@@ -19,10 +19,10 @@ import msgspec
 import structlog
 from msgspec import Raw, Struct
 
-from runtime.kube import (
+from runtime.kube import Kube
+from runtime.kube_errors import (
     UNDECODABLE,
     ApiError,
-    Kube,
     KubeError,
     TooLong,
     Unreachable,

@@ -1,7 +1,7 @@
-"""Which connection makes room for another, so that no client takes the room of others.
+"""Limit the connections of a server: where there are too many, drop the least useful one.
 
 Several clients can share one address (an API server and others behind a proxy), and one client can
-have several. So neither the address nor the age decides alone: first go those that are worth least.
+have several addresses. So neither the address nor the age of a connection decides alone.
 """
 
 from collections import Counter, defaultdict
@@ -15,9 +15,9 @@ FULL, PEER, HALF_SENT = "full", "peer", "half-sent"
 one address are half sent."""
 REASONS = (FULL, PEER, HALF_SENT)
 _SLOW = 1.0
-"""A request that is half sent for so long is not an API server's [s]."""
+"""An API server sends a whole request within this time [s]."""
 _CROWD = 16
-"""Nor are so many of one address at once, as a rule."""
+"""An API server rarely has more half-sent requests than this at once."""
 
 
 class Member(Protocol):
@@ -42,7 +42,7 @@ class Room:
     """The connections of a server, by address, within its limits."""
 
     def __init__(self, limits: Limits) -> None:
-        """Say how many there may be."""
+        """Start without connections."""
         self._limits = limits
         self.dropped: Counter[str] = Counter()
         """How many were dropped, by reason."""
@@ -80,7 +80,7 @@ class Room:
             self._drop(next(iter(same)), HALF_SENT)
 
     def end_half_sent(self, member: Member) -> None:
-        """Note that a request is half sent no more."""
+        """Note that a request has arrived, or never will."""
         same = self._half_sent[member.peer]
         same.pop(member, None)
         if not same:
@@ -103,7 +103,7 @@ class Room:
         if member.half_sent:
             crowded = len(self._half_sent[member.peer]) > _CROWD
             return 0 if crowded or now - member.since > _SLOW else 3
-        # One that was never used may be anybody's; others were an API server's, perhaps.
+        # A connection that was used may be an API server's, so it is kept longer.
         return 2 if member.used else 1
 
     def _drop(self, member: Member, reason: str) -> None:

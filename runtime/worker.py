@@ -1,4 +1,4 @@
-"""A child process for work on input that nobody trusts: one job at a time, within hard limits.
+"""A child process for work on untrusted input: one job at a time, within hard limits.
 
 A thread would not do: while Python or a library in C works on a text, every other thread waits.
 The child has a limit of memory and one of time, and is replaced when a job exceeds one of them.
@@ -16,27 +16,27 @@ import structlog
 from runtime.worker_process import DONE, FAILED, LENGTH, NO_MEMORY, READY, TOO_LARGE
 
 MEMORY = 128 << 20
-"""By which the child may grow over what it has when it is ready [bytes]."""
+"""How much the address space of the child may grow after it is ready [bytes]."""
 SECONDS = 2.5
-"""That one job may take; an API server waits 3 s for an answer."""
+"""Longest time for one job [s]; an API server waits 3 s for an answer."""
 MOST_ALIKE = 4
-"""Jobs of one function that wait or are under way; those of callers who have gone away count."""
+"""Most jobs of one function that wait or run. A job whose caller was cancelled counts, too."""
 _START_SECONDS = 60
-"""For the child to import what it needs, also on a machine that is busy."""
+"""Longest time for the child to import its modules, also on a busy machine [s]."""
 
 _log = structlog.get_logger()
 
 
 class LimitError(Exception):
-    """A job was given up; a clause for people that says which limit it exceeded."""
+    """A job was given up. The text is a clause for users that names the limit it exceeded."""
 
 
 class BusyError(Exception):
-    """A job was not begun: too many of its kind wait already."""
+    """A job was not started: too many of its kind wait already."""
 
 
 class Worker:
-    """One child process, and whose turn it is."""
+    """One child process, and the jobs that wait for it."""
 
     def __init__(self, modules: Sequence[str], *, memory: int, seconds: float) -> None:
         self._modules, self._memory, self._seconds = modules, memory, seconds
@@ -47,14 +47,14 @@ class Worker:
         """Jobs that exceeded a limit, so far."""
 
     async def run(self, job: Callable[..., bytes], *arguments: object) -> bytes:
-        """Return what a job returns. It goes on when the caller is cancelled.
+        """Return the result of a job. The job continues when the caller is cancelled.
 
         Args:
             job: A function of a module; it and its arguments are pickled.
             arguments: Of the function.
 
         Raises:
-            BusyError: It was not begun, since `MOST_ALIKE` of its kind wait already.
+            BusyError: It was not started, since `MOST_ALIKE` of its kind wait already.
             LimitError: It exceeded a limit.
             RuntimeError: It raised something; the text is the child's traceback.
 
@@ -68,7 +68,7 @@ class Worker:
         return await asyncio.shield(task)
 
     def under_way(self, job: Callable[..., bytes]) -> int:
-        """Return how many jobs of a function wait or are under way, whoever still wants them."""
+        """Return how many jobs of a function wait or run, those of cancelled callers included."""
         return sum(one is job for one in self._jobs.values())
 
     def start(self) -> None:
@@ -76,7 +76,7 @@ class Worker:
         self._started = asyncio.create_task(self._start())
 
     async def stop(self) -> None:
-        """End the child, and give up what is under way."""
+        """End the child, and cancel all jobs."""
         for job in tuple(self._jobs):
             job.cancel()
         await asyncio.gather(*self._jobs, return_exceptions=True)
@@ -88,7 +88,7 @@ class Worker:
     def _forget(self, job: asyncio.Task[bytes]) -> None:
         del self._jobs[job]
         if not job.cancelled():
-            # Else the loop complains where the caller has gone away.
+            # Without this the loop logs an exception that was never retrieved, if the caller left.
             job.exception()
 
     async def _in_turn(self, job: bytes) -> bytes:
@@ -181,8 +181,8 @@ async def worker(
 
     Args:
         modules: What the child imports before it is ready: those of its jobs.
-        memory: By which it may grow while it works [bytes].
-        seconds: That one job may take [s].
+        memory: How much its address space may grow while it works [bytes].
+        seconds: Longest time for one job [s].
     """
     running = Worker(modules, memory=memory, seconds=seconds)
     running.start()

@@ -16,12 +16,13 @@ from typing import BinaryIO
 
 READY, DONE, FAILED, NO_MEMORY, TOO_LARGE = b"R", b"D", b"F", b"M", b"L"
 LENGTH = 4
-"""Of a frame's length, big-endian [bytes]."""
+"""Size of the field with a frame's length, big-endian [bytes]."""
 MOST_ANSWERED = 16 << 20
-"""Of one job [bytes]; the parent holds it."""
+"""Longest answer to one job [bytes]; the parent keeps it in memory."""
 _LONGEST_TRACE = 4000
+"""Of a traceback that is sent to the parent, its end [characters]."""
 _NICE = 5
-"""The parent comes first where both want the processor."""
+"""Added to the niceness, so that the parent comes first on a busy processor."""
 _STATM = Path("/proc/self/statm")
 
 
@@ -40,7 +41,7 @@ def main() -> int:
         status, content = _done(sys.stdin.buffer.read(int.from_bytes(head)))
         _write(answers, status, content)
         if status == NO_MEMORY:
-            # What is left of it may be in pieces.
+            # The process may be in an inconsistent state; the parent starts another one.
             return 1
     return 0
 
@@ -57,7 +58,7 @@ def _done(job: bytes) -> tuple[bytes, bytes]:
 
 
 def _grow_at_most(growth: int) -> None:
-    """Limit the address space to what is used now and so much more [bytes], where that is known."""
+    """Limit the address space to its size now plus `growth` [bytes]; on Linux only."""
     if _STATM.exists():
         used = int(_STATM.read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + growth, used + growth))

@@ -1,4 +1,4 @@
-"""How long units have waited since they could be planned, and for whom nodes are reserved.
+"""Waiting times of units since they could be planned, and reservations of nodes for aged units.
 
 A unit that has waited for `gangs.ageingMinutes` may have nodes reserved for as long again. Then
 others may use these nodes, for as long, and twice as long each time its namespace comes back
@@ -36,7 +36,7 @@ class Ageing:
     """The waiting times and reservations of one tenure of the Lease."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start without units."""
         self._since: dict[GangKey, float] = {}
         """Since when each unit could be planned [s since 1970]."""
         self._reservations: dict[str, _Reservation] = {}
@@ -80,7 +80,7 @@ class Ageing:
         return last is None or now < last.until or now >= last.next
 
     def reserve(self, first: Unit | None, now: float, ageing: float) -> None:
-        """Note for which unit nodes are reserved from now on; None: for nobody."""
+        """Note for which unit nodes are reserved from now on; None: no nodes are reserved."""
         self._first = first.key if first else None
         if first is None:
             return
@@ -94,7 +94,7 @@ class Ageing:
             )
 
     def placed(self, key: GangKey) -> None:
-        """Note that a unit was placed: where nodes were reserved for it, that has succeeded."""
+        """Note that a unit was placed: its reservation and its namespace's pause end."""
         if key == self._first:
             self._first = None
             self._reservations.pop(key.namespace, None)
@@ -108,14 +108,14 @@ class Ageing:
 def assembled_since(unit: Unit, gang: Gang | None) -> float | None:
     """Return since when a unit could be planned, as its objects say [s since 1970].
 
-    That of a gang stands in the condition `Assembled` of its Gang, but it cannot be longer ago than
-    its last member was created. None where nothing tells.
+    For a gang this is the condition `Assembled` of its Gang, but not before its last member was
+    created. None where no object says it.
     """
-    told = gang.assembled_since if gang else None
-    if told is None:
+    recorded = gang.assembled_since if gang else None
+    if recorded is None:
         return None
     try:
-        latest = max(told, *(pod.created for pod in unit.waiting))
+        latest = max(recorded, *(pod.created for pod in unit.waiting))
         return datetime.fromisoformat(latest).timestamp()
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""How many of the pods that wait are kept of each namespace, so that none fills all memory."""
+"""Limit the memory for waiting pods of each namespace, so that no tenant can exhaust it."""
 
 from collections import Counter
 
@@ -15,10 +15,10 @@ _WHY = (
 
 
 class Budget:
-    """What is kept of pods that wait, by namespace."""
+    """The memory that waiting pods take, by namespace."""
 
     def __init__(self, most: int = MOST) -> None:
-        """Begin with nothing.
+        """Start without pods.
 
         Args:
             most: What the waiting pods of one namespace may take [bytes].

@@ -1,4 +1,4 @@
-"""What planning reads of a pod that waits, and no more: users decide how much else there is."""
+"""Keep only the fields of a waiting pod that planning reads: users decide how long the rest is."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -57,7 +57,7 @@ _VARIABLES = frozenset(
     {keys.ENV_CGPU_OFF, keys.ENV_MPS_MEMORY, keys.ENV_MPS_PIPES, keys.ENV_MPS_THREADS}
 )
 _SOME: dict[str, object] = {"some": True}
-"""In place of what is only asked whether there is any."""
+"""Stands for a value of which planning reads only whether it is there."""
 _SHARED = 2 << 10
 """Longest spec that is kept once for all pods that have the same [bytes]."""
 
@@ -65,7 +65,7 @@ _specs = msgspec.msgpack.Decoder(PodSpec)
 
 
 def compact(pod: Pod) -> Pod:
-    """Return a pod for which planning does all that it does for the whole one.
+    """Return a smaller pod that is planned exactly as the whole one.
 
     Pods with equal specs, such as a gang's members, share one.
     """
@@ -127,7 +127,7 @@ def _shared(encoded: bytes) -> PodSpec:
 
 
 def _controllers(metadata: Metadata) -> Iterator[Owner]:
-    # Only whether one of them is a DaemonSet is read of this; no kind is as long as this allows.
+    # Planning only checks for kinds such as DaemonSet; Kubernetes has no longer kind than this.
     return (
         one for one in metadata.owner_references or () if one.controller and len(one.kind) <= 253
     )

@@ -25,7 +25,7 @@ class Faults:
     """Contains faults of ours, for one tenure of the Lease."""
 
     def __init__(self, measures: Measures, woken: Callable[[], None]) -> None:
-        """Begin without any.
+        """Start without faults.
 
         Args:
             measures: Counts them.
@@ -39,7 +39,7 @@ class Faults:
 
         Args:
             stage: What its block does.
-            unit: With whom: a gang, a pod, an owner or a node.
+            unit: What it works on: a gang, a pod, an owner or a node.
         """
         return Contained(self, stage, unit)
 

@@ -1,4 +1,4 @@
-"""A batch Job as the scorer keeps it: who owns it, and what an evicted pod means to it."""
+"""A batch Job as the scorer keeps it: its owner, and whether an evicted pod counts as failed."""
 
 from dataclasses import dataclass
 
@@ -54,7 +54,7 @@ def read_job(raw: bytes | Raw) -> Job:
     """Return what is kept of a Job, from its JSON.
 
     Raises:
-        msgspec.DecodeError: It is none.
+        msgspec.DecodeError: The JSON is not that of a Job.
     """
     found = _jobs.decode(raw)
     return Job(

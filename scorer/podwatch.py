@@ -1,4 +1,4 @@
-"""The watch of all pods; those for which there was no room are read again when there is."""
+"""The watch of all pods; pods beyond the budget are read again when there is room."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Set
@@ -24,7 +24,7 @@ class PodWatch:
     def __init__(
         self, kube: Kube, on_change: Callable[[Mapping[Key, Seen], Set[Key]], None]
     ) -> None:
-        """Say whom to ask; `run` begins.
+        """Prepare the watch; `run` reads pods again.
 
         Args:
             kube: The API server.
@@ -38,7 +38,7 @@ class PodWatch:
 
     @property
     def left_out(self) -> int:
-        """How many pods wait of which nothing is kept, since their namespace has too many."""
+        """How many waiting pods are not kept, since their namespace is over its budget."""
         return len(self._budget)
 
     async def run(self) -> None:
@@ -68,7 +68,7 @@ class PodWatch:
             raw = await self._kube.get(f"/api/v1/namespaces/{namespace}/pods/{name}", Raw)
         except KubeError as error:
             if isinstance(error, ApiError) and error.status == 404:
-                # The watch tells the rest.
+                # The watch reports the deletion.
                 self._budget.release(key)
                 return
             _log.warning("Could not read pod", pod=f"{namespace}/{name}", err=str(error))
@@ -79,4 +79,4 @@ class PodWatch:
             self._budget.release(key)
         elif known.version == pod.version:
             self.reflector.replace(key, pod)
-        # Else the watch is about to show what the pod is by now.
+        # Otherwise the watch is about to show a newer version.

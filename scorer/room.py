@@ -8,6 +8,9 @@ from scorer.cards import has_room
 from scorer.member import Member
 from scorer.reason import Reason
 
+_SHORT = frozenset({Reason.GPUS, Reason.MEMORY_SHARE, Reason.REPLICAS})
+"""Reasons that cards which are cordoned or unhealthy may be the cause of."""
+
 
 def obstacle(node: NodeLedger, member: Member) -> Reason | None:
     """Say what keeps the pod from this node whatever is free there, or None."""
@@ -40,6 +43,13 @@ def gives(mode: Mode, request: Request) -> bool:
 
 def gpu_room(node: NodeLedger, request: Request) -> int | Reason:
     """Return how often this node's GPUs satisfy a request, or why not once; 1 for shares."""
+    found = _gpu_room(node, request)
+    if found in _SHORT and isinstance(_gpu_room(node.mended, request), int):
+        return Reason.UNUSABLE
+    return found
+
+
+def _gpu_room(node: NodeLedger, request: Request) -> int | Reason:
     match request.family:
         case Family.WHOLE:
             return node.free_mask.bit_count() // request.gpus or Reason.GPUS

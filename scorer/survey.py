@@ -80,7 +80,8 @@ def survey_together(snapshot: Snapshot, group: Group) -> Survey:
         return _nothing(snapshot)
     columns, why, total = _columns(snapshot), _obstacles(snapshot, group), group.total
     for reason, fits in (
-        (Reason.GPUS, columns[_FREE] >= _bounded(group.gpus)),
+        (Reason.GPUS, columns[_IDLE] >= _bounded(group.gpus)),
+        (Reason.UNUSABLE, columns[_FREE] >= _bounded(group.gpus)),
         (Reason.PODS, columns[_PODS] >= group.size),
         (Reason.CPU, not total.cpu or columns[_CPU] >= _bounded(total.cpu)),
         (Reason.MEMORY, not total.memory or columns[_MEMORY] >= _bounded(total.memory)),
@@ -133,7 +134,7 @@ def best_by_preference(snapshot: Snapshot, member: Member, able: Ints) -> int:
     return int(rows[0])
 
 
-_FREE, _STATE, _PODS, _CPU, _MEMORY = range(5)
+_FREE, _IDLE, _STATE, _PODS, _CPU, _MEMORY = range(6)
 
 
 def _column(snapshot: Snapshot, number: int) -> Ints:
@@ -149,6 +150,7 @@ def _columns(snapshot: Snapshot) -> Ints:
         free, table = node.free_mask, tables.get(node.node.name)
         return (
             free.bit_count(),
+            node.mended.free_mask.bit_count(),
             -1 if table is None else state(table, free),
             node.pods_free,
             _bounded(node.cpu_free),
@@ -217,7 +219,9 @@ def _gpu_room(snapshot: Snapshot, request: Request, columns: Ints) -> Ints:
     """
     if request.family is Family.WHOLE:
         found: Ints = columns[_FREE] // _bounded(request.gpus)
-        return np.where(found == 0, -_CODE[Reason.GPUS], found)
+        idle = columns[_IDLE] >= _bounded(request.gpus)
+        short = np.where(idle, -_CODE[Reason.UNUSABLE], -_CODE[Reason.GPUS])
+        return np.where(found == 0, short, found)
     unlike: Ints = _unlike(snapshot, request)[0].astype(np.int64)
     return unlike
 

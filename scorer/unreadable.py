@@ -1,6 +1,6 @@
-"""Pods as the watch brings them; of one that cannot be read, what each part of it tells by itself.
+"""Read pods from the watch; where a pod cannot be decoded, read each part of it separately.
 
-One bad field must not hide the GPUs that a pod holds: where nobody can tell which these are, the
+One bad field must not hide the GPUs that a pod holds: where it is not known which these are, the
 pod's node becomes unaccounted.
 """
 
@@ -27,7 +27,7 @@ _log = structlog.get_logger()
 def read_pod(raw: bytes | Raw) -> Seen:
     """Return what is kept of a pod.
 
-    Never raises for the JSON of an object: what else the API server may have stored is read apart.
+    Never raises for the JSON of an object: a pod that cannot be decoded is read part by part.
     """
     try:
         return seen(_pods.decode(raw))
@@ -39,7 +39,7 @@ def read_pod(raw: bytes | Raw) -> Seen:
 
 
 def _read_apart(raw: bytes | Raw, why: str) -> Seen:
-    """Return what is kept of a pod of which not everything can be read."""
+    """Return what is kept of a pod that cannot be decoded as a whole."""
     whole = msgspec.json.decode(raw)
     pod, is_complete = _readable(whole)
     claimant = _claimant(pod, why, is_complete=is_complete)

@@ -23,7 +23,8 @@ from cluster.pod import Owner
 from policy.document import parse_policy
 from policy.problem import PolicyError
 from policy.snapshot import PolicySnapshot
-from runtime.kube import UNDECODABLE, Kube
+from runtime.kube import Kube
+from runtime.kube_errors import UNDECODABLE
 from runtime.reflector import Key, Reflector
 from scorer.gangobject import GANGS, Gang, read_gang
 from scorer.gangs import Owners

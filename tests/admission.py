@@ -12,8 +12,9 @@ from cluster.pod import Pod
 from policy.document import parse_policy
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot
-from webhook.admit import admit
+from webhook.admit import admit, unreadable
 from webhook.outcome import Verdict
+from webhook.review import parse, respond, untouched
 
 # A node gives out replicas that Linkwise chooses.
 SLICED = Capacity(nodes=1, whole=8, replicas=8)
@@ -58,6 +59,27 @@ def judged(pod, policy=NO_POLICY, *, namespace=NO_LABELS, capacity=NO_CAPACITY, 
         capacity=capacity,
         workload=workload,
     )
+
+
+def handle(body, *, namespaces, policy, capacity):
+    """Return the answer to one AdmissionReview, bytes to bytes, without a server.
+
+    Raises:
+        ProtocolError: The body is not an AdmissionReview v1 with a request.
+    """
+    review = parse(body)
+    if review.unreadable:
+        return respond(review, unreadable(review.unreadable))
+    if review.pod is None:
+        return untouched(review)
+    outcome = admit(
+        review.pod,
+        namespace=review.namespace,
+        namespace_labels=namespaces.get(review.namespace),
+        policy=policy,
+        capacity=capacity,
+    )
+    return respond(review, outcome)
 
 
 def patched(pod, outcome):

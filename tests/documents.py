@@ -54,6 +54,25 @@ kind: Pod
 metadata: {name: hpn, labels: {alibabacloud.com/compute-class: gpu-hpn}}
 spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 8}}}]}
 """
+HPN_MODEL = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: hpn-pod-with-driver
+  labels:
+    alibabacloud.com/compute-class: "gpu-hpn"
+    alibabacloud.com/gpu-driver-version: "1.5.0"
+spec:
+  nodeSelector:
+    alibabacloud.com/gpu-model-series: "example-model"
+  containers:
+  - name: tensorflow-mnist
+    image: registry.example/tensorflow-mnist-sample:v1.5
+    command: [sleep, infinity]
+    resources:
+      requests: {cpu: 1, memory: 1Gi, nvidia.com/gpu: 1}
+      limits: {cpu: 1, memory: 1Gi, nvidia.com/gpu: 1}
+"""
 ARENA = """\
 apiVersion: kubeflow.org/v1alpha1
 kind: MPIJob

@@ -11,7 +11,8 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 COPIED = re.findall(r"^COPY (\w+) /opt/linkwise/\1$", DOCKERFILE, re.MULTILINE)
 SERVERS = re.findall(r"(\w+)\.__main__", DOCKERFILE)
 WITHOUT_OTHERS = """\
@@ -33,13 +34,13 @@ def pins(name):
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", lines, re.MULTILINE))
 
 
-def required(extra):
-    """Return the distributions that an extra names, and the extras that it names."""
-    for text in PROJECT["optional-dependencies"][extra]:
-        if inner := re.match(r"linkwise\[(\w+)\]", text):
-            yield from required(inner[1])
+def required(group):
+    """Return the distributions that a dependency group names, and the groups that it includes."""
+    for entry in PYPROJECT["dependency-groups"][group]:
+        if isinstance(entry, dict):
+            yield from required(entry["include-group"])
         else:
-            yield re.match(r"[\w-]+", text)[0]
+            yield re.match(r"[\w-]+", entry)[0]
 
 
 @pytest.fixture
@@ -104,9 +105,8 @@ def test_each_server_of_the_manifests_starts_from_what_the_image_has(image):
 
 def test_what_the_image_installs_is_what_servers_need_in_the_versions_that_are_tested():
     installed, tested = pins("image.txt"), pins("dev.txt")
-    direct = {re.match(r"[\w-]+", text)[0] for text in PROJECT["dependencies"]}
 
-    assert direct.union(*map(required, SERVERS)) <= installed.keys()
+    assert set().union(*map(required, SERVERS)) <= installed.keys()
     assert installed.items() <= tested.items()
     assert not {"typer", "click", "rich", "pytest"} & installed.keys()
     assert "--require-hashes" in DOCKERFILE

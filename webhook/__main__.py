@@ -120,7 +120,7 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
 
 
 def _show_defence(registry: CollectorRegistry, apart: Worker, servers: tuple[Server, ...]) -> None:
-    """Show what was refused to hostile clients whenever metrics are read."""
+    """Register counts of texts that were given up and of connections that were dropped."""
     Gauges(
         registry,
         "linkwise_untrusted_texts_given_up",

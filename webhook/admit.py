@@ -11,6 +11,7 @@ from cluster.capacity import Capacity
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import gang_mark
 from cluster.keys import ACS_PREFIX, RESOURCES
+from cluster.misspelt import near
 from cluster.pod import NewContainer, NewPod
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
@@ -29,7 +30,7 @@ from webhook.workload import Workload
 _ALLOWED, _DENIED = Verdict.ALLOWED, Verdict.DENIED
 _RESOURCES = frozenset(RESOURCES)
 _AT = " - at `$.request.object."
-"""Between a decoder's reason and the field, in its messages."""
+"""Stands between the reason and the field in the messages of a decoder."""
 
 
 def admit(
@@ -60,11 +61,11 @@ def admit(
     added = profiles.added_labels or profiles.added_annotations
     asked = read(_with_profiles(pod, profiles) if added else pod, policy, capacity)
     removal, removed = drop_record(annotations)
-    told = tell(asked, policy)
+    variables = tell(asked, policy)
     findings = (
         *(namespace_findings(namespace, policy) if namespace_labels is None else ()),
         *judge(asked, policy, capacity, workload),
-        *told.findings,
+        *variables.findings,
         *removed,
     )
     denied = bool(findings) and any(finding.severity is Severity.ERROR for finding in findings)
@@ -78,7 +79,7 @@ def admit(
             *asked.renaming,
             *require(pod.spec, requirements),
             *hold(asked, policy),
-            *told.operations,
+            *variables.operations,
         )
     )
     return Outcome(
@@ -95,18 +96,18 @@ def admit(
 
 
 def unreadable(why: str) -> Outcome:
-    """Return the outcome for a pod that cannot be read, and so not be judged: it is denied.
+    """Return the outcome for a pod that cannot be read: it is denied.
 
     Args:
         why: What the decoder says, with the place where it stopped.
     """
-    told, _, field = why.partition(_AT)
+    reason, _, field = why.partition(_AT)
     finding = Finding(
         Code.UNREADABLE,
         Severity.ERROR,
         field.rstrip("`") or "metadata",
         None,
-        f"the pod cannot be judged: {told}",
+        f"the pod cannot be judged: {reason}",
         "write that field as Kubernetes defines it, and with no more entries than a pod can need",
     )
     return Outcome(_DENIED, (finding,), audit={"findings": finding.code.value})
@@ -128,9 +129,10 @@ def _is_ours(pod: NewPod, policy: PolicySnapshot) -> bool:
 def _name_gpus(containers: Sequence[NewContainer]) -> bool:
     for container in containers:
         resources = container.resources
-        if resources and not (
-            _RESOURCES.isdisjoint(resources.limits or ())
-            and _RESOURCES.isdisjoint(resources.requests or ())
+        if resources and any(
+            name in _RESOURCES or near(name) is not None
+            for amounts in (resources.limits, resources.requests)
+            for name in amounts or ()
         ):
             return True
     return False

@@ -82,7 +82,8 @@ class Admission:
     def validate(self, call: Call) -> Answer | Awaitable[Answer]:
         """Answer the review of a ConfigMap; its text is judged by another process, one at a time.
 
-        Nobody has said who asks, and whoever floods this port must not take the worker from others.
+        Callers are not authenticated. Only one text waits at a time, so that a flood of reviews
+        leaves the worker free for dry runs.
         """
         try:
             found = read_review(call.body)
@@ -145,12 +146,12 @@ class DryRun:
     """Answers people what admission would do, with what the API server lets them ask about."""
 
     def __init__(self, watches: Watches, kube: Kube, scorer: Scorer, worker: Worker) -> None:
-        """Say what is known, who tells what callers may, who knows where pods would fit, who works.
+        """Keep what requests are answered with.
 
         Args:
             watches: What admission knows.
-            kube: Tells who a caller is, and what they may.
-            scorer: Knows where pods would fit.
+            kube: The API server, which knows the rights of callers.
+            scorer: Says where pods would fit.
             worker: Reads and judges manifests.
         """
         self._watches = watches

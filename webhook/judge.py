@@ -6,6 +6,7 @@ from cluster.capacity import Capacity, Excess
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import Mark
 from cluster.keys import DEFAULT_SCHEDULER, DRIVER_VERSION, GPU_WHOLE, MODEL_SERIES
+from cluster.misspelt import misspelt
 from cluster.mode import Mode
 from cluster.nodeterms import node_terms_finding
 from cluster.pod import NewPod
@@ -29,7 +30,7 @@ def judge(
         workload: The object that makes the pod, where it is at hand.
     """
     rules, request = policy.policy, asked.request
-    found = list(asked.findings)
+    found = [*asked.findings, *misspelt(asked.pod.spec)]
     if _chooses_model(asked.pod):
         labels, catalogue = asked.pod.labels, policy.catalogue
         found += check_class(labels, asked.pod.spec, request, catalogue, strict=rules.strict)
@@ -51,7 +52,7 @@ def judge(
 
 
 def _privileged_findings(pod: NewPod) -> Iterator[Finding]:
-    """Yield a warning for each container that sees GPUs which were chosen for others."""
+    """Yield a warning for each privileged container, since it sees the GPUs of other pods."""
     lists = ("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers or ())
     for name, containers in lists:
         for i, container in enumerate(containers):
@@ -79,7 +80,7 @@ def _chooses_model(pod: NewPod) -> bool:
 
 
 def _counted_gang(pod: NewPod, mark: Mark, request: Request) -> list[Finding]:
-    """Return a warning for a gang that nobody places as a whole."""
+    """Return a warning for a gang that is not placed as a whole."""
     if pod.spec.scheduler_name not in {"", DEFAULT_SCHEDULER}:
         return []  # The mark may be that scheduler's.
     resource = request.counted

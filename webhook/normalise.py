@@ -115,13 +115,13 @@ def _classify(spec: NewPodSpec, name: str) -> list[Operation]:
 
 
 def tell(asked: Asked, policy: PolicySnapshot) -> Changes:
-    """Return what the pod's containers are told about GPUs."""
+    """Return the changes to environment variables of GPUs, and their findings."""
     pod, request = asked.pod, asked.request
     if request.family is not None:
-        told = tell_gpus(pod, request, policy.policy, replicas(asked.shared))
+        changes = tell_gpus(pod, request, policy.policy, replicas(asked.shared))
     else:
-        told = hide_gpus(pod) if asked.mark else Changes()
+        changes = hide_gpus(pod) if asked.mark else Changes()
     taken = take_away(pod.spec, request, policy.policy)
     if not taken.findings:
-        return told
-    return Changes(told.operations + taken.operations, told.findings + taken.findings)
+        return changes
+    return Changes(changes.operations + taken.operations, changes.findings + taken.findings)

@@ -31,8 +31,8 @@ _TIMESLICE = NodeRequirement(NODE_MODE, (Mode.TIMESLICE.value,), "affinity time-
 _NOT_TIMESLICE = NodeRequirement(
     NODE_MODE, (Mode.TIMESLICE.value,), "affinity NVIDIA's time-slicing", "NotIn"
 )
-"""On nodes of that mode Linkwise gives the replicas out; a pod that it did not place would take
-some that nobody accounts for."""
+"""On nodes of that mode Linkwise chooses the replicas; those of a pod that it did not place would
+have no record."""
 _COMPUTE = NodeRequirement(NODE_MODE, (Mode.CORE_MEM.value,), "affinity compute share")
 _COMPUTE_OR_MPS = NodeRequirement(
     NODE_MODE, (Mode.CORE_MEM.value, Mode.MPS.value), "affinity compute share"

@@ -200,7 +200,7 @@ def _creates_pod(request: _Request) -> bool:
 
 
 def _is_mirror(about: _AboutPod) -> bool:
-    """Tell whether a kubelet mirrors a pod of its node's files: nobody else is believed that."""
+    """Tell whether a pod mirrors a static pod: only the kubelet of its node may say so."""
     user, pod = about.user_info, about.object
     return (
         MIRROR_POD in pod.annotations

@@ -2,8 +2,8 @@
 
 NVIDIA's runtime gives a container the GPUs that `NVIDIA_VISIBLE_DEVICES` names, whatever its pod
 asks for, unless it is configured not to; `CGPU_DISABLE` turns a cGPU node's limits off. The node is
-not known at admission, and without such a runtime nobody reads these variables: the rule is the
-same for all nodes. Variables of the image, and those of `envFrom`, cannot be seen here.
+not known at admission, and other runtimes ignore these variables: the rule is the same for all
+nodes. Variables of the image, and those of `envFrom`, cannot be seen here.
 
 Pods whose GPUs Linkwise chooses have a variable of ours instead: `environment`.
 

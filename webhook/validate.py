@@ -1,7 +1,7 @@
 """`/validate`: whether a ConfigMap holds decisions that can be taken, before it is stored.
 
-The review is read here; the text in it is judged by `lint_text`, which a process of its own runs:
-nobody has said yet who wrote it.
+The review is read here. The text in it is judged by `lint_text` in a child process, since its
+author is not known.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class _ConfigMap(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """An answer, and what the log says of it."""
+    """An answer, and its fields in the log."""
 
     answer: bytes
     verdict: str

@@ -4,6 +4,7 @@ import textwrap
 import jsonpatch
 import pytest
 import yaml
+from controlplane.arena import launcher_of, submitted, workers_of
 
 POD = """\
 apiVersion: v1
@@ -391,3 +392,12 @@ def test_several_files_of_nvidias_plugin_are_each_for_the_nodes_that_name_them(l
 
     assert linkwise("check", "any.yaml", "--policy", "plugin.yaml").code == 0
     assert linkwise("check", "two.yaml", "--policy", "plugin.yaml").code == 1
+
+
+@pytest.mark.parametrize("make", [workers_of, launcher_of, lambda job: job])
+def test_what_arenas_operator_makes_is_allowed_beside_its_0_gpus_of_nvidia(check, make):
+    code, entries = check(json.dumps(make(submitted())))
+
+    assert code == 0
+    assert {entry["verdict"] for entry in entries} == {"allowed"}
+    assert not [finding for entry in entries for finding in entry["findings"]]

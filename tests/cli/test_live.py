@@ -297,7 +297,7 @@ def test_what_a_person_may_not_see_but_can_do_without_is_a_warning(cluster, link
 
     assert ran.code == 0
     assert ran.err == (
-        "linkwise: configmaps: no: less is known. Ask for the ClusterRole linkwise-view.\n"
+        "linkwise: configmaps: no: less is known. Ask for the Role linkwise-view in kube-system.\n"
     )
 
 

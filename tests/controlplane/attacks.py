@@ -206,9 +206,12 @@ def many_documents() -> str:
 
 @contextmanager
 def forged_environment(tenant: Tenant) -> Iterator[None]:
-    """Show all GPUs of a node to containers that have none."""
-    for name, value in ((keys.ENV_VISIBLE_DEVICES, "all"), (keys.ENV_CGPU_OFF, "true")):
-        forged = {**container(), "env": [{"name": name, "value": value}]}
+    """Show all GPUs of a node to a container that has none, and a whole card to a share of it."""
+    for name, value, limits in (
+        (keys.ENV_VISIBLE_DEVICES, "all", {}),
+        (keys.ENV_CGPU_OFF, "true", {keys.GPU_MEM: 4}),
+    ):
+        forged = {**container(limits), "env": [{"name": name, "value": value}]}
         pod = name.lower().replace("_", "-")
         tenant.create(pod, spec={"containers": [forged]})
         debug = {"name": "debug", "image": "registry.example/cuda", "env": forged["env"]}

@@ -31,14 +31,13 @@ PACKAGES = {
 }
 TRAINING_OPERATOR = "training-operator"
 """Its dependencies are older than the control plane's, so it has a module of its own."""
-STAGES = "stages"
-"""Folder of what kwok does with nodes and pods."""
+STAGES = "kwok-stages"
+"""Folder of what kwok does with nodes and pods, but for pods that are ready."""
 CRDS = "crds"
 """Folder of the definition of MPIJobs."""
 _STAGE_FILES = (
     "node/fast/node-initialize.yaml",
     "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
-    "pod/fast/pod-ready.yaml",
     "pod/fast/pod-complete.yaml",
     "pod/fast/pod-delete.yaml",
 )

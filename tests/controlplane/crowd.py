@@ -183,6 +183,7 @@ def check(history: History, commit_deadline: float) -> None:
     """
     history.catch_up()
     assert history.lost == ""
-    assert (history.held_twice(), history.misplaced()) == ([], [])
+    wrong = [*history.held_twice(), *history.misplaced()]
+    assert not wrong, "\n".join([*wrong, *(str(write) for write in history.writes)])
     longest = max(history.partly_bound().values())
     assert longest < commit_deadline, f"a gang was bound in part for {longest} s"

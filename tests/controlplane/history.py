@@ -75,6 +75,16 @@ class Write:
         """What it has."""
         return () if self.ended else gpus(self.pod)
 
+    def __str__(self) -> str:
+        metadata = self.pod["metadata"]
+        term = metadata.get("annotations", {}).get(keys.TERM)
+        phase = "gone" if self.gone else self.pod.get("status", {}).get("phase")
+        version = metadata.get("resourceVersion")
+        return (
+            f"{self.at:.3f} {version} {self.key} {self.uid}: {phase} on {self.bound or 'no node'},"
+            f" {gpus(self.pod)} by term {term}"
+        )
+
 
 def _state(pod: Object) -> tuple[str, str]:
     return pod["metadata"]["uid"], pod["metadata"]["resourceVersion"]

@@ -3,7 +3,8 @@
 import json
 import socket
 import ssl
-from contextlib import suppress
+from contextlib import closing, suppress
+from http.client import HTTPSConnection
 
 from controlplane.api import Object
 from controlplane.webhook import Webhook
@@ -26,8 +27,22 @@ def connect(
     """
     address = (_LOOPBACK, port or webhook.ports[0])
     plain = socket.create_connection(address, timeout=timeout, source_address=(source, 0))
-    context = ssl.create_default_context(cadata=webhook.ca.cert_pem.decode())
-    return context.wrap_socket(plain, server_hostname=_LOOPBACK)
+    return _trusting(webhook).wrap_socket(plain, server_hostname=_LOOPBACK)
+
+
+def _trusting(webhook: Webhook) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=webhook.ca.cert_pem.decode())
+
+
+def verdict(webhook: Webhook, body: bytes) -> tuple[int, bool | None]:
+    """Send one review; return its status, and whether the answer lets the object pass."""
+    context = _trusting(webhook)
+    client = HTTPSConnection(_LOOPBACK, webhook.ports[0], timeout=60, context=context)
+    with closing(client):
+        client.request("POST", "/mutate?timeout=3s", body, {"Content-Type": JSON})
+        answer = client.getresponse()
+        text = answer.read()
+    return answer.status, json.loads(text)["response"]["allowed"] if answer.status == 200 else None
 
 
 def send(

@@ -1,6 +1,6 @@
 """Pods as people write them, created one by one, and what can be read of those that were made."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -77,6 +77,18 @@ def container(limits: Mapping[str, object] | None = None, name: str = "main") ->
 def gates(pod: Object) -> list[str]:
     """Return the names of the gates that hold a pod back."""
     return [gate["name"] for gate in pod["spec"].get("schedulingGates", [])]
+
+
+def requirement(key: str, operator: str, *values: str) -> Object:
+    """Return a matchExpressions item; without values as Kubernetes wants it for `Exists`."""
+    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+
+
+def terms(*of_each: Sequence[Object]) -> Object:
+    """Return the spec of a pod that requires one term for each list of requirements."""
+    given = [{"matchExpressions": list(one)} if one else {} for one in of_each]
+    needed = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": given}}
+    return {"affinity": {"nodeAffinity": needed}}
 
 
 def required(pod: Object) -> dict[str, list[str]]:

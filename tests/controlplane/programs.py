@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from controlplane import credentials
-from controlplane.binaries import STAGES, Binaries
+from controlplane.binaries import HERE, STAGES, Binaries
 from controlplane.process import Process
 
 # Clients wait for nobody but the API server.
@@ -166,7 +166,8 @@ def scheduler(site: Site) -> Process:
 
 def kwok(site: Site) -> Process:
     """Play every node's kubelet: nodes are ready at once, pods run as soon as they are bound."""
-    stages = (f"--config={path}" for path in site.binaries.files(STAGES))
+    files = (*site.binaries.files(STAGES), HERE / "pod-ready.yaml")
+    stages = (f"--config={path}" for path in files)
     return site.process(
         "kwok",
         f"--kubeconfig={site.kubeconfig(credentials.NODES)}",

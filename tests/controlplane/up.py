@@ -106,18 +106,18 @@ def _text(folder: Path, plane: ControlPlane, trial: Trial, nodes: int) -> str:
 
   export KUBECONFIG={folder.resolve() / "kubeconfig"}
 
-Four workers were placed together, on the GPUs that are linked best. Who has which:
+Four workers were placed together, on the GPUs that are linked best. To see who has which GPU:
 
   {kubectl} get gangs
   {linkwise} inspect
 
-A profile decides on a driver. A pod that it selects gets its label, affinity by its class, and a
-warning, since no node here is of that class:
+A profile sets a driver version. A pod that it selects is changed: a label by the profile, an
+affinity by its class. Where no node offers nvidia.com/gpu, a warning says so:
 
   {kubectl} apply -f {demo}/profile.yaml
   {kubectl} create -f {demo}/driver.yaml -o yaml
 
-A share that no card can give is refused, with its remedy:
+A share that no card can give is refused, with a suggested fix:
 
   {kubectl} create -f {demo}/denied.yaml
 
@@ -125,8 +125,8 @@ The same answers, and why, without creating anything:
 
   {linkwise} check {demo}/gang.yaml {asked}
 
-{status} says what runs, and where its logs are; kwok plays the rest, such as the pods of
-linkwise-system. `make down` ends all."""
+{status} lists the processes and their logs. kwok simulates the nodes and all pods on them,
+those of linkwise-system too. `make down` ends everything."""
 
 
 def _lines(environment: Mapping[str, str]) -> Sequence[Line]:

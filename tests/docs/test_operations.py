@@ -37,8 +37,17 @@ def rows(heading):
 
 
 @pytest.fixture(scope="module")
-def exposed():
-    """What the processes expose, by type; neither needs an API server for that."""
+def exposed(answered):
+    """What each process exposes, by type, without the times at which metrics were made."""
+    return [
+        {name: kind for name, kind in types.items() if not name.endswith("_created")}
+        for types in answered.values()
+    ]
+
+
+@pytest.fixture(scope="module")
+def answered():
+    """All that the processes expose, by type; neither needs an API server for that."""
     ports = free_ports(7)
     names = ("LINKWISE_PORT", "LINKWISE_DRY_RUN_PORT", "LINKWISE_PROBE_PORT")
     settings = {"LINKWISE_HOST": "127.0.0.1", "LINKWISE_API_SERVER": "http://127.0.0.1:1"}
@@ -49,7 +58,7 @@ def exposed():
         start("scorer", {**settings, **dict(zip(SCORER_PORTS, map(str, ports[4:]), strict=True))}),
     ]
     try:
-        return [metrics(port) for port in ports[2:5]]
+        return dict(zip(("webhook", "certs", "scorer"), map(metrics, ports[2:5]), strict=True))
     finally:
         for process in started:
             process.terminate()
@@ -75,8 +84,7 @@ def metrics(port):
         return True
 
     wait_until(read, "metrics are there", 60)
-    types = re.findall(r"^# TYPE (\S+) (\S+)$", found[0], re.MULTILINE)
-    return {name: kind for name, kind in types if not name.endswith("_created")}
+    return dict(re.findall(r"^# TYPE (\S+) (\S+)$", found[0], re.MULTILINE))
 
 
 def test_the_page_has_a_row_for_each_metric_that_a_process_exposes_and_for_no_other(exposed):
@@ -90,6 +98,31 @@ def test_a_metric_is_of_the_type_that_its_row_says(exposed):
     told = re.findall(r"^\| `(linkwise_[a-z_]+)` \| (\w+) \|", PAGE, re.MULTILINE)
 
     assert {name: types[name] for name, _ in told} == dict(told)
+
+
+def test_each_row_of_a_metric_says_which_processes_expose_it(answered):
+    told = re.findall(r"^\| `(linkwise_\w+)` \| \w+ \| [^|]*\| from ([^:]+):", PAGE, re.MULTILINE)
+    owners = {
+        name: set(answered)
+        if of == "each process"
+        else set(re.findall(r"webhook|certs|scorer", of))
+        for name, of in told
+    }
+
+    assert owners.keys() == set(rows("Metrics"))
+    assert owners == {name: {p for p in answered if name in answered[p]} for name in owners}
+
+
+def test_a_gauge_tells_when_a_metric_was_made_as_the_page_says(answered):
+    assert "a gauge `…_created`, without `_total`" in PAGE
+    for types in answered.values():
+        made = {name: kind for name, kind in types.items() if name.endswith("_created")}
+        timed = {
+            name for name, kind in types.items() if kind in {"counter", "histogram", "summary"}
+        }
+        assert set(made.values()) == {"gauge"}
+        # One with labels has none of either before its first value.
+        assert made.keys() <= {f"{name.removesuffix('_total')}_created" for name in timed}
 
 
 @pytest.mark.parametrize("text", [PAGE, RULES.read_text()], ids=["page", "rules"])

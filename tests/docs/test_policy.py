@@ -33,8 +33,9 @@ def written(text):
     return found
 
 
-def test_the_page_lists_every_key_at_its_default():
+def test_the_page_lists_every_key_at_its_default_and_that_is_a_policy_without_a_problem():
     assert parse_policy(DEFAULTS) == Policy()
+    assert lint(DEFAULTS, machines=NAMES).problems == ()
     assert set(keys(Policy)) <= written(DEFAULTS)
 
 

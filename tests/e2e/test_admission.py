@@ -96,7 +96,7 @@ def test_more_shared_gpus_than_one_are_denied_at_creation(pods, policy):
         lambda: "LW301" in pods.refusal({keys.NVIDIA_GPU_SHARED: 2}, dryRun="All"),
         "the policy is in force",
     )
-    assert gates(pods.create({keys.NVIDIA_GPU_SHARED: 1})) == [keys.GANG]
+    assert gates(pods.create({keys.NVIDIA_GPU_SHARED: 1})) == []
 
 
 # ---- Priority.

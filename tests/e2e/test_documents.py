@@ -4,7 +4,7 @@ import pytest
 import yaml
 from controlplane.pods import container, gates, required, variables
 from controlplane.process import wait_until
-from documents import COMPUTE_SHARE, GPUSHARE, HPN, MODEL_AND_DRIVER, PROFILE
+from documents import COMPUTE_SHARE, GPUSHARE, HPN, HPN_MODEL, MODEL_AND_DRIVER, PROFILE
 
 from cluster import keys
 from webhook.environment import NO_GPU
@@ -69,6 +69,46 @@ def test_the_placeholder_model_is_denied_with_the_list_and_t4_is_made(apply, pod
         keys.MODEL_SERIES: ["T4"],
         keys.DRIVER_VERSION: ["535.161.08"],
     }
+
+
+AFFINITY = """\
+  affinity:
+    nodeAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+        nodeSelectorTerms:
+        - matchExpressions:
+          - {key: alibabacloud.com/gpu-model-series, operator: In, values: [example-model]}
+"""
+SELECTOR = """\
+  nodeSelector:
+    alibabacloud.com/gpu-model-series: "example-model"
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(HPN_MODEL, id="nodeSelector"),
+        pytest.param(HPN_MODEL.replace(SELECTOR, AFFINITY), id="affinity"),
+    ],
+)
+def test_the_placeholder_model_of_gpu_hpn_is_denied_where_it_stands_and_p16en_is_made(
+    apply, pods, text
+):
+    denied = apply(text)
+    assert denied.returncode == 1
+    assert "LW203" in denied.stderr
+    assert "placeholder" in denied.stderr
+
+    driver = text.replace("example-model", "P16EN").replace("1.5.0", "535.161.08")
+    denied = apply(driver)
+    assert denied.returncode == 1
+    assert "LW204" in denied.stderr
+    assert "1.5.4" in denied.stderr
+
+    assert pods.all() == {}
+    assert apply(text.replace("example-model", "P16EN")).returncode == 0
+    assert gates(only(pods)) == []
 
 
 def test_a_profile_gives_gpu_hpn_its_driver_unless_the_pod_says_otherwise(apply, pods, profiles):

@@ -1,11 +1,18 @@
-"""Many gangs of mixed sizes that come and end at random, judged by what the API server wrote."""
+"""Many gangs of mixed sizes that come and end at random, judged by what the API server wrote.
+
+`make soak` submits more of them.
+"""
 
 from random import Random
 
 import pytest
 from controlplane.crowd import PASSING, Crowd, check
 from controlplane.history import History
+from controlplane.soak import often
 
+GANGS = often(60, 200)
+NODES = often(20, 64)
+"""So few that gangs wait."""
 COMMIT_DEADLINE = 60
 """As it is shipped [s]."""
 
@@ -16,13 +23,13 @@ def test_gangs_that_come_and_end_at_random_never_share_a_gpu_and_are_all_placed(
     pods, machines, policy
 ):
     policy(PASSING)
-    nodes = tuple(node.name for node in machines(64))
+    nodes = tuple(node.name for node in machines(NODES))
     with History(pods.api) as history:
         # The same gangs in every run.
         crowd = Crowd(pods, history, nodes, Random(5))  # noqa: S311
-        crowd.come_and_end(200)
+        crowd.come_and_end(GANGS)
         crowd.run_out()
         check(history, COMMIT_DEADLINE)
     assert crowd.ended == crowd.shapes.keys()
     # The others were ended by somebody while they waited.
-    assert len(crowd.ran) > 150
+    assert len(crowd.ran) > GANGS * 3 // 4

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from controlplane.api import refusal
 from controlplane.pods import a_pod as pod
-from controlplane.pods import container
+from controlplane.pods import container, requirement, terms
 from controlplane.process import Process, answers, free_ports, wait_until
 from controlplane.webhook import register_nobody
 
@@ -149,6 +149,7 @@ def closed(plane, shipped):
     "made",
     [
         *(pytest.param(pod("p", {name: "1"}), id=name) for name in keys.RESOURCES),
+        pytest.param(pod("p", {"nvidia.com/gpuu": "1"}), id="misspelt"),
         pytest.param(pod("p", initContainers=[container(GPU, "init")]), id="init container"),
         pytest.param(pod("p", labels={"alibabacloud.com/any": "x"}), id="label of ACS"),
         pytest.param(pod("p", labels={keys.POD_GROUP: "g"}), id="pod group"),
@@ -227,6 +228,10 @@ def test_a_pod_that_would_be_refused_is_tried_again(plane, pods, made):
         pytest.param(gated("p"), id="our gate"),
         pytest.param(pod("p", GPU, schedulerName=keys.SCHEDULER), id="our scheduler"),
         pytest.param(pod("p", {keys.NVIDIA_GPU: "1"}), id="NVIDIA's"),
+        pytest.param(
+            pod("p", {keys.NVIDIA_GPU_SHARED: "1"}, nodeSelector={keys.NODE_MODE: "default"}),
+            id="NVIDIA's replicas",
+        ),
         pytest.param(pod("p", labels={keys.COMPUTE_CLASS: "gpu"}), id="class"),
         pytest.param(pod("p"), id="no GPU"),
         pytest.param(pod("p", {keys.GPU_WHOLE: "0"}), id="0 GPUs"),
@@ -266,6 +271,76 @@ def test_a_pod_that_nobody_would_place_is_refused_with_what_to_do(plane, pods, l
 )
 def test_a_pod_that_somebody_places_or_that_is_not_ours_is_made(plane, pods, made):
     assert refusal(lambda: plane.api.create(pods, made)) == ""
+
+
+REPLICA = {keys.NVIDIA_GPU_SHARED: "1"}
+ZONE = requirement("zone", "In", "a")
+NAMED = {"matchFields": [requirement("metadata.name", "In", "n")]}
+
+
+def of_mode(operator, *modes):
+    return requirement(keys.NODE_MODE, operator, *modes)
+
+
+def left(limits=REPLICA, **spec):
+    return pod("p", limits, **spec)
+
+
+def with_a_named_node(*of_each):
+    """Return terms, and one more that names a node and no label."""
+    spec = terms(*of_each)
+    needed = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    needed["nodeSelectorTerms"].append(NAMED)
+    return spec
+
+
+EXCLUDED = terms([of_mode("NotIn", "timeslice")])
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(left(nodeSelector={keys.NODE_MODE: "default"}), id="selector"),
+        pytest.param(left(**EXCLUDED), id="NotIn"),
+        pytest.param(left(**terms([of_mode("In", "default", "topology")])), id="In"),
+        pytest.param(left(**terms([of_mode("DoesNotExist")])), id="DoesNotExist"),
+        pytest.param(left(**terms([ZONE, of_mode("NotIn", "a", "timeslice")], [])), id="and empty"),
+        pytest.param(
+            left(**terms(*[[ZONE, of_mode("NotIn", "timeslice")]] * 100)), id="as many as placed"
+        ),
+        pytest.param(left(schedulerName="another", **EXCLUDED), id="another scheduler"),
+    ],
+)
+def test_a_pod_that_stays_off_nodes_of_mode_timeslice_is_left_to_nvidias_plugin(plane, pods, made):
+    assert refusal(lambda: plane.api.create(pods, made)) == ""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(left(nodeSelector={keys.NODE_MODE: "timeslice"}), id="selector"),
+        pytest.param(left(nodeSelector={"zone": "a"}), id="other selector"),
+        pytest.param(left(**terms([of_mode("In", "timeslice", "default")])), id="In"),
+        pytest.param(left(**terms([of_mode("NotIn", "share")])), id="NotIn"),
+        pytest.param(left(**terms([of_mode("Exists")])), id="Exists"),
+        pytest.param(left(**terms([ZONE], [of_mode("DoesNotExist")])), id="one term of two"),
+        pytest.param(left(**with_a_named_node([of_mode("DoesNotExist")])), id="a node's name"),
+        pytest.param(left(GPU, **EXCLUDED), id="ours"),
+        pytest.param(left({**REPLICA, **GPU}, **EXCLUDED), id="ours, too"),
+        pytest.param(left(**terms(*[[ZONE] * 40 + [of_mode("Exists")]] * 1000)), id="very many"),
+        pytest.param(
+            left(initContainers=[container(GPU, "init")], **EXCLUDED),
+            id="ours, in an init container",
+        ),
+    ],
+)
+def test_a_pod_that_could_take_replicas_that_linkwise_gives_out_is_refused(plane, pods, made):
+    assert "linkwise-placed" in refusal(lambda: plane.api.create(pods, made))
+
+
+def test_a_pod_that_names_its_node_is_refused_wherever_its_affinity_would_lead(plane, pods):
+    said = refusal(lambda: plane.api.create(pods, left(nodeName="n", **EXCLUDED)))
+    assert "remove nodeName" in said
 
 
 MIRROR = {keys.MIRROR_POD: "x"}

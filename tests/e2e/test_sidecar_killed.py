@@ -1,4 +1,7 @@
-"""The scorer beside a scheduler, killed again and again while shares come and go."""
+"""The scorer beside a scheduler, killed again and again while shares come and go.
+
+`make soak` does it more often.
+"""
 
 import signal
 import time
@@ -13,6 +16,7 @@ from controlplane.pods import Pods
 from controlplane.process import wait_until
 from controlplane.shares import CARDS, MEMORY, bound, create_all, share, share_nodes
 from controlplane.sidecar import MANIFESTS, run_sidecar
+from controlplane.soak import often
 from controlplane.webhook import run_webhook
 
 PATIENCE = 400
@@ -60,7 +64,7 @@ def test_usage_returns_to_the_truth_whoever_dies_and_whatever_is_deleted(
                 pods.api.delete(f"{pods.path}/{name}", gracePeriodSeconds="0")
 
     with History(pods.api) as history:
-        for turn in range(50):
+        for turn in range(often(8, 50)):
             come_and_go(turn)
             time.sleep(random.uniform(0, 0.5))
             revive(sidecar)

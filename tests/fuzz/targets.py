@@ -5,14 +5,15 @@ target checks itself: that a patch applies, and that what was renewed needs no r
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from types import MappingProxyType
 from zlib import crc32
 
 import jsonpatch
 import msgspec
+from admission import handle
 from builders import a_node, a_pcie_machine
 
 from certs.__main__ import SOURCE
@@ -30,7 +31,7 @@ from policy.problem import PolicyError
 from policy.profile import parse_profiles
 from policy.sharing import SharingGroup, shared_by
 from policy.snapshot import PolicySnapshot
-from runtime.kube import UNDECODABLE
+from runtime.kube_errors import UNDECODABLE
 from scorer.extender.wire import WireError, read_binding, read_candidates, read_preempt
 from scorer.member import member_of
 from scorer.plan import plan
@@ -40,11 +41,10 @@ from topology.catalogue import NAMES
 from topology.errors import TopologyError
 from topology.read import read_machine
 from webhook.decided import POLICY, PROFILES, Home
-from webhook.dryrun import answer, judge, read_manifest
-from webhook.handle import handle
+from webhook.dryrun import answer, judge_body, judged_in
 from webhook.manifest.value import InputError
 from webhook.review import API_VERSION, KIND, ProtocolError
-from webhook.validate import validate
+from webhook.validate import ConfigText, judged, lint_text, problems_in, read_review
 
 Target = Callable[[bytes], None]
 
@@ -102,10 +102,9 @@ def plugin(data: bytes) -> None:
 
 def manifest(data: bytes) -> None:
     with suppress(InputError):
-        found = read_manifest(data, "default")
-        namespaces = dict.fromkeys(found.namespaces, MappingProxyType({}))
-        judged = judge(found, namespaces=namespaces, policy=_POLICIES[0], capacity=Capacity())
-        answer(judged, "nobody was asked")
+        namespaces = defaultdict[str, Mapping[str, str]](dict)
+        found = judged_in(judge_body(data, "default", namespaces, _POLICIES[0], Capacity()))
+        answer(found, "nobody was asked")
 
 
 def matrix(data: bytes) -> None:
@@ -171,7 +170,10 @@ def _validate(home: Home, text: str) -> None:
         "object": {"data": {home.key: text}},
     }
     asked = {"apiVersion": API_VERSION, "kind": KIND, "request": request}
-    size = len(validate(msgspec.json.encode(asked)).answer)
+    question = read_review(msgspec.json.encode(asked))
+    if isinstance(question, ConfigText):
+        question = judged(question, problems_in(lint_text(home.key, question.text)))
+    size = len(question.answer)
     assert size < _LARGEST_ANSWER, f"an answer of {size} bytes"
 
 

@@ -11,6 +11,7 @@ from certs.settings import REGISTRATIONS, SECRET, SERVICES
 from certs.settings import read_settings as certs_settings
 from cluster import keys
 from cluster.gang import Link
+from cluster.mode import Mode
 from policy.document import parse_policy
 from scorer.gangobject import (
     GANGS,
@@ -155,8 +156,10 @@ def test_namespaces_of_the_system_are_left_alone(policy):
 
 def test_the_conditions_name_what_admission_reads():
     (condition,) = hook("MutatingWebhookConfiguration")["matchConditions"]
+    beginnings = (keys.GPU_WHOLE, keys.NVIDIA_GPU)
+    assert all(resource.startswith(beginnings) for resource in keys.RESOURCES)
     assert quoted(condition["expression"]) == {
-        *keys.RESOURCES,
+        *beginnings,
         keys.ACS_PREFIX,
         keys.POD_GROUP,
         keys.POD_GROUP_NAME,
@@ -257,7 +260,9 @@ def test_what_must_be_placed_is_known_by_our_gate_and_our_scheduler_and_names_no
     (rule,) = spec["matchConditions"]
     nodes = {keys.NODE_USER_PREFIX, keys.NODES_GROUP}
     asked = {"aliyun.com/", keys.NVIDIA_GPU_SHARED, "0"}
-    assert quoted(rule["expression"]) - {""} == {*asked, *nodes, keys.GANG, keys.SCHEDULER}
+    excludes = {keys.NODE_MODE, Mode.TIMESLICE.value, "In", "NotIn", "DoesNotExist"}
+    named = {*asked, *nodes, keys.GANG, keys.SCHEDULER, *excludes}
+    assert quoted(rule["expression"]) - {""} == named
     # One of them is not met whenever the rule applies: no pod slips by.
     named, unnamed = (one["expression"] for one in spec["validations"])
     assert (named, unnamed) == (unnamed.replace("!=", "=="), named.replace("==", "!="))

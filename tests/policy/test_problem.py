@@ -68,3 +68,19 @@ def test_a_file_with_two_large_texts_is_read():
     text = json.dumps({"kind": "ConfigMap", "data": {"policy.yaml": "#" * MOST_BYTES}})
 
     assert lint(f"{text}\n---\n{text}").problems == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("machines: [{}]", id="machines"),
+        pytest.param("{sharing: {groups: [{}]}}", id="groups"),
+        pytest.param("{catalogue: {models: {A: {counts: [{}]}}}}", id="counts"),
+    ],
+)
+def test_the_entries_of_a_list_that_is_too_long_are_not_read(text):
+    with pytest.raises(PolicyError) as refused:
+        parse_policy(text.replace("[{}]", f"[{'{}, ' * (MOST_ENTRIES + 1)}]"))
+
+    (problem,) = refused.value.problems
+    assert f"more than the {MOST_ENTRIES}" in problem.message

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.kube import Unreachable, refused
+from runtime.kube_errors import Unreachable, refused
 from scorer.fence import is_deposed
 
 ANSWERS = json.loads(Path(__file__).with_name("refusals.json").read_text())

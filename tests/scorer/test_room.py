@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from builders import a_machine, a_member, a_node, a_snapshot
 
-from cluster.keys import GPU_CORE, GPU_MEM, NVIDIA_GPU, NVIDIA_GPU_SHARED
+from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.ledger import NodeLedger
 from cluster.node import Taint
 from cluster.record import GPUShare
@@ -56,6 +56,23 @@ def test_shares_are_judged_card_by_card():
     assert fits(8, 100) == 1
     assert fits(9, 5) is Reason.MEMORY_SHARE
     assert fits(1) is Reason.COMPUTE_TOO
+
+
+@pytest.mark.parametrize(
+    ("node", "limits"),
+    [
+        ({"mode": "topology"}, {GPU_WHOLE: 2}),
+        ({"mode": "core_mem", "card_memory": 8}, {GPU_MEM: 8}),
+        ({"mode": "timeslice"}, {NVIDIA_GPU_SHARED: 8}),
+    ],
+    ids=["whole", "share", "replicas"],
+)
+def test_what_only_cordoned_or_unhealthy_cards_would_have_is_told_as_that(node, limits):
+    request = a_member(0, limits=limits).request
+    broken = {"machine": a_machine(2), "unhealthy": (0,), "cordoned": (1,)}
+
+    assert gpu_room(a_ledger(**node, **broken), request) is Reason.UNUSABLE
+    assert gpu_room(a_ledger(**node, **{**broken, "machine": a_machine(4)}), request) == 1
 
 
 def test_replicas_and_counted_gpus_run_out():

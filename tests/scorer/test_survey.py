@@ -86,6 +86,10 @@ def test_each_kind_of_request_goes_to_nodes_that_give_it_out(mode, family):
         ({"taken": (1, 4, 7)}, 2),
         ({"taken": (1, 2, 3, 4, 5, 6, 7)}, Reason.GPUS),
         ({"unhealthy": (0,), "cordoned": (1, 2)}, 2),
+        ({"unhealthy": (0, 1, 2), "cordoned": (3, 4, 5, 6)}, Reason.UNUSABLE),
+        ({"taken": (1, 2, 3, 4, 5, 6), "cordoned": (0,)}, Reason.UNUSABLE),
+        ({"taken": (1, 2, 3, 4, 5, 6, 7), "cordoned": (0,)}, Reason.GPUS),
+        ({"taken": (1, 2, 3, 4, 5, 6), "cordoned": (1, 2)}, 1),
         ({"pods": 3}, 3),
         ({"pods": 0}, Reason.PODS),
         ({"cpu": 7_999}, 1),
@@ -134,13 +138,19 @@ def test_a_host_port_is_taken_once():
         ({}, workers(8, 1, limits={"cpu": 12, "memory": "96Gi"}), None),
         ({"unschedulable": True}, workers(2), Reason.CORDONED),
         ({"taken": (0,)}, workers(8), Reason.GPUS),
+        ({"unhealthy": (0,)}, workers(8), Reason.UNUSABLE),
+        ({"taken": (0,), "unhealthy": (1,)}, workers(8), Reason.GPUS),
+        ({"taken": (0,), "unhealthy": (1,)}, workers(7), Reason.UNUSABLE),
         ({"pods": 4}, workers(4), Reason.PODS),
         ({}, workers(8, 1, limits={"cpu": "12001m"}), Reason.CPU),
         ({}, workers(8, 1, limits={"memory": "97Gi"}), Reason.MEMORY),
         ({}, [opening(22), opening(22, "worker-1")], Reason.PORTS),
         ({}, [opening(22), opening(23, "worker-1"), a_member(1, "worker-2")], None),
     ],
-    ids=["fits", "closed", "gpus", "pods", "cpu", "memory", "ports", "other ports"],
+    ids=[
+        *("fits", "closed", "gpus", "unhealthy", "taken, too", "both"),
+        *("pods", "cpu", "memory", "ports", "other ports"),
+    ],
 )
 def test_all_members_fit_one_node_or_the_reason_is_told(node, members, reason):
     ledger = a_ledger(**node)

@@ -5,6 +5,7 @@ import json
 
 import jsonpatch
 import pytest
+from admission import handle
 from builders import a_container, a_pod
 
 from cli.__main__ import run
@@ -13,7 +14,6 @@ from cluster.capacity import Capacity
 from policy.document import parse_policy
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot
-from webhook.handle import handle
 
 PROFILES = json.dumps(
     [

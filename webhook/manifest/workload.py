@@ -102,9 +102,9 @@ def templates_of(document: Value, namespace: str) -> tuple[PodTemplate, ...] | N
 
 
 def may_make_pods(document: Value) -> bool:
-    """Say whether a document that is no workload known here may be one all the same.
+    """Tell whether a document of a kind that is not expanded here may make pods.
 
-    Kubernetes' own kinds are known not to be, but for a few; nobody knows about others' kinds.
+    Kubernetes' own kinds do not, but for a few; any other kind may.
     """
     group = document.need("apiVersion").text().rpartition("/")[0]
     if document.need("kind").plain in _PASSED_OVER:

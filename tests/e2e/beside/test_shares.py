@@ -131,7 +131,7 @@ def test_pods_that_gpushare_placed_before_keep_their_cards(pods, nodes, sidecar)
 # ---- A scheduler that chooses no GPUs.
 
 
-@pytest.mark.parametrize("asked", [share(5), {keys.GPU_WHOLE: 1}, {keys.NVIDIA_GPU_SHARED: 1}])
+@pytest.mark.parametrize("asked", [share(5), {keys.GPU_WHOLE: 1}])
 def test_a_pod_that_names_another_scheduler_is_refused_with_what_to_do(pods, asked):
     said = pods.refusal(asked, spec={"schedulerName": "another"})
 

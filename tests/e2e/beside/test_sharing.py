@@ -48,6 +48,25 @@ def groups(policy_with, webhook):
         yield
 
 
+@pytest.fixture
+def sliced(nodes, pods):
+    """Adds a node of one of the groups, and waits until the webhook knows it."""
+
+    def add(line):
+        nodes(line)
+        there = {"nodeSelector": line["labels"]}
+        wait_until(lambda: limits(pods, there, dryRun="All") == ONE, "the webhook knows the node")
+
+    return add
+
+
+def limits(pods, spec, **options):
+    """Create a pod that asks for a GPU by NVIDIA's name; return what it asks for then."""
+    made = pods.create({keys.NVIDIA_GPU: 1}, spec=spec, **options)
+    found = made["spec"]["containers"][0]["resources"]["limits"]
+    return {name: int(amount) for name, amount in found.items()}
+
+
 def told(pods, name):
     """Return the variables of a pod's container as a kubelet would set them."""
     pod = pods.all()[name]
@@ -69,8 +88,8 @@ def isolation(pods, name):
 # ---- Replicas of time-sliced GPUs.
 
 
-def test_replicas_lie_on_different_gpus_of_one_pod_and_of_several(pods, nodes):
-    nodes(LOOSE)
+def test_replicas_lie_on_different_gpus_of_one_pod_and_of_several(pods, sliced):
+    sliced(LOOSE)
 
     found = {}
     for name, asked in {"a": ONE, "b": ONE, "pair": TWO}.items():
@@ -82,8 +101,8 @@ def test_replicas_lie_on_different_gpus_of_one_pod_and_of_several(pods, nodes):
     assert isolation(pods, "pair") == "none"
 
 
-def test_replicas_of_a_gang_lie_on_different_gpus(pods, nodes):
-    nodes(LOOSE)
+def test_replicas_of_a_gang_lie_on_different_gpus(pods, sliced):
+    sliced(LOOSE)
     gang = {keys.GANG: "training", keys.GANG_SIZE: "3"}
 
     for i in range(3):
@@ -93,19 +112,19 @@ def test_replicas_of_a_gang_lie_on_different_gpus(pods, nodes):
     assert sorted(cards) == [(0,), (1,), (2,)]
 
 
-def test_more_than_one_is_refused_where_the_plugins_file_says_that_it_fails(pods):
+def test_more_than_one_is_refused_where_the_plugins_file_says_that_it_fails(pods, sliced):
+    sliced(STRICT)
+
     why = pods.refusal(TWO, spec=IN_STRICT)
 
     assert "LW301" in why
     assert "shared by 4" in why
 
 
-def test_who_asks_by_the_other_name_gets_a_replica_and_is_told_its_part_of_the_memory(pods, nodes):
-    nodes(STRICT)
+def test_who_asks_by_the_other_name_gets_a_replica_and_is_told_its_part_of_the_memory(pods, sliced):
+    sliced(STRICT)
 
-    made = pods.create({keys.NVIDIA_GPU: 1}, spec=IN_STRICT)
-
-    assert made["spec"]["containers"][0]["resources"]["limits"] == {keys.NVIDIA_GPU_SHARED: "1"}
+    assert limits(pods, IN_STRICT) == ONE
     assert where(pods, "pod") == ("sliced", (0,))
     variables = told(pods, "pod")
     assert variables[keys.ENV_VISIBLE_DEVICES] == "0"
@@ -113,8 +132,8 @@ def test_who_asks_by_the_other_name_gets_a_replica_and_is_told_its_part_of_the_m
     assert variables[keys.ENV_MEMORY_FRACTION] == "0.225"
 
 
-def test_who_finds_no_replica_on_gpus_that_are_given_out_is_told_so(pods, nodes, sidecar):
-    nodes(LOOSE)
+def test_who_finds_no_replica_on_gpus_that_are_given_out_is_told_so(pods, sliced, sidecar):
+    sliced(LOOSE)
     pods.api.patch(f"{NODES}/sliced", {"metadata": {"annotations": {keys.CORDON: "0,1,2"}}})
 
     def given_out():
@@ -128,6 +147,14 @@ def test_who_finds_no_replica_on_gpus_that_are_given_out_is_told_so(pods, nodes,
     # Of the eight that the scheduler counts.
     pods.create(ONE, name="third")
     wait_for_reason(pods, "third", "too few free replicas")
+
+
+def test_a_pod_for_a_replica_that_names_another_scheduler_is_refused_with_what_to_do(pods, sliced):
+    sliced(LOOSE)
+
+    said = pods.refusal(ONE, spec={"schedulerName": "another"})
+
+    assert "leave schedulerName out, or write linkwise [LW116]" in said
 
 
 # ---- What keeps shares apart.

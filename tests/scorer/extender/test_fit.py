@@ -85,7 +85,12 @@ CASES = {
     "the last": (pod(WHOLE), a_state(WHOLES, taken={"a": range(6)}), None),
     "one left": (pod(WHOLE), a_state(WHOLES, taken={"a": range(7)}), (Reason.GPUS, True)),
     "more than there are": (pod({keys.GPU_WHOLE: 9}), a_state(WHOLES), (Reason.GPUS, False)),
-    "broken": (pod(WHOLE), a_state(a_node("a", **BROKEN)), (Reason.GPUS, False)),
+    "broken": (pod(WHOLE), a_state(a_node("a", **BROKEN)), (Reason.UNUSABLE, False)),
+    "broken, and taken": (
+        pod(WHOLE),
+        a_state(a_node("a", cordoned=(0, 1)), taken={"a": range(2, 8)}),
+        (Reason.UNUSABLE, True),
+    ),
     "mig": (pod(WHOLE), a_state(a_node("a", mode="mig")), (Reason.MODE, False)),
     "GPUs of shares": (pod(WHOLE), a_state(sharing()), (Reason.MODE, False)),
     "unaccounted": (

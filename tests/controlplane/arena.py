@@ -1,0 +1,92 @@
+"""What `arena submit mpi --gang --gputopology` makes: an MPIJob, and what its operator makes of it.
+
+Source: the operator of MPIJob v1alpha1 (mpi-operator v0.2.3), seen on a real API server.
+"""
+
+import copy
+
+import yaml
+from controlplane.api import Object
+from documents import ARENA
+
+from cluster import keys
+
+DEFINITION: Object = {
+    "metadata": {"name": "mpijobs.kubeflow.org"},
+    "spec": {
+        "group": "kubeflow.org",
+        "names": {"kind": "MPIJob", "plural": "mpijobs"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
+    },
+}
+"""The least of a CustomResourceDefinition with which an API server keeps such MPIJobs."""
+
+
+def submitted() -> Object:
+    """Return the MPIJob that arena makes: 4 workers with one GPU each."""
+    job: Object = yaml.safe_load(ARENA)
+    return job
+
+
+def workers_of(job: Object) -> Object:
+    """Return the StatefulSet that the operator makes of an MPIJob at once."""
+    template = _template(job, "worker")
+    [container] = template["spec"]["containers"]
+    container["command"] = ["sleep", "365d"]
+    # The operator writes an amount of NVIDIA's GPUs, whatever else the template asks for.
+    container["resources"]["limits"][keys.NVIDIA_GPU] = "0"
+    name = f"{job['metadata']['name']}-worker"
+    spec = {
+        "podManagementPolicy": "Parallel",
+        "replicas": job["spec"]["replicas"],
+        "selector": {"matchLabels": _marks(job, "worker")},
+        "serviceName": name,
+        "template": template,
+    }
+    return _owned(job, "apps/v1", "StatefulSet", name, spec)
+
+
+def launcher_of(job: Object) -> Object:
+    """Return the Job that the operator makes once all workers are ready: the same template."""
+    template = _template(job, "launcher")
+    template["spec"]["restartPolicy"] = "OnFailure"
+    for container in template["spec"]["containers"]:
+        container["resources"] = {}
+    name = f"{job['metadata']['name']}-launcher"
+    return _owned(job, "batch/v1", "Job", name, {"template": template})
+
+
+def _template(job: Object, role: str) -> Object:
+    template: Object = copy.deepcopy(job["spec"]["template"])
+    template["metadata"]["labels"] |= _marks(job, role)
+    return template
+
+
+def _marks(job: Object, role: str) -> dict[str, str]:
+    return {
+        "group_name": "kubeflow.org",
+        "mpi_job_name": job["metadata"]["name"],
+        "mpi_role_type": role,
+    }
+
+
+def _owned(job: Object, version: str, kind: str, name: str, spec: Object) -> Object:
+    metadata: Object = {"name": name}
+    if uid := job["metadata"].get("uid"):
+        owner = {key: job[key] for key in ("apiVersion", "kind")}
+        owner |= {"name": job["metadata"]["name"], "uid": uid, "controller": True}
+        metadata["ownerReferences"] = [owner]
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}

@@ -1,0 +1,72 @@
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+from printed import blocks, commands
+
+from cli.__main__ import run
+from policy.lint import lint
+from topology.catalogue import NAMES
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
+LIVE = ("inspect", "explain", "snapshot")
+COMMANDS = [
+    shlex.split(line, comments=True)[1:]
+    for line in commands("README.md")
+    if line.startswith("linkwise ")
+]
+OFFLINE = [words for words in COMMANDS if words[0] not in LIVE]
+EXIT_CODES = {"docs/examples": 1}
+"""Of those that are not 0, by the first path: one of the examples is denied."""
+
+
+@pytest.fixture
+def here(monkeypatch, tmp_path):
+    """A folder with the documents, into which a command may write."""
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", OFFLINE, ids=" ".join)
+def test_a_command_that_needs_no_cluster_runs_as_it_stands(here, capsys, words):
+    code = run(words)
+
+    paths = [word for word in words if word.startswith("docs/")]
+    out, err = capsys.readouterr()
+    named = words[words.index("--to") + 1] if "--to" in words else None
+    assert (code, err) == (EXIT_CODES.get(paths[0], 0) if paths else 0, "")
+    assert (here / named).stat().st_size if named else out
+
+
+@pytest.mark.usefixtures("here")
+def test_the_placement_that_is_shown_is_what_the_command_prints(capsys):
+    (shown,) = [block for block in blocks("README.md") if block.startswith("$ ")]
+    command, _, printed = shown.partition("\n")
+
+    run(shlex.split(command)[2:])
+
+    assert capsys.readouterr().out.startswith(printed)
+
+
+def test_the_three_lines_of_machines_are_a_policy_without_a_problem():
+    (fragment,) = blocks("README.md", "yaml")
+    policy = f"apiVersion: linkwise.dev/v1alpha1\nkind: Policy\n{fragment}"
+
+    assert len(fragment.splitlines()) == 3
+    assert lint(policy, machines=NAMES).problems == ()
+    (written,) = [
+        text for text in commands("README.md") if text.startswith("cat > cluster-a/policy")
+    ]
+    _, *lines, _ = written.splitlines()
+    assert yaml.safe_load(policy) == yaml.safe_load("\n".join(lines))
+
+
+def test_links_lead_to_files_that_are_there():
+    links = re.findall(r"\]\(([^)#:]+)[^)]*\)", PAGE)
+
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []

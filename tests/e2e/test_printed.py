@@ -1,0 +1,219 @@
+"""Commands that the documents print, run as they stand: on `make up`, or on an empty cluster."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from controlplane import down
+from controlplane import up as made
+from controlplane.process import wait_until
+from printed import ROOT, blocks, commands, inline
+
+PAGES = ("README.md", *(f"docs/{name}.md" for name in ("operations", "dry-run", "live")))
+PAGES += ("docs/from-gpushare.md", "docs/examples/README.md")
+NOT_RUN = {
+    "make ": "tests/e2e/test_up.py does what they do",
+    "pipx ": "tests/docs/test_install.py installs",
+    "docker ": "it needs Docker and a registry",
+    "kubectl -n linkwise-system port-forward": "kwok's kubelets forward no ports",
+}
+"""Why commands that begin so are not run; what is behind a forwarded port is asked where it is."""
+LOOKING = re.compile(r"kubectl (-n \S+ |--namespace=\S+ )?(get|describe|auth can-i) [^<…]+")
+"""Commands in sentences that change nothing and lack nothing; one of them shows only faults."""
+OF_FAULTS = "kubectl get --raw /metrics | grep fail_open"
+INSTALLING = (
+    "mkdir cluster-a",
+    "cat > cluster-a/",
+    "kubectl apply -k",
+    "kubectl -n linkwise-system rollout status",
+    "manifests/emergency-stop",
+    "kubectl delete --ignore-not-found -k",
+)
+"""What commands begin with that install Linkwise or remove it."""
+REFUSED = "kubectl create --dry-run=server"
+
+
+def shown(page, command):
+    name = " ".join(command.partition("#")[0].partition("\n")[0].split())
+    return pytest.param(command, id=f"{page}: {name}"[:90])
+
+
+ON_UP = [
+    shown(page, command)
+    for page in PAGES
+    for command in commands(page)
+    if not command.startswith((*NOT_RUN, *INSTALLING))
+]
+ON_UP += [
+    shown(page, command)
+    for page in PAGES
+    for command in inline(page)
+    if LOOKING.fullmatch(command) and command != OF_FAULTS
+]
+
+
+class Shell:
+    """A folder with the manifests and documents of a checkout, where commands are run."""
+
+    def __init__(self, folder, kubeconfig, kubectl):
+        self.folder = folder
+        shutil.copytree(ROOT / "manifests", folder / "manifests")
+        shutil.copytree(ROOT / "docs", folder / "docs")
+        programs = (str(Path(sys.executable).parent), str(Path(kubectl).parent), os.environ["PATH"])
+        self.environment = {**os.environ, "PATH": ":".join(programs), "KUBECONFIG": str(kubeconfig)}
+
+    def __call__(self, command):
+        shell = ["bash", "-o", "pipefail", "-c", command]
+        return subprocess.run(
+            shell,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+# ---- On what `make up` starts.
+
+
+@pytest.fixture(scope="module")
+def up(plane, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("printed") / "up"
+    try:
+        assert made.main(folder) == 0
+        shell = Shell(
+            folder.with_name("shell"), folder / "kubeconfig", plane.site.binaries["kubectl"]
+        )
+        (bad,) = [text for text in blocks("docs/operations.md", "yaml") if "# bad.yaml" in text]
+        (shell.folder / "bad.yaml").write_text(bad)
+        (policy,) = [one for one in commands("README.md") if "cluster-a/policy.yaml" in one]
+        (shell.folder / "policy.yaml").write_text("\n".join(policy.splitlines()[1:-1]))
+        status = json.loads((folder / made.STATUS).read_text())
+        urls = {one["name"]: one["urls"] for one in status["processes"]}
+        shell.addresses = {
+            "https://localhost:8444": urls["webhook"][1],
+            "localhost:8444": urls["webhook"][1].removeprefix("https://"),
+            "http://127.0.0.1:8081": urls["scorer"][1],
+        }
+        yield shell
+    finally:
+        down.main(folder)
+
+
+def where_it_is(up, command):
+    """Return a command with the addresses that ports would be forwarded to."""
+    for address, there in up.addresses.items():
+        command = command.replace(address, there)
+    return command
+
+
+@pytest.mark.parametrize("command", ON_UP)
+def test_a_command_runs_as_it_is_printed(up, command):
+    ran = up(where_it_is(up, command))
+
+    if command.startswith(REFUSED):
+        assert (ran.returncode, ran.stdout) == (1, "")
+        assert "[LW101]" in ran.stderr
+    elif "-R docs/examples" in command:
+        assert (ran.returncode, ran.stderr) == (1, "")
+    else:
+        assert ran.returncode == 0, ran.stderr
+        assert "rror" not in ran.stderr
+
+
+def test_the_refusal_that_operations_shows_is_what_the_api_server_answers(up):
+    (told,) = [text for text in blocks("docs/operations.md") if text.startswith("The Pod ")]
+
+    assert up("kubectl create --dry-run=server -f bad.yaml").stderr == told
+
+
+def test_the_answer_that_the_guide_to_dry_runs_shows_is_the_whole_one(up):
+    page = "docs/dry-run.md"
+    (told,) = [text for text in blocks(page) if text.startswith("allowed ")]
+    token, authority, _, check, _ = commands(page)
+
+    ran = up(f"{token}\n{authority}\n{where_it_is(up, check)}")
+
+    assert (ran.stdout, ran.stderr) == (told, "")
+
+
+# ---- On an empty cluster.
+
+
+@pytest.fixture
+def empty(plane, nodes, tmp_path):
+    nodes({"name": "gpu", "machine": "dgx1-v100", "mode": "topology"})
+    return Shell(tmp_path / "shell", plane.kubeconfig, plane.site.binaries["kubectl"])
+
+
+def left(shell, folder):
+    """Return what there is of the kinds that an installation has, but for the fence."""
+    built = yaml.safe_load_all(shell(f"kubectl kustomize {folder}").stdout)
+    # A kind that was defined here is gone with its definition.
+    kinds = {one["kind"] for one in built}
+    found = shell(f"kubectl get {','.join(kinds)} --all-namespaces --output=name").stdout
+    return {name for name in re.findall(r"\S*linkwise\S*", found) if "linkwise-fence" not in name}
+
+
+def test_an_installation_by_the_readme_holds_its_policy_and_is_removed_by_the_readme(empty):
+    steps = [one for one in commands("README.md") if one.startswith(INSTALLING)]
+    removed = steps.index("manifests/emergency-stop")
+    assert len(steps[removed:]) == 2
+
+    for step in steps[:removed]:
+        ran = empty(step)
+        assert ran.returncode == 0, ran.stderr
+    policy = empty("kubectl -n linkwise-system get configmap linkwise -o yaml")
+    images = empty("kubectl -n linkwise-system get deployments -o yaml")
+    for step in steps[removed:]:
+        ran = empty(step)
+        assert ran.returncode == 0, ran.stderr
+
+    assert "machine: dgx1-v100" in policy.stdout
+    assert "image: registry.example/linkwise:0.1.0" in images.stdout
+    assert left(empty, "cluster-a") == set()
+
+
+@pytest.mark.parametrize("folder", ["manifests/scheduler", "manifests/profiles-all"])
+def test_what_is_installed_from_a_folder_is_removed_by_that_folder_and_nothing_is_left(
+    empty, folder
+):
+    (remove,) = re.findall(
+        r"`(kubectl delete --ignore-not-found -k \S+ --selector=\S+)`",
+        (ROOT / "docs/operations.md").read_text(encoding="utf-8"),
+    )
+
+    applied = empty(f"kubectl apply -k {folder}")
+    assert applied.returncode == 0, applied.stderr
+    stopped = empty("manifests/emergency-stop")
+    removed = empty(remove.replace("manifests/base", folder))
+
+    assert (stopped.returncode, removed.returncode) == (0, 0), stopped.stderr + removed.stderr
+    wait_until(lambda: left(empty, folder) == set(), "all is gone")
+
+
+def test_what_the_scheduler_adds_goes_by_the_commands_that_lead_back_to_the_base(empty):
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    section = page.partition("* **Back to the base**")[2].partition("\n\n")[0]
+    back = re.findall(r"`(kubectl [^`]+)`", section)
+    empty("kubectl apply -k manifests/base")
+    before = left(empty, "manifests/scheduler")
+    empty("kubectl apply -k manifests/scheduler")
+    more = left(empty, "manifests/scheduler") - before
+
+    for step in back:
+        ran = empty(step)
+        assert ran.returncode == 0, ran.stderr
+    after = left(empty, "manifests/scheduler")
+    removal = "kubectl delete --ignore-not-found -k manifests/base"
+    empty(f"manifests/emergency-stop && {removal} --selector='app.kubernetes.io/component!=fence'")
+
+    assert len(more) > 3
+    assert {name for name in after if name.startswith(tuple(more))} == set()

@@ -1,0 +1,51 @@
+"""Blocks of code that a document prints, and the commands in them."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+_BLOCK = re.compile(
+    r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
+)
+_PROGRAMS = ("linkwise", "kubectl", "curl", "docker", "make", "mkdir", "cat", "pipx", "manifests/")
+"""What the first word of a command begins with; other blocks show what is printed."""
+_END = re.compile(r"<<(\w+)$")
+
+
+def blocks(page: str, language: str = "") -> list[str]:
+    """Return the blocks of a language in a document below the root, without their indentation."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [
+        re.sub(f"^{found['indent']}", "", found["text"], flags=re.MULTILINE)
+        for found in _BLOCK.finditer(text)
+        if found["language"] == language
+    ]
+
+
+def commands(page: str) -> list[str]:
+    """Return the commands that a document prints, each as a shell takes it."""
+    return [
+        command
+        for block in blocks(page)
+        if block.startswith(_PROGRAMS)
+        for command in _commands(block)
+    ]
+
+
+def _commands(block: str) -> Iterator[str]:
+    command, end = "", None
+    for line in block.splitlines():
+        command += f"{line}\n"
+        if found := _END.search(line):
+            end = found[1]
+        if (end is None and not re.search(r"(\\|\|)\s*(#.*)?$", line)) or line == end:
+            yield command.strip()
+            command, end = "", None
+
+
+def inline(page: str) -> list[str]:
+    """Return the commands of kubectl and linkwise inside a document's sentences and tables."""
+    text = _BLOCK.sub("", (ROOT / page).read_text(encoding="utf-8"))
+    found = re.findall(r"`((?:kubectl|linkwise) [^`]+)`", text)
+    return [command.replace("\\|", "|") for command in dict.fromkeys(found)]
