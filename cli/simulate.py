@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 from jsonpatch import JsonPatch
+from msgspec import json
 from typer import echo
 
 from cli import simulate_json, simulate_text
@@ -99,7 +100,9 @@ def _applicants(inputs: Inputs, template: PodTemplate) -> Iterator[Applicant]:
     for index in range(template.replicas):
         raw = template.pod(index)
         outcome = admitted(inputs, template, template.read(raw))
-        patched = JsonPatch([step.wire() for step in outcome.patch]).apply(raw)
+        patch = JsonPatch([step.wire() for step in outcome.patch])
+        # The pod shares parts with its template; a copy by way of JSON takes a tenth of the time.
+        patched = patch.apply(json.decode(json.encode(raw)), in_place=True)
         yield Applicant(
             pod=template.read(patched),
             namespace=template.namespace,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from cli.remedy import never_fits
-from cluster.gang import Link, link_strictness
+from cluster.gang import Link, gang_mark, link_strictness
 from cluster.ledger import Ledger
 from cluster.others import gpus_of_others
 from cluster.pod import Pod
@@ -132,7 +132,8 @@ def simulate(
     shown = _Shown(snapshot)
     units: list[UnitResult] = []
     after = snapshot
-    steps = simulate_each(snapshot, intended, settled_of(map(seen, pods)))
+    members = (seen(pod) for pod in pods if gang_mark(pod)[0] is not None)
+    steps = simulate_each(snapshot, intended, settled_of(members))
     for result, then in follow(steps, len(intended)):
         units.append(shown.of(result))
         after = then

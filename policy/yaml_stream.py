@@ -39,8 +39,11 @@ def read_parts(text: str) -> Iterator[Document]:
 
     Cost: about 4 µs a value; a value's line is found when it is first asked for.
     """
-    parts = [(1, text)] if _UNUSUAL.search(text) else _parts(text)
-    for line, part in parts:
+    marks = _MARK.finditer(text)
+    if _UNUSUAL.search(text) or any(not _PLAIN_MARK.fullmatch(mark[0]) for mark in marks):
+        yield from (Document(value, place.find) for value, place in read_yaml(text))
+        return
+    for line, part in _parts(text):
         value = _value(part, line)
         if value is not None:
             yield Document(value, partial(_place, part, line), line)
@@ -50,9 +53,6 @@ def _parts(text: str) -> Iterator[tuple[int, str]]:
     """Yield the parts of a text, each with the number of its first line."""
     line, start = 1, 0
     marks = list(_MARK.finditer(text))
-    if any(not _PLAIN_MARK.fullmatch(mark[0]) for mark in marks):
-        yield 1, text
-        return
     for end, after in [*((mark.start(), mark.end()) for mark in marks), (len(text), len(text))]:
         yield from _items(text[start:end], line)
         line += text.count("\n", start, after)

@@ -67,8 +67,8 @@ color:var(--quiet)}
 .n{display:block;margin:0;padding:0;border:1px solid var(--edge);border-radius:6px;font:inherit;
 text-align:left;min-width:0;cursor:pointer;background:var(--heat);color:var(--on-heat)}
 i.n{display:inline-block;flex:none;cursor:auto}
-.big .n{display:flex;flex-direction:column;padding:10px 12px;background:var(--surface);color:var(--ink);
-border-left:9px solid var(--heat)}
+.big .n{display:flex;flex-direction:column;padding:10px 12px;
+background:var(--surface);color:var(--ink);border-left:9px solid var(--heat)}
 .big .name{display:block;font-weight:600;font-size:14px;overflow-wrap:anywhere}
 .big .left{display:block;font-size:12.5px;margin-top:6px}
 .middle .n{height:38px;text-align:center;font-weight:600;font-size:14px;

@@ -12,6 +12,8 @@ from topology.machine import Level, Machine
 
 OPEN = 8
 """So many are open; the reader opens the others."""
+DRAWN = 40
+"""So many are drawn; the map has the others."""
 NAMES = 24
 """So many of the nodes that are alike are named."""
 
@@ -27,7 +29,12 @@ _PCIE = {
 
 def node_sections(views: Sequence[NodeView]) -> Markup:
     """Return the nodes on which something was placed; those that are alike as one."""
-    return together(_node(group, is_open=place < OPEN) for place, group in enumerate(alike(views)))
+    groups = alike(views)
+    left = sum(map(len, groups[DRAWN:]))
+    return together(
+        (_node(group, is_open=place < OPEN) for place, group in enumerate(groups[:DRAWN])),
+        element("p", f"{left} more are on the map.", class_="quiet") if left else None,
+    )
 
 
 def _node(group: Sequence[NodeView], *, is_open: bool) -> Markup:

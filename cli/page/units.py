@@ -45,7 +45,8 @@ def _first(items: Sequence[Markup], most: int, noun: str) -> Markup:
 
 def _head(unit: Unit, facts: Sequence[str | Markup]) -> Markup:
     placed = unit.result.plan is not None
-    words, kind = ("✓ placed", "good") if placed else ("✕ waits", "bad")
+    waits = "✕ never fits" if unit.result.never else "✕ waits"
+    words, kind = ("✓ placed", "good") if placed else (waits, "bad")
     return element(
         "div",
         element("span", unit.letters, class_=f"chip u{unit.colour}"),

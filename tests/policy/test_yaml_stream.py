@@ -108,12 +108,23 @@ def test_what_is_wrong_is_told_with_its_line(text, line):
         "items:\n- a: !!str 1\n",
         "%YAML 1.1\n---\nitems:\n- a: 1\n",
         "--- {items: [1]}\n",
+        "a: '&b'\nc: x -*y\n---\nd: 1\n",
         "items: [{a: 1}]\nkind: List\n",
         "a: 2020-01-01\nb: 0x10\nc: yes\nd: ~\n1: 2\n",
         "",
         "---\n---\n",
     ],
-    ids=["alias", "tag", "directive", "mark", "flow", "scalars", "nothing", "empty ones"],
+    ids=[
+        "alias",
+        "tag",
+        "directive",
+        "mark",
+        "looks like an anchor",
+        "flow",
+        "scalars",
+        "nothing",
+        "empty ones",
+    ],
 )
 def test_what_is_unusual_is_read_as_a_whole_text_is(text):
     assert parts(text) == whole(text)
