@@ -139,7 +139,7 @@ function draw() {
     legend.hidden = legend.dataset.colour !== colour;
   }
   find("number").hidden = size !== "middle";
-  find("gpus").hidden = size !== "big";
+  find("gpu-signs").hidden = size !== "big";
 }
 
 /* Arrows go from node to node; Tab leaves the map. */

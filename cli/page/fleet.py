@@ -88,7 +88,7 @@ def fleet_section(nodes: Sequence[FleetNode], *, placed: bool) -> Markup:
                 class_="quiet small",
                 hidden=True,
             ),
-            element("span", list(_gpu_signs(placed=placed)), id="gpus", class_="signs"),
+            element("span", list(_gpu_signs(placed=placed)), id="gpu-signs", class_="signs"),
             element("span", "", id="count", class_="quiet small", role="status"),
             class_="keys",
         ),
