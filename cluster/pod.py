@@ -272,10 +272,24 @@ class PodSpec(NewPodSpec, frozen=True):
     resource_claims: list[ResourceClaim] | None = None
 
 
+class PodCondition(_Object, frozen=True):
+    """One condition of a pod."""
+
+    type: str = ""
+    reason: str = ""
+
+
 class PodStatus(_Object, frozen=True):
     """A pod's status."""
 
     phase: str = ""
+    conditions: list[PodCondition] | None = None
+
+    @property
+    def was_tried(self) -> bool:
+        """A scheduler has looked for a node: before, the reason is the API server's own."""
+        told = (one.reason for one in self.conditions or () if one.type == "PodScheduled")
+        return any(reason != "SchedulingGated" for reason in told)
 
 
 class NewPod(_Object, frozen=True):

@@ -1,5 +1,6 @@
 """Gangs whose plan is being carried out: how far that is, and when it is given up."""
 
+from collections import Counter
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
@@ -25,6 +26,9 @@ class Carried:
     plan: GangPlan
     deadline: float
     """Until then all members should be bound [s since 1970]."""
+    tried_at: float | None = None
+    """Since when it is known that a scheduler looks for nodes for its members [s since 1970]; the
+    time until then does not count. None: no scheduler has."""
     moving: bool = False
     """It was given up, and its members are sent away."""
 
@@ -48,6 +52,23 @@ class Carried:
         """Return where these pods were to go."""
         uids = {pod.uid for pod in pods}
         return frozenset(member.node for member in self.plan.members if member.uid in uids)
+
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 600.0
+"""Of a batch Job, before it makes a pod again: doubled with each that failed [s]."""
+
+
+def moving_takes(pods: Iterable[Seen]) -> float:
+    """Return how long it takes at most until evicted pods are made again, where that is known [s].
+
+    A batch Job takes all that are evicted together for as many failures in a row.
+    """
+    jobs = Counter(
+        pod.controller.uid for pod in pods if pod.controller and pod.controller.kind == "Job"
+    )
+    # More than ten doublings are longer than the longest pause.
+    pauses = (_FIRST_PAUSE * 2 ** min(failed - 1, 10) for failed in jobs.values())
+    return min(max(pauses, default=0.0), _LONGEST_PAUSE)
 
 
 def immovable(pods: Iterable[Seen], fragile: Set[str]) -> str | None:

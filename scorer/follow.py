@@ -1,8 +1,10 @@
 """Each gang's plan, from the moment it is written until all members are bound, or sent away again.
 
 A member that is not bound in time keeps the others from working while they keep their GPUs. So all
-are moved: evicted, to be planned anew without the nodes that failed. Pods that nobody would make
-again, and those whose Job counts an eviction as a failure, stay, and people are told why.
+are moved: evicted, to be planned anew without the nodes that failed. The time runs from when a
+scheduler looks at a member, and is no shorter than it takes to make the pods again. Pods that
+nobody would make again, and those whose Job counts an eviction as a failure, stay, and people are
+told why.
 """
 
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Set
@@ -14,7 +16,7 @@ from cluster.gang import GangKey
 from cluster.record import Allocation
 from runtime.clock import Clock
 from runtime.kube import Kube
-from scorer.carried import Carried, Progress, immovable
+from scorer.carried import Carried, Progress, immovable, moving_takes
 from scorer.evict import evict
 from scorer.faults import Faults
 from scorer.gangobject import GangPlan, Phase, PlannedPod, name_of
@@ -27,8 +29,8 @@ from scorer.watches import Watches
 
 Call = Coroutine[None, None, None]
 
-_AVOIDED_FOR = 10
-"""A node where a gang could not be bound is avoided for so many commit deadlines."""
+_AVOIDED_FOR = 180.0
+"""A node where a gang could not be bound is avoided for so long [s]."""
 
 _log = structlog.get_logger()
 
@@ -165,12 +167,44 @@ class Follower:
         refuted = next((pod for pod in progress.unbound if pod.uid in conflicts), None)
         if refuted is not None and not carried.moving:
             return self._give_up(carried, progress, conflicts[refuted.uid])
+        tried = [pod for pod in progress.unbound if pod.was_tried]
+        if tried and carried.tried_at is None:
+            self._keep(replace(carried, tried_at=self._clock(), deadline=self._later))
+            return []
         if not is_due:
             return []
-        first = progress.unbound[0]
+        late = tried or [pod for pod in progress.unbound if self._is_ours(pod)]
+        if not late:
+            first = progress.unbound[0]
+            self._wait(carried, progress, f"no scheduler has looked at pod {first.name} yet")
+            return []
+        return self._give_up_late(carried, progress, late[0])
+
+    def _is_ours(self, pod: Seen) -> bool:
+        """Tell whether a pod is not let go yet, so that no scheduler can bring it."""
+        return pod.waiting is not None or self._watches.state.is_held(pod)
+
+    def _give_up_late(self, carried: Carried, progress: Progress, first: Seen) -> list[Call]:
+        """Move a gang of which a member was not bound in time, unless that takes still longer."""
         node = ", ".join(carried.nodes_of([first]))
-        why = f"pod {first.name} was not bound to {node} within {self._patience:g} s"
-        return self._give_up(carried, progress, why)
+        waited = self._clock() - (carried.tried_at or 0.0)
+        takes = moving_takes(progress.bound + progress.unbound)
+        within = max(self._patience, takes if waited >= takes else 0.0)
+        why = f"pod {first.name} was not bound to {node} within {within:g} s"
+        if waited >= takes or carried.moving:
+            return self._give_up(carried, progress, why)
+        why = f"{why}; it is not moved before {takes:g} s: its Job may take as long to make it anew"
+        self._wait(carried, progress, why, takes - waited)
+        return []
+
+    def _wait(
+        self, carried: Carried, progress: Progress, why: str, seconds: float | None = None
+    ) -> None:
+        """Look at a plan again in a while, and say what it waits for."""
+        self._keep(replace(carried, deadline=self._clock() + (seconds or self._patience)))
+        if self.why_immovable(progress.bound + progress.unbound) is None or not carried.tried_at:
+            members = len(progress.bound), carried.unit.needed
+            self._teller.say(Word(carried.unit, Phase.COMMITTING, members, carried.plan, why))
 
     def _others(self, carried: Carried, mine: Iterable[Seen], pods: Iterable[Seen]) -> list[Seen]:
         """Return the settled members of the same gang that are none of these."""
@@ -211,8 +245,10 @@ class Follower:
         self._keep(replace(carried, deadline=self._later, moving=not stays))
         if stays:
             return []
-        nodes = self.avoided.get(key, frozenset()) | carried.nodes_of(progress.unbound)
-        self._failed[key] = nodes, self._clock() + _AVOIDED_FOR * self._patience
+        failed = carried.nodes_of(pod for pod in progress.unbound if pod.was_tried)
+        nodes = self.avoided.get(key, frozenset()) | failed
+        if nodes:
+            self._failed[key] = nodes, self._clock() + _AVOIDED_FOR
         _log.warning("Moving gang", gang=f"{key.namespace}/{key.name}", err=why)
         self._measures.evicted(len(pods))
         return [evict(self._kube, pods, self._faults)]

@@ -41,6 +41,8 @@ class Seen:
     """The pod, while it waits for its GPUs behind no gate of ours: a scheduler brings it."""
     unplannable: str | None = None
     """Why it is given nothing although it waits: of the pod no more is kept than its name."""
+    was_tried: bool = False
+    """A scheduler has looked for a node for it since its gates were removed."""
     leads: bool = False
     """It may own what makes the other members of its gang."""
     weight: int = 0
@@ -99,6 +101,7 @@ def seen(pod: Pod) -> Seen:
         controller=controller_of(metadata.owner_references or ()),
         settled=(placed and not leaves) or phase == "Succeeded",
         waiting=None,
+        was_tried=pod.status.was_tried,
         leads=is_leader(pod),
     )
     if claimant is None or not claimant.places or placed or leaves:

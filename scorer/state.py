@@ -107,6 +107,10 @@ class State:
         if found is not None:
             self._set(pod.key, found[0])
 
+    def is_held(self, pod: Seen) -> bool:
+        """Tell whether a pod is not shown yet with the GPUs that we hold for it."""
+        return pod.uid in self._ours
+
     def pod(self, key: Key) -> Seen | None:
         """Return a pod as it will be once the watch shows what we wrote; None: it is not there."""
         return self._pods.get(key)

@@ -88,12 +88,15 @@ class Turns:
         outcome: Plan | Refusal | None = standing
         if unit.blocked is not None:
             outcome = Refusal(unit.blocked, stands=False)
-        seen = snapshot.without(self._avoided.get(unit.key, frozenset()))
+        avoided = self._avoided.get(unit.key, frozenset())
+        seen = snapshot.without(avoided)
         if outcome is None:
             homes = (pod.claimant.target for pod in unit.settled if pod.claimant)
             self.planned += 1
             here = replace(seen, kept=self._nodes) if self._nodes else seen
-            outcome = plan_near(here, unit.members, homes, link=unit.link)
+            outcome = _named(
+                plan_near(here, unit.members, homes, link=unit.link), snapshot, avoided
+            )
         if isinstance(outcome, Plan) or unit.blocked or self.first or not self._aged(unit):
             return outcome
         if outcome.could_use is None:
@@ -101,6 +104,17 @@ class Turns:
         if outcome.could_use:
             self.first, self._nodes = unit, outcome.could_use
         return outcome
+
+
+def _named(outcome: Plan | Refusal, snapshot: Snapshot, avoided: frozenset[str]) -> Plan | Refusal:
+    """Return an outcome that says, where it is a refusal, which nodes were not looked at."""
+    there = avoided & snapshot.ledger.nodes.keys()
+    if isinstance(outcome, Plan) or not there:
+        return outcome
+    nodes = f"{len(there)} of {len(snapshot.ledger.nodes)} nodes"
+    verb = "is" if len(there) == 1 else "are"
+    why = f"{nodes} {verb} excluded for now, since a member could not be bound there"
+    return replace(outcome, reason=f"{outcome.reason}; {why}")
 
 
 def in_order(units: Iterable[Unit]) -> list[Unit]:

@@ -97,6 +97,13 @@ class Cluster(FakeCluster):
                 },
             )
 
+    def try_out(self, *names):
+        """Let the scheduler find no node for pods."""
+        for name in names:
+            condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+            status = {"phase": "Pending", "conditions": [condition]}
+            self.put(f"/api/v1/namespaces/team/pods/{name}", {**self[name], "status": status})
+
     def delete(self, name):
         self.remove(f"/api/v1/namespaces/team/pods/{name}")
 

@@ -133,6 +133,18 @@ def test_an_mpi_job_of_which_one_worker_cannot_be_bound_is_moved_as_a_whole(pods
     assert "was not bound to gpu-" in event
 
 
+@pytest.mark.usefixtures("training_operator")
+def test_no_gang_is_moved_while_the_scheduler_is_away(plane, pods, hosts, history):
+    hosts(2)
+    with plane.paused("kube-scheduler"):
+        pods.api.create(jobs_of(pods.namespace), mpi_job("away", 4, 2))
+        told(pods, "mpijob-away", "Committing", "no scheduler has looked at pod away-worker-")
+    placed(pods, "mpijob-away", 4)
+    history.catch_up()
+    made = history.creations(pods.namespace)
+    assert [made[f"away-worker-{index}"] for index in range(4)] == [1] * 4
+
+
 def homes(pods, gang):
     return {held[0][0] for held in where(pods, gang).values()}
 

@@ -4,10 +4,12 @@ import asyncio
 
 import pytest
 import pytest_asyncio
+from builders import a_seen
 from tenure import JOB, NOW, Clock, Cluster, leading, soon
 
 from cluster import keys
 from scorer import planner, teller
+from scorer.carried import moving_takes
 from scorer.gangobject import GANGS
 
 
@@ -39,6 +41,7 @@ async def placed(cluster, *bound, **gang):
     cluster.gang(gpus=2, **gang)
     await soon(lambda: cluster.given("bert-0", "bert-1"))
     cluster.bind(*bound)
+    cluster.try_out(*{"bert-0", "bert-1"}.difference(bound))
     # Once a pod that comes later is placed, the planner has seen that.
     cluster.pod("seen", 1)
     await soon(lambda: cluster.given("seen"))
@@ -95,6 +98,41 @@ async def test_people_are_told_why_a_gang_is_moved(cluster, clock):
     )
 
 
+async def test_no_time_passes_for_a_gang_while_no_scheduler_looks_at_its_pods(cluster, clock):
+    async with leading(cluster, clock=clock):
+        cluster.gang(gpus=2)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        for name in "abc":
+            await passed(cluster, clock, 61, name)
+        await soon(lambda: cluster.phase() == "Committing" and reason(cluster))
+        assert reason(cluster) == "no scheduler has looked at pod bert-0 yet"
+        cluster.try_out("bert-0")
+        await passed(cluster, clock, 59, "tried")
+        assert evicted(cluster) == {}
+        await passed(cluster, clock, 61, "late")
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+
+
+def reason(cluster):
+    return cluster.the_gang()["status"].get("reason")
+
+
+async def test_only_nodes_that_the_scheduler_could_not_use_are_excluded(cluster, clock):
+    cluster.node("small", 4)
+    async with leading(cluster, clock=clock):
+        cluster.gang(gpus=8)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        cluster.try_out("bert-0")
+        await passed(cluster, clock, 0, "seen")
+        await passed(cluster, clock, 61)
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        for i in (0, 1):
+            cluster.pod(f"bert-{i}", 8, gang="bert", uid=f"again-{i}")
+        await soon(lambda: "excluded" in (reason(cluster) or ""))
+
+    assert "1 of 3 nodes is excluded for now, since a member" in reason(cluster)
+
+
 @pytest.mark.parametrize("owner", [JOB, None], ids=["job", "nobody"])
 async def test_a_gang_that_is_bound_in_time_stays(cluster, clock, owner):
     async with leading(cluster, clock=clock):
@@ -125,6 +163,35 @@ async def test_pods_whose_job_counts_evictions_as_failures_stay(cluster, clock):
 
     assert evicted(cluster) == {}
     assert "Job sweep would count" in cluster.the_gang()["status"]["reason"]
+
+
+IGNORES = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+
+
+async def test_a_job_is_not_moved_before_it_has_waited_as_long_as_that_may_take(cluster, clock):
+    body = {"metadata": {"uid": "sweep"}, "spec": {"podFailurePolicy": {"rules": [IGNORES]}}}
+    cluster.put("/apis/batch/v1/namespaces/team/jobs/sweep", body)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "sweep", "uid": "sweep"}
+    names = [f"bert-{i}" for i in range(8)]
+    async with leading(cluster, clock=clock):
+        cluster.gang(workers=8, gpus=1, owner=owner)
+        await soon(lambda: cluster.given(*names))
+        cluster.try_out(*names)
+        await passed(cluster, clock, 0, "seen")
+        await passed(cluster, clock, 61)
+        await soon(lambda: "it is not moved before 600 s" in (reason(cluster) or ""))
+        assert evicted(cluster) == {}
+        await passed(cluster, clock, 540, "late")
+        await soon(lambda: not any(cluster[name] for name in names))
+
+
+@pytest.mark.parametrize(("pods", "seconds"), [(1, 10), (2, 20), (5, 160), (8, 600), (4096, 600)])
+def test_how_long_a_job_may_take_to_make_evicted_pods_again(pods, seconds):
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "sweep", "uid": "sweep"}
+    seen = [a_seen(1, f"sweep-{i}", owner=job) for i in range(pods)]
+
+    assert moving_takes(seen) == seconds
+    assert moving_takes([a_seen(1, "bert-0", owner=JOB)] * pods) == 0
 
 
 async def test_a_gang_whose_pods_could_not_be_moved_is_told_when_it_is_bound_after_all(
@@ -172,6 +239,8 @@ async def test_a_pod_on_its_own_is_moved_too(cluster, clock):
     async with leading(cluster, clock=clock):
         cluster.pod("alone", 1, owner={**JOB, "kind": "ReplicaSet"})
         await soon(lambda: cluster.given("alone"))
+        cluster.try_out("alone")
+        await passed(cluster, clock, 0, "looked")
         await passed(cluster, clock, 61)
         await soon(lambda: cluster["alone"] is None)
 
