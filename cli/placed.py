@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from cli.explained import Explained, State, record_of, sitting
 from cli.scene import Scene
-from cluster.gang import GangKey, Link, link_strictness
+from cluster.gang import GangKey
 from scorer.compare import IndexOrder, best_possible, index_order
 from scorer.gangobject import GangPlan
 from scorer.member import member_of
@@ -17,7 +17,9 @@ from scorer.outcome import Placement, Plan, Refusal
 from scorer.plan import plan
 from scorer.seat import bandwidth_over
 from scorer.seen import Seen
+from scorer.simulation import link_of
 from scorer.snapshot import Snapshot
+from scorer.writes import unpinned
 
 
 def explain_placed(scene: Scene, kind: str, key: GangKey, pods: Sequence[Seen]) -> Explained:
@@ -32,7 +34,11 @@ def explain_placed(scene: Scene, kind: str, key: GangKey, pods: Sequence[Seen]) 
     running = [(one, record) for one in pods if (record := record_of(one)) is not None]
     gang = f"{key.namespace}/{key.name}" if kind == "gang" else None
     placements = tuple(
-        Placement(member_of(scene.pods[one.key], one.namespace, gang), record.node, record.gpus)
+        Placement(
+            member_of(unpinned(scene.pods[one.key], record.node), one.namespace, gang),
+            record.node,
+            record.gpus,
+        )
         for one, record in running
     )
     told = _told(scene, key, {record.plan for _, record in running})
@@ -62,7 +68,7 @@ def _judged(
 ) -> Explained:
     """Add to what the records tell what the engine says of it now, on the cluster without it."""
     members = [one.member for one in placements]
-    link = link_strictness(members[0].pod)[0] if known.kind == "gang" else Link.BEST
+    link = link_of(members, is_gang=known.kind == "gang")
     again = plan(before, members, link=link)
     bandwidth = bandwidth_over(seats_of(before, placements), before.nic_bandwidth)
     shown, changed = Plan(placements, bandwidth=bandwidth), None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from cli.remedy import never_fits
-from cluster.gang import Link, gang_mark, link_strictness
+from cluster.gang import gang_mark
 from cluster.ledger import Ledger
 from cluster.others import gpus_of_others
 from cluster.pod import Pod
@@ -14,7 +14,7 @@ from scorer.compare import IndexOrder
 from scorer.member import Member
 from scorer.outcome import Plan
 from scorer.seen import seen
-from scorer.simulation import GangResult, Intended, settled_of, simulate_each
+from scorer.simulation import GangResult, Intended, link_of, settled_of, simulate_each
 from scorer.snapshot import Snapshot
 from scorer.whatif import BY_COUNT
 from scorer.why import notes_on
@@ -172,7 +172,7 @@ class _Shown:
         )
 
     def _is_never(self, result: GangResult) -> bool:
-        link = link_strictness(result.members[0].pod)[0] if result.is_gang else Link.BEST
+        link = link_of(result.members, is_gang=result.is_gang)
         asked = link, tuple(member.kind for member in result.members)
         if asked not in self._never:
             self._never[asked] = never_fits(self._cluster, result.members, link)

@@ -38,7 +38,7 @@ from cluster.keys import (
 )
 from cluster.pod import NewPod, Pod, SchedulingGroup
 from cluster.quantity import count
-from cluster.request import Request
+from cluster.request import Family, Request
 
 _ORDINAL = re.compile(r"-([0-9]{1,9})\Z")
 _ROLES = (REPLICA_TYPE, JOB_ROLE, MPI_ROLE_TYPE)
@@ -208,6 +208,12 @@ def link_strictness(pod: NewPod) -> tuple[Link, tuple[Finding, ...]]:
             f"write one of {allowed}, or remove the annotation, which means {Link.BEST}",
         )
         return Link.BEST, (finding,)
+
+
+def link_alone(pod: NewPod, request: Request) -> Link:
+    """Return how strictly a pod on its own holds to fast links: one GPU, or a share, has none."""
+    several = request.family is Family.WHOLE and request.gpus > 1
+    return link_strictness(pod)[0] if several else _BEST
 
 
 def _name(

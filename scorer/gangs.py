@@ -3,7 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cluster.gang import GangKey, Link, gang_mark, is_of_group, link_strictness, rank_order
+from cluster.gang import (
+    GangKey,
+    Link,
+    gang_mark,
+    is_of_group,
+    link_alone,
+    link_strictness,
+    rank_order,
+)
 from cluster.keys import GANG
 from cluster.pod import Owner, Pod
 from scorer.member import Member, member_of
@@ -159,7 +167,7 @@ def _single(pod: Seen, owners: Owners) -> Unit:
         members=members,
         settled=(),
         needed=1,
-        link=Link.BEST,
+        link=link_alone(_pod(pod), members[0].request),
         owner=owners.top(pod.controller),
         blocked=pod.unplannable or _broken(members) or _foreign_gate([pod]),
     )

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from cluster.gang import gang_mark, is_member, link_strictness, rank_order
+from cluster.gang import Link, gang_mark, is_member, link_alone, link_strictness, rank_order
 from cluster.pod import Pod
 from cluster.request import read_request
 from scorer.compact import oversize
@@ -170,7 +170,8 @@ def _decided(
         closed = reserved is not None and _waits_after(reserved.priority, members)
         here = replaced(snapshot, kept=reserved.nodes) if reserved and closed else snapshot
         if gang:
-            outcome = plan_near(here, members, homes, link=link_strictness(first.pod)[0])
+            link = link_of(members, is_gang=gang is not None)
+            outcome = plan_near(here, members, homes, link=link)
         else:
             kind = closed, members[0].kind
             outcome = refused.get(kind) or plan(here, members)
@@ -186,6 +187,12 @@ def _decided(
         is_gang=gang is not None,
         seen=snapshot,
     )
+
+
+def link_of(members: Sequence[Member], *, is_gang: bool) -> Link:
+    """Return how strictly a gang, or a pod on its own, holds to fast links."""
+    first = members[0]
+    return link_strictness(first.pod)[0] if is_gang else link_alone(first.pod, first.request)
 
 
 def _oversized(member: Member) -> str | None:

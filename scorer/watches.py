@@ -211,7 +211,6 @@ class Watches:
         self._groups.pop(gang, None)
         self._declared.pop(gang.owner, None)
         self._makes.pop(gang.owner, None)
-        self._suspended.discard(gang.owner)
 
     def take_reowned(self) -> Set[str]:
         """Return the uids of owners of which other things are known since the last call."""
@@ -317,6 +316,8 @@ class Watches:
             before, gang = self._gang_keys.pop(name, None), items.get(name)
             if before is not None:
                 self._named[before[:2]].discard(before)
+                if gang is None:
+                    self._suspended.discard(before.owner)
                 if not self._named[before[:2]]:
                     del self._named[before[:2]]
             if gang is not None:

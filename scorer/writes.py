@@ -5,10 +5,20 @@ A patch that lets it go to its node, or the binding to it.
 
 from collections.abc import Iterator, Mapping
 
+from msgspec.structs import replace
+
 from cluster.isolation import isolation_of
 from cluster.keys import GANG, NODE_NAME_FIELD
 from cluster.node import Node
-from cluster.pod import NodeSelectorTerm, Pod, PodSpec
+from cluster.pod import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    Pod,
+    PodSpec,
+    Requirement,
+)
 from cluster.pointer import escape
 from cluster.record import Allocation, format_record
 from scorer.outcome import Placement
@@ -104,6 +114,28 @@ def binding(pod: Seen, node: str, record: Mapping[str, str]) -> dict[str, object
         },
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
+
+
+def unpinned(pod: Pod, node: str) -> Pod:
+    """Return a pod without the requirement of its node that `placing` has added."""
+    required = pod.spec.required_nodes
+    if required is None or not required.node_selector_terms:
+        return pod
+    affinity = pod.spec.affinity or Affinity()
+    terms = [_unpinned_term(term, node) for term in required.node_selector_terms]
+    # A term that has nothing else is all ours: there was none before.
+    left = [term for term in terms if term.match_expressions or term.match_fields]
+    nodes = NodeAffinity(NodeSelector(left)) if left else None
+    return replace(pod, spec=replace(pod.spec, affinity=replace(affinity, node_affinity=nodes)))
+
+
+def _unpinned_term(term: NodeSelectorTerm, node: str) -> NodeSelectorTerm:
+    pin = Requirement(NODE_NAME_FIELD, "In", [node])
+    fields = list(term.match_fields or ())
+    if pin in fields:
+        # Ours is the last: whoever made the pod may have written the same before.
+        del fields[len(fields) - 1 - fields[::-1].index(pin)]
+    return replace(term, match_fields=fields or None)
 
 
 def _annotate(pod: Pod, record: Mapping[str, str]) -> Iterator[Step]:

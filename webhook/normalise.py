@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from cluster.finding import Code, Finding, Severity
+from cluster.gang import Link, link_alone
 from cluster.keys import DEFAULT_SCHEDULER, GANG, RECORD, VISIBLE_DEVICES_OF
 from cluster.pod import NewPod, NewPodSpec
 from cluster.pointer import escape
@@ -74,15 +75,17 @@ def _add(
 def hold(asked: Asked, policy: PolicySnapshot) -> list[Operation]:
     """Return the steps that make a pod wait for whoever chooses its GPUs.
 
-    A gang's members wait for the planner. Where no scheduler of ours runs, so do all pods whose
-    GPUs Linkwise chooses, a DaemonSet's too: they are gangs of one.
+    A gang's members wait for the planner, and so does a pod that insists on links. Where no
+    scheduler of ours runs, so do all pods whose GPUs Linkwise chooses, a DaemonSet's too: they are
+    gangs of one.
     """
     if not (asked.member or asked.request.places):
         return []
     spec, placement = asked.pod.spec, policy.policy.placement
     mode = placement.mode
     steps: list[Operation] = []
-    if asked.member or mode == "gates":
+    is_linked = link_alone(asked.pod, asked.request) is Link.NVLINK
+    if asked.member or mode == "gates" or is_linked:
         if not asked.gated:
             steps.append(_gate(spec.scheduling_gates is None, asked.member))
         theirs = spec.priority_class_name

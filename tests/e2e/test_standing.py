@@ -77,9 +77,6 @@ def test_a_stateful_set_that_is_scaled_down(pods, machines):
     assert now["status"]["gpus"] == 16
     assert now["status"]["nodes"] == ",".join(nodes_of(pods, "ranks"))
 
-    pods.api.patch(f"{set_path(pods)}/ranks", {"spec": {"replicas": 0}})
-    told(pods, "ranks", "Suspended")
-
 
 def test_a_member_that_is_replaced_leaves_the_rest_of_what_is_told(pods, machines):
     machines(2)

@@ -132,6 +132,13 @@ def test_a_pod_without_a_mark_is_placed_on_its_own():
     assert unit.members[0].gang is None
 
 
+@pytest.mark.parametrize(("gpus", "link"), [(2, Link.NVLINK), (1, Link.BEST)])
+def test_a_pod_of_several_gpus_on_its_own_holds_to_the_links_that_it_names(gpus, link):
+    pod = a_seen(gpus, "notebook", annotations={keys.LINK: "nvlink"})
+
+    assert the_unit([pod]).link is link
+
+
 def test_a_pod_that_does_not_wait_is_nothing_to_place():
     placed = a_seen(1, "placed", gates=(), nodeName="gpu-0")
 

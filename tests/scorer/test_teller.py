@@ -323,6 +323,25 @@ async def test_a_gang_without_pods_says_so_and_names_no_node(cluster, policy, ph
     assert {"nodes", "gpus", "held", "bandwidth"} & status(cluster).keys() == set()
 
 
+async def test_a_stateful_set_that_is_scaled_to_nothing_is_suspended(cluster):
+    path = "/apis/apps/v1/namespaces/team/statefulsets/bert"
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "bert", "uid": "set"}
+
+    def scale(replicas):
+        template = a_job(1)["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+        spec = {"replicas": replicas, "podManagementPolicy": "Parallel", "template": template}
+        cluster.put(path, {"metadata": {"uid": "set"}, "spec": spec})
+
+    scale(2)
+    async with leading(cluster):
+        await running(cluster, owner=owner)
+        scale(0)
+        cluster.delete("bert-1")
+        await soon(lambda: cluster.phase() != "Placed")
+        cluster.delete("bert-0")
+        await soon(lambda: cluster.phase() == "Suspended")
+
+
 async def test_a_gang_that_comes_back_is_told_as_at_first(cluster):
     async with leading(cluster):
         await running(cluster)

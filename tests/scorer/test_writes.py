@@ -14,7 +14,7 @@ from cluster.pod import Pod
 from cluster.record import Allocation, GPUShare, parse_record
 from scorer.member import member_of
 from scorer.outcome import Placement
-from scorer.writes import allocation_of, placing, record_of
+from scorer.writes import allocation_of, placing, record_of, unpinned
 from topology.table import table_of
 
 NOW_NS = 1_800_000_000_000_000_000
@@ -187,3 +187,29 @@ def test_a_record_tells_how_good_the_set_is(gpus, table, bandwidth):
     assert (found.node, found.gpus, found.plan) == ("gpu-1", shares, "7-1")
     assert found.machine_class == (known.key if known else None)
     assert found.bandwidth == bandwidth
+
+
+TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        None,
+        [TERM],
+        [TERM, {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}],
+        [{**TERM, "matchFields": [HERE]}],
+    ],
+    ids=["nothing", "a term", "two terms", "a node that somebody named"],
+)
+def test_what_is_required_without_our_own_pin_is_what_was_required_before(terms):
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}} if terms else None
+    raw = a_held_pod(2, **({"affinity": affinity} if affinity else {}))
+    before = msgspec.convert(raw, Pod)
+
+    written = msgspec.to_builtins(placing(before, "gpu-1", {}))
+    written = [step for step in written if not step["path"].startswith("/metadata/annotations")]
+    after = msgspec.convert(jsonpatch.apply_patch(raw, written), Pod)
+
+    left = unpinned(after, "gpu-1")
+    assert left.spec.required_nodes == before.spec.required_nodes

@@ -65,6 +65,19 @@ def test_single_pods_are_gated_where_no_scheduler_of_ours_runs():
     assert with_scheduler["spec"]["schedulerName"] == keys.SCHEDULER
 
 
+@pytest.mark.parametrize(
+    ("gpus", "link", "gated"), [(2, "nvlink", 1), (2, "best", 0), (1, "nvlink", 0)]
+)
+def test_a_pod_that_insists_on_links_waits_for_the_planner_beside_a_scheduler_too(
+    gpus, link, gated
+):
+    pod = a_pod({keys.GPU_WHOLE: gpus}, annotations={keys.LINK: link})
+
+    after = admitted(pod, a_snapshot("placement: {mode: scheduler}"))
+
+    assert after["spec"].get("schedulingGates", []) == [GATE] * gated
+
+
 def test_a_daemonsets_pod_stays_on_its_node_and_is_no_member():
     field = {"key": keys.NODE_NAME_FIELD, "operator": "In", "values": ["n1"]}
     affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [field]}]}}}
