@@ -38,11 +38,16 @@ class _Job(Struct, frozen=True):
     spec: _Spec = _Spec()
 
 
-class _Owned(Struct, frozen=True):
+class _SetSpec(Struct, frozen=True):
+    replicas: int | None = None
+
+
+class _StatefulSet(Struct, frozen=True):
     metadata: _Metadata = _Metadata()
+    spec: _SetSpec = _SetSpec()
 
 
-_owned = msgspec.json.Decoder(_Owned)
+_sets = msgspec.json.Decoder(_StatefulSet)
 _jobs = msgspec.json.Decoder(_Job)
 
 
@@ -54,6 +59,8 @@ class StatefulSet:
     above: Owner | None
     """The leader that it makes the workers of, or the LeaderWorkerSet that it makes the leaders
     of; None where it has another controller: its own size is the gang's then."""
+    is_suspended: bool = False
+    """It is scaled to 0, so that it makes no pods for now."""
 
 
 def read_stateful_set(raw: bytes | Raw) -> StatefulSet:
@@ -62,8 +69,10 @@ def read_stateful_set(raw: bytes | Raw) -> StatefulSet:
     Raises:
         msgspec.DecodeError: It is none.
     """
-    metadata = _owned.decode(raw).metadata
-    return StatefulSet(metadata.uid, above_set(controller_of(metadata.owner_references or ())))
+    found = _sets.decode(raw)
+    metadata = found.metadata
+    above = above_set(controller_of(metadata.owner_references or ()))
+    return StatefulSet(metadata.uid, above, is_suspended=found.spec.replicas == 0)
 
 
 def above_set(controller: Owner | None) -> Owner | None:

@@ -84,8 +84,8 @@ class Watches:
         """Uids of the Jobs that count an evicted pod as a failure."""
         self._suspended: set[str] = set()
         """Uids of owners that make no pods for now, as was answered."""
-        self._suspended_jobs: set[str] = set()
-        """The same of batch Jobs, as they are watched."""
+        self._suspended_watched: set[str] = set()
+        """The same of batch Jobs and StatefulSets, as they are watched."""
         self._gang_keys: dict[Key, GangKey] = {}
         """By namespace and name of the object."""
         self._named: dict[Key, set[GangKey]] = {}
@@ -182,7 +182,7 @@ class Watches:
 
     def is_suspended(self, uid: str) -> bool:
         """Tell whether an owner makes no pods for now, as far as is known."""
-        return uid in self._suspended or uid in self._suspended_jobs
+        return uid in self._suspended or uid in self._suspended_watched
 
     def gangs_named(self, at: Key) -> Set[GangKey]:
         """Return the gangs of a name that have a Gang object."""
@@ -236,9 +236,11 @@ class Watches:
             before, found = self._set_uids.pop(key, None), items.get(key)
             if before is not None and (found is None or found.uid != before):
                 self._set_above(before, None)
+                self._suspended_watched.discard(before)
             if found is not None:
                 self._set_uids[key] = found.uid
                 self._set_above(found.uid, found.above)
+                self._note_suspended(found.uid, suspended=found.is_suspended)
         self.changed.set()
 
     def _set_above(self, uid: str, above: Owner | None) -> None:
@@ -301,15 +303,20 @@ class Watches:
             self._reowned.add(uid)
         self._above[uid] = job.above
         (self.fragile.add if job.fails_when_evicted else self.fragile.discard)(uid)
-        if job.is_suspended != (uid in self._suspended_jobs):
-            (self._suspended_jobs.add if job.is_suspended else self._suspended_jobs.discard)(uid)
+        self._note_suspended(uid, suspended=job.is_suspended)
+
+    def _note_suspended(self, uid: str, *, suspended: bool) -> None:
+        """Note whether a Job or StatefulSet makes no pods for now."""
+        watched = self._suspended_watched
+        if suspended != (uid in watched):
+            (watched.add if suspended else watched.discard)(uid)
             self._tell_again(uid)
 
     def _forget_job(self, uid: str) -> None:
         if self._above.pop(uid, None) is not None:
             self._reowned.add(uid)
         self.fragile.discard(uid)
-        self._suspended_jobs.discard(uid)
+        self._suspended_watched.discard(uid)
 
     def _gangs_changed(self, items: Mapping[Key, Gang], changed: Set[Key]) -> None:
         for name in changed:

@@ -77,6 +77,9 @@ def test_a_stateful_set_that_is_scaled_down(pods, machines):
     assert now["status"]["gpus"] == 16
     assert now["status"]["nodes"] == ",".join(nodes_of(pods, "ranks"))
 
+    pods.api.patch(f"{set_path(pods)}/ranks", {"spec": {"replicas": 0}})
+    assert "held" not in told(pods, "ranks", "Suspended")["status"]
+
 
 def test_a_member_that_is_replaced_leaves_the_rest_of_what_is_told(pods, machines):
     machines(2)
