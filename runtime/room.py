@@ -89,9 +89,7 @@ class Room(Generic[M]):
         if not same:
             del self._half_sent[member.peer]
 
-    def _make_room(
-        self, among: Collection[M], newest: M, now: float, reason: str
-    ) -> None:
+    def _make_room(self, among: Collection[M], newest: M, now: float, reason: str) -> None:
         others = [one for one in among if one is not newest and one.may_make_room]
         if not others:
             self._drop(newest, reason)
