@@ -8,7 +8,6 @@ from builders import a_seen
 from tenure import JOB, NOW, Clock, Cluster, hurry, leading, soon
 
 from cluster import keys
-from scorer import planner
 from scorer.carried import moving_takes
 from scorer.gangobject import GANGS
 
