@@ -51,6 +51,7 @@ class Capacity:
     _label_sets: dict[frozenset[str], tuple[Mapping[str, str], ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    """A cache of `label_sets`, by keys; it ends with this capacity, when a node changes."""
 
     def label_sets(self, keys: frozenset[str]) -> tuple[Mapping[str, str], ...]:
         """Return what these labels are on nodes that offer GPUs under NVIDIA's names, each once.

@@ -15,6 +15,7 @@ from aiohttp.http import HttpProcessingError, HttpVersion11, RawRequestMessage
 from runtime.body import Body
 from runtime.exchange import Answer, refusal
 from runtime.limits import Limits
+from runtime.room import Room
 from runtime.wire import new_parser, written
 
 
@@ -37,6 +38,7 @@ class Service(Protocol):
     """What a connection needs of its server."""
 
     draining: bool
+    room: Room["Connection"]
 
     def opened(self, connection: "Connection") -> None:
         """Take notice of a new connection."""
@@ -44,14 +46,6 @@ class Service(Protocol):
 
     def closed(self, connection: "Connection") -> None:
         """Forget a connection."""
-        ...
-
-    def half_sent(self, connection: "Connection") -> None:
-        """Take notice that a part of a request has arrived, and the rest has not."""
-        ...
-
-    def whole(self, connection: "Connection") -> None:
-        """Take notice that a request that was half sent has arrived, or never will."""
         ...
 
     def begin(self, head: RawRequestMessage) -> Request:
@@ -179,12 +173,12 @@ class Connection(asyncio.Protocol):
         if not self.half_sent:
             self.half_sent = True
             self.since = self._loop.time()
-            self._service.half_sent(self)
+            self._service.room.begin_half_sent(self)
 
     def _end_half_sent(self) -> None:
         if self.half_sent:
             self.half_sent = False
-            self._service.whole(self)
+            self._service.room.end_half_sent(self)
 
     def _resume(self) -> None:
         data, self._later = self._later, b""

@@ -6,7 +6,7 @@ have several addresses. So neither the address nor the age of a connection decid
 
 from collections import Counter, defaultdict
 from collections.abc import Collection
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from runtime.limits import Limits
 
@@ -38,7 +38,10 @@ class Member(Protocol):
         ...
 
 
-class Room:
+M = TypeVar("M", bound=Member)
+
+
+class Room(Generic[M]):
     """The connections of a server, by address, within its limits."""
 
     def __init__(self, limits: Limits) -> None:
@@ -46,12 +49,12 @@ class Room:
         self._limits = limits
         self.dropped: Counter[str] = Counter()
         """How many were dropped, by reason."""
-        self.open: set[Member] = set()
-        self._by_peer: defaultdict[str, set[Member]] = defaultdict(set)
-        self._half_sent: defaultdict[str, dict[Member, None]] = defaultdict(dict)
+        self.open: set[M] = set()
+        self._by_peer: defaultdict[str, set[M]] = defaultdict(set)
+        self._half_sent: defaultdict[str, dict[M, None]] = defaultdict(dict)
         """By address; the slowest first."""
 
-    def enter(self, member: Member, now: float) -> None:
+    def enter(self, member: M, now: float) -> None:
         """Add a connection, and drop another one where that makes too many.
 
         Cost: one pass over all connections where there are too many.
@@ -64,7 +67,7 @@ class Room:
         elif len(self.open) > self._limits.connections:
             self._make_room(self.open, member, now, FULL)
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: M) -> None:
         """Forget a connection."""
         self.open.discard(member)
         same = self._by_peer[member.peer]
@@ -72,23 +75,21 @@ class Room:
         if not same:
             del self._by_peer[member.peer]
 
-    def begin_half_sent(self, member: Member) -> None:
+    def begin_half_sent(self, member: M) -> None:
         """Note that a request is half sent; drop the slowest of its address if there are many."""
         same = self._half_sent[member.peer]
         same[member] = None
         if len(same) > self._limits.peer_half_sent:
             self._drop(next(iter(same)), HALF_SENT)
 
-    def end_half_sent(self, member: Member) -> None:
+    def end_half_sent(self, member: M) -> None:
         """Note that a request has arrived, or never will."""
         same = self._half_sent[member.peer]
         same.pop(member, None)
         if not same:
             del self._half_sent[member.peer]
 
-    def _make_room(
-        self, among: Collection[Member], newest: Member, now: float, reason: str
-    ) -> None:
+    def _make_room(self, among: Collection[M], newest: M, now: float, reason: str) -> None:
         others = [one for one in among if one is not newest and one.may_make_room]
         if not others:
             self._drop(newest, reason)
@@ -99,13 +100,13 @@ class Room:
         crowd = Counter(one.peer for one in same)
         self._drop(min(same, key=lambda one: (-crowd[one.peer], one.since)), reason)
 
-    def _worth(self, member: Member, now: float) -> int:
+    def _worth(self, member: M, now: float) -> int:
         if member.half_sent:
             crowded = len(self._half_sent[member.peer]) > _CROWD
             return 0 if crowded or now - member.since > _SLOW else 3
         # A connection that was used may be an API server's, so it is kept longer.
         return 2 if member.used else 1
 
-    def _drop(self, member: Member, reason: str) -> None:
+    def _drop(self, member: M, reason: str) -> None:
         self.dropped[reason] += 1
         member.drop()

@@ -29,8 +29,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._limits = limits
         self._desk = Desk(routes, limits, observers)
-        self._open: set[Connection] = set()
-        self._room = Room(limits)
+        self.room: Room[Connection] = Room(limits)
         self._none_open = asyncio.Event()
         self._none_open.set()
         self._listener: asyncio.Server | None = None
@@ -48,7 +47,7 @@ class Server:
     @property
     def connections(self) -> int:
         """How many are open."""
-        return len(self._open)
+        return len(self.room.open)
 
     @property
     def bytes_in_flight(self) -> int:
@@ -57,7 +56,7 @@ class Server:
 
     def dropped(self, reason: str) -> int:
         """Return how many connections were dropped for a reason (of `runtime.room`), so far."""
-        return self._room.dropped[reason]
+        return self.room.dropped[reason]
 
     @property
     def requests(self) -> int:
@@ -112,12 +111,12 @@ class Server:
         self.draining = True
         if self._listener is not None:
             self._listener.close()
-        for one in list(self._open):
+        for one in list(self.room.open):
             one.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._none_open.wait()
-        for one in list(self._open):
+        for one in list(self.room.open):
             one.drop()
 
     async def end_what_is_overdue(self) -> None:
@@ -132,29 +131,19 @@ class Server:
         while True:
             await asyncio.sleep(shortest / 4)
             now = self._loop.time()
-            for one in list(self._open):
+            for one in list(self.room.open):
                 one.overdue(now)
 
     def opened(self, connection: Connection) -> None:
         """Keep connections within their limit; who is being answered is never dropped for it."""
-        self._open.add(connection)
         self._none_open.clear()
-        self._room.enter(connection, self._loop.time())
+        self.room.enter(connection, self._loop.time())
 
     def closed(self, connection: Connection) -> None:
         """Forget a connection."""
-        self._open.discard(connection)
-        self._room.leave(connection)
-        if not self._open:
+        self.room.leave(connection)
+        if not self.room.open:
             self._none_open.set()
-
-    def half_sent(self, connection: Connection) -> None:
-        """Keep requests that are half sent within their limit."""
-        self._room.begin_half_sent(connection)
-
-    def whole(self, connection: Connection) -> None:
-        """Take notice that a request is half sent no more."""
-        self._room.end_half_sent(connection)
 
     def begin(self, head: RawRequestMessage) -> Request:
         """Return what is to become of a request."""

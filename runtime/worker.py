@@ -24,6 +24,9 @@ MOST_ALIKE = 4
 _START_SECONDS = 60
 """Longest time for the child to import its modules, also on a busy machine [s]."""
 
+_END_SECONDS = 1
+"""Longest time for the pipes of a child to close after its end."""
+
 _log = structlog.get_logger()
 
 
@@ -124,19 +127,23 @@ class Worker:
             raise LimitError(why)
 
     async def _start(self) -> Process:
-        child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "runtime.worker_process", str(self._memory), *self._modules),
-            stdin=PIPE,
-            stdout=PIPE,
-            # An interrupt from a terminal is for the parent, which ends the child.
-            start_new_session=True,
+        creating = asyncio.create_task(
+            asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "runtime.worker_process", str(self._memory), *self._modules),
+                stdin=PIPE,
+                stdout=PIPE,
+                # An interrupt from a terminal is for the parent, which ends the child.
+                start_new_session=True,
+            )
         )
         try:
+            # Cancelled while it is created, the process would go on.
+            child = await asyncio.shield(creating)
             async with asyncio.timeout(_START_SECONDS):
                 status, _ = await _answer(child)
         except (TimeoutError, EOFError, OSError, asyncio.CancelledError) as error:
-            await _end(child)
+            await _end(await creating)
             if isinstance(error, asyncio.CancelledError):
                 raise
             raise RuntimeError("the process for untrusted input does not start") from error
@@ -166,11 +173,17 @@ async def _answer(child: Process) -> tuple[bytes, bytes]:
 
 
 async def _end(child: Process) -> None:
+    """Kill the child, and wait until its pipes are closed, which is later than its end."""
+    assert child.stdin is not None  # noqa: S101
+    assert child.stdout is not None  # noqa: S101
     with suppress(ProcessLookupError):
         child.kill()
-    if child.stdin is not None:
-        child.stdin.close()
+    child.stdin.close()
     await child.wait()
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(_END_SECONDS):
+            await child.stdout.read()
+            await child.stdin.wait_closed()
 
 
 @asynccontextmanager

@@ -10,10 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from threading import Event, Thread
-from typing import Self
 
 from controlplane.api import Api, ApiError, Object
+from controlplane.background import Background
 from controlplane.process import wait_until
 
 from cluster import keys
@@ -106,7 +105,7 @@ def asked(pod: Object) -> int:
 
 
 @dataclass(slots=True)
-class History:
+class History(Background):
     """Use it in `with`: it watches while the block runs."""
 
     api: Api
@@ -115,22 +114,12 @@ class History:
     """Why something may be missing."""
     _present: dict[str, Write] = field(default_factory=dict)
     _version: str = ""
-    _over: Event = field(default_factory=Event)
-    _thread: Thread | None = None
 
-    def __enter__(self) -> Self:
+    def _prepare(self) -> None:
         listed = self.api.get(_PODS)
         for pod in listed["items"]:
             self._note(Write(time.monotonic(), pod, False))
         self._version = listed["metadata"]["resourceVersion"]
-        self._thread = Thread(target=self._run)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        if self._thread:
-            self._thread.join()
 
     def catch_up(self) -> None:
         """Return when the pods as they are now were seen."""

@@ -4,10 +4,9 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
-from threading import Event, Thread
-from typing import Self
 
 from controlplane.api import ApiError
+from controlplane.background import Background
 from controlplane.gangs import make_gang, where
 from controlplane.pods import Pods
 from controlplane.process import NotReadyError, wait_until
@@ -19,25 +18,13 @@ _PATIENCE = 20
 
 
 @dataclass(slots=True)
-class HonestGangs:
+class HonestGangs(Background):
     """A gang every two seconds, deleted once all of it is bound; use it in `with`."""
 
     pods: Pods
     waited: list[float] = field(default_factory=list)
     """From the first attempt to create a pod of a gang until all were bound or given up [s]."""
     begun: int = 0
-    _over: Event = field(default_factory=Event)
-    _thread: Thread | None = None
-
-    def __enter__(self) -> Self:
-        self._thread = Thread(target=self._run)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        if self._thread:
-            self._thread.join()
 
     def more(self, gangs: int) -> None:
         """Return when so many gangs that are begun from now on are bound, or given up."""

@@ -13,10 +13,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGKILL
-from threading import Event, Lock, Thread
-from typing import Self
+from threading import Lock
 
 from controlplane.api import ApiError
+from controlplane.background import Background
 from controlplane.plane import ControlPlane
 from controlplane.process import Process, answers, free_ports, wait_until
 from controlplane.relay import Relay
@@ -31,7 +31,7 @@ PERIOD = 2
 
 
 @dataclass(slots=True)
-class Cluster:
+class Cluster(Background):
     """A kubelet and an EndpointSlice controller, as far as the webhook needs them."""
 
     plane: ControlPlane
@@ -42,27 +42,17 @@ class Cluster:
     ready: list[int] = field(default_factory=list)
     """Ports of admission of those that were ready when they were asked last."""
     _version: str = ""
-    _over: Event = field(default_factory=Event)
     _probes: Lock = field(default_factory=Lock)
-    _thread: Thread | None = None
 
-    def __enter__(self) -> Self:
+    def _prepare(self) -> None:
         self._mount()
-        self._thread = Thread(target=self._work)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        if self._thread:
-            self._thread.join()
 
     @property
     def mounted(self) -> bool:
         """Whether there is anything to serve."""
         return (self.folder / "tls.key").exists()
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         while not self._over.wait(PERIOD):
             self._mount()
             self.probe()

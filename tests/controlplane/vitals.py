@@ -5,11 +5,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGKILL
-from threading import Event, Thread
-from typing import Self
 from urllib.request import urlopen
 
 import yaml
+from controlplane.background import Background
 from controlplane.process import Process
 from controlplane.webhook import BASE
 
@@ -57,7 +56,7 @@ class Vitals:
 
 
 @dataclass(slots=True)
-class Limited:
+class Limited(Background):
     """A process whose memory is limited; use it in `with`. What holds more is killed at once."""
 
     process: Process
@@ -66,18 +65,6 @@ class Limited:
     _peak: int = 0
     _before: int = 0
     _lag: Lag = field(default_factory=dict)
-    _over: Event = field(default_factory=Event)
-    _thread: Thread | None = None
-
-    def __enter__(self) -> Self:
-        self._thread = Thread(target=self._watch)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        if self._thread:
-            self._thread.join()
 
     def begin(self) -> None:
         """Measure from now on."""
@@ -92,7 +79,7 @@ class Limited:
             lag = None
         return Vitals(self._before, memory(self.process), self._peak, self.limit, lag)
 
-    def _watch(self) -> None:
+    def _run(self) -> None:
         while not self._over.wait(_PAUSE):
             held = memory(self.process)
             self._peak = max(self._peak, held)

@@ -6,10 +6,10 @@ import re
 import pytest
 import pytest_asyncio
 from fake_cluster import FENCED
-from tenure import Clock, Cluster, leading, soon
+from tenure import Clock, Cluster, hurry, leading, soon
 
 from cluster import keys
-from scorer import planner, settle, teller
+from scorer import planner
 from scorer.extender.wire import Binding
 from scorer.settle import GRANTING
 
@@ -20,10 +20,7 @@ PODS = "/api/v1/namespaces/team/pods"
 
 @pytest_asyncio.fixture
 async def cluster(monkeypatch):
-    monkeypatch.setattr(settle, "_PAUSE", 0.01)
-    monkeypatch.setattr(planner, "_AGAIN", 0.01)
-    monkeypatch.setattr(teller, "_PATIENCE", 0.01)
-    monkeypatch.setattr(teller, "_PAUSE", 0.01)
+    hurry(monkeypatch)
     async with Cluster() as running:
         running.node()
         yield running

@@ -7,11 +7,11 @@ import pytest
 import pytest_asyncio
 from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
-from tenure import Clock, Cluster, soon
+from tenure import Clock, Cluster, hurry, soon
 
 from cluster import keys
 from runtime.kube import Kube
-from scorer import faults, follow, gangs, planner, settle, survey, teller, unaccounted
+from scorer import faults, follow, gangs, survey, unaccounted
 from scorer.extender.wire import Binding
 from scorer.fence import Deposed
 from scorer.leader import Leader
@@ -61,10 +61,7 @@ class Leading:
 
 @pytest_asyncio.fixture
 async def cluster(monkeypatch):
-    monkeypatch.setattr(settle, "_PAUSE", 0.01)
-    monkeypatch.setattr(planner, "_AGAIN", 0.01)
-    monkeypatch.setattr(teller, "_PATIENCE", 0.01)
-    monkeypatch.setattr(teller, "_PAUSE", 0.01)
+    hurry(monkeypatch)
     monkeypatch.setattr(unaccounted, "_PAUSE", 0.01)
     monkeypatch.setattr(faults, "_FIRST", 0.1)
     async with Cluster() as running:

@@ -5,19 +5,16 @@ import asyncio
 import pytest
 import pytest_asyncio
 from builders import a_seen
-from tenure import JOB, NOW, Clock, Cluster, leading, soon
+from tenure import JOB, NOW, Clock, Cluster, hurry, leading, soon
 
 from cluster import keys
-from scorer import planner, teller
 from scorer.carried import moving_takes
 from scorer.gangobject import GANGS
 
 
 @pytest_asyncio.fixture
 async def cluster(monkeypatch):
-    monkeypatch.setattr(planner, "_AGAIN", 0.01)
-    monkeypatch.setattr(teller, "_PATIENCE", 0.01)
-    monkeypatch.setattr(teller, "_PAUSE", 0.01)
+    hurry(monkeypatch)
     async with Cluster() as running:
         for name in ("gpu-0", "gpu-1"):
             running.node(name)

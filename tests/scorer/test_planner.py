@@ -7,12 +7,12 @@ import pytest_asyncio
 from builders import a_held_pod
 from fake_cluster import FENCED
 from msgspec import to_builtins
-from tenure import Clock, Cluster, leading, soon
+from tenure import Clock, Cluster, hurry, leading, soon
 
 from cluster import keys
 from cluster.gang import GangKey
 from runtime.clock import wall
-from scorer import ageing, planner, settle, teller
+from scorer import ageing, planner
 from scorer.gangobject import Phase, name_of, status_of
 
 WAITING = "WaitingForGPUs"
@@ -25,11 +25,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 @pytest_asyncio.fixture
 async def cluster(monkeypatch):
-    monkeypatch.setattr(settle, "_PAUSE", 0.01)
-    monkeypatch.setattr(planner, "_PAUSE", 0.01)
-    monkeypatch.setattr(planner, "_AGAIN", 0.01)
-    monkeypatch.setattr(teller, "_PATIENCE", 0.01)
-    monkeypatch.setattr(teller, "_PAUSE", 0.01)
+    hurry(monkeypatch)
     async with Cluster() as running:
         running.node()
         yield running

@@ -3,12 +3,12 @@
 import pytest
 import pytest_asyncio
 from builders import dgx1_v100, topology_map
-from tenure import Cluster, leading, soon
+from tenure import Cluster, hurry, leading, soon
 
 from cluster import keys
 from cluster.gang import GangKey
 from cluster.published import Published
-from scorer import planner, teller
+from scorer import teller
 from scorer.gangobject import GANGS, name_of
 
 GANG_PATH = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
@@ -27,9 +27,7 @@ def a_job(workers, **spec):
 
 @pytest_asyncio.fixture
 async def cluster(monkeypatch):
-    monkeypatch.setattr(planner, "_AGAIN", 0.01)
-    monkeypatch.setattr(teller, "_PATIENCE", 0.01)
-    monkeypatch.setattr(teller, "_PAUSE", 0.01)
+    hurry(monkeypatch)
     async with Cluster() as running:
         running.node()
         yield running
