@@ -18,7 +18,10 @@ from typing import Any, Literal, Self, TypeVar
 import aiohttp
 import msgspec
 from msgspec import Struct
+from msgspec.json import Decoder
 from yarl import URL
+
+from runtime.shallow import decode
 
 T = TypeVar("T")
 Params = Mapping[str, str]
@@ -321,6 +324,6 @@ async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:
 
 def _decoded(body: bytes, returns: type[T]) -> T:
     try:
-        return msgspec.json.decode(body, type=returns)
+        return decode(body, Decoder(returns))
     except UNDECODABLE as error:
         raise Unreadable(f"the answer is not a {returns.__name__}: {error}") from error

@@ -29,6 +29,7 @@ from runtime.kube import (
     Unreadable,
     refused,
 )
+from runtime.shallow import decode
 
 T = TypeVar("T")
 Key: TypeAlias = tuple[str, str]
@@ -221,7 +222,7 @@ class Reflector(Generic[T]):
             size = 0
             for raw in part.items or ():
                 size += memoryview(raw).nbytes
-                self._put(items, unreadable, _heads.decode(raw).metadata.key, raw)
+                self._put(items, unreadable, decode(raw, _heads).metadata.key, raw)
             if not part.metadata.continue_:
                 return items, unreadable, part.metadata.resource_version
             params["continue"] = part.metadata.continue_
@@ -259,7 +260,7 @@ class Reflector(Generic[T]):
         changed: set[Key] = set()
         try:
             for line in lines:
-                if key := self._apply(_events.decode(line)):
+                if key := self._apply(decode(line, _events)):
                     changed.add(key)
                 self._delay = self._pace.first
         finally:
@@ -268,7 +269,7 @@ class Reflector(Generic[T]):
 
     def _apply(self, event: _Event) -> Key | None:
         """Return what changed, if anything did."""
-        head = _heads.decode(event.object)
+        head = decode(event.object, _heads)
         if event.type == "ERROR":
             raise refused(head.code, bytes(event.object))
         self._version = head.metadata.resource_version

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from cluster.pod import Owner
+from runtime.shallow import decode
 from scorer.seen import controller_of
 
 
@@ -56,7 +57,7 @@ def read_job(raw: bytes | Raw) -> Job:
     Raises:
         msgspec.DecodeError: It is none.
     """
-    found = _jobs.decode(raw)
+    found = decode(raw, _jobs)
     return Job(
         uid=found.metadata.uid,
         above=controller_of(found.metadata.owner_references or ()),
