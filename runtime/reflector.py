@@ -39,6 +39,9 @@ _GONE = 410
 _PASSING = frozenset({429, 500, 502, 503})
 """Answers that say nothing about the version: the API server is overloaded or starting."""
 
+_LONGEST = 200
+"""Of an error's text, which may quote what somebody wrote [characters]."""
+
 _log = structlog.get_logger()
 
 
@@ -291,5 +294,6 @@ class Reflector(Generic[T]):
         except Exception as error:  # noqa: BLE001 - one object must not end the watch of all.
             if key in self._items:
                 items[key] = self._items[key]
-            unreadable[key] = str(error)
-            _log.warning("Could not read object", resource=self._path, object="/".join(key))
+            unreadable[key] = why = str(error)[:_LONGEST]
+            name = "/".join(key)
+            _log.warning("Could not read object", resource=self._path, object=name, err=why)

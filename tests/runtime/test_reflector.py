@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 from fake_api import ended, held, status, text
+from structlog.testing import capture_logs
 from waiting import PATIENCE, until
 
 from runtime.kube import Kube
@@ -369,6 +370,22 @@ async def test_an_object_that_cannot_be_read_keeps_its_last_good_state(api):
         api.put("a", data={"k": "2"})
         assert await watch.state("a") == {"a": {"k": "2"}}
         assert watch.reflector.unreadable == {}
+
+
+async def test_the_log_says_what_is_wrong_with_an_object_and_no_more_of_it_than_fits_a_line(api):
+    def read(_raw):
+        raise ValueError("no number: " + "x" * 1000)
+
+    api.put("a")
+
+    with capture_logs() as logs:
+        async with watched(api, read=read) as watch:
+            await watch.state()
+
+    (told,) = (one for one in logs if one["event"] == "Could not read object")
+    assert told["object"] == "ns/a"
+    assert told["err"].startswith("no number: x")
+    assert len(told["err"]) == 200
 
 
 @pytest.mark.parametrize("levels", [*range(890, 1000, 2), 9980])
