@@ -10,6 +10,7 @@ from kubernetes_asyncio.client.rest import RESTClientObject
 from msgspec import Struct
 
 from cli.kubeconfig import Person
+from runtime.shallow import decode
 from webhook.manifest.value import InputError
 
 T = TypeVar("T")
@@ -150,8 +151,8 @@ class Reader:
 
     def _decoded(self, body: bytes, kind: type[T]) -> T:
         try:
-            return msgspec.json.decode(body, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return decode(body, msgspec.json.Decoder(kind))
+        except (msgspec.DecodeError, UnicodeDecodeError):
             self.fail("it does not answer as an API server does. Look at the kubeconfig.")
 
     def fail(self, message: str) -> NoReturn:

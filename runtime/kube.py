@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, TypeVar
 
 import aiohttp
 import msgspec
+from msgspec.json import Decoder
 from yarl import URL
 
 from runtime.kube_errors import (
@@ -22,6 +23,7 @@ from runtime.kube_errors import (
     Unreadable,
     refused,
 )
+from runtime.shallow import decode
 
 __all__ = ["ApiError", "Kube", "KubeError", "Unreachable", "Unreadable"]
 
@@ -269,6 +271,6 @@ async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:
 
 def _decoded(body: bytes, returns: type[T]) -> T:
     try:
-        return msgspec.json.decode(body, type=returns)
+        return decode(body, Decoder(returns))
     except UNDECODABLE as error:
         raise Unreadable(f"the answer is not a {returns.__name__}: {error}") from error

@@ -29,6 +29,7 @@ from runtime.kube_errors import (
     Unreadable,
     refused,
 )
+from runtime.shallow import decode
 
 T = TypeVar("T")
 Key: TypeAlias = tuple[str, str]
@@ -37,6 +38,9 @@ Key: TypeAlias = tuple[str, str]
 _GONE = 410
 _PASSING = frozenset({429, 500, 502, 503})
 """Answers that say nothing about the version: the API server is overloaded or starting."""
+
+_LONGEST = 200
+"""Of an error's text, which may quote what somebody wrote [characters]."""
 
 _log = structlog.get_logger()
 
@@ -221,7 +225,7 @@ class Reflector(Generic[T]):
             size = 0
             for raw in part.items or ():
                 size += memoryview(raw).nbytes
-                self._put(items, unreadable, _heads.decode(raw).metadata.key, raw)
+                self._put(items, unreadable, decode(raw, _heads).metadata.key, raw)
             if not part.metadata.continue_:
                 return items, unreadable, part.metadata.resource_version
             params["continue"] = part.metadata.continue_
@@ -259,7 +263,7 @@ class Reflector(Generic[T]):
         changed: set[Key] = set()
         try:
             for line in lines:
-                if key := self._apply(_events.decode(line)):
+                if key := self._apply(decode(line, _events)):
                     changed.add(key)
                 self._delay = self._pace.first
         finally:
@@ -268,7 +272,7 @@ class Reflector(Generic[T]):
 
     def _apply(self, event: _Event) -> Key | None:
         """Return what changed, if anything did."""
-        head = _heads.decode(event.object)
+        head = decode(event.object, _heads)
         if event.type == "ERROR":
             raise refused(head.code, bytes(event.object))
         self._version = head.metadata.resource_version
@@ -290,5 +294,6 @@ class Reflector(Generic[T]):
         except Exception as error:  # noqa: BLE001 - one object must not end the watch of all.
             if key in self._items:
                 items[key] = self._items[key]
-            unreadable[key] = str(error)
-            _log.warning("Could not read object", resource=self._path, object="/".join(key))
+            unreadable[key] = why = str(error)[:_LONGEST]
+            name = "/".join(key)
+            _log.warning("Could not read object", resource=self._path, object=name, err=why)

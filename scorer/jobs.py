@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from cluster.pod import Owner
+from runtime.shallow import decode
 from scorer.owner import GROUPS
 from scorer.seen import controller_of
 
@@ -69,7 +70,7 @@ def read_stateful_set(raw: bytes | Raw) -> StatefulSet:
     Raises:
         msgspec.DecodeError: It is none.
     """
-    found = _sets.decode(raw)
+    found = decode(raw, _sets)
     metadata = found.metadata
     above = above_set(controller_of(metadata.owner_references or ()))
     return StatefulSet(metadata.uid, above, is_suspended=found.spec.replicas == 0)
@@ -99,7 +100,7 @@ def read_job(raw: bytes | Raw) -> Job:
     Raises:
         msgspec.DecodeError: The JSON is not that of a Job.
     """
-    found = _jobs.decode(raw)
+    found = decode(raw, _jobs)
     return Job(
         uid=found.metadata.uid,
         above=controller_of(found.metadata.owner_references or ()),

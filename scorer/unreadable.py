@@ -15,12 +15,14 @@ from cluster.claimant import Claimant, claimant_of
 from cluster.keys import ALLOCATION, GANG
 from cluster.pod import Container, Metadata, Pod, PodSpec, PodStatus, Resources, SchedulingGate
 from cluster.request import Family
+from runtime.shallow import decode
 from scorer.seen import Seen, is_gated, seen, unplanned
 
 _LONGEST = 200
 """Of an error's text [characters]."""
 
 _pods = msgspec.json.Decoder(Pod)
+_anything = msgspec.json.Decoder()
 _log = structlog.get_logger()
 
 
@@ -30,7 +32,7 @@ def read_pod(raw: bytes | Raw) -> Seen:
     Never raises for the JSON of an object: a pod that cannot be decoded is read part by part.
     """
     try:
-        return seen(_pods.decode(raw))
+        return seen(decode(raw, _pods))
     except Exception as error:  # noqa: BLE001 - whatever it is, the pod may hold GPUs.
         why = f"its object cannot be read: {str(error)[:_LONGEST]}"
         found = _read_apart(raw, why)
@@ -40,8 +42,7 @@ def read_pod(raw: bytes | Raw) -> Seen:
 
 def _read_apart(raw: bytes | Raw, why: str) -> Seen:
     """Return what is kept of a pod that cannot be decoded as a whole."""
-    whole = msgspec.json.decode(raw)
-    pod, is_complete = _readable(whole)
+    pod, is_complete = _readable(decode(raw, _anything))
     claimant = _claimant(pod, why, is_complete=is_complete)
     return unplanned(
         Seen(

@@ -178,19 +178,27 @@ def evaders():
     def choosing(*env):
         return a_pod("all", containers=[container(*env)])
 
+    # Each bound of the registration's conditions is kept, and the last variable is the one.
+    crowd = [
+        container(*[{"name": "A"}] * 1000, *([ALL] if number == 63 else []), name=f"c{number}")
+        for number in range(64)
+    ]
     return {
         "many variables": choosing(*[{"name": "A", "value": "b"}] * 100_000, ALL),
         "large variable": choosing({"name": "A", "value": "<" * 1_000_000}, ALL),
         "deep": nested(choosing(ALL)),
+        "many containers of many variables": a_pod("all", containers=crowd),
     }
 
 
-@pytest.mark.parametrize("name", ["many variables", "large variable", "deep"])
+@pytest.mark.parametrize(
+    "name", ["many variables", "large variable", "deep", "many containers of many variables"]
+)
 @pytest.mark.usefixtures("webhook")
 def test_a_pod_too_large_or_too_deep_to_be_judged_does_not_get_past(tenant, path, name):
     refusal(lambda: tenant.create(path, evaders()[name]))
 
-    kept = [variables(one)[keys.ENV_VISIBLE_DEVICES] for one in tenant.get(path)["items"]]
+    kept = [variables(one, -1)[keys.ENV_VISIBLE_DEVICES] for one in tenant.get(path)["items"]]
     assert kept in ([], [NO_GPU])
 
 

@@ -1,14 +1,18 @@
 import asyncio
+import json
+import sys
 import time
 from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
 from fake_api import ended, held, status, text
+from structlog.testing import capture_logs
 from waiting import PATIENCE, until
 
 from runtime.kube import Kube
 from runtime.reflector import Pace, Reflector
+from runtime.shallow import decode
 
 PATH = "/api/v1/namespaces/ns/configmaps"
 FAST = Pace(watch=200, silence=100, first=0.001, longest=0.01)
@@ -366,6 +370,48 @@ async def test_an_object_that_cannot_be_read_keeps_its_last_good_state(api):
         api.put("a", data={"k": "2"})
         assert await watch.state("a") == {"a": {"k": "2"}}
         assert watch.reflector.unreadable == {}
+
+
+async def test_the_log_says_what_is_wrong_with_an_object_and_no_more_of_it_than_fits_a_line(api):
+    def read(_raw):
+        raise ValueError("no number: " + "x" * 1000)
+
+    api.put("a")
+
+    with capture_logs() as logs:
+        async with watched(api, read=read) as watch:
+            await watch.state()
+
+    (told,) = (one for one in logs if one["event"] == "Could not read object")
+    assert told["object"] == "ns/a"
+    assert told["err"].startswith("no number: x")
+    assert len(told["err"]) == 200
+
+
+@pytest.mark.parametrize("levels", [*range(890, 1000, 2), 9980])
+async def test_an_object_of_any_depth_is_listed_and_watched_as_others_are(api, levels):
+    fields = {}
+    for _ in range(levels):
+        fields = {"f:a": fields}
+    sys.setrecursionlimit(50_000)
+    try:
+        deep = json.dumps(fields)
+    finally:
+        sys.setrecursionlimit(1000)
+    metadata = {"namespace": "ns", "resourceVersion": "2"}
+
+    def listed(name):
+        about = json.dumps({**metadata, "name": name})
+        return f'{{"metadata": {about}, "managed": {deep}, "data": {{"k": "1"}}}}'
+
+    version = '{"resourceVersion": "1"}'
+    api.faults["list"].append(text(200, f'{{"metadata": {version}, "items": [{listed("a")}]}}'))
+    api.faults["watch"].append(text(200, f'{{"type": "ADDED", "object": {listed("b")}}}\n'))
+
+    things = msgspec.json.Decoder(Thing)
+    async with watched(api, read=lambda raw: decode(raw, things)) as watch:
+        assert await watch.state("a", "b") == {"a": {"k": "1"}, "b": {"k": "1"}}
+        assert watch.reflector.lists == 1
 
 
 async def test_an_object_that_is_nested_too_deep_to_be_read_hides_no_other(api):

@@ -84,6 +84,14 @@ def test_a_pod_on_its_way_to_its_node_keeps_the_gpus_of_its_record():
     assert (claimant.target, [gpu.i for gpu in claimant.record.gpus]) == ("gpu-0", [3])
 
 
+@pytest.mark.parametrize("levels", [*range(890, 1000, 2), 9980])
+def test_a_pod_of_any_depth_is_read_as_others_are(levels):
+    deep = '{"f:a":' * levels + "{}" + "}" * levels
+    pod = raw(running()).replace(b'"metadata": {', f'"metadata": {{"managed": {deep}, '.encode(), 1)
+
+    assert read_pod(pod) == read_pod(raw(running()))
+
+
 @pytest.mark.parametrize("before", ["new", "readable"])
 async def test_nothing_is_placed_on_the_node_of_an_unreadable_pod_until_it_can_be_read(before):
     async with Cluster() as cluster:
