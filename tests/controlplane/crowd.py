@@ -74,6 +74,8 @@ class Crowd:
             self._all_is_placed_that_fits()
 
     def _all_is_placed_that_fits(self) -> None:
+        # Until the end of a gang was seen, there seems to be no room.
+        self.history.catch_up()
         try:
             wait_until(lambda: not self._late(), "nothing waits that would fit", _PATIENCE)
         except NotReadyError as error:
