@@ -244,10 +244,13 @@ async def test_every_write_that_gives_gpus_is_given_up_by_the_server_in_time(clu
     async with leading(cluster, clock=clock) as leader:
         cluster.gang()
         await soon(lambda: cluster.given("bert-0", "bert-1"))
-        clock.now += 100
-        # By the sign the planner notices that time has passed.
-        cluster.pod("sign")
+        cluster.try_out("bert-0", "bert-1")
+        # By these the planner notices that a scheduler looked, and that time has passed.
         cluster.node("gpu-1")
+        cluster.pod("tried", 1)
+        await soon(lambda: cluster.given("tried"))
+        clock.now += 100
+        cluster.pod("sign", 1)
         await soon(lambda: cluster["bert-0"] is None)
         await shown(cluster, "GangEvicted")
         for i in (0, 1):

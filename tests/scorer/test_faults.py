@@ -108,6 +108,13 @@ async def others_are_placed(cluster, name="other"):
     await soon(lambda: cluster.given(name))
 
 
+async def a_gang_is_due(cluster, clock):
+    """Let a scheduler find no node for a gang that has its GPUs, and its deadline pass."""
+    cluster.try_out("bert-0", "bert-1")
+    await others_are_placed(cluster, "tried")
+    clock.now += 100
+
+
 async def test_a_pod_whose_patch_cannot_be_encoded_rests_and_frees_its_gpus(cluster, logs):
     async with led(cluster) as leading:
         leading.kube.breaks = breaks("/pods/cursed")
@@ -228,7 +235,7 @@ async def test_a_plan_that_cannot_be_followed_is_followed_later(cluster, monkeyp
         cluster.gang(gpus=2)
         await soon(lambda: cluster.given("bert-0", "bert-1"))
         monkeypatch.setattr(follow, "immovable", raises)
-        clock.now += 100
+        await a_gang_is_due(cluster, clock)
         await others_are_placed(cluster)
         await soon(lambda: leading.failed(Stage.FOLLOW) >= 1)
         monkeypatch.setattr(follow, "immovable", immovable)
@@ -241,7 +248,7 @@ async def test_a_pod_that_cannot_be_evicted_keeps_no_other_from_it(cluster):
         cluster.gang(gpus=2)
         await soon(lambda: cluster.given("bert-0", "bert-1"))
         leading.kube.breaks = breaks("/pods/bert-0/eviction", "POST")
-        clock.now += 100
+        await a_gang_is_due(cluster, clock)
         await others_are_placed(cluster)
         await soon(lambda: cluster["bert-1"] is None)
         assert leading.failed(Stage.EVICT) == 1
