@@ -53,9 +53,15 @@ def sliced(nodes, pods):
     """Adds a node of one of the groups, and waits until the webhook knows it."""
 
     def add(line):
-        nodes(line)
         there = {"nodeSelector": line["labels"]}
-        wait_until(lambda: limits(pods, there, dryRun="All") == ONE, "the webhook knows the node")
+
+        def is_placed():
+            made = pods.create(ONE, spec=there, dryRun="All")
+            return made["spec"]["schedulerName"] == keys.SCHEDULER
+
+        wait_until(lambda: not is_placed(), "the webhook knows no node of the test before")
+        nodes(line)
+        wait_until(is_placed, "the webhook knows the node")
 
     return add
 
@@ -146,7 +152,7 @@ def test_who_finds_no_replica_on_gpus_that_are_given_out_is_told_so(pods, sliced
 
     # Of the eight that the scheduler counts.
     pods.create(ONE, name="third")
-    wait_for_reason(pods, "third", "too few free replicas")
+    wait_for_reason(pods, "third", "too few free GPUs without those cordoned")
 
 
 def test_a_pod_for_a_replica_that_names_another_scheduler_is_refused_with_what_to_do(pods, sliced):
