@@ -15,7 +15,7 @@ class Reason(StrEnum):
     UNACCOUNTED = "GPUs in use that nobody accounts for"
     KEPT = "kept for one that has waited longest"
     GPUS = "too few free GPUs"
-    UNUSABLE = "too few free GPUs without those cordoned or unhealthy"
+    UNUSABLE = "not enough without the GPUs that are cordoned or unhealthy"
     LINK = "no free set connected by NVLink alone"
     MEMORY_SHARE = "no card with enough free memory and compute"
     MEMORY_ONLY = "in use by pods that share memory only"

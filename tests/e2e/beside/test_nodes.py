@@ -125,7 +125,7 @@ def test_a_card_that_is_told_to_be_unhealthy_is_given_to_nobody_until_it_is_well
             pods.create(share(15), name=name)
             assert where(pods, name) == ("share", (card,))
         pods.create(share(15), name="third")
-        wait_for_reason(pods, "third", "no card with enough free memory")
+        wait_for_reason(pods, "third", "not enough without the GPUs that are cordoned or unhealthy")
     finally:
         pods.api.delete(f"{maps}/unhealthy-gpu-share")
 

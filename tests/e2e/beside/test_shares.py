@@ -202,4 +202,4 @@ def test_a_card_that_is_cordoned_is_given_to_nobody(pods, nodes, sidecar):
 
     assert placed(pods, *[share(10, 30)] * 2) == [("share", (1,)), ("share", (3,))]
     pods.create(share(10, 30), name="third")
-    wait_for_reason(pods, "third", "no card with enough free memory and compute")
+    wait_for_reason(pods, "third", "not enough without the GPUs that are cordoned or unhealthy")

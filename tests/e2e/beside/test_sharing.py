@@ -152,7 +152,7 @@ def test_who_finds_no_replica_on_gpus_that_are_given_out_is_told_so(pods, sliced
 
     # Of the eight that the scheduler counts.
     pods.create(ONE, name="third")
-    wait_for_reason(pods, "third", "too few free GPUs without those cordoned")
+    wait_for_reason(pods, "third", "not enough without the GPUs that are cordoned or unhealthy")
 
 
 def test_a_pod_for_a_replica_that_names_another_scheduler_is_refused_with_what_to_do(pods, sliced):
