@@ -410,6 +410,23 @@ def test_a_pod_that_waits_for_the_scheduler_has_its_gpus_already(document):
     ]
 
 
+def pinned_to(node):
+    """Return the affinity by which the planner ties a pod to its node."""
+    field = {"key": keys.NODE_NAME_FIELD, "operator": "In", "values": [node]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def test_our_own_pin_is_not_the_users_affinity_after_a_cordon(document):
+    cordoned, map_of_it = dgx("dgx-0")
+    cordoned["spec"] = {"unschedulable": True}
+    gang = settled("g", "dgx-0", 0, 3, affinity=pinned_to("dgx-0"))
+
+    [told] = document([cordoned, map_of_it, *dgx("dgx-1"), *gang], "gang", "default/g")
+
+    assert told["changed"].startswith("decided now, it would be dgx-1:")
+
+
 def test_a_gang_whose_node_is_gone_is_told_by_its_record(document):
     [told] = document([*dgx("dgx-1"), *settled("g", "dgx-0", 0, 3)], "gang", "default/g")
 
