@@ -2,6 +2,7 @@
 
 from cluster.finding import Code, Finding, Severity
 from cluster.pod import NewPodSpec
+from cluster.selector import REQUIRED_PATH
 
 MOST_TERMS = 100
 """Terms of the required node affinity; people write one to five."""
@@ -10,18 +11,16 @@ MOST_REQUIREMENTS = 200
 MOST_VALUES = 1_000
 """Values of all requirements together, such as names of nodes."""
 
-_REQUIRED = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-
 
 def node_terms_finding(spec: NewPodSpec) -> Finding | None:
     """Return what is wrong with the size of a pod's nodeSelector and required node affinity.
 
     Cost: one step for each requirement, and nothing for a pod that has none.
     """
-    required, selected = spec.required_nodes, len(spec.node_selector or ())
+    required, terms = spec.required_nodes, spec.required_terms
+    selected = len(spec.node_selector or ())
     if required is None and selected <= MOST_REQUIREMENTS:
         return None
-    terms = (required.node_selector_terms if required else None) or ()
     requirements = [
         one
         for term in terms
@@ -37,7 +36,7 @@ def node_terms_finding(spec: NewPodSpec) -> Finding | None:
             return Finding(
                 Code.NODE_TERMS,
                 Severity.ERROR,
-                _REQUIRED if required else "spec.nodeSelector",
+                REQUIRED_PATH if required else "spec.nodeSelector",
                 count,
                 f"the pod names {count} {what} for its node, and at most {most} are planned",
                 "give the nodes that are meant a label in common, and require that",

@@ -14,6 +14,8 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta, Struct, field
 
+from cluster.keys import GANG
+
 Labels: TypeAlias = dict[str, str]
 _NewLabels: TypeAlias = Annotated[Labels, Meta(max_length=4096)]
 Amount: TypeAlias = str | int | float
@@ -257,6 +259,17 @@ class NewPodSpec(_Object, frozen=True):
         """What the affinity requires of a node; None where it requires nothing."""
         nodes = self.affinity.node_affinity if self.affinity else None
         return nodes.required_during_scheduling_ignored_during_execution if nodes else None
+
+    @property
+    def required_terms(self) -> Sequence[NodeSelectorTerm]:
+        """The terms of which a node must satisfy one; empty where there are none."""
+        required = self.required_nodes
+        return (required.node_selector_terms if required else None) or ()
+
+    @property
+    def is_gated(self) -> bool:
+        """The pod is held by our gate until the planner places it."""
+        return any(gate.name == GANG for gate in self.scheduling_gates or ())
 
 
 class PodSpec(NewPodSpec, frozen=True):

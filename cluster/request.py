@@ -12,7 +12,6 @@ from cluster.demand import pod_total
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import (
     ALLOCATION,
-    GANG,
     GPU_CORE,
     GPU_COUNT,
     GPU_MEM,
@@ -167,7 +166,7 @@ def _is_placed(pod: NewPod) -> bool:
     return (
         is_tied(pod.spec, NODE_MODE, Mode.TIMESLICE)
         or ALLOCATION in pod.annotations
-        or any(gate.name == GANG for gate in pod.spec.scheduling_gates or ())
+        or pod.spec.is_gated
     )
 
 

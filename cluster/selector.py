@@ -24,9 +24,9 @@ LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 REPELLING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 """The third effect, PreferNoSchedule, is a wish: it keeps no pod away."""
 
-_TERMS_PATH = (
-    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-)
+REQUIRED_PATH = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+"""Of the required node affinity, in a pod."""
+_TERMS_PATH = f"{REQUIRED_PATH}.nodeSelectorTerms"
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _INT64 = re.compile(r"[+-]?[0-9]{1,19}")
@@ -120,9 +120,8 @@ def node_matches(spec: PodSpec, node_name: str, node_labels: Mapping[str, str]) 
     """
     if any(node_labels.get(key) != value for key, value in (spec.node_selector or {}).items()):
         return False
-    required = spec.required_nodes
-    return required is None or any(
-        _term_matches(term, node_name, node_labels) for term in required.node_selector_terms or ()
+    return spec.required_nodes is None or any(
+        _term_matches(term, node_name, node_labels) for term in spec.required_terms
     )
 
 
@@ -136,8 +135,7 @@ def labels_read(spec: PodSpec, most: int) -> frozenset[str] | None:
         most: How many labels at most.
     """
     found = set(islice(spec.node_selector or (), most + 1))
-    required = spec.required_nodes
-    for term in (required.node_selector_terms if required else None) or ():
+    for term in spec.required_terms:
         if term.match_fields:
             return None
         for requirement in term.match_expressions or ():
@@ -190,8 +188,7 @@ def required_values(spec: NewPodSpec, key: str) -> Iterator[tuple[str, Sequence[
     """
     if spec.node_selector and key in spec.node_selector:
         yield f"spec.nodeSelector[{key}]", (spec.node_selector[key],)
-    required = spec.required_nodes
-    for i, term in enumerate((required.node_selector_terms or ()) if required else ()):
+    for i, term in enumerate(spec.required_terms):
         for j, one in enumerate(term.match_expressions or ()):
             if one.key == key and one.operator == "In" and one.values:
                 yield f"{_TERMS_PATH}[{i}].matchExpressions[{j}].values", one.values
@@ -199,9 +196,7 @@ def required_values(spec: NewPodSpec, key: str) -> Iterator[tuple[str, Sequence[
 
 def _terms(spec: NewPodSpec) -> list[NodeSelectorTerm]:
     """Return the terms that match some nodes: one without any requirement matches none."""
-    required = spec.required_nodes
-    terms = (required.node_selector_terms or ()) if required else ()
-    return [one for one in terms if one.match_expressions or one.match_fields]
+    return [one for one in spec.required_terms if one.match_expressions or one.match_fields]
 
 
 def _tolerated(toleration: Toleration, taint: Taint) -> bool:

@@ -7,7 +7,6 @@ from functools import lru_cache
 from cluster.claimant import Claimant, claimant_of
 from cluster.demand import Demand
 from cluster.gang import gang_mark, is_leader, is_member
-from cluster.keys import GANG
 from cluster.pod import Metadata, Owner, Pod, PodSpec
 from cluster.record import Allocation
 from cluster.request import read_request
@@ -107,7 +106,7 @@ def seen(pod: Pod) -> Seen:
     if claimant is None or not claimant.places or placed or leaves:
         return found
     kept = compact(pod)
-    gated = is_gated(pod)
+    gated = pod.spec.is_gated
     found = replace(
         found,
         waiting=kept if gated else None,
@@ -152,8 +151,3 @@ def controller_of(owners: Iterable[Owner]) -> Owner | None:
 def _same(owner: Owner) -> Owner:
     """Return the same object for all pods of an owner, of which there may be many."""
     return owner
-
-
-def is_gated(pod: Pod) -> bool:
-    """Tell whether a pod is held by our gate, until the planner places it."""
-    return any(gate.name == GANG for gate in pod.spec.scheduling_gates or ())

@@ -20,7 +20,7 @@ from scorer.compare import IndexOrder, best_possible, index_order
 from scorer.member import Member, member_of
 from scorer.outcome import Plan, Refusal
 from scorer.plan import plan, plan_near
-from scorer.seen import Seen, is_gated
+from scorer.seen import Seen
 from scorer.snapshot import Snapshot
 from scorer.turn import Reserved
 
@@ -208,7 +208,7 @@ def _told_apart(pod: Pod, place: int) -> Pod:
 def _waits_after(priority: int, members: Sequence[Member]) -> bool:
     """Tell whether our planner places a unit, and only after one of this priority that waits."""
     urgent = max(one.pod.spec.priority or 0 for one in members) > priority
-    return members[0].request.places and is_gated(members[0].pod) and not urgent
+    return members[0].request.places and members[0].pod.spec.is_gated and not urgent
 
 
 def _needed(first: Intended, present: int) -> int:

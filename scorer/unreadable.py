@@ -16,7 +16,7 @@ from cluster.keys import ALLOCATION, GANG
 from cluster.pod import Container, Metadata, Pod, PodSpec, PodStatus, Resources, SchedulingGate
 from cluster.request import Family
 from runtime.shallow import decode
-from scorer.seen import Seen, is_gated, seen, unplanned
+from scorer.seen import Seen, seen, unplanned
 
 _LONGEST = 200
 """Of an error's text [characters]."""
@@ -55,7 +55,7 @@ def _read_apart(raw: bytes | Raw, why: str) -> Seen:
             gang=None,
             controller=None,
             settled=claimant is not None and bool(claimant.target),
-            waiting=pod if claimant and not claimant.target and is_gated(pod) else None,
+            waiting=pod if claimant and not claimant.target and pod.spec.is_gated else None,
         ),
         why,
     )

@@ -13,7 +13,6 @@ from cluster.ledger import NodeLedger
 from cluster.node import Mode
 from scorer.member import Member
 from scorer.outcome import Placement
-from scorer.seen import is_gated
 from scorer.simulation import GangResult, Intended, Settled, gang_name, settled_of, simulate
 from scorer.snapshot import Snapshot
 from scorer.state import State
@@ -140,7 +139,7 @@ def _left_to_others(member: Member) -> Iterable[str]:
     """Say what is chosen for such a pod by others than the planner."""
     if not member.request.places:
         return (BY_COUNT,)
-    return () if is_gated(member.pod) else (BY_SCHEDULER,)
+    return () if member.pod.spec.is_gated else (BY_SCHEDULER,)
 
 
 def _tenths(bandwidth: float | None) -> float | None:

@@ -118,11 +118,10 @@ def binding(pod: Seen, node: str, record: Mapping[str, str]) -> dict[str, object
 
 def unpinned(pod: Pod, node: str) -> Pod:
     """Return a pod without the requirement of its node that `placing` has added."""
-    required = pod.spec.required_nodes
-    if required is None or not required.node_selector_terms:
+    if not pod.spec.required_terms:
         return pod
     affinity = pod.spec.affinity or Affinity()
-    terms = [_unpinned_term(term, node) for term in required.node_selector_terms]
+    terms = [_unpinned_term(term, node) for term in pod.spec.required_terms]
     # A term that has nothing else is all ours: there was none before.
     left = [term for term in terms if term.match_expressions or term.match_fields]
     nodes = NodeAffinity(NodeSelector(left)) if left else None
@@ -150,9 +149,8 @@ def _pin(spec: PodSpec, node: str) -> Iterator[Step]:
     here: Step = {"key": NODE_NAME_FIELD, "operator": "In", "values": [node]}
     affinity = spec.affinity
     nodes = affinity.node_affinity if affinity else None
-    required = spec.required_nodes
-    if required is not None and required.node_selector_terms:
-        for index, term in enumerate(required.node_selector_terms):
+    if spec.required_terms:
+        for index, term in enumerate(spec.required_terms):
             yield from _pin_term(f"{_NODE}/{_REQUIRED}/nodeSelectorTerms/{index}", term, here)
         return
     terms = {"nodeSelectorTerms": [{"matchFields": [here]}]}

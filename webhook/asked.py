@@ -6,7 +6,7 @@ from msgspec import Struct
 from cluster.capacity import Capacity
 from cluster.finding import Finding
 from cluster.gang import Mark, gang_mark, is_member
-from cluster.keys import GANG, NODE_MODE, NVIDIA_GPU_SHARED
+from cluster.keys import NODE_MODE, NVIDIA_GPU_SHARED
 from cluster.mode import Mode
 from cluster.pod import NewPod
 from cluster.request import Family, Request, read_request
@@ -33,12 +33,6 @@ class Asked(Struct, frozen=True, gc=False):
     shared: Landing = ()
     """How the GPUs it asks for are shared on the nodes where it may land."""
     renaming: tuple[Operation, ...] = ()
-
-    @property
-    def gated(self) -> bool:
-        """It brings our gate, so that the planner places it, gang or not."""
-        gates = self.pod.spec.scheduling_gates
-        return any(gate.name == GANG for gate in gates) if gates else False
 
 
 def read(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> Asked:

@@ -102,7 +102,7 @@ def _scheduler_findings(asked: Asked, ours: str) -> list[Finding]:
     Where a pod waits for the planner, its GPUs are chosen before any scheduler looks at it.
     """
     named = asked.pod.spec.scheduler_name
-    if named in {"", DEFAULT_SCHEDULER, ours} or asked.member or asked.gated:
+    if named in {"", DEFAULT_SCHEDULER, ours} or asked.member or asked.pod.spec.is_gated:
         return []
     error = Finding(
         Code.SCHEDULER,

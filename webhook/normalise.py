@@ -86,7 +86,7 @@ def hold(asked: Asked, policy: PolicySnapshot) -> list[Operation]:
     steps: list[Operation] = []
     is_linked = link_alone(asked.pod, asked.request) is Link.NVLINK
     if asked.member or mode == "gates" or is_linked:
-        if not asked.gated:
+        if not asked.pod.spec.is_gated:
             steps.append(_gate(spec.scheduling_gates is None, asked.member))
         theirs = spec.priority_class_name
         if theirs and (ours := policy.policy.gangs.non_preempting_classes.get(theirs)):
