@@ -22,6 +22,7 @@ _ODD: tuple[Any, ...] = (
 )
 _DEEP = (20, 60, 200, 1200)
 _MANY = (2, 3, 20, 300)
+_DEEPEST = 500
 
 
 class Mutator:
@@ -151,10 +152,25 @@ def _parsed(text: str) -> Any:
     except (ValueError, RecursionError):
         pass
     try:
-        # Bounded, since aliases can stand for more than memory holds.
-        return yaml.load(text, Loader=yaml.CSafeLoader) if "*" not in text else None
+        # Aliases can stand for more than memory holds.
+        if "*" in text or not _is_shallow(text):
+            return None
+        return yaml.load(text, Loader=yaml.CSafeLoader)
     except (ValueError, TypeError, RecursionError, yaml.YAMLError):
         return None
+
+
+def _is_shallow(text: str) -> bool:
+    """Return whether the composer of PyYAML in C, which has no recursion limit, can read a text."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _DEEPEST:
+            return False
+    return True
 
 
 def _pairs(value: Any) -> Iterator[tuple[str, Any]]:
