@@ -9,14 +9,14 @@ import msgspec
 from bench.placement import CLASSES, cluster
 from cluster.keys import GANG, GPU_WHOLE, POD_GROUP_MIN_AVAILABLE, POD_GROUP_NAME
 from cluster.pod import Pod
-from scorer.ageing import Ageing
-from scorer.gangs import Owners, Unit, units_of
-from scorer.outcome import Refusal
-from scorer.seen import Seen, seen
-from scorer.snapshot import Snapshot
-from scorer.state import State
-from scorer.turn import Turns, in_order
-from scorer.waiting import Waiting
+from scorer.cache.cluster_state import ClusterState
+from scorer.gang.pod_info import PodInfo, pod_info
+from scorer.gang.unit import Owners, Unit, units_of
+from scorer.placement.result import Refusal
+from scorer.placement.snapshot import Snapshot
+from scorer.queue.cycle import SchedulingCycle, in_order
+from scorer.queue.pending import PendingUnits
+from scorer.queue.starvation import StarvationGuard
 
 _NODES, _MEMBERS, _GANGS, _PODS = 5000, 256, 1000, 10_000
 _NOBODY = Owners({}, {})
@@ -76,12 +76,12 @@ class _Crowd:
     """Pods that wait and were all refused before."""
 
     snapshot: Snapshot
-    waiting: Waiting = field(init=False)
-    ageing: Ageing = field(default_factory=Ageing)
+    waiting: PendingUnits = field(init=False)
+    ageing: StarvationGuard = field(default_factory=StarvationGuard)
 
     def __post_init__(self) -> None:
-        state = State()
-        self.waiting = Waiting(state, _NOBODY)
+        state = ClusterState()
+        self.waiting = PendingUnits(state, _NOBODY)
         for i in range(_PODS):
             pod = _pod(f"crowd-{i}", 0, 8, nodeSelector={"rack": "none"})
             state.put_pod(pod.key, pod)
@@ -101,8 +101,8 @@ class _Crowd:
         return process_time() - start
 
 
-def _turns() -> Turns:
-    return Turns(aged=lambda _: False, avoided={})
+def _turns() -> SchedulingCycle:
+    return SchedulingCycle(aged=lambda _: False, avoided={})
 
 
 def _fresh(snapshot: Snapshot) -> Snapshot:
@@ -110,19 +110,19 @@ def _fresh(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, memo=snapshot.memo.anew())
 
 
-def _never(i: int) -> list[Seen]:
+def _never(i: int) -> list[PodInfo]:
     name = f"never-{i}"
     selector = {"nodeSelector": {"team": f"{i}"}} if i % 2 else {}
     return [_pod(name, rank, 8, size=2, cpu=f"{97_000 + i}m", **selector) for rank in range(2)]
 
 
-def _gang(name: str, pods: list[Seen]) -> Unit:
+def _gang(name: str, pods: list[PodInfo]) -> Unit:
     (unit,) = units_of(pods, _NOBODY)
     assert unit.key.name == name  # noqa: S101 (else something else is measured)
     return unit
 
 
-def _pod(gang: str, i: int, gpus: int, *, size: int = 0, cpu: str = "", **spec: object) -> Seen:
+def _pod(gang: str, i: int, gpus: int, *, size: int = 0, cpu: str = "", **spec: object) -> PodInfo:
     """Return a member of a gang of so many; 0 stands for at least one."""
     amounts = {GPU_WHOLE: str(gpus), "cpu": cpu or f"{1000 + i}m", "memory": "16Gi"}
     name = f"{gang}-{i}"
@@ -140,7 +140,7 @@ def _pod(gang: str, i: int, gpus: int, *, size: int = 0, cpu: str = "", **spec: 
             **spec,
         },
     }
-    return seen(msgspec.convert(raw, Pod))
+    return pod_info(msgspec.convert(raw, Pod))
 
 
 def _tolerated(key: str) -> dict[str, str]:

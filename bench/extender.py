@@ -27,16 +27,16 @@ from cluster.node import Card, Node
 from cluster.pod import Pod
 from cluster.record import Allocation, GPUShare, Isolation, format_record
 from cluster.request import read_request
-from runtime.clock import wall
-from runtime.logs import configure
+from runtime.process.clock import wall
+from runtime.process.logs import configure
 from scorer.__main__ import LEASE, placement
+from scorer.cache.informers import Informers
 from scorer.extender.bind import Binder
 from scorer.extender.wire import Binding
-from scorer.faults import Faults
-from scorer.measures import Measures
-from scorer.seen import seen
+from scorer.gang.pod_info import pod_info
+from scorer.metrics import Metrics
+from scorer.queue.fault_isolation import FaultIsolation
 from scorer.settings import Settings
-from scorer.watches import Watches
 from topology.catalogue import entry
 
 _BINDS = 100
@@ -162,13 +162,13 @@ def _bound() -> float:
 
 
 async def _binding() -> float:
-    watches: Any = Watches(cast("Any", None))
+    watches: Any = Informers(cast("Any", None))
     for i in range(_NODES):
         watches.state.put_node(f"node-{i:04}", _node(f"node-{i:04}"))
     for i in range(_BINDS):
-        found = seen(msgspec.convert(_pod(f"pod-{i}", 4), Pod))
+        found = pod_info(msgspec.convert(_pod(f"pod-{i}", 4), Pod))
         watches.state.put_pod(found.key, found)
-    faults = Faults(Measures(CollectorRegistry()), watches.changed.set)
+    faults = FaultIsolation(Metrics(CollectorRegistry()), watches.changed.set)
     binder = Binder(cast("Any", _Instant()), watches, faults, term=1, clock=wall)
     running = asyncio.create_task(binder.run())
     await asyncio.sleep(0)

@@ -16,9 +16,9 @@ from msgspec import Raw, Struct
 
 from bench.processor import cpu
 from cluster import keys
-from runtime.kube import ApiError, Kube
-from runtime.reflector import Reflector
-from scorer.gangobject import gangs_of
+from runtime.kube.client import ApiError, Kube
+from runtime.kube.reflector import Reflector
+from scorer.gang.crd import gangs_of
 
 WORKERS = 8
 """Of each gang, with a GPU each: a whole node."""

@@ -22,10 +22,10 @@ from bench.figure import Figure
 from bench.review import worker
 from bench.rounds import spread
 from cluster import keys
-from cluster.published import Published, write_published
-from runtime.kube import Kube
-from runtime.process import settle
-from scorer.watches import Watches
+from cluster.topology_configmap import PublishedTopology, write_published
+from runtime.kube.client import Kube
+from runtime.process.lifecycle import tune_gc
+from scorer.cache.informers import Informers
 from topology.catalogue import entry
 
 NODES, PODS, WITH_GPUS, WAITING = 5_000, 50_000, 20_000, 1_000
@@ -81,10 +81,10 @@ def _measured(scene: str) -> dict[str, float]:
 
 
 async def _watch(port: str, scene: str) -> None:
-    settle()
+    tune_gc()
     began = process_time()
     async with Kube(f"http://127.0.0.1:{port}") as kube:
-        watches = Watches(kube)
+        watches = Informers(kube)
         running = asyncio.create_task(watches.run())
         await watches.synced()
         snapshot = watches.state.snapshot()
@@ -242,7 +242,9 @@ def _topology(i: int) -> bytes:
     )
     name = f"gpu-node-{i:05}.example.org"
     labels = {keys.NODE_MODE: "topology", keys.TOPOLOGY_NODE: name}
-    data = write_published(Published(machine, (True,) * machine.n), [[0.0] * machine.n] * machine.n)
+    data = write_published(
+        PublishedTopology(machine, (True,) * machine.n), [[0.0] * machine.n] * machine.n
+    )
     metadata = {"name": f"topology-{i}", "namespace": "kube-system", "labels": labels}
     metadata["resourceVersion"] = str(i)
     return json.dumps({"metadata": metadata, "data": data}).encode()

@@ -16,12 +16,12 @@ from cluster.mode import Mode
 from cluster.node import Card, Node
 from cluster.pod import Pod
 from cluster.record import GPUShare
-from scorer.compare import best_possible, index_order
-from scorer.member import Member, member_of
-from scorer.outcome import Plan
-from scorer.plan import plan
-from scorer.rank import rank_nodes
-from scorer.snapshot import Snapshot, snapshot_of
+from scorer.placement.baselines import best_possible, index_order
+from scorer.placement.member import Member, member_of
+from scorer.placement.result import Plan
+from scorer.placement.schedule import plan
+from scorer.placement.score import rank_nodes
+from scorer.placement.snapshot import Snapshot, snapshot_of
 from topology.catalogue import entry
 
 CLASSES = ("dgx1-v100", "dgx1-p100", "dgx-a100", "a100x8-bridges", "l4x8")

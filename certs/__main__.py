@@ -9,21 +9,21 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from prometheus_client import CollectorRegistry
 
-from certs.authority import Source
-from certs.inject import Target
-from certs.keep import Keeper
+from certs.authority import KeySource
+from certs.ca_bundle import Target
+from certs.reconciler import Reconciler
 from certs.settings import REGISTRATIONS, SECRET, Settings, read_settings
 from certs.store import Store
-from runtime import logs, process
-from runtime.clock import wall
-from runtime.environment import SettingsError
-from runtime.kube import Kube
-from runtime.metrics import Gauges, measure_loop_lag, new_registry
-from runtime.probes import probe_routes
-from runtime.server import serve
+from runtime.http.probes import probe_routes
+from runtime.http.server import serve
+from runtime.kube.client import Kube
+from runtime.process import lifecycle, logs
+from runtime.process.clock import wall
+from runtime.process.environment import SettingsError
+from runtime.process.metrics import Gauges, measure_loop_lag, new_registry
 
 TARGETS = tuple(Target(*words) for words in REGISTRATIONS)
-SOURCE = Source(lambda: ec.generate_private_key(ec.SECP256R1()), x509.random_serial_number)
+SOURCE = KeySource(lambda: ec.generate_private_key(ec.SECP256R1()), x509.random_serial_number)
 
 
 def main() -> int:
@@ -34,7 +34,7 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     logs.configure(level=settings.log_level)
-    process.run(partial(run, settings))
+    lifecycle.run(partial(run, settings))
     return 0
 
 
@@ -44,11 +44,11 @@ async def run(settings: Settings, told: asyncio.Event) -> None:
     measure_loop_lag(registry)
     async with _kube(settings) as kube:
         store = Store(kube, settings.namespace, SECRET, settings.terms, SOURCE)
-        keeper = Keeper(kube, store, TARGETS, wall)
+        keeper = Reconciler(kube, store, TARGETS, wall)
         show(registry, keeper)
         routes = probe_routes(registry, {"certificates": keeper.missing})
         async with serve(routes, host=settings.host, port=settings.probe_port):
-            process.settle()
+            lifecycle.tune_gc()
             await until(told, keeper)
 
 
@@ -61,7 +61,7 @@ def _kube(settings: Settings) -> Kube:
     )
 
 
-async def until(told: asyncio.Event, keeper: Keeper) -> None:
+async def until(told: asyncio.Event, keeper: Reconciler) -> None:
     """Run a keeper until an event is set; what makes the keeper fail is raised."""
     keeping = asyncio.ensure_future(keeper.run())
     waiting = asyncio.ensure_future(told.wait())
@@ -72,7 +72,7 @@ async def until(told: asyncio.Event, keeper: Keeper) -> None:
     keeping.cancel()
 
 
-def show(registry: CollectorRegistry, keeper: Keeper) -> None:
+def show(registry: CollectorRegistry, keeper: Reconciler) -> None:
     """Add the metrics of certificates to a registry."""
 
     def expiry(of: str) -> float | None:

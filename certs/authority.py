@@ -15,7 +15,7 @@ BACKDATED = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class KeySource:
     """Where what must not be foreseen comes from."""
 
     key: Callable[[], EllipticCurvePrivateKey]
@@ -25,7 +25,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class KeyPair:
     """A certificate and its private key."""
 
     certificate: x509.Certificate
@@ -52,7 +52,7 @@ def service_names(service: str, namespace: str) -> tuple[str, ...]:
     )
 
 
-def new_authority(now: float, seconds: float, source: Source) -> Pair:
+def new_authority(now: float, seconds: float, source: KeySource) -> KeyPair:
     """Return a new CA, which signs itself.
 
     Args:
@@ -70,12 +70,12 @@ def new_authority(now: float, seconds: float, source: Source) -> Pair:
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(of_authority=True), critical=True)
     )
-    return Pair(builder.sign(key, SHA256()), key)
+    return KeyPair(builder.sign(key, SHA256()), key)
 
 
 def new_leaf(
-    authority: Pair, names: Sequence[str], now: float, seconds: float, source: Source
-) -> Pair:
+    authority: KeyPair, names: Sequence[str], now: float, seconds: float, source: KeySource
+) -> KeyPair:
     """Return a new serving certificate, which never outlives its CA.
 
     Args:
@@ -103,7 +103,7 @@ def new_leaf(
         .add_extension(reached_by, critical=False)
         .add_extension(signer, critical=False)
     )
-    return Pair(builder.sign(authority.key, SHA256()), key)
+    return KeyPair(builder.sign(authority.key, SHA256()), key)
 
 
 def names_of(leaf: x509.Certificate) -> tuple[str, ...]:

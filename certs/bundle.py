@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from certs.authority import Pair
+from certs.authority import KeyPair
 
 CA_CERTIFICATES, CA_KEYS, CERTIFICATE, KEY = "ca.crt", "ca.key", "tls.crt", "tls.key"
 _LARGEST = 1 << 16
@@ -49,12 +49,12 @@ class BundleError(ValueError):
 class Bundle:
     """CAs that are trusted, and what servers show."""
 
-    authorities: tuple[Pair, ...]
+    authorities: tuple[KeyPair, ...]
     """Oldest first."""
-    leaf: Pair
+    leaf: KeyPair
 
     @property
-    def signer(self) -> Pair | None:
+    def signer(self) -> KeyPair | None:
         """The CA that signed the leaf; None when it is none of the bundle's."""
         return next((ca for ca in self.authorities if _signed(self.leaf, ca)), None)
 
@@ -88,7 +88,7 @@ def read_bundle(data: Mapping[str, str]) -> Bundle:
     return Bundle(authorities, leaves[0])
 
 
-def trusts(bundle_pem: bytes, authority: Pair) -> bool:
+def trusts(bundle_pem: bytes, authority: KeyPair) -> bool:
     """Whether PEM text contains a CA's certificate."""
     try:
         return authority.certificate in x509.load_pem_x509_certificates(bundle_pem)
@@ -96,7 +96,7 @@ def trusts(bundle_pem: bytes, authority: Pair) -> bool:
         return False
 
 
-def _signed(leaf: Pair, authority: Pair) -> bool:
+def _signed(leaf: KeyPair, authority: KeyPair) -> bool:
     try:
         leaf.certificate.verify_directly_issued_by(authority.certificate)
     except (*_UNUSABLE, InvalidSignature):
@@ -104,7 +104,7 @@ def _signed(leaf: Pair, authority: Pair) -> bool:
     return True
 
 
-def _pairs(data: Mapping[str, str], certificates_key: str, keys_key: str) -> tuple[Pair, ...]:
+def _pairs(data: Mapping[str, str], certificates_key: str, keys_key: str) -> tuple[KeyPair, ...]:
     certificates = _certificates(_content(data, certificates_key), certificates_key)
     texts = [text + _END_OF_KEY for text in _content(data, keys_key).split(_END_OF_KEY)[:-1]]
     if len(texts) != len(certificates):
@@ -116,7 +116,7 @@ def _pairs(data: Mapping[str, str], certificates_key: str, keys_key: str) -> tup
     for certificate, key in zip(certificates, keys, strict=True):
         if certificate.public_key() != key.public_key():
             raise BundleError(f"{keys_key} is not the key of {certificates_key}")
-    return tuple(map(Pair, certificates, keys))
+    return tuple(map(KeyPair, certificates, keys))
 
 
 def _certificates(pem: bytes, name: str) -> list[x509.Certificate]:
@@ -156,9 +156,9 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _certificate_pem(pair: Pair) -> bytes:
+def _certificate_pem(pair: KeyPair) -> bytes:
     return pair.certificate.public_bytes(Encoding.PEM)
 
 
-def _key_pem(pair: Pair) -> bytes:
+def _key_pem(pair: KeyPair) -> bytes:
     return pair.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from certs.authority import Pair, Source, general_name, names_of, new_authority, new_leaf
+from certs.authority import KeyPair, KeySource, general_name, names_of, new_authority, new_leaf
 from certs.bundle import Bundle
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class IssuancePolicy:
     """What is issued."""
 
     names: tuple[str, ...]
@@ -42,7 +42,7 @@ def renewal_reason(bundle: Bundle, names: Sequence[str], now: float) -> str | No
     return None
 
 
-def due(pair: Pair) -> float:
+def due(pair: KeyPair) -> float:
     """Return when the last third of a certificate's life begins [s since 1970]."""
     return pair.issued + (pair.expiry - pair.issued) * 2 / 3
 
@@ -52,7 +52,7 @@ def due_next(bundle: Bundle) -> float:
     return min(due(pair) for pair in (bundle.signer, bundle.leaf) if pair)
 
 
-def renewed(bundle: Bundle | None, terms: Terms, now: float, source: Source) -> Bundle:
+def renewed(bundle: Bundle | None, terms: IssuancePolicy, now: float, source: KeySource) -> Bundle:
     """Return a bundle with a new leaf, of the same CA while that one lasts.
 
     A CA that is followed by a new one stays trusted until it ends, since servers show their old

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from certs.authority import general_name, service_names
-from certs.renewal import Terms
+from certs.renewal import IssuancePolicy
 from cluster.keys import POLICY_NAMESPACE
-from runtime.environment import Environment, SettingsError
+from runtime.process.environment import Environment, SettingsError
 
 _DAY = 86_400
 _CENTURY = 36_525
@@ -27,7 +27,7 @@ class Settings:
 
     namespace: str
     """Of the Secret and the Services."""
-    terms: Terms
+    terms: IssuancePolicy
     host: str
     probe_port: int
     """Of probes and metrics, without TLS."""
@@ -86,7 +86,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     services = (name for service in SERVICES for name in service_names(service, namespace))
     return Settings(
         namespace,
-        Terms((*services, *extra), leaf * _DAY, authority * _DAY),
+        IssuancePolicy((*services, *extra), leaf * _DAY, authority * _DAY),
         read.text("HOST"),
         int(number("PROBE_PORT", 8080, 65535)),
         read.api_server(),

@@ -2,10 +2,10 @@
 
 from msgspec import Struct
 
-from certs.authority import Source
+from certs.authority import KeySource
 from certs.bundle import Bundle, BundleError, read_bundle, write_bundle
-from certs.renewal import Terms, renewal_reason, renewed
-from runtime.kube import ApiError, Kube
+from certs.renewal import IssuancePolicy, renewal_reason, renewed
+from runtime.kube.client import ApiError, Kube
 
 
 class Metadata(Struct, frozen=True, rename="camel"):
@@ -25,7 +25,9 @@ class Secret(Struct, frozen=True):
 class Store:
     """One Secret, and what is written to it when it is due."""
 
-    def __init__(self, kube: Kube, namespace: str, name: str, terms: Terms, source: Source) -> None:
+    def __init__(
+        self, kube: Kube, namespace: str, name: str, terms: IssuancePolicy, source: KeySource
+    ) -> None:
         self._kube = kube
         self.name = name
         self.collection = f"/api/v1/namespaces/{namespace}/secrets"

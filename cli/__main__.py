@@ -7,10 +7,10 @@ import sys
 
 import typer
 
-from cli.commands import app
-from cli.conventions import separated
-from cli.output import complain, sentence
-from webhook.manifest.value import InputError
+from cli.commands.app import app
+from cli.commands.conventions import separated
+from cli.render.output import complain, sentence
+from manifest.value import InputError
 
 EXIT_UNREADABLE = 2
 """Usage, or input that cannot be read."""

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from cluster.claimant import Claimant, claimant_of
+from cluster.gpu_usage import LedgerError
 from cluster.ledger import Conflict, Holding, Ledger, NodeLedger
 from cluster.node import Node
 from cluster.pod import Pod
+from cluster.pod_usage import PodUsage, pod_usage
 from cluster.record import RecordError
-from cluster.taken import LedgerError
 
 
 def ledger_of(nodes: Iterable[Node], pods: Iterable[Pod], *, migrate: bool = False) -> Ledger:
@@ -25,8 +25,8 @@ def ledger_of(nodes: Iterable[Node], pods: Iterable[Pod], *, migrate: bool = Fal
         migrate: Believe what another scheduler wrote on pods that have no record of ours.
     """
     known = {node.name: node for node in nodes}
-    claimants: dict[str, list[Claimant]] = {}
-    for claimant in filter(None, map(claimant_of, pods)):
+    claimants: dict[str, list[PodUsage]] = {}
+    for claimant in filter(None, map(pod_usage, pods)):
         claimants.setdefault(claimant.target, []).append(claimant)
     ledgers: dict[str, NodeLedger] = {}
     conflicts: list[Conflict] = []
@@ -34,12 +34,12 @@ def ledger_of(nodes: Iterable[Node], pods: Iterable[Pod], *, migrate: bool = Fal
         ledgers[name], refused = account(node, claimants.pop(name, ()), migrate=migrate)
         conflicts += refused
     for rest in claimants.values():
-        conflicts += filter(None, map(homeless, rest))
+        conflicts += filter(None, map(unresolved_conflict, rest))
     return Ledger(ledgers, tuple(sorted(conflicts, key=lambda one: one.pod)))
 
 
 def account(
-    node: Node, claimants: Iterable[Claimant], *, migrate: bool = False
+    node: Node, claimants: Iterable[PodUsage], *, migrate: bool = False
 ) -> tuple[NodeLedger, tuple[Conflict, ...]]:
     """Return who has what of one node, and the pods whose records cannot be honoured there.
 
@@ -74,7 +74,7 @@ def account(
     return replace(ledger.hold_others(others), unaccounted=unaccounted), tuple(conflicts)
 
 
-def homeless(one: Claimant) -> Conflict | None:
+def unresolved_conflict(one: PodUsage) -> Conflict | None:
     """Return why an unbound pod has no node to go to; None where it has no record, and may wait."""
     if one.node or one.record is None:
         return None

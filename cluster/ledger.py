@@ -7,10 +7,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from cluster.amounts import CORE_MAX
 from cluster.demand import HostPort, PortsTaken
+from cluster.gpu_usage import GPUUsage, LedgerError
 from cluster.keys import NVIDIA_GPU
 from cluster.node import Node
 from cluster.record import GPUShare
-from cluster.taken import LedgerError, Taken
 
 Sharing: TypeAlias = Literal["memory", "compute"]
 """What the share pods of a node ask for: memory alone, or memory and compute."""
@@ -66,7 +66,7 @@ class NodeLedger:
     """
 
     node: Node
-    taken: tuple[Taken, ...]
+    taken: tuple[GPUUsage, ...]
     """By GPU index."""
     holdings: Mapping[str, Holding]
     """By pod uid."""
@@ -93,7 +93,7 @@ class NodeLedger:
     @classmethod
     def empty(cls, node: Node) -> "NodeLedger":
         """Return the ledger of a node on which nothing runs."""
-        return cls(node, (Taken(),) * len(node.cards), {}, node.cpu, node.memory)
+        return cls(node, (GPUUsage(),) * len(node.cards), {}, node.cpu, node.memory)
 
     def emptied(self) -> "NodeLedger":
         """Return the ledger of the same node when nothing runs there; itself where nothing does."""

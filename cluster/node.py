@@ -7,8 +7,8 @@ from functools import cache
 from cluster.amounts import MEMORY_MAX
 from cluster.keys import CORDON, GPU_MEM, UNHEALTHY_NAME_PREFIX
 from cluster.mode import Mode, Placement, read_placement
-from cluster.offer import NodeError, NodeObject, Offer, read_offer
-from cluster.published import Published, read_indices
+from cluster.node_resources import NodeError, NodeObject, NodeResources, read_node_resources
+from cluster.topology_configmap import PublishedTopology, read_indices
 from topology.machine import MAX_GPUS, Level, Machine
 
 __all__ = [
@@ -97,7 +97,7 @@ class Node:
 def read_node(
     raw: NodeObject,
     *,
-    published: Published | None = None,
+    published: PublishedTopology | None = None,
     machine: Machine | None = None,
     unhealthy: str = "",
     placement: Placement = Placement.BINPACK,
@@ -119,8 +119,8 @@ def read_node(
     Raises:
         NodeError: an amount is no Kubernetes quantity.
     """
-    said = published or Published(None, ())
-    offer = read_offer(raw, said.machine.n if said.machine else 0)
+    said = published or PublishedTopology(None, ())
+    offer = read_node_resources(raw, said.machine.n if said.machine else 0)
     linked, known, doubt = _read_machine(offer, said.machine, machine)
     layout, misspelt = read_placement(offer.labels, placement)
     n = linked.n if linked else 0
@@ -166,14 +166,14 @@ def uniform_machine(n: int) -> Machine:
     return Machine(links=((0,) * n,) * n, levels=((Level.UNKNOWN,) * n,) * n, numa=(0,) * n)
 
 
-def _doubts(published: Published) -> tuple[str, ...]:
+def _doubts(published: PublishedTopology) -> tuple[str, ...]:
     """Say what could not be read of a published topology, and what was guessed of its machine."""
     guessed = published.machine.warnings if published.machine else ()
     return (*published.warnings, *guessed)
 
 
 def _read_machine(
-    offer: Offer, published: Machine | None, mapped: Machine | None
+    offer: NodeResources, published: Machine | None, mapped: Machine | None
 ) -> tuple[Machine | None, bool, str | None]:
     """Return the machine, whether it is known, and a warning."""
     n = offer.count
@@ -190,7 +190,9 @@ def _read_machine(
     return uniform_machine(n), False, doubt
 
 
-def _read_cards(offer: Offer, machine: Machine | None, *, is_published: bool) -> Iterator[Card]:
+def _read_cards(
+    offer: NodeResources, machine: Machine | None, *, is_published: bool
+) -> Iterator[Card]:
     if machine is None:
         return
     # The kubelet says how many GPUs it gives out, not which; but none is none of them.
@@ -203,14 +205,16 @@ def _read_cards(offer: Offer, machine: Machine | None, *, is_published: bool) ->
         )
 
 
-def _read_memory(offer: Offer, machine: Machine, i: int, *, is_published: bool) -> int | None:
+def _read_memory(
+    offer: NodeResources, machine: Machine, i: int, *, is_published: bool
+) -> int | None:
     """Return the memory of one card [GiB]: as published, else its part of the registered sum."""
     if machine.memory and (is_published or not offer.mode.shares_memory):
         return machine.memory[i]
     return offer.shared_memory // offer.count or None if offer.mode.shares_memory else None
 
 
-def _missing(offer: Offer, cards: tuple[Card, ...]) -> str | None:
+def _missing(offer: NodeResources, cards: tuple[Card, ...]) -> str | None:
     """Say how many GPUs the kubelet holds back, where nothing tells which they are."""
     missing = offer.count - offer.usable
     if not offer.mode.is_ours or missing <= sum(not card.healthy for card in cards):

@@ -7,7 +7,12 @@ import msgspec
 from msgspec import Struct
 
 from cluster.amounts import CORE_MAX, either, nearest_multiples
-from cluster.claim import Claim, amount_path, claims_of, read_claim
+from cluster.container_request import (
+    ContainerRequest,
+    amount_path,
+    container_requests,
+    read_container_request,
+)
 from cluster.demand import pod_total
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import (
@@ -132,7 +137,7 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
 
     With errors the request holds what could be read, and of several families the first named.
     """
-    claims = claims_of(pod.spec)
+    claims = container_requests(pod.spec)
     if not claims:
         return Request(), ()
     families = _families(claims)
@@ -141,7 +146,7 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
     findings: list[Finding] = []
     asks: list[Ask] = []
     for claim in claims:
-        amounts, problems = read_claim(claim, cards)
+        amounts, problems = read_container_request(claim, cards)
         findings += problems
         if ask := _ask(claim, amounts, family):
             asks.append(ask)
@@ -170,9 +175,9 @@ def _is_placed(pod: NewPod) -> bool:
     )
 
 
-def _families(claims: list[Claim]) -> dict[Family, tuple[str, Claim]]:
+def _families(claims: list[ContainerRequest]) -> dict[Family, tuple[str, ContainerRequest]]:
     """Return the families in the order they are named: by which resource, and where first."""
-    families: dict[Family, tuple[str, Claim]] = {}
+    families: dict[Family, tuple[str, ContainerRequest]] = {}
     for claim in claims:
         for resource in claim.named:
             families.setdefault(_FAMILY_OF[resource], (resource, claim))
@@ -185,7 +190,7 @@ def _cards(pod: NewPod) -> int | None:
     return count(label) or None
 
 
-def _ask(claim: Claim, amounts: dict[str, int], family: Family) -> Ask | None:
+def _ask(claim: ContainerRequest, amounts: dict[str, int], family: Family) -> Ask | None:
     container, index, init = claim.container, claim.index, claim.init
     if family is _SHARE:
         decisive = GPU_MEM if GPU_MEM in amounts else GPU_CORE
@@ -220,7 +225,7 @@ def _pod_total(asks: tuple[Ask, ...], amounts: list[int]) -> int:
 
 
 def _total_findings(
-    request: Request, claims: list[Claim], pod: NewPod, judged: set[Code]
+    request: Request, claims: list[ContainerRequest], pod: NewPod, judged: set[Code]
 ) -> Iterator[Finding]:
     """Yield what is wrong with a share's totals, where its parts are not wrong already."""
     cards = request.gpus
@@ -248,7 +253,7 @@ def _total_findings(
         )
 
 
-def _family_findings(families: dict[Family, tuple[str, Claim]]) -> Iterator[Finding]:
+def _family_findings(families: dict[Family, tuple[str, ContainerRequest]]) -> Iterator[Finding]:
     """Yield a finding where each family but the first is named: there the pod goes wrong."""
     (first, claim), *others = families.values()
     first_field = claim.field(first)

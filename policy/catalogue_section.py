@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from manifest.place import Path
 from policy.models import SHIPPED, Catalogue, Model
-from policy.place import Path
 from policy.wire import LabelValue, Wire
 
 

@@ -6,9 +6,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from cluster import keys
 from cluster.mode import Placement
+from manifest.lines import WHOLE, Document, Embedded, read_documents, without_nulls
+from manifest.place import SourceError, field
 from policy.catalogue_section import CatalogueSection, slips
-from policy.lines import WHOLE, Document, Embedded, read_documents, without_nulls
-from policy.place import SourceError, field
 from policy.problem import PolicyError, Problem, check_length, outer
 from policy.sharing import PluginConfig, Sharing
 from policy.wire import LabelKey, Labels, LabelValue, NonEmpty, Wire, overlong, read_value

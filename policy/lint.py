@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from manifest.json_text import places
+from manifest.lines import WHOLE, Embedded
+from manifest.place import Path, field
 from policy.document import one_document, parse_plugin_config, parse_policy
-from policy.json_text import places
-from policy.lines import WHOLE, Embedded
 from policy.lint_policy import Doubt, plugin_doubts, policy_doubts
 from policy.lint_selectors import doubts_about
-from policy.place import Path, field
 from policy.policy_file import Found, Kind, read_policy_file
 from policy.problem import PolicyError, Problem, doubtful, outer, reported
 from policy.profile import parse_profiles

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from cluster.keys import MIG_PREFIX, NVIDIA_GPU, SCHEDULER
+from manifest.place import Path
 from policy.catalogue_section import catalogue_of
 from policy.document import Policy
-from policy.place import Path
 from policy.sharing import PluginConfig, shared_by
 
 Doubt: TypeAlias = tuple[Path, str, str]

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from cluster import keys
 from cluster.finding import Code
+from manifest.place import Path, Place, field
 from policy.condition import Condition, can_hold
-from policy.place import Path, Place, field
 from policy.problem import Problem, doubtful
 from policy.selection import Addition, Selector
 

@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from cluster.finding import Code
 from cluster.keys import POLICY_KEY, PROFILE_KEY
-from policy.lines import WHOLE, Document, Embedded, embedded, read_documents
-from policy.place import Path, SourceError, field
+from manifest.lines import WHOLE, Document, Embedded, embedded, read_documents
+from manifest.place import Path, SourceError, field
 from policy.problem import PolicyError, Problem
 
 

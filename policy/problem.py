@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from cluster.finding import Code, Severity
-from policy.lines import Embedded
+from manifest.lines import Embedded
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from pydantic import AfterValidator
 from cluster.finding import Code
 from cluster.pod import LabelSelector, Requirement
 from cluster.selector import check_label_selector, label_key_problem, label_value_problem
+from manifest.json_text import places, read_json
+from manifest.lines import WHOLE, Embedded
+from manifest.place import Path, Place, SourceError, field
 from policy.condition import Condition, conditions_of
-from policy.json_text import places, read_json
-from policy.lines import WHOLE, Embedded
-from policy.place import Path, Place, SourceError, field
 from policy.problem import PolicyError, Problem, check_length, outer
 from policy.selection import Addition, ProfileResult, Profiles, Selector, Trace
 from policy.wire import Wire, read_value

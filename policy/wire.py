@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from cluster.selector import label_key_problem, label_value_problem
-from policy.place import Path, Place, field
+from manifest.place import Path, Place, field
 from policy.problem import Problem
 
 T = TypeVar("T")

@@ -12,24 +12,25 @@ import structlog
 
 from cluster.keys import POLICY_NAMESPACE
 from cluster.keys import SCORER as LEASE
-from runtime.clock import steady, wall
-from runtime.election import Election, Lead
-from runtime.environment import SettingsError
-from runtime.exchange import Observers
-from runtime.followed import FollowedElection
-from runtime.kube import Kube
-from runtime.lease import Timing
-from runtime.logs import configure, request_lines
-from runtime.metrics import Requests, measure_loop_lag, new_registry
-from runtime.probes import probe_routes
-from runtime.process import run, settle
-from runtime.server import serve
-from runtime.tls import ServingCertificate
-from scorer.announce import announce
-from scorer.app import FEW, Inspection, WhatIf
-from scorer.extender.app import LIMITS, Extender
+from runtime.http.observers import RequestMetrics, log_requests
+from runtime.http.probes import probe_routes
+from runtime.http.server import serve
+from runtime.http.tls import ServingCertificate
+from runtime.http.types import Observers
+from runtime.kube.client import Kube
+from runtime.kube.election import Election, Lead
+from runtime.kube.lease import LeaseTimings
+from runtime.kube.sidecar_election import FollowedElection
+from runtime.process.clock import steady, wall
+from runtime.process.environment import SettingsError
+from runtime.process.lifecycle import run, tune_gc
+from runtime.process.logs import configure
+from runtime.process.metrics import measure_loop_lag, new_registry
+from scorer.api.extender import LIMITS, Extender
+from scorer.api.http import FEW, Inspection, WhatIf
 from scorer.leader import Leader
-from scorer.measures import Measures, show_state
+from scorer.metrics import Metrics, show_state
+from scorer.report.lease_address import publish_address
 from scorer.settings import Settings, read_settings
 
 _LOOPBACK = "127.0.0.1"
@@ -59,10 +60,10 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
     """
     registry = new_registry()
     measure_loop_lag(registry)
-    observers: Observers = (request_lines(), Requests(registry))
+    observers: Observers = (log_requests(), RequestMetrics(registry))
     certificate = ServingCertificate(Path(settings.certificate), Path(settings.key))
     async with _kube(settings, 10) as reading, _kube(settings, settings.write_seconds) as writing:
-        measures = Measures(registry)
+        measures = Metrics(registry)
         leader = Leader(
             reading,
             writing,
@@ -101,7 +102,7 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
             _extender(settings, Extender(leader, measures), observers),
         ):
             _log.info("Listening", port=settings.probe_port)
-            settle()
+            tune_gc()
             reloading = asyncio.create_task(certificate.reload_when_changed())
             try:
                 await _elect(election, _announced(leader, writing, settings.fit_address), told)
@@ -125,7 +126,7 @@ def _extender(
 
 
 def _election(kube: Kube, settings: Settings, instance: str) -> Election | FollowedElection:
-    timing = Timing(settings.lease_seconds, settings.renew_seconds, settings.retry_seconds)
+    timing = LeaseTimings(settings.lease_seconds, settings.renew_seconds, settings.retry_seconds)
     if settings.extender_port:
         # The scheduler beside this process holds it: who asks and who answers lead together.
         return FollowedElection(kube, POLICY_NAMESPACE, LEASE, instance, timing)
@@ -137,7 +138,7 @@ def _announced(leader: Leader, kube: Kube, address: str) -> Lead:
     """Return what a leader does, who tells besides where it answers."""
 
     async def lead(term: int) -> None:
-        announcing = asyncio.create_task(announce(kube, address, term))
+        announcing = asyncio.create_task(publish_address(kube, address, term))
         try:
             await leader.lead(term)
         finally:

@@ -1,16 +1,20 @@
 """The policy `linkwise-fence`, by which the API server refuses what a past leader writes."""
 
-from runtime.kube import ApiError, KubeError
+from runtime.kube.client import ApiError, KubeError
 
 _NAME = "linkwise-fence"
 _DENIED = f"ValidatingAdmissionPolicy '{_NAME}' with binding '{_NAME}' denied request: "
 
+GRANTING = {"timeout": "2s"}
+"""Parameters of every write that gives GPUs. After this time the API server gives the write up, so
+that a later read shows its outcome."""
 
-class Deposed(Exception):  # noqa: N818 - it says all.
+
+class LeadershipLost(Exception):  # noqa: N818 - it says all.
     """Another process leads by now, so that nothing more may be written."""
 
 
-def is_deposed(error: KubeError) -> bool:
+def is_leadership_lost(error: KubeError) -> bool:
     """Tell whether a write was refused because another process leads by now.
 
     Only a cause of status 403 counts, and only how it begins: there the API server names the policy

@@ -6,31 +6,31 @@ from dataclasses import dataclass
 
 import structlog
 
-from runtime.clock import Clock
-from runtime.kube import Kube
+from runtime.kube.client import Kube
+from runtime.process.clock import Clock
+from scorer.cache.informers import Informers
 from scorer.extender.bind import Binder
-from scorer.extender.fit import Fit
-from scorer.faults import Faults
-from scorer.fence import Deposed
-from scorer.gangobject import Gang
-from scorer.measures import Measures
+from scorer.extender.filter import Filter
+from scorer.fence import LeadershipLost
+from scorer.gang.crd import Gang
+from scorer.metrics import Metrics
 from scorer.planner import Planner
-from scorer.standings import Standings
-from scorer.teller import Teller
-from scorer.unaccounted import tell_unaccounted
-from scorer.watches import Watches
+from scorer.queue.fault_isolation import FaultIsolation
+from scorer.report.gang_states import GangStates
+from scorer.report.status_reporter import StatusReporter
+from scorer.report.unaccounted_nodes import report_unaccounted
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Tenure:
+class LeaderContext:
     """What one leader has."""
 
     term: int
-    watches: Watches
+    watches: Informers
     planner: Planner
-    fit: Fit
+    fit: Filter
     binder: Binder
 
     def missing(self) -> str | None:
@@ -47,7 +47,7 @@ class Leader:
         self,
         reading: Kube,
         writing: Kube,
-        measures: Measures,
+        measures: Metrics,
         *,
         clock: Clock,
         instance: str,
@@ -65,17 +65,17 @@ class Leader:
         """
         self._reading, self._writing, self._measures = reading, writing, measures
         self._clock, self._instance, self._wait = clock, instance, wait
-        self.tenure: Tenure | None = None
+        self.tenure: LeaderContext | None = None
         """None while others lead."""
 
     async def lead(self, term: int) -> None:
         """Plan as the only one, until cancelled; return when another process leads already."""
-        watches = Watches(self._reading)
-        faults = Faults(self._measures, watches.changed.set)
-        teller = Teller(
+        watches = Informers(self._reading)
+        faults = FaultIsolation(self._measures, watches.changed.set)
+        teller = StatusReporter(
             self._writing,
             lambda: watches.gangs,
-            Standings(watches),
+            GangStates(watches),
             faults,
             self._clock,
             self._instance,
@@ -84,7 +84,7 @@ class Leader:
             self._writing, watches, teller, self._measures, faults, term=term, clock=self._clock
         )
         binder = Binder(self._writing, watches, faults, term=term, clock=self._clock)
-        self.tenure = Tenure(term, watches, planner, Fit(watches.state), binder)
+        self.tenure = LeaderContext(term, watches, planner, Filter(watches.state), binder)
         try:
             # What the leader before has sent may arrive until then, and must be seen.
             await asyncio.sleep(self._wait)
@@ -94,7 +94,7 @@ class Leader:
                 await watches.synced()
                 _log.info("Leading", term=term)
                 telling = group.create_task(
-                    tell_unaccounted(
+                    report_unaccounted(
                         self._writing, watches.state, faults, self._clock, self._instance
                     )
                 )
@@ -105,7 +105,7 @@ class Leader:
                     await teller.close()
                     telling.cancel()
                     watching.cancel()
-        except* Deposed as refused:
+        except* LeadershipLost as refused:
             _log.warning("Stopped leading", term=term, err=str(refused.exceptions[0]))
         finally:
             self.tenure = None

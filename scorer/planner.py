@@ -16,27 +16,27 @@ import structlog
 
 from cluster.gang import GangKey
 from cluster.pod import Owner
-from runtime.clock import Clock, loop_time
-from runtime.kube import Kube
-from scorer.ageing import Ageing
-from scorer.commit import Committer
-from scorer.compare import best_possible, index_order
-from scorer.faults import Faults
-from scorer.follow import Follower, plan_id_of
-from scorer.gangobject import Phase, name_of
-from scorer.gangplan import placement_of, plan_of
-from scorer.gangs import Unit
-from scorer.late import Late
-from scorer.measures import Measures, Stage
-from scorer.memo import Overdue
-from scorer.outcome import Plan, Refusal
-from scorer.queue import Queue
-from scorer.sizes import Sizes
-from scorer.state import Key
-from scorer.teller import Teller, Word
-from scorer.turn import Reserved, Turns, in_order
-from scorer.waiting import Closed, Waiting
-from scorer.watches import Watches
+from runtime.kube.client import Kube
+from runtime.process.clock import Clock, loop_time
+from scorer.cache.cluster_state import Key
+from scorer.cache.informers import Informers
+from scorer.commit.binding_tracker import BindingTracker, plan_id_of
+from scorer.commit.committer import Committer
+from scorer.commit.queue import CommitQueue
+from scorer.gang.crd import Phase, name_of
+from scorer.gang.plan_record import placement_of, plan_of
+from scorer.gang.unit import Unit
+from scorer.metrics import Metrics, Stage
+from scorer.placement.baselines import best_possible, index_order
+from scorer.placement.node_cache import DeadlineExceeded
+from scorer.placement.result import Plan, Refusal
+from scorer.queue.cycle import Reserved, SchedulingCycle, in_order
+from scorer.queue.fault_isolation import FaultIsolation
+from scorer.queue.gang_size import GangSizeResolver
+from scorer.queue.pending import Closed, PendingUnits
+from scorer.queue.starvation import StarvationGuard
+from scorer.queue.time_budget import TimeBudget
+from scorer.report.status_reporter import StatusReporter, StatusUpdate
 
 _PAUSE = 30.0
 """Before an owner that could not be read is asked again [s]."""
@@ -56,10 +56,10 @@ class Planner:
     def __init__(  # noqa: PLR0913 - everybody who has a part in it.
         self,
         kube: Kube,
-        watches: Watches,
-        teller: Teller,
-        measures: Measures,
-        faults: Faults,
+        watches: Informers,
+        teller: StatusReporter,
+        measures: Metrics,
+        faults: FaultIsolation,
         *,
         term: int,
         clock: Clock,
@@ -67,10 +67,10 @@ class Planner:
         """Say what to read, where to write, and under which term."""
         self._watches, self._teller, self._measures = watches, teller, measures
         self._state, self._term, self._clock = watches.state, term, clock
-        self._waiting = Waiting(self._state, watches.owners, faults)
-        self._sizes = Sizes(kube, watches, faults, pause=_PAUSE)
-        self._follower = Follower(kube, watches, teller, measures, faults, clock)
-        self._queue = Queue(
+        self._waiting = PendingUnits(self._state, watches.owners, faults)
+        self._sizes = GangSizeResolver(kube, watches, faults, pause=_PAUSE)
+        self._follower = BindingTracker(kube, watches, teller, measures, faults, clock)
+        self._queue = CommitQueue(
             self._state,
             Committer(kube, term, clock, faults),
             self._follower,
@@ -80,7 +80,7 @@ class Planner:
             again=_AGAIN,
             changed=watches.changed.set,
         )
-        self._late = Late(watches.changed.set)
+        self._late = TimeBudget(watches.changed.set)
         self._faults = faults
         self._lacking: dict[GangKey, Owner] = {}
         """Gangs that lack members though none of them waits, and who may want no more."""
@@ -93,7 +93,7 @@ class Planner:
         self._plans = 0
         self._since = 0
         """What had become free when this look at everything that waits began."""
-        self._ageing = Ageing()
+        self._ageing = StarvationGuard()
 
     def waiting(self) -> Iterator[tuple[Unit, str]]:
         """Yield everything that waits, and why."""
@@ -169,7 +169,7 @@ class Planner:
     def _decide(self, units: Iterable[Unit]) -> None:
         """Decide unit by unit, until there is enough to carry out or the time is over."""
         avoided, began = self._follower.avoided, loop_time()
-        turns = Turns(aged=self._is_aged, avoided=avoided)
+        turns = SchedulingCycle(aged=self._is_aged, avoided=avoided)
         # All of them first: what a plan that goes on is yet to give must not go to others.
         left = in_order([unit for unit in units if not self._is_on_its_way(unit)])
         slow = self._late.namespaces
@@ -192,7 +192,9 @@ class Planner:
         if turns.planned:
             self._measures.planned(loop_time() - began)
 
-    def _take_turn(self, turns: Turns, unit: Unit, avoided: frozenset[str] | None) -> None:
+    def _take_turn(
+        self, turns: SchedulingCycle, unit: Unit, avoided: frozenset[str] | None
+    ) -> None:
         """Decide one unit in the time that is granted, and begin what was decided."""
         closed = avoided, turns.closed
         standing = self._waiting.standing(unit, self._since, closed)
@@ -204,7 +206,7 @@ class Planner:
                 self._refuse(unit, outcome, closed)
             elif outcome is not standing:
                 self._waiting.learn(unit, outcome)
-        except Overdue:
+        except DeadlineExceeded:
             self._postpone(unit)
         except Exception:  # noqa: BLE001 - a fault of ours with one unit is none with the others.
             self._fail(unit)
@@ -230,7 +232,9 @@ class Planner:
     def _refuse(self, unit: Unit, refusal: Refusal, closed: Closed = _OPEN) -> None:
         self._waiting.refuse(unit, refusal, closed)
         phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
-        self._teller.say(Word(unit, phase, (unit.present, unit.needed), reason=refusal.reason))
+        self._teller.say(
+            StatusUpdate(unit, phase, (unit.present, unit.needed), reason=refusal.reason)
+        )
 
     def _postpone(self, unit: Unit) -> None:
         """Let others have their turn before one is tried again that took too long."""
@@ -275,7 +279,7 @@ class Planner:
         """
         snapshot = self._state.snapshot()
         order = best = None
-        with suppress(Overdue):
+        with suppress(DeadlineExceeded):
             order = index_order(snapshot, unit.members)
             best = best_possible(snapshot, unit.members)
         return best, order.bandwidth if order else None

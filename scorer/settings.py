@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from runtime.environment import Environment, SettingsError, variable
+from runtime.process.environment import Environment, SettingsError, variable
 
 
 @dataclass(frozen=True, slots=True)

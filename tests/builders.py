@@ -10,12 +10,12 @@ from cluster import keys
 from cluster.ledger import Holding, Ledger, NodeLedger
 from cluster.node import Card, Mode, Node
 from cluster.pod import Pod
-from cluster.published import Published, write_published
 from cluster.record import Allocation, GPUShare, Isolation, format_record
 from cluster.request import read_request
-from scorer.member import Member, member_of
-from scorer.seen import Seen, seen
-from scorer.snapshot import Snapshot, snapshot_of
+from cluster.topology_configmap import PublishedTopology, write_published
+from scorer.gang.pod_info import PodInfo, pod_info
+from scorer.placement.member import Member, member_of
+from scorer.placement.snapshot import Snapshot, snapshot_of
 from topology.constants import Constants
 from topology.machine import NIC, Level, Machine
 
@@ -103,9 +103,9 @@ def a_held_pod(
     return raw
 
 
-def a_seen(gpus: int = 1, name: str = "worker-0", **pod: Any) -> Seen:
+def a_seen(gpus: int = 1, name: str = "worker-0", **pod: Any) -> PodInfo:
     """Return the planner's view of a pod, made by `a_held_pod`."""
-    return seen(msgspec.convert(a_held_pod(gpus, name, **pod), Pod))
+    return pod_info(msgspec.convert(a_held_pod(gpus, name, **pod), Pod))
 
 
 def a_machine(
@@ -322,7 +322,7 @@ def placed_pod(
     return made
 
 
-def topology_map(node: str, published: Published) -> dict[str, Any]:
+def topology_map(node: str, published: PublishedTopology) -> dict[str, Any]:
     """Return the ConfigMap in which a node's agent publishes its machine."""
     labels = {keys.NODE_MODE: "topology", keys.TOPOLOGY_NODE: node}
     metadata = {"name": f"{node}-topology", "namespace": "kube-system", "labels": labels}

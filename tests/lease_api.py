@@ -8,7 +8,7 @@ from itertools import repeat
 import msgspec
 import virtual_time
 
-from runtime.kube import ApiError, Unreachable
+from runtime.kube.client import ApiError, Unreachable
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
 

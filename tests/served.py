@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from waiting import PATIENCE
 
-from runtime.exchange import JSON, Answer, Route
-from runtime.limits import Limits
-from runtime.server import serve
+from runtime.http.limits import Limits
+from runtime.http.server import serve
+from runtime.http.types import JSON, HttpResponse, Route
 
 TAKES = frozenset({JSON})
 USUAL = Limits()
@@ -32,18 +32,18 @@ class Site:
 
     def routes(self):
         return [
-            Route("POST", "/echo", lambda call: Answer(call.body), TAKES),
+            Route("POST", "/echo", lambda call: HttpResponse(call.body), TAKES),
             Route("POST", "/wait", self._wait, TAKES),
             Route("POST", "/bug", self._bug, TAKES),
-            Route("GET", "/call", lambda call: Answer(call.query.encode())),
-            Route("GET", "/fields", lambda _call: Answer(fields={"pod": "ns/a"})),
+            Route("GET", "/call", lambda call: HttpResponse(call.query.encode())),
+            Route("GET", "/fields", lambda _call: HttpResponse(fields={"pod": "ns/a"})),
             Route("GET", "/work", self._work),
         ]
 
     async def _wait(self, call):
         self.waiting += 1
         await self.going_on.wait()
-        return Answer(call.body)
+        return HttpResponse(call.body)
 
     def _bug(self, _call):
         raise RuntimeError("a bug")
@@ -52,7 +52,7 @@ class Site:
         end = time.perf_counter() + WORK
         while time.perf_counter() < end:
             pass
-        return Answer()
+        return HttpResponse()
 
 
 class Client:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from cluster import keys
 from cluster.node import Node, Placement, Taint, uniform_machine
-from scorer.member import Member
-from scorer.snapshot import Snapshot
+from scorer.placement.member import Member
+from scorer.placement.snapshot import Snapshot
 from topology.choice import Mode
 from topology.constants import Constants
 from topology.machine import NIC, Level, Machine

@@ -13,11 +13,13 @@ from waiting import until
 
 from cluster import keys
 from cluster.gang import GangKey
-from runtime.kube import Kube
-from scorer import planner, settle, teller
-from scorer.gangobject import GANGS, name_of
+from runtime.kube.client import Kube
+from scorer import planner
+from scorer.commit import read_after_write
+from scorer.gang.crd import GANGS, name_of
 from scorer.leader import Leader
-from scorer.measures import Measures
+from scorer.metrics import Metrics
+from scorer.report import status_reporter
 
 NOW = 1_767_225_660.0
 """A minute after the pods of `a_held_pod` were made."""
@@ -191,10 +193,10 @@ class Cluster(FakeCluster):
 
 def hurry(monkeypatch):
     """Shorten the pauses of a leader, so that no test waits for them."""
-    for module in (planner, settle, teller):
+    for module in (planner, read_after_write, status_reporter):
         monkeypatch.setattr(module, "_PAUSE", 0.01)
     monkeypatch.setattr(planner, "_AGAIN", 0.01)
-    monkeypatch.setattr(teller, "_PATIENCE", 0.01)
+    monkeypatch.setattr(status_reporter, "_PATIENCE", 0.01)
 
 
 class Clock:
@@ -221,7 +223,7 @@ async def beginning(cluster, term=7, clock=None):
         leader = Leader(
             kube,
             kube,
-            Measures(CollectorRegistry()),
+            Metrics(CollectorRegistry()),
             clock=clock or Clock(),
             instance="scorer-0",
             wait=0,

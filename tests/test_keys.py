@@ -28,11 +28,11 @@ ALLOWED = {
     ("certs/settings.py", "linkwise"): "the name of our registrations",
     ("certs/store.py", "kubernetes.io/"): "a type of Secret",
     ("cli/__main__.py", "linkwise"): "the command's own name",
-    ("cli/check_ci.py", "linkwise"): "the command's own name",
-    ("cli/commands.py", "linkwise"): "the command's own name",
-    ("cli/inspect.py", "linkwise"): "the command's own name",
+    ("cli/render/check_ci.py", "linkwise"): "the command's own name",
+    ("cli/commands/app.py", "linkwise"): "the command's own name",
+    ("cli/commands/inspect.py", "linkwise"): "the command's own name",
     ("cli/", "gpushare"): "the name of a table, which is that label's name by chance",
-    ("webhook/manifest/report.py", "gpus"): "a key of the command's answers",
+    ("webhook/pod_report.py", "gpus"): "a key of the command's answers",
 }
 """Why a word stands in a file, or in a package, all the same."""
 

@@ -10,23 +10,24 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from cluster.keys import SERVER_NAME
-from runtime.environment import SettingsError
-from runtime.exchange import Observers
-from runtime.kube import Kube
-from runtime.limits import Limits
-from runtime.logs import configure, request_lines
-from runtime.metrics import Gauges, Requests, measure_loop_lag, new_registry
-from runtime.probes import Condition, probe_routes
-from runtime.process import run, settle
-from runtime.room import REASONS
-from runtime.server import Server, serve
-from runtime.tls import ServingCertificate
-from runtime.worker import Worker, worker
+from runtime.http.limits import Limits
+from runtime.http.observers import RequestMetrics, log_requests
+from runtime.http.peers import REASONS
+from runtime.http.probes import Condition, probe_routes
+from runtime.http.server import Server, serve
+from runtime.http.tls import ServingCertificate
+from runtime.http.types import Observers
+from runtime.kube.client import Kube
+from runtime.process.environment import SettingsError
+from runtime.process.lifecycle import run, tune_gc
+from runtime.process.logs import configure
+from runtime.process.metrics import Gauges, measure_loop_lag, new_registry
+from runtime.process.worker import Worker, worker
 from webhook.app import Admission, DryRun
-from webhook.measures import Measures, show_state
-from webhook.placement import PATIENCE, Scorer
+from webhook.informers import Informers
+from webhook.metrics import Metrics, show_state
+from webhook.scorer_client import PATIENCE, Scorer
 from webhook.settings import Settings, read_settings
-from webhook.watches import Watches
 
 _FEW = Limits(
     body_bytes=256 << 10,
@@ -63,7 +64,7 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
     """
     registry = new_registry()
     measure_loop_lag(registry)
-    observers: Observers = (request_lines(), Requests(registry))
+    observers: Observers = (log_requests(), RequestMetrics(registry))
     files = Path(settings.certificate), Path(settings.key)
     clients = Path(settings.client_ca) if settings.client_ca else None
     certificate = ServingCertificate(*files, client_ca_file=clients)
@@ -71,10 +72,10 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
     for_people = ServingCertificate(*files)
     async with (
         _kube(settings) as kube,
-        worker("webhook.validate", "webhook.dryrun") as apart,
+        worker("webhook.config_review", "webhook.dryrun") as apart,
         asyncio.TaskGroup() as group,
     ):
-        watches = Watches(kube, instance=instance)
+        watches = Informers(kube, instance=instance)
         show_state(
             registry,
             decided=lambda: watches.decided,
@@ -89,7 +90,7 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
         ]
         async with (
             serve(
-                Admission(watches, Measures(registry), apart).routes(),
+                Admission(watches, Metrics(registry), apart).routes(),
                 host=settings.host,
                 port=settings.port,
                 context=certificate.context,
@@ -111,7 +112,7 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
         ):
             _show_defence(registry, apart, (server, for_dry_runs))
             _log.info("Listening", port=server.port)
-            settle()
+            tune_gc()
             await told.wait()
             _log.info("Draining")
             await server.drain(quiet=settings.drain_seconds)
@@ -161,7 +162,7 @@ def _scorer(settings: Settings, address: str) -> Kube:
 
 
 def _conditions(
-    settings: Settings, certificate: ServingCertificate, watches: Watches, server: Server
+    settings: Settings, certificate: ServingCertificate, watches: Informers, server: Server
 ) -> dict[str, Condition]:
     return {
         "draining": lambda: "no new connections, please" if server.draining else None,

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from runtime.caller import Caller
-from runtime.kube import Kube
+from runtime.http.authentication import Caller
+from runtime.kube.client import Kube
 
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 

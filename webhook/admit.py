@@ -10,21 +10,27 @@ import msgspec
 from cluster.capacity import Capacity
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import gang_mark
+from cluster.gang_owner import Workload
 from cluster.keys import ACS_PREFIX, RESOURCES
-from cluster.misspelt import near
+from cluster.misspelled import near
 from cluster.pod import NewContainer, NewPod
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
 from webhook.affinity import require
-from webhook.answer import warnings_of
-from webhook.asked import read
-from webhook.judge import judge, namespace_findings
-from webhook.normalise import add_profiles, drop_record, hold, tell, without_record
+from webhook.messages import warnings_of
+from webhook.normalise import (
+    add_profiles,
+    add_scheduling_gate,
+    drop_record,
+    set_variables,
+    without_record,
+)
 from webhook.outcome import Outcome, Verdict
+from webhook.parsed_pod import parse_pod
 from webhook.patch import Operation, joined
 from webhook.requirement import node_requirements
-from webhook.unasked import chooses_gpus
-from webhook.workload import Workload
+from webhook.unrequested_devices import chooses_gpus
+from webhook.validation import namespace_findings, validate_pod
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
 _ALLOWED, _DENIED = Verdict.ALLOWED, Verdict.DENIED
@@ -59,12 +65,12 @@ def admit(
         return Outcome(Verdict.SKIPPED, labels=labels, annotations=annotations)
     profiles = policy.profiles.apply(labels, annotations, namespace_labels)
     added = profiles.added_labels or profiles.added_annotations
-    asked = read(_with_profiles(pod, profiles) if added else pod, policy, capacity)
+    asked = parse_pod(_with_profiles(pod, profiles) if added else pod, policy, capacity)
     removal, removed = drop_record(annotations)
-    variables = tell(asked, policy)
+    variables = set_variables(asked, policy)
     findings = (
         *(namespace_findings(namespace, policy) if namespace_labels is None else ()),
-        *judge(asked, policy, capacity, workload),
+        *validate_pod(asked, policy, capacity, workload),
         *variables.findings,
         *removed,
     )
@@ -78,7 +84,7 @@ def admit(
             *(add_profiles(pod, profiles) if added else ()),
             *asked.renaming,
             *require(pod.spec, requirements),
-            *hold(asked, policy),
+            *add_scheduling_gate(asked, policy),
             *variables.operations,
         )
     )

@@ -5,30 +5,17 @@ from collections.abc import Awaitable, Sequence
 
 import structlog
 
-from cluster.fit import Fit
 from cluster.keys import DRY_RUN_AUDIENCE
+from cluster.whatif_api import FitResult
+from manifest.value import InputError
 from policy.snapshot import PolicySnapshot
-from runtime.caller import Caller, caller_of
-from runtime.exchange import JSON, Answer, Call, Route, busy, refusal
-from runtime.kube import Kube, KubeError
-from runtime.worker import BusyError, LimitError, Worker
+from runtime.http.authentication import Caller, caller_of
+from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, busy, refusal
+from runtime.kube.client import Kube, KubeError
+from runtime.process.worker import BusyError, LimitError, Worker
 from webhook.access import may_create_pods
 from webhook.admit import admit, unreadable
-from webhook.answer import printable
-from webhook.dryrun import (
-    PATH,
-    answer,
-    judge_body,
-    judged_in,
-    list_namespaces,
-    namespaces_in,
-)
-from webhook.manifest.value import InputError
-from webhook.measures import Measures
-from webhook.outcome import Outcome, Verdict
-from webhook.placement import Scorer, UnknownError
-from webhook.review import ProtocolError, Review, parse, respond, untouched
-from webhook.validate import (
+from webhook.config_review import (
     ConfigText,
     Judged,
     given_up,
@@ -37,7 +24,20 @@ from webhook.validate import (
     problems_in,
     read_review,
 )
-from webhook.watches import Watches
+from webhook.dryrun import (
+    PATH,
+    answer,
+    judge_body,
+    judged_in,
+    list_namespaces,
+    namespaces_in,
+)
+from webhook.informers import Informers
+from webhook.messages import printable
+from webhook.metrics import Metrics
+from webhook.outcome import Outcome, Verdict
+from webhook.review import ProtocolError, Review, parse, respond, untouched
+from webhook.scorer_client import Scorer, UnknownError
 
 WAIT = 0.5
 """For a namespace that the watch has not shown yet [s]."""
@@ -51,7 +51,7 @@ _log = structlog.get_logger()
 class Admission:
     """Answers an API server from what the watches have told; it asks nobody."""
 
-    def __init__(self, watches: Watches, measures: Measures, worker: Worker) -> None:
+    def __init__(self, watches: Informers, measures: Metrics, worker: Worker) -> None:
         self._watches = watches
         self._measures = measures
         self._worker = worker
@@ -63,7 +63,7 @@ class Admission:
             Route("POST", "/validate", self.validate, _TAKES),
         ]
 
-    def mutate(self, call: Call) -> Answer | Awaitable[Answer]:
+    def mutate(self, call: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
         """Answer the review of a pod; a namespace that is not known yet is waited for."""
         try:
             review = parse(call.body)
@@ -72,14 +72,14 @@ class Admission:
         if review.unreadable:
             return self._answer(review, unreadable(review.unreadable))
         if review.pod is None:
-            return Answer(untouched(review), fields={"uid": review.uid, "verdict": _SKIPPED})
+            return HttpResponse(untouched(review), fields={"uid": review.uid, "verdict": _SKIPPED})
         if why := self._watches.missing():
             return busy(why)
         if self._knows(review.namespace):
             return self._decide(review)
         return self._decide_later(review)
 
-    def validate(self, call: Call) -> Answer | Awaitable[Answer]:
+    def validate(self, call: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
         """Answer the review of a ConfigMap; its text is judged by another process, one at a time.
 
         Callers are not authenticated. Only one text waits at a time, so that a flood of reviews
@@ -93,7 +93,7 @@ class Admission:
             return _validated(found)
         return self._validate(found)
 
-    async def _validate(self, question: ConfigText) -> Answer:
+    async def _validate(self, question: ConfigText) -> HttpResponse:
         if self._worker.under_way(lint_text):
             return busy("another ConfigMap is being judged: send it again")
         try:
@@ -108,14 +108,14 @@ class Admission:
             self._watches.decided.snapshot
         )
 
-    async def _decide_later(self, review: Review) -> Answer:
+    async def _decide_later(self, review: Review) -> HttpResponse:
         came = await self._watches.comes(review.namespace, within=WAIT)
         self._measures.waited(came=came)
         if not came:
             return busy(f"namespace {review.namespace} is not known yet")
         return self._decide(review)
 
-    def _decide(self, review: Review) -> Answer:
+    def _decide(self, review: Review) -> HttpResponse:
         assert review.pod is not None  # noqa: S101 - others were answered before.
         policy = self._watches.decided.snapshot
         outcome = admit(
@@ -127,7 +127,7 @@ class Admission:
         )
         return self._answer(review, outcome)
 
-    def _answer(self, review: Review, outcome: Outcome) -> Answer:
+    def _answer(self, review: Review, outcome: Outcome) -> HttpResponse:
         self._measures.judged(outcome, dry_run=review.dry_run)
         fields = {
             "uid": review.uid,
@@ -139,13 +139,13 @@ class Admission:
             "operations": len(outcome.patch),
             "generation": self._watches.decided.snapshot.generation,
         }
-        return Answer(respond(review, outcome), fields=fields)
+        return HttpResponse(respond(review, outcome), fields=fields)
 
 
 class DryRun:
     """Answers people what admission would do, with what the API server lets them ask about."""
 
-    def __init__(self, watches: Watches, kube: Kube, scorer: Scorer, worker: Worker) -> None:
+    def __init__(self, watches: Informers, kube: Kube, scorer: Scorer, worker: Worker) -> None:
         """Keep what requests are answered with.
 
         Args:
@@ -163,7 +163,7 @@ class DryRun:
         """Return what is served to people."""
         return [Route("POST", PATH, self.answer, frozenset({JSON, _YAML}))]
 
-    async def answer(self, call: Call) -> Answer:
+    async def answer(self, call: HttpRequest) -> HttpResponse:
         """Answer for a manifest; another process reads and judges it."""
         namespace = _namespace_of(call.query)
         if namespace is None:
@@ -180,7 +180,7 @@ class DryRun:
             _log.warning("Could not ask who may", err=str(error))
             return busy("the API server does not tell who you are and what you may")
 
-    async def _judge(self, body: bytes, namespace: str, caller: Caller) -> Answer:
+    async def _judge(self, body: bytes, namespace: str, caller: Caller) -> HttpResponse:
         namespaces = namespaces_in(await self._worker.run(list_namespaces, body, namespace))
         for one in namespaces:
             if not await may_create_pods(self._kube, caller, one):
@@ -198,26 +198,26 @@ class DryRun:
                 self._watches.capacity,
             )
         )
-        fits: Sequence[Fit] | str = ()
+        fits: Sequence[FitResult] | str = ()
         if found.asked:
             try:
                 fits = await self._scorer.fits(found.question)
             except UnknownError as error:
                 fits = str(error)
         fields = {"user": caller.username, "templates": len(found.pods)}
-        return Answer(answer(found, fits), fields=fields)
+        return HttpResponse(answer(found, fits), fields=fields)
 
 
 _SKIPPED = Verdict.SKIPPED.value
 
 
-def _validated(found: Judged) -> Answer:
+def _validated(found: Judged) -> HttpResponse:
     fields = {"uid": found.uid, "verdict": found.verdict, "source": found.source}
     codes = [problem.code.value for problem in found.problems]
-    return Answer(found.answer, fields={**fields, "findings": codes})
+    return HttpResponse(found.answer, fields={**fields, "findings": codes})
 
 
-def _not_judged(error: InputError | BusyError | LimitError) -> Answer:
+def _not_judged(error: InputError | BusyError | LimitError) -> HttpResponse:
     match error:
         case InputError():
             return refusal(400, printable(str(error)))

@@ -13,15 +13,15 @@ import yaml
 from msgspec import Raw, Struct
 
 from cluster.capacity import Capacity
-from cluster.fit import Fit, FitQuestion, FitTemplate
+from cluster.whatif_api import FitQuestion, FitResult, FitTemplate
+from manifest.objects import objects_in
+from manifest.template import PodTemplate
+from manifest.value import InputError
+from manifest.workload import Unjudged, expanded
 from policy.snapshot import PolicySnapshot
 from webhook.admit import admit
-from webhook.manifest.objects import objects_in
-from webhook.manifest.question import asked_about
-from webhook.manifest.report import entry_of
-from webhook.manifest.template import PodTemplate
-from webhook.manifest.value import InputError
-from webhook.manifest.workload import Unjudged, expanded
+from webhook.fit_question import asked_about
+from webhook.pod_report import entry_of
 
 PATH = "/v1/dry-run"
 MOST_TEMPLATES = 100
@@ -219,14 +219,14 @@ def judge(
     return Judged(pods, asked, decided, manifest.warnings, manifest.unjudged)
 
 
-def answer(judged: Judged, fits: Sequence[Fit] | str) -> bytes:
+def answer(judged: Judged, fits: Sequence[FitResult] | str) -> bytes:
     """Return the answer, as JSON.
 
     Args:
         judged: What admission makes of it.
         fits: What becomes of the pods that are asked about, or why nobody knows.
     """
-    placements: dict[int, Fit] = {}
+    placements: dict[int, FitResult] = {}
     notes: tuple[str, ...] = ()
     if isinstance(fits, str):
         notes = (f"placement is not known: {fits}.",)
@@ -236,7 +236,7 @@ def answer(judged: Judged, fits: Sequence[Fit] | str) -> bytes:
     return msgspec.json.encode(Result(pods, judged.policy, judged.warnings, notes, judged.unjudged))
 
 
-def _with_placement(pod: Raw, placement: Fit | None) -> Raw:
+def _with_placement(pod: Raw, placement: FitResult | None) -> Raw:
     """Return a pod of the answer; it is not decoded for one more key, since it may be large."""
     return Raw(bytes(pod)[:-1] + b',"placement":' + msgspec.json.encode(placement) + b"}")
 

@@ -10,11 +10,11 @@ from cluster.pod import NewPod, NewPodSpec
 from cluster.pointer import escape
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
-from webhook.asked import Asked
-from webhook.environment import Changes, hide_gpus, tell_gpus
+from webhook.device_variables import PatchSet, hide_devices, set_visible_devices
+from webhook.parsed_pod import ParsedPod
 from webhook.patch import Operation, add, add_keys, append, common, remove
 from webhook.sharing import replicas
-from webhook.unasked import take_away
+from webhook.unrequested_devices import remove_variables
 
 
 def record_keys(annotations: Iterable[str]) -> list[str]:
@@ -72,7 +72,7 @@ def _add(
     return add_keys(f"/metadata/{table}", present, wanted)
 
 
-def hold(asked: Asked, policy: PolicySnapshot) -> list[Operation]:
+def add_scheduling_gate(asked: ParsedPod, policy: PolicySnapshot) -> list[Operation]:
     """Return the steps that make a pod wait for whoever chooses its GPUs.
 
     A gang's members wait for the planner, and so does a pod that insists on links. Where no
@@ -117,14 +117,14 @@ def _classify(spec: NewPodSpec, name: str) -> list[Operation]:
     return steps
 
 
-def tell(asked: Asked, policy: PolicySnapshot) -> Changes:
+def set_variables(asked: ParsedPod, policy: PolicySnapshot) -> PatchSet:
     """Return the changes to environment variables of GPUs, and their findings."""
     pod, request = asked.pod, asked.request
     if request.family is not None:
-        changes = tell_gpus(pod, request, policy.policy, replicas(asked.shared))
+        changes = set_visible_devices(pod, request, policy.policy, replicas(asked.shared))
     else:
-        changes = hide_gpus(pod) if asked.mark else Changes()
-    taken = take_away(pod.spec, request, policy.policy)
+        changes = hide_devices(pod) if asked.mark else PatchSet()
+    taken = remove_variables(pod.spec, request, policy.policy)
     if not taken.findings:
         return changes
-    return Changes(changes.operations + taken.operations, changes.findings + taken.findings)
+    return PatchSet(changes.operations + taken.operations, changes.findings + taken.findings)

@@ -15,7 +15,7 @@ from msgspec import Meta, Raw, Struct
 
 from cluster.keys import MIRROR_POD, NODE_USER_PREFIX, NODES_GROUP
 from cluster.pod import NewPod
-from webhook.answer import errors_of, message_of, printable, reason_of, sentence_of
+from webhook.messages import errors_of, message_of, printable, reason_of, sentence_of
 from webhook.outcome import Outcome, Verdict
 from webhook.patch import encoded
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from runtime.environment import Environment
+from runtime.process.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,21 +12,21 @@ from msgspec import Struct
 
 from cluster.pod import Pod
 from cluster.record import Allocation
-from runtime.clock import Clock
-from runtime.kube import ApiError, Kube, KubeError
-from scorer.extender.choice import choose_gpus
-from scorer.extender.fit import request_of
+from runtime.kube.client import ApiError, Kube, KubeError
+from runtime.process.clock import Clock
+from scorer.cache.informers import Informers
+from scorer.commit.patches import allocation_of, binding, record_of
+from scorer.commit.read_after_write import outcome_unknown, read_after_write
+from scorer.extender.filter import request_of
+from scorer.extender.gpu_choice import choose_gpus
 from scorer.extender.wire import Binding
-from scorer.faults import FAULT, Faults
-from scorer.fence import Deposed, is_deposed
-from scorer.measures import Stage
-from scorer.member import member_of
-from scorer.outcome import Placement
-from scorer.reason import Reason
-from scorer.seen import Seen, seen
-from scorer.settle import GRANTING, is_open, settled
-from scorer.watches import Watches
-from scorer.writes import allocation_of, binding, record_of
+from scorer.fence import GRANTING, LeadershipLost, is_leadership_lost
+from scorer.gang.pod_info import PodInfo, pod_info
+from scorer.metrics import Stage
+from scorer.placement.member import member_of
+from scorer.placement.reasons import Reason
+from scorer.placement.result import Placement
+from scorer.queue.fault_isolation import FAULT, FaultIsolation
 
 _PATIENCE = 3.5
 """How long who asks waits for the API server [s]. With the second in which the watch may show the
@@ -46,7 +46,7 @@ class Binder:
     """Who binds pods, for one tenure of the Lease."""
 
     def __init__(
-        self, kube: Kube, watches: Watches, faults: Faults, *, term: int, clock: Clock
+        self, kube: Kube, watches: Informers, faults: FaultIsolation, *, term: int, clock: Clock
     ) -> None:
         """Say whom to write to, what is known, and under which term."""
         self._kube, self._watches, self._state = kube, watches, watches.state
@@ -123,7 +123,7 @@ class Binder:
         task.add_done_callback(lambda _: self._under_way.pop(pod.uid, None))
         return task
 
-    def _give(self, pod: Seen, node: str) -> Mapping[str, str] | str:
+    def _give(self, pod: PodInfo, node: str) -> Mapping[str, str] | str:
         """Choose GPUs and keep them; return the record, or why there are none."""
         if pod.ungated is None:
             return pod.unplannable or "the pod is leaving, or waits behind a gate"
@@ -155,7 +155,7 @@ class Binder:
         ledger = self._state.ledger(asked.node)
         return "" if ledger and asked.pod_uid in ledger.holdings else Reason.LOST
 
-    async def _send(self, pod: Seen, node: str, record: Mapping[str, str]) -> str:
+    async def _send(self, pod: PodInfo, node: str, record: Mapping[str, str]) -> str:
         """Return why a binding was refused, once it is known; empty where it was carried out.
 
         Args:
@@ -178,13 +178,13 @@ class Binder:
         try:
             await self._kube.create(f"{path}/binding", body, _Ignored, params=GRANTING)
         except KubeError as error:
-            if is_deposed(error):
-                raise Deposed(str(error)) from error
+            if is_leadership_lost(error):
+                raise LeadershipLost(str(error)) from error
             return error
         return None
 
     async def _settled(
-        self, pod: Seen, node: str, path: str, error: KubeError, *, is_ours: bool
+        self, pod: PodInfo, node: str, path: str, error: KubeError, *, is_ours: bool
     ) -> str:
         """Return why a binding that failed so was refused; empty where it was carried out."""
         _log.warning("Could not bind pod", pod="/".join(pod.key), err=str(error))
@@ -194,16 +194,16 @@ class Binder:
             self._settle(pod, found if bound else None)
         return "" if bound else str(error)
 
-    async def _found(self, path: str, error: KubeError) -> Seen | None:
+    async def _found(self, path: str, error: KubeError) -> PodInfo | None:
         """Return the pod as it is after a binding failed so; None where nothing was written."""
         # A binding that was carried out before is refused as a conflict.
         repeated = isinstance(error, ApiError) and error.status == 409
-        if not (repeated or is_open(error)):
+        if not (repeated or outcome_unknown(error)):
             return None
-        pod = await settled(self._kube, path, Pod, is_open=not repeated)
-        return seen(pod) if pod else None
+        pod = await read_after_write(self._kube, path, Pod, is_open=not repeated)
+        return pod_info(pod) if pod else None
 
-    def _settle(self, pod: Seen, bound: Seen | None) -> None:
+    def _settle(self, pod: PodInfo, bound: PodInfo | None) -> None:
         """Keep what a pod has, if it is bound, and nothing else."""
         now, record = self._state.pod(pod.key), bound and bound.claimant and bound.claimant.record
         if not isinstance(record, Allocation):
@@ -214,7 +214,7 @@ class Binder:
             self._state.hold(pod, record)
 
 
-def _is_on(pod: Seen, node: str) -> bool:
+def _is_on(pod: PodInfo, node: str) -> bool:
     """Tell whether a pod is bound to a node, with GPUs that were chosen."""
     claimant = pod.claimant
     return bool(claimant and claimant.node == node and isinstance(claimant.record, Allocation))

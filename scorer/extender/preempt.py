@@ -6,21 +6,21 @@ are, and the pod would fit on no card after they are gone.
 
 from collections.abc import Iterable, Mapping
 
-from cluster.claimant import Claimant
 from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NVIDIA_GPU_SHARED
 from cluster.ledger import NodeLedger
 from cluster.pod import Pod
+from cluster.pod_usage import PodUsage
 from cluster.record import Allocation
 from cluster.request import Family, Request
-from scorer.extender.fit import given_to, obstacle_of, request_of
+from scorer.cache.cluster_state import ClusterState
+from scorer.extender.filter import given_to, obstacle_of, request_of
 from scorer.extender.wire import MetaPod, MetaVictims
-from scorer.member import Member, member_of
-from scorer.reason import Reason
-from scorer.state import State
+from scorer.placement.member import Member, member_of
+from scorer.placement.reasons import Reason
 
 
 def preemption(
-    state: State, pod: Pod, proposed: Mapping[str, MetaVictims]
+    state: ClusterState, pod: Pod, proposed: Mapping[str, MetaVictims]
 ) -> dict[str, MetaVictims]:
     """Return the nodes on which evictions bring a pod its GPUs, and whom to evict there.
 
@@ -55,7 +55,7 @@ def preemption(
 
 
 def _chosen(
-    node: NodeLedger, there: Mapping[str, Claimant], member: Member, proposed: list[str]
+    node: NodeLedger, there: Mapping[str, PodUsage], member: Member, proposed: list[str]
 ) -> list[str]:
     """Return the uids of whom to evict from a node; none where that does not help, or nobody must.
 
@@ -90,7 +90,7 @@ def _chosen(
     return sorted(evicted, key=lambda uid: _rank(there.get(uid)))
 
 
-def _rank(one: Claimant | None) -> tuple[int, str]:
+def _rank(one: PodUsage | None) -> tuple[int, str]:
     return (-one.priority, one.age) if one else (0, "")
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from certs.__main__ import SOURCE
 from certs.authority import BACKDATED, names_of, new_authority, new_leaf, service_names
-from runtime.clock import wall
+from runtime.process.clock import wall
 
 NAMES = service_names("hook", "ns")
 HOUR, DAY = 3600, 86_400

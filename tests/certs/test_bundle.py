@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from certs.__main__ import SOURCE
 from certs.authority import new_authority, new_leaf
 from certs.bundle import Bundle, BundleError, read_bundle, trusts, write_bundle
-from certs.renewal import Terms, renewed
+from certs.renewal import IssuancePolicy, renewed
 
 NOW = 1_800_000_000.0
-GOOD = write_bundle(renewed(None, Terms(("a",), 1000, 3000), NOW, SOURCE))
+GOOD = write_bundle(renewed(None, IssuancePolicy(("a",), 1000, 3000), NOW, SOURCE))
 RSA = a_leaf(a_ca(), elliptic=False)
 
 

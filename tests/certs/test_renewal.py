@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from certs.__main__ import SOURCE
 from certs.authority import names_of, new_authority, new_leaf, service_names
 from certs.bundle import Bundle, trusts
-from certs.renewal import Terms, due, due_next, renewal_reason, renewed
+from certs.renewal import IssuancePolicy, due, due_next, renewal_reason, renewed
 
 NOW, DAY = 1_800_000_000.0, 86_400
 NAMES = service_names("hook", "ns")
-TERMS = Terms(NAMES, 30 * DAY, 360 * DAY)
+TERMS = IssuancePolicy(NAMES, 30 * DAY, 360 * DAY)
 FIRST = renewed(None, TERMS, NOW, SOURCE)
 
 

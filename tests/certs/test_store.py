@@ -4,12 +4,12 @@ import pytest
 
 from certs.__main__ import SOURCE
 from certs.bundle import read_bundle, write_bundle
-from certs.renewal import Terms, renewed
+from certs.renewal import IssuancePolicy, renewed
 from certs.store import Store
-from runtime.kube import ApiError, Kube
+from runtime.kube.client import ApiError, Kube
 
 NOW, DAY = 1_800_000_000.0, 86_400
-TERMS = Terms(("linkwise-webhook.linkwise-system.svc",), 30 * DAY, 360 * DAY)
+TERMS = IssuancePolicy(("linkwise-webhook.linkwise-system.svc",), 30 * DAY, 360 * DAY)
 STORED = "/api/v1/namespaces/linkwise-system/secrets/linkwise-webhook-tls"
 
 

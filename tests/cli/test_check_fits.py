@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from cluster.fit import MOST_PODS
+from cluster.whatif_api import MOST_PODS
 
 CLUSTER = """\
 apiVersion: linkwise.dev/v1alpha1

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli import source
-from webhook.manifest.value import InputError
+from cli.files import source
+from manifest.value import InputError
 
 REPOSITORY = Path(__file__).parents[2]
 SKIPPED = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: []}\n"
@@ -121,7 +121,7 @@ def test_complaints_are_lines_of_their_own(linkwise, monkeypatch):
     def refuse(_name):
         raise InputError("f:1: two\nlines.")
 
-    monkeypatch.setattr("cli.source.read_text", refuse)
+    monkeypatch.setattr("cli.files.source.read_text", refuse)
 
     assert linkwise("check", "f").err.count("\n") == 1
 

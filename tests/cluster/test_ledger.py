@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.demand import HostPort
+from cluster.gpu_usage import LedgerError
 from cluster.keys import NVIDIA_GPU
 from cluster.ledger import Holding, Ledger, NodeLedger
 from cluster.node import Node
 from cluster.record import GPUShare
-from cluster.taken import LedgerError
 
 FOUR = a_machine(4)
 

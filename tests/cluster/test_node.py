@@ -29,7 +29,7 @@ from cluster.node import (
     read_node,
     uniform_machine,
 )
-from cluster.published import Published
+from cluster.topology_configmap import PublishedTopology
 
 CORE_MEM_NODE = {GPU_CORE: "400", GPU_COUNT: "4", GPU_MEM: "60"}
 
@@ -58,10 +58,12 @@ def read(
     return read_node(msgspec.json.decode(msgspec.json.encode(raw), type=NodeObject), **known)
 
 
-def published(n: int, *, memory: tuple[int, ...] = (), ill: tuple[int, ...] = ()) -> Published:
+def published(
+    n: int, *, memory: tuple[int, ...] = (), ill: tuple[int, ...] = ()
+) -> PublishedTopology:
     uuids = tuple(f"GPU-{i}" for i in range(n))
     machine = a_machine(n, {(0, 1): 2}, memory=memory, uuids=uuids)
-    return Published(machine, tuple(i not in ill for i in range(n)))
+    return PublishedTopology(machine, tuple(i not in ill for i in range(n)))
 
 
 def test_a_node_is_read_with_all_that_placement_asks():
@@ -150,7 +152,7 @@ def test_a_node_has_the_gpus_that_its_modes_resource_counts(mode, allocatable, c
         ({GFD_COUNT: "2"}, None, 2, 4),
         ({GFD_COUNT: "4", GFD_REPLICAS: "2"}, None, 4, 2),
         ({}, published(2), 2, 4),
-        ({}, Published(None, (True, False)), 0, 0),
+        ({}, PublishedTopology(None, (True, False)), 0, 0),
         ({}, None, 0, 0),
         ({GFD_COUNT: "16"}, None, 0, 0),
         ({GFD_REPLICAS: "four"}, None, 0, 0),
@@ -293,7 +295,7 @@ def test_a_list_of_unhealthy_gpus_excludes_what_can_be_read_of_it_and_warns_of_t
     ids=["a mapped machine", "nothing"],
 )
 def test_what_an_agent_says_of_health_stands_where_its_links_cannot_be_read(mapped, machine, known):
-    said = Published(None, (True, False, True, True), warnings=("linkType: missing",))
+    said = PublishedTopology(None, (True, False, True, True), warnings=("linkType: missing",))
 
     node = read("topology", {GPU_WHOLE: 4}, published=said, machine=mapped)
 
@@ -305,7 +307,7 @@ def test_what_an_agent_says_of_health_stands_where_its_links_cannot_be_read(mapp
 def test_what_an_agent_guessed_of_its_machine_is_told():
     machine = a_machine(2, warnings=("GPU0 and GPU1 are linked differently each way: not linked",))
 
-    node = read("topology", {GPU_WHOLE: 2}, published=Published(machine, (True, True)))
+    node = read("topology", {GPU_WHOLE: 2}, published=PublishedTopology(machine, (True, True)))
 
     assert node.warnings == (f"published topology: {machine.warnings[0]}",)
 

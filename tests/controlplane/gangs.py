@@ -8,7 +8,7 @@ from controlplane.pods import Pods, container
 from controlplane.process import wait_until
 
 from cluster import keys
-from scorer.gangobject import gangs_of
+from scorer.gang.crd import gangs_of
 
 _PATIENCE = 120
 """For what a busy machine does at last [s]."""

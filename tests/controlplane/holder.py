@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 
 from cluster import keys
-from runtime import process
-from runtime.election import Election
-from runtime.kube import ApiError, Kube, KubeError
-from runtime.lease import Timing
+from runtime.kube.client import ApiError, Kube, KubeError
+from runtime.kube.election import Election
+from runtime.kube.lease import LeaseTimings
+from runtime.process import lifecycle
 
 NAMESPACE, NAME = keys.POLICY_NAMESPACE, "linkwise-scorer"
 PAUSE = 0.1
@@ -28,7 +28,7 @@ PAUSE = 0.1
 async def hold(told: asyncio.Event) -> None:
     """Lead whenever it can, until told to end."""
     identity, pod, duration, deadline, retry = sys.argv[1:]
-    timing = Timing(int(duration), float(deadline), float(retry))
+    timing = LeaseTimings(int(duration), float(deadline), float(retry))
     async with Kube(
         os.environ["LINKWISE_API_SERVER"],
         token_file=Path(os.environ["LINKWISE_API_TOKEN_FILE"]),
@@ -66,4 +66,4 @@ async def tell(kube: Kube, pod: str, term: int) -> None:
 
 
 if __name__ == "__main__":
-    process.run(hold)
+    lifecycle.run(hold)

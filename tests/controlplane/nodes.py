@@ -7,15 +7,15 @@ from contextlib import suppress
 from controlplane.api import Api, ApiError, Object
 from controlplane.process import wait_until
 
-from cli.shortform import read_short_form
+from cli.files.short_form import read_short_form
 from cluster import keys
 from cluster.node import Node
-from cluster.published import Published, write_published
-from policy.lines import read_documents
+from cluster.topology_configmap import PublishedTopology, write_published
+from manifest.lines import read_documents
+from manifest.value import InputError, Value
 from topology import catalogue
 from topology.machine import Machine, TopologyError
 from topology.table import table_of
-from webhook.manifest.value import InputError, Value
 
 NODES = "/api/v1/nodes"
 _MAPS = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
@@ -108,7 +108,7 @@ def _topology(node: Node, machine: Machine, uid: str) -> Object:
             "labels": {keys.NODE_MODE: str(node.mode), keys.TOPOLOGY_NODE: node.name},
             "ownerReferences": [owner],
         },
-        "data": write_published(Published(machine, (True,) * machine.n), pairs),
+        "data": write_published(PublishedTopology(machine, (True,) * machine.n), pairs),
     }
 
 

@@ -12,7 +12,7 @@ from controlplane.scorer import start_scorer
 from controlplane.webhook import BASE, NAMESPACE, register, start_replica
 
 from cluster import keys
-from scorer.gangobject import Phase, gangs_of
+from scorer.gang.crd import Phase, gangs_of
 
 _LONG = 365 * 86_400
 """How long tokens last, which a kubelet would replace [s]."""

@@ -20,7 +20,7 @@ from controlplane.process import NotReadyError, Process, Processes
 from controlplane.trial import Trial, install
 
 from cluster.node import Node
-from webhook.manifest.value import InputError
+from manifest.value import InputError
 
 FOLDER = Path(__file__).parents[2] / ".up"
 STATUS = "status.json"

@@ -8,7 +8,7 @@ from controlplane.pods import a_pod, gates, required, variables
 from controlplane.process import wait_until
 
 from cluster import keys
-from webhook.environment import NO_GPU
+from webhook.device_variables import NO_GPU
 
 SHARED = """
 sharing:

@@ -7,7 +7,7 @@ from controlplane.neighbour import run_neighbour
 from controlplane.pods import container, gates, required, variables
 
 from cluster import keys
-from webhook.environment import NO_GPU
+from webhook.device_variables import NO_GPU
 
 # The API server calls registrations in the order of their names; ours is "linkwise".
 BEFORE, AFTER = "a-neighbour", "z-neighbour"

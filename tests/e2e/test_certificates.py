@@ -13,7 +13,7 @@ from controlplane.webhook import MUTATING, PATIENT
 from cryptography import x509
 
 from cluster import keys
-from runtime.clock import wall
+from runtime.process.clock import wall
 
 LASTS = 60
 """A leaf is renewed when a third of this is left: more than what mounting and reloading take."""

@@ -7,7 +7,7 @@ from controlplane.process import wait_until
 from documents import COMPUTE_SHARE, GPUSHARE, HPN, HPN_MODEL, MODEL_AND_DRIVER, PROFILE
 
 from cluster import keys
-from webhook.environment import NO_GPU
+from webhook.device_variables import NO_GPU
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from controlplane.process import wait_until
 
 from cluster.gang import GangKey, Link
 from cluster.pod import Owner
-from scorer.gangobject import (
+from scorer.gang.crd import (
     GangPlan,
     Phase,
     PlannedPod,

@@ -6,7 +6,7 @@ from controlplane.pods import a_pod as pod
 from controlplane.process import wait_until
 
 from cluster import keys
-from webhook.environment import NO_GPU
+from webhook.device_variables import NO_GPU
 
 GATE = {"name": keys.GANG}
 RECORD = {keys.ALLOCATION: '{"node": "none", "gpus": []}'}

@@ -14,7 +14,7 @@ from controlplane.vitals import granted, memory
 from controlplane.webhook import run_webhook
 
 from cluster import keys
-from runtime.limits import Limits
+from runtime.http.limits import Limits
 
 # Some of it waits for what takes a minute where nothing else runs.
 pytestmark = pytest.mark.timeout(400)

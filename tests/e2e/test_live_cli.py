@@ -14,7 +14,7 @@ from controlplane.scorer import run_scorer
 
 from cluster import keys
 from policy.document import Policy
-from scorer.gangobject import gangs_of
+from scorer.gang.crd import gangs_of
 
 LINKWISE = Path(sys.executable).with_name("linkwise")
 DGX = {"name": "gpu", "count": 2, "machine": "dgx1-v100", "mode": "topology"}

@@ -12,7 +12,7 @@ from controlplane.process import wait_until
 from controlplane.scorer import QUICK, holder, run_scorer, start_scorer, wait_for_leader
 
 from cluster import keys
-from scorer.gangobject import gangs_of
+from scorer.gang.crd import gangs_of
 
 pytestmark = pytest.mark.usefixtures("shipped")
 

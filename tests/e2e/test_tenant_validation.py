@@ -20,7 +20,7 @@ from controlplane.load import Load
 
 from cluster import keys
 from policy.problem import MOST_BYTES
-from runtime.limits import Limits
+from runtime.http.limits import Limits
 
 MIB = 1 << 20
 GROWTH = 64 * MIB

@@ -18,33 +18,33 @@ from builders import a_node, a_pcie_machine
 
 from certs.__main__ import SOURCE
 from certs.bundle import BundleError, read_bundle, write_bundle
-from certs.renewal import Terms, renewal_reason, renewed
+from certs.renewal import IssuancePolicy, renewal_reason, renewed
 from cluster.accounting import ledger_of
 from cluster.capacity import Capacity
 from cluster.foreign import read_foreign
 from cluster.pod import Pod
-from cluster.published import read_published
 from cluster.record import RecordError, parse_record
+from cluster.topology_configmap import read_published
+from manifest.value import InputError
 from policy.document import parse_plugin_config, parse_policy
 from policy.lint import lint, lint_plugin_config
 from policy.problem import PolicyError
 from policy.profile import parse_profiles
 from policy.sharing import SharingGroup, shared_by
 from policy.snapshot import PolicySnapshot
-from runtime.kube_errors import UNDECODABLE
+from runtime.kube.errors import UNDECODABLE
 from scorer.extender.wire import WireError, read_binding, read_candidates, read_preempt
-from scorer.member import member_of
-from scorer.plan import plan
-from scorer.seen import seen
-from scorer.snapshot import snapshot_of
+from scorer.gang.pod_info import pod_info
+from scorer.placement.member import member_of
+from scorer.placement.schedule import plan
+from scorer.placement.snapshot import snapshot_of
 from topology.catalogue import NAMES
 from topology.errors import TopologyError
 from topology.read import read_machine
-from webhook.decided import POLICY, PROFILES, Home
+from webhook.active_config import POLICY, PROFILES, ConfigSource
+from webhook.config_review import ConfigText, judged, lint_text, problems_in, read_review
 from webhook.dryrun import answer, judge_body, judged_in
-from webhook.manifest.value import InputError
 from webhook.review import API_VERSION, KIND, ProtocolError
-from webhook.validate import ConfigText, judged, lint_text, problems_in, read_review
 
 Target = Callable[[bytes], None]
 
@@ -66,7 +66,7 @@ _NODES = (
 _TABLES = snapshot_of(ledger_of(_NODES, ())).tables
 _LARGEST_ANSWER = 3 << 20
 _NOW, _DAY = 1_800_000_000.0, 86_400
-_TERMS = Terms(("a.ns.svc", "127.0.0.1"), 30 * _DAY, 360 * _DAY)
+_TERMS = IssuancePolicy(("a.ns.svc", "127.0.0.1"), 30 * _DAY, 360 * _DAY)
 
 
 def review(data: bytes) -> None:
@@ -152,14 +152,14 @@ def watched(data: bytes) -> None:
     with suppress(*UNDECODABLE):
         pod = msgspec.json.decode(data, type=Pod)
         ledger = ledger_of(_NODES, [pod], migrate=True)
-        found, member = seen(pod), member_of(pod, "default")
+        found, member = pod_info(pod), member_of(pod, "default")
         if (found.waiting or found.ungated) and member.broken is None:
             members = [replace(member, name=f"default/{i}") for i in range(3)]
             for count in (1, len(members)):
                 plan(snapshot_of(ledger, _TABLES), members[:count])
 
 
-def _validate(home: Home, text: str) -> None:
+def _validate(home: ConfigSource, text: str) -> None:
     """Ask `/validate` about a text; an API server reads no answer above 3 MiB."""
     request = {
         "uid": "42",

@@ -6,14 +6,14 @@ import msgspec
 import pytest
 import yaml
 
-from certs.inject import API
+from certs.ca_bundle import API
 from certs.settings import REGISTRATIONS, SECRET, SERVICES
 from certs.settings import read_settings as certs_settings
 from cluster import keys
 from cluster.gang import Link
 from cluster.mode import Mode
 from policy.document import parse_policy
-from scorer.gangobject import (
+from scorer.gang.crd import (
     GANGS,
     GangCondition,
     GangPlan,
@@ -22,10 +22,10 @@ from scorer.gangobject import (
     Phase,
     PlannedPod,
 )
-from scorer.owner import _PLURALS
+from scorer.gang.owners import _PLURALS
 from scorer.settings import read_settings as scorer_settings
 from topology.machine import MAX_GPUS
-from webhook.environment import NO_GPU
+from webhook.device_variables import NO_GPU
 from webhook.settings import Settings
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"

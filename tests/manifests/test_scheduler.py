@@ -8,9 +8,9 @@ import yaml
 
 from cluster import keys
 from policy.document import Policy, parse_policy
-from runtime.exchange import Route
+from runtime.http.types import Route
 from scorer.__main__ import LEASE
-from scorer.extender.app import Extender
+from scorer.api.extender import Extender
 from scorer.extender.bind import _LOOK, _LOOKS, _PATIENCE
 from scorer.settings import read_settings
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from cluster import keys
 from cluster.finding import Code, Severity
 from cluster.mode import Placement
+from manifest.lines import Embedded
 from policy.document import Policy, PolicyError, parse_plugin_config, parse_policy
-from policy.lines import Embedded
 
 FULL = """\
 apiVersion: linkwise.dev/v1alpha1

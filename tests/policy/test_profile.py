@@ -8,7 +8,7 @@ from strategies import profile_labels, profiles
 
 from cluster import keys
 from cluster.finding import Code, Severity
-from policy.lines import Embedded
+from manifest.lines import Embedded
 from policy.lint import lint_profiles
 from policy.profile import PolicyError, parse_profiles
 

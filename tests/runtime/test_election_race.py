@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lease_api import Client, Fate, LeaseAPI
 
-from runtime.election import Election
+from runtime.kube.election import Election
 
 ADVERSITY = 60
 """The network does what it likes for so long [s], and works from then on."""

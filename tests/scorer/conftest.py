@@ -17,8 +17,8 @@ from controlplane.process import free_ports
 from fake_cluster import FakeCluster
 from waiting import PATIENCE, until, until_true
 
-from cluster.fit import PATH
-from runtime.logs import configure
+from cluster.whatif_api import PATH
+from runtime.process.logs import configure
 from scorer import __main__ as process
 from scorer.__main__ import LEASE, placement
 from scorer.settings import Settings

@@ -15,26 +15,26 @@ from prometheus_client import CollectorRegistry
 
 from cluster import keys
 from cluster.accounting import account
-from cluster.claimant import claimant_of
 from cluster.demand import HostPort, PortsTaken
 from cluster.node import NodeObject, Taint
 from cluster.pod import Pod
-from cluster.published import read_published
+from cluster.pod_usage import pod_usage
+from cluster.topology_configmap import read_published
 from policy.snapshot import PolicySnapshot
+from scorer.cache.cluster_state import ClusterState
+from scorer.cache.node_info import ConfigMap, build_node
+from scorer.commit.patches import placing
 from scorer.extender.wire import read_candidates
-from scorer.faults import Faults
-from scorer.gangobject import read_gang
-from scorer.gangs import Owners, units_of
-from scorer.group import group_of
-from scorer.known import ConfigMap, node_of
-from scorer.measures import Measures
-from scorer.outcome import Refusal
-from scorer.owner import Declaration, PodGroup, members_of
-from scorer.seen import seen
-from scorer.state import State
-from scorer.turn import Turns, take_turns
-from scorer.waiting import Waiting
-from scorer.writes import placing
+from scorer.gang.crd import read_gang
+from scorer.gang.owners import Declaration, PodGroup, members_of
+from scorer.gang.pod_info import pod_info
+from scorer.gang.unit import Owners, units_of
+from scorer.metrics import Metrics
+from scorer.placement.group import group_of
+from scorer.placement.result import Refusal
+from scorer.queue.cycle import SchedulingCycle, run_cycle
+from scorer.queue.fault_isolation import FaultIsolation
+from scorer.queue.pending import PendingUnits
 
 STORED = 1_500_000
 """What an API server stores of one object at most [bytes]."""
@@ -204,8 +204,8 @@ def test_a_pod_is_read_and_planned_in_time_linear_in_its_size(spec):
     def work(raw):
         def planned():
             pod = msgspec.json.decode(raw, type=Pod)
-            units = units_of([seen(pod)], NOBODY)
-            take_turns(snapshot, units, aged=lambda _: True, standing={}, avoided={})
+            units = units_of([pod_info(pod)], NOBODY)
+            run_cycle(snapshot, units, aged=lambda _: True, standing={}, avoided={})
             if units:
                 placing(pod, "node-0", {})
 
@@ -220,9 +220,9 @@ def test_a_pod_is_read_and_planned_in_time_linear_in_its_size(spec):
     ids=["tolerations", "node selector", "affinity terms", "affinity values"],
 )
 def test_what_says_too_much_of_nodes_is_compared_with_no_node(spec):
-    (unit,) = units_of([seen(msgspec.json.decode(the_pod(True, spec), type=Pod))], NOBODY)
+    (unit,) = units_of([pod_info(msgspec.json.decode(the_pod(True, spec), type=Pod))], NOBODY)
 
-    found = Turns(aged=lambda _: True, avoided={}).decide(a_snapshot(a_node()), unit)
+    found = SchedulingCycle(aged=lambda _: True, avoided={}).decide(a_snapshot(a_node()), unit)
 
     assert isinstance(found, Refusal)
     assert "it is too large to plan" in found.reason
@@ -261,9 +261,9 @@ def test_a_gang_that_comes_pod_by_pod_is_read_once():
 
 def test_everything_that_waits_is_looked_at_in_time_linear_in_its_number():
     def work(number):
-        state = State()
-        faults = Faults(Measures(CollectorRegistry()), lambda: None)
-        waiting = Waiting(state, NOBODY, faults)
+        state = ClusterState()
+        faults = FaultIsolation(Metrics(CollectorRegistry()), lambda: None)
+        waiting = PendingUnits(state, NOBODY, faults)
         for i in range(number):
             state.put_pod(("team", f"p-{i}"), a_seen(8, f"p-{i}"))
 
@@ -271,7 +271,7 @@ def test_everything_that_waits_is_looked_at_in_time_linear_in_its_number():
 
         def look():
             waiting.regroup(set())
-            turns = Turns(aged=lambda _: False, avoided={})
+            turns = SchedulingCycle(aged=lambda _: False, avoided={})
             for unit in waiting:
                 turns.decide(a_snapshot(), unit, Refusal("before"))
 
@@ -283,7 +283,7 @@ def test_everything_that_waits_is_looked_at_in_time_linear_in_its_number():
 def test_a_node_is_accounted_in_time_linear_in_its_pods():
     def work(number):
         pods = [a_held_pod(0, f"p-{i}", gates=(), nodeName="node-0") for i in range(number)]
-        claimants = [claimant_of(msgspec.convert(pod, Pod)) for pod in pods]
+        claimants = [pod_usage(msgspec.convert(pod, Pod)) for pod in pods]
         return lambda: account(a_node(), claimants)
 
     assert is_linear(work(1000), work(2000))
@@ -299,7 +299,7 @@ def test_a_node_is_read_in_time_linear_in_its_labels_and_taints():
             "status": {"allocatable": {keys.GPU_WHOLE: "8"}},
         }
         text = json.dumps(raw).encode()
-        return lambda: node_of(msgspec.json.decode(text, type=NodeObject), {}, PolicySnapshot())
+        return lambda: build_node(msgspec.json.decode(text, type=NodeObject), {}, PolicySnapshot())
 
     assert is_linear(work(False), work(True))
 

@@ -11,7 +11,7 @@ from tenure import Clock, Cluster, hurry, leading, soon
 from cluster import keys
 from scorer import planner
 from scorer.extender.wire import Binding
-from scorer.settle import GRANTING
+from scorer.fence import GRANTING
 
 TOO_LONG = "Too long: may not be more than 262144 bytes"
 INVALID = (422, f'Pod "x" is invalid: metadata.annotations: {TOO_LONG}', TOO_LONG)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.kube_errors import Unreachable, refused
-from scorer.fence import is_deposed
+from runtime.kube.errors import Unreachable, refused
+from scorer.fence import is_leadership_lost
 
 ANSWERS = json.loads(Path(__file__).with_name("refusals.json").read_text())
 
@@ -17,12 +17,12 @@ def error(answer):
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_only_the_fence_itself_deposes_a_leader(name):
-    assert is_deposed(error(ANSWERS[name])) == name.startswith("the fence, ")
+    assert is_leadership_lost(error(ANSWERS[name])) == name.startswith("the fence, ")
 
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_no_other_status_than_403_deposes_a_leader(name):
-    assert not is_deposed(error({**ANSWERS[name], "status": 422}))
+    assert not is_leadership_lost(error({**ANSWERS[name], "status": 422}))
 
 
 def test_nobody_is_deposed_by_a_name_or_a_message_of_users():
@@ -41,4 +41,4 @@ def test_nobody_is_deposed_by_a_name_or_a_message_of_users():
 
 
 def test_nobody_is_deposed_by_no_answer():
-    assert not is_deposed(Unreachable("no answer from linkwise-fence"))
+    assert not is_leadership_lost(Unreachable("no answer from linkwise-fence"))

@@ -11,9 +11,10 @@ from tenure import Clock, Cluster, hurry, leading, soon
 
 from cluster import keys
 from cluster.gang import GangKey
-from runtime.clock import wall
-from scorer import ageing, planner
-from scorer.gangobject import Phase, name_of, status_of
+from runtime.process.clock import wall
+from scorer import planner
+from scorer.gang.crd import Phase, name_of, status_of
+from scorer.queue import starvation
 
 WAITING = "WaitingForGPUs"
 RECORD = {
@@ -496,7 +497,7 @@ async def test_what_was_kept_for_who_is_gone_is_given_to_others(cluster):
 
 
 async def test_after_a_while_others_may_use_what_was_kept(cluster, monkeypatch):
-    monkeypatch.setattr(ageing, "LEAST", 0.5)
+    monkeypatch.setattr(starvation, "LEAST", 0.5)
     cluster.policy("apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {ageingMinutes: 0}\n")
     async with leading(cluster, clock=wall) as leader:
         cluster.pod("holder", 7)

@@ -9,9 +9,13 @@ from structlog.testing import capture_logs
 from tenure import Cluster, leading, soon
 from waiting import until_true
 
-from cluster import keys, nodeterms
-from scorer import compact, late, planner, survey, teller
-from scorer.gangobject import GANGS
+from cluster import keys, node_terms
+from scorer import planner
+from scorer.gang import compact_pod
+from scorer.gang.crd import GANGS
+from scorer.placement import feasibility
+from scorer.queue import time_budget
+from scorer.report import status_reporter
 
 WORKERS = 8
 ROUNDS = re.compile(r"linkwise_planning_duration_seconds_count (\S+)")
@@ -49,7 +53,7 @@ class Gated(Cluster):
 @pytest_asyncio.fixture
 async def cluster(monkeypatch):
     monkeypatch.setattr(planner, "_AGAIN", 0.01)
-    monkeypatch.setattr(teller, "_PATIENCE", 0.01)
+    monkeypatch.setattr(status_reporter, "_PATIENCE", 0.01)
     async with Gated() as running:
         for i in range(12):
             running.node(f"gpu-{i:02}")
@@ -125,7 +129,7 @@ async def test_the_last_is_looked_at_though_something_comes_free_all_the_time(cl
 
 async def test_who_is_always_refused_does_not_keep_what_others_could_have(cluster, monkeypatch):
     monkeypatch.setattr(planner, "_AGAIN", 0.2)
-    monkeypatch.setattr(teller, "_PAUSE", 0.01)
+    monkeypatch.setattr(status_reporter, "_PAUSE", 0.01)
     cluster.put("/api/v1/nodes/only", cluster.get("/api/v1/nodes/gpu-00"))
     for i in range(12):
         cluster.remove(f"/api/v1/nodes/gpu-{i:02}")
@@ -152,7 +156,7 @@ async def test_whose_plan_cannot_be_recorded_keeps_nothing_rests_longer_and_is_t
     cluster, monkeypatch
 ):
     monkeypatch.setattr(planner, "_AGAIN", 0.2)
-    monkeypatch.setattr(teller, "_PAUSE", 0.01)
+    monkeypatch.setattr(status_reporter, "_PAUSE", 0.01)
     for i in range(1, 12):
         cluster.remove(f"/api/v1/nodes/gpu-{i:02}")
     gangs = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
@@ -222,16 +226,16 @@ async def test_who_takes_long_to_plan_lets_others_pass_and_is_planned_in_the_end
     cluster, monkeypatch
 ):
     for name, seconds in {"SOON": 0.05, "LONG": 0.05, "FIRST": 0.3, "LAST": 0.3}.items():
-        monkeypatch.setattr(late, name, seconds)
+        monkeypatch.setattr(time_budget, name, seconds)
     # What is planned within the bounds of a pod is too fast for this.
     for module, bound in (
-        (nodeterms, "MOST_TERMS"),
-        (nodeterms, "MOST_REQUIREMENTS"),
-        (compact, "MOST"),
+        (node_terms, "MOST_TERMS"),
+        (node_terms, "MOST_REQUIREMENTS"),
+        (compact_pod, "MOST"),
     ):
         monkeypatch.setattr(module, bound, 1 << 30)
     # Every node is asked.
-    monkeypatch.setattr(survey, "_LABELS_MAX", 0)
+    monkeypatch.setattr(feasibility, "_LABELS_MAX", 0)
     async with leading(cluster) as leader:
         waiting = leader.tenure.planner.waiting
         # It takes some 12 ms a node.
@@ -249,7 +253,7 @@ async def test_who_cannot_be_planned_is_told_so_rests_and_keeps_nobody_from_bein
     cluster, monkeypatch
 ):
     # Columns hold 64 bits: such an amount raises in the midst of planning.
-    monkeypatch.setattr(survey, "_MOST", 1 << 80)
+    monkeypatch.setattr(feasibility, "_MOST", 1 << 80)
     async with leading(cluster) as leader:
         with capture_logs() as logs:
             cluster.gang("huge", 2, 1 << 64, priority=1)
@@ -260,7 +264,11 @@ async def test_who_cannot_be_planned_is_told_so_rests_and_keeps_nobody_from_bein
             await soon(lambda: cluster.order() == ["next"])
 
     first, *_ = (one for one in logs if one["event"] == "Could not plan")
-    assert (first["unit"], first["again"], first["exc_info"]) == ("team/huge", late.FIRST, True)
+    assert (first["unit"], first["again"], first["exc_info"]) == (
+        "team/huge",
+        time_budget.FIRST,
+        True,
+    )
 
 
 async def test_a_begun_plan_that_cannot_be_finished_keeps_nobody_from_being_placed(

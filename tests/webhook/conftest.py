@@ -19,7 +19,7 @@ from fake_api import FakeAPI
 from waiting import until, until_true
 
 from cluster import keys
-from runtime.logs import configure
+from runtime.process.logs import configure
 from webhook.__main__ import admission
 from webhook.settings import Settings
 

@@ -18,7 +18,7 @@ from builders import a_pod
 
 from cluster import keys
 from cluster.finding import Code, Severity
-from webhook.workload import Workload
+from cluster.gang_owner import Workload
 
 
 def test_a_gangs_worker_waits_on_nodes_where_gpus_are_chosen():

@@ -7,10 +7,10 @@ from msgspec import to_builtins
 
 from cluster import keys
 from cluster.capacity import Capacity
-from cluster.fit import MOST_PODS, Fit, NodeLeft, PodFit
+from cluster.whatif_api import MOST_PODS, FitResult, NodeLeft, PodFit
+from manifest.value import InputError
 from policy.snapshot import PolicySnapshot
 from webhook.dryrun import MOST_NAMESPACES, MOST_TEMPLATES, answer, judge, read_manifest
-from webhook.manifest.value import InputError
 
 CONTAINER = "{name: c, resources: {limits: {aliyun.com/gpu: 1}}}"
 POD = f"""\
@@ -127,7 +127,7 @@ spec: {containers: [{name: c}]}
 """
 DENIED = POD.replace("gpu: 1", "gpu: 0")
 NONE = DEPLOYMENT.replace("replicas: 3", "replicas: 0")
-FIT = Fit(
+FIT = FitResult(
     fits=True,
     gang=None,
     pods=[PodFit("train", "gpu-0", [3])],

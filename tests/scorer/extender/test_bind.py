@@ -12,13 +12,13 @@ from tenure import Cluster, beginning, leading, soon
 from waiting import PATIENCE
 
 from cluster import keys
-from runtime.exchange import Call
-from scorer import settle
+from runtime.http.types import HttpRequest
+from scorer.api.extender import Extender
+from scorer.commit import read_after_write
 from scorer.extender import bind
-from scorer.extender.app import Extender
 from scorer.extender.wire import Binding
-from scorer.measures import Measures
-from scorer.reason import Reason
+from scorer.metrics import Metrics
+from scorer.placement.reasons import Reason
 
 AMOUNTS = {
     keys.GPU_MEM: "60",
@@ -74,7 +74,7 @@ class Scheduled(Cluster):
 
 @pytest_asyncio.fixture
 async def cluster(monkeypatch):
-    monkeypatch.setattr(settle, "_PAUSE", 0.01)
+    monkeypatch.setattr(read_after_write, "_PAUSE", 0.01)
     monkeypatch.setattr(bind, "_PATIENCE", PATIENCE)
     async with Scheduled() as running:
         running.node()
@@ -435,9 +435,9 @@ async def test_what_a_gang_is_yet_to_be_given_is_bound_to_nobody_before_the_firs
     cluster.begun()
     cluster.single("train", {keys.GPU_WHOLE: "4"})
     binding = {"PodName": "train", "PodNamespace": "team", "PodUID": "train", "Node": "gpu-0"}
-    call = Call("/bind", "", {}, json.dumps(binding).encode())
+    call = HttpRequest("/bind", "", {}, json.dumps(binding).encode())
     async with beginning(cluster) as leader:
-        extender = Extender(leader, Measures(CollectorRegistry()))
+        extender = Extender(leader, Metrics(CollectorRegistry()))
         while leader.tenure is None or leader.tenure.watches.missing():  # noqa: ASYNC110
             # Whoever waits for the lists goes on later than this.
             await asyncio.sleep(0)

@@ -15,14 +15,14 @@ from cluster import keys
 from cluster.accounting import ledger_of
 from cluster.pod import Pod
 from cluster.record import parse_record
-from runtime.kube import ApiError, Unreachable
+from runtime.kube.client import ApiError, Unreachable
+from scorer.cache.informers import Informers
 from scorer.extender.bind import Binder
-from scorer.extender.fit import Fit
+from scorer.extender.filter import Filter
 from scorer.extender.wire import Binding
-from scorer.faults import Faults
-from scorer.measures import Measures
-from scorer.seen import seen
-from scorer.watches import Watches
+from scorer.gang.pod_info import pod_info
+from scorer.metrics import Metrics
+from scorer.queue.fault_isolation import FaultIsolation
 
 # Each node has room for one of two pods, so that whoever forgets the other one gives too much.
 NODES = {
@@ -133,13 +133,13 @@ class Run:
 
     def __init__(self):
         self.api = Api()
-        self.watches = Watches(self.api)
+        self.watches = Informers(self.api)
         self.state = self.watches.state
         for name, node in NODES.items():
             self.state.put_node(name, node)
-        faults = Faults(Measures(CollectorRegistry()), self.watches.changed.set)
+        faults = FaultIsolation(Metrics(CollectorRegistry()), self.watches.changed.set)
         self.binder = Binder(self.api, self.watches, faults, term=1, clock=lambda: 0)
-        self.fit = Fit(self.state)
+        self.fit = Filter(self.state)
         self.asked = []
         for name, limits in zip("abcdefgh", LIMITS, strict=True):
             self.api.make(name, limits)
@@ -153,7 +153,7 @@ class Run:
         """Let the watch show what happened next."""
         for _ in range(min(number, len(self.api.events))):
             name, raw = self.api.events.popleft()
-            self.state.put_pod(("default", name), raw and seen(msgspec.convert(raw, Pod)))
+            self.state.put_pod(("default", name), raw and pod_info(msgspec.convert(raw, Pod)))
 
     async def do(self, step):
         match step:

@@ -7,12 +7,12 @@ from builders import a_container, a_machine, a_node, a_pod, placed_pod
 from cluster import keys
 from cluster.pod import Pod
 from cluster.record import GPUShare
-from scorer.extender.choice import choose_gpus
-from scorer.extender.fit import Fit, request_of
-from scorer.reason import Reason
-from scorer.seen import seen
-from scorer.state import State
-from scorer.view import view_nodes
+from scorer.cache.cluster_state import ClusterState
+from scorer.extender.filter import Filter, request_of
+from scorer.extender.gpu_choice import choose_gpus
+from scorer.gang.pod_info import pod_info
+from scorer.placement.reasons import Reason
+from scorer.report.inspection import view_nodes
 
 
 def pod(*limits, **fields):
@@ -25,7 +25,7 @@ def memory(*amounts, **fields):
 
 def cluster(**nodes):
     """Return nodes with cards of these sizes; what is taken of each stands beside it."""
-    state = State()
+    state = ClusterState()
     for name, cards in nodes.items():
         sizes = tuple(size for size, _ in cards)
         node = a_node(name, a_machine(len(cards)), "share", card_memory=sizes)
@@ -41,12 +41,12 @@ def cluster(**nodes):
 
 def put(state, raw):
     raw["metadata"]["uid"] = raw["metadata"]["name"]
-    found = seen(msgspec.convert(raw, Pod))
+    found = pod_info(msgspec.convert(raw, Pod))
     state.put_pod(found.key, found)
 
 
 def passing(state, asking):
-    return Fit(state).sift(asking, sorted(state.snapshot().ledger.nodes)).names
+    return Filter(state).sift(asking, sorted(state.snapshot().ledger.nodes)).names
 
 
 def cards(state, node, asking):
@@ -146,18 +146,18 @@ def test_several_containers_of_a_pod_share_its_cards():
 
 @pytest.mark.parametrize("core", [-5, 101, 103, 7, "1.5"])
 def test_compute_beyond_a_card_or_between_its_steps_is_refused_not_cut(core):
-    state = State()
+    state = ClusterState()
     state.put_node("n", a_node("n", a_machine(1), "core_mem", card_memory=16))
     asking = pod({keys.GPU_MEM: 1, keys.GPU_CORE: core})
 
-    assert Fit(state).sift(asking, ["n"]).incurable == {"n": Reason.REQUEST}
+    assert Filter(state).sift(asking, ["n"]).incurable == {"n": Reason.REQUEST}
 
 
 @pytest.mark.parametrize("amount", ["-1", "1.5", "x", "99999999999999999999"])
 def test_memory_that_is_no_amount_is_refused_not_taken_for_none(amount):
     state = cluster(n=[(16, 0)])
 
-    assert Fit(state).sift(memory(amount), ["n"]).incurable == {"n": Reason.REQUEST}
+    assert Filter(state).sift(memory(amount), ["n"]).incurable == {"n": Reason.REQUEST}
 
 
 def test_memory_of_0_asks_for_nothing_and_fits_where_no_card_is_free():
@@ -165,7 +165,7 @@ def test_memory_of_0_asks_for_nothing_and_fits_where_no_card_is_free():
 
 
 def test_a_node_that_nobody_knows_is_answered_for():
-    assert Fit(State()).sift(memory(1), ["n"]).incurable == {"n": Reason.UNKNOWN}
+    assert Filter(ClusterState()).sift(memory(1), ["n"]).incurable == {"n": Reason.UNKNOWN}
 
 
 def test_a_filter_returns_every_node_that_fits_and_keeps_none_of_them():
@@ -177,7 +177,7 @@ def test_a_filter_returns_every_node_that_fits_and_keeps_none_of_them():
 def test_what_cannot_be_cured_asks_for_no_eviction():
     state = cluster(n=[(16, 10)], m=[(8, 8)])
 
-    found = Fit(state).sift(memory(12), ("n", "m"))
+    found = Filter(state).sift(memory(12), ("n", "m"))
 
     assert found.curable == {"n": Reason.MEMORY_SHARE}
     assert found.incurable == {"m": Reason.MEMORY_SHARE}
@@ -191,7 +191,7 @@ def test_a_pod_that_is_gone_blocks_nothing():
 
 
 def test_a_cordoned_card_and_a_broken_one_are_left_out_and_no_other():
-    state = State()
+    state = ClusterState()
     node = a_node("n", a_machine(4), "share", card_memory=16, unhealthy=(2,), cordoned=(0,))
     state.put_node("n", node)
 
@@ -204,4 +204,4 @@ def test_an_index_that_somebody_else_wrote_gives_nothing_away():
     raw = a_pod({keys.GPU_MEM: 4}, nodeName="n", annotations={keys.MEM_IDX: "7"})
     put(state, raw)
 
-    assert Fit(state).sift(memory(1), ["n"]).incurable == {"n": Reason.UNACCOUNTED}
+    assert Filter(state).sift(memory(1), ["n"]).incurable == {"n": Reason.UNACCOUNTED}

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from cluster import keys
 from cluster.pod import Pod
 from cluster.record import GPUShare
-from scorer.extender.fit import Fit
+from scorer.cache.cluster_state import ClusterState
+from scorer.extender.filter import Filter
 from scorer.extender.preempt import preemption
 from scorer.extender.wire import MetaPod, MetaVictims
-from scorer.seen import seen
-from scorer.state import State
+from scorer.gang.pod_info import pod_info
 
 AMOUNTS = {keys.GPU_MEM: 60, keys.GPU_COUNT: 4, keys.GPU_CORE: 400}
 
@@ -22,7 +22,7 @@ class Node:
     """A node of four cards of 15 GiB, with pods of low priority on them."""
 
     def __init__(self, mode="share", **fields):
-        self.state = State()
+        self.state = ClusterState()
         self.numbers = count()
         resources = {**AMOUNTS, keys.GPU_WHOLE: 4, keys.NVIDIA_GPU_SHARED: 8}
         made = {"card_memory": 15, "resources": resources, **fields}
@@ -33,7 +33,7 @@ class Node:
         uid = raw["metadata"]["name"]
         age = f"2026-01-01T00:00:{next(self.numbers):02}Z"
         raw["metadata"] |= {"uid": uid, "creationTimestamp": age}
-        found = seen(msgspec.convert(raw, Pod))
+        found = pod_info(msgspec.convert(raw, Pod))
         self.state.put_pod(found.key, found)
 
     def share(self, name, card, memory=5, core=None, **pod):
@@ -76,7 +76,7 @@ def fits_without(state, pod, uids):
     for key, one in list(state._pods.items()):
         if one.uid in uids:
             state.put_pod(key, None)
-    return Fit(state).sift(pod, ["a"]).names == ["a"]
+    return Filter(state).sift(pod, ["a"]).names == ["a"]
 
 
 TEN = {keys.GPU_MEM: 10}

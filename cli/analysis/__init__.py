@@ -1,0 +1,1 @@
+"""What the commands compute, before it is rendered. Pure."""

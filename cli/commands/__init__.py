@@ -1,0 +1,1 @@
+"""The commands of `linkwise` and their parameters."""

@@ -1,0 +1,298 @@
+"""The commands of `linkwise`: what each is called with, and what it then calls.
+
+Each imports what it runs only when it runs, so that none waits for another's libraries.
+"""
+
+from typing import Annotated, Literal
+
+import typer
+
+from cli.commands.conventions import answers
+from cli.commands.parameters import (
+    Context,
+    Filename,
+    Filenames,
+    Files,
+    Kubeconfig,
+    Namespace,
+    Output,
+    PolicyFile,
+    ProfileFile,
+    Recursive,
+    Strict,
+)
+from cli.commands.topology_app import topology
+from cli.render.output import Format
+
+app = typer.Typer(
+    name="linkwise",
+    help="Puts GPU work on the right GPUs: look at machines, check manifests, try out placements.",
+    epilog="Example: linkwise check job.yaml --cluster cluster.yaml",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    # Help is as wide as the terminal.
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 1000},
+)
+policy = typer.Typer(
+    help="What administrators decide: profiles and the policy.",
+    epilog="Example: linkwise policy lint acs-profile.yaml",
+    invoke_without_command=True,
+)
+app.add_typer(topology, name="topology")
+app.add_typer(policy, name="policy")
+
+
+@app.callback()
+def start(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> int:
+    """Show the version, or what there is to call."""
+    if not version:
+        return show_help(context)
+    from importlib.metadata import version as installed
+
+    typer.echo(f"linkwise {installed('linkwise')}")
+    return 0
+
+
+@topology.callback()
+@policy.callback()
+def show_help(context: typer.Context) -> int:
+    """Show what there is to call, where nothing is called."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+    return 0
+
+
+@app.command(epilog="Example: linkwise check job.yaml --profile acs-profile.yaml -o json")
+@answers
+def check(
+    files: Files = None,
+    filenames: Filenames = None,
+    recursive: Recursive = False,
+    policy_file: PolicyFile = None,
+    profile_file: ProfileFile = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Nodes, pods and namespaces to check against."),
+    ] = None,
+    namespace: Namespace = "default",
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Ask a cluster's webhook, which knows its policy, profiles and nodes.",
+        ),
+    ] = None,
+    token_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Who asks it: kubectl create token NAME --audience linkwise."
+        ),
+    ] = None,
+    authority_file: Annotated[
+        str | None,
+        typer.Option(
+            "--certificate-authority",
+            metavar="FILE",
+            help="Who signs its certificate; else the system's authorities.",
+        ),
+    ] = None,
+    tls_server_name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Whom its certificate is for; else the URL's host."),
+    ] = None,
+    strict: Strict = False,
+    output: Annotated[
+        Literal["table", "json", "yaml", "junit", "sarif", "github"],
+        typer.Option("--output", "-o", help="How to answer; the last three are for CI."),
+    ] = "table",
+) -> int:
+    """Say what admission would do with the pods of these files, and where they would fit now."""
+    from cli.commands.check import View, judged, show_report
+    from cli.files.inputs import Given, read_inputs
+    from cli.files.source import all_files
+
+    named = all_files((*(files or ()), *(filenames or ())), recursive=recursive)
+    given = Given(named, policy_file, profile_file, cluster, namespace)
+    if server is None:
+        return show_report(judged(read_inputs(given)), View(output), strict=strict)
+    from cli.live.dry_run_client import Server, asked
+
+    remote = Server(server, token_file, authority_file, tls_server_name)
+    return show_report(asked(remote, given), View(output), strict=strict)
+
+
+@app.command(epilog="Example: linkwise snapshot --to cluster.json")
+@answers
+def snapshot(
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    output: Annotated[
+        Literal["json", "yaml"], typer.Option("--output", "-o", help="How to write it.")
+    ] = "json",
+) -> int:
+    """Write what a live cluster has and runs into one file, for check and simulate."""
+    from cli.live.fetch import take_snapshot
+    from cli.live.kubeconfig import Access
+
+    return take_snapshot(Access(kubeconfig, context), Format(output))
+
+
+@app.command(epilog="Example: linkwise inspect dgx-0 -d")
+@answers
+def inspect(
+    node: Annotated[
+        str | None, typer.Argument(metavar="NODE", help="Only this node; else all with GPUs.")
+    ] = None,
+    detail: Annotated[
+        bool, typer.Option("--detail", "-d", help="Every GPU, and every pod that has some of it.")
+    ] = False,
+    style: Annotated[
+        Literal["linkwise", "gpushare"],
+        typer.Option("--format", help="Whose table; gpushare's shows memory alone."),
+    ] = "linkwise",
+    cluster: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A cluster file, or a snapshot.")
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--namespace", "-n", metavar="NAME", help="Only nodes where its pods have GPUs."
+        ),
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    output: Annotated[
+        Literal["table", "wide", "json", "yaml", "html"],
+        typer.Option(
+            "--output", "-o", help="How to answer; wide cuts nothing, html is a page of all nodes."
+        ),
+    ] = "table",
+) -> int:
+    """Show who has which GPU, and what keeps those who share one apart."""
+    from cli.commands.inspect import Style, View, Wanted, show_inspection
+    from cli.live.current import current
+    from cli.live.kubeconfig import Access
+    from cli.render.page.caption import Caption
+    from runtime.process.clock import wall
+
+    now = current(Access(kubeconfig, context), cluster)
+    command = ("linkwise", "inspect", *(("--cluster", cluster) if cluster else ()))
+    caption = Caption(command, wall(), (now.source,))
+    view = View(output, Style(style), detail=detail)
+    return show_inspection(now, Wanted(node, namespace), view, caption)
+
+
+@app.command(epilog="Example: linkwise simulate job.yaml --cluster cluster.yaml -o html")
+@answers
+def simulate(
+    cluster: Annotated[
+        str, typer.Option(metavar="FILE", help="Nodes, what runs on them, and namespaces.")
+    ],
+    files: Files = None,
+    filenames: Filenames = None,
+    recursive: Recursive = False,
+    policy_file: PolicyFile = None,
+    profile_file: ProfileFile = None,
+    namespace: Namespace = "default",
+    mode: Annotated[
+        Literal["fast", "keep"],
+        typer.Option(help="Most bandwidth now; or with a view to later jobs."),
+    ] = "keep",
+    output: Annotated[
+        Literal["table", "wide", "json", "yaml", "html"],
+        typer.Option("--output", "-o", help="How to answer; wide is all, html a page."),
+    ] = "table",
+) -> int:
+    """Admit the pods of these files, place them on a cluster, and show what happens."""
+    from cli.commands.simulate import View, show_simulation
+    from cli.files.inputs import Given, read_inputs
+    from cli.files.source import all_files
+    from cli.render.page.caption import Caption
+    from runtime.process.clock import wall
+    from topology.choice import Mode
+
+    named = all_files((*(files or ()), *(filenames or ())), recursive=recursive)
+    given = Given(named, policy_file, profile_file, cluster, namespace)
+    command = ("linkwise", "simulate", *named, "--cluster", cluster)
+    caption = Caption(command, wall(), (*named, cluster))
+    return show_simulation(read_inputs(given), View(output), Mode(mode), caption)
+
+
+@app.command(epilog="Example: linkwise explain gang team/mpijob-vgg16")
+@answers
+def explain(
+    kind: Annotated[
+        Literal["pod", "gang"], typer.Argument(metavar="pod|gang", help="What to explain.")
+    ],
+    name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="Its name.")],
+    cluster: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A snapshot instead of the live cluster.")
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option("--namespace", "-n", metavar="NAME", help="Where it is; else the context's."),
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    output: Annotated[
+        Literal["table", "wide", "json", "yaml"],
+        typer.Option("--output", "-o", help="How to answer; wide is all."),
+    ] = "table",
+) -> int:
+    """Say why a pod or a gang is where it is, why on these GPUs, or why nowhere yet."""
+    from cli.commands.explain import show_explanation
+    from cli.live.current import current
+    from cli.live.kubeconfig import Access
+    from runtime.process.clock import wall
+
+    now = current(Access(kubeconfig, context, namespace), cluster)
+    return show_explanation(now, kind, name, output, clock=wall())
+
+
+def _kinds(incomplete: str) -> list[str]:
+    from cli.commands.schema import KINDS
+
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
+
+
+@app.command(epilog="Example: linkwise schema CheckReport")
+@answers
+def schema(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            autocompletion=_kinds,
+            help="A kind that -o json names; Policy; or DryRun, the dry-run API as OpenAPI.",
+        ),
+    ],
+) -> int:
+    """Show the JSON Schema of an answer, or of the policy file."""
+    from cli.commands.schema import KINDS, text_of
+
+    if kind not in KINDS:
+        raise typer.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}.", param_hint="KIND")
+    typer.echo(text_of(kind), nl=False)
+    return 0
+
+
+@policy.command("lint", epilog="Example: linkwise policy lint acs-profile.yaml")
+@answers
+def policy_lint(
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="A Policy, profile selectors, or a ConfigMap."),
+    ] = None,
+    filename: Filename = None,
+    strict: Strict = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Say what is wrong or risky in a policy or a profile, and what it decides."""
+    from cli.commands.policy_lint import lint_file
+    from cli.files.source import only_file
+
+    return lint_file(only_file(file, filename), output, strict=strict)

@@ -1,0 +1,66 @@
+"""What holds of every command, as people know it from kubectl: `-q`, `--to`, and `-o=json`."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext, redirect_stdout
+from functools import wraps
+from inspect import Parameter, signature
+from io import StringIO
+from typing import Annotated, Any
+
+import typer
+
+from cli.files.source import write_text
+from cli.render.output import quietly
+
+_SHORT_WITH_VALUE = re.compile(r"(-[A-Za-z])=(.*)", re.DOTALL)
+
+_COMMON = {
+    "to": Annotated[
+        str | None, typer.Option("--to", metavar="FILE", help="Write the answer to this file.")
+    ],
+    "quiet": Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show no warnings, and only what is wrong.")
+    ],
+}
+
+
+def answers(command: Callable[..., int]) -> Callable[..., int]:
+    """Return a command that also takes `--to FILE` and `-q`.
+
+    Args:
+        command: Writes its answer to standard output and returns its exit code.
+    """
+
+    @wraps(command)
+    def run(*, to: str | None, quiet: bool, **options: Any) -> int:  # noqa: ANN401 - any command's
+        written = StringIO()
+        with quietly(quiet=quiet), redirect_stdout(written) if to else nullcontext():
+            code = command(**options)
+        if to:
+            write_text(to, written.getvalue())
+        return code
+
+    own = signature(command)
+    common = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=_COMMON[name])
+        for name, default in (("to", None), ("quiet", False))
+    ]
+    # typer reads both; functools.wraps shares the annotations of the command itself.
+    run.__annotations__ = {**command.__annotations__, **_COMMON}
+    run.__signature__ = own.replace(  # type: ignore[attr-defined]
+        parameters=[*own.parameters.values(), *common]
+    )
+    return run
+
+
+def separated(arguments: Iterable[str]) -> Iterator[str]:
+    """Yield a command line in which `-o=json`, as kubectl takes it, is `-o json`."""
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            yield from (word, *words)
+        elif short := _SHORT_WITH_VALUE.fullmatch(word):
+            yield from short.groups()
+        else:
+            yield word

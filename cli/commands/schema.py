@@ -1,0 +1,133 @@
+"""`linkwise schema`: the JSON Schema of every document for scripts, and of the policy file.
+
+They are made from the types that the commands write and read, so that they cannot differ.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.json import schema, schema_components
+from msgspec.structs import fields
+
+from cli.analysis.report import CheckReport
+from cli.commands.policy_lint import LintReport
+from cli.live.dry_run_client import DryRun
+from cli.live.snapshot import Snapshot
+from cli.render.document import Document
+from cli.render.explain_json import Explanation
+from cli.render.inspect_json import Inspection
+from cli.render.simulate_json import Simulation
+from cli.render.topology_json import Choice, MachineList, MachineReport
+from cluster.keys import CLI_API_VERSION
+from policy.document import Policy
+from webhook.dryrun import PATH
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_ANSWERS: tuple[type[Document], ...] = (
+    CheckReport,
+    Simulation,
+    Choice,
+    MachineReport,
+    MachineList,
+    Inspection,
+    Explanation,
+    LintReport,
+    Snapshot,
+)
+_REFUSALS = {
+    "400": "The body cannot be read; one line with its place.",
+    "401": "No token, or one that was not made for the audience `linkwise`.",
+    "403": "The caller may not create pods in one of the namespaces.",
+    "413": "The body is too large.",
+    "415": "Another content type, or compressed.",
+    "503": "The webhook is not ready or busy; try again in a second.",
+}
+
+Schema = dict[str, Any]
+
+
+def text_of(kind: str) -> str:
+    """Return the schema of a kind, as JSON text."""
+    return f"{json.dumps(KINDS[kind](), indent=2, ensure_ascii=False)}\n"
+
+
+def _answer(kind: type[Document]) -> Schema:
+    made = schema(kind)
+    name = _kind_of(kind)
+    # A document has its version and every field, but for those that are absent by their meaning.
+    own = made["$defs"][kind.__name__]
+    own["properties"]["apiVersion"] = {"const": CLI_API_VERSION}
+    always = [one.encode_name for one in fields(kind) if one.default is not UNSET]
+    own["required"] = ["kind", *always]
+    return {"$schema": _DIALECT, "title": name, **made}
+
+
+def _policy() -> Schema:
+    return {"$schema": _DIALECT, **Policy.model_json_schema(by_alias=True)}
+
+
+def _dry_run() -> Schema:
+    (answer,), components = schema_components([DryRun], ref_template="#/components/schemas/{name}")
+    manifests = {"schema": {"description": "Pods, workloads and Lists of them."}}
+    refusal = {"text/plain": {"schema": {"type": "string"}}}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Linkwise dry-run API",
+            "version": "v1",
+            "description": "What admission makes of a manifest, and where its pods would fit now.",
+        },
+        "paths": {
+            PATH: {
+                "post": {
+                    "operationId": "dryRun",
+                    "summary": "Judge a manifest; nothing is created and nothing is held.",
+                    "security": [{"token": []}],
+                    "parameters": [
+                        {
+                            "name": "namespace",
+                            "in": "query",
+                            "description": "Of objects that name none.",
+                            "schema": {"type": "string", "default": "default"},
+                        }
+                    ],
+                    "requestBody": {
+                        "required": True,
+                        "content": {"application/yaml": manifests, "application/json": manifests},
+                    },
+                    "responses": {
+                        "200": {
+                            "description": "What becomes of each pod template.",
+                            "content": {"application/json": {"schema": answer}},
+                        },
+                        **{
+                            status: {"description": why, "content": refusal}
+                            for status, why in _REFUSALS.items()
+                        },
+                    },
+                }
+            }
+        },
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _kind_of(document: type[Document]) -> str:
+    return str(document.__struct_config__.tag)
+
+
+def _of(kind: type[Document]) -> Callable[[], Schema]:
+    return lambda: _answer(kind)
+
+
+KINDS: dict[str, Callable[[], Schema]] = {
+    **{_kind_of(kind): _of(kind) for kind in _ANSWERS},
+    "Policy": _policy,
+    "DryRun": _dry_run,
+}
+"""By name: every document for scripts, the policy file, and the dry-run API as OpenAPI."""

@@ -1,0 +1,1 @@
+"""Readers of files: manifests, policies, clusters and machines."""

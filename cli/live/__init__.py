@@ -1,0 +1,1 @@
+"""Readers of live clusters: kubeconfig, API server, dry-run API."""

@@ -1,0 +1,1 @@
+"""Text, JSON, YAML, CI formats and HTML pages of results."""

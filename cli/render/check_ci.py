@@ -1,0 +1,153 @@
+"""`check` for machines that test changes: JUnit XML, SARIF 2.1.0 and GitHub workflow commands."""
+
+import json
+from collections.abc import Iterator
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
+
+from cli.analysis.report import CheckReport, Entry, Finding
+from cli.render.output import sentence
+from cluster.finding import Severity
+from webhook.messages import printable
+from webhook.outcome import Verdict
+
+_SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def junit(report: CheckReport) -> str:
+    """Return a test case for each pod template; one that is denied fails."""
+    suite = ET.Element("testsuite", name="linkwise check")
+    for entry in report.items:
+        _case(suite, entry)
+    for one in report.unjudged:
+        case = _element(suite, one.kind, one.name, one.source)
+        ET.SubElement(case, "error", message=printable(one.reason), type="unjudged")
+    counts = {
+        "tests": len(suite),
+        "failures": len(suite.findall("*/failure")),
+        "errors": len(suite.findall("*/error")),
+        "skipped": len(suite.findall("*/skipped")),
+    }
+    for name, count in counts.items():
+        suite.set(name, str(count))
+    root = ET.Element("testsuites")
+    root.append(suite)
+    ET.indent(root)
+    text = ET.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+
+
+def sarif(report: CheckReport) -> str:
+    """Return a result for each finding; its rule is the finding's code."""
+    found = [(entry, finding) for entry in report.items for finding in entry.findings]
+    rules = list(dict.fromkeys(finding.code for _, finding in found))
+    run = {
+        "tool": {"driver": {"name": "linkwise", "rules": [{"id": code} for code in rules]}},
+        "invocations": [
+            {
+                "executionSuccessful": not report.unjudged,
+                "toolExecutionNotifications": [
+                    {
+                        "level": "error",
+                        "message": {"text": one.sentence},
+                        "locations": [_location(one.source)],
+                    }
+                    for one in report.unjudged
+                ],
+            }
+        ],
+        "results": [
+            {
+                "ruleId": finding.code,
+                "ruleIndex": rules.index(finding.code),
+                "level": _level(finding),
+                "message": {"text": f"{_title(entry)}: {_text(finding)}"},
+                "locations": [_location(finding.source, finding.field)],
+            }
+            for entry, finding in found
+        ],
+    }
+    return f"{json.dumps({'$schema': _SARIF, 'version': '2.1.0', 'runs': [run]}, indent=2)}\n"
+
+
+def github(report: CheckReport) -> str:
+    """Return a workflow command for each finding, and for each object that was not judged."""
+    lines = [
+        _command(
+            _level(finding), finding.source, finding.code, f"{_title(entry)}: {_text(finding)}"
+        )
+        for entry in report.items
+        for finding in entry.findings
+    ]
+    lines += [_command("error", one.source, "not judged", one.sentence) for one in report.unjudged]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _case(suite: ET.Element, entry: Entry) -> None:
+    name = f"{entry.namespace}/{entry.name}"
+    role = f" ({entry.template})" if entry.template else ""
+    case = _element(suite, entry.kind, f"{name}{role}", entry.source)
+    if entry.verdict is Verdict.DENIED:
+        errors = [one for one in entry.findings if one.severity is Severity.ERROR]
+        codes = ", ".join(dict.fromkeys(one.code for one in errors))
+        failure = ET.SubElement(case, "failure", message=f"denied: {codes}", type="denied")
+        failure.text = "\n".join(_lines(errors))
+    elif entry.verdict is Verdict.SKIPPED:
+        ET.SubElement(case, "skipped", message=f"asks for {entry.others or 'no GPU'}")
+    if doubts := [one for one in entry.findings if one.severity is Severity.WARNING]:
+        ET.SubElement(case, "system-out").text = "\n".join(_lines(doubts))
+
+
+def _element(suite: ET.Element, kind: str, name: str, source: str) -> ET.Element:
+    file, _, line = source.rpartition(":")
+    return ET.SubElement(
+        suite,
+        "testcase",
+        classname=printable(kind),
+        name=printable(name) or "without a name",
+        file=printable(file),
+        line=line,
+    )
+
+
+def _lines(findings: list[Finding]) -> Iterator[str]:
+    for one in findings:
+        yield printable(f"{one.severity.value} {one.code} {one.source} {one.field}: {_text(one)}")
+
+
+def _location(source: str, field: str = "") -> dict[str, object]:
+    file, _, line = source.rpartition(":")
+    uri = f"file://{quote(file)}" if file.startswith("/") else quote(file)
+    place: dict[str, object] = {
+        "physicalLocation": {
+            "artifactLocation": {"uri": uri},
+            "region": {"startLine": int(line)},
+        }
+    }
+    return {**place, "logicalLocations": [{"fullyQualifiedName": field}]} if field else place
+
+
+def _command(level: str, source: str, title: str, text: str) -> str:
+    file, _, line = source.rpartition(":")
+    where = f"file={_property(file)},line={line},title={_property(title)}"
+    return f"::{level} {where}::{_escaped(text)}"
+
+
+def _property(text: str) -> str:
+    return _escaped(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _level(finding: Finding) -> str:
+    return "error" if finding.severity is Severity.ERROR else "warning"
+
+
+def _title(entry: Entry) -> str:
+    return f"{entry.kind} {entry.namespace}/{entry.name}"
+
+
+def _text(finding: Finding) -> str:
+    return f"{sentence(finding.message)} Fix: {sentence(finding.fix)}"

@@ -1,0 +1,51 @@
+"""What people are shown of where pods would go."""
+
+from cli.render.output import BAD, GOOD, QUIET, Paint, say, sentence, table
+from cluster.whatif_api import FitResult, NodeLeft
+
+
+def show_fit(fit: FitResult) -> None:
+    """Write whether the pods of a template fit now, where, and what would be left."""
+    placed = [pod for pod in fit.pods if pod.node]
+    if fit.fits:
+        nodes = ", ".join(dict.fromkeys(str(pod.node) for pod in placed))
+        say(" ", Paint("fits now", GOOD, bold=True), f"on {nodes}")
+        _show_bandwidth(fit)
+    else:
+        some = f"{len(placed)} of {len(fit.pods)} fit now" if placed else "does not fit now"
+        say(" ", Paint(some, BAD, bold=True))
+        say("   ", sentence(fit.reason or ""))
+    if fit.why:
+        say("    why:", sentence(fit.why))
+    for note in fit.notes:
+        say("    note:", sentence(note))
+    table([["    " + pod.name, str(pod.node), _gpus(pod.gpus)] for pod in placed])
+    for node in fit.nodes:
+        say(f"    left on {node.name}:", _left(node))
+
+
+def _show_bandwidth(fit: FitResult) -> None:
+    if fit.bandwidth is not None:
+        best = fit.best_possible
+        beside = f", {best:.1f} on the empty cluster" if best is not None else ""
+        modelled = Paint(f"modelled all-reduce bandwidth{beside}", QUIET)
+        say("   ", f"{fit.bandwidth:.1f} GB/s", modelled)
+
+
+def _gpus(gpus: list[int] | None) -> str:
+    if gpus is None:
+        return "chosen by NVIDIA's device plugin"
+    return f"GPU{'s' * (len(gpus) > 1)} {' '.join(map(str, gpus))}"
+
+
+def _left(node: NodeLeft) -> str:
+    """Return what a node has left, in what it gives out."""
+    shared = (
+        (node.memory_free_after, "GiB"),
+        (node.core_free_after, "% of compute"),
+        (node.replicas_free_after, "replicas"),
+    )
+    told = [f"{' '.join(map(str, free))} {unit}" for free, unit in shared if free is not None]
+    if told:
+        return f"{' and '.join(told)}, GPU by GPU"
+    return f"{node.free_after} of {node.gpus} GPUs, of {node.free_before} that are free now"

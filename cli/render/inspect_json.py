@@ -1,0 +1,176 @@
+"""What `inspect` answers to scripts: gpushare's `/inspect`, with more beside it.
+
+Of gpushare are `nodes[].{name,totalGPU,usedGPU,devs[].{id,totalGPU,usedGPU,pods[].{name,namespace,
+usedGPU}}}`, amounts in GiB, 0 where nothing tells a card's memory. Fields may be added.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct, field
+
+from cli.analysis.inspection import Holder, NodeView
+from cli.render.document import Document
+from cli.render.simulate_json import rounded
+
+
+class PodOnDevice(Struct, frozen=True, kw_only=True):
+    """A pod that has some of a GPU."""
+
+    name: str
+    namespace: str
+    used: int = field(name="usedGPU")
+    """[GiB]"""
+    core: int | None
+    """Of the GPU's compute [%]."""
+    replicas: int | None
+    whole: bool
+    gang: str | None
+    isolation: str | None
+    """What keeps it within its share."""
+    bound: bool
+    """False while its record names the node and the scheduler has not yet bound it there."""
+
+
+class Device(Struct, frozen=True, kw_only=True):
+    """A GPU."""
+
+    id: int
+    total: int = field(name="totalGPU")
+    """[GiB]"""
+    used: int = field(name="usedGPU")
+    """[GiB]"""
+    pods: list[PodOnDevice]
+    uuid: str | None
+    healthy: bool
+    cordoned: bool
+    whole: bool
+    holders: int
+    replicas: int | None
+    used_core: int
+    """[%]"""
+    nvlinks: dict[str, int]
+    """How many, by the other GPU."""
+
+
+class PendingPod(Struct, frozen=True, kw_only=True):
+    """A pod that has GPUs of the node, and nobody knows which."""
+
+    name: str
+    namespace: str
+    used: int = field(name="usedGPU")
+    """[GiB]"""
+
+
+class CountedPod(Struct, frozen=True, kw_only=True):
+    """A pod whose GPUs NVIDIA's plugin chooses."""
+
+    name: str
+    namespace: str
+    gpus: int
+
+
+class NodeReport(Struct, frozen=True, kw_only=True):
+    """A node with GPUs."""
+
+    name: str
+    total: int = field(name="totalGPU")
+    """[GiB]"""
+    used: int = field(name="usedGPU")
+    """[GiB]"""
+    devs: list[Device]
+    address: str | None
+    mode: str
+    placement: str
+    ready: bool
+    unschedulable: bool
+    class_: str | None = field(name="class")
+    """Of machines that are linked alike; null where nothing tells the links."""
+    model: str | None
+    free: list[int]
+    """GPUs of which nobody has anything; empty where it is not known which are free."""
+    free_bandwidth: float | None
+    """[GB/s]"""
+    gpus_free: int
+    enforced: list[str]
+    unaccounted: str | None
+    """A pod that has GPUs of the node while nobody knows which."""
+    pending: list[PendingPod]
+    counted: list[CountedPod]
+
+
+class Inspection(Document, frozen=True, kw_only=True):
+    """Who has which GPU."""
+
+    nodes: list[NodeReport]
+
+
+def document(views: Sequence[NodeView]) -> Inspection:
+    """Return the answer for scripts."""
+    return Inspection(nodes=[_node(view) for view in views])
+
+
+def _node(view: NodeView) -> NodeReport:
+    node, ledger = view.node, view.ledger
+    return NodeReport(
+        name=node.name,
+        total=sum(map(view.total, view.indices)),
+        used=sum(map(view.used, view.indices)) + sum(pod.memory for pod in view.pending),
+        devs=[_device(view, i) for i in view.indices],
+        address=view.address,
+        mode=node.mode.value,
+        placement=node.placement.value,
+        ready=node.ready,
+        unschedulable=node.unschedulable,
+        class_=view.table.key if node.machine_known else None,
+        model=view.model,
+        free=list(view.free),
+        free_bandwidth=rounded(view.bandwidth(view.free)),
+        gpus_free=ledger.gpus_free,
+        enforced=sorted(view.enforced),
+        unaccounted=ledger.unaccounted,
+        pending=[
+            PendingPod(name=name, namespace=namespace, used=pod.memory)
+            for pod in view.pending
+            for namespace, _, name in [pod.name.partition("/")]
+        ],
+        counted=[
+            CountedPod(name=one.name, namespace=one.namespace, gpus=one.holding.nvidia)
+            for one in view.holders
+            if one.holding.nvidia
+        ],
+    )
+
+
+def _device(view: NodeView, i: int) -> Device:
+    card, taken = view.node.cards[i], view.ledger.taken[i]
+    machine = view.node.machine
+    links = machine.links[i] if machine and view.node.machine_known else ()
+    return Device(
+        id=i,
+        total=view.total(i),
+        used=view.used(i),
+        pods=[_pod(view, holder, i) for holder in view.of(i)],
+        uuid=card.uuid,
+        healthy=card.healthy,
+        cordoned=card.cordoned,
+        whole=taken.whole,
+        holders=taken.holders,
+        replicas=view.node.replicas or None,
+        used_core=taken.core,
+        nvlinks={str(j): count for j, count in enumerate(links) if count and j != i},
+    )
+
+
+def _pod(view: NodeView, holder: Holder, i: int) -> PodOnDevice:
+    shares = holder.shares_of(i)
+    return PodOnDevice(
+        name=holder.name,
+        namespace=holder.namespace,
+        used=view.has(holder, i),
+        core=sum(share.core or 0 for share in shares) or None,
+        replicas=len(shares) if view.node.replicas else None,
+        whole=not view.node.replicas and any(share.mem is None for share in shares),
+        gang=holder.holding.gang,
+        isolation=holder.isolation,
+        bound=holder.bound,
+    )

@@ -1,0 +1,220 @@
+"""What `inspect` shows to people."""
+
+from collections.abc import Iterator, Sequence
+
+from cli.analysis.inspection import Holder, NodeView
+from cli.commands.topology import kind_of
+from cli.render.output import BAD, DOUBT, GOOD, QUIET, Cell, Paint, cut, say, say_rest, table
+from cluster.amounts import CORE_MAX
+from cluster.mode import Mode
+from cluster.record import Isolation
+
+MOST_NAMES = 4
+"""Of so many pods on one card, or in one gang, the names are shown; -d shows all."""
+
+
+def show(views: Sequence[NodeView], *, detail: bool) -> None:
+    """Write every node, and the sum of all, to standard output."""
+    shown = cut(views)
+    for view in shown:
+        _show_head(view)
+        if view.ledger.unaccounted:
+            say(" ", Paint("unaccounted", BAD, bold=True), view.ledger.unaccounted)
+        table(list(_gpu_rows(view) if detail else _rows(view)), indent=2)
+        say()
+    say_rest(len(views) - len(shown))
+    say(_sum(views))
+
+
+def _show_head(view: NodeView) -> None:
+    node = view.node
+    doubts = [
+        *([Paint("not ready", BAD)] if not node.ready else []),
+        *([Paint("unschedulable", BAD)] if node.unschedulable else []),
+        *_enforced(view),
+    ]
+    say(
+        Paint(node.name, bold=True),
+        Paint(f"{node.mode}, {_links(view)};", QUIET),
+        f"{_left(view)}{';' if doubts else ''}",
+        *doubts,
+    )
+
+
+def _links(view: NodeView) -> str:
+    machine = view.node.machine
+    known = kind_of(machine) if machine and view.node.machine_known else "links unknown"
+    return f"{view.model}, {known}" if view.model else known
+
+
+def _left(view: NodeView) -> str:
+    """Return what the node may still give out, in what it gives out."""
+    ledger, mode, cards = view.ledger, view.node.mode, view.indices
+    if ledger.unaccounted:
+        return f"{len(cards)} GPUs, none is given out"
+    if mode.shares_memory:
+        memory = f"{sum(map(ledger.memory_free, cards))} of {sum(map(view.total, cards))} GiB free"
+        if not mode.shares_compute:
+            return memory
+        core = f"{sum(map(ledger.core_free, cards))} of {CORE_MAX * len(cards)} % compute"
+        return f"{memory}, {core}"
+    if mode is Mode.TIMESLICE:
+        left = sum(map(ledger.replicas_free, cards))
+        return f"{left} of {view.node.replicas * len(cards)} replicas free"
+    return f"{ledger.gpus_free} of {len(cards)} GPUs free"
+
+
+def _enforced(view: NodeView) -> Iterator[Paint]:
+    """Yield what keeps those who share a card within their limits."""
+    if not view.enforced:
+        return
+    if view.enforced == {Isolation.NONE}:
+        yield Paint("nothing enforces the limits", DOUBT)
+    else:
+        means = ", ".join(sorted(view.enforced - {Isolation.NONE}))
+        doubt = " of some pods only" if Isolation.NONE in view.enforced else ""
+        yield Paint(f"limits enforced by {means}{doubt}", DOUBT if doubt else GOOD)
+
+
+def _rows(view: NodeView) -> Iterator[list[Cell]]:
+    """Yield a row for GPUs that go together: those of one holder, of one gang, free ones."""
+    if view.node.mode is Mode.DEFAULT:
+        yield from _counted(view)
+        return
+    for gpus in _groups(view):
+        speed = view.bandwidth(gpus)
+        yield [
+            " ".join(map(str, gpus)),
+            _state(view, gpus[0]),
+            f"{speed:.1f} GB/s" if speed is not None and _is_whole(view, gpus[0]) else "",
+            _who(view, gpus),
+        ]
+
+
+def _counted(view: NodeView) -> Iterator[list[Cell]]:
+    """Yield who has how many GPUs, where NVIDIA's plugin chooses which."""
+    for holder in view.holders:
+        number = holder.holding.nvidia
+        yield [
+            f"{number} GPU{'s' * (number != 1)}",
+            "chosen by NVIDIA's plugin",
+            holder.holding.pod,
+        ]
+
+
+def _groups(view: NodeView) -> list[tuple[int, ...]]:
+    """Return the GPUs in groups, each with the same state and, of whole GPUs, the same unit."""
+    groups: dict[object, list[int]] = {}
+    for i in view.indices:
+        groups.setdefault(_unit(view, i), []).append(i)
+    return [tuple(group) for group in groups.values()]
+
+
+def _unit(view: NodeView, i: int) -> object:
+    card, taken = view.node.cards[i], view.ledger.taken[i]
+    if not taken.holders:
+        return card.healthy, card.cordoned, view.total(i)
+    if not taken.whole:
+        return i
+    holding = view.of(i)[0].holding
+    return card.healthy, card.cordoned, holding.gang or holding.pod
+
+
+def _is_whole(view: NodeView, i: int) -> bool:
+    """Say whether a GPU is one that is given, or was given, to one pod alone."""
+    taken = view.ledger.taken[i]
+    return taken.whole or (not taken.holders and view.node.cards[i].usable)
+
+
+def _state(view: NodeView, i: int) -> Cell:
+    card, taken = view.node.cards[i], view.ledger.taken[i]
+    if view.is_counted and card.usable:
+        return "by count"
+    doubts = [] if card.healthy else ["unhealthy"]
+    doubts += ["cordoned"] if card.cordoned else []
+    if not taken.holders and doubts:
+        return Paint(", ".join(doubts), BAD)
+    state = _taken(view, i) if taken.holders else "free"
+    if not taken.holders:
+        return Paint(state, GOOD) if not view.ledger.unaccounted else "unknown"
+    return Paint(", ".join([state, *doubts]), BAD) if doubts else state
+
+
+def _taken(view: NodeView, i: int) -> str:
+    taken = view.ledger.taken[i]
+    if taken.whole:
+        return "whole"
+    if view.node.replicas:
+        return f"{taken.holders} of {view.node.replicas} replicas"
+    core = f", {taken.core} of {CORE_MAX} %" if view.node.mode.shares_compute else ""
+    return f"{taken.memory} of {view.total(i)} GiB{core}"
+
+
+def _who(view: NodeView, gpus: tuple[int, ...]) -> str:
+    holders = list(dict.fromkeys(one for i in gpus for one in view.of(i)))
+    if not holders:
+        return ""
+    gang = holders[0].holding.gang
+    if view.ledger.taken[gpus[0]].whole and gang:
+        number = len(holders)
+        return f"gang {gang} ({number} pod{'s' * (number != 1)}{_unbound(holders)})"
+    named = [f"{one.holding.pod}{_amount(one, gpus[0])}" for one in holders[:MOST_NAMES]]
+    more = len(holders) - MOST_NAMES
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+
+
+def _unbound(holders: list[Holder]) -> str:
+    number = sum(not holder.bound for holder in holders)
+    return f", {number} not bound yet" if number else ""
+
+
+def _amount(holder: Holder, i: int) -> str:
+    shares = holder.shares_of(i)
+    told = []
+    if memory := sum(share.mem or 0 for share in shares):
+        told.append(f"{memory} GiB")
+    if core := sum(share.core or 0 for share in shares):
+        told.append(f"{core} %")
+    if len(shares) > 1:
+        told.append(f"{len(shares)} replicas")
+    if not holder.bound:
+        told.append("not bound yet")
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _gpu_rows(view: NodeView) -> Iterator[list[Cell]]:
+    """Yield everything of each GPU, and a line for each pod that has something of it."""
+    yield ["GPU", "STATE", "NVLINKS", "UUID", "POD", "GANG", "ISOLATION"]
+    for i in view.indices:
+        card, holders = view.node.cards[i], view.of(i)
+        own: list[Cell] = [str(i), _state(view, i), _nvlinks(view, i), card.uuid or "-"]
+        for holder in holders or [None]:
+            yield [*own, *(_pod(holder, i) if holder else [])]
+            own = [""] * len(own)
+    for holder in view.holders:
+        if number := holder.holding.nvidia:
+            yield [f"{number} by count", "", "", "", holder.holding.pod]
+
+
+def _pod(holder: Holder, i: int) -> list[Cell]:
+    named = f"{holder.holding.pod}{_amount(holder, i)}"
+    return [named, holder.holding.gang or "-", holder.isolation or "-"]
+
+
+def _nvlinks(view: NodeView, i: int) -> str:
+    machine = view.node.machine
+    if machine is None or not view.node.machine_known:
+        return "?"
+    if machine.switched:
+        return f"{max(machine.links[i])} to the switch" if any(machine.links[i]) else "-"
+    linked = ((j, count) for j, count in enumerate(machine.links[i]) if count)
+    return " ".join(f"{j}×{count}" for j, count in linked) or "-"
+
+
+def _sum(views: Sequence[NodeView]) -> str:
+    gpus = sum(len(view.indices) for view in views)
+    free = sum(view.ledger.gpus_free for view in views)
+    nodes = f"{len(views)} node{'s' * (len(views) != 1)}"
+    if not views:
+        return "no node with GPUs"
+    return f"{nodes} with {gpus} GPUs, {free} of which nobody has anything"

@@ -1,0 +1,163 @@
+"""How results are shown: JSON and YAML for scripts, plain columns for people."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias, TypeVar
+
+import typer
+from msgspec import to_builtins
+
+from cli.render.document import Document
+from webhook.messages import printable
+
+
+class Format(StrEnum):
+    """How a command answers."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+class Paint(NamedTuple):
+    """Text in a colour, which is shown on a terminal only."""
+
+    text: str
+    colour: str | None = None
+    bold: bool = False
+
+
+Cell: TypeAlias = str | Paint
+
+T = TypeVar("T")
+
+GOOD, BAD, DOUBT, QUIET = "green", "red", "yellow", "bright_black"
+
+_quiet = ContextVar("quiet", default=False)
+
+
+@contextmanager
+def quietly(*, quiet: bool) -> Iterator[None]:
+    """Within this, write no warnings if `quiet` is true."""
+    before = _quiet.set(quiet)
+    try:
+        yield
+    finally:
+        _quiet.reset(before)
+
+
+def is_quiet() -> bool:
+    """Say whether people asked for what is wrong alone."""
+    return _quiet.get()
+
+
+MOST_ROWS, MOST_NAMES = 50, 8
+"""People are shown so many rows, and so many names in a line, unless they ask for all."""
+
+_wide = ContextVar("wide", default=False)
+
+
+@contextmanager
+def widely(*, wide: bool) -> Iterator[None]:
+    """Within this, cut nothing if `wide` is true."""
+    before = _wide.set(wide)
+    try:
+        yield
+    finally:
+        _wide.reset(before)
+
+
+def cut(items: Sequence[T], most: int = MOST_ROWS) -> Sequence[T]:
+    """Return the first of many items; all where people ask for them."""
+    return items if _wide.get() else items[:most]
+
+
+def say_rest(left: int) -> None:
+    """Say how many more there are, where that is one at least, and how to see them."""
+    if left > 0:
+        say(Paint(f"… {left:,} more (-o wide)", QUIET))
+
+
+def named(names: Sequence[str], most: int = MOST_NAMES) -> str:
+    """Return names in a line, the first of them where they are many."""
+    shown = cut(names, most)
+    left = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {left:,} more" if left else "")
+
+
+def emit(document: Document, output: Format) -> None:
+    """Write a document for scripts to standard output."""
+    typer.echo(dumped(to_builtins(document), output), nl=False)
+
+
+def dumped(document: object, output: Format) -> str:
+    """Return a document for scripts, as JSON or YAML text."""
+    if output is Format.JSON:
+        return f"{json.dumps(document, indent=2, ensure_ascii=False)}\n"
+    from cli.render.yaml_text import yaml_text  # noqa: PLC0415 - costs 40 ms; only this format needs it
+
+    return yaml_text(document)
+
+
+def say(*cells: Cell) -> None:
+    """Write one line for people to standard output."""
+    typer.echo(" ".join(_shown(cell) for cell in cells).rstrip())
+
+
+def sentence(text: str) -> str:
+    """Return a message with a full stop, and with a capital unless it starts with a name.
+
+    >>> sentence("write 20 or 25"), sentence("aliyun.com/gpu has no limit")
+    ('Write 20 or 25.', 'aliyun.com/gpu has no limit.')
+    """
+    ended = text if text.endswith((".", "?", "!")) else f"{text}."
+    first = ended.partition(" ")[0].rstrip(",:;.")
+    is_word = first.isalpha() and first.islower()
+    return f"{ended[:1].upper()}{ended[1:]}" if is_word else ended
+
+
+def warn(message: str) -> None:
+    """Write a warning to standard error, one line, unless nobody wants any."""
+    if not is_quiet():
+        complain(message)
+
+
+def complain(message: str) -> None:
+    """Write one line to standard error, where it does not disturb what scripts read."""
+    typer.echo(f"linkwise: {printable(message)}", err=True)
+
+
+def table(rows: Sequence[Sequence[Cell]], *, indent: int = 0) -> None:
+    """Write rows for people, with their columns aligned."""
+    for line in aligned(rows):
+        typer.echo((" " * indent + line).rstrip())
+
+
+def aligned(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
+    """Yield rows as lines in which every column starts at the same place.
+
+    >>> list(aligned([["GPU", "LINK"], ["GPU0", "X"]]))
+    ['GPU   LINK', 'GPU0  X   ']
+    """
+    if not rows:
+        return
+    columns = max(map(len, rows))
+    widths = [max(len(_plain(row[i])) for row in rows if i < len(row)) for i in range(columns)]
+    for row in rows:
+        padding = (
+            " " * (width - len(_plain(cell))) for cell, width in zip(row, widths, strict=False)
+        )
+        yield "  ".join(f"{_shown(cell)}{space}" for cell, space in zip(row, padding, strict=False))
+
+
+def _plain(cell: Cell) -> str:
+    return printable(cell.text if isinstance(cell, Paint) else cell)
+
+
+def _shown(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return printable(cell)
+    return typer.style(printable(cell.text), fg=cell.colour, bold=cell.bold or None)

@@ -1,0 +1,154 @@
+"""The drawing of one node: its GPUs with who has them, its NVLinks, its sockets and switches."""
+
+from collections.abc import Iterator, Sequence
+
+from cli.render.page.layout import Layout, Spot, Wire, layout_of
+from cli.render.page.markup import Markup, element, together
+from cli.render.page.occupancy import NodeView
+from cli.render.page.pcie import Group, groups
+from cli.render.page.tile import SHARED_HEIGHT, WHOLE_HEIGHT, state_words, tile
+from topology.machine import Machine
+
+_MARGINS = (14, 11, 7)
+"""From tiles to the frame around them, by the frame's depth."""
+
+DEFINITIONS = element(
+    "svg",
+    element(
+        "defs",
+        element(
+            "pattern",
+            element("rect", width=6, height=6, fill="var(--surface)"),
+            element("path", d="M-1 1 1 -1M0 6 6 0M5 7 7 5", stroke="var(--hatch)"),
+            id="hatch",
+            width=6,
+            height=6,
+            patternUnits="userSpaceOnUse",
+        ),
+    ),
+    class_="away",
+    aria_hidden="true",
+)
+"""What all drawings refer to; it stands in the document once."""
+
+
+def drawing_of(view: NodeView, machine: Machine) -> Markup:
+    """Return the SVG of a node; everything in it stands in the node's table as text, too."""
+    shared = any(gpu.capacity for gpu in view.gpus)
+    height = SHARED_HEIGHT if shared else WHOLE_HEIGHT
+    layout = layout_of(machine, height)
+    known = groups(machine) if view.ledger.node.machine_known and not layout.is_ring else ()
+    label = f"Drawing of {view.name}: {len(view.gpus)} GPUs; the table names who has them"
+    return element(
+        "svg",
+        element("desc", _description(view)),
+        (_frame(group, layout, height) for group in known),
+        (_wire(wire, view) for wire in layout.wires),
+        _switch(layout),
+        (
+            tile(gpu, spot, (layout.tile, height))
+            for gpu, spot in zip(view.gpus, layout.spots, strict=True)
+        ),
+        _counts(layout),
+        role="img",
+        aria_label=label,
+        viewBox=f"0 0 {layout.width:g} {layout.height:g}",
+        width=layout.width,
+        height=layout.height,
+    )
+
+
+def _description(view: NodeView) -> str:
+    return "; ".join(f"GPU{gpu.index} {state_words(gpu)}" for gpu in view.gpus)
+
+
+def _frame(group: Group, layout: Layout, height: float) -> Markup | None:
+    """Return the frame around a group; None where other GPUs stand among its own."""
+    spots = [layout.spots[gpu] for gpu in group.gpus]
+    margin = _MARGINS[group.depth]
+    left = min(spot.x for spot in spots) - layout.tile / 2 - margin
+    right = max(spot.x for spot in spots) + layout.tile / 2 + margin
+    top = min(spot.y for spot in spots) - height / 2 - margin
+    bottom = max(spot.y for spot in spots) + height / 2 + margin
+    inside = sum(left < spot.x < right and top < spot.y < bottom for spot in layout.spots)
+    across = layout.switch and top < layout.switch[0].y < bottom
+    if inside > len(spots) or across:
+        return None
+    rect = element(
+        "rect",
+        x=left,
+        y=top,
+        width=right - left,
+        height=bottom - top,
+        rx=10 if group.depth else 14,
+        class_=f"frame d{group.depth}",
+    )
+    # A socket's name stands away from the middle, where wires run; a switch's, opposite to it.
+    is_upper = top + bottom <= layout.height + 1
+    middle, line = (left + right) / 2, top if is_upper is not bool(group.depth) else bottom
+    text = element("text", group.label, x=middle, y=line + 3.5, class_="frame clear")
+    return together(rect, text)
+
+
+def wire_kind(count: int) -> str:
+    """Return how a wire of so many NVLinks is drawn: one line, two, or a thick one."""
+    return {1: "one", 2: "two"}.get(count, "many")
+
+
+def _wire(wire: Wire, view: NodeView) -> Markup:
+    kind = wire_kind(wire.count) if len(wire.gpus) == 2 else "many"
+    path = _path(wire.points)
+    units = {
+        gpu.unit.letters if gpu.unit else None for gpu in map(view.gpus.__getitem__, wire.gpus)
+    }
+    unit = view.gpus[wire.gpus[0]].unit
+    lit = element("path", d=path, class_=f"wire lit u{unit.colour}") if unit else None
+    return together(
+        lit if len(units) == 1 else None,
+        element("path", d=path, class_=f"wire {kind}"),
+        element("path", d=path, class_="wire gap") if kind == "two" else None,
+    )
+
+
+def _path(points: Sequence[Spot]) -> str:
+    """Return straight lines from corner to corner, the corners rounded."""
+    first, *rest = points
+    words = [f"M{first.x:g} {first.y:g}"]
+    for before, here, after in zip(points, rest, rest[1:], strict=False):
+        a, b = _towards(here, before), _towards(here, after)
+        words.append(f"L{a.x:g} {a.y:g}Q{here.x:g} {here.y:g} {b.x:g} {b.y:g}")
+    return "".join([*words, f"L{rest[-1].x:g} {rest[-1].y:g}"])
+
+
+def _towards(corner: Spot, other: Spot) -> Spot:
+    away = abs(other.x - corner.x) + abs(other.y - corner.y)
+    part = 10 / away
+    return Spot(corner.x + (other.x - corner.x) * part, corner.y + (other.y - corner.y) * part)
+
+
+def _switch(layout: Layout) -> Markup | None:
+    if layout.switch is None:
+        return None
+    a, b = layout.switch
+    counts = sorted({wire.count for wire in layout.wires})
+    each = " or ".join(map(str, counts))
+    return together(
+        element("rect", x=a.x, y=a.y, width=b.x - a.x, height=b.y - a.y, rx=6, class_="switch"),
+        element(
+            "text",
+            f"NVSwitch · {each} links to each GPU",
+            x=(a.x + b.x) / 2,
+            y=(a.y + b.y) / 2 + 4,
+            class_="count",
+        ),
+    )
+
+
+def _counts(layout: Layout) -> Iterator[Markup]:
+    """Yield the numbers on thick wires; on slanting ones aside, where they do not cross."""
+    for wire in layout.wires:
+        if len(wire.gpus) == 2 and wire_kind(wire.count) == "many":
+            a, b = wire.points[0], wire.points[-1]
+            part = 0.34 if a.x != b.x and a.y != b.y else 0.5
+            x, y = a.x + part * (b.x - a.x), a.y + part * (b.y - a.y)
+            yield element("text", str(wire.count), x=x, y=y + 4, class_="count clear")

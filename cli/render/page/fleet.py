@@ -1,0 +1,244 @@
+"""The map of all nodes: what it is asked with, what its colours mean, and what fills it."""
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from importlib.resources import files
+
+from cli.analysis.fleet import FleetNode, Usage, pieces_of
+from cli.render.page.drawing import drawing_of
+from cli.render.page.fleet_data import fleet_json
+from cli.render.page.markup import Markup, element, folded, name, together
+from cli.render.page.occupancy import empty_view
+from topology.table import table_of
+
+SCRIPT = Markup(files("cli.render.page").joinpath("fleet.js").read_text(encoding="utf-8"))
+"""The only script of a page."""
+SCRIPT_HASH = f"'sha256-{b64encode(sha256(SCRIPT.encode()).digest()).decode()}'"
+"""How a page's security policy names it."""
+NAMESPACES = 12
+"""More namespaces than these are folded."""
+
+_CONTROLS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "colour": ("Colour", {"used": "How full", "fragmented": "Fragmentation"}),
+    "group": (
+        "Group",
+        {"pool": "Pool", "model": "GPU model", "mode": "Mode", "none": "All together"},
+    ),
+    "sort": (
+        "Sort",
+        {
+            "name": "Name",
+            "free": "Most free",
+            "used": "Fullest",
+            "fragmented": "Most fragmented",
+        },
+    ),
+    "show": (
+        "Show",
+        {
+            "all": "All nodes",
+            "free": "Nothing taken",
+            "partly": "Partly taken",
+            "full": "No GPU free",
+            "new": "Placed now",
+            "ill": "With a problem",
+        },
+    ),
+}
+_SCALES = {
+    "used": {
+        "h0": "nothing given out",
+        "h1": "below a quarter",
+        "h2": "below half",
+        "h3": "below three quarters",
+        "h4": "more",
+        "h5": "all",
+    },
+    "fragmented": {
+        "f0": "wholly free",
+        "f1": "few GPUs free beside others",
+        "f2": "about half",
+        "f3": "most: a little pod keeps the node from large ones",
+        "full": "no GPU free",
+    },
+}
+
+
+def fleet_section(nodes: Sequence[FleetNode], *, placed: bool) -> Markup:
+    """Return the map with its controls; a script fills it.
+
+    Args:
+        nodes: The fleet.
+        placed: Whether pods were placed just now.
+    """
+    drawings: dict[object, tuple[int, Markup]] = {}
+    numbers = [_drawn(node, drawings) for node in nodes]
+    return together(
+        element("h2", "Nodes", id="fleet"),
+        element("noscript", element("p", "The map needs JavaScript.", class_="note")),
+        element("div", _search(), list(_selects(placed=placed)), class_="controls"),
+        element(
+            "div",
+            list(_scales()),
+            element(
+                "span",
+                "A number is how many GPUs are free.",
+                id="number",
+                class_="quiet small",
+                hidden=True,
+            ),
+            element("span", list(_gpu_signs(placed=placed)), id="gpu-signs", class_="signs"),
+            element("span", "", id="count", class_="quiet small", role="status"),
+            class_="keys",
+        ),
+        element("div", "", id="map", aria_label="Nodes"),
+        element("dialog", "", id="node"),
+        (element("template", drawing, id=f"d{number}") for number, drawing in drawings.values()),
+        element(
+            "script",
+            Markup(fleet_json(nodes, numbers)),
+            id="fleet-data",
+            type="application/json",
+        ),
+    )
+
+
+def _drawn(node: FleetNode, drawings: dict[object, tuple[int, Markup]]) -> int | None:
+    """Return the number of a node's drawing: machines alike have one."""
+    machine = node.node.machine
+    if machine is None or not node.node.cards:
+        return None
+    shared = node.node.replicas or node.node.mode.shares_memory
+    key = id(table_of(machine)), bool(shared), node.node.machine_known
+    if key not in drawings:
+        drawings[key] = len(drawings), drawing_of(empty_view(node.node), machine)
+    return drawings[key][0]
+
+
+def _search() -> Markup:
+    return element(
+        "label",
+        "Search",
+        element("input", type="search", id="search", placeholder="node, pod, gang, namespace/"),
+    )
+
+
+def _selects(*, placed: bool) -> Iterator[Markup]:
+    for control, (label, options) in _CONTROLS.items():
+        shown = (
+            element("option", text, value=value)
+            for value, text in options.items()
+            if placed or value != "new"
+        )
+        yield element("label", label, element("select", shown, id=control))
+
+
+def _scales() -> Iterator[Markup]:
+    for colour, steps in _SCALES.items():
+        entries = (
+            element("li", element("i", class_=f"n {style}"), text) for style, text in steps.items()
+        )
+        yield element("ul", entries, class_="scale", data_colour=colour)
+
+
+def _gpu_signs(*, placed: bool) -> Iterator[Markup]:
+    signs = {"s0": "free GPU", "s1": "taken", "part": "given out by parts", "s5": "unhealthy"}
+    for style, text in {**signs, **({"s2": "placed now"} if placed else {})}.items():
+        inner = element("b", style="height:50%") if style == "part" else None
+        yield element("span", element("i", inner, class_=f"g {style}"), text)
+
+
+def totals(nodes: Sequence[FleetNode]) -> Markup:
+    """Return what the whole fleet has, and in what pieces its free GPUs are."""
+    gpus, free = sum(len(one.states) for one in nodes), sum(one.free for one in nodes)
+    stranded = sum(one.stranded for one in nodes)
+    facts = {
+        "Nodes with GPUs": f"{len(nodes):,}",
+        "GPUs": f"{gpus:,}",
+        "Free GPUs": f"{free:,}",
+        "Free on partly taken nodes": f"{stranded:,}",
+    }
+    return element(
+        "div",
+        (
+            element("div", element("b", number), element("span", fact), class_="fact")
+            for fact, number in facts.items()
+        ),
+        class_="facts",
+    )
+
+
+def pieces(nodes: Sequence[FleetNode]) -> Markup | None:
+    """Return how many nodes have so many GPUs free, as bars; None where none has."""
+    found = pieces_of(nodes)
+    if not found:
+        return None
+    most = max(found.values())
+    return together(
+        element("h2", "Free GPUs by node"),
+        element("p", "A pod for n GPUs fits a node with n or more free ones.", class_="quiet"),
+        element(
+            "dl",
+            (
+                together(
+                    element(
+                        "dt",
+                        element("span", f"{free} free"),
+                        element("b", f"{count:,} node{'s' * (count != 1)}"),
+                    ),
+                    element(
+                        "dd", element("i", class_="best", style=f"width:{100 * count / most:.1f}%")
+                    ),
+                )
+                for free, count in found.items()
+            ),
+            class_="bars card",
+        ),
+    )
+
+
+def namespaces(usage: Sequence[Usage]) -> Markup | None:
+    """Return who holds what, by namespace; None where nobody holds anything."""
+    if not usage:
+        return None
+    shown, rest = usage[:NAMESPACES], usage[NAMESPACES:]
+    return together(
+        element("h2", "Who holds what"),
+        element(
+            "div",
+            _usage_table(shown),
+            folded(f"{len(rest)} more namespaces", _usage_table(rest)) if rest else None,
+            class_="card",
+        ),
+    )
+
+
+def _usage_table(usage: Sequence[Usage]) -> Markup:
+    heads = ("Namespace", "GPUs", "Shared", "Pods", "Nodes", "")
+    return element(
+        "table",
+        element("thead", element("tr", (element("th", text, scope="col") for text in heads))),
+        element("tbody", map(_usage_row, usage)),
+        class_="usage",
+    )
+
+
+def _usage_row(one: Usage) -> Markup:
+    shared = [f"{one.memory:,} GiB"] if one.memory else []
+    shared += [f"{one.replicas:,} replicas"] if one.replicas else []
+    find = element(
+        "button",
+        "Show",
+        type="button",
+        class_="link",
+        data_search=f"{one.namespace}/",
+        aria_label=f"Show the nodes of {one.namespace}",
+    )
+    cells = (f"{one.gpus:,}", ", ".join(shared) or "–", f"{one.pods:,}", f"{len(one.nodes):,}")
+    return element(
+        "tr",
+        element("th", name(one.namespace), scope="row"),
+        (element("td", text) for text in cells),
+        element("td", find),
+    )

@@ -1,0 +1,94 @@
+"""What the drawings' signs mean; only those that are drawn."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from cli.render.page.drawing import wire_kind
+from cli.render.page.layout import TILE, Spot
+from cli.render.page.markup import Markup, element, together
+from cli.render.page.occupancy import NodeView, State
+from cli.render.page.pcie import groups
+from cli.render.page.tile import WHOLE_HEIGHT, tile
+
+_STATES = {
+    State.PLACED: "placed now: the gang's or pod's letter, and the member's number",
+    State.HELD: "held by a pod that was there before",
+    State.COUNTED: "NVIDIA's plugin chooses: some are taken, by count",
+    State.UNSURE: "nobody knows whether it is taken",
+}
+_WIRES = {
+    "one": "one NVLink",
+    "two": "two NVLinks",
+    "many": "as many NVLinks as the number says",
+}
+_FRAMES = {
+    0: "GPUs of one socket, and how its farthest two meet over PCIe",
+    1: "below PCIe switches",
+    2: "below one PCIe switch",
+}
+
+
+def legend(views: Sequence[NodeView]) -> Markup:
+    """Return the meaning of every sign that these nodes' drawings have."""
+    entries = [*_states(views), *_wires(views), *_frames(views)]
+    return element("ul", (element("li", entry) for entry in entries), class_="legend")
+
+
+def _states(views: Sequence[NodeView]) -> Iterator[Markup]:
+    gpus = [gpu for view in views for gpu in view.gpus]
+    for state, meaning in _STATES.items():
+        sample = next((gpu for gpu in gpus if gpu.state is state), None)
+        if sample:
+            centre = Spot(TILE / 2 + 1, WHOLE_HEIGHT / 2 + 1)
+            drawn = tile(sample, centre, (TILE, WHOLE_HEIGHT))
+            yield together(_svg(drawn, TILE + 2, WHOLE_HEIGHT + 2, 0.75), meaning)
+
+
+def _wires(views: Sequence[NodeView]) -> Iterator[Markup]:
+    direct = [view for view in views if not _switched(view)]
+    counts = {count for view in direct for count in _link_counts(view)}
+    kinds = {wire_kind(count) for count in counts}
+    for kind, meaning in _WIRES.items():
+        if kind in kinds:
+            yield together(_line(f"wire {kind}", gap=kind == "two"), meaning)
+    lit = next((u for view in views if counts or _switched(view) for u in view.units), None)
+    if lit and any(gpu.state is State.PLACED for view in views for gpu in view.gpus):
+        yield together(_line(f"wire lit u{lit.colour}"), "NVLinks inside a gang or pod")
+
+
+def _frames(views: Sequence[NodeView]) -> Iterator[Markup]:
+    known = [view.ledger.node for view in views if view.ledger.node.machine_known]
+    depths = {group.depth for node in known if node.machine for group in groups(node.machine)}
+    for depth, meaning in _FRAMES.items():
+        if depth in depths:
+            frame = element("rect", x=1, y=1, width=34, height=18, rx=5, class_=f"frame d{depth}")
+            yield together(_svg(frame, 36, 20, 1), meaning)
+
+
+def _switched(view: NodeView) -> bool:
+    machine = view.ledger.node.machine
+    return machine is not None and machine.switched
+
+
+def _link_counts(view: NodeView) -> set[int]:
+    machine = view.ledger.node.machine
+    if machine is None:
+        return set()
+    return {machine.links[i][j] for i, j in combinations(range(machine.n), 2)} - {0}
+
+
+def _line(style: str, *, gap: bool = False) -> Markup:
+    path = "M4 10H32"
+    inner = element("path", d=path, class_="wire gap") if gap else None
+    return _svg(together(element("path", d=path, class_=style), inner), 36, 20, 1)
+
+
+def _svg(inner: Markup, width: float, height: float, scale: float) -> Markup:
+    return element(
+        "svg",
+        inner,
+        aria_hidden="true",
+        viewBox=f"0 0 {width:g} {height:g}",
+        width=float(width * scale),
+        height=float(height * scale),
+    )

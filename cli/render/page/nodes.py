@@ -1,0 +1,199 @@
+"""The nodes of the cluster: for each a drawing, and the same as a table."""
+
+from collections.abc import Iterator, Sequence
+
+from cli.render.output import sentence
+from cli.render.page.drawing import drawing_of
+from cli.render.page.markup import Markup, element, name, together
+from cli.render.page.occupancy import GPU, NodeView, Part, State, alike
+from cli.render.page.tile import state_words
+from cluster.mode import Mode
+from topology.machine import Level, Machine
+
+OPEN = 8
+"""So many are open; the reader opens the others."""
+DRAWN = 40
+"""So many are drawn; the map has the others."""
+NAMES = 24
+"""So many of the nodes that are alike are named."""
+
+_PCIE = {
+    Level.PSB: "PSB on one board",
+    Level.PIX: "PIX below one PCIe switch",
+    Level.PXB: "PXB across PCIe switches",
+    Level.PHB: "PHB through the host bridge",
+    Level.NODE: "NODE across host bridges of a socket",
+    Level.SYS: "SYS between sockets",
+}
+
+
+def node_sections(views: Sequence[NodeView]) -> Markup:
+    """Return the nodes on which something was placed; those that are alike as one."""
+    groups = alike(views)
+    left = sum(map(len, groups[DRAWN:]))
+    return together(
+        (_node(group, is_open=place < OPEN) for place, group in enumerate(groups[:DRAWN])),
+        element("p", f"{left} more are on the map.", class_="quiet") if left else None,
+    )
+
+
+def _node(group: Sequence[NodeView], *, is_open: bool) -> Markup:
+    view, *others = group
+    machine = view.ledger.node.machine
+    more = f" and {len(others)} alike" if others else None
+    return element(
+        "details",
+        element(
+            "summary",
+            element("h3", name(view.name), more),
+            element("span", _facts(view), class_="quiet small"),
+            _strip(view),
+        ),
+        element(
+            "div",
+            _inside(view, machine) if machine else None,
+            _named(view, others) if others else None,
+            (element("p", sentence(note), class_="quiet small note") for note in _notes(view)),
+            class_="inside",
+        ),
+        class_="card node",
+        open=is_open,
+    )
+
+
+def _named(view: NodeView, others: Sequence[NodeView]) -> Markup:
+    names = [(", " if place else "", name(one.name)) for place, one in enumerate(others[:NAMES])]
+    left = len(others) - NAMES
+    more = f" and {left} more" if left > 0 else None
+    return element(
+        "p",
+        ("Drawn is ", name(view.name), ". The same GPUs of the same gangs and pods are on "),
+        names,
+        more,
+        ".",
+        class_="small note",
+    )
+
+
+def _inside(view: NodeView, machine: Machine) -> Markup:
+    return element(
+        "div",
+        element(
+            "div",
+            drawing_of(view, machine),
+            (element("p", text, class_="quiet small note") for text in _links(view, machine)),
+        ),
+        _table(view, machine),
+        class_="halves",
+    )
+
+
+def _facts(view: NodeView) -> str:
+    node, n = view.ledger.node, len(view.gpus)
+    model = f"{n} × {node.machine.model}" if node.machine and node.machine.model else f"{n} GPUs"
+    words = [model, f"mode {node.mode}", f"{view.ledger.gpus_free} of {n} GPUs wholly free"]
+    words += [f"{view.placed} placed here"] if view.placed else []
+    words += ["not ready"] if not node.ready else []
+    words += ["unschedulable"] if node.unschedulable else []
+    return " · ".join(words)
+
+
+def _strip(view: NodeView) -> Markup:
+    """Return the GPUs in a line, for a glance at a node that is closed."""
+    return element("span", map(_cell, view.gpus), class_="strip", aria_hidden="true")
+
+
+def _cell(gpu: GPU) -> Markup:
+    unit = gpu.unit or next((part.unit for part in gpu.parts if part.unit), None)
+    if unit:
+        return element("i", unit.letters, class_=f"placed u{unit.colour}")
+    state = State.HELD if gpu.parts else gpu.state
+    mark = {State.UNHEALTHY: "!", State.CORDONED: "–", State.UNSURE: "?"}.get(state, "")
+    return element("i", mark, class_=state.value)
+
+
+def _table(view: NodeView, machine: Machine) -> Markup:
+    direct = bool(machine.fabric) and not machine.switched
+    head = ["GPU", "Who has it", *(["NVLinks"] if direct else [])]
+    return element(
+        "table",
+        element("caption", f"GPUs of {view.name}", class_="sr"),
+        element("thead", element("tr", (element("th", text, scope="col") for text in head))),
+        element(
+            "tbody",
+            (
+                element(
+                    "tr",
+                    element("th", f"GPU{gpu.index}", scope="row"),
+                    element("td", _who(gpu)),
+                    element("td", _linked(machine, gpu.index)) if direct else None,
+                )
+                for gpu in view.gpus
+            ),
+        ),
+    )
+
+
+def _who(gpu: GPU) -> Markup:
+    ill = [
+        word
+        for word, so in (("unhealthy", not gpu.card.healthy), ("cordoned", gpu.card.cordoned))
+        if so
+    ]
+    warning = element("b", ", ".join(ill), class_="bad") if ill else None
+    if not gpu.parts:
+        return together(warning or element("span", _nobody(gpu), class_="quiet"))
+    parts = (element("li", _holder(part)) for part in gpu.parts)
+    free = (
+        element("li", f"{gpu.capacity - gpu.taken} {gpu.measure} free", class_="quiet")
+        if gpu.capacity
+        else None
+    )
+    return element("ul", element("li", warning) if warning else None, parts, free)
+
+
+def _nobody(gpu: GPU) -> str:
+    return f"free, {gpu.capacity} {gpu.measure}" if gpu.state is State.SHARED else state_words(gpu)
+
+
+def _holder(part: Part) -> Markup:
+    chip = element("span", part.tag, class_=f"chip u{part.unit.colour}") if part.unit else None
+    gang = part.holding.gang
+    return together(
+        chip,
+        " " if chip else "held by ",
+        name(part.holding.pod),
+        element("span", f" {part.words}", class_="quiet") if part.words else None,
+        element("span", " of gang ", name(gang), class_="quiet")
+        if gang and not part.unit
+        else None,
+    )
+
+
+def _linked(machine: Machine, gpu: int) -> Iterator[Markup]:
+    """Say to which GPUs how many NVLinks run, in the words of `nvidia-smi topo -m`."""
+    for count in sorted(set(machine.links[gpu]) - {0}):
+        peers = [str(j) for j, links in enumerate(machine.links[gpu]) if links == count]
+        yield element("span", f"NV{count}: {', '.join(peers)}", class_="piece")
+        yield together(" ")
+
+
+def _links(view: NodeView, machine: Machine) -> Iterator[str]:
+    if not view.ledger.node.machine_known:
+        yield "Nothing tells how these GPUs are linked: all count as equal."
+    levels = {machine.levels[i][j] for i in range(machine.n) for j in range(i)}
+    told = [text for level, text in _PCIE.items() if level in levels]
+    if told:
+        yield f"PCIe paths: {', '.join(told)}."
+
+
+def _notes(view: NodeView) -> Iterator[str]:
+    node = view.ledger.node
+    if view.ledger.unaccounted:
+        yield f"nobody knows what is taken here: {view.ledger.unaccounted}"
+    if view.counted:
+        pods = ", ".join(f"{holding.pod} ({holding.nvidia})" for holding in view.counted)
+        yield f"NVIDIA's device plugin chooses the GPUs of {pods}"
+    if node.mode is Mode.MIG or node.mode is Mode.DISABLED:
+        yield "Linkwise leaves this node alone"
+    yield from node.warnings

@@ -1,0 +1,25 @@
+"""The frame of every page: one file, nothing loaded from elsewhere, one known script."""
+
+from cli.render.page.drawing import DEFINITIONS
+from cli.render.page.fleet import SCRIPT, SCRIPT_HASH
+from cli.render.page.markup import Child, Markup, element
+from cli.render.page.style import STYLE
+
+POLICY = f"default-src 'none'; style-src 'unsafe-inline'; script-src {SCRIPT_HASH}"
+"""The browser itself keeps the page from loading anything, or running any other script."""
+
+
+def page(title: str, *body: Child) -> str:
+    """Return a whole page with the map's script, which waits for nothing."""
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title),
+        element("style", Markup(STYLE)),
+    )
+    main = element("main", *body)
+    inner = element("body", DEFINITIONS, main, element("script", SCRIPT))
+    return f"<!doctype html>\n{element('html', head, inner, lang='en')}\n"

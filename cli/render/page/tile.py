@@ -1,0 +1,102 @@
+"""One GPU in a drawing: its index, and who has it."""
+
+from collections.abc import Iterator
+
+from cli.render.page.layout import Spot
+from cli.render.page.markup import Markup, element, together
+from cli.render.page.occupancy import GPU, Part, State
+
+WHOLE_HEIGHT, SHARED_HEIGHT = 48, 64
+"""Of a tile; one that is given out by parts has a bar more."""
+
+
+def state_words(gpu: GPU) -> str:
+    """Say what a GPU is, with its condition where it is not well."""
+    ill = ([] if gpu.card.healthy else ["unhealthy"]) + ["cordoned"] * gpu.card.cordoned
+    match gpu.state:
+        case State.PLACED:
+            words = [gpu.parts[0].tag]
+        case State.SHARED:
+            words = [f"{gpu.taken} of {gpu.capacity} {gpu.measure} given out"]
+        case State.UNHEALTHY | State.CORDONED:
+            words = []
+        case State.COUNTED:
+            words = ["by count"]
+        case State.UNSURE:
+            words = ["unknown"]
+        case _:
+            words = [gpu.state.value]
+    return ", ".join(words + ill)
+
+
+def tile(gpu: GPU, spot: Spot, size: tuple[float, float]) -> Markup:
+    """Return one GPU: its index, and who has it in a word."""
+    width, height = size
+    left, top = spot.x - width / 2, spot.y - height / 2
+    unit, ill = gpu.unit, "" if gpu.card.usable else " ill"
+    style, clear = f"tile {gpu.state}{ill}", "" if unit else " clear"
+    word = _word(gpu)
+    is_tight = len(word) * 7 > width
+    return element(
+        "g",
+        element("title", f"GPU{gpu.index}: {_held_by(gpu)}"),
+        element("rect", x=left, y=top, width=width, height=height, rx=8, class_=style),
+        element("text", f"GPU{gpu.index}", x=spot.x, y=top + 18, class_=f"index{clear}"),
+        _share_bar(gpu, spot.x, top + 26, width - 12) if gpu.capacity else None,
+        element(
+            "text",
+            word,
+            x=spot.x,
+            y=top + height - 9,
+            class_="tag" if unit else f"word{clear}",
+            textLength=width - 5 if is_tight else None,
+            lengthAdjust="spacingAndGlyphs" if is_tight else None,
+        ),
+        class_=f"on u{unit.colour}" if unit else None,
+    )
+
+
+def _held_by(gpu: GPU) -> str:
+    holders = [f"{part.holding.pod} {part.words}".strip() for part in gpu.parts]
+    return "; ".join([state_words(gpu), *holders])
+
+
+def _word(gpu: GPU) -> str:
+    match gpu.state:
+        case State.PLACED:
+            return gpu.parts[0].tag
+        case State.SHARED:
+            return f"{gpu.taken}/{gpu.capacity}{' GiB' if gpu.measure == 'GiB' else ''}"
+        case State.COUNTED:
+            return "by count"
+        case State.UNSURE:
+            return "unknown"
+        case _:
+            return gpu.state.value
+
+
+def _share_bar(gpu: GPU, middle: float, top: float, width: float) -> Markup:
+    left, height = middle - width / 2, 15
+    return together(
+        element("rect", x=left, y=top, width=width, height=height, class_="slot"),
+        (
+            _part(part, left + width * start, top, width * gpu.size(part) / gpu.capacity)
+            for part, start in _placed_along(gpu)
+        ),
+    )
+
+
+def _placed_along(gpu: GPU) -> Iterator[tuple[Part, float]]:
+    start = 0
+    for part in gpu.parts:
+        yield part, start / gpu.capacity
+        start += gpu.size(part)
+
+
+def _part(part: Part, left: float, top: float, width: float) -> Markup:
+    kind, colour = ("placed", f" u{part.unit.colour}") if part.unit else ("held", "")
+    rect = element("rect", x=left, y=top, width=width, height=15, class_=f"part {kind}{colour}")
+    fits = part.tag and width >= 7.5 * len(part.tag) + 3
+    middle = left + width / 2
+    text = element("text", part.tag, x=middle, y=top + 11.5, class_="on count") if fits else None
+    return together(rect, text)

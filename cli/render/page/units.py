@@ -1,0 +1,168 @@
+"""What became of every gang and pod that asks for GPUs: where it is, how fast, and why."""
+
+from collections.abc import Sequence
+
+from cli.render.output import sentence
+from cli.render.page.bandwidth import bandwidth
+from cli.render.page.markup import Markup, element, folded, name, together
+from cli.render.page.occupancy import Unit
+from cluster.request import Family, Request
+from scorer.placement.explain import PlanExplanation, explain_plan
+from scorer.placement.result import Placement, Plan
+from scorer.placement.snapshot import Snapshot
+from topology.explain import Explanation
+
+MEMBERS = 8
+"""Longer lists of members, and of nodes, are folded."""
+PODS = 40
+"""Single pods beyond these are folded."""
+
+
+def unit_sections(units: Sequence[Unit]) -> Markup:
+    """Return a card for everything with several GPUs, and a list of single pods."""
+    cards = [unit for unit in units if _is_large(unit)]
+    pods = [_pod(unit) for unit in units if not _is_large(unit)]
+    return together(
+        element("h2", "Gangs, and pods with several GPUs") if cards else None,
+        map(_card, cards),
+        element("h2", "Single pods") if pods else None,
+        element("div", _first(pods, PODS, "pods"), class_="card") if pods else None,
+    )
+
+
+def _is_large(unit: Unit) -> bool:
+    return unit.result.is_gang or unit.result.members[0].gpus > 1
+
+
+def _first(items: Sequence[Markup], most: int, noun: str) -> Markup:
+    """Return a list, of which all beyond the first `most` are folded."""
+    shown, rest = items[:most], items[most:]
+    return together(
+        element("ul", shown, class_="rows"),
+        folded(f"{len(rest)} more {noun}", element("ul", rest, class_="rows")) if rest else None,
+    )
+
+
+def _head(unit: Unit, facts: Sequence[str | Markup]) -> Markup:
+    placed = unit.result.plan is not None
+    waits = "✕ never fits" if unit.result.never else "✕ waits"
+    words, kind = ("✓ placed", "good") if placed else (waits, "bad")
+    return element(
+        "div",
+        element("span", unit.letters, class_=f"chip u{unit.colour}"),
+        element("h3", name(unit.result.name)),
+        element("span", facts, class_="quiet small"),
+        element("span", words, class_=f"status {kind}"),
+        class_="head",
+    )
+
+
+def _card(unit: Unit) -> Markup:
+    result = unit.result
+    size = len(result.members)
+    asks = " or ".join(dict.fromkeys(asked(member.request) for member in result.members))
+    kind = f"gang of {size}, {asks} each" if result.is_gang else f"pod, {asks}"
+    return element(
+        "article",
+        _head(unit, (f"{kind} · namespace ", name(result.namespace))),
+        _placed(unit, result.plan) if result.plan else _waiting(unit),
+        class_="card",
+    )
+
+
+def asked(request: Request) -> str:
+    """Say what a pod asks for, in a few words.
+
+    >>> asked(Request(Family.SHARE, gpus=1, memory=3, core=30))
+    '3 GiB and 30 %'
+    """
+    n = request.gpus
+    if request.family is Family.SHARE:
+        core = f" and {request.core} %" if request.core else ""
+        return f"{request.memory} GiB{core}{f' over {n} cards' if n > 1 else ''}"
+    return f"{n} {'replica' if request.family is Family.REPLICA else 'GPU'}{'s' * (n != 1)}"
+
+
+def _waiting(unit: Unit) -> Markup:
+    best = unit.result.best_possible
+    empty = f"On the empty cluster it would get {best:.1f} GB/s." if best is not None else None
+    return together(
+        element("p", sentence(unit.result.reason or ""), class_="reason"),
+        element("p", empty, class_="quiet small note") if empty else None,
+    )
+
+
+def _placed(unit: Unit, plan: Plan) -> Markup:
+    told = explain_plan(unit.result.seen, plan)
+    return element(
+        "div",
+        element(
+            "div",
+            _first([_node(*one) for one in plan.gpus.items()], MEMBERS, "nodes"),
+            _reasons(unit.result.seen, told),
+            _members(unit, plan) if unit.result.is_gang else None,
+        ),
+        bandwidth(unit.result, plan),
+        class_="halves",
+    )
+
+
+def _node(node: str, gpus: Sequence[int]) -> Markup:
+    return element("li", element("b", name(node)), element("span", _gpus(gpus), class_="where"))
+
+
+def _gpus(gpus: Sequence[int]) -> str:
+    if not gpus:
+        return "GPUs chosen by NVIDIA's device plugin"
+    return f"GPU{'s' * (len(gpus) != 1)} {' '.join(map(str, gpus))}"
+
+
+def _reasons(seen: Snapshot, told: PlanExplanation) -> Markup:
+    known = [(node, seen.ledger.nodes[node].node.machine_known) for node in told.gpus]
+    explained = [_explained(node, told.gpus[node]) for node, is_known in known if is_known]
+    return element(
+        "div",
+        element("p", sentence(told.nodes)),
+        explained[:1],
+        (element("p", sentence(f"note: {note}"), class_="quiet") for note in told.notes),
+        folded("Why these GPUs on the other nodes", explained[1:]) if explained[1:] else None,
+        class_="why",
+    )
+
+
+def _explained(node: str, told: Explanation) -> Markup:
+    left = _gpus(told.left.gpus) if told.left else "none"
+    reason = f": {sentence(told.reason)} It leaves {left} free."
+    return element("p", name(node), reason, class_="quiet")
+
+
+def _members(unit: Unit, plan: Plan) -> Markup:
+    rows = [_member(unit, i, one) for i, one in enumerate(plan.placements)]
+    heads = (element("th", text, scope="col") for text in ("", "Member", "Node", "Gets"))
+    table = element("table", element("thead", element("tr", heads)), element("tbody", rows))
+    return folded(
+        f"{len(rows)} members, in the order of ranks", table, is_open=len(rows) <= MEMBERS
+    )
+
+
+def _member(unit: Unit, number: int, placement: Placement) -> Markup:
+    chip = element("span", unit.tag(number), class_=f"chip u{unit.colour}")
+    own = placement.member.name.partition("/")[2]
+    cells = (chip, name(own), name(placement.node), _gets(placement))
+    return element("tr", (element("td", cell) for cell in cells))
+
+
+def _gets(placement: Placement) -> str:
+    share = placement.member.request.family is Family.SHARE
+    amount = f"{asked(placement.member.request)} of " if share else ""
+    return f"{amount}{_gpus(placement.gpus)}"
+
+
+def _pod(unit: Unit) -> Markup:
+    result = unit.result
+    facts = [asked(result.members[0].request), " · namespace ", name(result.namespace)]
+    for placement in result.plan.placements if result.plan else ():
+        where = (name(placement.node), f", {_gpus(placement.gpus)}")
+        facts = [element("span", where, class_="ink"), " · ", *facts]
+    reason = element("p", sentence(result.reason), class_="small") if result.reason else None
+    return element("li", _head(unit, facts), reason)

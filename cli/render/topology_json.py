@@ -1,0 +1,174 @@
+"""What `topology` answers to scripts."""
+
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType, field
+
+from cli.render.document import Document
+from topology.catalogue import Entry
+from topology.choice import Ask, Mode
+from topology.explain import Explanation, GPUSet
+from topology.machine import Level, Machine
+from topology.table import Table
+
+NO_LINK = "N-A"
+"""The word for a pair of which nothing is known, as in a published topology."""
+
+
+class NIC(Struct, frozen=True):
+    """A network card."""
+
+    name: str
+    levels: list[str]
+    """How near it is to each GPU."""
+
+
+class MachineReport(Document, frozen=True, kw_only=True, tag="Machine"):
+    """A machine's links and bandwidths."""
+
+    gpus: int
+    switched: bool
+    class_: str = field(name="class")
+    """Of machines that are linked alike."""
+    links: list[list[str]]
+    """Of each pair: `X`, `NV2`, `PIX`, …"""
+    bandwidth: list[list[float]]
+    """Of each pair; 0 on the diagonal."""
+    unit: Literal["GB/s"] = "GB/s"
+    exact: bool
+    """False where bandwidths are upper bounds."""
+    numa: list[int]
+    """Of each GPU."""
+    nics: list[NIC]
+    model: str | None
+    warnings: list[str]
+
+
+class GPUList(Struct, frozen=True):
+    """A set of GPUs."""
+
+    gpus: list[int]
+    bandwidth: float | None
+    """Null for one GPU."""
+
+
+class Choice(Document, frozen=True, kw_only=True):
+    """The GPUs to take; where there is no such set, `gpus` is null and `reason` says why."""
+
+    gpus: list[int] | None
+    reason: str
+    bandwidth: float | UnsetType | None = UNSET
+    """Null for one GPU."""
+    unit: Literal["GB/s"] | UnsetType = UNSET
+    mode: Mode | UnsetType = UNSET
+    class_: str | UnsetType = field(default=UNSET, name="class")
+    best_possible: float | UnsetType | None = UNSET
+    """Of any GPUs."""
+    best_free: float | UnsetType | None = UNSET
+    """Of the GPUs to choose from."""
+    index_order: GPUList | UnsetType | None = UNSET
+    """The first free indices."""
+    runner_up: GPUList | UnsetType | None = UNSET
+    """The next set that is no image of the choice under a symmetry of the machine."""
+    left: GPUList | UnsetType | None = UNSET
+    """What stays free."""
+    exact: bool | UnsetType = UNSET
+    """False where bandwidths are upper bounds."""
+    warnings: list[str] | UnsetType = UNSET
+
+
+class CatalogueEntry(Struct, frozen=True):
+    """A machine of the catalogue."""
+
+    name: str
+    gpus: int
+    switched: bool
+    title: str
+    source: str
+
+
+class MachineList(Document, frozen=True, kw_only=True):
+    """The machines of the catalogue."""
+
+    items: list[CatalogueEntry]
+
+
+def machine_report(machine: Machine, bandwidths: Table) -> MachineReport:
+    """Return a machine's links and bandwidths."""
+    return MachineReport(
+        gpus=machine.n,
+        switched=machine.switched,
+        class_=bandwidths.key,
+        links=links(machine),
+        bandwidth=pairs(bandwidths),
+        exact=bandwidths.exact,
+        numa=list(machine.numa),
+        nics=[NIC(nic.name, [word(level) for level in nic.levels]) for nic in machine.nics],
+        model=machine.model,
+        warnings=list(machine.warnings),
+    )
+
+
+def choice(machine: Machine, bandwidths: Table, ask: Ask, found: Explanation) -> Choice:
+    """Return which GPUs of a machine to take, and what else there was."""
+    if found.chosen is None:
+        return Choice(gpus=None, reason=found.reason)
+    return Choice(
+        gpus=list(found.chosen.gpus),
+        bandwidth=_tenth(found.chosen.bandwidth),
+        unit="GB/s",
+        mode=ask.mode,
+        class_=bandwidths.key,
+        best_possible=_tenth(found.best_possible),
+        best_free=_tenth(found.best_free),
+        index_order=_set(found.index_order),
+        runner_up=_set(found.runner_up),
+        left=_set(found.left),
+        exact=found.exact,
+        reason=found.reason,
+        warnings=list(machine.warnings),
+    )
+
+
+def machine_list(entries: list[Entry]) -> MachineList:
+    """Return the catalogue."""
+    return MachineList(
+        items=[
+            CatalogueEntry(one.name, one.machine.n, one.machine.switched, one.title, one.source)
+            for one in entries
+        ]
+    )
+
+
+def links(machine: Machine) -> list[list[str]]:
+    """Return what links each pair of GPUs, shape (n, n)."""
+    return [[_link(machine, i, j) for j in range(machine.n)] for i in range(machine.n)]
+
+
+def word(level: Level) -> str:
+    """Return a level as `nvidia-smi topo -m` writes it."""
+    return NO_LINK if level is Level.UNKNOWN else level.name
+
+
+def pairs(bandwidths: Table) -> list[list[float]]:
+    """Return the bandwidth of each pair [GB/s], shape (n, n), 0 on the diagonal."""
+    n = bandwidths.n
+    return [
+        [round(bandwidths.bandwidth(1 << i | 1 << j), 1) if i != j else 0.0 for j in range(n)]
+        for i in range(n)
+    ]
+
+
+def _link(machine: Machine, i: int, j: int) -> str:
+    if i == j:
+        return "X"
+    count = machine.links[i][j]
+    return f"NV{count}" if count else word(machine.levels[i][j])
+
+
+def _set(gpus: GPUSet | None) -> GPUList | None:
+    return GPUList(list(gpus.gpus), _tenth(gpus.bandwidth)) if gpus else None
+
+
+def _tenth(bandwidth: float | None) -> float | None:
+    return None if bandwidth is None else round(bandwidth, 1)

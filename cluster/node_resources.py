@@ -1,0 +1,181 @@
+"""What a Node object of the Kubernetes API says that the node offers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from msgspec import Struct
+
+from cluster.keys import (
+    GFD_COUNT,
+    GFD_REPLICAS,
+    GPU_MEM,
+    GPU_WHOLE,
+    NODE_CGPU,
+    NODE_GPUSHARE,
+    NODE_MODE,
+    NVIDIA_GPU,
+    NVIDIA_GPU_SHARED,
+)
+from cluster.mode import COUNTED_BY, Mode, read_mode
+from cluster.pod import Amounts, Metadata
+from cluster.quantity import QuantityError, parse_quantity
+
+
+class NodeError(ValueError):
+    """A Node object holds what Kubernetes never writes; the message says which field."""
+
+
+class _Object(Struct, frozen=True, rename="camel", kw_only=True):
+    """The names on the wire are lowerCamelCase."""
+
+
+class _Taint(_Object, frozen=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class _NodeSpec(_Object, frozen=True):
+    taints: list[_Taint] | None = None
+    unschedulable: bool | None = None
+
+
+class _Condition(_Object, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class _NodeStatus(_Object, frozen=True):
+    allocatable: Amounts | None = None
+    capacity: Amounts | None = None
+    conditions: list[_Condition] | None = None
+
+
+class NodeObject(_Object, frozen=True):
+    """A Node of the Kubernetes API, as far as Linkwise reads it."""
+
+    kind: str = "Node"
+    metadata: Metadata = Metadata()
+    spec: _NodeSpec = _NodeSpec()
+    status: _NodeStatus = _NodeStatus()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResources:
+    """What the Node object alone says of its GPUs."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    mode: Mode
+    allocatable: Mapping[str, int]
+    """CPU [millicores], memory [bytes], pods, and the extended resources."""
+    shared_memory: int
+    """GPU memory of all cards [GiB], of unhealthy ones too, where it is shared out; else 0."""
+    count: int
+    """GPUs, healthy or not."""
+    usable: int
+    """GPUs that the kubelet gives out at present; it does not tell which."""
+    replicas: int = 0
+    """Of each GPU, where the node is time-sliced; else 0."""
+    warnings: tuple[str, ...] = ()
+
+
+def read_node_resources(raw: NodeObject, cards: int) -> NodeResources:
+    """Return what a Node object says of its GPUs.
+
+    Args:
+        raw: The Node.
+        cards: How many GPUs its agent publishes; read only where the node is time-sliced and no
+            label tells it. 0 where none is read.
+
+    Raises:
+        NodeError: an amount is no Kubernetes quantity.
+    """
+    labels = raw.metadata.labels or {}
+    mode, problem = read_mode(labels)
+    capacity = _read_amounts(raw.status.capacity, "capacity", raw)
+    allocatable = {**capacity, **_read_amounts(raw.status.allocatable, "allocatable", raw)}
+    resource = COUNTED_BY.get(mode, "")
+    usable = allocatable.get(resource, 0)
+    count = max(usable, capacity.get(resource, 0))
+    warnings = filter(
+        None, (problem, _unlabelled(labels, allocatable), _mislabelled(mode, count, allocatable))
+    )
+    offer = NodeResources(
+        labels,
+        raw.metadata.annotations or {},
+        mode,
+        allocatable,
+        shared_memory=max(allocatable.get(GPU_MEM, 0), capacity.get(GPU_MEM, 0)),
+        warnings=tuple(warnings),
+        count=count,
+        usable=usable,
+    )
+    return _divide(offer, cards) if mode is Mode.TIMESLICE and count else offer
+
+
+def _unlabelled(labels: Mapping[str, str], allocatable: Mapping[str, int]) -> str | None:
+    """Say that a node offers what Linkwise places, and no label says how it is given out."""
+    if not {NODE_MODE, NODE_CGPU, NODE_GPUSHARE}.isdisjoint(labels):
+        return None
+    offered = [name for name in (GPU_MEM, GPU_WHOLE) if allocatable.get(name)]
+    if not offered:
+        return None
+    return f"it offers {offered[0]} but has no label {NODE_MODE}: none of it is given out"
+
+
+def _mislabelled(mode: Mode, count: int, allocatable: Mapping[str, int]) -> str | None:
+    """Say that a node's label names a mode whose resource it does not offer, but NVIDIA's."""
+    resource = COUNTED_BY.get(mode)
+    if count or not mode.is_ours or not allocatable.get(NVIDIA_GPU):
+        return None
+    return (
+        f"its label {NODE_MODE} says {mode}, but it offers {NVIDIA_GPU} and no {resource}: no GPU "
+        f"is given out; let the device plugin offer {resource}, or remove the label"
+    )
+
+
+def _divide(offer: NodeResources, cards: int) -> NodeResources:
+    """Return a time-sliced node's offer, whose replicas are counted, with its GPUs counted."""
+    gpus = _read_number(offer.labels, GFD_COUNT) or cards
+    replicas = _read_number(offer.labels, GFD_REPLICAS) or (offer.count // gpus if gpus else 0)
+    counted, problem = f"{offer.count} {NVIDIA_GPU_SHARED}", None
+    if not gpus and not replicas:
+        problem = f"nothing tells how many GPUs the {counted} are of"
+    elif offer.count != (gpus or offer.count // replicas) * replicas:
+        problem = f"{counted} are not the same number of replicas of each GPU"
+    warnings = offer.warnings
+    if problem:
+        tells = f"the node labels {GFD_REPLICAS} and {GFD_COUNT} tell it"
+        warnings = (*warnings, f"{problem}; {tells}")
+    if not replicas:
+        return replace(offer, count=0, usable=0, warnings=warnings)
+    count = offer.count // replicas
+    most = gpus or count
+    return replace(
+        offer,
+        count=min(count, most),
+        usable=min(offer.usable // replicas, most),
+        replicas=replicas,
+        warnings=warnings,
+    )
+
+
+def _read_amounts(amounts: Amounts | None, table: str, raw: NodeObject) -> dict[str, int]:
+    found = {}
+    for name, amount in (amounts or {}).items():
+        if "/" not in name and name not in {"cpu", "memory", "pods"}:
+            continue
+        try:
+            exact = parse_quantity(amount)
+        except QuantityError as error:
+            where = f"node {raw.metadata.name}: status.{table}[{name}]"
+            raise NodeError(f"{where}: {error}") from error
+        found[name] = max(0, int(exact * 1000 if name == "cpu" else exact))
+    return found
+
+
+def _read_number(labels: Mapping[str, str], key: str) -> int:
+    """Return a label's number from 1 to 9999; 0 where it is none."""
+    text = labels.get(key, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else 0

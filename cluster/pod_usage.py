@@ -1,0 +1,166 @@
+"""A pod as far as it holds something of a node, or will: little enough to keep for every pod."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from cluster.demand import Demand, demand_of
+from cluster.foreign import read_foreign
+from cluster.gang import gang_mark, is_member
+from cluster.gpu_usage import LedgerError
+from cluster.keys import ALLOCATION, NVIDIA_GPU, NVIDIA_GPU_SHARED
+from cluster.ledger import Holding
+from cluster.mode import Mode
+from cluster.node import Node
+from cluster.pod import Pod
+from cluster.record import Allocation, GPUShare, RecordError, parse_record
+from cluster.request import Family, read_request
+
+T = TypeVar("T")
+
+_LONGEST = 500
+"""Of an error that is kept [characters]."""
+_FINISHED = {"Succeeded", "Failed"}
+_STAY = {"DaemonSet", "Node"}
+"""Kinds of controllers whose pods are there for as long as their node."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodUsage:
+    """What one pod holds, or will hold once it is bound."""
+
+    name: str
+    """`namespace/name`."""
+    uid: str
+    age: str
+    """When it was created (RFC 3339), which sorts by age; empty where it is not known."""
+    node: str
+    """Where it is bound; empty before."""
+    family: Family | None
+    places: bool
+    """Linkwise chooses its GPUs."""
+    demand: Demand
+    nvidia: int = 0
+    """GPUs, or replicas of GPUs, asked for by count: NVIDIA's plugin chooses which."""
+    counted: str = NVIDIA_GPU
+    """The resource that `nvidia` counts."""
+    gang: str | None = None
+    """`namespace/name` of the gang that it is planned with."""
+    priority: int = 0
+    """Who has more may make it leave."""
+    stays: bool = False
+    """It is there for as long as its node."""
+    record: Allocation | str | None = None
+    """What ours says it has; or why that cannot be read."""
+    foreign: tuple[GPUShare, ...] | str = ()
+    """What another scheduler noted on a pod without a record; or why that cannot be read."""
+    unreadable: str | None = None
+    """Why it is not known what it holds, whatever its record says; None for nearly every pod."""
+
+    @property
+    def order(self) -> tuple[bool, str, str, str]:
+        """Who comes first where two claim the same GPU: bound pods, then older ones."""
+        return not self.node, self.age, self.name, self.uid
+
+    @property
+    def target(self) -> str:
+        """The node on which it holds something; empty where there is none."""
+        if self.node or not isinstance(self.record, Allocation):
+            return self.node
+        return self.record.node
+
+    def holding(self, shares: tuple[GPUShare, ...]) -> Holding:
+        """Return what the ledger notes when the pod has these GPUs."""
+        demand = self.demand
+        return Holding(
+            self.name,
+            self.uid,
+            shares,
+            demand.cpu,
+            demand.memory,
+            demand.ports,
+            gang=self.gang,
+            nvidia=self.nvidia,
+            counted=self.counted,
+            stays=self.stays,
+        )
+
+    def shares_on(self, node: Node, *, migrate: bool) -> tuple[GPUShare, ...]:
+        """Return what it has of a node's GPUs.
+
+        Args:
+            node: The node that it is bound to, or that its record names.
+            migrate: Believe what another scheduler noted, where there is no record of ours.
+
+        Raises:
+            LedgerError: The node does not offer such a thing.
+            RecordError: Nobody knows which GPUs it has.
+        """
+        if not self.places:
+            if self.nvidia and self.counted == NVIDIA_GPU_SHARED and node.mode is Mode.TIMESLICE:
+                raise RecordError(f"it has GPUs of this node, but no {ALLOCATION}")
+            return ()
+        if self.unreadable:
+            raise RecordError(self.unreadable)
+        if not _offers(node.mode, self.family):
+            raise LedgerError(
+                f"it runs on a node whose mode, {node.mode}, does not offer what it has"
+            )
+        record = self.record
+        if record is None:
+            return self._foreign_shares(migrate=migrate)
+        if isinstance(record, str):
+            raise RecordError(record)
+        if record.node != node.name:
+            raise RecordError(f"{ALLOCATION} names node {record.node}, but it runs on {node.name}")
+        return record.gpus
+
+    def _foreign_shares(self, *, migrate: bool) -> tuple[GPUShare, ...]:
+        if not migrate or not self.foreign:
+            raise RecordError(f"it has GPUs of this node, but no {ALLOCATION}")
+        if isinstance(self.foreign, str):
+            raise RecordError(self.foreign)
+        return self.foreign
+
+
+def pod_usage(pod: Pod) -> PodUsage | None:
+    """Return what a pod claims; None for one that is finished, which holds nothing."""
+    if pod.status.phase in _FINISHED:
+        return None
+    request, _ = read_request(pod)
+    metadata = pod.metadata
+    namespace = metadata.namespace or "default"
+    name = f"{namespace}/{metadata.name}"
+    mark, _ = gang_mark(pod)
+    record = _read(parse_record, pod.annotations) if request.places else None
+    foreign = _read(read_foreign, pod.annotations) if request.places and record is None else ()
+    return PodUsage(
+        name=name,
+        uid=metadata.uid or name,
+        age=metadata.creation_timestamp or "",
+        node=pod.spec.node_name,
+        family=request.family,
+        places=request.places,
+        demand=demand_of(pod),
+        nvidia=request.gpus if request.family is Family.NVIDIA else 0,
+        counted=request.counted if request.family is Family.NVIDIA else NVIDIA_GPU,
+        gang=f"{namespace}/{mark.name}" if mark and is_member(pod, request, mark) else None,
+        priority=pod.spec.priority or 0,
+        stays=any(one.kind in _STAY for one in metadata.owner_references or () if one.controller),
+        record=record,
+        foreign=foreign,
+    )
+
+
+def _read(read: Callable[[dict[str, str]], T], annotations: dict[str, str]) -> T | str:
+    try:
+        return read(annotations)
+    except RecordError as error:
+        # It may quote a text of any length, and is kept for as long as the pod.
+        return str(error)[:_LONGEST]
+
+
+def _offers(mode: Mode, family: Family | None) -> bool:
+    if family is Family.SHARE:
+        return mode.shares_memory
+    return mode is (Mode.TOPOLOGY if family is Family.WHOLE else Mode.TIMESLICE)

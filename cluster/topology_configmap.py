@@ -1,0 +1,224 @@
+"""A node's topology as its ConfigMap publishes it: ACK's keys, which arena reads, and ours.
+
+`machine.json` is the whole record. Where only ACK's keys can be read, the machine is made of
+`linkType`: no NUMA nodes, no NICs, and no PCIe level where an NVLink stands in its place.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from cluster.keys import (
+    TOPOLOGY_BANDWIDTH,
+    TOPOLOGY_BANDWIDTH_ARENA,
+    TOPOLOGY_DEVICES,
+    TOPOLOGY_LINKS,
+    TOPOLOGY_MACHINE,
+)
+from cluster.machine_record import (
+    LEVELS,
+    NO_LINK,
+    MachineRecord,
+    Row,
+    Word,
+    level_word,
+    machine_of,
+    no_link,
+    record_of,
+)
+from topology.constants import UNKNOWN_ARCHITECTURE
+from topology.machine import MAX_GPUS, Level, Machine, TopologyError
+
+HEALTHY = "Healthy"
+UNHEALTHY = "Unhealthy"
+
+_T = TypeVar("_T")
+_NVLINK = re.compile(r"NV([1-9][0-9]{0,2})")
+
+
+class PublishedError(ValueError):
+    """A key of a topology cannot be read, or what is to be published contradicts itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTopology:
+    """What a node's agent says about its GPUs, as far as it can be read."""
+
+    machine: Machine | None
+    """None where what links them cannot be read."""
+    healthy: tuple[bool, ...]
+    """By GPU index."""
+    driver: str | None = None
+    """Version of the driver, or None where nothing tells it."""
+    warnings: tuple[str, ...] = ()
+    """Which keys could not be read, and why."""
+
+    def __post_init__(self) -> None:
+        if self.machine and len(self.healthy) != self.machine.n:
+            raise PublishedError(
+                f"health of {len(self.healthy)} GPUs, but the machine has {self.machine.n}"
+            )
+
+    @property
+    def unhealthy(self) -> frozenset[int]:
+        """GPU indices."""
+        return frozenset(i for i, ok in enumerate(self.healthy) if not ok)
+
+
+def read_published(data: dict[str, str]) -> PublishedTopology:
+    """Return what can be read of a topology ConfigMap's data, and warnings of the rest.
+
+    `machine.json` is preferred to `linkType`. A GPU of whose health nothing can be read is healthy.
+    """
+    machine, driver, unread = _read_machine(data)
+    healthy, doubts = _read_health(data, machine.n if machine else None)
+    return PublishedTopology(machine, healthy, driver, (*unread, *doubts))
+
+
+def write_published(
+    published: PublishedTopology, bandwidth: Sequence[Sequence[float]]
+) -> dict[str, str]:
+    """Return the data of a topology ConfigMap.
+
+    Args:
+        published: The machine and its health.
+        bandwidth: Of each pair [GB/s], shape (n, n); for people and arena, never read back.
+
+    Raises:
+        PublishedError: there is no machine.
+    """
+    machine = published.machine
+    if machine is None:
+        raise PublishedError("there is no machine to publish")
+    health = {str(i): HEALTHY if ok else UNHEALTHY for i, ok in enumerate(published.healthy)}
+    speeds = _encode([[round(speed, 2) for speed in row] for row in bandwidth])
+    return {
+        TOPOLOGY_DEVICES: _encode(health),
+        TOPOLOGY_LINKS: _encode(
+            [[_link_word(machine, i, j) for j in range(machine.n)] for i in range(machine.n)]
+        ),
+        TOPOLOGY_BANDWIDTH: speeds,
+        TOPOLOGY_BANDWIDTH_ARENA: speeds,
+        TOPOLOGY_MACHINE: _encode(record_of(machine, published.driver)),
+    }
+
+
+def read_indices(text: str, n: int) -> tuple[frozenset[int], str | None]:
+    """Return the GPU indices of a list such as `"0, 3"`, and a warning about what is none.
+
+    So are cordoned GPUs written on a node, and unhealthy ones in their ConfigMap.
+
+    An item that is no index of one of the n GPUs stands for no GPU.
+    """
+    good, bad = set(), []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        if item.isascii() and item.isdigit() and len(item) <= 4 and int(item) < n:
+            good.add(int(item))
+        else:
+            bad.append(item)
+    if not bad:
+        return frozenset(good), None
+    problem = f"{_shown(bad)}: not an index of one of {n} GPUs (0,3 is an example)"
+    return frozenset(good), problem
+
+
+def _shown(items: Sequence[str]) -> str:
+    return ", ".join(repr(item[:20]) for item in items[:3])
+
+
+def _read_machine(data: dict[str, str]) -> tuple[Machine | None, str | None, list[str]]:
+    """Return the machine, the driver's version, and which keys could not be read."""
+    unread: list[str] = []
+    ours = (TOPOLOGY_MACHINE,) if TOPOLOGY_MACHINE in data else ()
+    for key in (*ours, TOPOLOGY_LINKS):
+        try:
+            return *_machine_in(data, key), unread
+        except PublishedError as error:
+            unread.append(str(error))
+    return None, None, unread
+
+
+def _machine_in(data: dict[str, str], key: str) -> tuple[Machine, str | None]:
+    try:
+        if key == TOPOLOGY_LINKS:
+            return _machine_of_links(_decode(data, key, Row[Row[Word]])), None
+        record = _decode(data, key, MachineRecord)
+        return machine_of(record), record.driver
+    except TopologyError as error:
+        raise PublishedError(f"{key}: {error}") from error
+
+
+def _read_health(data: dict[str, str], n: int | None) -> tuple[tuple[bool, ...], list[str]]:
+    """Return which of n GPUs are healthy, or of all that are named, and what could not be read."""
+    try:
+        words = _decode(data, TOPOLOGY_DEVICES, dict[str, object])
+    except PublishedError as error:
+        return (True,) * (n or 0), [str(error)]
+    if n is None:
+        n = max((i + 1 for i in range(MAX_GPUS) if str(i) in words), default=0)
+    names = [str(i) for i in range(n)]
+    odd = [name for name, word in words.items() if name not in names or not isinstance(word, str)]
+    silent = [name for name in names if name not in words]
+    doubts = []
+    if odd:
+        doubts.append(f"{_shown(odd)}: not the health of one of {n} GPUs")
+    if silent:
+        doubts.append(f"nothing of GPU {', '.join(silent)}: taken for healthy")
+    healthy = tuple(name in odd or words.get(name, HEALTHY) == HEALTHY for name in names)
+    return healthy, [f"{TOPOLOGY_DEVICES}: {doubt}" for doubt in doubts]
+
+
+def _decode(data: dict[str, str], key: str, kind: type[_T]) -> _T:
+    if key not in data:
+        raise PublishedError(f"{key}: missing")
+    try:
+        return msgspec.json.decode(data[key], type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise PublishedError(f"{key}: {error}") from error
+
+
+def _encode(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _link_word(machine: Machine, i: int, j: int) -> str:
+    if i == j:
+        return NO_LINK
+    if machine.links[i][j]:
+        return f"NV{machine.links[i][j]}"
+    return level_word(machine.levels[i][j])
+
+
+def _machine_of_links(words: list[list[str]]) -> Machine:
+    """Make a machine of `linkType`.
+
+    A pair whose two directions differ, or whose word is no link, counts as not linked, as in every
+    other text that is read.
+    """
+    n = len(words)
+    if any(len(row) != n for row in words):
+        raise TopologyError(f"the matrix has {n} rows, so each must have {n} words")
+    links = [[0] * n for _ in range(n)]
+    levels = [[Level.UNKNOWN] * n for _ in range(n)]
+    warnings = []
+    for i in range(n):
+        for j in range(i):
+            word = words[i][j]
+            if word != words[j][i]:
+                warnings.append(f"GPU{j} and GPU{i} are linked differently each way: not linked")
+            elif nvlink := _NVLINK.fullmatch(word):
+                links[i][j] = links[j][i] = int(nvlink[1])
+            elif word in LEVELS:
+                levels[i][j] = levels[j][i] = LEVELS[word]
+            else:
+                warnings.append(f"GPU{j} and GPU{i}: {no_link(word)}: not linked")
+    return Machine(
+        links=tuple(map(tuple, links)),
+        levels=tuple(map(tuple, levels)),
+        numa=(0,) * n,
+        switched=any(sum(row) > UNKNOWN_ARCHITECTURE.links for row in links),
+        warnings=tuple(warnings),
+    )

@@ -1,0 +1,50 @@
+"""From what people wrote to what Linkwise reads: Kubernetes objects as typed values."""
+
+import re
+from typing import Any, TypeVar
+
+from msgspec import Struct, ValidationError, convert
+
+from manifest.value import Value, path_of
+
+T = TypeVar("T", bound=Struct)
+
+_AT = re.compile(r"(.*) - at `\$\.?(.*)`")
+_SOME_KEY = "[...]"
+"""How msgspec names the value of a map."""
+
+
+def read_as(kind: type[T], plain: object, value: Value) -> T:
+    """Return a Kubernetes object as a typed value.
+
+    Args:
+        kind: Its type.
+        plain: The object, perhaps with what a controller adds.
+        value: Where it was written.
+
+    Raises:
+        InputError: A field has a type that Kubernetes would refuse; with its line.
+    """
+    try:
+        return convert(plain, kind)
+    except ValidationError as error:
+        match = _AT.fullmatch(str(error))
+        what, words = match.groups() if match else (str(error), "")
+        if words.endswith(_SOME_KEY):
+            words = _with_key(words.removesuffix(_SOME_KEY), what, plain)
+        raise value.at(words).error(
+            f"{words}: {what[:1].lower()}{what[1:]}; Kubernetes refuses such an object."
+        ) from None
+
+
+def _with_key(words: str, what: str, plain: object) -> str:
+    """Return the path of the first value of a map that has the type of which was complained."""
+    mapping: Any = plain
+    for step in path_of(words):
+        mapping = mapping[step]
+    got = what.rpartition("got ")[2].strip("`")
+    wrong = [key for key, one in mapping.items() if _TYPES.get(type(one)) == got]
+    return f"{words}[{wrong[0]}]" if wrong else words
+
+
+_TYPES = {bool: "bool", int: "int", float: "float", str: "str", list: "array", dict: "object"}

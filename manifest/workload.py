@@ -1,0 +1,209 @@
+"""Which pods do the controllers make of a workload?"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from cluster import keys
+from cluster.request import read_request
+from manifest import groups, kubeflow
+from manifest.template import (
+    Head,
+    Marks,
+    PodTemplate,
+    batch_labels,
+    number_of,
+    numbered,
+    ordinal,
+)
+from manifest.value import Value
+
+NO_PODS = "no pods are described in these files; name Pods or workloads."
+"""The warning of objects none of which has a pod template."""
+
+
+class Unjudged(Struct, frozen=True, rename={"api_version": "apiVersion"}):
+    """An object that may make pods, and whose kind is not known here."""
+
+    source: str
+    """`file:line`."""
+    api_version: str
+    kind: str
+    name: str
+    """Empty where it has none."""
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one line for people."""
+        return f"{self.source}: {self.kind} ({self.api_version}) {self.reason}."
+
+
+class Expansion(NamedTuple):
+    """What objects describe."""
+
+    templates: tuple[PodTemplate, ...]
+    unjudged: tuple[Unjudged, ...]
+    """Those that may hide pods."""
+    warnings: tuple[str, ...]
+    """What was guessed of the others."""
+
+
+def expanded(objects: Iterable[Value], namespace: str) -> Expansion:
+    """Return the pod templates of objects, and which objects may hide some.
+
+    Args:
+        objects: Kubernetes objects.
+        namespace: Where those go that do not say so themselves.
+
+    Raises:
+        InputError: As `templates_of`.
+    """
+    templates: list[PodTemplate] = []
+    unjudged: list[Unjudged] = []
+    for value in objects:
+        made = templates_of(value, namespace)
+        if made is not None:
+            templates += made
+        elif may_make_pods(value):
+            unjudged.append(_unjudged(value))
+    warnings = [f"{one.value.source}: {one.note}." for one in templates if one.note]
+    if not templates:
+        warnings.append(NO_PODS)
+    return Expansion(tuple(templates), tuple(unjudged), tuple(warnings))
+
+
+def _unjudged(value: Value) -> Unjudged:
+    version, kind = value.need("apiVersion").text(), value.need("kind").text()
+    metadata = value.child("metadata")
+    name = metadata.mapping().get("name") if metadata else None
+    return Unjudged(value.source, version, kind, str(name or ""), "was not looked at")
+
+
+def templates_of(document: Value, namespace: str) -> tuple[PodTemplate, ...] | None:
+    """Return the pod templates of a document; None where it is no workload that is known here.
+
+    Args:
+        document: A Kubernetes object.
+        namespace: Where it goes when it does not say so itself.
+
+    Raises:
+        InputError: The workload is not one that its API would take.
+    """
+    api_version, kind = document.need("apiVersion").text(), document.need("kind").text()
+    group = api_version.rpartition("/")[0]
+    expand = _EXPANSIONS.get((group, kind)) or _EXPANSIONS.get((api_version, kind))
+    if expand is None:
+        return None
+    templates = expand(Head.of(document, namespace))
+    return _with_members(templates) if kind in _SIZED else templates
+
+
+def may_make_pods(document: Value) -> bool:
+    """Tell whether a document of a kind that is not expanded here may make pods.
+
+    Kubernetes' own kinds do not, but for a few; any other kind may.
+    """
+    group = document.need("apiVersion").text().rpartition("/")[0]
+    if document.need("kind").plain in _PASSED_OVER:
+        return True
+    is_kubernetes = "." not in group or (group.endswith(".k8s.io") and ".x-k8s." not in group)
+    return not is_kubernetes and group != keys.API_VERSION.partition("/")[0]
+
+
+def _with_members(templates: tuple[PodTemplate, ...]) -> tuple[PodTemplate, ...]:
+    """Return templates that know how many pods with GPUs their workload declares."""
+    members = sum(
+        template.replicas
+        for template in templates
+        if read_request(template.read(template.pod()))[0].family
+    )
+    return tuple(
+        replace(template, workload=replace(template.workload, members=members))
+        for template in templates
+    )
+
+
+def _pod(job: Head) -> tuple[PodTemplate, ...]:
+    template = job.template(job.document, None, 1, lambda _: Marks(job.name))
+    return (replace(template, owners=()),)
+
+
+def _deployment(job: Head) -> tuple[PodTemplate, ...]:
+    (template,) = _replica_set(job)
+    made = job.made("ReplicaSet", "apps/v1", job.name)
+    return (replace(template, owners=(made, job.owner)),)
+
+
+def _replica_set(job: Head) -> tuple[PodTemplate, ...]:
+    replicas = number_of(job.spec, "replicas", 1)
+    return (job.template(job.spec.need("template"), None, replicas, numbered(job.name, {})),)
+
+
+def _stateful_set(job: Head) -> tuple[PodTemplate, ...]:
+    replicas = number_of(job.spec, "replicas", 1)
+    template = job.template(job.spec.need("template"), None, replicas, ordinal(job.name, {}))
+    management = job.spec.child("podManagementPolicy")
+    ordered = management is None or management.text() != "Parallel"
+    return (replace(template, workload=replace(template.workload, ordered=ordered)),)
+
+
+def _daemon_set(job: Head) -> tuple[PodTemplate, ...]:
+    template = job.template(job.spec.need("template"), None, 1, numbered(job.name, {}))
+    note = "a DaemonSet makes one pod a node; one stands here for all"
+    return (replace(template, note=note),)
+
+
+def _batch_job(job: Head) -> tuple[PodTemplate, ...]:
+    parallelism = number_of(job.spec, "parallelism", 1)
+    completions = number_of(job.spec, "completions", parallelism)
+    mode = job.spec.child("completionMode")
+    labels = batch_labels(job.name)
+
+    def indexed(index: int) -> Marks:
+        own = {keys.JOB_COMPLETION_INDEX: str(index)}
+        return Marks(f"{job.name}-{index}", {**labels, **own}, own)
+
+    stamp = indexed if mode and mode.text() == "Indexed" else numbered(job.name, labels)
+    replicas = min(parallelism, completions)
+    template = job.template(job.spec.need("template"), None, replicas, stamp)
+    fails = not _ignores_disruption(job.spec)
+    return (replace(template, workload=replace(template.workload, fails_when_evicted=fails)),)
+
+
+def _ignores_disruption(spec: Value) -> bool:
+    """Say whether the Job's podFailurePolicy ignores a pod that was evicted."""
+    policy = spec.child("podFailurePolicy")
+    for rule in policy.listed("rules") if policy else ():
+        action = rule.child("action")
+        if action is None or action.plain != "Ignore":
+            continue
+        for condition in rule.listed("onPodConditions"):
+            kind = condition.child("type")
+            if kind is not None and kind.plain == "DisruptionTarget":
+                return True
+    return False
+
+
+_SIZED = {"Job", "JobSet", "MPIJob", "PyTorchJob"}
+"""Workloads whose spec tells the size of their gang."""
+
+_PASSED_OVER = {"CronJob", "PodTemplate", "ReplicationController"}
+"""Kubernetes' own kinds that have a pod template and are not expanded."""
+
+_EXPANSIONS: Mapping[tuple[str, str], Callable[[Head], tuple[PodTemplate, ...]]] = {
+    ("", "Pod"): _pod,
+    ("apps", "Deployment"): _deployment,
+    ("apps", "ReplicaSet"): _replica_set,
+    ("apps", "StatefulSet"): _stateful_set,
+    ("apps", "DaemonSet"): _daemon_set,
+    ("batch", "Job"): _batch_job,
+    ("jobset.x-k8s.io", "JobSet"): groups.job_set,
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): groups.leader_worker_set,
+    ("kubeflow.org", "PyTorchJob"): kubeflow.pytorch_job,
+    ("kubeflow.org/v1", "MPIJob"): kubeflow.mpi_job_v1,
+    ("kubeflow.org/v2beta1", "MPIJob"): kubeflow.mpi_job_v2,
+    ("kubeflow.org/v1alpha1", "MPIJob"): kubeflow.mpi_job_v1alpha1,
+}

@@ -1,0 +1,1 @@
+"""HTTPS server with limits, TLS files and probes."""

@@ -1,0 +1,1 @@
+"""Client, reflector and leader election for the Kubernetes API."""

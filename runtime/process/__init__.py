@@ -1,0 +1,1 @@
+"""Event loop, clock, environment, logs, metrics and child processes."""

@@ -1,0 +1,89 @@
+"""Logs: one JSON line each on standard output, safe to print whatever a user wrote."""
+
+import json
+import logging
+import sys
+import time
+from collections.abc import MutableMapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import BinaryIO
+
+import msgspec
+import structlog
+
+_LONGEST = 8192
+_encoder = msgspec.json.Encoder(enc_hook=repr)
+
+
+def configure(*, level: str = "info", stream: BinaryIO | None = None) -> None:
+    """Send this process's log lines, and those of libraries, to a stream.
+
+    Args:
+        level: The least that is written: debug, info, warning or error.
+        stream: Standard output when None.
+    """
+    least = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            _stamp,
+            structlog.processors.format_exc_info,
+            structlog.processors.EventRenamer("msg"),
+            render,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(least),
+        logger_factory=structlog.BytesLoggerFactory(stream or sys.stdout.buffer),
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(handlers=[_Forward()], level=logging.WARNING, force=True)
+
+
+def _stamp(
+    _logger: object, _method: str, event: MutableMapping[str, object]
+) -> MutableMapping[str, object]:
+    event["ts"] = timestamp()
+    return event
+
+
+def timestamp() -> str:
+    """Return the time as log lines have it: RFC 3339, with microseconds."""
+    second, rest = divmod(time.time_ns(), 1_000_000_000)
+    return f"{_second(second)}.{rest // 1000:06}Z"
+
+
+@lru_cache(maxsize=1)
+def _second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def render(_logger: object, _method: str, event: MutableMapping[str, object]) -> bytes:
+    """Return an event as one line of printable ASCII.
+
+    JSON alone leaves some characters as they are that a terminal or an editor acts upon: DEL, C1
+    controls, line separators, changes of direction.
+    """
+    return line_of(event)
+
+
+def line_of(event: MutableMapping[str, object]) -> bytes:
+    """Return an event as `render` does, which is called by structlog."""
+    for key, value in event.items():
+        if isinstance(value, str) and len(value) > _LONGEST:
+            event[key] = f"{value[:_LONGEST]}…"
+    try:
+        line = _encoder.encode(event)
+    except UnicodeEncodeError:  # A lone surrogate, which JSON can carry and UTF-8 cannot.
+        line = json.dumps(event, default=repr).encode()
+    if line.isascii() and b"\x7f" not in line:
+        return line
+    return json.dumps(json.loads(line)).replace("\x7f", "\\u007f").encode()
+
+
+class _Forward(logging.Handler):
+    """What libraries log, in the same lines."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        structlog.get_logger().log(
+            record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info
+        )

@@ -1,0 +1,1 @@
+"""HTTP endpoints of the leader: inspection, fit questions and the scheduler extender."""

@@ -1,0 +1,1 @@
+"""The cluster as watched, and snapshots of it."""

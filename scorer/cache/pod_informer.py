@@ -1,0 +1,82 @@
+"""The watch of all pods; pods beyond the budget are read again when there is room."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Set
+
+import structlog
+from msgspec import Raw
+
+from runtime.kube.client import ApiError, Kube, KubeError
+from runtime.kube.reflector import Key, Reflector
+from scorer.cache.memory_budget import MemoryBudget
+from scorer.cache.partial_pod import read_pod
+from scorer.gang.pod_info import PodInfo
+
+_PAUSE = 5.0
+"""Before another pod is read after one could not be [s]."""
+
+_log = structlog.get_logger()
+
+
+class PodInformer:
+    """All pods, as much as is kept of each."""
+
+    def __init__(
+        self, kube: Kube, on_change: Callable[[Mapping[Key, PodInfo], Set[Key]], None]
+    ) -> None:
+        """Prepare the watch; `run` reads pods again.
+
+        Args:
+            kube: The API server.
+            on_change: As a `Reflector` calls it.
+        """
+        self._kube, self._on_change = kube, on_change
+        self._budget = MemoryBudget()
+        self._room = asyncio.Event()
+        """Set when a pod that is not kept may fit."""
+        self.reflector = Reflector(kube, "/api/v1/pods", self._read, on_change=self._changed)
+
+    @property
+    def left_out(self) -> int:
+        """How many waiting pods are not kept, since their namespace is over its budget."""
+        return len(self._budget)
+
+    async def run(self) -> None:
+        """Read pods again for which there is room by now, until cancelled."""
+        while True:
+            await self._room.wait()
+            self._room.clear()
+            while (key := self._budget.fitting()) is not None:
+                await self._read_again(key)
+
+    def _read(self, raw: Raw) -> PodInfo:
+        return self._budget.take(read_pod(raw))
+
+    def _changed(self, items: Mapping[Key, PodInfo], changed: Set[Key]) -> None:
+        for key in changed:
+            if (pod := items.get(key)) is None:
+                self._budget.release(key)
+            else:
+                self._budget.confirm(pod)
+        if self._budget.fitting():
+            self._room.set()
+        self._on_change(items, changed)
+
+    async def _read_again(self, key: Key) -> None:
+        namespace, name = key
+        try:
+            raw = await self._kube.get(f"/api/v1/namespaces/{namespace}/pods/{name}", Raw)
+        except KubeError as error:
+            if isinstance(error, ApiError) and error.status == 404:
+                # The watch reports the deletion.
+                self._budget.release(key)
+                return
+            _log.warning("Could not read pod", pod=f"{namespace}/{name}", err=str(error))
+            await asyncio.sleep(_PAUSE)
+            return
+        pod, known = self._read(raw), self.reflector.items.get(key)
+        if known is None:
+            self._budget.release(key)
+        elif known.version == pod.version:
+            self.reflector.replace(key, pod)
+        # Otherwise the watch is about to show a newer version.

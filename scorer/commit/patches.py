@@ -1,0 +1,173 @@
+"""What is written on a pod that gets its GPUs: at once, and only on that very pod.
+
+A patch that lets it go to its node, or the binding to it.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
+
+from cluster.isolation import isolation_of
+from cluster.keys import GANG, NODE_NAME_FIELD
+from cluster.node import Node
+from cluster.pod import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    Pod,
+    PodSpec,
+    Requirement,
+)
+from cluster.pointer import escape
+from cluster.record import Allocation, format_record
+from scorer.gang.pod_info import PodInfo
+from scorer.placement.result import Placement
+from topology.machine import mask_of
+from topology.table import Table
+
+Step = dict[str, object]
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_NODE = "/spec/affinity/nodeAffinity"
+
+
+def allocation_of(placement: Placement, table: Table | None, plan: str) -> Allocation:
+    """Return the record of one pod's part of a plan.
+
+    Args:
+        placement: The pod's node and GPUs.
+        table: Of the node's machine.
+        plan: Which decision this is part of.
+    """
+    several = table is not None and len(placement.gpus) > 1
+    bandwidth = table.bandwidth(mask_of(placement.gpus)) if table and several else None
+    return Allocation(
+        placement.node, placement.shares, table.key if table else None, bandwidth, plan
+    )
+
+
+def record_of(
+    placement: Placement, allocation: Allocation, node: Node, *, term: int, now_ns: int
+) -> dict[str, str]:
+    """Return the annotations that say what a pod gets, and what keeps it within that.
+
+    Args:
+        placement: The pod, and its GPUs.
+        allocation: The same, as it is recorded.
+        node: The node that they are of.
+        term: Of the Lease under which this was decided.
+        now_ns: [ns since 1970]
+    """
+    member, shares = placement.member, placement.shares
+    return format_record(
+        allocation,
+        request=member.request,
+        term=term,
+        isolation=isolation_of(member.pod, member.request, node),
+        now_ns=now_ns,
+        node_card_memory=node.cards[shares[0].i].memory if shares else None,
+    )
+
+
+def placing(pod: Pod, node: str, record: Mapping[str, str]) -> list[Step]:
+    """Return the patch that gives a pod its GPUs and lets it go.
+
+    It holds only while the pod is the one that was planned and still has the gates it had then.
+    The node is required by `matchFields`, which the scheduler looks up instead of trying every
+    node, in each of the pod's terms: they are ORed. A term that is empty matches nothing, and may
+    not be added to.
+
+    Args:
+        pod: As it was when it was planned.
+        node: Where to.
+        record: The annotations that say what it gets.
+    """
+    gates = [{"name": gate.name} for gate in pod.spec.scheduling_gates or ()]
+    ours = gates.index({"name": GANG})
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
+        {"op": "test", "path": "/spec/schedulingGates", "value": gates},
+        *_annotate(pod, record),
+        *_pin(pod.spec, node),
+        {"op": "remove", "path": f"/spec/schedulingGates/{ours}"},
+    ]
+
+
+def binding(pod: PodInfo, node: str, record: Mapping[str, str]) -> dict[str, object]:
+    """Return the Binding of a pod to a node, which writes the record together with the node.
+
+    Args:
+        pod: Whom; another pod of the name is not bound.
+        node: Where to.
+        record: Its annotations; empty where it has them already.
+
+    Source: kubernetes v1.36.3, pkg/registry/core/pod/storage/storage.go, `assignPod`.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {
+            "name": pod.name,
+            "namespace": pod.namespace,
+            "uid": pod.uid,
+            "annotations": record,
+        },
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+
+
+def unpinned(pod: Pod, node: str) -> Pod:
+    """Return a pod without the requirement of its node that `placing` has added."""
+    if not pod.spec.required_terms:
+        return pod
+    affinity = pod.spec.affinity or Affinity()
+    terms = [_unpinned_term(term, node) for term in pod.spec.required_terms]
+    # A term that has nothing else is all ours: there was none before.
+    left = [term for term in terms if term.match_expressions or term.match_fields]
+    nodes = NodeAffinity(NodeSelector(left)) if left else None
+    return replace(pod, spec=replace(pod.spec, affinity=replace(affinity, node_affinity=nodes)))
+
+
+def _unpinned_term(term: NodeSelectorTerm, node: str) -> NodeSelectorTerm:
+    pin = Requirement(NODE_NAME_FIELD, "In", [node])
+    fields = list(term.match_fields or ())
+    if pin in fields:
+        # Ours is the last: whoever made the pod may have written the same before.
+        del fields[len(fields) - 1 - fields[::-1].index(pin)]
+    return replace(term, match_fields=fields or None)
+
+
+def _annotate(pod: Pod, record: Mapping[str, str]) -> Iterator[Step]:
+    if pod.metadata.annotations is None:
+        yield _add("/metadata/annotations", record)
+        return
+    for key, value in record.items():
+        yield _add(f"/metadata/annotations/{escape(key)}", value)
+
+
+def _pin(spec: PodSpec, node: str) -> Iterator[Step]:
+    here: Step = {"key": NODE_NAME_FIELD, "operator": "In", "values": [node]}
+    affinity = spec.affinity
+    nodes = affinity.node_affinity if affinity else None
+    if spec.required_terms:
+        for index, term in enumerate(spec.required_terms):
+            yield from _pin_term(f"{_NODE}/{_REQUIRED}/nodeSelectorTerms/{index}", term, here)
+        return
+    terms = {"nodeSelectorTerms": [{"matchFields": [here]}]}
+    if affinity is None:
+        yield _add("/spec/affinity", {"nodeAffinity": {_REQUIRED: terms}})
+    elif nodes is None:
+        yield _add(_NODE, {_REQUIRED: terms})
+    else:
+        yield _add(f"{_NODE}/{_REQUIRED}", terms)
+
+
+def _pin_term(path: str, term: NodeSelectorTerm, here: Step) -> Iterator[Step]:
+    if term.match_fields:
+        yield _add(f"{path}/matchFields/-", here)
+    elif term.match_expressions:
+        yield _add(f"{path}/matchFields", [here])
+
+
+def _add(path: str, value: object) -> Step:
+    return {"op": "add", "path": path, "value": value}

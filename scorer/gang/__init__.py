@@ -1,0 +1,1 @@
+"""Pods, units and Gang objects."""

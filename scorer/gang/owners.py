@@ -1,0 +1,273 @@
+"""How many pods with GPUs the owner of a gang declares: what its labels do not say, or overstate.
+
+A PodGroup says so, too, of the gang that names it.
+
+Sources: kubeflow/training-operator `pkg/apis/kubeflow.org/v1`, kubeflow/mpi-operator
+`pkg/apis/kubeflow/v2beta1`, kubernetes/api `batch/v1` and `apps/v1`, kubernetes-sigs/jobset
+`api/jobset/v1alpha2`, kubernetes-sigs/lws `api/leaderworkerset/v1`; for PodGroups
+kubernetes-sigs/scheduler-plugins `apis/scheduling/v1alpha1`, kubernetes/api `scheduling/v1beta1`.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from cluster.keys import (
+    NATIVE_GROUP_API,
+    NATIVE_GROUP_API_BEFORE,
+    NVIDIA_GPU_SHARED,
+    POD_GROUP,
+    POD_GROUP_API,
+)
+from cluster.pod import Owner, Pod, PodSpec
+from cluster.request import read_request
+
+_PLURALS = {
+    "MPIJob": "mpijobs",
+    "PyTorchJob": "pytorchjobs",
+    "Job": "jobs",
+    "JobSet": "jobsets",
+    "StatefulSet": "statefulsets",
+    "LeaderWorkerSet": "leaderworkersets",
+}
+"""The owners that tell how many pods they make."""
+GROUPS = "LeaderWorkerSet"
+"""The kind whose pods are many gangs: one for each group."""
+ORDERED = {
+    "StatefulSet": "makes each pod only when the one before it is ready, which a gang never is: "
+    "create it anew with podManagementPolicy: Parallel",
+    "JobSet": "makes the pods of each Job only when those before are ready, which a gang never is: "
+    "create it anew without startupPolicyOrder: InOrder",
+    GROUPS: "makes the workers of a group only when its leader is ready, which a gang never is: "
+    "create it anew with startupPolicy: LeaderCreated",
+}
+"""By kind: why the members that are missing never come, and what to do."""
+_PART = re.compile(r"[a-z0-9][-.a-z0-9]*")
+"""What may stand between two slashes: a pod's author writes its owners at will."""
+
+
+class _Template(Struct, frozen=True):
+    spec: PodSpec = PodSpec()
+
+
+class _Replicas(Struct, frozen=True):
+    replicas: int | None = None
+    template: _Template = _Template()
+
+
+class _JobSpec(Struct, frozen=True):
+    parallelism: int | None = None
+    completions: int | None = None
+    template: _Template = _Template()
+
+
+class _JobTemplate(Struct, frozen=True):
+    spec: _JobSpec = _JobSpec()
+
+
+class _StartupPolicy(Struct, frozen=True, rename="camel"):
+    startup_policy_order: str = ""
+
+
+class _Group(Struct, frozen=True, rename="camel"):
+    """Of a LeaderWorkerSet."""
+
+    size: int | None = None
+    leader_template: _Template | None = None
+    worker_template: _Template = _Template()
+
+
+class _ReplicatedJob(Struct, frozen=True):
+    replicas: int | None = None
+    template: _JobTemplate = _JobTemplate()
+
+
+class _RunPolicy(Struct, frozen=True):
+    suspend: bool | None = None
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    """What the kinds have, one beside the other: none has the fields of two."""
+
+    suspend: bool | None = None
+    run_policy: _RunPolicy | None = None
+
+    mpi_replica_specs: dict[str, _Replicas] = {}
+    pytorch_replica_specs: dict[str, _Replicas] = {}
+    replicated_jobs: list[_ReplicatedJob] = []
+    parallelism: int | None = None
+    completions: int | None = None
+    replicas: int | None = None
+    pod_management_policy: str = ""
+    startup_policy: str | _StartupPolicy = ""
+    """A LeaderWorkerSet's word, or how a JobSet orders its Jobs."""
+    leader_worker_template: _Group | None = None
+    template: _Template | None = None
+
+
+class _Metadata(Struct, frozen=True):
+    uid: str = ""
+
+
+class Declaration(Struct, frozen=True):
+    """An owner, as far as it says how many pods it makes."""
+
+    metadata: _Metadata = _Metadata()
+    spec: _Spec = _Spec()
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedPods:
+    """Which pods with GPUs an owner makes, where it is known by which names."""
+
+    parts: tuple[tuple[str, int], ...] = ()
+    """How its pods' names begin, before `-0` and the following numbers, and how many there are."""
+    ordered: bool = False
+    """It makes each pod only once the one before it is ready."""
+
+
+class _Gang(Struct, frozen=True, rename="camel"):
+    min_count: int | None = None
+
+
+class _Policy(Struct, frozen=True):
+    gang: _Gang = _Gang()
+
+
+class _GroupMetadata(Struct, frozen=True, rename="camel"):
+    deletion_timestamp: str | None = None
+
+
+class _GroupSpec(Struct, frozen=True, rename="camel"):
+    """Of scheduler-plugins' PodGroup, and of Kubernetes' own."""
+
+    min_member: int | None = None
+    scheduling_policy: _Policy = _Policy()
+
+
+class PodGroup(Struct, frozen=True):
+    """A PodGroup, as far as it says how many pods are placed together."""
+
+    metadata: _GroupMetadata = _GroupMetadata()
+    spec: _GroupSpec = _GroupSpec()
+
+    @property
+    def leaves(self) -> bool:
+        """It is being deleted."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def members(self) -> int | None:
+        """How many there must be; None where it does not say."""
+        told = self.spec.min_member or self.spec.scheduling_policy.gang.min_count
+        return told if told and told > 0 else None
+
+
+def group_paths(pod: Pod, namespace: str) -> tuple[str, ...]:
+    """Return where the API server may have the PodGroup that a pod names; none: it names none."""
+    native = pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else ""
+    name = native or pod.labels.get(POD_GROUP, "")
+    if not _PART.fullmatch(name):
+        return ()
+    served = (NATIVE_GROUP_API, NATIVE_GROUP_API_BEFORE) if native else (POD_GROUP_API,)
+    return tuple(f"/apis/{api}/namespaces/{namespace}/podgroups/{name}" for api in served)
+
+
+def path_of(owner: Owner, namespace: str) -> str | None:
+    """Return where the API server has an owner; None where its kind does not tell a size."""
+    plural = _PLURALS.get(owner.kind)
+    group, _, version = owner.api_version.partition("/")
+    if plural is None or not all(map(_PART.fullmatch, (group, version, owner.name))):
+        return None
+    return f"/apis/{group}/{version}/namespaces/{namespace}/{plural}/{owner.name}"
+
+
+def members_of(declaration: Declaration, uid: str) -> int:
+    """Return how many pods with GPUs that Linkwise chooses an owner declares.
+
+    Of a LeaderWorkerSet it is one group's number.
+
+    0 where what was found is not the owner, but another of its name.
+    """
+    if declaration.metadata.uid != uid:
+        return 0
+    return sum(count for count, spec in _pods(declaration.spec) if _places(spec))
+
+
+def is_suspended(declaration: Declaration, uid: str) -> bool:
+    """Tell whether an owner makes no pods for now."""
+    spec = declaration.spec
+    suspended = spec.suspend or (spec.run_policy is not None and spec.run_policy.suspend)
+    return declaration.metadata.uid == uid and (bool(suspended) or spec.replicas == 0)
+
+
+def expected_pods(declaration: Declaration, owner: Owner) -> ExpectedPods:
+    """Return which pods an owner makes: nothing is known of pods whose names are drawn by lot."""
+    spec = declaration.spec
+    if owner.kind in {"JobSet", GROUPS}:
+        return ExpectedPods(ordered=_is_ordered(spec))
+    if owner.kind == "StatefulSet" and spec.template and _places(spec.template.spec):
+        ordered = spec.pod_management_policy != "Parallel"
+        return ExpectedPods(((owner.name, _count(spec.replicas)),), ordered=ordered)
+    roles = {**spec.mpi_replica_specs, **spec.pytorch_replica_specs}
+    return ExpectedPods(
+        tuple(
+            (f"{owner.name}-{role.lower()}", _count(replicas.replicas))
+            for role, replicas in roles.items()
+            if _places(replicas.template.spec)
+        )
+    )
+
+
+def _is_ordered(spec: _Spec) -> bool:
+    """Tell whether pods with GPUs are made only when others with GPUs are ready."""
+    if spec.leader_worker_template is not None:
+        leader, workers = _group(spec.leader_worker_template)
+        waits = spec.startup_policy == "LeaderReady"
+        return waits and _places(leader[1]) and bool(workers[0]) and _places(workers[1])
+    policy = spec.startup_policy
+    if isinstance(policy, str) or policy.startup_policy_order != "InOrder":
+        return False
+    return sum(count > 0 and _places(pod) for count, pod in _pods(spec)) > 1
+
+
+def _group(group: _Group) -> tuple[tuple[int, PodSpec], tuple[int, PodSpec]]:
+    """Return how many leaders and workers one group has, and what each of them asks for."""
+    leader = group.leader_template or group.worker_template
+    workers = max(_count(group.size) - 1, 0)
+    return (1, leader.spec), (workers, group.worker_template.spec)
+
+
+def _pods(spec: _Spec) -> Iterator[tuple[int, PodSpec]]:
+    """Yield how many pods there are to be of each template; 1 where nothing is written."""
+    for replicas in (*spec.mpi_replica_specs.values(), *spec.pytorch_replica_specs.values()):
+        yield _count(replicas.replicas), replicas.template.spec
+    if spec.leader_worker_template is not None:
+        yield from _group(spec.leader_worker_template)
+        return
+    for job in spec.replicated_jobs:
+        inner = job.template.spec
+        yield _count(job.replicas) * _at_once(inner), inner.template.spec
+    if spec.template is not None:
+        count = _at_once(spec) if spec.replicas is None else _count(spec.replicas)
+        yield count, spec.template.spec
+
+
+def _at_once(job: _JobSpec | _Spec) -> int:
+    """Return how many pods of a Job run at once: no more than it shall complete."""
+    most = _count(job.parallelism)
+    return most if job.completions is None else min(most, _count(job.completions))
+
+
+def _count(written: int | None) -> int:
+    """Return a number of pods: 1 where nothing is written; less than none is none."""
+    return 1 if written is None else max(written, 0)
+
+
+def _places(spec: PodSpec) -> bool:
+    """Tell whether Linkwise may choose the GPUs of pods of a template, once they are admitted."""
+    request, _ = read_request(Pod(spec=spec))
+    # Only admission ties a pod to nodes of mode `timeslice`.
+    return request.places or request.counted == NVIDIA_GPU_SHARED

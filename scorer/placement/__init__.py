@@ -1,0 +1,1 @@
+"""Choose nodes and GPUs for a group of pods on one snapshot. Pure."""

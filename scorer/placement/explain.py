@@ -1,0 +1,96 @@
+"""Why a plan is as it is: the nodes, the GPUs on each, and what is left to others."""
+
+from dataclasses import dataclass
+
+from cluster.pod import PodSpec
+from cluster.request import Family
+from scorer.placement.result import Plan
+from scorer.placement.snapshot import Snapshot
+from topology.choice import Ask
+from topology.explain import Explanation, explain
+from topology.machine import mask_of
+
+MOST_EXPLAINED = 16
+"""Of so many nodes of a plan the GPUs are explained; ranking all sets of a node takes a while."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanExplanation:
+    """What a person may ask of a plan."""
+
+    nodes: str
+    """Why these nodes, one sentence."""
+    gpus: dict[str, Explanation]
+    """Why these GPUs, by node; for whole GPUs that Linkwise chooses."""
+    notes: tuple[str, ...]
+    """What the plan could not know or does not decide."""
+
+
+def explain_plan(snapshot: Snapshot, plan: Plan) -> PlanExplanation:
+    """Explain a plan that was made on this snapshot.
+
+    Cost: milliseconds for each kind of node.
+    """
+    return PlanExplanation(why_these(plan), _gpus(snapshot, plan), tuple(notes_on(snapshot, plan)))
+
+
+def why_these(plan: Plan) -> str:
+    """Return why a plan has these nodes, one sentence."""
+    able = f"{plan.nodes_considered} node{'s' * (plan.nodes_considered != 1)}"
+    members = len(plan.placements)
+    used = len(plan.gpus)
+    if plan.one_by_one:
+        return f"one after another, each of the {members} on the node that was best for it then"
+    if used == 1:
+        node = next(iter(plan.gpus))
+        together = "it" if members == 1 else f"all {members}"
+        if plan.nodes_considered == 1:
+            return f"only {node} takes {together} now"
+        return f"of the {able} that take {together} now, {node} is the best"
+    near = f", all with {plan.domain}" if plan.domain else ""
+    proven = "the best such set" if plan.exact else "found step by step, perhaps not the best"
+    return f"no single node takes all {members}; {used} nodes is the fewest{near}; {proven}"
+
+
+def _gpus(snapshot: Snapshot, plan: Plan) -> dict[str, Explanation]:
+    found: dict[str, Explanation] = {}
+    if plan.placements[0].member.request.family is not Family.WHOLE:
+        return found
+    for node, gpus in list(plan.gpus.items())[:MOST_EXPLAINED]:
+        held = snapshot.ledger.nodes[node]
+        if not held.node.machine_known:
+            continue
+        several = len(plan.gpus) > 1
+        ask = Ask(held.free_mask, len(gpus), mode=snapshot.mode, multi_node=several)
+        told = explain(snapshot.tables[node], ask)
+        if told.chosen is not None and mask_of(told.chosen.gpus) == mask_of(gpus):
+            found[node] = told
+    return found
+
+
+def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
+    """Return what a plan that was made on this snapshot could not know or does not decide."""
+    nodes = [snapshot.ledger.nodes[name].node for name in plan.gpus]
+    unknown = [node.name for node in nodes if not node.machine_known and node.cards]
+    notes = []
+    if unknown:
+        names = ", ".join(unknown[:3]) + (" and others" if len(unknown) > 3 else "")
+        notes.append(f"nothing tells how the GPUs of {names} are linked: all count as equal")
+    if plan.nic_unknown:
+        notes.append("nic unknown: the bandwidth between nodes is not counted")
+    left = {c for p in plan.placements for c in left_to_scheduler(p.member.pod.spec)}
+    if left:
+        notes.append(f"left to kube-scheduler: {', '.join(sorted(left))}")
+    return notes
+
+
+def left_to_scheduler(spec: PodSpec) -> tuple[str, ...]:
+    """Name the constraints of a pod that only kube-scheduler judges."""
+    affinity = spec.affinity
+    found = (
+        ("pod affinity", affinity is not None and affinity.pod_affinity),
+        ("pod anti-affinity", affinity is not None and affinity.pod_anti_affinity),
+        ("topology spread", spec.topology_spread_constraints),
+        ("volumes", any(v.persistent_volume_claim is not None for v in spec.volumes or [])),
+    )
+    return tuple(name for name, there in found if there)

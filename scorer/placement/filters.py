@@ -1,0 +1,63 @@
+"""What keeps a pod from a node, and how often the node's GPUs satisfy a request."""
+
+from cluster.ledger import NodeLedger
+from cluster.node import Mode
+from cluster.request import Family, Request
+from cluster.selector import node_matches, tolerates
+from scorer.placement.member import Member
+from scorer.placement.reasons import Reason
+from scorer.placement.shares import has_room
+
+_SHORT = frozenset({Reason.GPUS, Reason.MEMORY_SHARE, Reason.REPLICAS})
+"""Reasons that cards which are cordoned or unhealthy may be the cause of."""
+
+
+def filter_node(node: NodeLedger, member: Member) -> Reason | None:
+    """Say what keeps the pod from this node whatever is free there, or None."""
+    facts, spec = node.node, member.pod.spec
+    if not facts.ready or facts.unschedulable:
+        return Reason.CORDONED if facts.ready else Reason.NOT_READY
+    if not gives(facts.mode, member.request):
+        return Reason.MODE
+    if any(not tolerates(spec.tolerations, taint) for taint in facts.taints):
+        return Reason.TAINT
+    if not node_matches(spec, facts.name, facts.labels):
+        return Reason.SELECTOR
+    if node.unaccounted and member.request.places:
+        return Reason.UNACCOUNTED
+    return None
+
+
+def gives(mode: Mode, request: Request) -> bool:
+    """Tell whether nodes of this mode give out what is asked for."""
+    match request.family:
+        case Family.WHOLE:
+            return mode is Mode.TOPOLOGY
+        case Family.SHARE:
+            return mode.shares_compute if request.core else mode.shares_memory
+        case Family.REPLICA:
+            return mode is Mode.TIMESLICE
+        case _:
+            return mode is Mode.DEFAULT
+
+
+def gpu_capacity(node: NodeLedger, request: Request) -> int | Reason:
+    """Return how often this node's GPUs satisfy a request, or why not once; 1 for shares."""
+    found = _gpu_room(node, request)
+    if found in _SHORT and isinstance(_gpu_room(node.mended, request), int):
+        return Reason.UNUSABLE
+    return found
+
+
+def _gpu_room(node: NodeLedger, request: Request) -> int | Reason:
+    match request.family:
+        case Family.WHOLE:
+            return node.free_mask.bit_count() // request.gpus or Reason.GPUS
+        case Family.SHARE:
+            if node.sharing == ("memory" if request.core else "compute"):
+                return Reason.MEMORY_ONLY if request.core else Reason.COMPUTE_TOO
+            return 1 if has_room(node, request) else Reason.MEMORY_SHARE
+        case Family.REPLICA:
+            return 1 if has_room(node, request) else Reason.REPLICAS
+        case _:
+            return max(0, node.counted_free(request.counted)) // request.gpus or Reason.GPUS

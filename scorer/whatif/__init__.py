@@ -1,0 +1,1 @@
+"""Simulation of pods that do not exist yet."""

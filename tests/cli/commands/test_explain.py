@@ -1,0 +1,448 @@
+import json
+
+import pytest
+from builders import a_pod, dgx1_v100, node_object, placed_pod, topology_map
+
+from cli.analysis.explained import UnitState
+from cli.analysis.explanation import explain_gang
+from cli.analysis.planner_view import PlannerView
+from cli.live.snapshot import written
+from cluster import keys
+from cluster.gang import Link
+from cluster.ledger import Ledger
+from cluster.record import GPUShare
+from cluster.topology_configmap import PublishedTopology
+from scorer.gang.crd import Gang, GangMetadata, GangSpec, GangStatus, Phase
+from scorer.gang.unit import Owners
+from scorer.placement.snapshot import snapshot_of
+
+ONE = {keys.GPU_WHOLE: 1}
+GATE = [{"name": keys.GANG}]
+DGX1 = PublishedTopology(dgx1_v100(), (True,) * 8)
+
+
+def mark(name, size):
+    return {keys.POD_GROUP_NAME: name, keys.POD_GROUP_MIN_AVAILABLE: str(size)}
+
+
+def dgx(name):
+    topology = {keys.NODE_MODE: "topology"}
+    return [
+        node_object(name, topology, **{keys.GPU_WHOLE: "8", "cpu": "96", "pods": "110"}),
+        topology_map(name, DGX1),
+    ]
+
+
+def waiting(gang, size, present=None, limits=ONE, **annotations):
+    """Return the pods of a gang behind our gate."""
+    return [
+        a_pod(
+            limits,
+            name=f"{gang}-{i}",
+            labels=mark(gang, size),
+            annotations=annotations,
+            schedulingGates=GATE,
+        )
+        for i in range(present or size)
+    ]
+
+
+def settled(gang, node, *gpus, **fields):
+    """Return the pods of a gang that has these GPUs, one each."""
+    return [
+        placed_pod(f"{gang}-{i}", ONE, node, GPUShare(gpu), labels=mark(gang, len(gpus)), **fields)
+        for i, gpu in enumerate(gpus)
+    ]
+
+
+@pytest.fixture
+def explain(linkwise, write):
+    """Explains something of a cluster of these objects."""
+
+    def call(objects, *arguments):
+        write("cluster.json", written(objects))
+        return linkwise("explain", *arguments, "--cluster", "cluster.json")
+
+    return call
+
+
+@pytest.fixture
+def document(explain):
+    """The same, as scripts see it."""
+
+    def call(objects, *arguments):
+        return json.loads(explain(objects, *arguments, "-o", "json").out)["items"]
+
+    return call
+
+
+def test_a_placed_gang_is_told_its_gpus_their_bandwidth_and_what_else_there_was(explain):
+    objects = [*dgx("dgx-0"), *settled("vgg16", "dgx-0", 0, 1, 2, 3)]
+
+    ran = explain(objects, "gang", "default/vgg16")
+
+    assert ran.out == (
+        "placed gang default/vgg16 on dgx-0\n"
+        "  55.2 GB/s modelled all-reduce bandwidth\n"
+        "  55.2 GB/s the best that the empty cluster has\n"
+        "  55.2 GB/s in index order (dgx-0: 0 1 2 3)\n"
+        "  why: Only dgx-0 takes all 4 now.\n"
+        "       dgx-0, GPUs 0 1 2 3: 55.2 GB/s; the next best kind of set gives 42.9 GB/s.\n"
+        "       42.9 GB/s the runner-up, GPUs 0 3 4 7\n"
+        "  POD      NODE   GPUs  STATE\n"
+        "  vgg16-0  dgx-0  0     bound\n"
+        "  vgg16-1  dgx-0  1     bound\n"
+        "  vgg16-2  dgx-0  2     bound\n"
+        "  vgg16-3  dgx-0  3     bound\n"
+    )
+    assert ran.code == 0
+
+
+def test_a_gang_that_would_go_elsewhere_by_now_is_told_so(document):
+    objects = [*dgx("dgx-0"), *settled("vgg16", "dgx-0", 0, 1, 6, 7)]
+
+    [told] = document(objects, "gang", "default/vgg16")
+
+    assert (told["state"], told["bandwidth"], told["best_possible"]) == ("placed", 4.0, 55.2)
+    assert told["gpus"] == {"dgx-0": [0, 1, 6, 7]}
+    assert told["changed"] == "decided now, it would be dgx-0: 0 1 2 3 at 55.2 GB/s"
+    assert told["why"] is None
+
+
+def test_a_gang_that_waits_is_told_the_reason_of_simulate_and_who_would_make_room(
+    explain, linkwise, write
+):
+    running = [*dgx("dgx-0"), *settled("old", "dgx-0", *range(6))]
+    ran = explain([*running, *waiting("new", 4)], "gang", "default/new")
+
+    write("cluster.json", written(running))
+    pods = waiting("new", 4)
+    for pod in pods:
+        del pod["spec"]["schedulingGates"]
+    write("pods.json", written(pods))
+    simulated = linkwise("simulate", "pods.json", "--cluster", "cluster.json")
+    reason = simulated.out.splitlines()[1]
+    assert "2 of 4 workers fit now" in reason
+
+    lines = ran.out.splitlines()
+    assert lines[:4] == [
+        "waits gang default/new",
+        reason,
+        "  help: It would fit once gang default/old on dgx-0 ends.",
+        "  55.2 GB/s the best that the empty cluster has",
+    ]
+    assert ran.code == 1
+
+
+def test_the_fewest_that_would_make_room_are_named(document):
+    objects = [
+        *dgx("dgx-0"),
+        *settled("large", "dgx-0", 0, 1, 2, 3, 4),
+        placed_pod("small", ONE, "dgx-0", GPUShare(5)),
+        a_pod({keys.GPU_WHOLE: 3}, name="p", schedulingGates=GATE),
+    ]
+
+    [told] = document(objects, "pod", "default/p")
+
+    assert told["help"] == ["it would fit once pod default/small on dgx-0 ends"]
+
+
+def test_the_node_where_the_least_must_end_is_named(document):
+    shares = tuple(map(GPUShare, range(6)))
+    objects = [
+        *dgx("dgx-0"),
+        *dgx("dgx-1"),
+        placed_pod("six", {keys.GPU_WHOLE: 6}, "dgx-0", *shares),
+        placed_pod("five", {keys.GPU_WHOLE: 5}, "dgx-1", *shares[:5]),
+        a_pod({keys.GPU_WHOLE: 4}, name="p", schedulingGates=GATE),
+    ]
+
+    [told] = document(objects, "pod", "default/p")
+
+    assert told["help"] == ["it would fit once pod default/five on dgx-1 ends"]
+
+
+def test_several_nodes_are_freed_where_one_is_not_enough(document):
+    objects = [
+        *dgx("dgx-0"),
+        *dgx("dgx-1"),
+        *settled("a", "dgx-0", 0, 1),
+        *settled("b", "dgx-1", 0, 1),
+        *waiting("new", 16),
+    ]
+
+    [told] = document(objects, "gang", "default/new")
+
+    assert told["help"] == [
+        "it would fit once gang default/a on dgx-0, gang default/b on dgx-1 end"
+    ]
+
+
+def test_a_gang_too_large_for_the_cluster_is_told_so(document):
+    [told] = document([*dgx("dgx-0"), *waiting("big", 9)], "gang", "default/big")
+
+    assert told["help"] == ["it would not fit if nothing else ran: add nodes, or ask for less"]
+    assert (told["state"], told["best_possible"]) == ("never", None)
+
+
+def test_a_demand_for_links_that_keeps_a_gang_waiting_is_told(document):
+    objects = [
+        *dgx("dgx-0"),
+        *settled("old", "dgx-0", 1, 2, 3, 4, 6, 7),
+        *waiting("new", 1, limits={keys.GPU_WHOLE: 2}, **{keys.LINK: "nvlink"}),
+    ]
+
+    [told] = document(objects, "gang", "default/new")
+
+    assert told["state"] == "waits"
+    assert told["help"][0].startswith("without its demand for links (nvlink) it would fit now at")
+
+
+def test_a_gang_that_lacks_members_is_told_how_many(explain):
+    lines = explain([*dgx("dgx-0"), *waiting("part", 4, 3)], "gang", "part").out.splitlines()
+
+    assert lines[:3] == [
+        "waits gang default/part",
+        "  3 of 4 members.",
+        "  help: Create 1 more pods with the gang's mark.",
+    ]
+    assert lines[4].split() == ["part-0", "-", "-", "waits"]
+
+
+def test_the_size_that_a_workload_declares_counts(document):
+    job = {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "job", "namespace": "default", "uid": "u"},
+        "spec": {
+            "mpiReplicaSpecs": {
+                "Worker": {
+                    "replicas": 3,
+                    "template": {"spec": {"containers": [{"resources": {"limits": ONE}}]}},
+                }
+            }
+        },
+    }
+    owner = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "job", "uid": "u"}
+    pods = waiting("gang", 9, 2)
+    for pod in pods:
+        pod["metadata"]["labels"] = {keys.POD_GROUP_NAME: "gang"}
+        pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+
+    [told] = document([*dgx("dgx-0"), job, *pods], "gang", "default/gang")
+
+    assert told["reason"] == "2 of 3 members"
+    assert told["help"] == ["see what keeps MPIJob job from making the others"]
+
+
+@pytest.mark.parametrize(
+    ("version", "spec", "named"),
+    [
+        pytest.param(
+            keys.POD_GROUP_API,
+            {"minMember": 3},
+            {"labels": {keys.POD_GROUP: "gang"}},
+            id="of scheduler-plugins",
+        ),
+        pytest.param(
+            keys.NATIVE_GROUP_API,
+            {"schedulingPolicy": {"gang": {"minCount": 3}}},
+            {"spec": {"schedulingGroup": {"podGroupName": "gang"}}},
+            id="of Kubernetes",
+        ),
+    ],
+)
+def test_the_size_that_a_pod_group_says_counts(document, version, spec, named):
+    metadata = {"name": "gang", "namespace": "default"}
+    group = {"apiVersion": version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
+    pods = waiting("gang", 9, 2)
+    for pod in pods:
+        pod["metadata"]["labels"] = named.get("labels", {})
+        pod["spec"].update(named.get("spec", {}))
+
+    [told] = document([*dgx("dgx-0"), group, *pods], "gang", "default/gang")
+
+    assert told["reason"] == "2 of 3 members"
+
+
+def test_what_waits_first_is_decided_first(document):
+    objects = [
+        *dgx("dgx-0"),
+        *waiting("young", 8),
+        *[
+            pod | {"metadata": pod["metadata"] | {"creationTimestamp": "2026-01-01T00:00:00Z"}}
+            for pod in waiting("old", 8)
+        ],
+    ]
+    for pod in objects[2:10]:
+        pod["metadata"]["creationTimestamp"] = "2026-01-01T00:00:01Z"
+
+    [old] = document(objects, "gang", "default/old")
+    [young] = document(objects, "gang", "default/young")
+
+    assert (old["state"], young["state"]) == ("fits", "waits")
+    assert young["help"] == ["it would fit once gang default/old on dgx-0 ends"]
+    assert old["pods"][0] == {
+        "name": "old-0",
+        "node": "dgx-0",
+        "gpus": [0],
+        "state": "would go there",
+    }
+
+
+def test_a_member_is_explained_with_its_gang(explain):
+    objects = [*dgx("dgx-0"), *settled("vgg16", "dgx-0", 0, 1, 2, 3)]
+
+    of_pod = explain(objects, "pod", "default/vgg16-2").out
+
+    assert of_pod == explain(objects, "gang", "default/vgg16").out
+
+
+def test_a_job_that_was_submitted_again_is_another_gang(document):
+    first, second = settled("job", "dgx-0", 0, 3), waiting("job", 2)
+    for uid, pods in (("a", first), ("b", second)):
+        for pod in pods:
+            pod["metadata"]["name"] += uid
+            owner = {"kind": "MPIJob", "apiVersion": "x/v1", "name": "job", "uid": uid}
+            pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+
+    told = document([*dgx("dgx-0"), *first, *second], "gang", "default/job")
+
+    assert sorted(one["state"] for one in told) == ["fits", "placed"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "state", "reason"),
+    [
+        (Phase.SUSPENDED, UnitState.SUSPENDED, "why"),
+        (Phase.GONE, UnitState.GONE, "why"),
+        (Phase.PLACED, UnitState.GONE, "none of its pods is there"),
+    ],
+)
+@pytest.mark.parametrize("name", ["bert", "bert-1234"])
+def test_a_gang_of_which_only_its_object_is_left_is_known(name, phase, state, reason):
+    gang = Gang(
+        GangMetadata("bert-1234", "team"),
+        GangSpec("bert", Link.BEST, owner="job"),
+        GangStatus(phase, reason="why"),
+    )
+    gangs = {("team", "bert-1234"): gang}
+    scene = PlannerView(snapshot_of(Ledger()), {}, Owners({}, {}), gangs, aged=lambda _: False)
+
+    (told,) = explain_gang(scene, "team", name)
+
+    assert (told.name, told.state, told.pods, told.reason) == ("bert", state, (), reason)
+    assert explain_gang(scene, "other", name) == ()
+
+
+def pod_of(state, **spec):
+    return a_pod(ONE, name="p", **spec) | {"status": {"phase": state}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "state", "reason"),
+    [
+        (a_pod({"cpu": "1"}, name="p"), "not placed by Linkwise", "it asks for no GPU"),
+        (
+            a_pod({keys.NVIDIA_GPU: 1}, name="p", nodeName="dgx-0"),
+            "not placed by Linkwise",
+            "kube-scheduler chooses its node by count",
+        ),
+        (
+            a_pod({f"{keys.MIG_PREFIX}1g.5gb": 1}, name="p"),
+            "not placed by Linkwise",
+            "it asks for MIG devices (nvidia.com/mig-1g.5gb)",
+        ),
+        (
+            a_pod({"cpu": 1}, name="p", resourceClaims=[{"name": "gpu"}]),
+            "not placed by Linkwise",
+            "it asks for devices by a claim (DRA",
+        ),
+        (
+            a_pod({keys.NVIDIA_GPU: 1, "nvidia.com/gpumem": 3000}, name="p"),
+            "not placed by Linkwise",
+            "it asks for shares of GPUs from HAMi",
+        ),
+        (
+            a_pod(ONE, name="p", nodeName="dgx-0"),
+            "not placed by Linkwise",
+            "default/p: it has GPUs of this node, but no",
+        ),
+        (a_pod(ONE, name="p"), "not placed by Linkwise", "it has no scheduling gate"),
+        (a_pod({keys.GPU_WHOLE: 9}, name="p"), "never", "needs 9 GPUs on one node"),
+        (pod_of("Succeeded", nodeName="dgx-0"), "finished", "it is finished and holds no GPUs"),
+    ],
+    ids=[
+        "no GPUs",
+        "counted",
+        "mig",
+        "claim",
+        "hami",
+        "unaccounted",
+        "not gated",
+        "too large",
+        "finished",
+    ],
+)
+def test_a_pod_that_linkwise_does_not_place_is_told_why(document, pod, state, reason):
+    [told] = document([*dgx("dgx-0"), pod], "pod", "default/p")
+
+    assert told["state"] == state
+    assert told["reason"].startswith(reason)
+
+
+def test_pods_without_uids_are_told_apart_by_their_names(document):
+    pods = [a_pod(ONE, name=name, schedulingGates=GATE) for name in ("a", "b")]
+
+    [told] = document([*dgx("dgx-0"), *pods], "pod", "default/b")
+
+    assert (told["name"], told["gpus"]) == ("b", {"dgx-0": [3]})
+
+
+def test_a_pod_that_waits_for_the_scheduler_has_its_gpus_already(document):
+    pod = placed_pod("p", {keys.GPU_WHOLE: 2}, "dgx-0", GPUShare(0), GPUShare(3), bound=False)
+
+    [told] = document([*dgx("dgx-0"), pod], "pod", "default/p")
+
+    assert (told["state"], told["bandwidth"]) == ("placed", 40.0)
+    assert told["pods"] == [
+        {"name": "p", "node": "dgx-0", "gpus": [0, 3], "state": "not bound yet"}
+    ]
+
+
+def pinned_to(node):
+    """Return the affinity by which the planner ties a pod to its node."""
+    field = {"key": keys.NODE_NAME_FIELD, "operator": "In", "values": [node]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def test_our_own_pin_is_not_the_users_affinity_after_a_cordon(document):
+    cordoned, map_of_it = dgx("dgx-0")
+    cordoned["spec"] = {"unschedulable": True}
+    gang = settled("g", "dgx-0", 0, 3, affinity=pinned_to("dgx-0"))
+
+    [told] = document([cordoned, map_of_it, *dgx("dgx-1"), *gang], "gang", "default/g")
+
+    assert told["changed"].startswith("decided now, it would be dgx-1:")
+
+
+def test_a_gang_whose_node_is_gone_is_told_by_its_record(document):
+    [told] = document([*dgx("dgx-1"), *settled("g", "dgx-0", 0, 3)], "gang", "default/g")
+
+    assert (told["state"], told["changed"]) == ("placed", "a node of it is gone")
+    assert [pod["gpus"] for pod in told["pods"]] == [[0], [3]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("pod", "default/none"), "there is no pod default/none. Write NAMESPACE/NAME"),
+        (("gang", "none", "-n", "team"), "there is no gang team/none."),
+    ],
+)
+def test_what_is_not_there_is_an_error(explain, arguments, said):
+    ran = explain(dgx("dgx-0"), *arguments)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err

@@ -1,0 +1,320 @@
+import json
+
+import pytest
+from builders import a_pod, dgx1_v100, node_object, placed_pod, topology_map
+
+from cli.live.snapshot import written
+from cluster import keys
+from cluster.record import GPUShare, Isolation
+from cluster.topology_configmap import PublishedTopology
+from webhook.active_config import POLICY, PROFILES
+
+GANG = {keys.POD_GROUP_NAME: "vgg16", keys.POD_GROUP_MIN_AVAILABLE: "4"}
+MEMORY = {keys.GPU_MEM: 3}
+BOTH = {keys.GPU_MEM: 3, keys.GPU_CORE: 30}
+
+
+def a_cluster():
+    """Return a node with a gang on half of it, and one whose first card two pods share."""
+    topology, sharing = ({keys.NODE_MODE: mode} for mode in ("topology", "core_mem"))
+    workers = [
+        placed_pod(f"w-{i}", {keys.GPU_WHOLE: 1}, "dgx-0", GPUShare(i), labels=GANG, bound=i > 0)
+        for i in range(4)
+    ]
+    dgx = node_object("dgx-0", topology, **{keys.GPU_WHOLE: "8"})
+    dgx["metadata"]["annotations"] = {keys.CORDON: "6"}
+    amounts = {keys.GPU_MEM: "30", keys.GPU_COUNT: "2", keys.GPU_CORE: "200"}
+    return [
+        dgx,
+        topology_map("dgx-0", PublishedTopology(dgx1_v100(), (True,) * 7 + (False,))),
+        *workers,
+        node_object("share-0", sharing, "192.168.0.71", **amounts),
+        placed_pod("a", BOTH, "share-0", GPUShare(0, mem=3, core=30)),
+        placed_pod("b", BOTH, "share-0", GPUShare(0, mem=3, core=30)),
+        node_object("cpu-0", {}, cpu="4"),
+    ]
+
+
+@pytest.fixture
+def inspect(linkwise, write):
+    """Inspects a cluster of these objects."""
+
+    def call(objects, *arguments):
+        write("cluster.json", written(objects))
+        return linkwise("inspect", "--cluster", "cluster.json", *arguments)
+
+    return call
+
+
+def test_a_node_that_offers_no_gpus_any_more_is_shown_while_pods_hold_some(inspect):
+    gone = node_object("share-0", {keys.NODE_MODE: "core_mem"}, cpu="4")
+    held = placed_pod("a", BOTH, "share-0", GPUShare(0, mem=3, core=30))
+
+    for arguments in ((), ("-d",), ("--format", "gpushare"), ("-o", "json")):
+        told = inspect([gone, held], *arguments)
+        assert told.code == 0
+        assert "share-0" in told.out
+    assert "default/a: " in inspect([gone, held]).out
+
+
+def test_people_see_who_has_which_gpus_how_they_are_linked_and_what_is_enforced(inspect):
+    assert inspect(a_cluster()).out == (
+        "dgx-0 topology, NVLink mesh; 2 of 8 GPUs free\n"
+        "  0 1 2 3  whole      55.2 GB/s  gang default/vgg16 (4 pods, 1 not bound yet)\n"
+        "  4 5      free       20.0 GB/s\n"
+        "  6        cordoned\n"
+        "  7        unhealthy\n"
+        "\n"
+        "share-0 core_mem, links unknown; 24 of 30 GiB free, 140 of 200 % compute; "
+        "nothing enforces the limits\n"
+        "  0  6 of 15 GiB, 60 of 100 %    default/a (3 GiB, 30 %), default/b (3 GiB, 30 %)\n"
+        "  1  free\n"
+        "\n"
+        "2 nodes with 10 GPUs, 3 of which nobody has anything\n"
+    )
+
+
+def test_details_are_every_gpu_and_every_pod_on_it(inspect):
+    lines = inspect(a_cluster(), "-d").out.splitlines()
+
+    assert lines[1].split() == ["GPU", "STATE", "NVLINKS", "UUID", "POD", "GANG", "ISOLATION"]
+    assert lines[2].split() == [
+        "0", "whole", "1×1", "2×1", "3×2", "4×2", "-", "default/w-0", "(not", "bound", "yet)",
+        "default/vgg16", "none",
+    ]  # fmt: skip
+    assert [line.split()[0] for line in lines[2:10]] == [str(i) for i in range(8)]
+    assert lines[14].split()[:3] == ["default/b", "(3", "GiB,"]
+
+
+def test_one_node_is_shown_alone(inspect):
+    shown = inspect(a_cluster(), "share-0").out
+
+    assert "share-0" in shown
+    assert "dgx-0" not in shown
+
+
+def test_a_namespace_is_shown_the_nodes_where_it_has_gpus(inspect):
+    objects = a_cluster()
+    theirs = placed_pod("c", BOTH, "share-0", GPUShare(1, mem=3, core=30))
+    theirs["metadata"]["namespace"] = "team"
+
+    shown = inspect([*objects, theirs], "-n", "team").out
+
+    assert shown.startswith("share-0 ")
+    assert "dgx-0" not in shown
+    assert inspect(objects, "-n", "team").out == "no node with GPUs\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("none", "there is no node none"), ("cpu-0", "node cpu-0 has no GPUs")],
+)
+def test_a_node_that_has_nothing_to_show_is_an_error(inspect, name, said):
+    ran = inspect(a_cluster(), name)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"linkwise: {said}.")
+
+
+def test_the_table_of_gpushare_is_as_its_users_know_it(inspect):
+    amounts = {keys.GPU_MEM: "30", keys.GPU_COUNT: "2"}
+    ran = inspect(
+        [
+            node_object("node1", {keys.NODE_GPUSHARE: "true"}, "192.168.0.71", **amounts),
+            placed_pod("a", {keys.GPU_MEM: 6}, "node1", GPUShare(0, mem=6)),
+            a_pod(MEMORY, name="b", nodeName="node1"),
+        ],
+        "--format",
+        "gpushare",
+    )
+
+    assert ran.out == (
+        "NAME   IPADDRESS     GPU0(Allocated/Total)  GPU1(Allocated/Total)  PENDING(Allocated)"
+        "  GPU Memory(GiB)\n"
+        "node1  192.168.0.71  6/15                   0/15                   3                 "
+        "  9/30\n"
+        # As the original: 20 more than the first node's words.
+        f"{'-' * 56}\n"
+        "Allocated/Total GPU Memory In Cluster:\n"
+        "9/30 (30%)\n"
+    )
+
+
+def test_gpushares_table_fills_up_nodes_with_fewer_cards_and_leaves_out_other_nodes(inspect):
+    lines = inspect(
+        [
+            *a_cluster(),
+            node_object(
+                "one", {keys.NODE_GPUSHARE: "true"}, **{keys.GPU_MEM: "7", keys.GPU_COUNT: "1"}
+            ),
+        ],
+        "--format=gpushare",
+    ).out.splitlines()
+
+    assert [line.split() for line in lines[1:3]] == [
+        ["one", "unknown", "0/7", "0/0", "0/7"],
+        ["share-0", "192.168.0.71", "6/15", "0/15", "6/30"],
+    ]
+    assert lines[-1] == "6/37 (16%)"
+
+
+def test_gpushares_table_counts_gib_however_large_cards_are(inspect):
+    amounts = {keys.GPU_MEM: "1120", keys.GPU_COUNT: "8"}
+    lines = inspect(
+        [node_object("h200", {keys.NODE_GPUSHARE: "true"}, **amounts)], "--format=gpushare"
+    ).out.splitlines()
+
+    assert lines[0].endswith("GPU Memory(GiB)")
+    assert lines[1].split() == ["h200", "unknown", *["0/140"] * 8, "0/1120"]
+
+
+@pytest.mark.parametrize("form", [(), ("-d",), ("--format=gpushare",), ("--format=gpushare", "-d")])
+def test_a_node_that_lost_a_card_is_shown_with_the_pod_that_was_on_it(inspect, form):
+    amounts = {keys.GPU_MEM: "15", keys.GPU_COUNT: "1"}
+    ran = inspect(
+        [
+            node_object("n", {keys.NODE_GPUSHARE: "true"}, **amounts),
+            placed_pod("gone", MEMORY, "n", GPUShare(1, mem=3)),
+        ],
+        *form,
+    )
+
+    assert ran.code == 0
+    # As one of whom nobody knows the card: in a line of its own, or in a column.
+    words = ["0/15", "3", "3/15"] if form == ("--format=gpushare",) else ["gone"]
+    assert all(word in ran.out for word in words)
+
+
+def test_gpushares_details_are_a_pod_a_line(inspect):
+    lines = inspect(a_cluster(), "--format=gpushare", "-d").out.splitlines()
+
+    assert lines[:7] == [
+        "",
+        "NAME:       share-0",
+        "IPADDRESS:  192.168.0.71",
+        "",
+        "NAME         NAMESPACE  GPU0(Allocated)  GPU1(Allocated)",
+        "a            default    3                0",
+        "b            default    3                0",
+    ]
+    assert lines[7:9] == ["Allocated :  6 (20%)", "Total :      30"]
+    assert lines[-1] == "Allocated/Total GPU Memory In Cluster:  6/30 (20%)"
+
+
+def test_scripts_get_what_gpushares_inspect_answers_and_more(inspect):
+    document = json.loads(inspect(a_cluster(), "-o", "json").out)
+
+    dgx, share = document["nodes"]
+    assert (share["name"], share["totalGPU"], share["usedGPU"]) == ("share-0", 30, 6)
+    card = share["devs"][0]
+    assert (card["id"], card["totalGPU"], card["usedGPU"]) == (0, 15, 6)
+    named = [(one["name"], one["namespace"], one["usedGPU"], one["core"]) for one in card["pods"]]
+    assert named == [("a", "default", 3, 30), ("b", "default", 3, 30)]
+    assert (share["enforced"], card["used_core"]) == (["none"], 60)
+    assert (dgx["free"], dgx["free_bandwidth"], dgx["mode"]) == ([4, 5], 20.0, "topology")
+    assert dgx["devs"][0]["nvlinks"] == {"1": 1, "2": 1, "3": 2, "4": 2}
+    assert (dgx["devs"][6]["cordoned"], dgx["devs"][7]["healthy"]) == (True, False)
+    assert dgx["devs"][0]["pods"][0]["gang"] == "default/vgg16"
+
+
+def test_a_pod_whose_gpus_nobody_knows_makes_its_node_say_so(inspect):
+    objects = [*a_cluster(), a_pod({keys.GPU_WHOLE: 1}, name="stray", nodeName="dgx-0")]
+
+    shown = inspect(objects, "dgx-0").out
+    document = json.loads(inspect(objects, "dgx-0", "-o", "json").out)["nodes"][0]
+
+    assert "8 GPUs, none is given out" in shown
+    assert "  unaccounted default/stray: it has GPUs of this node" in shown
+    assert document["free"] == []
+    assert [one["name"] for one in document["pending"]] == ["stray"]
+
+
+@pytest.mark.parametrize(
+    ("isolations", "said"),
+    [
+        ([Isolation.MPS, Isolation.MPS], "limits enforced by mps"),
+        ([Isolation.MPS, Isolation.NONE], "limits enforced by mps of some pods only"),
+    ],
+    ids=["all", "some"],
+)
+def test_what_keeps_shares_apart_is_what_their_records_say(inspect, isolations, said):
+    amounts = {keys.GPU_MEM: "30", keys.GPU_COUNT: "2", keys.GPU_CORE: "200"}
+    pods = [
+        placed_pod(f"p-{i}", BOTH, "n", GPUShare(0, mem=3, core=30), isolation=isolation)
+        for i, isolation in enumerate(isolations)
+    ]
+
+    shown = inspect([node_object("n", {keys.NODE_MODE: "mps"}, **amounts), *pods]).out
+
+    assert shown.splitlines()[0].endswith(f"; {said}")
+
+
+def test_gpus_that_are_only_counted_and_replicas_are_shown_as_such(inspect):
+    sliced = {keys.NODE_MODE: "timeslice", keys.GFD_REPLICAS: "4"}
+    shown = inspect(
+        [
+            node_object("counted", {}, **{keys.NVIDIA_GPU: "4"}),
+            a_pod({keys.NVIDIA_GPU: 3}, name="n", nodeName="counted"),
+            node_object("sliced", sliced, **{keys.NVIDIA_GPU_SHARED: "8"}),
+            placed_pod("r", {keys.NVIDIA_GPU_SHARED: 2}, "sliced", GPUShare(0), GPUShare(0)),
+        ]
+    ).out
+
+    assert shown.startswith(
+        "counted default, links unknown; 1 of 4 GPUs free\n"
+        "  3 GPUs  chosen by NVIDIA's plugin  default/n\n"
+        "\n"
+        "sliced timeslice, links unknown; 6 of 8 replicas free; nothing enforces the limits\n"
+        "  0  2 of 4 replicas    default/r (2 replicas)\n"
+        "  1  free\n"
+    )
+
+
+def test_a_cluster_without_gpus_has_nothing_to_show(inspect):
+    assert inspect([node_object("cpu-0", {}, cpu="4")]).out == "no node with GPUs\n"
+
+
+@pytest.mark.parametrize("home", [POLICY, PROFILES], ids=lambda home: home.name)
+def test_a_policy_or_profiles_without_a_word_decide_nothing(inspect, home):
+    metadata = {"namespace": home.namespace, "name": home.name}
+    empty = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {home.key: ""}}
+
+    assert inspect([*a_cluster(), empty]) == inspect(a_cluster())
+
+
+@pytest.mark.parametrize(
+    ("taken", "states", "free"),
+    [(0, ["free"] * 4, [0, 1, 2, 3]), (3, ["by count"] * 4, []), (4, ["by count"] * 4, [])],
+)
+def test_what_is_free_and_taken_by_count_agrees(inspect, taken, states, free):
+    objects = [node_object("counted", {keys.GFD_PRODUCT: "A100"}, **{keys.NVIDIA_GPU: "4"})]
+    if taken:
+        objects.append(a_pod({keys.NVIDIA_GPU: taken}, name="job", nodeName="counted"))
+
+    lines = inspect(objects, "-d").out.splitlines()
+    (node,) = json.loads(inspect(objects, "-o", "json").out)["nodes"]
+
+    rows = enumerate(lines[2:6])
+    assert lines[0] == f"counted default, A100, links unknown; {4 - taken} of 4 GPUs free"
+    assert [line.removeprefix(f"  {i}    ").split(" ? ")[0].strip() for i, line in rows] == states
+    assert (node["free"], node["gpus_free"], node["model"]) == (free, 4 - taken, "A100")
+    assert sum(one["gpus"] for one in node["counted"]) == taken
+
+
+def test_a_node_whose_label_names_a_mode_that_it_does_not_offer_says_what_to_change(inspect):
+    labels = {keys.NODE_MODE: "topology"}
+
+    ran = inspect([node_object("gpu-0", labels, **{keys.NVIDIA_GPU: "8"})])
+
+    assert ran.err == (
+        "linkwise: node gpu-0: its label ack.node.gpu.schedule says topology, but it offers "
+        "nvidia.com/gpu and no aliyun.com/gpu: no GPU is given out; let the device plugin offer "
+        "aliyun.com/gpu, or remove the label\n"
+    )
+
+
+def test_a_cluster_file_without_nodes_is_refused(inspect):
+    ran = inspect([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}])
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "there is no node in it" in ran.err

@@ -1,0 +1,169 @@
+import json
+
+import pytest
+
+from cli.files.cluster_file import read_cluster
+from cli.files.source import read_objects
+from cluster.node import Mode
+from manifest.value import InputError
+from policy.document import parse_policy
+from policy.snapshot import PolicySnapshot
+
+
+def a_node(name="n", *, labels=None, allocatable=None):
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {"ack.node.gpu.schedule": "topology", **(labels or {})},
+        },
+        "spec": {"taints": None},
+        "status": {"allocatable": allocatable or {"aliyun.com/gpu": "2", "cpu": "8"}},
+    }
+
+
+def a_config_map(name, data, *, namespace="kube-system", labels=None):
+    metadata = {"name": name, "namespace": namespace, "labels": labels or {}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+@pytest.fixture
+def read(write):
+    def read_objects_of(*objects, policy=""):
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        path = str(write("cluster.json", json.dumps(listed, indent=1)))
+        return read_cluster(read_objects(path), path, PolicySnapshot(parse_policy(policy)))
+
+    return read_objects_of
+
+
+def test_nodes_and_the_gpus_of_their_pods_are_read(read):
+    record = '{"v":1,"node":"n","gpus":[{"i":1}],"class":"c","plan":"p"}'
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a", "uid": "u", "annotations": {"linkwise.dev/allocation": record}},
+        "spec": {
+            "nodeName": "n",
+            "containers": [{"name": "c", "resources": {"limits": {"aliyun.com/gpu": 1}}}],
+        },
+    }
+
+    cluster = read(
+        a_node(), pod, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
+    )
+
+    (node,) = cluster.nodes
+    assert (node.mode, node.cpu, node.machine_known) == (Mode.TOPOLOGY, 8000, False)
+    assert cluster.ledger.nodes["n"].unaccounted is None
+    assert cluster.ledger.nodes["n"].free_mask == 0b01
+    assert [pod.metadata.name for pod in cluster.pods] == ["a"]
+
+
+def test_a_published_topology_tells_the_machine(read):
+    data = {
+        "devices": '{"0": "Healthy", "1": "Unhealthy"}',
+        "linkType": '[["N-A", "NV2"], ["NV2", "N-A"]]',
+        "bandwidth": "[[0, 40], [40, 0]]",
+    }
+    labels = {"ack.node.gpu.schedule": "topology", "nodename": "n"}
+
+    (node,) = read(a_node(), a_config_map("topo-n", data, labels=labels)).nodes
+
+    assert node.machine_known
+    assert node.machine.links == ((0, 2), (2, 0))
+    assert [card.healthy for card in node.cards] == [True, False]
+
+
+def test_what_cannot_be_read_of_a_published_topology_is_told_and_the_rest_is_kept(read):
+    labels = {"ack.node.gpu.schedule": "topology", "nodename": "n"}
+    data = {"devices": '{"0": "Unhealthy", "1": "Healthy"}'}
+
+    cluster = read(a_node(), a_config_map("topo-n", data, labels=labels))
+
+    assert not cluster.nodes[0].machine_known
+    assert cluster.nodes[0].usable_mask == 0b10
+    assert cluster.warnings == ("node n: published topology: linkType: missing",)
+
+
+def test_cards_that_a_config_map_calls_unhealthy_are_not_usable(read):
+    cluster = read(a_node(), a_config_map("unhealthy-gpu-n", {"gpus": "0, x"}))
+
+    assert cluster.nodes[0].usable_mask == 0b10
+    assert cluster.warnings[0].startswith("node n: ConfigMap unhealthy-gpu-n: 'x'")
+
+
+def test_the_policy_maps_nodes_to_machines_of_the_catalogue(read):
+    policy = "machines: [{nodeLabels: {pool: t4}, machine: t4x4, constants: {pcie: 20}}]"
+    mapped = a_node(labels={"pool": "t4"}, allocatable={"aliyun.com/gpu": "4"})
+
+    first, second = read(mapped, a_node("other"), policy=policy).nodes
+
+    assert first.machine_known
+    assert first.machine.n == 4
+    assert first.machine.constants.pcie == 20
+    assert not second.machine_known
+
+
+def test_the_policy_says_how_shares_are_laid_out_where_a_node_does_not(read):
+    labelled = a_node("labelled", labels={"ack.node.gpu.placement": "binpack"})
+    misspelt = a_node("misspelt", labels={"ack.node.gpu.placement": "spraed"})
+
+    cluster = read(a_node(), labelled, misspelt, policy="placement: {strategy: spread}")
+
+    assert [node.placement for node in cluster.nodes] == ["spread", "binpack", "spread"]
+    assert cluster.warnings == (
+        "node misspelt: ack.node.gpu.placement=spraed is neither binpack nor spread: "
+        "spread is taken",
+    )
+
+
+def test_a_machine_that_the_catalogue_does_not_have_is_refused(read):
+    policy = "machines: [{nodeLabels: {pool: t4}, machine: t4x5}]"
+
+    with pytest.raises(InputError, match="the policy's machines: no machine 't4x5'"):
+        read(a_node(labels={"pool": "t4"}), policy=policy)
+
+
+def test_annotations_of_other_schedulers_count_when_the_policy_says_so(read):
+    node = a_node(
+        labels={"ack.node.gpu.schedule": "share"},
+        allocatable={"aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"},
+    )
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "a",
+            "annotations": {"ALIYUN_COM_GPU_MEM_IDX": "1", "ALIYUN_COM_GPU_MEM_POD": "5"},
+        },
+        "spec": {
+            "nodeName": "n",
+            "containers": [{"name": "c", "resources": {"limits": {"aliyun.com/gpu-mem": 5}}}],
+        },
+    }
+
+    assert read(node, pod).ledger.nodes["n"].unaccounted
+    ledger = read(node, pod, policy="migration: {gpushare: true}").ledger.nodes["n"]
+    assert (ledger.unaccounted, ledger.memory_free(1)) == (None, 10)
+
+
+@pytest.mark.parametrize(
+    ("node", "complaint"),
+    [
+        (a_node(allocatable={"cpu": "many"}), "status.allocatable[cpu]: 'many' is no quantity"),
+        (a_node() | {"spec": []}, "spec: expected `object`, got `array`; Kubernetes refuses"),
+        (a_node(allocatable={"cpu": 4, "pods": True}), "status.allocatable[pods]: expected `int"),
+    ],
+)
+def test_a_node_that_kubernetes_would_refuse_is_told_with_its_line(read, node, complaint):
+    with pytest.raises(InputError, match=r"cluster\.json:\d+: ") as refused:
+        read(node)
+
+    assert complaint in str(refused.value)
+
+
+def test_the_same_node_twice_is_refused(read):
+    with pytest.raises(InputError, match="node n stands already at"):
+        read(a_node(), a_node())

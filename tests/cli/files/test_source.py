@@ -1,0 +1,110 @@
+import pytest
+
+from cli.files.source import read_objects, read_text
+from manifest.value import InputError
+
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: []}\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "complaint"),
+    [
+        pytest.param(
+            "a: [1\n", "f:2: not YAML: did not find expected ',' or ']'", id="a syntax error"
+        ),
+        pytest.param("", "f:1: there is nothing in it.", id="an empty file"),
+        pytest.param("# only a comment\n", "f:1: there is nothing in it.", id="only comments"),
+        pytest.param("- 1\n", "f:1: this is no Kubernetes object.", id="a list"),
+        pytest.param("hello", "f:1: this is no Kubernetes object.", id="a word"),
+        pytest.param(
+            "\nkind: Pod\n", "f:2: no Kubernetes object: apiVersion is missing", id="half"
+        ),
+        pytest.param(f"{POD}---\na: 1\n", "f:6: no Kubernetes object", id="a second document"),
+        pytest.param("a: b\n".encode("utf-16"), "f:1: the text is UTF-16.", id="UTF-16"),
+        pytest.param(b"a: b\nc: \xff\n", "f:2: this is no UTF-8 text.", id="binary"),
+        pytest.param("a: \x00\n", "f:1: the character U+0000 is not allowed", id="a NUL"),
+        pytest.param('{"a": 1}{"b": }', "f:1: not YAML", id="half a JSON stream"),
+        pytest.param(
+            "apiVersion: v1\nkind: List\nitems:\n- 7\n",
+            "f:4: this is no Kubernetes",
+            id="in a List",
+        ),
+    ],
+)
+def test_what_is_no_kubernetes_object_is_refused_with_its_line(linkwise, tmp_path, raw, complaint):
+    (tmp_path / "f").write_bytes(raw if isinstance(raw, bytes) else raw.encode())
+
+    code, out, err = linkwise("check", "f")
+
+    assert (code, out) == (2, "")
+    assert err.startswith(f"linkwise: {complaint}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        (
+            "missing.yaml",
+            "no such file or directory. Name a file that can be read, or - for a pipe.",
+        ),
+        (".", "is a directory. Add -R to read the manifests in it."),
+    ],
+)
+def test_what_cannot_be_opened_is_named(linkwise, name, complaint):
+    code, out, err = linkwise("check", name)
+
+    assert (code, out) == (2, "")
+    assert err == f"linkwise: {name}: {complaint}\n"
+
+
+def test_a_name_that_no_file_can_have_is_refused():
+    with pytest.raises(InputError, match="embedded null byte"):
+        read_text("a\0b")
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    huge = tmp_path / "huge"
+    with huge.open("wb") as file:
+        file.truncate(257 * 1024 * 1024)
+
+    with pytest.raises(InputError, match="more than 256 MiB"):
+        read_text(str(huge))
+
+
+def test_standard_input_is_read_for_a_dash(linkwise):
+    assert linkwise("check", "-", stdin=POD).out.startswith("skipped Pod default/a <stdin>:1")
+
+
+def test_a_byte_order_mark_is_passed_over(linkwise, write):
+    write("f", f"\ufeff{POD}")
+
+    assert linkwise("check", "f").code == 0
+
+
+def sources(path):
+    return [value.source.rpartition(":")[2] for value in read_objects(str(path))]
+
+
+def test_documents_and_lists_are_read_one_by_one(write):
+    one = write("one", f"{POD}---\n{POD}---\n")
+    listed = write(
+        "list",
+        "apiVersion: v1\nkind: List\nitems:\n"
+        "- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n"
+        "- apiVersion: v1\n  kind: PodList\n  items:\n"
+        "  - {apiVersion: v1, kind: Pod, metadata: {name: b}}\n",
+    )
+
+    assert sources(one) == ["1", "6"]
+    assert sources(listed) == ["4", "8"]
+
+
+def test_json_objects_may_follow_each_other(write):
+    one = '{"apiVersion": "v1",\n "kind": "Pod"}'
+
+    assert sources(write("f", f"\n{one}\n\n{one} {one}\n")) == ["2", "5", "6"]
+
+
+def test_yaml_in_braces_is_yaml(write):
+    assert sources(write("f", "{apiVersion: v1, kind: Pod}\n")) == ["1"]

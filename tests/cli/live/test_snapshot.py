@@ -1,0 +1,193 @@
+import json
+
+import msgspec
+import pytest
+from builders import a_pod
+from hypothesis import given
+from strategies import pods
+
+from cli.live.snapshot import reduced, written
+from cluster import keys
+from cluster.gang import gang_mark, link_strictness
+from cluster.node import NodeObject
+from cluster.node_resources import read_node_resources
+from cluster.pod import Pod
+from cluster.record import parse_record
+from cluster.request import read_request
+from scorer.gang.owners import Declaration, members_of
+
+SECRET = "hunter2"  # noqa: S105 - what must not be found.
+RECORD = '{"v":1,"node":"n","gpus":[{"i":3}]}'
+
+
+def a_full_pod():
+    pod = a_pod(
+        {keys.GPU_WHOLE: "1", "cpu": "2"},
+        labels={keys.POD_GROUP_NAME: "gang", keys.POD_GROUP_MIN_AVAILABLE: "2"},
+        annotations={
+            keys.ALLOCATION: RECORD,
+            keys.LINK: "nvlink",
+            "kubectl.kubernetes.io/last-applied-configuration": SECRET,
+        },
+        nodeName="n",
+        schedulingGates=[{"name": keys.GANG}],
+        tolerations=[{"key": "a", "operator": "Exists"}],
+        affinity={
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}
+            }
+        },
+        volumes=[{"name": "v", "secret": {"secretName": SECRET}}],
+        imagePullSecrets=[{"name": SECRET}],
+    )
+    container = pod["spec"]["containers"][0]
+    container |= {
+        "image": SECRET,
+        "command": ["run", SECRET],
+        "args": [SECRET],
+        "env": [{"name": "PASSWORD", "value": SECRET}],
+        "envFrom": [{"secretRef": {"name": SECRET}}],
+        "ports": [{"containerPort": 80, "hostPort": 80}],
+        "livenessProbe": {"httpGet": {"httpHeaders": [{"name": "A", "value": SECRET}]}},
+    }
+    pod["spec"]["initContainers"] = [container | {"name": "init"}]
+    pod["metadata"] |= {"managedFields": [{"manager": SECRET}], "resourceVersion": "7"}
+    pod["status"] = {"phase": "Running", "podIP": SECRET, "startTime": SECRET}
+    return pod
+
+
+def test_no_variable_command_volume_or_foreign_annotation_of_a_pod_is_kept():
+    kept = reduced("Pod", a_full_pod())
+
+    assert SECRET not in json.dumps(kept)
+    assert "resourceVersion" not in json.dumps(kept)
+
+
+@given(pods())
+def test_a_kept_pod_asks_for_the_same_and_belongs_to_the_same_gang(pod):
+    whole = msgspec.convert(pod, Pod)
+
+    kept = msgspec.convert(reduced("Pod", pod), Pod)
+
+    assert read_request(kept) == read_request(whole)
+    assert gang_mark(kept) == gang_mark(whole)
+    assert link_strictness(kept) == link_strictness(whole)
+    assert kept.spec.affinity == whole.spec.affinity
+    assert kept.spec.tolerations == whole.spec.tolerations
+
+
+def test_a_kept_pod_keeps_its_record_gates_node_and_phase():
+    kept = msgspec.convert(reduced("Pod", a_full_pod()), Pod)
+
+    assert parse_record(kept.annotations) is not None
+    assert kept.spec.node_name == "n"
+    assert [gate.name for gate in kept.spec.scheduling_gates] == [keys.GANG]
+    assert kept.spec.containers[0].ports[0].host_port == 80
+    assert kept.status.phase == "Running"
+    # A term that matches nothing is no term that is missing.
+    required = kept.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    assert len(required.node_selector_terms) == 1
+
+
+def test_of_a_node_what_changes_by_itself_is_left_out():
+    node = {
+        "kind": "Node",
+        "metadata": {
+            "name": "n",
+            "labels": {keys.NODE_MODE: "topology"},
+            "annotations": {keys.CORDON: "1", "volumes.example.com/attached": SECRET},
+        },
+        "spec": {"unschedulable": True, "taints": [{"key": "a", "effect": "NoSchedule"}]},
+        "status": {
+            "allocatable": {keys.GPU_WHOLE: "4", "cpu": "1"},
+            "capacity": {keys.GPU_WHOLE: "8", "cpu": "1"},
+            "addresses": [
+                {"type": "Hostname", "address": SECRET},
+                {"type": "InternalIP", "address": "10.0.0.1"},
+            ],
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastHeartbeatTime": SECRET},
+                {"type": "DiskPressure", "status": SECRET},
+            ],
+            "images": [{"names": [SECRET]}],
+        },
+    }
+
+    kept = reduced("Node", node)
+
+    assert SECRET not in json.dumps(kept)
+    assert kept["status"]["addresses"] == [{"type": "InternalIP", "address": "10.0.0.1"}]
+    before, after = (msgspec.convert(one, NodeObject) for one in (node, kept))
+    assert read_node_resources(after, None).count == read_node_resources(before, None).count == 8
+    assert after.spec == before.spec
+    assert after.metadata.annotations == {keys.CORDON: "1"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "keeps"),
+    [
+        ({"namespace": "kube-system", "name": "acs-profile"}, {keys.PROFILE_KEY}),
+        ({"namespace": "linkwise-system", "name": "linkwise"}, {keys.POLICY_KEY}),
+        ({"namespace": "kube-system", "name": "unhealthy-gpu-n"}, {keys.UNHEALTHY_KEY}),
+        (
+            {"name": "any", "labels": {keys.TOPOLOGY_NODE: "n", keys.NODE_MODE: "topology"}},
+            {keys.TOPOLOGY_DEVICES, keys.TOPOLOGY_MACHINE},
+        ),
+    ],
+    ids=["profiles", "policy", "unhealthy GPUs", "topology"],
+)
+def test_of_our_config_maps_only_our_keys_are_kept(metadata, keeps):
+    data = dict.fromkeys([*keeps, "password"], "text")
+
+    kept = reduced("ConfigMap", {"metadata": metadata, "data": data})
+
+    assert kept["data"].keys() == keeps
+
+
+def test_other_config_maps_are_left_out():
+    assert reduced("ConfigMap", {"metadata": {"name": "kubeconfig"}, "data": {"a": SECRET}}) is None
+
+
+def test_a_workload_tells_its_size_and_none_of_its_secrets():
+    container = {
+        "name": "c",
+        "env": [{"name": "A", "value": SECRET}],
+        "resources": {"limits": {keys.GPU_WHOLE: 1}},
+    }
+    job = {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "job", "namespace": "team", "uid": "u", "annotations": {"a": SECRET}},
+        "spec": {
+            "mpiReplicaSpecs": {
+                "Launcher": {"template": {"spec": {"containers": [{"name": "c"}]}}},
+                "Worker": {"replicas": 4, "template": {"spec": {"containers": [container]}}},
+            },
+            "sshAuthMountPath": SECRET,
+        },
+    }
+
+    kept = reduced("MPIJob", job)
+
+    assert SECRET not in json.dumps(kept)
+    assert members_of(msgspec.convert(kept, Declaration), "u") == 4
+    assert kept["metadata"] == {"name": "job", "namespace": "team", "uid": "u"}
+
+
+def test_a_snapshot_is_the_same_text_whatever_the_order_of_its_objects():
+    kinds = ["Pod", "Node", "Namespace", "MPIJob", "ConfigMap"]
+    objects = [
+        {"apiVersion": "v1", "kind": kind, "metadata": {"namespace": home, "name": name}}
+        for kind in kinds
+        for home in ("b", "a")
+        for name in ("y", "x")
+    ]
+
+    text = written(objects)
+
+    assert text == written(reversed(objects))
+    read = [(one["kind"], one["metadata"]["name"]) for one in json.loads(text)["items"]]
+    order = ["Namespace", "ConfigMap", "Node", "MPIJob", "Pod"]
+    assert [kind for kind, _ in read] == [kind for kind in order for _ in range(4)]
+    # One object a line, so that two snapshots can be compared line by line.
+    assert len(text.splitlines()) == len(objects) + 2

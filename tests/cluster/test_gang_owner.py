@@ -1,0 +1,63 @@
+import pytest
+
+from cluster import keys
+from cluster.finding import Code, Severity
+from cluster.gang import gang_mark
+from cluster.gang_owner import Workload, gang_findings
+from cluster.pod import Container, Metadata, Owner, Pod, PodSpec, Resources
+
+SIZED = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "4"}
+NAMED = {keys.POD_GROUP_NAME: "g"}
+OWNED = [Owner(kind="MPIJob", name="job", controller=True)]
+
+
+def codes(labels, workload=None, owners=None, annotations=None):
+    pod = Pod(
+        metadata=Metadata(labels=labels, owner_references=owners, annotations=annotations),
+        spec=PodSpec(containers=[Container(resources=Resources(limits={keys.GPU_WHOLE: 1}))]),
+    )
+    mark, _ = gang_mark(pod)
+    assert mark is not None
+    return [(found.code, found.severity) for found in gang_findings(pod, mark, workload)]
+
+
+LW401 = [(Code.GANG_ORDERED, Severity.ERROR)]
+LW402 = [(Code.GANG_SIZE, Severity.ERROR)]
+LW403 = [(Code.GANG_UNMOVABLE, Severity.WARNING)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "workload", "owners", "found"),
+    [
+        pytest.param(SIZED, None, None, [], id="pod-tells"),
+        pytest.param(NAMED, None, None, LW402, id="nothing-tells"),
+        pytest.param(NAMED, None, OWNED, [], id="owner-out-of-sight-may-tell"),
+        pytest.param(NAMED, Workload("MPIJob", "job", members=4), OWNED, [], id="owner-tells"),
+        pytest.param(NAMED, Workload("MPIJob", "job"), OWNED, LW402, id="owner-does-not-tell"),
+        pytest.param({keys.POD_GROUP: "g"}, None, None, [], id="pod-group-tells"),
+        pytest.param(
+            {**NAMED, keys.GPU_TOPOLOGY_REPLICA: "4"}, None, None, [], id="arenas-total-tells"
+        ),
+    ],
+)
+def test_a_gang_whose_size_nothing_tells_is_refused(labels, workload, owners, found):
+    assert codes(labels, workload, owners) == found
+
+
+def test_a_gang_whose_pods_are_made_one_after_the_other_is_refused():
+    assert codes(SIZED, Workload("StatefulSet", "web", members=4, ordered=True)) == LW401
+
+
+@pytest.mark.parametrize("kind", ["JobSet", "LeaderWorkerSet"])
+def test_a_gang_of_which_a_part_waits_for_another_is_refused(kind):
+    found = codes(SIZED, Workload(kind, "train", members=4, ordered=True))
+
+    assert found == [(Code.GANG_WAITS_FOR_PART, Severity.ERROR)]
+
+
+def test_a_gang_that_cannot_be_moved_is_warned_of():
+    assert codes(SIZED, Workload("Job", "train", members=4, fails_when_evicted=True)) == LW403
+
+
+def test_an_unknown_strictness_is_refused():
+    assert codes(SIZED, annotations={keys.LINK: "fastest"}) == [(Code.GANG_LINK, Severity.ERROR)]

@@ -1,0 +1,74 @@
+import pytest
+from builders import a_container, a_pod
+from msgspec import convert
+
+from cluster import keys
+from cluster.finding import Code
+from cluster.misspelled import misspelled, near
+from cluster.pod import NewPodSpec
+
+
+def found(*limits, **spec):
+    return list(misspelled(convert(a_pod(*limits, **spec)["spec"], NewPodSpec)))
+
+
+@pytest.mark.parametrize(
+    ("resource", "meant"),
+    [
+        ("nvidia.com/gpuu", keys.NVIDIA_GPU),
+        ("nvidia.com/gpus", keys.NVIDIA_GPU),
+        ("nvidia.com/gup", keys.NVIDIA_GPU),
+        ("nvidia.com/GPU", keys.NVIDIA_GPU),
+        ("nvida.com/gpu", keys.NVIDIA_GPU),
+        ("nvidia.com/gpu-shared", keys.NVIDIA_GPU_SHARED),
+        ("aliyun.com/gpumem", keys.GPU_MEM),
+        ("aliyun.com/gpu_mem", keys.GPU_MEM),
+        ("aliyun.com/gpu-core", keys.GPU_CORE),
+        ("aliyun.com/gpu-core-percentage", keys.GPU_CORE),
+        ("alyun.com/gpu", keys.GPU_WHOLE),
+    ],
+)
+def test_a_resource_that_is_nearly_one_of_ours_is_told_with_that(resource, meant):
+    [finding] = found({resource: 1})
+
+    assert finding.code is Code.MISSPELT
+    assert finding.field == f"spec.containers[0].resources.limits[{resource}]"
+    assert meant in finding.message
+    assert finding.fix.startswith(f"write {meant}")
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        *keys.RESOURCES,
+        *keys.HAMI_RESOURCES,
+        "cpu",
+        "amd.com/gpu",
+        "example.com/gpu",
+        "rdma/hca",
+        "nvidia.com/mig-1g.5gb",
+        "nvidia.com/gpu-t4",
+        "nvidia.com/hostdev",
+        "nvidia.com/gpu" + "u" * 1000,
+    ],
+)
+def test_a_resource_that_is_right_or_anothers_is_not_told(resource):
+    assert near(resource) is None
+    assert found({resource: 1}) == []
+
+
+def test_every_kind_of_container_is_read_and_0_asks_for_nothing():
+    init = a_container({"nvidia.com/gpuu": 2})
+    only_requested = {"name": "c", "resources": {"requests": {"nvidia.com/gpus": "1"}}}
+
+    paths = [one.field for one in found(containers=[only_requested], initContainers=[init])]
+
+    assert paths == [
+        "spec.containers[0].resources.requests[nvidia.com/gpus]",
+        "spec.initContainers[0].resources.limits[nvidia.com/gpuu]",
+    ]
+    assert found({"nvidia.com/gpuu": 0}) == []
+
+
+def test_of_very_many_names_a_few_are_told():
+    assert len(found({f"aliyun.com/gpu-{number}": 1 for number in range(1000)})) == 8

@@ -1,0 +1,143 @@
+from dataclasses import dataclass, field, replace
+
+import pytest
+from served import PATIENT, client, served
+from waiting import until
+
+from runtime.http.limits import Limits
+from runtime.http.peers import FULL, HALF_SENT, PEER, Room
+
+NOW = 1000.0
+LIMITS = replace(Limits(), connections=100, peer_connections=80, peer_half_sent=40)
+
+
+@dataclass(eq=False)
+class Guest:
+    """A connection as the room sees it."""
+
+    peer: str
+    since: float = NOW
+    used: bool = False
+    half_sent: bool = False
+    may_make_room: bool = True
+    dropped: list = field(default_factory=list)
+
+    def drop(self):
+        self.may_make_room = False
+        self.dropped.append(self)
+
+
+def filled(*guests, limits=LIMITS):
+    room = Room(limits)
+    for guest in guests:
+        room.enter(guest, NOW)
+        if guest.half_sent:
+            room.begin_half_sent(guest)
+    return room
+
+
+def gone(guests):
+    return [guest for guest in guests if guest.dropped]
+
+
+API_SERVER = [Guest("10.0.0.1", NOW - 60 + i, used=True) for i in range(50)]
+
+
+def api_server():
+    return [replace(guest, dropped=[]) for guest in API_SERVER]
+
+
+@pytest.mark.parametrize(
+    "attackers",
+    [
+        pytest.param([Guest("10.9.9.9", NOW - 5, half_sent=True) for _ in range(49)], id="slow"),
+        pytest.param([Guest("10.9.9.9", half_sent=True) for _ in range(39)], id="a crowd"),
+        pytest.param([Guest("10.9.9.9") for _ in range(49)], id="silent"),
+        pytest.param([Guest(f"10.9.9.{i}") for i in range(49)], id="silent, of many addresses"),
+        pytest.param(
+            [Guest(f"10.9.9.{i}", NOW - 5, half_sent=True) for i in range(49)],
+            id="slow, of many addresses",
+        ),
+        pytest.param([Guest("10.0.0.1", NOW - 5, half_sent=True) for _ in range(29)], id="a proxy"),
+    ],
+)
+def test_an_api_server_keeps_its_connections_whoever_else_comes(attackers):
+    own, others = api_server(), [replace(guest, dropped=[]) for guest in attackers]
+    room = filled(*own, *others, limits=replace(LIMITS, connections=50 + len(others)))
+
+    for _ in range(10):
+        room.enter(Guest("10.9.9.9"), NOW)
+
+    assert gone(own) == []
+    assert room.dropped[FULL] == 10
+
+
+def test_a_request_that_has_just_begun_to_arrive_is_not_dropped_for_another():
+    arriving = Guest("10.0.0.1", half_sent=True)
+    idle = Guest("10.0.0.2", used=True)
+    room = filled(arriving, idle, limits=replace(LIMITS, connections=2))
+
+    room.enter(Guest("10.0.0.3"), NOW)
+
+    assert (gone([arriving]), gone([idle])) == ([], [idle])
+
+
+def test_too_many_of_one_address_take_nobody_elses_room():
+    own, many = api_server()[:10], [Guest("10.9.9.9", NOW + i) for i in range(81)]
+    room = filled(*own, *many)
+
+    assert gone([*own, *many]) == [many[0]]
+    assert room.dropped == {PEER: 1}
+
+
+def test_of_too_many_half_sent_requests_of_one_address_the_slowest_goes():
+    many = [Guest("10.9.9.9", NOW + i, half_sent=True) for i in range(41)]
+    room = filled(Guest("10.0.0.1", half_sent=True), *many)
+
+    assert gone(many) == [many[0]]
+    assert room.dropped == {HALF_SENT: 1}
+
+
+def test_a_request_that_has_arrived_is_not_counted_as_half_sent():
+    one = Guest("10.9.9.9", half_sent=True)
+    room = filled(one)
+    for _ in range(100):
+        room.end_half_sent(one)
+        room.begin_half_sent(one)
+
+    assert room.dropped == {}
+
+
+# ---- On connections.
+
+
+async def test_half_sent_bodies_do_not_drop_the_connections_of_others():
+    limits = replace(PATIENT, connections=6, peer_half_sent=3)
+    async with served(limits) as site, client(site) as kept:
+        assert (await kept.asks())[0] == 200
+        slow = []
+        for number in range(12):
+            made = client(site)
+            slow.append((made, await made.__aenter__()))
+            slow[-1][1].send(kept.head(size=100) + b"{")
+            await until(lambda n=number: site.server.requests == min(n + 1, 3))
+        for _, one in slow[:9]:
+            assert await one.is_closed()
+
+        assert site.server.dropped(HALF_SENT) == 9
+        assert (await kept.asks())[0] == 200
+        for made, _ in slow:
+            await made.__aexit__(None, None, None)
+        await until(lambda: site.server.connections == 1)
+
+
+async def test_a_body_in_pieces_that_has_arrived_makes_room_for_another():
+    limits = replace(PATIENT, peer_half_sent=1)
+    async with served(limits) as site, client(site) as one, client(site) as other:
+        for sender in (one, other, one):
+            sender.send(sender.head(size=2) + b"{")
+            await until(lambda: site.server.requests == 1)
+            sender.send(b"}")
+            assert (await sender.answer())[0] == 200
+
+        assert site.server.dropped(HALF_SENT) == 0

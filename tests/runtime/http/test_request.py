@@ -1,0 +1,128 @@
+from dataclasses import replace
+
+import pytest
+from served import PATIENT, WORK, client, served
+from waiting import until
+
+from runtime.http.types import JSON
+
+
+async def test_a_route_gets_the_body_and_its_answer_goes_back_on_a_connection_that_stays():
+    async with served() as site, client(site) as one:
+        for body in (b'{"a":1}', b"[]"):
+            status, headers, back = await one.asks(body=body)
+            assert (status, back, headers["Content-Type"]) == (200, body, JSON)
+            assert "Connection" not in headers
+        assert site.server.connections == 1
+
+
+async def test_the_query_is_handed_on_and_is_not_part_of_the_path():
+    async with served() as site, client(site) as one:
+        one.send(one.head("/call?timeout=3s&x=%2F", method="GET"))
+
+        assert (await one.answer())[2] == b"timeout=3s&x=%2F"
+        assert site.seen[0].path == "/call"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/other", 404), ("GET", "/echo", 405), ("PUT", "/echo", 405), ("GET", "/echo/", 404)],
+)
+async def test_what_is_not_served_is_refused(method, path, status):
+    async with served() as site, client(site) as one:
+        one.send(one.head(path, method=method))
+        found, headers, _ = await one.answer()
+
+    assert found == status
+    assert headers.get("Allow") == ("POST" if status == 405 else None)
+
+
+async def test_unknown_paths_share_one_label():
+    async with served() as site, client(site) as one:
+        for path in ("/a", "/b?c"):
+            await one.asks(path)
+
+    assert {(served.path, served.status) for served in site.seen} == {("other", 404)}
+
+
+async def test_a_bug_in_a_route_is_500_and_the_connection_goes_on():
+    async with served() as site, client(site) as one:
+        status, _, body = await one.asks("/bug")
+        assert (status, body) == (500, b"internal error: the log has it\n")
+        assert (await one.asks())[0] == 200
+        assert site.server.failures == 1
+        assert site.server.requests == 0
+
+
+async def test_what_is_served_is_observed():
+    async with served() as site, client(site) as one:
+        await one.asks(body=b"12345")
+        one.send(one.head("/fields", method="GET"))
+        await one.answer()
+
+    first, second = site.seen
+    assert (first.path, first.status, first.size, first.fields) == ("/echo", 200, 5, {})
+    assert 0 <= first.seconds < 5
+    assert second.fields == {"pod": "ns/a"}
+
+
+async def test_less_than_a_millisecond_is_told_from_nothing():
+    async with served() as site, client(site) as one:
+        for _ in range(20):
+            one.send(one.head("/work", method="GET"))
+            await one.answer()
+
+    assert min(served.seconds for served in site.seen) >= WORK
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Content_Type": "application/json; charset=utf-8"}, 200),
+        ({"Content_Type": "Application/JSON"}, 200),
+        ({"Content_Type": "application/yaml"}, 415),
+        ({"Content_Type": "text/json"}, 415),
+        ({"Content_Type": None}, 415),
+        ({"Content_Encoding": "gzip"}, 415),
+        ({"Content_Encoding": "x"}, 415),
+        ({"Content_Encoding": "identity"}, 200),
+    ],
+    ids=str,
+)
+async def test_only_plain_json_is_taken(headers, status):
+    async with served() as site, client(site) as one:
+        assert (await one.asks(**headers))[0] == status
+
+
+async def test_requests_that_wait_are_bounded():
+    async with (
+        served(replace(PATIENT, requests=1)) as site,
+        client(site) as one,
+        client(site) as two,
+    ):
+        one.send(one.head("/wait", size=2) + b"{}")
+        await until(lambda: site.waiting == 1)
+
+        status, headers, _ = await two.asks("/wait")
+        assert (status, headers["Retry-After"]) == (503, "1")
+        site.going_on.set()
+        assert (await one.answer())[0] == 200
+        assert (await two.asks("/wait"))[0] == 200
+
+
+async def test_a_route_that_waits_too_long_is_given_up():
+    async with served(replace(PATIENT, answer_seconds=0.05)) as site, client(site) as one:
+        assert (await one.asks("/wait"))[0] == 504
+
+
+async def test_a_client_that_leaves_is_counted_and_leaves_nothing_behind():
+    async with served() as site:
+        async with client(site) as one:
+            one.send(one.head(size=10) + b"12345")
+            await until(lambda: site.server.bytes_in_flight == 5)
+        await until(lambda: site.seen)
+
+        assert site.seen[0].status == 499
+        assert site.server.bytes_in_flight == 0
+        assert site.server.requests == 0
+        await until(lambda: site.server.connections == 0)

@@ -1,0 +1,163 @@
+import json
+
+import pytest
+from builders import a_pod
+from waiting import until_true
+
+from cluster import keys
+from scorer.placement.reasons import Reason
+
+NODE = {"status": {"allocatable": {keys.GPU_WHOLE: "8", "cpu": "96", "pods": "110"}}}
+LABELS = {keys.NODE_MODE: "topology"}
+NOT_LEADING = "this scorer does not lead"
+
+
+@pytest.fixture
+def beside():
+    return "replica-0_scheduler"
+
+
+def asking(cluster, gpus=8, name="train", **fields):
+    """Create a pod and return what a scheduler asks about it."""
+    path = f"/api/v1/namespaces/default/pods/{name}"
+    pod = cluster.put(path, a_pod({keys.GPU_WHOLE: gpus}, name=name))
+    return {"Pod": pod, **fields}
+
+
+def binding(pod, node="gpu-0"):
+    metadata = pod["metadata"]
+    return {
+        "PodName": metadata["name"],
+        "PodNamespace": metadata["namespace"],
+        "PodUID": metadata["uid"],
+        "Node": node,
+    }
+
+
+@pytest.fixture
+def nodes(cluster):
+    for name in ("gpu-0", "gpu-1"):
+        cluster.put(f"/api/v1/nodes/{name}", {"metadata": {"labels": LABELS}, **NODE})
+
+
+async def asked(scorer, verb, body):
+    status, text = await scorer.ask(verb, json.dumps(body))
+    return status, json.loads(text) if status == 200 else text
+
+
+async def bound(scorer, pod, node="gpu-0"):
+    """Ask until the watch has shown the pod; return why it was not bound, or nothing."""
+    said = []
+
+    async def known():
+        said.append((await asked(scorer, "bind", binding(pod, node)))[1]["Error"])
+        return "does not show this pod yet" not in said[-1]
+
+    await until_true(known)
+    return said[-1]
+
+
+@pytest.mark.usefixtures("nodes")
+async def test_a_pod_is_brought_to_its_gpus_as_a_scheduler_asks(scorer, cluster):
+    body = asking(cluster, NodeNames=["gpu-0", "gpu-1", "web"])
+
+    assert await asked(scorer, "filter", body) == (
+        200,
+        {
+            "NodeNames": ["gpu-0", "gpu-1"],
+            "FailedNodes": {},
+            "FailedAndUnresolvableNodes": {"web": Reason.UNKNOWN},
+            "Error": "",
+        },
+    )
+    assert await asked(scorer, "prioritize", body | {"NodeNames": ["gpu-0", "web"]}) == (
+        200,
+        [{"Host": "gpu-0", "Score": 10}, {"Host": "web", "Score": 0}],
+    )
+    assert await bound(scorer, body["Pod"]) == ""
+    assert cluster.get("/api/v1/namespaces/default/pods/train")["spec"]["nodeName"] == "gpu-0"
+
+    late = asking(cluster, name="late", NodeNames=["gpu-0"])
+    assert (await asked(scorer, "filter", late))[1]["FailedNodes"] == {"gpu-0": Reason.GPUS}
+    assert await bound(scorer, late["Pod"]) == Reason.GPUS
+
+    urgent = asking(cluster, name="urgent")
+    urgent["Pod"]["spec"]["priority"] = 100
+    victims = {"Pods": [{"UID": body["Pod"]["metadata"]["uid"]}], "NumPDBViolations": 1}
+    urgent["NodeNameToMetaVictims"] = {"gpu-0": victims, "web": victims}
+    assert await asked(scorer, "preempt", urgent) == (
+        200,
+        {"NodeNameToMetaVictims": {"gpu-0": victims}},
+    )
+
+
+@pytest.mark.usefixtures("nodes")
+async def test_how_it_went_is_told(scorer, cluster):
+    body = asking(cluster, NodeNames=["gpu-0", "web"])
+    await asked(scorer, "filter", body)
+    await asked(scorer, "filter", body | {"NodeNames": ["web"]})
+    await asked(scorer, "filter", {})
+    await bound(scorer, body["Pod"])
+
+    _, metrics = await scorer.probe("/metrics")
+    for verb, result in [("filter", "fits"), ("filter", "fits nowhere"), ("filter", "failed")]:
+        told = f'linkwise_extender_answers_total{{result="{result}",verb="{verb}"}} 1.0'
+        assert told in metrics
+    assert 'linkwise_extender_answers_total{result="bound",verb="bind"} 1.0' in metrics
+    assert 'linkwise_http_request_duration_seconds_count{path="/filter"} 3.0' in metrics
+    [line] = [
+        one
+        for one in scorer.said("Answered request")
+        if one["path"] == "/bind" and one["result"] == "bound"
+    ]
+    assert (line["pod"], line["node"]) == ("default/train", "gpu-0")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"Pod": a_pod({}), "Nodes": {"items": []}}, "set nodeCacheCapable to true"),
+        ({"NodeNames": []}, "no Pod"),
+    ],
+    ids=["whole nodes", "no pod"],
+)
+async def test_what_cannot_be_answered_is_an_error_for_the_scheduler_to_show(scorer, body, said):
+    status, answer = await asked(scorer, "filter", body)
+    assert (status, said in answer["Error"], answer["NodeNames"]) == (200, True, [])
+    status, answer = await asked(scorer, "bind", body)
+    assert (status, "PodName" in answer["Error"]) == (200, True)
+    status, text = await asked(scorer, "prioritize", body)
+    assert (status, said in text) == (503, True)
+
+
+@pytest.mark.parametrize("beside", ["replica-1_scheduler"])
+@pytest.mark.usefixtures("nodes")
+async def test_one_that_does_not_lead_lets_the_scheduler_try_again(started, cluster):
+    body = asking(cluster, NodeNames=["gpu-0"])
+
+    assert (await asked(started, "filter", body))[1]["Error"] == NOT_LEADING
+    assert await bound(started, body["Pod"]) == NOT_LEADING
+    for verb in ("prioritize", "preempt"):
+        assert await asked(started, verb, body) == (503, f"{NOT_LEADING}\n")
+
+
+@pytest.mark.parametrize("started", [{"write_seconds": 60}], indirect=True)
+async def test_a_leader_that_does_not_know_the_cluster_yet_says_so(started, cluster):
+    async def leads():
+        return "linkwise_leads 1.0" in (await started.probe("/metrics"))[1]
+
+    await until_true(leads)
+    body = asking(cluster, NodeNames=["gpu-0"])
+
+    assert "not listed yet" in (await asked(started, "filter", body))[1]["Error"]
+    assert "not listed yet" in await bound(started, body["Pod"])
+
+
+async def test_it_leads_under_the_term_of_the_scheduler_beside_it(scorer):
+    assert [line["term"] for line in scorer.said("Leading")] == [3]
+
+
+@pytest.mark.parametrize("beside", [""])
+async def test_without_a_scheduler_beside_it_a_scorer_leads_all_the_same(scorer):
+    assert scorer.said("Acquired Lease")
+    assert (await scorer.look("/filter"))[0] == 404

@@ -1,0 +1,227 @@
+import asyncio
+import json
+import threading
+from dataclasses import replace
+
+import msgspec
+import pytest
+from builders import a_held_pod, a_pod, placed_pod
+from waiting import until, until_true
+
+from cluster import keys
+from cluster.pod import Pod
+from cluster.record import GPUShare
+from cluster.scorer_lease import LEASE
+from cluster.whatif_api import MOST_PODS, FitAnswer, FitQuestion, FitTemplate
+from scorer import __main__ as process
+from scorer.api import http
+
+
+@pytest.mark.parametrize(
+    ("path", "keys_told"),
+    [("/v1/nodes", {"term", "nodes"}), ("/v1/gangs", {"term", "gangs", "waiting"})],
+)
+async def test_a_leader_answers_as_json_under_its_term(scorer, path, keys_told):
+    status, body = await scorer.look(path)
+
+    assert (status, json.loads(body).keys()) == (200, keys_told)
+    assert json.loads(body)["term"] == scorer.said("Leading")[0]["term"]
+
+
+async def test_one_node_can_be_asked_for(scorer, cluster):
+    labels = {keys.NODE_MODE: "topology"}
+    for name in ("gpu-0", "gpu-1"):
+        body = {
+            "metadata": {"name": name, "labels": labels},
+            "status": {"allocatable": {keys.GPU_WHOLE: "8"}},
+        }
+        cluster.put(f"/api/v1/nodes/{name}", body)
+
+    async def names(query):
+        _, body = await scorer.look(f"/v1/nodes{query}")
+        return [node["name"] for node in json.loads(body)["nodes"]]
+
+    async def both():
+        return await names("") == ["gpu-0", "gpu-1"]
+
+    await until_true(both)
+    assert await names("?name=gpu-1") == ["gpu-1"]
+
+
+@pytest.mark.parametrize("path", ["/v1/nodes?namespace=a", "/v1/gangs?name=a", "/v1/gangs?x"])
+async def test_a_query_that_nobody_reads_is_refused(scorer, path):
+    status, why = await scorer.look(path)
+    assert (status, why[:20]) == (400, "of a query, only nam")
+
+
+async def test_nothing_else_is_answered(scorer):
+    assert (await scorer.look("/v1/pods"))[0] == 404
+    assert (await scorer.look("/metrics"))[0] == 404
+
+
+# ---- Whether pods would fit.
+
+NODE = {
+    "metadata": {"name": "gpu-0", "labels": {keys.NODE_MODE: "topology"}},
+    "status": {
+        "allocatable": {keys.GPU_WHOLE: "8", "cpu": "96", "memory": "768Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    },
+}
+GATED = a_pod({keys.GPU_WHOLE: 6}, schedulingGates=[{"name": keys.GANG}])
+WEBHOOK = "webhook"
+QUESTION = FitQuestion([FitTemplate(msgspec.convert(GATED, Pod), ["train"])])
+
+
+@pytest.fixture
+def tokens(cluster):
+    """The webhook's token, another account's, and one of the webhook for the API server."""
+    for token, user, audience in (
+        (WEBHOOK, keys.WEBHOOK_USER, keys.FIT_AUDIENCE),
+        ("other", "system:serviceaccount:team:ann", keys.FIT_AUDIENCE),
+        ("wider", keys.WEBHOOK_USER, "https://kubernetes.default.svc"),
+    ):
+        status = {"authenticated": True, "user": {"username": user}, "audiences": [audience]}
+        cluster.users[token] = status
+
+
+async def nodes_known(scorer, cluster):
+    cluster.put("/api/v1/nodes/gpu-0", NODE)
+
+    async def known():
+        return "gpu-0" in (await scorer.look("/v1/nodes"))[1]
+
+    await until_true(known)
+
+
+@pytest.mark.usefixtures("tokens")
+async def test_the_webhook_is_told_where_pods_would_go_and_nothing_is_held(scorer, cluster):
+    await nodes_known(scorer, cluster)
+    for _ in range(2):
+        status, body = await scorer.fits(QUESTION, WEBHOOK)
+        (fit,) = msgspec.json.decode(body, type=FitAnswer).fits
+        assert (status, fit.fits, fit.pods[0].node) == (200, True, "gpu-0")
+        assert (fit.nodes[0].free_before, fit.nodes[0].free_after) == (8, 2)
+    assert [path for _, path, _ in cluster.writes if "/pods" in path] == []
+
+
+@pytest.mark.usefixtures("tokens")
+async def test_a_question_that_takes_too_long_is_given_up(scorer, cluster, monkeypatch):
+    await nodes_known(scorer, cluster)
+    monkeypatch.setattr(http, "LONG", 0)
+
+    status, why = await scorer.fits(QUESTION, WEBHOOK)
+
+    assert (status, b"takes more than 0 s; ask about fewer pods" in why) == (503, True)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Scorers that give up a question's answer long before its thread has ended."""
+    monkeypatch.setattr(process, "FEW", replace(http.FEW, answer_seconds=1))
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Questions that look at the clock in their thread, and there wait: two events, when one has
+    begun to, and when it may go on."""
+    begun, on = threading.Event(), threading.Event()
+
+    def clock():
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            on.wait()
+        return 0
+
+    monkeypatch.setattr(process, "steady", clock)
+    return begun, on
+
+
+@pytest.mark.usefixtures("tokens", "impatient")
+async def test_while_a_question_has_its_thread_others_are_told_so_at_once(slow, scorer, cluster):
+    begun, on = slow
+    await nodes_known(scorer, cluster)
+
+    try:
+        first = asyncio.create_task(scorer.fits(QUESTION, WEBHOOK))
+        await asyncio.to_thread(begun.wait)
+        beside = await scorer.fits(QUESTION, WEBHOOK)
+        given_up = await first
+        afterwards = await scorer.fits(QUESTION, WEBHOOK)
+    finally:
+        on.set()
+
+    told = (503, b"it is answering somebody else\n")
+    assert (given_up[0], beside, afterwards) == (504, told, told)
+
+    async def answered():
+        return (await scorer.fits(QUESTION, WEBHOOK))[0] == 200
+
+    await until_true(answered)
+
+
+@pytest.mark.usefixtures("tokens")
+async def test_one_that_waits_too_long_to_be_passed_is_told_of_but_not_who_it_is(scorer, cluster):
+    cluster.put("/api/v1/nodes/gpu-0", NODE)
+    policy = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
+    text = "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {ageingMinutes: 0}\n"
+    cluster.put(policy, {"metadata": {}, "data": {keys.POLICY_KEY: text}})
+    held = placed_pod("first", {keys.GPU_WHOLE: 6}, "gpu-0", *map(GPUShare, range(6)))
+    cluster.put("/api/v1/namespaces/team/pods/first", held)
+    waits = a_held_pod(8, "secret")
+    cluster.put("/api/v1/namespaces/team/pods/secret", waits)
+    gate = {"schedulingGates": [{"name": keys.GANG}]}
+    pod = msgspec.convert(a_pod({keys.GPU_WHOLE: 1}, **gate), Pod)
+
+    async def told():
+        _, body = await scorer.fits(FitQuestion([FitTemplate(pod, ["train"])]), WEBHOOK)
+        assert b"secret" not in body
+        (fit,) = msgspec.json.decode(body, type=FitAnswer).fits
+        return not fit.fits and "kept for one that has waited longest (1)" in fit.reason
+
+    await until_true(told)
+
+
+@pytest.mark.parametrize(("token", "status"), [("nobody", 401), ("wider", 401), ("other", 403)])
+@pytest.mark.usefixtures("tokens")
+async def test_nobody_but_the_webhook_is_answered(scorer, token, status):
+    found, body = await scorer.fits(QUESTION, token)
+
+    assert (found, b"fits" in body) == (status, False)
+
+
+@pytest.mark.parametrize(
+    ("question", "status"),
+    [
+        pytest.param(b"{", 400, id="no JSON"),
+        pytest.param(b'{"templates": 1}', 400, id="no question"),
+        pytest.param(FitQuestion([FitTemplate(Pod(), [])]), 413, id="no pods"),
+        pytest.param(
+            FitQuestion([FitTemplate(Pod(), ["a"] * (MOST_PODS + 1))]), 413, id="many pods"
+        ),
+    ],
+)
+@pytest.mark.usefixtures("tokens")
+async def test_what_is_no_question_is_refused(scorer, question, status):
+    assert (await scorer.fits(question, WEBHOOK))[0] == status
+
+
+@pytest.mark.usefixtures("tokens")
+@pytest.mark.parametrize("started", [{"write_seconds": 60}], indirect=True)
+async def test_one_that_does_not_know_the_cluster_yet_says_so(started, cluster):
+    await until(lambda: cluster.get(LEASE))
+
+    status, body = await started.fits(QUESTION, WEBHOOK)
+
+    assert (status, b"not listed yet" in body) == (503, True)
+
+
+async def test_where_the_leader_answers_stands_in_its_lease(scorer, cluster):
+    address = f"127.0.0.1:{scorer.settings.fit_port}"
+
+    await until(
+        lambda: (
+            (cluster.get(LEASE)["metadata"].get("annotations") or {}).get(keys.SCORER_ADDRESS)
+            == address
+        )
+    )

@@ -1,0 +1,189 @@
+from dataclasses import replace
+
+import msgspec
+import pytest
+from builders import a_node, a_pod
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from cluster.accounting import ledger_of
+from cluster.keys import GANG, GPU_WHOLE
+from cluster.pod import Pod
+from cluster.record import Allocation, GPUShare, Isolation, format_record
+from cluster.request import read_request
+from scorer.cache.cluster_state import ClusterState
+from scorer.gang.pod_info import pod_info
+
+NODES = ("a", "b")
+GPUS = st.integers(0, 3)
+
+
+def recorded(name, uid, node="", gpus=(), phase="Pending"):
+    raw = a_pod({GPU_WHOLE: len(gpus) or 1}, name=name, nodeName=node)
+    raw["metadata"]["uid"] = uid
+    raw["status"] = {"phase": phase}
+    if gpus:
+        given = Allocation(node or "a", tuple(GPUShare(i) for i in gpus))
+        raw["metadata"]["annotations"] = format_record(
+            given,
+            request=read_request(msgspec.convert(raw, Pod))[0],
+            term=1,
+            isolation=Isolation.NONE,
+            now_ns=0,
+            node_card_memory=None,
+        )
+    else:
+        raw["spec"]["schedulingGates"] = [{"name": GANG}]
+    return msgspec.convert(raw, Pod)
+
+
+def allocation(node, *gpus):
+    return Allocation(node, tuple(GPUShare(i) for i in gpus))
+
+
+class Writing(RuleBasedStateMachine):
+    """Whatever comes in whatever order, the account is that of the pods and of our own writes."""
+
+    def __init__(self):
+        super().__init__()
+        self.state = ClusterState()
+        self.nodes, self.pods, self.ours = {}, {}, {}
+        self.uids = 0
+        self.before = {}
+
+    @rule(name=st.sampled_from(NODES), there=st.booleans(), cordoned=st.booleans())
+    def node(self, name, there, cordoned):
+        node = a_node(name, cordoned=(0,) if cordoned else ()) if there else None
+        self.state.put_node(name, node)
+        self.nodes.pop(name, None)
+        if node:
+            self.nodes[name] = node
+
+    @rule(
+        name=st.sampled_from("xyz"),
+        node=st.sampled_from(("", *NODES)),
+        gpu=GPUS,
+        again=st.booleans(),
+        settled=st.booleans(),
+        phase=st.sampled_from(("Running", "Failed")),
+    )
+    def pod(self, name, node, gpu, again, settled, phase):
+        before = self.pods.get(name)
+        if before is None or again:
+            self.uids += 1
+        uid = before.metadata.uid if before and not again else f"u{self.uids}"
+        pod = recorded(name, uid, node if settled else "", (gpu,) if settled else (), phase)
+        if before and before.metadata.uid != uid:
+            self.ours.pop(before.metadata.uid, None)
+        if settled or phase == "Failed":
+            self.ours.pop(uid, None)
+        self.pods[name] = pod
+        self.state.put_pod(("default", name), pod_info(pod))
+
+    @rule(name=st.sampled_from("xyz"))
+    def delete(self, name):
+        gone = self.pods.pop(name, None)
+        self.state.put_pod(("default", name), None)
+        if gone:
+            self.ours.pop(gone.metadata.uid, None)
+
+    @rule(name=st.sampled_from("xyz"), node=st.sampled_from(NODES), gpu=GPUS)
+    def hold(self, name, node, gpu):
+        pod = self.pods.get(name)
+        if pod and pod_info(pod).waiting:
+            self.state.hold(pod_info(pod), allocation(node, gpu))
+            self.ours[pod.metadata.uid] = (node, gpu)
+
+    @rule(name=st.sampled_from("xyz"))
+    def let_go(self, name):
+        pod = self.pods.get(name)
+        if pod:
+            self.state.let_go(pod_info(pod))
+            self.ours.pop(pod.metadata.uid, None)
+
+    @invariant()
+    def accounts(self):
+        pods = []
+        for pod in self.pods.values():
+            ours = self.ours.get(pod.metadata.uid)
+            if ours:
+                record = recorded(pod.metadata.name, pod.metadata.uid, ours[0], (ours[1],))
+                spec = replace_node_name(record)
+                pods.append(spec)
+            else:
+                pods.append(pod)
+        expected = ledger_of(self.nodes.values(), pods)
+        alone = {name: self.state.ledger(name) for name in NODES}
+        conflicts = self.state.conflicts
+        found = self.state.snapshot().ledger
+        assert conflicts == found.conflicts
+        assert alone == {name: found.nodes.get(name) for name in NODES}
+        assert {n: x.node for n, x in found.nodes.items()} == self.nodes
+        assert {n: x.taken for n, x in found.nodes.items()} == {
+            n: x.taken for n, x in expected.nodes.items()
+        }
+        assert {n: x.holdings for n, x in found.nodes.items()} == {
+            n: x.holdings for n, x in expected.nodes.items()
+        }
+        assert {n: x.unaccounted for n, x in found.nodes.items()} == {
+            n: x.unaccounted for n, x in expected.nodes.items()
+        }
+        assert {one.pod for one in found.conflicts} == {one.pod for one in expected.conflicts}
+        for name in set(NODES) - self.state.moved:
+            assert alone[name] == self.before.get(name)
+        self.state.moved.clear()
+        self.before = alone
+        assert self.state.snapshot().tables.keys() == self.nodes.keys()
+
+
+def replace_node_name(pod):
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
+
+
+TestWriting = Writing.TestCase
+TestWriting.settings = settings(max_examples=60, stateful_step_count=30)
+
+
+def test_nothing_is_read_again_while_nothing_changes():
+    state = ClusterState()
+    state.put_node("a", a_node("a"))
+    first = state.snapshot()
+    pod = pod_info(recorded("x", "1", "a", (1,)))
+    state.put_pod(("default", "x"), pod)
+    second = state.snapshot()
+
+    state.put_pod(("default", "x"), replace(pod, created="later"))
+    state.put_node("a", a_node("a"))
+
+    assert state.snapshot() is second is not first
+
+
+@pytest.mark.parametrize("node", ["a", ""], ids=["bound", "not bound yet"])
+def test_a_node_is_accounted_as_before_once_who_claimed_a_gpu_twice_is_gone(node):
+    state = ClusterState()
+    state.put_node("a", a_node("a"))
+    state.put_pod(("default", "x"), pod_info(recorded("x", "1", "a", (1,))))
+    alone = state.ledger("a")
+    state.put_pod(("default", "y"), pod_info(recorded("y", "2", node, (1, 2))))
+    both = state.ledger("a"), state.snapshot().ledger.conflicts
+
+    state.put_pod(("default", "y"), None)
+
+    assert bool(both[0].unaccounted) == (node == "a")
+    assert bool(both[1]) == (node == "")
+    assert state.ledger("a") == alone
+    assert state.snapshot().ledger.conflicts == ()
+
+
+def test_who_was_refused_is_looked_at_again_when_another_one_goes():
+    state = ClusterState()
+    state.put_node("a", a_node("a"))
+    state.put_pod(("default", "x"), pod_info(recorded("x", "1", "a", (1,))))
+    state.put_pod(("default", "y"), pod_info(recorded("y", "2", "", (1, 2))))
+    assert "2" not in state.ledger("a").holdings
+
+    state.put_pod(("default", "x"), None)
+
+    assert "2" in state.ledger("a").holdings
+    assert state.snapshot().ledger.conflicts == ()

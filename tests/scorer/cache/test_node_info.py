@@ -1,0 +1,195 @@
+import msgspec
+import pytest
+from builders import dgx1_v100
+
+from cluster import keys
+from cluster.node import NodeError, NodeObject
+from cluster.topology_configmap import PublishedTopology, write_published
+from policy.document import parse_policy
+from policy.snapshot import PolicySnapshot
+from scorer.cache.node_info import ConfigMap, build_node
+from topology.constants import Constants
+from topology.machine import TopologyError
+
+LABELS = {keys.NODE_MODE: "topology", "pool": "a"}
+NO_POLICY = PolicySnapshot()
+MAPPED = "machines:\n- {nodeLabels: {pool: a}, machine: dgx1-p100}\n"
+
+
+def a_raw(gpus=8, labels=None, **resources):
+    amounts = {keys.GPU_WHOLE: str(gpus), "cpu": "96", "memory": "768Gi", **resources}
+    return msgspec.convert(
+        {
+            "metadata": {"name": "gpu-0", "labels": LABELS if labels is None else labels},
+            "status": {"allocatable": amounts, "capacity": amounts},
+        },
+        NodeObject,
+    )
+
+
+def a_map(name, data=None, labels=None):
+    metadata = {"name": name, "namespace": "kube-system", "labels": labels}
+    return msgspec.convert({"metadata": metadata, "data": data}, ConfigMap)
+
+
+def topology_of(name="gpu-0-topology", unhealthy=(), data=None, machine=None):
+    machine = machine or dgx1_v100()
+    healthy = tuple(i not in unhealthy for i in range(machine.n))
+    speeds = [[0.0] * machine.n] * machine.n
+    found = write_published(PublishedTopology(machine, healthy), speeds) if data is None else data
+    return a_map(name, found, {keys.NODE_MODE: "topology", keys.TOPOLOGY_NODE: "gpu-0"})
+
+
+def unhealthy(text):
+    return a_map("unhealthy-gpu-gpu-0", {keys.UNHEALTHY_KEY: text})
+
+
+def known(*told, raw=None, policy=""):
+    snapshot = PolicySnapshot(parse_policy(policy))
+    return build_node(raw or a_raw(), {one.metadata.name: one for one in told}, snapshot)
+
+
+def out_of_use(node):
+    return [i for i, card in enumerate(node.cards) if not card.healthy]
+
+
+# ---- Of which node a ConfigMap tells.
+
+
+@pytest.mark.parametrize(
+    ("found", "node", "tells_health"),
+    [
+        pytest.param(topology_of(), "gpu-0", False, id="topology"),
+        pytest.param(unhealthy("1"), "gpu-0", True, id="unhealthy GPUs"),
+        pytest.param(a_map("other"), None, False, id="anything else"),
+        pytest.param(
+            a_map("other", labels={keys.TOPOLOGY_NODE: "gpu-0"}), None, False, id="half marked"
+        ),
+    ],
+)
+def test_a_config_map_tells_of_one_node_or_of_none(found, node, tells_health):
+    assert (found.node, found.tells_health) == (node, tells_health)
+
+
+# ---- Machines.
+
+
+def test_a_node_of_which_nothing_is_told_has_equal_gpus():
+    node = known()
+
+    assert (len(node.cards), node.machine_known) == (8, False)
+
+
+def test_a_node_is_the_machine_that_its_agent_publishes():
+    node = known(topology_of())
+
+    assert node.machine_known
+    assert node.machine.links == dgx1_v100().links
+
+
+def test_a_node_is_the_machine_that_the_policy_names():
+    assert known(policy=MAPPED).machine_known
+    assert not known(raw=a_raw(labels={keys.NODE_MODE: "topology"}), policy=MAPPED).machine_known
+
+
+def test_who_is_unhealthy_is_believed_of_every_map_though_no_machine_can_be_read():
+    told = topology_of("second", data={keys.TOPOLOGY_DEVICES: '{"0": "Unhealthy"}'})
+
+    assert out_of_use(known(topology_of("first", data={}), told)) == [0]
+
+
+def test_an_agent_is_believed_before_the_policy():
+    node = known(topology_of(machine=dgx1_v100()), policy=MAPPED)
+
+    assert node.machine.links == dgx1_v100().links
+    assert node.machine.constants == Constants()
+
+
+def test_what_is_published_and_cannot_be_read_is_told_and_passed_over():
+    broken = topology_of(
+        "a-broken",
+        data={keys.TOPOLOGY_MACHINE: "{", keys.TOPOLOGY_DEVICES: '{"1":"Unhealthy"}'},
+    )
+    whole = topology_of("b-whole", unhealthy=(2,))
+
+    for told in ((broken,), (broken, whole)):
+        node = known(*told)
+        assert node.machine_known is (whole in told)
+        assert out_of_use(node) == ([1, 2] if whole in told else [1])
+        assert [warning.split(": ")[:2] for warning in node.warnings] == [
+            ["published topology", "machine.json"],
+            ["published topology", "linkType"],
+            ["published topology", "devices"],
+        ]
+
+
+def test_speeds_of_links_are_those_of_the_policy():
+    node = known(topology_of(), policy="constants: {nvlink: 11}\n")
+
+    assert node.machine.constants == Constants(nvlink=11.0)
+
+
+def test_the_speeds_of_a_node_without_gpus_do_not_matter():
+    node = known(raw=a_raw(0), policy="constants: {nvlink: 11}\n")
+
+    assert node.machine is None
+
+
+# ---- How shares are laid out.
+
+
+@pytest.mark.parametrize(
+    ("label", "policy", "expected", "told"),
+    [
+        pytest.param(None, "", "binpack", None, id="nobody says"),
+        pytest.param(None, "spread", "spread", None, id="the policy"),
+        pytest.param("binpack", "spread", "binpack", None, id="the node before the policy"),
+        pytest.param("spread", "binpack", "spread", None, id="the node"),
+        pytest.param("spraed", "spread", "spread", "spread is taken", id="misspelt"),
+        pytest.param("spraed", "", "binpack", "binpack is taken", id="misspelt, no policy"),
+    ],
+)
+def test_shares_are_laid_out_as_the_node_says_else_the_policy(label, policy, expected, told):
+    labels = {keys.NODE_MODE: "share", **({keys.NODE_PLACEMENT: label} if label else {})}
+    raw = a_raw(0, labels, **{keys.GPU_COUNT: "2", keys.GPU_MEM: "32"})
+
+    node = known(raw=raw, policy=f"placement: {{strategy: {policy}}}\n" if policy else "")
+
+    assert node.placement == expected
+    assert [told in warning for warning in node.warnings] == ([True] if told else [])
+
+
+# ---- Health.
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        pytest.param([unhealthy("0, 3")], [0, 3], id="listed"),
+        pytest.param([unhealthy("all")], [], id="what cannot be read excludes nothing"),
+        pytest.param([a_map("unhealthy-gpu-gpu-0")], [], id="no list"),
+        pytest.param([topology_of(unhealthy=(2,))], [2], id="published"),
+        pytest.param([topology_of(unhealthy=(2,)), unhealthy("5")], [2, 5], id="both"),
+    ],
+)
+def test_gpus_that_are_told_to_be_unhealthy_are_out_of_use(told, expected):
+    assert out_of_use(known(*told)) == expected
+
+
+def test_a_list_that_cannot_be_read_is_told():
+    assert known(unhealthy("all")).warnings == (
+        "ConfigMap unhealthy-gpu-gpu-0: 'all': not an index of one of 8 GPUs (0,3 is an example)",
+    )
+
+
+# ---- What cannot be read.
+
+
+def test_an_amount_that_is_none_is_an_error():
+    with pytest.raises(NodeError):
+        known(raw=a_raw("many"))
+
+
+def test_a_machine_that_is_not_in_the_catalogue_is_an_error():
+    with pytest.raises(TopologyError):
+        known(policy="machines:\n- {nodeLabels: {pool: a}, machine: no-such}\n")

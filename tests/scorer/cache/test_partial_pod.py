@@ -1,0 +1,117 @@
+"""Pods that cannot be read: what they may hold is given to nobody else."""
+
+import json
+
+import pytest
+from builders import a_held_pod
+from structlog.testing import capture_logs
+from tenure import Cluster, leading, soon
+
+from cluster import keys
+from scorer.cache.partial_pod import read_pod
+
+PODS = "/api/v1/namespaces/team/pods"
+BAD_VARIABLES = {"env": "no list"}
+"""A field that no API server stores so, and that a container is read with."""
+
+
+def raw(pod):
+    return json.dumps(pod).encode()
+
+
+def running(gpus=2, **broken):
+    """Return a pod with GPUs on a node, of which parts of the only container are replaced."""
+    pod = a_held_pod(gpus, "runs", gates=(), nodeName="gpu-0", phase="Running")
+    pod["spec"]["containers"][0] |= broken
+    return pod
+
+
+def test_a_pod_of_which_one_field_is_bad_still_claims_what_is_on_its_node():
+    with capture_logs() as logs:
+        found = read_pod(raw(running(**BAD_VARIABLES)))
+
+    claimant = found.claimant
+    assert (claimant.uid, claimant.node, claimant.places) == ("runs", "gpu-0", True)
+    assert "its object cannot be read: Expected `array | null`, got `str`" in claimant.unreadable
+    assert found.settled
+    assert [one["pod"] for one in logs] == ["team/runs"]
+
+
+@pytest.mark.parametrize(
+    ("broken", "places"),
+    [
+        pytest.param({"resources": "all"}, True, id="resources-unreadable"),
+        pytest.param({"resources": {"limits": {keys.GPU_WHOLE: []}}}, True, id="amount-unreadable"),
+        pytest.param({**BAD_VARIABLES, "resources": {"limits": {"cpu": "1"}}}, False, id="no-gpus"),
+        pytest.param({**BAD_VARIABLES, "resources": None}, False, id="no-resources"),
+    ],
+)
+def test_whether_a_pod_has_gpus_is_told_by_its_resources_and_doubt_counts(broken, places):
+    assert read_pod(raw(running(**broken))).claimant.places is places
+
+
+def test_a_pod_whose_containers_are_no_list_may_have_gpus():
+    pod = running()
+    pod["spec"]["containers"] = "none"
+
+    assert read_pod(raw(pod)).claimant.unreadable
+
+
+def test_a_finished_pod_that_cannot_be_read_claims_nothing():
+    pod = running(**BAD_VARIABLES)
+    pod["status"]["phase"] = "Succeeded"
+
+    assert read_pod(raw(pod)).claimant is None
+
+
+def test_a_pod_that_waits_and_cannot_be_read_is_not_planned_and_says_why():
+    pod = a_held_pod(1, "waits")
+    pod["spec"]["tolerations"] = "all"
+
+    found = read_pod(raw(pod))
+
+    assert found.waiting is not None
+    assert found.unplannable.startswith("its object cannot be read: Expected `array | null`")
+
+
+def test_a_pod_on_its_way_to_its_node_keeps_the_gpus_of_its_record():
+    record = {"v": 1, "node": "gpu-0", "gpus": [{"i": 3}]}
+    pod = a_held_pod(1, "goes", gates=(), annotations={keys.ALLOCATION: json.dumps(record)})
+    pod["spec"]["tolerations"] = "all"
+
+    claimant = read_pod(raw(pod)).claimant
+
+    assert (claimant.target, [gpu.i for gpu in claimant.record.gpus]) == ("gpu-0", [3])
+
+
+@pytest.mark.parametrize("levels", [*range(890, 1000, 2), 9980])
+def test_a_pod_of_any_depth_is_read_as_others_are(levels):
+    deep = '{"f:a":' * levels + "{}" + "}" * levels
+    pod = raw(running()).replace(b'"metadata": {', f'"metadata": {{"managed": {deep}, '.encode(), 1)
+
+    assert read_pod(pod) == read_pod(raw(running()))
+
+
+@pytest.mark.parametrize("before", ["new", "readable"])
+async def test_nothing_is_placed_on_the_node_of_an_unreadable_pod_until_it_can_be_read(before):
+    async with Cluster() as cluster:
+        cluster.node()
+        if before == "readable":
+            cluster.put(f"{PODS}/runs", running(0))
+        async with leading(cluster) as leader:
+            cluster.put(f"{PODS}/runs", running(0, resources="all"))
+            snapshot = leader.tenure.watches.state.snapshot
+            await soon(lambda: snapshot().ledger.nodes["gpu-0"].unaccounted)
+            cluster.pod("next")
+            await soon(lambda: any("next" in u.key.name for u, _ in waiting(leader)))
+            assert "team/runs: its object cannot be read" in (
+                snapshot().ledger.nodes["gpu-0"].unaccounted
+            )
+            assert not cluster.given("next")
+
+            cluster.put(f"{PODS}/runs", running(0))
+            await soon(lambda: cluster.given("next"))
+
+
+def waiting(leader):
+    return leader.tenure.planner.waiting()

@@ -1,0 +1,389 @@
+"""What becomes of a plan that is written, until all its pods are bound or sent away again."""
+
+import asyncio
+
+import pytest
+import pytest_asyncio
+from builders import a_seen
+from tenure import JOB, NOW, Clock, Cluster, hurry, leading, soon
+
+from cluster import keys
+from scorer.commit.pending_binding import moving_takes
+from scorer.gang.crd import GANGS
+
+
+@pytest_asyncio.fixture
+async def cluster(monkeypatch):
+    hurry(monkeypatch)
+    async with Cluster() as running:
+        for name in ("gpu-0", "gpu-1"):
+            running.node(name)
+        yield running
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def evicted(cluster):
+    """Return the evictions that were asked for, by pod."""
+    return {
+        path.split("/")[-2]: body for _, path, body in cluster.writes if path.endswith("/eviction")
+    }
+
+
+async def placed(cluster, *bound, **gang):
+    """Let a gang be placed, and some of its pods be bound; return its node."""
+    cluster.gang(gpus=2, **gang)
+    await soon(lambda: cluster.given("bert-0", "bert-1"))
+    cluster.bind(*bound)
+    cluster.try_out(*{"bert-0", "bert-1"}.difference(bound))
+    # Once a pod that comes later is placed, the planner has seen that.
+    cluster.pod("seen", 1)
+    await soon(lambda: cluster.given("seen"))
+    return cluster.record("bert-0")["node"]
+
+
+def again(cluster, **gang):
+    """Make the pods of a gang again, as the operator of its job does."""
+    for i in (0, 1):
+        cluster.pod(f"bert-{i}", 2, gang="bert", uid=f"again-{i}", **gang)
+
+
+async def passed(cluster, clock, seconds, name="sign"):
+    """Let time pass, and something happen by which the planner notices."""
+    clock.now += seconds
+    cluster.pod(name, 1)
+    await soon(lambda: cluster.given(name))
+
+
+async def test_all_members_are_evicted_when_one_is_not_bound_in_time_and_go_elsewhere(
+    cluster, clock
+):
+    async with leading(cluster, clock=clock):
+        node = await placed(cluster, "bert-0")
+        version = cluster["bert-0"]["metadata"]["resourceVersion"]
+        await passed(cluster, clock, 59)
+        assert evicted(cluster) == {}
+        await passed(cluster, clock, 2, "another")
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        again(cluster)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        assert cluster.record("bert-0")["node"] != node
+
+    assert evicted(cluster).keys() == {"bert-0", "bert-1"}
+    assert evicted(cluster)["bert-0"]["deleteOptions"]["preconditions"] == {
+        "uid": "bert-0",
+        "resourceVersion": version,
+    }
+
+
+async def test_people_are_told_why_a_gang_is_moved(cluster, clock):
+    async with leading(cluster, clock=clock):
+        node = await placed(cluster, "bert-0")
+        await passed(cluster, clock, 61)
+        await soon(lambda: cluster.phase() == "Committing" and cluster.events())
+
+    why = f"pod bert-1 was not bound to {node} within 60 s; all members are moved"
+    assert cluster.the_gang()["status"]["reason"] == why
+    assert cluster.the_gang()["status"]["members"] == "1/2"
+    (event,) = cluster.events("GangEvicted")
+    assert (
+        f"evicted, to be placed again together: pod bert-1 was not bound to {node}"
+        in (event["message"])
+    )
+
+
+async def test_no_time_passes_for_a_gang_while_no_scheduler_looks_at_its_pods(cluster, clock):
+    async with leading(cluster, clock=clock):
+        cluster.gang(gpus=2)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        for name in "abc":
+            await passed(cluster, clock, 61, name)
+        await soon(lambda: cluster.phase() == "Committing" and reason(cluster))
+        assert reason(cluster) == "no scheduler has looked at pod bert-0 yet"
+        cluster.try_out("bert-0")
+        await passed(cluster, clock, 59, "tried")
+        assert evicted(cluster) == {}
+        await passed(cluster, clock, 61, "late")
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+
+
+def reason(cluster):
+    return cluster.the_gang()["status"].get("reason")
+
+
+async def test_only_nodes_that_the_scheduler_could_not_use_are_excluded(cluster, clock):
+    cluster.node("small", 4)
+    async with leading(cluster, clock=clock):
+        cluster.gang(gpus=8)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        cluster.try_out("bert-0")
+        await passed(cluster, clock, 0, "seen")
+        await passed(cluster, clock, 61)
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        for i in (0, 1):
+            cluster.pod(f"bert-{i}", 8, gang="bert", uid=f"again-{i}")
+        await soon(lambda: "excluded" in (reason(cluster) or ""))
+
+    assert "1 of 3 nodes is excluded for now, since a member" in reason(cluster)
+
+
+@pytest.mark.parametrize("owner", [JOB, None], ids=["job", "nobody"])
+async def test_a_gang_that_is_bound_in_time_stays(cluster, clock, owner):
+    async with leading(cluster, clock=clock):
+        await placed(cluster, "bert-0", "bert-1", owner=owner)
+        await soon(lambda: cluster.phase() == "Placed")
+        await passed(cluster, clock, 3600)
+
+    assert evicted(cluster) == {}
+
+
+async def test_pods_that_nobody_would_make_again_stay_and_people_are_told(cluster, clock):
+    async with leading(cluster, clock=clock):
+        await placed(cluster, "bert-0", owner=None)
+        await passed(cluster, clock, 61)
+        await soon(lambda: cluster.phase() == "Committing")
+
+    assert evicted(cluster) == {}
+    assert "has no controller that would make it again" in cluster.the_gang()["status"]["reason"]
+
+
+async def test_pods_whose_job_counts_evictions_as_failures_stay(cluster, clock):
+    cluster.put("/apis/batch/v1/namespaces/team/jobs/sweep", {"metadata": {"uid": "sweep"}})
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "sweep", "uid": "sweep"}
+    async with leading(cluster, clock=clock):
+        await placed(cluster, owner=owner)
+        await passed(cluster, clock, 61)
+        await soon(lambda: cluster.phase() == "Committing")
+
+    assert evicted(cluster) == {}
+    assert "Job sweep would count" in cluster.the_gang()["status"]["reason"]
+
+
+IGNORES = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+
+
+async def test_a_job_is_not_moved_before_it_has_waited_as_long_as_that_may_take(cluster, clock):
+    body = {"metadata": {"uid": "sweep"}, "spec": {"podFailurePolicy": {"rules": [IGNORES]}}}
+    cluster.put("/apis/batch/v1/namespaces/team/jobs/sweep", body)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "sweep", "uid": "sweep"}
+    names = [f"bert-{i}" for i in range(8)]
+    async with leading(cluster, clock=clock):
+        cluster.gang(workers=8, gpus=1, owner=owner)
+        await soon(lambda: cluster.given(*names))
+        cluster.try_out(*names)
+        await passed(cluster, clock, 0, "seen")
+        await passed(cluster, clock, 61)
+        await soon(lambda: "it is not moved before 600 s" in (reason(cluster) or ""))
+        assert evicted(cluster) == {}
+        await passed(cluster, clock, 540, "late")
+        await soon(lambda: not any(cluster[name] for name in names))
+
+
+@pytest.mark.parametrize(("pods", "seconds"), [(1, 10), (2, 20), (5, 160), (8, 600), (4096, 600)])
+def test_how_long_a_job_may_take_to_make_evicted_pods_again(pods, seconds):
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "sweep", "uid": "sweep"}
+    seen = [a_seen(1, f"sweep-{i}", owner=job) for i in range(pods)]
+
+    assert moving_takes(seen) == seconds
+    assert moving_takes([a_seen(1, "bert-0", owner=JOB)] * pods) == 0
+
+
+async def test_a_gang_whose_pods_could_not_be_moved_is_told_when_it_is_bound_after_all(
+    cluster, clock
+):
+    async with leading(cluster, clock=clock):
+        await placed(cluster, "bert-0", owner=None)
+        await passed(cluster, clock, 61)
+        await soon(lambda: cluster.phase() == "Committing")
+        cluster.bind("bert-1")
+        await soon(lambda: cluster.phase() == "Placed")
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param((429, "it would violate the disruption budget"), id="a budget keeps it"),
+        pytest.param((409, "it has changed"), id="it has changed"),
+        pytest.param("lost", id="no answer"),
+    ],
+)
+async def test_an_eviction_that_is_refused_is_asked_for_again_later(cluster, clock, refusal):
+    cluster.fates["POST", "/api/v1/namespaces/team/pods/bert-0/eviction"].append(refusal)
+    async with leading(cluster, clock=clock):
+        await placed(cluster, "bert-0")
+        await passed(cluster, clock, 61)
+        await soon(lambda: cluster["bert-1"] is None)
+        assert cluster["bert-0"]
+        # What remains is bound, all of it: what is missing is planned beside it.
+        cluster.pod("bert-1", 2, gang="bert", uid="again")
+        await passed(cluster, clock, 61, "another")
+        await soon(lambda: cluster["bert-0"] is None or cluster.record("bert-1"))
+
+
+async def test_a_pod_whose_gpus_are_gone_does_not_keep_its_gang_waiting(cluster, clock):
+    async with leading(cluster, clock=clock):
+        node = await placed(cluster, "bert-0")
+        cluster.remove(f"/api/v1/nodes/{node}")
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+
+    assert evicted(cluster).keys() == {"bert-0", "bert-1"}
+
+
+async def test_a_pod_on_its_own_is_moved_too(cluster, clock):
+    async with leading(cluster, clock=clock):
+        cluster.pod("alone", 1, owner={**JOB, "kind": "ReplicaSet"})
+        await soon(lambda: cluster.given("alone"))
+        cluster.try_out("alone")
+        await passed(cluster, clock, 0, "looked")
+        await passed(cluster, clock, 61)
+        await soon(lambda: cluster["alone"] is None)
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["by its Gang", "by its pods"])
+async def test_a_plan_of_the_leader_before_is_followed_to_its_end(cluster, clock, recorded):
+    async with leading(cluster, clock=clock):
+        await placed(cluster, "bert-0")
+    if not recorded:
+        gang = cluster.the_gang()["metadata"]["name"]
+        cluster.remove(f"/apis/linkwise.dev/v1alpha1/namespaces/team/gangs/{gang}")
+    async with leading(cluster, term=8, clock=clock):
+        assert not cluster.all(GANGS) or recorded
+        cluster.bind("bert-1")
+        await soon(lambda: cluster.phase() == "Placed")
+
+
+async def test_a_plan_of_the_leader_before_that_comes_to_no_end_is_given_up(cluster, clock):
+    async with leading(cluster, clock=clock):
+        await placed(cluster, "bert-0")
+    clock.now = NOW + 1000
+    async with leading(cluster, term=8, clock=clock):
+        await passed(cluster, clock, 0, "looked")
+        await passed(cluster, clock, 61)
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+
+
+async def test_a_node_where_a_gang_failed_may_be_used_again_after_a_while(cluster, clock):
+    cluster.remove("/api/v1/nodes/gpu-1")
+    cluster.node("sign", 8)
+    async with leading(cluster, clock=clock):
+        await placed(cluster, "bert-0", nodeSelector={keys.HOSTNAME: "gpu-0"})
+        await passed(cluster, clock, 61)
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        again(cluster, nodeSelector={keys.HOSTNAME: "gpu-0"})
+        await soon(lambda: cluster.phase() == "Waiting")
+        await passed(cluster, clock, 11 * 60, "another")
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+
+# ---- Several plans of one gang.
+
+
+async def joined(cluster, *bound):
+    """Let a gang be placed, some of its pods be bound, and then one more be given its GPUs."""
+    await placed(cluster, *bound)
+    cluster.pod("bert-2", 2, gang="bert")
+    await soon(lambda: cluster.given("bert-2"))
+
+
+async def test_a_member_that_comes_later_does_not_let_those_before_it_be_forgotten(cluster, clock):
+    async with leading(cluster, clock=clock):
+        await joined(cluster, "bert-0")
+        await passed(cluster, clock, 59)
+        cluster.bind("bert-2")
+        await passed(cluster, clock, 0, "looked")
+        assert cluster.phase() != "Placed"
+        await passed(cluster, clock, 2, "another")
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+
+    assert evicted(cluster).keys() == {"bert-0", "bert-1"}
+
+
+async def test_the_leader_before_may_have_left_several_plans_of_a_gang(cluster, clock):
+    async with leading(cluster, clock=clock):
+        await joined(cluster, "bert-0")
+    async with leading(cluster, term=8, clock=clock):
+        cluster.bind("bert-2")
+        await passed(cluster, clock, 59, "looked")
+        assert cluster.phase() != "Placed"
+        await passed(cluster, clock, 2, "another")
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+
+    assert evicted(cluster).keys() == {"bert-0", "bert-1"}
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        pytest.param(lambda cluster: cluster.bind("bert-2"), id="is bound"),
+        pytest.param(lambda cluster: cluster.delete("bert-2"), id="is gone"),
+    ],
+)
+async def test_a_gang_is_placed_once_none_of_its_plans_has_a_member_that_is_not_bound(
+    cluster, clock, last
+):
+    async with leading(cluster, clock=clock):
+        await joined(cluster, "bert-0")
+        cluster.bind("bert-1")
+        await passed(cluster, clock, 59)
+        assert cluster.phase() != "Placed"
+        last(cluster)
+        await soon(lambda: cluster.phase() == "Placed")
+        members = cluster.the_gang()["status"]["members"]
+        assert members == ("3/2" if cluster["bert-2"] else "2/2")
+        await passed(cluster, clock, 3600, "later")
+
+    assert evicted(cluster) == {}
+
+
+async def test_a_gang_of_which_a_member_is_refused_again_and_again_is_moved_in_time(cluster, clock):
+    cluster.fail("PATCH", "bert-1", *[(403, "no")] * 1000)
+    async with leading(cluster, clock=clock):
+        cluster.gang(gpus=2)
+        await soon(lambda: cluster.given("bert-0"))
+        cluster.bind("bert-0")
+        clock.now += 50
+        await soon(lambda: len(cluster.patches("bert-1")) > 2)
+        await passed(cluster, clock, 5)
+        assert evicted(cluster) == {}
+        await passed(cluster, clock, 6, "another")
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+
+
+async def test_a_member_that_is_just_tried_by_another_plan_gives_its_gang_no_more_time(
+    cluster, clock
+):
+    answered = asyncio.Event()
+    cluster.fail("PATCH", "bert-1", *[(403, "no")] * 1000)
+    async with leading(cluster, clock=clock) as leader:
+        cluster.gang(gpus=2)
+        await soon(lambda: cluster.given("bert-0"))
+        cluster.bind("bert-0")
+        # It takes what was planned for the other one, which is planned anew.
+        node = {keys.HOSTNAME: cluster.record("bert-0")["node"]}
+        cluster.pod("taker", 6, nodeSelector=node)
+        await soon(lambda: cluster.given("taker"))
+        tries = cluster.fates["PATCH", "/api/v1/namespaces/team/pods/bert-1"]
+        tries.clear()
+        tries.append(answered)
+        await soon(lambda: not tries)
+        clock.now += 61
+        cluster.pod("sign", 1)
+        state = leader.tenure.watches.state
+        await soon(lambda: state.pod(("team", "sign")).claimant.record)
+        assert evicted(cluster) == {}
+        tries += [(403, "no")] * 1000
+        answered.set()
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+
+
+async def test_a_plan_that_could_not_be_written_leaves_the_one_before_it(cluster, clock):
+    async with leading(cluster, clock=clock):
+        await placed(cluster, "bert-0")
+        cluster.fail("PATCH", "bert-2", *[(403, "no")] * 1000)
+        cluster.pod("bert-2", 2, gang="bert")
+        await soon(lambda: cluster.patches("bert-2"))
+        await passed(cluster, clock, 61)
+        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])

@@ -1,0 +1,215 @@
+import json
+from copy import deepcopy
+
+import jsonpatch
+import msgspec
+import pytest
+from builders import a_held_pod, a_node
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import pods
+
+from cluster import keys
+from cluster.pod import Pod
+from cluster.record import Allocation, GPUShare, parse_record
+from scorer.commit.patches import allocation_of, placing, record_of, unpinned
+from scorer.placement.member import member_of
+from scorer.placement.result import Placement
+from topology.table import table_of
+
+NOW_NS = 1_800_000_000_000_000_000
+HERE = {"key": keys.NODE_NAME_FIELD, "operator": "In", "values": ["gpu-1"]}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+WHOLE = (GPUShare(0, "GPU-a"), GPUShare(3, "GPU-b"))
+
+_asks = st.sampled_from(
+    (
+        {keys.GPU_WHOLE: 2},
+        {keys.GPU_MEM: 8},
+        {keys.GPU_MEM: 8, keys.GPU_CORE: 30},
+        {keys.NVIDIA_GPU_SHARED: 2},
+    )
+)
+_key = {"key": "zone", "operator": "In", "values": ["a"]}
+# Lists of their own: a patch applied to a shared one would change several terms.
+_some = st.none() | st.lists(st.just(_key), max_size=2)
+_terms = st.lists(
+    st.fixed_dictionaries({}, optional={"matchExpressions": _some, "matchFields": _some}),
+    min_size=1,
+    max_size=3,
+)
+_other_gates = st.lists(st.sampled_from(("a", "b", "c")), unique=True, max_size=2)
+
+
+@st.composite
+def held(draw):
+    """Any pod, as the API server might keep one that waits for its GPUs."""
+    raw = draw(pods())
+    for container in (*raw["spec"]["containers"], *(raw["spec"].get("initContainers") or ())):
+        container.pop("resources", None)
+    raw["spec"]["containers"][0]["resources"] = {"limits": dict(draw(_asks))}
+    raw["metadata"]["uid"] = "u1"
+    if draw(st.booleans()):
+        required = {REQUIRED: {"nodeSelectorTerms": draw(_terms)}}
+        raw["spec"]["affinity"] = {"nodeAffinity": required, "podAffinity": {}}
+    gates = draw(st.permutations([keys.GANG, *draw(_other_gates)]))
+    raw["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
+    return raw
+
+
+NODE = a_node("gpu-1", card_memory=80)
+
+
+def steps_for(raw, shares=WHOLE, node=NODE):
+    member = member_of(msgspec.convert(raw, Pod), "team")
+    placement = Placement(member, "gpu-1", shares)
+    allocation = Allocation("gpu-1", shares, plan="7-1")
+    record = record_of(placement, allocation, node, term=7, now_ns=NOW_NS)
+    return placing(member.pod, "gpu-1", record)
+
+
+def wire(steps):
+    return json.loads(msgspec.json.encode(steps))
+
+
+def written(raw, shares=WHOLE, node=NODE):
+    return jsonpatch.apply_patch(raw, wire(steps_for(raw, shares, node)))
+
+
+def terms_of(raw):
+    affinity = (raw["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    return (affinity.get(REQUIRED) or {}).get("nodeSelectorTerms") or []
+
+
+def pinned(term):
+    """Return a term with the node, as Kubernetes allows it to be narrowed down."""
+    if not (term.get("matchExpressions") or term.get("matchFields")):
+        return term
+    return {**term, "matchFields": [*(term.get("matchFields") or ()), HERE]}
+
+
+@given(held())
+def test_any_pod_gets_its_record_and_its_node_and_loses_our_gate_and_nothing_else(raw):
+    terms = terms_of(raw)
+    before = raw["metadata"].get("annotations") or {}
+
+    after = written(raw)
+
+    annotations = after["metadata"]["annotations"]
+    assert parse_record(annotations) == Allocation("gpu-1", WHOLE, plan="7-1")
+    assert annotations[keys.TERM] == "7"
+    assert {**annotations, **before}.keys() == annotations.keys()
+    assert all(annotations[key] == before[key] for key in before.keys() - keys.RECORD)
+    assert terms_of(after) == ([pinned(term) for term in terms] or [{"matchFields": [HERE]}])
+    gates = [gate for gate in raw["spec"]["schedulingGates"] if gate["name"] != keys.GANG]
+    assert after["spec"]["schedulingGates"] == gates
+    assert rest_of(after) == rest_of(raw)
+
+
+def rest_of(raw):
+    """Return a pod without what may change."""
+    pod = deepcopy(raw)
+    pod["metadata"].pop("annotations", None)
+    del pod["spec"]["schedulingGates"]
+    affinity = pod["spec"].pop("affinity", None) or {}
+    nodes = affinity.pop("nodeAffinity", None) or {}
+    required = nodes.pop(REQUIRED, None) or {}
+    # Without terms the API server does not take it, so that nothing of it is kept.
+    return pod, affinity, nodes, required if required.pop("nodeSelectorTerms", None) else {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda pod: pod["metadata"].update(uid="u2"), id="another pod of the name"),
+        pytest.param(lambda pod: pod["spec"]["schedulingGates"].pop(0), id="a gate is gone"),
+        pytest.param(lambda pod: pod["spec"]["schedulingGates"].pop(1), id="ours is gone"),
+        pytest.param(
+            lambda pod: pod["spec"]["schedulingGates"].append({"name": "c"}), id="a gate more"
+        ),
+        pytest.param(lambda pod: pod["spec"].pop("schedulingGates"), id="no gates"),
+    ],
+)
+def test_it_holds_only_for_the_pod_and_the_gates_that_were_planned(change):
+    raw = a_held_pod(2, gates=("other", keys.GANG))
+    steps = wire(steps_for(raw))
+    change(raw)
+
+    with pytest.raises(jsonpatch.JsonPatchException):
+        jsonpatch.apply_patch(raw, steps)
+
+
+def test_what_it_must_hold_for_is_tested_before_anything_is_written():
+    operations = [step["op"] for step in steps_for(a_held_pod(2))]
+
+    assert operations[:2] == ["test", "test"]
+    assert "test" not in operations[2:]
+    assert operations[-1] == "remove"
+
+
+def test_a_share_is_written_in_the_words_of_gpushare():
+    raw = a_held_pod(0)
+    raw["spec"]["containers"][0]["resources"]["limits"] = {keys.GPU_MEM: 8}
+
+    after = written(raw, (GPUShare(2, None, 8),))["metadata"]["annotations"]
+
+    assert after[keys.MEM_IDX] == "2"
+    assert after[keys.MEM_POD] == "8"
+    assert after[keys.MEM_DEV] == "80"
+    assert after[keys.MEM_ASSUME_TIME] == str(NOW_NS)
+    assert after[keys.ISOLATION] == "none"
+
+
+def test_a_share_says_what_keeps_it_within_its_limits_on_its_node():
+    raw = a_held_pod(0)
+    raw["spec"]["containers"][0]["resources"]["limits"] = {keys.GPU_MEM: 8}
+
+    after = written(raw, (GPUShare(2, None, 8),), a_node(mode="cgpu", card_memory=80))
+
+    assert after["metadata"]["annotations"][keys.ISOLATION] == "cgpu"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "table", "bandwidth"),
+    [
+        pytest.param((0, 3), True, 40.0, id="several GPUs"),
+        pytest.param((0,), True, None, id="one GPU has no bandwidth"),
+        pytest.param((0, 3), False, None, id="unknown machine"),
+    ],
+)
+def test_a_record_tells_how_good_the_set_is(gpus, table, bandwidth):
+    known = table_of(a_node().machine) if table else None
+    shares = tuple(GPUShare(i) for i in gpus)
+    member = member_of(msgspec.convert(a_held_pod(len(gpus)), Pod), "team")
+
+    found = allocation_of(Placement(member, "gpu-1", shares), known, "7-1")
+
+    assert (found.node, found.gpus, found.plan) == ("gpu-1", shares, "7-1")
+    assert found.machine_class == (known.key if known else None)
+    assert found.bandwidth == bandwidth
+
+
+TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        None,
+        [TERM],
+        [TERM, {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}],
+        [{**TERM, "matchFields": [HERE]}],
+    ],
+    ids=["nothing", "a term", "two terms", "a node that somebody named"],
+)
+def test_what_is_required_without_our_own_pin_is_what_was_required_before(terms):
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}} if terms else None
+    raw = a_held_pod(2, **({"affinity": affinity} if affinity else {}))
+    before = msgspec.convert(raw, Pod)
+
+    written = msgspec.to_builtins(placing(before, "gpu-1", {}))
+    written = [step for step in written if not step["path"].startswith("/metadata/annotations")]
+    after = msgspec.convert(jsonpatch.apply_patch(raw, written), Pod)
+
+    left = unpinned(after, "gpu-1")
+    assert left.spec.required_nodes == before.spec.required_nodes

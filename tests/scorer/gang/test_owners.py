@@ -1,0 +1,471 @@
+"""The manifests have the shapes of these types, in words of our own.
+
+kubeflow/training-operator `pkg/apis/kubeflow.org/v1` (MPIJob, PyTorchJob), kubeflow/mpi-operator
+`pkg/apis/kubeflow/v2beta1` and, as arena submits it, `v1alpha1`; kubernetes/api `batch/v1` and
+`apps/v1`; kubernetes-sigs/jobset `api/jobset/v1alpha2`.
+"""
+
+import json
+
+import msgspec
+import pytest
+import yaml
+from builders import a_pod
+
+from cluster import keys
+from cluster.pod import Owner, Pod
+from scorer.gang.owners import (
+    Declaration,
+    ExpectedPods,
+    PodGroup,
+    expected_pods,
+    group_paths,
+    members_of,
+    path_of,
+)
+
+MPI_V1 = """
+apiVersion: kubeflow.org/v1
+kind: MPIJob
+metadata: {name: bert, namespace: team}
+spec:
+  slotsPerWorker: 2
+  cleanPodPolicy: Running
+  mpiReplicaSpecs:
+    Launcher:
+      replicas: 1
+      restartPolicy: Never
+      template:
+        spec:
+          containers:
+          - {name: mpi, image: bert, command: [mpirun, -np, "8", python, train.py]}
+    Worker:
+      replicas: 4
+      restartPolicy: OnFailure
+      template:
+        metadata: {labels: {team: a}}
+        spec:
+          containers:
+          - {name: mpi, image: bert, resources: {limits: {aliyun.com/gpu: 2, cpu: "8"}}}
+"""
+MPI_V2 = """
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: bert}
+spec:
+  slotsPerWorker: 8
+  runLauncherAsWorker: true
+  launcherCreationPolicy: WaitForWorkersReady
+  sshAuthMountPath: /home/mpiuser/.ssh
+  mpiImplementation: OpenMPI
+  runPolicy: {cleanPodPolicy: Running, backoffLimit: 3, schedulingPolicy: {minAvailable: 4}}
+  mpiReplicaSpecs:
+    Launcher:
+      template:
+        spec:
+          containers:
+          - {name: mpi, resources: {limits: {aliyun.com/gpu: 8}}}
+    Worker:
+      replicas: 3
+      template:
+        spec:
+          initContainers:
+          - {name: fetch, image: fetch}
+          containers:
+          - {name: mpi, resources: {limits: {aliyun.com/gpu: "8"}}}
+          - {name: metrics, image: metrics}
+status: {replicaStatuses: {Worker: {active: 3}}}
+"""
+MPI_V1ALPHA1 = """
+apiVersion: kubeflow.org/v1alpha1
+kind: MPIJob
+metadata: {name: bert}
+spec:
+  replicas: 2
+  template:
+    spec:
+      containers:
+      - {name: mpi, resources: {limits: {aliyun.com/gpu: 4}}}
+"""
+PYTORCH = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: llama}
+spec:
+  nprocPerNode: auto
+  elasticPolicy: {minReplicas: 1, maxReplicas: 4, rdzvBackend: c10d}
+  runPolicy: {cleanPodPolicy: None}
+  pytorchReplicaSpecs:
+    Master:
+      replicas: 1
+      template:
+        spec:
+          containers: [{name: pytorch, resources: {limits: {aliyun.com/gpu: 8}}}]
+    Worker:
+      replicas: 3
+      template:
+        spec:
+          containers: [{name: pytorch, resources: {limits: {aliyun.com/gpu: 8}}}]
+"""
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: sweep}
+spec:
+  completions: 6
+  parallelism: 6
+  completionMode: Indexed
+  backoffLimit: 0
+  template:
+    spec:
+      subdomain: sweep
+      restartPolicy: Never
+      containers: [{name: c, resources: {limits: {nvidia.com/gpu.shared: 1}}}]
+"""
+JOB_SET = """
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: pipeline}
+spec:
+  successPolicy: {operator: All}
+  replicatedJobs:
+  - name: driver
+    template:
+      spec:
+        template:
+          spec:
+            containers: [{name: driver}]
+  - name: workers
+    replicas: 2
+    template:
+      metadata: {labels: {a: b}}
+      spec:
+        parallelism: 4
+        completions: 4
+        template:
+          spec:
+            containers: [{name: worker, resources: {limits: {aliyun.com/gpu: 1}}}]
+  - name: evaluator
+    template:
+      spec:
+        template:
+          spec:
+            containers: [{name: evaluator, resources: {limits: {aliyun.com/gpu-mem: 8}}}]
+"""
+STATEFUL_SET = """
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: serve}
+spec:
+  replicas: 3
+  serviceName: serve
+  podManagementPolicy: Parallel
+  selector: {matchLabels: {app: serve}}
+  volumeClaimTemplates:
+  - {metadata: {name: data}, spec: {accessModes: [ReadWriteOnce]}}
+  template:
+    metadata: {labels: {app: serve}}
+    spec:
+      containers: [{name: server, resources: {limits: {aliyun.com/gpu: 1}}}]
+"""
+LWS = """
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: serve}
+spec:
+  replicas: 3
+  leaderWorkerTemplate:
+    size: 4
+    workerTemplate:
+      spec:
+        containers: [{name: server, resources: {limits: {aliyun.com/gpu: 1}}}]
+"""
+
+
+def declared(text, *changes):
+    document = yaml.safe_load(text)
+    for change in changes:
+        change(document["spec"])
+    document["metadata"]["uid"] = "u"
+    return members_of(msgspec.json.decode(json.dumps(document), type=Declaration), "u")
+
+
+def template(spec):
+    return spec["template"]["spec"]["containers"][0]
+
+
+@pytest.mark.parametrize(
+    ("text", "members"),
+    [
+        pytest.param(MPI_V1, 4, id="MPIJob v1 without its launcher"),
+        pytest.param(MPI_V2, 4, id="MPIJob v2beta1 with a launcher that works too"),
+        pytest.param(MPI_V1ALPHA1, 2, id="MPIJob v1alpha1"),
+        pytest.param(PYTORCH, 4, id="PyTorchJob"),
+        pytest.param(JOB, 6, id="Job"),
+        pytest.param(JOB_SET, 9, id="JobSet"),
+        pytest.param(STATEFUL_SET, 3, id="StatefulSet"),
+        pytest.param(LWS, 4, id="one group of a LeaderWorkerSet"),
+    ],
+)
+def test_an_owner_declares_how_many_of_its_pods_have_gpus(text, members):
+    assert declared(text) == members
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "members"),
+    [
+        pytest.param(
+            MPI_V2, lambda s: s["mpiReplicaSpecs"]["Worker"].pop("replicas"), 2, id="MPIJob"
+        ),
+        pytest.param(JOB, lambda s: s.pop("parallelism"), 1, id="Job"),
+        pytest.param(STATEFUL_SET, lambda s: s.pop("replicas"), 1, id="StatefulSet"),
+        pytest.param(JOB_SET, lambda s: s["replicatedJobs"][1].pop("replicas"), 5, id="JobSet"),
+    ],
+)
+def test_what_is_not_written_is_one(text, change, members):
+    assert declared(text, change) == members
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda s: s.update(parallelism=0), id="suspended by parallelism"),
+        pytest.param(lambda s: template(s).pop("resources"), id="no GPUs"),
+        pytest.param(
+            lambda s: template(s).update(resources={"limits": {"nvidia.com/gpu": 1}}),
+            id="GPUs that others choose",
+        ),
+    ],
+)
+def test_pods_that_linkwise_does_not_place_do_not_count(change):
+    assert declared(JOB, change) == 0
+
+
+@pytest.mark.parametrize(
+    ("completions", "members"),
+    [(4, 4), (6, 6), (12, 6), (None, 6)],
+    ids=["fewer than run at once", "as many", "more", "not told"],
+)
+def test_a_job_never_runs_more_pods_than_it_completes(completions, members):
+    assert declared(JOB, lambda spec: spec.update(completions=completions)) == members
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        pytest.param(STATEFUL_SET, lambda s: s.update(replicas=-1), id="replicas"),
+        pytest.param(
+            PYTORCH,
+            lambda s: [role.update(replicas=-1) for role in s["pytorchReplicaSpecs"].values()],
+            id="of a role",
+        ),
+        pytest.param(JOB, lambda s: s.update(parallelism=-1), id="parallelism"),
+        pytest.param(JOB, lambda s: s.update(completions=-1), id="completions"),
+        pytest.param(
+            JOB_SET,
+            lambda s: [job.update(replicas=-1) for job in s["replicatedJobs"]],
+            id="of a replicated job",
+        ),
+    ],
+)
+def test_less_than_none_is_none(text, change):
+    assert declared(text, change) == 0
+
+
+def ordered(text, **spec):
+    document = yaml.safe_load(text)
+    document["spec"] |= spec
+    owner = Owner(kind=document["kind"], name="x", uid="")
+    return expected_pods(msgspec.convert(document, Declaration), owner).ordered
+
+
+NO_GPUS = {"spec": {"containers": [{"name": "leader"}]}}
+
+
+@pytest.mark.parametrize(
+    ("text", "spec", "expected"),
+    [
+        pytest.param(LWS, {"startupPolicy": "LeaderReady"}, True, id="leader first"),
+        pytest.param(LWS, {"startupPolicy": "LeaderCreated"}, False, id="leader created"),
+        pytest.param(
+            JOB_SET, {"startupPolicy": {"startupPolicyOrder": "InOrder"}}, True, id="jobs"
+        ),
+        pytest.param(JOB_SET, {}, False, id="jobs at once"),
+        pytest.param(
+            LWS,
+            {
+                "startupPolicy": "LeaderReady",
+                "leaderWorkerTemplate": {
+                    "size": 4,
+                    "leaderTemplate": NO_GPUS,
+                    "workerTemplate": yaml.safe_load(LWS)["spec"]["leaderWorkerTemplate"][
+                        "workerTemplate"
+                    ],
+                },
+            },
+            False,
+            id="a leader without GPUs",
+        ),
+    ],
+)
+def test_who_makes_pods_with_gpus_only_after_others_are_ready_is_known(text, spec, expected):
+    assert ordered(text, **spec) is expected
+
+
+@pytest.mark.parametrize("text", ["{}", '{"spec":{"tasks":[]}}'])
+def test_an_owner_of_another_shape_declares_nothing(text):
+    assert members_of(msgspec.json.decode(text, type=Declaration), "") == 0
+
+
+def test_another_owner_of_the_same_name_declares_nothing():
+    found = msgspec.convert(yaml.safe_load(JOB) | {"metadata": {"uid": "again"}}, Declaration)
+
+    assert members_of(found, "again") == 6
+    assert members_of(found, "before") == 0
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "path"),
+    [
+        ("kubeflow.org/v2beta1", "MPIJob", "/apis/kubeflow.org/v2beta1/namespaces/team/mpijobs/x"),
+        (
+            "kubeflow.org/v1",
+            "PyTorchJob",
+            "/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/x",
+        ),
+        ("batch/v1", "Job", "/apis/batch/v1/namespaces/team/jobs/x"),
+        (
+            "jobset.x-k8s.io/v1alpha2",
+            "JobSet",
+            "/apis/jobset.x-k8s.io/v1alpha2/namespaces/team/jobsets/x",
+        ),
+        ("apps/v1", "StatefulSet", "/apis/apps/v1/namespaces/team/statefulsets/x"),
+        ("apps/v1", "ReplicaSet", None),
+        ("v1", "ReplicationController", None),
+        ("v1", "Job", None),
+        ("", "Job", None),
+    ],
+)
+def test_only_owners_that_tell_a_size_are_asked(api_version, kind, path):
+    owner = Owner(api_version=api_version, kind=kind, name="x", uid="u")
+
+    assert path_of(owner, "team") == path
+
+
+@pytest.mark.parametrize(
+    ("api_version", "name"),
+    [
+        ("batch/v1", "../../../secrets/x"),
+        ("batch/v1", "x?watch=true"),
+        ("batch/v1", ".."),
+        ("batch/v1", "x%2fy"),
+        ("batch/v1", ""),
+        ("../v1", "x"),
+        ("batch/v1/namespaces/kube-system", "x"),
+    ],
+)
+def test_a_pods_author_cannot_have_anything_else_read(api_version, name):
+    assert path_of(Owner(api_version=api_version, kind="Job", name=name), "team") is None
+
+
+# ---- Which pods, and in which order.
+
+
+def owner_of(kind, name="bert"):
+    return Owner(api_version="apps/v1", kind=kind, name=name, uid="job")
+
+
+def a_declaration(spec):
+    return msgspec.convert({"metadata": {"uid": "job"}, "spec": spec}, Declaration)
+
+
+GPU_TEMPLATE = {"spec": {"containers": [{"resources": {"limits": {keys.GPU_WHOLE: 1}}}]}}
+PLAIN_TEMPLATE = {"spec": {"containers": [{}]}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "makes"),
+    [
+        pytest.param(
+            "MPIJob",
+            {
+                "mpiReplicaSpecs": {
+                    "Launcher": {"template": PLAIN_TEMPLATE},
+                    "Worker": {"replicas": 4, "template": GPU_TEMPLATE},
+                }
+            },
+            ExpectedPods((("bert-worker", 4),)),
+            id="MPIJob",
+        ),
+        pytest.param(
+            "PyTorchJob",
+            {
+                "pytorchReplicaSpecs": {
+                    "Master": {"template": GPU_TEMPLATE},
+                    "Worker": {"replicas": 3, "template": GPU_TEMPLATE},
+                }
+            },
+            ExpectedPods((("bert-master", 1), ("bert-worker", 3))),
+            id="PyTorchJob",
+        ),
+        pytest.param(
+            "StatefulSet",
+            {"replicas": 2, "podManagementPolicy": "Parallel", "template": GPU_TEMPLATE},
+            ExpectedPods((("bert", 2),)),
+            id="StatefulSet, all at once",
+        ),
+        pytest.param(
+            "StatefulSet",
+            {"replicas": 2, "template": GPU_TEMPLATE},
+            ExpectedPods((("bert", 2),), ordered=True),
+            id="StatefulSet, as they come by default",
+        ),
+        pytest.param(
+            "Job",
+            {"parallelism": 2, "template": GPU_TEMPLATE},
+            ExpectedPods(),
+            id="names drawn by lot",
+        ),
+    ],
+)
+def test_the_pods_that_an_owner_makes_are_known_by_their_names(kind, spec, makes):
+    assert expected_pods(a_declaration(spec), owner_of(kind)) == makes
+
+
+@pytest.mark.parametrize(
+    ("pod", "paths"),
+    [
+        pytest.param(a_pod(), (), id="none"),
+        pytest.param(
+            a_pod(labels={keys.POD_GROUP: "bert"}),
+            ("/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team/podgroups/bert",),
+            id="label",
+        ),
+        pytest.param(
+            a_pod(labels={keys.POD_GROUP: "x"}, schedulingGroup={"podGroupName": "bert"}),
+            (
+                "/apis/scheduling.k8s.io/v1beta1/namespaces/team/podgroups/bert",
+                "/apis/scheduling.k8s.io/v1alpha2/namespaces/team/podgroups/bert",
+            ),
+            id="native",
+        ),
+        pytest.param(a_pod(labels={keys.POD_GROUP: "../nodes"}), (), id="no name"),
+        pytest.param(a_pod(labels={keys.POD_GROUP_NAME: "bert"}), (), id="a mark without one"),
+    ],
+)
+def test_the_pod_group_of_a_mark_is_looked_for_where_it_is_served(pod, paths):
+    assert group_paths(msgspec.convert(pod, Pod), "team") == paths
+
+
+@pytest.mark.parametrize(
+    ("spec", "members"),
+    [
+        ({"minMember": 4}, 4),
+        ({"schedulingPolicy": {"gang": {"minCount": 3}}}, 3),
+        ({"schedulingPolicy": {"basic": {}}}, None),
+        ({}, None),
+        ({"minMember": -1}, None),
+    ],
+)
+def test_a_pod_group_says_how_many_are_placed_together(spec, members):
+    assert msgspec.convert({"spec": spec}, PodGroup).members == members

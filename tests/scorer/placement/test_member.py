@@ -1,0 +1,56 @@
+import pytest
+from builders import a_member
+
+from cluster.keys import GPU_CORE, GPU_MEM, NVIDIA_GPU
+from cluster.ledger import Holding
+from cluster.record import GPUShare
+from scorer.placement.member import member_of
+
+
+def test_whole_gpus_are_counted_and_others_are_not():
+    assert a_member(3).gpus == 3
+    assert a_member(0, limits={GPU_MEM: 3}).gpus == 0
+    assert a_member(0, limits={NVIDIA_GPU: 3}).gpus == 0
+
+
+def test_a_member_holds_its_shares_and_its_demand():
+    member = a_member(1, "w", limits={"cpu": 2, "memory": "1Ki"})
+    shares = (GPUShare(3),)
+
+    assert member.holding(shares) == Holding("default/w", "default/w", shares, 2000, 1024)
+
+
+def test_counted_gpus_are_held_by_number():
+    assert a_member(0, "w", limits={NVIDIA_GPU: 3}).holding(()).nvidia == 3
+
+
+def test_the_namespace_is_taken_where_the_pod_names_none():
+    pod = a_member(1, "w").pod
+
+    assert member_of(pod, "ignored").name == "default/w"
+    assert member_of(type(pod)(spec=pod.spec), "team-a", "team-a/job").name == "team-a/"
+    assert member_of(pod, "default", "default/job").holding(()).gang == "default/job"
+
+
+@pytest.mark.parametrize(
+    ("other", "alike"),
+    [
+        (a_member(2, "other", labels={"rank": "1"}), True),
+        (a_member(1), False),
+        (a_member(0, limits={GPU_MEM: 2}), False),
+        (a_member(2, limits={"cpu": 1}), False),
+        (a_member(2, nodeSelector={"zone": "z"}), False),
+        (a_member(2, tolerations=[{"operator": "Exists"}]), False),
+        (a_member(2, affinity={"nodeAffinity": {}}), False),
+    ],
+    ids=["name", "gpus", "family", "cpu", "selector", "tolerations", "affinity"],
+)
+def test_members_are_alike_where_nodes_treat_them_alike(other, alike):
+    assert (a_member(2).kind == other.kind) is alike
+
+
+def test_shares_of_other_sizes_are_not_alike():
+    one = a_member(0, limits={GPU_MEM: 2, GPU_CORE: 20})
+
+    assert one.kind != a_member(0, limits={GPU_MEM: 2, GPU_CORE: 25}).kind
+    assert one.kind != a_member(0, limits={GPU_MEM: 3, GPU_CORE: 20}).kind

@@ -1,0 +1,105 @@
+import pytest
+from builders import a_machine, a_node, a_snapshot, bridged_pairs, dgx1_v100
+
+from cluster.node import uniform_machine
+from scorer.placement.node_assignment import (
+    Candidate,
+    NodeAssignment,
+    Offer,
+    SelectionOptions,
+    bandwidth_over,
+    offer,
+)
+from topology.choice import Mode
+from topology.machine import NIC, Level, mask_of
+
+
+def a_candidate(machine=None, taken=(), **node) -> Candidate:
+    snapshot = a_snapshot(a_node(machine=machine or dgx1_v100(), **node), taken={"node-0": taken})
+    return Candidate(snapshot.nodes[0], snapshot.tables["node-0"], 8)
+
+
+def seat(*gpus: int, machine=None, **node) -> NodeAssignment:
+    return NodeAssignment(a_candidate(machine, **node), 1, mask_of(gpus))
+
+
+def taken(candidate: Candidate, sizes: tuple[int, ...], wish: SelectionOptions) -> Offer | None:
+    return offer(candidate.table, candidate.node.free_mask, sizes, wish)
+
+
+def test_a_seat_tells_what_it_gives_and_what_it_leaves():
+    found = NodeAssignment(a_candidate(taken=(7,)), 2, 0b00001111)
+
+    assert found.bandwidth == 55.2
+    assert found.left == 0b01110000
+
+
+def test_an_offer_tells_what_it_gives_and_what_it_leaves():
+    found = taken(a_candidate(taken=(7,)), (2, 2), SelectionOptions(Mode.FAST))
+
+    assert (found.mask, found.bandwidth, found.left) == (0b00001111, 55.2, 3)
+    # Of 0 to 6 three pairs and a four were as fast as they can be; of 4 to 6 one pair is left.
+    assert found.damage == pytest.approx(0.25 * (120 + 55.2 - 40))
+
+
+UNKNOWN = {"machine": uniform_machine(4), "machine_known": False}
+
+
+@pytest.mark.parametrize(
+    ("seats", "nic", "bandwidth"),
+    [
+        ([seat(0, 1, 2, 3)], None, 55.2),
+        ([seat(0, 1, 2, 3)], 10.0, 55.2),
+        ([seat(0)], 10.0, None),
+        ([seat(0, 3), seat(0, 1)], None, 20.0),
+        ([seat(0, 3), seat(0, 1)], 100.0, 20.0),
+        ([seat(0, 3), seat(0, 1)], 12.5, 12.5),
+        ([seat(0, 3)] * 4, 12.0, 8.0),
+        ([seat(0, 3), seat(1)], None, 40.0),
+        ([seat(0), seat(1)], None, None),
+        ([seat(0), seat(1)], 12.5, 12.5),
+        ([seat(0, 1), seat(0, 1, **UNKNOWN)], 12.5, None),
+        ([seat(0, 1), seat(0, **UNKNOWN)], None, 20.0),
+        ([seat(0, **UNKNOWN), seat(1, **UNKNOWN)], 12.5, 12.5),
+    ],
+    ids=[
+        "one node",
+        "one node has no use for NICs",
+        "one GPU",
+        "the slower of two",
+        "fast NICs",
+        "slow NICs",
+        "four nodes",
+        "one with one GPU",
+        "one GPU each",
+        "one GPU each over NICs",
+        "unknown machine",
+        "one GPU of an unknown machine",
+        "one GPU each of unknown machines",
+    ],
+)
+def test_bandwidth_over_nodes_is_the_least_that_is_known(seats, nic, bandwidth):
+    assert bandwidth_over(seats, nic) == bandwidth
+
+
+def test_a_seat_is_taken_by_the_mode():
+    assert taken(a_candidate(), (2, 2), SelectionOptions(Mode.FAST)).mask == 0b00001111
+    assert taken(a_candidate(), (4, 4, 1), SelectionOptions(Mode.FAST)) is None
+
+
+def test_nics_count_only_between_nodes():
+    far, near = (Level.SYS,) * 2, (Level.PIX,) * 2
+    machine = a_machine(4, {(0, 1): 1, (2, 3): 1}, nics=(NIC("mlx5_0", far + near),))
+
+    assert taken(a_candidate(machine), (2,), SelectionOptions(Mode.FAST)).mask == 0b0011
+    between = taken(a_candidate(machine), (2,), SelectionOptions(Mode.FAST, multi_node=True))
+    assert (between.mask, between.near) == (0b1100, 2 * Level.PIX)
+
+
+def test_on_one_node_nvlink_connects_the_whole_set_between_nodes_each_workers():
+    candidate = a_candidate(bridged_pairs())
+
+    assert taken(candidate, (2, 2), SelectionOptions(Mode.KEEP, linked=True)) is None
+    between = taken(candidate, (2, 2), SelectionOptions(Mode.KEEP, linked=True, multi_node=True))
+    assert between.mask == 0b00001111
+    assert taken(a_candidate(), (2, 2), SelectionOptions(Mode.KEEP, linked=True)).bandwidth == 55.2

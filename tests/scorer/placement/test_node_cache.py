@@ -1,0 +1,186 @@
+import numpy as np
+import pytest
+from builders import a_member, a_node, a_snapshot
+
+from cluster.record import GPUShare
+from scorer.placement import node_cache
+from scorer.placement.node_cache import DeadlineExceeded, NodeCache, changed_nodes
+from scorer.placement.result import Plan
+from scorer.placement.schedule import plan
+
+
+def nodes_of(*names):
+    return a_snapshot(*(a_node(name) for name in names)).nodes
+
+
+class Asking:
+    """Answers with a node's number of free GPUs, and notes who was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, node):
+        self.asked.append(node.node.name)
+        return (node.free_mask.bit_count(), len(node.node.name))
+
+
+def held(node):
+    return node.hold(a_member().holding((GPUShare(0),)))
+
+
+A, B, C, D = nodes_of("a", "b", "c", "d")
+
+
+@pytest.mark.parametrize(
+    ("now", "asked"),
+    [
+        pytest.param((A, B, C), [], id="the same"),
+        pytest.param((A, held(B), C), ["b"], id="one has changed"),
+        pytest.param((A, B, C, D), ["d"], id="one more"),
+        pytest.param((A, B), [], id="one less"),
+        pytest.param((B, C), [], id="the first is gone"),
+        pytest.param((B, C, D), ["d"], id="one is gone and another came"),
+        pytest.param((C, held(A), D), ["a", "d"], id="all is another"),
+    ],
+)
+def test_only_nodes_that_are_new_are_asked(now, asked):
+    known, asking = NodeCache(), Asking()
+    known.of("room", (A, B, C), asking, np.int64)
+    asking.asked.clear()
+
+    found = known.of("room", now, asking, np.int64)
+
+    assert sorted(asking.asked) == asked
+    assert found.tolist() == [[node.free_mask.bit_count() for node in now], [1] * len(now)]
+
+
+def test_what_was_answered_before_stays_as_it_was():
+    known, asking = NodeCache(), Asking()
+    before = known.of("room", (A, B), asking, np.int64)
+
+    known.of("room", (A, held(B)), asking, np.int64)
+
+    assert before.tolist() == [[8, 8], [1, 1]]
+
+
+def test_of_many_questions_those_asked_last_are_kept(monkeypatch):
+    monkeypatch.setattr(node_cache, "MOST", 2)
+    known, asking = NodeCache(), Asking()
+    for question in ("one", "two", "one", "three", "one"):
+        known.of(question, (A,), asking, np.int64)
+    assert asking.asked == ["a"] * 3
+
+    known.of("two", (A,), asking, np.int64)
+
+    assert asking.asked == ["a"] * 4
+
+
+def test_things_have_numbers_of_their_own_that_stay():
+    known = NodeCache()
+
+    assert [known.number(thing) for thing in ("x", "y", "x")] == [1, 2, 1]
+    snapshot = a_snapshot(a_node())
+    table = snapshot.tables["node-0"]
+    assert [known.state(table, free) for free in (255, 1, 255)] == [0, 1, 0]
+    assert known.states == [(table, 255), (table, 1)]
+
+
+def test_places_that_changed_are_found_among_many():
+    many = A, B, C, D
+    row = many * 100
+    now = list(row)
+    for place in (0, 127, 128, 399):
+        now[place] = held(row[place])
+
+    assert changed_nodes(row, tuple(now)) == [0, 127, 128, 399]
+    assert changed_nodes(row[:130], tuple(now)) == [0, 127, 128]
+
+
+def test_a_copy_knows_the_same_and_what_either_learns_stays_its_own():
+    ask, again = Asking(), Asking()
+    first = NodeCache()
+    first.of("free", (A, B), ask, np.int64)
+    first.number("a")
+
+    copy = first.copied()
+
+    assert copy.of("free", (A, B), again, np.int64).tolist() == [[8, 8], [1, 1]]
+    copy.of("free", (A, B, C), again, np.int64)
+    first.of("free", (A, B, C), ask, np.int64)
+    assert (again.asked, ask.asked) == (["c"], ["a", "b", "c"])
+    assert (copy.number("b"), first.number("c"), copy.number("a")) == (2, 2, 1)
+
+
+def test_a_snapshot_for_another_thread_shares_what_was_found_and_nothing_that_changes():
+    before = a_snapshot(a_node("a"), a_node("b"), taken={"a": [0]})
+    plan(before, [a_member()])
+    empty = before.emptied()
+
+    apart = before.apart()
+
+    assert apart.nodes == before.nodes
+    assert apart.memo is not before.memo
+    assert apart.emptied() == empty
+    assert apart.emptied().memo is not empty.memo
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        pytest.param(lambda snapshot: snapshot, id="as it is"),
+        pytest.param(lambda snapshot: snapshot.emptied(), id="with nothing running"),
+        pytest.param(lambda snapshot: snapshot.only("a"), id="one node of it"),
+        pytest.param(lambda snapshot: snapshot.without({"a"}), id="without one of them"),
+    ],
+)
+@pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
+def test_who_has_had_their_time_asks_nothing_more(look, known):
+    snapshot = a_snapshot(a_node("a"), a_node("b"))
+    if known:
+        plan(look(snapshot), [a_member()])
+
+    with pytest.raises(DeadlineExceeded):
+        plan(look(snapshot.apart(lambda: True)), [a_member()])
+    assert isinstance(plan(look(snapshot), [a_member()]), Plan)
+
+
+def test_the_time_is_looked_at_before_each_node():
+    asking, is_over = Asking(), iter([False, False, False, True])
+
+    with pytest.raises(DeadlineExceeded):
+        NodeCache(lambda: next(is_over)).of("free", (A, B, C, D), asking, np.int64)
+
+    assert asking.asked == ["a", "b"]
+
+
+def test_what_was_found_before_the_time_was_over_is_not_asked_again():
+    known, asking, again = NodeCache(), Asking(), Asking()
+    is_over = iter([False, False, False, True])
+
+    with known.granted(lambda: next(is_over)), pytest.raises(DeadlineExceeded):
+        known.of("free", (A, B, C), asking, np.int64)
+
+    assert known.of("free", (A, B, C), again, np.int64).tolist() == [[8, 8, 8], [1, 1, 1]]
+    assert (asking.asked, again.asked) == (["a", "b"], ["c"])
+
+
+def test_who_has_no_time_for_any_node_that_changed_keeps_the_others():
+    known, asking, again = NodeCache(), Asking(), Asking()
+    other, is_over = held(B), iter([False, True])
+    known.of("free", (A, B), Asking(), np.int64)
+
+    with known.granted(lambda: next(is_over)), pytest.raises(DeadlineExceeded):
+        known.of("free", (A, other, C), asking, np.int64)
+
+    known.of("free", (A, other, C), again, np.int64)
+    assert (asking.asked, again.asked) == ([], ["b", "c"])
+
+
+def test_time_is_granted_for_the_empty_cluster_too_and_for_no_longer_than_it_is_said():
+    snapshot = a_snapshot(a_node("a"), a_node("b"))
+    plan(snapshot.emptied(), [a_member()])
+
+    with snapshot.memo.granted(lambda: True), pytest.raises(DeadlineExceeded):
+        plan(snapshot.emptied(), [a_member()])
+
+    assert isinstance(plan(snapshot.emptied(), [a_member()]), Plan)

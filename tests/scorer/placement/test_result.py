@@ -1,0 +1,33 @@
+import pytest
+from builders import a_member, a_node, a_snapshot
+
+from cluster.gpu_usage import LedgerError
+from cluster.record import GPUShare
+from scorer.placement.result import Placement, Plan
+
+
+def placed(name: str, node: str, *gpus: int) -> Placement:
+    return Placement(a_member(len(gpus), name), node, tuple(GPUShare(i) for i in gpus))
+
+
+def test_a_plan_tells_the_gpus_of_each_node_in_the_order_of_ranks():
+    plan = Plan((placed("w0", "b", 5, 3), placed("w1", "a", 0), placed("w2", "b", 1)))
+
+    assert plan.placements[0].gpus == (3, 5)
+    assert list(plan.gpus.items()) == [("b", (1, 3, 5)), ("a", (0,))]
+
+
+def test_a_plan_is_applied_to_a_snapshot_and_leaves_it_as_it_was():
+    snapshot = a_snapshot(a_node("a"), a_node("b"))
+
+    after = Plan((placed("w0", "a", 0), placed("w1", "b", 1))).applied_to(snapshot)
+
+    assert [node.free_mask for node in after.nodes] == [0b11111110, 0b11111101]
+    assert [node.free_mask for node in snapshot.nodes] == [0b11111111, 0b11111111]
+
+
+def test_a_plan_that_no_longer_fits_is_not_applied():
+    plan = Plan((placed("w0", "a", 0),))
+
+    with pytest.raises(LedgerError):
+        plan.applied_to(a_snapshot(a_node("a"), taken={"a": (0,)}))

@@ -1,0 +1,151 @@
+from dataclasses import replace
+
+import pytest
+from builders import a_machine, a_member, a_node, a_pcie_machine, a_snapshot
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import clusters
+
+from cluster.keys import GPU_CORE, GPU_MEM, NVIDIA_GPU
+from cluster.node import Placement
+from cluster.record import GPUShare
+from scorer.placement.node_assignment import Candidate, SelectionOptions, offer
+from scorer.placement.score import rank_nodes
+from scorer.placement.single_node import best_node
+
+whole = st.integers(1, 8).map(lambda gpus: a_member(gpus).request)
+
+
+@settings(max_examples=80)
+@given(clusters(), whole)
+def test_scores_are_whole_numbers_from_0_to_10_and_the_best_node_has_10(snapshot, request_):
+    wish = SelectionOptions(snapshot.mode)
+    able = [
+        Candidate(node, snapshot.tables[node.node.name], 1)
+        for node in snapshot.nodes
+        if node.free_mask.bit_count() >= request_.gpus
+    ]
+    best = best_node(able, (request_.gpus,), wish, snapshot.placement)
+
+    scores = rank_nodes(snapshot, snapshot.ledger.nodes, request_)
+
+    assert scores.keys() == snapshot.ledger.nodes.keys()
+    assert all(type(score) is int and 0 <= score <= 10 for score in scores.values())
+    if best is None:
+        assert set(scores.values()) == {0}
+    else:
+        assert scores[best.name] == 10
+        seats = {c.name: offer(c.table, c.node.free_mask, (request_.gpus,), wish) for c in able}
+        sign = 1 if snapshot.placement is Placement.BINPACK else -1
+        goodness = {
+            name: (seat.bandwidth < best.bandwidth * 0.99, sign * seat.left)
+            for name, seat in seats.items()
+        }
+        for one in seats:
+            assert one not in goodness or scores[one] <= 10
+            for other in seats:
+                fast = not (goodness[one][0] or goodness[other][0])
+                if fast and goodness[one] < goodness[other]:
+                    assert scores[one] >= scores[other]
+
+
+@settings(max_examples=40)
+@given(clusters(), whole)
+def test_nodes_alike_score_alike(snapshot, request_):
+    twins = {f"{name}-twin": node for name, node in snapshot.ledger.nodes.items()}
+    nodes = {**snapshot.ledger.nodes, **twins}
+    tables = {**snapshot.tables, **{f"{n}-twin": t for n, t in snapshot.tables.items()}}
+    double = replace(snapshot, ledger=replace(snapshot.ledger, nodes=nodes), tables=tables)
+
+    scores = rank_nodes(double, nodes, request_)
+
+    assert all(scores[name] == scores[f"{name}-twin"] for name in snapshot.ledger.nodes)
+
+
+def test_slower_nodes_score_by_their_share_of_the_best():
+    nodes = [
+        a_node("best"),
+        a_node("half"),
+        a_node("host", a_pcie_machine(8, socket=4)),
+    ]
+    snapshot = a_snapshot(*nodes, taken={"half": (0, 2, 4, 6, 7)})
+
+    assert rank_nodes(snapshot, ("best", "half", "host"), a_member(2).request) == {
+        "best": 8,
+        "half": 10,
+        "host": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("placement", "scores"),
+    [(Placement.BINPACK, [8, 9, 10]), (Placement.SPREAD, [10, 9, 8])],
+    ids=str,
+)
+def test_equally_fast_nodes_score_by_what_they_leave(placement, scores):
+    snapshot = a_snapshot(
+        *(a_node(name) for name in "abc"),
+        taken={"b": (4, 5), "c": (4, 5, 6, 7)},
+        placement=placement,
+    )
+
+    ranked = rank_nodes(snapshot, "abc", a_member(4).request)
+
+    assert list(ranked.values()) == scores
+
+
+def test_only_the_best_of_many_kinds_of_node_has_10():
+    taken = {f"n{i}": tuple(range(4, 4 + i)) for i in range(5)}
+    snapshot = a_snapshot(*(a_node(name) for name in taken), taken=taken)
+
+    assert rank_nodes(snapshot, taken, a_member(4).request) == {
+        "n4": 10,
+        "n3": 9,
+        "n2": 9,
+        "n1": 8,
+        "n0": 8,
+    }
+
+
+def test_nodes_that_cannot_and_nodes_that_nobody_knows_score_0():
+    nodes = [
+        a_node("full"),
+        a_node("none", None, "default"),
+        a_node("share", mode="share", card_memory=8),
+    ]
+    snapshot = a_snapshot(*nodes, taken={"full": range(8)})
+    names = ("full", "none", "share", "unknown")
+
+    assert rank_nodes(snapshot, names, a_member(1).request)["full"] == 0
+    assert rank_nodes(snapshot, names, a_member(0, limits={GPU_MEM: 9}).request) == (
+        dict.fromkeys(names, 0)
+    )
+    assert rank_nodes(snapshot, names, a_member(9).request) == dict.fromkeys(names, 0)
+
+
+def test_shares_rank_by_best_fit_and_as_compute_allows():
+    nodes = [a_node(n, a_machine(2), "core_mem", card_memory=16) for n in "abcd"]
+    shares = {
+        "b": [GPUShare(0, mem=4, core=10)],
+        "c": [GPUShare(0, mem=8, core=10)],
+        "d": [GPUShare(0, mem=1)],
+    }
+    snapshot = a_snapshot(*nodes, shares=shares)
+    request = a_member(0, limits={GPU_MEM: 4, GPU_CORE: 20}).request
+
+    assert rank_nodes(snapshot, "abcd", request) == {"a": 0, "b": 5, "c": 10, "d": 0}
+
+
+@pytest.mark.parametrize(
+    ("placement", "scores"),
+    [(Placement.BINPACK, {"a": 0, "b": 10, "c": 0}), (Placement.SPREAD, {"a": 10, "b": 0, "c": 0})],
+    ids=str,
+)
+def test_counted_gpus_rank_by_how_many_are_left(placement, scores):
+    nodes = [
+        a_node(n, mode="default", resources={NVIDIA_GPU: free})
+        for n, free in zip("abc", (8, 4, 1), strict=True)
+    ]
+    snapshot = a_snapshot(*nodes, placement=placement)
+
+    assert rank_nodes(snapshot, "abc", a_member(0, limits={NVIDIA_GPU: 2}).request) == scores

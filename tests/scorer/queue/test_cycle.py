@@ -1,0 +1,344 @@
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from builders import a_machine, a_node, a_pcie_machine, a_seen, a_snapshot, dgx1_v100
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import clusters
+
+from cluster import keys
+from cluster.gang import GangKey
+from cluster.ledger import Holding
+from cluster.record import Allocation, GPUShare
+from scorer.gang.unit import Owners, units_of
+from scorer.placement.result import Plan, Refusal
+from scorer.queue.cycle import run_cycle
+
+NOBODY = Owners({}, {})
+
+
+def a_unit(name, members=1, gpus=1, *, priority=0, age=0, missing=0, **pod):
+    """Return a gang of so many members, the older the greater its age."""
+    labels = {keys.POD_GROUP_NAME: name, keys.POD_GROUP_MIN_AVAILABLE: str(members + missing)}
+    pods = [
+        a_seen(
+            gpus,
+            f"{name}-{i}",
+            labels=labels,
+            created=f"2026-01-01T00:00:{59 - age:02}Z",
+            priority=priority,
+            **pod,
+        )
+        for i in range(members)
+    ]
+    (unit,) = units_of(pods, NOBODY)
+    return unit
+
+
+def turns(snapshot, *units, aged=(), standing=None, avoided=None):
+    return run_cycle(
+        snapshot,
+        units,
+        aged=lambda unit: unit.key.name in aged,
+        standing=standing or {},
+        avoided=avoided or {},
+    )
+
+
+def outcomes(found):
+    return {decision.unit.key.name: decision.outcome for decision in found.decisions}
+
+
+def placed(found):
+    return [name for name, outcome in outcomes(found).items() if isinstance(outcome, Plan)]
+
+
+def order(found):
+    return [decision.unit.key.name for decision in found.decisions]
+
+
+# ---- Order.
+
+
+def test_the_most_urgent_come_first_then_the_oldest_then_by_name():
+    units = [
+        a_unit("b", 1),
+        a_unit("a", 1),
+        a_unit("old", 1, age=9),
+        a_unit("urgent", 1, priority=2),
+        a_unit("idle", 1, priority=-1, age=30),
+    ]
+
+    assert order(turns(a_snapshot(a_node()), *units)) == ["urgent", "old", "a", "b", "idle"]
+
+
+def test_each_sees_what_those_before_it_took():
+    found = turns(a_snapshot(a_node()), a_unit("one", 1, 6), a_unit("two", 1, 6, age=1))
+
+    assert placed(found) == ["two"]
+    assert "the freest suitable node has 2" in outcomes(found)["one"].reason
+    assert found.after.nodes[0].free_mask.bit_count() == 2
+
+
+def test_who_does_not_fit_is_passed_by_smaller_ones():
+    found = turns(a_snapshot(a_node()), a_unit("large", 2, 8, age=9), a_unit("small", 1, 8))
+
+    assert placed(found) == ["small"]
+
+
+def test_a_gang_that_is_not_complete_is_not_planned():
+    found = turns(a_snapshot(a_node()), a_unit("half", 2, missing=2, age=9), a_unit("whole"))
+
+    assert outcomes(found)["half"] == Refusal("2 of 4 members", stands=False)
+    assert placed(found) == ["whole"]
+
+
+# ---- Waiting longest.
+
+
+def test_what_becomes_free_is_kept_for_who_has_waited_too_long():
+    snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
+
+    found = turns(snapshot, a_unit("large", 2, 4, age=9), a_unit("small"), aged={"large"})
+
+    assert placed(found) == []
+    assert outcomes(found)["small"].reason == (
+        "needs 1 GPU on one node; the freest suitable node has 0; "
+        "of 1 node: kept for one that has waited longest (1)"
+    )
+
+
+def test_nodes_that_the_one_that_has_waited_too_long_can_never_use_stay_open():
+    large = a_unit("large", 1, 8, age=9, nodeSelector={"rack": "a"})
+    snapshot = a_snapshot(
+        a_node("in-use", labels={"rack": "a"}),
+        a_node("too-small", a_machine(4), labels={"rack": "a"}),
+        a_node("elsewhere", labels={"rack": "b"}),
+        taken={"in-use": (0,)},
+    )
+    small = [a_unit(f"small-{i}", 1, 4) for i in range(4)]
+
+    found = turns(snapshot, large, *small, aged={"large"})
+
+    used = {outcomes(found)[name].placements[0].node for name in placed(found)}
+    assert used == {"too-small", "elsewhere"}
+    assert len(placed(found)) == 3
+
+
+@pytest.mark.parametrize(("stays", "kept"), [(True, False), (False, True)])
+def test_a_node_that_never_becomes_free_stays_open(stays, kept):
+    holding = Holding("team/agent", "agent", (GPUShare(0),), stays=stays)
+    snapshot = a_snapshot(a_node()).hold_all([("node-0", holding)])
+
+    found = turns(snapshot, a_unit("large", 1, 8, age=9), a_unit("small"), aged={"large"})
+
+    assert placed(found) == ([] if kept else ["small"])
+
+
+@pytest.mark.parametrize(("link", "linked"), [("nvlink", {"mesh"}), ("best", {"mesh", "pcie"})])
+def test_a_gang_that_insists_on_nvlink_keeps_only_nodes_that_have_it(link, linked):
+    nodes = [a_node("mesh", dgx1_v100()), a_node("pcie", a_pcie_machine(8, socket=4))]
+    snapshot = a_snapshot(*nodes, taken={"mesh": range(5), "pcie": range(5)})
+    large = a_unit("large", 2, 4, age=9, annotations={keys.LINK: link})
+
+    refusal = outcomes(turns(snapshot, large, aged={"large"}))["large"]
+
+    assert refusal.could_use == linked
+
+
+def test_no_reason_names_what_is_in_other_namespaces():
+    secret = a_unit("secret-project", 2, 4, age=9)
+    snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
+
+    found = turns(snapshot, secret, a_unit("small"), aged={"secret-project"})
+
+    assert "secret" not in outcomes(found)["small"].reason
+
+
+def test_whether_an_empty_cluster_takes_one_is_asked_once_for_a_refusal():
+    snapshot, large = a_snapshot(a_node(), taken={"node-0": (0,)}), a_unit("large", 2, 4, age=9)
+    refusal = outcomes(turns(snapshot, large, aged={"large"}))["large"]
+
+    with snapshot.memo.granted(lambda: True):
+        found = turns(snapshot, large, aged={"large"}, standing={large.key: refusal})
+
+    assert refusal.could_use == {"node-0"}
+    assert outcomes(found)["large"] is refusal
+
+
+def test_who_is_more_urgent_passes_the_one_that_has_waited_too_long():
+    snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
+
+    found = turns(
+        snapshot,
+        a_unit("large", 2, 4, age=9),
+        a_unit("urgent", priority=1),
+        a_unit("small"),
+        aged={"large"},
+    )
+
+    assert placed(found) == ["urgent"]
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        pytest.param(a_unit("large", 2, 8, age=9), id="too large for the cluster"),
+        pytest.param(a_unit("large", 1, missing=1, age=9), id="incomplete"),
+        pytest.param(a_unit("large", gates=(keys.GANG, "theirs"), age=9), id="held by others"),
+    ],
+)
+def test_nothing_is_kept_for_who_could_not_be_placed_anyway(large):
+    assert placed(turns(a_snapshot(a_node()), large, a_unit("small"), aged={"large"})) == ["small"]
+
+
+def test_nothing_is_kept_for_who_could_go_only_where_it_failed():
+    snapshot = a_snapshot(a_node("large"), a_node("small", a_machine(4)), taken={"large": (0,)})
+    large = a_unit("large", 1, 8, age=9)
+
+    kept = turns(snapshot, large, a_unit("small", 1, 5), aged={"large"})
+    free = turns(
+        snapshot,
+        large,
+        a_unit("small", 1, 5),
+        aged={"large"},
+        avoided={large.key: frozenset({"large"})},
+    )
+
+    assert placed(kept) == []
+    assert placed(free) == ["small"]
+
+
+@pytest.mark.parametrize(("cpu", "kept"), [("96", False), ("95.9", True)])
+def test_nothing_is_kept_for_who_asks_for_what_pods_without_gpus_have_of_every_node(cpu, kept):
+    snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
+    agent = Holding("kube-system/agent", "agent", cpu=100)
+    requests = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 8, "cpu": cpu}}}
+    large = a_unit("large", 1, 8, age=9, containers=[requests])
+
+    found = turns(snapshot.hold_all([("node-0", agent)]), large, a_unit("small"), aged={"large"})
+
+    assert placed(found) == ([] if kept else ["small"])
+
+
+def test_things_are_kept_for_the_first_only():
+    snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
+    large = [a_unit("first", 1, 8, age=9), a_unit("second", 1, 8, age=8)]
+
+    found = turns(snapshot, *large, a_unit("small"), aged={"first", "second"})
+
+    reasons = {name: outcome.reason for name, outcome in outcomes(found).items()}
+    assert reasons["first"].startswith("needs 8 GPUs")
+    assert "kept for one that has waited longest (1)" not in reasons["first"]
+    assert "kept for one that has waited longest (1)" in reasons["second"]
+    assert "kept for one that has waited longest (1)" in reasons["small"]
+
+
+# ---- Not again.
+
+
+def test_a_refusal_that_stands_is_not_planned_again():
+    unit = a_unit("one")
+    before = Refusal("as before")
+
+    found = turns(a_snapshot(a_node()), unit, standing={unit.key: before})
+
+    assert outcomes(found) == {"one": before}
+
+
+def test_what_is_kept_for_who_waits_longest_is_kept_while_its_refusal_stands():
+    snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
+    large = a_unit("large", 1, 8, age=9)
+
+    found = turns(
+        snapshot,
+        large,
+        a_unit("small"),
+        aged={"large"},
+        standing={large.key: Refusal("as before")},
+    )
+
+    assert placed(found) == []
+
+
+def test_a_replacement_goes_next_to_its_gang_where_that_has_room():
+    labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "2"}
+    there = a_seen(1, "g-0", labels=labels).given(Allocation("node-1", (GPUShare(0),)))
+    (unit,) = units_of([there, a_seen(1, "g-1", labels=labels)], NOBODY)
+    snapshot = a_snapshot(a_node("node-0"), a_node("node-1"))
+    full = a_snapshot(a_node("node-0"), a_node("node-1"), taken={"node-1": range(8)})
+
+    assert outcomes(turns(snapshot, unit))["g"].placements[0].node == "node-1"
+    assert outcomes(turns(full, unit))["g"].placements[0].node == "node-0"
+
+
+def test_a_gang_does_not_go_where_it_failed():
+    nodes = [a_node("node-0"), a_node("node-1")]
+    unit = a_unit("one")
+
+    (first,) = turns(a_snapshot(*nodes), unit).decisions
+    failed = first.outcome.placements[0].node
+    (again,) = turns(a_snapshot(*nodes), unit, avoided={unit.key: frozenset({failed})}).decisions
+
+    assert again.outcome.placements[0].node != failed
+    found = turns(a_snapshot(*nodes), unit, avoided={unit.key: frozenset({"node-0", "node-1"})})
+    assert placed(found) == []
+    assert placed(
+        turns(a_snapshot(*nodes), unit, avoided={GangKey("x", "y", ""): frozenset({"node-0"})})
+    )
+
+
+# ---- Whatever waits, wherever.
+
+
+_queues = st.lists(
+    st.tuples(
+        st.integers(1, 4),
+        st.sampled_from((1, 1, 2, 4)),
+        st.integers(0, 1),
+        st.integers(0, 3),
+        st.sampled_from((0, 0, 0, 1)),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=5,
+).map(
+    lambda all_of: [
+        (a_unit(f"g{i}", members, gpus, priority=p, age=age, missing=missing), aged)
+        for i, (members, gpus, p, age, missing, aged) in enumerate(all_of)
+    ]
+)
+
+
+@settings(max_examples=50)
+@given(clusters(most=3), _queues, st.randoms(use_true_random=False))
+def test_nothing_is_given_twice_nobody_gets_a_part_and_the_order_of_arrival_does_not_matter(
+    snapshot, queue, chance
+):
+    units = [unit for unit, _ in queue]
+    aged = {unit.key.name for unit, is_aged in queue if is_aged}
+
+    found = turns(snapshot, *units, aged=aged)
+
+    taken = Counter(
+        (node.node.name, share.i)
+        for node in snapshot.nodes
+        for holding in node.holdings.values()
+        for share in holding.shares
+    )
+    for decision in found.decisions:
+        if isinstance(decision.outcome, Plan):
+            placements = decision.outcome.placements
+            assert [one.member for one in placements] == list(decision.unit.members)
+            assert all(len(one.shares) == one.member.gpus for one in placements)
+            taken.update((one.node, share.i) for one in placements for share in one.shares)
+    assert set(taken.values()) <= {1}
+    assert {
+        (node.node.name, i)
+        for node in found.after.nodes
+        for i, one in enumerate(node.taken)
+        if one.holders
+    } == set(taken)
+    shuffled = chance.sample(units, len(units))
+    assert turns(replace(snapshot), *shuffled, aged=aged) == found

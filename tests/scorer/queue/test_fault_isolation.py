@@ -1,0 +1,307 @@
+"""Faults of ours in the work on one unit: the leader goes on, and so does all other work."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+import pytest_asyncio
+from prometheus_client import CollectorRegistry, generate_latest
+from structlog.testing import capture_logs
+from tenure import Clock, Cluster, hurry, soon
+
+from cluster import keys
+from runtime.kube.client import Kube
+from scorer.commit import binding_tracker
+from scorer.extender.wire import Binding
+from scorer.fence import LeadershipLost
+from scorer.gang import unit
+from scorer.leader import Leader
+from scorer.metrics import Metrics, Stage
+from scorer.placement import feasibility
+from scorer.queue import fault_isolation
+from scorer.report import unaccounted_nodes
+
+PODS = "/api/v1/namespaces/team/pods"
+GANGS = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
+
+
+class Broken(Kube):
+    """Raises what nobody foresees, before anything is sent."""
+
+    def __init__(self, server):
+        super().__init__(server)
+        self.breaks = lambda _method, _path: False
+        self.error = RuntimeError("a fault of ours")
+
+    async def _call(self, method, path, **given):
+        if self.breaks(method, path):
+            raise self.error
+        return await super()._call(method, path, **given)
+
+
+class Leading:
+    """A leader, and its metrics."""
+
+    def __init__(self, cluster, clock):
+        self.registry, self.clock = CollectorRegistry(), clock
+        self.kube = Broken(cluster.url)
+        self.leader = Leader(
+            self.kube,
+            self.kube,
+            Metrics(self.registry),
+            clock=clock,
+            instance="scorer-0",
+            wait=0,
+        )
+
+    @property
+    def tenure(self):
+        return self.leader.tenure
+
+    def failed(self, stage):
+        """Return how often a stage failed."""
+        return self.registry.get_sample_value("linkwise_faults_total", {"stage": stage})
+
+
+@pytest_asyncio.fixture
+async def cluster(monkeypatch):
+    hurry(monkeypatch)
+    monkeypatch.setattr(unaccounted_nodes, "_PAUSE", 0.01)
+    monkeypatch.setattr(fault_isolation, "_FIRST", 0.1)
+    async with Cluster() as running:
+        running.node()
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def logs():
+    # A traceback that is drawn for people takes longer than all else here.
+    with capture_logs() as found:
+        yield found
+
+
+@asynccontextmanager
+async def led(cluster, clock=None):
+    """Lead while the block runs; fail where the leader ended meanwhile."""
+    cluster.term = 7
+    leading = Leading(cluster, clock or Clock())
+    async with leading.kube:
+        task = asyncio.create_task(leading.leader.lead(7))
+        leading.task = task
+        await soon(lambda: leading.tenure and leading.tenure.missing() is None)
+        try:
+            yield leading
+            assert not task.done()
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+
+
+def breaks(part, method="PATCH"):
+    return lambda asked, path: asked == method and part in path
+
+
+def told(logs, stage):
+    """Return the lines about faults at a stage."""
+    lines = [line for line in logs if line["event"] == "Work on one unit failed"]
+    return [line for line in lines if line["stage"] == stage]
+
+
+async def others_are_placed(cluster, name="other"):
+    cluster.pod(name)
+    await soon(lambda: cluster.given(name))
+
+
+async def a_gang_is_due(cluster, clock):
+    """Let a scheduler find no node for a gang that has its GPUs, and its deadline pass."""
+    cluster.try_out("bert-0", "bert-1")
+    await others_are_placed(cluster, "tried")
+    clock.now += 100
+
+
+async def test_a_pod_whose_patch_cannot_be_encoded_rests_and_frees_its_gpus(cluster, logs):
+    async with led(cluster) as leading:
+        leading.kube.breaks = breaks("/pods/cursed")
+        cluster.pod("cursed", 8, priority=1)
+        await soon(lambda: "fault of the scorer" in cluster.events("WaitingForGPUs")[0]["message"])
+        assert leading.failed(Stage.COMMIT) >= 1
+        await others_are_placed(cluster)
+
+        leading.kube.breaks = breaks("/none")
+        cluster.delete("other")
+        await soon(lambda: cluster.given("cursed"))
+
+    assert told(logs, Stage.COMMIT)[0]["unit"] == "('team', 'cursed')"
+
+
+async def test_a_gang_of_which_one_patch_cannot_be_encoded_lets_the_others_go(cluster):
+    async with led(cluster) as leading:
+        leading.kube.breaks = breaks("/pods/bert-1")
+        cluster.gang(gpus=2)
+        await soon(lambda: cluster.given("bert-0") and leading.failed(Stage.COMMIT) > 1)
+        await others_are_placed(cluster)
+        leading.kube.breaks = breaks("/none")
+        await soon(lambda: cluster.given("bert-1"))
+
+
+async def test_a_clock_that_tells_no_time_keeps_nothing_held(cluster):
+    clock = Clock()
+    async with led(cluster, clock) as leading:
+        clock.now = float("inf")
+        cluster.pod("alone", 8)
+        cluster.pod("single", 8, gates=())
+        known = leading.tenure.watches.state.pod
+        await soon(lambda: leading.failed(Stage.COMMIT) >= 1 and known(("team", "single")))
+        asked = Binding("single", "team", "single", "gpu-0")
+        clock.now = float("inf")
+        await soon(lambda: known(("team", "alone")).claimant.record is None)
+        assert "fault of the scorer" in await leading.tenure.binder.bind(asked)
+        assert leading.failed(Stage.BIND) == 1
+        clock.now = Clock().now
+        await soon(lambda: cluster.given("alone"))
+
+
+async def test_a_gang_whose_plan_cannot_be_encoded_rests(cluster, logs):
+    async with led(cluster) as leading:
+        leading.kube.breaks = breaks("/gangs", "POST")
+        cluster.gang()
+        await soon(lambda: leading.failed(Stage.RECORD) >= 1)
+        await others_are_placed(cluster)
+        assert cluster.patches("bert-0") == []
+        leading.kube.breaks = breaks("/none")
+        cluster.delete("other")
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+    assert told(logs, Stage.RECORD)
+
+
+async def test_what_cannot_be_told_of_a_gang_is_told_later(cluster, logs):
+    async with led(cluster) as leading:
+        leading.kube.breaks = breaks("/status")
+        cluster.gang()
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        cluster.bind("bert-0", "bert-1")
+        await soon(lambda: leading.failed(Stage.REPORT) >= 1)
+        leading.kube.breaks = breaks("/none")
+        await soon(lambda: cluster.phase() == "Placed")
+
+    assert told(logs, Stage.REPORT)
+
+
+async def test_an_event_of_a_node_that_cannot_be_told_is_told_later(cluster):
+    async with led(cluster) as leading:
+        leading.kube.breaks = breaks("/namespaces/default/events", "POST")
+        cluster.pod("unknown", 8, gates=(), nodeName="gpu-0", phase="Running")
+        await soon(lambda: leading.failed(Stage.REPORT) >= 2)
+        leading.kube.breaks = breaks("/none")
+        await soon(lambda: cluster.events("NodeUnaccounted"))
+
+
+async def test_an_owner_that_cannot_be_asked_is_asked_later(cluster):
+    container = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 4}}}
+    replicas = {"replicas": 2, "template": {"spec": {"containers": [container]}}}
+    path = "/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/bert"
+    spec = {"pytorchReplicaSpecs": {"Worker": replicas}}
+    cluster.put(path, {"metadata": {"uid": "job"}, "spec": spec})
+    async with led(cluster) as leading:
+        leading.kube.breaks = breaks("/pytorchjobs/", "GET")
+        cluster.gang(size=None)
+        await soon(lambda: leading.failed(Stage.SIZE) >= 2)
+        leading.kube.breaks = breaks("/none")
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+
+async def test_a_gang_that_cannot_be_put_together_waits_alone(cluster, monkeypatch):
+    order = unit.rank_order
+
+    def raises(pod):
+        if pod.metadata.name == "bert-0":
+            raise RuntimeError("a fault of ours")
+        return order(pod)
+
+    async with led(cluster) as leading:
+        monkeypatch.setattr(unit, "rank_order", raises)
+        cluster.gang()
+        await soon(lambda: leading.failed(Stage.GROUP) >= 1)
+        await others_are_placed(cluster)
+        cluster.delete("other")
+        monkeypatch.setattr(unit, "rank_order", order)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+
+async def test_a_plan_that_cannot_be_followed_is_followed_later(cluster, monkeypatch):
+    immovable, clock = binding_tracker.eviction_blocker, Clock()
+
+    def raises(*_):
+        raise RuntimeError("a fault of ours")
+
+    async with led(cluster, clock) as leading:
+        cluster.gang(gpus=2)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        monkeypatch.setattr(binding_tracker, "eviction_blocker", raises)
+        await a_gang_is_due(cluster, clock)
+        await others_are_placed(cluster)
+        await soon(lambda: leading.failed(Stage.FOLLOW) >= 1)
+        monkeypatch.setattr(binding_tracker, "eviction_blocker", immovable)
+        await soon(lambda: cluster["bert-0"] is None)
+
+
+async def test_a_pod_that_cannot_be_evicted_keeps_no_other_from_it(cluster):
+    clock = Clock()
+    async with led(cluster, clock) as leading:
+        cluster.gang(gpus=2)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        leading.kube.breaks = breaks("/pods/bert-0/eviction", "POST")
+        await a_gang_is_due(cluster, clock)
+        await others_are_placed(cluster)
+        await soon(lambda: cluster["bert-1"] is None)
+        assert leading.failed(Stage.EVICT) == 1
+
+
+async def test_a_binding_that_cannot_be_encoded_is_refused_and_keeps_nothing(cluster):
+    async with led(cluster) as leading:
+        leading.kube.breaks = breaks("/binding", "POST")
+        cluster.pod("single", 8, gates=())
+        known = leading.tenure.watches.state.pod
+        await soon(lambda: known(("team", "single")))
+        asked = Binding("single", "team", "single", "gpu-0")
+        assert "fault of the scorer" in await leading.tenure.binder.bind(asked)
+        await others_are_placed(cluster)
+        assert leading.failed(Stage.BIND) == 1
+
+
+async def test_what_cannot_be_planned_is_counted(cluster, monkeypatch):
+    # Columns hold 64 bits: such an amount raises in the midst of planning.
+    monkeypatch.setattr(feasibility, "_MOST", 1 << 80)
+    async with led(cluster) as leading:
+        cluster.gang("huge", 2, 1 << 64, priority=1)
+        await soon(lambda: leading.failed(Stage.PLAN) >= 1)
+        await others_are_placed(cluster)
+
+
+async def test_a_deposition_ends_the_leader_wherever_it_is_noticed(cluster):
+    async with led_until_deposed(cluster) as leading:
+        leading.kube.error = LeadershipLost("another leads")
+        leading.kube.breaks = breaks("/pods/alone")
+        cluster.pod("alone")
+        await soon(leading.task.done)
+
+
+@asynccontextmanager
+async def led_until_deposed(cluster):
+    leading = Leading(cluster, Clock())
+    async with leading.kube:
+        leading.task = asyncio.create_task(leading.leader.lead(7))
+        await soon(lambda: leading.tenure and leading.tenure.missing() is None)
+        yield leading
+        await leading.task
+
+
+def test_every_stage_is_counted_from_the_start():
+    registry = CollectorRegistry()
+    Metrics(registry)
+
+    lines = generate_latest(registry).decode().splitlines()
+    assert [line for line in lines if line.startswith("linkwise_faults_total")] == [
+        f'linkwise_faults_total{{stage="{stage}"}} 0.0' for stage in Stage
+    ]

@@ -1,0 +1,193 @@
+"""Who is asked how many members a gang is to have, and what becomes of the answer."""
+
+import asyncio
+
+import pytest
+import pytest_asyncio
+from tenure import JOB, Cluster, leading, soon
+
+from cluster import keys
+from scorer import planner
+from scorer.gang.crd import GANGS
+from scorer.report import status_reporter
+
+LABELLED = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team/podgroups/bert"
+NATIVE = "/apis/scheduling.k8s.io/v1beta1/namespaces/team/podgroups/bert"
+BEFORE = "/apis/scheduling.k8s.io/v1alpha2/namespaces/team/podgroups/bert"
+SET = "/apis/apps/v1/namespaces/team/statefulsets/bert"
+OWNER = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "bert", "uid": "set"}
+COUNTED = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+
+
+@pytest_asyncio.fixture
+async def cluster(monkeypatch):
+    monkeypatch.setattr(planner, "_PAUSE", 0.01)
+    monkeypatch.setattr(status_reporter, "_PATIENCE", 0.01)
+    async with Cluster() as running:
+        running.node()
+        yield running
+
+
+def member(cluster, number, **spec):
+    labels = {} if "schedulingGroup" in spec else {keys.POD_GROUP: "bert"}
+    cluster.pod(f"bert-{number}", 4, labels=labels, **spec)
+
+
+def stateful_set(replicas):
+    container = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 1}}}
+    template = {"spec": {"containers": [container]}}
+    return {"metadata": {"uid": "set"}, "spec": {"replicas": replicas, "template": template}}
+
+
+def statuses(cluster):
+    return [gang.get("status", {}) for gang in cluster.all(GANGS)]
+
+
+@pytest.mark.parametrize(
+    ("path", "spec", "mark"),
+    [
+        pytest.param(LABELLED, {"minMember": 2}, {}, id="of scheduler-plugins"),
+        pytest.param(
+            NATIVE, COUNTED, {"schedulingGroup": {"podGroupName": "bert"}}, id="of Kubernetes"
+        ),
+        pytest.param(
+            BEFORE, COUNTED, {"schedulingGroup": {"podGroupName": "bert"}}, id="of Kubernetes 1.36"
+        ),
+    ],
+)
+async def test_a_pod_group_tells_how_many_members_there_must_be(cluster, path, spec, mark):
+    cluster.put(path, {"metadata": {}, "spec": spec})
+    async with leading(cluster):
+        member(cluster, 0, **mark)
+        await soon(lambda: cluster.phase() == "Assembling")
+        await soon(lambda: cluster.the_gang()["status"]["members"] == "1/2")
+        member(cluster, 1, **mark)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+
+async def test_a_pod_group_that_is_changed_is_read_again_while_members_are_missing(cluster):
+    cluster.put(LABELLED, {"metadata": {}, "spec": {"minMember": 3}})
+    async with leading(cluster):
+        member(cluster, 0)
+        member(cluster, 1)
+        await soon(lambda: "2/3" in [told.get("members") for told in statuses(cluster)])
+        cluster.put(LABELLED, {"metadata": {}, "spec": {"minMember": 2}})
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+
+async def test_a_job_that_is_made_smaller_is_read_again_while_members_are_missing(cluster):
+    cluster.put(SET, stateful_set(3))
+    async with leading(cluster):
+        for number in range(2):
+            cluster.pod(f"bert-{number}", 4, gang="bert", size=3, owner=OWNER)
+        await soon(lambda: "2/3" in [told.get("members") for told in statuses(cluster)])
+        cluster.put(SET, stateful_set(2))
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+
+async def test_nobody_is_asked_about_a_gang_that_only_waits_for_room(cluster):
+    async with leading(cluster):
+        for number in range(2):
+            cluster.pod(f"bert-{number}", 8, gang="bert", size=2, owner=OWNER)
+        await soon(lambda: cluster.phase() == "Waiting")
+
+    assert cluster.reads == []
+
+
+async def test_nobody_is_asked_about_a_gang_that_waits_behind_a_gate_of_others(cluster):
+    gates = (keys.GANG, "kueue.x-k8s.io/admission")
+    async with leading(cluster):
+        for number in range(2):
+            cluster.pod(f"bert-{number}", 4, gang="bert", size=2, owner=OWNER, gates=gates)
+        await soon(lambda: cluster.phase() == "Assembling")
+
+    assert cluster.reads == []
+
+
+class Slow(Cluster):
+    """Answers no question about one object before it is told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.go = asyncio.Event()
+        self.asking = self.most = 0
+
+    async def _answer(self, request):
+        if request.method != "GET" or {"watch", "limit"} & request.query.keys():
+            return await super()._answer(request)
+        self.asking += 1
+        self.most = max(self.most, self.asking)
+        await self.go.wait()
+        self.asking -= 1
+        return await super()._answer(request)
+
+
+async def test_many_gangs_are_asked_about_a_few_at_a_time():
+    async with Slow() as cluster, leading(cluster):
+        for number in range(20):
+            owner = {**OWNER, "name": f"set-{number}", "uid": f"set-{number}"}
+            cluster.pod(f"bert-{number}", gang=f"bert-{number}", size=2, owner=owner)
+        await soon(lambda: cluster.asking == 8)
+        cluster.go.set()
+        await soon(lambda: len(cluster.reads) == 20)
+
+    assert cluster.most == 8
+
+
+async def test_a_pod_group_that_comes_after_its_pods_is_found(cluster):
+    async with leading(cluster):
+        member(cluster, 0)
+        member(cluster, 1)
+        await soon(lambda: cluster.reads.count(LABELLED) > 1)
+        cluster.put(LABELLED, {"metadata": {}, "spec": {"minMember": 2}})
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+
+async def test_a_pod_group_that_cannot_be_read_is_asked_for_again(cluster):
+    cluster.put(LABELLED, {"metadata": {}, "spec": {"minMember": 2}})
+    cluster.fates["GET", LABELLED] += [(503, "starting"), (403, "no"), "lost"]
+    async with leading(cluster):
+        member(cluster, 0)
+        member(cluster, 1)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+    assert cluster.reads == [LABELLED] * 4
+
+
+async def test_a_pod_group_is_read_anew_for_a_job_that_is_submitted_again(cluster):
+    cluster.node("gpu-1")
+    cluster.put(LABELLED, {"metadata": {"uid": "before"}, "spec": {"minMember": 1}})
+    async with leading(cluster):
+        member(cluster, 0, owner={**JOB, "uid": "before"})
+        await soon(lambda: cluster.given("bert-0"))
+        # Its last pod is there still when the first of the next job comes.
+        cluster.remove(LABELLED)
+        cluster.put(LABELLED, {"metadata": {"uid": "again"}, "spec": {"minMember": 2}})
+        member(cluster, 1, owner={**JOB, "uid": "again"})
+        await soon(lambda: "1/2" in [told.get("members") for told in statuses(cluster)])
+        assert cluster.patches("bert-1") == []
+        member(cluster, 2, owner={**JOB, "uid": "again"})
+        await soon(lambda: cluster.given("bert-1", "bert-2"))
+
+
+async def test_a_pod_group_that_is_being_deleted_tells_nothing(cluster):
+    leaving = {"uid": "before", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    cluster.put(LABELLED, {"metadata": leaving, "spec": {"minMember": 1}})
+    async with leading(cluster):
+        member(cluster, 0)
+        await soon(lambda: cluster.reads.count(LABELLED) > 1)
+        assert cluster.patches("bert-0") == []
+        cluster.put(LABELLED, {"metadata": {"uid": "again"}, "spec": {"minMember": 2}})
+        await soon(lambda: cluster.the_gang()["status"]["members"] == "1/2")
+        member(cluster, 1)
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+
+async def test_a_stateful_set_whose_pods_come_one_by_one_is_told_what_to_do(cluster):
+    cluster.put(SET, stateful_set(2))
+    async with leading(cluster):
+        cluster.pod("bert-0", gang="bert", size=2, owner=OWNER)
+        await soon(lambda: cluster.phase() and "Parallel" in cluster.the_gang()["status"]["reason"])
+
+    reason = cluster.the_gang()["status"]["reason"]
+    assert reason.startswith("1 of 2 members; missing: bert-1; StatefulSet bert makes each pod")

@@ -1,0 +1,199 @@
+import pytest
+from builders import a_seen
+from prometheus_client import CollectorRegistry
+
+from cluster import keys
+from cluster.pod import Owner
+from scorer.cache.cluster_state import ClusterState
+from scorer.gang.unit import Owners
+from scorer.metrics import Metrics
+from scorer.placement.result import Refusal
+from scorer.queue.fault_isolation import FaultIsolation
+from scorer.queue.pending import PendingUnits
+
+JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert", "uid": "job"}
+LABELS = {keys.POD_GROUP_NAME: "bert", keys.POD_GROUP_MIN_AVAILABLE: "1"}
+NO = Refusal("no")
+A, B, NONE = frozenset({"a"}), frozenset({"b"}), frozenset()
+OPEN = None, NONE
+
+
+class Pods:
+    """A state, what waits there, and what is known of owners."""
+
+    def __init__(self):
+        self.state, self.above = ClusterState(), {}
+        faults = FaultIsolation(Metrics(CollectorRegistry()), lambda: None)
+        self.waiting = PendingUnits(self.state, Owners(self.above, {}), faults)
+
+    def put(self, name, there=True, **pod):
+        pod = a_seen(1, name, **pod) if there else None
+        self.state.put_pod(("team", name), pod)
+
+    def regroup(self, *reowned):
+        return self.waiting.regroup(set(reowned))
+
+    def units(self):
+        return {unit.key.name: unit for unit in self.waiting}
+
+
+@pytest.fixture
+def pods():
+    return Pods()
+
+
+def test_only_what_changed_is_put_together_again(pods):
+    pods.put("one")
+    pods.put("two")
+    pods.regroup()
+    before = pods.units()
+    pods.put("two", created="2026-01-02T00:00:00Z")
+    pods.regroup()
+
+    after = pods.units()
+    assert after["one"] is before["one"]
+    assert after["two"] is not before["two"]
+
+
+def test_who_is_gone_is_told_once_no_pod_of_the_name_is_there(pods):
+    for name in ("bert-0", "bert-1"):
+        pods.put(name, labels=LABELS, owner=JOB)
+    assert pods.regroup() == frozenset()
+    pods.put("bert-0", there=False)
+    assert pods.regroup() == frozenset()
+    pods.put("bert-1", there=False)
+
+    assert {key.name for key in pods.regroup()} == {"bert"}
+    assert pods.regroup() == frozenset()
+    assert pods.units() == {}
+
+
+def test_who_is_gone_is_told_though_others_have_come_under_its_name(pods):
+    for uid in ("first", "second"):
+        pods.put(f"bert-{uid}", labels=LABELS, owner={**JOB, "uid": uid})
+    pods.put("alone", uid="first")
+    assert pods.regroup() == frozenset()
+    pods.put("bert-first", there=False)
+    pods.put("alone", uid="second")
+
+    assert {(key.name, key.owner) for key in pods.regroup()} == {
+        ("bert", "first"),
+        ("alone", "first"),
+    }
+    assert pods.regroup() == frozenset()
+    pods.put("bert-second", there=False)
+    assert {key.name for key in pods.regroup()} == {"bert"}
+
+
+def test_a_gang_of_which_nobody_waits_any_more_is_not_gone(pods):
+    pods.put("bert-0", labels=LABELS, owner=JOB)
+    pods.regroup()
+    pods.put("bert-0", labels=LABELS, owner=JOB, gates=(), nodeName="node-0")
+
+    assert pods.regroup() == frozenset()
+    assert pods.units() == {}
+    pods.put("bert-0", labels=LABELS, owner=JOB, gates=(), phase="Failed")
+    assert pods.regroup() == frozenset()
+    pods.put("bert-0", there=False)
+    assert {key.name for key in pods.regroup()} == {"bert"}
+
+
+def test_a_gang_is_another_once_it_is_known_who_owns_its_job(pods):
+    pods.put("bert-0", labels=LABELS, owner=JOB)
+    pods.put("alone")
+    pods.regroup()
+    alone = pods.units()["alone"]
+    pods.above["job"] = Owner(kind="JobSet", name="set", uid="set")
+    pods.regroup("somebody")
+    assert pods.units()["bert"].key.owner == "job"
+
+    assert {key.owner for key in pods.regroup("job")} == {"job"}
+
+    assert pods.units()["bert"].key.owner == "set"
+    assert pods.units()["alone"] is alone
+    before = pods.units()["bert"]
+    pods.regroup("set")
+    assert pods.units()["bert"] is not before
+
+
+@pytest.mark.parametrize(
+    ("freed", "avoided", "stands"),
+    [
+        pytest.param(0, None, True, id="nothing came free"),
+        pytest.param(1, None, False, id="something came free before this look"),
+        pytest.param(0, A, False, id="a node is avoided now"),
+    ],
+)
+def test_a_refusal_stands_while_nothing_is_another(pods, freed, avoided, stands):
+    pods.put("one")
+    pods.regroup()
+    (unit,) = pods.waiting
+    pods.waiting.refuse(unit, NO, OPEN)
+
+    found = pods.waiting.standing(unit, pods.state.freed + freed, (avoided, NONE))
+
+    assert (found is NO) is stands
+
+
+def test_what_comes_free_during_a_look_counts_for_the_next_one(pods):
+    pods.put("one")
+    pods.regroup()
+    (unit,) = pods.waiting
+    began = pods.state.freed
+    pods.state.freed += 1
+    pods.waiting.refuse(unit, NO, (A, NONE))
+    pods.state.freed += 1
+
+    assert pods.waiting.standing(unit, began, (A, NONE)) is NO
+    assert pods.waiting.standing(unit, began, (B, NONE)) is None
+    assert pods.waiting.standing(unit, pods.state.freed, (A, NONE)) is None
+
+
+def test_of_a_gang_only_those_are_read_anew_that_changed(pods):
+    pods.put("one", labels=LABELS, owner=JOB)
+    pods.put("two", labels=LABELS, owner=JOB)
+    pods.regroup()
+    (before,) = pods.waiting
+    pods.put("two", labels=LABELS, owner=JOB, created="2026-01-02T00:00:00Z")
+    pods.regroup()
+    (after,) = pods.waiting
+
+    again = [member in map(id, before.members) for member in map(id, after.members)]
+    assert dict(zip([pod.name for pod in after.waiting], again, strict=True)) == {
+        "one": True,
+        "two": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "stands"),
+    [
+        pytest.param(NONE, A, True, id="nodes are reserved since"),
+        pytest.param(A, A, True, id="as then"),
+        pytest.param(A, B, False, id="other nodes"),
+        pytest.param(A, NONE, False, id="no longer"),
+    ],
+)
+def test_a_refusal_stands_while_no_node_is_open_again(pods, then, now, stands):
+    pods.put("one")
+    pods.regroup()
+    (unit,) = pods.waiting
+
+    pods.waiting.refuse(unit, NO, (None, then))
+
+    assert (pods.waiting.standing(unit, 0, (None, now)) is NO) is stands
+
+
+def test_a_refusal_is_forgotten_with_its_unit(pods):
+    pods.put("one")
+    pods.regroup()
+    (unit,) = pods.waiting
+    pods.waiting.refuse(unit, NO, OPEN)
+    assert pods.waiting.reason(unit) == "no"
+    pods.put("one", priority=1)
+    pods.regroup()
+    (again,) = pods.waiting
+
+    assert pods.waiting.standing(again, 0, OPEN) is None
+    pods.waiting.accept(again)
+    assert pods.waiting.reason(again) == "its turn comes"

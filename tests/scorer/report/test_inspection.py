@@ -1,0 +1,97 @@
+import msgspec
+from builders import a_node, a_snapshot, workers
+
+from cluster.gang import GangKey, Link
+from cluster.ledger import Holding, Ledger, NodeLedger
+from cluster.record import GPUShare
+from scorer.gang.crd import Gang, GangMetadata, GangPlan, GangSpec, GangStatus, Phase, PlannedPod
+from scorer.gang.pod_info import pod_info
+from scorer.gang.unit import Unit
+from scorer.placement.snapshot import snapshot_of
+from scorer.report.inspection import view_gangs, view_nodes
+
+
+def shown(view):
+    return msgspec.json.decode(msgspec.json.encode(view))
+
+
+def a_unit(name="bert", namespace="team", **given):
+    members = tuple(workers(2))
+    plain = {
+        "key": GangKey(namespace, name, "7f3c"),
+        "group": (namespace, name),
+        "is_gang": True,
+        "waiting": tuple(pod_info(member.pod) for member in members),
+        "members": members,
+        "settled": (),
+        "needed": 4,
+        "link": Link.BEST,
+        "owner": None,
+        "blocked": None,
+    }
+    return Unit(**{**plain, **given})
+
+
+def a_gang(namespace, plan=None, **status):
+    spec = GangSpec("bert", Link.BEST, 4, plan=plan)
+    return Gang(GangMetadata("bert-1", namespace), spec, GangStatus(**status))
+
+
+def test_each_gpu_tells_who_has_it():
+    node = a_node("gpu-0", mode="core_mem", card_memory=16, uuids=True, cordoned=(7,))
+    shares = (GPUShare(0, mem=4, core=20), GPUShare(3, mem=4, core=20))
+    ledger = NodeLedger.empty(node).hold(Holding("team/a", "u1", shares, gang="team/bert"))
+
+    view = shown(view_nodes(snapshot_of(Ledger({"gpu-0": ledger})), 3))
+
+    assert view["term"] == 3
+    (found,) = view["nodes"]
+    assert (found["name"], found["mode"], found["unaccounted"]) == ("gpu-0", "core_mem", None)
+    holder = {"pod": "team/a", "uid": "u1", "gang": "team/bert", "mem": 4, "core": 20}
+    assert [gpu["holders"] for gpu in found["gpus"][:4]] == [[holder], [], [], [holder]]
+    last = found["gpus"][7]
+    assert (last["i"], last["uuid"], last["healthy"]) == (7, "GPU-gpu-0-7", True)
+    assert last["cordoned"] is True
+
+
+def test_pods_whose_gpus_nobody_here_chooses_are_counted():
+    ledger = NodeLedger.empty(a_node(mode="default")).hold(Holding("team/a", "u1", nvidia=2))
+
+    (found,) = shown(view_nodes(snapshot_of(Ledger({"node-0": ledger})), 1))["nodes"]
+
+    assert found["counted"] == [{"pod": "team/a", "gpus": 2}]
+
+
+def test_nodes_without_gpus_are_left_out_and_one_can_be_asked_for():
+    snapshot = a_snapshot(a_node("a"), a_node("b"), a_node("c", machine=None))
+
+    assert [node["name"] for node in shown(view_nodes(snapshot, 1))["nodes"]] == ["a", "b"]
+    assert [node["name"] for node in shown(view_nodes(snapshot, 1, "b"))["nodes"]] == ["b"]
+
+
+def test_a_gang_tells_its_phase_and_its_plan():
+    plan = GangPlan("1-1", True, (PlannedPod("p", "u", "gpu-0", (0,)),), best_possible=55.2)
+    gang = a_gang("team", plan, phase=Phase.WAITING, members="3/4", reason="3 of 4 members")
+
+    (found,) = shown(view_gangs([gang, a_gang("other")], (), 1, "team"))["gangs"]
+
+    assert (found["name"], found["object"]) == ("bert", "bert-1")
+    assert (found["phase"], found["members"]) == ("Waiting", "3/4")
+    assert found["reason"] == "3 of 4 members"
+    assert found["plan"]["bestPossible"] == 55.2
+
+
+def test_a_gang_of_which_nobody_told_yet_is_assembling():
+    (found,) = shown(view_gangs([a_gang("team")], (), 1))["gangs"]
+    assert found["phase"] == "Assembling"
+
+
+def test_what_waits_tells_why_and_who_it_is():
+    waiting = [(a_unit(), "2 of 4 members"), (a_unit(namespace="other"), "x")]
+
+    (found,) = shown(view_gangs((), waiting, 1, "team"))["waiting"]
+
+    assert (found["namespace"], found["name"], found["gang"]) == ("team", "bert", True)
+    assert found["pods"] == ["worker-0", "worker-1"]
+    assert (found["present"], found["needed"], found["reason"]) == (2, 4, "2 of 4 members")
+    assert len(shown(view_gangs((), waiting, 1))["waiting"]) == 2

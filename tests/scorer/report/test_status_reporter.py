@@ -1,0 +1,493 @@
+"""What people are told of gangs, and how often."""
+
+import pytest
+import pytest_asyncio
+from builders import dgx1_v100, topology_map
+from tenure import Cluster, hurry, leading, soon
+
+from cluster import keys
+from cluster.gang import GangKey
+from cluster.topology_configmap import PublishedTopology
+from scorer.gang.crd import GANGS, name_of
+from scorer.report import status_reporter
+
+GANG_PATH = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
+OBJECT = f"{GANG_PATH}/{name_of(GangKey('team', 'bert', 'job'))}"
+EVENTS = "/api/v1/namespaces/team/events"
+OWNERS = "/apis/kubeflow.org/v1/namespaces/team/pytorchjobs"
+
+
+def a_job(workers, **spec):
+    """Return the owner of gang `bert`."""
+    containers = [{"name": "main", "resources": {"limits": {keys.GPU_WHOLE: "4"}}}]
+    template = {"spec": {"containers": containers}}
+    roles = {"Worker": {"replicas": workers, "template": template}}
+    return {"metadata": {"uid": "job"}, "spec": {"pytorchReplicaSpecs": roles, **spec}}
+
+
+@pytest_asyncio.fixture
+async def cluster(monkeypatch):
+    hurry(monkeypatch)
+    async with Cluster() as running:
+        running.node()
+        yield running
+
+
+@pytest.fixture
+def patient(cluster, monkeypatch):  # noqa: ARG001 - it is impatient.
+    monkeypatch.setattr(status_reporter, "_PATIENCE", 3600)
+
+
+async def looked(cluster, name="late"):
+    """Wait until a pod that comes now is told to wait: so was all that came before."""
+    cluster.pod(name, 1, nodeSelector={"only": "nowhere"})
+    await soon(lambda: any(one["involvedObject"]["name"] == name for one in cluster.events()))
+
+
+async def passed(cluster, name="sign"):
+    """Wait until a pod that comes now is placed: all that came before was looked at."""
+    cluster.node(f"node-of-{name}", 1, only=name)
+    cluster.pod(name, 1, nodeSelector={"only": name})
+    await soon(lambda: cluster.given(name))
+
+
+def told(cluster):
+    """Return phases and reasons in the order in which they were written."""
+    return [(step[1]["value"]["phase"], step[1]["value"].get("reason")) for step in cluster.shown()]
+
+
+# ---- Waiting.
+
+
+async def test_a_gang_that_waits_tells_why_at_itself_and_at_its_job(cluster):
+    async with leading(cluster):
+        cluster.gang(workers=2, gpus=8)
+        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+
+    gang = cluster.the_gang()
+    assert gang["status"]["members"] == "2/2"
+    assert "1 of 2 workers fit now" in gang["status"]["reason"]
+    assert "plan" not in gang["spec"]
+    assert gang["metadata"]["ownerReferences"][0]["uid"] == "job"
+    (event,) = cluster.events("GangWaiting")
+    assert (event["involvedObject"]["kind"], event["involvedObject"]["uid"]) == (
+        "PyTorchJob",
+        "job",
+    )
+    assert gang["status"]["reason"] in event["message"]
+    assert event["firstTimestamp"] == "2026-01-01T00:01:00Z"
+    assert event["reportingInstance"] == "scorer-0"
+
+
+async def test_what_stays_as_it_is_is_told_once(cluster):
+    async with leading(cluster):
+        cluster.gang(workers=2, gpus=16)
+        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+        before = told(cluster)
+        for name in "abc":
+            await looked(cluster, name)
+
+    assert told(cluster) == before
+    assert before[-1][0] == "Waiting"
+    assert len(cluster.events("GangWaiting")) == len(before)
+
+
+async def test_a_reason_that_changes_often_is_told_seldom(cluster, monkeypatch):
+    monkeypatch.setattr(status_reporter, "_PAUSE", 3600)
+    async with leading(cluster):
+        cluster.pod("bert-0", gang="bert", size=9)
+        await soon(lambda: cluster.phase() == "Assembling" and cluster.events("GangWaiting"))
+        for i in range(1, 5):
+            cluster.pod(f"bert-{i}", gang="bert", size=9)
+            await passed(cluster, f"sign-{i}")
+
+    assert told(cluster) == [("Assembling", "1 of 9 members")]
+    assert len(cluster.events("GangWaiting")) == 1
+
+
+async def test_a_new_reason_to_wait_is_shown_and_is_no_event(cluster, monkeypatch):
+    monkeypatch.setattr(status_reporter, "_PAUSE", 0.01)
+    async with leading(cluster):
+        cluster.pod("bert-0", gang="bert", size=9)
+        await soon(lambda: cluster.phase() == "Assembling" and cluster.events())
+        cluster.pod("bert-1", gang="bert", size=9)
+        await soon(lambda: cluster.the_gang()["status"]["reason"] == "2 of 9 members")
+
+    assert len(cluster.events("GangWaiting")) == 1
+
+
+async def test_a_pod_on_its_own_tells_itself(cluster):
+    async with leading(cluster):
+        cluster.pod("alone", 16)
+        await soon(cluster.events)
+
+    (event,) = cluster.events()
+    assert event["reason"] == "WaitingForGPUs"
+    assert (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("Pod", "alone")
+    assert cluster.all(GANGS) == []
+
+
+async def test_a_gang_that_nobody_owns_goes_with_its_pods_and_tells_the_first(cluster):
+    async with leading(cluster):
+        cluster.gang(gpus=16, owner=None)
+        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+
+    owners = cluster.the_gang()["metadata"]["ownerReferences"]
+    assert {(one["kind"], one["name"]) for one in owners} <= {
+        ("Pod", "bert-0"),
+        ("Pod", "bert-1"),
+    }
+    assert cluster.events()[-1]["involvedObject"]["name"] == "bert-0"
+
+
+async def test_a_gang_that_is_gone_before_anybody_was_told_leaves_nothing(cluster, monkeypatch):
+    monkeypatch.setattr(status_reporter, "_PATIENCE", 3)
+    async with leading(cluster):
+        cluster.gang(gpus=16)
+        await passed(cluster)
+        cluster.delete("bert-0")
+        cluster.delete("bert-1")
+        await looked(cluster)
+
+    assert cluster.all(GANGS) == []
+    assert [event["involvedObject"]["name"] for event in cluster.events()] == ["late"]
+
+
+# ---- Placed.
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_gang_that_is_placed_at_once_costs_one_object_one_status_and_one_event(cluster):
+    async with leading(cluster):
+        cluster.gang()
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        cluster.bind("bert-0")
+        await passed(cluster)
+        assert cluster.phase() is None
+        cluster.bind("bert-1")
+        await soon(lambda: cluster.events("GangPlaced"))
+        await passed(cluster, "another")
+
+    written = [
+        (method, path)
+        for method, path, _ in cluster.writes
+        if path.startswith(GANG_PATH) or path == EVENTS
+    ]
+    assert written == [
+        ("POST", GANG_PATH),
+        ("PATCH", f"{OBJECT}/status"),
+        ("POST", EVENTS),
+    ]
+    status = cluster.the_gang()["status"]
+    assert (status["phase"], status["members"], status["nodes"]) == ("Placed", "2/2", "gpu-0")
+    assert "All 2 members of gang bert are on gpu-0" in cluster.events()[0]["message"]
+
+
+async def test_that_a_gang_waits_is_not_told_once_it_has_a_plan(cluster, monkeypatch):
+    monkeypatch.setattr(status_reporter, "_PATIENCE", 3)
+    async with leading(cluster):
+        cluster.pod("bert-0", 4, gang="bert")
+        await passed(cluster)
+        cluster.pod("bert-1", 4, gang="bert")
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await looked(cluster)
+
+    assert told(cluster) in ([], [("Committing", None)])
+    assert [event["involvedObject"]["name"] for event in cluster.events()] == ["late"]
+
+
+async def test_a_gang_that_was_told_to_wait_is_told_when_its_pods_are_let_go(cluster):
+    async with leading(cluster):
+        cluster.gang(workers=2, gpus=8)
+        await soon(lambda: cluster.phase() == "Waiting")
+        cluster.node("gpu-1")
+        await soon(lambda: cluster.given("bert-0", "bert-1") and cluster.phase() == "Committing")
+        assert cluster.the_gang()["status"]["members"] == "0/2"
+        cluster.bind("bert-0", "bert-1")
+        await soon(lambda: cluster.phase() == "Placed")
+
+    assert [phase for phase, _ in told(cluster)] == ["Waiting", "Committing", "Placed"]
+
+
+async def test_that_members_do_not_ask_for_the_same_is_told_once_they_are_placed(cluster):
+    async with leading(cluster):
+        cluster.pod("bert-0", 1, gang="bert")
+        cluster.pod("bert-1", 2, gang="bert")
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        cluster.bind("bert-0", "bert-1")
+        await soon(lambda: cluster.events("GangPlaced"))
+
+    (event,) = cluster.events("GangPlaced")
+    assert event["message"].endswith("they do not all ask for the same")
+
+
+async def test_a_replacement_is_told_with_those_that_stayed(cluster):
+    async with leading(cluster):
+        cluster.gang()
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        cluster.bind("bert-0", "bert-1")
+        await soon(lambda: cluster.phase() == "Placed")
+        cluster.delete("bert-1")
+        cluster.pod("bert-1", 4, gang="bert", uid="again")
+        await soon(lambda: cluster.record("bert-1"))
+        cluster.bind("bert-1")
+        await soon(lambda: len(cluster.events("GangPlaced")) > 1)
+
+    gang = cluster.the_gang()
+    assert [member["uid"] for member in gang["spec"]["plan"]["members"]] == ["again"]
+    assert gang["status"]["members"] == "2/2"
+
+
+# ---- What is so now, whatever was planned before.
+
+
+@pytest.fixture
+def machines(cluster):
+    """Two machines of known links, in place of the one of unknown."""
+    cluster.remove("/api/v1/nodes/gpu-0")
+    for name in ("gpu-1", "gpu-2"):
+        cluster.node(name)
+        path = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps/{name}"
+        cluster.put(path, topology_map(name, PublishedTopology(dgx1_v100(), (True,) * 8)))
+
+
+async def running(cluster, **gang):
+    """Let a gang be placed and bound."""
+    cluster.gang(**gang)
+    names = [f"bert-{i}" for i in range(gang.get("workers", 2))]
+    await soon(lambda: cluster.given(*names))
+    cluster.bind(*names)
+    await soon(lambda: cluster.phase() == "Placed")
+
+
+def status(cluster):
+    return cluster.the_gang()["status"]
+
+
+@pytest.mark.usefixtures("machines")
+async def test_a_gang_whose_member_was_replaced_tells_all_nodes_gpus_and_their_bandwidth(cluster):
+    async with leading(cluster):
+        await running(cluster, gpus=8)
+        before = status(cluster)
+        cluster.delete("bert-1")
+        cluster.pod("bert-1", 8, gang="bert", uid="again")
+        await soon(lambda: cluster.record("bert-1"))
+        cluster.bind("bert-1")
+        await soon(lambda: len(cluster.events("GangPlaced")) > 1)
+        await soon(lambda: cluster.phase() == "Placed")
+
+    assert (before["nodes"], before["gpus"], before["members"]) == ("gpu-1,gpu-2", 16, "2/2")
+    eight = list(range(8))
+    assert before["held"] == [{"node": "gpu-1", "gpus": eight}, {"node": "gpu-2", "gpus": eight}]
+    now = status(cluster)
+    assert now["bandwidth"] > 0
+    told = ("members", "nodes", "gpus", "held", "bandwidth")
+    assert [now[key] for key in told] == [before[key] for key in told]
+
+
+async def test_a_gang_that_lost_a_member_tells_that_and_what_the_others_have(cluster):
+    async with leading(cluster):
+        await running(cluster)
+        cluster.delete("bert-1")
+        await soon(lambda: cluster.phase() == "Assembling")
+
+    assert (status(cluster)["members"], status(cluster)["gpus"]) == ("1/2", 4)
+    assert status(cluster)["reason"] == "1 of 2 members are there"
+    assert status(cluster)["nodes"] == "gpu-0"
+
+
+async def test_a_gang_of_which_the_job_wants_fewer_by_now_is_placed_with_these(cluster):
+    cluster.put(f"{OWNERS}/bert", a_job(2))
+    async with leading(cluster):
+        await running(cluster)
+        cluster.put(f"{OWNERS}/bert", a_job(1))
+        cluster.delete("bert-1")
+        await soon(lambda: (cluster.phase(), status(cluster)["members"]) == ("Placed", "1/1"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "phase"), [({"suspend": True}, "Suspended"), ({}, "Gone")], ids=["suspended", "gone"]
+)
+async def test_a_gang_without_pods_says_so_and_names_no_node(cluster, policy, phase):
+    cluster.put(f"{OWNERS}/bert", a_job(2))
+    async with leading(cluster):
+        await running(cluster)
+        cluster.put(f"{OWNERS}/bert", a_job(2, runPolicy=policy))
+        cluster.delete("bert-0")
+        cluster.delete("bert-1")
+        await soon(lambda: cluster.phase() == phase)
+
+    assert status(cluster)["members"] == "0/2"
+    assert {"nodes", "gpus", "held", "bandwidth"} & status(cluster).keys() == set()
+
+
+async def test_a_stateful_set_that_is_scaled_to_nothing_is_suspended(cluster):
+    path = "/apis/apps/v1/namespaces/team/statefulsets/bert"
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "bert", "uid": "set"}
+
+    def scale(replicas):
+        template = a_job(1)["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+        spec = {"replicas": replicas, "podManagementPolicy": "Parallel", "template": template}
+        cluster.put(path, {"metadata": {"uid": "set"}, "spec": spec})
+
+    scale(2)
+    async with leading(cluster):
+        await running(cluster, owner=owner)
+        scale(0)
+        cluster.delete("bert-1")
+        await soon(lambda: cluster.phase() != "Placed")
+        cluster.delete("bert-0")
+        await soon(lambda: cluster.phase() == "Suspended")
+
+
+async def test_a_gang_that_comes_back_is_told_as_at_first(cluster):
+    async with leading(cluster):
+        await running(cluster)
+        cluster.delete("bert-0")
+        cluster.delete("bert-1")
+        await soon(lambda: cluster.phase() == "Gone")
+        await running(cluster)
+    assert status(cluster)["members"] == "2/2"
+
+
+async def test_a_gang_whose_pods_went_while_nobody_led_is_told_by_the_next_leader(cluster):
+    async with leading(cluster):
+        await running(cluster)
+    cluster.delete("bert-0")
+    cluster.delete("bert-1")
+    async with leading(cluster, term=8):
+        await soon(lambda: cluster.phase() == "Gone")
+
+
+async def test_a_gang_that_has_succeeded_holds_nothing_any_more(cluster):
+    async with leading(cluster):
+        await running(cluster)
+        for name in ("bert-0", "bert-1"):
+            path = f"/api/v1/namespaces/team/pods/{name}"
+            cluster.put(path, {**cluster[name], "status": {"phase": "Succeeded"}})
+        await soon(lambda: cluster.phase() == "Finished")
+
+    assert (status(cluster)["members"], status(cluster).get("nodes")) == ("2/2", None)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_changes_within_a_moment_cost_one_write(cluster):
+    async with leading(cluster):
+        await running(cluster)
+        before = len(cluster.shown())
+        for name in ("bert-0", "bert-1"):
+            cluster.delete(name)
+            await passed(cluster, f"after-{name}")
+
+    assert len(cluster.shown()) == before
+
+
+async def test_a_status_of_which_an_older_definition_keeps_a_part_is_written_once(cluster):
+    async with leading(cluster):
+        await running(cluster)
+        gang = cluster.the_gang()
+        kept = {key: value for key, value in gang["status"].items() if key not in {"gpus", "held"}}
+        written = len(cluster.shown())
+        cluster.put(OBJECT, {**gang, "status": kept})
+        for name in "abc":
+            await passed(cluster, name)
+
+    assert len(cluster.shown()) == written
+
+
+# ---- What goes wrong.
+
+
+@pytest.mark.parametrize("wrong", [(500, "broken"), (404, "it is gone"), "lost", "unanswered"])
+async def test_a_status_that_could_not_be_written_is_written_later(cluster, wrong):
+    cluster.fates["PATCH", f"{OBJECT}/status"].append(wrong)
+    cluster.fates["GET", OBJECT].append((503, "starting"))
+    async with leading(cluster):
+        cluster.gang(gpus=8)
+        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "made"),
+    [
+        pytest.param((500, "broken"), 1, id="the server failed"),
+        pytest.param((409, "it is there"), 0, id="made before"),
+    ],
+)
+async def test_an_event_is_made_once_whatever_happens(cluster, wrong, made):
+    async with leading(cluster):
+        cluster.fates["POST", EVENTS].append(wrong)
+        cluster.pod("alone", 16)
+        await soon(lambda: any(path == EVENTS for _, path, _ in cluster.writes))
+        await soon(lambda: len(cluster.events()) == made)
+        await looked(cluster)
+
+    assert len(cluster.events()) == made + 1
+
+
+async def test_a_gang_that_somebody_changed_is_given_its_plan_all_the_same(cluster):
+    async with leading(cluster):
+        cluster.gang(gpus=8)
+        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+        gang = cluster.the_gang()
+        cluster.put(OBJECT, {**gang, "metadata": {**gang["metadata"], "labels": {"a": "b"}}})
+        cluster.node("gpu-1")
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+    assert cluster.the_gang()["metadata"]["labels"] == {"a": "b"}
+    assert cluster.the_gang()["spec"]["plan"]["id"] == cluster.record("bert-0")["plan"]
+
+
+async def test_a_gang_that_somebody_deleted_is_made_again_with_its_plan(cluster):
+    async with leading(cluster):
+        cluster.gang(gpus=8)
+        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+        cluster.remove(OBJECT)
+        cluster.node("gpu-1")
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+    assert cluster.the_gang()["spec"]["plan"]["id"] == cluster.record("bert-0")["plan"]
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_gang_that_was_made_before_and_not_seen_yet_is_given_its_plan(cluster):
+    cluster.fates["POST", GANG_PATH].append((409, "it is there"))
+    async with leading(cluster):
+        cluster.gang()
+        await soon(lambda: cluster.given("bert-0", "bert-1"))
+
+    assert OBJECT in cluster.reads
+    assert cluster.the_gang()["spec"]["plan"]["id"] == "7-1"
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param((403, "exceeded quota: few-gangs"), id="quota"),
+        pytest.param((422, "few-gangs: its spec is invalid"), id="invalid"),
+    ],
+)
+async def test_why_no_gang_can_be_made_is_told_at_its_job(cluster, refusal):
+    cluster.node("gpu-1", 4)
+    cluster.fates["POST", GANG_PATH] += [refusal] * 1000
+    async with leading(cluster):
+        # It was told to wait before, for another reason.
+        cluster.gang(workers=2, gpus=8)
+        await soon(lambda: cluster.events("GangWaiting"))
+        cluster.node("gpu-1", 8)
+        await soon(lambda: any("few-gangs" in one["message"] for one in cluster.events()))
+
+    assert {one["involvedObject"]["uid"] for one in cluster.events()} == {"job"}
+    assert cluster.all(GANGS) == []
+    assert len(cluster.events()) == 2
+
+
+async def test_a_refused_plan_is_told_at_the_gang_that_is_there(cluster):
+    async with leading(cluster):
+        cluster.gang(workers=2, gpus=8)
+        await soon(lambda: cluster.phase() == "Waiting")
+        cluster.fates["PATCH", OBJECT] += [(403, "no plans here")] * 1000
+        cluster.node("gpu-1")
+        await soon(lambda: "no plans here" in cluster.the_gang()["status"].get("reason", ""))
+
+    assert cluster.phase() == "Waiting"

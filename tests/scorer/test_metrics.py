@@ -1,0 +1,86 @@
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from cluster.gang import Link
+from scorer.gang.crd import Gang, GangMetadata, GangSpec, GangStatus, Phase
+from scorer.metrics import Metrics, show_state
+
+
+def a_gang(phase):
+    return Gang(GangMetadata("g"), GangSpec("g", Link.BEST), GangStatus(phase))
+
+
+@pytest.fixture
+def registry():
+    return CollectorRegistry()
+
+
+def lines(registry):
+    return generate_latest(registry).decode().splitlines()
+
+
+def shown(registry, **given):
+    nothing = {
+        "leads": lambda: True,
+        "gangs": lambda: (),
+        "partial": lambda: None,
+        "unaccounted": lambda: None,
+        "left_out": lambda: None,
+        "watches": dict,
+    }
+    show_state(registry, **{**nothing, **given})
+    return lines(registry)
+
+
+def test_gangs_are_counted_by_phase_and_one_that_nobody_told_of_is_assembling(registry):
+    phases = (Phase.PLACED, Phase.PLACED, Phase.WAITING, None)
+    found = shown(registry, gangs=lambda: map(a_gang, phases))
+
+    assert [line for line in found if line.startswith("linkwise_gangs{")] == [
+        'linkwise_gangs{phase="Assembling"} 1.0',
+        'linkwise_gangs{phase="Waiting"} 1.0',
+        'linkwise_gangs{phase="Committing"} 0.0',
+        'linkwise_gangs{phase="Placed"} 2.0',
+        'linkwise_gangs{phase="Finished"} 0.0',
+        'linkwise_gangs{phase="Suspended"} 0.0',
+        'linkwise_gangs{phase="Gone"} 0.0',
+    ]
+
+
+def test_who_does_not_lead_counts_no_gangs(registry):
+    found = shown(registry, leads=lambda: False, gangs=lambda: [a_gang(Phase.PLACED)])
+
+    assert "linkwise_leads 0.0" in found
+    assert not any(line.startswith("linkwise_gangs{") for line in found)
+
+
+def test_what_is_not_known_gives_no_sample(registry):
+    found = shown(registry, watches=lambda: {"pods": 2.5, "nodes": None})
+
+    assert 'linkwise_watch_age_seconds{resource="pods"} 2.5' in found
+    assert not any('resource="nodes"' in line for line in found)
+    assert not any(line.startswith("linkwise_unaccounted_nodes ") for line in found)
+
+
+def test_nodes_of_which_nobody_knows_are_counted(registry):
+    assert "linkwise_unaccounted_nodes 3.0" in shown(registry, unaccounted=lambda: 3)
+
+
+def test_pods_that_are_not_planned_are_counted(registry):
+    assert "linkwise_left_out_pods 3.0" in shown(registry, left_out=lambda: 3)
+
+
+def test_times_and_conflicts_add_up(registry):
+    measures = Metrics(registry)
+    measures.planned(0.002)
+    measures.committed(0.03, conflicts=2)
+    measures.placed(0.07)
+    measures.evicted(4)
+
+    assert {
+        'linkwise_planning_duration_seconds_bucket{le="0.0025"} 1.0',
+        'linkwise_commit_duration_seconds_bucket{le="0.05"} 1.0',
+        "linkwise_placing_duration_seconds_sum 0.07",
+        "linkwise_placement_conflicts_total 2.0",
+        "linkwise_evicted_pods_total 4.0",
+    } <= set(lines(registry))

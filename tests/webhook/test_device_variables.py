@@ -1,0 +1,237 @@
+import jsonpatch
+import msgspec
+import pytest
+
+from cluster import keys
+from cluster.finding import Code, Severity
+from cluster.pod import Pod
+from cluster.request import read_request
+from policy.document import Policy
+from webhook.device_variables import hide_devices, set_visible_devices
+
+
+def ref(annotation):
+    return {"fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
+
+
+def container(name="main", env=None, **limits):
+    made = {"name": name, "resources": {"limits": limits}}
+    return made if env is None else {**made, "env": env}
+
+
+def told(spec, rules=None, replicas=0):
+    pod = msgspec.convert({"spec": spec}, Pod)
+    request, errors = read_request(pod)
+    assert not errors
+    changes = set_visible_devices(pod, request, rules or Policy(), replicas)
+    return patched(spec, changes), changes.findings
+
+
+def patched(spec, changes):
+    return jsonpatch.apply_patch({"spec": spec}, [step.wire() for step in changes.operations])[
+        "spec"
+    ]
+
+
+def env_of(container):
+    return {entry["name"]: entry.get("valueFrom", entry.get("value")) for entry in container["env"]}
+
+
+def test_a_container_reads_its_devices_from_the_record():
+    spec, findings = told({"containers": [container(**{keys.GPU_WHOLE: 2})]})
+
+    assert env_of(spec["containers"][0]) == {keys.ENV_VISIBLE_DEVICES: ref(keys.VISIBLE_DEVICES)}
+    assert findings == []
+
+
+def test_several_gpu_containers_read_one_key_each():
+    whole = {keys.GPU_WHOLE: 1}
+
+    spec, _ = told({"containers": [container("a", **whole), container("b", **whole)]})
+
+    assert [env_of(one)[keys.ENV_VISIBLE_DEVICES] for one in spec["containers"]] == [
+        ref(keys.VISIBLE_DEVICES_OF + "a"),
+        ref(keys.VISIBLE_DEVICES_OF + "b"),
+    ]
+
+
+def test_containers_that_ask_for_no_gpu_see_none():
+    spec, _ = told(
+        {
+            "containers": [container(**{keys.GPU_WHOLE: 1}), container("side")],
+            "initContainers": [
+                container("setup"),
+                {**container("proxy"), "restartPolicy": "Always"},
+            ],
+        }
+    )
+
+    others = [spec["containers"][1], *spec["initContainers"]]
+    assert [env_of(one) for one in others] == [{keys.ENV_VISIBLE_DEVICES: "void"}] * 3
+
+
+def test_an_init_container_with_gpus_is_told_too():
+    whole = {keys.GPU_WHOLE: 1}
+
+    spec, _ = told(
+        {"containers": [container(**whole)], "initContainers": [container("warm", **whole)]}
+    )
+
+    variables = env_of(spec["initContainers"][0])
+    assert variables == {keys.ENV_VISIBLE_DEVICES: ref(keys.VISIBLE_DEVICES_OF + "warm")}
+
+
+def test_a_share_is_told_in_gpushares_words():
+    spec, _ = told({"containers": [container(**{keys.GPU_MEM: 5})]})
+
+    assert env_of(spec["containers"][0]) == {
+        keys.ENV_VISIBLE_DEVICES: ref(keys.VISIBLE_DEVICES),
+        keys.MEM_IDX: ref(keys.MEM_IDX),
+        keys.MEM_POD: ref(keys.MEM_POD),
+        keys.MEM_DEV: ref(keys.MEM_DEV),
+        keys.MEM_CONTAINER: "5",
+    }
+
+
+def test_variables_that_carry_no_limit_stay_as_the_user_wrote_them():
+    env = [{"name": keys.MEM_IDX, "value": "7"}, {"name": keys.MEM_CONTAINER, "value": "9"}]
+
+    spec, findings = told({"containers": [container(env=env, **{keys.GPU_MEM: 5})]})
+
+    assert spec["containers"][0]["env"][:2] == env
+    assert findings == []
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"value": "all"},
+        {"value": ""},
+        {},
+        {"valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}},
+    ],
+)
+def test_the_users_own_devices_are_replaced_in_their_place_with_a_warning(written):
+    env = [{"name": "A", "value": "1"}, {"name": keys.ENV_VISIBLE_DEVICES, **written}]
+
+    spec, (finding,) = told({"containers": [container(env=env, **{keys.GPU_WHOLE: 1})]})
+
+    name = keys.ENV_VISIBLE_DEVICES
+    assert spec["containers"][0]["env"] == [
+        env[0],
+        {"name": name, "valueFrom": ref(keys.VISIBLE_DEVICES)},
+    ]
+    assert (finding.code, finding.severity) == (Code.VISIBLE_DEVICES, Severity.WARNING)
+    assert finding.field == "spec.containers[0].env[1]"
+
+
+def test_a_policy_may_refuse_the_users_own_devices():
+    env = [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]
+
+    _, (finding,) = told(
+        {"containers": [container(env=env, **{keys.GPU_WHOLE: 1})]},
+        Policy(visible_devices="deny"),
+    )
+
+    assert (finding.code, finding.severity, finding.value) == (
+        Code.VISIBLE_DEVICES,
+        Severity.ERROR,
+        "all",
+    )
+
+
+@pytest.mark.parametrize("rules", [Policy(), Policy(visible_devices="deny")])
+def test_variables_that_are_as_they_should_be_are_left_alone(rules):
+    spec = {"containers": [container(**{keys.GPU_MEM: 5}), container("side")]}
+    once, _ = told(spec, rules)
+
+    twice, findings = told(once, rules)
+
+    assert twice == once
+    assert findings == []
+
+
+SHARE = {keys.GPU_MEM: 4, keys.GPU_CORE: 20}
+MPS = Policy(sharing={"computeByMps": True})
+
+
+def test_limits_are_set_where_the_policy_shares_compute_by_mps():
+    spec, _ = told({"containers": [container(**SHARE)]}, MPS)
+
+    variables = env_of(spec["containers"][0])
+    assert variables[keys.ENV_MPS_THREADS] == "20"
+    assert variables[keys.ENV_MPS_MEMORY] == "0=4096M"
+
+
+def test_memory_alone_is_limited_there_too():
+    spec, _ = told({"containers": [container(**{keys.GPU_MEM: 4})]}, MPS)
+
+    variables = env_of(spec["containers"][0])
+    assert variables[keys.ENV_MPS_MEMORY] == "0=4096M"
+    assert keys.ENV_MPS_THREADS not in variables
+
+
+@pytest.mark.parametrize(
+    ("limits", "rules"),
+    [(SHARE, Policy()), ({keys.GPU_WHOLE: 1}, MPS)],
+    ids=["policy", "whole-gpus"],
+)
+def test_no_limits_are_set_where_nothing_is_shared_by_mps(limits, rules):
+    spec, _ = told({"containers": [container(**limits)]}, rules)
+
+    assert not any(name.startswith(keys.ENV_MPS_PREFIX) for name in env_of(spec["containers"][0]))
+
+
+@pytest.mark.parametrize(
+    ("written", "after", "told_so"),
+    [
+        pytest.param({"value": "10"}, "10", False, id="tighter-is-kept"),
+        pytest.param({"value": "20"}, "20", False, id="equal-is-kept"),
+        pytest.param({"value": "90"}, "20", True, id="looser-is-replaced"),
+        pytest.param({"valueFrom": {"fieldRef": {}}}, "20", True, id="unreadable-is-replaced"),
+    ],
+)
+def test_the_users_own_limit_may_only_be_tighter(written, after, told_so):
+    env = [{"name": keys.ENV_MPS_THREADS, **written}]
+
+    spec, findings = told({"containers": [container(env=env, **SHARE)]}, MPS)
+
+    assert env_of(spec["containers"][0])[keys.ENV_MPS_THREADS] == after
+    assert [finding.code for finding in findings] == [Code.MPS_LIMIT] * told_so
+
+
+def test_a_looser_limit_is_replaced_even_where_devices_are_refused():
+    env = [{"name": keys.ENV_MPS_THREADS, "value": "90"}]
+    rules = Policy(sharing={"computeByMps": True}, visible_devices="deny")
+
+    _, (finding,) = told({"containers": [container(env=env, **SHARE)]}, rules)
+
+    assert (finding.code, finding.severity) == (Code.MPS_LIMIT, Severity.WARNING)
+
+
+def test_a_time_sliced_container_is_told_how_many_share_its_gpu():
+    spec, _ = told({"containers": [container(**{keys.NVIDIA_GPU_SHARED: 1})]}, replicas=4)
+
+    variables = env_of(spec["containers"][0])
+    assert variables[keys.ENV_REPLICAS] == "4"
+    assert variables[keys.ENV_MEMORY_FRACTION] == "0.225"
+
+
+def test_a_launcher_sees_no_gpus_unless_it_chose_itself():
+    spec = {
+        "containers": [
+            container("a"),
+            container("b", env=[{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]),
+        ],
+        "initContainers": [container("i")],
+    }
+
+    changes = hide_devices(msgspec.convert({"spec": spec}, Pod))
+
+    after = patched(spec, changes)
+    values = [
+        env_of(one)[keys.ENV_VISIBLE_DEVICES]
+        for one in (*after["containers"], *after["initContainers"])
+    ]
+    assert values == ["void", "all", "void"]
+    assert changes.findings == []

@@ -1,0 +1,107 @@
+import asyncio
+from contextlib import asynccontextmanager
+
+from fake_api import status, text
+from waiting import until
+
+from cluster import keys
+from runtime.kube.client import Kube
+from webhook.active_config import PROFILES
+from webhook.informers import Informers
+
+NODES = "/api/v1/nodes"
+PROFILE_MAPS = f"/api/v1/namespaces/{keys.PROFILE_NAMESPACE}/configmaps"
+TOPOLOGY = {keys.NODE_MODE: "topology"}
+
+
+@asynccontextmanager
+async def watching(cluster):
+    async with Kube(cluster.url) as kube:
+        watches = Informers(kube, instance="replica-0", clock=lambda: 0.0, every=0)
+        task = asyncio.create_task(watches.run())
+        try:
+            yield watches
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_labels_of_namespaces_follow_the_cluster(cluster):
+    async with watching(cluster) as watches:
+        await until(lambda: watches.missing() is None)
+        cluster.namespace("team", a="b")
+        await until(lambda: "team" in watches.namespaces)
+
+        assert dict(watches.namespaces) == {"default": {}, "team": {"a": "b"}}
+        assert len(watches.namespaces) == 2
+        assert watches.namespaces.get("other") is None
+
+
+async def test_what_was_not_listed_yet_is_missing_and_the_reason_is_told(cluster):
+    cluster.collections["/api/v1/namespaces"].faults["list"].append(status(403, message="no"))
+    async with watching(cluster) as watches:
+        assert "the list is under way" in watches.missing()
+        assert all(age() is None for age in watches.ages().values())
+        await until(lambda: "no (status 403)" in (watches.missing() or ""))
+        await until(lambda: watches.missing() is None)
+
+
+async def test_what_nodes_offer_is_summed_up_and_one_that_cannot_be_is_left_out(cluster):
+    cluster.node("a", TOPOLOGY, **{keys.GPU_WHOLE: 4})
+    cluster.node("b", TOPOLOGY, **{keys.GPU_WHOLE: "many"})
+    async with watching(cluster) as watches:
+        await until(lambda: watches.capacity.whole == 4)
+        assert watches.capacity.nodes == 1
+        for number in range(60):
+            cluster.node(f"more-{number}", TOPOLOGY, **{keys.GPU_WHOLE: 8})
+        await until(lambda: (watches.capacity.nodes, watches.capacity.whole) == (61, 8))
+        cluster.collections[NODES].remove("a")
+        await until(lambda: watches.capacity.nodes == 60)
+
+
+async def test_an_event_that_another_replica_made_or_that_is_refused_holds_up_nothing(cluster):
+    cluster.faults["call"].extend([status(409, "AlreadyExists"), text(500, "broken")])
+    async with watching(cluster):
+        for wrong in ("[1]", "[2]", "[3]"):
+            cluster.profiles(text=wrong)
+            await until(lambda made=wrong: _events_about(cluster, made))
+
+        assert [event["firstTimestamp"] for event in cluster.events()] == [
+            "1970-01-01T00:00:00Z"
+        ] * 3
+        assert {event["reportingInstance"] for event in cluster.events()} == {"replica-0"}
+
+
+async def test_a_content_that_stays_is_told_of_once_and_each_new_one_again(cluster):
+    async with watching(cluster) as watches:
+        cluster.profiles(text="[1]")
+        await until(cluster.events)
+        cluster.profiles(text="[1]")
+        await until(lambda: _seen(watches) == cluster.collections[PROFILE_MAPS].version)
+        cluster.profiles(text='[{"name": ""}]')
+        await until(lambda: _seen(watches) == cluster.collections[PROFILE_MAPS].version)
+        await until(lambda: len(cluster.events()) > 1)
+        first, second = cluster.events()
+
+    assert first["metadata"]["name"] != second["metadata"]["name"]
+    assert first["message"] != second["message"]
+
+
+def _seen(watches):
+    """Return the version of the profiles that the watch has shown."""
+    (found,) = watches._maps[PROFILES].items.values()
+    return int(found.metadata.resource_version)
+
+
+async def test_ages_tell_when_a_watch_was_last_heard_of(cluster):
+    async with watching(cluster) as watches:
+        await cluster.watched()
+        ages = watches.ages()
+
+        assert ages.keys() == {"namespaces", "nodes", keys.POLICY_NAME, keys.PROFILE_NAME}
+        assert all(0 <= age() < 5 for age in ages.values())
+        assert 0 <= watches.policy_age() < 5
+
+
+def _events_about(cluster, wrong):
+    return len(cluster.events()) == int(wrong[1])

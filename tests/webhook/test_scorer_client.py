@@ -1,0 +1,236 @@
+import asyncio
+import ssl
+from contextlib import asynccontextmanager, suppress
+
+import msgspec
+import pytest
+import pytest_asyncio
+from certificates import a_ca, a_leaf
+from fake_cluster import FakeCluster
+from structlog.testing import capture_logs
+from waiting import PATIENCE, until_true
+
+from cluster import keys
+from cluster.pod import Metadata, Pod
+from cluster.scorer_lease import LEASE
+from cluster.whatif_api import (
+    MOST_PODS,
+    PATH,
+    FitAnswer,
+    FitQuestion,
+    FitResult,
+    FitTemplate,
+    PodFit,
+)
+from runtime.http import types
+from runtime.http.server import serve
+from runtime.http.types import Route, refusal
+from runtime.kube.client import Kube
+from webhook import scorer_client
+from webhook.__main__ import _scorer
+from webhook.scorer_client import Scorer, UnknownError
+from webhook.settings import Settings
+
+QUESTION = FitQuestion([FitTemplate(Pod(metadata=Metadata(name="train")), ["train"])])
+FIT = FitResult(True, None, [PodFit("train", "gpu-0", [3])], [], None, None, None, [], None)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    monkeypatch.setattr(scorer_client, "PATIENCE", PATIENCE)
+
+
+@pytest_asyncio.fixture
+async def cluster():
+    async with FakeCluster() as running:
+        yield running
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A folder as it is mounted for the webhook, and for the scorer."""
+    ca = a_ca()
+    a_leaf(ca).write(tmp_path)
+    (tmp_path / "ca.crt").write_bytes(ca.cert_pem)
+    (tmp_path / "token").write_text("secret\n")
+    return tmp_path
+
+
+@asynccontextmanager
+async def a_scorer(cluster, files, answer):
+    """A leader whose answers are given, and that is where the Lease says."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files / "tls.crt", files / "tls.key")
+    routes = [Route("POST", PATH, answer, frozenset({types.JSON}))]
+    async with serve(routes, host="127.0.0.1", port=0, context=context) as server:
+        lead(cluster, f"127.0.0.1:{server.port}")
+        yield server
+
+
+def lead(cluster, address=None, holder="scorer-0_1"):
+    annotations = {keys.SCORER_ADDRESS: address} if address else {}
+    metadata = {"name": keys.SCORER, "annotations": annotations}
+    cluster.put(LEASE, {"metadata": metadata, "spec": {"holderIdentity": holder}})
+
+
+def settings_of(files):
+    return Settings(scorer_token_file=str(files / "token"), scorer_ca_file=str(files / "ca.crt"))
+
+
+async def ask(cluster, files, question=QUESTION):
+    settings = settings_of(files)
+    async with Kube(cluster.url) as kube:
+        return await Scorer(kube, lambda address: _scorer(settings, address)).fits(question)
+
+
+async def why(cluster, files, question=QUESTION):
+    with pytest.raises(UnknownError) as caught:
+        await ask(cluster, files, question)
+    return str(caught.value)
+
+
+async def test_the_one_that_leads_is_asked_as_ourselves(cluster, files):
+    asked = []
+
+    def answer(call):
+        asked.append(
+            (call.headers["Authorization"], msgspec.json.decode(call.body, type=FitQuestion))
+        )
+        return types.HttpResponse(msgspec.json.encode(FitAnswer([FIT])))
+
+    async with a_scorer(cluster, files, answer):
+        assert await ask(cluster, files) == [FIT]
+
+    assert asked == [("Bearer secret", QUESTION)]
+
+
+async def test_of_several_dry_runs_at_once_one_asks_after_the_other(cluster, files):
+    beside, two = 0, asyncio.Event()
+
+    async def answer(_call):
+        nonlocal beside
+        beside += 1
+        if beside > 1:
+            two.set()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(two.wait(), 0.1)
+        beside -= 1
+        return types.HttpResponse(msgspec.json.encode(FitAnswer([FIT])))
+
+    async with a_scorer(cluster, files, answer), Kube(cluster.url) as kube:
+        scorer = Scorer(kube, lambda address: _scorer(settings_of(files), address))
+        assert await asyncio.gather(*(scorer.fits(QUESTION) for _ in range(3))) == [[FIT]] * 3
+
+    assert not two.is_set()
+
+
+async def test_a_token_and_an_authority_that_were_replaced_are_those_that_count(cluster, files):
+    tokens = []
+
+    def answer(call):
+        tokens.append(call.headers["Authorization"])
+        return types.HttpResponse(msgspec.json.encode(FitAnswer([FIT])))
+
+    async with a_scorer(cluster, files, answer):
+        await ask(cluster, files)
+        (files / "token").write_text("another")
+        await ask(cluster, files)
+        (files / "ca.crt").write_bytes(a_ca("other").cert_pem)
+        assert await why(cluster, files) == "the scorer cannot be asked"
+
+    assert tokens == ["Bearer secret", "Bearer another"]
+
+
+async def test_without_a_leader_it_is_said_that_there_is_none(cluster, files):
+    assert await why(cluster, files) == "no scorer has led so far"
+    lead(cluster, "127.0.0.1:1", holder="")
+    assert await why(cluster, files) == "no scorer leads now"
+    lead(cluster)
+    assert await why(cluster, files) == "the scorer that leads does not say where it is"
+
+
+async def test_a_leader_that_is_gone_or_silent_is_not_waited_for(cluster, files, monkeypatch):
+    lead(cluster, "127.0.0.1:1")
+    assert await why(cluster, files) == "the scorer cannot be asked"
+
+    monkeypatch.setattr(scorer_client, "PATIENCE", 0.5)
+
+    asked_why = asyncio.Event()
+
+    async def answer(_call):
+        await asked_why.wait()
+        return types.HttpResponse()
+
+    async with a_scorer(cluster, files, answer) as server:
+        address = f"127.0.0.1:{server.port}"
+        with capture_logs() as logs:
+
+            async def is_silent():
+                # A machine that stands still may break the connection instead.
+                told = await why(cluster, files)
+                logged = logs[-1]["address"], logs[-1]["err"]
+                return (told, *logged) == (
+                    "the scorer did not answer within 0.5 s",
+                    address,
+                    "no answer within 0.5 s",
+                )
+
+            await until_true(is_silent)
+        asked_why.set()
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        pytest.param(
+            refusal(503, "another replica leads"),
+            "the scorer answers: another replica leads",
+            id="refused",
+        ),
+        pytest.param(refusal(401, "bring a token"), "the scorer cannot be asked", id="not known"),
+        pytest.param(refusal(403, "ask others"), "the scorer cannot be asked", id="not allowed"),
+        pytest.param(types.HttpResponse(b"[]"), "the scorer cannot be asked", id="unreadable"),
+        pytest.param(
+            types.HttpResponse(b'{"fits":[]}'), "the scorer is of another version", id="too few"
+        ),
+    ],
+)
+async def test_an_answer_that_is_none_is_told_as_such(cluster, files, answer, told):
+    async with a_scorer(cluster, files, lambda _call: answer) as server:
+        address = f"127.0.0.1:{server.port}"
+        with capture_logs() as logs:
+            assert await why(cluster, files) == told
+
+    if "another version" not in told:
+        (line,) = logs
+        assert (line["event"], line["address"]) == ("Could not ask scorer", address)
+
+
+@pytest.mark.parametrize("missing", ["token", "ca.crt"])
+async def test_what_is_not_mounted_is_no_fault_of_who_asks(cluster, files, missing):
+    (files / missing).unlink()
+    lead(cluster, "127.0.0.1:1")
+
+    assert await why(cluster, files) == "the scorer cannot be asked"
+
+
+async def test_about_too_many_pods_nobody_is_asked(cluster, files):
+    many = FitQuestion([FitTemplate(Pod(), ["a"] * (MOST_PODS + 1))])
+
+    assert (
+        await why(cluster, files, many)
+        == f"the scorer is asked about {MOST_PODS} pods at once, and no more"
+    )
+
+
+async def test_only_our_servers_are_told_what_is_asked(cluster, files):
+    called = []
+    ca = a_ca()
+    # Whoever else has a certificate of the same authority is another.
+    a_leaf(ca, names=("elsewhere.example",)).write(files)
+    (files / "ca.crt").write_bytes(ca.cert_pem)
+
+    async with a_scorer(cluster, files, called.append):
+        assert await why(cluster, files) == "the scorer cannot be asked"
+
+    assert called == []

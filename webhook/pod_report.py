@@ -1,0 +1,75 @@
+"""What admission makes of a manifest's pods, as JSON: `check -o json` and the dry-run API."""
+
+from jsonpatch import JsonPatch
+
+from cluster.finding import Finding
+from cluster.other_systems import gpus_of_others
+from cluster.pod import Pod
+from cluster.request import Request
+from manifest.template import PodTemplate
+from policy.selection import Trace
+from webhook.outcome import Outcome
+
+
+def entry_of(
+    template: PodTemplate, pod: dict[str, object], typed: Pod, outcome: Outcome
+) -> dict[str, object]:
+    """Return all that there is to say of one template, as plain JSON.
+
+    Args:
+        template: Where the pod comes from.
+        pod: One of its pods, as received.
+        typed: The same, as Linkwise reads it.
+        outcome: What admission makes of it.
+    """
+    steps = [step.wire() for step in outcome.patch]
+    return {
+        "source": template.source,
+        "kind": template.workload.kind,
+        "name": template.workload.name,
+        "namespace": template.namespace,
+        "template": template.role,
+        "replicas": template.replicas,
+        "verdict": outcome.verdict.value,
+        "findings": [_finding(finding, template) for finding in outcome.findings],
+        "profiles": [_trace(trace) for trace in outcome.profiles],
+        "patch": [
+            {**step, "rule": one.rule} for step, one in zip(steps, outcome.patch, strict=True)
+        ],
+        "patched": JsonPatch(steps).apply(pod),
+        "request": _request(outcome.request),
+        "warnings": list(outcome.warnings),
+        "others": gpus_of_others(typed.spec, outcome.request.family),
+    }
+
+
+def _finding(finding: Finding, template: PodTemplate) -> dict[str, object]:
+    return {
+        "code": finding.code.value,
+        "severity": finding.severity.value,
+        "field": finding.field,
+        "value": finding.value,
+        "message": finding.message,
+        "fix": finding.fix,
+        "source": template.value.at(finding.field).source,
+    }
+
+
+def _trace(trace: Trace) -> dict[str, object]:
+    return {
+        "name": trace.name,
+        "matched": trace.matched,
+        "reason": trace.reason,
+        "added": dict(trace.added),
+        "kept": list(trace.kept),
+    }
+
+
+def _request(request: Request) -> dict[str, object]:
+    family = request.family.value if request.family else None
+    return {
+        "family": family,
+        "gpus": request.gpus,
+        "memory": request.memory,
+        "core": request.core,
+    }
