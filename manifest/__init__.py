@@ -1,4 +1,4 @@
-"""Kubernetes manifests: what people wrote, with its lines, and the pods that are made of it. Pure.
+"""Kubernetes manifests: YAML and JSON with line numbers, and the pods of workloads. Pure.
 
-Read `workload` (which pods a manifest makes). `value` keeps the line of everything.
+Start at `workload`, which expands a workload into pod templates. A `value` knows its file and line.
 """

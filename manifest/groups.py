@@ -1,4 +1,4 @@
-"""JobSet and LeaderWorkerSet: which pods do their controllers make of them?
+"""Expand JobSet and LeaderWorkerSet into the pod templates of their controllers.
 
 Sources: kubernetes-sigs/jobset `api/jobset/v1alpha2` and `pkg/controllers` at v0.8;
 kubernetes-sigs/lws `api/leaderworkerset/v1` and `pkg` at v0.6.
@@ -34,8 +34,8 @@ def job_set(job: Head) -> tuple[PodTemplate, ...]:
     order = policy.child("startupPolicyOrder") if policy else None
     if order is None or order.text() != "InOrder":
         return templates
-    names = Counter(filter(None, map(_gang, templates)))
-    return _ordered(templates, (name for name, parts in names.items() if parts > 1))
+    gangs = Counter(filter(None, map(_gang, templates)))
+    return _ordered(templates, (name for name, parts in gangs.items() if parts > 1))
 
 
 def leader_worker_set(job: Head) -> tuple[PodTemplate, ...]:
@@ -63,7 +63,7 @@ def leader_worker_set(job: Head) -> tuple[PodTemplate, ...]:
         part = size - 1
         templates.append(job.template(workers, "worker", groups * part, stamp(part, 1)))
     owners = (job.made("StatefulSet", "apps/v1", job.name), job.owner)
-    # Of one group: each is a gang.
+    # Each group is a gang.
     members = sum(one.replicas // groups for one in templates if groups and _places(one))
     made = tuple(
         replace(one, owners=owners, workload=replace(one.workload, members=members))
@@ -81,7 +81,7 @@ def _replicated(job: Head, written: Value, first: int) -> PodTemplate:
     Args:
         job: The JobSet.
         written: The replicated Job.
-        first: How many Jobs those before it have.
+        first: Number of Jobs of the replicated Jobs before it.
     """
     name, spec = written.need("name").text(), written.need("template").need("spec")
     parallelism = number_of(spec, "parallelism", 1)
@@ -109,13 +109,13 @@ def _places(template: PodTemplate) -> bool:
 
 
 def _gang(template: PodTemplate) -> str | None:
-    """Return the gang of a template's first pod; None where it asks for no GPU."""
+    """Return the gang of the first pod of a template; None if it requests no GPU."""
     mark, _ = gang_mark(template.read(template.pod()))
     return mark.name if mark and template.replicas and _places(template) else None
 
 
 def _ordered(templates: Iterable[PodTemplate], gangs: Iterable[str]) -> tuple[PodTemplate, ...]:
-    """Return templates of which those of some gangs wait for each other."""
+    """Mark the templates of some gangs as ordered: their parts start one after the other."""
     waiting = set(gangs)
     return tuple(
         replace(one, workload=replace(one.workload, ordered=_gang(one) in waiting))

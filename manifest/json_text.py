@@ -1,4 +1,4 @@
-"""Strict JSON: the value of a text, and where everything in it stands."""
+"""Read strict JSON, and the places of its values."""
 
 import json
 import re
@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from manifest.place import MAX_DEPTH, Place, SourceError
 
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[][{}]|[^][{}\s,:"]++', re.DOTALL)
-"""Every quote begins a token, closed or not, and nothing is matched twice: one pass over any text,
-of which a part may be no JSON."""
+"""Every quote begins a token, closed or not, and no character is matched twice: one pass over any
+text, even if a part of it is not JSON."""
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read_json(text: str) -> object:
     """Return the value of a JSON text.
 
-    More is refused than `json` refuses: equal keys in one object, NaN and infinities, halves of
-    surrogate pairs, and nesting beyond `MAX_DEPTH`.
+    Stricter than `json`: rejects duplicate keys, NaN and infinities, unpaired surrogates, and
+    nesting beyond `MAX_DEPTH`.
 
     Raises:
-        SourceError: The text is not such JSON.
+        SourceError: The text is not strict JSON.
     """
     not_numbers: list[str] = []
     repeated: list[object] = []
@@ -40,7 +40,7 @@ def read_json(text: str) -> object:
     except RecursionError:
         value = None
         repeated.append(value)
-    # What is wrong is known by now; where it is, another pass tells by raising.
+    # There is an error; a second pass finds its line and raises.
     if repeated or _is_deep(value):
         places(text)
     for line, token in _tokens(text) if not_numbers or _HALF_PAIR.search(text) else ():
@@ -49,16 +49,16 @@ def read_json(text: str) -> object:
 
 
 def places(text: str, first: int = 1) -> Place:
-    """Return where everything in a JSON text stands.
+    """Return the places of all values of a JSON text.
 
     Args:
-        text: What `json` reads; nothing else is checked here than equal keys and depth.
+        text: Text that `json` accepts; only duplicate keys and depth are checked here.
         first: The number of the text's first line.
 
     Raises:
-        SourceError: Two keys of one object are equal, or it is nested beyond `MAX_DEPTH`.
+        SourceError: An object has a duplicate key, or the nesting exceeds `MAX_DEPTH`.
 
-    Cost: one pass, about 1 µs a token; a reader of large files asks for it only on demand.
+    Cost: one pass, about 1 µs a token; readers of large files call it on demand.
     """
     tree = _Tree()
     for line, token in _tokens(text):
@@ -67,16 +67,16 @@ def places(text: str, first: int = 1) -> Place:
 
 
 class _Tree:
-    """Places, in the making."""
+    """Builds places from tokens."""
 
     def __init__(self) -> None:
         self.root: list[Place] = []
         self.open: list[dict[str, Place] | list[Place]] = [self.root]
         self.key: list[tuple[str, int]] = []
-        """The key whose value comes next, and its line; empty where none is expected."""
+        """The key whose value is next, and its line; empty if none is expected."""
 
     def take(self, word: str, line: int) -> None:
-        """Go on with the next token: a bracket, a brace, a key or a value."""
+        """Process the next token: a bracket, a brace, a key or a value."""
         if word in "]}":
             self.open.pop()
         elif word in "[{":
@@ -102,7 +102,7 @@ class _Tree:
 
 
 def repeated_key(line: int, key: str, first: int) -> SourceError:
-    """Return the error that two keys of one mapping are equal."""
+    """Return the error for a duplicate key of a mapping."""
     return SourceError(line, f"the key {key!r} stands already on line {first}")
 
 
@@ -127,7 +127,7 @@ def _tokens(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _longest(text: str) -> int:
-    """Return the line of the longest word that is no text: a number."""
+    """Return the line of the longest token that is not a string, which is a number."""
     words = ((len(word), line) for line, word in _tokens(text) if word[0] != '"')
     return max(words)[1]
 

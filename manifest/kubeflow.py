@@ -1,4 +1,4 @@
-"""MPIJob and PyTorchJob: which pods do Kubeflow's operators make of them?
+"""Expand MPIJob and PyTorchJob into the pod templates of Kubeflow's operators.
 
 Sources: training-operator v1.5 `pkg/controller.v1` (kubeflow.org/v1); mpi-operator `pkg/controller`
 at v0.6 (v2beta1) and at v0.2.3 (v1alpha1, which arena submits).
@@ -84,7 +84,7 @@ def _launcher(job: Head, template: Value, labels: dict[str, str]) -> PodTemplate
 
 
 def _of_batch_job(launcher: PodTemplate, job: Head, change: Change | None) -> PodTemplate:
-    """Return a launcher that a batch Job of its name makes, with the labels of that Job's pods."""
+    """Return a launcher created by a batch Job of its name, with the labels of that Job's pods."""
     name, labels, annotations = launcher.stamp(0)
     marks = Marks(name, {**labels, **batch_labels(name)}, annotations)
     owners = (job.made("Job", "batch/v1", name), job.owner)
@@ -101,7 +101,7 @@ def _workers(job: Head, labels: dict[str, str], shift: int = 0) -> tuple[PodTemp
 
 
 def _asks_gpus(launcher: Value) -> bool:
-    """Say whether training-operator takes this template for one of a launcher with GPUs."""
+    """Return whether training-operator regards this template as a launcher with GPUs."""
     for container in launcher.need("spec").listed("containers"):
         resources = container.child("resources")
         limits = resources.child("limits") if resources else None

@@ -1,4 +1,4 @@
-"""YAML and JSON texts as plain values, with the line of everything in them."""
+"""Read YAML and JSON texts as plain values with line numbers."""
 
 import re
 from collections.abc import Callable
@@ -19,18 +19,18 @@ class Document:
     value: object
     """Plain JSON: dict, list, str, int, float, bool. Never None: empty documents are left out."""
     find_place: Callable[[], Place]
-    """Tells where everything stands; called when a line is first asked for."""
+    """Finds all lines; called at the first request for one."""
     start: int | None = None
-    """The line where it starts, if known without looking."""
+    """The first line, if known without `find_place`."""
 
     @cached_property
     def place(self) -> Place:
-        """Where the document and everything in it stands."""
+        """The places of the document and of all values in it."""
         return self.find_place()
 
     @property
     def line(self) -> int:
-        """The line where the document starts, counted from 1."""
+        """The first line of the document, counted from 1."""
         return self.place.line if self.start is None else self.start
 
     def line_of(self, path: Path) -> int:
@@ -40,12 +40,12 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """Where the lines of a text stand that is itself a value of a document."""
+    """Line numbers of a text that is itself a value of a document."""
 
     first: int = 1
     """The outer line of the text's first line."""
     literal: bool = True
-    """The text's lines are lines of the outer text (a literal block, `|`); else all are one."""
+    """The text is a literal block (`|`), whose lines are lines of the outer text; else one line."""
 
     def outer(self, line: int) -> int:
         """Return the outer line of a line of the text."""
@@ -54,7 +54,7 @@ class Embedded:
 
 _SPACE = re.compile(r"\s*")
 WHOLE = Embedded()
-"""A text that stands in no other."""
+"""A text that is not embedded."""
 
 
 def read_documents(text: str) -> list[Document]:
@@ -63,16 +63,16 @@ def read_documents(text: str) -> list[Document]:
     A value is what kubectl reads: YAML 1.1 booleans and numbers, dates as text, keys as text.
 
     Raises:
-        SourceError: The text is neither; one sentence with the line.
+        SourceError: The text is neither YAML nor JSON; the message has the line.
 
-    Cost: JSON as fast as `json`, its lines only when asked for; YAML about 5 µs a value.
+    Cost: JSON as fast as `json`, its lines on request; YAML about 5 µs a value.
     """
     text = text.removeprefix("\ufeff")
     if text.lstrip()[:1] in {"{", "["}:
         try:
             value = read_json(text)
         except SourceError:
-            # YAML in braces, or a mistake, which is told as one in YAML.
+            # YAML flow syntax, or a mistake, which the YAML reader reports.
             pass
         else:
             return [Document(value, partial(places, text))]
@@ -80,15 +80,15 @@ def read_documents(text: str) -> list[Document]:
 
 
 def read_json_stream(text: str) -> list[Document]:
-    """Return the documents of JSON texts that follow each other; none where they are no JSON.
+    """Return the documents of concatenated JSON texts; empty if they are not JSON.
 
     Raises:
-        SourceError: One of them is JSON, but not such as `read_json` takes.
+        SourceError: One of them is JSON that `read_json` rejects.
 
     Cost: linear in the text.
     """
     documents: list[Document] = []
-    # It finds where each text ends; `read_json` reads the numbers.
+    # This decoder only finds the end of each text; `read_json` reads the values.
     decoder, line, position = JSONDecoder(parse_int=str, parse_float=str), 1, 0
     start = _next(text, 0)
     while start < len(text):
@@ -108,7 +108,7 @@ def read_json_stream(text: str) -> list[Document]:
 
 
 def _next(text: str, start: int) -> int:
-    """Return where the next character stands that is no space."""
+    """Return the position of the next character that is not whitespace."""
     match = _SPACE.match(text, start)
     return match.end() if match else start
 
@@ -118,14 +118,14 @@ def without_nulls(value: dict[str, object]) -> dict[str, object]: ...
 @overload
 def without_nulls(value: object) -> object: ...
 def without_nulls(value: object) -> object:
-    """Return a value as the API server keeps it: a key without a value was never written."""
+    """Remove keys without a value, as the API server does."""
     if isinstance(value, dict):
         return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
     return [without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def embedded(document: Document, path: Path) -> Embedded:
-    """Return where the lines of the text at a path stand, for the lines of its own problems."""
+    """Return the line numbers of the text at a path, for errors inside that text."""
     place = document.place.find(path)
     if place.literal is None:
         return Embedded(place.line, literal=False)

@@ -1,4 +1,4 @@
-"""The Kubernetes objects that a text describes, in YAML or JSON."""
+"""Read the Kubernetes objects of a text in YAML or JSON."""
 
 from collections.abc import Iterator
 
@@ -16,10 +16,10 @@ def values_in(text: str, name: str) -> list[Value]:
 
     Args:
         text: YAML or JSON.
-        name: How complaints call it.
+        name: Its name in error messages.
 
     Raises:
-        InputError: The text is neither, or there is nothing in it.
+        InputError: The text is neither YAML nor JSON, or it is empty.
     """
     try:
         documents = _documents(text)
@@ -31,10 +31,10 @@ def values_in(text: str, name: str) -> list[Value]:
 
 
 def objects_in(text: str, name: str) -> list[Value]:
-    """Return the Kubernetes objects of a text; those of a List or a snapshot one by one.
+    """Return the Kubernetes objects of a text; Lists and snapshots are expanded.
 
     Raises:
-        InputError: As `values_in`, or something in it is no Kubernetes object.
+        InputError: As `values_in`, or a document is not a Kubernetes object.
     """
     return [item for value in values_in(text, name) for item in _objects(value)]
 
@@ -43,11 +43,11 @@ def objects_of_large(text: str, name: str) -> Iterator[Value]:
     """Yield the Kubernetes objects of a text as `objects_in`, YAML as a stream.
 
     Args:
-        text: YAML or JSON; of YAML no more than an object is held at a time.
-        name: How complaints call it.
+        text: YAML or JSON. Of YAML at most one object is in memory at a time.
+        name: Its name in error messages.
 
     Raises:
-        InputError: As `objects_in`, when what is wrong is reached.
+        InputError: As `objects_in`, when the error is reached.
     """
     if text.lstrip()[:1] in {"{", "["}:
         yield from objects_in(text, name)

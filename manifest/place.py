@@ -1,19 +1,19 @@
-"""Where in a text each value of a document was written."""
+"""Places (line numbers) of the values of a document."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 MAX_DEPTH = 100
-"""Deepest nesting that is read. Kubernetes' own objects stay below 30; code that walks a document
-may thus recurse without a thought."""
+"""Maximum depth of nesting. Kubernetes objects stay below 30. Code that walks a document may
+therefore recurse."""
 
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and list indices from the document's root to a value."""
 
 
 class SourceError(ValueError):
-    """A text is no YAML or JSON; one sentence says what is wrong, and the line where."""
+    """A text is not YAML or JSON. Has the line and one sentence."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(f"line {line}: {message}")
@@ -23,16 +23,16 @@ class SourceError(ValueError):
 
 @dataclass(slots=True)
 class Place:
-    """The line of one value, and the places of what is in it."""
+    """The line of one value, and the places of the values in it."""
 
     line: int
-    """Counted from 1: the key's line for a mapping's entry, else the line where it starts."""
+    """Counted from 1: the line of the key for an entry of a mapping, else the first line."""
     parts: "Mapping[str, Place] | Sequence[Place]" = ()
     literal: int | None = None
-    """First line of the content of a literal block (`|`), whose lines are the text's own."""
+    """First line of the content of a literal block (`|`)."""
 
     def find(self, path: Path = ()) -> "Place":
-        """Return the place of a path, or of the nearest parent that was written."""
+        """Return the place of a path, or of its nearest existing parent."""
         place = self
         for step in path:
             inner = place._step(step)
@@ -50,7 +50,7 @@ class Place:
 
 
 def field(path: Iterable[str | int]) -> str:
-    """Return a path as people write it.
+    """Format a path.
 
     >>> field(("data", 0, "matchLabels", "example.com/a"))
     'data[0].matchLabels[example.com/a]'

@@ -1,4 +1,4 @@
-"""A pod template, and the pods that a controller makes from it."""
+"""Pod templates of workloads, and the pods that controllers create from them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from manifest.value import Value
 
 
 class Marks(NamedTuple):
-    """What a controller writes on one of its pods."""
+    """The metadata that a controller sets on one of its pods."""
 
     name: str
     labels: Mapping[str, str] = {}
@@ -27,40 +27,40 @@ class Marks(NamedTuple):
 
 
 Stamp: TypeAlias = Callable[[int], Marks]
-"""Gives the marks of the i-th pod."""
+"""Returns the metadata of the i-th pod."""
 
 Change: TypeAlias = Callable[[dict[str, object]], dict[str, object]]
-"""Gives a container as the controller changes it."""
+"""Returns a container as the controller changes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate:
-    """One pod template of a workload, and the pods made from it. A bare pod is its own template."""
+    """One pod template of a workload, and its pods. A bare pod is its own template."""
 
     value: Value
-    """Where the template stands; the paths of a pod's fields are relative to it."""
+    """The template in its file; paths of pod fields are relative to it."""
     source: str
     """`file:line` of the workload."""
     workload: Workload
-    """What the pods come from, as far as admission asks; a bare pod comes from itself."""
+    """The fields of the workload that admission reads; a bare pod is its own workload."""
     namespace: str
     role: str | None
     """`worker`, `launcher`, `master`; None where the workload has one template."""
     replicas: int
-    """How many pods are made from it; a suspended workload counts as if it were running."""
+    """Number of pods; a suspended workload counts as if it were running."""
     stamp: Stamp
     owners: tuple[Owner, ...] = ()
-    """Who owns the pods, the nearest first; none for a bare pod."""
+    """Owners of the pods, nearest first; empty for a bare pod."""
     change: Change | None = None
-    """What the controller makes of the first container."""
+    """Change that the controller applies to the first container."""
     note: str | None = None
-    """How the pods differ from those of a cluster, for people."""
+    """A note to users: how these pods differ from those in a cluster."""
 
     def pod(self, index: int = 0) -> dict[str, object]:
-        """Return the i-th pod, as its controller submits it. It shares what it can: not for change.
+        """Return the i-th pod as its controller creates it; read-only, since it shares values.
 
         Raises:
-            InputError: The template's metadata or spec are no maps.
+            InputError: The metadata or the spec of the template is not a map.
         """
         marks = self.stamp(index)
         spec = without_nulls(self.value.need("spec").mapping())
@@ -85,23 +85,23 @@ class PodTemplate:
         """Return one of its pods as Linkwise reads it.
 
         Raises:
-            InputError: A field has a type that Kubernetes would refuse; with its line.
+            InputError: A field has a type that Kubernetes rejects.
         """
         return read_as(Pod, pod, self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What all kinds of workloads have: who they are."""
+    """Identity of a workload: name, namespace and owner reference."""
 
     document: Value
     namespace: str
     owner: Owner
-    """The workload as its pods name it."""
+    """The owner reference in its pods."""
 
     @classmethod
     def of(cls, document: Value, namespace: str) -> "Head":
-        """Read the head of a workload that goes to a namespace unless it names one itself."""
+        """Read the head of a workload; `namespace` applies if it names none itself."""
         metadata = document.need("metadata")
         given, prefix = metadata.child("name"), metadata.child("generateName")
         if given is None and prefix is None:
@@ -146,13 +146,13 @@ class Head:
         )
 
     def made(self, kind: str, api_version: str, name: str) -> Owner:
-        """Return an object that a controller makes of this one, and that owns the pods."""
+        """Return an intermediate object that a controller creates, which owns the pods."""
         uid = str(uuid5(NAMESPACE_OID, f"{kind} {name} {self.owner.uid}"))
         return Owner(api_version=api_version, kind=kind, name=name, uid=uid, controller=True)
 
 
 def number_of(spec: Value, key: str, default: int) -> int:
-    """Return the whole number under a key; the default where it is absent."""
+    """Return the whole number under a key; the default if it is absent."""
     child = spec.child(key)
     return child.whole() if child else default
 
@@ -166,7 +166,7 @@ def is_set(spec: Value, key: str) -> bool:
 def numbered(
     stem: str, labels: Mapping[str, str], index_label: str | None = None, shift: int = 0
 ) -> Stamp:
-    """Return the stamp of pods `<stem>-<i>`, perhaps with a label that holds i plus a shift."""
+    """Return the stamp of pods `<stem>-<i>`, optionally with a label of value i plus a shift."""
 
     def stamp(index: int) -> Marks:
         ordinal = {index_label: str(index + shift)} if index_label else {}

@@ -1,4 +1,4 @@
-"""From what people wrote to what Linkwise reads: Kubernetes objects as typed values."""
+"""Convert plain values of manifests into typed Kubernetes objects."""
 
 import re
 from typing import Any, TypeVar
@@ -18,12 +18,12 @@ def read_as(kind: type[T], plain: object, value: Value) -> T:
     """Return a Kubernetes object as a typed value.
 
     Args:
-        kind: Its type.
-        plain: The object, perhaps with what a controller adds.
-        value: Where it was written.
+        kind: The type.
+        plain: The object, with the fields that a controller adds.
+        value: Its place in the file.
 
     Raises:
-        InputError: A field has a type that Kubernetes would refuse; with its line.
+        InputError: A field has a type that Kubernetes rejects.
     """
     try:
         return convert(plain, kind)
@@ -38,7 +38,7 @@ def read_as(kind: type[T], plain: object, value: Value) -> T:
 
 
 def _with_key(words: str, what: str, plain: object) -> str:
-    """Return the path of the first value of a map that has the type of which was complained."""
+    """Return the path of the first value of a map that has the wrong type."""
     mapping: Any = plain
     for step in path_of(words):
         mapping = mapping[step]

@@ -1,4 +1,4 @@
-"""A value that somebody wrote in a file, and where: every complaint about it has its line."""
+"""Values of a document with their file and line, so that every error names its place."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
 class InputError(Exception):
-    """What was given cannot be read: one line for people that says where, what, and what to do."""
+    """An input cannot be read. The message is one line: the place, the problem and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Value:
     plain: object
     """The value itself: dict, list, str, int, float, bool or None."""
     document: Document = field(repr=False, compare=False)
-    """What it is a part of."""
+    """The document that contains it."""
     path: Path = ()
     """From the top of the document."""
 
@@ -40,18 +40,18 @@ class Value:
         return words_of(self.path) or "the document"
 
     def at(self, words: str) -> "Value":
-        """Return a field below, given as `kubectl explain` writes its path; only for its line."""
+        """Return a field below by its path (`kubectl explain` notation), without its value."""
         return replace(self, plain=None, path=(*self.path, *path_of(words)))
 
     def place(self) -> "Value":
-        """Return the same place without what stands there, for who keeps many of them."""
+        """Return the same place without the value, which takes less memory."""
         start = None if self.path else self.document.start
         if start is None:
             return replace(self, plain=None)
         return Value(self.file, None, Document(None, partial(Place, start), start))
 
     def error(self, message: str) -> InputError:
-        """Return a complaint about this value: what is wrong with it and what to do."""
+        """Return an error about this value; the message names the problem and the fix."""
         return InputError(f"{self.source}: {message}")
 
     def mapping(self) -> dict[str, object]:
@@ -61,12 +61,12 @@ class Value:
         return self.plain
 
     def child(self, key: str) -> "Value | None":
-        """Return what stands under a key of this map; None where it is absent or null."""
+        """Return the value of a key of this map; None if it is absent or null."""
         plain = self.mapping().get(key)
         return None if plain is None else self._below(key, plain)
 
     def need(self, key: str) -> "Value":
-        """Return what stands under a key, which must be there."""
+        """Return the value of a key, which is required."""
         child = self.child(key)
         if child is None:
             raise self.error(f"{words_of((*self.path, key))} is missing; add it.")
@@ -79,7 +79,7 @@ class Value:
         return tuple(self._below(index, item) for index, item in enumerate(self.plain))
 
     def listed(self, key: str) -> tuple["Value", ...]:
-        """Return the items of the list under a key; none where it is absent."""
+        """Return the items of the list under a key; empty if the key is absent."""
         child = self.child(key)
         return child.items() if child else ()
 
@@ -98,7 +98,7 @@ class Value:
         }
 
     def whole(self, least: int = 0) -> int:
-        """Return the value, which must be a whole number; a quantity will do."""
+        """Return the value, which must be a whole number or a quantity of one."""
         number = None
         if isinstance(self.plain, str | int | float) and not isinstance(self.plain, bool):
             try:
@@ -120,7 +120,7 @@ class Value:
 
 
 def path_of(words: str) -> Path:
-    """Return the path of a field that is given as `kubectl explain` writes it.
+    """Parse a path in the notation of `kubectl explain`.
 
     >>> path_of("spec.containers[0].resources.limits[aliyun.com/gpu]")
     ('spec', 'containers', 0, 'resources', 'limits', 'aliyun.com/gpu')

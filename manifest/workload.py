@@ -1,4 +1,4 @@
-"""Which pods do the controllers make of a workload?"""
+"""Expand workloads into the pod templates of their controllers."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -21,42 +21,42 @@ from manifest.template import (
 from manifest.value import Value
 
 NO_PODS = "no pods are described in these files; name Pods or workloads."
-"""The warning of objects none of which has a pod template."""
+"""The warning if no object has a pod template."""
 
 
 class Unjudged(Struct, frozen=True, rename={"api_version": "apiVersion"}):
-    """An object that may make pods, and whose kind is not known here."""
+    """An object of an unknown kind, which may create pods."""
 
     source: str
     """`file:line`."""
     api_version: str
     kind: str
     name: str
-    """Empty where it has none."""
+    """Empty if it has none."""
     reason: str
 
     @property
     def sentence(self) -> str:
-        """All of it in one line for people."""
+        """One line for people."""
         return f"{self.source}: {self.kind} ({self.api_version}) {self.reason}."
 
 
 class Expansion(NamedTuple):
-    """What objects describe."""
+    """Pod templates of some objects."""
 
     templates: tuple[PodTemplate, ...]
     unjudged: tuple[Unjudged, ...]
-    """Those that may hide pods."""
+    """Objects of unknown kinds that may create pods."""
     warnings: tuple[str, ...]
-    """What was guessed of the others."""
+    """Assumptions about the other objects."""
 
 
 def expanded(objects: Iterable[Value], namespace: str) -> Expansion:
-    """Return the pod templates of objects, and which objects may hide some.
+    """Return the pod templates of objects, and the objects of unknown kinds.
 
     Args:
         objects: Kubernetes objects.
-        namespace: Where those go that do not say so themselves.
+        namespace: The namespace of objects that name none.
 
     Raises:
         InputError: As `templates_of`.
@@ -83,14 +83,14 @@ def _unjudged(value: Value) -> Unjudged:
 
 
 def templates_of(document: Value, namespace: str) -> tuple[PodTemplate, ...] | None:
-    """Return the pod templates of a document; None where it is no workload that is known here.
+    """Return the pod templates of a document; None if its kind is unknown here.
 
     Args:
         document: A Kubernetes object.
-        namespace: Where it goes when it does not say so itself.
+        namespace: Its namespace if it names none.
 
     Raises:
-        InputError: The workload is not one that its API would take.
+        InputError: The API of the workload would reject it.
     """
     api_version, kind = document.need("apiVersion").text(), document.need("kind").text()
     group = api_version.rpartition("/")[0]
@@ -102,9 +102,9 @@ def templates_of(document: Value, namespace: str) -> tuple[PodTemplate, ...] | N
 
 
 def may_make_pods(document: Value) -> bool:
-    """Tell whether a document of a kind that is not expanded here may make pods.
+    """Return whether a document of a kind that is not expanded here may create pods.
 
-    Kubernetes' own kinds do not, but for a few; any other kind may.
+    Built-in kinds do not, with a few exceptions; any other kind may.
     """
     group = document.need("apiVersion").text().rpartition("/")[0]
     if document.need("kind").plain in _PASSED_OVER:
@@ -114,7 +114,7 @@ def may_make_pods(document: Value) -> bool:
 
 
 def _with_members(templates: tuple[PodTemplate, ...]) -> tuple[PodTemplate, ...]:
-    """Return templates that know how many pods with GPUs their workload declares."""
+    """Return templates with the number of GPU pods that their workload declares."""
     members = sum(
         template.replicas
         for template in templates
@@ -174,7 +174,7 @@ def _batch_job(job: Head) -> tuple[PodTemplate, ...]:
 
 
 def _ignores_disruption(spec: Value) -> bool:
-    """Say whether the Job's podFailurePolicy ignores a pod that was evicted."""
+    """Return whether the podFailurePolicy of the Job ignores evicted pods."""
     policy = spec.child("podFailurePolicy")
     for rule in policy.listed("rules") if policy else ():
         action = rule.child("action")
@@ -188,10 +188,10 @@ def _ignores_disruption(spec: Value) -> bool:
 
 
 _SIZED = {"Job", "JobSet", "MPIJob", "PyTorchJob"}
-"""Workloads whose spec tells the size of their gang."""
+"""Workloads whose spec gives the size of their gang."""
 
 _PASSED_OVER = {"CronJob", "PodTemplate", "ReplicationController"}
-"""Kubernetes' own kinds that have a pod template and are not expanded."""
+"""Built-in kinds that have a pod template and are not expanded."""
 
 _EXPANSIONS: Mapping[tuple[str, str], Callable[[Head], tuple[PodTemplate, ...]]] = {
     ("", "Pod"): _pod,

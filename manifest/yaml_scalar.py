@@ -1,4 +1,4 @@
-"""What an unquoted word of YAML means to kubectl: YAML 1.1, less its dates and base 60."""
+"""Resolve unquoted YAML scalars as kubectl does: YAML 1.1 without dates and base 60."""
 
 import math
 import re
@@ -15,14 +15,13 @@ _INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+
 _BASES = (16, 2, 8, 10)
 _FLOAT = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?")
 _MOST_DIGITS = 400
-"""Longer integers are read as a float would be: that is, beyond all range, and left as text."""
+"""Longer integers are treated as floats: they exceed the range and stay text."""
 
 
 def plain_value(word: str) -> str | int | float | bool | None:
     """Return the value of an unquoted scalar.
 
-    What looks like a number beyond all range stays text, as do infinities and NaN, which JSON
-    cannot say.
+    Numbers beyond the range stay text, as do infinities and NaN, which JSON cannot represent.
 
     Source: kubernetes-sigs/yaml, `goyaml.v2/resolve.go` at 742f5e6.
 

@@ -1,7 +1,7 @@
-"""Large YAML read in parts: the documents of a stream, and the items of a List one by one.
+"""Read large YAML in parts: the documents of a stream, and the items of a List one by one.
 
-A part is built by a short loop without the places of its values. Whatever is out of the ordinary
-in it, such as an anchor, a tag or a mistake, is left to `yaml_text`, which knows the whole of YAML.
+A part is built by a short loop without the places of its values. Parts with anchors, tags or
+mistakes are left to `yaml_text`, which reads all of YAML.
 """
 
 import re
@@ -20,24 +20,24 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MARK = re.compile(r"^(?:---|\.\.\.)(?=\s|$).*$", re.MULTILINE)
 _PLAIN_MARK = re.compile(r"---[ \t]*(?:#.*)?")
 _UNUSUAL = re.compile(r"(?:^|[\s\[{,:-])[&*!][^\s&]|^%", re.MULTILINE)
-"""What may be an anchor, an alias or a tag, which parts cannot have; or a directive."""
+"""A possible anchor, alias or tag, which parts cannot have; or a directive."""
 _ITEMS = re.compile(r"^items:[ \t]*\n((?:[ \t]*(?:#.*)?\n)*)( *)- ", re.MULTILINE)
 
 
-class _Unusual(Exception):  # noqa: N818 - it says all.
-    """A part has what the short loop does not read."""
+class _Unusual(Exception):  # noqa: N818 - control flow, not an error.
+    """A part has syntax that the short loop does not read."""
 
 
 def read_parts(text: str) -> Iterator[Document]:
-    """Yield the documents of a YAML text; of one with `items`, first these, then all else of it.
+    """Yield the documents of a YAML text; for a List first its items, then the rest of it.
 
     Args:
-        text: YAML, of which no more than one part is held as values at a time.
+        text: YAML. At most one part is in memory as values at a time.
 
     Raises:
-        SourceError: As `yaml_text.read_yaml`, once the part before it has been yielded.
+        SourceError: As `yaml_text.read_yaml`, after the parts before it were yielded.
 
-    Cost: about 4 µs a value; a value's line is found when it is first asked for.
+    Cost: about 4 µs a value; lines are found at the first request for one.
     """
     marks = _MARK.finditer(text)
     if _UNUSUAL.search(text) or any(not _PLAIN_MARK.fullmatch(mark[0]) for mark in marks):
@@ -67,7 +67,7 @@ def _items(document: str, line: int) -> Iterator[tuple[int, str]]:
         return
     indent = found[2]
     first = found.end() - len(indent) - 2
-    # A line that stands as far left as the list, and is no item, ends it.
+    # A line at the indentation of the list that is not an item ends it.
     border = re.compile(
         rf"^{indent}(?:- |(?=[^\s#-])|-\n)|^(?! {{{len(indent)}}})[ ]*[^\s#]", re.MULTILINE
     )
@@ -80,7 +80,7 @@ def _items(document: str, line: int) -> Iterator[tuple[int, str]]:
         starts.append(mark.start())
     at = line + document.count("\n", 0, first)
     for start, stop in zip(starts, [*starts[1:], end], strict=True):
-        # The hyphen becomes a blank: what is left is the item, each value in its own column.
+        # The hyphen becomes a space, so that each value keeps its column.
         yield at, f"{indent}  {document[start + len(indent) + 2 : stop]}"
         at += document.count("\n", start, stop)
     before = document[: found.start()]
@@ -109,16 +109,16 @@ def _place(part: str, line: int) -> Place:
 
 
 def _plain(part: str) -> object:  # noqa: C901, PLR0912 - one loop, for speed
-    """Return the one value of a text that has neither anchors nor tags.
+    """Return the value of a text of one document without anchors and tags.
 
     Raises:
-        _Unusual: It has, or it is not one document of unlike keys.
-        YAMLError: It is no YAML.
+        _Unusual: It has some, several documents, or duplicate keys.
+        YAMLError: It is not YAML.
     """
     loader = _LOADER(part)
     event = loader.get_event
     stack: list[tuple[Any, Any]] = []
-    """The collections that are open, each with the key that waits for its value."""
+    """The open collections, each with the key whose value is next."""
     top: Any = None
     key: Any = None
     root: list[object] = []

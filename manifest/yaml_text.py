@@ -1,7 +1,7 @@
-"""YAML as kubectl reads it: the documents of a text, and where everything in them stands.
+"""Read YAML as kubectl does, with the places of its values.
 
-Built from the parser's events with a stack of its own, so that no depth of nesting can overflow
-the stack, and so that what aliases stand for is counted before any of it is copied.
+Built from parser events on an explicit stack, so that deep nesting cannot overflow the call stack,
+and the expansion of aliases is counted before anything is copied.
 """
 
 import re
@@ -15,14 +15,14 @@ from manifest.place import MAX_DEPTH, Place, SourceError
 from manifest.yaml_scalar import plain_value
 
 MAX_COPIED = 10_000
-"""Most values that all aliases of a text may stand for. Real manifests need dozens; each line of
-a "billion laughs" needs ten times as many as the line before."""
+"""Maximum number of values that all aliases of a text expand to. Real manifests need dozens; each
+line of a "billion laughs" needs ten times as many as the previous one."""
 MAX_COPIED_CHARACTERS = 1 << 20
-"""Most characters, of keys and of text, that all aliases of a text may stand for. Aliases of one
-long text share it in memory; in a text that is written from the value each is a copy."""
+"""Maximum number of characters, of keys and strings, that all aliases of a text expand to. Aliases
+of one long string share memory; in a text that is written from the value each is a copy."""
 
 _Event: TypeAlias = Any
-"""The parser's events carry no types."""
+"""Parser events are untyped."""
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TAG = "tag:yaml.org,2002:"
@@ -33,16 +33,16 @@ _MERGE = "<<"
 
 
 def read_yaml(text: str) -> list[tuple[object, Place]]:
-    """Return the value and the places of each document that is not empty.
+    """Return the value and the places of each non-empty document.
 
     Booleans and numbers are those of YAML 1.1 as kubectl reads it, dates stay text, keys become
     text, `<<` merges.
 
     Raises:
-        SourceError: The text is no YAML, has a key twice, is nested beyond `MAX_DEPTH`, or its
-            aliases stand for more than `MAX_COPIED` values or `MAX_COPIED_CHARACTERS`.
+        SourceError: The text is not YAML, has a duplicate key, is nested beyond `MAX_DEPTH`, or its
+            aliases expand to more than `MAX_COPIED` values or `MAX_COPIED_CHARACTERS`.
 
-    Cost: linear in the text, and in what its aliases stand for.
+    Cost: linear in the text and in the expansion of its aliases.
     """
     control = _CONTROL.search(text)
     if control:
@@ -59,17 +59,17 @@ def read_yaml(text: str) -> list[tuple[object, Place]]:
 
 @dataclass(slots=True)
 class _Size:
-    """How large a value is when it is written out."""
+    """Size of a value with all aliases expanded."""
 
     values: int = 1
-    """Itself and everything in it."""
+    """The value and all values in it."""
     characters: int = 0
-    """Of keys and of text."""
+    """Of keys and strings."""
     depth: int = 0
     """Levels of nesting below it."""
 
     def add(self, inner: "_Size") -> None:
-        """Count a value that is put into this one."""
+        """Count a value that is added to this one."""
         self.values += inner.values
         self.characters += inner.characters
         self.depth = max(self.depth, inner.depth + 1)
@@ -77,7 +77,7 @@ class _Size:
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or a sequence whose end has not come yet."""
+    """An open mapping or sequence."""
 
     value: dict[str, object] | list[object]
     parts: dict[str, Place] | list[Place]
@@ -85,22 +85,22 @@ class _Open:
     anchor: str | None
     size: _Size = field(default_factory=_Size)
     key: list[tuple[str, int]] = field(default_factory=list)
-    """The key whose value comes next, and its line; empty where none is expected."""
+    """The key whose value is next, and its line; empty if none is expected."""
     merges: bool = False
 
 
 class _Composer:
-    """Documents, in the making."""
+    """Builds documents from parser events."""
 
     def __init__(self) -> None:
         self.documents: list[tuple[object, Place]] = []
         self.open: list[_Open] = []
         self.anchors: dict[str, tuple[object, Place, _Size] | None] = {}
-        """What each anchor names; None until its end has come."""
+        """The value of each anchor; None while it is open."""
         self.copied = _Size(0)
 
     def take(self, event: _Event) -> None:
-        """Go on with the parser's next event."""
+        """Process the next parser event."""
         line = event.start_mark.line + 1
         match event:
             case yaml.ScalarEvent() if self._at_key():
@@ -163,7 +163,7 @@ class _Composer:
         self._finish(_copy(value), place, size, None)
 
     def _count(self, size: _Size, line: int) -> None:
-        """Refuse a copy of this size before it is made, where it is too much."""
+        """Raise if a copy of this size would exceed a limit."""
         self.copied.add(size)
         if self.copied.values > MAX_COPIED:
             raise SourceError(line, f"aliases stand for more than {MAX_COPIED} values")
@@ -174,7 +174,7 @@ class _Composer:
             raise SourceError(line, f"nested deeper than {MAX_DEPTH} levels")
 
     def _finish(self, value: object, place: Place, size: _Size, anchor: str | None) -> None:
-        """Put a complete value where it belongs."""
+        """Add a complete value to its parent."""
         if anchor:
             self.anchors[anchor] = (value, place, size)
         if not self.open:
@@ -215,7 +215,7 @@ def _key_text(value: str | int | float | bool | None, line: int) -> str:
 
 
 def _merge(mapping: dict[str, object], parts: dict[str, Place]) -> None:
-    """Add what `<<` names, where the mapping does not say otherwise itself."""
+    """Add the entries of `<<`; keys of the mapping itself take precedence."""
     value, place = mapping.pop(_MERGE), parts.pop(_MERGE)
     sources = [(value, place)]
     if isinstance(value, list):
