@@ -133,8 +133,8 @@ class Planner:
 
     def _round(self) -> list[Coroutine[Any, Any, None]]:
         """Decide what can be decided now; return the calls that are to be made beside."""
-        changed = frozenset(self._state.regrouped)
-        for gone in self._waiting.regroup(self._watches.take_reowned()):
+        changed = self._state.drain_dirty_groups()
+        for gone in self._waiting.regroup(changed, self._watches.drain_dirty_owners()):
             self._teller.forget(gone)
             self._sizes.forget(gone)
             self._queue.forget(gone)
@@ -152,7 +152,7 @@ class Planner:
 
     def _look(self, changed: Iterable[Key]) -> None:
         """Let people be told how gangs stand of which a pod, the Gang or the owner changed."""
-        keys = set(self._watches.take_retold())
+        keys = set(self._watches.drain_dirty_gangs())
         for at in changed:
             keys |= self._watches.gangs_named(at)
         for key in keys:
@@ -183,8 +183,8 @@ class Planner:
                 break
         else:
             is_over = True
-            if self._state.freed != self._since:
-                self._since = self._state.freed
+            if self._state.capacity_version != self._since:
+                self._since = self._state.capacity_version
                 self._watches.changed.set()
         if is_over or turns.first:
             self.reserved = turns.reserved

@@ -32,7 +32,7 @@ class ClusterState:
         self._tables: dict[str, Table] = {}
         self._pods: dict[Key, PodInfo] = {}
         """As they will be once the watch shows what we wrote."""
-        self._ours: dict[str, tuple[PodInfo, Allocation]] = {}
+        self._assumed: dict[str, tuple[PodInfo, Allocation]] = {}
         """By uid: pods that the watch does not show yet with what we wrote, as it shows them."""
         self._claims: dict[str, dict[str, PodUsage]] = {}
         """By the node on which they hold something, then by uid."""
@@ -46,12 +46,10 @@ class ClusterState:
         self._stale: dict[str, set[str]] = {}
         """Nodes that are to be accounted anew, and the uids of whose claims changed there."""
         self._snapshot: Snapshot | None = None
-        self.freed = 0
-        """Grows with everything that may make room: what did not fit may fit now."""
-        self.regrouped: set[Key] = set()
-        """Groups of which a pod changed; whoever reads them clears it."""
-        self.moved: set[str] = set()
-        """Nodes on which anything changed; whoever reads them clears it."""
+        self.capacity_version = 0
+        """Grows with every change that may free capacity, so that a refused unit may fit."""
+        self._dirty_groups: set[Key] = set()
+        self._dirty_nodes: set[str] = set()
 
     def prefer(self, preferences: Snapshot, *, migrate: bool) -> None:
         """Take what the policy prefers.
@@ -61,7 +59,7 @@ class ClusterState:
             migrate: Believe what another scheduler wrote on pods without our record.
         """
         self._preferences, self._snapshot = preferences, None
-        self.freed += 1
+        self.capacity_version += 1
         if migrate != self._migrate:
             self._migrate = migrate
             self._ledgers.clear()
@@ -78,38 +76,38 @@ class ClusterState:
             self._nodes[name] = node
             if node.machine is not None:
                 self._tables[name] = table_of(node.machine)
-        self.freed += 1
+        self.capacity_version += 1
         self._touch(name)
 
     def put_pod(self, key: Key, pod: PodInfo | None) -> None:
         """Take a pod as the watch shows it now; None: it is gone."""
         before = self._pods.get(key)
         if before and (pod is None or pod.uid != before.uid):
-            self._ours.pop(before.uid, None)
-        if pod is not None and pod.uid in self._ours:
+            self._assumed.pop(before.uid, None)
+        if pod is not None and pod.uid in self._assumed:
             if pod.claimant and not pod.claimant.node and pod.claimant.record is None:
-                _, allocation = self._ours[pod.uid]
-                self._ours[pod.uid] = pod, allocation
+                _, allocation = self._assumed[pod.uid]
+                self._assumed[pod.uid] = pod, allocation
                 pod = pod.given(allocation)
             else:
                 # The watch shows it now, or it needs nothing any more.
-                del self._ours[pod.uid]
+                del self._assumed[pod.uid]
         self._set(key, pod)
 
-    def hold(self, pod: PodInfo, allocation: Allocation) -> None:
+    def assume(self, pod: PodInfo, allocation: Allocation) -> None:
         """Count GPUs as held by a pod that waits for them, since they are about to be written."""
-        self._ours[pod.uid] = pod, allocation
+        self._assumed[pod.uid] = pod, allocation
         self._set(pod.key, pod.given(allocation))
 
-    def let_go(self, pod: PodInfo) -> None:
+    def forget(self, pod: PodInfo) -> None:
         """Count a pod's GPUs as free again: what was to be written was refused."""
-        found = self._ours.pop(pod.uid, None)
+        found = self._assumed.pop(pod.uid, None)
         if found is not None:
             self._set(pod.key, found[0])
 
-    def is_held(self, pod: PodInfo) -> bool:
+    def is_assumed(self, pod: PodInfo) -> bool:
         """Tell whether a pod is not shown yet with the GPUs that we hold for it."""
-        return pod.uid in self._ours
+        return pod.uid in self._assumed
 
     def pod(self, key: Key) -> PodInfo | None:
         """Return a pod as it will be once the watch shows what we wrote; None: it is not there."""
@@ -133,6 +131,22 @@ class ClusterState:
     def table(self, name: str) -> Table | None:
         """Return what links a node's GPUs; None where it has none, or is not there."""
         return self._tables.get(name)
+
+    def mark_group_dirty(self, group: Key) -> None:
+        """Let the planner assemble the units of a group again."""
+        self._dirty_groups.add(group)
+
+    def drain_dirty_groups(self) -> frozenset[Key]:
+        """Return the groups that changed since the last call. The planner is the only consumer."""
+        drained = frozenset(self._dirty_groups)
+        self._dirty_groups.clear()
+        return drained
+
+    def drain_dirty_nodes(self) -> frozenset[str]:
+        """Return the nodes that changed since the last call. The filter is the only consumer."""
+        drained = frozenset(self._dirty_nodes)
+        self._dirty_nodes.clear()
+        return drained
 
     @property
     def groups(self) -> Iterable[Key]:
@@ -218,7 +232,7 @@ class ClusterState:
         had = before.claimant if before else None
         has = pod.claimant if pod else None
         if had != has:
-            self.freed += had is not None and bool(had.target)
+            self.capacity_version += had is not None and bool(had.target)
             for claimant in (had, has):
                 if claimant and (claimant.target or claimant.record):
                     self._touch(claimant.target, claimant.uid)
@@ -236,7 +250,7 @@ class ClusterState:
         if name is None:
             return
         at = pod.namespace, name
-        self.regrouped.add(at)
+        self.mark_group_dirty(at)
         group = self._groups.setdefault(at, {})
         if there:
             group[key] = pod
@@ -247,5 +261,5 @@ class ClusterState:
 
     def _touch(self, name: str, *uids: str) -> None:
         self._stale.setdefault(name, set()).update(uids)
-        self.moved.add(name)
+        self._dirty_nodes.add(name)
         self._snapshot = None

@@ -90,9 +90,9 @@ class Informers:
         """By namespace and name of the object."""
         self._named: dict[Key, set[GangKey]] = {}
         """By namespace and name of the gang: the gangs that have a Gang object."""
-        self._retold: set[GangKey] = set()
+        self._dirty_gangs: set[GangKey] = set()
         """Gangs whose object changed, or whose owner, since somebody asked."""
-        self._reowned: set[str] = set()
+        self._dirty_owners: set[str] = set()
         """Uids of owners of which other things are known since somebody asked."""
         self.pods = PodInformer(kube, self._pods_changed)
         self._nodes = Reflector(kube, "/api/v1/nodes", _node, on_change=self._nodes_changed)
@@ -169,7 +169,7 @@ class Informers:
         if (self._declared.get(uid), self._makes.get(uid)) == (members, makes):
             return
         self._declared[uid], self._makes[uid] = members, makes
-        self._reowned.add(uid)
+        self._dirty_owners.add(uid)
         self._tell_again(uid)
         self.changed.set()
 
@@ -188,13 +188,13 @@ class Informers:
         """Return the gangs of a name that have a Gang object."""
         return frozenset(self._named.get(at, ()))
 
-    def take_retold(self) -> Set[GangKey]:
+    def drain_dirty_gangs(self) -> Set[GangKey]:
         """Return the gangs whose object or owner is another than at the last call."""
-        taken, self._retold = self._retold, set()
+        taken, self._dirty_gangs = self._dirty_gangs, set()
         return taken
 
     def _tell_again(self, owner: str) -> None:
-        self._retold.update(
+        self._dirty_gangs.update(
             key for keys in self._named.values() for key in keys if key.owner == owner
         )
 
@@ -203,7 +203,7 @@ class Informers:
         if self._groups.get(gang) == members:
             return
         self._groups[gang] = members
-        self.state.regrouped.add((gang.namespace, gang.name))
+        self.state.mark_group_dirty((gang.namespace, gang.name))
         self.changed.set()
 
     def forget(self, gang: GangKey) -> None:
@@ -212,9 +212,9 @@ class Informers:
         self._declared.pop(gang.owner, None)
         self._makes.pop(gang.owner, None)
 
-    def take_reowned(self) -> Set[str]:
+    def drain_dirty_owners(self) -> Set[str]:
         """Return the uids of owners of which other things are known since the last call."""
-        taken, self._reowned = self._reowned, set()
+        taken, self._dirty_owners = self._dirty_owners, set()
         return taken
 
     def _pods_changed(self, items: Mapping[Key, PodInfo], changed: Set[Key]) -> None:
@@ -251,7 +251,7 @@ class Informers:
             del self._above[uid]
         else:
             self._above[uid] = above
-        self._reowned.add(uid)
+        self._dirty_owners.add(uid)
 
     def _nodes_changed(self, _items: Mapping[Key, NodeObject | None], changed: Set[Key]) -> None:
         for _, name in changed:
@@ -300,7 +300,7 @@ class Informers:
     def _note_job(self, job: Job) -> None:
         uid = job.uid
         if self._above.get(uid) != job.above:
-            self._reowned.add(uid)
+            self._dirty_owners.add(uid)
         self._above[uid] = job.above
         (self.fragile.add if job.fails_when_evicted else self.fragile.discard)(uid)
         self._note_suspended(uid, suspended=job.is_suspended)
@@ -314,7 +314,7 @@ class Informers:
 
     def _forget_job(self, uid: str) -> None:
         if self._above.pop(uid, None) is not None:
-            self._reowned.add(uid)
+            self._dirty_owners.add(uid)
         self.fragile.discard(uid)
         self._suspended_watched.discard(uid)
 
@@ -330,7 +330,7 @@ class Informers:
             if gang is not None:
                 key = self._gang_keys[name] = gang.key
                 self._named.setdefault(key[:2], set()).add(key)
-                self._retold.add(key)
+                self._dirty_gangs.add(key)
         self.changed.set()
 
     def _read_node(self, name: str) -> None:

@@ -184,7 +184,7 @@ class BindingTracker:
 
     def _is_ours(self, pod: PodInfo) -> bool:
         """Tell whether a pod is not let go yet, so that no scheduler can bring it."""
-        return pod.waiting is not None or self._watches.state.is_held(pod)
+        return pod.waiting is not None or self._watches.state.is_assumed(pod)
 
     def _give_up_late(
         self, carried: PendingBinding, progress: Progress, first: PodInfo

@@ -129,7 +129,7 @@ class CommitQueue:
             for pod, placement in zip(unit.waiting, placements, strict=True)
         )
         for grant in grants:
-            self._state.hold(grant.pod, grant.allocation)
+            self._state.assume(grant.pod, grant.allocation)
         recorded = asyncio.create_task(self._record(unit, plan))
         self._jobs.append(CommitJob(unit, plan.id, grants, recorded, complete))
         self._queued.set()
@@ -235,5 +235,5 @@ class CommitQueue:
 
     def _free(self, pods: Iterable[PodInfo]) -> None:
         for pod in pods:
-            self._state.let_go(pod)
+            self._state.forget(pod)
         self._changed()

@@ -139,7 +139,7 @@ class Binder:
         allocation = allocation_of(placement, table, f"{self._term}-s{self._decisions}")
         now_ns = int(self._clock() * 1e9)
         record = record_of(placement, allocation, ledger.node, term=self._term, now_ns=now_ns)
-        self._state.hold(pod, allocation)
+        self._state.assume(pod, allocation)
         return record
 
     def _elsewhere(self, asked: Binding) -> str:
@@ -207,11 +207,11 @@ class Binder:
         """Keep what a pod has, if it is bound, and nothing else."""
         now, record = self._state.pod(pod.key), bound and bound.claimant and bound.claimant.record
         if not isinstance(record, Allocation):
-            self._state.let_go(pod)
+            self._state.forget(pod)
             self._watches.changed.set()
         elif now and now.uid == pod.uid and now.claimant and not now.claimant.node:
             # Bound before this time, it has other GPUs than those just chosen.
-            self._state.hold(pod, record)
+            self._state.assume(pod, record)
 
 
 def _is_on(pod: PodInfo, node: str) -> bool:

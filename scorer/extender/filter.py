@@ -104,8 +104,7 @@ class Filter:
         return scores(worths, prefers.placement)
 
     def _forget(self) -> None:
-        self._known.forget(self._state.moved)
-        self._state.moved.clear()
+        self._known.forget(self._state.drain_dirty_nodes())
 
     def _at_its_place(self, pod: Pod, given: Allocation, names: Sequence[str]) -> FilterVerdict:
         node = self._state.ledger(given.node)

@@ -33,18 +33,18 @@ class PendingUnits:
         self._known: dict[Key, frozenset[GangKey]] = {}
         """By group, who of it has waited, while pods of theirs are there."""
 
-    def regroup(self, reowned: Set[str]) -> frozenset[GangKey]:
-        """Put together again what changed; return of whom no pod is there any more.
+    def regroup(
+        self, dirty_groups: Set[Key], dirty_owners: Set[str] = frozenset()
+    ) -> frozenset[GangKey]:
+        """Assemble changed groups again; return the keys of which no pod is left.
 
         Args:
-            reowned: Uids of owners of which other things are known now.
+            dirty_groups: Groups of which a pod changed.
+            dirty_owners: Uids of owners that changed.
         """
         gone: frozenset[GangKey] = frozenset()
-        if reowned:
-            self._state.regrouped.update(at for at in self._units if self._is_of(at, reowned))
-        changed = self._state.regrouped | self._failed
-        self._state.regrouped.clear()
-        for at in changed:
+        owned = {at for at in self._units if self._is_of(at, dirty_owners)} if dirty_owners else ()
+        for at in self._failed.union(dirty_groups, owned):
             self._failed.add(at)
             if self._faults.is_resting(Stage.GROUP, at):
                 continue
@@ -76,7 +76,7 @@ class PendingUnits:
 
     def refuse(self, unit: Unit, refusal: Refusal, closed: Closed) -> None:
         """Note why a unit waits, on the cluster as it is now."""
-        freed = self._state.freed if refusal.stands else _NEVER
+        freed = self._state.capacity_version if refusal.stands else _NEVER
         self._refusals[unit.key] = unit, freed, closed, refusal
 
     def learn(self, unit: Unit, refusal: Refusal) -> None:

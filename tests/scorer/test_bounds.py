@@ -267,10 +267,10 @@ def test_everything_that_waits_is_looked_at_in_time_linear_in_its_number():
         for i in range(number):
             state.put_pod(("team", f"p-{i}"), a_seen(8, f"p-{i}"))
 
-        waiting.regroup(set())
+        waiting.regroup(state.drain_dirty_groups())
 
         def look():
-            waiting.regroup(set())
+            waiting.regroup(state.drain_dirty_groups())
             turns = SchedulingCycle(aged=lambda _: False, avoided={})
             for unit in waiting:
                 turns.decide(a_snapshot(), unit, Refusal("before"))

@@ -89,17 +89,17 @@ class Writing(RuleBasedStateMachine):
             self.ours.pop(gone.metadata.uid, None)
 
     @rule(name=st.sampled_from("xyz"), node=st.sampled_from(NODES), gpu=GPUS)
-    def hold(self, name, node, gpu):
+    def assume(self, name, node, gpu):
         pod = self.pods.get(name)
         if pod and pod_info(pod).waiting:
-            self.state.hold(pod_info(pod), allocation(node, gpu))
+            self.state.assume(pod_info(pod), allocation(node, gpu))
             self.ours[pod.metadata.uid] = (node, gpu)
 
     @rule(name=st.sampled_from("xyz"))
-    def let_go(self, name):
+    def forget(self, name):
         pod = self.pods.get(name)
         if pod:
-            self.state.let_go(pod_info(pod))
+            self.state.forget(pod_info(pod))
             self.ours.pop(pod.metadata.uid, None)
 
     @invariant()
@@ -130,9 +130,8 @@ class Writing(RuleBasedStateMachine):
             n: x.unaccounted for n, x in expected.nodes.items()
         }
         assert {one.pod for one in found.conflicts} == {one.pod for one in expected.conflicts}
-        for name in set(NODES) - self.state.moved:
+        for name in set(NODES) - self.state.drain_dirty_nodes():
             assert alone[name] == self.before.get(name)
-        self.state.moved.clear()
         self.before = alone
         assert self.state.snapshot().tables.keys() == self.nodes.keys()
 

@@ -335,8 +335,8 @@ async def test_the_owners_of_jobs_are_known(cluster):
     async with watching(cluster) as watches:
         owner = watches.owners.above["in-set"]
         assert (owner.kind, owner.uid) == ("JobSet", "set")
-        assert watches.take_reowned() == {"in-set"}
-        assert watches.take_reowned() == set()
+        assert watches.drain_dirty_owners() == {"in-set"}
+        assert watches.drain_dirty_owners() == set()
 
 
 async def test_a_worker_of_a_leader_worker_set_is_followed_to_it_through_its_leader(cluster):
@@ -371,17 +371,17 @@ async def test_only_owners_of_which_something_else_is_known_are_looked_at_again(
     a_job(cluster, "in-set", {**above, "controller": True})
     a_job(cluster, "alone")
     async with watching(cluster) as watches:
-        watches.take_reowned()
+        watches.drain_dirty_owners()
         for done in (1, 2):
             a_job(cluster, "in-set", {**above, "controller": True}, completions=done)
         a_job(cluster, "last")
         await soon(lambda: "last" in watches.owners.above)
         # What has no owner above is its own top, as it was before anything was known of it.
-        assert watches.take_reowned() == set()
+        assert watches.drain_dirty_owners() == set()
 
         cluster.remove(f"{JOBS}/in-set")
         await soon(lambda: "in-set" not in watches.owners.above)
-        assert watches.take_reowned() == {"in-set"}
+        assert watches.drain_dirty_owners() == {"in-set"}
         assert watches.fragile == {"alone", "last"}
 
 
@@ -404,13 +404,13 @@ async def test_what_an_owner_declares_is_noted(cluster):
         watches.declare("job", 4, made)
 
         assert (watches.owners.declared, watches.owners.makes) == ({"job": 4}, {"job": made})
-        assert watches.take_reowned() == {"job"}
+        assert watches.drain_dirty_owners() == {"job"}
         assert watches.changed.is_set()
 
         gang = GangKey("team", "bert", "job")
         watches.declare_group(gang, 3)
         assert watches.owners.groups == {gang: 3}
-        assert watches.state.regrouped == {("team", "bert")}
+        assert watches.state.drain_dirty_groups() == {("team", "bert")}
 
         watches.forget(gang)
         owners = watches.owners

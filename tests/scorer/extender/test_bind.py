@@ -168,7 +168,7 @@ async def test_what_was_given_counts_before_the_watch_shows_it(cluster):
         assert await bound(leader, "second") == Reason.GPUS
         assert await bound(leader, "second", "gpu-1") == ""
         cluster.tell()
-        await soon(lambda: not leader.tenure.watches.state._ours)
+        await soon(lambda: not leader.tenure.watches.state._assumed)
         assert (free(leader), free(leader, "gpu-1")) == (0, 0)
 
 
@@ -279,7 +279,7 @@ async def test_a_pod_that_is_bound_already_is_not_bound_again(cluster):
     cluster.single("train")
     async with leading(cluster) as leader:
         assert await bound(leader, "train") == ""
-        await soon(lambda: not leader.tenure.watches.state._ours)
+        await soon(lambda: not leader.tenure.watches.state._assumed)
         assert await bound(leader, "train") == ""
         assert await bound(leader, "train", "gpu-1") == "the pod has GPUs of node gpu-0"
 
@@ -291,12 +291,12 @@ async def test_one_that_was_bound_unseen_keeps_what_it_has(cluster):
     async with leading(cluster) as leader:
         cluster.silent = True
         assert await bound(leader, "train") == ""
-        held = leader.tenure.watches.state._ours
+        held = leader.tenure.watches.state._assumed
         # As if another process of the same term had bound it.
-        leader.tenure.watches.state.let_go(next(iter(held.values()))[0])
+        leader.tenure.watches.state.forget(next(iter(held.values()))[0])
         assert free(leader) == 8
         assert await bound(leader, "train") == ""
-        [(_, kept)] = leader.tenure.watches.state._ours.values()
+        [(_, kept)] = leader.tenure.watches.state._assumed.values()
         assert [gpu["i"] for gpu in cluster.record("train")["gpus"]] == [g.i for g in kept.gpus]
         assert kept.plan == "7-s1"
 
@@ -326,7 +326,7 @@ async def test_a_pod_that_has_its_gpus_is_bound_as_recorded(cluster):
         await soon(lambda: cluster.given("bert-0", "bert-1"))
         node = cluster.record("bert-0")["node"]
         other = "gpu-1" if node == "gpu-0" else "gpu-0"
-        await soon(lambda: not leader.tenure.watches.state._ours)
+        await soon(lambda: not leader.tenure.watches.state._assumed)
         assert await bound(leader, "bert-0", other) == f"the pod has GPUs of node {node}"
         assert await bound(leader, "bert-0", node) == ""
 
@@ -341,9 +341,9 @@ async def test_a_recorded_pod_that_cannot_be_bound_keeps_its_gpus(cluster):
         cluster.gang("bert", 2, 4)
         await soon(lambda: cluster.given("bert-0", "bert-1"))
         cluster.fail_binding("bert-0", (403, "denied by somebody's policy"))
-        held = leader.tenure.watches.state._ours["bert-0"]
+        held = leader.tenure.watches.state._assumed["bert-0"]
         assert "policy" in await bound(leader, "bert-0", cluster.record("bert-0")["node"])
-        assert leader.tenure.watches.state._ours["bert-0"] is held
+        assert leader.tenure.watches.state._assumed["bert-0"] is held
 
 
 @pytest.mark.parametrize(

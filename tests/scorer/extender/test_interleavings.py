@@ -179,7 +179,7 @@ class Run:
         await asyncio.sleep(60)
         self.tell(len(self.api.events))
         assert all(isinstance(one.result(), str) for one in self.asked)
-        assert not self.state._ours
+        assert not self.state._assumed
 
     async def bind_the_rest(self):
         """Bind again who is bound, and who is not where there is room."""

@@ -31,7 +31,7 @@ class Pods:
         self.state.put_pod(("team", name), pod)
 
     def regroup(self, *reowned):
-        return self.waiting.regroup(set(reowned))
+        return self.waiting.regroup(self.state.drain_dirty_groups(), set(reowned))
 
     def units(self):
         return {unit.key.name: unit for unit in self.waiting}
@@ -130,7 +130,7 @@ def test_a_refusal_stands_while_nothing_is_another(pods, freed, avoided, stands)
     (unit,) = pods.waiting
     pods.waiting.refuse(unit, NO, OPEN)
 
-    found = pods.waiting.standing(unit, pods.state.freed + freed, (avoided, NONE))
+    found = pods.waiting.standing(unit, pods.state.capacity_version + freed, (avoided, NONE))
 
     assert (found is NO) is stands
 
@@ -139,14 +139,14 @@ def test_what_comes_free_during_a_look_counts_for_the_next_one(pods):
     pods.put("one")
     pods.regroup()
     (unit,) = pods.waiting
-    began = pods.state.freed
-    pods.state.freed += 1
+    began = pods.state.capacity_version
+    pods.state.capacity_version += 1
     pods.waiting.refuse(unit, NO, (A, NONE))
-    pods.state.freed += 1
+    pods.state.capacity_version += 1
 
     assert pods.waiting.standing(unit, began, (A, NONE)) is NO
     assert pods.waiting.standing(unit, began, (B, NONE)) is None
-    assert pods.waiting.standing(unit, pods.state.freed, (A, NONE)) is None
+    assert pods.waiting.standing(unit, pods.state.capacity_version, (A, NONE)) is None
 
 
 def test_of_a_gang_only_those_are_read_anew_that_changed(pods):
