@@ -162,14 +162,14 @@ def _bound() -> float:
 
 
 async def _binding() -> float:
-    watches: Any = Informers(cast("Any", None))
+    informers: Any = Informers(cast("Any", None))
     for i in range(_NODES):
-        watches.state.put_node(f"node-{i:04}", _node(f"node-{i:04}"))
+        informers.state.put_node(f"node-{i:04}", _node(f"node-{i:04}"))
     for i in range(_BINDS):
         found = pod_info(msgspec.convert(_pod(f"pod-{i}", 4), Pod))
-        watches.state.put_pod(found.key, found)
-    faults = FaultIsolation(Metrics(CollectorRegistry()), watches.changed.set)
-    binder = Binder(cast("Any", _Instant()), watches, faults, term=1, clock=wall)
+        informers.state.put_pod(found.key, found)
+    faults = FaultIsolation(Metrics(CollectorRegistry()), informers.changed.set)
+    binder = Binder(cast("Any", _Instant()), informers, faults, term=1, clock=wall)
     running = asyncio.create_task(binder.run())
     await asyncio.sleep(0)
     start = perf_counter()

@@ -84,10 +84,10 @@ async def _watch(port: str, scene: str) -> None:
     tune_gc()
     began = process_time()
     async with Kube(f"http://127.0.0.1:{port}") as kube:
-        watches = Informers(kube)
-        running = asyncio.create_task(watches.run())
-        await watches.synced()
-        snapshot = watches.state.snapshot()
+        informers = Informers(kube)
+        running = asyncio.create_task(informers.run())
+        await informers.synced()
+        snapshot = informers.state.snapshot()
         seconds = process_time() - began
         # Else something else is measured.
         if scene == "cluster":
@@ -95,7 +95,7 @@ async def _watch(port: str, scene: str) -> None:
             free = sum(node.free_mask.bit_count() for node in snapshot.nodes)
             assert free == 8 * NODES - 2 * (WITH_GPUS - WAITING), free  # noqa: S101
         else:
-            waiting = len(list(watches.state.groups))
+            waiting = len(list(informers.state.groups))
             assert waiting == _SCENES[scene].get("/api/v1/pods", (None, 0))[1]  # noqa: S101
         print(json.dumps({**_memory(), "seconds": seconds}))
         running.cancel()

@@ -63,11 +63,11 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
     observers: Observers = (log_requests(), RequestMetrics(registry))
     certificate = ServingCertificate(Path(settings.certificate), Path(settings.key))
     async with _kube(settings, 10) as reading, _kube(settings, settings.write_seconds) as writing:
-        measures = Metrics(registry)
+        metrics = Metrics(registry)
         leader = Leader(
             reading,
             writing,
-            measures,
+            metrics,
             clock=wall,
             instance=instance,
             wait=settings.write_seconds,
@@ -79,7 +79,7 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
             partial=lambda: leader.partial,
             unaccounted=lambda: leader.unaccounted,
             left_out=lambda: leader.left_out,
-            watches=leader.ages,
+            watch_ages=leader.ages,
         )
         election = _election(reading, settings, instance)
         probes = probe_routes(registry, {"lease": election.missing, "watches": leader.missing})
@@ -99,7 +99,7 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
                 limits=FEW,
                 observers=observers,
             ),
-            _extender(settings, Extender(leader, measures), observers),
+            _extender(settings, Extender(leader, metrics), observers),
         ):
             _log.info("Listening", port=settings.probe_port)
             tune_gc()

@@ -28,14 +28,14 @@ class LeaderContext:
     """What one leader has."""
 
     term: int
-    watches: Informers
+    informers: Informers
     planner: Planner
     fit: Filter
     binder: Binder
 
     def missing(self) -> str | None:
         """Say what is not known yet; None once it can be told what is free."""
-        if (why := self.watches.missing()) or self.planner.has_looked:
+        if (why := self.informers.missing()) or self.planner.has_looked:
             return why
         return "plans that the leader before has begun are not looked at yet"
 
@@ -47,7 +47,7 @@ class Leader:
         self,
         reading: Kube,
         writing: Kube,
-        measures: Metrics,
+        metrics: Metrics,
         *,
         clock: Clock,
         instance: str,
@@ -58,92 +58,98 @@ class Leader:
         Args:
             reading: The API server, for lists and watches.
             writing: The same, for everything that must not take long.
-            measures: What is told of decisions.
+            metrics: What is told of decisions.
             clock: The wall clock [s since 1970].
             instance: This replica's name, for events.
             wait: How long a write of the leader before may still be under way [s].
         """
-        self._reading, self._writing, self._measures = reading, writing, measures
+        self._reading, self._writing, self._metrics = reading, writing, metrics
         self._clock, self._instance, self._wait = clock, instance, wait
-        self.tenure: LeaderContext | None = None
+        self.context: LeaderContext | None = None
         """None while others lead."""
 
     async def lead(self, term: int) -> None:
         """Plan as the only one, until cancelled; return when another process leads already."""
-        watches = Informers(self._reading)
-        faults = FaultIsolation(self._measures, watches.changed.set)
-        teller = StatusReporter(
+        informers = Informers(self._reading)
+        faults = FaultIsolation(self._metrics, informers.changed.set)
+        status_reporter = StatusReporter(
             self._writing,
-            lambda: watches.gangs,
-            GangStates(watches),
+            lambda: informers.gangs,
+            GangStates(informers),
             faults,
             self._clock,
             self._instance,
         )
         planner = Planner(
-            self._writing, watches, teller, self._measures, faults, term=term, clock=self._clock
+            self._writing,
+            informers,
+            status_reporter,
+            self._metrics,
+            faults,
+            term=term,
+            clock=self._clock,
         )
-        binder = Binder(self._writing, watches, faults, term=term, clock=self._clock)
-        self.tenure = LeaderContext(term, watches, planner, Filter(watches.state), binder)
+        binder = Binder(self._writing, informers, faults, term=term, clock=self._clock)
+        self.context = LeaderContext(term, informers, planner, Filter(informers.state), binder)
         try:
             # What the leader before has sent may arrive until then, and must be seen.
             await asyncio.sleep(self._wait)
             async with asyncio.TaskGroup() as group:
-                watching = group.create_task(watches.run())
+                watching = group.create_task(informers.run())
                 binding = group.create_task(binder.run())
-                await watches.synced()
+                await informers.synced()
                 _log.info("Leading", term=term)
                 telling = group.create_task(
                     report_unaccounted(
-                        self._writing, watches.state, faults, self._clock, self._instance
+                        self._writing, informers.state, faults, self._clock, self._instance
                     )
                 )
                 try:
                     await planner.run()
                 finally:
                     binding.cancel()
-                    await teller.close()
+                    await status_reporter.close()
                     telling.cancel()
                     watching.cancel()
         except* LeadershipLost as refused:
             _log.warning("Stopped leading", term=term, err=str(refused.exceptions[0]))
         finally:
-            self.tenure = None
+            self.context = None
 
     @property
     def leads(self) -> bool:
         """Whether this process decides, or is about to."""
-        return self.tenure is not None
+        return self.context is not None
 
     @property
     def gangs(self) -> Iterable[Gang]:
         """All Gangs, while it leads."""
-        return self.tenure.watches.gangs.values() if self.tenure else ()
+        return self.context.informers.gangs.values() if self.context else ()
 
     @property
     def partial(self) -> int | None:
         """Gangs of which some members have their GPUs and others wait; None where nobody looks."""
-        return self.tenure.planner.partial if self.tenure else None
+        return self.context.planner.partial if self.context else None
 
     @property
     def unaccounted(self) -> int | None:
         """Nodes of which nobody knows what is free; None where nobody looks."""
-        if self.tenure is None or self.tenure.watches.missing():
+        if self.context is None or self.context.informers.missing():
             return None
-        nodes = self.tenure.watches.state.snapshot().nodes
+        nodes = self.context.informers.state.snapshot().nodes
         return sum(node.unaccounted is not None for node in nodes)
 
     @property
     def left_out(self) -> int | None:
         """Pods that are not planned, since too much waits in their namespaces; None as above."""
-        return self.tenure.watches.pods.left_out if self.tenure else None
+        return self.context.informers.pods.left_out if self.context else None
 
     def missing(self) -> str | None:
         """Say what a leader does not know yet; one that waits to lead needs nothing."""
-        return self.tenure.missing() if self.tenure else None
+        return self.context.missing() if self.context else None
 
     def ages(self) -> Mapping[str, float | None]:
         """Return for how long nothing was heard of each resource [s]."""
-        if self.tenure is None:
+        if self.context is None:
             return {}
-        return {name: age() for name, age in self.tenure.watches.ages().items()}
+        return {name: age() for name, age in self.context.informers.ages().items()}

@@ -123,7 +123,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
     partial: Callable[[], int | None],
     unaccounted: Callable[[], int | None],
     left_out: Callable[[], int | None],
-    watches: Callable[[], Mapping[str, float | None]],
+    watch_ages: Callable[[], Mapping[str, float | None]],
 ) -> None:
     """Show how things stand whenever metrics are read; who does not lead knows little.
 
@@ -136,7 +136,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
         unaccounted: Nodes of which nobody knows what is free; None where nobody looks.
         left_out: Pods that are not planned, since too much waits in their namespaces; None as
             above.
-        watches: For how long nothing was heard of each resource [s].
+        watch_ages: For how long nothing was heard of each resource [s].
     """
     Gauges(registry, "linkwise_leads", "1 in the process that decides.", {"": leads})
     Gauges(
@@ -169,7 +169,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
         "linkwise_watch_age_seconds",
         "Since a watch was last heard of.",
         "resource",
-        watches,
+        watch_ages,
     )
 
 

@@ -56,31 +56,33 @@ class Planner:
     def __init__(  # noqa: PLR0913 - everybody who has a part in it.
         self,
         kube: Kube,
-        watches: Informers,
-        teller: StatusReporter,
-        measures: Metrics,
+        informers: Informers,
+        status_reporter: StatusReporter,
+        metrics: Metrics,
         faults: FaultIsolation,
         *,
         term: int,
         clock: Clock,
     ) -> None:
         """Say what to read, where to write, and under which term."""
-        self._watches, self._teller, self._measures = watches, teller, measures
-        self._state, self._term, self._clock = watches.state, term, clock
-        self._waiting = PendingUnits(self._state, watches.owners, faults)
-        self._sizes = GangSizeResolver(kube, watches, faults, pause=_PAUSE)
-        self._follower = BindingTracker(kube, watches, teller, measures, faults, clock)
+        self._informers, self._status_reporter, self._metrics = informers, status_reporter, metrics
+        self._state, self._term, self._clock = informers.state, term, clock
+        self._waiting = PendingUnits(self._state, informers.owners, faults)
+        self._sizes = GangSizeResolver(kube, informers, faults, pause=_PAUSE)
+        self._binding_tracker = BindingTracker(
+            kube, informers, status_reporter, metrics, faults, clock
+        )
         self._queue = CommitQueue(
             self._state,
             Committer(kube, term, clock, faults),
-            self._follower,
-            teller,
-            measures,
+            self._binding_tracker,
+            status_reporter,
+            metrics,
             faults,
             again=_AGAIN,
-            changed=watches.changed.set,
+            changed=informers.changed.set,
         )
-        self._late = TimeBudget(watches.changed.set)
+        self._late = TimeBudget(informers.changed.set)
         self._faults = faults
         self._lacking: dict[GangKey, Owner] = {}
         """Gangs that lack members though none of them waits, and who may want no more."""
@@ -114,10 +116,10 @@ class Planner:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._queue.run())
-                self._follower.resume()
+                self._binding_tracker.resume()
                 while True:
                     began = loop_time()
-                    self._watches.changed.clear()
+                    self._informers.changed.clear()
                     for call in self._round():
                         group.create_task(call)
                     self.has_looked = True
@@ -127,22 +129,22 @@ class Planner:
                     await asyncio.sleep(took if took > 2 * _MOMENT else 0)
                     with suppress(TimeoutError):
                         async with asyncio.timeout(self._left()):
-                            await self._watches.changed.wait()
+                            await self._informers.changed.wait()
         finally:
             self._queue.close()
 
     def _round(self) -> list[Coroutine[Any, Any, None]]:
         """Decide what can be decided now; return the calls that are to be made beside."""
         changed = self._state.drain_dirty_groups()
-        for gone in self._waiting.regroup(changed, self._watches.drain_dirty_owners()):
-            self._teller.forget(gone)
+        for gone in self._waiting.regroup(changed, self._informers.drain_dirty_owners()):
+            self._status_reporter.forget(gone)
             self._sizes.forget(gone)
             self._queue.forget(gone)
             self._late.forget(gone)
         units = list(self._waiting)
-        gangs = None if self.has_looked else self._watches.gangs
+        gangs = None if self.has_looked else self._informers.gangs
         self._ageing.note(units, self._clock(), gangs)
-        calls = [*self._follower.follow(changed), *self._sizes.ask(units)]
+        calls = [*self._binding_tracker.follow(changed), *self._sizes.ask(units)]
         self._look(changed)
         for key, owner in self._lacking.items():
             calls += self._sizes.ask_owner(owner, key.namespace)
@@ -152,14 +154,14 @@ class Planner:
 
     def _look(self, changed: Iterable[Key]) -> None:
         """Let people be told how gangs stand of which a pod, the Gang or the owner changed."""
-        keys = set(self._watches.drain_dirty_gangs())
+        keys = set(self._informers.drain_dirty_gangs())
         for at in changed:
-            keys |= self._watches.gangs_named(at)
+            keys |= self._informers.gangs_named(at)
         for key in keys:
             was_lacking = self._lacking.pop(key, None)
             with self._faults.contained(Stage.REPORT, key):
-                standing = self._teller.look(key)
-                gang = self._watches.gangs.get((key.namespace, name_of(key)))
+                standing = self._status_reporter.look(key)
+                gang = self._informers.gangs.get((key.namespace, name_of(key)))
                 owner = gang.owner if gang else None
                 if owner and standing and standing.lacks_members:
                     self._lacking[key] = owner
@@ -168,7 +170,7 @@ class Planner:
 
     def _decide(self, units: Iterable[Unit]) -> None:
         """Decide unit by unit, until there is enough to carry out or the time is over."""
-        avoided, began = self._follower.avoided, loop_time()
+        avoided, began = self._binding_tracker.avoided, loop_time()
         turns = SchedulingCycle(aged=self._is_aged, avoided=avoided)
         # All of them first: what a plan that goes on is yet to give must not go to others.
         left = in_order([unit for unit in units if not self._is_on_its_way(unit)])
@@ -178,19 +180,19 @@ class Planner:
                 self._take_turn(turns, unit, avoided.get(unit.key))
             if self._queue.is_full or (turns.planned and loop_time() - began > _MOMENT):
                 # The rest has its turn; who was refused in this look is not planned again in it.
-                self._watches.changed.set()
+                self._informers.changed.set()
                 is_over = False
                 break
         else:
             is_over = True
             if self._state.capacity_version != self._since:
                 self._since = self._state.capacity_version
-                self._watches.changed.set()
+                self._informers.changed.set()
         if is_over or turns.first:
             self.reserved = turns.reserved
             self._ageing.reserve(turns.first, self._clock(), self._ageing_seconds)
         if turns.planned:
-            self._measures.planned(loop_time() - began)
+            self._metrics.planned(loop_time() - began)
 
     def _take_turn(
         self, turns: SchedulingCycle, unit: Unit, avoided: frozenset[str] | None
@@ -222,17 +224,17 @@ class Planner:
 
     @property
     def _ageing_seconds(self) -> float:
-        return self._watches.policy.policy.gangs.ageing_minutes * 60
+        return self._informers.policy.policy.gangs.ageing_minutes * 60
 
     def _left(self) -> float | None:
         """Return until something is due whether anything changes or not [s]; None: nothing is."""
-        lefts = self._follower.left(), self._ageing.left(self._clock())
+        lefts = self._binding_tracker.left(), self._ageing.left(self._clock())
         return min((left for left in lefts if left is not None), default=None)
 
     def _refuse(self, unit: Unit, refusal: Refusal, closed: Closed = _OPEN) -> None:
         self._waiting.refuse(unit, refusal, closed)
         phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
-        self._teller.say(
+        self._status_reporter.say(
             StatusUpdate(unit, phase, (unit.present, unit.needed), reason=refusal.reason)
         )
 
@@ -253,7 +255,7 @@ class Planner:
     def _fail(self, unit: Unit) -> None:
         """Let others have their turn before one is tried again of which planning just raised."""
         pause = self._late.note(unit)
-        self._measures.failed(Stage.PLAN)
+        self._metrics.failed(Stage.PLAN)
         _log.exception("Could not plan", unit=_name(unit), again=pause)
         reason = (
             "planning it fails by a fault of the scorer, whose log shows it: please report it;"
@@ -288,7 +290,7 @@ class Planner:
         """Tell whether a unit is not to be planned: it is moved or rests, or its plan goes on."""
         key = unit.key
         resting = self._queue.why_resting(key) or self._late.is_resting(unit)
-        if resting or self._follower.is_moving(key):
+        if resting or self._binding_tracker.is_moving(key):
             return True
         try:
             return self._finish(unit)
@@ -304,7 +306,7 @@ class Planner:
         given = {plan_id_of(pod) for pod in unit.settled} - {None}
         if not given or not unit.is_gang:
             return False
-        gang = self._watches.gangs.get((unit.key.namespace, name_of(unit.key)))
+        gang = self._informers.gangs.get((unit.key.namespace, name_of(unit.key)))
         plan = gang.spec.plan if gang else None
         if plan is None or plan.id not in given:
             return False

@@ -35,9 +35,9 @@ _TAKES = frozenset({JSON})
 class Extender:
     """Answers a scheduler."""
 
-    def __init__(self, leader: Leader, measures: Metrics) -> None:
+    def __init__(self, leader: Leader, metrics: Metrics) -> None:
         """Say who knows and decides, and who is told how it went."""
-        self._leader, self._measures = leader, measures
+        self._leader, self._metrics = leader, metrics
 
     def routes(self) -> list[Route]:
         """Return what is served: the verbs of the scheduler's configuration."""
@@ -53,8 +53,8 @@ class Extender:
         found = self._understood(call, read_candidates)
         if isinstance(found, str):
             return self._answer("filter", "failed", FilterResult(error=found), reason=found)
-        tenure, asked = found
-        sifted = tenure.fit.sift(asked.pod, asked.names)
+        context, asked = found
+        sifted = context.fit.sift(asked.pod, asked.names)
         result = FilterResult(list(sifted.names), {**sifted.curable}, {**sifted.incurable})
         word = "fits" if sifted.names else "fits nowhere"
         return self._answer("filter", word, result, nodes=len(asked.names), fit=len(sifted.names))
@@ -64,8 +64,8 @@ class Extender:
         found = self._understood(call, read_candidates)
         if isinstance(found, str):
             return self._refuse("prioritize", found)
-        tenure, asked = found
-        scores = tenure.fit.rank(asked.pod, asked.names)
+        context, asked = found
+        scores = context.fit.rank(asked.pod, asked.names)
         result = list(map(HostPriority, asked.names, scores))
         return self._answer("prioritize", "ranked", result, nodes=len(asked.names))
 
@@ -74,8 +74,8 @@ class Extender:
         found = self._understood(call, read_preempt)
         if isinstance(found, str):
             return self._refuse("preempt", found)
-        tenure, (pod, victims) = found
-        result = PreemptResult(preemption(tenure.watches.state, pod, victims))
+        context, (pod, victims) = found
+        result = PreemptResult(preemption(context.informers.state, pod, victims))
         word = "helps" if result.node_name_to_meta_victims else "helps nowhere"
         return self._answer("preempt", word, result, nodes=len(victims))
 
@@ -84,8 +84,8 @@ class Extender:
         found = self._understood(call, read_binding)
         if isinstance(found, str):
             return self._answer("bind", "failed", BindResult(found), reason=found)
-        tenure, asked = found
-        why = await tenure.binder.bind(asked)
+        context, asked = found
+        why = await context.binder.bind(asked)
         pod = f"{asked.pod_namespace}/{asked.pod_name}"
         told = {"reason": why} if why else {}
         word = "refused" if why else "bound"
@@ -95,21 +95,21 @@ class Extender:
         self, call: HttpRequest, read: Callable[[bytes], T]
     ) -> tuple[LeaderContext, T] | str:
         """Return who decides and what is asked, or why that cannot be answered."""
-        tenure = self._leader.tenure
-        if tenure is None:
+        context = self._leader.context
+        if context is None:
             return "this scorer does not lead"
-        if why := tenure.missing():
+        if why := context.missing():
             return why
         try:
-            return tenure, read(call.body)
+            return context, read(call.body)
         except WireError as error:
             return str(error)
 
     def _answer(self, verb: str, result: str, value: object, **fields: object) -> HttpResponse:
-        self._measures.extended(verb, result)
+        self._metrics.extended(verb, result)
         return HttpResponse(msgspec.json.encode(value), fields={"result": result, **fields})
 
     def _refuse(self, verb: str, why: str) -> HttpResponse:
         """Return the answer of a verb whose results tell no errors."""
-        self._measures.extended(verb, "failed")
+        self._metrics.extended(verb, "failed")
         return refusal(503, why)

@@ -58,10 +58,10 @@ class Inspection:
         asked = dict(parse_qsl(call.query, keep_blank_values=True))
         if asked.keys() - {filtered}:
             return refusal(400, f"of a query, only {filtered}=<name> is read")
-        tenure = _leading(self._leader)
-        if isinstance(tenure, HttpResponse):
-            return tenure
-        return await _made(view(tenure, asked.get(filtered)))
+        context = _leading(self._leader)
+        if isinstance(context, HttpResponse):
+            return context
+        return await _made(view(context, asked.get(filtered)))
 
 
 class WhatIf:
@@ -88,11 +88,11 @@ class WhatIf:
             return refusal(400, f"this is no question about pods: {error}")
         if question.pods > MOST_PODS or not all(asked.names for asked in question.templates):
             return refusal(413, f"ask about 1 to {MOST_PODS} pods, and some of each template")
-        tenure = _leading(self._leader)
-        if isinstance(tenure, HttpResponse):
-            return tenure
+        context = _leading(self._leader)
+        if isinstance(context, HttpResponse):
+            return context
         until = self._clock() + LONG
-        fits = _fits(tenure, question, lambda: self._clock() >= until)
+        fits = _fits(context, question, lambda: self._clock() >= until)
         self._working = asyncio.create_task(_in_time(fits))
         # Who asks may leave, but no thread ends for that: until it has, nobody else is answered.
         return await asyncio.shield(self._working)
@@ -111,13 +111,13 @@ class WhatIf:
 
 def _leading(leader: Leader) -> LeaderContext | HttpResponse:
     """Return who decides, or the answer that nobody here does."""
-    tenure = leader.tenure
-    if tenure is None:
+    context = leader.context
+    if context is None:
         return refusal(
             503, "another replica leads: the holder of Lease linkwise-system/linkwise-scorer"
         )
-    why = tenure.missing()
-    return busy(why) if why else tenure
+    why = context.missing()
+    return busy(why) if why else context
 
 
 async def _made(view: Callable[[], Struct]) -> HttpResponse:
@@ -132,21 +132,21 @@ async def _in_time(fits: Callable[[], Struct]) -> HttpResponse:
         return busy(f"this takes more than {LONG:g} s; ask about fewer pods at once")
 
 
-def _nodes(tenure: LeaderContext, name: str | None) -> Callable[[], Struct]:
-    snapshot = tenure.watches.state.snapshot()
-    return lambda: view_nodes(snapshot, tenure.term, name)
+def _nodes(context: LeaderContext, name: str | None) -> Callable[[], Struct]:
+    snapshot = context.informers.state.snapshot()
+    return lambda: view_nodes(snapshot, context.term, name)
 
 
-def _gangs(tenure: LeaderContext, namespace: str | None) -> Callable[[], Struct]:
-    gangs, waiting = tuple(tenure.watches.gangs.values()), tuple(tenure.planner.waiting())
-    return lambda: view_gangs(gangs, waiting, tenure.term, namespace)
+def _gangs(context: LeaderContext, namespace: str | None) -> Callable[[], Struct]:
+    gangs, waiting = tuple(context.informers.gangs.values()), tuple(context.planner.waiting())
+    return lambda: view_gangs(gangs, waiting, context.term, namespace)
 
 
 def _fits(
-    tenure: LeaderContext, question: FitQuestion, over: Callable[[], bool]
+    context: LeaderContext, question: FitQuestion, over: Callable[[], bool]
 ) -> Callable[[], Struct]:
-    state = tenure.watches.state
+    state = context.informers.state
     snapshot = state.snapshot().apart(over)
     settled = settled_in(state, question)
-    reserved = tenure.planner.reserved
+    reserved = context.planner.reserved
     return lambda: FitAnswer(would_fit(snapshot, question, settled, reserved))

@@ -41,15 +41,20 @@ class BindingTracker:
     def __init__(
         self,
         kube: Kube,
-        watches: Informers,
-        teller: StatusReporter,
-        measures: Metrics,
+        informers: Informers,
+        status_reporter: StatusReporter,
+        metrics: Metrics,
         faults: FaultIsolation,
         clock: Clock,
     ) -> None:
         """Say what to read, and where to write."""
-        self._kube, self._watches, self._teller, self._clock = kube, watches, teller, clock
-        self._measures, self._faults = measures, faults
+        self._kube, self._informers, self._status_reporter, self._clock = (
+            kube,
+            informers,
+            status_reporter,
+            clock,
+        )
+        self._metrics, self._faults = metrics, faults
         self._carried: dict[GangKey, dict[str, PendingBinding]] = {}
         """By plan's id: who comes later has another plan than those who are not bound yet."""
         self._failed: dict[GangKey, tuple[frozenset[str], float]] = {}
@@ -92,7 +97,7 @@ class BindingTracker:
 
     @property
     def _patience(self) -> float:
-        return self._watches.policy.policy.gangs.commit_deadline_seconds
+        return self._informers.policy.policy.gangs.commit_deadline_seconds
 
     @property
     def _later(self) -> float:
@@ -110,16 +115,16 @@ class BindingTracker:
 
     def why_immovable(self, pods: Iterable[PodInfo]) -> str | None:
         """Say why pods must not be evicted to be placed again; None where they may."""
-        return eviction_blocker(pods, self._watches.fragile)
+        return eviction_blocker(pods, self._informers.fragile)
 
     def resume(self) -> None:
         """Go on to watch over what a leader before has begun."""
-        for at in self._watches.state.groups:
+        for at in self._informers.state.groups:
             with self._faults.contained(Stage.FOLLOW, at):
                 self._resume(at)
 
     def _resume(self, at: Key) -> None:
-        state, owners = self._watches.state, self._watches.owners
+        state, owners = self._informers.state, self._informers.owners
         begun: dict[tuple[GangKey, str], list[PodInfo]] = {}
         for pod in state.group(at):
             plan_id = plan_id_of(pod)
@@ -134,7 +139,7 @@ class BindingTracker:
 
     def _plan(self, unit: Unit, plan_id: str) -> GangPlan | None:
         """Return the plan of this id that a gang's object has."""
-        gang = self._watches.gangs.get((unit.key.namespace, name_of(unit.key)))
+        gang = self._informers.gangs.get((unit.key.namespace, name_of(unit.key)))
         plan = gang.spec.plan if gang and unit.is_gang else None
         return plan if plan and plan.id == plan_id else None
 
@@ -144,7 +149,7 @@ class BindingTracker:
         Args:
             changed: Groups of which a pod changed since the last look.
         """
-        conflicts = {one.uid: one.reason for one in self._watches.state.conflicts}
+        conflicts = {one.uid: one.reason for one in self._informers.state.conflicts}
         calls: list[Call] = []
         for carried in self._all():
             is_due = self._clock() >= carried.deadline
@@ -158,7 +163,7 @@ class BindingTracker:
     def _look(
         self, carried: PendingBinding, conflicts: Mapping[str, str], *, is_due: bool
     ) -> list[Call]:
-        pods = tuple(self._watches.state.group(carried.unit.group))
+        pods = tuple(self._informers.state.group(carried.unit.group))
         # A member that was refused may have another plan by now.
         mine = (pod for pod in pods if plan_id_of(pod) in {None, carried.plan.id})
         progress = carried.progress(mine)
@@ -184,7 +189,7 @@ class BindingTracker:
 
     def _is_ours(self, pod: PodInfo) -> bool:
         """Tell whether a pod is not let go yet, so that no scheduler can bring it."""
-        return pod.waiting is not None or self._watches.state.is_assumed(pod)
+        return pod.waiting is not None or self._informers.state.is_assumed(pod)
 
     def _give_up_late(
         self, carried: PendingBinding, progress: Progress, first: PodInfo
@@ -208,7 +213,7 @@ class BindingTracker:
         self._keep(replace(carried, deadline=self._clock() + (seconds or self._patience)))
         if self.why_immovable(progress.bound + progress.unbound) is None or not carried.tried_at:
             members = len(progress.bound), carried.unit.needed
-            self._teller.say(
+            self._status_reporter.say(
                 StatusUpdate(carried.unit, Phase.COMMITTING, members, carried.plan, why)
             )
 
@@ -218,7 +223,7 @@ class BindingTracker:
         """Return the settled members of the same gang that are none of these."""
         unit, uids = carried.unit, {pod.uid for pod in mine}
         settled = (pod for pod in pods if unit.is_gang and pod.settled and pod.uid not in uids)
-        return [pod for pod in settled if self._watches.owners.key(pod) == unit.key]
+        return [pod for pod in settled if self._informers.owners.key(pod) == unit.key]
 
     def _try_to_end(
         self,
@@ -238,12 +243,12 @@ class BindingTracker:
             return
         self.drop(key, carried.plan.id)
         if not progress.bound and not others:
-            self._teller.forget(key)
+            self._status_reporter.forget(key)
         if not progress.bound or carried.moving:
             return
         self._failed.pop(key, None)
         members = len(progress.bound) + len(others), carried.unit.needed
-        self._teller.say(StatusUpdate(carried.unit, Phase.PLACED, members, carried.plan))
+        self._status_reporter.say(StatusUpdate(carried.unit, Phase.PLACED, members, carried.plan))
 
     def _give_up(self, carried: PendingBinding, progress: Progress, why: str) -> list[Call]:
         """Send all members away to be placed again, or say why they have to stay."""
@@ -255,7 +260,7 @@ class BindingTracker:
         word = StatusUpdate(
             carried.unit, Phase.COMMITTING, members, carried.plan, reason, sent_away
         )
-        self._teller.say(word)
+        self._status_reporter.say(word)
         # They are looked at again later: a budget may have kept some, or a node may be back.
         self._keep(replace(carried, deadline=self._later, moving=not stays))
         if stays:
@@ -265,7 +270,7 @@ class BindingTracker:
         if nodes:
             self._failed[key] = nodes, self._clock() + _AVOIDED_FOR
         _log.warning("Moving gang", gang=f"{key.namespace}/{key.name}", err=why)
-        self._measures.evicted(len(pods))
+        self._metrics.evicted(len(pods))
         return [evict(self._kube, pods, self._faults)]
 
 

@@ -68,7 +68,7 @@ class Refused:
 
 
 class Committer:
-    """Who writes on pods, for one tenure of the Lease."""
+    """Who writes on pods, for one term of the Lease."""
 
     def __init__(self, kube: Kube, term: int, clock: Clock, faults: FaultIsolation) -> None:
         """Say whom to write to, and under which term."""

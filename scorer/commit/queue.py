@@ -59,9 +59,9 @@ class CommitQueue:
         self,
         state: ClusterState,
         committer: Committer,
-        follower: BindingTracker,
-        teller: StatusReporter,
-        measures: Metrics,
+        binding_tracker: BindingTracker,
+        status_reporter: StatusReporter,
+        metrics: Metrics,
         faults: FaultIsolation,
         *,
         again: float,
@@ -72,15 +72,15 @@ class CommitQueue:
         Args:
             state: Counts GPUs as held.
             committer: Writes on pods.
-            follower: Sees plans through.
-            teller: Records plans.
-            measures: Counts.
+            binding_tracker: Sees plans through.
+            status_reporter: Records plans.
+            metrics: Counts.
             faults: Contains faults of ours.
             again: Before what was refused is tried again [s].
             changed: Called when there is something new to decide.
         """
-        self._state, self._committer, self._follower = state, committer, follower
-        self._teller, self._measures, self._faults = teller, measures, faults
+        self._state, self._committer, self._binding_tracker = state, committer, binding_tracker
+        self._status_reporter, self._metrics, self._faults = status_reporter, metrics, faults
         self._again, self._changed = again, changed
         self._refused = Backoff(again, _LONGEST, changed)
         """Whose plan, or all whose pods, were refused the last time."""
@@ -166,14 +166,14 @@ class CommitQueue:
         began = loop_time()
         refused = await self._committer.commit(job.grants, dry_run=self._is_suspect(job))
         now = loop_time()
-        self._measures.committed(now - began, conflicts=len(refused))
+        self._metrics.committed(now - began, conflicts=len(refused))
         if len(refused) == len(job.grants):
             is_invalid = any(one.is_invalid for one in refused)
             self._rest(job, f"{_REFUSED}: {refused[0].reason}", longest=is_invalid)
             return
         self.forget(job.unit.key)
         if not refused:
-            self._measures.placed(now - job.complete)
+            self._metrics.placed(now - job.complete)
         self._drop(job.unit.key, refused)
 
     def _is_suspect(self, job: CommitJob) -> bool:
@@ -186,7 +186,7 @@ class CommitQueue:
         return len(grants) > 1 and (
             self._suspects.get(job.unit.key, 0.0) > loop_time()
             or differ(grants)
-            or self._follower.why_immovable(grant.pod for grant in grants) is not None
+            or self._binding_tracker.why_immovable(grant.pod for grant in grants) is not None
         )
 
     async def _record(self, unit: Unit, plan: GangPlan) -> str | None:
@@ -195,10 +195,10 @@ class CommitQueue:
         return FAULT
 
     async def _try_to_record(self, unit: Unit, plan: GangPlan) -> str | None:
-        self._follower.begin(unit, plan)
+        self._binding_tracker.begin(unit, plan)
         try:
             if unit.is_gang:
-                await self._teller.record(unit, plan)
+                await self._status_reporter.record(unit, plan)
         except KubeError as error:
             name = f"{unit.key.namespace}/{unit.key.name}"
             _log.warning("Could not record plan", gang=name, err=str(error))
@@ -208,15 +208,15 @@ class CommitQueue:
     def _rest(self, job: CommitJob, why: str, *, longest: bool = False) -> None:
         """Free all that was kept, and let others have it for a while: longer each time."""
         key = job.unit.key
-        if job.unit.settled and (stays := self._follower.why_immovable(job.unit.settled)):
+        if job.unit.settled and (stays := self._binding_tracker.why_immovable(job.unit.settled)):
             why = f"{why}; {stays}"
         pause = self._refused.begin(key, why, longest=longest)
         self._free([grant.pod for grant in job.grants])
         if job.plan_id not in map(plan_id_of, self._state.group(job.unit.group)):
-            self._follower.drop(key, job.plan_id)
+            self._binding_tracker.drop(key, job.plan_id)
         reason = f"{why}; tried again in {pause:g} s"
         members = job.unit.present, job.unit.needed
-        self._teller.say(
+        self._status_reporter.say(
             StatusUpdate(job.unit, Phase.WAITING, members, reason=reason, refused=True)
         )
 

@@ -43,13 +43,13 @@ class _Ignored(Struct, frozen=True):
 
 
 class Binder:
-    """Who binds pods, for one tenure of the Lease."""
+    """Who binds pods, for one term of the Lease."""
 
     def __init__(
-        self, kube: Kube, watches: Informers, faults: FaultIsolation, *, term: int, clock: Clock
+        self, kube: Kube, informers: Informers, faults: FaultIsolation, *, term: int, clock: Clock
     ) -> None:
         """Say whom to write to, what is known, and under which term."""
-        self._kube, self._watches, self._state = kube, watches, watches.state
+        self._kube, self._informers, self._state = kube, informers, informers.state
         self._faults, self._term, self._clock = faults, term, clock
         self._under_way: dict[str, asyncio.Task[str]] = {}
         """By uid of the pod: returns why it was not bound; empty where it was."""
@@ -208,7 +208,7 @@ class Binder:
         now, record = self._state.pod(pod.key), bound and bound.claimant and bound.claimant.record
         if not isinstance(record, Allocation):
             self._state.forget(pod)
-            self._watches.changed.set()
+            self._informers.changed.set()
         elif now and now.uid == pod.uid and now.claimant and not now.claimant.node:
             # Bound before this time, it has other GPUs than those just chosen.
             self._state.assume(pod, record)

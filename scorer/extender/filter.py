@@ -44,7 +44,7 @@ _UNKNOWN = Obstacle(Reason.UNKNOWN, curable=False)
 
 
 class Filter:
-    """Answers for one tenure of the Lease."""
+    """Answers for one term of the Lease."""
 
     def __init__(self, state: ClusterState) -> None:
         """Say what is known of the cluster."""

@@ -22,16 +22,16 @@ _log = structlog.get_logger()
 
 
 class FaultIsolation:
-    """Contains faults of ours, for one tenure of the Lease."""
+    """Contains faults of ours, for one term of the Lease."""
 
-    def __init__(self, measures: Metrics, woken: Callable[[], None]) -> None:
+    def __init__(self, metrics: Metrics, woken: Callable[[], None]) -> None:
         """Start without faults.
 
         Args:
-            measures: Counts them.
+            metrics: Counts them.
             woken: Called when a stage may be tried again.
         """
-        self._measures = measures
+        self._metrics = metrics
         self._backoff = Backoff(_FIRST, _LONGEST, woken)
 
     def contained(self, stage: Stage, unit: Hashable) -> "IsolatedBlock":
@@ -53,7 +53,7 @@ class FaultIsolation:
 
     def note(self, stage: Stage, unit: Hashable, error: Exception) -> None:
         """Note that a stage failed, so that it is not tried again with the unit for a while."""
-        self._measures.failed(stage)
+        self._metrics.failed(stage)
         pause = self._backoff.begin((stage, unit))
         _log.error(
             "Work on one unit failed", stage=stage, unit=str(unit), again=pause, exc_info=error

@@ -36,21 +36,21 @@ class GangSizeResolver:
     """Asks owners and PodGroups."""
 
     def __init__(
-        self, kube: Kube, watches: Informers, faults: FaultIsolation, *, pause: float
+        self, kube: Kube, informers: Informers, faults: FaultIsolation, *, pause: float
     ) -> None:
         """Say whom to ask, and who wants to know.
 
         Args:
             kube: The API server.
-            watches: What is known of owners.
+            informers: What is known of owners.
             faults: Contains faults of ours.
             pause: Before the same is asked for again: it may be there by then, or say another
                 number; each time twice as long [s].
         """
-        self._kube, self._watches, self._faults = kube, watches, faults
+        self._kube, self._informers, self._faults = kube, informers, faults
         self._asking: set[str | GangKey] = set()
         """Uids of owners; gangs, as far as they may have a PodGroup."""
-        self._asked = Backoff(pause, _LONGEST, watches.changed.set)
+        self._asked = Backoff(pause, _LONGEST, informers.changed.set)
         self._few = asyncio.Semaphore(_AT_ONCE)
 
     def ask(self, units: Iterable[Unit]) -> Iterator[Coroutine[Any, Any, None]]:
@@ -82,7 +82,7 @@ class GangSizeResolver:
         for asked in (key.owner, key):
             self._asking.discard(asked)
             self._asked.forget(asked)
-        self._watches.forget(key)
+        self._informers.forget(key)
 
     def _is_due(self, asked: str | GangKey) -> bool:
         is_resting = asked in self._asked or self._faults.is_resting(Stage.SIZE, asked)
@@ -102,9 +102,9 @@ class GangSizeResolver:
             _log.warning("Could not read owner", owner=path, err=str(error))
         if not self._is_wanted(owner.uid) or not found:
             return
-        self._watches.suspend(owner.uid, suspended=is_suspended(found, owner.uid))
+        self._informers.suspend(owner.uid, suspended=is_suspended(found, owner.uid))
         if members := members_of(found, owner.uid):
-            self._watches.declare(owner.uid, members, expected_pods(found, owner))
+            self._informers.declare(owner.uid, members, expected_pods(found, owner))
 
     async def _ask_group(self, gang: GangKey, paths: Iterable[str]) -> None:
         found = None
@@ -122,7 +122,7 @@ class GangSizeResolver:
             # Another one may be made under its name.
             found = None
         if self._is_wanted(gang) and found and found.members:
-            self._watches.declare_group(gang, found.members)
+            self._informers.declare_group(gang, found.members)
 
     def _is_wanted(self, asked: str | GangKey) -> bool:
         """Let it be asked again in a while; say whether the gang is there still."""

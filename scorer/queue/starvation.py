@@ -33,7 +33,7 @@ class _Reservation:
 
 
 class StarvationGuard:
-    """The waiting times and reservations of one tenure of the Lease."""
+    """The waiting times and reservations of one term of the Lease."""
 
     def __init__(self) -> None:
         """Start without units."""
@@ -52,7 +52,7 @@ class StarvationGuard:
         Args:
             units: Everything that waits.
             now: The time [s since 1970].
-            before: The Gangs, in the first look of a tenure: they say since when units could be
+            before: The Gangs, in the first look of a term: they say since when units could be
                 planned under the last leader. None later.
         """
         known = self._since

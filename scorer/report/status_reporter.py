@@ -105,7 +105,7 @@ class StatusUpdate:
 
 
 class StatusReporter:
-    """Writes Gangs and Events, for one tenure of the Lease."""
+    """Writes Gangs and Events, for one term of the Lease."""
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ import re
 import pytest
 import pytest_asyncio
 from fake_cluster import FENCED
-from tenure import Clock, Cluster, hurry, leading, soon
+from leader_harness import Clock, Cluster, hurry, leading, soon
 
 from cluster import keys
 from scorer import planner
@@ -64,7 +64,7 @@ async def test_a_pod_that_is_invalid_with_its_record_is_tried_again_after_the_lo
     refuse(cluster, "cursed")
     async with leading(cluster) as leader:
         cluster.pod("cursed")
-        waiting = leader.tenure.planner.waiting
+        waiting = leader.context.planner.waiting
         await soon(lambda: any(TOO_LONG in why for _, why in waiting()))
         (event,) = await shown(cluster, "WaitingForGPUs")
 
@@ -83,7 +83,7 @@ async def test_a_new_leader_learns_from_one_write_who_can_never_be_written(clust
     cluster.pod("cursed")
     for term in (7, 8, 9):
         async with leading(cluster, term=term) as leader:
-            waiting = leader.tenure.planner.waiting
+            waiting = leader.context.planner.waiting
             await soon(lambda waiting=waiting: any(TOO_LONG in why for _, why in waiting()))
 
     assert len(cluster.patches("cursed")) == 3
@@ -93,7 +93,7 @@ async def test_whoever_was_refused_is_planned_after_all_others(cluster, monkeypa
     monkeypatch.setattr(planner, "_AGAIN", 0.2)
     cluster.fail("PATCH", "cursed", (403, "no"))
     async with leading(cluster) as leader:
-        waiting = leader.tenure.planner.waiting
+        waiting = leader.context.planner.waiting
         cluster.pod("cursed", 8, priority=9)
         await soon(lambda: cluster.patches("cursed"))
         cluster.pod("first", 8)
@@ -257,9 +257,9 @@ async def test_every_write_that_gives_gpus_is_given_up_by_the_server_in_time(clu
             cluster.pod(f"bert-{i}", 2, gang="bert", uid=f"again-{i}")
         await soon(lambda: cluster.given("bert-0", "bert-1"))
         cluster.pod("single", 1, gates=())
-        known = leader.tenure.watches.state.pod
+        known = leader.context.informers.state.pod
         await soon(lambda: known(("team", "single")))
-        assert not await leader.tenure.binder.bind(Binding("single", "team", "single", "gpu-1"))
+        assert not await leader.context.binder.bind(Binding("single", "team", "single", "gpu-1"))
 
     writes = list(zip(cluster.writes, cluster.queries, strict=True))
     found = {(method, kind_of(path)): {} for (method, path, _), _ in writes}

@@ -26,7 +26,7 @@ def shown(registry, **given):
         "partial": lambda: None,
         "unaccounted": lambda: None,
         "left_out": lambda: None,
-        "watches": dict,
+        "watch_ages": dict,
     }
     show_state(registry, **{**nothing, **given})
     return lines(registry)
@@ -55,7 +55,7 @@ def test_who_does_not_lead_counts_no_gangs(registry):
 
 
 def test_what_is_not_known_gives_no_sample(registry):
-    found = shown(registry, watches=lambda: {"pods": 2.5, "nodes": None})
+    found = shown(registry, watch_ages=lambda: {"pods": 2.5, "nodes": None})
 
     assert 'linkwise_watch_age_seconds{resource="pods"} 2.5' in found
     assert not any('resource="nodes"' in line for line in found)
@@ -71,11 +71,11 @@ def test_pods_that_are_not_planned_are_counted(registry):
 
 
 def test_times_and_conflicts_add_up(registry):
-    measures = Metrics(registry)
-    measures.planned(0.002)
-    measures.committed(0.03, conflicts=2)
-    measures.placed(0.07)
-    measures.evicted(4)
+    metrics = Metrics(registry)
+    metrics.planned(0.002)
+    metrics.committed(0.03, conflicts=2)
+    metrics.placed(0.07)
+    metrics.evicted(4)
 
     assert {
         'linkwise_planning_duration_seconds_bucket{le="0.0025"} 1.0',

@@ -6,8 +6,8 @@ import pytest
 import pytest_asyncio
 from builders import a_held_pod
 from fake_cluster import FENCED
+from leader_harness import Clock, Cluster, hurry, leading, soon
 from msgspec import to_builtins
-from tenure import Clock, Cluster, hurry, leading, soon
 
 from cluster import keys
 from cluster.gang import GangKey
@@ -449,7 +449,7 @@ async def test_a_new_leader_counts_how_long_a_gang_could_be_planned(cluster, tol
     cluster.pod("large-0", 8, gang="large", size=1, created=f"2026-01-01T00:{created}Z")
     cluster.pod("next", 1, created="2026-01-01T00:20:00Z")
     async with leading(cluster, clock=clock) as leader:
-        waiting = leader.tenure.planner.waiting
+        waiting = leader.context.planner.waiting
         kept = "kept for one that has waited longest"
         await soon(
             lambda: cluster.given("next") if placed else any(kept in why for _, why in waiting())
@@ -467,14 +467,14 @@ async def left_waiting(cluster, leader, clock):
     await soon(lambda: cluster.given("holder"))
     cluster.bind("holder")
     cluster.gang()
-    waiting = leader.tenure.planner.waiting
+    waiting = leader.context.planner.waiting
     await soon(lambda: any("free GPUs" in why for _, why in waiting()))
     clock.now += 3600
 
 
 def is_kept(leader):
     kept = "kept for one that has waited longest"
-    return any(kept in why for _, why in leader.tenure.planner.waiting())
+    return any(kept in why for _, why in leader.context.planner.waiting())
 
 
 async def test_what_comes_free_after_a_long_wait_is_given_to_who_waited(cluster):
@@ -512,7 +512,7 @@ async def test_the_time_for_which_a_gang_is_held_by_others_does_not_count(cluste
     clock = Clock()
     async with leading(cluster, clock=clock) as leader:
         cluster.pod("large", 8, gates=(keys.GANG, "theirs"))
-        waiting = leader.tenure.planner.waiting
+        waiting = leader.context.planner.waiting
         await soon(lambda: any("theirs" in why for _, why in waiting()))
         clock.now += 3600
         cluster.pod("holder", 7)

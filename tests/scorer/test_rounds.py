@@ -5,8 +5,8 @@ import re
 from itertools import count
 
 import pytest_asyncio
+from leader_harness import Cluster, leading, soon
 from structlog.testing import capture_logs
-from tenure import Cluster, leading, soon
 from waiting import until_true
 
 from cluster import keys, node_terms
@@ -67,7 +67,7 @@ async def test_while_one_gang_is_written_only_the_next_few_are_planned(cluster):
             cluster.offer(f"gang-{i}")
         await soon(lambda: len(cluster.all(GANGS)) >= 5)
         cluster.offer("urgent", priority=1)
-        waiting = leader.tenure.planner.waiting
+        waiting = leader.context.planner.waiting
         await soon(lambda: any(u.key.name == "urgent" and u.present == 8 for u, _ in waiting()))
         assert len(cluster.all(GANGS)) == 5
         cluster.open.set()
@@ -87,7 +87,7 @@ async def test_who_waits_is_looked_at_a_few_at_a_time(cluster, monkeypatch):
         for i in range(30):
             cluster.offer(f"late-{i:02}", created="2026-01-01T00:00:01Z")
         await soon(lambda: len(set(cluster.order())) == 12)
-        waiting = leader.tenure.planner.waiting
+        waiting = leader.context.planner.waiting
         await soon(lambda: sum("0 of 8 workers" in why for _, why in waiting()) == 30)
         cluster.delete("fits-03-0")
         for i in range(1, WORKERS):
@@ -122,7 +122,7 @@ async def test_the_last_is_looked_at_though_something_comes_free_all_the_time(cl
         churn = asyncio.create_task(come_and_go())
         for i in range(100):
             cluster.pod(f"large-{i:03}", 9, created=f"2026-01-01T00:{i // 60:02}:{i % 60:02}Z")
-        waiting = leader.tenure.planner.waiting
+        waiting = leader.context.planner.waiting
         await soon(lambda: sum("needs 9 GPUs" in why for _, why in waiting()) == 100)
         churn.cancel()
 
@@ -144,10 +144,10 @@ async def test_who_is_always_refused_does_not_keep_what_others_could_have(cluste
         reason = f"{refusal}; tried again in 0.8 s"
         await soon(lambda: cluster.the_gang().get("status", {}).get("reason") == reason)
         assert len(cluster.patches("cursed-0")) == 3
-        assert [why for _, why in leader.tenure.planner.waiting()] == [refusal]
+        assert [why for _, why in leader.context.planner.waiting()] == [refusal]
 
         cluster.delete("cursed-0")
-        await soon(lambda: not list(leader.tenure.planner.waiting()))
+        await soon(lambda: not list(leader.context.planner.waiting()))
         cluster.pod("after", 8)
         await soon(lambda: cluster.given("after"))
 
@@ -167,7 +167,7 @@ async def test_whose_plan_cannot_be_recorded_keeps_nothing_rests_longer_and_is_t
         cluster.pod("other", 8)
         await soon(lambda: cluster.given("other"))
         await soon(lambda: cluster.events("GangWaiting"))
-        waiting = leader.tenure.planner.waiting
+        waiting = leader.context.planner.waiting
         cluster.delete("other")
         await soon(lambda: any("few-gangs" in why for _, why in waiting()))
         assert cluster.record("cursed-0") is None
@@ -204,7 +204,7 @@ async def test_of_gangs_that_are_gone_nothing_is_kept(cluster):
     async with leading(cluster) as leader:
         cluster.offer("bert", size=None)
         await soon(lambda: cluster.order() == ["bert"])
-        declared = leader.tenure.watches.owners.declared
+        declared = leader.context.informers.owners.declared
         assert declared == {"bert": WORKERS}
         for i in range(WORKERS):
             cluster.delete(f"bert-{i}")
@@ -237,7 +237,7 @@ async def test_who_takes_long_to_plan_lets_others_pass_and_is_planned_in_the_end
     # Every node is asked.
     monkeypatch.setattr(feasibility, "_LABELS_MAX", 0)
     async with leading(cluster) as leader:
-        waiting = leader.tenure.planner.waiting
+        waiting = leader.context.planner.waiting
         # It takes some 12 ms a node.
         cluster.offer("choosy", priority=1, affinity=choosy(250))
         await soon(lambda: any("takes more than 0.05 s" in why for _, why in waiting()))
@@ -257,7 +257,7 @@ async def test_who_cannot_be_planned_is_told_so_rests_and_keeps_nobody_from_bein
     async with leading(cluster) as leader:
         with capture_logs() as logs:
             cluster.gang("huge", 2, 1 << 64, priority=1)
-            waiting = leader.tenure.planner.waiting
+            waiting = leader.context.planner.waiting
             reason = "planning it fails by a fault of the scorer, whose log shows it"
             await soon(lambda: any(reason in why for _, why in waiting()))
             cluster.offer("next")
@@ -285,7 +285,7 @@ async def test_a_begun_plan_that_cannot_be_finished_keeps_nobody_from_being_plac
         async with leading(cluster) as leader:
             cluster.offer("next")
             await soon(lambda: cluster.given(*(f"next-{i}" for i in range(WORKERS))))
-            assert any("fails by a fault" in why for _, why in leader.tenure.planner.waiting())
+            assert any("fails by a fault" in why for _, why in leader.context.planner.waiting())
 
     assert cluster.record("bert-1") is None
     assert "Could not plan" in {line["event"] for line in logged}

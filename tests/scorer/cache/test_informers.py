@@ -4,8 +4,8 @@ from contextlib import asynccontextmanager
 import pytest
 import pytest_asyncio
 from builders import a_held_pod, dgx1_v100
+from leader_harness import Cluster, leading, soon
 from structlog.testing import capture_logs
-from tenure import Cluster, leading, soon
 
 from cluster import keys
 from cluster.gang import GangKey
@@ -28,19 +28,19 @@ async def cluster():
 @asynccontextmanager
 async def watching(cluster):
     async with Kube(cluster.url) as kube:
-        watches = Informers(kube)
-        task = asyncio.create_task(watches.run())
+        informers = Informers(kube)
+        task = asyncio.create_task(informers.run())
         try:
-            await asyncio.wait_for(watches.synced(), 30)
-            yield watches
+            await asyncio.wait_for(informers.synced(), 30)
+            yield informers
         finally:
             task.cancel()
             await asyncio.wait((task,))
             assert task.cancelled()
 
 
-def node_in(watches, name="gpu-0"):
-    found = watches.state.snapshot().ledger.nodes.get(name)
+def node_in(informers, name="gpu-0"):
+    found = informers.state.snapshot().ledger.nodes.get(name)
     return found and found.node
 
 
@@ -53,17 +53,17 @@ def topology(cluster, name="gpu-0", **labels):
 
 async def test_what_was_not_listed_is_missing(cluster):
     async with Kube(cluster.url) as kube:
-        watches = Informers(kube)
+        informers = Informers(kube)
 
-        assert watches.missing() == "pods were not listed yet: the list is under way"
-        assert {age() for age in watches.ages().values()} == {None}
+        assert informers.missing() == "pods were not listed yet: the list is under way"
+        assert {age() for age in informers.ages().values()} == {None}
 
 
 async def test_everything_is_listed_and_its_age_is_known(cluster):
-    async with watching(cluster) as watches:
-        ages = watches.ages()
+    async with watching(cluster) as informers:
+        ages = informers.ages()
 
-        assert watches.missing() is None
+        assert informers.missing() is None
         assert ages.keys() == {
             "pods",
             "nodes",
@@ -78,16 +78,16 @@ async def test_everything_is_listed_and_its_age_is_known(cluster):
 
 async def test_nodes_and_pods_come_and_go(cluster):
     cluster.node()
-    async with watching(cluster) as watches:
-        assert node_in(watches).name == "gpu-0"
-        watches.changed.clear()
+    async with watching(cluster) as informers:
+        assert node_in(informers).name == "gpu-0"
+        informers.changed.clear()
         cluster.node("gpu-1")
         cluster.pod("alone")
-        await soon(lambda: node_in(watches, "gpu-1") and list(watches.state.groups))
-        assert watches.changed.is_set()
+        await soon(lambda: node_in(informers, "gpu-1") and list(informers.state.groups))
+        assert informers.changed.is_set()
         cluster.remove("/api/v1/nodes/gpu-0")
         cluster.delete("alone")
-        await soon(lambda: not node_in(watches) and not list(watches.state.groups))
+        await soon(lambda: not node_in(informers) and not list(informers.state.groups))
 
 
 def grow(pod, part):
@@ -131,20 +131,20 @@ async def test_what_a_pod_has_is_given_to_nobody_else_however_long_the_pod_grew(
 
 async def test_a_node_that_cannot_be_read_is_left_out_until_it_can(cluster):
     cluster.node(gpus="many")
-    async with watching(cluster) as watches:
-        assert node_in(watches) is None
+    async with watching(cluster) as informers:
+        assert node_in(informers) is None
         cluster.node()
-        await soon(lambda: node_in(watches))
+        await soon(lambda: node_in(informers))
 
 
 async def test_a_node_that_cannot_be_read_any_more_is_left_out_until_it_can(cluster):
     cluster.node()
-    async with watching(cluster) as watches:
-        await soon(lambda: node_in(watches))
+    async with watching(cluster) as informers:
+        await soon(lambda: node_in(informers))
         cluster.put("/api/v1/nodes/gpu-0", {"metadata": {}, "status": {"conditions": "none"}})
-        await soon(lambda: node_in(watches) is None)
+        await soon(lambda: node_in(informers) is None)
         cluster.node()
-        await soon(lambda: node_in(watches))
+        await soon(lambda: node_in(informers))
 
 
 async def test_a_node_with_thousands_of_taints_and_conditions_is_read(cluster):
@@ -152,42 +152,42 @@ async def test_a_node_with_thousands_of_taints_and_conditions_is_read(cluster):
     status = {"conditions": [{"type": f"c-{i}", "status": "True"} for i in range(500)]}
     body = {"metadata": {}, "spec": {"taints": taints}, "status": status}
     cluster.put("/api/v1/nodes/gpu-0", body)
-    async with watching(cluster) as watches:
-        assert len(node_in(watches).taints) == 2000
+    async with watching(cluster) as informers:
+        assert len(node_in(informers).taints) == 2000
 
 
 async def test_of_a_jobs_owner_that_no_object_can_be_nothing_is_kept(cluster):
     owner = {"kind": "JobSet", "name": "a", "uid": "x" * 100_000, "controller": True}
     job = {"metadata": {"uid": "job", "ownerReferences": [owner]}}
     cluster.put(f"{JOBS}/bert", job)
-    async with watching(cluster) as watches:
-        assert watches.owners.above == {"job": None}
+    async with watching(cluster) as informers:
+        assert informers.owners.above == {"job": None}
 
 
 @pytest.mark.parametrize("first", ["node", "topology"])
 async def test_a_node_is_what_its_agent_publishes_whichever_comes_first(cluster, first):
-    async with watching(cluster) as watches:
+    async with watching(cluster) as informers:
         for put in (cluster.node, lambda: topology(cluster))[:: 1 if first == "node" else -1]:
-            watches.changed.clear()
+            informers.changed.clear()
             put()
-            await soon(watches.changed.is_set)
-        await soon(lambda: node_in(watches) and node_in(watches).machine_known)
+            await soon(informers.changed.is_set)
+        await soon(lambda: node_in(informers) and node_in(informers).machine_known)
         cluster.put(f"{CONFIG_MAPS}/unhealthy-gpu-gpu-0", {"metadata": {}, "data": {"gpus": "3"}})
-        await soon(lambda: not node_in(watches).cards[3].healthy)
+        await soon(lambda: not node_in(informers).cards[3].healthy)
         cluster.remove(f"{CONFIG_MAPS}/gpu-0-topology")
-        await soon(lambda: not node_in(watches).machine_known)
-        assert not node_in(watches).cards[3].healthy
+        await soon(lambda: not node_in(informers).machine_known)
+        assert not node_in(informers).cards[3].healthy
 
 
 async def test_config_maps_that_tell_of_no_node_change_nothing(cluster):
     cluster.node()
-    async with watching(cluster) as watches:
-        before = watches.state.snapshot()
-        watches.changed.clear()
+    async with watching(cluster) as informers:
+        before = informers.state.snapshot()
+        informers.changed.clear()
         topology(cluster, app="other")
-        await soon(watches.changed.is_set)
+        await soon(informers.changed.is_set)
 
-        assert watches.state.snapshot() is before
+        assert informers.state.snapshot() is before
 
 
 def doubts(logs):
@@ -216,23 +216,23 @@ async def test_what_was_guessed_at_a_node_is_logged_when_it_changes_and_not_agai
     cluster.node("sound")
     held_back(cluster)
     with capture_logs() as logs:
-        async with watching(cluster) as watches:
+        async with watching(cluster) as informers:
             await soon(lambda: doubts(logs))
             assert doubts(logs) == [("gpu-0", [HELD_BACK])]
             held_back(cluster, rack="r2")
-            await soon(lambda: node_in(watches).labels.get("rack"))
+            await soon(lambda: node_in(informers).labels.get("rack"))
             assert len(doubts(logs)) == 1
 
             unhealthy(cluster, "3,4,x")
-            await soon(lambda: not node_in(watches).cards[4].healthy)
+            await soon(lambda: not node_in(informers).cards[4].healthy)
             (listed,) = doubts(logs)[1][1]
             assert listed.startswith("ConfigMap unhealthy-gpu-gpu-0: 'x': not an index")
             unhealthy(cluster, "3,4")
-            await soon(lambda: not node_in(watches).warnings)
+            await soon(lambda: not node_in(informers).warnings)
             assert len(doubts(logs)) == 2
 
             unhealthy(cluster, "")
-            await soon(lambda: node_in(watches).cards[4].healthy)
+            await soon(lambda: node_in(informers).cards[4].healthy)
             assert doubts(logs)[2:] == [("gpu-0", [HELD_BACK])]
 
 
@@ -250,12 +250,12 @@ async def test_what_is_told_of_a_node_is_looked_at_before_anything_is_logged_of_
 
 async def test_a_node_that_comes_again_is_told_of_again(cluster):
     with capture_logs() as logs:
-        async with watching(cluster) as watches:
+        async with watching(cluster) as informers:
             for times in (1, 2):
                 held_back(cluster)
                 await soon(lambda wanted=times: len(doubts(logs)) == wanted)
                 cluster.remove("/api/v1/nodes/gpu-0")
-                await soon(lambda: not node_in(watches))
+                await soon(lambda: not node_in(informers))
 
 
 # ---- The policy.
@@ -263,62 +263,62 @@ async def test_a_node_that_comes_again_is_told_of_again(cluster):
 
 async def test_the_policy_is_followed_and_the_last_one_that_could_be_read_stays(cluster):
     cluster.node(pool="a")
-    async with watching(cluster) as watches:
-        assert watches.policy.policy.gangs.ageing_minutes == 10
+    async with watching(cluster) as informers:
+        assert informers.policy.policy.gangs.ageing_minutes == 10
         cluster.policy(
             "gangs: {ageingMinutes: 3, domains: [rack]}\n"
             "placement: {strategy: spread}\n"
             "machines:\n- {nodeLabels: {pool: a}, machine: dgx1-v100}\n"
         )
-        await soon(lambda: watches.policy.policy.gangs.ageing_minutes == 3)
-        snapshot = watches.state.snapshot()
+        await soon(lambda: informers.policy.policy.gangs.ageing_minutes == 3)
+        snapshot = informers.state.snapshot()
         assert (snapshot.domains, snapshot.placement) == (("rack",), "spread")
-        assert node_in(watches).machine_known
-        generation = watches.policy.generation
+        assert node_in(informers).machine_known
+        generation = informers.policy.generation
 
         cluster.policy("gangs: {ageingMinutes: no}\n")
         cluster.node("sign")
-        await soon(lambda: node_in(watches, "sign"))
+        await soon(lambda: node_in(informers, "sign"))
         await soon(
             lambda: (
-                watches._policy.items[keys.POLICY_NAMESPACE, keys.POLICY_NAME].data
+                informers._policy.items[keys.POLICY_NAMESPACE, keys.POLICY_NAME].data
                 == {keys.POLICY_KEY: "gangs: {ageingMinutes: no}\n"}
             )
         )
-        assert watches.policy.policy.gangs.ageing_minutes == 3
-        assert watches.policy.generation == generation
-        assert node_in(watches).machine_known
+        assert informers.policy.policy.gangs.ageing_minutes == 3
+        assert informers.policy.generation == generation
+        assert node_in(informers).machine_known
 
         cluster.policy("gangs: {ageingMinutes: 4}\n")
-        await soon(lambda: watches.policy.policy.gangs.ageing_minutes == 4)
-        assert not node_in(watches).machine_known
+        await soon(lambda: informers.policy.policy.gangs.ageing_minutes == 4)
+        assert not node_in(informers).machine_known
 
 
 async def test_a_changed_policy_lays_out_shares_on_nodes_that_are_there(cluster):
     cluster.node("other", **{keys.NODE_PLACEMENT: "binpack"})
     cluster.node()
-    async with watching(cluster) as watches:
+    async with watching(cluster) as informers:
         for strategy in ("spread", "binpack"):
             cluster.policy(f"placement: {{strategy: {strategy}}}\n")
-            await soon(lambda wanted=strategy: node_in(watches).placement == wanted)
-            assert node_in(watches, "other").placement == "binpack"
+            await soon(lambda wanted=strategy: node_in(informers).placement == wanted)
+            assert node_in(informers, "other").placement == "binpack"
 
 
 async def test_a_policy_that_is_deleted_leaves_the_defaults(cluster):
     cluster.policy("gangs: {ageingMinutes: 3}\n")
-    async with watching(cluster) as watches:
-        assert watches.policy.policy.gangs.ageing_minutes == 3
+    async with watching(cluster) as informers:
+        assert informers.policy.policy.gangs.ageing_minutes == 3
         path = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
         cluster.remove(path)
-        await soon(lambda: watches.policy.policy.gangs.ageing_minutes == 10)
+        await soon(lambda: informers.policy.policy.gangs.ageing_minutes == 10)
 
 
 async def test_a_policy_that_names_an_unknown_machine_leaves_its_nodes_out(cluster):
     cluster.node("a", pool="a")
     cluster.node("b", pool="b")
     cluster.policy("machines:\n- {nodeLabels: {pool: a}, machine: no-such}\n")
-    async with watching(cluster) as watches:
-        assert (node_in(watches, "a"), node_in(watches, "b").name) == (None, "b")
+    async with watching(cluster) as informers:
+        assert (node_in(informers, "a"), node_in(informers, "b").name) == (None, "b")
 
 
 # ---- Owners.
@@ -332,11 +332,11 @@ def a_job(cluster, name, *owners, **spec):
 async def test_the_owners_of_jobs_are_known(cluster):
     above = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "s", "uid": "set"}
     a_job(cluster, "in-set", {**above, "uid": "x"}, {**above, "controller": True})
-    async with watching(cluster) as watches:
-        owner = watches.owners.above["in-set"]
+    async with watching(cluster) as informers:
+        owner = informers.owners.above["in-set"]
         assert (owner.kind, owner.uid) == ("JobSet", "set")
-        assert watches.drain_dirty_owners() == {"in-set"}
-        assert watches.drain_dirty_owners() == set()
+        assert informers.drain_dirty_owners() == {"in-set"}
+        assert informers.drain_dirty_owners() == set()
 
 
 async def test_a_worker_of_a_leader_worker_set_is_followed_to_it_through_its_leader(cluster):
@@ -351,69 +351,69 @@ async def test_a_worker_of_a_leader_worker_set_is_followed_to_it_through_its_lea
     labels = {keys.LWS_NAME: "s", keys.LWS_GROUP_INDEX: "0", keys.LWS_WORKER_INDEX: "0"}
     leader = a_held_pod(1, "s-0", labels=labels, owner={**api, "name": "s", "uid": "set-s"})
     path = "/api/v1/namespaces/team/pods/s-0"
-    async with watching(cluster) as watches:
+    async with watching(cluster) as informers:
         a_set("s-0", {"apiVersion": "v1", "kind": "Pod", "name": "s-0", "uid": "s-0"})
         a_set("s", {**lws, "name": "s", "uid": "lws"})
         a_set("web", {**lws, "kind": "Website", "uid": "web"})
         cluster.put(path, leader)
         worker = Owner(kind="StatefulSet", name="s-0", uid="set-s-0")
-        await soon(lambda: watches.owners.top(worker).uid == "lws")
-        assert "set-web" not in watches.owners.above
+        await soon(lambda: informers.owners.top(worker).uid == "lws")
+        assert "set-web" not in informers.owners.above
 
         cluster.remove(path)
-        await soon(lambda: watches.owners.top(worker).kind == "Pod")
+        await soon(lambda: informers.owners.top(worker).kind == "Pod")
         cluster.remove(f"{sets}/s-0")
-        await soon(lambda: watches.owners.top(worker) is worker)
+        await soon(lambda: informers.owners.top(worker) is worker)
 
 
 async def test_only_owners_of_which_something_else_is_known_are_looked_at_again(cluster):
     above = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "s", "uid": "set"}
     a_job(cluster, "in-set", {**above, "controller": True})
     a_job(cluster, "alone")
-    async with watching(cluster) as watches:
-        watches.drain_dirty_owners()
+    async with watching(cluster) as informers:
+        informers.drain_dirty_owners()
         for done in (1, 2):
             a_job(cluster, "in-set", {**above, "controller": True}, completions=done)
         a_job(cluster, "last")
-        await soon(lambda: "last" in watches.owners.above)
+        await soon(lambda: "last" in informers.owners.above)
         # What has no owner above is its own top, as it was before anything was known of it.
-        assert watches.drain_dirty_owners() == set()
+        assert informers.drain_dirty_owners() == set()
 
         cluster.remove(f"{JOBS}/in-set")
-        await soon(lambda: "in-set" not in watches.owners.above)
-        assert watches.drain_dirty_owners() == {"in-set"}
-        assert watches.fragile == {"alone", "last"}
+        await soon(lambda: "in-set" not in informers.owners.above)
+        assert informers.drain_dirty_owners() == {"in-set"}
+        assert informers.fragile == {"alone", "last"}
 
 
 async def test_a_job_that_was_submitted_again_takes_the_place_of_the_one_before(cluster):
     a_job(cluster, "sweep")
-    async with watching(cluster) as watches:
+    async with watching(cluster) as informers:
         path = f"{JOBS}/sweep"
         cluster.put(path, {"metadata": {"uid": "again"}, "spec": {}})
         cluster.objects["/apis/batch/v1/jobs"]["team", "sweep"]["metadata"]["uid"] = "again"
         cluster.put(path, {"metadata": {"uid": "again"}, "spec": {}})
-        await soon(lambda: "again" in watches.owners.above)
-        assert watches.fragile == {"again"}
-        assert watches.owners.above == {"again": None}
+        await soon(lambda: "again" in informers.owners.above)
+        assert informers.fragile == {"again"}
+        assert informers.owners.above == {"again": None}
 
 
 async def test_what_an_owner_declares_is_noted(cluster):
-    async with watching(cluster) as watches:
-        watches.changed.clear()
+    async with watching(cluster) as informers:
+        informers.changed.clear()
         made = ExpectedPods((("bert", 4),))
-        watches.declare("job", 4, made)
+        informers.declare("job", 4, made)
 
-        assert (watches.owners.declared, watches.owners.makes) == ({"job": 4}, {"job": made})
-        assert watches.drain_dirty_owners() == {"job"}
-        assert watches.changed.is_set()
+        assert (informers.owners.declared, informers.owners.makes) == ({"job": 4}, {"job": made})
+        assert informers.drain_dirty_owners() == {"job"}
+        assert informers.changed.is_set()
 
         gang = GangKey("team", "bert", "job")
-        watches.declare_group(gang, 3)
-        assert watches.owners.groups == {gang: 3}
-        assert watches.state.drain_dirty_groups() == {("team", "bert")}
+        informers.declare_group(gang, 3)
+        assert informers.owners.groups == {gang: 3}
+        assert informers.state.drain_dirty_groups() == {("team", "bert")}
 
-        watches.forget(gang)
-        owners = watches.owners
+        informers.forget(gang)
+        owners = informers.owners
         assert (owners.declared, owners.makes, owners.groups) == ({}, {}, {})
 
 
@@ -439,5 +439,5 @@ async def test_jobs_that_count_evictions_as_failures_are_known(cluster, rules, f
         ]
         spec = {"podFailurePolicy": {"rules": [{"action": "Count", "onExitCodes": {}}, *made]}}
     a_job(cluster, "sweep", **spec)
-    async with watching(cluster) as watches:
-        assert ("sweep" in watches.fragile) is fragile
+    async with watching(cluster) as informers:
+        assert ("sweep" in informers.fragile) is fragile

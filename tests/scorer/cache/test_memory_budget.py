@@ -4,7 +4,7 @@ import pytest
 from builders import a_seen
 from hypothesis import given
 from hypothesis import strategies as st
-from tenure import Cluster, leading, soon
+from leader_harness import Cluster, leading, soon
 
 from scorer.cache import memory_budget
 from scorer.cache.memory_budget import MemoryBudget
@@ -99,13 +99,13 @@ async def test_a_pod_that_was_left_out_is_read_again_and_placed_when_there_is_ro
             cluster.pod(name, 16)
         async with leading(cluster) as leader:
             cluster.pod("next")
-            waiting = leader.tenure.planner.waiting
-            await soon(lambda: leader.tenure.watches.pods.left_out == 1)
+            waiting = leader.context.planner.waiting
+            await soon(lambda: leader.context.informers.pods.left_out == 1)
             await soon(lambda: any("too much waits" in why for _, why in waiting()))
             assert not cluster.given("next")
             cluster.delete("large-0")
             await soon(lambda: cluster.given("next"))
-            assert leader.tenure.watches.pods.left_out == 0
+            assert leader.context.informers.pods.left_out == 0
 
 
 async def test_a_pod_that_was_left_out_and_is_deleted_is_forgotten(monkeypatch):
@@ -114,8 +114,8 @@ async def test_a_pod_that_was_left_out_and_is_deleted_is_forgotten(monkeypatch):
         cluster.pod("large-0", 16)
         cluster.pod("large-1", 16)
         async with leading(cluster) as leader:
-            await soon(lambda: leader.tenure.watches.pods.left_out == 1)
+            await soon(lambda: leader.context.informers.pods.left_out == 1)
             cluster.delete("large-0")
             cluster.delete("large-1")
-            await soon(lambda: leader.tenure.watches.pods.left_out == 0)
-            await soon(lambda: not list(leader.tenure.planner.waiting()))
+            await soon(lambda: leader.context.informers.pods.left_out == 0)
+            await soon(lambda: not list(leader.context.planner.waiting()))

@@ -4,8 +4,8 @@ import json
 
 import pytest
 from builders import a_held_pod
+from leader_harness import Cluster, leading, soon
 from structlog.testing import capture_logs
-from tenure import Cluster, leading, soon
 
 from cluster import keys
 from scorer.cache.partial_pod import read_pod
@@ -100,7 +100,7 @@ async def test_nothing_is_placed_on_the_node_of_an_unreadable_pod_until_it_can_b
             cluster.put(f"{PODS}/runs", running(0))
         async with leading(cluster) as leader:
             cluster.put(f"{PODS}/runs", running(0, resources="all"))
-            snapshot = leader.tenure.watches.state.snapshot
+            snapshot = leader.context.informers.state.snapshot
             await soon(lambda: snapshot().ledger.nodes["gpu-0"].unaccounted)
             cluster.pod("next")
             await soon(lambda: any("next" in u.key.name for u, _ in waiting(leader)))
@@ -114,4 +114,4 @@ async def test_nothing_is_placed_on_the_node_of_an_unreadable_pod_until_it_can_b
 
 
 def waiting(leader):
-    return leader.tenure.planner.waiting()
+    return leader.context.planner.waiting()

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import pytest_asyncio
 from builders import a_seen
-from tenure import JOB, NOW, Clock, Cluster, hurry, leading, soon
+from leader_harness import JOB, NOW, Clock, Cluster, hurry, leading, soon
 
 from cluster import keys
 from scorer.commit.pending_binding import moving_takes
@@ -371,7 +371,7 @@ async def test_a_member_that_is_just_tried_by_another_plan_gives_its_gang_no_mor
         await soon(lambda: not tries)
         clock.now += 61
         cluster.pod("sign", 1)
-        state = leader.tenure.watches.state
+        state = leader.context.informers.state
         await soon(lambda: state.pod(("team", "sign")).claimant.record)
         assert evicted(cluster) == {}
         tries += [(403, "no")] * 1000

@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 from builders import TIMESLICED, a_held_pod
 from fake_cluster import FENCED
+from leader_harness import Cluster, beginning, leading, soon
 from prometheus_client import CollectorRegistry
-from tenure import Cluster, beginning, leading, soon
 from waiting import PATIENCE
 
 from cluster import keys
@@ -84,12 +84,12 @@ async def cluster(monkeypatch):
 
 async def bound(leader, name, node="gpu-0", *, uid=None):
     """Ask for a pod to be bound once it is known; return why it was not, or nothing."""
-    await soon(lambda: leader.tenure.watches.state.pod(("team", name)))
-    return await leader.tenure.binder.bind(Binding(name, "team", uid or name, node))
+    await soon(lambda: leader.context.informers.state.pod(("team", name)))
+    return await leader.context.binder.bind(Binding(name, "team", uid or name, node))
 
 
 def free(leader, node="gpu-0"):
-    return leader.tenure.watches.state.ledger(node).free_mask.bit_count()
+    return leader.context.informers.state.ledger(node).free_mask.bit_count()
 
 
 async def test_a_pod_is_bound_and_given_its_gpus_by_one_write(cluster):
@@ -168,7 +168,7 @@ async def test_what_was_given_counts_before_the_watch_shows_it(cluster):
         assert await bound(leader, "second") == Reason.GPUS
         assert await bound(leader, "second", "gpu-1") == ""
         cluster.tell()
-        await soon(lambda: not leader.tenure.watches.state._assumed)
+        await soon(lambda: not leader.context.informers.state._assumed)
         assert (free(leader), free(leader, "gpu-1")) == (0, 0)
 
 
@@ -279,7 +279,7 @@ async def test_a_pod_that_is_bound_already_is_not_bound_again(cluster):
     cluster.single("train")
     async with leading(cluster) as leader:
         assert await bound(leader, "train") == ""
-        await soon(lambda: not leader.tenure.watches.state._assumed)
+        await soon(lambda: not leader.context.informers.state._assumed)
         assert await bound(leader, "train") == ""
         assert await bound(leader, "train", "gpu-1") == "the pod has GPUs of node gpu-0"
 
@@ -291,12 +291,12 @@ async def test_one_that_was_bound_unseen_keeps_what_it_has(cluster):
     async with leading(cluster) as leader:
         cluster.silent = True
         assert await bound(leader, "train") == ""
-        held = leader.tenure.watches.state._assumed
+        held = leader.context.informers.state._assumed
         # As if another process of the same term had bound it.
-        leader.tenure.watches.state.forget(next(iter(held.values()))[0])
+        leader.context.informers.state.forget(next(iter(held.values()))[0])
         assert free(leader) == 8
         assert await bound(leader, "train") == ""
-        [(_, kept)] = leader.tenure.watches.state._assumed.values()
+        [(_, kept)] = leader.context.informers.state._assumed.values()
         assert [gpu["i"] for gpu in cluster.record("train")["gpus"]] == [g.i for g in kept.gpus]
         assert kept.plan == "7-s1"
 
@@ -304,7 +304,7 @@ async def test_one_that_was_bound_unseen_keeps_what_it_has(cluster):
 async def test_a_pod_that_the_scheduler_knows_before_us_is_bound_once_it_is_shown(cluster):
     async with leading(cluster) as leader:
         asked = Binding("train", "team", "train", "gpu-0")
-        waiting = asyncio.create_task(leader.tenure.binder.bind(asked))
+        waiting = asyncio.create_task(leader.context.binder.bind(asked))
         await asyncio.sleep(0)
         cluster.single("train")
         assert await waiting == ""
@@ -326,7 +326,7 @@ async def test_a_pod_that_has_its_gpus_is_bound_as_recorded(cluster):
         await soon(lambda: cluster.given("bert-0", "bert-1"))
         node = cluster.record("bert-0")["node"]
         other = "gpu-1" if node == "gpu-0" else "gpu-0"
-        await soon(lambda: not leader.tenure.watches.state._assumed)
+        await soon(lambda: not leader.context.informers.state._assumed)
         assert await bound(leader, "bert-0", other) == f"the pod has GPUs of node {node}"
         assert await bound(leader, "bert-0", node) == ""
 
@@ -341,9 +341,9 @@ async def test_a_recorded_pod_that_cannot_be_bound_keeps_its_gpus(cluster):
         cluster.gang("bert", 2, 4)
         await soon(lambda: cluster.given("bert-0", "bert-1"))
         cluster.fail_binding("bert-0", (403, "denied by somebody's policy"))
-        held = leader.tenure.watches.state._assumed["bert-0"]
+        held = leader.context.informers.state._assumed["bert-0"]
         assert "policy" in await bound(leader, "bert-0", cluster.record("bert-0")["node"])
-        assert leader.tenure.watches.state._assumed["bert-0"] is held
+        assert leader.context.informers.state._assumed["bert-0"] is held
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ async def test_a_pod_that_is_deleted_meanwhile_leaves_nothing_behind(cluster):
     cluster.refuse = gone
     async with leading(cluster) as leader:
         assert "not there" in await bound(leader, "train")
-        await soon(lambda: leader.tenure.watches.state.pod(("team", "train")) is None)
+        await soon(lambda: leader.context.informers.state.pod(("team", "train")) is None)
         assert free(leader) == 8
 
 
@@ -397,7 +397,7 @@ async def test_who_leads_no_longer_stops(cluster):
         assert await bound(leader, "train") == "this scorer does not lead"
         await soon(leader.task.done)
 
-    assert leader.tenure is None
+    assert leader.context is None
 
 
 async def test_what_waits_for_an_answer_ends_with_the_tenure(cluster):
@@ -438,7 +438,7 @@ async def test_what_a_gang_is_yet_to_be_given_is_bound_to_nobody_before_the_firs
     call = HttpRequest("/bind", "", {}, json.dumps(binding).encode())
     async with beginning(cluster) as leader:
         extender = Extender(leader, Metrics(CollectorRegistry()))
-        while leader.tenure is None or leader.tenure.watches.missing():  # noqa: ASYNC110
+        while leader.context is None or leader.context.informers.missing():  # noqa: ASYNC110
             # Whoever waits for the lists goes on later than this.
             await asyncio.sleep(0)
         answer = await extender.bind(call)

@@ -133,12 +133,12 @@ class Run:
 
     def __init__(self):
         self.api = Api()
-        self.watches = Informers(self.api)
-        self.state = self.watches.state
+        self.informers = Informers(self.api)
+        self.state = self.informers.state
         for name, node in NODES.items():
             self.state.put_node(name, node)
-        faults = FaultIsolation(Metrics(CollectorRegistry()), self.watches.changed.set)
-        self.binder = Binder(self.api, self.watches, faults, term=1, clock=lambda: 0)
+        faults = FaultIsolation(Metrics(CollectorRegistry()), self.informers.changed.set)
+        self.binder = Binder(self.api, self.informers, faults, term=1, clock=lambda: 0)
         self.fit = Filter(self.state)
         self.asked = []
         for name, limits in zip("abcdefgh", LIMITS, strict=True):

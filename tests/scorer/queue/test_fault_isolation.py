@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
+from leader_harness import Clock, Cluster, hurry, soon
 from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
-from tenure import Clock, Cluster, hurry, soon
 
 from cluster import keys
 from runtime.kube.client import Kube
@@ -55,8 +55,8 @@ class Leading:
         )
 
     @property
-    def tenure(self):
-        return self.leader.tenure
+    def context(self):
+        return self.leader.context
 
     def failed(self, stage):
         """Return how often a stage failed."""
@@ -88,7 +88,7 @@ async def led(cluster, clock=None):
     async with leading.kube:
         task = asyncio.create_task(leading.leader.lead(7))
         leading.task = task
-        await soon(lambda: leading.tenure and leading.tenure.missing() is None)
+        await soon(lambda: leading.context and leading.context.missing() is None)
         try:
             yield leading
             assert not task.done()
@@ -150,12 +150,12 @@ async def test_a_clock_that_tells_no_time_keeps_nothing_held(cluster):
         clock.now = float("inf")
         cluster.pod("alone", 8)
         cluster.pod("single", 8, gates=())
-        known = leading.tenure.watches.state.pod
+        known = leading.context.informers.state.pod
         await soon(lambda: leading.failed(Stage.COMMIT) >= 1 and known(("team", "single")))
         asked = Binding("single", "team", "single", "gpu-0")
         clock.now = float("inf")
         await soon(lambda: known(("team", "alone")).claimant.record is None)
-        assert "fault of the scorer" in await leading.tenure.binder.bind(asked)
+        assert "fault of the scorer" in await leading.context.binder.bind(asked)
         assert leading.failed(Stage.BIND) == 1
         clock.now = Clock().now
         await soon(lambda: cluster.given("alone"))
@@ -262,10 +262,10 @@ async def test_a_binding_that_cannot_be_encoded_is_refused_and_keeps_nothing(clu
     async with led(cluster) as leading:
         leading.kube.breaks = breaks("/binding", "POST")
         cluster.pod("single", 8, gates=())
-        known = leading.tenure.watches.state.pod
+        known = leading.context.informers.state.pod
         await soon(lambda: known(("team", "single")))
         asked = Binding("single", "team", "single", "gpu-0")
-        assert "fault of the scorer" in await leading.tenure.binder.bind(asked)
+        assert "fault of the scorer" in await leading.context.binder.bind(asked)
         await others_are_placed(cluster)
         assert leading.failed(Stage.BIND) == 1
 
@@ -292,7 +292,7 @@ async def led_until_deposed(cluster):
     leading = Leading(cluster, Clock())
     async with leading.kube:
         leading.task = asyncio.create_task(leading.leader.lead(7))
-        await soon(lambda: leading.tenure and leading.tenure.missing() is None)
+        await soon(lambda: leading.context and leading.context.missing() is None)
         yield leading
         await leading.task
 

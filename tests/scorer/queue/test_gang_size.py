@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 import pytest_asyncio
-from tenure import JOB, Cluster, leading, soon
+from leader_harness import JOB, Cluster, leading, soon
 
 from cluster import keys
 from scorer import planner

@@ -3,7 +3,7 @@
 import pytest
 import pytest_asyncio
 from builders import dgx1_v100, topology_map
-from tenure import Cluster, hurry, leading, soon
+from leader_harness import Cluster, hurry, leading, soon
 
 from cluster import keys
 from cluster.gang import GangKey

@@ -211,7 +211,7 @@ class Clock:
 async def leading(cluster, term=7, clock=None):
     """Lead while the block runs; yields the leader, whose task may end before."""
     async with beginning(cluster, term, clock) as leader:
-        await until(lambda: leader.tenure and leader.tenure.missing() is None)
+        await until(lambda: leader.context and leader.context.missing() is None)
         yield leader
 
 
