@@ -1,4 +1,4 @@
-"""What is wrong with a pod's ACS class, quality of service, GPU model, driver and GPU count."""
+"""Validate the ACS class, quality of service, GPU model, driver and GPU count of a pod."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -20,20 +20,20 @@ GENERAL_PURPOSE, PERFORMANCE, GPU, GPU_HPN = CLASSES = (
     "gpu-hpn",
 )
 CLASS_LABELS = frozenset((COMPUTE_CLASS, COMPUTE_QOS, MODEL_SERIES, DRIVER_VERSION))
-"""Labels that `check_class` looks at."""
+"""Labels that `check_class` reads."""
 DEFAULT_QOS, BEST_EFFORT = QOS = ("default", "best-effort")
 _LONGEST_WORD = 63
-"""A longer one is no label's value. The review may hold one: admission precedes validation."""
+"""Maximum length of a label value. A review can exceed it: admission precedes validation."""
 PLACEHOLDER = "example-model"
-"""The model in ACS's own example, which people paste."""
+"""The placeholder model of the example in ACS's documentation, which people paste."""
 
 
 class _Choice(NamedTuple):
-    """One place in a pod that chooses a model or a driver."""
+    """A field of a pod that selects a model or a driver."""
 
     field: str
     values: Sequence[str]
-    """Any of them will do."""
+    """Alternatives."""
 
 
 def check_class(
@@ -44,18 +44,18 @@ def check_class(
     *,
     strict: bool = True,
 ) -> tuple[Finding, ...]:
-    """Return what is wrong with the ACS class of a pod, its GPU model and its driver.
+    """Return the findings about the ACS class of a pod, its GPU model and its driver.
 
-    Model and driver are judged whatever the class, in the pod's labels and in what it requires of
-    its nodes: an unknown name is a mistake everywhere.
+    Model and driver are checked for every class, in the labels and in nodeSelector and required
+    node affinity: an unknown name is always a mistake.
 
     Args:
-        labels: The pod's, after profiles.
-        spec: The pod's.
-        request: What the pod asks for; its `nvidia.com/gpu` are counted for class `gpu`.
-        catalogue: The models known.
-        strict: What the catalogue does not know is an error, else a warning. Class and quality of
-            service are words of the protocol: an unknown one is always an error.
+        labels: Labels of the pod after profiles.
+        spec: Spec of the pod.
+        request: The GPU request of the pod; for class `gpu` its `nvidia.com/gpu` are counted.
+        catalogue: The known models.
+        strict: Unknown models and drivers are errors, else warnings. Class and quality of service
+            are words of the protocol: an unknown one is always an error.
 
     Cost: linear in the labels, terms and values that name a model or a driver.
     """
@@ -79,7 +79,7 @@ def check_class(
 
 
 def _choices(labels: Mapping[str, str], spec: NewPodSpec, key: str) -> list[_Choice]:
-    """Return the places that choose the value of a key: the label first, then the nodes."""
+    """Return the fields that select the value of a key: the label first, then node requirements."""
     on_nodes = [_Choice(*one) for one in required_values(spec, key)]
     return [_Choice(_label(key), (labels[key],)), *on_nodes] if key in labels else on_nodes
 
@@ -118,7 +118,7 @@ def _unknown_model(choice: _Choice, catalogue: Catalogue, severity: Severity) ->
 def _driver(
     choice: _Choice, models: Sequence[Model], catalogue: Catalogue, severity: Severity
 ) -> Iterator[Finding]:
-    """Yield a finding for a version that none of the chosen models has."""
+    """Yield a finding for a version that none of the selected models supports."""
     drivers = [catalogue.drivers(model) for model in models or (None,)]
     known = tuple(dict.fromkeys(one for some in drivers for one in some))
     version = next((one for one in choice.values if one not in known), None)
@@ -139,7 +139,7 @@ def _driver(
 def _contradictions(
     labels: Mapping[str, str], choices: Sequence[_Choice], key: str, catalogue: Catalogue
 ) -> Iterator[Finding]:
-    """Yield an error for each place where nodes must have another value than the pod's label."""
+    """Yield an error for each node requirement that contradicts the label of the pod."""
     wanted = labels.get(key)
     if wanted is None:
         return
@@ -186,7 +186,7 @@ def _count(request: Request, model: Model, severity: Severity) -> Iterator[Findi
 
 
 def _nearest(word: str, known: tuple[str, ...]) -> str:
-    """Return advice when the word looks like a slip of a known one, else nothing."""
+    """Return a suggestion if the word resembles a known one, else an empty text."""
     if len(word) > _LONGEST_WORD:
         return ""
     by_folded = {name.lower(): name for name in known}

@@ -1,4 +1,4 @@
-"""GPU models as a policy writes them: added to those shipped, changing them, or in their place."""
+"""The `catalogue` section of a policy: GPU models that extend, change or replace those shipped."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -11,7 +11,7 @@ from policy.wire import LabelValue, Wire
 
 
 class ModelEntry(Wire):
-    """A GPU model; what is left out stays as shipped, or is not known."""
+    """A GPU model. Omitted fields keep the shipped value, if there is one."""
 
     memory: Annotated[int, Field(gt=0)] | None = None
     """Of one GPU [GiB]."""
@@ -22,15 +22,15 @@ class ModelEntry(Wire):
 
 
 class CatalogueSection(Wire):
-    """GPU models that the shipped catalogue lacks or has otherwise."""
+    """GPU models that are added to the shipped catalogue, or change it."""
 
     replace: bool = False
-    """Take these models only, none of those shipped."""
+    """Use only these models, none of those shipped."""
     models: dict[LabelValue, ModelEntry] = Field(default_factory=dict)
 
 
 def catalogue_of(section: CatalogueSection) -> Catalogue:
-    """Return the shipped catalogue with a policy's models added, changed, or in its place."""
+    """Return the catalogue that a policy defines."""
     base = _base(section)
     models = {model.name: model for model in base.models}
     for name, entry in section.models.items():
@@ -39,7 +39,7 @@ def catalogue_of(section: CatalogueSection) -> Catalogue:
 
 
 def slips(section: CatalogueSection) -> Iterator[tuple[Path, str, str]]:
-    """Yield what no single value can tell: path in `models`, message, fix."""
+    """Yield contradictions between models: path in `models`, message, fix."""
     base, catalogue = _base(section), catalogue_of(section)
     owners: dict[str, str] = {}
     for model in catalogue.models:

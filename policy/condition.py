@@ -1,4 +1,4 @@
-"""One requirement of a label selector, made ready to be judged a thousand times a second."""
+"""Requirements of label selectors, prepared for fast matching."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from cluster.pod import LabelSelector
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A requirement on one label; a selector's conditions must all hold."""
+    """A requirement on one label; all conditions of a selector must hold."""
 
     key: str
     operator: str
@@ -18,7 +18,7 @@ class Condition:
     """The requirement as people write it, such as `team In (a, b)`."""
 
     def holds(self, value: str | None) -> bool:
-        """Tell whether it holds for the label's value, None for an absent label."""
+        """Return whether it holds for the value of the label; None for an absent label."""
         if self.operator == "In":
             return value in self.values
         if self.operator == "NotIn":
@@ -27,7 +27,7 @@ class Condition:
 
 
 def conditions_of(selector: LabelSelector | None) -> tuple[Condition, ...]:
-    """Return a selector's conditions, those of `matchLabels` first; none for an absent one."""
+    """Return the conditions of a selector, those of `matchLabels` first."""
     if selector is None:
         return ()
     equal = (
@@ -38,14 +38,14 @@ def conditions_of(selector: LabelSelector | None) -> tuple[Condition, ...]:
 
 
 def _expressions(selector: LabelSelector) -> Iterator[Condition]:
-    for wanted in selector.match_expressions or ():
-        values = f" ({', '.join(wanted.values)})" if wanted.values else ""
-        text = f"{wanted.key} {wanted.operator}{values}"
-        yield Condition(wanted.key, wanted.operator, frozenset(wanted.values or ()), text)
+    for requirement in selector.match_expressions or ():
+        key, operator, values = requirement.key, requirement.operator, requirement.values or ()
+        text = f"{key} {operator}" + (f" ({', '.join(values)})" if values else "")
+        yield Condition(key, operator, frozenset(values), text)
 
 
 def first_unmet(conditions: tuple[Condition, ...], labels: Mapping[str, str]) -> Condition | None:
-    """Return the first condition that labels do not meet; None when they meet all."""
+    """Return the first condition that labels do not meet; None if they meet all."""
     for condition in conditions:
         if not condition.holds(labels.get(condition.key)):
             return condition
@@ -53,7 +53,7 @@ def first_unmet(conditions: tuple[Condition, ...], labels: Mapping[str, str]) ->
 
 
 def can_hold(conditions: Iterable[Condition]) -> bool:
-    """Tell whether some set of labels meets all conditions.
+    """Return whether some set of labels meets all conditions.
 
     Exact, since conditions on different labels do not depend on each other.
     """
@@ -64,14 +64,14 @@ def can_hold(conditions: Iterable[Condition]) -> bool:
 
 
 def _value_exists(conditions: list[Condition]) -> bool:
-    """Tell whether absence, a named value or any other value meets conditions on one label."""
+    """Return whether any value, or the absence of the label, meets conditions on it."""
     if all(one.holds(None) for one in conditions):
         return True
     if any(one.operator == "DoesNotExist" for one in conditions):
         return False
     wanted = [one.values for one in conditions if one.operator == "In"]
     if not wanted:
-        # There are more values than conditions can name.
+        # Conditions name finitely many values.
         return True
     refused = {value for one in conditions if one.operator == "NotIn" for value in one.values}
     return not frozenset.intersection(*wanted) <= refused

@@ -1,4 +1,4 @@
-"""The Policy: what an administrator decides, beside profiles. An empty one works."""
+"""The Policy document. All fields have defaults."""
 
 from typing import Annotated, Literal, TypeVar
 
@@ -21,27 +21,27 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class NodeLabel(Wire):
-    """The node label that tells what a pod's label asks for."""
+    """The node label that corresponds to a label of pods."""
 
     key: LabelKey
     values: dict[str, Annotated[tuple[LabelValue, ...], NonEmpty]] = Field(default_factory=dict)
-    """Values that a node may have, by the pod's value; one that is not named stands for itself."""
+    """Accepted node values by the value of the pod; a value without an entry maps to itself."""
 
 
 class ModelLabel(NodeLabel):
-    """The node label that tells a GPU model."""
+    """The node label of the GPU model."""
 
     key: LabelKey = keys.MODEL_SERIES
 
 
 class DriverLabel(NodeLabel):
-    """The node label that tells a driver version."""
+    """The node label of the driver version."""
 
     key: LabelKey = keys.DRIVER_VERSION
 
 
 class NodeLabels(Wire):
-    """Which node labels tell model and driver."""
+    """Node labels of model and driver."""
 
     model: ModelLabel = ModelLabel()
     driver: DriverLabel = DriverLabel()
@@ -56,7 +56,7 @@ class Affinity(Wire):
 
 
 def _off(value: object) -> object:
-    """Return what was written: YAML reads `off` without quotes as false."""
+    """Map false to `off`: YAML reads an unquoted `off` as false."""
     return "off" if value is False else value
 
 
@@ -70,23 +70,23 @@ def _asks_about_gpus(name: str, section: ValidationInfo) -> str:
 
 
 class PlacementSection(Wire):
-    """How pods wait for their GPUs, and which GPUs are preferred."""
+    """How pods are placed, and how shares are laid out."""
 
     mode: Literal["gates", "scheduler"] = "gates"
-    """`gates` needs nothing of the cluster's scheduler; `scheduler` a second, stock one."""
+    """`gates` works with any scheduler; `scheduler` needs a second, stock one beside the scorer."""
     scheduler_name: Annotated[str, Field(min_length=1), AfterValidator(_asks_about_gpus)] = (
         keys.SCHEDULER
     )
     """Name of that second scheduler."""
     strategy: Placement = Placement.BINPACK
-    """Where a node's label does not say."""
+    """Default for nodes without the label."""
     nvidia: Annotated[Literal["auto", "off"], BeforeValidator(_off)] = "auto"
     """Whether Linkwise chooses GPUs under NVIDIA's resource names: `auto` where a node of our modes
     offers them, `off` never."""
 
 
 def _one_step(classes: dict[str, str]) -> dict[str, str]:
-    # Else a pod that is admitted a second time would change again.
+    # Otherwise a second admission of the same pod would change it again.
     for name in classes.values():
         if name in classes:
             raise ValueError(f"{name} is itself replaced; name a class that stays")
@@ -97,20 +97,20 @@ class Gangs(Wire):
     """How gangs are planned."""
 
     commit_deadline_seconds: Annotated[int, Field(gt=0)] = 60
-    """After this, a gang of which a member cannot be bound is planned again."""
+    """Deadline for binding all members; afterwards the gang is planned again."""
     ageing_minutes: Annotated[int, Field(ge=0)] = 10
-    """After this, nobody whom the planner places passes one that waits any more."""
+    """Waiting time after which the planner reserves nodes for a gang."""
     non_preempting_classes: Annotated[dict[ClassName, ClassName], AfterValidator(_one_step)] = (
         Field(default_factory=dict)
     )
-    """Priority classes of held pods, by the class that they name: of the same value, but with
-    `preemptionPolicy: Never`, so that a pinned pod does not make the scheduler evict others."""
+    """Replacement of priority classes of gated pods: a class of the same value with
+    `preemptionPolicy: Never`, so that a pinned pod does not preempt others."""
     domains: tuple[LabelKey, ...] = (keys.GFD_CLIQUE, keys.RACK, keys.ASW_ID)
-    """Node labels of the network's levels, the nearest first."""
+    """Node labels of network levels, nearest first."""
 
 
 class ConstantsSection(Wire):
-    """Measured speeds of links, per direction [GB/s], in place of the modelled ones."""
+    """Measured link speeds per direction [GB/s], instead of the modelled ones."""
 
     nvlink: Positive | None = None
     """One NVLink."""
@@ -123,20 +123,20 @@ class ConstantsSection(Wire):
 
 
 class MachineRule(Wire):
-    """What machine the nodes with these labels are, where no agent tells."""
+    """Machine of the nodes with these labels, unless an agent publishes one."""
 
     node_labels: Annotated[Labels, NonEmpty]
     machine: str
     """A name of the machine catalogue."""
     constants: ConstantsSection = ConstantsSection()
-    """Come before those for all machines."""
+    """Take precedence over those for all machines."""
 
 
 class Migration(Wire):
-    """What is read of the systems before."""
+    """Migration from other systems."""
 
     gpushare: bool = False
-    """Account pods by gpushare's and arena's annotations where ours are missing."""
+    """Account for pods by annotations of gpushare and arena if they have none of ours."""
 
 
 class Policy(Wire):
@@ -146,39 +146,39 @@ class Policy(Wire):
     kind: Literal["Policy"] = "Policy"
     catalogue: CatalogueSection = CatalogueSection()
     strict: bool = True
-    """What the catalogue does not know is denied; else warned of."""
+    """Deny models and drivers that the catalogue does not know; else warn."""
     capacity: Annotated[Literal["warn", "deny", "off"], BeforeValidator(_off)] = "warn"
-    """What happens to a request above what any node offers."""
+    """Reaction to a request that exceeds every node."""
     visible_devices: Literal["replace", "deny"] = "replace"
-    """What happens to a user's own NVIDIA_VISIBLE_DEVICES."""
+    """Reaction to NVIDIA_VISIBLE_DEVICES set by users."""
     environment: Literal["refuse", "replace", "allow"] = "replace"
-    """What happens to a variable that would give a container GPUs that its pod does not ask for, or
-    more of one: NVIDIA_VISIBLE_DEVICES where Linkwise does not choose the GPUs, CGPU_DISABLE."""
+    """Reaction to a variable that would give a container GPUs beyond the request of its pod:
+    NVIDIA_VISIBLE_DEVICES if Linkwise does not choose the GPUs, CGPU_DISABLE."""
     profiles_all: bool = False
-    """Profiles are for every pod, as where the overlay `profiles-all` is installed; else only for
-    pods with a GPU resource, an ACS label or a gang mark."""
+    """Profiles apply to every pod (with the overlay `profiles-all`); else only to pods with a GPU
+    resource, an ACS label or a gang mark."""
     affinity: Affinity = Affinity()
     sharing: Sharing = Sharing()
     placement: PlacementSection = PlacementSection()
     gangs: Gangs = Gangs()
     machines: tuple[MachineRule, ...] = ()
-    """A node is what the first rule says whose labels it has."""
+    """The first rule whose labels a node has applies."""
     constants: ConstantsSection = ConstantsSection()
     """For all machines."""
     migration: Migration = Migration()
 
 
 def parse_policy(text: str, *, at: Embedded = WHOLE) -> Policy:
-    """Return the policy that a text describes; a blank one decides nothing.
+    """Parse a policy; a blank text gives the defaults.
 
-    A key with no value (null) is as good as absent.
+    A key without a value (null) counts as absent.
 
     Args:
         text: One YAML or JSON document.
-        at: Where the text stands, when it is a part of a file.
+        at: Position of the text in a file.
 
     Raises:
-        PolicyError: With everything that is wrong.
+        PolicyError: Has all problems.
     """
     document = one_document(text, at)
     if document is None:
@@ -195,24 +195,24 @@ def parse_policy(text: str, *, at: Embedded = WHOLE) -> Policy:
 
 
 def parse_plugin_config(text: str, *, at: Embedded = WHOLE) -> PluginConfig:
-    """Return what a file of NVIDIA's device plugin says.
+    """Parse a configuration file of NVIDIA's device plugin.
 
     Args:
         text: One YAML or JSON document.
-        at: Where the text stands, when it is a part of a file.
+        at: Position of the text in a file.
 
     Raises:
-        PolicyError: With everything that is wrong.
+        PolicyError: Has all problems.
     """
     document = one_document(text, at)
     return _read(PluginConfig, document, at) if document else PluginConfig()
 
 
 def one_document(text: str, at: Embedded) -> Document | None:
-    """Return the only document of a text; None for a blank one.
+    """Return the only document of a text; None if it is blank.
 
     Raises:
-        PolicyError: The text is too long, is no YAML or JSON, or holds several documents.
+        PolicyError: The text is too long, not YAML or JSON, or has several documents.
     """
     check_length(text, at)
     try:

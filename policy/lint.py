@@ -1,4 +1,4 @@
-"""What is wrong, doubtful or without effect in policies and profiles, and what they decide."""
+"""Lint policies and profiles: errors, warnings, and the resulting changes."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,34 +17,33 @@ from policy.wire import Wire
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that a file decides."""
+    """A setting in a file."""
 
     line: int
     what: str
-    """A selector's name, or the path of a policy's key."""
+    """Name of a selector, or path of a policy key."""
     when: str
-    """Which pods it applies to; empty: all."""
+    """The pods to which it applies; empty: all."""
     sets: Mapping[str, object]
     """Value by path: on the pod for a selector, in the policy for a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lint:
-    """What was found."""
+    """Result of linting."""
 
     problems: tuple[Problem, ...] = ()
-    """Errors and warnings, by line, the first of many; with an error there is nothing else of that
-    text."""
+    """Errors and warnings by line, limited in number. A text with an error has no warnings."""
     changes: tuple[Change, ...] = ()
-    """What would be decided, by line; empty with errors."""
+    """Settings by line; empty with errors."""
 
 
 def lint(text: str, *, machines: Collection[str] | None = None) -> Lint:
-    """Return what there is to say about a file: a ConfigMap or a bare text.
+    """Lint a file: a ConfigMap or a bare text.
 
     Args:
-        text: What `read_policy_file` reads.
-        machines: Names of the machine catalogue, when the caller knows them.
+        text: Text that `read_policy_file` reads.
+        machines: Names of the machine catalogue, if known.
     """
     try:
         found = read_policy_file(text)
@@ -58,7 +57,7 @@ def lint(text: str, *, machines: Collection[str] | None = None) -> Lint:
 
 
 def lint_profiles(text: str, *, at: Embedded = WHOLE) -> Lint:
-    """Return what there is to say about profiles."""
+    """Lint profiles."""
     try:
         profiles = parse_profiles(text, at=at)
     except PolicyError as error:
@@ -82,12 +81,12 @@ def lint_profiles(text: str, *, at: Embedded = WHOLE) -> Lint:
 def lint_policy(
     text: str, *, at: Embedded = WHOLE, machines: Collection[str] | None = None
 ) -> Lint:
-    """Return what there is to say about a policy.
+    """Lint a policy.
 
     Args:
         text: One YAML or JSON document.
-        at: Where the text stands, when it is a part of a file.
-        machines: Names of the machine catalogue, when the caller knows them.
+        at: Position of the text in a file.
+        machines: Names of the machine catalogue, if known.
     """
     try:
         policy = parse_policy(text, at=at)
@@ -97,7 +96,7 @@ def lint_policy(
 
 
 def lint_plugin_config(text: str, *, at: Embedded = WHOLE) -> Lint:
-    """Return what there is to say about a file of NVIDIA's device plugin."""
+    """Lint a configuration file of NVIDIA's device plugin."""
     try:
         config = parse_plugin_config(text, at=at)
     except PolicyError as error:

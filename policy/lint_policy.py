@@ -1,4 +1,4 @@
-"""What is valid in a policy and yet does nothing, or not what its author meant."""
+"""Warnings about valid policies: settings without effect, or probably unintended."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
@@ -14,11 +14,11 @@ Doubt: TypeAlias = tuple[Path, str, str]
 
 
 def policy_doubts(policy: Policy, machines: Collection[str] | None) -> Iterator[Doubt]:
-    """Yield what deserves a second look.
+    """Yield warnings about a policy.
 
     Args:
-        policy: A valid one.
-        machines: Names of the machine catalogue, when the caller knows them.
+        policy: A valid policy.
+        machines: Names of the machine catalogue, if known.
     """
     groups = [group.node_labels for group in policy.sharing.groups]
     yield from _never_reached(("sharing", "groups"), groups)
@@ -37,7 +37,7 @@ def policy_doubts(policy: Policy, machines: Collection[str] | None) -> Iterator[
 
 
 def plugin_doubts(config: PluginConfig) -> Iterator[Doubt]:
-    """Yield what NVIDIA's device plugin ignores in its file, or reads otherwise than Linkwise."""
+    """Yield settings that NVIDIA's plugin ignores, or interprets differently than Linkwise."""
     strategies = {"timeSlicing": config.sharing.time_slicing, "mps": config.sharing.mps}
     for name, strategy in strategies.items():
         first: dict[str, int] = {}
@@ -56,7 +56,7 @@ def plugin_doubts(config: PluginConfig) -> Iterator[Doubt]:
                 message = "a subset of devices is ignored: all GPUs of a node are shared alike"
                 yield (*path, "devices"), message, "remove it"
             if resource.rename is not None:
-                message = "a name of one's own is ignored: renamed resources end in .shared"
+                message = "a custom name is ignored: renamed resources end in .shared"
                 yield (*path, "rename"), message, "remove it, or set renameByDefault"
 
 
@@ -70,9 +70,9 @@ def _never_reached(path: Path, rules: Sequence[Mapping[str, str]]) -> Iterator[D
 
 
 def _overlapping(groups: Sequence[Mapping[str, str]]) -> Iterator[Doubt]:
-    """Yield each group whose nodes may belong to an earlier one too, by labels of other keys.
+    """Yield each group that may share nodes with an earlier group, by labels of other keys.
 
-    Cost: all pairs of groups; under half a second for the longest policy that is read.
+    Cost: all pairs of groups; under half a second for the longest permitted policy.
     """
     for i, labels in enumerate(groups):
         for j, before in enumerate(groups[:i]):
@@ -128,5 +128,5 @@ def _named_elsewhere(policy: Policy) -> Iterator[Doubt]:
             f"{name} must stand in the manifests too, which name {SCHEDULER}: else pods are "
             "refused, or wait for ever",
             f"see that {name} stands in the policy linkwise-placed, in the webhook "
-            f"again.pods.linkwise.dev and in the scheduler's configuration, or write {SCHEDULER}",
+            f"retry.pods.linkwise.dev and in the scheduler's configuration, or write {SCHEDULER}",
         )

@@ -1,4 +1,4 @@
-"""What is valid in profiles and yet risky, or without effect."""
+"""Warnings about valid profiles: risky selectors, or selectors without effect."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -16,11 +16,11 @@ _GANG_LABELS = frozenset({keys.POD_GROUP, keys.POD_GROUP_NAME})
 
 
 def doubts_about(selectors: Sequence[Selector], document: Place) -> Iterator[Problem]:
-    """Yield what deserves a second look in the selectors of a profile.
+    """Yield warnings about the selectors of a profile.
 
     Args:
         selectors: All of them, in list order.
-        document: Where their text stands.
+        document: Places of their text.
 
     Cost: linear in the text, and at most `MOST_COMPARED` conditions of pairs.
     """
@@ -36,24 +36,24 @@ def doubts_about(selectors: Sequence[Selector], document: Place) -> Iterator[Pro
 
 _Doubt = tuple[Path, str, str, Code]
 MOST_COMPARED = 200_000
-"""Conditions, of all pairs of selectors that are compared. Only those are compared of which one
-adds a label that the other selects by, or that add the same: few, unless a profile is made to be
-slow."""
+"""Maximum number of compared conditions, over all pairs of selectors. A pair is compared only if
+one adds a label that the other selects by, or if both add the same: few, unless the profile is
+hostile."""
 
 
 class _Others:
-    """The selectors of a profile, by what they add."""
+    """Index of the selectors of a profile by their additions."""
 
     def __init__(self, selectors: Sequence[Selector]) -> None:
         self.left = MOST_COMPARED
         self.names: set[str] = set()
-        """Of the selectors that were looked at."""
+        """Names of the selectors that were visited."""
         self._selectors = selectors
         self._meets = [(frozenset(one.pod), frozenset(one.namespace)) for one in selectors]
         self._labels: dict[str, list[tuple[int, Addition]]] = {}
-        """The selectors that add a label, with the addition, by the label's key."""
+        """Selectors that add a label, with the addition, by label key."""
         self._paths: dict[str, list[int]] = {}
-        """The selectors that add something, by its path."""
+        """Selectors by the path of an addition."""
         for i, selector in enumerate(selectors):
             for addition in selector.labels:
                 self._labels.setdefault(addition.key, []).append((i, addition))
@@ -61,18 +61,18 @@ class _Others:
                 self._paths.setdefault(addition.path, []).append(i)
 
     def adds(self, key: str) -> bool:
-        """Say whether any selector adds a label."""
+        """Return whether any selector adds a label."""
         return key in self._labels
 
     def adding(self, key: str, index: int) -> Iterator[tuple[Selector, Addition]]:
-        """Yield the selectors that add a label, with the addition, to compare with a selector."""
+        """Yield the other selectors that add a label, with the addition."""
         for other, addition in self._labels.get(key, ()):
             if not self._may_compare(other, index):
                 return
             yield self._selectors[other], addition
 
     def forestalling(self, index: int, addition: Addition) -> Selector | None:
-        """Return the first selector before this one that makes the addition whenever it does."""
+        """Return the first earlier selector that always makes the same addition before this one."""
         pod, namespace = self._meets[index]
         for earlier in self._paths[addition.path]:
             if earlier >= index or not self._may_compare(earlier, index):
@@ -120,16 +120,16 @@ def _reach(selector: Selector) -> Iterator[_Doubt]:
 
 
 def _brings_to_webhook(condition: Condition) -> bool:
-    """Tell whether every pod that meets the condition has a label that the webhook looks for."""
+    """Return whether every pod that meets the condition has a label that triggers the webhook."""
     named = condition.key.startswith(keys.ACS_PREFIX) or condition.key in _GANG_LABELS
     return named and condition.operator in {"In", "Exists"}
 
 
 def _chained(others: _Others, index: int, selector: Selector) -> Iterator[_Doubt]:
-    """Yield when what another selector adds can be what this one waits for.
+    """Yield selectors that need a label which another selector adds.
 
-    Selectors are matched on the pod as received, so that it does not match then, but would if the
-    pod came a second time.
+    Selectors match the pod as received: such a selector does not match at first, but would match on
+    a second admission.
     """
     by_key: dict[str, list[Condition]] = {}
     for condition in selector.pod:
@@ -138,7 +138,7 @@ def _chained(others: _Others, index: int, selector: Selector) -> Iterator[_Doubt
     for key, conditions in by_key.items():
         absent = Condition(key, "DoesNotExist", frozenset(), "")
         if all(condition.holds(None) for condition in conditions):
-            # They hold without the label, too: nothing waits for it.
+            # They hold without the label, too.
             continue
         for other, addition in others.adding(key, index):
             if (
@@ -155,7 +155,7 @@ def _chained(others: _Others, index: int, selector: Selector) -> Iterator[_Doubt
 
 
 def _effects(others: _Others, index: int, selector: Selector) -> Iterator[_Doubt]:
-    """Yield for each addition that is never made, or that is not an administrator's to make."""
+    """Yield additions that are never made, or that administrators must not make."""
     for kind, additions in (("labels", selector.labels), ("annotations", selector.annotations)):
         for addition in additions:
             path = ("effect", kind, addition.key)
@@ -170,7 +170,7 @@ def _effects(others: _Others, index: int, selector: Selector) -> Iterator[_Doubt
 
 
 def _owner(key: str) -> str | None:
-    """Return who alone sets a key; None when administrators may."""
+    """Return the owner of a key; None if administrators may set it."""
     if key in keys.RECORD or key.startswith(keys.VISIBLE_DEVICES_OF):
         return "the record of an allocation"
     if key in {keys.COMPUTE_CLASS, keys.COMPUTE_QOS}:

@@ -1,4 +1,4 @@
-"""GPU models that ACS sells: their drivers, and in which numbers they come. Data, not code."""
+"""The shipped catalogue of ACS GPU models: drivers and permitted GPU counts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ class Model:
 
     name: str
     drivers: tuple[str, ...] = ()
-    """Versions that it runs with, opaque strings; empty: not known, any passes."""
+    """Supported driver versions, opaque strings; empty: unknown, any is accepted."""
     counts: tuple[int, ...] = ()
-    """Numbers of GPUs that a pod of class `gpu` may have; empty: not known, any passes."""
+    """Permitted numbers of GPUs for a pod of class `gpu`; empty: unknown, any is accepted."""
     memory: int | None = None
     """Memory of one GPU [GiB], or None."""
     default: str | None = None
-    """The version that a pod gets that names none, or None."""
+    """Driver version for pods that name none, or None."""
     aliases: tuple[str, ...] = ()
     """Other names of the same model."""
 
@@ -28,7 +28,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The models known; `find` takes aliases too."""
+    """The known models, by name and alias."""
 
     models: tuple[Model, ...]
     _by_name: Mapping[str, Model] = field(init=False, repr=False, compare=False)
@@ -38,7 +38,7 @@ class Catalogue:
         object.__setattr__(self, "_by_name", names)
 
     def find(self, name: str) -> Model | None:
-        """Return a model by its name or an alias; None when there is none."""
+        """Return a model by its name or an alias, or None."""
         return self._by_name.get(name)
 
     @property
@@ -52,7 +52,7 @@ class Catalogue:
         return ", ".join(model.title for model in self.models)
 
     def drivers(self, model: Model | None) -> tuple[str, ...]:
-        """Return a model's driver versions; those of all models when it is not known."""
+        """Return the driver versions of a model; of all models for None."""
         if model:
             return model.drivers
         return tuple(dict.fromkeys(one for known in self.models for one in known.drivers))

@@ -1,4 +1,4 @@
-"""What a file that someone calls a policy holds: a Policy, profiles, or NVIDIA's own file."""
+"""Detect the policy texts in a file: a Policy, profiles, or a file of NVIDIA's device plugin."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from policy.problem import PolicyError, Problem
 
 
 class Kind(StrEnum):
-    """What a text is."""
+    """Kind of a policy text."""
 
     POLICY = "policy"
     PROFILES = "profiles"
@@ -22,7 +22,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A text of one kind, and where in the file it stands."""
+    """A policy text and its position in the file."""
 
     kind: Kind
     text: str
@@ -38,11 +38,11 @@ def read_policy_file(text: str) -> tuple[Found, ...]:
     keys each hold a file) or bare: a Policy, the array of selectors, the plugin's file.
 
     Raises:
-        PolicyError: The file is no YAML or JSON, or a document is none of these.
+        PolicyError: The file is not YAML or JSON, or a document is none of these.
     """
     text = text.removeprefix("\ufeff")
     if text.lstrip().startswith("["):
-        # Selectors are strict JSON; `parse_profiles` says what is not.
+        # Selectors are strict JSON; `parse_profiles` reports errors.
         return (Found(Kind.PROFILES, text),)
     try:
         documents = read_documents(text)
@@ -84,7 +84,7 @@ def _in_configmap(document: Document, data: object) -> Iterator[Found]:
         raise _error(document, ("data",), "the ConfigMap has no data", _keys_fix())
     ours = {PROFILE_KEY: Kind.PROFILES, POLICY_KEY: Kind.POLICY}
     kinds = {key: kind for key, kind in ours.items() if key in data}
-    # Other keys beside one of ours are not ours; without any, each may hold a plugin's file.
+    # Without a key of ours, each key may hold a file of the device plugin.
     for key, kind in (kinds or dict.fromkeys(data, Kind.SHARING)).items():
         path, text = ("data", key), data[key]
         if not isinstance(text, str):
@@ -99,12 +99,12 @@ def _holds_plugin_file(text: str) -> bool:
     try:
         return any(_is_plugin_file(document.value) for document in read_documents(text))
     except SourceError:
-        # One with a mistake, perhaps: whoever parses it says where the mistake is.
+        # The parser of the text will report the mistake.
         return True
 
 
 def _is_plugin_file(value: object) -> bool:
-    """Tell NVIDIA's `sharing` from a Policy's, which lists groups."""
+    """Distinguish the `sharing` of NVIDIA's file from that of a Policy, which lists groups."""
     if not isinstance(value, dict):
         return False
     sharing = value.get("sharing")

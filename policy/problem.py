@@ -1,4 +1,4 @@
-"""What is wrong with a policy or a profile, and where in its file."""
+"""Problems in policies and profiles, with their lines."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -9,34 +9,34 @@ from manifest.lines import Embedded
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem, with everything a person needs to mend it."""
+    """One problem with its place, message and fix."""
 
     line: int
-    """Counted from 1, in the text that was read."""
+    """Line, counted from 1."""
     path: str
     """Such as `[0].objectSelector.matchLabels`; empty for the whole text."""
     message: str
-    """What is wrong and what is allowed, one sentence."""
+    """The problem and the permitted values, one sentence."""
     fix: str
-    """What to do, one sentence."""
+    """The fix, one sentence."""
     code: Code = Code.POLICY
     severity: Severity = Severity.ERROR
 
 
 MOST_PROBLEMS = 50
-"""That are reported of one text."""
+"""Maximum number of reported problems of one text."""
 _LONGEST = 300
-"""Longest path, message and fix [characters]; each of them can quote the text."""
+"""Maximum length of path, message and fix, which can quote the text [characters]."""
 MOST_BYTES = 256 << 10
-"""Longest text of a policy or of profiles, in UTF-8. Real ones need a few thousand bytes."""
+"""Maximum size of a policy or of profiles in UTF-8. Real ones need a few thousand bytes."""
 
 
 class PolicyError(ValueError):
-    """A policy or a profile that cannot be taken; the last good one stays."""
+    """A policy or a profile is invalid; the last valid one stays in use."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = reported(problems)
-        """By line; the first of them where there are many."""
+        """By line, limited to `MOST_PROBLEMS`."""
         super().__init__("; ".join(_sentence(problem) for problem in self.problems))
 
 
@@ -46,10 +46,10 @@ def _sentence(problem: Problem) -> str:
 
 
 def reported(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return problems for people: short ones, at most `MOST_PROBLEMS`, and how many more there are.
+    """Limit problems for a report: shortened, at most `MOST_PROBLEMS`, and the number of the rest.
 
     Args:
-        problems: All of them, by line.
+        problems: All problems, by line.
     """
     every = tuple(problems)
     first = tuple(_short(problem) for problem in every[:MOST_PROBLEMS])
@@ -75,7 +75,7 @@ def _cut(text: str) -> str:
 
 
 def check_length(text: str, at: Embedded, code: Code = Code.POLICY) -> None:
-    """Refuse a text that is too long to be read.
+    """Reject a text that is too long.
 
     Raises:
         PolicyError: It is longer than `MOST_BYTES`.
@@ -87,12 +87,12 @@ def check_length(text: str, at: Embedded, code: Code = Code.POLICY) -> None:
 
 
 def doubtful(line: int, path: str, message: str, fix: str, code: Code = Code.POLICY) -> Problem:
-    """Return a problem that lets the policy be taken all the same."""
+    """Return a warning."""
     return Problem(line, path, message, fix, code, Severity.WARNING)
 
 
 def outer(problems: Iterable[Problem], text: Embedded, code: Code | None = None) -> list[Problem]:
-    """Return problems of an embedded text by line, with the lines of the file around it."""
+    """Return problems of an embedded text by line, with the lines of the outer file."""
     moved = [
         replace(problem, line=text.outer(problem.line), code=code or problem.code)
         for problem in problems

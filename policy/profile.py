@@ -1,4 +1,4 @@
-"""Profiles: the selectors of `acs-profile` (ACS) and `eci-profile` (ECI), from their text."""
+"""Parse profiles: the selectors of `acs-profile` (ACS) and `eci-profile` (ECI)."""
 
 import json
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ def _named(name: str) -> str:
 
 
 class _Selector(Wire):
-    """Its parts are read one by one, so that a mistake in one hides none in another."""
+    """The parts are read separately, so that an error in one does not hide errors in another."""
 
     name: Annotated[str, AfterValidator(_named)]
     namespace_selector: object = None
@@ -55,7 +55,7 @@ class _Selector(Wire):
 
 
 MOST_SELECTORS = 500
-"""Each is tried on every pod that is admitted, and lint compares them with each other."""
+"""Each is matched against every admitted pod, and lint compares them with each other."""
 
 
 def _few(items: tuple[object, ...]) -> tuple[object, ...]:
@@ -70,14 +70,14 @@ _Items = Annotated[tuple[object, ...], AfterValidator(_few)]
 
 
 def parse_profiles(text: str, *, at: Embedded = WHOLE) -> Profiles:
-    """Return the profiles that a ConfigMap's `selectors` text describes; a blank one has none.
+    """Parse the `selectors` text of a ConfigMap; a blank one has no selectors.
 
     Args:
-        text: A JSON array, strictly: no comments.
-        at: Where the text stands, when it is a part of a file.
+        text: A strict JSON array without comments.
+        at: Position of the text in a file.
 
     Raises:
-        PolicyError: With everything that is wrong.
+        PolicyError: Has all problems.
     """
     if not text.strip():
         return Profiles()
@@ -97,13 +97,13 @@ def parse_profiles(text: str, *, at: Embedded = WHOLE) -> Profiles:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads selectors, and notes what is wrong with them."""
+    """Reads selectors and collects their problems."""
 
     place: Place
     problems: list[Problem]
 
     def selector(self, item: object, at: Path) -> Selector:
-        """Return a selector; of one with problems, what could be read."""
+        """Return a selector; if it has problems, its readable parts."""
         wire = self._read(_Selector, item, at)
         parts = item if isinstance(item, dict) else {}
         namespace = self._conditions(parts, (*at, "namespaceSelector"))
@@ -136,7 +136,7 @@ class _Reader:
         for key, value in (effect.labels or {}).items():
             self._syntax((*at, "labels", key), label_key_problem(key), label_value_problem(value))
         for key in effect.annotations or {}:
-            # Kubernetes looks at annotations' keys in lower case.
+            # Kubernetes validates annotation keys in lower case.
             self._syntax((*at, "annotations", key), label_key_problem(key.lower()))
         return effect
 
@@ -155,7 +155,7 @@ class _Reader:
 
 
 def _given(parts: Mapping[str, object], at: Path) -> object:
-    """Return the part that a path names last; one that is null is as good as absent."""
+    """Return the last part of a path; null counts as absent."""
     part = parts.get(str(at[-1]))
     return {} if part is None else part
 
@@ -174,7 +174,7 @@ def _matches(namespace: tuple[Condition, ...], pod: tuple[Condition, ...]) -> st
 
 
 def _steps(path: str) -> Path:
-    """Return the steps of a path such as `matchExpressions[0].values[1]`, `matchLabels[a.b/c]`."""
+    """Split a path such as `matchExpressions[0].values[1]`, `matchLabels[a.b/c]`."""
     head, _, rest = path.partition("[")
     if head == "matchLabels":
         return (head, rest.removesuffix("]"))

@@ -1,4 +1,4 @@
-"""What selectors do to a pod: they match, and what matches adds."""
+"""Apply the selectors of profiles to a pod."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from policy.condition import Condition, first_unmet
 
 
 class Trace(Struct, frozen=True, gc=False):
-    """What one selector did to one pod. A Struct, for it is made for each selector of each pod."""
+    """Effect of one selector on one pod. A Struct, since one is created per selector and pod."""
 
     name: str
     matched: bool
     reason: str
-    """One sentence: what matched, or which requirement failed and what the pod has instead."""
+    """One sentence: the matching requirements, or the failed one and the actual value."""
     added: Mapping[str, str] = {}
-    """Path of each label and annotation that it added, with the value."""
+    """Added labels and annotations: path to value."""
     kept: tuple[str, ...] = ()
-    """Paths that it would have set, but which the pod or an earlier selector had set already."""
+    """Paths that the pod or an earlier selector had set already."""
 
 
 class ProfileResult(Struct, frozen=True, gc=False):
@@ -27,7 +27,7 @@ class ProfileResult(Struct, frozen=True, gc=False):
     labels: dict[str, str]
     annotations: dict[str, str]
     added_labels: dict[str, str]
-    """Those of the labels that the profiles added, in the order of adding."""
+    """Labels that the profiles added, in order."""
     added_annotations: dict[str, str]
     trace: tuple[Trace, ...]
     """One for each selector, in list order."""
@@ -35,7 +35,7 @@ class ProfileResult(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """One label or annotation that a selector adds where it is missing."""
+    """A label or annotation that a selector adds if it is missing."""
 
     key: str
     value: str
@@ -55,7 +55,7 @@ class Selector:
     labels: tuple[Addition, ...]
     annotations: tuple[Addition, ...]
     matches: str
-    """Why it matches when it does."""
+    """The reason if it matches."""
 
     @property
     def additions(self) -> tuple[Addition, ...]:
@@ -65,7 +65,7 @@ class Selector:
     def mismatch(
         self, labels: Mapping[str, str], namespace_labels: Mapping[str, str] | None
     ) -> str | None:
-        """Return why the selector does not match a pod; None when it does."""
+        """Return why the selector does not match a pod; None if it matches."""
         unmet = first_unmet(self.pod, labels)
         if unmet:
             return _sentence("objectSelector", unmet, "pod", labels)
@@ -81,11 +81,11 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """The selectors of a profile; none in an empty one."""
+    """The selectors of a profile."""
 
     selectors: tuple[Selector, ...] = ()
     text: str = "[]"
-    """The selectors as canonical JSON: equal for equal meaning, whatever the layout."""
+    """The selectors as canonical JSON, independent of layout."""
 
     def apply(
         self,
@@ -93,15 +93,15 @@ class Profiles:
         annotations: dict[str, str],
         namespace_labels: Mapping[str, str] | None,
     ) -> ProfileResult:
-        """Return a pod's labels and annotations with everything that matching selectors add.
+        """Return labels and annotations of a pod with the additions of all matching selectors.
 
-        All that match apply, in list order, and only add: the pod's own value stands, then the
-        first selector's. They are matched on the pod as received, never on each other's effects.
+        Matching selectors apply in list order and only add: values of the pod take precedence, then
+        those of earlier selectors. Selectors match the pod as received, without additions.
 
         Args:
             labels: The pod's, as received.
             annotations: The pod's, as received.
-            namespace_labels: None when they are not known: what needs them does not match.
+            namespace_labels: None if unknown; selectors that need them do not match.
 
         Cost: less than 1 µs a selector.
         """
@@ -132,7 +132,7 @@ def _add(
     new: dict[str, str],
     added: dict[str, str],
 ) -> list[str]:
-    """Add what is missing, and return the paths of what is not."""
+    """Add missing entries, and return the paths of existing ones."""
     kept = []
     for addition in additions:
         if addition.key in present or addition.key in new:

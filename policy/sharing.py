@@ -1,4 +1,4 @@
-"""How GPUs are shared by time-slicing or MPS: the file of NVIDIA's device plugin, as it is.
+"""The `sharing` section, and the configuration file of NVIDIA's device plugin (time-slicing, MPS).
 
 Source: NVIDIA/k8s-device-plugin, `api/config/v1/{config,sharing,replicas}.go`.
 """
@@ -16,18 +16,18 @@ RENAMED_SUFFIX = ".shared"
 
 
 class SharedResource(Wire):
-    """A resource, and how many pods share one device of it."""
+    """A shared resource and its replicas per device."""
 
     name: str
     replicas: Annotated[int, Field(ge=2)]
     rename: str | None = None
-    """Warned of and ignored, as NVIDIA's plugin does."""
+    """Ignored with a warning, as in NVIDIA's plugin."""
     devices: object = None
-    """Warned of and ignored, as NVIDIA's plugin does."""
+    """Ignored with a warning, as in NVIDIA's plugin."""
 
     @property
     def full_name(self) -> str:
-        """The name with its domain, which the file may leave out."""
+        """The name with its domain, which is optional in the file."""
         return self.name if "/" in self.name else NVIDIA_PREFIX + self.name
 
 
@@ -41,7 +41,7 @@ class Strategy(Wire):
 
 
 class PluginSharing(Wire):
-    """The `sharing` of the plugin's file."""
+    """The `sharing` section of the plugin's file."""
 
     time_slicing: Strategy | None = None
     mps: Strategy | None = None
@@ -54,7 +54,7 @@ class PluginSharing(Wire):
 
 
 class PluginConfig(Wire):
-    """The plugin's file. Of its parts only `sharing` says anything about pods."""
+    """The configuration file of the plugin; only `sharing` concerns pods."""
 
     version: Literal["v1"] = "v1"
     flags: object = None
@@ -64,47 +64,48 @@ class PluginConfig(Wire):
 
 
 class SharingGroup(Wire):
-    """Nodes that share their GPUs alike."""
+    """Nodes with the same sharing configuration."""
 
     node_labels: Labels = Field(default_factory=dict)
-    """Labels of the nodes; none: all nodes."""
+    """Labels of the nodes; empty: all nodes."""
     config: PluginConfig
-    """What the plugin on these nodes reads."""
+    """Configuration of the plugin on these nodes."""
 
 
 class Sharing(Wire):
-    """How GPUs are shared, per node group; a node belongs to the first that fits."""
+    """Sharing of GPUs per node group; the first matching group applies."""
 
     groups: tuple[SharingGroup, ...] = ()
     rename: bool = False
-    """Rewrite `nvidia.com/gpu` to `nvidia.com/gpu.shared`, and back, to what nodes offer."""
+    """Rewrite `nvidia.com/gpu` to `nvidia.com/gpu.shared` and back, depending on the nodes."""
     memory_fraction: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Part of a time-sliced GPU's memory that its pods may have together; the rest is for the
-    contexts that each of them opens."""
+    """Part of the memory of a time-sliced GPU that is divided among its pods; the rest is for their
+    CUDA contexts."""
     compute_by_mps: bool = False
-    """Nodes of mode `mps` may take pods that ask for compute."""
+    """Nodes of mode `mps` accept pods that request compute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A shared resource that some nodes offer."""
+    """A shared resource of a node group."""
 
     resource: str
-    """The name that pods ask for, `.shared` included where the plugin renames."""
+    """The name in pods, with `.shared` if the plugin renames."""
     device: str
     """The name before renaming."""
     strategy: Literal["time-slicing", "mps"]
-    """As the node label `nvidia.com/gpu.sharing-strategy` has it."""
+    """Value of the node label `nvidia.com/gpu.sharing-strategy`."""
     replicas: int
     """Pods that share one GPU."""
     fails_above_one: bool
-    """A container that asks for more than one fails on the node."""
+    """A container that requests more than one fails on the node."""
 
 
 def plugin_groups(configs: Mapping[str, PluginConfig]) -> tuple[SharingGroup, ...]:
-    """Return the groups of nodes that the files of a plugin's ConfigMap stand for.
+    """Return the node groups of the ConfigMap of a device plugin.
 
-    A single file is that of all nodes. Of several, each is for the nodes whose label names its key.
+    A single file applies to all nodes. Of several, each applies to the nodes whose label names
+    its key.
 
     Args:
         configs: The files by their key in the ConfigMap.
@@ -117,7 +118,7 @@ def plugin_groups(configs: Mapping[str, PluginConfig]) -> tuple[SharingGroup, ..
 
 
 def shared_by(group: SharingGroup) -> Iterator[Shared]:
-    """Yield what the nodes of a group offer."""
+    """Yield the shared resources of a group."""
     sharing = group.config.sharing
     if sharing.time_slicing:
         yield from _offers(sharing.time_slicing, "time-slicing")

@@ -1,4 +1,4 @@
-"""Everything that administrators decided, at one moment, ready to be asked."""
+"""Immutable snapshot of policy and profiles."""
 
 import json
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ from policy.sharing import Shared, shared_by
 
 @dataclass(frozen=True, slots=True)
 class PolicySnapshot:
-    """An immutable view of policy and profiles; the one made without arguments has defaults."""
+    """Policy and profiles with values derived from them; without arguments, the defaults."""
 
     policy: Policy = field(default_factory=Policy)
     profiles: Profiles = field(default_factory=Profiles)
     generation: int = 0
-    """Grows by one with each change that was taken."""
+    """Incremented by each accepted change."""
     catalogue: Catalogue = field(init=False)
     shared: tuple[Shared, ...] = field(init=False)
-    """What all groups of nodes offer, in the policy's order."""
+    """Shared resources of all node groups, in the order of the policy."""
     digest: str = field(init=False)
-    """Equal for equal decisions, whatever their layout and generation."""
+    """Digest of the content, independent of layout and generation."""
     name: str = field(init=False)
-    """What logs and audits call it."""
+    """Name in logs and audit annotations."""
 
     def __post_init__(self) -> None:
         groups = self.policy.sharing.groups
@@ -40,24 +40,24 @@ class PolicySnapshot:
         object.__setattr__(self, "name", f"generation={self.generation} digest={self.digest}")
 
     def machine_for(self, node_labels: Mapping[str, str]) -> str | None:
-        """Return the name of the machine that a node is; None when no rule tells."""
+        """Return the machine name of a node by the rules, or None."""
         rule = self._rule(node_labels)
         return rule.machine if rule else None
 
     def constants_for(self, node_labels: Mapping[str, str]) -> ConstantsSection:
-        """Return the speeds of a node's links that the policy replaces, None for those it keeps."""
+        """Return the link speeds of a node that the policy replaces; None for the others."""
         rule = self._rule(node_labels)
         given = rule.constants.model_dump(exclude_none=True) if rule else {}
         return self.policy.constants.model_copy(update=given)
 
     def node_values(self, label: NodeLabel, value: str) -> tuple[str, ...]:
-        """Return which values of a node's label satisfy what a pod's label asks for.
+        """Return the values of a node label that satisfy the label of a pod.
 
-        A model may be mapped under any of its names.
+        Models are looked up by name and aliases.
 
         Args:
             label: `policy.affinity.node_labels.model`, or `.driver`.
-            value: The pod's value.
+            value: Label value of the pod.
         """
         model = self.catalogue.find(value)
         names = (value, model.name, *model.aliases) if model else (value,)

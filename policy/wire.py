@@ -1,4 +1,4 @@
-"""From plain values to typed ones, with errors for people: the line, the path and the fix."""
+"""Convert plain values into pydantic models; errors have line, path and fix."""
 
 import json
 from collections.abc import Callable, Hashable, Iterator, Sized
@@ -22,7 +22,7 @@ _Type: TypeAlias = Any
 
 
 class Wire(BaseModel):
-    """Names on the wire are lowerCamelCase; unknown ones are errors; no value is bent to fit."""
+    """Base of models: lowerCamelCase names, unknown keys are errors, no coercion of values."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True, strict=True
@@ -46,7 +46,7 @@ def _some(value: C) -> C:
 
 
 NonEmpty = AfterValidator(_some)
-"""For a list or mapping that would mean nothing without an entry."""
+"""For a list or mapping that requires an entry."""
 LabelKey: TypeAlias = Annotated[str, _valid(label_key_problem)]
 LabelValue: TypeAlias = Annotated[str, _valid(label_value_problem)]
 Labels: TypeAlias = dict[LabelKey, LabelValue]
@@ -69,26 +69,26 @@ _FIXES = {
 }
 
 MOST_ENTRIES = 256
-"""Of one list or mapping of a policy: entries are compared with each other, and with every node."""
+"""Maximum entries of a list or mapping, which are compared with each other and with every node."""
 _MOST_EXPLAINED = 1000
-"""Problems of one value of which line and fix are found. Far fewer are reported (`reported`)."""
+"""Maximum problems of one value with line and fix. Far fewer are reported (`reported`)."""
 _UNEXPLAINED = Problem(1 << 30, "", "more is wrong", "correct it")
-"""Any other problem: it is counted only, after all that are explained."""
+"""Placeholder for further problems, which are only counted."""
 
 
 def read_value(
     kind: type[T], value: object, document: Place, at: Path = ()
 ) -> tuple[T | None, list[Problem]]:
-    """Return a value as a type, or None and everything that is wrong with it.
+    """Convert a value to a type; return None and all problems if it is invalid.
 
     Args:
         kind: A `Wire` model, or a type made of some.
         value: Plain JSON.
-        document: Where the document stands that holds the value.
+        document: Places of the document that contains the value.
         at: The value's path in the document.
     """
     try:
-        # From JSON, since a list is strictly no tuple but a JSON array is one.
+        # Via JSON: in strict mode a list is not accepted as a tuple, but a JSON array is.
         return cast("T", _adapter(cast("Hashable", kind)).validate_json(json.dumps(value))), []
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
@@ -97,13 +97,13 @@ def read_value(
 
 
 def overlong(value: object, document: Place, at: Path = ()) -> Iterator[Problem]:
-    """Yield a problem for each list and mapping with more than `MOST_ENTRIES`; skip what is in it.
+    """Yield a problem for each list and mapping with more than `MOST_ENTRIES`, without its entries.
 
-    Each entry that is read and wrong costs some microseconds, and none of them is worth a line.
+    Reporting each invalid entry would cost some microseconds and help nobody.
 
     Args:
         value: Plain JSON.
-        document: Where the document stands that holds the value.
+        document: Places of the document that contains the value.
         at: The value's path in the document.
     """
     if not isinstance(value, dict | list):
@@ -118,7 +118,7 @@ def overlong(value: object, document: Place, at: Path = ()) -> Iterator[Problem]
 
 @lru_cache(maxsize=32)
 def _adapter(kind: _Type) -> TypeAdapter[Any]:
-    """Return what reads a type; to make it takes longer than to read a value."""
+    """Return the adapter of a type; cached, since creating it is slower than using it."""
     return TypeAdapter(kind)
 
 
@@ -147,7 +147,7 @@ def _unknown_key(kind: _Type, path: Path) -> tuple[str, str]:
 
 
 def _keys_at(kind: _Type, path: Path) -> Iterator[str]:
-    """Yield the keys that a model knows at a path."""
+    """Yield the known keys of a model at a path."""
     kind = _without_none(kind)
     if path:
         yield from _keys_at(_inner(kind, path[0]), path[1:])
