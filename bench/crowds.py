@@ -84,7 +84,7 @@ class _Crowd:
         self.waiting = PendingUnits(state, _NOBODY)
         for i in range(_PODS):
             pod = _pod(f"crowd-{i}", 0, 8, nodeSelector={"rack": "none"})
-            state.put_pod(pod.key, pod)
+            state.update_pod(pod.key, pod)
         self.waiting.regroup(set())
         for unit in self.waiting:
             self.waiting.refuse(unit, Refusal("before"), (None, frozenset()))

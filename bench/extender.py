@@ -164,10 +164,10 @@ def _bound() -> float:
 async def _binding() -> float:
     informers: Any = Informers(cast("Any", None))
     for i in range(_NODES):
-        informers.state.put_node(f"node-{i:04}", _node(f"node-{i:04}"))
+        informers.state.update_node(f"node-{i:04}", _node(f"node-{i:04}"))
     for i in range(_BINDS):
         found = pod_info(msgspec.convert(_pod(f"pod-{i}", 4), Pod))
-        informers.state.put_pod(found.key, found)
+        informers.state.update_pod(found.key, found)
     faults = FaultIsolation(Metrics(CollectorRegistry()), informers.changed.set)
     binder = Binder(cast("Any", _Instant()), informers, faults, term=1, clock=wall)
     running = asyncio.create_task(binder.run())

@@ -30,7 +30,7 @@ class LeaderContext:
     term: int
     informers: Informers
     planner: Planner
-    fit: Filter
+    filter: Filter
     binder: Binder
 
     def missing(self) -> str | None:

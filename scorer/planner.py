@@ -234,7 +234,7 @@ class Planner:
     def _refuse(self, unit: Unit, refusal: Refusal, closed: Closed = _OPEN) -> None:
         self._waiting.refuse(unit, refusal, closed)
         phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
-        self._status_reporter.say(
+        self._status_reporter.enqueue(
             StatusUpdate(unit, phase, (unit.present, unit.needed), reason=refusal.reason)
         )
 

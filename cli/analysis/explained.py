@@ -72,7 +72,7 @@ class Explained:
 
 def record_of(pod: PodInfo) -> Allocation | None:
     """Return which GPUs a pod's record says it has; None where it is finished or has no record."""
-    record = pod.claimant.record if pod.claimant else None
+    record = pod.usage.record if pod.usage else None
     return record if isinstance(record, Allocation) else None
 
 
@@ -80,11 +80,11 @@ def pod_placement(pod: PodInfo, planned: Placement | None = None) -> PodPlacemen
     """Return a pod's part: where it is, or where it is planned to go."""
     if planned is not None:
         return PodPlacement(pod.name, planned.node, planned.gpus, "would go there")
-    if pod.claimant is None:
+    if pod.usage is None:
         return PodPlacement(pod.name, None, (), "finished")
-    bound = bool(pod.claimant.node)
+    bound = bool(pod.usage.node)
     record = record_of(pod)
     if record is None:
-        return PodPlacement(pod.name, pod.claimant.node or None, (), "bound" if bound else "waits")
+        return PodPlacement(pod.name, pod.usage.node or None, (), "bound" if bound else "waits")
     gpus = tuple(sorted(share.i for share in record.gpus))
     return PodPlacement(pod.name, record.node, gpus, "bound" if bound else "not bound yet")

@@ -64,7 +64,7 @@ def _gang(scene: PlannerView, key: GangKey) -> Explained:
     found.sort(key=lambda one: (*rank_order(scene.pods[one.key]), one.name))
     if any(map(record_of, found)):
         return explain_placed(scene, "gang", key, found)
-    left = next((one for one in found if one.claimant is not None), None)
+    left = next((one for one in found if one.usage is not None), None)
     state, reason = (
         (UnitState.WAITS, _why_alone(scene, left)) if left else (UnitState.ENDED, _ENDED)
     )
@@ -85,7 +85,7 @@ def _gone(gang: Gang) -> Explained:
 def _single(scene: PlannerView, one: PodInfo) -> Explained:
     if decided := scene.decisions.get(one.key):
         return _waiting(scene, decided)
-    claimant = one.claimant
+    claimant = one.usage
     if claimant is not None and claimant.places and record_of(one) is not None:
         return explain_placed(scene, "pod", scene.owners.key(one), [one])
     outcome: Plan | Refusal | None = None
@@ -147,7 +147,7 @@ def _waiting(scene: PlannerView, decided: PlannerDecision) -> Explained:
 
 def _why_alone(scene: PlannerView, one: PodInfo) -> str:
     """Say why Linkwise has no part in where a pod is."""
-    claimant = one.claimant
+    claimant = one.usage
     if claimant is None or claimant.family is None:
         return "it asks for no GPU; kube-scheduler chooses its node"
     if claimant.family is Family.NVIDIA:

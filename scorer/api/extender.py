@@ -54,10 +54,10 @@ class Extender:
         if isinstance(found, str):
             return self._answer("filter", "failed", FilterResult(error=found), reason=found)
         context, asked = found
-        sifted = context.fit.sift(asked.pod, asked.names)
-        result = FilterResult(list(sifted.names), {**sifted.curable}, {**sifted.incurable})
-        word = "fits" if sifted.names else "fits nowhere"
-        return self._answer("filter", word, result, nodes=len(asked.names), fit=len(sifted.names))
+        verdict = context.filter.run(asked.pod, asked.names)
+        result = FilterResult(list(verdict.names), {**verdict.resolvable}, {**verdict.unresolvable})
+        word = "fits" if verdict.names else "fits nowhere"
+        return self._answer("filter", word, result, nodes=len(asked.names), fit=len(verdict.names))
 
     def prioritize(self, call: HttpRequest) -> HttpResponse:
         """Answer how well each node suits a pod."""
@@ -65,7 +65,7 @@ class Extender:
         if isinstance(found, str):
             return self._refuse("prioritize", found)
         context, asked = found
-        scores = context.fit.rank(asked.pod, asked.names)
+        scores = context.filter.score(asked.pod, asked.names)
         result = list(map(HostPriority, asked.names, scores))
         return self._answer("prioritize", "ranked", result, nodes=len(asked.names))
 

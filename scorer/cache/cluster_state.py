@@ -51,7 +51,7 @@ class ClusterState:
         self._dirty_groups: set[Key] = set()
         self._dirty_nodes: set[str] = set()
 
-    def prefer(self, preferences: Snapshot, *, migrate: bool) -> None:
+    def set_preferences(self, preferences: Snapshot, *, migrate: bool) -> None:
         """Take what the policy prefers.
 
         Args:
@@ -66,7 +66,7 @@ class ClusterState:
             for name in self._nodes:
                 self._touch(name)
 
-    def put_node(self, name: str, node: Node | None) -> None:
+    def update_node(self, name: str, node: Node | None) -> None:
         """Take a node as it is now; None: it is gone."""
         if self._nodes.get(name) == node:
             return
@@ -79,16 +79,16 @@ class ClusterState:
         self.capacity_version += 1
         self._touch(name)
 
-    def put_pod(self, key: Key, pod: PodInfo | None) -> None:
+    def update_pod(self, key: Key, pod: PodInfo | None) -> None:
         """Take a pod as the watch shows it now; None: it is gone."""
         before = self._pods.get(key)
         if before and (pod is None or pod.uid != before.uid):
             self._assumed.pop(before.uid, None)
         if pod is not None and pod.uid in self._assumed:
-            if pod.claimant and not pod.claimant.node and pod.claimant.record is None:
+            if pod.usage and not pod.usage.node and pod.usage.record is None:
                 _, allocation = self._assumed[pod.uid]
                 self._assumed[pod.uid] = pod, allocation
-                pod = pod.given(allocation)
+                pod = pod.with_allocation(allocation)
             else:
                 # The watch shows it now, or it needs nothing any more.
                 del self._assumed[pod.uid]
@@ -97,7 +97,7 @@ class ClusterState:
     def assume(self, pod: PodInfo, allocation: Allocation) -> None:
         """Count GPUs as held by a pod that waits for them, since they are about to be written."""
         self._assumed[pod.uid] = pod, allocation
-        self._set(pod.key, pod.given(allocation))
+        self._set(pod.key, pod.with_allocation(allocation))
 
     def forget(self, pod: PodInfo) -> None:
         """Count a pod's GPUs as free again: what was to be written was refused."""
@@ -113,7 +113,7 @@ class ClusterState:
         """Return a pod as it will be once the watch shows what we wrote; None: it is not there."""
         return self._pods.get(key)
 
-    def claimants(self, node: str) -> Iterable[PodUsage]:
+    def usages(self, node: str) -> Iterable[PodUsage]:
         """Return the pods that hold something of a node, or will."""
         return self._claims.get(node, {}).values()
 
@@ -223,25 +223,25 @@ class ClusterState:
     def _set(self, key: Key, pod: PodInfo | None) -> None:
         before = self._pods.pop(key, None)
         if before is not None:
-            self._claim(before.uid, before.claimant, holds=False)
+            self._claim(before.uid, before.usage, holds=False)
             self._group(key, before, there=False)
         if pod is not None:
             self._pods[key] = pod
-            self._claim(pod.uid, pod.claimant, holds=True)
+            self._claim(pod.uid, pod.usage, holds=True)
             self._group(key, pod, there=True)
-        had = before.claimant if before else None
-        has = pod.claimant if pod else None
+        had = before.usage if before else None
+        has = pod.usage if pod else None
         if had != has:
             self.capacity_version += had is not None and bool(had.target)
-            for claimant in (had, has):
-                if claimant and (claimant.target or claimant.record):
-                    self._touch(claimant.target, claimant.uid)
+            for usage in (had, has):
+                if usage and (usage.target or usage.record):
+                    self._touch(usage.target, usage.uid)
 
-    def _claim(self, uid: str, claimant: PodUsage | None, *, holds: bool) -> None:
-        if claimant and (claimant.target or claimant.record):
-            claims = self._claims.setdefault(claimant.target, {})
+    def _claim(self, uid: str, usage: PodUsage | None, *, holds: bool) -> None:
+        if usage and (usage.target or usage.record):
+            claims = self._claims.setdefault(usage.target, {})
             if holds:
-                claims[uid] = claimant
+                claims[uid] = usage
             else:
                 del claims[uid]
 

@@ -80,7 +80,7 @@ class Informers:
         self._makes: dict[str, ExpectedPods] = {}
         self._groups: dict[GangKey, int] = {}
         self.owners = Owners(self._above, self._declared, self._makes, self._groups)
-        self.fragile: set[str] = set()
+        self.fails_on_eviction: set[str] = set()
         """Uids of the Jobs that count an evicted pod as a failure."""
         self._suspended: set[str] = set()
         """Uids of owners that make no pods for now, as was answered."""
@@ -164,7 +164,7 @@ class Informers:
         """Return what tells for how long nothing was heard of each resource [s]."""
         return {name: partial(_age, reflector) for name, reflector in self._all.items()}
 
-    def declare(self, uid: str, members: int, makes: ExpectedPods) -> None:
+    def set_expected(self, uid: str, members: int, makes: ExpectedPods) -> None:
         """Note how many pods with GPUs an owner declares, and which."""
         if (self._declared.get(uid), self._makes.get(uid)) == (members, makes):
             return
@@ -173,7 +173,7 @@ class Informers:
         self._tell_again(uid)
         self.changed.set()
 
-    def suspend(self, uid: str, *, suspended: bool) -> None:
+    def set_suspended(self, uid: str, *, suspended: bool) -> None:
         """Note whether an owner makes no pods for now."""
         if (uid in self._suspended) != suspended:
             (self._suspended.add if suspended else self._suspended.discard)(uid)
@@ -198,7 +198,7 @@ class Informers:
             key for keys in self._named.values() for key in keys if key.owner == owner
         )
 
-    def declare_group(self, gang: GangKey, members: int) -> None:
+    def set_group_size(self, gang: GangKey, members: int) -> None:
         """Note how many members a gang's PodGroup says that there must be."""
         if self._groups.get(gang) == members:
             return
@@ -220,7 +220,7 @@ class Informers:
     def _pods_changed(self, items: Mapping[Key, PodInfo], changed: Set[Key]) -> None:
         for key in changed:
             self._note_leader(key, items.get(key))
-            self.state.put_pod(key, items.get(key))
+            self.state.update_pod(key, items.get(key))
         self.changed.set()
 
     def _note_leader(self, key: Key, pod: PodInfo | None) -> None:
@@ -282,7 +282,7 @@ class Informers:
             placement=policy.placement.strategy,
             domains=policy.gangs.domains,
         )
-        self.state.prefer(preferences, migrate=policy.migration.gpushare)
+        self.state.set_preferences(preferences, migrate=policy.migration.gpushare)
         for _, name in self._nodes.items:
             self._read_node(name)
         self.changed.set()
@@ -302,7 +302,9 @@ class Informers:
         if self._above.get(uid) != job.above:
             self._dirty_owners.add(uid)
         self._above[uid] = job.above
-        (self.fragile.add if job.fails_when_evicted else self.fragile.discard)(uid)
+        (self.fails_on_eviction.add if job.fails_when_evicted else self.fails_on_eviction.discard)(
+            uid
+        )
         self._note_suspended(uid, suspended=job.is_suspended)
 
     def _note_suspended(self, uid: str, *, suspended: bool) -> None:
@@ -315,7 +317,7 @@ class Informers:
     def _forget_job(self, uid: str) -> None:
         if self._above.pop(uid, None) is not None:
             self._dirty_owners.add(uid)
-        self.fragile.discard(uid)
+        self.fails_on_eviction.discard(uid)
         self._suspended_watched.discard(uid)
 
     def _gangs_changed(self, items: Mapping[Key, Gang], changed: Set[Key]) -> None:
@@ -340,7 +342,7 @@ class Informers:
         except (NodeError, TopologyError) as error:
             _log.warning("Left node out", node=name, err=str(error))
             node = None
-        self.state.put_node(name, node)
+        self.state.update_node(name, node)
         self._doubt(name, node.warnings if node else ())
 
     def _doubt(self, node: str, doubts: tuple[str, ...]) -> None:

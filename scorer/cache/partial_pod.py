@@ -43,7 +43,7 @@ def read_pod(raw: bytes | Raw) -> PodInfo:
 def _read_apart(raw: bytes | Raw, why: str) -> PodInfo:
     """Return what is kept of a pod that cannot be decoded as a whole."""
     pod, is_complete = _readable(decode(raw, _anything))
-    claimant = _claimant(pod, why, is_complete=is_complete)
+    usage = _usage(pod, why, is_complete=is_complete)
     return unplanned(
         PodInfo(
             namespace=pod.metadata.namespace,
@@ -51,17 +51,17 @@ def _read_apart(raw: bytes | Raw, why: str) -> PodInfo:
             uid=pod.metadata.uid,
             version=pod.metadata.resource_version,
             created=pod.metadata.creation_timestamp or "",
-            claimant=claimant,
+            usage=usage,
             gang=None,
             controller=None,
-            settled=claimant is not None and bool(claimant.target),
-            waiting=pod if claimant and not claimant.target and pod.spec.is_gated else None,
+            settled=usage is not None and bool(usage.target),
+            waiting=pod if usage and not usage.target and pod.spec.is_gated else None,
         ),
         why,
     )
 
 
-def _claimant(pod: Pod, why: str, *, is_complete: bool) -> PodUsage | None:
+def _usage(pod: Pod, why: str, *, is_complete: bool) -> PodUsage | None:
     """Return what the pod claims.
 
     Args:
@@ -69,11 +69,11 @@ def _claimant(pod: Pod, why: str, *, is_complete: bool) -> PodUsage | None:
         why: Why there are others.
         is_complete: The resources of all its containers are among them.
     """
-    claimant = pod_usage(pod)
-    if claimant is None or not claimant.node or (is_complete and not claimant.places):
-        return claimant
-    family = claimant.family or Family.WHOLE
-    return replace(claimant, family=family, places=True, unreadable=why)
+    usage = pod_usage(pod)
+    if usage is None or not usage.node or (is_complete and not usage.places):
+        return usage
+    family = usage.family or Family.WHOLE
+    return replace(usage, family=family, places=True, unreadable=why)
 
 
 def _readable(whole: object) -> tuple[Pod, bool]:

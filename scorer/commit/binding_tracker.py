@@ -115,7 +115,7 @@ class BindingTracker:
 
     def why_immovable(self, pods: Iterable[PodInfo]) -> str | None:
         """Say why pods must not be evicted to be placed again; None where they may."""
-        return eviction_blocker(pods, self._informers.fragile)
+        return eviction_blocker(pods, self._informers.fails_on_eviction)
 
     def resume(self) -> None:
         """Go on to watch over what a leader before has begun."""
@@ -213,7 +213,7 @@ class BindingTracker:
         self._keep(replace(carried, deadline=self._clock() + (seconds or self._patience)))
         if self.why_immovable(progress.bound + progress.unbound) is None or not carried.tried_at:
             members = len(progress.bound), carried.unit.needed
-            self._status_reporter.say(
+            self._status_reporter.enqueue(
                 StatusUpdate(carried.unit, Phase.COMMITTING, members, carried.plan, why)
             )
 
@@ -248,7 +248,9 @@ class BindingTracker:
             return
         self._failed.pop(key, None)
         members = len(progress.bound) + len(others), carried.unit.needed
-        self._status_reporter.say(StatusUpdate(carried.unit, Phase.PLACED, members, carried.plan))
+        self._status_reporter.enqueue(
+            StatusUpdate(carried.unit, Phase.PLACED, members, carried.plan)
+        )
 
     def _give_up(self, carried: PendingBinding, progress: Progress, why: str) -> list[Call]:
         """Send all members away to be placed again, or say why they have to stay."""
@@ -260,7 +262,7 @@ class BindingTracker:
         word = StatusUpdate(
             carried.unit, Phase.COMMITTING, members, carried.plan, reason, sent_away
         )
-        self._status_reporter.say(word)
+        self._status_reporter.enqueue(word)
         # They are looked at again later: a budget may have kept some, or a node may be back.
         self._keep(replace(carried, deadline=self._later, moving=not stays))
         if stays:
@@ -279,12 +281,12 @@ def plan_told(plan_id: str, pods: Iterable[PodInfo]) -> GangPlan:
     members = tuple(
         PlannedPod(pod.name, pod.uid, record.node, tuple(share.i for share in record.gpus))
         for pod in pods
-        if pod.claimant and isinstance(record := pod.claimant.record, Allocation)
+        if pod.usage and isinstance(record := pod.usage.record, Allocation)
     )
     return GangPlan(plan_id, exact=True, members=members)
 
 
 def plan_id_of(pod: PodInfo) -> str | None:
     """Return which plan gave a pod its GPUs."""
-    record = pod.claimant.record if pod.claimant else None
+    record = pod.usage.record if pod.usage else None
     return record.plan if record and not isinstance(record, str) else None

@@ -216,7 +216,7 @@ class CommitQueue:
             self._binding_tracker.drop(key, job.plan_id)
         reason = f"{why}; tried again in {pause:g} s"
         members = job.unit.present, job.unit.needed
-        self._status_reporter.say(
+        self._status_reporter.enqueue(
             StatusUpdate(job.unit, Phase.WAITING, members, reason=reason, refused=True)
         )
 

@@ -105,13 +105,13 @@ class Binder:
         pod = self._state.pod((asked.pod_namespace, asked.pod_name))
         if self._group is None or pod is None:
             return "this scorer does not lead"
-        claimant = pod.claimant
-        if claimant is None:
+        usage = pod.usage
+        if usage is None:
             return "the pod is finished"
-        if claimant.node:
+        if usage.node:
             return self._elsewhere(asked)
         record: Mapping[str, str] = {}
-        if claimant.record is None:
+        if usage.record is None:
             given = self._give(pod, asked.node)
             if isinstance(given, str):
                 return given
@@ -145,13 +145,13 @@ class Binder:
     def _elsewhere(self, asked: Binding) -> str:
         """Return why a pod that has its GPUs is not on the node, or may not go there; or empty."""
         pod = self._state.pod((asked.pod_namespace, asked.pod_name))
-        claimant = pod.claimant if pod and pod.uid == asked.pod_uid else None
-        if claimant is None:
+        usage = pod.usage if pod and pod.uid == asked.pod_uid else None
+        if usage is None:
             return "the pod is gone"
-        if not isinstance(claimant.record, Allocation):
-            return f"the pod is on node {claimant.node}, with GPUs that nobody chose"
-        if claimant.target != asked.node:
-            return f"the pod has GPUs of node {claimant.target}"
+        if not isinstance(usage.record, Allocation):
+            return f"the pod is on node {usage.node}, with GPUs that nobody chose"
+        if usage.target != asked.node:
+            return f"the pod has GPUs of node {usage.target}"
         ledger = self._state.ledger(asked.node)
         return "" if ledger and asked.pod_uid in ledger.holdings else Reason.LOST
 
@@ -205,16 +205,16 @@ class Binder:
 
     def _settle(self, pod: PodInfo, bound: PodInfo | None) -> None:
         """Keep what a pod has, if it is bound, and nothing else."""
-        now, record = self._state.pod(pod.key), bound and bound.claimant and bound.claimant.record
+        now, record = self._state.pod(pod.key), bound and bound.usage and bound.usage.record
         if not isinstance(record, Allocation):
             self._state.forget(pod)
             self._informers.changed.set()
-        elif now and now.uid == pod.uid and now.claimant and not now.claimant.node:
+        elif now and now.uid == pod.uid and now.usage and not now.usage.node:
             # Bound before this time, it has other GPUs than those just chosen.
             self._state.assume(pod, record)
 
 
 def _is_on(pod: PodInfo, node: str) -> bool:
     """Tell whether a pod is bound to a node, with GPUs that were chosen."""
-    claimant = pod.claimant
-    return bool(claimant and claimant.node == node and isinstance(claimant.record, Allocation))
+    usage = pod.usage
+    return bool(usage and usage.node == node and isinstance(usage.record, Allocation))

@@ -26,9 +26,9 @@ class FilterVerdict:
 
     names: Sequence[str] = ()
     """Those that may take the pod, in the order in which they were asked about."""
-    curable: dict[str, Reason] = field(default_factory=dict)
+    resolvable: dict[str, Reason] = field(default_factory=dict)
     """Why not the others, where pods could be evicted to make room."""
-    incurable: dict[str, Reason] = field(default_factory=dict)
+    unresolvable: dict[str, Reason] = field(default_factory=dict)
     """Why not, where no eviction helps."""
 
 
@@ -36,11 +36,11 @@ class Obstacle(NamedTuple):
     """What keeps a pod from the GPUs of a node."""
 
     reason: Reason
-    curable: bool
+    resolvable: bool
     """Were nothing there, it would fit."""
 
 
-_UNKNOWN = Obstacle(Reason.UNKNOWN, curable=False)
+_UNKNOWN = Obstacle(Reason.UNKNOWN, resolvable=False)
 
 
 class Filter:
@@ -51,7 +51,7 @@ class Filter:
         self._state = state
         self._known = VerdictCache()
 
-    def sift(self, pod: Pod, names: Sequence[str]) -> FilterVerdict:
+    def run(self, pod: Pod, names: Sequence[str]) -> FilterVerdict:
         """Tell nodes that may take a pod from those that may not.
 
         A pod that asks for nothing that Linkwise places may go anywhere; one that was given GPUs
@@ -62,28 +62,28 @@ class Filter:
             return self._at_its_place(pod, given, names)
         request = request_of(pod) if given is None else given
         if isinstance(request, Reason):
-            return FilterVerdict(incurable=dict.fromkeys(names, request))
+            return FilterVerdict(unresolvable=dict.fromkeys(names, request))
         if not request.places:
             return FilterVerdict(names)
         ledger = self._state.ledger
 
         def obstacle(name: str) -> Obstacle | None:
             node = ledger(name)
-            return obstacle_of(node, request) if node else _UNKNOWN
+            return filter_node(node, request) if node else _UNKNOWN
 
         self._forget()
         obstacles = self._known.ask(f"fits {_kind(request)}", names, obstacle)
         fits: list[str] = []
-        curable: dict[str, Reason] = {}
-        incurable: dict[str, Reason] = {}
+        resolvable: dict[str, Reason] = {}
+        unresolvable: dict[str, Reason] = {}
         for name, found in zip(names, obstacles, strict=True):
             if found is None:
                 fits.append(name)
             else:
-                (curable if found.curable else incurable)[name] = found.reason
-        return FilterVerdict(fits, curable, incurable)
+                (resolvable if found.resolvable else unresolvable)[name] = found.reason
+        return FilterVerdict(fits, resolvable, unresolvable)
 
-    def rank(self, pod: Pod, names: Sequence[str]) -> list[int]:
+    def score(self, pod: Pod, names: Sequence[str]) -> list[int]:
         """Return how well each node suits a pod, from 0 to 10."""
         given = given_to(self._state, pod)
         if isinstance(given, Allocation):
@@ -110,18 +110,18 @@ class Filter:
         node = self._state.ledger(given.node)
         if node is None or pod.metadata.uid not in node.holdings:
             # It waits to be sent away: two were given the same GPU, or the node is another by now.
-            return FilterVerdict(incurable=dict.fromkeys(names, Reason.LOST))
+            return FilterVerdict(unresolvable=dict.fromkeys(names, Reason.LOST))
         elsewhere = {name: Reason.ELSEWHERE for name in names if name != given.node}
-        return FilterVerdict([name for name in names if name == given.node], incurable=elsewhere)
+        return FilterVerdict([name for name in names if name == given.node], unresolvable=elsewhere)
 
 
 def given_to(state: ClusterState, pod: Pod) -> Allocation | Reason | None:
     """Return what a pod was given already, by us just now or as it says itself; None: nothing."""
     metadata = pod.metadata
     seen = state.pod((metadata.namespace, metadata.name))
-    claimant = seen.claimant if seen and seen.uid == metadata.uid else None
-    if claimant and isinstance(claimant.record, Allocation):
-        return claimant.record
+    usage = seen.usage if seen and seen.uid == metadata.uid else None
+    if usage and isinstance(usage.record, Allocation):
+        return usage.record
     try:
         return parse_record(pod.annotations)
     except RecordError:
@@ -139,16 +139,16 @@ def request_of(pod: Pod) -> Request | Reason:
     return Reason.GATE if mark and is_member(pod, request, mark) else request
 
 
-def obstacle_of(node: NodeLedger, request: Request) -> Obstacle | None:
+def filter_node(node: NodeLedger, request: Request) -> Obstacle | None:
     """Say what keeps a request from a node's GPUs now, or None."""
     if not gives(node.node.mode, request):
-        return Obstacle(Reason.MODE, curable=False)
+        return Obstacle(Reason.MODE, resolvable=False)
     if node.unaccounted:
-        return Obstacle(Reason.UNACCOUNTED, curable=False)
+        return Obstacle(Reason.UNACCOUNTED, resolvable=False)
     room = gpu_capacity(node, request)
     if not isinstance(room, Reason):
         return None
-    return Obstacle(room, curable=not isinstance(gpu_capacity(node.emptied(), request), Reason))
+    return Obstacle(room, resolvable=not isinstance(gpu_capacity(node.emptied(), request), Reason))
 
 
 def _kind(request: Request) -> str:

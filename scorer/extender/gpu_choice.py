@@ -3,7 +3,7 @@
 from cluster.ledger import NodeLedger
 from cluster.record import GPUShare
 from cluster.request import Family, Request
-from scorer.extender.filter import obstacle_of
+from scorer.extender.filter import filter_node
 from scorer.placement.reasons import Reason
 from scorer.placement.shares import cards_for
 from topology.choice import Ask, Mode, choose
@@ -22,7 +22,7 @@ def choose_gpus(
         request: What the pod asks for.
         mode: What a choice of whole GPUs prefers.
     """
-    obstacle = obstacle_of(node, request)
+    obstacle = filter_node(node, request)
     if obstacle is not None:
         return obstacle.reason
     if request.family is not Family.WHOLE:

@@ -13,7 +13,7 @@ from cluster.pod_usage import PodUsage
 from cluster.record import Allocation
 from cluster.request import Family, Request
 from scorer.cache.cluster_state import ClusterState
-from scorer.extender.filter import given_to, obstacle_of, request_of
+from scorer.extender.filter import filter_node, given_to, request_of
 from scorer.extender.wire import MetaPod, MetaVictims
 from scorer.placement.member import Member, member_of
 from scorer.placement.reasons import Reason
@@ -46,7 +46,7 @@ def preemption(
     found: dict[str, MetaVictims] = {}
     for name, victims in proposed.items():
         ledger = state.ledger(name)
-        there = {one.uid: one for one in state.claimants(name) if one.node == name}
+        there = {one.uid: one for one in state.usages(name) if one.node == name}
         uids = [victim.uid for victim in victims.pods or ()]
         chosen = _chosen(ledger, there, member, uids) if ledger else []
         if chosen:
@@ -106,7 +106,7 @@ def _is_counted(node: NodeLedger, without: NodeLedger, member: Member, uid: str)
 
 
 def _fits(node: NodeLedger, member: Member) -> bool:
-    return obstacle_of(node, member.request) is None and _has_amounts(node, member)
+    return filter_node(node, member.request) is None and _has_amounts(node, member)
 
 
 def _has_amounts(node: NodeLedger, member: Member) -> bool:

@@ -27,7 +27,7 @@ class PodInfo:
     """Its resourceVersion."""
     created: str
     """RFC 3339."""
-    claimant: PodUsage | None
+    usage: PodUsage | None
     """What it holds, or will; None once it is finished."""
     gang: str | None
     """Name of the gang that it is planned with."""
@@ -62,32 +62,32 @@ class PodInfo:
         """
         if self.gang is not None:
             return self.gang
-        claimant = self.claimant
-        given = claimant is not None and claimant.record is not None and not claimant.node
+        usage = self.usage
+        given = usage is not None and usage.record is not None and not usage.node
         return f"/{self.name}" if self.waiting or given else None
 
     @property
     def bound(self) -> bool:
         """It has a node, or had one and succeeded."""
-        return self.settled and (self.claimant is None or bool(self.claimant.node))
+        return self.settled and (self.usage is None or bool(self.usage.node))
 
-    def given(self, allocation: Allocation) -> "PodInfo":
+    def with_allocation(self, allocation: Allocation) -> "PodInfo":
         """Return the pod as it will be once it has these GPUs."""
-        if self.claimant is None:
+        if self.usage is None:
             raise ValueError(f"{self.name} is finished and takes no GPUs")
-        claimant = replace(self.claimant, record=allocation)
-        return replace(self, claimant=claimant, settled=True, waiting=None, ungated=None)
+        usage = replace(self.usage, record=allocation)
+        return replace(self, usage=usage, settled=True, waiting=None, ungated=None)
 
 
 def pod_info(pod: Pod) -> PodInfo:
     """Return what is kept of a pod."""
     metadata, phase = pod.metadata, pod.status.phase
-    claimant = pod_usage(pod)
+    usage = pod_usage(pod)
     gang = None
-    if claimant is None or claimant.places:
+    if usage is None or usage.places:
         mark, _ = gang_mark(pod)
         gang = mark.name if mark and is_member(pod, read_request(pod)[0], mark) else None
-    placed = claimant is not None and (bool(claimant.node) or claimant.record is not None)
+    placed = usage is not None and (bool(usage.node) or usage.record is not None)
     leaves = bool(metadata.deletion_timestamp)
     found = PodInfo(
         namespace=metadata.namespace or "default",
@@ -95,7 +95,7 @@ def pod_info(pod: Pod) -> PodInfo:
         uid=metadata.uid,
         version=metadata.resource_version,
         created=metadata.creation_timestamp or "",
-        claimant=claimant,
+        usage=usage,
         gang=gang,
         controller=controller_of(metadata.owner_references or ()),
         settled=(placed and not leaves) or phase == "Succeeded",
@@ -103,7 +103,7 @@ def pod_info(pod: Pod) -> PodInfo:
         was_tried=pod.status.was_tried,
         leads=is_leader(pod),
     )
-    if claimant is None or not claimant.places or placed or leaves:
+    if usage is None or not usage.places or placed or leaves:
         return found
     kept = compact(pod)
     gated = pod.spec.is_gated
@@ -114,7 +114,7 @@ def pod_info(pod: Pod) -> PodInfo:
         weight=weight(kept),
         annotations=sum(len(key) + len(text) for key, text in pod.annotations.items()),
     )
-    why = oversize(kept, claimant.demand, found.weight)
+    why = oversize(kept, usage.demand, found.weight)
     return unplanned(found, f"it is too large to plan: {why}") if why else found
 
 
@@ -132,10 +132,10 @@ def unplanned(pod: PodInfo, why: str) -> PodInfo:
         )
         spec = PodSpec(scheduling_gates=pod.waiting.spec.scheduling_gates)
         waiting = Pod(metadata=metadata, spec=spec)
-    claimant = pod.claimant
-    if claimant is not None and not claimant.target:
-        claimant = replace(claimant, demand=Demand())
-    return replace(pod, claimant=claimant, waiting=waiting, ungated=None, unplannable=why)
+    usage = pod.usage
+    if usage is not None and not usage.target:
+        usage = replace(usage, demand=Demand())
+    return replace(pod, usage=usage, waiting=waiting, ungated=None, unplannable=why)
 
 
 def controller_of(owners: Iterable[Owner]) -> Owner | None:

@@ -91,7 +91,7 @@ class SchedulingCycle:
         avoided = self._avoided.get(unit.key, frozenset())
         seen = snapshot.without(avoided)
         if outcome is None:
-            homes = (pod.claimant.target for pod in unit.settled if pod.claimant)
+            homes = (pod.usage.target for pod in unit.settled if pod.usage)
             self.planned += 1
             here = replace(seen, kept=self._nodes) if self._nodes else seen
             outcome = _named(

@@ -102,9 +102,9 @@ class GangSizeResolver:
             _log.warning("Could not read owner", owner=path, err=str(error))
         if not self._is_wanted(owner.uid) or not found:
             return
-        self._informers.suspend(owner.uid, suspended=is_suspended(found, owner.uid))
+        self._informers.set_suspended(owner.uid, suspended=is_suspended(found, owner.uid))
         if members := members_of(found, owner.uid):
-            self._informers.declare(owner.uid, members, expected_pods(found, owner))
+            self._informers.set_expected(owner.uid, members, expected_pods(found, owner))
 
     async def _ask_group(self, gang: GangKey, paths: Iterable[str]) -> None:
         found = None
@@ -122,7 +122,7 @@ class GangSizeResolver:
             # Another one may be made under its name.
             found = None
         if self._is_wanted(gang) and found and found.members:
-            self._informers.declare_group(gang, found.members)
+            self._informers.set_group_size(gang, found.members)
 
     def _is_wanted(self, asked: str | GangKey) -> bool:
         """Let it be asked again in a while; say whether the gang is there still."""

@@ -54,7 +54,7 @@ def gang_state(
     """
     settled = [pod for pod in pods if pod.settled]
     waiting = sum(pod.waiting is not None for pod in pods)
-    there = [pod for pod in settled if pod.claimant is not None]
+    there = [pod for pod in settled if pod.usage is not None]
     held = _held(there, plan, state)
     if waiting:
         return _waits(len(settled) + waiting, needed, held)
@@ -90,7 +90,7 @@ def _nobody(succeeded: int, needed: int | None, *, is_suspended: bool) -> GangSt
 
 def _held(there: Sequence[PodInfo], plan: GangPlan | None, state: ClusterState) -> Held:
     """Return what members have that are there."""
-    claims = [(pod.uid, pod.claimant) for pod in there if pod.claimant and pod.claimant.target]
+    claims = [(pod.uid, pod.usage) for pod in there if pod.usage and pod.usage.target]
     nodes = held_nodes(
         (one.target, [share.i for share in one.record.gpus])
         if isinstance(one.record, Allocation)

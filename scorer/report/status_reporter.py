@@ -164,9 +164,9 @@ class StatusReporter:
         gang = self._find(unit.key)
         if gang and gang.status.phase in _WAITS:
             bound = sum(pod.bound for pod in unit.settled)
-            self.say(StatusUpdate(unit, Phase.COMMITTING, (bound, unit.needed), plan))
+            self.enqueue(StatusUpdate(unit, Phase.COMMITTING, (bound, unit.needed), plan))
 
-    def say(self, word: StatusUpdate) -> None:
+    def enqueue(self, word: StatusUpdate) -> None:
         """Tell people how a gang stands, soon. A pod on its own tells itself, by its events."""
         key = word.unit.key
         if self._words.get(key) == word:

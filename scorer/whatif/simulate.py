@@ -130,7 +130,7 @@ def settled_of(pods: Iterable[PodInfo]) -> dict[GangName, list[str]]:
         if pod.gang is not None and pod.settled:
             owner = pod.controller.uid if pod.controller else ""
             nodes = found.setdefault((pod.namespace, pod.gang, owner), [])
-            nodes.append(pod.claimant.target if pod.claimant else "")
+            nodes.append(pod.usage.target if pod.usage else "")
     return found
 
 

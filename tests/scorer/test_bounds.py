@@ -265,7 +265,7 @@ def test_everything_that_waits_is_looked_at_in_time_linear_in_its_number():
         faults = FaultIsolation(Metrics(CollectorRegistry()), lambda: None)
         waiting = PendingUnits(state, NOBODY, faults)
         for i in range(number):
-            state.put_pod(("team", f"p-{i}"), a_seen(8, f"p-{i}"))
+            state.update_pod(("team", f"p-{i}"), a_seen(8, f"p-{i}"))
 
         waiting.regroup(state.drain_dirty_groups())
 

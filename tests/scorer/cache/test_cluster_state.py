@@ -55,7 +55,7 @@ class Writing(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NODES), there=st.booleans(), cordoned=st.booleans())
     def node(self, name, there, cordoned):
         node = a_node(name, cordoned=(0,) if cordoned else ()) if there else None
-        self.state.put_node(name, node)
+        self.state.update_node(name, node)
         self.nodes.pop(name, None)
         if node:
             self.nodes[name] = node
@@ -79,12 +79,12 @@ class Writing(RuleBasedStateMachine):
         if settled or phase == "Failed":
             self.ours.pop(uid, None)
         self.pods[name] = pod
-        self.state.put_pod(("default", name), pod_info(pod))
+        self.state.update_pod(("default", name), pod_info(pod))
 
     @rule(name=st.sampled_from("xyz"))
     def delete(self, name):
         gone = self.pods.pop(name, None)
-        self.state.put_pod(("default", name), None)
+        self.state.update_pod(("default", name), None)
         if gone:
             self.ours.pop(gone.metadata.uid, None)
 
@@ -146,14 +146,14 @@ TestWriting.settings = settings(max_examples=60, stateful_step_count=30)
 
 def test_nothing_is_read_again_while_nothing_changes():
     state = ClusterState()
-    state.put_node("a", a_node("a"))
+    state.update_node("a", a_node("a"))
     first = state.snapshot()
     pod = pod_info(recorded("x", "1", "a", (1,)))
-    state.put_pod(("default", "x"), pod)
+    state.update_pod(("default", "x"), pod)
     second = state.snapshot()
 
-    state.put_pod(("default", "x"), replace(pod, created="later"))
-    state.put_node("a", a_node("a"))
+    state.update_pod(("default", "x"), replace(pod, created="later"))
+    state.update_node("a", a_node("a"))
 
     assert state.snapshot() is second is not first
 
@@ -161,13 +161,13 @@ def test_nothing_is_read_again_while_nothing_changes():
 @pytest.mark.parametrize("node", ["a", ""], ids=["bound", "not bound yet"])
 def test_a_node_is_accounted_as_before_once_who_claimed_a_gpu_twice_is_gone(node):
     state = ClusterState()
-    state.put_node("a", a_node("a"))
-    state.put_pod(("default", "x"), pod_info(recorded("x", "1", "a", (1,))))
+    state.update_node("a", a_node("a"))
+    state.update_pod(("default", "x"), pod_info(recorded("x", "1", "a", (1,))))
     alone = state.ledger("a")
-    state.put_pod(("default", "y"), pod_info(recorded("y", "2", node, (1, 2))))
+    state.update_pod(("default", "y"), pod_info(recorded("y", "2", node, (1, 2))))
     both = state.ledger("a"), state.snapshot().ledger.conflicts
 
-    state.put_pod(("default", "y"), None)
+    state.update_pod(("default", "y"), None)
 
     assert bool(both[0].unaccounted) == (node == "a")
     assert bool(both[1]) == (node == "")
@@ -177,12 +177,12 @@ def test_a_node_is_accounted_as_before_once_who_claimed_a_gpu_twice_is_gone(node
 
 def test_who_was_refused_is_looked_at_again_when_another_one_goes():
     state = ClusterState()
-    state.put_node("a", a_node("a"))
-    state.put_pod(("default", "x"), pod_info(recorded("x", "1", "a", (1,))))
-    state.put_pod(("default", "y"), pod_info(recorded("y", "2", "", (1, 2))))
+    state.update_node("a", a_node("a"))
+    state.update_pod(("default", "x"), pod_info(recorded("x", "1", "a", (1,))))
+    state.update_pod(("default", "y"), pod_info(recorded("y", "2", "", (1, 2))))
     assert "2" not in state.ledger("a").holdings
 
-    state.put_pod(("default", "x"), None)
+    state.update_pod(("default", "x"), None)
 
     assert "2" in state.ledger("a").holdings
     assert state.snapshot().ledger.conflicts == ()

@@ -382,7 +382,7 @@ async def test_only_owners_of_which_something_else_is_known_are_looked_at_again(
         cluster.remove(f"{JOBS}/in-set")
         await soon(lambda: "in-set" not in informers.owners.above)
         assert informers.drain_dirty_owners() == {"in-set"}
-        assert informers.fragile == {"alone", "last"}
+        assert informers.fails_on_eviction == {"alone", "last"}
 
 
 async def test_a_job_that_was_submitted_again_takes_the_place_of_the_one_before(cluster):
@@ -393,7 +393,7 @@ async def test_a_job_that_was_submitted_again_takes_the_place_of_the_one_before(
         cluster.objects["/apis/batch/v1/jobs"]["team", "sweep"]["metadata"]["uid"] = "again"
         cluster.put(path, {"metadata": {"uid": "again"}, "spec": {}})
         await soon(lambda: "again" in informers.owners.above)
-        assert informers.fragile == {"again"}
+        assert informers.fails_on_eviction == {"again"}
         assert informers.owners.above == {"again": None}
 
 
@@ -401,14 +401,14 @@ async def test_what_an_owner_declares_is_noted(cluster):
     async with watching(cluster) as informers:
         informers.changed.clear()
         made = ExpectedPods((("bert", 4),))
-        informers.declare("job", 4, made)
+        informers.set_expected("job", 4, made)
 
         assert (informers.owners.declared, informers.owners.makes) == ({"job": 4}, {"job": made})
         assert informers.drain_dirty_owners() == {"job"}
         assert informers.changed.is_set()
 
         gang = GangKey("team", "bert", "job")
-        informers.declare_group(gang, 3)
+        informers.set_group_size(gang, 3)
         assert informers.owners.groups == {gang: 3}
         assert informers.state.drain_dirty_groups() == {("team", "bert")}
 
@@ -440,4 +440,4 @@ async def test_jobs_that_count_evictions_as_failures_are_known(cluster, rules, f
         spec = {"podFailurePolicy": {"rules": [{"action": "Count", "onExitCodes": {}}, *made]}}
     a_job(cluster, "sweep", **spec)
     async with watching(cluster) as informers:
-        assert ("sweep" in informers.fragile) is fragile
+        assert ("sweep" in informers.fails_on_eviction) is fragile

@@ -30,9 +30,9 @@ def test_a_pod_of_which_one_field_is_bad_still_claims_what_is_on_its_node():
     with capture_logs() as logs:
         found = read_pod(raw(running(**BAD_VARIABLES)))
 
-    claimant = found.claimant
-    assert (claimant.uid, claimant.node, claimant.places) == ("runs", "gpu-0", True)
-    assert "its object cannot be read: Expected `array | null`, got `str`" in claimant.unreadable
+    usage = found.usage
+    assert (usage.uid, usage.node, usage.places) == ("runs", "gpu-0", True)
+    assert "its object cannot be read: Expected `array | null`, got `str`" in usage.unreadable
     assert found.settled
     assert [one["pod"] for one in logs] == ["team/runs"]
 
@@ -47,21 +47,21 @@ def test_a_pod_of_which_one_field_is_bad_still_claims_what_is_on_its_node():
     ],
 )
 def test_whether_a_pod_has_gpus_is_told_by_its_resources_and_doubt_counts(broken, places):
-    assert read_pod(raw(running(**broken))).claimant.places is places
+    assert read_pod(raw(running(**broken))).usage.places is places
 
 
 def test_a_pod_whose_containers_are_no_list_may_have_gpus():
     pod = running()
     pod["spec"]["containers"] = "none"
 
-    assert read_pod(raw(pod)).claimant.unreadable
+    assert read_pod(raw(pod)).usage.unreadable
 
 
 def test_a_finished_pod_that_cannot_be_read_claims_nothing():
     pod = running(**BAD_VARIABLES)
     pod["status"]["phase"] = "Succeeded"
 
-    assert read_pod(raw(pod)).claimant is None
+    assert read_pod(raw(pod)).usage is None
 
 
 def test_a_pod_that_waits_and_cannot_be_read_is_not_planned_and_says_why():
@@ -79,9 +79,9 @@ def test_a_pod_on_its_way_to_its_node_keeps_the_gpus_of_its_record():
     pod = a_held_pod(1, "goes", gates=(), annotations={keys.ALLOCATION: json.dumps(record)})
     pod["spec"]["tolerations"] = "all"
 
-    claimant = read_pod(raw(pod)).claimant
+    usage = read_pod(raw(pod)).usage
 
-    assert (claimant.target, [gpu.i for gpu in claimant.record.gpus]) == ("gpu-0", [3])
+    assert (usage.target, [gpu.i for gpu in usage.record.gpus]) == ("gpu-0", [3])
 
 
 @pytest.mark.parametrize("levels", [*range(890, 1000, 2), 9980])

@@ -372,7 +372,7 @@ async def test_a_member_that_is_just_tried_by_another_plan_gives_its_gang_no_mor
         clock.now += 61
         cluster.pod("sign", 1)
         state = leader.context.informers.state
-        await soon(lambda: state.pod(("team", "sign")).claimant.record)
+        await soon(lambda: state.pod(("team", "sign")).usage.record)
         assert evicted(cluster) == {}
         tries += [(403, "no")] * 1000
         answered.set()

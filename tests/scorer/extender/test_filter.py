@@ -36,7 +36,7 @@ def a_state(*nodes, taken=None, shares=None, pods=()):
     """Return a cluster on which others have GPUs whole, and one share each, by node name."""
     state = ClusterState()
     for node in nodes:
-        state.put_node(node.name, node)
+        state.update_node(node.name, node)
     whole = {node: tuple(map(GPUShare, gpus)) for node, gpus in (taken or {}).items()}
     made = [
         placed_pod(f"whole-{node}", {keys.GPU_WHOLE: len(gpus)}, node, *gpus)
@@ -55,22 +55,22 @@ def a_state(*nodes, taken=None, shares=None, pods=()):
 def put(state, raw):
     raw["metadata"].setdefault("uid", raw["metadata"]["name"])
     found = pod_info(msgspec.convert(raw, Pod))
-    state.put_pod(found.key, found)
+    state.update_pod(found.key, found)
 
 
-def sifted(state, asking, *names):
-    return Filter(state).sift(asking, names or tuple(state.snapshot().ledger.nodes))
+def verdict(state, asking, *names):
+    return Filter(state).run(asking, names or tuple(state.snapshot().ledger.nodes))
 
 
 def why(state, asking, name="a"):
     """Return the reason against a node, and whether an eviction may help; None where it passes."""
-    found = sifted(state, asking, name)
+    found = verdict(state, asking, name)
     if name in found.names:
-        assert not found.curable
-        assert not found.incurable
+        assert not found.resolvable
+        assert not found.unresolvable
         return None
-    assert len(found.curable) + len(found.incurable) == 1
-    return found.curable.get(name) or found.incurable[name], name in found.curable
+    assert len(found.resolvable) + len(found.unresolvable) == 1
+    return found.resolvable.get(name) or found.unresolvable[name], name in found.resolvable
 
 
 WHOLE = {keys.GPU_WHOLE: 2}
@@ -149,8 +149,8 @@ def test_a_pod_that_asks_for_nothing_that_is_placed_here_passes_everywhere_and_e
     state = a_state(a_node("a", mode="mig"), sharing("b"))
     names = ("b", "unheard-of", "a")
 
-    assert sifted(state, asking, *names).names == names
-    assert Filter(state).rank(asking, names) == [0, 0, 0]
+    assert verdict(state, asking, *names).names == names
+    assert Filter(state).score(asking, names) == [0, 0, 0]
 
 
 def recorded(node, *gpus, bound=False, **fields):
@@ -169,12 +169,12 @@ def test_a_pod_that_has_its_gpus_passes_where_they_are(known):
             asking, metadata=msgspec.structs.replace(asking.metadata, annotations=None)
         )
 
-    found = sifted(state, asking)
+    found = verdict(state, asking)
 
-    assert (found.names, found.curable) == (["b"], {})
-    assert found.incurable == {"a": Reason.ELSEWHERE, "c": Reason.ELSEWHERE}
-    assert Filter(state).rank(asking, "abc") == [0, 10, 0]
-    assert sifted(state, asking, "a").names == []
+    assert (found.names, found.resolvable) == (["b"], {})
+    assert found.unresolvable == {"a": Reason.ELSEWHERE, "c": Reason.ELSEWHERE}
+    assert Filter(state).score(asking, "abc") == [0, 10, 0]
+    assert verdict(state, asking, "a").names == []
 
 
 @pytest.mark.parametrize("gpus", [(0, 1), None], ids=["taken by another", "unreadable"])
@@ -185,10 +185,10 @@ def test_a_pod_whose_gpus_are_not_its_own_passes_nowhere(gpus):
         raw["metadata"]["annotations"][keys.ALLOCATION] = "{}"
     put(state, raw)
 
-    found = sifted(state, msgspec.convert(raw, Pod), "a", "b")
+    found = verdict(state, msgspec.convert(raw, Pod), "a", "b")
 
-    assert (found.names, found.curable) == ((), {})
-    assert found.incurable == dict.fromkeys("ab", Reason.LOST)
+    assert (found.names, found.resolvable) == ((), {})
+    assert found.unresolvable == dict.fromkeys("ab", Reason.LOST)
 
 
 @settings(max_examples=60)
@@ -205,10 +205,10 @@ def test_who_passes_is_asked_about_and_ranks_as_whoever_asks_for_the_first_time(
     fit, asking = Filter(state), pod({keys.GPU_WHOLE: gpus})
 
     for _ in range(2):
-        found, ranked = fit.sift(asking, names), fit.rank(asking, names)
+        found, ranked = fit.run(asking, names), fit.score(asking, names)
 
         assert found.names == [name for name in names if free.get(name, 0) >= gpus]
-        assert sorted([*found.names, *found.curable, *found.incurable]) == sorted(names)
+        assert sorted([*found.names, *found.resolvable, *found.unresolvable]) == sorted(names)
         scores = rank_nodes(state.snapshot(), names, read_request(asking)[0])
         assert ranked == [scores[name] for name in names]
 
@@ -216,37 +216,37 @@ def test_who_passes_is_asked_about_and_ranks_as_whoever_asks_for_the_first_time(
 def test_what_changes_is_looked_at_again():
     state = a_state(sharing())
     fit, asking, names = Filter(state), share(9), ("a", "b")
-    assert (fit.sift(asking, names).names, fit.rank(asking, names)) == (["a"], [10, 0])
+    assert (fit.run(asking, names).names, fit.score(asking, names)) == (["a"], [10, 0])
 
     for i in range(2):
         put(
             state,
             placed_pod(f"p{i}", {keys.GPU_MEM: 8, keys.GPU_CORE: 5}, "a", GPUShare(i, None, 8, 5)),
         )
-    state.put_node("b", sharing("b"))
-    assert (fit.sift(asking, names).names, fit.rank(asking, names)) == (["b"], [0, 10])
+    state.update_node("b", sharing("b"))
+    assert (fit.run(asking, names).names, fit.score(asking, names)) == (["b"], [0, 10])
 
-    state.put_pod(("default", "p0"), None)
-    state.put_node("b", None)
-    assert fit.sift(share(9, 5), names).names == ["a"]
-    assert fit.sift(asking, names).incurable == {"b": Reason.UNKNOWN}
+    state.update_pod(("default", "p0"), None)
+    state.update_node("b", None)
+    assert fit.run(share(9, 5), names).names == ["a"]
+    assert fit.run(asking, names).unresolvable == {"b": Reason.UNKNOWN}
 
 
 def test_a_node_that_grows_or_takes_another_mode_is_taken_as_it_is_now():
     state = a_state(sharing())
     fit, asking = Filter(state), share(20)
-    assert fit.sift(asking, ["a"]).incurable == {"a": Reason.MEMORY_SHARE}
-    state.put_node("a", sharing(memory=24))
-    assert fit.sift(asking, ["a"]).names == ["a"]
-    state.put_node("a", a_node("a"))
-    assert fit.sift(asking, ["a"]).incurable == {"a": Reason.MODE}
+    assert fit.run(asking, ["a"]).unresolvable == {"a": Reason.MEMORY_SHARE}
+    state.update_node("a", sharing(memory=24))
+    assert fit.run(asking, ["a"]).names == ["a"]
+    state.update_node("a", a_node("a"))
+    assert fit.run(asking, ["a"]).unresolvable == {"a": Reason.MODE}
 
 
 def test_of_a_node_that_shrank_below_what_is_taken_nothing_is_given():
     state = a_state(sharing(memory=16), shares={"a": [GPUShare(0, mem=16)]})
-    state.put_node("a", sharing(memory=8))
+    state.update_node("a", sharing(memory=8))
 
-    assert Filter(state).sift(share(1), ["a"]).incurable == {"a": Reason.UNACCOUNTED}
+    assert Filter(state).run(share(1), ["a"]).unresolvable == {"a": Reason.UNACCOUNTED}
 
 
 def test_nothing_is_changed_by_being_asked():
@@ -255,7 +255,7 @@ def test_nothing_is_changed_by_being_asked():
 
     for asking in (share(10), pod(WHOLE)):
         fit = Filter(state)
-        fit.sift(asking, ("a", "b"))
-        fit.rank(asking, ("a", "b"))
+        fit.run(asking, ("a", "b"))
+        fit.score(asking, ("a", "b"))
 
     assert state.snapshot().ledger is before

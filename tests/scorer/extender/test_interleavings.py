@@ -136,10 +136,10 @@ class Run:
         self.informers = Informers(self.api)
         self.state = self.informers.state
         for name, node in NODES.items():
-            self.state.put_node(name, node)
+            self.state.update_node(name, node)
         faults = FaultIsolation(Metrics(CollectorRegistry()), self.informers.changed.set)
         self.binder = Binder(self.api, self.informers, faults, term=1, clock=lambda: 0)
-        self.fit = Filter(self.state)
+        self.filter = Filter(self.state)
         self.asked = []
         for name, limits in zip("abcdefgh", LIMITS, strict=True):
             self.api.make(name, limits)
@@ -153,7 +153,7 @@ class Run:
         """Let the watch show what happened next."""
         for _ in range(min(number, len(self.api.events))):
             name, raw = self.api.events.popleft()
-            self.state.put_pod(("default", name), raw and pod_info(msgspec.convert(raw, Pod)))
+            self.state.update_pod(("default", name), raw and pod_info(msgspec.convert(raw, Pod)))
 
     async def do(self, step):
         match step:
@@ -162,7 +162,7 @@ class Run:
                 self.api.make(name, limits)
             case "bind", name, number, fate:
                 pod = msgspec.convert(self.api.pods[name], Pod)
-                fits = self.fit.sift(pod, tuple(NODES)).names or tuple(NODES)
+                fits = self.filter.run(pod, tuple(NODES)).names or tuple(NODES)
                 self.api.fate = fate
                 node = fits[number % len(fits)]
                 self.asked.append(asyncio.create_task(self.bind(name, node)))
@@ -185,7 +185,7 @@ class Run:
         """Bind again who is bound, and who is not where there is room."""
         for name, raw in self.api.pods.items():
             there = raw["spec"].get("nodeName")
-            fits = self.fit.sift(msgspec.convert(raw, Pod), tuple(NODES)).names
+            fits = self.filter.run(msgspec.convert(raw, Pod), tuple(NODES)).names
             for node in [there] if there else fits[:1]:
                 assert await self.bind(name, node) == ""
                 self.tell(len(self.api.events))

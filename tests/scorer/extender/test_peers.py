@@ -29,7 +29,7 @@ def cluster(**nodes):
     for name, cards in nodes.items():
         sizes = tuple(size for size, _ in cards)
         node = a_node(name, a_machine(len(cards)), "share", card_memory=sizes)
-        state.put_node(name, node)
+        state.update_node(name, node)
         for i, (_, taken) in enumerate(cards):
             if taken:
                 other = placed_pod(
@@ -42,11 +42,11 @@ def cluster(**nodes):
 def put(state, raw):
     raw["metadata"]["uid"] = raw["metadata"]["name"]
     found = pod_info(msgspec.convert(raw, Pod))
-    state.put_pod(found.key, found)
+    state.update_pod(found.key, found)
 
 
 def passing(state, asking):
-    return Filter(state).sift(asking, sorted(state.snapshot().ledger.nodes)).names
+    return Filter(state).run(asking, sorted(state.snapshot().ledger.nodes)).names
 
 
 def cards(state, node, asking):
@@ -80,23 +80,23 @@ def test_free_memory_counts_on_one_card_not_in_sum():
 
 def test_a_card_with_more_taken_than_it_has_does_not_look_empty():
     state = cluster(n=[(16, 16)])
-    state.put_node("n", a_node("n", a_machine(1), "share", card_memory=8))
+    state.update_node("n", a_node("n", a_machine(1), "share", card_memory=8))
 
     assert passing(state, memory(1)) == []
 
 
 def test_a_node_that_lost_a_card_gives_nothing_until_its_pods_are_gone():
     state = cluster(n=[(16, 0), (16, 4)])
-    state.put_node("n", a_node("n", a_machine(1), "share", card_memory=16))
+    state.update_node("n", a_node("n", a_machine(1), "share", card_memory=16))
     assert passing(state, memory(1)) == []
 
-    state.put_pod(("default", "n-1"), None)
+    state.update_pod(("default", "n-1"), None)
     assert passing(state, memory(1)) == ["n"]
 
 
 def test_a_node_that_lost_a_card_or_is_unknown_can_be_looked_at_all_the_same():
     state = cluster(n=[(16, 3), (16, 4)])
-    state.put_node("n", a_node("n", a_machine(1), "share", card_memory=16))
+    state.update_node("n", a_node("n", a_machine(1), "share", card_memory=16))
 
     (node,) = view_nodes(state.snapshot(), 1).nodes
     assert [[holder.pod for holder in gpu.holders] for gpu in node.gpus] == [["default/n-0"]]
@@ -106,13 +106,13 @@ def test_a_node_that_lost_a_card_or_is_unknown_can_be_looked_at_all_the_same():
 
 def test_a_node_that_offers_no_gpus_any_more_is_shown_while_pods_hold_some():
     state = cluster(n=[(16, 3)])
-    state.put_node("n", a_node("n", machine=None))
+    state.update_node("n", a_node("n", machine=None))
 
     (node,) = view_nodes(state.snapshot(), 1).nodes
     assert node.gpus == ()
     assert "default/n-0: " in node.unaccounted
 
-    state.put_pod(("default", "n-0"), None)
+    state.update_pod(("default", "n-0"), None)
     assert view_nodes(state.snapshot(), 1).nodes == ()
 
 
@@ -147,17 +147,17 @@ def test_several_containers_of_a_pod_share_its_cards():
 @pytest.mark.parametrize("core", [-5, 101, 103, 7, "1.5"])
 def test_compute_beyond_a_card_or_between_its_steps_is_refused_not_cut(core):
     state = ClusterState()
-    state.put_node("n", a_node("n", a_machine(1), "core_mem", card_memory=16))
+    state.update_node("n", a_node("n", a_machine(1), "core_mem", card_memory=16))
     asking = pod({keys.GPU_MEM: 1, keys.GPU_CORE: core})
 
-    assert Filter(state).sift(asking, ["n"]).incurable == {"n": Reason.REQUEST}
+    assert Filter(state).run(asking, ["n"]).unresolvable == {"n": Reason.REQUEST}
 
 
 @pytest.mark.parametrize("amount", ["-1", "1.5", "x", "99999999999999999999"])
 def test_memory_that_is_no_amount_is_refused_not_taken_for_none(amount):
     state = cluster(n=[(16, 0)])
 
-    assert Filter(state).sift(memory(amount), ["n"]).incurable == {"n": Reason.REQUEST}
+    assert Filter(state).run(memory(amount), ["n"]).unresolvable == {"n": Reason.REQUEST}
 
 
 def test_memory_of_0_asks_for_nothing_and_fits_where_no_card_is_free():
@@ -165,7 +165,7 @@ def test_memory_of_0_asks_for_nothing_and_fits_where_no_card_is_free():
 
 
 def test_a_node_that_nobody_knows_is_answered_for():
-    assert Filter(ClusterState()).sift(memory(1), ["n"]).incurable == {"n": Reason.UNKNOWN}
+    assert Filter(ClusterState()).run(memory(1), ["n"]).unresolvable == {"n": Reason.UNKNOWN}
 
 
 def test_a_filter_returns_every_node_that_fits_and_keeps_none_of_them():
@@ -177,15 +177,15 @@ def test_a_filter_returns_every_node_that_fits_and_keeps_none_of_them():
 def test_what_cannot_be_cured_asks_for_no_eviction():
     state = cluster(n=[(16, 10)], m=[(8, 8)])
 
-    found = Filter(state).sift(memory(12), ("n", "m"))
+    found = Filter(state).run(memory(12), ("n", "m"))
 
-    assert found.curable == {"n": Reason.MEMORY_SHARE}
-    assert found.incurable == {"m": Reason.MEMORY_SHARE}
+    assert found.resolvable == {"n": Reason.MEMORY_SHARE}
+    assert found.unresolvable == {"m": Reason.MEMORY_SHARE}
 
 
 def test_a_pod_that_is_gone_blocks_nothing():
     state = cluster(n=[(16, 16)])
-    state.put_pod(("default", "n-0"), None)
+    state.update_pod(("default", "n-0"), None)
 
     assert passing(state, memory(16)) == ["n"]
 
@@ -193,7 +193,7 @@ def test_a_pod_that_is_gone_blocks_nothing():
 def test_a_cordoned_card_and_a_broken_one_are_left_out_and_no_other():
     state = ClusterState()
     node = a_node("n", a_machine(4), "share", card_memory=16, unhealthy=(2,), cordoned=(0,))
-    state.put_node("n", node)
+    state.update_node("n", node)
 
     assert cards(state, "n", memory(32, labels={keys.GPU_COUNT: "2"})) == [1, 3]
     assert cards(state, "n", memory(48, labels={keys.GPU_COUNT: "3"})) == []
@@ -204,4 +204,4 @@ def test_an_index_that_somebody_else_wrote_gives_nothing_away():
     raw = a_pod({keys.GPU_MEM: 4}, nodeName="n", annotations={keys.MEM_IDX: "7"})
     put(state, raw)
 
-    assert Filter(state).sift(memory(1), ["n"]).incurable == {"n": Reason.UNACCOUNTED}
+    assert Filter(state).run(memory(1), ["n"]).unresolvable == {"n": Reason.UNACCOUNTED}

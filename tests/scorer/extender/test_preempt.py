@@ -26,7 +26,7 @@ class Node:
         self.numbers = count()
         resources = {**AMOUNTS, keys.GPU_WHOLE: 4, keys.NVIDIA_GPU_SHARED: 8}
         made = {"card_memory": 15, "resources": resources, **fields}
-        self.state.put_node("a", a_node("a", a_machine(4), mode, **made))
+        self.state.update_node("a", a_node("a", a_machine(4), mode, **made))
 
     def put(self, raw):
         """Create a pod; the later, the younger."""
@@ -34,7 +34,7 @@ class Node:
         age = f"2026-01-01T00:00:{next(self.numbers):02}Z"
         raw["metadata"] |= {"uid": uid, "creationTimestamp": age}
         found = pod_info(msgspec.convert(raw, Pod))
-        self.state.put_pod(found.key, found)
+        self.state.update_pod(found.key, found)
 
     def share(self, name, card, memory=5, core=None, **pod):
         amounts = {keys.GPU_MEM: memory} | ({keys.GPU_CORE: core} if core else {})
@@ -75,8 +75,8 @@ def evicted(node, pod, *proposed):
 def fits_without(state, pod, uids):
     for key, one in list(state._pods.items()):
         if one.uid in uids:
-            state.put_pod(key, None)
-    return Filter(state).sift(pod, ["a"]).names == ["a"]
+            state.update_pod(key, None)
+    return Filter(state).run(pod, ["a"]).names == ["a"]
 
 
 TEN = {keys.GPU_MEM: 10}
@@ -291,7 +291,7 @@ def test_after_evictions_the_pod_fits_and_with_one_fewer_it_does_not(pods, memor
     pod = msgspec.structs.replace(
         pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels)
     )
-    there = {one.uid: one.priority for one in node.state.claimants("a")}
+    there = {one.uid: one.priority for one in node.state.usages("a")}
     uids = [f"p{n}" for n in sorted(proposed) if there.get(f"p{n}", 9) < 2]
     before = dict(node.state._pods)
 
@@ -310,5 +310,5 @@ def test_after_evictions_the_pod_fits_and_with_one_fewer_it_does_not(pods, memor
 
 def _fits_again(node, pods, pod, uids):
     for key, one in pods.items():
-        node.state.put_pod(key, one)
+        node.state.update_pod(key, one)
     return fits_without(node.state, pod, uids)

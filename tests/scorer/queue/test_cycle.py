@@ -264,7 +264,7 @@ def test_what_is_kept_for_who_waits_longest_is_kept_while_its_refusal_stands():
 
 def test_a_replacement_goes_next_to_its_gang_where_that_has_room():
     labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "2"}
-    there = a_seen(1, "g-0", labels=labels).given(Allocation("node-1", (GPUShare(0),)))
+    there = a_seen(1, "g-0", labels=labels).with_allocation(Allocation("node-1", (GPUShare(0),)))
     (unit,) = units_of([there, a_seen(1, "g-1", labels=labels)], NOBODY)
     snapshot = a_snapshot(a_node("node-0"), a_node("node-1"))
     full = a_snapshot(a_node("node-0"), a_node("node-1"), taken={"node-1": range(8)})

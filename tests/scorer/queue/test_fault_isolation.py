@@ -154,7 +154,7 @@ async def test_a_clock_that_tells_no_time_keeps_nothing_held(cluster):
         await soon(lambda: leading.failed(Stage.COMMIT) >= 1 and known(("team", "single")))
         asked = Binding("single", "team", "single", "gpu-0")
         clock.now = float("inf")
-        await soon(lambda: known(("team", "alone")).claimant.record is None)
+        await soon(lambda: known(("team", "alone")).usage.record is None)
         assert "fault of the scorer" in await leading.context.binder.bind(asked)
         assert leading.failed(Stage.BIND) == 1
         clock.now = Clock().now

@@ -28,7 +28,7 @@ class Pods:
 
     def put(self, name, there=True, **pod):
         pod = a_seen(1, name, **pod) if there else None
-        self.state.put_pod(("team", name), pod)
+        self.state.update_pod(("team", name), pod)
 
     def regroup(self, *reowned):
         return self.waiting.regroup(self.state.drain_dirty_groups(), set(reowned))

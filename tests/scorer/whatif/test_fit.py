@@ -164,7 +164,7 @@ def test_members_that_wait_or_belong_to_another_job_of_the_name_do_not_count():
         "other": {"nodeName": "gpu-0", "gates": (), "owner": other},
     }.items():
         one = a_seen(1, name, namespace="default", annotations=mark, **pod)
-        state.put_pod(one.key, one)
+        state.update_pod(one.key, one)
 
     question = FitQuestion([gang(2, size=4)])
 
