@@ -107,7 +107,7 @@ def _turns() -> SchedulingCycle:
 
 def _fresh(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot as if nobody had asked anything of its nodes yet."""
-    return replace(snapshot, memo=snapshot.memo.anew())
+    return replace(snapshot, cache=snapshot.cache.fresh())
 
 
 def _never(i: int) -> list[PodInfo]:

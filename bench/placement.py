@@ -17,7 +17,7 @@ from cluster.node import Card, Node
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from scorer.placement.baselines import best_possible, index_order
-from scorer.placement.member import Member, member_of
+from scorer.placement.member import Member, new_member
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
 from scorer.placement.score import rank_nodes
@@ -134,4 +134,4 @@ def _worker(rank: int, gpus: int, gang: str = "gang") -> Member:
         "metadata": {"name": f"{gang}-{rank}", "uid": f"{gang}-{rank}", "namespace": "bench"},
         "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]},
     }
-    return member_of(msgspec.convert(pod, Pod), "bench")
+    return new_member(msgspec.convert(pod, Pod), "bench")

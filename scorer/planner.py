@@ -176,7 +176,7 @@ class Planner:
         left = in_order([unit for unit in units if not self._is_on_its_way(unit)])
         slow = self._late.namespaces
         for unit in sorted(left, key=lambda unit: self._is_last(unit, slow)):
-            with self._state.snapshot().memo.granted(_after(self._late.time(unit))):
+            with self._state.snapshot().cache.deadline(_after(self._late.time(unit))):
                 self._take_turn(turns, unit, avoided.get(unit.key))
             if self._queue.is_full or (turns.planned and loop_time() - began > _MOMENT):
                 # The rest has its turn; who was refused in this look is not planned again in it.

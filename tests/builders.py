@@ -14,7 +14,7 @@ from cluster.record import Allocation, GPUShare, Isolation, format_record
 from cluster.request import read_request
 from cluster.topology_configmap import PublishedTopology, write_published
 from scorer.gang.pod_info import PodInfo, pod_info
-from scorer.placement.member import Member, member_of
+from scorer.placement.member import Member, new_member
 from scorer.placement.snapshot import Snapshot, snapshot_of
 from topology.constants import Constants
 from topology.machine import NIC, Level, Machine
@@ -253,7 +253,7 @@ def a_member(
     if keys.NVIDIA_GPU_SHARED in (limits or {}):
         pod = TIMESLICED | pod
     raw = a_pod({**asked, **(limits or {})}, name=name, **pod)
-    return member_of(msgspec.convert(raw, Pod), "default")
+    return new_member(msgspec.convert(raw, Pod), "default")
 
 
 def workers(count: int, gpus: int = 1, **member: Any) -> list[Member]:

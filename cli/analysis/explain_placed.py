@@ -13,7 +13,7 @@ from scorer.commit.patches import unpinned
 from scorer.gang.crd import GangPlan
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
-from scorer.placement.member import member_of
+from scorer.placement.member import new_member
 from scorer.placement.node_assignment import bandwidth_over
 from scorer.placement.pod_by_pod import seats_of
 from scorer.placement.result import Placement, Plan, Refusal
@@ -37,7 +37,7 @@ def explain_placed(
     gang = f"{key.namespace}/{key.name}" if kind == "gang" else None
     placements = tuple(
         Placement(
-            member_of(unpinned(scene.pods[one.key], record.node), one.namespace, gang),
+            new_member(unpinned(scene.pods[one.key], record.node), one.namespace, gang),
             record.node,
             record.gpus,
         )

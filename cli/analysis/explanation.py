@@ -15,7 +15,7 @@ from cluster.request import Family
 from scorer.gang.crd import Gang, Phase, name_of
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.placement.baselines import best_possible, index_order
-from scorer.placement.member import member_of
+from scorer.placement.member import new_member
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import plan
 
@@ -93,7 +93,7 @@ def _single(scene: PlannerView, one: PodInfo) -> Explained:
     spec = scene.pods[one.key].spec
     others = gpus_of_others(spec, claimant.family) if claimant is not None else None
     if claimant is not None and claimant.family is not None and not claimant.node and not others:
-        alone = [member_of(scene.pods[one.key], one.namespace)]
+        alone = [new_member(scene.pods[one.key], one.namespace)]
         outcome = plan(scene.snapshot, alone)
         if isinstance(outcome, Refusal) and never_fits(scene.snapshot, alone, Link.BEST):
             change = never_helped(scene.snapshot, alone)

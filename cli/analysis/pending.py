@@ -48,7 +48,7 @@ def _waiting(
         reason = outcome.reason
     lost = False
     if not isinstance(outcome, Plan) and unit.blocked is None:
-        kind = unit.link, tuple(member.kind for member in unit.members)
+        kind = unit.link, tuple(member.signature for member in unit.members)
         if kind not in never:
             never[kind] = never_fits(before, unit.members, unit.link)
         lost = never[kind]

@@ -173,7 +173,7 @@ class _Shown:
 
     def _is_never(self, result: GangResult) -> bool:
         link = link_of(result.members, is_gang=result.is_gang)
-        asked = link, tuple(member.kind for member in result.members)
+        asked = link, tuple(member.signature for member in result.members)
         if asked not in self._never:
             self._never[asked] = never_fits(self._cluster, result.members, link)
         return self._never[asked]

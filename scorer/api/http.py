@@ -146,7 +146,7 @@ def _fits(
     context: LeaderContext, question: FitQuestion, over: Callable[[], bool]
 ) -> Callable[[], Struct]:
     state = context.informers.state
-    snapshot = state.snapshot().apart(over)
+    snapshot = state.snapshot().fork(over)
     settled = settled_in(state, question)
     reserved = context.planner.reserved
     return lambda: FitAnswer(would_fit(snapshot, question, settled, reserved))

@@ -23,7 +23,7 @@ from scorer.extender.wire import Binding
 from scorer.fence import GRANTING, LeadershipLost, is_leadership_lost
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.metrics import Stage
-from scorer.placement.member import member_of
+from scorer.placement.member import new_member
 from scorer.placement.reasons import Reason
 from scorer.placement.result import Placement
 from scorer.queue.fault_isolation import FAULT, FaultIsolation
@@ -135,7 +135,7 @@ class Binder:
         if isinstance(shares, Reason):
             return shares
         self._decisions += 1
-        placement = Placement(member_of(pod.ungated, pod.namespace), node, shares)
+        placement = Placement(new_member(pod.ungated, pod.namespace), node, shares)
         allocation = allocation_of(placement, table, f"{self._term}-s{self._decisions}")
         now_ns = int(self._clock() * 1e9)
         record = record_of(placement, allocation, ledger.node, term=self._term, now_ns=now_ns)

@@ -15,7 +15,7 @@ from cluster.request import Family, Request
 from scorer.cache.cluster_state import ClusterState
 from scorer.extender.filter import filter_node, given_to, request_of
 from scorer.extender.wire import MetaPod, MetaVictims
-from scorer.placement.member import Member, member_of
+from scorer.placement.member import Member, new_member
 from scorer.placement.reasons import Reason
 
 
@@ -42,7 +42,7 @@ def preemption(
         return {}
     if not request.places:
         return dict(proposed)
-    member = member_of(pod, pod.metadata.namespace)
+    member = new_member(pod, pod.metadata.namespace)
     found: dict[str, MetaVictims] = {}
     for name, victims in proposed.items():
         ledger = state.ledger(name)

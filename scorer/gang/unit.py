@@ -17,7 +17,7 @@ from cluster.pod import Owner, Pod
 from scorer.gang.missing_members import assembling
 from scorer.gang.owners import GROUPS, ORDERED, ExpectedPods
 from scorer.gang.pod_info import PodInfo
-from scorer.placement.member import Member, member_of
+from scorer.placement.member import Member, new_member
 
 MEMBERS_MAX = 4096
 """As many members has a Gang at most: no plan of more could be recorded."""
@@ -54,7 +54,7 @@ class Unit:
     @property
     def alike(self) -> bool:
         """Those that wait all ask for the same, as members of a gang should."""
-        return len({member.kind for member in self.members}) == 1
+        return len({member.signature for member in self.members}) == 1
 
     @property
     def since(self) -> str:
@@ -138,7 +138,7 @@ def _gang(key: GangKey, pods: list[PodInfo], owners: Owners, known: Mapping[int,
     settled = tuple(pod for pod in pods if pod.settled)
     gang = f"{key.namespace}/{key.name}"
     members = tuple(
-        known.get(id(pod)) or member_of(_pod(pod), pod.namespace, gang) for pod in waiting
+        known.get(id(pod)) or new_member(_pod(pod), pod.namespace, gang) for pod in waiting
     )
     return Unit(
         key=key,
@@ -158,7 +158,7 @@ def _gang(key: GangKey, pods: list[PodInfo], owners: Owners, known: Mapping[int,
 
 
 def _single(pod: PodInfo, owners: Owners) -> Unit:
-    members = (member_of(_pod(pod), pod.namespace),)
+    members = (new_member(_pod(pod), pod.namespace),)
     return Unit(
         key=owners.key(pod),
         is_gang=False,
@@ -214,7 +214,7 @@ def _unplannable(waiting: Iterable[PodInfo]) -> str | None:
 def _broken(members: Iterable[Member]) -> str | None:
     """Say which member asks for what no pod may ask for."""
     for member in members:
-        if found := member.broken:
+        if found := member.violation:
             return (
                 f"pod {member.pod.metadata.name} makes a request for GPUs that breaks a rule: "
                 f"{found.field}: {found.message}; {found.fix} [{found.code}]; or make the pod anew"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scorer.placement.feasibility import feasibility_of
-from scorer.placement.group import group_of
+from scorer.placement.group import new_group
 from scorer.placement.member import Member
 from scorer.placement.node_assignment import Candidate, NodeAssignment, bandwidth_over
 from scorer.placement.result import Plan
@@ -39,7 +39,7 @@ def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | N
 
     None where the members do not all ask for the same whole GPUs, or do not fit that way.
     """
-    group = group_of(members)
+    group = new_group(members)
     each, left = group.each, group.size
     if each is None:
         return None

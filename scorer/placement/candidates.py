@@ -63,7 +63,7 @@ class CandidateNodes:
         able = self.room >= workers
         return replace(self, rows=self.rows[able], room=self.room[able])
 
-    def kinds(self) -> list[NodeClass]:
+    def classes(self) -> list[NodeClass]:
         """Return the nodes by kind."""
         if not len(self.rows):
             return []
@@ -74,7 +74,7 @@ class CandidateNodes:
         state = states(self.snapshot)[self.rows[order]].tolist()
         found: list[NodeClass] = []
         for start, end in pairwise([0, *ends]):
-            table, free = self.snapshot.memo.states[state[start]]
+            table, free = self.snapshot.cache.states[state[start]]
             found.append(NodeClass(table, free, room[start], rows[start:end]))
         return found
 

@@ -19,7 +19,7 @@ from cluster.selector import labels_read
 from scorer.placement.filters import filter_node, gpu_capacity
 from scorer.placement.group import Group
 from scorer.placement.member import Member
-from scorer.placement.node_cache import Answer
+from scorer.placement.node_cache import Value
 from scorer.placement.reasons import Reason
 from scorer.placement.shares import preference
 from scorer.placement.snapshot import Snapshot
@@ -67,7 +67,7 @@ def feasibility_of(snapshot: Snapshot, group: Group) -> Feasibility:
     if not snapshot.nodes:
         return _nothing(snapshot)
     columns, why = _columns(snapshot), _obstacles(snapshot, group)
-    gpus = _gpu_room(snapshot, group.kinds[0].request, columns)
+    gpus = _gpu_room(snapshot, group.representatives[0].request, columns)
     why = np.where(why == 0, np.where(gpus < 0, -gpus, 0), why)
     others = _other_room(snapshot, group, columns)
     why = np.where(why == 0, np.where(others < 0, -others, 0), why)
@@ -103,19 +103,19 @@ def states(snapshot: Snapshot) -> Ints:
 
 def labels(snapshot: Snapshot, label: str) -> Ints:
     """Return a number for each node's value of a label; 0 where it has none."""
-    number = snapshot.memo.number
+    number = snapshot.cache.number
 
-    def ask(node: NodeLedger) -> Answer:
+    def ask(node: NodeLedger) -> Value:
         value = node.node.labels.get(label)
         return (number(("label", value)) if value is not None else 0,)
 
     question, nodes = ("label", label), snapshot.nodes
-    if nodes and not snapshot.memo.knows(question):
+    if nodes and not snapshot.cache.has(question):
         # A pod may name any label, and there are other labels in each.
         values = (node.node.labels.get(label) for node in nodes)
         numbers = [0 if value is None else number(("label", value)) for value in values]
-        snapshot.memo.learn(question, nodes, np.array([numbers], dtype=np.int64))
-    found: Ints = snapshot.memo.of(question, nodes, ask, np.int64)[0]
+        snapshot.cache.put(question, nodes, np.array([numbers], dtype=np.int64))
+    found: Ints = snapshot.cache.get_or_compute(question, nodes, ask, np.int64)[0]
     return found
 
 
@@ -144,9 +144,9 @@ def _column(snapshot: Snapshot, number: int) -> Ints:
 
 def _columns(snapshot: Snapshot) -> Ints:
     """Return what placement compares of each node."""
-    tables, state = snapshot.tables, snapshot.memo.state
+    tables, state = snapshot.tables, snapshot.cache.state
 
-    def ask(node: NodeLedger) -> Answer:
+    def ask(node: NodeLedger) -> Value:
         free, table = node.free_mask, tables.get(node.node.name)
         return (
             free.bit_count(),
@@ -157,16 +157,16 @@ def _columns(snapshot: Snapshot) -> Ints:
             _bounded(node.memory_free_bytes),
         )
 
-    return snapshot.memo.of("columns", snapshot.nodes, ask, np.int64)
+    return snapshot.cache.get_or_compute("columns", snapshot.nodes, ask, np.int64)
 
 
 def _obstacles(snapshot: Snapshot, group: Group) -> Ints:
     """Return why each node takes none of the group, whatever is free there."""
     found = np.zeros(len(snapshot.nodes), dtype=np.int64)
-    for kind in group.kinds:
+    for kind in group.representatives:
         found = np.where(found == 0, _obstacles_of(snapshot, kind), found)
-    if kept := snapshot.kept:
-        closed = snapshot.memo.of(
+    if kept := snapshot.reserved:
+        closed = snapshot.cache.get_or_compute(
             ("kept", kept), snapshot.nodes, lambda node: (node.node.name in kept,), np.int64
         )[0]
         found = np.where((found == 0) & (closed > 0), _CODE[Reason.KEPT], found)
@@ -180,36 +180,36 @@ def _obstacles_of(snapshot: Snapshot, kind: Member) -> Ints:
     pods can be made that all ask for something else.
     """
     question, ask = _constraints(kind), partial(_obstacle, kind)
-    memo, nodes, read = snapshot.memo, snapshot.nodes, labels_read(kind.pod.spec, _LABELS_MAX)
-    if read is not None and not memo.knows(question):
-        alike = memo.of("facts", nodes, partial(_facts, memo.number), np.int64)[0]
+    memo, nodes, read = snapshot.cache, snapshot.nodes, labels_read(kind.pod.spec, _LABELS_MAX)
+    if read is not None and not memo.has(question):
+        alike = memo.get_or_compute("facts", nodes, partial(_facts, memo.number), np.int64)[0]
         for label in sorted(read):
             values = labels(snapshot, label)
             pairs = alike * (int(values.max()) + 1) + values
             alike = np.unique(pairs, return_inverse=True)[1]
         _, first, place = np.unique(alike, return_index=True, return_inverse=True)
         few = tuple(nodes[row] for row in first.tolist())
-        answers = memo.anew().of(question, few, ask, np.int64)
-        memo.learn(question, nodes, answers[:, place])
-    found: Ints = memo.of(question, nodes, ask, np.int64)[0]
+        answers = memo.fresh().get_or_compute(question, few, ask, np.int64)
+        memo.put(question, nodes, answers[:, place])
+    found: Ints = memo.get_or_compute(question, nodes, ask, np.int64)[0]
     return found
 
 
-def _facts(number: Callable[[Hashable], int], node: NodeLedger) -> Answer:
+def _facts(number: Callable[[Hashable], int], node: NodeLedger) -> Value:
     """Return a number for all that `room.obstacle` reads of a node but its name and labels."""
     one = node.node
     shut = bool(node.unaccounted), one.ready, one.unschedulable
     return (number(("facts", one.mode, one.taints, *shut)),)
 
 
-def _obstacle(kind: Member, node: NodeLedger) -> Answer:
+def _obstacle(kind: Member, node: NodeLedger) -> Value:
     reason = filter_node(node, kind)
     return (_CODE[reason] if reason else 0,)
 
 
 def _constraints(kind: Member) -> tuple[object, ...]:
     """Return everything that `room.obstacle` reads of a pod."""
-    return kind.request.family, bool(kind.request.core), kind.nodes_asked
+    return kind.request.family, bool(kind.request.core), kind.node_constraints
 
 
 def _gpu_room(snapshot: Snapshot, request: Request, columns: Ints) -> Ints:
@@ -231,14 +231,14 @@ def _unlike(snapshot: Snapshot, request: Request) -> NDArray[np.float64]:
     amounts = request.gpus, request.memory, request.core
     asked = (request.family, request.counted, *amounts, snapshot.placement)
 
-    def ask(node: NodeLedger) -> Answer:
+    def ask(node: NodeLedger) -> Value:
         found = gpu_capacity(node, request)
         if isinstance(found, Reason):
             return (-_CODE[found], 0, 0, 0)
         ranks = preference(node, request, snapshot.placement)
         return (found, *ranks, *(0,) * (3 - len(ranks)))
 
-    return snapshot.memo.of(asked, snapshot.nodes, ask, np.float64)
+    return snapshot.cache.get_or_compute(asked, snapshot.nodes, ask, np.float64)
 
 
 def _other_room(snapshot: Snapshot, group: Group, columns: Ints) -> Ints:
@@ -263,11 +263,11 @@ def _takes_ports(snapshot: Snapshot, group: Group) -> NDArray[np.bool_]:
     if not ports:
         return np.ones(len(snapshot.nodes), dtype=np.bool_)
 
-    def ask(node: NodeLedger) -> Answer:
+    def ask(node: NodeLedger) -> Value:
         return (node.takes_ports(ports),)
 
     found: NDArray[np.bool_] = (
-        snapshot.memo.of(("ports", ports), snapshot.nodes, ask, np.int64)[0] > 0
+        snapshot.cache.get_or_compute(("ports", ports), snapshot.nodes, ask, np.int64)[0] > 0
     )
     return found
 

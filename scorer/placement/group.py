@@ -13,7 +13,7 @@ class Group:
 
     members: tuple[Member, ...]
     """In rank order; at least one."""
-    kinds: tuple[Member, ...]
+    representatives: tuple[Member, ...]
     """One of each kind that differs in where it may go or what it takes there."""
     total: Demand
     """What all of them take together."""
@@ -32,20 +32,20 @@ class Group:
     @property
     def each(self) -> int | None:
         """Whole GPUs of every member; None where members differ, or ask for something else."""
-        counts = {member.gpus for member in self.kinds}
+        counts = {member.gpus for member in self.representatives}
         return counts.pop() if len(counts) == 1 and 0 not in counts else None
 
 
-def group_of(members: Sequence[Member]) -> Group:
+def new_group(members: Sequence[Member]) -> Group:
     """Return the members as one group."""
     kinds: dict[Hashable, Member] = {}
     for member in members:
-        kinds.setdefault(member.kind, member)
+        kinds.setdefault(member.signature, member)
     demands = [member.demand for member in members]
     ports = frozenset().union(*(demand.ports for demand in demands))
     return Group(
         members=tuple(members),
-        kinds=tuple(kinds.values()),
+        representatives=tuple(kinds.values()),
         total=Demand(sum(d.cpu for d in demands), sum(d.memory for d in demands), ports),
         largest=Demand(max(d.cpu for d in demands), max(d.memory for d in demands), ports),
         gpus=sum(member.gpus for member in members),

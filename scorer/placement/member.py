@@ -27,7 +27,7 @@ class Member:
     """CPU, memory and host ports."""
     gang: str | None = None
     """`namespace/name` of its gang, or None."""
-    broken: Finding | None = None
+    violation: Finding | None = None
     """The first rule that its request breaks: admission lets none pass, but labels change later."""
 
     @property
@@ -36,14 +36,14 @@ class Member:
         return self.request.gpus if self.request.family is Family.WHOLE else 0
 
     @cached_property
-    def kind(self) -> Hashable:
+    def signature(self) -> Hashable:
         """What members have in common that may go to the same nodes and take the same there."""
         asked = self.request
         amounts = asked.family, asked.counted, asked.gpus, asked.memory, asked.core
-        return amounts, self.demand, self.nodes_asked
+        return amounts, self.demand, self.node_constraints
 
     @cached_property
-    def nodes_asked(self) -> bytes:
+    def node_constraints(self) -> bytes:
         """All that the pod says of nodes; equal where it says the same."""
         spec = self.pod.spec
         said = spec.node_selector, spec.affinity, spec.tolerations
@@ -65,7 +65,7 @@ class Member:
         )
 
 
-def member_of(pod: Pod, namespace: str, gang: str | None = None) -> Member:
+def new_member(pod: Pod, namespace: str, gang: str | None = None) -> Member:
     """Return a pod as placement sees it."""
     request, findings = read_request(pod)
     return Member(
@@ -74,5 +74,5 @@ def member_of(pod: Pod, namespace: str, gang: str | None = None) -> Member:
         request=request,
         demand=demand_of(pod),
         gang=gang,
-        broken=next((one for one in findings if one.severity is Severity.ERROR), None),
+        violation=next((one for one in findings if one.severity is Severity.ERROR), None),
     )

@@ -85,7 +85,7 @@ def label_hint(member: Member, nodes: Iterable[NodeLedger], blocked: Mapping[Rea
 
 def together_refusal(group: Group, problem: str) -> str:
     """Say why members that would fit one by one may not go where they fit."""
-    asked = sorted({_asked(member) for member in group.kinds})
+    asked = sorted({_asked(member) for member in group.representatives})
     return f"{group.size} members that need {' or '.join(asked)}, all on one node: {problem}"
 
 

@@ -16,7 +16,7 @@ from operator import itemgetter
 
 from scorer.placement.candidates import CandidateNodes, candidate
 from scorer.placement.node_assignment import NodeAssignment, SelectionOptions, offer
-from scorer.placement.node_sets import NodeSets, Option, Ways, every, greedy
+from scorer.placement.node_sets import NodeSets, Option, Ways, enumerate_sets, greedy_set
 from scorer.placement.snapshot import Snapshot
 
 EXACT = 10_000
@@ -66,10 +66,10 @@ def best_assignment(
             ]
         )
     )
-    tried = every(options, EXACT // count)
+    tried = enumerate_sets(options, EXACT // count)
     exact = tried is not None
     if tried is None:
-        tried = [(greedy(ways), domain) for domain, ways in options]
+        tried = [(greedy_set(ways), domain) for domain, ways in options]
     worth = [_worth(picks) for picks, _ in tried]
     least = min(worth)
     ties = (one for one, found in zip(tried, worth, strict=True) if found == least)
@@ -100,7 +100,7 @@ def _ways(
     is made of nodes for its numbers.
     """
     numbers = _even(sorted(nodes.room.tolist())[-count:], workers)
-    kinds = nodes.roomy(numbers[-1]).kinds()
+    kinds = nodes.roomy(numbers[-1]).classes()
     ways: Ways = []
     for number, times in Counter(numbers).items():
         options = [

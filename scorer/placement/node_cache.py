@@ -1,198 +1,210 @@
-"""Answers about nodes, kept for as long as they hold: a plan costs what changed since the last one.
+"""Cache of computed values of nodes: a plan costs only the nodes that changed since the last one.
 
-A node's ledger never changes, so that what was found of it once is true of the same object for
-ever. Snapshots that follow one another share a memo.
+A node's ledger is immutable, so a value that was computed from it holds for the same object for
+ever. Successive snapshots share one cache.
 """
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.ledger import NodeLedger
+from cluster.ledger import Ledger, NodeLedger
 from topology.table import Table
 
-if TYPE_CHECKING:
-    from scorer.placement.snapshot import Snapshot
-
 MOST = 256
-"""Questions whose answers are kept; of 5,000 nodes each takes 40 KB a number."""
+"""Columns that are kept; one of 5,000 nodes takes 40 KB for each number of a value."""
 
 _BLOCK = 128
-"""Nodes that are compared at once."""
+"""Nodes that are compared in one step."""
 
 Nodes: TypeAlias = tuple[NodeLedger, ...]
-Answer: TypeAlias = tuple[float, ...]
+Value: TypeAlias = tuple[float, ...]
+"""The numbers that are computed of one node."""
 Number = TypeVar("Number", np.int64, np.float64)
 
 
-class DeadlineExceeded(Exception):  # noqa: N818 - it says all.
-    """The time is over that was granted for asking."""
+class DeadlineExceeded(Exception):  # noqa: N818 - the name of Go's context package.
+    """The time for planning is over."""
 
 
-class _Time:
-    """For asking: one for the memo of a cluster and that of the same one with nothing running."""
+class _Deadline:
+    """The deadline that all caches of one cluster share, that of the emptied cluster included."""
 
-    def __init__(self, over: Callable[[], bool] | None) -> None:
-        self.over = over or _never
+    def __init__(self, is_over: Callable[[], bool] | None) -> None:
+        self.is_over = is_over or _never
+
+
+@dataclass(frozen=True, slots=True)
+class EmptiedNodes:
+    """Nodes with nothing running on them."""
+
+    before: Nodes
+    """The nodes with their pods."""
+    nodes: Nodes
+    """The same nodes without them."""
+    ledger: Ledger
+    """Of `nodes`."""
+    cache: "NodeCache"
+    """The values of `nodes`."""
 
 
 class NodeCache:
-    """What was found of nodes, by the question."""
+    """Values of nodes, in columns; the key of a column is what is computed."""
 
-    def __init__(self, over: Callable[[], bool] | None = None) -> None:
-        """Begin with nothing.
+    def __init__(self, is_over: Callable[[], bool] | None = None) -> None:
+        """Start empty.
 
         Args:
-            over: Whether the time for asking is over; None: it never is.
+            is_over: Whether the time for planning is over; None: it has no end.
         """
-        self._time = _Time(over)
-        self._found: dict[Hashable, tuple[Nodes, NDArray[Any]]] = {}
+        self._deadline = _Deadline(is_over)
+        self._columns: dict[Hashable, tuple[Nodes, NDArray[Any]]] = {}
         """The least recently used first."""
         self._numbers: dict[Hashable, int] = {}
-        self._states: dict[tuple[Table, int], int] = {}
+        self._state_numbers: dict[tuple[Table, int], int] = {}
         self.states: list[tuple[Table, int]] = []
         """By number: a machine's tables, and the mask of its free GPUs."""
-        self.emptied: tuple[Hashable, Nodes, Snapshot] | None = None
-        """The last snapshot with nothing running: for which preferences and nodes, and it."""
+        self.emptied: EmptiedNodes | None = None
+        """The nodes for which an emptied cluster was last needed."""
 
-    def anew(self) -> "NodeCache":
-        """Return a memo that knows nothing, with the same time."""
-        made = NodeCache()
-        made._time = self._time
-        return made
+    def fresh(self) -> "NodeCache":
+        """Return an empty cache with the same deadline."""
+        cache = NodeCache()
+        cache._deadline = self._deadline
+        return cache
 
     @cached_property
-    def of_freed(self) -> "NodeCache":
-        """The memo of the same cluster when every pod with GPUs that can end is gone."""
-        return self.anew()
+    def freed(self) -> "NodeCache":
+        """The cache of the same cluster without the pods with GPUs that can end."""
+        return self.fresh()
 
     @contextmanager
-    def granted(self, over: Callable[[], bool]) -> Iterator[None]:
-        """Grant no more time within the block than until something is over."""
-        before, self._time.over = self._time.over, over
+    def deadline(self, is_over: Callable[[], bool]) -> Iterator[None]:
+        """Stop computing within the block as soon as `is_over` returns True."""
+        before, self._deadline.is_over = self._deadline.is_over, is_over
         try:
             yield
         finally:
-            self._time.over = before
+            self._deadline.is_over = before
 
-    def copied(self, over: Callable[[], bool] | None = None) -> "NodeCache":
-        """Return a memo that knows the same; what either learns from now on stays its own.
+    def fork(self, is_over: Callable[[], bool] | None = None) -> "NodeCache":
+        """Return a cache with the same values; later values of either are not seen by the other.
 
         Args:
-            over: Of the copy, whether the time for asking is over; None: it never is.
+            is_over: Of the copy, whether the time for planning is over; None: it has no end.
         """
-        made = NodeCache(over)
-        made._found, made._numbers = dict(self._found), dict(self._numbers)
-        made._states, made.states = dict(self._states), list(self.states)
-        if self.emptied:
-            preferences, nodes, empty = self.emptied
-            made.emptied = preferences, nodes, empty.apart(over)
-        return made
+        cache = NodeCache(is_over)
+        cache._columns, cache._numbers = dict(self._columns), dict(self._numbers)
+        cache._state_numbers, cache.states = dict(self._state_numbers), list(self.states)
+        if (empty := self.emptied) is not None:
+            cache.emptied = replace(empty, cache=empty.cache.fork(is_over))
+        return cache
 
-    def of(
+    def get_or_compute(
         self,
-        question: Hashable,
+        key: Hashable,
         nodes: Nodes,
-        ask: Callable[[NodeLedger], Answer],
+        compute: Callable[[NodeLedger], Value],
         dtype: type[Number],
     ) -> NDArray[Number]:
-        """Return the answers of all nodes, shape (numbers of an answer, nodes); not to be changed.
+        """Return the values of all nodes, shape (numbers of a value, nodes); do not change them.
 
         Args:
-            question: Tells this question from all others.
-            nodes: Of whom it is asked; not none.
-            ask: Returns the answer of one node, which depends on nothing else.
-            dtype: Of the answers.
+            key: Different for each `compute`.
+            nodes: At least one.
+            compute: Returns the value of one node; depends on the node's ledger alone.
+            dtype: Of the values.
 
         Raises:
-            Overdue: The time is over; that is looked at before each node that is asked. What was
-                found until then is not asked again, as long as it is kept.
+            DeadlineExceeded: The time is over; it is checked before each node that is computed.
+                Values that were computed until then are kept.
 
-        Cost: 0.1 ms for 5,000 nodes, and `ask` for each of them that is new.
+        Cost: 0.1 ms for 5,000 nodes, and `compute` for each new one.
         """
-        over = self._time.over
-        if over():
+        is_over = self._deadline.is_over
+        if is_over():
             raise DeadlineExceeded
-        before, known = self._found.pop(question, ((), np.empty((0, 0), dtype)))
-        found, left = _followed(before, known, nodes, ask, over)
+        before, known = self._columns.pop(key, ((), np.empty((0, 0), dtype)))
+        values, left = _updated(before, known, nodes, compute, is_over)
         if left:
-            there = np.delete(np.arange(len(nodes)), left)
-            nodes, found = tuple(nodes[i] for i in there.tolist()), found[:, there]
-        self._found[question] = nodes, found
-        if len(self._found) > MOST:
-            del self._found[next(iter(self._found))]
+            done = np.delete(np.arange(len(nodes)), left)
+            nodes, values = tuple(nodes[i] for i in done.tolist()), values[:, done]
+        self._columns[key] = nodes, values
+        if len(self._columns) > MOST:
+            del self._columns[next(iter(self._columns))]
         if left:
             raise DeadlineExceeded
-        return found
+        return values
 
-    def knows(self, question: Hashable) -> bool:
-        """Tell whether a question was asked before, of whichever nodes."""
-        return question in self._found
+    def has(self, key: Hashable) -> bool:
+        """Tell whether values of a key are kept, of any nodes."""
+        return key in self._columns
 
-    def learn(self, question: Hashable, nodes: Nodes, answers: NDArray[Any]) -> None:
-        """Take the answers to a question that were found in another way; as `of` returns them."""
-        self._found[question] = nodes, answers
+    def put(self, key: Hashable, nodes: Nodes, values: NDArray[Any]) -> None:
+        """Keep values that were computed elsewhere, in the shape of `get_or_compute`."""
+        self._columns[key] = nodes, values
 
     def number(self, thing: Hashable) -> int:
-        """Return a number that stands for a thing, from 1."""
+        """Return a number for a thing, from 1; equal things have the same number."""
         return self._numbers.setdefault(thing, len(self._numbers) + 1)
 
     def state(self, table: Table, free: int) -> int:
-        """Return the number of a machine in a state, from 0."""
-        number = self._states.setdefault((table, free), len(self.states))
+        """Return the place in `states` of a machine with these free GPUs."""
+        number = self._state_numbers.setdefault((table, free), len(self.states))
         if number == len(self.states):
             self.states.append((table, free))
         return number
 
 
 def changed_nodes(before: Nodes, now: Nodes) -> list[int]:
-    """Return the places at which two rows of nodes differ, up to the end of the shorter one."""
-    places: list[int] = []
+    """Return the indices at which two tuples of nodes differ, up to the end of the shorter one."""
+    changed: list[int] = []
     for start in range(0, min(len(before), len(now)), _BLOCK):
         old, new = before[start : start + _BLOCK], now[start : start + _BLOCK]
-        # Of the same objects this is found four times as fast as one by one.
+        # Comparing tuples of the same objects is four times as fast as comparing one by one.
         if old != new:
             pairs = enumerate(zip(old, new, strict=False), start)
-            places += (place for place, (one, other) in pairs if one is not other)
-    return places
+            changed += (index for index, (one, other) in pairs if one is not other)
+    return changed
 
 
 def _never() -> bool:
     return False
 
 
-def _followed(
+def _updated(
     before: Nodes,
-    found: NDArray[Any],
+    known: NDArray[Any],
     now: Nodes,
-    ask: Callable[[NodeLedger], Answer],
-    over: Callable[[], bool],
+    compute: Callable[[NodeLedger], Value],
+    is_over: Callable[[], bool],
 ) -> tuple[NDArray[Any], list[int]]:
-    """Return the answers of the nodes as they are now, and the places for which there was no time.
+    """Return the values of the nodes as they are now, and the indices left at the deadline.
 
-    Those that only moved are not asked.
+    Values of nodes that only have another index are not computed again.
     """
     if before is now:
-        return found, []
+        return known, []
     shorter = min(len(before), len(now))
     differ = changed_nodes(before, now)
     places = [*differ, *range(shorter, len(now))]
     if not places and len(before) == len(now):
-        return found, []
+        return known, []
     moved = {id(before[i]): i for i in (*differ, *range(shorter, len(before)))}
-    answers: list[Answer] = []
+    values: list[Value] = []
     for i in places:
         place = moved.get(id(now[i]))
-        if place is None and over():
+        if place is None and is_over():
             break
-        answers.append(ask(now[i]) if place is None else tuple(found[:, place].tolist()))
-    after = np.empty((len(answers[0]) if answers else len(found), len(now)), dtype=found.dtype)
+        values.append(compute(now[i]) if place is None else tuple(known[:, place].tolist()))
+    after = np.empty((len(values[0]) if values else len(known), len(now)), dtype=known.dtype)
     if shorter:
-        after[:, :shorter] = found[:, :shorter]
-    if answers:
-        after[:, places[: len(answers)]] = np.array(answers, dtype=found.dtype).T
-    return after, places[len(answers) :]
+        after[:, :shorter] = known[:, :shorter]
+    if values:
+        after[:, places[: len(values)]] = np.array(values, dtype=known.dtype).T
+    return after, places[len(values) :]

@@ -42,7 +42,7 @@ Ways = list[tuple[int, list[Option]]]
 """How many nodes take a number of workers, and the nodes that can; larger numbers first."""
 
 
-def every(
+def enumerate_sets(
     options: Sequence[tuple[str | None, Ways]], most: int
 ) -> list[tuple[NodeSets, str | None]] | None:
     """Return the seatings among which the best one is; None where there are more than `most`.
@@ -147,7 +147,7 @@ def _distinct(
                 yield ((i, number), *rest)
 
 
-def greedy(ways: Ways) -> NodeSets:
+def greedy_set(ways: Ways) -> NodeSets:
     """Return nodes, larger numbers of workers first: the fastest, then the most alike."""
     chosen: NodeSets = ()
     taken: dict[int, int] = {}

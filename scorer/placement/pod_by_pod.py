@@ -14,7 +14,7 @@ from scorer.placement.feasibility import (
     feasibility_of,
     feasibility_of_all,
 )
-from scorer.placement.group import Group, group_of
+from scorer.placement.group import Group, new_group
 from scorer.placement.member import Member
 from scorer.placement.messages import label_hint, member_refusal, together_refusal
 from scorer.placement.node_assignment import (
@@ -49,7 +49,7 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
     """The nodes that others go to, as places in `snapshot.nodes`."""
     later = snapshot
     for place, member in sorted(enumerate(group.members), key=lambda pair: _most_first(pair[1])):
-        seen = feasibility_of(later, group_of([member]))
+        seen = feasibility_of(later, new_group([member]))
         able = seen.able
         found = _place(later, member, able, [r for r in used if seen.room[r]], linked=linked)
         if found is None:
@@ -81,7 +81,7 @@ def place_together(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     takes them.
     """
     first = min(group.members, key=_most_first)
-    seen = feasibility_of(snapshot, group_of([first]))
+    seen = feasibility_of(snapshot, new_group([first]))
     if not len(seen.able):
         return Refusal(member_refusal(first, 0, group.size, seen.blocked))
     able = np.flatnonzero((seen.room > 0) & (feasibility_of_all(snapshot, group).room > 0))

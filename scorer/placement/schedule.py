@@ -21,7 +21,7 @@ from scorer.placement.feasibility import (
     free_gpus,
     states,
 )
-from scorer.placement.group import Group, group_of
+from scorer.placement.group import Group, new_group
 from scorer.placement.member import Member
 from scorer.placement.messages import gang_refusal, one_node_refusal
 from scorer.placement.multi_node import best_assignment
@@ -48,7 +48,7 @@ def plan(
     Cost: one look at each node that changed since the last plan; a few ms for 8 workers on 5 000
     nodes, 15 ms for 256 workers on 1 000.
     """
-    group = group_of(members)
+    group = new_group(members)
     if not group.gpus:
         place = place_together if link is Link.ONE_NODE else place_each
         return place(snapshot, group)
@@ -64,7 +64,7 @@ def plan(
     if group.each is not None:
         planned = _over_nodes(snapshot, group, group.each, linked=linked)
         # Every node was asked for room for the most demanding member; one by one more may fit.
-        if isinstance(planned, Plan) or len(group.kinds) == 1:
+        if isinstance(planned, Plan) or len(group.representatives) == 1:
             return planned
     return place_each(snapshot, group, linked=linked)
 
@@ -79,14 +79,14 @@ def nodes_for(
         members: As in `plan`.
         link: As in `plan`.
     """
-    group = group_of(members)
+    group = new_group(members)
 
     def room(kind: Member) -> Ints:
-        found = feasibility_of(snapshot, group_of([kind])).room
+        found = feasibility_of(snapshot, new_group([kind])).room
         linked = link is Link.NVLINK and kind.gpus
         return np.minimum(found, _linked_room(snapshot, kind.gpus)) if linked else found
 
-    rooms = np.stack([room(kind) for kind in group.kinds])
+    rooms = np.stack([room(kind) for kind in group.representatives])
     able = rooms.max(axis=0)
     if link is Link.ONE_NODE:
         able = rooms.min(axis=0)
@@ -119,7 +119,7 @@ def plan_near(
 def _on_one_node(snapshot: Snapshot, group: Group, seen: Feasibility, link: Link) -> Plan | None:
     """Plan all members on one node, or return None where none holds them all."""
     stock = CandidateNodes(snapshot, seen.able, seen.room[seen.able])
-    candidates = (candidate(snapshot, kind.rows[0]) for kind in stock.kinds())
+    candidates = (candidate(snapshot, kind.rows[0]) for kind in stock.classes())
     linked = link is Link.NVLINK
     sizes = tuple(member.gpus for member in group.members)
     seat = best_node(
@@ -166,7 +166,7 @@ def _over_nodes(snapshot: Snapshot, group: Group, each: int, *, linked: bool) ->
 
 def _linked_room(snapshot: Snapshot, each: int) -> Ints:
     """Return how many workers find a set on each node that NVLink alone connects."""
-    room = [linked_room(table, free, each) for table, free in snapshot.memo.states]
+    room = [linked_room(table, free, each) for table, free in snapshot.cache.states]
     # The last one is for nodes without GPUs.
     return np.array([*room, 0])[states(snapshot)]
 

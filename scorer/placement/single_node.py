@@ -14,7 +14,7 @@ from scorer.placement.node_assignment import (
     SelectionOptions,
     offer,
 )
-from scorer.placement.node_cache import Answer
+from scorer.placement.node_cache import Value
 from scorer.placement.snapshot import Snapshot
 
 TOLERANCE = 0.01
@@ -74,13 +74,13 @@ def best_node_of_pod(
         return None
     tables = snapshot.tables
 
-    def ask(node: NodeLedger) -> Answer:
+    def ask(node: NodeLedger) -> Value:
         table = tables.get(node.node.name)
         given = offer(table, node.free_mask, (gpus,), wish) if table else None
         return (given.bandwidth, given.left, given.damage) if given else (-1, 0, 0)
 
     question = "offers", gpus, wish
-    found = snapshot.memo.of(question, snapshot.nodes, ask, np.float64)
+    found = snapshot.cache.get_or_compute(question, snapshot.nodes, ask, np.float64)
     rows = np.sort(rows)
     bandwidth = found[0, rows]
     if bandwidth.max() < 0:

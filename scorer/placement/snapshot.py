@@ -1,4 +1,4 @@
-"""The cluster at one moment, as every decision sees it."""
+"""The cluster at one moment: the input of every placement decision."""
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
@@ -7,36 +7,36 @@ from operator import lt
 
 from cluster.ledger import Holding, Ledger, NodeLedger
 from cluster.node import Placement
-from scorer.placement.node_cache import NodeCache, changed_nodes
+from scorer.placement.node_cache import EmptiedNodes, NodeCache, changed_nodes
 from topology.choice import Mode
 from topology.table import Table, table_of
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """An immutable view: who has what, what links every node's GPUs, what policy prefers."""
+    """An immutable view of nodes, their GPU links and holders, and the policy's preferences."""
 
     ledger: Ledger
     mode: Mode = Mode.KEEP
-    """What a choice of GPUs on one node prefers."""
+    """How GPUs are chosen on one node."""
     placement: Placement = Placement.BINPACK
     """How whole GPUs are laid out over nodes of equal bandwidth."""
     domains: tuple[str, ...] = ()
     """Node labels whose equal values mean a common network domain, nearest first."""
     nic_bandwidth: float | None = None
-    """What a node's NICs give together [GB/s]; None where nobody knows."""
+    """Bandwidth of all NICs of a node together [GB/s]; None where it is unknown."""
     tables: Mapping[str, Table] = field(default_factory=dict)
     """By node name; nodes without GPUs have none."""
-    kept: frozenset[str] = frozenset()
-    """Nodes that are reserved for another unit, and closed to those that are planned."""
-    memo: NodeCache = field(default_factory=NodeCache, repr=False, compare=False)
-    """What was found of these nodes, and of those before and after them."""
+    reserved: frozenset[str] = frozenset()
+    """Nodes that are reserved for another unit; nothing is planned there."""
+    cache: NodeCache = field(default_factory=NodeCache, repr=False, compare=False)
+    """Values of these nodes, shared with the snapshots before and after this one."""
 
     @cached_property
     def nodes(self) -> tuple[NodeLedger, ...]:
-        """Every node by name, so that ties end the same way each time."""
+        """Every node by name, so that ties are broken the same way each time."""
         nodes = self.ledger.nodes
-        # To see that they are in order already takes less time than to look each up.
+        # To check the order takes less time than to look up each node.
         if self._in_order:
             return tuple(nodes.values())
         return tuple(nodes[name] for name in sorted(nodes))
@@ -48,69 +48,72 @@ class Snapshot:
         return all(map(lt, names, names[1:]))
 
     def hold_all(self, holdings: Iterable[tuple[str, Holding]]) -> "Snapshot":
-        """Return the snapshot with several pods more, each on the node named beside it."""
+        """Return the snapshot with more pods, each on the node named beside it."""
         held = replace(self, ledger=self.ledger.hold_all(holdings))
-        # The names are the same ones, in the same order.
+        # The names and their order are the same.
         vars(held)["_in_order"] = self._in_order
         return held
 
     def only(self, node: str) -> "Snapshot":
-        """Return the same moment as if there were no other node."""
-        return replace(self, ledger=Ledger({node: self.ledger.nodes[node]}), memo=self.memo.anew())
+        """Return the same moment with this node alone."""
+        ledger = Ledger({node: self.ledger.nodes[node]})
+        return replace(self, ledger=ledger, cache=self.cache.fresh())
 
-    def apart(self, over: Callable[[], bool] | None = None) -> "Snapshot":
-        """Return the same moment for another thread: what is found of it is kept apart.
+    def fork(self, is_over: Callable[[], bool] | None = None) -> "Snapshot":
+        """Return the same moment with a cache of its own, for another thread.
 
         Args:
-            over: Whether the time for it is over, so that whatever looks at its nodes raises
-                `memo.Overdue`; None: it never is.
+            is_over: Whether the time for planning is over; from then on planning raises
+                `DeadlineExceeded`. None: it has no end.
         """
-        return replace(self, memo=self.memo.copied(over))
+        return replace(self, cache=self.cache.fork(is_over))
 
     def without(self, names: Set[str]) -> "Snapshot":
-        """Return the same moment as if there were none of these nodes."""
+        """Return the same moment without these nodes."""
         if not names:
             return self
-        nodes = {name: one for name, one in self.ledger.nodes.items() if name not in names}
+        nodes = {name: node for name, node in self.ledger.nodes.items() if name not in names}
         return replace(self, ledger=Ledger(nodes))
 
     def freed(self) -> "Snapshot":
-        """Return the same cluster when every pod with GPUs that can end is gone.
+        """Return the same cluster without the pods with GPUs that can end.
 
-        Cost: that of the nodes that changed since the last time.
+        Cost: the nodes that changed since the last call.
         """
-        nodes = {name: one.freed for name, one in self.ledger.nodes.items()}
-        return replace(self, ledger=Ledger(nodes), memo=self.memo.of_freed)
+        nodes = {name: node.freed for name, node in self.ledger.nodes.items()}
+        return replace(self, ledger=Ledger(nodes), cache=self.cache.freed)
 
     def emptied(self) -> "Snapshot":
         """Return the same cluster with nothing running on it.
 
         Cost: that of `nodes`, while no node itself changes.
         """
-        preferences = self.mode, self.placement, self.domains, self.nic_bandwidth
-        if (kept := self.memo.emptied) and kept[0] == preferences:
-            _, before, empty = kept
-            same = len(before) == len(self.nodes) and all(
-                before[i].node is self.nodes[i].node for i in changed_nodes(before, self.nodes)
-            )
-            if same:
-                self.memo.emptied = preferences, self.nodes, empty
-                return empty
-        known = {id(one.node): one for one in kept[2].nodes} if kept else {}
-        nodes = {one.node.name: known.get(id(one.node)) or one.emptied() for one in self.nodes}
-        memo = kept[2].memo if kept else self.memo.anew()
-        empty = replace(self, ledger=Ledger(nodes), memo=memo)
-        self.memo.emptied = preferences, self.nodes, empty
+        known = self.cache.emptied
+        if known and _are_same(known.before, self.nodes):
+            emptied = replace(known, before=self.nodes)
+        else:
+            by_node = {id(node.node): node for node in known.nodes} if known else {}
+            nodes = tuple(by_node.get(id(node.node)) or node.emptied() for node in self.nodes)
+            ledger = Ledger({node.node.name: node for node in nodes})
+            cache = known.cache if known else self.cache.fresh()
+            emptied = EmptiedNodes(self.nodes, nodes, ledger, cache)
+        self.cache.emptied = emptied
+        empty = replace(self, ledger=emptied.ledger, cache=emptied.cache)
+        vars(empty).update(nodes=emptied.nodes, _in_order=True)
         return empty
 
 
 def snapshot_of(ledger: Ledger, tables: Mapping[str, Table] | None = None) -> Snapshot:
-    """Return a snapshot with default preferences; `tables` are those known from before.
+    """Return a snapshot with default preferences.
 
-    Cost: a class's tables for each machine not seen yet (up to seconds, for 16 GPUs on PCIe).
+    Args:
+        ledger: The nodes.
+        tables: Those that are built already, by node.
+
+    Cost: the tables of each new class of machine (up to seconds, for 16 GPUs on PCIe).
     """
     known = tables or {}
-    machines = {name: found.node.machine for name, found in ledger.nodes.items()}
+    machines = {name: node.node.machine for name, node in ledger.nodes.items()}
     return Snapshot(
         ledger,
         tables={
@@ -119,3 +122,9 @@ def snapshot_of(ledger: Ledger, tables: Mapping[str, Table] | None = None) -> Sn
             if machine is not None
         },
     )
+
+
+def _are_same(before: tuple[NodeLedger, ...], now: tuple[NodeLedger, ...]) -> bool:
+    """Tell whether the nodes themselves are the same, whatever runs on them."""
+    changed = changed_nodes(before, now)
+    return len(before) == len(now) and all(before[i].node is now[i].node for i in changed)

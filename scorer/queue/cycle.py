@@ -93,7 +93,7 @@ class SchedulingCycle:
         if outcome is None:
             homes = (pod.usage.target for pod in unit.settled if pod.usage)
             self.planned += 1
-            here = replace(seen, kept=self._nodes) if self._nodes else seen
+            here = replace(seen, reserved=self._nodes) if self._nodes else seen
             outcome = _named(
                 plan_near(here, unit.members, homes, link=unit.link), snapshot, avoided
             )

@@ -59,4 +59,4 @@ class TimeBudget:
 
 
 def _asked(unit: Unit) -> Hashable:
-    return tuple(member.kind for member in unit.members)
+    return tuple(member.signature for member in unit.members)

@@ -18,7 +18,7 @@ from cluster.request import read_request
 from scorer.gang.compact_pod import oversize
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
-from scorer.placement.member import Member, member_of
+from scorer.placement.member import Member, new_member
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import plan, plan_near
 from scorer.placement.snapshot import Snapshot
@@ -156,7 +156,7 @@ def _decided(
     name = gang[1] if gang else None
     full = f"{first.namespace}/{name}" if name else None
     alone = (_told_apart(one.pod, place) for one, place in zip(pods, places, strict=True))
-    members = tuple(member_of(pod, first.namespace, full) for pod in alone)
+    members = tuple(new_member(pod, first.namespace, full) for pod in alone)
     homes = settled.get(gang, ()) if gang else ()
     present = len(members) + len(homes)
     needed = _needed(first, len(pods)) if gang else 1
@@ -168,12 +168,12 @@ def _decided(
         outcome = Refusal(oversized)
     else:
         closed = reserved is not None and _waits_after(reserved.priority, members)
-        here = replaced(snapshot, kept=reserved.nodes) if reserved and closed else snapshot
+        here = replaced(snapshot, reserved=reserved.nodes) if reserved and closed else snapshot
         if gang:
             link = link_of(members, is_gang=gang is not None)
             outcome = plan_near(here, members, homes, link=link)
         else:
-            kind = closed, members[0].kind
+            kind = closed, members[0].signature
             outcome = refused.get(kind) or plan(here, members)
             if isinstance(outcome, Refusal):
                 refused[kind] = outcome

@@ -35,7 +35,7 @@ from policy.snapshot import PolicySnapshot
 from runtime.kube.errors import UNDECODABLE
 from scorer.extender.wire import WireError, read_binding, read_candidates, read_preempt
 from scorer.gang.pod_info import pod_info
-from scorer.placement.member import member_of
+from scorer.placement.member import new_member
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import snapshot_of
 from topology.catalogue import NAMES
@@ -152,7 +152,7 @@ def watched(data: bytes) -> None:
     with suppress(*UNDECODABLE):
         pod = msgspec.json.decode(data, type=Pod)
         ledger = ledger_of(_NODES, [pod], migrate=True)
-        found, member = pod_info(pod), member_of(pod, "default")
+        found, member = pod_info(pod), new_member(pod, "default")
         if (found.waiting or found.ungated) and member.broken is None:
             members = [replace(member, name=f"default/{i}") for i in range(3)]
             for count in (1, len(members)):

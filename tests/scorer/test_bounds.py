@@ -30,7 +30,7 @@ from scorer.gang.owners import Declaration, PodGroup, members_of
 from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Owners, units_of
 from scorer.metrics import Metrics
-from scorer.placement.group import group_of
+from scorer.placement.group import new_group
 from scorer.placement.result import Refusal
 from scorer.queue.cycle import SchedulingCycle, run_cycle
 from scorer.queue.fault_isolation import FaultIsolation
@@ -244,7 +244,7 @@ def a_worker(i, size, **spec):
 def test_a_gang_is_put_together_in_time_linear_in_its_size():
     def work(size):
         pods = [a_worker(i, size) for i in range(size)]
-        return lambda: group_of(units_of(pods, NOBODY)[0].members)
+        return lambda: new_group(units_of(pods, NOBODY)[0].members)
 
     assert is_linear(work(1000), work(2000))
 

@@ -13,7 +13,7 @@ from cluster import keys
 from cluster.pod import Pod
 from cluster.record import Allocation, GPUShare, parse_record
 from scorer.commit.patches import allocation_of, placing, record_of, unpinned
-from scorer.placement.member import member_of
+from scorer.placement.member import new_member
 from scorer.placement.result import Placement
 from topology.table import table_of
 
@@ -61,7 +61,7 @@ NODE = a_node("gpu-1", card_memory=80)
 
 
 def steps_for(raw, shares=WHOLE, node=NODE):
-    member = member_of(msgspec.convert(raw, Pod), "team")
+    member = new_member(msgspec.convert(raw, Pod), "team")
     placement = Placement(member, "gpu-1", shares)
     allocation = Allocation("gpu-1", shares, plan="7-1")
     record = record_of(placement, allocation, node, term=7, now_ns=NOW_NS)
@@ -180,7 +180,7 @@ def test_a_share_says_what_keeps_it_within_its_limits_on_its_node():
 def test_a_record_tells_how_good_the_set_is(gpus, table, bandwidth):
     known = table_of(a_node().machine) if table else None
     shares = tuple(GPUShare(i) for i in gpus)
-    member = member_of(msgspec.convert(a_held_pod(len(gpus)), Pod), "team")
+    member = new_member(msgspec.convert(a_held_pod(len(gpus)), Pod), "team")
 
     found = allocation_of(Placement(member, "gpu-1", shares), known, "7-1")
 

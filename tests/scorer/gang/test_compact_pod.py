@@ -17,7 +17,7 @@ from scorer.commit.patches import placing
 from scorer.gang.compact_pod import compact
 from scorer.gang.pod_info import pod_info
 from scorer.placement.explain import left_to_scheduler
-from scorer.placement.member import member_of
+from scorer.placement.member import new_member
 
 NAMES = sorted({text for text in vars(keys).values() if isinstance(text, str)})
 """All wire names."""
@@ -132,13 +132,13 @@ def planned(pod):
     """Return all that planning makes of a pod."""
     request, findings = read_request(pod)
     mark, _ = gang_mark(pod)
-    member, spec = member_of(pod, "team"), pod.spec
+    member, spec = new_member(pod, "team"), pod.spec
     taint = a_node("a").taints
     return (
         request,
         [finding.message for finding in findings],
         (mark, is_member(pod, request, mark), link_strictness(pod)[0], rank_order(pod)),
-        (member.name, member.demand, member.broken and member.broken.message, spec.priority),
+        (member.name, member.demand, member.violation and member.violation.message, spec.priority),
         [isolation_of(pod, request, a_node("a", mode=mode)) for mode in (Mode.CGPU, Mode.MPS)],
         [node_matches(spec, "a", {"zone": zone}) for zone in ("a", "b", "1")],
         [tolerates(spec.tolerations, one) for one in taint],

@@ -29,7 +29,7 @@ from scorer.placement.feasibility import (
     labels,
 )
 from scorer.placement.filters import filter_node
-from scorer.placement.group import Group, group_of
+from scorer.placement.group import Group, new_group
 from scorer.placement.member import Member
 from scorer.placement.reasons import Reason
 from scorer.placement.result import Plan
@@ -79,7 +79,7 @@ def test_each_kind_of_request_goes_to_nodes_that_give_it_out(mode, family):
     limits, modes = FAMILIES[family]
     node = a_ledger(mode=mode, card_memory=8)
 
-    found = room(node, group_of([a_member(0, limits=limits)]))
+    found = room(node, new_group([a_member(0, limits=limits)]))
 
     assert (found is not Reason.MODE) == (mode in modes)
     assert isinstance(found, int) == (mode in modes)
@@ -108,7 +108,7 @@ def test_each_kind_of_request_goes_to_nodes_that_give_it_out(mode, family):
 def test_a_node_takes_so_many_workers(node, found):
     # Where other pods have some GPUs, one of them takes a pod slot.
     node = {**node, "pods": node.get("pods", 110) + 1}
-    group = group_of(workers(9, 2, limits={"cpu": 4, "memory": "1Gi"}))
+    group = new_group(workers(9, 2, limits={"cpu": 4, "memory": "1Gi"}))
 
     assert room(a_ledger(**node), group) == found
 
@@ -116,26 +116,26 @@ def test_a_node_takes_so_many_workers(node, found):
 def test_a_pod_without_cpu_fits_where_cpu_is_overdrawn():
     node = replace(a_ledger(), cpu_free=-500, memory_free_bytes=-1)
 
-    assert room(node, group_of([a_member(2)])) == 4
-    assert shortage(node, group_of([a_member(2)])) is None
-    assert room(node, group_of([a_member(2, limits={"cpu": "1m"})])) is Reason.CPU
+    assert room(node, new_group([a_member(2)])) == 4
+    assert shortage(node, new_group([a_member(2)])) is None
+    assert room(node, new_group([a_member(2, limits={"cpu": "1m"})])) is Reason.CPU
 
 
 def test_members_are_counted_as_the_most_demanding_of_them():
     members = [a_member(1, "a", limits={"cpu": 6}), a_member(1, "b", limits={"memory": "2Gi"})]
 
     node = a_ledger(cpu=12_000, memory=6 << 30)
-    assert room(node, group_of(members)) == 2
+    assert room(node, new_group(members)) == 2
 
 
 def test_a_host_port_is_taken_once():
     node = a_ledger()
     taken = node.hold(opening(22).holding((GPUShare(0),)))
 
-    assert room(node, group_of([opening(22)])) == 8
-    assert room(taken, group_of([opening(22)])) is Reason.PORTS
-    assert room(node, group_of([opening(22), opening(22, "worker-1")])) == 1
-    assert room(node, group_of([opening(22), opening(23, "worker-1")])) == 8
+    assert room(node, new_group([opening(22)])) == 8
+    assert room(taken, new_group([opening(22)])) is Reason.PORTS
+    assert room(node, new_group([opening(22), opening(22, "worker-1")])) == 1
+    assert room(node, new_group([opening(22), opening(23, "worker-1")])) == 8
 
 
 @pytest.mark.parametrize(
@@ -161,12 +161,12 @@ def test_a_host_port_is_taken_once():
 def test_all_members_fit_one_node_or_the_reason_is_told(node, members, reason):
     ledger = a_ledger(**node)
 
-    assert shortage(ledger, group_of(members)) is reason
+    assert shortage(ledger, new_group(members)) is reason
 
 
 def test_nodes_are_counted_by_the_reason_why_they_take_none():
     nodes = [a_node("a"), a_node("b", unschedulable=True), a_node("c"), a_node("d", mode="mig")]
-    found = feasibility_of(a_snapshot(*nodes), group_of([a_member(3)]))
+    found = feasibility_of(a_snapshot(*nodes), new_group([a_member(3)]))
 
     assert found.able.tolist() == [0, 2]
     assert found.room.tolist() == [2, 0, 2, 0]
@@ -175,32 +175,32 @@ def test_nodes_are_counted_by_the_reason_why_they_take_none():
 
 def test_of_no_nodes_none_takes_any():
     for look in (feasibility_of, feasibility_of_all):
-        found = look(a_snapshot(), group_of([a_member()]))
+        found = look(a_snapshot(), new_group([a_member()]))
         assert (found.able.tolist(), found.blocked) == ([], Counter())
 
 
 def test_shares_go_where_their_cards_have_room():
     node = a_ledger(GPUShare(0, mem=6, core=50), mode="core_mem", card_memory=8)
 
-    assert room(node, group_of([a_member(0, limits={GPU_MEM: 1})])) is Reason.COMPUTE_TOO
-    assert room(node, group_of([a_member(0, limits={GPU_MEM: 1, GPU_CORE: 5})])) == 1
+    assert room(node, new_group([a_member(0, limits={GPU_MEM: 1})])) is Reason.COMPUTE_TOO
+    assert room(node, new_group([a_member(0, limits={GPU_MEM: 1, GPU_CORE: 5})])) == 1
 
 
 @pytest.mark.parametrize("amount", [10**18, 10**30], ids=["exabyte", "beyond any number"])
 def test_amounts_that_no_machine_has_are_compared_too(amount):
     member = a_member(limits={"cpu": str(amount), "memory": str(amount)})
 
-    assert room(a_ledger(), group_of([member])) is Reason.CPU
-    assert shortage(a_ledger(), group_of([member, member])) is Reason.CPU
-    assert room(a_ledger(cpu=10**33, memory=10**33), group_of([a_member()])) == 8
+    assert room(a_ledger(), new_group([member])) is Reason.CPU
+    assert shortage(a_ledger(), new_group([member, member])) is Reason.CPU
+    assert room(a_ledger(cpu=10**33, memory=10**33), new_group([a_member()])) == 8
 
 
 @pytest.mark.parametrize("gpus", [2**63 - 1, 2**64 - 2], ids=["of one container", "of two"])
 def test_gpus_that_no_machine_has_are_compared_too(gpus):
     member = a_member(gpus)
 
-    assert room(a_ledger(), group_of([member])) is Reason.GPUS
-    assert shortage(a_ledger(), group_of([member, member])) is Reason.GPUS
+    assert room(a_ledger(), new_group([member])) is Reason.GPUS
+    assert shortage(a_ledger(), new_group([member, member])) is Reason.GPUS
 
 
 def test_nodes_with_the_same_value_of_a_label_have_the_same_number():
@@ -226,7 +226,7 @@ def test_what_is_remembered_of_nodes_never_changes_an_answer(snapshot, offered, 
             # The same ledgers, and nothing that was found of them before.
             fresh = replace(snapshot_of(seen.ledger), **_preferences(seen))
             for look in (feasibility_of, feasibility_of_all):
-                group = group_of(members)
+                group = new_group(members)
                 if group.gpus or look is feasibility_of:
                     mine, afresh = look(seen, group), look(fresh, group)
                     assert np.array_equal(mine.room, afresh.room)
@@ -296,7 +296,7 @@ def test_nodes_that_are_alike_are_asked_once_and_answer_as_each_of_them_would(
         affinity = {"nodeAffinity": required} if terms else None
         member = a_member(1, "w", nodeSelector=selector, affinity=affinity, tolerations=tolerations)
 
-        found = closed(snapshot, group_of([member]))
+        found = closed(snapshot, new_group([member]))
 
         expected = [filter_node(node, member) is not None for node in snapshot.nodes]
         assert found.tolist() == expected

@@ -2,36 +2,36 @@ from builders import a_member, workers
 
 from cluster.demand import Demand
 from cluster.keys import GPU_MEM, GPU_WHOLE
-from scorer.placement.group import group_of
+from scorer.placement.group import new_group
 
 
 def test_equal_members_are_of_one_kind_and_add_up():
-    group = group_of(workers(3, 2, limits={"cpu": 2, "memory": "1Gi"}))
+    group = new_group(workers(3, 2, limits={"cpu": 2, "memory": "1Gi"}))
 
     assert (group.size, group.gpus, group.each) == (3, 6, 2)
-    assert [kind.name for kind in group.kinds] == ["default/worker-0"]
+    assert [kind.name for kind in group.representatives] == ["default/worker-0"]
     assert group.total == Demand(6000, 3 << 30)
     assert group.largest == Demand(2000, 1 << 30)
     assert not group.apart
 
 
 def test_unequal_members_ask_for_no_common_number_of_gpus():
-    group = group_of([a_member(1, "a"), a_member(2, "b", limits={"cpu": 5})])
+    group = new_group([a_member(1, "a"), a_member(2, "b", limits={"cpu": 5})])
 
     assert (group.gpus, group.each) == (3, None)
-    assert len(group.kinds) == 2
+    assert len(group.representatives) == 2
     assert group.largest.cpu == 5000
 
 
 def test_members_with_equal_gpus_may_differ_otherwise():
-    group = group_of([a_member(2, "a", limits={"cpu": 5}), a_member(2, "b")])
+    group = new_group([a_member(2, "a", limits={"cpu": 5}), a_member(2, "b")])
 
     assert group.each == 2
-    assert len(group.kinds) == 2
+    assert len(group.representatives) == 2
 
 
 def test_shares_are_no_whole_gpus():
-    group = group_of(workers(2, 0, limits={GPU_MEM: 4}))
+    group = new_group(workers(2, 0, limits={GPU_MEM: 4}))
 
     assert (group.gpus, group.each) == (0, None)
 
@@ -48,7 +48,7 @@ def test_members_that_want_the_same_host_port_go_apart():
 
     def group(*ports: tuple[int, ...]) -> bool:
         members = [a_member(1, f"w{i}", containers=opening(*p)) for i, p in enumerate(ports)]
-        return group_of(members).apart
+        return new_group(members).apart
 
     assert group((22, 23), (23,))
     assert not group((22,), (23,), ())

@@ -4,7 +4,7 @@ from builders import a_member
 from cluster.keys import GPU_CORE, GPU_MEM, NVIDIA_GPU
 from cluster.ledger import Holding
 from cluster.record import GPUShare
-from scorer.placement.member import member_of
+from scorer.placement.member import new_member
 
 
 def test_whole_gpus_are_counted_and_others_are_not():
@@ -27,9 +27,9 @@ def test_counted_gpus_are_held_by_number():
 def test_the_namespace_is_taken_where_the_pod_names_none():
     pod = a_member(1, "w").pod
 
-    assert member_of(pod, "ignored").name == "default/w"
-    assert member_of(type(pod)(spec=pod.spec), "team-a", "team-a/job").name == "team-a/"
-    assert member_of(pod, "default", "default/job").holding(()).gang == "default/job"
+    assert new_member(pod, "ignored").name == "default/w"
+    assert new_member(type(pod)(spec=pod.spec), "team-a", "team-a/job").name == "team-a/"
+    assert new_member(pod, "default", "default/job").holding(()).gang == "default/job"
 
 
 @pytest.mark.parametrize(
@@ -46,11 +46,11 @@ def test_the_namespace_is_taken_where_the_pod_names_none():
     ids=["name", "gpus", "family", "cpu", "selector", "tolerations", "affinity"],
 )
 def test_members_are_alike_where_nodes_treat_them_alike(other, alike):
-    assert (a_member(2).kind == other.kind) is alike
+    assert (a_member(2).signature == other.signature) is alike
 
 
 def test_shares_of_other_sizes_are_not_alike():
     one = a_member(0, limits={GPU_MEM: 2, GPU_CORE: 20})
 
-    assert one.kind != a_member(0, limits={GPU_MEM: 2, GPU_CORE: 25}).kind
-    assert one.kind != a_member(0, limits={GPU_MEM: 3, GPU_CORE: 20}).kind
+    assert one.signature != a_member(0, limits={GPU_MEM: 2, GPU_CORE: 25}).signature
+    assert one.signature != a_member(0, limits={GPU_MEM: 3, GPU_CORE: 20}).signature

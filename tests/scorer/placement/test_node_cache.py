@@ -45,10 +45,10 @@ A, B, C, D = nodes_of("a", "b", "c", "d")
 )
 def test_only_nodes_that_are_new_are_asked(now, asked):
     known, asking = NodeCache(), Asking()
-    known.of("room", (A, B, C), asking, np.int64)
+    known.get_or_compute("room", (A, B, C), asking, np.int64)
     asking.asked.clear()
 
-    found = known.of("room", now, asking, np.int64)
+    found = known.get_or_compute("room", now, asking, np.int64)
 
     assert sorted(asking.asked) == asked
     assert found.tolist() == [[node.free_mask.bit_count() for node in now], [1] * len(now)]
@@ -56,9 +56,9 @@ def test_only_nodes_that_are_new_are_asked(now, asked):
 
 def test_what_was_answered_before_stays_as_it_was():
     known, asking = NodeCache(), Asking()
-    before = known.of("room", (A, B), asking, np.int64)
+    before = known.get_or_compute("room", (A, B), asking, np.int64)
 
-    known.of("room", (A, held(B)), asking, np.int64)
+    known.get_or_compute("room", (A, held(B)), asking, np.int64)
 
     assert before.tolist() == [[8, 8], [1, 1]]
 
@@ -67,10 +67,10 @@ def test_of_many_questions_those_asked_last_are_kept(monkeypatch):
     monkeypatch.setattr(node_cache, "MOST", 2)
     known, asking = NodeCache(), Asking()
     for question in ("one", "two", "one", "three", "one"):
-        known.of(question, (A,), asking, np.int64)
+        known.get_or_compute(question, (A,), asking, np.int64)
     assert asking.asked == ["a"] * 3
 
-    known.of("two", (A,), asking, np.int64)
+    known.get_or_compute("two", (A,), asking, np.int64)
 
     assert asking.asked == ["a"] * 4
 
@@ -99,14 +99,14 @@ def test_places_that_changed_are_found_among_many():
 def test_a_copy_knows_the_same_and_what_either_learns_stays_its_own():
     ask, again = Asking(), Asking()
     first = NodeCache()
-    first.of("free", (A, B), ask, np.int64)
+    first.get_or_compute("free", (A, B), ask, np.int64)
     first.number("a")
 
-    copy = first.copied()
+    copy = first.fork()
 
-    assert copy.of("free", (A, B), again, np.int64).tolist() == [[8, 8], [1, 1]]
-    copy.of("free", (A, B, C), again, np.int64)
-    first.of("free", (A, B, C), ask, np.int64)
+    assert copy.get_or_compute("free", (A, B), again, np.int64).tolist() == [[8, 8], [1, 1]]
+    copy.get_or_compute("free", (A, B, C), again, np.int64)
+    first.get_or_compute("free", (A, B, C), ask, np.int64)
     assert (again.asked, ask.asked) == (["c"], ["a", "b", "c"])
     assert (copy.number("b"), first.number("c"), copy.number("a")) == (2, 2, 1)
 
@@ -116,12 +116,12 @@ def test_a_snapshot_for_another_thread_shares_what_was_found_and_nothing_that_ch
     plan(before, [a_member()])
     empty = before.emptied()
 
-    apart = before.apart()
+    apart = before.fork()
 
     assert apart.nodes == before.nodes
-    assert apart.memo is not before.memo
+    assert apart.cache is not before.cache
     assert apart.emptied() == empty
-    assert apart.emptied().memo is not empty.memo
+    assert apart.emptied().cache is not empty.cache
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_who_has_had_their_time_asks_nothing_more(look, known):
         plan(look(snapshot), [a_member()])
 
     with pytest.raises(DeadlineExceeded):
-        plan(look(snapshot.apart(lambda: True)), [a_member()])
+        plan(look(snapshot.fork(lambda: True)), [a_member()])
     assert isinstance(plan(look(snapshot), [a_member()]), Plan)
 
 
@@ -148,7 +148,7 @@ def test_the_time_is_looked_at_before_each_node():
     asking, is_over = Asking(), iter([False, False, False, True])
 
     with pytest.raises(DeadlineExceeded):
-        NodeCache(lambda: next(is_over)).of("free", (A, B, C, D), asking, np.int64)
+        NodeCache(lambda: next(is_over)).get_or_compute("free", (A, B, C, D), asking, np.int64)
 
     assert asking.asked == ["a", "b"]
 
@@ -157,22 +157,25 @@ def test_what_was_found_before_the_time_was_over_is_not_asked_again():
     known, asking, again = NodeCache(), Asking(), Asking()
     is_over = iter([False, False, False, True])
 
-    with known.granted(lambda: next(is_over)), pytest.raises(DeadlineExceeded):
-        known.of("free", (A, B, C), asking, np.int64)
+    with known.deadline(lambda: next(is_over)), pytest.raises(DeadlineExceeded):
+        known.get_or_compute("free", (A, B, C), asking, np.int64)
 
-    assert known.of("free", (A, B, C), again, np.int64).tolist() == [[8, 8, 8], [1, 1, 1]]
+    assert known.get_or_compute("free", (A, B, C), again, np.int64).tolist() == [
+        [8, 8, 8],
+        [1, 1, 1],
+    ]
     assert (asking.asked, again.asked) == (["a", "b"], ["c"])
 
 
 def test_who_has_no_time_for_any_node_that_changed_keeps_the_others():
     known, asking, again = NodeCache(), Asking(), Asking()
     other, is_over = held(B), iter([False, True])
-    known.of("free", (A, B), Asking(), np.int64)
+    known.get_or_compute("free", (A, B), Asking(), np.int64)
 
-    with known.granted(lambda: next(is_over)), pytest.raises(DeadlineExceeded):
-        known.of("free", (A, other, C), asking, np.int64)
+    with known.deadline(lambda: next(is_over)), pytest.raises(DeadlineExceeded):
+        known.get_or_compute("free", (A, other, C), asking, np.int64)
 
-    known.of("free", (A, other, C), again, np.int64)
+    known.get_or_compute("free", (A, other, C), again, np.int64)
     assert (asking.asked, again.asked) == ([], ["b", "c"])
 
 
@@ -180,7 +183,7 @@ def test_time_is_granted_for_the_empty_cluster_too_and_for_no_longer_than_it_is_
     snapshot = a_snapshot(a_node("a"), a_node("b"))
     plan(snapshot.emptied(), [a_member()])
 
-    with snapshot.memo.granted(lambda: True), pytest.raises(DeadlineExceeded):
+    with snapshot.cache.deadline(lambda: True), pytest.raises(DeadlineExceeded):
         plan(snapshot.emptied(), [a_member()])
 
     assert isinstance(plan(snapshot.emptied(), [a_member()]), Plan)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from cluster.keys import GPU_MEM, NVIDIA_GPU
 from cluster.node import Placement
 from cluster.record import GPUShare
-from scorer.placement.group import group_of
+from scorer.placement.group import new_group
 from scorer.placement.node_cache import DeadlineExceeded
 from scorer.placement.pod_by_pod import place_each, place_together
 from scorer.placement.result import Plan, Refusal
@@ -23,7 +23,7 @@ def test_members_keep_their_order_though_the_largest_goes_first():
     shares = {"node-0": [GPUShare(0, mem=2), GPUShare(1, mem=12)]}
     members = [a_share("small", 12), a_share("large", 14)]
 
-    found = place_each(a_snapshot(node, shares=shares), group_of(members))
+    found = place_each(a_snapshot(node, shares=shares), new_group(members))
 
     assert found.placements[0].member.name == "default/small" if isinstance(found, Plan) else False
     assert [p.gpus for p in found.placements] == [(1,), (0,)]
@@ -33,7 +33,7 @@ def test_unequal_members_stay_on_the_nodes_in_use_where_they_fit():
     nodes = [a_node("a"), a_node("b")]
     members = [a_member(1, "w0"), a_member(6, "w1"), a_member(3, "w2"), a_member(1, "w3")]
 
-    found = place_each(a_snapshot(*nodes), group_of(members))
+    found = place_each(a_snapshot(*nodes), new_group(members))
 
     assert [p.node for p in found.placements] == ["a", "a", "b", "a"]
     assert found.one_by_one
@@ -44,7 +44,7 @@ def test_unequal_members_stay_together_where_nodes_are_spread_too():
     snapshot = a_snapshot(*(a_node(name) for name in "abc"), placement=Placement.SPREAD)
     members = [a_member(6, "w0"), a_member(7, "w1"), a_member(1, "w2")]
 
-    found = place_each(snapshot, group_of(members))
+    found = place_each(snapshot, new_group(members))
 
     assert [p.node for p in found.placements] == ["b", "a", "b"]
 
@@ -53,7 +53,7 @@ def test_nodes_without_a_linked_set_are_counted_once():
     nodes = [a_node("a", a_machine(4)), a_node("b", a_machine(4)), a_node("c", None, "default")]
     members = [a_member(2, "w0"), a_member(3, "w1")]
 
-    found = place_each(a_snapshot(*nodes), group_of(members), linked=True)
+    found = place_each(a_snapshot(*nodes), new_group(members), linked=True)
 
     assert found == Refusal(
         "needs 3 GPUs on one node; 0 of 2 members would fit; of 3 nodes: "
@@ -66,14 +66,14 @@ def test_together_takes_the_next_node_where_the_best_has_no_room_for_all():
     shares = {"a": [GPUShare(0, mem=8)]}
 
     found = place_together(
-        a_snapshot(*nodes, shares=shares), group_of([a_share(n, 9) for n in "xy"])
+        a_snapshot(*nodes, shares=shares), new_group([a_share(n, 9) for n in "xy"])
     )
 
     assert found.gpus == {"b": (0, 1)}
 
 
 def test_together_says_why_not_even_the_first_fits():
-    found = place_together(a_snapshot(), group_of(workers(2, 0, limits={NVIDIA_GPU: 1})))
+    found = place_together(a_snapshot(), new_group(workers(2, 0, limits={NVIDIA_GPU: 1})))
 
     assert found == Refusal("needs 1 GPU on one node; 0 of 2 members would fit; there are no nodes")
 
@@ -87,7 +87,7 @@ def test_who_fits_a_node_together_is_not_kept_from_it(sizes, taken, asked):
     node = a_node(machine=a_machine(len(sizes)), mode="share", card_memory=tuple(sizes))
     share = GPUShare(0, mem=min(taken, sizes[0])) if taken else None
     snapshot = a_snapshot(node, shares={"node-0": [share]} if share else {})
-    group = group_of([a_share(f"w{i}", memory) for i, memory in enumerate(asked)])
+    group = new_group([a_share(f"w{i}", memory) for i, memory in enumerate(asked)])
 
     if isinstance(place_each(snapshot, group), Plan):
         requests = [member.request for member in group.members]
@@ -98,9 +98,9 @@ def test_who_fits_a_node_together_is_not_kept_from_it(sizes, taken, asked):
 def test_nodes_that_are_too_small_for_all_are_not_tried_one_by_one():
     nodes = [a_node(f"n{i}", a_machine(2), "share", card_memory=16) for i in range(50)]
     looks = iter(range(250))
-    snapshot = a_snapshot(*nodes).apart(lambda: next(looks, None) is None)
+    snapshot = a_snapshot(*nodes).fork(lambda: next(looks, None) is None)
 
-    found = place_together(snapshot, group_of([a_share(f"w{i}", 8) for i in range(5)]))
+    found = place_together(snapshot, new_group([a_share(f"w{i}", 8) for i in range(5)]))
 
     reason = "5 members that need 8 GiB of one card, all on one node: no node takes all of them"
     assert found == Refusal(reason)
@@ -109,7 +109,7 @@ def test_nodes_that_are_too_small_for_all_are_not_tried_one_by_one():
 def test_nodes_where_only_trying_tells_are_tried_no_longer_than_there_is_time():
     nodes = [a_node(f"n{i}", a_machine(2), "share", card_memory=16) for i in range(50)]
     looks = iter(range(250))
-    snapshot = a_snapshot(*nodes).apart(lambda: next(looks, None) is None)
+    snapshot = a_snapshot(*nodes).fork(lambda: next(looks, None) is None)
 
     with pytest.raises(DeadlineExceeded):
-        place_together(snapshot, group_of([a_share(f"w{i}", 9) for i in range(3)]))
+        place_together(snapshot, new_group([a_share(f"w{i}", 9) for i in range(3)]))

@@ -44,11 +44,12 @@ def test_tables_are_shared_by_nodes_alike_and_taken_over_where_known():
     assert snapshot_of(ledger).tables["a"] is snapshot_of(ledger).tables["b"]
 
 
-def test_the_emptied_cluster_is_made_once_for_the_same_nodes():
+def test_emptied_nodes_are_computed_once_for_the_same_nodes():
     snapshot = a_snapshot(a_node("a"), a_node("b"), taken={"a": (1, 2)})
     later = snapshot.hold_all([("b", a_member().holding((GPUShare(0),)))])
 
-    assert later.emptied() is snapshot.emptied()
+    assert later.emptied().nodes is snapshot.emptied().nodes
+    assert later.emptied().cache is snapshot.emptied().cache
     assert [node.free_mask for node in later.emptied().nodes] == [255, 255]
 
 

@@ -160,7 +160,7 @@ def test_whether_an_empty_cluster_takes_one_is_asked_once_for_a_refusal():
     snapshot, large = a_snapshot(a_node(), taken={"node-0": (0,)}), a_unit("large", 2, 4, age=9)
     refusal = outcomes(turns(snapshot, large, aged={"large"}))["large"]
 
-    with snapshot.memo.granted(lambda: True):
+    with snapshot.cache.deadline(lambda: True):
         found = turns(snapshot, large, aged={"large"}, standing={large.key: refusal})
 
     assert refusal.could_use == {"node-0"}
