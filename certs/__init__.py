@@ -1,5 +1,6 @@
-"""Certificates of Linkwise's servers: made, kept in one Secret, renewed, and made known.
+"""Serving certificates of Linkwise: issuance, storage in one Secret, renewal, caBundle injection.
 
-Read `bundle` first: what the Secret holds is the whole state, so that any replica can go on where
-another one ended. `authority` issues, `renewal` says when; `store`, `inject` and `keep` act.
+Read `bundle` first: the Secret is the whole state, so any replica can continue the work of another
+one. `authority` issues certificates and `renewal` decides when; `store` and `ca_bundle` write to
+the API server, driven by `reconciler`.
 """

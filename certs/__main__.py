@@ -1,4 +1,4 @@
-"""`python -m certs`: keeps the servers' certificate made, renewed and trusted."""
+"""`python -m certs`: the process that issues, renews and distributes certificates."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from certs.authority import KeySource
 from certs.ca_bundle import Target
 from certs.reconciler import Reconciler
-from certs.settings import REGISTRATIONS, SECRET, Settings, read_settings
+from certs.settings import SECRET, WEBHOOK_CONFIGURATIONS, Settings, read_settings
 from certs.store import Store
 from runtime.http.probes import probe_routes
 from runtime.http.server import serve
@@ -22,12 +22,12 @@ from runtime.process.clock import wall
 from runtime.process.environment import SettingsError
 from runtime.process.metrics import Gauges, measure_loop_lag, new_registry
 
-TARGETS = tuple(Target(*words) for words in REGISTRATIONS)
-SOURCE = KeySource(lambda: ec.generate_private_key(ec.SECP256R1()), x509.random_serial_number)
+TARGETS = tuple(Target(*identity) for identity in WEBHOOK_CONFIGURATIONS)
+KEY_SOURCE = KeySource(lambda: ec.generate_private_key(ec.SECP256R1()), x509.random_serial_number)
 
 
 def main() -> int:
-    """Run until told to end; return 2 when the environment cannot be used."""
+    """Run until a termination signal; return 2 where the environment is invalid."""
     try:
         settings = read_settings(os.environ)
     except SettingsError as error:
@@ -38,18 +38,18 @@ def main() -> int:
     return 0
 
 
-async def run(settings: Settings, told: asyncio.Event) -> None:
-    """Keep certificates, and serve probes and metrics, until told to end."""
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Reconcile certificates, and serve probes and metrics, until `stop` is set."""
     registry = new_registry()
     measure_loop_lag(registry)
     async with _kube(settings) as kube:
-        store = Store(kube, settings.namespace, SECRET, settings.terms, SOURCE)
-        keeper = Reconciler(kube, store, TARGETS, wall)
-        show(registry, keeper)
-        routes = probe_routes(registry, {"certificates": keeper.missing})
+        store = Store(kube, settings.namespace, SECRET, settings.issuance, KEY_SOURCE)
+        reconciler = Reconciler(kube, store, TARGETS, wall)
+        register_metrics(registry, reconciler)
+        routes = probe_routes(registry, {"certificates": reconciler.not_ready_reason})
         async with serve(routes, host=settings.host, port=settings.probe_port):
             lifecycle.tune_gc()
-            await until(told, keeper)
+            await run_until(stop, reconciler)
 
 
 def _kube(settings: Settings) -> Kube:
@@ -61,37 +61,37 @@ def _kube(settings: Settings) -> Kube:
     )
 
 
-async def until(told: asyncio.Event, keeper: Reconciler) -> None:
-    """Run a keeper until an event is set; what makes the keeper fail is raised."""
-    keeping = asyncio.ensure_future(keeper.run())
-    waiting = asyncio.ensure_future(told.wait())
-    await asyncio.wait((keeping, waiting), return_when=asyncio.FIRST_COMPLETED)
+async def run_until(stop: asyncio.Event, reconciler: Reconciler) -> None:
+    """Run a reconciler until `stop` is set; raise its error where it fails before."""
+    running = asyncio.ensure_future(reconciler.run())
+    waiting = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    if keeping.done():
-        keeping.result()
-    keeping.cancel()
+    if running.done():
+        running.result()
+    running.cancel()
 
 
-def show(registry: CollectorRegistry, keeper: Reconciler) -> None:
-    """Add the metrics of certificates to a registry."""
+def register_metrics(registry: CollectorRegistry, reconciler: Reconciler) -> None:
+    """Register the metrics of certificates."""
 
-    def expiry(of: str) -> float | None:
-        bundle = keeper.bundle
-        pair = None if bundle is None else {"leaf": bundle.leaf, "ca": bundle.signer}[of]
+    def expiry(role: str) -> float | None:
+        bundle = reconciler.bundle
+        pair = None if bundle is None else {"leaf": bundle.leaf, "ca": bundle.signer}[role]
         return None if pair is None else pair.expiry
 
     Gauges(
         registry,
         "linkwise_certs_expiry_timestamp_seconds",
-        "When a certificate ends, in seconds since 1970.",
-        {of: partial(expiry, of) for of in ("leaf", "ca")},
+        "Expiry of a certificate, in seconds since 1970.",
+        {role: partial(expiry, role) for role in ("leaf", "ca")},
         label="certificate",
     )
     Gauges(
         registry,
         "linkwise_certs_trusted",
-        "1 when the caBundle of a registration has the CA that signed the serving certificate.",
-        {target.resource: partial(keeper.trusted, target) for target in TARGETS},
+        "1 if the caBundle of a webhook configuration has the CA of the serving certificate.",
+        {target.resource: partial(reconciler.trusted, target) for target in TARGETS},
         label="registration",
     )
 

@@ -1,4 +1,4 @@
-"""Issuing: a CA of our own, and leaves for servers, on the curve P-256."""
+"""Issue a self-signed CA, and serving certificates (leaves) signed by it, on the curve P-256."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-BACKDATED = 3600
-"""A certificate is valid from so long before it was made: clocks of API servers differ [s]."""
+BACKDATE = 3600
+"""`notBefore` is this long before issuance, since the clocks of API servers differ [s]."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """Where what must not be foreseen comes from."""
+    """Source of unpredictable values."""
 
-    key: Callable[[], EllipticCurvePrivateKey]
+    new_key: Callable[[], EllipticCurvePrivateKey]
     """A new private key."""
-    serial: Callable[[], int]
+    new_serial: Callable[[], int]
     """A new serial number: positive, of at most 20 bytes."""
 
 
@@ -33,17 +33,17 @@ class KeyPair:
 
     @property
     def issued(self) -> float:
-        """When it was made [s since 1970]."""
-        return self.certificate.not_valid_before_utc.timestamp() + BACKDATED
+        """Time of issuance [s since 1970]."""
+        return self.certificate.not_valid_before_utc.timestamp() + BACKDATE
 
     @property
     def expiry(self) -> float:
-        """When it ends [s since 1970]."""
+        """End of validity, `notAfter` [s since 1970]."""
         return self.certificate.not_valid_after_utc.timestamp()
 
 
 def service_names(service: str, namespace: str) -> tuple[str, ...]:
-    """Return the names of a Service; the first is the one that API servers ask for."""
+    """Return the DNS names of a Service; API servers connect to the first."""
     return (
         f"{service}.{namespace}.svc",
         service,
@@ -52,19 +52,19 @@ def service_names(service: str, namespace: str) -> tuple[str, ...]:
     )
 
 
-def new_authority(now: float, seconds: float, source: KeySource) -> KeyPair:
-    """Return a new CA, which signs itself.
+def new_authority(now: float, duration: float, key_source: KeySource) -> KeyPair:
+    """Return a new self-signed CA.
 
     Args:
-        now: [s since 1970].
-        seconds: How long it lasts [s].
-        source: Of its key and serial number.
+        now: Time of issuance [s since 1970].
+        duration: Validity [s].
+        key_source: Source of its key and serial number.
     """
-    key, serial = source.key(), source.serial()
-    # A name of its own, so that two CAs in one bundle are told apart by every library.
+    key, serial = key_source.new_key(), key_source.new_serial()
+    # A unique subject, so that every library can distinguish two CAs of one bundle.
     name = _name(f"Linkwise CA {serial:x}"[:40])
     builder = (
-        _builder(key, serial, now, now + seconds)
+        _builder(key, serial, now, now + duration)
         .subject_name(name)
         .issuer_name(name)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -74,50 +74,50 @@ def new_authority(now: float, seconds: float, source: KeySource) -> KeyPair:
 
 
 def new_leaf(
-    authority: KeyPair, names: Sequence[str], now: float, seconds: float, source: KeySource
+    authority: KeyPair, names: Sequence[str], now: float, duration: float, key_source: KeySource
 ) -> KeyPair:
-    """Return a new serving certificate, which never outlives its CA.
+    """Return a new serving certificate, which expires no later than its CA.
 
     Args:
-        authority: Who signs it.
-        names: DNS names and IP addresses that the server is reached by; one may occur twice.
-        now: [s since 1970].
-        seconds: How long it lasts, if its CA lasts as long [s].
-        source: Of its key and serial number.
+        authority: The CA that signs it.
+        names: DNS names and IP addresses of the server; duplicates are dropped.
+        now: Time of issuance [s since 1970].
+        duration: Validity, shortened where the CA expires earlier [s].
+        key_source: Source of its key and serial number.
 
     Raises:
-        ValueError: The CA has ended.
+        ValueError: The CA has expired.
     """
     if authority.expiry <= now:
-        raise ValueError("a CA that has ended cannot sign")
-    key = source.key()
-    signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
-    reached_by = x509.SubjectAlternativeName(dict.fromkeys(map(general_name, names)))
+        raise ValueError("a CA that has expired cannot sign")
+    key = key_source.new_key()
+    authority_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
+    alt_names = x509.SubjectAlternativeName(dict.fromkeys(map(general_name, names)))
     builder = (
-        _builder(key, source.serial(), now, min(now + seconds, authority.expiry))
+        _builder(key, key_source.new_serial(), now, min(now + duration, authority.expiry))
         .subject_name(_name("Linkwise"))
         .issuer_name(authority.certificate.subject)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(of_authority=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(reached_by, critical=False)
-        .add_extension(signer, critical=False)
+        .add_extension(alt_names, critical=False)
+        .add_extension(authority_id, critical=False)
     )
     return KeyPair(builder.sign(authority.key, SHA256()), key)
 
 
-def names_of(leaf: x509.Certificate) -> tuple[str, ...]:
-    """Return the DNS names and addresses that a certificate is for, addresses last."""
+def subject_alt_names(leaf: x509.Certificate) -> tuple[str, ...]:
+    """Return the DNS names and IP addresses of a certificate, addresses last."""
     try:
-        found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        alt_names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return ()
-    addresses = found.get_values_for_type(x509.IPAddress)
-    return (*found.get_values_for_type(x509.DNSName), *map(str, addresses))
+    addresses = alt_names.get_values_for_type(x509.IPAddress)
+    return (*alt_names.get_values_for_type(x509.DNSName), *map(str, addresses))
 
 
 def general_name(name: str) -> x509.DNSName | x509.IPAddress:
-    """Return a DNS name or an IP address as certificates have it.
+    """Return a DNS name or an IP address as an entry of `subjectAltName`.
 
     Raises:
         ValueError: It is neither.
@@ -133,14 +133,14 @@ def _name(text: str) -> x509.Name:
 
 
 def _builder(
-    key: EllipticCurvePrivateKey, serial: int, now: float, end: float
+    key: EllipticCurvePrivateKey, serial: int, now: float, expiry: float
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .public_key(key.public_key())
         .serial_number(serial)
-        .not_valid_before(datetime.fromtimestamp(int(now) - BACKDATED, UTC))
-        .not_valid_after(datetime.fromtimestamp(int(end), UTC))
+        .not_valid_before(datetime.fromtimestamp(int(now) - BACKDATE, UTC))
+        .not_valid_after(datetime.fromtimestamp(int(expiry), UTC))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 

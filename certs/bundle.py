@@ -1,14 +1,14 @@
-"""The state: what the Secret holds, from which everything else is derived.
+"""The state of all certificates, as the Secret holds it.
 
 | key | content, PEM |
 |---|---|
-| `ca.crt` | every CA to be trusted, oldest first: what registrations get as `caBundle` |
+| `ca.crt` | every trusted CA, oldest first: the `caBundle` of webhook configurations |
 | `ca.key` | their keys, in the same order |
-| `tls.crt`, `tls.key` | what the servers show |
+| `tls.crt`, `tls.key` | the serving certificate (leaf) |
 
-A rotation of the CA can be resumed from it by anybody, since its phase is derived: one CA, none is
-under way; two, and the leaf is of the older, the newer is announced; two, and the leaf is of the
-newer, servers have switched and the older can retire.
+Any replica can continue a rotation of the CA, since its phase follows from this state. One CA: no
+rotation. Two CAs, the leaf signed by the older: the newer one is announced. Two CAs, the leaf
+signed by the newer: servers have switched, and the older one can be removed.
 """
 
 import binascii
@@ -29,25 +29,25 @@ from cryptography.hazmat.primitives.serialization import (
 from certs.authority import KeyPair
 
 CA_CERTIFICATES, CA_KEYS, CERTIFICATE, KEY = "ca.crt", "ca.key", "tls.crt", "tls.key"
-_LARGEST = 1 << 16
+_MAX_LENGTH = 1 << 16
 _END_OF_KEY = b"-----END PRIVATE KEY-----\n"
-_UNUSABLE = (
+_PARSE_ERRORS = (
     ValueError,
     TypeError,
     UnsupportedAlgorithm,
     x509.DuplicateExtension,
     x509.UnsupportedGeneralNameType,
 )
-"""What `cryptography` raises for keys and certificates that it cannot read."""
+"""Errors of `cryptography` for keys and certificates that it cannot parse."""
 
 
 class BundleError(ValueError):
-    """What the Secret holds is not a bundle."""
+    """The content of the Secret is not a bundle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """CAs that are trusted, and what servers show."""
+    """Trusted CAs, and the serving certificate."""
 
     authorities: tuple[KeyPair, ...]
     """Oldest first."""
@@ -55,7 +55,7 @@ class Bundle:
 
     @property
     def signer(self) -> KeyPair | None:
-        """The CA that signed the leaf; None when it is none of the bundle's."""
+        """The CA that signed the leaf; None where it is not in the bundle."""
         return next((ca for ca in self.authorities if _signed(self.leaf, ca)), None)
 
     @property
@@ -76,10 +76,10 @@ def write_bundle(bundle: Bundle) -> dict[str, str]:
 
 
 def read_bundle(data: Mapping[str, str]) -> Bundle:
-    """Return what a Secret's data, in base 64, stands for.
+    """Return the bundle in a Secret's data, in base 64.
 
     Raises:
-        BundleError: It is not a bundle: the message says which key is wrong, and how.
+        BundleError: It is not a bundle; the message names the key and the error.
     """
     authorities = _pairs(data, CA_CERTIFICATES, CA_KEYS)
     leaves = _pairs(data, CERTIFICATE, KEY)
@@ -89,7 +89,7 @@ def read_bundle(data: Mapping[str, str]) -> Bundle:
 
 
 def trusts(bundle_pem: bytes, authority: KeyPair) -> bool:
-    """Whether PEM text contains a CA's certificate."""
+    """Return whether PEM text contains a CA's certificate."""
     try:
         return authority.certificate in x509.load_pem_x509_certificates(bundle_pem)
     except ValueError:
@@ -99,7 +99,7 @@ def trusts(bundle_pem: bytes, authority: KeyPair) -> bool:
 def _signed(leaf: KeyPair, authority: KeyPair) -> bool:
     try:
         leaf.certificate.verify_directly_issued_by(authority.certificate)
-    except (*_UNUSABLE, InvalidSignature):
+    except (*_PARSE_ERRORS, InvalidSignature):
         return False
     return True
 
@@ -123,10 +123,10 @@ def _certificates(pem: bytes, name: str) -> list[x509.Certificate]:
     try:
         certificates = x509.load_pem_x509_certificates(pem)
         for certificate in certificates:
-            # These are parsed when they are first read; afterwards nothing raises.
+            # These are parsed on first access; a later access cannot fail.
             certificate.public_key(), certificate.subject, certificate.extensions
-    except _UNUSABLE as error:
-        raise BundleError(f"{name} is not PEM certificates: {_line(error)}") from error
+    except _PARSE_ERRORS as error:
+        raise BundleError(f"{name} is not PEM certificates: {_one_line(error)}") from error
     return certificates
 
 
@@ -134,8 +134,8 @@ def _content(data: Mapping[str, str], key: str) -> bytes:
     text = data.get(key)
     if text is None:
         raise BundleError(f"{key} is missing")
-    if len(text) > _LARGEST:
-        raise BundleError(f"{key} is longer than {_LARGEST} bytes")
+    if len(text) > _MAX_LENGTH:
+        raise BundleError(f"{key} is longer than {_MAX_LENGTH} bytes")
     try:
         return b64decode(text, validate=True)
     except binascii.Error as error:
@@ -145,14 +145,14 @@ def _content(data: Mapping[str, str], key: str) -> bytes:
 def _key(pem: bytes, name: str) -> EllipticCurvePrivateKey:
     try:
         key = load_pem_private_key(pem, None)
-    except _UNUSABLE as error:
-        raise BundleError(f"{name} is not a PEM key: {_line(error)}") from error
+    except _PARSE_ERRORS as error:
+        raise BundleError(f"{name} is not a PEM key: {_one_line(error)}") from error
     if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
         raise BundleError(f"{name} is not a key on the curve P-256")
     return key
 
 
-def _line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 

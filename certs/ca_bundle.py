@@ -1,4 +1,4 @@
-"""The registrations: their `caBundle` follows the bundle, whoever clears it."""
+"""Inject `caBundle` into our webhook configurations, as cert-manager's cainjector does."""
 
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
@@ -18,93 +18,98 @@ _log = structlog.get_logger()
 
 
 class ClientConfig(Struct, frozen=True, rename="camel"):
-    """How a webhook is called, as far as it is ours."""
+    """WebhookClientConfig: only the field that is injected."""
 
     ca_bundle: str = ""
     """PEM, in base 64."""
 
 
 class Webhook(Struct, frozen=True, rename="camel"):
-    """One webhook of a registration."""
+    """One webhook of a configuration."""
 
     name: str
     client_config: ClientConfig = ClientConfig()
 
 
-class Registration(Struct, frozen=True):
+class WebhookConfiguration(Struct, frozen=True):
     """A MutatingWebhookConfiguration or a ValidatingWebhookConfiguration."""
 
     metadata: Metadata
     webhooks: list[Webhook] | None = None
 
     def trusts(self, authority: KeyPair) -> bool:
-        """Whether every one of its webhooks is called with a bundle that has this CA."""
+        """Return whether the `caBundle` of every webhook contains a CA."""
         bundles = {webhook.client_config.ca_bundle for webhook in self.webhooks or ()}
-        return all(trusts(_bytes(bundle), authority) for bundle in bundles)
+        return all(trusts(_decode(bundle), authority) for bundle in bundles)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which registration."""
+    """Identity of a webhook configuration whose `caBundle` is ours."""
 
     resource: str
-    """`mutatingwebhookconfigurations`, or the other."""
+    """`mutatingwebhookconfigurations` or `validatingwebhookconfigurations`."""
     kind: str
     name: str
 
     @property
     def collection(self) -> str:
-        """Where objects of its kind are."""
+        """Path of the API for its kind."""
         return f"/apis/{API}/{self.resource}"
 
 
-def change(target: Target, found: Registration, trusted: bytes) -> dict[str, object] | None:
-    """Return what is applied so that a registration has a bundle; None when it has it.
+def ca_bundle_patch(
+    target: Target, configuration: WebhookConfiguration, trusted: bytes
+) -> dict[str, object] | None:
+    """Return the object to apply so that a configuration has a bundle; None where it has it.
 
-    Only `caBundle` is named, so that everything else stays with whoever deploys the registration.
-    The version makes it refused when the registration has changed or gone since it was read.
+    It names only `caBundle`, so that all other fields stay with the owner of the configuration.
+    It has the resource version, so that the API server refuses it if the configuration has changed.
 
     Args:
-        target: Which registration.
-        found: What it is now.
+        target: The configuration's identity.
+        configuration: Its present state.
         trusted: The bundle [PEM].
     """
-    webhooks = found.webhooks or []
+    webhooks = configuration.webhooks or []
     text = b64encode(trusted).decode()
     if all(webhook.client_config.ca_bundle == text for webhook in webhooks):
         return None
+    version = configuration.metadata.resource_version
     return {
         "apiVersion": API,
         "kind": target.kind,
-        "metadata": {"name": target.name, "resourceVersion": found.metadata.resource_version},
+        "metadata": {"name": target.name, "resourceVersion": version},
         "webhooks": [
             {"name": webhook.name, "clientConfig": {"caBundle": text}} for webhook in webhooks
         ],
     }
 
 
-async def inject(kube: Kube, target: Target, found: Registration, trusted: bytes) -> None:
-    """Write a bundle into a registration that has another one, or none.
+async def inject_ca_bundle(
+    kube: Kube, target: Target, configuration: WebhookConfiguration, trusted: bytes
+) -> None:
+    """Write a bundle into a configuration where it differs.
 
     Raises:
-        KubeError: The API server cannot be asked, or refuses.
+        KubeError: The API server cannot be reached, or refuses.
     """
-    body = change(target, found, trusted)
-    if body is None:
+    patch = ca_bundle_patch(target, configuration, trusted)
+    if patch is None:
         return
     params = {"fieldManager": FIELD_MANAGER, "force": "true"}
     path = f"{target.collection}/{target.name}"
     try:
-        await kube.patch(path, body, Registration, kind="apply", params=params)
+        await kube.patch(path, patch, WebhookConfiguration, kind="apply", params=params)
     except ApiError as error:
-        # It changed or went since it was read: the watch tells, and then it is judged anew.
+        # Changed or deleted since it was read: the watch event triggers the next reconcile.
         if error.status not in {404, 409}:
             raise
         return
-    _log.info("Wrote caBundle", kind=target.kind, name=target.name)
+    _log.info("caBundle injected", kind=target.kind, name=target.name)
 
 
-def _bytes(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     try:
         return b64decode(text)
     except ValueError:

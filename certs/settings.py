@@ -1,4 +1,4 @@
-"""What the environment decides."""
+"""Settings of the certs process, read from the environment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,61 +11,60 @@ from runtime.process.environment import Environment, SettingsError
 _DAY = 86_400
 _CENTURY = 36_525
 SERVICES = ("linkwise-webhook", "linkwise-webhook-standby")
-"""Whose names the certificate is for: the replicas that are called, and the one for when that
-failed."""
+"""Services whose names the certificate has: the webhook, and its standby."""
 SECRET = "linkwise-webhook-tls"  # noqa: S105 - its name.
-REGISTRATIONS = (
+WEBHOOK_CONFIGURATIONS = (
     ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", "linkwise"),
     ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", "linkwise"),
 )
-"""Resource, kind and name of each object whose `caBundle` is ours."""
+"""Resource, kind and name of each webhook configuration that gets our `caBundle`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Read once, at start."""
+    """Settings, read once at start."""
 
     namespace: str
-    """Of the Secret and the Services."""
-    terms: IssuancePolicy
+    """Namespace of the Secret and the Services."""
+    issuance: IssuancePolicy
     host: str
     probe_port: int
-    """Of probes and metrics, without TLS."""
+    """Port of probes and metrics, without TLS."""
     api_server: str
-    """Empty for the one that a pod is given."""
+    """URL; empty for the API server of the pod's cluster."""
     api_token_file: str
     api_ca_file: str
     log_level: str
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
-    """Return the settings; a variable that is unset or empty has its default.
+    """Return the settings; an unset or empty variable has its default.
 
     | variable | default | meaning |
     |---|---|---|
-    | `LINKWISE_NAMESPACE` | `linkwise-system` | where the Secret and the Services are |
-    | `LINKWISE_LEAF_DAYS` | 30 | how long a leaf lasts, at most a third of its CA |
-    | `LINKWISE_CA_DAYS` | 365 | how long a CA lasts |
-    | `LINKWISE_EXTRA_NAMES` | none | names and addresses beside the Services', comma-separated |
-    | `LINKWISE_HOST` | all addresses | where probes and metrics are served |
-    | `LINKWISE_PROBE_PORT` | 8080 | the same |
-    | `LINKWISE_API_SERVER`, `…_TOKEN_FILE`, `…_CA_FILE` | a pod's | whom to ask |
-    | `LINKWISE_LOG_LEVEL` | `info` | the least that is logged |
+    | `LINKWISE_NAMESPACE` | `linkwise-system` | namespace of the Secret and the Services |
+    | `LINKWISE_LEAF_DAYS` | 30 | validity of a leaf, at most a third of its CA's |
+    | `LINKWISE_CA_DAYS` | 365 | validity of a CA |
+    | `LINKWISE_EXTRA_NAMES` | none | additional names and addresses, comma-separated |
+    | `LINKWISE_HOST` | all addresses | address of probes and metrics |
+    | `LINKWISE_PROBE_PORT` | 8080 | port of probes and metrics |
+    | `LINKWISE_API_SERVER`, `…_TOKEN_FILE`, `…_CA_FILE` | a pod's | the API server |
+    | `LINKWISE_LOG_LEVEL` | `info` | minimum level of log messages |
 
     Raises:
         SettingsError: A value cannot be used.
     """
     read = Environment(environment)
 
-    def number(name: str, default: float, most: float) -> float:
-        given = read.text(name, str(default))
+    def number(name: str, default: float, maximum: float) -> float:
+        text = read.text(name, str(default))
         try:
-            value = float(given)
+            value = float(text)
         except ValueError:
             value = 0
-        if not 0 < value <= most:
+        if not 0 < value <= maximum:
             raise SettingsError(
-                f"LINKWISE_{name}={given}: write a number above 0, of {most:g} at most"
+                f"LINKWISE_{name}={text}: write a number above 0, of {maximum:g} at most"
             )
         return value
 

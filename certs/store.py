@@ -1,15 +1,15 @@
-"""The Secret: read, and written only as it was read."""
+"""Read and write the Secret with the certificates, with optimistic concurrency."""
 
 from msgspec import Struct
 
 from certs.authority import KeySource
 from certs.bundle import Bundle, BundleError, read_bundle, write_bundle
-from certs.renewal import IssuancePolicy, renewal_reason, renewed
+from certs.renewal import IssuancePolicy, renew, renewal_reason
 from runtime.kube.client import ApiError, Kube
 
 
 class Metadata(Struct, frozen=True, rename="camel"):
-    """Which object, and which version of it."""
+    """ObjectMeta: an object's name and version."""
 
     name: str
     resource_version: str = ""
@@ -23,45 +23,44 @@ class Secret(Struct, frozen=True):
 
 
 class Store:
-    """One Secret, and what is written to it when it is due."""
+    """One Secret that holds a bundle."""
 
     def __init__(
-        self, kube: Kube, namespace: str, name: str, terms: IssuancePolicy, source: KeySource
+        self, kube: Kube, namespace: str, name: str, issuance: IssuancePolicy, key_source: KeySource
     ) -> None:
         self._kube = kube
         self.name = name
         self.collection = f"/api/v1/namespaces/{namespace}/secrets"
-        self._terms, self._source = terms, source
+        self._issuance, self._key_source = issuance, key_source
 
     async def ensure(self, now: float) -> tuple[Bundle, str | None]:
-        """Return the bundle that is stored when all is done, and why it was made anew if it was.
+        """Return the stored bundle, renewed where it is due, and the reason if it was renewed.
 
-        Whoever writes first wins: a write that comes second is refused, and what the first wrote
-        is read.
+        Where replicas write concurrently, the first write wins; the others read what it stored.
 
         Args:
             now: [s since 1970].
 
         Raises:
-            KubeError: The API server cannot be asked, or refuses.
+            KubeError: The API server cannot be reached, or refuses.
         """
         while True:
             secret = await self._read()
-            bundle, reason = self._judge(secret, now)
+            bundle, reason = self._check(secret, now)
             if bundle is not None and reason is None:
                 return bundle, None
-            made = renewed(bundle, self._terms, now, self._source)
-            if await self._write(secret, made):
-                return made, reason
+            renewed = renew(bundle, self._issuance, now, self._key_source)
+            if await self._write(secret, renewed):
+                return renewed, reason
 
-    def _judge(self, secret: Secret | None, now: float) -> tuple[Bundle | None, str | None]:
+    def _check(self, secret: Secret | None, now: float) -> tuple[Bundle | None, str | None]:
         if secret is None:
             return None, "there is no Secret"
         try:
             bundle = read_bundle(secret.data or {})
         except BundleError as error:
             return None, str(error)
-        return bundle, renewal_reason(bundle, self._terms.names, now)
+        return bundle, renewal_reason(bundle, self._issuance.names, now)
 
     async def _read(self) -> Secret | None:
         try:
@@ -72,20 +71,19 @@ class Store:
             raise
 
     async def _write(self, secret: Secret | None, bundle: Bundle) -> bool:
-        """Return whether it was written; not, when somebody else has written since."""
+        """Write a bundle; return False where the Secret has changed since it was read."""
         data = write_bundle(bundle)
         try:
             if secret is None:
-                metadata = {"name": self.name}
-                made = {"type": "kubernetes.io/tls", "metadata": metadata, "data": data}
-                await self._kube.create(self.collection, made, Secret)
+                new = {"type": "kubernetes.io/tls", "metadata": {"name": self.name}, "data": data}
+                await self._kube.create(self.collection, new, Secret)
             else:
                 metadata = {"resourceVersion": secret.metadata.resource_version}
                 path = f"{self.collection}/{self.name}"
-                change = {"metadata": metadata, "data": data}
-                await self._kube.patch(path, change, Secret, kind="merge")
+                patch = {"metadata": metadata, "data": data}
+                await self._kube.patch(path, patch, Secret, kind="merge")
         except ApiError as error:
-            # AlreadyExists and Conflict; deleted since it was read.
+            # AlreadyExists, Conflict, or NotFound: deleted since it was read.
             if error.status in {404, 409}:
                 return False
             raise

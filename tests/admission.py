@@ -12,9 +12,9 @@ from cluster.pod import Pod
 from policy.document import parse_policy
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot
-from webhook.admit import admit, unreadable
+from webhook.admit import admit, deny_unreadable
 from webhook.outcome import Verdict
-from webhook.review import parse, respond, untouched
+from webhook.review import allow_unchanged, encode_response, parse_pod_review
 
 # A node gives out replicas that Linkwise chooses.
 SLICED = Capacity(nodes=1, whole=8, replicas=8)
@@ -67,11 +67,11 @@ def handle(body, *, namespaces, policy, capacity):
     Raises:
         ProtocolError: The body is not an AdmissionReview v1 with a request.
     """
-    review = parse(body)
+    review = parse_pod_review(body)
     if review.unreadable:
-        return respond(review, unreadable(review.unreadable))
+        return encode_response(review, deny_unreadable(review.unreadable))
     if review.pod is None:
-        return untouched(review)
+        return allow_unchanged(review)
     outcome = admit(
         review.pod,
         namespace=review.namespace,
@@ -79,7 +79,7 @@ def handle(body, *, namespaces, policy, capacity):
         policy=policy,
         capacity=capacity,
     )
-    return respond(review, outcome)
+    return encode_response(review, outcome)
 
 
 def patched(pod, outcome):

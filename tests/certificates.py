@@ -1,4 +1,4 @@
-"""Certificates for tests: P-256 as in production, RSA for what must be refused."""
+"""Certificates for tests: P-256 as in production, RSA where it must be refused."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,14 +13,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from cluster.keys import SERVER_NAME
 
 UNKNOWN_KEY = b"-----BEGIN PRIVATE KEY-----\nMAwCAQAwBQYDKgMEBAA=\n-----END PRIVATE KEY-----\n"
-"""A key of an algorithm that nobody knows: its object identifier is 1.2.3.4."""
+"""A key of an unknown algorithm, with the object identifier 1.2.3.4."""
 
 _DAY = timedelta(days=1)
 _NAMES = ("localhost", SERVER_NAME)
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class KeyPair:
     """A certificate and its key."""
 
     certificate: x509.Certificate
@@ -39,7 +39,7 @@ class Pair:
         return self.certificate.public_bytes(Encoding.DER)
 
     def write(self, folder):
-        """Write `tls.crt` and `tls.key`, as a mounted Secret has them, and return their paths."""
+        """Write `tls.crt` and `tls.key`, as in a mounted Secret, and return their paths."""
         cert, key = folder / "tls.crt", folder / "tls.key"
         cert.write_bytes(self.cert_pem)
         key.write_bytes(self.key_pem)
@@ -49,35 +49,35 @@ class Pair:
 def a_ca(name="test CA"):
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(name)
-    made = (
+    certificate = (
         _builder(subject, subject, key, days=10)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, SHA256())
     )
-    return Pair(made, key)
+    return KeyPair(certificate, key)
 
 
 def a_leaf(ca, *, name="linkwise", days=1, elliptic=True, usage="SERVER_AUTH", names=_NAMES):
-    """Return one for 127.0.0.1 and for our servers; negative days make it an expired one."""
+    """Return a leaf for 127.0.0.1 and our servers; with negative days it is expired."""
     key = (
         ec.generate_private_key(ec.SECP256R1())
         if elliptic
         else rsa.generate_private_key(65537, 2048)
     )
     address = x509.IPAddress(ip_address("127.0.0.1"))
-    reached_by = [address, *map(x509.DNSName, names)]
-    made = (
+    alt_names = [address, *map(x509.DNSName, names)]
+    certificate = (
         _builder(_name(name), ca.certificate.subject, key, days=days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.key.public_key()), critical=False
         )
-        .add_extension(x509.SubjectAlternativeName(reached_by), critical=False)
+        .add_extension(x509.SubjectAlternativeName(alt_names), critical=False)
         .add_extension(x509.ExtendedKeyUsage([getattr(ExtendedKeyUsageOID, usage)]), critical=False)
         .sign(ca.key, SHA256())
     )
-    return Pair(made, key)
+    return KeyPair(certificate, key)
 
 
 def _name(name):

@@ -25,8 +25,8 @@ from runtime.process.metrics import Gauges, measure_loop_lag, new_registry
 from runtime.process.worker import Worker, worker
 from webhook.app import Admission, DryRun
 from webhook.informers import Informers
-from webhook.metrics import Metrics, show_state
-from webhook.scorer_client import PATIENCE, Scorer
+from webhook.metrics import Metrics, register_state
+from webhook.scorer_client import SCORER_TIMEOUT, ScorerClient
 from webhook.settings import Settings, read_settings
 
 _FEW = Limits(
@@ -54,13 +54,13 @@ def main() -> int:
     return 0
 
 
-async def admission(settings: Settings, instance: str, told: asyncio.Event) -> None:
+async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> None:
     """Serve until told to end, and then until nobody comes any more.
 
     Args:
         settings: Where, and whom to ask.
         instance: This replica's name, for events.
-        told: Set when it is time to drain.
+        stop: Set when it is time to drain.
     """
     registry = new_registry()
     measure_loop_lag(registry)
@@ -72,32 +72,34 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
     for_people = ServingCertificate(*files)
     async with (
         _kube(settings) as kube,
-        worker("webhook.config_review", "webhook.dryrun") as apart,
+        worker("webhook.config_validation", "webhook.dryrun") as apart,
         asyncio.TaskGroup() as group,
     ):
-        watches = Informers(kube, instance=instance)
-        show_state(
+        informers = Informers(kube, instance=instance)
+        register_state(
             registry,
-            decided=lambda: watches.decided,
-            policy_age=watches.policy_age,
-            watches=watches.ages(),
+            config=lambda: informers.config,
+            policy_age=informers.policy_age,
+            informers=informers.watch_ages(),
             expiry=lambda: certificate.expiry,
         )
         tasks = [
-            group.create_task(watches.run()),
+            group.create_task(informers.run()),
             group.create_task(certificate.reload_when_changed()),
             group.create_task(for_people.reload_when_changed()),
         ]
         async with (
             serve(
-                Admission(watches, Metrics(registry), apart).routes(),
+                Admission(informers, Metrics(registry), apart).routes(),
                 host=settings.host,
                 port=settings.port,
                 context=certificate.context,
                 observers=observers,
             ) as server,
             serve(
-                DryRun(watches, kube, Scorer(kube, partial(_scorer, settings)), apart).routes(),
+                DryRun(
+                    informers, kube, ScorerClient(kube, partial(_scorer, settings)), apart
+                ).routes(),
                 host=settings.host,
                 port=settings.dry_run_port,
                 context=for_people.context,
@@ -105,7 +107,7 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
                 observers=observers,
             ) as for_dry_runs,
             serve(
-                probe_routes(registry, _conditions(settings, certificate, watches, server)),
+                probe_routes(registry, _conditions(settings, certificate, informers, server)),
                 host=settings.host,
                 port=settings.probe_port,
             ),
@@ -113,7 +115,7 @@ async def admission(settings: Settings, instance: str, told: asyncio.Event) -> N
             _show_defence(registry, apart, (server, for_dry_runs))
             _log.info("Listening", port=server.port)
             tune_gc()
-            await told.wait()
+            await stop.wait()
             _log.info("Draining")
             await server.drain(quiet=settings.drain_seconds)
         for task in tasks:
@@ -157,17 +159,17 @@ def _scorer(settings: Settings, address: str) -> Kube:
         token_file=Path(settings.scorer_token_file),
         ca_file=Path(settings.scorer_ca_file),
         server_name=SERVER_NAME,
-        timeout=PATIENCE,
+        timeout=SCORER_TIMEOUT,
     )
 
 
 def _conditions(
-    settings: Settings, certificate: ServingCertificate, watches: Informers, server: Server
+    settings: Settings, certificate: ServingCertificate, informers: Informers, server: Server
 ) -> dict[str, Condition]:
     return {
         "draining": lambda: "no new connections, please" if server.draining else None,
         "certificate": lambda: certificate.problem(settings.own_host, server.port),
-        "watches": watches.missing,
+        "watches": informers.missing,
     }
 
 

@@ -20,14 +20,14 @@ class ConfigSource:
     key: str
 
     @property
-    def words(self) -> str:
+    def display_name(self) -> str:
         """How people call the ConfigMap."""
         return f"ConfigMap {self.namespace}/{self.name}"
 
 
 POLICY = ConfigSource(keys.POLICY_NAMESPACE, keys.POLICY_NAME, keys.POLICY_KEY)
 PROFILES = ConfigSource(keys.PROFILE_NAMESPACE, keys.PROFILE_NAME, keys.PROFILE_KEY)
-HOMES = (POLICY, PROFILES)
+SOURCES = (POLICY, PROFILES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,56 +35,56 @@ class ActiveConfig:
     """The decisions in force, and what is wrong with those that are not."""
 
     snapshot: PolicySnapshot = field(default_factory=PolicySnapshot)
-    taken: frozenset[ConfigSource] = frozenset()
+    loaded: frozenset[ConfigSource] = frozenset()
     """Of which a content was taken, or which are not there: then the defaults are."""
     refused: Mapping[ConfigSource, tuple[Problem, ...]] = field(default_factory=dict)
     """What is wrong with a present content, while the one taken before stays."""
 
-    def read(self, home: ConfigSource, text: str | None) -> "ActiveConfig":
+    def update(self, source: ConfigSource, text: str | None) -> "ActiveConfig":
         """Return the decisions after a content has changed.
 
         Args:
-            home: Where.
+            source: Where.
             text: What stands there now; None where nothing does.
         """
-        refused = {one: problems for one, problems in self.refused.items() if one != home}
+        refused = {one: problems for one, problems in self.refused.items() if one != source}
         policy, profiles = self.snapshot.policy, self.snapshot.profiles
         try:
-            if home == POLICY:
+            if source == POLICY:
                 policy = parse_policy(text or "")
             else:
                 profiles = parse_profiles(text or "")
         except PolicyError as error:
-            return replace(self, refused={**refused, home: error.problems})
+            return replace(self, refused={**refused, source: error.problems})
         found = PolicySnapshot(policy, profiles, self.snapshot.generation + 1)
         changed = found.digest != self.snapshot.digest
-        return ActiveConfig(found if changed else self.snapshot, self.taken | {home}, refused)
+        return ActiveConfig(found if changed else self.snapshot, self.loaded | {source}, refused)
 
-    def why(self, home: ConfigSource) -> str | None:
+    def refusal(self, source: ConfigSource) -> str | None:
         """Say why a present content is not in force; None where it is."""
-        problems = self.refused.get(home)
+        problems = self.refused.get(source)
         if problems is None:
             return None
-        return f"{home.words} cannot be taken: data[{home.key}]: {told(problems)}"
+        return f"{source.display_name} cannot be taken: data[{source.key}]: {summarize(problems)}"
 
     def missing(self) -> str | None:
         """Say why nothing can be decided: there is a content, and never was one to be taken."""
-        for home in HOMES:
-            if home not in self.taken:
-                why = self.why(home)
-                return f"{home.words} was not read yet" if why is None else why
+        for source in SOURCES:
+            if source not in self.loaded:
+                why = self.refusal(source)
+                return f"{source.display_name} was not read yet" if why is None else why
         return None
 
 
-def told(problems: Sequence[Problem]) -> str:
+def summarize(problems: Sequence[Problem]) -> str:
     """Return everything that is wrong with a content, in one printable line."""
     if len(problems) == 1:
-        return printable(sentence(problems[0]))
-    numbered = (f"({number}) {sentence(one)}" for number, one in enumerate(problems, 1))
+        return printable(problem_text(problems[0]))
+    numbered = (f"({number}) {problem_text(one)}" for number, one in enumerate(problems, 1))
     return printable(f"{len(problems)} problems: {' '.join(numbered)}")
 
 
-def sentence(problem: Problem) -> str:
+def problem_text(problem: Problem) -> str:
     """Return one problem with its line and its remedy."""
     path = f"{problem.path}: " if problem.path else ""
     return f"line {problem.line}: {path}{problem.message}; {problem.fix} [{problem.code}]"

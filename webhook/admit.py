@@ -16,9 +16,9 @@ from cluster.misspelled import near
 from cluster.pod import NewContainer, NewPod
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
-from webhook.affinity import require
-from webhook.messages import warnings_of
-from webhook.normalise import (
+from webhook.affinity import add_requirements
+from webhook.messages import admission_warnings
+from webhook.mutation import (
     add_profiles,
     add_scheduling_gate,
     drop_record,
@@ -27,7 +27,7 @@ from webhook.normalise import (
 )
 from webhook.outcome import Outcome, Verdict
 from webhook.parsed_pod import parse_pod
-from webhook.patch import Operation, joined
+from webhook.patch import Operation, join_rules
 from webhook.requirement import node_requirements
 from webhook.unrequested_devices import chooses_gpus
 from webhook.validation import namespace_findings, validate_pod
@@ -83,7 +83,7 @@ def admit(
             *removal,
             *(add_profiles(pod, profiles) if added else ()),
             *asked.renaming,
-            *require(pod.spec, requirements),
+            *add_requirements(pod.spec, requirements),
             *add_scheduling_gate(asked, policy),
             *variables.operations,
         )
@@ -91,7 +91,7 @@ def admit(
     return Outcome(
         _DENIED if denied else _ALLOWED,
         findings,
-        warnings_of(findings) if findings else (),
+        admission_warnings(findings) if findings else (),
         profiles.trace,
         steps,
         asked.request,
@@ -101,7 +101,7 @@ def admit(
     )
 
 
-def unreadable(why: str) -> Outcome:
+def deny_unreadable(why: str) -> Outcome:
     """Return the outcome for a pod that cannot be read: it is denied.
 
     Args:
@@ -159,5 +159,5 @@ def _audit(
     if findings:
         audit["findings"] = ",".join(dict.fromkeys(finding.code.value for finding in findings))
     if steps:
-        audit["rules"] = joined(tuple([step.rule for step in steps]))
+        audit["rules"] = join_rules(tuple([step.rule for step in steps]))
     return audit

@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from cluster.pod import Affinity, NewPodSpec, NodeSelectorTerm
-from webhook.patch import Operation, add, common, extend, joined
+from webhook.patch import Operation, add, extend, join_rules, pre_encoded
 
 _AFFINITY = "/spec/affinity"
 _NODE = f"{_AFFINITY}/nodeAffinity"
@@ -33,7 +33,7 @@ class NodeRequirement(Struct, frozen=True, gc=False):
         return {"key": self.key, "operator": self.operator, "values": list(self.values)}
 
 
-def require(spec: NewPodSpec, requirements: Sequence[NodeRequirement]) -> list[Operation]:
+def add_requirements(spec: NewPodSpec, requirements: Sequence[NodeRequirement]) -> list[Operation]:
     """Return the steps after which every term has every requirement that it did not decide.
 
     Args:
@@ -89,4 +89,4 @@ def _first_term(path: str, requirements: tuple[NodeRequirement, ...]) -> Operati
     value: object = [{"matchExpressions": [one.expression() for one in requirements]}]
     for parent in reversed(_TERMS.removeprefix(path).split("/")[1:]):
         value = {parent: value}
-    return common(add(path, value, joined(tuple([one.rule for one in requirements]))))
+    return pre_encoded(add(path, value, join_rules(tuple([one.rule for one in requirements]))))

@@ -14,32 +14,38 @@ from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, busy, ref
 from runtime.kube.client import Kube, KubeError
 from runtime.process.worker import BusyError, LimitError, Worker
 from webhook.access import may_create_pods
-from webhook.admit import admit, unreadable
-from webhook.config_review import (
-    ConfigText,
-    Judged,
-    given_up,
-    judged,
+from webhook.admit import admit, deny_unreadable
+from webhook.config_validation import (
+    ConfigResponse,
+    ConfigReview,
+    config_response,
+    decode_problems,
+    limit_response,
     lint_text,
-    problems_in,
-    read_review,
+    read_config_review,
 )
 from webhook.dryrun import (
     PATH,
-    answer,
-    judge_body,
-    judged_in,
+    decode_namespaces,
+    decode_result,
+    dry_run_body,
+    encode_dry_run,
     list_namespaces,
-    namespaces_in,
 )
 from webhook.informers import Informers
 from webhook.messages import printable
 from webhook.metrics import Metrics
 from webhook.outcome import Outcome, Verdict
-from webhook.review import ProtocolError, Review, parse, respond, untouched
-from webhook.scorer_client import Scorer, UnknownError
+from webhook.review import (
+    PodReview,
+    ProtocolError,
+    allow_unchanged,
+    encode_response,
+    parse_pod_review,
+)
+from webhook.scorer_client import NoPlacementError, ScorerClient
 
-WAIT = 0.5
+NAMESPACE_TIMEOUT = 0.5
 """For a namespace that the watch has not shown yet [s]."""
 _TAKES = frozenset({JSON})
 _YAML = "application/yaml"
@@ -51,9 +57,9 @@ _log = structlog.get_logger()
 class Admission:
     """Answers an API server from what the watches have told; it asks nobody."""
 
-    def __init__(self, watches: Informers, measures: Metrics, worker: Worker) -> None:
-        self._watches = watches
-        self._measures = measures
+    def __init__(self, informers: Informers, metrics: Metrics, worker: Worker) -> None:
+        self._informers = informers
+        self._metrics = metrics
         self._worker = worker
 
     def routes(self) -> list[Route]:
@@ -66,14 +72,16 @@ class Admission:
     def mutate(self, call: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
         """Answer the review of a pod; a namespace that is not known yet is waited for."""
         try:
-            review = parse(call.body)
+            review = parse_pod_review(call.body)
         except ProtocolError as error:
             return refusal(400, str(error))
         if review.unreadable:
-            return self._answer(review, unreadable(review.unreadable))
+            return self._answer(review, deny_unreadable(review.unreadable))
         if review.pod is None:
-            return HttpResponse(untouched(review), fields={"uid": review.uid, "verdict": _SKIPPED})
-        if why := self._watches.missing():
+            return HttpResponse(
+                allow_unchanged(review), fields={"uid": review.uid, "verdict": _SKIPPED}
+            )
+        if why := self._informers.missing():
             return busy(why)
         if self._knows(review.namespace):
             return self._decide(review)
@@ -86,49 +94,49 @@ class Admission:
         leaves the worker free for dry runs.
         """
         try:
-            found = read_review(call.body)
+            found = read_config_review(call.body)
         except ProtocolError as error:
             return refusal(400, str(error))
-        if isinstance(found, Judged):
+        if isinstance(found, ConfigResponse):
             return _validated(found)
         return self._validate(found)
 
-    async def _validate(self, question: ConfigText) -> HttpResponse:
+    async def _validate(self, question: ConfigReview) -> HttpResponse:
         if self._worker.under_way(lint_text):
             return busy("another ConfigMap is being judged: send it again")
         try:
-            found = await self._worker.run(lint_text, question.home.key, question.text)
+            found = await self._worker.run(lint_text, question.source.key, question.text)
         except LimitError as error:
-            return _validated(given_up(question, str(error)))
-        return _validated(judged(question, problems_in(found)))
+            return _validated(limit_response(question, str(error)))
+        return _validated(config_response(question, decode_problems(found)))
 
     def _knows(self, namespace: str) -> bool:
         """Say whether all is known that the policy asks of a namespace."""
-        return namespace in self._watches.namespaces or not _asks_namespaces(
-            self._watches.decided.snapshot
+        return namespace in self._informers.namespaces or not _asks_namespaces(
+            self._informers.config.snapshot
         )
 
-    async def _decide_later(self, review: Review) -> HttpResponse:
-        came = await self._watches.comes(review.namespace, within=WAIT)
-        self._measures.waited(came=came)
+    async def _decide_later(self, review: PodReview) -> HttpResponse:
+        came = await self._informers.wait_for_namespace(review.namespace, within=NAMESPACE_TIMEOUT)
+        self._metrics.count_wait(came=came)
         if not came:
             return busy(f"namespace {review.namespace} is not known yet")
         return self._decide(review)
 
-    def _decide(self, review: Review) -> HttpResponse:
+    def _decide(self, review: PodReview) -> HttpResponse:
         assert review.pod is not None  # noqa: S101 - others were answered before.
-        policy = self._watches.decided.snapshot
+        policy = self._informers.config.snapshot
         outcome = admit(
             review.pod,
             namespace=review.namespace,
-            namespace_labels=self._watches.namespaces.get(review.namespace),
+            namespace_labels=self._informers.namespaces.get(review.namespace),
             policy=policy,
-            capacity=self._watches.capacity,
+            capacity=self._informers.capacity,
         )
         return self._answer(review, outcome)
 
-    def _answer(self, review: Review, outcome: Outcome) -> HttpResponse:
-        self._measures.judged(outcome, dry_run=review.dry_run)
+    def _answer(self, review: PodReview, outcome: Outcome) -> HttpResponse:
+        self._metrics.count_review(outcome, dry_run=review.dry_run)
         fields = {
             "uid": review.uid,
             "namespace": review.namespace,
@@ -137,24 +145,26 @@ class Admission:
             "verdict": outcome.verdict.value,
             "findings": [finding.code.value for finding in outcome.findings],
             "operations": len(outcome.patch),
-            "generation": self._watches.decided.snapshot.generation,
+            "generation": self._informers.config.snapshot.generation,
         }
-        return HttpResponse(respond(review, outcome), fields=fields)
+        return HttpResponse(encode_response(review, outcome), fields=fields)
 
 
 class DryRun:
     """Answers people what admission would do, with what the API server lets them ask about."""
 
-    def __init__(self, watches: Informers, kube: Kube, scorer: Scorer, worker: Worker) -> None:
+    def __init__(
+        self, informers: Informers, kube: Kube, scorer: ScorerClient, worker: Worker
+    ) -> None:
         """Keep what requests are answered with.
 
         Args:
-            watches: What admission knows.
+            informers: What admission knows.
             kube: The API server, which knows the rights of callers.
             scorer: Says where pods would fit.
             worker: Reads and judges manifests.
         """
-        self._watches = watches
+        self._informers = informers
         self._kube = kube
         self._scorer = scorer
         self._worker = worker
@@ -181,37 +191,37 @@ class DryRun:
             return busy("the API server does not tell who you are and what you may")
 
     async def _judge(self, body: bytes, namespace: str, caller: Caller) -> HttpResponse:
-        namespaces = namespaces_in(await self._worker.run(list_namespaces, body, namespace))
+        namespaces = decode_namespaces(await self._worker.run(list_namespaces, body, namespace))
         for one in namespaces:
             if not await may_create_pods(self._kube, caller, one):
                 return refusal(403, f"you may not create pods in namespace {printable(one)}")
-        if why := self._watches.missing():
+        if why := self._informers.missing():
             return busy(why)
-        known = self._watches.namespaces
-        found = judged_in(
+        known = self._informers.namespaces
+        found = decode_result(
             await self._worker.run(
-                judge_body,
+                dry_run_body,
                 body,
                 namespace,
                 {name: known.get(name) for name in namespaces},
-                self._watches.decided.snapshot,
-                self._watches.capacity,
+                self._informers.config.snapshot,
+                self._informers.capacity,
             )
         )
         fits: Sequence[FitResult] | str = ()
         if found.asked:
             try:
                 fits = await self._scorer.fits(found.question)
-            except UnknownError as error:
+            except NoPlacementError as error:
                 fits = str(error)
         fields = {"user": caller.username, "templates": len(found.pods)}
-        return HttpResponse(answer(found, fits), fields=fields)
+        return HttpResponse(encode_dry_run(found, fits), fields=fields)
 
 
 _SKIPPED = Verdict.SKIPPED.value
 
 
-def _validated(found: Judged) -> HttpResponse:
+def _validated(found: ConfigResponse) -> HttpResponse:
     fields = {"uid": found.uid, "verdict": found.verdict, "source": found.source}
     codes = [problem.code.value for problem in found.problems]
     return HttpResponse(found.answer, fields={**fields, "findings": codes})

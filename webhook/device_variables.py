@@ -28,7 +28,7 @@ from cluster.keys import (
 from cluster.pod import Env, NewPod
 from cluster.request import Ask, Family, Request
 from policy.document import Policy
-from webhook.patch import Operation, append, common, extend
+from webhook.patch import Operation, append, extend, pre_encoded
 
 NO_GPU = "void"
 """The NVIDIA runtime leaves a container with this value alone: it sees no GPU."""
@@ -40,7 +40,7 @@ _WHOLE, _SHARE, _NVIDIA = Family.WHOLE, Family.SHARE, Family.NVIDIA
 _INDEX = re.compile(r"/(\d+)")
 
 
-class Taken(Enum):
+class OnConflict(Enum):
     """What happens when the container has a variable of that name already."""
 
     KEEP = auto()
@@ -60,8 +60,8 @@ class Variable(Struct, frozen=True, eq=False, gc=False):
     """Its value; None where an annotation holds it."""
     field_path: str = ""
     """Path of the annotation that holds it."""
-    taken: Taken = Taken.KEEP
-    is_common: bool = False
+    on_conflict: OnConflict = OnConflict.KEEP
+    is_pre_encoded: bool = False
     """Many pods get this very one."""
 
     def is_written_as(self, env: Env) -> bool:
@@ -72,24 +72,26 @@ class Variable(Struct, frozen=True, eq=False, gc=False):
         return theirs is not None and theirs.field_path == self.field_path
 
 
-def _literal(name: str, value: str, rule: str, taken: Taken = Taken.KEEP) -> Variable:
-    return Variable(name, rule, {"name": name, "value": value}, value, taken=taken)
+def _literal(name: str, value: str, rule: str, taken: OnConflict = OnConflict.KEEP) -> Variable:
+    return Variable(name, rule, {"name": name, "value": value}, value, on_conflict=taken)
 
 
-def _reference(name: str, annotation: str, rule: str, taken: Taken = Taken.KEEP) -> Variable:
+def _reference(
+    name: str, annotation: str, rule: str, taken: OnConflict = OnConflict.KEEP
+) -> Variable:
     path = f"metadata.annotations['{annotation}']"
     source = {"fieldRef": {"fieldPath": path}}
     return Variable(name, rule, {"name": name, "valueFrom": source}, None, path, taken)
 
 
 def _common(variable: Variable) -> Variable:
-    return msgspec.structs.replace(variable, is_common=True)
+    return msgspec.structs.replace(variable, is_pre_encoded=True)
 
 
-_NO_GPU_ASKED = _common(_literal(ENV_VISIBLE_DEVICES, NO_GPU, "no GPU asked", Taken.REPLACE))
+_NO_GPU_ASKED = _common(_literal(ENV_VISIBLE_DEVICES, NO_GPU, "no GPU asked", OnConflict.REPLACE))
 _LAUNCHER = _common(_literal(ENV_VISIBLE_DEVICES, NO_GPU, "gang launcher"))
 _DEVICES = _common(
-    _reference(ENV_VISIBLE_DEVICES, VISIBLE_DEVICES, "visible devices", Taken.REPLACE)
+    _reference(ENV_VISIBLE_DEVICES, VISIBLE_DEVICES, "visible devices", OnConflict.REPLACE)
 )
 _SHARE_VARIABLES = [
     _common(_reference(name, name, "share")) for name in (MEM_IDX, MEM_POD, MEM_DEV)
@@ -175,14 +177,16 @@ def _devices(ask: Ask, request: Request) -> Variable:
         return _DEVICES
     # The scorer writes one key a container as soon as a pod has several with GPUs.
     key = f"{VISIBLE_DEVICES_OF}{ask.container}"
-    return _reference(ENV_VISIBLE_DEVICES, key, "visible devices", Taken.REPLACE)
+    return _reference(ENV_VISIBLE_DEVICES, key, "visible devices", OnConflict.REPLACE)
 
 
 def _share(ask: Ask, request: Request, rules: Policy) -> list[Variable]:
     variables = [*_SHARE_VARIABLES, _literal(MEM_CONTAINER, str(ask.memory), "share")]
     if rules.sharing.compute_by_mps:
         limits = mps.limits(ask, request.gpus)
-        variables += [_literal(name, text, "mps", Taken.TIGHTEN) for name, text in limits.items()]
+        variables += [
+            _literal(name, text, "mps", OnConflict.TIGHTEN) for name, text in limits.items()
+        ]
     return variables
 
 
@@ -209,7 +213,7 @@ def _write(path: str, present: list[Env] | None, wanted: list[Variable], changes
     if len(absent) < len(wanted):
         _replace(path, present, wanted, changes)
     for variable in absent:
-        step = _append_common if variable.is_common else _append
+        step = _append_common if variable.is_pre_encoded else _append
         changes.operations.append(step(path, variable))
 
 
@@ -219,7 +223,7 @@ def _append(path: str, variable: Variable) -> Operation:
 
 @lru_cache(maxsize=2048)
 def _append_common(path: str, variable: Variable) -> Operation:
-    return common(_append(path, variable))
+    return pre_encoded(_append(path, variable))
 
 
 def _replace(path: str, present: list[Env], wanted: list[Variable], changes: PatchSet) -> None:
@@ -232,9 +236,9 @@ def _replace(path: str, present: list[Env], wanted: list[Variable], changes: Pat
 
 
 def _is_replaced(variable: Variable, env: Env) -> bool:
-    if variable.taken is Taken.KEEP or variable.is_written_as(env):
+    if variable.on_conflict is OnConflict.KEEP or variable.is_written_as(env):
         return False
-    if variable.taken is Taken.REPLACE or variable.value is None:
+    if variable.on_conflict is OnConflict.REPLACE or variable.value is None:
         return True
     return env.value_from is not None or not mps.is_tighter(env.name, env.value, variable.value)
 
@@ -242,7 +246,7 @@ def _is_replaced(variable: Variable, env: Env) -> bool:
 def _replaced(path: str, env: Env, variable: Variable) -> Finding:
     value = env.value if env.value_from is None else None
     field = _INDEX.sub(r"[\1]", path[1:]).replace("/", ".")
-    if variable.taken is Taken.TIGHTEN:
+    if variable.on_conflict is OnConflict.TIGHTEN:
         return Finding(
             Code.MPS_LIMIT,
             Severity.WARNING,

@@ -20,15 +20,15 @@ from manifest.value import InputError
 from manifest.workload import Unjudged, expanded
 from policy.snapshot import PolicySnapshot
 from webhook.admit import admit
-from webhook.fit_question import asked_about
-from webhook.pod_report import entry_of
+from webhook.fit_template import fit_template
+from webhook.pod_report import pod_report
 
 PATH = "/v1/dry-run"
-MOST_TEMPLATES = 100
+MAX_TEMPLATES = 100
 """Of one request."""
-MOST_NAMESPACES = 10
+MAX_NAMESPACES = 10
 """Of one request: the API server is asked about each."""
-NAME = "body"
+BODY_NAME = "body"
 """How complaints call what was sent: `body:3`."""
 
 
@@ -39,7 +39,7 @@ class _Dumper(yaml.CSafeDumper):
         return True
 
 
-class Result(Struct, frozen=True):
+class DryRunResponse(Struct, frozen=True):
     """What the API answers."""
 
     pods: list[Raw]
@@ -68,7 +68,7 @@ class Manifest:
         return tuple(dict.fromkeys(template.namespace for template in self.templates))
 
 
-class Judged(Struct, frozen=True):
+class DryRunResult(Struct, frozen=True):
     """What admission makes of a manifest, and what the scorer is to be asked."""
 
     pods: list[Raw]
@@ -96,7 +96,7 @@ class _Namespaces(Struct, frozen=True, tag="namespaces"):
 
 
 class _Pods(Struct, frozen=True, tag="pods"):
-    judged: Judged
+    judged: DryRunResult
 
 
 _read: msgspec.json.Decoder[_Failed | _Namespaces] = msgspec.json.Decoder(_Failed | _Namespaces)
@@ -111,7 +111,7 @@ def list_namespaces(body: bytes, namespace: str) -> bytes:
         return msgspec.json.encode(_Failed(str(error)))
 
 
-def namespaces_in(found: bytes) -> tuple[str, ...]:
+def decode_namespaces(found: bytes) -> tuple[str, ...]:
     """Return the namespaces that were listed.
 
     Raises:
@@ -123,7 +123,7 @@ def namespaces_in(found: bytes) -> tuple[str, ...]:
     return result.names
 
 
-def judge_body(
+def dry_run_body(
     body: bytes,
     namespace: str,
     namespaces: Mapping[str, Mapping[str, str] | None],
@@ -133,13 +133,13 @@ def judge_body(
     """Return what admission makes of a body, for `judged_in`; arguments are those of `judge`."""
     try:
         manifest = read_manifest(body, namespace)
-        found = judge(manifest, namespaces=namespaces, policy=policy, capacity=capacity)
+        found = dry_run(manifest, namespaces=namespaces, policy=policy, capacity=capacity)
     except InputError as error:
         return msgspec.json.encode(_Failed(str(error)))
     return msgspec.json.encode(_Pods(found))
 
 
-def judged_in(found: bytes) -> Judged:
+def decode_result(found: bytes) -> DryRunResult:
     """Return what admission makes of a manifest.
 
     Raises:
@@ -165,26 +165,26 @@ def read_manifest(body: bytes, namespace: str) -> Manifest:
         text = body.decode()
     except UnicodeDecodeError as error:
         line = body.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{NAME}:{line}: this is no UTF-8 text.") from None
-    templates, unjudged, warnings = expanded(objects_in(text, NAME), namespace)
+        raise InputError(f"{BODY_NAME}:{line}: this is no UTF-8 text.") from None
+    templates, unjudged, warnings = expanded(objects_in(text, BODY_NAME), namespace)
     passed_over = (one.sentence for one in unjudged)
     manifest = Manifest(templates, (*passed_over, *warnings), unjudged)
     for count, most, what in (
-        (len(templates), MOST_TEMPLATES, "pod templates"),
-        (len(manifest.namespaces), MOST_NAMESPACES, "namespaces"),
+        (len(templates), MAX_TEMPLATES, "pod templates"),
+        (len(manifest.namespaces), MAX_NAMESPACES, "namespaces"),
     ):
         if count > most:
-            raise InputError(f"{NAME}:1: {count} {what}; send at most {most} at once.")
+            raise InputError(f"{BODY_NAME}:1: {count} {what}; send at most {most} at once.")
     return manifest
 
 
-def judge(
+def dry_run(
     manifest: Manifest,
     *,
     namespaces: Mapping[str, Mapping[str, str] | None],
     policy: PolicySnapshot,
     capacity: Capacity,
-) -> Judged:
+) -> DryRunResult:
     """Return what admission makes of each template.
 
     Args:
@@ -210,16 +210,16 @@ def judge(
             capacity=capacity,
             workload=template.workload,
         )
-        entry = entry_of(template, pod, typed, outcome)
+        entry = pod_report(template, pod, typed, outcome)
         entry["diff"] = _diff(pod, entry["patched"])
         pods.append(Raw(msgspec.json.encode(entry)))
-        if about := asked_about(template, entry["patched"], outcome):
+        if about := fit_template(template, entry["patched"], outcome):
             asked[place] = about
     decided = {"generation": policy.generation, "digest": policy.digest}
-    return Judged(pods, asked, decided, manifest.warnings, manifest.unjudged)
+    return DryRunResult(pods, asked, decided, manifest.warnings, manifest.unjudged)
 
 
-def answer(judged: Judged, fits: Sequence[FitResult] | str) -> bytes:
+def encode_dry_run(judged: DryRunResult, fits: Sequence[FitResult] | str) -> bytes:
     """Return the answer, as JSON.
 
     Args:
@@ -233,7 +233,9 @@ def answer(judged: Judged, fits: Sequence[FitResult] | str) -> bytes:
     else:
         placements = dict(zip(judged.asked, fits, strict=True))
     pods = [_with_placement(pod, placements.get(i)) for i, pod in enumerate(judged.pods)]
-    return msgspec.json.encode(Result(pods, judged.policy, judged.warnings, notes, judged.unjudged))
+    return msgspec.json.encode(
+        DryRunResponse(pods, judged.policy, judged.warnings, notes, judged.unjudged)
+    )
 
 
 def _with_placement(pod: Raw, placement: FitResult | None) -> Raw:

@@ -19,7 +19,7 @@ from cluster.node import Node, NodeError, NodeObject, read_node
 from runtime.kube.client import ApiError, Kube, KubeError
 from runtime.kube.reflector import Key, Reflector, WatchTimings
 from runtime.process.clock import Clock, wall
-from webhook.active_config import HOMES, ActiveConfig, ConfigSource
+from webhook.active_config import SOURCES, ActiveConfig, ConfigSource
 from webhook.config_event import ConfigMapMeta, refusal_event
 
 _SOON = WatchTimings(longest=1)
@@ -90,15 +90,15 @@ class Informers:
             kube, "/api/v1/namespaces", _namespaces.decode, on_change=self._name_changed, pace=_SOON
         )
         self._maps = {
-            home: Reflector(
+            source: Reflector(
                 kube,
-                f"/api/v1/namespaces/{home.namespace}/configmaps",
+                f"/api/v1/namespaces/{source.namespace}/configmaps",
                 _config_maps.decode,
-                field_selector=f"metadata.name={home.name}",
-                on_change=partial(self._map_changed, home),
+                field_selector=f"metadata.name={source.name}",
+                on_change=partial(self._map_changed, source),
                 pace=_SOON,
             )
-            for home in HOMES
+            for source in SOURCES
         }
         self._nodes = Reflector(
             kube, "/api/v1/nodes", _node_objects.decode, on_change=self._node_changed, pace=_SOON
@@ -110,7 +110,7 @@ class Informers:
         self._complaints: asyncio.Queue[tuple[ConfigSource, dict[str, object]]] = asyncio.Queue()
         self._since = time.monotonic()
         self.namespaces = Namespaces(self._names.items)
-        self.decided = ActiveConfig()
+        self.config = ActiveConfig()
         self.capacity = Capacity()
 
     async def run(self) -> None:
@@ -129,9 +129,9 @@ class Informers:
         for reflector in self._maps.values():
             if not reflector.synced.is_set() and reflector.error:
                 return f"ConfigMaps were not listed yet: {reflector.error}"
-        return self.decided.missing()
+        return self.config.missing()
 
-    async def comes(self, namespace: str, *, within: float) -> bool:
+    async def wait_for_namespace(self, namespace: str, *, within: float) -> bool:
         """Wait until the watch has shown a namespace; say whether it did in time [s]."""
         try:
             async with asyncio.timeout(within):
@@ -141,10 +141,10 @@ class Informers:
             return False
         return True
 
-    def ages(self) -> Mapping[str, Callable[[], float | None]]:
+    def watch_ages(self) -> Mapping[str, Callable[[], float | None]]:
         """Return what tells for how long nothing was heard of each resource [s]."""
         named: dict[str, Reflector[Any]] = {"namespaces": self._names, "nodes": self._nodes}
-        named |= {home.name: reflector for home, reflector in self._maps.items()}
+        named |= {source.name: reflector for source, reflector in self._maps.items()}
         return {name: partial(_age, reflector) for name, reflector in named.items()}
 
     def policy_age(self) -> float:
@@ -160,40 +160,40 @@ class Informers:
         self._node_came.set()
 
     def _map_changed(
-        self, home: ConfigSource, items: Mapping[Key, _ConfigMap], _changed: Set[Key]
+        self, source: ConfigSource, items: Mapping[Key, _ConfigMap], _changed: Set[Key]
     ) -> None:
-        found = items.get((home.namespace, home.name))
-        text = (found.data or {}).get(home.key) if found else None
-        if home in self._texts and self._texts[home] == text:
+        found = items.get((source.namespace, source.name))
+        text = (found.data or {}).get(source.key) if found else None
+        if source in self._texts and self._texts[source] == text:
             return
-        self._texts[home] = text
-        before, self.decided = self.decided, self.decided.read(home, text)
-        why, snapshot = self.decided.why(home), self.decided.snapshot
+        self._texts[source] = text
+        before, self.config = self.config, self.config.update(source, text)
+        why, snapshot = self.config.refusal(source), self.config.snapshot
         if why and found:
             _log.error("Refused decisions", err=why)
             now = datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            event = refusal_event(home, found.metadata, why, now=now, instance=self._instance)
-            self._complaints.put_nowait((home, event))
+            event = refusal_event(source, found.metadata, why, now=now, instance=self._instance)
+            self._complaints.put_nowait((source, event))
         elif snapshot is not before.snapshot:
             self._since = time.monotonic()
             _log.info(
                 "Took decisions",
-                source=home.words,
+                source=source.display_name,
                 generation=snapshot.generation,
                 digest=snapshot.digest,
             )
 
     async def _complain(self) -> None:
         while True:
-            home, event = await self._complaints.get()
+            source, event = await self._complaints.get()
             try:
                 await self._kube.create(
-                    f"/api/v1/namespaces/{home.namespace}/events", event, _Ignored
+                    f"/api/v1/namespaces/{source.namespace}/events", event, _Ignored
                 )
             except KubeError as error:
                 # Another replica was faster; or nobody is told, and then the log is.
                 if not (isinstance(error, ApiError) and error.status == 409):
-                    _log.warning("Could not make event", source=home.words, err=str(error))
+                    _log.warning("Could not make event", source=source.display_name, err=str(error))
 
     async def _sum_nodes(self) -> None:
         while True:

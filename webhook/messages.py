@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from cluster.finding import Code, Finding, Severity
 from policy.problem import Problem
 
-MOST_WARNINGS = 3
-LONGEST_WARNING = 120
+MAX_WARNINGS = 3
+MAX_WARNING_LENGTH = 120
 """[characters]"""
 
 FORBIDDEN_BY_POLICY = frozenset(
@@ -32,27 +32,27 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
-def warnings_of(findings: Iterable[Finding | Problem]) -> tuple[str, ...]:
+def admission_warnings(findings: Iterable[Finding | Problem]) -> tuple[str, ...]:
     """Return what `kubectl` shows: the warnings, or the first two and which others there are."""
     told = [finding for finding in findings if finding.severity is Severity.WARNING]
     if not told:
         return ()
     texts = list(dict.fromkeys(_short(f"{finding.code} {finding.message}") for finding in told))
-    if len(texts) <= MOST_WARNINGS:
+    if len(texts) <= MAX_WARNINGS:
         return tuple(texts)
-    rest = len(texts) - (MOST_WARNINGS - 1)
+    rest = len(texts) - (MAX_WARNINGS - 1)
     codes = ", ".join(dict.fromkeys(finding.code.value for finding in told))
     return (
-        *texts[: MOST_WARNINGS - 1],
+        *texts[: MAX_WARNINGS - 1],
         _short(f"{rest} more warnings, `linkwise check` shows them all ({codes})"),
     )
 
 
 def _short(text: str) -> str:
     text = printable(text)
-    if len(text) <= LONGEST_WARNING:
+    if len(text) <= MAX_WARNING_LENGTH:
         return text
-    return text[: LONGEST_WARNING - 1].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
+    return text[: MAX_WARNING_LENGTH - 1].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def errors_of(findings: Iterable[Finding]) -> list[Finding]:
@@ -60,7 +60,7 @@ def errors_of(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
-def reason_of(errors: Sequence[Finding]) -> tuple[int, str]:
+def denial_status(errors: Sequence[Finding]) -> tuple[int, str]:
     """Return the HTTP code and the Kubernetes reason of a refusal.
 
     403 where only the policy minds (another cluster might take the pod), else 422.
@@ -70,17 +70,17 @@ def reason_of(errors: Sequence[Finding]) -> tuple[int, str]:
     return 422, "Invalid"
 
 
-def sentence_of(error: Finding) -> str:
+def error_text(error: Finding) -> str:
     """Return one error with its remedy."""
     return printable(f"{error.message}; {error.fix} [{error.code}]")
 
 
-def message_of(errors: Sequence[Finding]) -> str:
+def denial_message(errors: Sequence[Finding]) -> str:
     """Return the whole refusal on one line: every error with its field and its remedy."""
     if len(errors) == 1:
-        return f"{printable(errors[0].field)}: {sentence_of(errors[0])}"
+        return f"{printable(errors[0].field)}: {error_text(errors[0])}"
     numbered = (
-        f"({number}) {printable(error.field)}: {sentence_of(error)}"
+        f"({number}) {printable(error.field)}: {error_text(error)}"
         for number, error in enumerate(errors, 1)
     )
     return f"{len(errors)} problems: {' '.join(numbered)}"

@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 
 from policy.snapshot import PolicySnapshot
 from runtime.process.metrics import Gauges
-from webhook.active_config import HOMES, ActiveConfig
+from webhook.active_config import SOURCES, ActiveConfig
 from webhook.outcome import Outcome, Verdict
 
 
@@ -41,38 +41,40 @@ class Metrics:
             registry=registry,
         )
 
-    def judged(self, outcome: Outcome, *, dry_run: bool) -> None:
+    def count_review(self, outcome: Outcome, *, dry_run: bool) -> None:
         """Count one pod."""
         self._verdicts[outcome.verdict, dry_run].inc()
         for finding in outcome.findings:
             self._findings.labels(finding.code.value).inc()
 
-    def waited(self, *, came: bool) -> None:
+    def count_wait(self, *, came: bool) -> None:
         """Count one wait for a namespace."""
         self._waits.labels(str(came).lower()).inc()
 
 
-def show_state(
+def register_state(
     registry: CollectorRegistry,
     *,
-    decided: Callable[[], ActiveConfig],
+    config: Callable[[], ActiveConfig],
     policy_age: Callable[[], float],
-    watches: Mapping[str, Callable[[], float | None]],
+    informers: Mapping[str, Callable[[], float | None]],
     expiry: Callable[[], float | None],
 ) -> None:
     """Show what admission stands on whenever metrics are read.
 
     Args:
         registry: Where.
-        decided: The decisions in force.
+        config: The decisions in force.
         policy_age: For how long they have been [s].
-        watches: For how long nothing was heard of each resource [s].
+        informers: For how long nothing was heard of each resource [s].
         expiry: When the certificate ends [s since 1970].
     """
-    _PolicyInfo(registry, lambda: decided().snapshot)
+    _PolicyInfo(registry, lambda: config().snapshot)
     one = "linkwise_policy_"
     Gauges(registry, f"{one}age_seconds", "Since the policy changed.", {"": policy_age})
-    refused = {home.name: (lambda home=home: float(home in decided().refused)) for home in HOMES}
+    refused = {
+        source.name: (lambda source=source: float(source in config().refused)) for source in SOURCES
+    }
     Gauges(
         registry,
         f"{one}refused",
@@ -84,7 +86,7 @@ def show_state(
         registry,
         "linkwise_watch_age_seconds",
         "Since a watch was last heard of.",
-        watches,
+        informers,
         label="resource",
     )
     Gauges(

@@ -13,7 +13,14 @@ from cluster.request import Family, Request, read_request
 from cluster.selector import is_tied, names_label
 from policy.snapshot import PolicySnapshot
 from webhook.patch import Operation
-from webhook.sharing import Landing, Renaming, landing, relevant, rename, sharing_findings
+from webhook.sharing import (
+    NodeSharing,
+    Renaming,
+    offering,
+    rename_resource,
+    sharing_findings,
+    sharing_on_nodes,
+)
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
 _NVIDIA, _REPLICA = Family.NVIDIA, Family.REPLICA
@@ -30,7 +37,7 @@ class ParsedPod(Struct, frozen=True, gc=False):
     """It is placed with the gang of its mark; a launcher has a mark and is no member."""
     findings: tuple[Finding, ...]
     """What is wrong with it, as far as the pod and the policy's sharing tell."""
-    shared: Landing = ()
+    shared: NodeSharing = ()
     """How the GPUs it asks for are shared on the nodes where it may land."""
     renaming: tuple[Operation, ...] = ()
 
@@ -45,15 +52,15 @@ def parse_pod(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> Parsed
         capacity: What the cluster offers.
     """
     request, findings = read_request(pod)
-    shared: Landing = ()
+    shared: NodeSharing = ()
     renaming: Renaming | None = None
     if request.family in _BY_NVIDIAS_NAMES:
-        where = landing(pod, policy.policy.sharing.groups, capacity)
-        renaming = rename(pod, where) if policy.policy.sharing.rename else None
+        where = sharing_on_nodes(pod, policy.policy.sharing.groups, capacity)
+        renaming = rename_resource(pod, where) if policy.policy.sharing.rename else None
         if renaming:
             pod = renaming.pod
             request, findings = read_request(pod)
-        shared = relevant(where, request)
+        shared = offering(where, request)
         findings = (*findings, *sharing_findings(shared, request))
         family = _chosen_by(pod, request, policy, capacity)
         request = msgspec.structs.replace(request, family=family)

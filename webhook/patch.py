@@ -54,18 +54,18 @@ def remove(path: str, rule: str) -> Operation:
     return Operation("remove", path, rule=rule)
 
 
-def common(step: Operation) -> Operation:
+def pre_encoded(step: Operation) -> Operation:
     """Return a step that is encoded already, for those that are made once for many pods."""
     return msgspec.structs.replace(step, text=Raw(_json.encode(step.wire())))
 
 
-def encoded(steps: Sequence[Operation]) -> bytes:
+def encode_patch(steps: Sequence[Operation]) -> bytes:
     """Return steps as an API server takes them, as JSON."""
     return _json.encode([step.text or _Step(step.op, step.path, step.value) for step in steps])
 
 
 @lru_cache(maxsize=1024)
-def joined(rules: tuple[str, ...]) -> str:
+def join_rules(rules: tuple[str, ...]) -> str:
     """Return rules as one text, each of them once. Pods differ, but few in this."""
     return ", ".join(dict.fromkeys(rules))
 
@@ -87,7 +87,7 @@ def add_keys(
         return []
     if present is None:
         value = {key: text for key, (text, _) in wanted.items()}
-        return [add(path, value, joined(tuple([rule for _, rule in wanted.values()])))]
+        return [add(path, value, join_rules(tuple([rule for _, rule in wanted.values()])))]
     return [add(f"{path}/{escape(key)}", text, rule) for key, (text, rule) in wanted.items()]
 
 
@@ -120,5 +120,5 @@ def extend(path: str, present: object, values: Sequence[tuple[object, str]]) -> 
         return [Operation("add", f"{path}/-", value, rule) for value, rule in values]
     if not values:
         return []
-    rules = joined(tuple([rule for _, rule in values]))
+    rules = join_rules(tuple([rule for _, rule in values]))
     return [Operation("add", path, [value for value, _ in values], rules)]

@@ -11,7 +11,7 @@ from policy.selection import Trace
 from webhook.outcome import Outcome
 
 
-def entry_of(
+def pod_report(
     template: PodTemplate, pod: dict[str, object], typed: Pod, outcome: Outcome
 ) -> dict[str, object]:
     """Return all that there is to say of one template, as plain JSON.

@@ -15,9 +15,9 @@ from msgspec import Meta, Raw, Struct
 
 from cluster.keys import MIRROR_POD, NODE_USER_PREFIX, NODES_GROUP
 from cluster.pod import NewPod
-from webhook.messages import errors_of, message_of, printable, reason_of, sentence_of
+from webhook.messages import denial_message, denial_status, error_text, errors_of, printable
 from webhook.outcome import Outcome, Verdict
-from webhook.patch import encoded
+from webhook.patch import encode_patch
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class User(Struct, frozen=True, gc=False):
     groups: Sequence[str] = ()
 
 
-class Review(Struct, frozen=True, gc=False):
+class PodReview(Struct, frozen=True, gc=False):
     """What an API server asks."""
 
     uid: str
@@ -75,7 +75,7 @@ class _Request(Struct, frozen=True, rename="camel", gc=False):
     user_info: User = User()
 
 
-class Asked(_Request, frozen=True):
+class AdmissionRequest(_Request, frozen=True):
     """The request of a review, its object still as it came."""
 
     object: Raw = Raw(b"null")
@@ -137,12 +137,12 @@ class _Answer(Struct, frozen=True, rename="camel", gc=False):
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
 _SKIPPED, _DENIED = Verdict.SKIPPED, Verdict.DENIED
 _POD = GroupVersionKind("", "v1", "Pod")
-_questions = msgspec.json.Decoder(_Question[Asked])
+_questions = msgspec.json.Decoder(_Question[AdmissionRequest])
 _about_pods = msgspec.json.Decoder(_Question[_AboutPod])
 _json = msgspec.json.Encoder()
 
 
-def parse(body: bytes) -> Review:
+def parse_pod_review(body: bytes) -> PodReview:
     """Return what the body asks.
 
     Raises:
@@ -155,19 +155,19 @@ def parse(body: bytes) -> Review:
         other = _head(body)
         # A pod that cannot be judged is denied: an error would let it pass.
         why = str(error) if _creates_pod(other) else ""
-        return Review(other.uid, other.namespace, other.name, bool(other.dry_run), None, why)
+        return PodReview(other.uid, other.namespace, other.name, bool(other.dry_run), None, why)
     pod = about.object if _creates_pod(about) and not _is_mirror(about) else None
-    return Review(about.uid, about.namespace, about.name, about.dry_run is True, pod)
+    return PodReview(about.uid, about.namespace, about.name, about.dry_run is True, pod)
 
 
-def _head(body: bytes) -> Asked:
+def _head(body: bytes) -> AdmissionRequest:
     """Return the request of a review, without its object where that cannot even be skipped.
 
     It cannot where it is nested too deep: an API server keeps 10,000 levels in `managedFields`. It
     writes the object behind all that is read here, and quotes within texts with a backslash.
     """
     try:
-        return asked(body)
+        return parse_request(body)
     except ProtocolError:
         head, key, _ = body.partition(b'"object":')
         if not key:
@@ -175,7 +175,7 @@ def _head(body: bytes) -> Asked:
         return _request(head + key + b"null}}", _questions)
 
 
-def asked(body: bytes) -> Asked:
+def parse_request(body: bytes) -> AdmissionRequest:
     """Return the request of a review of whatever kind.
 
     Raises:
@@ -221,12 +221,12 @@ def read_object(body: bytes | Raw, decoder: msgspec.json.Decoder[T]) -> T:
         raise ProtocolError(f"the body cannot be read: {printable(str(error))}") from error
 
 
-def untouched(review: Review | Asked, warnings: tuple[str, ...] = ()) -> bytes:
+def allow_unchanged(review: PodReview | AdmissionRequest, warnings: tuple[str, ...] = ()) -> bytes:
     """Return the answer that lets the object pass as it is."""
     return _encode(_Response(review.uid, allowed=True, warnings=warnings))
 
 
-def refused(asked: Asked, message: str, causes: Iterable[tuple[str, str]]) -> bytes:
+def deny_invalid(asked: AdmissionRequest, message: str, causes: Iterable[tuple[str, str]]) -> bytes:
     """Return the answer that an object is invalid.
 
     Args:
@@ -240,10 +240,10 @@ def refused(asked: Asked, message: str, causes: Iterable[tuple[str, str]]) -> by
     return _encode(_Response(asked.uid, allowed=False, status=status))
 
 
-def respond(review: Review, outcome: Outcome) -> bytes:
+def encode_response(review: PodReview, outcome: Outcome) -> bytes:
     """Return the answer that an outcome gives."""
     if outcome.verdict is _SKIPPED:
-        return untouched(review)
+        return allow_unchanged(review)
     if outcome.verdict is _DENIED:
         return _encode(
             _Response(
@@ -259,7 +259,7 @@ def respond(review: Review, outcome: Outcome) -> bytes:
         _Response(
             review.uid,
             allowed=True,
-            patch=encoded(steps) if steps else b"",
+            patch=encode_patch(steps) if steps else b"",
             patch_type="JSONPatch" if steps else "",
             warnings=outcome.warnings,
             audit_annotations=outcome.audit,
@@ -267,15 +267,15 @@ def respond(review: Review, outcome: Outcome) -> bytes:
     )
 
 
-def _refusal(review: Review, outcome: Outcome) -> _Status:
+def _refusal(review: PodReview, outcome: Outcome) -> _Status:
     errors = errors_of(outcome.findings)
-    code, reason = reason_of(errors)
+    code, reason = denial_status(errors)
     causes = [
-        _Cause("FieldValueInvalid", sentence_of(error), printable(error.field)) for error in errors
+        _Cause("FieldValueInvalid", error_text(error), printable(error.field)) for error in errors
     ]
     name = review.name or (review.pod.metadata.generate_name if review.pod else "")
     return _Status(
-        "Failure", code, reason, message_of(errors), _Details(printable(name), "Pod", causes)
+        "Failure", code, reason, denial_message(errors), _Details(printable(name), "Pod", causes)
     )
 
 

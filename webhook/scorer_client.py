@@ -9,7 +9,7 @@ from cluster.scorer_lease import LEASE, ScorerLease
 from cluster.whatif_api import MOST_PODS, PATH, FitAnswer, FitQuestion, FitResult
 from runtime.kube.client import ApiError, Kube, KubeError
 
-PATIENCE = 2.0
+SCORER_TIMEOUT = 2.0
 """How long a dry run waits for all of it [s]."""
 _NOT_US = frozenset({401, 403})
 """It does not take us for the webhook; who asks cannot mend that."""
@@ -17,11 +17,11 @@ _NOT_US = frozenset({401, 403})
 _log = structlog.get_logger()
 
 
-class UnknownError(Exception):
+class NoPlacementError(Exception):
     """Nobody tells where pods would go: a clause for people that says why."""
 
 
-class Scorer:
+class ScorerClient:
     """The scorer that leads, whichever that is."""
 
     def __init__(self, kube: Kube, connect: Callable[[str], Kube]) -> None:
@@ -42,20 +42,22 @@ class Scorer:
             UnknownError: Nobody tells, or not in time.
         """
         if question.pods > MOST_PODS:
-            raise UnknownError(f"the scorer is asked about {MOST_PODS} pods at once, and no more")
+            raise NoPlacementError(
+                f"the scorer is asked about {MOST_PODS} pods at once, and no more"
+            )
         address = ""
         try:
-            async with asyncio.timeout(PATIENCE), self._turn:
+            async with asyncio.timeout(SCORER_TIMEOUT), self._turn:
                 address = await self._leader()
                 # Its certificate's authority and our token may be others by now.
                 async with self._connect(address) as scorer:
                     fits = (await scorer.create(PATH, question, FitAnswer)).fits
         except (TimeoutError, KubeError, OSError) as error:
-            told = str(error) or f"no answer within {PATIENCE:g} s"
+            told = str(error) or f"no answer within {SCORER_TIMEOUT:g} s"
             _log.warning("Could not ask scorer", address=address, err=told)
-            raise UnknownError(_why(error)) from None
+            raise NoPlacementError(_why(error)) from None
         if len(fits) != len(question.templates):
-            raise UnknownError("the scorer is of another version")
+            raise NoPlacementError("the scorer is of another version")
         return fits
 
     async def _leader(self) -> str:
@@ -64,13 +66,13 @@ class Scorer:
             lease = await self._kube.get(LEASE, ScorerLease)
         except ApiError as error:
             if error.status == 404:
-                raise UnknownError("no scorer has led so far") from None
+                raise NoPlacementError("no scorer has led so far") from None
             _log.warning("Could not read Lease", err=str(error))
-            raise UnknownError("the API server does not tell which scorer leads") from None
+            raise NoPlacementError("the API server does not tell which scorer leads") from None
         if not lease.is_held:
-            raise UnknownError("no scorer leads now")
+            raise NoPlacementError("no scorer leads now")
         if not lease.address:
-            raise UnknownError("the scorer that leads does not say where it is")
+            raise NoPlacementError("the scorer that leads does not say where it is")
         return lease.address
 
 
@@ -78,7 +80,7 @@ def _why(error: Exception) -> str:
     """Return why there is no answer, for people: they are told no addresses."""
     match error:
         case TimeoutError():
-            return f"the scorer did not answer within {PATIENCE:g} s"
+            return f"the scorer did not answer within {SCORER_TIMEOUT:g} s"
         case ApiError() if error.status not in _NOT_US:
             return f"the scorer answers: {error.message or error.status}"
         case _:

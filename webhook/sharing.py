@@ -19,13 +19,15 @@ from cluster.request import Request
 from policy.sharing import Shared, SharingGroup, shared_by
 from webhook.patch import Operation, add, remove
 
-Landing: TypeAlias = tuple[Shared | None, ...]
+NodeSharing: TypeAlias = tuple[Shared | None, ...]
 """How GPUs are shared on each kind of node that a pod may land on; None: not at all."""
 
 _RULE = "sharing rename"
 
 
-def landing(pod: NewPod, groups: tuple[SharingGroup, ...], capacity: Capacity) -> Landing:
+def sharing_on_nodes(
+    pod: NewPod, groups: tuple[SharingGroup, ...], capacity: Capacity
+) -> NodeSharing:
     """Return how `nvidia.com/gpu` is shared where a pod may land; a node is of its first group.
 
     Where nodes are known these are judged; else every node that the groups' labels allow.
@@ -46,7 +48,7 @@ def landing(pod: NewPod, groups: tuple[SharingGroup, ...], capacity: Capacity) -
 
 def _landing_on(
     capacity: Capacity, selected: Mapping[str, str], groups: tuple[SharingGroup, ...]
-) -> Landing:
+) -> NodeSharing:
     """Return how GPUs are shared on the nodes that exist and that a nodeSelector allows."""
     keys = frozenset(key for group in groups for key in group.node_labels)
     named = {key: value for key, value in selected.items() if key in keys}
@@ -63,12 +65,12 @@ def _offer(group: SharingGroup) -> Shared | None:
     return next((one for one in shared_by(group) if one.device == NVIDIA_GPU), None)
 
 
-def relevant(where: Landing, request: Request) -> Landing:
+def offering(where: NodeSharing, request: Request) -> NodeSharing:
     """Return the kinds of nodes that offer what a pod asks for."""
     return tuple(offer for offer in where if _name(offer) == request.counted)
 
 
-def replicas(where: Landing) -> int:
+def replicas(where: NodeSharing) -> int:
     """Return how many pods share a GPU on all these nodes; 0 where they differ, or share none."""
     if not where:
         return 0
@@ -76,7 +78,7 @@ def replicas(where: Landing) -> int:
     return numbers.pop() if len(numbers) == 1 else 0
 
 
-def sharing_findings(where: Landing, request: Request) -> Iterator[Finding]:
+def sharing_findings(where: NodeSharing, request: Request) -> Iterator[Finding]:
     """Yield what is wrong, or not as it seems, with a request for shared GPUs.
 
     Args:
@@ -132,7 +134,7 @@ class Renaming:
         return replace(finding, field=finding.field.replace(f"[{self.new}]", f"[{self.old}]"))
 
 
-def rename(pod: NewPod, where: Landing) -> Renaming | None:
+def rename_resource(pod: NewPod, where: NodeSharing) -> Renaming | None:
     """Return a pod renamed to what all nodes offer where it may land; None where they differ.
 
     A pod that names both is left alone: it is refused as it is.

@@ -11,9 +11,9 @@ from cli.render.output import Format, complain, emit, warn
 from cluster.finding import Severity
 from cluster.whatif_api import MOST_PODS, FitQuestion, FitTemplate
 from manifest.template import PodTemplate
-from webhook.fit_question import asked_about
+from webhook.fit_template import fit_template
 from webhook.outcome import Verdict
-from webhook.pod_report import entry_of
+from webhook.pod_report import pod_report
 
 Plain = dict[str, object]
 """One entry as JSON, as `webhook.pod_report` makes it."""
@@ -47,8 +47,8 @@ def _judged(inputs: Inputs, template: PodTemplate) -> tuple[Plain, FitTemplate |
     pod = template.pod()
     typed = template.read(pod)
     outcome = admitted(inputs, template, typed)
-    entry = entry_of(template, pod, typed, outcome)
-    return entry, asked_about(template, entry["patched"], outcome)
+    entry = pod_report(template, pod, typed, outcome)
+    return entry, fit_template(template, entry["patched"], outcome)
 
 
 def _fits(inputs: Inputs, asked: list[FitTemplate | None]) -> tuple[list[object], tuple[str, ...]]:

@@ -19,7 +19,7 @@ from cli.files.source import read_text, shown_name
 from cluster.keys import DRY_RUN_AUDIENCE, SERVER_NAME
 from manifest.value import InputError
 from manifest.workload import NO_PODS, Unjudged
-from webhook.dryrun import NAME, PATH
+from webhook.dryrun import BODY_NAME, PATH
 
 TIMEOUT = 30
 """For every step of a question [s]."""
@@ -186,7 +186,7 @@ class _Remote:
 
     def _refuse(self, status: int, reason: str, file: str) -> NoReturn:
         match status:
-            case 400 if reason.startswith(f"{NAME}:"):
+            case 400 if reason.startswith(f"{BODY_NAME}:"):
                 raise InputError(_place(reason, file)) from None
             case 400:
                 self._fail(f"it cannot read {file}: {reason}. Mend the file.")
@@ -294,4 +294,4 @@ def _placed(pod: Entry, file: str) -> Entry:
 
 
 def _place(text: str, file: str) -> str:
-    return file + text.removeprefix(NAME) if text.startswith(f"{NAME}:") else text
+    return file + text.removeprefix(BODY_NAME) if text.startswith(f"{BODY_NAME}:") else text

@@ -1,4 +1,4 @@
-"""An API server with the conditional writes of a real one, for what certs reads and writes."""
+"""A fake API server with conditional writes, for the objects that certs reads and writes."""
 
 import asyncio
 import json
@@ -15,32 +15,32 @@ class Cluster:
         self.objects = {}
         self.version = 1
         self.before_write = []
-        """Each is called once, before a write is judged: what another client does meanwhile."""
+        """Each is called once, before a write is handled: a concurrent write of another client."""
         self.applied = []
         self.watches = []
         self.refuses = {}
         self.refused = Counter()
-        """How often each path."""
-        self.asked = Counter()
-        """How often each path was read."""
+        """Refused requests by path."""
+        self.reads = Counter()
+        """Reads by path."""
 
-    def put(self, path, made):
+    def put(self, path, value):
         self.version += 1
         name = path.rpartition("/")[2]
         kind = "MODIFIED" if path in self.objects else "ADDED"
-        metadata = {**made.get("metadata", {}), "name": name}
-        self.objects[path] = made = {
-            **made,
+        metadata = {**value.get("metadata", {}), "name": name}
+        self.objects[path] = stored = {
+            **value,
             "metadata": {**metadata, "resourceVersion": str(self.version)},
         }
         collection = path.rpartition("/")[0]
         for watched, queue in self.watches:
             if watched == collection:
-                queue.put_nowait({"type": kind, "object": json.loads(json.dumps(made))})
-        return made
+                queue.put_nowait({"type": kind, "object": json.loads(json.dumps(stored))})
+        return stored
 
     def cut(self):
-        """End the watches, once they have told what there is to tell."""
+        """End the watches after their queued events."""
         for _, queue in self.watches:
             queue.put_nowait(None)
         self.watches.clear()
@@ -48,7 +48,7 @@ class Cluster:
     def secret(self):
         return self.objects[f"{SECRETS}/linkwise-webhook-tls"]
 
-    async def answer(self, request):
+    async def handle(self, request):
         path = request.path
         if status := self.refuses.get(request.method):
             self.refused[path] += 1
@@ -57,7 +57,7 @@ class Cluster:
             case "GET" if "watch" in request.query:
                 return await self._watch(request)
             case "GET" if path in self.objects:
-                self.asked[path] += 1
+                self.reads[path] += 1
                 return web.json_response(self.objects[path])
             case "GET" if "fieldSelector" in request.query:
                 name = request.query["fieldSelector"].removeprefix("metadata.name=")
@@ -78,18 +78,18 @@ class Cluster:
             return refusal(409) if path in self.objects else web.json_response(self.put(path, body))
         if path not in self.objects:
             return refusal(404)
-        now = self.objects[path]
-        if body["metadata"]["resourceVersion"] != now["metadata"]["resourceVersion"]:
+        present = self.objects[path]
+        if body["metadata"]["resourceVersion"] != present["metadata"]["resourceVersion"]:
             return refusal(409)
         if request.content_type == "application/apply-patch+yaml":
             self.applied.append((dict(request.query), body))
             ours = {hook["name"]: hook["clientConfig"] for hook in body["webhooks"]}
             hooks = [
                 {**hook, "clientConfig": {**hook["clientConfig"], **ours[hook["name"]]}}
-                for hook in now["webhooks"]
+                for hook in present["webhooks"]
             ]
-            return web.json_response(self.put(path, {**now, "webhooks": hooks}))
-        return web.json_response(self.put(path, {**now, "data": body["data"]}))
+            return web.json_response(self.put(path, {**present, "webhooks": hooks}))
+        return web.json_response(self.put(path, {**present, "data": body["data"]}))
 
     async def _watch(self, request):
         response = web.StreamResponse()
@@ -97,10 +97,10 @@ class Cluster:
         queue = asyncio.Queue()
         self.watches.append((request.path, queue))
         since = int(request.query["resourceVersion"])
-        for path, made in self.objects.items():
-            missed = int(made["metadata"]["resourceVersion"]) > since
+        for path, stored in self.objects.items():
+            missed = int(stored["metadata"]["resourceVersion"]) > since
             if missed and path.rpartition("/")[0] == request.path:
-                queue.put_nowait({"type": "MODIFIED", "object": made})
+                queue.put_nowait({"type": "MODIFIED", "object": stored})
         while (event := await queue.get()) is not None:
             await response.write(json.dumps(event).encode() + b"\n")
         return response
@@ -112,13 +112,13 @@ def refusal(status):
 
 @pytest.fixture
 async def cluster():
-    made = Cluster()
+    fake = Cluster()
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", made.answer)
+    app.router.add_route("*", "/{path:.*}", fake.handle)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield made
-    made.cut()
+    fake.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield fake
+    fake.cut()
     await runner.cleanup()

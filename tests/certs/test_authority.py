@@ -7,8 +7,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certs.__main__ import SOURCE
-from certs.authority import BACKDATED, names_of, new_authority, new_leaf, service_names
+from certs.__main__ import KEY_SOURCE
+from certs.authority import BACKDATE, new_authority, new_leaf, service_names, subject_alt_names
 from runtime.process.clock import wall
 
 NAMES = service_names("hook", "ns")
@@ -24,7 +24,7 @@ def files(tmp_path_factory):
 
 
 def handshake(authority, leaf, name, files):
-    """Show a leaf to a client that trusts a CA, with the standard library's ssl."""
+    """Return the leaf that a client sees which trusts a CA, with the standard library's ssl."""
     key = leaf.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     files.write_bytes(leaf.certificate.public_bytes(Encoding.PEM) + key)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -34,96 +34,94 @@ def handshake(authority, leaf, name, files):
     )
     client.verify_flags |= ssl.VERIFY_X509_STRICT
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-    asking = client.wrap_bio(back, there, server_hostname=name)
-    showing = server.wrap_bio(there, back, server_side=True)
-    for side in (asking, showing, asking, showing):
+    client_end = client.wrap_bio(back, there, server_hostname=name)
+    server_end = server.wrap_bio(there, back, server_side=True)
+    for side in (client_end, server_end, client_end, server_end):
         try:
             side.do_handshake()
         except ssl.SSLWantReadError:
             continue
-    return asking.getpeercert(binary_form=True)
+    return client_end.getpeercert(binary_form=True)
 
 
 @settings(max_examples=30)
 @given(
-    late=st.floats(0, BACKDATED / 2),
+    late=st.floats(0, BACKDATE / 2),
     life=st.floats(2 * HOUR, 1000 * DAY),
     leaf_life=st.floats(2 * HOUR, 1000 * DAY),
     name=st.sampled_from((*NAMES, "127.0.0.1", "::1")),
 )
-def test_every_leaf_verifies_against_its_ca_by_every_name(files, late, life, leaf_life, name):
+def test_leaf_verifies_against_its_ca_by_every_name(files, late, life, leaf_life, name):
     now = wall() - late
-    authority = new_authority(now, life, SOURCE)
-    leaf = new_leaf(authority, (*NAMES, "127.0.0.1", "::1"), now, leaf_life, SOURCE)
+    authority = new_authority(now, life, KEY_SOURCE)
+    leaf = new_leaf(authority, (*NAMES, "127.0.0.1", "::1"), now, leaf_life, KEY_SOURCE)
     der = leaf.certificate.public_bytes(Encoding.DER)
     assert handshake(authority, leaf, name, files) == der
 
 
 @pytest.mark.parametrize("name", ["other.ns.svc", "hook.other.svc", "127.0.0.2"])
-def test_a_leaf_does_not_verify_by_another_name(files, name):
-    authority = new_authority(wall(), DAY, SOURCE)
-    leaf = new_leaf(authority, NAMES, wall(), DAY, SOURCE)
+def test_leaf_does_not_verify_by_another_name(files, name):
+    authority = new_authority(wall(), DAY, KEY_SOURCE)
+    leaf = new_leaf(authority, NAMES, wall(), DAY, KEY_SOURCE)
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(authority, leaf, name, files)
 
 
-def test_a_leaf_does_not_verify_against_another_ca(files):
-    ours, other = (new_authority(wall(), DAY, SOURCE) for _ in range(2))
-    leaf = new_leaf(ours, NAMES, wall(), DAY, SOURCE)
+def test_leaf_does_not_verify_against_another_ca(files):
+    ours, other = (new_authority(wall(), DAY, KEY_SOURCE) for _ in range(2))
+    leaf = new_leaf(ours, NAMES, wall(), DAY, KEY_SOURCE)
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(other, leaf, NAMES[0], files)
 
 
-def test_a_leaf_cannot_sign_another_leaf(files):
-    authority = new_authority(wall(), DAY, SOURCE)
-    leaf = new_leaf(authority, NAMES, wall(), DAY, SOURCE)
-    forged = new_leaf(leaf, NAMES, wall(), DAY, SOURCE)
+def test_leaf_cannot_sign_another_leaf(files):
+    authority = new_authority(wall(), DAY, KEY_SOURCE)
+    leaf = new_leaf(authority, NAMES, wall(), DAY, KEY_SOURCE)
+    forged = new_leaf(leaf, NAMES, wall(), DAY, KEY_SOURCE)
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(leaf, forged, NAMES[0], files)
 
 
 @given(now=moments, later=st.floats(0, 1), life=lives, leaf_life=lives)
-def test_a_leaf_never_outlives_its_ca_and_both_begin_before_they_are_made(
-    now, later, life, leaf_life
-):
-    authority = new_authority(now, life, SOURCE)
+def test_leaf_expires_no_later_than_its_ca_and_both_are_backdated(now, later, life, leaf_life):
+    authority = new_authority(now, life, KEY_SOURCE)
     moment = now + later * (life - 2)
-    leaf = new_leaf(authority, NAMES, moment, leaf_life, SOURCE)
+    leaf = new_leaf(authority, NAMES, moment, leaf_life, KEY_SOURCE)
     assert leaf.expiry <= min(authority.expiry, moment + leaf_life)
     for pair, made in ((authority, now), (leaf, moment)):
         begins = pair.certificate.not_valid_before_utc.timestamp()
-        assert made - BACKDATED - 1 < begins <= made - BACKDATED
+        assert made - BACKDATE - 1 < begins <= made - BACKDATE
         assert made - 1 < pair.issued <= made
 
 
-def test_a_ca_that_has_ended_signs_nothing():
-    authority = new_authority(1_800_000_000, DAY, SOURCE)
-    with pytest.raises(ValueError, match="has ended"):
-        new_leaf(authority, NAMES, 1_800_000_000 + DAY, DAY, SOURCE)
+def test_expired_ca_cannot_sign():
+    authority = new_authority(1_800_000_000, DAY, KEY_SOURCE)
+    with pytest.raises(ValueError, match="has expired"):
+        new_leaf(authority, NAMES, 1_800_000_000 + DAY, DAY, KEY_SOURCE)
 
 
-def test_serials_and_keys_are_new_each_time_and_keys_are_on_p_256():
-    authority = new_authority(wall(), DAY, SOURCE)
-    pairs = [authority, *(new_leaf(authority, NAMES, wall(), DAY, SOURCE) for _ in range(20))]
+def test_serials_and_keys_are_unique_and_keys_are_on_p_256():
+    authority = new_authority(wall(), DAY, KEY_SOURCE)
+    pairs = [authority, *(new_leaf(authority, NAMES, wall(), DAY, KEY_SOURCE) for _ in range(20))]
     assert len({pair.certificate.serial_number for pair in pairs}) == len(pairs)
     assert len({pair.key.private_numbers().private_value for pair in pairs}) == len(pairs)
     assert {type(pair.key.curve) for pair in pairs} == {ec.SECP256R1}
 
 
-def test_the_name_that_api_servers_ask_for_comes_first():
-    authority = new_authority(wall(), DAY, SOURCE)
-    leaf = new_leaf(authority, NAMES, wall(), DAY, SOURCE)
-    assert names_of(leaf.certificate) == (
+def test_name_that_api_servers_connect_to_is_first():
+    authority = new_authority(wall(), DAY, KEY_SOURCE)
+    leaf = new_leaf(authority, NAMES, wall(), DAY, KEY_SOURCE)
+    assert subject_alt_names(leaf.certificate) == (
         "hook.ns.svc",
         "hook",
         "hook.ns",
         "hook.ns.svc.cluster.local",
     )
-    assert names_of(authority.certificate) == ()
+    assert subject_alt_names(authority.certificate) == ()
 
 
-def test_a_leaf_is_for_servers_alone():
-    authority = new_authority(wall(), DAY, SOURCE)
-    leaf = new_leaf(authority, NAMES, wall(), DAY, SOURCE).certificate
+def test_leaf_has_only_the_server_auth_usage():
+    authority = new_authority(wall(), DAY, KEY_SOURCE)
+    leaf = new_leaf(authority, NAMES, wall(), DAY, KEY_SOURCE).certificate
     usage = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert [use.dotted_string for use in usage] == ["1.3.6.1.5.5.7.3.1"]

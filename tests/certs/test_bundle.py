@@ -7,13 +7,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certs.__main__ import SOURCE
+from certs.__main__ import KEY_SOURCE
 from certs.authority import new_authority, new_leaf
 from certs.bundle import Bundle, BundleError, read_bundle, trusts, write_bundle
-from certs.renewal import IssuancePolicy, renewed
+from certs.renewal import IssuancePolicy, renew
 
 NOW = 1_800_000_000.0
-GOOD = write_bundle(renewed(None, IssuancePolicy(("a",), 1000, 3000), NOW, SOURCE))
+GOOD = write_bundle(renew(None, IssuancePolicy(("a",), 1000, 3000), NOW, KEY_SOURCE))
 RSA = a_leaf(a_ca(), elliptic=False)
 
 
@@ -22,7 +22,7 @@ def text(pem):
 
 
 def with_changed_bytes(key, old, new):
-    """Return a PEM certificate of the good Secret in which some bytes are others."""
+    """Return a PEM certificate of the valid Secret with some bytes replaced."""
     der = x509.load_pem_x509_certificate(b64decode(GOOD[key])).public_bytes(Encoding.DER)
     assert old in der
     body = b64encode(der.replace(old, new)).decode()
@@ -36,18 +36,18 @@ ELLIPTIC, SUBJECT_KEY, NAMES = (
 
 @settings(max_examples=25)
 @given(count=st.integers(1, 4), signer=st.integers(0, 3), names=st.sets(st.sampled_from("abcd")))
-def test_the_state_survives_the_secret(count, signer, names):
-    authorities = tuple(new_authority(NOW, 3000, SOURCE) for _ in range(count))
+def test_bundle_survives_a_round_trip_through_the_secret(count, signer, names):
+    authorities = tuple(new_authority(NOW, 3000, KEY_SOURCE) for _ in range(count))
     signing = authorities[signer % count]
-    bundle = Bundle(authorities, new_leaf(signing, ["a", *names], NOW, 1000, SOURCE))
+    bundle = Bundle(authorities, new_leaf(signing, ["a", *names], NOW, 1000, KEY_SOURCE))
     data = write_bundle(bundle)
-    found = read_bundle(data)
-    assert write_bundle(found) == data
-    assert found.signer.certificate == signing.certificate
-    assert [ca.certificate for ca in found.authorities] == [ca.certificate for ca in authorities]
+    bundle = read_bundle(data)
+    assert write_bundle(bundle) == data
+    assert bundle.signer.certificate == signing.certificate
+    assert [ca.certificate for ca in bundle.authorities] == [ca.certificate for ca in authorities]
 
 
-def test_the_secret_has_what_a_server_and_a_registration_need():
+def test_secret_has_the_standard_keys_in_pem():
     assert set(GOOD) == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
     assert all(b64decode(value).startswith(b"-----BEGIN ") for value in GOOD.values())
 
@@ -64,27 +64,31 @@ def test_the_secret_has_what_a_server_and_a_registration_need():
         pytest.param(
             {"ca.key": text(b"x\n-----END PRIVATE KEY-----\n")},
             "ca.key is not a PEM key",
-            id="no key",
+            id="not a key",
         ),
         pytest.param(
-            {"ca.key": text(UNKNOWN_KEY)}, "ca.key is not a PEM key", id="key of unknown kind"
+            {"ca.key": text(UNKNOWN_KEY)},
+            "ca.key is not a PEM key",
+            id="unknown key algorithm",
         ),
         pytest.param(
             {"ca.crt": with_changed_bytes("ca.crt", ELLIPTIC, ELLIPTIC[:-1] + b"\x09")},
             "ca.crt is not PEM certificates",
-            id="certificate of unknown kind",
+            id="unknown certificate algorithm",
         ),
         pytest.param(
             {"ca.crt": with_changed_bytes("ca.crt", b"\x00\x04", b"\x00\x05")},
             "ca.crt is not PEM certificates",
-            id="no point of the curve",
+            id="not a point of the curve",
         ),
         pytest.param(
             {"tls.crt": with_changed_bytes("tls.crt", SUBJECT_KEY, NAMES)},
             "tls.crt is not PEM certificates",
-            id="names twice",
+            id="duplicate extension",
         ),
-        pytest.param({"tls.key": GOOD["ca.key"]}, "tls.key is not the key of tls.crt", id="swap"),
+        pytest.param(
+            {"tls.key": GOOD["ca.key"]}, "tls.key is not the key of tls.crt", id="swapped"
+        ),
         pytest.param(
             {"tls.crt": GOOD["tls.crt"], "tls.key": text(RSA.key_pem)},
             "tls.key is not a key on the curve P-256",
@@ -100,14 +104,14 @@ def test_the_secret_has_what_a_server_and_a_registration_need():
         ),
     ],
 )
-def test_what_is_no_bundle_is_refused_with_the_key_that_is_wrong(change, message):
+def test_invalid_bundle_is_refused_naming_the_wrong_key(change, message):
     data = {key: value for key, value in {**GOOD, **change}.items() if value is not None}
     with pytest.raises(BundleError, match=message):
         read_bundle(data)
 
 
 @given(st.dictionaries(st.sampled_from(sorted(GOOD)), st.binary(max_size=200).map(text)))
-def test_any_content_is_a_bundle_or_an_error_of_one_line(change):
+def test_any_content_is_a_bundle_or_a_one_line_error(change):
     message = ""
     try:
         read_bundle({**GOOD, **change})
@@ -116,9 +120,9 @@ def test_any_content_is_a_bundle_or_an_error_of_one_line(change):
     assert "\n" not in message
 
 
-def test_a_bundle_trusts_the_cas_that_it_has():
+def test_bundle_trusts_exactly_its_own_cas():
     bundle = read_bundle(GOOD)
-    other = new_authority(NOW, 3000, SOURCE)
+    other = new_authority(NOW, 3000, KEY_SOURCE)
     assert trusts(bundle.trusted, bundle.signer)
     assert not trusts(bundle.trusted, other)
     assert not trusts(b"", bundle.signer)

@@ -4,15 +4,15 @@ import msgspec
 import pytest
 from certificates import a_ca
 
-from certs.__main__ import SOURCE, TARGETS
+from certs.__main__ import KEY_SOURCE, TARGETS
 from certs.authority import new_authority
 from certs.bundle import Bundle
-from certs.ca_bundle import Registration, change, inject
-from certs.renewal import IssuancePolicy, renewed
+from certs.ca_bundle import WebhookConfiguration, ca_bundle_patch, inject_ca_bundle
+from certs.renewal import IssuancePolicy, renew
 from runtime.kube.client import ApiError, Kube
 
 NOW = 1_800_000_000.0
-BUNDLE = renewed(None, IssuancePolicy(("a",), 1000, 3000), NOW, SOURCE)
+BUNDLE = renew(None, IssuancePolicy(("a",), 1000, 3000), NOW, KEY_SOURCE)
 OURS = b64encode(BUNDLE.trusted).decode()
 TARGET = TARGETS[0]
 PATH = f"{TARGET.collection}/{TARGET.name}"
@@ -23,54 +23,54 @@ def hook(name, bundle):
     return {"name": name, "clientConfig": config}
 
 
-def registration(*bundles):
+def configuration(*bundles):
     hooks = [hook(f"{i}.linkwise.dev", bundle) for i, bundle in enumerate(bundles)]
     return {"metadata": {"name": TARGET.name, "resourceVersion": "7"}, "webhooks": hooks}
 
 
 def read(raw):
-    return msgspec.convert(raw, Registration)
+    return msgspec.convert(raw, WebhookConfiguration)
 
 
 @pytest.mark.parametrize("bundles", [(None,), ("b3RoZXI=",), (OURS, None)])
-def test_only_the_bundle_is_applied_to_every_webhook_and_only_to_the_version_that_was_read(bundles):
-    body = change(TARGET, read(registration(*bundles)), BUNDLE.trusted)
-    assert body["metadata"] == {"name": "linkwise", "resourceVersion": "7"}
-    assert body["webhooks"] == [
+def test_patch_has_only_the_bundle_of_every_webhook_and_the_version(bundles):
+    patch = ca_bundle_patch(TARGET, read(configuration(*bundles)), BUNDLE.trusted)
+    assert patch["metadata"] == {"name": "linkwise", "resourceVersion": "7"}
+    assert patch["webhooks"] == [
         {"name": f"{i}.linkwise.dev", "clientConfig": {"caBundle": OURS}}
         for i in range(len(bundles))
     ]
 
 
 @pytest.mark.parametrize("bundles", [(OURS,), (OURS, OURS), ()])
-def test_what_is_there_is_not_applied_again(bundles):
-    assert change(TARGET, read(registration(*bundles)), BUNDLE.trusted) is None
+def test_patch_is_none_where_the_bundle_is_present(bundles):
+    assert ca_bundle_patch(TARGET, read(configuration(*bundles)), BUNDLE.trusted) is None
 
 
-async def test_applying_is_done_with_an_own_field_manager_and_wins(cluster):
-    found = read(cluster.put(PATH, registration(None)))
+async def test_bundle_is_applied_by_an_own_field_manager_with_force(cluster):
+    before = read(cluster.put(PATH, configuration(None)))
     async with Kube(cluster.url) as kube:
-        await inject(kube, TARGET, found, BUNDLE.trusted)
+        await inject_ca_bundle(kube, TARGET, before, BUNDLE.trusted)
     assert [query for query, _ in cluster.applied] == [
         {"fieldManager": "linkwise-certs", "force": "true"}
     ]
     assert cluster.objects[PATH]["webhooks"] == [hook("0.linkwise.dev", OURS)]
 
 
-async def test_a_registration_that_changed_since_is_left_for_the_next_look(cluster):
-    found = read(cluster.put(PATH, registration(None)))
-    cluster.put(PATH, registration(None))
+async def test_conflict_is_left_to_the_next_reconcile(cluster):
+    before = read(cluster.put(PATH, configuration(None)))
+    cluster.put(PATH, configuration(None))
     async with Kube(cluster.url) as kube:
-        await inject(kube, TARGET, found, BUNDLE.trusted)
+        await inject_ca_bundle(kube, TARGET, before, BUNDLE.trusted)
     assert cluster.applied == []
 
 
-async def test_a_refusal_is_raised(cluster):
-    found = read(cluster.put(PATH, registration(None)))
+async def test_refused_write_is_raised(cluster):
+    before = read(cluster.put(PATH, configuration(None)))
     cluster.refuses["PATCH"] = 403
     async with Kube(cluster.url) as kube:
         with pytest.raises(ApiError):
-            await inject(kube, TARGET, found, BUNDLE.trusted)
+            await inject_ca_bundle(kube, TARGET, before, BUNDLE.trusted)
 
 
 @pytest.mark.parametrize(
@@ -83,12 +83,12 @@ async def test_a_refusal_is_raised(cluster):
         pytest.param((b64encode(a_ca().cert_pem).decode(),), False, id="another CA"),
     ],
 )
-def test_a_registration_trusts_a_ca_when_each_of_its_webhooks_does(bundles, trusted):
-    assert read(registration(*bundles)).trusts(BUNDLE.signer) is trusted
+def test_configuration_trusts_a_ca_if_each_webhook_does(bundles, trusted):
+    assert read(configuration(*bundles)).trusts(BUNDLE.signer) is trusted
 
 
-def test_a_bundle_of_two_cas_is_trust_in_both():
-    second = new_authority(NOW, 3000, SOURCE)
+def test_bundle_of_two_cas_trusts_both():
+    second = new_authority(NOW, 3000, KEY_SOURCE)
     both = Bundle((*BUNDLE.authorities, second), BUNDLE.leaf)
     text = b64encode(both.trusted).decode()
-    assert all(read(registration(text)).trusts(ca) for ca in both.authorities)
+    assert all(read(configuration(text)).trusts(ca) for ca in both.authorities)

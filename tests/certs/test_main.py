@@ -13,9 +13,9 @@ MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/
 async def text(port, path):
     async with (
         aiohttp.ClientSession() as session,
-        session.get(f"http://127.0.0.1:{port}{path}") as got,
+        session.get(f"http://127.0.0.1:{port}{path}") as response,
     ):
-        return got.status, await got.text()
+        return response.status, await response.text()
 
 
 def samples(exposed):
@@ -23,9 +23,7 @@ def samples(exposed):
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
 
 
-async def test_it_is_ready_and_shows_when_certificates_end_and_whether_they_are_trusted(
-    cluster, unused_tcp_port
-):
+async def test_process_becomes_ready_and_exposes_expiry_and_trust(cluster, unused_tcp_port):
     port = unused_tcp_port
     hook = {"name": "pods.linkwise.dev", "clientConfig": {"url": "https://a/"}}
     cluster.put(MUTATING, {"webhooks": [hook]})
@@ -36,8 +34,8 @@ async def test_it_is_ready_and_shows_when_certificates_end_and_whether_they_are_
             "LINKWISE_PROBE_PORT": str(port),
         }
     )
-    told = asyncio.Event()
-    running = asyncio.create_task(program.run(settings, told))
+    stop = asyncio.Event()
+    running = asyncio.create_task(program.run(settings, stop))
     path = f"/api/v1/namespaces/linkwise-system/secrets/{program.SECRET}"
     await until(lambda: path in cluster.objects and cluster.applied)
     async with asyncio.timeout(PATIENCE):
@@ -45,7 +43,7 @@ async def test_it_is_ready_and_shows_when_certificates_end_and_whether_they_are_
             await asyncio.sleep(0.01)
     shown = samples((await text(port, "/metrics"))[1])
     bundle = read_bundle(cluster.secret()["data"])
-    told.set()
+    stop.set()
     await running
     expiry = "linkwise_certs_expiry_timestamp_seconds"
     trusted = 'linkwise_certs_trusted{registration="mutatingwebhookconfigurations"}'
@@ -56,7 +54,7 @@ async def test_it_is_ready_and_shows_when_certificates_end_and_whether_they_are_
     }
 
 
-def test_an_environment_that_cannot_be_used_ends_it_with_one_line(monkeypatch, capsys):
+def test_invalid_environment_exits_2_with_one_line(monkeypatch, capsys):
     monkeypatch.setenv("LINKWISE_CA_DAYS", "x")
     assert program.main() == 2
     message = "LINKWISE_CA_DAYS=x: write a number above 0, of 36525 at most\n"

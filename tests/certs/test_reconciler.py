@@ -2,15 +2,13 @@ import asyncio
 from base64 import b64encode
 from contextlib import asynccontextmanager
 
-import pytest
 from certificates import UNKNOWN_KEY
 from waiting import until
 
-from certs import reconciler
-from certs.__main__ import SOURCE, TARGETS
-from certs.authority import names_of
+from certs.__main__ import KEY_SOURCE, TARGETS
+from certs.authority import subject_alt_names
 from certs.bundle import read_bundle
-from certs.reconciler import Reconciler
+from certs.reconciler import Reconciler, Timings
 from certs.renewal import IssuancePolicy
 from certs.store import Store
 from runtime.kube.client import Kube
@@ -18,9 +16,10 @@ from runtime.kube.reflector import WatchTimings
 from runtime.process.clock import wall
 
 NOW, DAY = 1_800_000_000.0, 86_400
-TERMS = IssuancePolicy(("a",), 30 * DAY, 360 * DAY)
+ISSUANCE = IssuancePolicy(("a",), 30 * DAY, 360 * DAY)
 STORED = "/api/v1/namespaces/linkwise-system/secrets/linkwise-webhook-tls"
 PATHS = {target: f"{target.collection}/{target.name}" for target in TARGETS}
+QUICK = WatchTimings(first=0.001, longest=0.01)
 EMPTY = {"webhooks": [{"name": "pods.linkwise.dev", "clientConfig": {"url": "https://a/"}}]}
 
 
@@ -33,153 +32,152 @@ class Clock:
 
 
 @asynccontextmanager
-async def kept(cluster, clock=None, terms=TERMS):
+async def reconciling(cluster, clock=None, issuance=ISSUANCE, **timings):
+    """Run a reconciler whose resync does not occur unless a test asks for it."""
     clock = clock or Clock()
+    timings = Timings(**{"resync": DAY, "pause": 0.01, **timings})
     async with Kube(cluster.url) as kube:
-        store = Store(kube, "linkwise-system", "linkwise-webhook-tls", terms, SOURCE)
-        keeper = Reconciler(kube, store, TARGETS, clock)
-        task = asyncio.create_task(keeper.run())
+        store = Store(kube, "linkwise-system", "linkwise-webhook-tls", issuance, KEY_SOURCE)
+        reconciler = Reconciler(kube, store, TARGETS, clock, timings)
+        task = asyncio.create_task(reconciler.run())
         try:
-            yield keeper
+            yield reconciler
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch):
-    monkeypatch.setattr(reconciler, "_PAUSE", 0.01)
-    # Whatever is waited for comes without another look, unless a test says so.
-    monkeypatch.setattr(reconciler, "_LOOK", DAY)
 
 
 def bundle_in(cluster, target):
     return cluster.objects[PATHS[target]]["webhooks"][0]["clientConfig"].get("caBundle")
 
 
-def trusted_everywhere(cluster, keeper):
-    ours = keeper.bundle and b64encode(keeper.bundle.trusted).decode()
+def trusted_everywhere(cluster, reconciler):
+    ours = reconciler.bundle and b64encode(reconciler.bundle.trusted).decode()
     return ours and all(bundle_in(cluster, target) == ours for target in TARGETS)
 
 
-async def test_registrations_get_the_bundle_and_get_it_again_when_somebody_clears_it(cluster):
+async def test_ca_bundle_is_injected_and_restored_after_it_was_cleared(cluster):
     for path in PATHS.values():
         cluster.put(path, EMPTY)
-    async with kept(cluster) as keeper:
-        await until(lambda: trusted_everywhere(cluster, keeper))
-        await until(lambda: keeper.missing() is None)
-        # The first look again may be due to our own writes.
+    async with reconciling(cluster) as reconciler:
+        await until(lambda: trusted_everywhere(cluster, reconciler))
+        await until(lambda: reconciler.not_ready_reason() is None)
+        # The first reconcile may be due to our own writes.
         for _ in range(3):
             cluster.put(PATHS[TARGETS[0]], EMPTY)
-            await until(lambda: trusted_everywhere(cluster, keeper))
-        await until(lambda: [keeper.trusted(target) for target in TARGETS] == [1.0, 1.0])
+            await until(lambda: trusted_everywhere(cluster, reconciler))
+        await until(lambda: [reconciler.trusted(target) for target in TARGETS] == [1.0, 1.0])
 
 
-async def test_a_registration_that_comes_later_gets_the_bundle(cluster):
-    async with kept(cluster) as keeper:
-        await until(lambda: keeper.missing() is None)
-        assert [keeper.trusted(target) for target in TARGETS] == [None, None]
+async def test_ca_bundle_is_injected_into_a_configuration_created_later(cluster):
+    async with reconciling(cluster) as reconciler:
+        await until(lambda: reconciler.not_ready_reason() is None)
+        assert [reconciler.trusted(target) for target in TARGETS] == [None, None]
         for path in PATHS.values():
             cluster.put(path, EMPTY)
-        await until(lambda: trusted_everywhere(cluster, keeper))
+        await until(lambda: trusted_everywhere(cluster, reconciler))
 
 
-async def test_a_secret_that_somebody_empties_is_made_anew_and_made_known(cluster):
+async def test_emptied_secret_is_reissued_and_injected(cluster):
     for path in PATHS.values():
         cluster.put(path, EMPTY)
-    async with kept(cluster) as keeper:
-        await until(lambda: trusted_everywhere(cluster, keeper))
-        before = keeper.bundle.trusted
+    async with reconciling(cluster) as reconciler:
+        await until(lambda: trusted_everywhere(cluster, reconciler))
+        before = reconciler.bundle.trusted
         cluster.put(STORED, {"data": {}})
-        await until(lambda: keeper.bundle.trusted != before)
-        await until(lambda: trusted_everywhere(cluster, keeper))
+        await until(lambda: reconciler.bundle.trusted != before)
+        await until(lambda: trusted_everywhere(cluster, reconciler))
 
 
-async def test_a_leaf_is_renewed_when_the_wall_clock_says_so(cluster, monkeypatch):
-    monkeypatch.setattr(reconciler, "_LOOK", 0.01)
+async def test_leaf_is_renewed_after_the_wall_clock_jumps(cluster):
     clock = Clock()
-    async with kept(cluster, clock) as keeper:
-        await until(lambda: keeper.missing() is None)
-        first = keeper.bundle
+    async with reconciling(cluster, clock, resync=0.01) as reconciler:
+        await until(lambda: reconciler.not_ready_reason() is None)
+        first = reconciler.bundle
         clock.now += 21 * DAY
-        await until(lambda: keeper.bundle.leaf.expiry > first.leaf.expiry)
-        assert keeper.bundle.trusted == first.trusted
+        await until(lambda: reconciler.bundle.leaf.expiry > first.leaf.expiry)
+        assert reconciler.bundle.trusted == first.trusted
 
 
-async def test_a_leaf_that_is_due_before_the_next_look_is_renewed_in_time(cluster):
-    async with kept(cluster, wall, IssuancePolicy(("a",), 3, 360 * DAY)) as keeper:
-        await until(lambda: keeper.missing() is None)
-        first = keeper.bundle.leaf
-        await until(lambda: keeper.bundle.leaf.certificate != first.certificate)
+async def test_leaf_that_is_due_before_the_next_resync_is_renewed_in_time(cluster):
+    async with reconciling(cluster, wall, IssuancePolicy(("a",), 3, 360 * DAY)) as reconciler:
+        await until(lambda: reconciler.not_ready_reason() is None)
+        first = reconciler.bundle.leaf
+        await until(lambda: reconciler.bundle.leaf.certificate != first.certificate)
 
 
-async def test_two_replicas_agree(cluster):
+async def test_two_replicas_store_one_bundle(cluster):
     for path in PATHS.values():
         cluster.put(path, EMPTY)
-    async with kept(cluster) as one, kept(cluster) as other:
+    async with reconciling(cluster) as one, reconciling(cluster) as other:
         await until(lambda: trusted_everywhere(cluster, one) and trusted_everywhere(cluster, other))
         stored = read_bundle(cluster.secret()["data"])
         assert one.bundle.trusted == other.bundle.trusted == stored.trusted
 
 
-async def test_replicas_of_other_names_settle_on_all_of_them(cluster, monkeypatch):
-    monkeypatch.setattr(reconciler, "_LOOK", 0.01)
+async def test_replicas_with_different_names_converge_on_all_names(cluster):
     both = ("a", "b", "127.0.0.1", "0:0::1")
-    terms = [
+    issuance = [
         IssuancePolicy((both[0], *extra), 30 * DAY, 360 * DAY) for extra in (both[1:2], both[2:])
     ]
     clock = Clock()
-    async with kept(cluster, clock, terms[0]) as one, kept(cluster, clock, terms[1]) as other:
+    async with (
+        reconciling(cluster, clock, issuance[0], resync=0.01) as one,
+        reconciling(cluster, clock, issuance[1], resync=0.01) as other,
+    ):
 
-        def settled():
-            leaves = [keeper.bundle and keeper.bundle.leaf.certificate for keeper in (one, other)]
-            return leaves[0] and leaves[0] == leaves[1] and len(names_of(leaves[0])) == len(both)
+        def converged():
+            bundles = (one.bundle, other.bundle)
+            leaves = [bundle and bundle.leaf.certificate for bundle in bundles]
+            return (
+                leaves[0]
+                and leaves[0] == leaves[1]
+                and len(subject_alt_names(leaves[0])) == len(both)
+            )
 
         for _ in range(2):
-            await until(settled)
+            await until(converged)
             version = cluster.secret()["metadata"]["resourceVersion"]
             for _ in range(20):
-                asked = cluster.asked[STORED]
-                await until(lambda asked=asked: cluster.asked[STORED] > asked + 1)
+                reads = cluster.reads[STORED]
+                await until(lambda reads=reads: cluster.reads[STORED] > reads + 1)
             assert cluster.secret()["metadata"]["resourceVersion"] == version
-            # And again after the next renewal.
+            # The same after the next renewal.
             before = one.bundle.leaf.expiry
             clock.now += 21 * DAY
             await until(lambda before=before: one.bundle.leaf.expiry > before)
 
 
-async def test_a_secret_that_nobody_can_read_is_made_anew_and_trusted(cluster):
+async def test_unreadable_secret_is_reissued_and_trusted(cluster):
     for path in PATHS.values():
         cluster.put(path, EMPTY)
-    async with kept(cluster) as keeper:
-        await until(lambda: trusted_everywhere(cluster, keeper))
+    async with reconciling(cluster) as reconciler:
+        await until(lambda: trusted_everywhere(cluster, reconciler))
         data = cluster.secret()["data"]
-        before = keeper.bundle.trusted
+        before = reconciler.bundle.trusted
         cluster.put(STORED, {"data": {**data, "ca.key": b64encode(UNKNOWN_KEY).decode()}})
-        await until(lambda: keeper.bundle.trusted != before)
-        await until(lambda: trusted_everywhere(cluster, keeper))
-        assert keeper.missing() is None
+        await until(lambda: reconciler.bundle.trusted != before)
+        await until(lambda: trusted_everywhere(cluster, reconciler))
+        assert reconciler.not_ready_reason() is None
 
 
-async def test_a_refusal_is_why_it_is_not_ready_and_is_tried_again(cluster, monkeypatch):
-    monkeypatch.setattr(reconciler, "_LOOK", 0.05)
+async def test_refused_write_is_the_not_ready_reason_and_is_retried(cluster):
     cluster.refuses["POST"] = 403
-    async with kept(cluster) as keeper:
-        await until(lambda: "status 403" in (keeper.missing() or ""))
+    async with reconciling(cluster, watch=QUICK) as reconciler:
+        await until(lambda: "status 403" in (reconciler.not_ready_reason() or ""))
         cluster.refuses.clear()
-        await until(lambda: keeper.missing() is None)
+        await until(lambda: reconciler.not_ready_reason() is None)
 
 
-async def test_as_soon_as_the_api_server_is_back_what_was_cleared_is_written(cluster, monkeypatch):
-    monkeypatch.setattr(reconciler, "_SOON", WatchTimings(first=0.001, longest=0.01))
+async def test_ca_bundle_cleared_during_an_outage_is_restored_after_it(cluster):
     for path in PATHS.values():
         cluster.put(path, EMPTY)
-    async with kept(cluster) as keeper:
-        await until(lambda: trusted_everywhere(cluster, keeper))
+    async with reconciling(cluster, watch=QUICK) as reconciler:
+        await until(lambda: trusted_everywhere(cluster, reconciler))
         cluster.refuses["GET"] = 503
         cluster.put(PATHS[TARGETS[0]], EMPTY)
         cluster.cut()
-        asked = (STORED, *(path.rpartition("/")[0] for path in (STORED, *PATHS.values())))
-        await until(lambda: all(cluster.refused[path] > 20 for path in asked))
+        paths = (STORED, *(path.rpartition("/")[0] for path in (STORED, *PATHS.values())))
+        await until(lambda: all(cluster.refused[path] > 20 for path in paths))
         cluster.refuses.clear()
-        await until(lambda: trusted_everywhere(cluster, keeper))
+        await until(lambda: trusted_everywhere(cluster, reconciler))

@@ -17,7 +17,7 @@ from controlplane.process import Process, answers, free_ports, wait_until
 from controlplane.webhook import register_nobody
 
 from certs.bundle import read_bundle
-from certs.settings import REGISTRATIONS, SECRET
+from certs.settings import SECRET, WEBHOOK_CONFIGURATIONS
 from cluster import keys
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ NAMESPACE = keys.POLICY_NAMESPACE
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 POLICIES = f"{ADMISSION}/validatingadmissionpolicies"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-REGISTERED = [f"{ADMISSION}/{resource}/{name}" for resource, _, name in REGISTRATIONS]
+REGISTERED = [f"{ADMISSION}/{resource}/{name}" for resource, _, name in WEBHOOK_CONFIGURATIONS]
 MUTATING = REGISTERED[0]
 GPU = {keys.GPU_WHOLE: "1"}
 AGAIN = 'failed calling webhook "again.pods.linkwise.dev"'
@@ -109,7 +109,10 @@ def test_pods_of_the_components_pass_the_restricted_level(plane, shipped):
 
 
 def test_one_label_finds_all_that_stands_in_the_api_servers_way(plane, shipped):
-    kinds = (*(resource for resource, _, _ in REGISTRATIONS), "validatingadmissionpolicies")
+    kinds = (
+        *(resource for resource, _, _ in WEBHOOK_CONFIGURATIONS),
+        "validatingadmissionpolicies",
+    )
     chosen = {"labelSelector": "app.kubernetes.io/name=linkwise"}
     found = [
         item["metadata"]["name"]

@@ -16,9 +16,9 @@ import msgspec
 from admission import handle
 from builders import a_node, a_pcie_machine
 
-from certs.__main__ import SOURCE
+from certs.__main__ import KEY_SOURCE
 from certs.bundle import BundleError, read_bundle, write_bundle
-from certs.renewal import IssuancePolicy, renewal_reason, renewed
+from certs.renewal import IssuancePolicy, renew, renewal_reason
 from cluster.accounting import ledger_of
 from cluster.capacity import Capacity
 from cluster.foreign import read_foreign
@@ -42,8 +42,14 @@ from topology.catalogue import NAMES
 from topology.errors import TopologyError
 from topology.read import read_machine
 from webhook.active_config import POLICY, PROFILES, ConfigSource
-from webhook.config_review import ConfigText, judged, lint_text, problems_in, read_review
-from webhook.dryrun import answer, judge_body, judged_in
+from webhook.config_validation import (
+    ConfigReview,
+    config_response,
+    decode_problems,
+    lint_text,
+    read_config_review,
+)
+from webhook.dryrun import decode_result, dry_run_body, encode_dry_run
 from webhook.review import API_VERSION, KIND, ProtocolError
 
 Target = Callable[[bytes], None]
@@ -103,8 +109,8 @@ def plugin(data: bytes) -> None:
 def manifest(data: bytes) -> None:
     with suppress(InputError):
         namespaces = defaultdict[str, Mapping[str, str]](dict)
-        found = judged_in(judge_body(data, "default", namespaces, _POLICIES[0], Capacity()))
-        answer(found, "nobody was asked")
+        found = decode_result(dry_run_body(data, "default", namespaces, _POLICIES[0], Capacity()))
+        encode_dry_run(found, "nobody was asked")
 
 
 def matrix(data: bytes) -> None:
@@ -142,7 +148,7 @@ def secret(data: bytes) -> None:
         bundle = read_bundle(stored)
         if renewal_reason(bundle, _TERMS.names, _NOW) is None:
             return
-    made = read_bundle(write_bundle(renewed(bundle, _TERMS, _NOW, SOURCE)))
+    made = read_bundle(write_bundle(renew(bundle, _TERMS, _NOW, KEY_SOURCE)))
     reason = renewal_reason(made, _TERMS.names, _NOW)
     assert reason is None, reason
 
@@ -170,9 +176,9 @@ def _validate(home: ConfigSource, text: str) -> None:
         "object": {"data": {home.key: text}},
     }
     asked = {"apiVersion": API_VERSION, "kind": KIND, "request": request}
-    question = read_review(msgspec.json.encode(asked))
-    if isinstance(question, ConfigText):
-        question = judged(question, problems_in(lint_text(home.key, question.text)))
+    question = read_config_review(msgspec.json.encode(asked))
+    if isinstance(question, ConfigReview):
+        question = config_response(question, decode_problems(lint_text(home.key, question.text)))
     size = len(question.answer)
     assert size < _LARGEST_ANSWER, f"an answer of {size} bytes"
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from certs.ca_bundle import API
-from certs.settings import REGISTRATIONS, SECRET, SERVICES
+from certs.settings import SECRET, SERVICES, WEBHOOK_CONFIGURATIONS
 from certs.settings import read_settings as certs_settings
 from cluster import keys
 from cluster.gang import Link
@@ -271,7 +271,7 @@ def test_what_must_be_placed_is_known_by_our_gate_and_our_scheduler_and_names_no
 
 def test_the_certificate_is_for_the_service_that_is_called_and_in_the_secret_that_is_mounted():
     assert certs_settings(POD).namespace == keys.POLICY_NAMESPACE
-    called = [hook(kind) for _, kind, _ in REGISTRATIONS]
+    called = [hook(kind) for _, kind, _ in WEBHOOK_CONFIGURATIONS]
     services = [one_["clientConfig"]["service"] for one_ in (*called, again())]
     assert [call["name"] for call in services] == [SERVICES[0], SERVICES[0], SERVICES[1]]
     assert {call["namespace"] for call in services} == {keys.POLICY_NAMESPACE}
@@ -324,8 +324,8 @@ def test_every_registration_is_one_that_certs_writes_to():
         for document in documents()
         if document["kind"].endswith("WebhookConfiguration")
     }
-    assert registered == {(kind, name) for _, kind, name in REGISTRATIONS}
-    assert {one(kind, name)["apiVersion"] for _, kind, name in REGISTRATIONS} == {API}
+    assert registered == {(kind, name) for _, kind, name in WEBHOOK_CONFIGURATIONS}
+    assert {one(kind, name)["apiVersion"] for _, kind, name in WEBHOOK_CONFIGURATIONS} == {API}
 
 
 def test_ports_and_files_are_those_of_the_settings():
@@ -360,7 +360,9 @@ def test_a_service_leads_to_ports_that_its_pods_have_and_to_no_others(name):
     for other in SERVICES:
         labels = one("Deployment", other)["spec"]["template"]["metadata"]["labels"]
         assert (spec["selector"].items() <= labels.items()) == (other == name)
-    called = {hook(kind)["clientConfig"]["service"]["port"] for _, kind, _ in REGISTRATIONS}
+    called = {
+        hook(kind)["clientConfig"]["service"]["port"] for _, kind, _ in WEBHOOK_CONFIGURATIONS
+    }
     assert called | {again()["clientConfig"]["service"]["port"]} <= {
         port["port"] for port in spec["ports"]
     }
@@ -565,5 +567,9 @@ def test_certs_may_write_one_secret_and_its_registrations():
     assert granted("certs") == {
         *((keys.POLICY_NAMESPACE, "secrets", verb, SECRET) for verb in verbs),
         (keys.POLICY_NAMESPACE, "secrets", "create"),
-        *(("*", resource, verb, name) for resource, _, name in REGISTRATIONS for verb in verbs),
+        *(
+            ("*", resource, verb, name)
+            for resource, _, name in WEBHOOK_CONFIGURATIONS
+            for verb in verbs
+        ),
     }

@@ -6,7 +6,7 @@ from strategies import pods
 
 from cluster.pod import Pod
 from cluster.selector import node_matches
-from webhook.affinity import NodeRequirement, require
+from webhook.affinity import NodeRequirement, add_requirements
 
 ZONE = NodeRequirement("zone", ("a", "b"), "affinity test")
 TYPE = NodeRequirement("type", ("reserved",), "affinity type")
@@ -16,7 +16,7 @@ OTHER = {"key": "disk", "operator": "Exists"}
 
 
 def applied(spec, requirements):
-    steps = require(msgspec.convert({"spec": spec}, Pod).spec, requirements)
+    steps = add_requirements(msgspec.convert({"spec": spec}, Pod).spec, requirements)
     return jsonpatch.apply_patch({"spec": spec}, [step.wire() for step in steps])["spec"]
 
 
@@ -100,7 +100,7 @@ def test_several_requirements_are_judged_one_by_one():
 
 
 def test_nothing_required_changes_nothing():
-    assert require(Pod().spec, []) == []
+    assert add_requirements(Pod().spec, []) == []
 
 
 def _required_has_terms(spec):

@@ -16,7 +16,7 @@ from strategies import pods
 
 from cluster import keys
 from cluster.finding import Severity
-from webhook.normalise import record_keys
+from webhook.mutation import record_keys
 from webhook.outcome import Verdict
 
 POLICIES = [

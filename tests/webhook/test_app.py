@@ -36,8 +36,8 @@ def a_map_review(key, text, *, name, namespace, operation="CREATE"):
 
 
 def a_profile_review(text, **given):
-    home = {"name": keys.PROFILE_NAME, "namespace": keys.PROFILE_NAMESPACE}
-    return a_map_review(keys.PROFILE_KEY, text, **{**home, **given})
+    source = {"name": keys.PROFILE_NAME, "namespace": keys.PROFILE_NAMESPACE}
+    return a_map_review(keys.PROFILE_KEY, text, **{**source, **given})
 
 
 def patch_of(response):
@@ -122,7 +122,7 @@ async def test_a_request_that_no_node_can_take_is_told(cluster, webhook):
 
 
 async def test_a_namespace_that_comes_late_is_waited_for(cluster, webhook, monkeypatch):
-    monkeypatch.setattr(app, "WAIT", 30)
+    monkeypatch.setattr(app, "NAMESPACE_TIMEOUT", 30)
     cluster.profiles(BY_TEAM)
     await until(lambda: webhook.lines[-1].get("msg") == "Took decisions")
     review = a_review(a_pod({keys.GPU_WHOLE: 1}), namespace="late")
@@ -226,10 +226,10 @@ async def test_a_broken_profile_is_denied_with_every_problem_and_its_line(webhoo
 
 
 async def test_a_broken_policy_is_denied(webhook):
-    home = {"name": keys.POLICY_NAME, "namespace": keys.POLICY_NAMESPACE}
+    source = {"name": keys.POLICY_NAME, "namespace": keys.POLICY_NAMESPACE}
     text = "strict: perhaps\nmachine: []\n"
 
-    answer = await webhook.review(a_map_review(keys.POLICY_KEY, text, **home), "/validate")
+    answer = await webhook.review(a_map_review(keys.POLICY_KEY, text, **source), "/validate")
 
     assert answer["allowed"] is False
     assert "line 1: strict" in answer["status"]["message"]

@@ -10,7 +10,7 @@ from cluster.capacity import Capacity
 from cluster.whatif_api import MOST_PODS, FitResult, NodeLeft, PodFit
 from manifest.value import InputError
 from policy.snapshot import PolicySnapshot
-from webhook.dryrun import MOST_NAMESPACES, MOST_TEMPLATES, answer, judge, read_manifest
+from webhook.dryrun import MAX_NAMESPACES, MAX_TEMPLATES, dry_run, encode_dry_run, read_manifest
 
 CONTAINER = "{name: c, resources: {limits: {aliyun.com/gpu: 1}}}"
 POD = f"""\
@@ -32,11 +32,11 @@ spec:
 def judged(text, namespace="default"):
     manifest = read_manifest(text.encode(), namespace)
     namespaces = dict.fromkeys(manifest.namespaces)
-    return judge(manifest, namespaces=namespaces, policy=PolicySnapshot(), capacity=Capacity())
+    return dry_run(manifest, namespaces=namespaces, policy=PolicySnapshot(), capacity=Capacity())
 
 
 def answered(text, fits="nobody was asked"):
-    return json.loads(answer(judged(text), fits))
+    return json.loads(encode_dry_run(judged(text), fits))
 
 
 def test_each_template_is_judged_with_its_changes_and_the_rules_behind_them():
@@ -100,12 +100,12 @@ def test_what_is_no_workload_is_told():
         pytest.param(b"a: b\n\xff", "body:2: this is no UTF-8 text", id="no text"),
         pytest.param(b"[1]", "no Kubernetes object", id="no object"),
         pytest.param(
-            f"{POD}---\n".encode() * (MOST_TEMPLATES + 1), "101 pod templates", id="templates"
+            f"{POD}---\n".encode() * (MAX_TEMPLATES + 1), "101 pod templates", id="templates"
         ),
         pytest.param(
             "---\n".join(
                 POD.replace("name: train", f"name: a, namespace: n{i}")
-                for i in range(MOST_NAMESPACES + 1)
+                for i in range(MAX_NAMESPACES + 1)
             ).encode(),
             "11 namespaces",
             id="namespaces",

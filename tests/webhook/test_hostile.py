@@ -39,9 +39,9 @@ def a_review(pod, **request):
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
-def of_config_map(home, key, text):
+def of_config_map(source, key, text):
     kind = {"group": "", "version": "v1", "kind": "ConfigMap"}
-    return a_review({"data": {key: text, "other": "x"}}, kind=kind, **home)
+    return a_review({"data": {key: text, "other": "x"}}, kind=kind, **source)
 
 
 MANIFESTS = {
@@ -53,9 +53,9 @@ MANIFESTS = {
 }
 
 
-@pytest.mark.parametrize(("home", "key", "text"), TEXTS.values(), ids=TEXTS.keys())
-async def test_a_hostile_config_map_is_denied_with_a_short_answer(webhook, home, key, text):
-    status, _, body = await webhook.post("/validate", of_config_map(home, key, text))
+@pytest.mark.parametrize(("source", "key", "text"), TEXTS.values(), ids=TEXTS.keys())
+async def test_a_hostile_config_map_is_denied_with_a_short_answer(webhook, source, key, text):
+    status, _, body = await webhook.post("/validate", of_config_map(source, key, text))
 
     response = json.loads(body)["response"]
     assert (status, response["allowed"]) == (200, False)
@@ -69,11 +69,11 @@ async def test_pods_are_admitted_while_hostile_texts_are_judged(cluster, webhook
     lags = []
 
     async def attack():
-        for (home, key, text), manifest in zip(
+        for (source, key, text), manifest in zip(
             TEXTS.values(), [*MANIFESTS.values()] * 2, strict=True
         ):
             await asyncio.gather(
-                *(webhook.post("/validate", of_config_map(home, key, text)) for _ in range(3)),
+                *(webhook.post("/validate", of_config_map(source, key, text)) for _ in range(3)),
                 *(webhook.dry_run(manifest, token) for _ in range(3)),
             )
 

@@ -17,46 +17,46 @@ TOPOLOGY = {keys.NODE_MODE: "topology"}
 @asynccontextmanager
 async def watching(cluster):
     async with Kube(cluster.url) as kube:
-        watches = Informers(kube, instance="replica-0", clock=lambda: 0.0, every=0)
-        task = asyncio.create_task(watches.run())
+        informers = Informers(kube, instance="replica-0", clock=lambda: 0.0, every=0)
+        task = asyncio.create_task(informers.run())
         try:
-            yield watches
+            yield informers
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_labels_of_namespaces_follow_the_cluster(cluster):
-    async with watching(cluster) as watches:
-        await until(lambda: watches.missing() is None)
+    async with watching(cluster) as informers:
+        await until(lambda: informers.missing() is None)
         cluster.namespace("team", a="b")
-        await until(lambda: "team" in watches.namespaces)
+        await until(lambda: "team" in informers.namespaces)
 
-        assert dict(watches.namespaces) == {"default": {}, "team": {"a": "b"}}
-        assert len(watches.namespaces) == 2
-        assert watches.namespaces.get("other") is None
+        assert dict(informers.namespaces) == {"default": {}, "team": {"a": "b"}}
+        assert len(informers.namespaces) == 2
+        assert informers.namespaces.get("other") is None
 
 
 async def test_what_was_not_listed_yet_is_missing_and_the_reason_is_told(cluster):
     cluster.collections["/api/v1/namespaces"].faults["list"].append(status(403, message="no"))
-    async with watching(cluster) as watches:
-        assert "the list is under way" in watches.missing()
-        assert all(age() is None for age in watches.ages().values())
-        await until(lambda: "no (status 403)" in (watches.missing() or ""))
-        await until(lambda: watches.missing() is None)
+    async with watching(cluster) as informers:
+        assert "the list is under way" in informers.missing()
+        assert all(age() is None for age in informers.watch_ages().values())
+        await until(lambda: "no (status 403)" in (informers.missing() or ""))
+        await until(lambda: informers.missing() is None)
 
 
 async def test_what_nodes_offer_is_summed_up_and_one_that_cannot_be_is_left_out(cluster):
     cluster.node("a", TOPOLOGY, **{keys.GPU_WHOLE: 4})
     cluster.node("b", TOPOLOGY, **{keys.GPU_WHOLE: "many"})
-    async with watching(cluster) as watches:
-        await until(lambda: watches.capacity.whole == 4)
-        assert watches.capacity.nodes == 1
+    async with watching(cluster) as informers:
+        await until(lambda: informers.capacity.whole == 4)
+        assert informers.capacity.nodes == 1
         for number in range(60):
             cluster.node(f"more-{number}", TOPOLOGY, **{keys.GPU_WHOLE: 8})
-        await until(lambda: (watches.capacity.nodes, watches.capacity.whole) == (61, 8))
+        await until(lambda: (informers.capacity.nodes, informers.capacity.whole) == (61, 8))
         cluster.collections[NODES].remove("a")
-        await until(lambda: watches.capacity.nodes == 60)
+        await until(lambda: informers.capacity.nodes == 60)
 
 
 async def test_an_event_that_another_replica_made_or_that_is_refused_holds_up_nothing(cluster):
@@ -73,13 +73,13 @@ async def test_an_event_that_another_replica_made_or_that_is_refused_holds_up_no
 
 
 async def test_a_content_that_stays_is_told_of_once_and_each_new_one_again(cluster):
-    async with watching(cluster) as watches:
+    async with watching(cluster) as informers:
         cluster.profiles(text="[1]")
         await until(cluster.events)
         cluster.profiles(text="[1]")
-        await until(lambda: _seen(watches) == cluster.collections[PROFILE_MAPS].version)
+        await until(lambda: _seen(informers) == cluster.collections[PROFILE_MAPS].version)
         cluster.profiles(text='[{"name": ""}]')
-        await until(lambda: _seen(watches) == cluster.collections[PROFILE_MAPS].version)
+        await until(lambda: _seen(informers) == cluster.collections[PROFILE_MAPS].version)
         await until(lambda: len(cluster.events()) > 1)
         first, second = cluster.events()
 
@@ -87,20 +87,20 @@ async def test_a_content_that_stays_is_told_of_once_and_each_new_one_again(clust
     assert first["message"] != second["message"]
 
 
-def _seen(watches):
+def _seen(informers):
     """Return the version of the profiles that the watch has shown."""
-    (found,) = watches._maps[PROFILES].items.values()
+    (found,) = informers._maps[PROFILES].items.values()
     return int(found.metadata.resource_version)
 
 
 async def test_ages_tell_when_a_watch_was_last_heard_of(cluster):
-    async with watching(cluster) as watches:
+    async with watching(cluster) as informers:
         await cluster.watched()
-        ages = watches.ages()
+        ages = informers.watch_ages()
 
         assert ages.keys() == {"namespaces", "nodes", keys.POLICY_NAME, keys.PROFILE_NAME}
         assert all(0 <= age() < 5 for age in ages.values())
-        assert 0 <= watches.policy_age() < 5
+        assert 0 <= informers.policy_age() < 5
 
 
 def _events_about(cluster, wrong):

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.finding import Code, Finding, Severity
-from webhook.messages import message_of, printable, reason_of, warnings_of
+from webhook.messages import admission_warnings, denial_message, denial_status, printable
 
 
 def a_finding(message="wrong", code=Code.CORE_STEP, severity=Severity.ERROR, field="spec"):
@@ -22,7 +22,7 @@ findings = st.lists(
 
 @given(findings=findings)
 def test_warnings_are_what_an_api_server_passes_on(findings):
-    warnings = warnings_of(findings)
+    warnings = admission_warnings(findings)
 
     assert len(warnings) <= 3
     assert len(set(warnings)) == len(warnings)
@@ -30,20 +30,22 @@ def test_warnings_are_what_an_api_server_passes_on(findings):
 
 
 def test_up_to_three_warnings_are_told_in_full():
-    warnings = warnings_of([a_warning("one"), a_finding(), a_warning("two"), a_warning("two")])
+    warnings = admission_warnings(
+        [a_warning("one"), a_finding(), a_warning("two"), a_warning("two")]
+    )
 
     assert warnings == ("LW114 one", "LW114 two")
 
 
 def test_of_more_than_three_the_last_line_counts_the_rest():
-    warnings = warnings_of([a_warning(word) for word in ("one", "two", "three", "four")])
+    warnings = admission_warnings([a_warning(word) for word in ("one", "two", "three", "four")])
 
     assert warnings[:2] == ("LW114 one", "LW114 two")
     assert warnings[2].startswith("2 more warnings")
 
 
 def test_a_long_warning_is_cut_visibly():
-    (warning,) = warnings_of([a_warning("x" * 200)])
+    (warning,) = admission_warnings([a_warning("x" * 200)])
 
     assert len(warning) == 120
     assert warning.endswith("…")
@@ -57,12 +59,13 @@ def test_what_does_not_print_is_marked(text):
 
 def test_one_problem_is_one_sentence_with_its_field_and_remedy():
     assert (
-        message_of([a_finding("22 is odd", field="spec.x")]) == "spec.x: 22 is odd; mend it [LW101]"
+        denial_message([a_finding("22 is odd", field="spec.x")])
+        == "spec.x: 22 is odd; mend it [LW101]"
     )
 
 
 def test_several_problems_are_numbered_on_one_line():
-    message = message_of([a_finding("a\nb", field="x"), a_finding("c", Code.MODEL, field="y")])
+    message = denial_message([a_finding("a\nb", field="x"), a_finding("c", Code.MODEL, field="y")])
 
     assert message == "2 problems: (1) x: a�b; mend it [LW101] (2) y: c; mend it [LW203]"
 
@@ -77,4 +80,4 @@ def test_several_problems_are_numbered_on_one_line():
     ],
 )
 def test_only_what_another_policy_would_take_is_forbidden(codes, answer):
-    assert reason_of([a_finding(code=code) for code in codes]) == answer
+    assert denial_status([a_finding(code=code) for code in codes]) == answer

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.pointer import escape
-from webhook.patch import add, add_keys, append, common, encoded, extend, remove
+from webhook.patch import add, add_keys, append, encode_patch, extend, pre_encoded, remove
 
 maps = st.dictionaries(st.text(max_size=4), st.text(max_size=2), max_size=3)
 
@@ -69,7 +69,7 @@ def test_people_read_the_rule_and_servers_do_not():
 def test_a_step_that_many_pods_get_stands_in_an_answer_like_any_other():
     steps = [add("/a", {"b": ["c"]}, "because"), remove("/d", "because")]
 
-    answer = encoded([common(steps[0]), steps[1]])
+    answer = encode_patch([pre_encoded(steps[0]), steps[1]])
 
-    assert answer == encoded(steps)
+    assert answer == encode_patch(steps)
     assert msgspec.json.decode(answer) == [step.wire() for step in steps]

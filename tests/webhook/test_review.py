@@ -15,7 +15,7 @@ from cluster.capacity import Capacity
 from policy.document import parse_policy
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot
-from webhook.review import ProtocolError, parse
+from webhook.review import ProtocolError, parse_pod_review
 
 POLICY = PolicySnapshot()
 
@@ -159,7 +159,7 @@ def test_the_requests_namespace_binds_and_not_the_objects():
 
 
 def test_a_dry_run_is_answered_like_any_other():
-    assert parse(json.dumps(a_review(dryRun=True)).encode()).dry_run is True
+    assert parse_pod_review(json.dumps(a_review(dryRun=True)).encode()).dry_run is True
     assert answered(a_review(dryRun=True)) == answered(a_review())
 
 
@@ -184,7 +184,7 @@ def test_a_dry_run_is_answered_like_any_other():
 )
 def test_what_is_no_review_is_refused_with_the_reason(text, told):
     with pytest.raises(ProtocolError, match=told) as error:
-        parse(text)
+        parse_pod_review(text)
 
     assert str(error.value).isprintable()
 
@@ -280,7 +280,7 @@ def test_a_pod_without_metadata_or_spec_is_denied_or_its_patch_applies(pod, abse
 @given(text=st.binary(max_size=60))
 def test_any_bytes_are_a_review_or_are_refused(text):
     with pytest.raises(ProtocolError):
-        parse(text)
+        parse_pod_review(text)
 
 
 def test_the_measured_review_is_of_its_size_and_is_patched_as_a_gangs_worker():

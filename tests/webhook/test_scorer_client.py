@@ -28,7 +28,7 @@ from runtime.http.types import Route, refusal
 from runtime.kube.client import Kube
 from webhook import scorer_client
 from webhook.__main__ import _scorer
-from webhook.scorer_client import Scorer, UnknownError
+from webhook.scorer_client import NoPlacementError, ScorerClient
 from webhook.settings import Settings
 
 QUESTION = FitQuestion([FitTemplate(Pod(metadata=Metadata(name="train")), ["train"])])
@@ -37,7 +37,7 @@ FIT = FitResult(True, None, [PodFit("train", "gpu-0", [3])], [], None, None, Non
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
-    monkeypatch.setattr(scorer_client, "PATIENCE", PATIENCE)
+    monkeypatch.setattr(scorer_client, "SCORER_TIMEOUT", PATIENCE)
 
 
 @pytest_asyncio.fixture
@@ -80,11 +80,11 @@ def settings_of(files):
 async def ask(cluster, files, question=QUESTION):
     settings = settings_of(files)
     async with Kube(cluster.url) as kube:
-        return await Scorer(kube, lambda address: _scorer(settings, address)).fits(question)
+        return await ScorerClient(kube, lambda address: _scorer(settings, address)).fits(question)
 
 
 async def why(cluster, files, question=QUESTION):
-    with pytest.raises(UnknownError) as caught:
+    with pytest.raises(NoPlacementError) as caught:
         await ask(cluster, files, question)
     return str(caught.value)
 
@@ -118,7 +118,7 @@ async def test_of_several_dry_runs_at_once_one_asks_after_the_other(cluster, fil
         return types.HttpResponse(msgspec.json.encode(FitAnswer([FIT])))
 
     async with a_scorer(cluster, files, answer), Kube(cluster.url) as kube:
-        scorer = Scorer(kube, lambda address: _scorer(settings_of(files), address))
+        scorer = ScorerClient(kube, lambda address: _scorer(settings_of(files), address))
         assert await asyncio.gather(*(scorer.fits(QUESTION) for _ in range(3))) == [[FIT]] * 3
 
     assert not two.is_set()
@@ -153,7 +153,7 @@ async def test_a_leader_that_is_gone_or_silent_is_not_waited_for(cluster, files,
     lead(cluster, "127.0.0.1:1")
     assert await why(cluster, files) == "the scorer cannot be asked"
 
-    monkeypatch.setattr(scorer_client, "PATIENCE", 0.5)
+    monkeypatch.setattr(scorer_client, "SCORER_TIMEOUT", 0.5)
 
     asked_why = asyncio.Event()
 

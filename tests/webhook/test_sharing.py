@@ -9,7 +9,7 @@ from cluster.finding import Code
 from cluster.pod import Pod
 from cluster.request import read_request
 from policy.document import parse_policy
-from webhook.sharing import landing, relevant, rename, replicas, sharing_findings
+from webhook.sharing import offering, rename_resource, replicas, sharing_findings, sharing_on_nodes
 
 
 def group(labels="{}", strategy="timeSlicing", **fields):
@@ -30,7 +30,7 @@ def groups(*texts):
 
 def where(pod, *texts, nodes=()):
     capacity = Capacity(nodes=len(nodes), by_nvidias_names=tuple(nodes))
-    return landing(msgspec.convert(pod, Pod), groups(*texts), capacity)
+    return sharing_on_nodes(msgspec.convert(pod, Pod), groups(*texts), capacity)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_groups_of_different_labels_are_judged_by_the_nodes_that_exist(selector,
 def found(limits, *texts, selector=None):
     pod = a_pod(limits, nodeSelector=selector)
     request, _ = read_request(msgspec.convert(pod, Pod))
-    return list(sharing_findings(relevant(where(pod, *texts), request), request))
+    return list(sharing_findings(offering(where(pod, *texts), request), request))
 
 
 ONE, TWO = {keys.NVIDIA_GPU: 1}, {keys.NVIDIA_GPU: 2}
@@ -139,11 +139,11 @@ def test_replicas_are_told_where_all_nodes_agree(texts, number):
     pod = a_pod(ONE)
     request, _ = read_request(msgspec.convert(pod, Pod))
 
-    assert replicas(relevant(where(pod, *texts), request)) == number
+    assert replicas(offering(where(pod, *texts), request)) == number
 
 
 def renamed(pod, *texts):
-    result = rename(msgspec.convert(pod, Pod), where(pod, *texts))
+    result = rename_resource(msgspec.convert(pod, Pod), where(pod, *texts))
     if result is None:
         return None
     after = jsonpatch.apply_patch(pod, [step.wire() for step in result.operations])

@@ -16,8 +16,8 @@ from cluster.ledger import Ledger
 from policy.snapshot import PolicySnapshot
 from scorer.placement.snapshot import snapshot_of
 from scorer.whatif.fit import would_fit
-from webhook.dryrun import answer as answered
-from webhook.dryrun import judge, read_manifest
+from webhook.dryrun import dry_run, read_manifest
+from webhook.dryrun import encode_dry_run as answered
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas"
 POLICIES = Path(__file__).parents[3] / "docs" / "policy.md"
@@ -161,7 +161,7 @@ def test_a_snapshot_is_what_its_schema_says_and_is_read_again(linkwise, write, o
 @pytest.mark.parametrize("fits", ["no scorer leads", []], ids=["no placement", "placed"])
 def test_the_dry_run_api_answers_what_its_description_says(fits):
     manifest = read_manifest(JOBS.encode(), "default")
-    judged = judge(
+    judged = dry_run(
         manifest,
         namespaces=dict.fromkeys(manifest.namespaces),
         policy=PolicySnapshot(),

@@ -15,8 +15,8 @@ from manifest.value import InputError
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot
 from scorer.whatif.fit import would_fit
-from webhook.dryrun import answer as answered
-from webhook.dryrun import judge as judged
+from webhook.dryrun import dry_run as judged
+from webhook.dryrun import encode_dry_run as answered
 from webhook.dryrun import read_manifest
 
 POD = """\

@@ -12,7 +12,7 @@ from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
 from webhook.device_variables import PatchSet, hide_devices, set_visible_devices
 from webhook.parsed_pod import ParsedPod
-from webhook.patch import Operation, add, add_keys, append, common, remove
+from webhook.patch import Operation, add, add_keys, append, pre_encoded, remove
 from webhook.sharing import replicas
 from webhook.unrequested_devices import remove_variables
 
@@ -99,7 +99,7 @@ def add_scheduling_gate(asked: ParsedPod, policy: PolicySnapshot) -> list[Operat
 @cache
 def _gate(first: bool, member: bool) -> Operation:
     rule = "gate gang" if member else "gate single pod"
-    return common(append("/spec/schedulingGates", None if first else [], {"name": GANG}, rule))
+    return pre_encoded(append("/spec/schedulingGates", None if first else [], {"name": GANG}, rule))
 
 
 def _classify(spec: NewPodSpec, name: str) -> list[Operation]:

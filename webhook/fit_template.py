@@ -8,7 +8,7 @@ from manifest.template import PodTemplate
 from webhook.outcome import Outcome, Verdict
 
 
-def asked_about(template: PodTemplate, patched: Any, outcome: Outcome) -> FitTemplate | None:  # noqa: ANN401 - JSON.
+def fit_template(template: PodTemplate, patched: Any, outcome: Outcome) -> FitTemplate | None:  # noqa: ANN401 - JSON.
     """Return what to ask; None where no place is looked for: denied, no known GPUs, or no pods.
 
     Args:

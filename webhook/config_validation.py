@@ -16,9 +16,16 @@ from manifest.lines import WHOLE
 from policy.lint import lint_policy, lint_profiles
 from policy.problem import PolicyError, Problem, check_length
 from topology.catalogue import NAMES
-from webhook.active_config import HOMES, POLICY, ConfigSource, sentence, told
-from webhook.messages import printable, warnings_of
-from webhook.review import Asked, GroupVersionKind, asked, read_object, refused, untouched
+from webhook.active_config import POLICY, SOURCES, ConfigSource, problem_text, summarize
+from webhook.messages import admission_warnings, printable
+from webhook.review import (
+    AdmissionRequest,
+    GroupVersionKind,
+    allow_unchanged,
+    deny_invalid,
+    parse_request,
+    read_object,
+)
 
 
 class _Data(Struct, frozen=True):
@@ -33,7 +40,7 @@ class _ConfigMap(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ConfigResponse:
     """An answer, and its fields in the log."""
 
     answer: bytes
@@ -45,11 +52,11 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigText:
+class ConfigReview:
     """A text that is to be judged, and the review that asks for it."""
 
-    request: Asked
-    home: ConfigSource
+    request: AdmissionRequest
+    source: ConfigSource
     text: str
 
 
@@ -58,25 +65,25 @@ _maps = msgspec.json.Decoder(_ConfigMap)
 _problems = msgspec.json.Decoder(tuple[Problem, ...])
 
 
-def read_review(body: bytes) -> Judged | ConfigText:
+def read_config_review(body: bytes) -> ConfigResponse | ConfigReview:
     """Return the text that a review of a ConfigMap asks about, or the answer where none is needed.
 
     Raises:
         ProtocolError: The body is not an AdmissionReview v1, or its ConfigMap is none.
     """
-    request = asked(body)
-    home = _home(request)
-    if home is None:
-        return Judged(untouched(request), "skipped", request.uid)
+    request = parse_request(body)
+    source = _home(request)
+    if source is None:
+        return ConfigResponse(allow_unchanged(request), "skipped", request.uid)
     data = read_object(request.object, _maps).data or _Data()
-    text = data.policy if home == POLICY else data.profiles
+    text = data.policy if source == POLICY else data.profiles
     if text is None:
-        return Judged(untouched(request), "skipped", request.uid)
-    question = ConfigText(request, home, text)
+        return ConfigResponse(allow_unchanged(request), "skipped", request.uid)
+    question = ConfigReview(request, source, text)
     try:
         check_length(text, WHOLE)
     except PolicyError as error:
-        return judged(question, error.problems)
+        return config_response(question, error.problems)
     return question
 
 
@@ -89,37 +96,42 @@ def lint_text(key: str, text: str) -> bytes:
     return msgspec.json.encode(lint.problems)
 
 
-def problems_in(found: bytes) -> tuple[Problem, ...]:
+def decode_problems(found: bytes) -> tuple[Problem, ...]:
     """Return the problems that `lint_text` has found."""
     return _problems.decode(found)
 
 
-def judged(question: ConfigText, problems: Sequence[Problem]) -> Judged:
+def config_response(question: ConfigReview, problems: Sequence[Problem]) -> ConfigResponse:
     """Return the answer to a review after its text was judged."""
-    request, home = question.request, question.home
+    request, source = question.request, question.source
     errors = [one for one in problems if one.severity is Severity.ERROR]
     if errors:
-        causes = [(f"data[{home.key}]", printable(sentence(one))) for one in errors]
-        answer, verdict = refused(request, f"data[{home.key}]: {told(errors)}", causes), "denied"
+        causes = [(f"data[{source.key}]", printable(problem_text(one))) for one in errors]
+        answer, verdict = (
+            deny_invalid(request, f"data[{source.key}]: {summarize(errors)}", causes),
+            "denied",
+        )
     else:
         lines = (replace(one, message=f"line {one.line}: {one.message}") for one in problems)
-        answer, verdict = untouched(request, warnings_of(lines)), "allowed"
-    return Judged(answer, verdict, request.uid, home.words, tuple(problems))
+        answer, verdict = allow_unchanged(request, admission_warnings(lines)), "allowed"
+    return ConfigResponse(answer, verdict, request.uid, source.display_name, tuple(problems))
 
 
-def given_up(question: ConfigText, why: str) -> Judged:
+def limit_response(question: ConfigReview, why: str) -> ConfigResponse:
     """Return the answer that a text cannot be judged within the limits.
 
     Args:
         question: What was asked.
         why: A clause that says which limit.
     """
-    return judged(question, [Problem(1, "", f"the text cannot be judged: {why}", "shorten it")])
+    return config_response(
+        question, [Problem(1, "", f"the text cannot be judged: {why}", "shorten it")]
+    )
 
 
-def _home(request: Asked) -> ConfigSource | None:
+def _home(request: AdmissionRequest) -> ConfigSource | None:
     """Return which of our ConfigMaps is being written."""
     if request.kind != _CONFIG_MAP or request.operation not in {"CREATE", "UPDATE"}:
         return None
     named = (request.namespace, request.name)
-    return next((home for home in HOMES if (home.namespace, home.name) == named), None)
+    return next((source for source in SOURCES if (source.namespace, source.name) == named), None)
