@@ -1,4 +1,4 @@
-"""The ledger as the pods themselves tell it: read anew at every start, never from a file."""
+"""Build the ledger from the pods: at every start, never from a file."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,17 +12,16 @@ from cluster.record import RecordError
 
 
 def ledger_of(nodes: Iterable[Node], pods: Iterable[Pod], *, migrate: bool = False) -> Ledger:
-    """Return who has what, from the nodes and all pods of the cluster.
+    """Return the ledger of all nodes, from the nodes and all pods of the cluster.
 
-    A pod counts where it is bound, or where its record says that it will be; finished ones hold
-    nothing. Where a bound pod's GPUs cannot be told, its node becomes `unaccounted`; a pod that is
-    not bound and whose record cannot be honoured is a conflict. Does not depend on the order of the
-    pods.
+    A pod counts on the node to which it is bound, or which its record names; finished pods hold
+    nothing. If the GPUs of a bound pod are unknown, its node becomes `unaccounted`. An unbound pod
+    whose record is invalid is a conflict. The result does not depend on the order of the pods.
 
     Args:
         nodes: All nodes.
         pods: All pods.
-        migrate: Believe what another scheduler wrote on pods that have no record of ours.
+        migrate: Accept records of other schedulers on pods without a record of ours.
     """
     known = {node.name: node for node in nodes}
     claimants: dict[str, list[PodUsage]] = {}
@@ -41,17 +40,17 @@ def ledger_of(nodes: Iterable[Node], pods: Iterable[Pod], *, migrate: bool = Fal
 def account(
     node: Node, claimants: Iterable[PodUsage], *, migrate: bool = False
 ) -> tuple[NodeLedger, tuple[Conflict, ...]]:
-    """Return who has what of one node, and the pods whose records cannot be honoured there.
+    """Return the ledger of one node, and the unbound pods whose records are invalid there.
 
     Args:
         node: The node.
-        claimants: Those whose `target` it is.
+        claimants: Pods whose `target` is the node.
         migrate: As in `ledger_of`.
     """
     ledger = NodeLedger.empty(node)
     conflicts: list[Conflict] = []
     others: list[Holding] = []
-    """What pods take besides GPUs. Anybody can name a node, so that there may be thousands."""
+    """Pods without GPUs here. Any pod can name a node, so there may be thousands."""
     uids: set[str] = set()
     unaccounted = None
     for one in sorted(claimants, key=lambda one: one.order):
@@ -68,14 +67,14 @@ def account(
             if not one.node:
                 conflicts.append(Conflict(one.name, one.uid, node.name, str(error)))
                 continue
-            # What it takes besides GPUs is known all the same.
+            # Its CPU, memory and ports are known.
             others.append(one.holding(()))
             unaccounted = unaccounted or f"{one.name}: {error}"
     return replace(ledger.hold_others(others), unaccounted=unaccounted), tuple(conflicts)
 
 
 def unresolved_conflict(one: PodUsage) -> Conflict | None:
-    """Return why an unbound pod has no node to go to; None where it has no record, and may wait."""
+    """Return the conflict of an unbound pod whose node does not exist; None without a record."""
     if one.node or one.record is None:
         return None
     if isinstance(one.record, str):

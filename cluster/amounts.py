@@ -1,4 +1,4 @@
-"""Whether one GPU amount in a container is allowed, and what to write instead."""
+"""Validate a GPU amount of a container, and suggest a valid one."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -11,35 +11,35 @@ from cluster.pod import Amount
 from cluster.quantity import SHORT, QuantityError, parse_quantity, split_quantity, whole
 
 CORE_STEP = 5
-"""Compute is shared out in steps of this [% of one card]."""
+"""Compute is allocated in steps of this [% of one card]."""
 CORE_MAX = 100
 """Compute of one card [%]."""
 MEMORY_MAX = 4096
-"""No card has more memory [GiB]; an amount above it was meant in another unit."""
+"""No card has more memory [GiB]; a larger amount was meant in another unit."""
 
 _GIB_OF_SUFFIX = {
     Fraction(multiplier): Fraction(gib)
     for power, gib in ((1, Fraction(1, 1 << 20)), (2, Fraction(1, 1 << 10)), (3, 1), (4, 1 << 10))
     for multiplier in (1000**power, 1024**power)
 }
-"""What a suffix of bytes means in GiB. People write G where they mean Gi."""
+"""A suffix of bytes in GiB. People write G for Gi."""
 
 
 def sound_amount(resource: str, value: Amount, cards: int | None) -> int | None:
-    """Return an amount with which nothing is wrong; None for any other: `check_amount` tells.
+    """Return a valid amount; None if `check_amount` may have a finding.
 
-    None for a very long text too: it is looked at by `check_amount` alone, and not kept.
+    Also None for a very long text, which is not cached.
 
     Args:
-        resource: As `check_amount` takes it.
-        value: As `check_amount` takes it.
-        cards: As `check_amount` takes it.
+        resource: As in `check_amount`.
+        value: As in `check_amount`.
+        cards: As in `check_amount`.
     """
     is_long = isinstance(value, str) and len(value) > SHORT
     return None if is_long else _sound_amount(resource, value, cards)
 
 
-# Few amounts are different in a cluster. Their types count: 1, 1.0 and true are equal keys.
+# A cluster has few different amounts. Typed, since 1, 1.0 and true are equal keys.
 @lru_cache(maxsize=4096, typed=True)
 def _sound_amount(resource: str, value: Amount, cards: int | None) -> int | None:
     amount, finding = check_amount(resource, value, "", cards)
@@ -49,17 +49,16 @@ def _sound_amount(resource: str, value: Amount, cards: int | None) -> int | None
 def check_amount(
     resource: str, value: Amount, field: str, cards: int | None
 ) -> tuple[int, Finding | None]:
-    """Return what can be read of an amount, and what is wrong with it.
+    """Return an amount and its finding.
 
     Args:
         resource: One of `keys.RESOURCES`.
         value: The amount as written.
         field: Its path in the pod.
-        cards: Number of cards that a share lies on; None when that could not be read: then an
-            upper bound is not judged.
+        cards: Number of cards of a share; None if unreadable: then no upper bound applies.
 
     Returns:
-        The amount as a whole number, 0 where there is none to be read, and the finding or None.
+        The amount as a whole number, 0 if unreadable, and the finding or None.
     """
     try:
         amount = whole(value)
@@ -70,7 +69,7 @@ def check_amount(
 
 
 def unreadable(value: Amount, field: str, problem: QuantityError) -> Finding:
-    """Return the finding for an amount that is no quantity."""
+    """Return the finding for an amount that is not a quantity."""
     fix = "write a plain whole number, such as 10"
     return Finding(Code.QUANTITY, Severity.ERROR, field, value, str(problem), fix)
 
@@ -138,7 +137,7 @@ def _memory_problem(
 
 
 def _gib_meant(value: Amount, highest: int) -> int:
-    """Guess the GiB that someone meant who wrote a unit where none belongs (or MiB, or bytes)."""
+    """Guess the intended GiB of an amount in another unit (with a suffix, MiB, or bytes)."""
     number, multiplier = split_quantity(value)
     exact = number * multiplier
     if multiplier in _GIB_OF_SUFFIX:

@@ -1,4 +1,4 @@
-"""What a pod takes of a node besides GPUs: CPU, memory and host ports."""
+"""CPU, memory and host ports of a pod."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from cluster.pod import Amount, Container, Pod
 from cluster.quantity import SHORT, QuantityError, parse_quantity
 
 PORTS_MAX = 256
-"""Most host ports of one pod that are kept: a pod with more counts as having all of its node's."""
+"""Maximum host ports per pod that are stored: a pod with more counts as using every port."""
 _ANY_ADDRESS = {"", "0.0.0.0", "::"}  # noqa: S104 - compared, never listened on
 
 
@@ -28,23 +28,23 @@ EVERY_PORT = HostPort("", "", 0)
 
 
 class PortsTaken:
-    """Host ports in use; each question about one port is one look-up, however many there are.
+    """Host ports in use, with one look-up per query.
 
     As in kube-scheduler's HostPortInfo, a port on all addresses conflicts with it on every address.
     """
 
     def __init__(self, ports: Iterable[HostPort] = ()) -> None:
-        """Take some ports. Cost: linear in them."""
+        """Start with some ports. Cost: linear."""
         self._addresses: dict[tuple[str, int], set[str]] = {}
         self.add(ports)
 
     def add(self, ports: Iterable[HostPort]) -> None:
-        """Take more ports."""
+        """Add ports."""
         for ip, protocol, port in ports:
             self._addresses.setdefault((protocol, port), set()).add(ip)
 
     def conflict(self, ports: Collection[HostPort]) -> bool:
-        """Tell whether any of these ports cannot be open beside those that are taken."""
+        """Return whether any of these ports conflicts with one in use."""
         taken = self._addresses
         if not taken or not ports:
             return False
@@ -61,7 +61,7 @@ class PortsTaken:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a pod takes of its node besides GPUs."""
+    """Resources of a pod besides GPUs."""
 
     cpu: int = 0
     """[millicores]"""
@@ -72,28 +72,28 @@ class Demand:
 
     @property
     def has_too_many_ports(self) -> bool:
-        """The pod has more host ports than are kept."""
+        """The pod has more host ports than are stored."""
         return EVERY_PORT in self.ports
 
 
 def demand_of(pod: Pod) -> Demand:
-    """Return a pod's demand, by the rule that the scheduler and the kubelet count with.
+    """Return the demand of a pod, by the rule of the scheduler and the kubelet.
 
-    The total by `pod_total`, and the pod's overhead, is asked. A missing request is its limit. An
-    amount that is no quantity counts as none: no API server takes such a pod.
+    The total by `pod_total` plus the overhead. A missing request defaults to the limit. An invalid
+    amount counts as 0: no API server accepts such a pod.
     """
     return Demand(_total(pod, "cpu", 1000), _total(pod, "memory", 1), _bounded_ports(pod))
 
 
 def pod_total(apps: int, inits: Iterable[tuple[int, bool]]) -> int:
-    """Return how much of a resource a pod takes.
+    """Return the total request of a pod for one resource.
 
     Init containers run one after the other, each beside the sidecars started before it; then the
     app containers run beside all sidecars. The larger of both counts.
 
     Args:
-        apps: What all app containers take together.
-        inits: What each init container takes, in their order, and whether it is a sidecar.
+        apps: Total of all app containers.
+        inits: Amount of each init container in order, and whether it is a sidecar.
 
     Source: Kubernetes documentation, sidecar containers, "Resource sharing within containers".
     """
@@ -107,15 +107,15 @@ def pod_total(apps: int, inits: Iterable[tuple[int, bool]]) -> int:
 
 
 def _bounded_ports(pod: Pod) -> frozenset[HostPort]:
-    """Return the host ports, or `EVERY_PORT`. Ports that are repeated count each time."""
+    """Return the host ports, or `EVERY_PORT`. Duplicates count each time."""
     ports = list(islice(_ports(pod), PORTS_MAX + 1))
     return frozenset(ports if len(ports) <= PORTS_MAX else [EVERY_PORT])
 
 
 def _ports(pod: Pod) -> Iterator[HostPort]:
-    """Yield the host ports; with the host's network every port is one, as the API server fills in.
+    """Yield the host ports; with hostNetwork every container port is one, as in API defaulting.
 
-    The port numbers of init containers count only where these keep running.
+    Of init containers only sidecars count.
     """
     sidecars = (one for one in pod.spec.init_containers or () if _is_sidecar(one))
     for container in (*pod.spec.containers, *sidecars):
@@ -147,7 +147,7 @@ def _asked(container: Container, resource: str, unit: int) -> int:
 
 def _count(amount: Amount, unit: int) -> int:
     """Return an amount in whole units, rounded up."""
-    # A cluster has few different amounts, but a user can write one of any length.
+    # A cluster has few different amounts, but a user can write an amount of any length.
     is_long = isinstance(amount, str) and len(amount) > SHORT
     return _counted.__wrapped__(amount, unit) if is_long else _counted(amount, unit)
 

@@ -1,11 +1,11 @@
-"""What is wrong, or doubtful, with something a person wrote; each kind has a stable code."""
+"""Findings: errors and warnings for users, each kind with a stable code."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """An error denies; a warning is told and lets pass."""
+    """An error denies the pod; a warning does not."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -62,15 +62,15 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One problem, with everything a person needs to mend it."""
+    """One problem with its place, message and fix."""
 
     code: Code
     severity: Severity
     field: str
     """Path of the field, as `kubectl explain` writes it, relative to the pod or the document."""
     value: str | int | float | None
-    """The offending value as written; None where something is missing."""
+    """The offending value as written; None if something is missing."""
     message: str
-    """What is wrong and what is allowed, one sentence."""
+    """The problem and the permitted values, one sentence."""
     fix: str
-    """What to do, one sentence."""
+    """The fix, one sentence."""

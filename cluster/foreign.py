@@ -1,4 +1,4 @@
-"""Allocations that other schedulers wrote on pods: ACK's, gpushare's, and what arena reads.
+"""Read allocations of other schedulers from pods: annotations of ACK, gpushare and arena.
 
 Sources: gpushare-scheduler-extender `pkg/utils/pod.go` at c0b6141; arena `pkg/apis/types/const.go`
 at 0ebde4d.
@@ -14,13 +14,13 @@ from topology.machine import MAX_GPUS
 
 
 def read_foreign(annotations: Mapping[str, str]) -> tuple[GPUShare, ...]:
-    """Return what another scheduler gave a pod; nothing where none of its keys is there.
+    """Return the allocation by another scheduler; empty without its annotations.
 
-    Read are ACK's allocation by container, else gpushare's index, else arena's GPU group. They name
-    no node: it is where the pod is bound.
+    Reads ACK's allocation by container, else gpushare's index, else arena's GPU group. They name no
+    node: it is the node of the pod.
 
     Raises:
-        RecordError: a key is there, but malformed.
+        RecordError: An annotation is malformed.
     """
     if GPUSHARE_ALLOCATION in annotations:
         gpus = _read_by_container(annotations)

@@ -1,6 +1,7 @@
-"""To which gang a pod belongs, how many it has, and which of them the pod is.
+"""Gang membership of a pod: the gang, its size and the rank of the pod.
 
-A gang is planned as one unit. Others' marks are read as they are; `protocol.md` §7 gives the order.
+A gang is planned as one unit. Marks of other systems are supported; the first that is present
+applies.
 """
 
 import re
@@ -52,23 +53,22 @@ _SIZED_MARKS = tuple(
         ("annotations", GANG, GANG_SIZE),
     )
 )
-"""Where a mark stands, its name and its size (key and path of each), in the order in which they
-apply."""
+"""Marks in order of precedence: place, then key and path of the name and of the size."""
 _LONGEST_NAME = 253
-"""As of Kubernetes' own objects [characters]; annotations may name gangs at any length."""
+"""Maximum length of names of Kubernetes objects; an annotation can be longer [characters]."""
 _UNTOLD = "true"
-"""Drafts of arena v2 write this in place of the number of replicas: it says nothing."""
+"""Placeholder that drafts of arena v2 write instead of the number of replicas."""
 
 
 class Link(StrEnum):
-    """How strictly a gang holds to fast links (annotation `linkwise.dev/link`)."""
+    """Required links of a gang (annotation `linkwise.dev/link`)."""
 
     BEST = "best"
-    """The fastest that is free now."""
+    """The best available links."""
     NVLINK = "nvlink"
-    """Each worker's set, and the whole gang on one node, connected by NVLink alone, or wait."""
+    """Each worker, and the whole gang on one node, must be connected by NVLink alone."""
     ONE_NODE = "one-node"
-    """All on one node, or wait."""
+    """All members must be on one node."""
 
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
@@ -76,32 +76,32 @@ _BEST = Link.BEST
 
 
 class GangKey(NamedTuple):
-    """What tells a gang from all others, also from one of the same name before it."""
+    """Identity of a gang; a new owner makes a new gang of the same name."""
 
     namespace: str
     name: str
-    """The mark's."""
+    """Name in the mark."""
     owner: str
-    """Uid of the top owner of its pods; empty where nobody owns them."""
+    """Uid of the top owner of its pods; empty without owner."""
 
 
 class Mark(Struct, frozen=True, gc=False):
-    """What a pod says of its gang."""
+    """The gang mark of a pod."""
 
     name: str
     min_available: int | None
-    """GPU members that must be placed together; None where the pod does not tell, but its PodGroup
-    or its owner may."""
+    """GPU members that must be placed together; None if the pod does not have it (PodGroup or owner
+    may)."""
     total: int | None
-    """All GPU members, where arena's label tells."""
+    """Number of all GPU members, if arena's label has it."""
     source: str
     """Path of the mark, such as `metadata.labels[scheduling.x-k8s.io/pod-group]`."""
 
 
 def gang_mark(pod: NewPod) -> tuple[Mark | None, tuple[Finding, ...]]:
-    """Return the first gang mark of a pod that applies, and the sizes in it that are no numbers.
+    """Return the gang mark of a pod that takes precedence, and findings about invalid sizes.
 
-    A pod may carry a mark without being a member: `is_member`.
+    A pod may have a mark without being a member: see `is_member`.
     """
     labels = pod.metadata.labels or {}
     named = _name(pod.spec.scheduling_group, labels, pod.metadata.annotations or {})
@@ -112,7 +112,7 @@ def gang_mark(pod: NewPod) -> tuple[Mark | None, tuple[Finding, ...]]:
     if replicas == _UNTOLD:
         replicas = None
     if is_of_group(pod):
-        # A LeaderWorkerSet makes groups of one template, each of which is a gang.
+        # Each group of a LeaderWorkerSet is a gang.
         name = f"{name}-{labels[LWS_GROUP_INDEX]}"
         replicas = replicas or (pod.metadata.annotations or {}).get(LWS_SIZE)
     min_available = None if size is None else count(size) or None
@@ -129,33 +129,33 @@ def gang_mark(pod: NewPod) -> tuple[Mark | None, tuple[Finding, ...]]:
 
 
 def is_member(pod: NewPod, request: Request, mark: Mark | None) -> bool:
-    """Tell whether a pod is planned with the gang of its mark.
+    """Return whether a pod is planned with the gang of its mark.
 
-    It asks for GPUs that Linkwise chooses. A launcher without GPUs carries its workers' labels and
-    is no member; neither is a DaemonSet's pod, which belongs to its node.
+    Members request GPUs that Linkwise chooses. A launcher without GPUs has the labels of its
+    workers but is not a member; neither is a pod of a DaemonSet.
     """
     return mark is not None and request.places and not _is_of_daemon_set(pod)
 
 
 def is_of_group(pod: NewPod) -> bool:
-    """Tell whether a LeaderWorkerSet made this pod for one of its groups."""
+    """Return whether a pod belongs to a group of a LeaderWorkerSet."""
     labels = pod.metadata.labels or {}
     return LWS_NAME in labels and LWS_GROUP_INDEX in labels
 
 
 def is_leader(pod: NewPod) -> bool:
-    """Tell whether this pod owns the StatefulSet that makes the workers of its group."""
+    """Return whether a pod is the leader of its LeaderWorkerSet group."""
     labels = pod.metadata.labels or {}
     return is_of_group(pod) and labels.get(LWS_WORKER_INDEX) == "0"
 
 
 def is_launcher(pod: Pod) -> bool:
-    """Tell whether a job's operator made this pod to start the workers (MPI)."""
+    """Return whether a pod is the launcher of an MPI job."""
     return any(pod.labels.get(role, "").lower() == "launcher" for role in _ROLES)
 
 
 def rank(pod: Pod) -> int | None:
-    """Return which worker of its job a pod is; None where nothing tells.
+    """Return the rank of a pod in its job; None if unknown.
 
     In this order: the training operators' replica index, the index in a group of a
     LeaderWorkerSet, an indexed Job's completion index, a StatefulSet's pod index, the number at the
@@ -177,9 +177,9 @@ def rank(pod: Pod) -> int | None:
 
 
 def rank_order(pod: Pod) -> tuple[bool, int, str, int, int]:
-    """Return what sorts a gang's pods: a launcher that asks for GPUs comes before its workers.
+    """Return the sort key of the pods of a gang: a launcher with GPUs precedes the workers.
 
-    Pods of a JobSet are sorted by their Job first: those of one Job are neighbours.
+    Pods of a JobSet are sorted by their Job first.
     """
     jobs = (_index(pod, JOBSET_GLOBAL_INDEX), pod.labels.get(JOBSET_REPLICATED_JOB, ""))
     return not is_launcher(pod), *jobs, _index(pod, JOBSET_JOB_INDEX), rank(pod) or 0
@@ -190,7 +190,7 @@ def _index(pod: Pod, key: str) -> int:
 
 
 def link_strictness(pod: NewPod) -> tuple[Link, tuple[Finding, ...]]:
-    """Return how strictly a pod's gang holds to fast links: `best` where it does not say."""
+    """Return the required links of the gang of a pod; default `best`."""
     annotations = pod.metadata.annotations
     if not annotations or LINK not in annotations:
         return _BEST, ()
@@ -211,7 +211,7 @@ def link_strictness(pod: NewPod) -> tuple[Link, tuple[Finding, ...]]:
 
 
 def link_alone(pod: NewPod, request: Request) -> Link:
-    """Return how strictly a pod on its own holds to fast links: one GPU, or a share, has none."""
+    """Return the required links of a single pod; one GPU or a share has none."""
     several = request.family is Family.WHOLE and request.gpus > 1
     return link_strictness(pod)[0] if several else _BEST
 
@@ -219,7 +219,7 @@ def link_alone(pod: NewPod, request: Request) -> Link:
 def _name(
     group: SchedulingGroup | None, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> tuple[str, str, str | None, str] | None:
-    """Return a gang's name and the path that tells it, then its size as written, and its path."""
+    """Return name, path of the name, size as written and path of the size of a gang."""
     if group is not None and group.pod_group_name:
         return group.pod_group_name, "spec.schedulingGroup.podGroupName", None, ""
     if name := labels.get(POD_GROUP):
@@ -232,7 +232,7 @@ def _name(
 
 
 def _shortened(name: str) -> str:
-    """Return a name that still differs from all others: it is kept several times for each pod."""
+    """Return a shortened, still unique name: it is stored several times per pod."""
     digest = sha256(name.encode(errors="surrogatepass")).hexdigest()
     return f"{name[: _LONGEST_NAME - len(digest) - 1]}-{digest}"
 

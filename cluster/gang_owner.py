@@ -1,4 +1,4 @@
-"""What is wrong with a gang that only its owner tells; an API server shows the pod alone."""
+"""Findings about the workload that owns a gang; admission by the API server sees only the pod."""
 
 from dataclasses import dataclass
 
@@ -8,29 +8,29 @@ from cluster.keys import GANG_SIZE, POD_GROUP
 from cluster.pod import NewPod
 
 _POD_GROUPS = ("spec.schedulingGroup.podGroupName", f"metadata.labels[{POD_GROUP}]")
-"""Marks that name a PodGroup, which tells the size."""
+"""Marks that name a PodGroup, which has the size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The object whose controller makes the pod, where it is at hand (`check`, dry-run)."""
+    """The workload whose controller creates the pod, if known (`check`, dry-run)."""
 
     kind: str
     name: str
     members: int | None = None
-    """Pods with GPUs that it declares; None where it does not tell."""
+    """Number of GPU pods; None if unknown."""
     ordered: bool = False
-    """It makes some pods of the gang only when others of it run (StatefulSet, OrderedReady; JobSet,
-    InOrder; LeaderWorkerSet, LeaderReady)."""
+    """It creates some pods of the gang only when others run (StatefulSet OrderedReady, JobSet
+    InOrder, LeaderWorkerSet LeaderReady)."""
     fails_when_evicted: bool = False
     """It counts an evicted pod as a failure (a batch Job without the policy to ignore it)."""
 
 
 def gang_findings(pod: NewPod, mark: Mark, workload: Workload | None) -> list[Finding]:
-    """Return what keeps a member of a gang from being placed, or from being moved later."""
+    """Return findings that prevent a member of a gang from being placed, or moved later."""
     _, of_link = link_strictness(pod)
     found = [*of_link]
-    if not _size_is_told(mark, pod, workload):
+    if not _has_size(mark, pod, workload):
         found.append(_sizeless(mark))
     if workload is None:
         return found
@@ -41,12 +41,12 @@ def gang_findings(pod: NewPod, mark: Mark, workload: Workload | None) -> list[Fi
     return found
 
 
-def _size_is_told(mark: Mark, pod: NewPod, workload: Workload | None) -> bool:
+def _has_size(mark: Mark, pod: NewPod, workload: Workload | None) -> bool:
     if mark.min_available is not None or mark.total is not None or mark.source in _POD_GROUPS:
         return True
     if workload is not None:
         return workload.members is not None
-    # An owner may tell; the planner reads it, an API server does not send it.
+    # The planner reads the owner; an API server does not send it.
     return any(owner.controller for owner in pod.metadata.owner_references or ())
 
 
@@ -74,7 +74,7 @@ _ORDERED = {
         "startupPolicy: LeaderCreated",
     ),
 }
-"""By kind: what is made late, and what to set; else as a StatefulSet."""
+"""By kind: code, pods that are created late, and the setting; default: StatefulSet."""
 
 
 def _ordered(mark: Mark, workload: Workload) -> Finding:

@@ -1,4 +1,4 @@
-"""What is given out of one GPU, and never twice."""
+"""Allocated parts of one GPU."""
 
 from dataclasses import dataclass, replace
 
@@ -8,15 +8,15 @@ from cluster.record import GPUShare
 
 
 class LedgerError(ValueError):
-    """A GPU is given twice, or does not exist: whoever asked had not looked before."""
+    """A GPU would be allocated twice, or does not exist: the caller did not check."""
 
 
 @dataclass(frozen=True, slots=True)
 class GPUUsage:
-    """What is given out of one GPU."""
+    """Allocated parts of one GPU."""
 
     holders: int = 0
-    """Shares, replicas, or the one pod that has it whole."""
+    """Number of shares or replicas, or 1 if allocated whole."""
     whole: bool = False
     memory: int = 0
     """[GiB]"""
@@ -24,14 +24,14 @@ class GPUUsage:
     """[%]"""
 
     def more(self, share: GPUShare, node: Node) -> "GPUUsage":
-        """Return it with a share more.
+        """Add a share.
 
         Args:
-            share: What is given out.
-            node: Whose GPU it is.
+            share: The share.
+            node: The node of the GPU.
 
         Raises:
-            LedgerError: There is not so much.
+            LedgerError: There is not enough left.
         """
         card = node.cards[share.i]
         where = f"GPU{share.i} of {node.name}"
@@ -55,7 +55,7 @@ class GPUUsage:
         return GPUUsage(self.holders + 1, whole=False, memory=memory, core=core)
 
     def less(self, share: GPUShare) -> "GPUUsage":
-        """Return it with a share less, which it has."""
+        """Remove a share, which must be allocated."""
         return GPUUsage(
             self.holders - 1,
             whole=False,

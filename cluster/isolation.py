@@ -1,4 +1,4 @@
-"""What keeps a pod's share within its limits on the node that it gets: never more than is so."""
+"""Determine the isolation that is in effect for the share of a pod on its node."""
 
 from collections.abc import Iterator, Set
 
@@ -12,22 +12,21 @@ from cluster.request import Ask, Request
 
 _PIPES = "/tmp/nvidia-mps"  # noqa: S108 - where NVIDIA's control daemon has its pipes by default.
 _UNKNOWN = "?"
-"""No directory, no limit, and neither on nor off."""
+"""Placeholder for a value that is unknown."""
 
 
 def isolation_of(pod: Pod, request: Request, node: Node) -> Isolation:
-    """Return what keeps a pod within what it asks for, in all its containers with GPUs.
+    """Return the isolation that is in effect in all GPU containers of a pod.
 
-    On a cGPU node the node does, unless its label or a container's own variable turns that off.
-    On an MPS node a container is limited when its variables say so and a folder of the node, which
-    is where the daemon's pipes are, is mounted at their place: without these CUDA runs as if there
-    were no daemon, and says nothing. Of variables that stand elsewhere the worst is believed; those
-    of the image cannot be known.
+    cGPU nodes isolate unless their label or a variable of a container disables it. On an MPS node a
+    container is limited if it has the limits as variables, and mounts a hostPath at the directory
+    of the daemon's pipes: otherwise CUDA silently runs without the daemon. Variables from other
+    objects count as the worst case; those of the image are unknown.
 
     Args:
-        pod: As it was admitted.
-        request: What it asks for.
-        node: Where it goes.
+        pod: The admitted pod.
+        request: Its request.
+        node: Its node.
 
     Source: CUDA documentation, "Multi-Process Service", CUDA_MPS_PIPE_DIRECTORY and the client's
     side of nvidia-cuda-mps-control; gpushare-device-plugin at 45fb8b8, `CGPU_DISABLE`.
@@ -36,8 +35,8 @@ def isolation_of(pod: Pod, request: Request, node: Node) -> Isolation:
     if node.mode is Mode.CGPU and node.labels.get(NODE_CGPU_OFF) != "true":
         return Isolation.NONE if any(_may_be_off(one) for one, _ in asking) else Isolation.CGPU
     if node.mode is Mode.MPS:
-        nodes_own = {one.name for one in pod.spec.volumes or () if one.host_path is not None}
-        if all(_is_client(one, ask, request.gpus, nodes_own) for one, ask in asking):
+        host_paths = {one.name for one in pod.spec.volumes or () if one.host_path is not None}
+        if all(_is_client(one, ask, request.gpus, host_paths) for one, ask in asking):
             return Isolation.MPS
     return Isolation.NONE
 
@@ -49,22 +48,22 @@ def _asking(pod: Pod, request: Request) -> Iterator[tuple[Container, Ask]]:
 
 
 def _may_be_off(container: Container) -> bool:
-    """Tell whether a container may have turned cGPU's limits off."""
+    """Return whether a container may have disabled cGPU."""
     return _value(container, ENV_CGPU_OFF, "") not in {"", "false"}
 
 
-def _is_client(container: Container, ask: Ask, cards: int, nodes_own: Set[str]) -> bool:
-    """Tell whether a container is a client of MPS that may have no more than it asks for.
+def _is_client(container: Container, ask: Ask, cards: int, host_paths: Set[str]) -> bool:
+    """Return whether a container is an MPS client within its limits.
 
     Args:
         container: The container.
-        ask: What it asks for.
-        cards: How many cards that is spread over.
-        nodes_own: Names of volumes that are folders of the node.
+        ask: Its request.
+        cards: Number of cards of the share.
+        host_paths: Names of hostPath volumes.
     """
     pipes = _value(container, ENV_MPS_PIPES, _PIPES)
     mounts = container.volume_mounts or ()
-    mounted = {one.mount_path.rstrip("/") for one in mounts if one.name in nodes_own}
+    mounted = {one.mount_path.rstrip("/") for one in mounts if one.name in host_paths}
     return (
         bool(pipes)
         and pipes.rstrip("/") in mounted
@@ -76,8 +75,8 @@ def _is_client(container: Container, ask: Ask, cards: int, nodes_own: Set[str]) 
 
 
 def _value(container: Container, name: str, default: str) -> str:
-    """Return a variable's value; `_UNKNOWN` where it stands elsewhere, wholly or in part."""
-    # Of several with one name the last counts.
+    """Return the value of a variable; `_UNKNOWN` if any part of it is from elsewhere."""
+    # The last one of a name takes effect.
     found = next((one for one in reversed(container.env or ()) if one.name == name), None)
     if found is None:
         return _UNKNOWN if container.env_from else default

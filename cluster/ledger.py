@@ -1,4 +1,4 @@
-"""Who has which GPU: an immutable account of every node, per GPU."""
+"""The ledger: an immutable account of the GPUs of every node."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,18 +13,18 @@ from cluster.node import Node
 from cluster.record import GPUShare
 
 Sharing: TypeAlias = Literal["memory", "compute"]
-"""What the share pods of a node ask for: memory alone, or memory and compute."""
+"""Kind of share pods on a node: memory only, or memory and compute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one pod has of a node."""
+    """Resources of one pod on a node."""
 
     pod: str
     """`namespace/name`."""
     uid: str
     shares: tuple[GPUShare, ...] = ()
-    """What it has of each GPU; on a time-sliced node one entry a replica, so a GPU may repeat."""
+    """Its GPUs; on a time-sliced node one entry per replica, so a GPU may repeat."""
     cpu: int = 0
     """Requested CPU [millicores]."""
     memory: int = 0
@@ -33,21 +33,21 @@ class Holding:
     gang: str | None = None
     """`namespace/name` of its gang, or None."""
     nvidia: int = 0
-    """GPUs, or replicas of GPUs, asked for by count: NVIDIA's plugin chooses which."""
+    """Number of GPUs or replicas that NVIDIA's plugin chooses."""
     counted: str = NVIDIA_GPU
     """The resource that `nvidia` counts: `nvidia.com/gpu` or `nvidia.com/gpu.shared`."""
 
     stays: bool = False
-    """It is there for as long as its node: a DaemonSet's pod, or one of the kubelet's own."""
+    """It lives as long as its node: a pod of a DaemonSet, or a static pod."""
 
     @property
     def has_gpus(self) -> bool:
-        """Whether it has any, as far as that can be told."""
+        """Whether it has GPUs, as far as known."""
         return bool(self.shares or self.nvidia)
 
 
 class FreeShare(NamedTuple):
-    """What shares may still take of one GPU; nothing where none may come."""
+    """Free memory and compute of one GPU for shares; 0 if shares are not allowed."""
 
     memory: int
     """[GiB]"""
@@ -59,9 +59,9 @@ class FreeShare(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeLedger:
-    """What is taken of one node; `hold` and `release` return a new ledger.
+    """Account of one node; `hold` and `release` return a new ledger.
 
-    GPUs are never given twice. CPU, memory, pods and ports may be overdrawn, as they are on real
+    GPUs are never allocated twice. CPU, memory, pods and ports may be overcommitted, as on real
     nodes (static pods); a free amount is then negative.
     """
 
@@ -75,11 +75,12 @@ class NodeLedger:
     memory_free_bytes: int
     """[bytes]"""
     unaccounted: str | None = None
-    """Why nobody knows what is taken of this node's GPUs: nothing may be placed there. Or None."""
+    """Why the allocation of the GPUs of this node is unknown, so that nothing is placed there; or
+    None."""
     free_mask: int = field(init=False, compare=False)
-    """GPUs of which nothing is taken, healthy and not cordoned."""
+    """Unallocated GPUs, healthy and not cordoned."""
     sharing: Sharing | None = field(init=False, compare=False)
-    """What the share pods here ask for, which a new one must ask for too; None without any."""
+    """Kind of the share pods here, which a new one must match; None without any."""
 
     def __post_init__(self) -> None:
         mask, memory, core = 0, 0, 0
@@ -92,19 +93,18 @@ class NodeLedger:
 
     @classmethod
     def empty(cls, node: Node) -> "NodeLedger":
-        """Return the ledger of a node on which nothing runs."""
+        """Return the ledger of an empty node."""
         return cls(node, (GPUUsage(),) * len(node.cards), {}, node.cpu, node.memory)
 
     def emptied(self) -> "NodeLedger":
-        """Return the ledger of the same node when nothing runs there; itself where nothing does."""
+        """Return the ledger of the same node without pods."""
         return NodeLedger.empty(self.node) if self.holdings or self.unaccounted else self
 
     @cached_property
     def freed(self) -> "NodeLedger":
-        """The ledger of the same node when every pod with GPUs that can end is gone; or itself.
+        """The ledger of the same node without pods with GPUs, except those that stay.
 
-        Pods without GPUs stay, since no unit waits for their end, and so does the reason that makes
-        the node unaccounted.
+        Pods without GPUs remain, since no unit waits for them, and so does `unaccounted`.
         """
         ledger = self
         for uid, held in self.holdings.items():
@@ -114,7 +114,7 @@ class NodeLedger:
 
     @cached_property
     def mended(self) -> "NodeLedger":
-        """The ledger of the same node when every card is healthy and not cordoned; or itself."""
+        """The ledger of the same node with every card healthy and not cordoned."""
         cards = self.node.cards
         if self.node.usable_mask == (1 << len(cards)) - 1:
             return self
@@ -123,28 +123,28 @@ class NodeLedger:
 
     @property
     def pods_free(self) -> int:
-        """How many more pods the node takes."""
+        """Number of pods that the node can still take."""
         return self.node.pods - len(self.holdings)
 
     def memory_free(self, i: int) -> int:
-        """Return the memory that shares may still take of GPU i [GiB]; 0 where none may come."""
+        """Return the free memory of GPU i for shares [GiB]."""
         return self.shares_free[i].memory
 
     def core_free(self, i: int) -> int:
-        """Return the compute that shares may still take of GPU i [%]; 0 where none may come."""
+        """Return the free compute of GPU i for shares [%]."""
         return self.shares_free[i].core
 
     def replicas_free(self, i: int) -> int:
-        """Return how many replicas of GPU i are left; 0 where the node is not time-sliced."""
+        """Return the free replicas of GPU i; 0 if the node is not time-sliced."""
         if not self.node.usable_mask >> i & 1 or self.taken[i].whole:
             return 0
         return self.node.replicas - self.taken[i].holders if self.node.replicas else 0
 
     @cached_property
     def shares_free(self) -> tuple[FreeShare, ...]:
-        """What shares may still take, by GPU index.
+        """Free memory and compute for shares, by GPU index.
 
-        Kept, since placement asks every node for every pod, and each pod changes one of them.
+        Cached, since placement reads every node for every pod, and each pod changes one of them.
         """
         mode, usable = self.node.mode, self.node.usable_mask
         free: list[FreeShare] = []
@@ -160,17 +160,18 @@ class NodeLedger:
         return PortsTaken(port for held in self.holdings.values() for port in held.ports)
 
     def takes_ports(self, ports: Collection[HostPort]) -> bool:
-        """Say whether none of these host ports conflicts with one that is taken."""
+        """Return whether none of these host ports conflicts with one in use."""
         return not self._ports.conflict(ports)
 
     def hold(self, holding: Holding) -> "NodeLedger":
-        """Return the ledger with one pod more.
+        """Return the ledger with another pod.
 
-        A card that is unhealthy or cordoned keeps what it has, so it may be held here too.
+        Unhealthy or cordoned cards are accepted, since pods there keep them.
 
         Raises:
-            LedgerError: the pod is held already, or one of its GPUs is taken or unknown, or
-                memory-only and memory-and-compute pods would meet on the node.
+            LedgerError: The pod is here already, one of its GPUs is taken or unknown, or
+            memory-only
+                and memory-and-compute pods would share the node.
         """
         if holding.uid in self.holdings:
             raise LedgerError(f"{holding.pod} is on {self.node.name} already")
@@ -190,9 +191,9 @@ class NodeLedger:
         )
 
     def hold_others(self, holdings: Iterable[Holding]) -> "NodeLedger":
-        """Return the ledger with pods more that have no GPUs of their own here.
+        """Return the ledger with more pods that have no GPUs here.
 
-        Those that are held already are left as they are. Cost: linear, however many there are.
+        Pods that are here already are skipped. Cost: linear.
         """
         new = {one.uid: one for one in holdings if one.uid not in self.holdings}
         return replace(
@@ -214,7 +215,7 @@ class NodeLedger:
             )
 
     def release(self, uid: str) -> "NodeLedger":
-        """Return the ledger without a pod; the same one where it has nothing here."""
+        """Return the ledger without a pod; itself if the pod is not here."""
         gone = self.holdings.get(uid)
         if gone is None:
             return self
@@ -232,12 +233,12 @@ class NodeLedger:
 
     @property
     def has_gpus(self) -> bool:
-        """GPUs are here, or pods with GPUs are, and the node offers none (any more)."""
+        """The node has GPUs, or pods with GPUs although it offers none (any more)."""
         return bool(self.node.cards or self.unaccounted)
 
     @property
     def gpus_free(self) -> int:
-        """GPUs of which nobody has anything, whoever chooses them; 0 where nobody knows."""
+        """Number of free GPUs, chosen by Linkwise or by NVIDIA's plugin; 0 if unaccounted."""
         if self.unaccounted:
             return 0
         whole = self.free_mask.bit_count()
@@ -245,7 +246,7 @@ class NodeLedger:
         return max(0, min(whole, self.counted_free(NVIDIA_GPU))) if by_count else whole
 
     def counted_free(self, resource: str) -> int:
-        """Return how many of a resource may still be asked for, chosen by NVIDIA's plugin."""
+        """Return the free amount of a resource that NVIDIA's plugin allocates."""
         holdings = self.holdings.values()
         taken = sum(holding.nvidia for holding in holdings if holding.counted == resource)
         return self.node.resources.get(resource, 0) - taken
@@ -253,18 +254,18 @@ class NodeLedger:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A pod that is not bound yet and whose record cannot be honoured: it must go."""
+    """An unbound pod whose record is invalid: it has to be evicted."""
 
     pod: str
     uid: str
     node: str | None
-    """The node that its record names; None where the record cannot be read."""
+    """The node of its record; None if the record is unreadable."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What is taken of every node; `hold` and `release` return a new ledger.
+    """Account of every node; `hold` and `release` return a new ledger.
 
     Cost: one copy of the mapping of nodes.
     """
@@ -274,18 +275,18 @@ class Ledger:
     conflicts: tuple[Conflict, ...] = ()
 
     def hold(self, node: str, holding: Holding) -> "Ledger":
-        """Return the ledger with one pod more on a node.
+        """Return the ledger with another pod on a node.
 
         Raises:
-            LedgerError: there is no such node, or see `NodeLedger.hold`.
+            LedgerError: There is no such node, or as `NodeLedger.hold`.
         """
         return self.hold_all([(node, holding)])
 
     def hold_all(self, holdings: Iterable[tuple[str, Holding]]) -> "Ledger":
-        """Return the ledger with several pods more, each on the node named beside it.
+        """Return the ledger with several more pods, each on its node.
 
         Raises:
-            LedgerError: there is no such node, or see `NodeLedger.hold`; nothing is held then.
+            LedgerError: There is no such node, or as `NodeLedger.hold`.
         """
         changed: dict[str, NodeLedger] = {}
         for node, holding in holdings:
@@ -295,7 +296,7 @@ class Ledger:
         return replace(self, nodes={**self.nodes, **changed})
 
     def release(self, uid: str) -> "Ledger":
-        """Return the ledger without a pod; the same one where it has nothing anywhere."""
+        """Return the ledger without a pod; itself if the pod is unknown."""
         for ledger in self.nodes.values():
             if uid in ledger.holdings:
                 rest = {**self.nodes, ledger.node.name: ledger.release(uid)}

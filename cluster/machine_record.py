@@ -1,4 +1,4 @@
-"""A machine as `machine.json` holds it, the key of a published topology that is ours."""
+"""The JSON of a machine in `machine.json`, our key of a topology ConfigMap."""
 
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
@@ -8,7 +8,7 @@ from topology.constants import Constants
 from topology.machine import MAX_GPUS, NIC, Level, Machine, TopologyError
 
 NO_LINK = "N-A"
-"""The word for a GPU and itself, and for a pair of which nothing is known."""
+"""The word for a GPU with itself, and for an unknown pair."""
 
 Text: TypeAlias = Annotated[str, Meta(max_length=4096)]
 Word: TypeAlias = Annotated[str, Meta(max_length=16)]
@@ -22,7 +22,7 @@ LEVELS = {
     "SOC": Level.SYS,
     **{level.name: level for level in Level if level is not Level.UNKNOWN},
 }
-"""By the word for it; ACK writes SOC for SYS."""
+"""Level by word; ACK writes SOC for SYS."""
 
 
 class _Constants(Struct, frozen=True):
@@ -56,7 +56,7 @@ class MachineRecord(Struct, frozen=True, rename="camel"):
 
 
 def record_of(machine: Machine, driver: str | None) -> MachineRecord:
-    """Return what is written of a machine and its driver."""
+    """Return the record of a machine and its driver."""
     constants = machine.constants
     return MachineRecord(
         v=1,
@@ -76,10 +76,10 @@ def record_of(machine: Machine, driver: str | None) -> MachineRecord:
 
 
 def machine_of(record: MachineRecord) -> Machine:
-    """Return the machine that was written.
+    """Return the machine of a record.
 
     Raises:
-        TopologyError: It contradicts itself, or holds a word that is no link.
+        TopologyError: It is inconsistent, or has an unknown word.
     """
     constants = record.constants
     return Machine(
@@ -104,7 +104,7 @@ def _level(word: str) -> Level:
 
 
 def no_link(word: str) -> str:
-    """Say that a word is none of those for a link."""
+    """Return the message for a word that is not a link."""
     return f"{word!r} is no link: NV1, NV2, … or one of {', '.join(LEVELS)}"
 
 

@@ -1,4 +1,4 @@
-"""How a node gives out its GPUs, as its labels say."""
+"""The mode of a node: how its GPUs are allocated, by its labels."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -16,7 +16,7 @@ from cluster.keys import (
 
 
 class Mode(StrEnum):
-    """How a node's GPUs are given out: the words of its label `ack.node.gpu.schedule`."""
+    """How the GPUs of a node are allocated: values of the label `ack.node.gpu.schedule`."""
 
     DEFAULT = "default"
     """Whole GPUs, chosen by NVIDIA's plugin. Also a node without GPUs."""
@@ -31,12 +31,12 @@ class Mode(StrEnum):
 
     @property
     def shares_memory(self) -> bool:
-        """Cards are given out by memory."""
+        """Cards are allocated by memory."""
         return self in _SHARING_MEMORY
 
     @property
     def shares_compute(self) -> bool:
-        """Cards are given out by memory and compute."""
+        """Cards are allocated by memory and compute."""
         return self in _SHARING_COMPUTE
 
     @property
@@ -45,7 +45,7 @@ class Mode(StrEnum):
         return self in _OURS
 
 
-# Asked of every card of every node for every pod; making the sets anew took most of that time.
+# Read for every card of every node for every pod; building the sets each time was slow.
 _SHARING_COMPUTE = frozenset({Mode.CORE_MEM, Mode.MPS})
 _SHARING_MEMORY = _SHARING_COMPUTE | {Mode.SHARE, Mode.CGPU}
 _OURS = _SHARING_MEMORY | {Mode.TOPOLOGY, Mode.TIMESLICE}
@@ -59,20 +59,20 @@ COUNTED_BY = {
     Mode.MPS: GPU_COUNT,
     Mode.TIMESLICE: NVIDIA_GPU_SHARED,
 }
-"""The resource that tells how many GPUs a node has; a time-sliced one counts replicas."""
+"""The resource that counts the GPUs of a node; of a time-sliced node, its replicas."""
 
 
 class Placement(StrEnum):
-    """How shares are laid out: the words of the node label `ack.node.gpu.placement`."""
+    """How shares are distributed: values of the node label `ack.node.gpu.placement`."""
 
     BINPACK = "binpack"
     SPREAD = "spread"
 
 
 def read_mode(labels: Mapping[str, str]) -> tuple[Mode, str | None]:
-    """Return a node's mode, and a warning when its label is none.
+    """Return the mode of a node, and a warning if its label is unknown.
 
-    A word that Linkwise does not know may be another system's: such a node is left alone.
+    An unknown value may belong to another system: such a node is left alone.
     """
     word = labels.get(NODE_MODE)
     if word is None:
@@ -86,11 +86,11 @@ def read_mode(labels: Mapping[str, str]) -> tuple[Mode, str | None]:
 
 
 def read_placement(labels: Mapping[str, str], default: Placement) -> tuple[Placement, str | None]:
-    """Return how shares are laid out on a node, and a warning when its label is no such word.
+    """Return how shares are distributed on a node, and a warning if its label is unknown.
 
     Args:
-        labels: The node's.
-        default: Where its label does not say.
+        labels: Labels of the node.
+        default: The value without a label.
     """
     word = labels.get(NODE_PLACEMENT, default)
     if word not in set(Placement):

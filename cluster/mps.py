@@ -1,4 +1,4 @@
-"""Limits that NVIDIA's Multi-Process Service puts on one client, as environment variables.
+"""Limits of clients of NVIDIA's Multi-Process Service, as environment variables.
 
 Source: CUDA documentation, "Multi-Process Service", CUDA_MPS_ACTIVE_THREAD_PERCENTAGE and
 CUDA_MPS_PINNED_DEVICE_MEM_LIMIT. Devices are numbered as the container sees them.
@@ -18,15 +18,15 @@ _PERCENT = re.compile(r"\s*[0-9]{1,3}(\.[0-9]{1,6})?\s*")
 
 
 def limits(ask: Ask, cards: int) -> dict[str, str]:
-    """Return the variables that keep one container within its share.
+    """Return the variables that limit a container to its share.
 
     Args:
-        ask: What the container asks for, over all its cards.
-        cards: How many cards that is spread over, evenly.
+        ask: Request of the container, over all cards.
+        cards: Number of cards of the share.
 
     Returns:
-        Variable to value; a limit that was not asked for is left out. Nothing for more cards than
-        any machine has: such a pod fits nowhere, and its list could be as long as it likes.
+        Variable to value, without limits that were not requested. Empty for more cards than any
+        machine has: such a pod fits nowhere, and the list would be unbounded.
     """
     if cards > MAX_GPUS:
         return {}
@@ -41,7 +41,7 @@ def limits(ask: Ask, cards: int) -> dict[str, str]:
 
 
 def is_tighter(name: str, theirs: str, ours: str) -> bool:
-    """Tell whether a limit that a user wrote allows no more than ours; unreadable ones do not."""
+    """Return whether a limit by a user is at most ours; False if it is unreadable."""
     if name == ENV_MPS_THREADS:
         return bool(_PERCENT.fullmatch(theirs)) and 0 < float(theirs) <= float(ours)
     allowed, wanted = _memory(ours), _memory(theirs)
@@ -49,7 +49,7 @@ def is_tighter(name: str, theirs: str, ours: str) -> bool:
 
 
 def _within(wanted: dict[int, int], allowed: dict[int, int]) -> bool:
-    # A device that is not named has no limit at all.
+    # A device without an entry is unlimited.
     return all(device in wanted and wanted[device] <= most for device, most in allowed.items())
 
 

@@ -1,4 +1,4 @@
-"""What one node offers: its mode, its cards, and what links them."""
+"""A node: its mode, its cards, and the links between them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 DEFAULT_PODS = 110
-"""How many pods a node takes where it does not say: the kubelet's default."""
+"""Maximum number of pods of a node; the default of the kubelet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,31 +41,31 @@ class Card:
     """One GPU of a node."""
 
     memory: int | None = None
-    """Memory [GiB]; None where nothing tells it."""
+    """Memory [GiB]; None if unknown."""
     uuid: str | None = None
-    """The driver's name for it; None where no agent publishes it."""
+    """UUID of the driver; None if not published."""
     healthy: bool = True
     cordoned: bool = False
-    """Drained by an administrator: what runs stays, nothing new comes."""
+    """Cordoned by an administrator: running pods stay, no new ones."""
 
     @property
     def usable(self) -> bool:
-        """Something new may be placed here."""
+        """New pods may be placed here."""
         return self.healthy and not self.cordoned
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node, with everything that placement asks about it."""
+    """A node with everything that placement needs."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     mode: Mode = Mode.DEFAULT
     placement: Placement = Placement.BINPACK
     machine: Machine | None = None
-    """What links the cards; None exactly where there are none."""
+    """Links of the cards; None if there are no cards."""
     machine_known: bool = False
-    """False where all GPUs count as equal because nothing tells how they are linked."""
+    """False if all GPUs count as equal because their links are unknown."""
     cards: tuple[Card, ...] = ()
     """By GPU index; as many as the machine has GPUs."""
     cpu: int = 0
@@ -73,19 +73,19 @@ class Node:
     memory: int = 0
     """Allocatable memory [bytes]."""
     pods: int = DEFAULT_PODS
-    """How many pods the node takes."""
+    """Maximum number of pods."""
     resources: Mapping[str, int] = field(default_factory=dict)
     """Allocatable extended resources (those with a domain in their name)."""
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
-    """False only where a Ready condition says so."""
+    """False only with a Ready condition that is not True."""
     replicas: int = 0
-    """Pods that may share one GPU of a time-sliced node; 0 in every other mode."""
+    """Replicas per GPU of a time-sliced node; 0 in every other mode."""
     warnings: tuple[str, ...] = ()
-    """What was guessed or left out, for people."""
+    """Warnings about guessed or ignored data, for users."""
     usable_mask: int = field(init=False, repr=False, compare=False)
-    """The cards on which something new may be placed."""
+    """Cards on which new pods may be placed."""
 
     def __post_init__(self) -> None:
         if len(self.cards) != (self.machine.n if self.machine else 0):
@@ -102,22 +102,22 @@ def read_node(
     unhealthy: str = "",
     placement: Placement = Placement.BINPACK,
 ) -> Node:
-    """Return what a Node object says, and what is known of its GPUs from elsewhere.
+    """Return a node from its Node object and other sources about its GPUs.
 
-    A node has GPUs when its mode's resource counts some, healthy or not. Where its agent publishes
-    a machine, that one is taken, however many GPUs the resource counts. A machine that the policy
-    maps is taken when it has as many; else all GPUs count as equal. What cannot be read of a list
-    of GPUs stands for none, and is warned of.
+    A node has GPUs if the resource of its mode counts some, healthy or not. A machine that the
+    agent publishes is used regardless of that count. A machine of the policy is used if the count
+    matches; else all GPUs count as equal. Unreadable entries of GPU lists are ignored with a
+    warning.
 
     Args:
         raw: The Node.
-        published: What the node's agent says.
-        machine: What the policy's mapping says, by the node's labels.
-        unhealthy: What the ConfigMap of unhealthy GPUs lists.
-        placement: What the policy says of shares; the node's label goes before it.
+        published: Topology that the agent publishes.
+        machine: Machine by the rules of the policy.
+        unhealthy: List in the ConfigMap of unhealthy GPUs.
+        placement: Default by the policy; the label of the node takes precedence.
 
     Raises:
-        NodeError: an amount is no Kubernetes quantity.
+        NodeError: An amount is not a Kubernetes quantity.
     """
     said = published or PublishedTopology(None, ())
     offer = read_node_resources(raw, said.machine.n if said.machine else 0)
@@ -162,12 +162,12 @@ def read_node(
 
 @cache
 def uniform_machine(n: int) -> Machine:
-    """Return a machine whose n GPUs all count as equal, since nothing tells how they are linked."""
+    """Return a machine of n equal GPUs, for unknown links."""
     return Machine(links=((0,) * n,) * n, levels=((Level.UNKNOWN,) * n,) * n, numa=(0,) * n)
 
 
 def _doubts(published: PublishedTopology) -> tuple[str, ...]:
-    """Say what could not be read of a published topology, and what was guessed of its machine."""
+    """Return warnings about a published topology and its machine."""
     guessed = published.machine.warnings if published.machine else ()
     return (*published.warnings, *guessed)
 
@@ -195,7 +195,7 @@ def _read_cards(
 ) -> Iterator[Card]:
     if machine is None:
         return
-    # The kubelet says how many GPUs it gives out, not which; but none is none of them.
+    # The kubelet reports how many GPUs are allocatable, not which; 0 means none of them.
     some_usable = offer.usable > 0 or not offer.mode.is_ours
     for i in range(machine.n):
         yield Card(
@@ -208,14 +208,14 @@ def _read_cards(
 def _read_memory(
     offer: NodeResources, machine: Machine, i: int, *, is_published: bool
 ) -> int | None:
-    """Return the memory of one card [GiB]: as published, else its part of the registered sum."""
+    """Return the memory of one card [GiB]: as published, else its part of the registered total."""
     if machine.memory and (is_published or not offer.mode.shares_memory):
         return machine.memory[i]
     return offer.shared_memory // offer.count or None if offer.mode.shares_memory else None
 
 
 def _missing(offer: NodeResources, cards: tuple[Card, ...]) -> str | None:
-    """Say how many GPUs the kubelet holds back, where nothing tells which they are."""
+    """Return a warning about GPUs that are not allocatable and cannot be identified."""
     missing = offer.count - offer.usable
     if not offer.mode.is_ours or missing <= sum(not card.healthy for card in cards):
         return None
@@ -223,7 +223,7 @@ def _missing(offer: NodeResources, cards: tuple[Card, ...]) -> str | None:
 
 
 def _unit(cards: tuple[Card, ...]) -> str | None:
-    """Say that memory was counted in another unit, where no card can have as much."""
+    """Return a warning if memory was registered in another unit than GiB."""
     most = max((card.memory or 0 for card in cards), default=0)
     if most <= MEMORY_MAX:
         return None

@@ -1,4 +1,4 @@
-"""What a Node object of the Kubernetes API says that the node offers."""
+"""Decode Node objects: labels, allocatable resources and the number of GPUs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from cluster.quantity import QuantityError, parse_quantity
 
 
 class NodeError(ValueError):
-    """A Node object holds what Kubernetes never writes; the message says which field."""
+    """A Node object is invalid; the message names the field."""
 
 
 class _Object(Struct, frozen=True, rename="camel", kw_only=True):
@@ -52,7 +52,7 @@ class _NodeStatus(_Object, frozen=True):
 
 
 class NodeObject(_Object, frozen=True):
-    """A Node of the Kubernetes API, as far as Linkwise reads it."""
+    """The fields of a Node that Linkwise reads."""
 
     kind: str = "Node"
     metadata: Metadata = Metadata()
@@ -62,7 +62,7 @@ class NodeObject(_Object, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class NodeResources:
-    """What the Node object alone says of its GPUs."""
+    """Resources of a node by its Node object alone."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -70,26 +70,26 @@ class NodeResources:
     allocatable: Mapping[str, int]
     """CPU [millicores], memory [bytes], pods, and the extended resources."""
     shared_memory: int
-    """GPU memory of all cards [GiB], of unhealthy ones too, where it is shared out; else 0."""
+    """Total GPU memory for shares [GiB], with unhealthy cards; 0 if not shared."""
     count: int
     """GPUs, healthy or not."""
     usable: int
-    """GPUs that the kubelet gives out at present; it does not tell which."""
+    """Allocatable GPUs; the kubelet does not report which."""
     replicas: int = 0
-    """Of each GPU, where the node is time-sliced; else 0."""
+    """Replicas per GPU of a time-sliced node; else 0."""
     warnings: tuple[str, ...] = ()
 
 
 def read_node_resources(raw: NodeObject, cards: int) -> NodeResources:
-    """Return what a Node object says of its GPUs.
+    """Return the GPU resources of a Node object.
 
     Args:
         raw: The Node.
-        cards: How many GPUs its agent publishes; read only where the node is time-sliced and no
-            label tells it. 0 where none is read.
+        cards: Number of GPUs that the agent publishes, or 0; used for time-sliced nodes without the
+            label.
 
     Raises:
-        NodeError: an amount is no Kubernetes quantity.
+        NodeError: An amount is not a Kubernetes quantity.
     """
     labels = raw.metadata.labels or {}
     mode, problem = read_mode(labels)
@@ -115,7 +115,7 @@ def read_node_resources(raw: NodeObject, cards: int) -> NodeResources:
 
 
 def _unlabelled(labels: Mapping[str, str], allocatable: Mapping[str, int]) -> str | None:
-    """Say that a node offers what Linkwise places, and no label says how it is given out."""
+    """Return a warning if a node offers GPU resources of ours without a mode label."""
     if not {NODE_MODE, NODE_CGPU, NODE_GPUSHARE}.isdisjoint(labels):
         return None
     offered = [name for name in (GPU_MEM, GPU_WHOLE) if allocatable.get(name)]
@@ -125,7 +125,7 @@ def _unlabelled(labels: Mapping[str, str], allocatable: Mapping[str, int]) -> st
 
 
 def _mislabelled(mode: Mode, count: int, allocatable: Mapping[str, int]) -> str | None:
-    """Say that a node's label names a mode whose resource it does not offer, but NVIDIA's."""
+    """Return a warning if a node offers NVIDIA's resource instead of that of its mode."""
     resource = COUNTED_BY.get(mode)
     if count or not mode.is_ours or not allocatable.get(NVIDIA_GPU):
         return None
@@ -136,7 +136,7 @@ def _mislabelled(mode: Mode, count: int, allocatable: Mapping[str, int]) -> str 
 
 
 def _divide(offer: NodeResources, cards: int) -> NodeResources:
-    """Return a time-sliced node's offer, whose replicas are counted, with its GPUs counted."""
+    """Return the resources of a time-sliced node with GPUs counted instead of replicas."""
     gpus = _read_number(offer.labels, GFD_COUNT) or cards
     replicas = _read_number(offer.labels, GFD_REPLICAS) or (offer.count // gpus if gpus else 0)
     counted, problem = f"{offer.count} {NVIDIA_GPU_SHARED}", None
@@ -176,6 +176,6 @@ def _read_amounts(amounts: Amounts | None, table: str, raw: NodeObject) -> dict[
 
 
 def _read_number(labels: Mapping[str, str], key: str) -> int:
-    """Return a label's number from 1 to 9999; 0 where it is none."""
+    """Return the number in a label from 1 to 9999; 0 if it is invalid."""
     text = labels.get(key, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else 0

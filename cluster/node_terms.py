@@ -1,4 +1,4 @@
-"""How much a pod may say of the nodes that it can go to: planning compares it with each node."""
+"""Limits for nodeSelector and required node affinity, which planning evaluates on each node."""
 
 from cluster.finding import Code, Finding, Severity
 from cluster.pod import NewPodSpec
@@ -13,9 +13,9 @@ MOST_VALUES = 1_000
 
 
 def node_terms_finding(spec: NewPodSpec) -> Finding | None:
-    """Return what is wrong with the size of a pod's nodeSelector and required node affinity.
+    """Return the finding about too large a nodeSelector or required node affinity.
 
-    Cost: one step for each requirement, and nothing for a pod that has none.
+    Cost: linear in the requirements.
     """
     required, terms = spec.required_nodes, spec.required_terms
     selected = len(spec.node_selector or ())

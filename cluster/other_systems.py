@@ -1,4 +1,4 @@
-"""GPUs that others give out: MIG devices, claims of DRA, shares of HAMi."""
+"""GPU requests that other systems serve: MIG devices, DRA claims, HAMi shares."""
 
 from collections.abc import Iterator
 
@@ -8,16 +8,16 @@ from cluster.quantity import is_zero
 from cluster.request import Family
 
 _MOST = 3
-"""Resources that are named."""
+"""Maximum number of resources in a message."""
 
 
 def gpus_of_others(spec: PodSpec, family: Family | None) -> str | None:
-    """Return what a pod asks others for, such as `MIG devices (nvidia.com/mig-1g.5gb)`, or None.
+    """Return the request for other systems, such as `MIG devices (nvidia.com/mig-1g.5gb)`, or None.
 
     Args:
-        spec: The pod's.
-        family: What it asks for by names that Linkwise knows: GPUs of other kinds beside them, or
-            a claim for a device that is no GPU, are no reason to leave it alone.
+        spec: Spec of the pod.
+        family: Family of its request. With a family of ours, other resources or a DRA claim do not
+            make it a pod of another system.
     """
     if family not in (None, Family.NVIDIA):
         return None

@@ -1,12 +1,11 @@
-"""A pod, as far as Linkwise reads it: typed, straight from the bytes.
+"""Typed pods, decoded from bytes, with the fields that Linkwise reads.
 
-Fields that are not named here are skipped while decoding; a patch is made of explicit operations,
-so what is skipped is never lost.
+Other fields are skipped while decoding; patches consist of explicit operations, so nothing is lost.
 
-The bounds (`max_length`) keep a hostile review from growing: only what is named `New...`, a pod
-that is being created, has them. A pod that exists has none: if it could not be read, it would not
-be counted, and its GPUs would be given to others. An amount has no bound in either: reading one
-costs no more than its text is long (`cluster.quantity`).
+Bounds (`max_length`) limit hostile reviews. Only types named `New...` (a pod that is being created)
+have them: an existing pod that could not be decoded would not be counted, and its GPUs would be
+allocated again. Amounts have no bound, since reading one is linear in its length
+(`cluster.quantity`).
 """
 
 from collections.abc import Sequence
@@ -19,14 +18,14 @@ from cluster.keys import GANG
 Labels: TypeAlias = dict[str, str]
 _NewLabels: TypeAlias = Annotated[Labels, Meta(max_length=4096)]
 Amount: TypeAlias = str | int | float
-"""A Kubernetes quantity before it is read; JSON allows a bare number."""
+"""An unparsed Kubernetes quantity; JSON allows a bare number."""
 Amounts: TypeAlias = dict[str, Amount]
 
 
 class _Object(Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """The names on the wire are lowerCamelCase.
 
-    What is decoded from JSON has no cycles, so that the garbage collector need not look at it.
+    Decoded JSON has no cycles, so garbage collection is not needed.
     """
 
 
@@ -84,7 +83,7 @@ class LabelSelector(_Object, frozen=True):
 
 
 class NodeSelectorTerm(_Object, frozen=True):
-    """One of the terms of which a node must satisfy at least one."""
+    """A node selector term."""
 
     match_expressions: list[Requirement] | None = None
     match_fields: list[Requirement] | None = None
@@ -97,13 +96,13 @@ class NodeSelector(_Object, frozen=True):
 
 
 class NodeAffinity(_Object, frozen=True):
-    """The required half of a node affinity; preferences are the scheduler's business."""
+    """The required part of a node affinity."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
 class Affinity(_Object, frozen=True):
-    """Affinity: only whether there is a pod (anti-)affinity is read of the other two."""
+    """Affinity; of pod (anti-)affinity only the presence is read."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: dict[str, object] | None = None
@@ -132,7 +131,7 @@ class FieldRef(_Object, frozen=True):
 
 
 class EnvSource(_Object, frozen=True):
-    """Where a variable's value comes from, as far as that is the pod itself."""
+    """Source of the value of a variable."""
 
     field_ref: FieldRef | None = None
 
@@ -155,11 +154,11 @@ class Port(_Object, frozen=True):
 
 
 class EnvFrom(_Object, frozen=True):
-    """Variables that stand in another object: only that there are some."""
+    """Variables from another object; only the presence is read."""
 
 
 class VolumeMount(_Object, frozen=True):
-    """Where a container has a volume."""
+    """A volume mount."""
 
     name: str = ""
     mount_path: str = ""
@@ -173,7 +172,7 @@ class Resources(_Object, frozen=True):
 
 
 class SecurityContext(_Object, frozen=True):
-    """A container's rights."""
+    """Security context of a container."""
 
     privileged: bool | None = None
 
@@ -199,7 +198,7 @@ class NewContainer(_Object, frozen=True):
 
 
 class Container(NewContainer, frozen=True):
-    """A container of a pod that is to be placed."""
+    """A container of an existing pod."""
 
     env: list[Env] | None = None
     ports: list[Port] | None = None
@@ -208,21 +207,21 @@ class Container(NewContainer, frozen=True):
 
 
 _NewContainers: TypeAlias = Annotated[Sequence[NewContainer], Meta(max_length=1024)]
-"""Admission looks into each; with tens of thousands, one review would hold up all others."""
+"""Bounded, since admission visits each container: a huge review would delay all others."""
 
 
 class VolumeClaim(_Object, frozen=True):
-    """A claim, which may tie the pod to some nodes."""
+    """A PersistentVolumeClaim, which may restrict the nodes."""
 
     claim_name: str = ""
 
 
 class HostPath(_Object, frozen=True):
-    """A folder of the node: only that it is one."""
+    """A hostPath; only the presence is read."""
 
 
 class Volume(_Object, frozen=True):
-    """A volume: only whether it is a claim, or the node's."""
+    """A volume: a PersistentVolumeClaim, a hostPath, or any other."""
 
     name: str = ""
     persistent_volume_claim: VolumeClaim | None = None
@@ -230,11 +229,11 @@ class Volume(_Object, frozen=True):
 
 
 class ResourceClaim(_Object, frozen=True):
-    """A claim for devices that a DRA driver gives out: only that there is one."""
+    """A DRA claim; only the presence is read."""
 
 
 class SchedulingGroup(_Object, frozen=True):
-    """The native mark of a gang (Kubernetes 1.36)."""
+    """The native gang mark (Kubernetes 1.36)."""
 
     pod_group_name: str = ""
 
@@ -256,24 +255,24 @@ class NewPodSpec(_Object, frozen=True):
 
     @property
     def required_nodes(self) -> NodeSelector | None:
-        """What the affinity requires of a node; None where it requires nothing."""
+        """The required node affinity, or None."""
         nodes = self.affinity.node_affinity if self.affinity else None
         return nodes.required_during_scheduling_ignored_during_execution if nodes else None
 
     @property
     def required_terms(self) -> Sequence[NodeSelectorTerm]:
-        """The terms of which a node must satisfy one; empty where there are none."""
+        """The terms of the required node affinity, which are ORed."""
         required = self.required_nodes
         return (required.node_selector_terms if required else None) or ()
 
     @property
     def is_gated(self) -> bool:
-        """The pod is held by our gate until the planner places it."""
+        """The pod has our scheduling gate."""
         return any(gate.name == GANG for gate in self.scheduling_gates or ())
 
 
 class PodSpec(NewPodSpec, frozen=True):
-    """The spec of a pod that is to be placed."""
+    """The spec of an existing pod."""
 
     containers: Sequence[Container] = []
     init_containers: Sequence[Container] | None = None
@@ -300,16 +299,16 @@ class PodStatus(_Object, frozen=True):
 
     @property
     def was_tried(self) -> bool:
-        """A scheduler has looked for a node: before, the reason is the API server's own."""
-        told = (one.reason for one in self.conditions or () if one.type == "PodScheduled")
-        return any(reason != "SchedulingGated" for reason in told)
+        """A scheduler tried to schedule the pod; SchedulingGated is set by the API server."""
+        reasons = (one.reason for one in self.conditions or () if one.type == "PodScheduled")
+        return any(reason != "SchedulingGated" for reason in reasons)
 
 
 class NewPod(_Object, frozen=True):
-    """A pod that is being created: what admission reads of it, which is not all that placing does.
+    """A pod that is being created, with the fields that admission reads.
 
-    What is not named is skipped, and each list that is read costs admission some microseconds.
-    An API server sends both fields always; a patch could not add to what is absent.
+    Fewer fields than `Pod`, since each list costs admission some microseconds. Both fields are
+    required: an API server always sends them, and a patch could not add to them otherwise.
     """
 
     metadata: NewMetadata
@@ -327,7 +326,7 @@ class NewPod(_Object, frozen=True):
 
 
 class Pod(NewPod, frozen=True):
-    """A pod, with all that is read to place it."""
+    """An existing pod, with the fields that placement reads."""
 
     kind: str = "Pod"
     metadata: Metadata = Metadata()

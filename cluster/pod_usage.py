@@ -1,4 +1,4 @@
-"""A pod as far as it holds something of a node, or will: little enough to keep for every pod."""
+"""Resources that a pod holds on a node: compact enough to keep for every pod."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,58 +19,58 @@ from cluster.request import Family, read_request
 T = TypeVar("T")
 
 _LONGEST = 500
-"""Of an error that is kept [characters]."""
+"""Maximum length of a stored error [characters]."""
 _FINISHED = {"Succeeded", "Failed"}
 _STAY = {"DaemonSet", "Node"}
-"""Kinds of controllers whose pods are there for as long as their node."""
+"""Kinds of owners whose pods live as long as their node."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodUsage:
-    """What one pod holds, or will hold once it is bound."""
+    """Resources that a pod holds, or will hold when bound."""
 
     name: str
     """`namespace/name`."""
     uid: str
     age: str
-    """When it was created (RFC 3339), which sorts by age; empty where it is not known."""
+    """Creation time (RFC 3339), sortable; empty if unknown."""
     node: str
-    """Where it is bound; empty before."""
+    """Its node; empty before it is bound."""
     family: Family | None
     places: bool
     """Linkwise chooses its GPUs."""
     demand: Demand
     nvidia: int = 0
-    """GPUs, or replicas of GPUs, asked for by count: NVIDIA's plugin chooses which."""
+    """Number of GPUs or replicas that NVIDIA's plugin chooses."""
     counted: str = NVIDIA_GPU
     """The resource that `nvidia` counts."""
     gang: str | None = None
-    """`namespace/name` of the gang that it is planned with."""
+    """`namespace/name` of its gang."""
     priority: int = 0
-    """Who has more may make it leave."""
+    """Priority; pods of higher priority may preempt it."""
     stays: bool = False
-    """It is there for as long as its node."""
+    """It lives as long as its node."""
     record: Allocation | str | None = None
-    """What ours says it has; or why that cannot be read."""
+    """Our record, or why it is unreadable."""
     foreign: tuple[GPUShare, ...] | str = ()
-    """What another scheduler noted on a pod without a record; or why that cannot be read."""
+    """Record of another scheduler on a pod without ours, or why it is unreadable."""
     unreadable: str | None = None
-    """Why it is not known what it holds, whatever its record says; None for nearly every pod."""
+    """Why its resources are unknown despite its record; None for nearly every pod."""
 
     @property
     def order(self) -> tuple[bool, str, str, str]:
-        """Who comes first where two claim the same GPU: bound pods, then older ones."""
+        """Precedence if two claim the same GPU: bound pods, then older ones."""
         return not self.node, self.age, self.name, self.uid
 
     @property
     def target(self) -> str:
-        """The node on which it holds something; empty where there is none."""
+        """The node on which it holds resources; empty without one."""
         if self.node or not isinstance(self.record, Allocation):
             return self.node
         return self.record.node
 
     def holding(self, shares: tuple[GPUShare, ...]) -> Holding:
-        """Return what the ledger notes when the pod has these GPUs."""
+        """Return the ledger entry of the pod with these GPUs."""
         demand = self.demand
         return Holding(
             self.name,
@@ -86,15 +86,15 @@ class PodUsage:
         )
 
     def shares_on(self, node: Node, *, migrate: bool) -> tuple[GPUShare, ...]:
-        """Return what it has of a node's GPUs.
+        """Return its GPUs on a node.
 
         Args:
-            node: The node that it is bound to, or that its record names.
-            migrate: Believe what another scheduler noted, where there is no record of ours.
+            node: Its node, or the node of its record.
+            migrate: Accept a record of another scheduler if there is none of ours.
 
         Raises:
-            LedgerError: The node does not offer such a thing.
-            RecordError: Nobody knows which GPUs it has.
+            LedgerError: The mode of the node does not match.
+            RecordError: Its GPUs are unknown.
         """
         if not self.places:
             if self.nvidia and self.counted == NVIDIA_GPU_SHARED and node.mode is Mode.TIMESLICE:
@@ -124,7 +124,7 @@ class PodUsage:
 
 
 def pod_usage(pod: Pod) -> PodUsage | None:
-    """Return what a pod claims; None for one that is finished, which holds nothing."""
+    """Return the resources of a pod; None for a finished one."""
     if pod.status.phase in _FINISHED:
         return None
     request, _ = read_request(pod)
@@ -156,7 +156,7 @@ def _read(read: Callable[[dict[str, str]], T], annotations: dict[str, str]) -> T
     try:
         return read(annotations)
     except RecordError as error:
-        # It may quote a text of any length, and is kept for as long as the pod.
+        # It may quote a text of any length, and is kept as long as the pod.
         return str(error)[:_LONGEST]
 
 

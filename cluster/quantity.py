@@ -1,8 +1,8 @@
-"""How much is `"50000m"`: Kubernetes quantities.
+"""Parse Kubernetes quantities such as `"50000m"`.
 
-A quantity is exact up to `MAX_DIGITS` digits before and after the point. Beyond that it stands for
-the nearest amount of so many digits, away from zero: no limit of a machine is near it, and a few
-characters (`1e1000000`) would otherwise make numbers of any size.
+A quantity is exact up to `MAX_DIGITS` digits before and after the point. Beyond that it is
+rounded away from zero: no machine has such amounts, and a few characters (`1e1000000`) would
+otherwise create numbers of any size.
 
 Source: Kubernetes API reference, `Quantity` (apimachinery `pkg/api/resource/quantity.go`). There a
 value is rounded up to 10⁻⁹ and capped at 2⁶³ - 1.
@@ -15,9 +15,9 @@ from functools import lru_cache
 from cluster.pod import Amount
 
 MAX_DIGITS = 64
-"""Most digits before the point, and most after it; quantities of real manifests have about ten."""
+"""Maximum digits before and after the point; real manifests have about ten."""
 SHORT = 64
-"""Longest text of an amount that is worth keeping in a cache [characters]."""
+"""Maximum length of an amount that is cached [characters]."""
 
 _MULTIPLIERS = {
     "": Fraction(1),
@@ -36,14 +36,14 @@ _LEAST = Fraction(1, _BOUND)
 
 
 class QuantityError(ValueError):
-    """An amount is no Kubernetes quantity; the message says what one looks like."""
+    """An amount is not a Kubernetes quantity; the message describes the format."""
 
 
 def parse_quantity(value: Amount) -> Fraction:
-    """Return the value of a quantity, a text or a bare JSON number, as exact as the module says.
+    """Return the value of a quantity (text or JSON number), exact up to `MAX_DIGITS`.
 
     Raises:
-        QuantityError: It is no quantity.
+        QuantityError: It is not a quantity.
 
     >>> parse_quantity("1.5Ki"), parse_quantity("5E"), parse_quantity("5E3")
     (Fraction(1536, 1), Fraction(5000000000000000000, 1), Fraction(5000, 1))
@@ -53,7 +53,7 @@ def parse_quantity(value: Amount) -> Fraction:
 
 
 def split_quantity(value: Amount) -> tuple[Fraction, Fraction]:
-    """Return the number of a quantity as written, and what its suffix or exponent multiplies by.
+    """Return the number of a quantity as written, and the multiplier of its suffix or exponent.
 
     Raises:
         QuantityError: As `parse_quantity`.
@@ -69,10 +69,10 @@ def split_quantity(value: Amount) -> tuple[Fraction, Fraction]:
 
 
 def whole(value: Amount) -> int | None:
-    """Return a quantity as a whole number; None when it has a fraction.
+    """Return a quantity as a whole number; None if it has a fraction.
 
     Raises:
-        QuantityError: It is no quantity, or has more than `MAX_DIGITS` digits: which, is not known.
+        QuantityError: It is not a quantity, or has more than `MAX_DIGITS` digits.
     """
     exact = parse_quantity(value)
     if not -_BOUND < exact < _BOUND or 0 < abs(exact) <= _LEAST:
@@ -82,7 +82,7 @@ def whole(value: Amount) -> int | None:
 
 @lru_cache(maxsize=4096)
 def is_zero(value: Amount) -> bool:
-    """Tell whether an amount asks for nothing; one that cannot be read may ask for something."""
+    """Return whether an amount is zero; False if it is unreadable."""
     try:
         return not parse_quantity(value)
     except QuantityError:
@@ -90,9 +90,9 @@ def is_zero(value: Amount) -> bool:
 
 
 def count(text: str) -> int | None:
-    """Return a text of one to nine digits as a number; None for any other.
+    """Return the number in a text of one to nine digits; None for any other.
 
-    Longer ones count nothing here, and a text may be long enough to be slow to read, or to keep.
+    Longer texts are invalid here, and may be slow to parse or large to cache.
     """
     return _digits(text) if len(text) < 10 else None
 
@@ -120,7 +120,7 @@ def _split_text(text: str) -> tuple[Fraction, Fraction]:
 
 
 def _exponent(text: str) -> int:
-    """Return an exponent; for one of more than nine digits another that is out of reach too."""
+    """Return an exponent, limited to nine digits."""
     digits = text.lstrip("+-").lstrip("0")[:9] or "0"
     return -int(digits) if text[0] == "-" else int(digits)
 
@@ -128,12 +128,12 @@ def _exponent(text: str) -> int:
 def _decimal(sign: str, before: str, after: str, exponent: int) -> Fraction:
     """Return `before.after` times a power of ten, within `MAX_DIGITS` on both sides of the point.
 
-    Cost: linear in the digits given, which may be any number.
+    Cost: linear in the digits.
     """
     digits = (before + after).lstrip("0")
     if not digits:
         return Fraction(0)
-    # So many digits stand before the point; where negative, so many zeros behind it.
+    # Number of digits before the point; if negative, of zeros after it.
     magnitude = len(digits) - len(after) + exponent
     kept = magnitude + MAX_DIGITS
     if magnitude > MAX_DIGITS:

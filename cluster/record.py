@@ -1,6 +1,6 @@
-"""The record of an allocation, as annotations on its pod: ours, and the same in others' words.
+"""The record of an allocation in annotations of the pod: our own, and formats of other systems.
 
-Ours is the truth; what stands beside it is written for gpushare's plugin and for arena.
+Ours is authoritative; the others are written for gpushare's plugin and for arena.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,11 +40,11 @@ _T = TypeVar("_T")
 
 
 class RecordError(ValueError):
-    """A record cannot be read; the message says which annotation, and what is wrong with it."""
+    """A record is unreadable; the message names the annotation and the problem."""
 
 
 class Isolation(StrEnum):
-    """What keeps a share within its limits; with `NONE` nothing does."""
+    """Enforcement of the limits of a share."""
 
     NONE = "none"
     MPS = "mps"
@@ -53,29 +53,29 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GPUShare:
-    """What a pod has of one GPU: all of it, one replica of it, or some memory and compute."""
+    """Part of one GPU: all of it, one replica, or some memory and compute."""
 
     i: int
     """GPU index on its node."""
     uuid: str | None = None
     mem: int | None = None
-    """Memory [GiB]; None: the whole GPU, or one replica where the node is time-sliced."""
+    """Memory [GiB]; None: the whole GPU, or one replica on a time-sliced node."""
     core: int | None = None
-    """Compute [%] of the card; None where none was asked."""
+    """Compute [%] of the card; None if not requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Which GPUs of which node a pod has, and how good the choice is."""
+    """Node and GPUs of a pod, and the bandwidth of the set."""
 
     node: str
     gpus: tuple[GPUShare, ...]
-    """In the order in which containers get them; a replica's GPU may repeat."""
+    """In the order of containers; the GPU of a replica may repeat."""
     machine_class: str | None = None
     bandwidth: float | None = None
-    """Modelled all-reduce bandwidth of the set [GB/s]; None where it means nothing."""
+    """Modelled all-reduce bandwidth of the set [GB/s]; None if undefined."""
     plan: str | None = None
-    """Which decision this was part of."""
+    """Id of the plan."""
 
 
 class _GPU(Struct, frozen=True, omit_defaults=True):
@@ -95,10 +95,10 @@ class _Allocation(Struct, frozen=True, omit_defaults=True):
 
 
 def parse_record(annotations: Mapping[str, str]) -> Allocation | None:
-    """Return our record of a pod; None where it has none.
+    """Return our record of a pod, or None.
 
     Raises:
-        RecordError: it is there, but malformed.
+        RecordError: It is malformed.
     """
     text = annotations.get(ALLOCATION)
     if text is None:
@@ -118,16 +118,16 @@ def format_record(
     now_ns: int,
     node_card_memory: int | None,
 ) -> dict[str, str]:
-    """Return the annotations of an allocation, in every format that its family is read in.
+    """Return the annotations of an allocation in all formats of its family.
 
     Args:
-        allocation: What was chosen.
-        request: What the pod asks for.
-        term: The Lease's `leaseTransitions` when this was decided.
-        isolation: What keeps a share within its limits.
-        now_ns: When this was decided [ns since 1970].
-        node_card_memory: Memory of the card that a share lies on [GiB], or None where it is not
-            known; of several cards any, since gpushare knows only equal ones.
+        allocation: The allocation.
+        request: Request of the pod.
+        term: `leaseTransitions` of the Lease at the decision.
+        isolation: Isolation of the share.
+        now_ns: Time of the decision [ns since 1970].
+        node_card_memory: Memory of the card of a share [GiB], or None if unknown; of any card if
+            there are several, since gpushare requires equal cards.
     """
     record = _Allocation(
         v=1,
@@ -163,7 +163,7 @@ def _visible_devices(gpus: tuple[GPUShare, ...], request: Request) -> dict[str, 
 
 
 def _names(gpus: Iterable[GPUShare]) -> str:
-    """Return UUIDs, or indices where one is unknown, for the NVIDIA runtime; each GPU once."""
+    """Return UUIDs, or indices if one is unknown, for the NVIDIA runtime; each GPU once."""
     unique = list({gpu.i: gpu for gpu in gpus}.values())
     if all(gpu.uuid for gpu in unique):
         return ",".join(str(gpu.uuid) for gpu in unique)
@@ -171,10 +171,10 @@ def _names(gpus: Iterable[GPUShare]) -> str:
 
 
 def _parts(gpus: tuple[GPUShare, ...], request: Request) -> list[tuple[GPUShare, ...]]:
-    """Return which of the pod's GPUs each container sees, in the order of its asks.
+    """Return the GPUs of each container, in the order of the asks.
 
-    A share lies on all the pod's cards. Of whole GPUs and replicas, containers that run together
-    get one after the other; an init container that ends before the rest starts gets the first.
+    A share uses all cards of the pod. Whole GPUs and replicas are divided among containers that run
+    together; an init container that ends before the others start gets the first ones.
     """
     if request.family is Family.SHARE:
         return [gpus] * len(request.asks)
@@ -208,10 +208,10 @@ def _write_gpushare(gpus: tuple[GPUShare, ...], request: Request, now_ns: int) -
 
 
 def _by_container(gpus: tuple[GPUShare, ...], asks: tuple[Ask, ...], amounts: list[int]) -> str:
-    """Return `{"<container>": {"<GPU>": amount}}` of what the app containers ask for.
+    """Return `{"<container>": {"<GPU>": amount}}` for the app containers.
 
-    The units of all containers are dealt to the cards in turn, so that every card gives as much as
-    every other, although a container's own amount need not be divisible.
+    Units of all containers are distributed round-robin, so that all cards give the same amount,
+    although the amount of one container need not be divisible.
     """
     dealt, table = 0, {}
     for ask, amount in zip(asks, amounts, strict=True):
@@ -235,13 +235,13 @@ def _check_gpus(key: str, gpus: tuple[GPUShare, ...]) -> None:
 
 
 def check_distinct(key: str, gpus: tuple[GPUShare, ...]) -> None:
-    """Raise RecordError when an annotation names one GPU twice."""
+    """Raise RecordError if an annotation names a GPU twice."""
     if len({gpu.i for gpu in gpus}) < len(gpus):
         raise RecordError(f"{key}: a GPU occurs twice")
 
 
 def decode(key: str, text: str, kind: type[_T]) -> _T:
-    """Return an annotation's JSON as a type; RecordError names the annotation and the problem."""
+    """Decode the JSON of an annotation; RecordError names the annotation and the problem."""
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.ValidationError, UnicodeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What a pod asks of the GPUs, and everything that is wrong with it."""
+"""Read the GPU request of a pod, with all findings about it."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -33,35 +33,35 @@ from cluster.selector import is_tied
 
 
 class Family(StrEnum):
-    """The kinds of GPU resources; a pod may ask for one of them."""
+    """Kinds of GPU resources; a pod may request one kind."""
 
     SHARE = "share"
-    """Memory, and perhaps compute, of one card or of several: `aliyun.com/gpu-mem`."""
+    """Memory, optionally with compute, of one or several cards: `aliyun.com/gpu-mem`."""
     WHOLE = "whole"
     """Whole GPUs that Linkwise chooses: `aliyun.com/gpu`."""
     NVIDIA = "nvidia"
     """GPUs that NVIDIA's plugin chooses: `nvidia.com/gpu`, and `nvidia.com/gpu.shared` unless the
-    pod is placed."""
+    pod is placed by Linkwise."""
     REPLICA = "replica"
     """Time-sliced replicas that Linkwise chooses: `nvidia.com/gpu.shared` of a pod that is tied to
     nodes of mode `timeslice`, waits behind our gate, or has its record."""
 
 
 class Ask(Struct, frozen=True, gc=False):
-    """What one container asks for."""
+    """GPU request of one container."""
 
     container: str
     """Name of the container."""
     index: int
-    """Its place in `spec.containers`, or in `spec.initContainers`."""
+    """Index in `spec.containers` or `spec.initContainers`."""
     init: bool
-    """It stands among the init containers (a sidecar does too)."""
+    """It is an init container (or a sidecar)."""
     sidecar: bool
-    """It is an init container that keeps running beside the app containers."""
+    """It is a sidecar: an init container that keeps running."""
     resource: str
-    """What it names; of a share its memory."""
+    """The resource; of a share, its memory."""
     limited: bool = True
-    """It stands among the limits; a request alone is told as an error."""
+    """It is a limit; a request alone is an error."""
     gpus: int = 0
     """Whole GPUs or replicas; 0 for a share."""
     memory: int = 0
@@ -77,18 +77,18 @@ class Ask(Struct, frozen=True, gc=False):
 
 
 class Request(Struct, frozen=True, gc=False):
-    """What a pod asks for: the totals by Kubernetes' rule, and each container's part."""
+    """GPU request of a pod: totals by the rule of Kubernetes, and the request of each container."""
 
     family: Family | None = None
-    """None: the pod asks for no GPU, or for nothing that can be read."""
+    """None: no GPU request, or an unreadable one."""
     gpus: int = 0
-    """Whole GPUs, or replicas; for a share the number of cards it lies on."""
+    """Whole GPUs or replicas; for a share, the number of cards."""
     memory: int = 0
     """GPU memory of the pod [GiB], over all its cards."""
     core: int = 0
     """Compute of the pod [% of one card], over all its cards."""
     asks: tuple[Ask, ...] = ()
-    """App containers first, then init containers, in the order of the pod."""
+    """App containers first, then init containers, in order."""
 
     @property
     def places(self) -> bool:
@@ -97,7 +97,7 @@ class Request(Struct, frozen=True, gc=False):
 
     @property
     def counted(self) -> str:
-        """The resource of which `gpus` are asked for, where NVIDIA's plugin chooses them."""
+        """The requested resource, if NVIDIA's plugin chooses the GPUs."""
         return self.asks[0].resource if self.asks else NVIDIA_GPU
 
     @property
@@ -125,17 +125,16 @@ _MEMORY_CODES = {Code.MEMORY_WHOLE, Code.MEMORY_UNITS, Code.CORE_ALONE}
 
 
 def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
-    """Return what a pod asks for, and every problem that needs only the pod to be seen.
+    """Return the GPU request of a pod, and all findings that depend on the pod alone.
 
-    Totals follow Kubernetes: the larger of what runs together (app containers and sidecars) and
-    what any init container needs beside the sidecars started before it.
+    Totals follow Kubernetes: the maximum of app containers plus sidecars, and of each init
+    container plus the sidecars before it.
 
-    Compute follows its rule in each container and in the pod's total. Where the pod's label spreads
-    the share over N cards, each container's compute is a total over these cards too, so that its
-    N-th part is a multiple of 5 from 5 to 100; memory must be divisible by N in the pod's total.
-    A container that asks for compute asks for memory itself: another's memory does not limit it.
+    Compute is valid per container and in total. If a label spreads the share over N cards, the
+    compute of a container is a total over these cards: its N-th part is a multiple of 5 from 5 to
+    100. The total memory must be divisible by N. A container with compute needs memory of its own.
 
-    With errors the request holds what could be read, and of several families the first named.
+    With errors the request has the readable parts, and of several families the first.
     """
     claims = container_requests(pod.spec)
     if not claims:
@@ -167,7 +166,7 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
 
 
 def _is_placed(pod: NewPod) -> bool:
-    """Tell whether Linkwise chooses, or chose, the replicas that a pod asks for."""
+    """Return whether Linkwise chooses, or chose, the replicas of a pod."""
     return (
         is_tied(pod.spec, NODE_MODE, Mode.TIMESLICE)
         or ALLOCATION in pod.annotations
@@ -176,7 +175,7 @@ def _is_placed(pod: NewPod) -> bool:
 
 
 def _families(claims: list[ContainerRequest]) -> dict[Family, tuple[str, ContainerRequest]]:
-    """Return the families in the order they are named: by which resource, and where first."""
+    """Return the families in order of appearance, with the first resource and container."""
     families: dict[Family, tuple[str, ContainerRequest]] = {}
     for claim in claims:
         for resource in claim.named:
@@ -185,7 +184,7 @@ def _families(claims: list[ContainerRequest]) -> dict[Family, tuple[str, Contain
 
 
 def _cards(pod: NewPod) -> int | None:
-    """Return over how many cards a share is spread; None when the label is no count."""
+    """Return the number of cards of a share; None if the label is invalid."""
     label = pod.labels.get(GPU_COUNT, "1")
     return count(label) or None
 
@@ -207,7 +206,7 @@ def _ask(claim: ContainerRequest, amounts: dict[str, int], family: Family) -> As
 
 
 def _total(asks: tuple[Ask, ...], family: Family, cards: int) -> Request:
-    if len(asks) == 1:  # Nearly every pod, and this is on the path of each admission.
+    if len(asks) == 1:  # Fast path for nearly every pod.
         (ask,) = asks
         gpus = cards if family is _SHARE else ask.gpus
         return Request(family, gpus, ask.memory, ask.core, asks)
@@ -218,7 +217,7 @@ def _total(asks: tuple[Ask, ...], family: Family, cards: int) -> Request:
 
 
 def _pod_total(asks: tuple[Ask, ...], amounts: list[int]) -> int:
-    """Return a resource's total by Kubernetes' rule."""
+    """Return the total of a resource by the rule of Kubernetes."""
     pairs = list(zip(asks, amounts, strict=True))
     apps = sum(amount for ask, amount in pairs if not ask.init)
     return pod_total(apps, ((amount, ask.sidecar) for ask, amount in pairs if ask.init))
@@ -227,7 +226,7 @@ def _pod_total(asks: tuple[Ask, ...], amounts: list[int]) -> int:
 def _total_findings(
     request: Request, claims: list[ContainerRequest], pod: NewPod, judged: set[Code]
 ) -> Iterator[Finding]:
-    """Yield what is wrong with a share's totals, where its parts are not wrong already."""
+    """Yield findings about the totals of a share, unless its parts have findings."""
     cards = request.gpus
     if request.core > CORE_MAX * cards and Code.CORE_STEP not in judged:
         asking = [claim for claim in claims if GPU_CORE in claim.named]
@@ -254,7 +253,7 @@ def _total_findings(
 
 
 def _family_findings(families: dict[Family, tuple[str, ContainerRequest]]) -> Iterator[Finding]:
-    """Yield a finding where each family but the first is named: there the pod goes wrong."""
+    """Yield a finding at the first use of each additional family."""
     (first, claim), *others = families.values()
     first_field = claim.field(first)
     for other, claim in others:

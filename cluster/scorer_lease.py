@@ -1,4 +1,4 @@
-"""The Lease of the scorer that leads, in which it says where it answers."""
+"""The Lease of the leading scorer, with its address."""
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ class _Spec(Struct, frozen=True, rename="camel"):
 
 
 class ScorerLease(Struct, frozen=True):
-    """What others than the election read of it."""
+    """The fields of the Lease that clients of the scorer read."""
 
     metadata: Metadata = Metadata()
     spec: _Spec = _Spec()
@@ -25,5 +25,5 @@ class ScorerLease(Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """Where it answers, as `host:port`; empty where it does not say."""
+        """Its address as `host:port`, or empty."""
         return (self.metadata.annotations or {}).get(SCORER_ADDRESS, "")

@@ -1,7 +1,7 @@
-"""Which pods, namespaces and nodes a selector means, as Kubernetes defines it.
+"""Match label selectors, node selectors and tolerations as Kubernetes does.
 
 Source: Kubernetes API reference (LabelSelector, NodeSelectorTerm, Toleration) and "Labels and
-selectors". Operators that Kubernetes does not know match nothing; `check_label_selector` tells.
+selectors". Unknown operators match nothing; `check_label_selector` reports them.
 """
 
 import re
@@ -22,10 +22,10 @@ from cluster.pod import (
 
 LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 REPELLING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
-"""The third effect, PreferNoSchedule, is a wish: it keeps no pod away."""
+"""Effects that keep pods away; PreferNoSchedule does not."""
 
 REQUIRED_PATH = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-"""Of the required node affinity, in a pod."""
+"""Path of the required node affinity in a pod."""
 _TERMS_PATH = f"{REQUIRED_PATH}.nodeSelectorTerms"
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -33,7 +33,7 @@ _INT64 = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 class Taint(Protocol):
-    """What a toleration is compared with; `node.Taint` is one."""
+    """A taint; implemented by `node.Taint`."""
 
     @property
     def key(self) -> str:
@@ -50,22 +50,21 @@ class Taint(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SelectorProblem:
-    """One rule of Kubernetes that a selector breaks."""
+    """A violation of Kubernetes' rules for selectors."""
 
     path: str
-    """Where in the selector, such as `matchExpressions[0].values`."""
+    """The field of the selector, such as `matchExpressions[0].values`."""
     message: str
-    """What is wrong and what is allowed."""
+    """The problem and the permitted values."""
     fix: str
-    """What to do."""
+    """The fix."""
 
 
 def label_selector_matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Tell whether a set of labels satisfies a selector.
+    """Return whether a set of labels satisfies a selector.
 
-    A selector that is not given (None) restricts nothing, as in a profile, and an empty one matches
-    everything. All of `matchLabels` and `matchExpressions` must hold; NotIn and DoesNotExist hold
-    for absent keys too.
+    An absent selector (None) matches everything, as in profiles, and so does an empty one. All of
+    `matchLabels` and `matchExpressions` must hold; NotIn and DoesNotExist hold for absent keys too.
     """
     if selector is None:
         return True
@@ -76,7 +75,7 @@ def label_selector_matches(selector: LabelSelector | None, labels: Mapping[str, 
 
 
 def check_label_selector(selector: LabelSelector) -> list[SelectorProblem]:
-    """Return every rule of Kubernetes that a label selector breaks, in the order of its fields."""
+    """Return all violations of a label selector, in the order of its fields."""
     problems: list[SelectorProblem] = []
     for key, value in (selector.match_labels or {}).items():
         path = f"matchLabels[{key}]"
@@ -87,7 +86,7 @@ def check_label_selector(selector: LabelSelector) -> list[SelectorProblem]:
 
 
 def label_key_problem(key: str) -> str | None:
-    """Return what is wrong with a label's (or an annotation's) key; None when it is valid."""
+    """Return the problem with a label or annotation key, or None."""
     prefix, slash, name = key.rpartition("/")
     if slash and not (len(prefix) <= 253 and _DNS_SUBDOMAIN.fullmatch(prefix)):
         return (
@@ -103,7 +102,7 @@ def label_key_problem(key: str) -> str | None:
 
 
 def label_value_problem(value: str) -> str | None:
-    """Return what is wrong with a label's value; None when it is valid."""
+    """Return the problem with a label value, or None."""
     if not value or (len(value) <= 63 and _NAME.fullmatch(value)):
         return None
     return (
@@ -113,10 +112,10 @@ def label_value_problem(value: str) -> str | None:
 
 
 def node_matches(spec: PodSpec, node_name: str, node_labels: Mapping[str, str]) -> bool:
-    """Tell whether a node satisfies a pod's nodeSelector and its required node affinity.
+    """Return whether a node satisfies a pod's nodeSelector and its required node affinity.
 
-    Terms are ORed. A term without any requirement matches nothing, and neither does a required
-    affinity without terms. Taints are another matter: `tolerates`.
+    Terms are ORed. A term without requirements matches nothing, and neither does a required
+    affinity without terms. For taints see `tolerates`.
     """
     if any(node_labels.get(key) != value for key, value in (spec.node_selector or {}).items()):
         return False
@@ -146,7 +145,7 @@ def labels_read(spec: PodSpec, most: int) -> frozenset[str] | None:
 
 
 def tolerates(tolerations: Iterable[Toleration] | None, taint: Taint) -> bool:
-    """Tell whether a taint keeps no pod with these tolerations away.
+    """Return whether a taint keeps no pod with these tolerations away.
 
     An Exists without a key tolerates every taint, an empty effect every effect; a taint that only
     prefers (PreferNoSchedule) keeps nobody away.
@@ -157,7 +156,7 @@ def tolerates(tolerations: Iterable[Toleration] | None, taint: Taint) -> bool:
 
 
 def is_tied(spec: NewPodSpec, key: str, value: str) -> bool:
-    """Tell whether a pod goes only to nodes whose label has this value, by its own words.
+    """Return whether a pod goes only to nodes whose label has this value, by its own words.
 
     Cost: O(terms x expressions).
     """
@@ -174,7 +173,7 @@ def is_tied(spec: NewPodSpec, key: str, value: str) -> bool:
 
 
 def names_label(spec: NewPodSpec, key: str) -> bool:
-    """Tell whether a pod requires anything of this label of its nodes."""
+    """Return whether a pod requires anything of this label of its nodes."""
     return key in (spec.node_selector or ()) or any(
         one.key == key for term in _terms(spec) for one in term.match_expressions or ()
     )

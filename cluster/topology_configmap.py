@@ -1,7 +1,7 @@
-"""A node's topology as its ConfigMap publishes it: ACK's keys, which arena reads, and ours.
+"""Read and write the topology ConfigMap of a node: ACK's keys, which arena reads, and ours.
 
-`machine.json` is the whole record. Where only ACK's keys can be read, the machine is made of
-`linkType`: no NUMA nodes, no NICs, and no PCIe level where an NVLink stands in its place.
+`machine.json` is the complete record. If only ACK's keys are readable, the machine is created from
+`linkType`: without NUMA nodes and NICs, and without the PCIe level of pairs with NVLinks.
 """
 
 import re
@@ -40,21 +40,21 @@ _NVLINK = re.compile(r"NV([1-9][0-9]{0,2})")
 
 
 class PublishedError(ValueError):
-    """A key of a topology cannot be read, or what is to be published contradicts itself."""
+    """A key of a topology is unreadable, or a topology to publish is inconsistent."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedTopology:
-    """What a node's agent says about its GPUs, as far as it can be read."""
+    """Topology and health that the agent of a node publishes."""
 
     machine: Machine | None
-    """None where what links them cannot be read."""
+    """None if the links are unreadable."""
     healthy: tuple[bool, ...]
     """By GPU index."""
     driver: str | None = None
-    """Version of the driver, or None where nothing tells it."""
+    """Version of the driver, or None."""
     warnings: tuple[str, ...] = ()
-    """Which keys could not be read, and why."""
+    """Unreadable keys, with reasons."""
 
     def __post_init__(self) -> None:
         if self.machine and len(self.healthy) != self.machine.n:
@@ -69,9 +69,9 @@ class PublishedTopology:
 
 
 def read_published(data: dict[str, str]) -> PublishedTopology:
-    """Return what can be read of a topology ConfigMap's data, and warnings of the rest.
+    """Read the data of a topology ConfigMap, with warnings about unreadable parts.
 
-    `machine.json` is preferred to `linkType`. A GPU of whose health nothing can be read is healthy.
+    `machine.json` takes precedence over `linkType`. A GPU of unknown health counts as healthy.
     """
     machine, driver, unread = _read_machine(data)
     healthy, doubts = _read_health(data, machine.n if machine else None)
@@ -85,10 +85,11 @@ def write_published(
 
     Args:
         published: The machine and its health.
-        bandwidth: Of each pair [GB/s], shape (n, n); for people and arena, never read back.
+        bandwidth: Bandwidth of each pair [GB/s], shape (n, n); for people and arena, never read
+        back.
 
     Raises:
-        PublishedError: there is no machine.
+        PublishedError: There is no machine.
     """
     machine = published.machine
     if machine is None:
@@ -107,11 +108,9 @@ def write_published(
 
 
 def read_indices(text: str, n: int) -> tuple[frozenset[int], str | None]:
-    """Return the GPU indices of a list such as `"0, 3"`, and a warning about what is none.
+    """Return the GPU indices of a list such as `"0, 3"`, and a warning about invalid items.
 
-    So are cordoned GPUs written on a node, and unhealthy ones in their ConfigMap.
-
-    An item that is no index of one of the n GPUs stands for no GPU.
+    The format of cordoned GPUs on a node, and of unhealthy ones in their ConfigMap.
     """
     good, bad = set(), []
     for item in filter(None, (part.strip() for part in text.split(","))):
@@ -130,7 +129,7 @@ def _shown(items: Sequence[str]) -> str:
 
 
 def _read_machine(data: dict[str, str]) -> tuple[Machine | None, str | None, list[str]]:
-    """Return the machine, the driver's version, and which keys could not be read."""
+    """Return the machine, the driver version, and errors of unreadable keys."""
     unread: list[str] = []
     ours = (TOPOLOGY_MACHINE,) if TOPOLOGY_MACHINE in data else ()
     for key in (*ours, TOPOLOGY_LINKS):
@@ -152,7 +151,7 @@ def _machine_in(data: dict[str, str], key: str) -> tuple[Machine, str | None]:
 
 
 def _read_health(data: dict[str, str], n: int | None) -> tuple[tuple[bool, ...], list[str]]:
-    """Return which of n GPUs are healthy, or of all that are named, and what could not be read."""
+    """Return the health of n GPUs (or of all listed ones), and warnings."""
     try:
         words = _decode(data, TOPOLOGY_DEVICES, dict[str, object])
     except PublishedError as error:
@@ -193,10 +192,9 @@ def _link_word(machine: Machine, i: int, j: int) -> str:
 
 
 def _machine_of_links(words: list[list[str]]) -> Machine:
-    """Make a machine of `linkType`.
+    """Create a machine from `linkType`.
 
-    A pair whose two directions differ, or whose word is no link, counts as not linked, as in every
-    other text that is read.
+    A pair whose directions differ, or with an unknown word, counts as not linked.
     """
     n = len(words)
     if any(len(row) != n for row in words):

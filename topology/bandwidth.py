@@ -66,12 +66,12 @@ def bandwidths(machine: Machine) -> tuple[Floats, bool]:
 
 
 def nvlink_connected(machine: Machine) -> NDArray[np.bool_]:
-    """Tell for every set whether NVLink alone connects it, shape (2ⁿ,); a single GPU is."""
+    """Return for every set whether NVLink alone connects it, shape (2ⁿ,); a single GPU is."""
     return _connected([[c > 0 for c in row] for row in machine.links])
 
 
 def _connected(edge: list[list[bool]]) -> NDArray[np.bool_]:
-    """Tell for every set whether the given edges connect it, shape (2ⁿ,).
+    """Return for every set whether the given edges connect it, shape (2ⁿ,).
 
     A connected set always has a GPU whose removal leaves it connected, so sets follow from smaller
     ones; masks are visited by size.

@@ -119,7 +119,7 @@ class _Search:
         return len(path)
 
     def _is_image(self, v: int, tried: list[int], path: tuple[int, ...]) -> bool:
-        """Tell whether a known symmetry that keeps the path maps a tried vertex to v."""
+        """Return whether a known symmetry that keeps the path maps a tried vertex to v."""
         orbit, grown = {v}, True
         keeping = [s for s in self.symmetries if all(s[p] == p for p in path)]
         while grown:

@@ -110,17 +110,17 @@ def read_row(number: int, line: str, header: Header) -> Row | None:
 
 
 def is_row(line: str) -> bool:
-    """Tell whether a cleaned line looks like the row of a GPU."""
+    """Return whether a cleaned line looks like the row of a GPU."""
     return read_row(0, line, Header(0, ("GPU0",), (), ())) is not None
 
 
 def is_cell(word: str) -> bool:
-    """Tell whether a word is what a matrix holds between two devices."""
+    """Return whether a word is what a matrix holds between two devices."""
     return _CELL.fullmatch(word) is not None
 
 
 def is_label(word: str) -> bool:
-    """Tell whether a word is the name of a GPU."""
+    """Return whether a word is the name of a GPU."""
     return _LABEL.fullmatch(word) is not None
 
 
@@ -131,7 +131,7 @@ def _end(pattern: re.Pattern[str], line: str, at: int) -> int:
 
 
 def _is_cut_title(rest: str) -> bool:
-    """Tell whether the rest of a header is the start of a column's title, cut by an edge."""
+    """Return whether the rest of a header is the start of a column's title, cut by an edge."""
     letters = "".join(rest.split())
     return any(title.startswith(letters) for title in _TITLES)
 

@@ -72,7 +72,7 @@ def link_count(word: str) -> int:
 
 
 def is_link(word: str) -> bool:
-    """Tell whether a cell is about links, and not about peer access."""
+    """Return whether a cell is about links, and not about peer access."""
     return word.startswith("NV") or word in LEVELS
 
 
