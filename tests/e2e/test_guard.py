@@ -1,8 +1,12 @@
 """The guard on a real API server: who may say which GPUs a pod has, by whichever way."""
 
+from itertools import product
+from string import ascii_lowercase, digits
+
 import pytest
 from controlplane.api import refusal
 from controlplane.pods import a_pod as pod
+from controlplane.pods import container
 from controlplane.process import wait_until
 
 from cluster import keys
@@ -171,6 +175,20 @@ def test_an_ephemeral_container_of_a_pod_with_gpus_says_that_it_sees_none(
     assert refusal(lambda: plane.api.patch(path, harmless, "strategic")) == ""
 
 
+def test_of_very_many_ephemeral_containers_or_variables_none_is_added(plane, pods):
+    plane.api.create(pods, pod("plain"))
+    variables = [{"name": f"A{number}"} for number in range(1025)]
+    many = [ephemeral(name=f"c{number}") for number in range(257)]
+    for added in ([ephemeral(env=variables)], many):
+        change = {"spec": {"ephemeralContainers": added}}
+        said = refusal(
+            lambda change=change: plane.api.patch(
+                f"{pods}/plain/ephemeralcontainers", change, "strategic"
+            )
+        )
+        assert "a pod may have 256 ephemeral containers, each with 1024 variables" in said
+
+
 def test_an_ephemeral_container_of_another_pod_may_be_any_but_one_that_chooses_gpus(plane, pods):
     plane.api.create(pods, pod("plain"))
     path = f"{pods}/plain/ephemeralcontainers"
@@ -182,6 +200,49 @@ def test_an_ephemeral_container_of_another_pod_may_be_any_but_one_that_chooses_g
     assert "sees no GPU" in add("chooses", env=[ALL])
     assert add("plain") == ""
     assert add("void", env=[VOID]) == ""
+
+
+# ---- Long lists. An API server's time for `exists` goes by the square of their length.
+
+KEYS = ["".join(letters) for letters in product(ascii_lowercase + digits, repeat=3)]
+"""46,656 names: about as many annotations as etcd stores of one pod."""
+
+
+def test_a_pod_of_very_many_annotations_is_written_by_whoever_may_and_guarded(plane, pods):
+    plane.api.create(pods, pod("crowded", annotations=dict.fromkeys(KEYS, "")))
+    path = f"{pods}/crowded"
+    plane.api.patch(f"{path}/status", {"status": {"message": "a kubelet's"}})
+    plane.api.patch(path, {"metadata": {"annotations": {KEYS[0]: "another"}}})
+    for key in (keys.ALLOCATION, f"{keys.VISIBLE_DEVICES_OF}main"):
+        for way in (path, f"{path}/status"):
+            change = {"metadata": {"annotations": {key: "0"}}}
+            said = refusal(lambda way=way, change=change: plane.api.patch(way, change))
+            assert "written by linkwise-scorer alone" in said
+
+
+def test_of_a_pod_of_very_many_gates_none_is_removed_and_all_else_is_written(plane, pods):
+    gates = [GATE, *({"name": f"example.com/{number}"} for number in range(1024))]
+    plane.api.create(pods, pod("crowded", schedulingGates=gates))
+    path = f"{pods}/crowded"
+    for index in (0, 1024):
+        step = [{"op": "remove", "path": f"/spec/schedulingGates/{index}"}]
+        said = refusal(lambda step=step: plane.api.patch(path, step, "json"))
+        assert "the gates of a pod that has more than 1024 stay" in said
+    plane.api.patch(path, {"metadata": {"labels": {"any": "x"}}})
+    plane.api.patch(f"{path}/status", {"status": {"message": "a controller's"}})
+
+
+def test_a_pod_of_very_many_containers_gets_no_annotations(plane):
+    # Elsewhere linkwise-placed refuses such a pod; the guard holds where the system is, too.
+    path = "/api/v1/namespaces/kube-system/pods"
+    many = [container(name=f"c{number}") for number in range(1025)]
+
+    def create(**given):
+        made = pod("crowded", containers=many, **given)
+        return refusal(lambda: plane.api.create(path, made, dryRun="All"))
+
+    assert "a pod with more than 1024 containers" in create(annotations={"any": "x"})
+    assert create() == ""
 
 
 def test_controllers_of_jobs_and_stateful_sets_work_unhindered(

@@ -45,6 +45,10 @@ def many(count):
     return [container(name=f"c{number}") for number in range(count)]
 
 
+def others(count):
+    return {f"example.com/{number}": "1" for number in range(count)}
+
+
 def gated(name):
     return pod(name, GPU, schedulingGates=[{"name": keys.GANG}])
 
@@ -162,6 +166,8 @@ def closed(plane, shipped):
         pytest.param(pod("p", initContainers=[chooses()]), id="names the GPUs it sees"),
         pytest.param(pod("p", containers=[chooses(*[A] * 1100)]), id="many variables"),
         pytest.param(pod("p", initContainers=many(70)), id="many containers"),
+        pytest.param(pod("p", others(70)), id="many resources"),
+        pytest.param(pod("p", labels=others(1100)), id="many labels"),
     ],
 )
 @pytest.mark.usefixtures("closed")
@@ -178,6 +184,7 @@ def test_the_webhook_is_called_for_pods_with_gpus_classes_or_gangs(plane, pods, 
         pytest.param(pod("p", labels={"app": "x"}, annotations={"a": "b"}), id="other marks"),
         pytest.param(pod("p", initContainers=[container(name="init")]), id="init container"),
         pytest.param(pod("p", containers=[{**container(), "env": [A]}]), id="other variables"),
+        pytest.param(pod("p", annotations=others(10_000)), id="many annotations"),
     ],
 )
 @pytest.mark.usefixtures("closed")
@@ -246,6 +253,25 @@ def test_a_pod_that_was_judged_or_fails_open_is_not_tried_again(plane, pods, mad
 
 
 # ---- What fails closed.
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(pod("p", initContainers=many(1024)), id="containers"),
+        pytest.param(pod("p", others(129)), id="limits, which are requests too"),
+    ],
+)
+def test_a_pod_of_more_containers_or_resources_than_are_read_is_refused(plane, pods, made):
+    said = refusal(lambda: plane.api.create(pods, made))
+    assert "may have 1024 containers, and each of them 256 limits and requests" in said
+
+
+def test_a_gate_among_more_than_are_read_is_not_taken_for_ours(plane, pods):
+    many = [{"name": keys.GANG}, *({"name": f"example.com/{number}"} for number in range(1024))]
+    said = refusal(lambda: plane.api.create(pods, pod("p", GPU, schedulingGates=many)))
+    assert "nobody would" in said
+    assert refusal(lambda: plane.api.create(pods, pod("p", schedulingGates=many))) == ""
 
 
 @pytest.mark.parametrize(
@@ -328,6 +354,12 @@ def test_a_pod_that_stays_off_nodes_of_mode_timeslice_is_left_to_nvidias_plugin(
         pytest.param(left(**terms([of_mode("Exists")])), id="Exists"),
         pytest.param(left(**terms([ZONE], [of_mode("DoesNotExist")])), id="one term of two"),
         pytest.param(left(**with_a_named_node([of_mode("DoesNotExist")])), id="a node's name"),
+        pytest.param(
+            left(**terms(*[[of_mode("DoesNotExist")]] * 1025)), id="more terms than are read"
+        ),
+        pytest.param(
+            left(**terms([*[ZONE] * 256, of_mode("DoesNotExist")])), id="more labels than are read"
+        ),
         pytest.param(left(GPU, **EXCLUDED), id="ours"),
         pytest.param(left({**REPLICA, **GPU}, **EXCLUDED), id="ours, too"),
         pytest.param(left(**terms(*[[ZONE] * 40 + [of_mode("Exists")]] * 1000)), id="very many"),

@@ -264,8 +264,13 @@ def test_what_must_be_placed_is_known_by_our_gate_and_our_scheduler_and_names_no
     named = {*asked, *nodes, keys.GANG, keys.SCHEDULER, *excludes}
     assert quoted(rule["expression"]) - {""} == named
     # One of them is not met whenever the rule applies: no pod slips by.
-    named, unnamed = (one["expression"] for one in spec["validations"])
+    many, named, unnamed = (one["expression"] for one in spec["validations"])
+    assert many == "!variables.many"
     assert (named, unnamed) == (unnamed.replace("!=", "=="), named.replace("==", "!="))
+    assert all(each.startswith("variables.many || ") for each in (named, unnamed))
+    (counted,) = spec["variables"]
+    whole = " ".join(rule["expression"].split())
+    assert whole.startswith(" ".join(counted["expression"].split()) + " || (")
     assert spec["failurePolicy"] == "Fail"
 
 
