@@ -1,4 +1,4 @@
-"""The watch of all pods; pods beyond the budget are read again when there is room."""
+"""The watch of all pods; those beyond the budget are read again when there is room."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Set
@@ -33,21 +33,29 @@ class PodInformer:
         self._kube, self._on_change = kube, on_change
         self._budget = MemoryBudget()
         self._room = asyncio.Event()
-        """Set when a pod that is not kept may fit."""
+        """Set when a pod that is not kept may fit, or one that is kept has to be dropped."""
         self.reflector = Reflector(kube, "/api/v1/pods", self._read, on_change=self._changed)
 
     @property
     def left_out(self) -> int:
-        """How many waiting pods are not kept, since their namespace is over its budget."""
+        """How many waiting pods are not kept, since their namespaces are over the budget."""
         return len(self._budget)
 
     async def run(self) -> None:
-        """Read pods again for which there is room by now, until cancelled."""
+        """Drop pods that gave way, and read again those that fit by now, until cancelled."""
         while True:
             await self._room.wait()
             self._room.clear()
+            self._drop()
             while (key := self._budget.fitting()) is not None:
                 await self._read_again(key)
+                self._drop()
+
+    def _drop(self) -> None:
+        """Keep less of pods that gave way; one that is just being listed is dropped later."""
+        for key in self._budget.dropped:
+            if (pod := self.reflector.items.get(key)) is not None:
+                self.reflector.replace(key, self._budget.shrink(pod))
 
     def _read(self, raw: Raw) -> PodInfo:
         return self._budget.take(read_pod(raw))
@@ -58,7 +66,7 @@ class PodInformer:
                 self._budget.release(key)
             else:
                 self._budget.confirm(pod)
-        if self._budget.fitting():
+        if self._budget.dropped or self._budget.fitting():
             self._room.set()
         self._on_change(items, changed)
 

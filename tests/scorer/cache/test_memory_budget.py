@@ -1,7 +1,9 @@
 """What waits of one namespace takes no more memory than its part, and no other notices."""
 
+from collections import Counter
+
 import pytest
-from builders import a_seen
+from builders import a_held_pod, a_seen
 from hypothesis import given
 from hypothesis import strategies as st
 from leader_harness import Cluster, leading, soon
@@ -91,8 +93,93 @@ def test_whatever_comes_and_goes_what_is_kept_stays_within_the_part(changes):
         assert (kept.fitting() is not None) == (len(whole) < 2 and len(waits) > len(whole))
 
 
+def shared_by_all(pods, each=3):
+    return MemoryBudget(WEIGHT * each + WEIGHT // 2, WEIGHT * pods + WEIGHT // 2)
+
+
+def test_the_namespace_that_takes_the_most_gives_way_to_a_smaller_one():
+    kept = shared_by_all(5)
+    for namespace, names in (("a", "123"), ("b", "12")):
+        for name in names:
+            assert kept.take(pod(name, namespace)).unplannable is None
+
+    assert kept.take(pod("1", "c")).unplannable is None
+
+    assert kept.dropped == {("a", "3")}
+    assert "too much waits in its namespace" in kept.shrink(pod("3", "a")).unplannable
+    assert (kept.dropped, len(kept), kept.fitting()) == (set(), 1, None)
+    kept.release(("b", "1"))
+    assert kept.fitting() == ("a", "3")
+
+
+def test_however_many_namespaces_want_all_there_is_one_of_few_pods_has_them_kept():
+    kept = shared_by_all(20)
+    for namespace in "abcdefghi":
+        for name in "123":
+            kept.take(pod(name, namespace))
+
+    assert [kept.take(pod(name, "j")).unplannable for name in "12"] == [None, None]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from("12345"), st.sampled_from([0, 1, 1, 1])),
+        max_size=60,
+    )
+)
+def test_whatever_comes_and_goes_all_namespaces_share_what_there_is(changes):
+    kept, there = shared_by_all(6), {}
+    for namespace, name, comes in changes:
+        if comes:
+            there[namespace, name] = kept.take(pod(name, namespace))
+        else:
+            kept.release((namespace, name))
+            there.pop((namespace, name), None)
+        for _ in range(20):
+            for key in kept.dropped:
+                there[key] = kept.shrink(there[key])
+            if (key := kept.fitting()) is None:
+                break
+            there[key] = kept.take(pod(key[1], key[0]))
+        assert kept.fitting() is None
+
+        whole = [key for key, one in there.items() if one.unplannable is None]
+        takes = Counter({namespace: 0 for namespace, _ in there})
+        takes.update(namespace for namespace, _ in whole)
+        left_out = {namespace for namespace, _ in there.keys() - set(whole)}
+        assert len(whole) <= 6
+        assert len(kept) == len(there) - len(whole)
+        most = max(takes.values(), default=0)
+        assert all(
+            takes[one] == 3 or (len(whole) == 6 and takes[one] + 1 >= most) for one in left_out
+        )
+
+
+async def test_a_pod_gives_way_to_one_of_a_smaller_namespace_and_is_read_again(monkeypatch):
+    room = (WEIGHT * 9, WEIGHT * 5 // 2)
+    monkeypatch.setattr(memory_budget.MemoryBudget.__init__, "__defaults__", room)
+    path = "/api/v1/namespaces/other/pods/small"
+    async with Cluster() as cluster:
+        cluster.pod("large-0", 16)
+        cluster.pod("large-1", 16)
+        async with leading(cluster) as leader:
+
+            def reasons():
+                return {u.key.name: why for u, why in leader.tenure.planner.waiting()}
+
+            await soon(lambda: len(reasons()) == 2)
+            cluster.put(path, a_held_pod(16, "small"))
+            await soon(lambda: len(reasons()) == 3)
+            await soon(lambda: "too much waits" in reasons()["large-1"])
+            assert [name for name, why in reasons().items() if "too much" in why] == ["large-1"]
+            cluster.delete("large-0")
+            await soon(lambda: "too much waits" not in reasons()["large-1"])
+
+
 async def test_a_pod_that_was_left_out_is_read_again_and_placed_when_there_is_room(monkeypatch):
-    monkeypatch.setattr(memory_budget.MemoryBudget.__init__, "__defaults__", (WEIGHT * 5 // 2,))
+    monkeypatch.setattr(
+        memory_budget.MemoryBudget.__init__, "__defaults__", (WEIGHT * 5 // 2, WEIGHT * 9)
+    )
     async with Cluster() as cluster:
         cluster.node()
         for name in ("large-0", "large-1"):
@@ -109,7 +196,9 @@ async def test_a_pod_that_was_left_out_is_read_again_and_placed_when_there_is_ro
 
 
 async def test_a_pod_that_was_left_out_and_is_deleted_is_forgotten(monkeypatch):
-    monkeypatch.setattr(memory_budget.MemoryBudget.__init__, "__defaults__", (WEIGHT * 3 // 2,))
+    monkeypatch.setattr(
+        memory_budget.MemoryBudget.__init__, "__defaults__", (WEIGHT * 3 // 2, WEIGHT * 9)
+    )
     async with Cluster() as cluster:
         cluster.pod("large-0", 16)
         cluster.pod("large-1", 16)
