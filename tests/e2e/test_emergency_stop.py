@@ -35,7 +35,9 @@ def running(plane):
 def webhook(running):
     """Installed anew, since the test before took it out."""
     plane, bundle = running.plane, base64.b64encode(running.ca.cert_pem).decode()
-    plane.kubectl("delete", "--ignore-not-found", f"--filename={BASE / 'registrations.yaml'}")
+    plane.kubectl(
+        "delete", "--ignore-not-found", f"--filename={BASE / 'webhook-configurations.yaml'}"
+    )
     applied = plane.kubectl("apply", "-k", str(BASE))
     assert applied.returncode == 0, applied.stderr
     register(plane, running.ports[0], bundle)

@@ -29,7 +29,7 @@ LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 REGISTERED = [f"{ADMISSION}/{resource}/{name}" for resource, _, name in WEBHOOK_CONFIGURATIONS]
 MUTATING = REGISTERED[0]
 GPU = {keys.GPU_WHOLE: "1"}
-AGAIN = 'failed calling webhook "again.pods.linkwise.dev"'
+RETRY = 'failed calling webhook "retry.pods.linkwise.dev"'
 
 
 A = {"name": "A", "value": "b"}
@@ -211,10 +211,10 @@ def closed_again(plane, shipped):
     def said():
         return refusal(lambda: plane.api.create(pods, pod("probe", GPU), dryRun="All"))
 
-    wait_until(lambda: AGAIN in said(), "it fails closed")
+    wait_until(lambda: RETRY in said(), "it fails closed")
     yield
     plane.api.patch(MUTATING, [{"op": "replace", "path": path, "value": "Ignore"}], "json")
-    wait_until(lambda: AGAIN not in said(), "it fails open")
+    wait_until(lambda: RETRY not in said(), "it fails open")
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def closed_again(plane, shipped):
 )
 @pytest.mark.usefixtures("closed_again")
 def test_a_pod_that_would_be_refused_is_tried_again(plane, pods, made):
-    assert AGAIN in refusal(lambda: plane.api.create(pods, made, dryRun="All"))
+    assert RETRY in refusal(lambda: plane.api.create(pods, made, dryRun="All"))
 
 
 @pytest.mark.parametrize(

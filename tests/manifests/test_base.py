@@ -47,30 +47,29 @@ def documents():
     ]
 
 
-def one(kind, name, namespace=None):
-    found = [
+def document(kind, name, namespace=None):
+    (match,) = (
         document
         for document in documents()
         if document["kind"] == kind
         and document["metadata"]["name"] == name
         and (namespace is None or document["metadata"].get("namespace") == namespace)
-    ]
-    assert len(found) == 1
-    return found[0]
+    )
+    return match
 
 
 def hook(kind):
-    return one(kind, "linkwise")["webhooks"][0]
+    return document(kind, "linkwise")["webhooks"][0]
 
 
-def again():
-    """Return the webhook that is called when the first call failed."""
-    _, found = one("MutatingWebhookConfiguration", "linkwise")["webhooks"]
-    return found
+def retry_hook():
+    """Return the webhook that is called after the first call has failed."""
+    _, second = document("MutatingWebhookConfiguration", "linkwise")["webhooks"]
+    return second
 
 
 def pod_of(component):
-    return one("Deployment", f"linkwise-{component}")["spec"]["template"]["spec"]
+    return document("Deployment", f"linkwise-{component}")["spec"]["template"]["spec"]
 
 
 def container_of(component):
@@ -82,31 +81,31 @@ def quoted(expression):
     return set(re.findall(r"'([^']*)'", expression))
 
 
-def test_the_base_names_every_file_of_its_folder():
+def test_base_lists_every_file_of_its_folder():
     listed = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
     present = {path.name for path in BASE.glob("*.yaml")} - {"kustomization.yaml"}
     assert (set(listed), len(listed)) == (present, len(present))
 
 
-def test_what_makes_the_api_server_call_or_refuse_comes_last():
+def test_webhook_configurations_are_applied_last():
     listed = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
-    assert listed[-1] == "registrations.yaml"
+    assert listed[-1] == "webhook-configurations.yaml"
 
 
-def test_no_object_is_there_twice():
+def test_objects_are_unique():
     names = [
-        (one_["kind"], one_["metadata"].get("namespace"), one_["metadata"]["name"])
-        for one_ in documents()
+        (item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"])
+        for item in documents()
     ]
     assert len(set(names)) == len(names)
 
 
-def test_the_default_policy_is_the_default():
-    policy = one("ConfigMap", keys.POLICY_NAME, keys.POLICY_NAMESPACE)
+def test_shipped_policy_has_only_defaults():
+    policy = document("ConfigMap", keys.POLICY_NAME, keys.POLICY_NAMESPACE)
     assert parse_policy(policy["data"][keys.POLICY_KEY]) == parse_policy("")
 
 
-def test_the_overlay_for_all_pods_decides_so_in_policy_and_registration():
+def test_overlay_for_all_pods_changes_policy_and_webhook_configuration():
     overlay = yaml.safe_load((MANIFESTS / "profiles-all/kustomization.yaml").read_text())
     patches = {
         patch["target"]["kind"]: yaml.safe_load(patch["patch"]) for patch in overlay["patches"]
@@ -119,7 +118,7 @@ def test_the_overlay_for_all_pods_decides_so_in_policy_and_registration():
     assert parse_policy(replaced["value"]).profiles_all is True
 
 
-def test_the_registration_is_narrow_and_cannot_block_anybody():
+def test_pod_webhook_matches_only_creation_and_fails_open():
     found = hook("MutatingWebhookConfiguration")
     chosen = ("timeoutSeconds", "failurePolicy", "reinvocationPolicy", "sideEffects")
     assert [found[key] for key in chosen] == [3, "Ignore", "Never", "None"]
@@ -128,24 +127,24 @@ def test_the_registration_is_narrow_and_cannot_block_anybody():
     assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
 
 
-def test_the_second_try_is_as_the_first_but_asks_others_and_only_for_what_would_be_refused():
+def test_retry_webhook_calls_the_standby_for_pods_that_the_policy_would_refuse():
     differ = ("name", "clientConfig", "matchConditions")
     first, second = (
         {key: value for key, value in found.items() if key not in differ}
-        for found in (hook("MutatingWebhookConfiguration"), again())
+        for found in (hook("MutatingWebhookConfiguration"), retry_hook())
     )
     assert second == first
-    (called,) = again()["matchConditions"]
-    (refused,) = one("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]["matchConditions"]
+    (called,) = retry_hook()["matchConditions"]
+    (refused,) = document("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]["matchConditions"]
     assert called["expression"].split() == refused["expression"].split()
 
 
 @pytest.mark.parametrize("policy", ["registration", "placed"])
-def test_namespaces_of_the_system_are_left_alone(policy):
+def test_system_namespaces_are_excluded(policy):
     selector = (
         hook("MutatingWebhookConfiguration")["namespaceSelector"]
         if policy == "registration"
-        else one("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]["matchConstraints"][
+        else document("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]["matchConstraints"][
             "namespaceSelector"
         ]
     )
@@ -154,12 +153,12 @@ def test_namespaces_of_the_system_are_left_alone(policy):
     }
 
 
-def test_the_conditions_name_what_admission_reads():
+def test_match_condition_has_all_resources_and_keys_that_admission_reads():
     (condition,) = hook("MutatingWebhookConfiguration")["matchConditions"]
-    beginnings = (keys.GPU_WHOLE, keys.NVIDIA_GPU)
-    assert all(resource.startswith(beginnings) for resource in keys.RESOURCES)
+    prefixes = (keys.GPU_WHOLE, keys.NVIDIA_GPU)
+    assert all(resource.startswith(prefixes) for resource in keys.RESOURCES)
     assert quoted(condition["expression"]) == {
-        *beginnings,
+        *prefixes,
         keys.ACS_PREFIX,
         keys.POD_GROUP,
         keys.POD_GROUP_NAME,
@@ -169,7 +168,7 @@ def test_the_conditions_name_what_admission_reads():
     }
 
 
-def test_the_config_maps_that_are_validated_are_ours():
+def test_config_map_webhook_matches_only_our_config_maps():
     found = hook("ValidatingWebhookConfiguration")
     (condition,) = found["matchConditions"]
     assert quoted(condition["expression"]) == {
@@ -190,8 +189,8 @@ def covered(policy):
     }
 
 
-def test_the_guard_covers_every_way_to_write_an_allocation():
-    spec = one("ValidatingAdmissionPolicy", "linkwise-guard")["spec"]
+def test_guard_covers_every_way_to_write_an_allocation():
+    spec = document("ValidatingAdmissionPolicy", "linkwise-guard")["spec"]
     assert covered(spec) == {
         ("pods", "CREATE"),
         ("pods", "UPDATE"),
@@ -203,26 +202,27 @@ def test_the_guard_covers_every_way_to_write_an_allocation():
     assert spec["failurePolicy"] == "Fail"
 
 
-def test_the_guard_names_the_keys_of_the_record_that_are_ours():
-    spec = one("ValidatingAdmissionPolicy", "linkwise-guard")["spec"]
+def test_guard_protects_our_keys_of_the_record():
+    spec = document("ValidatingAdmissionPolicy", "linkwise-guard")["spec"]
     assert {key for key in keys.RECORD if key.startswith(keys.PREFIX)} == ALLOCATION
     devices = {keys.VISIBLE_DEVICES_OF, keys.ENV_VISIBLE_DEVICES, NO_GPU, ""}
     _, rule = spec["matchConditions"]
-    asked = {"ephemeralcontainers", "aliyun.com/", keys.NVIDIA_GPU_SHARED}
-    assert quoted(rule["expression"]) == {*ALLOCATION, *devices, *asked, keys.GANG}
-    # One of them is not met whenever the rule applies, whichever it is: no pod slips by.
-    gate, debug, record = (one["expression"] for one in spec["validations"])
+    requested = {"ephemeralcontainers", "aliyun.com/", keys.NVIDIA_GPU_SHARED}
+    assert quoted(rule["expression"]) == {*ALLOCATION, *devices, *requested, keys.GANG}
+    # Whenever the condition matches, one of the validations fails.
+    gate, debug, record = (item["expression"] for item in spec["validations"])
     assert (gate, debug) == ("!variables.ungated", "!variables.debugged")
     assert record == "variables.ungated || variables.debugged"
     whole = " ".join(rule["expression"].split())
-    assert all(" ".join(one["expression"].split()) in whole for one in spec["variables"])
+    assert all(" ".join(item["expression"].split()) in whole for item in spec["variables"])
 
 
-def test_the_fence_holds_the_scorer_to_what_the_guard_keeps_from_others():
+def test_fence_covers_for_the_scorer_what_the_guard_denies_others():
     guard, fence = (
-        one("ValidatingAdmissionPolicy", f"linkwise-{name}")["spec"] for name in ("guard", "fence")
+        document("ValidatingAdmissionPolicy", f"linkwise-{name}")["spec"]
+        for name in ("guard", "fence")
     )
-    # What the scorer's account may not do anyway is not looked at.
+    # The fence need not cover what the scorer's account may not do.
     uncovered = covered(guard) - covered(fence)
     verbs = {"CREATE": ("create",), "UPDATE": ("update", "patch")}
     assert covered(fence) < covered(guard)
@@ -232,20 +232,20 @@ def test_the_fence_holds_the_scorer_to_what_the_guard_keeps_from_others():
     others, scorer = guard["matchConditions"][0], fence["matchConditions"][0]
     assert others["expression"] == scorer["expression"].replace("==", "!=")
     kept, held = (
-        " ".join(one["matchConditions"][1]["expression"].split()) for one in (guard, fence)
+        " ".join(item["matchConditions"][1]["expression"].split()) for item in (guard, fence)
     )
-    # A change of the record, or the gate taken off: in the same words.
+    # The expressions for a changed record or a removed gate are equal.
     changes, *_ = kept.partition(" || (has(request.subResource)")
     assert held.startswith(f"({changes}) && ")
     assert quoted(held) == {*ALLOCATION, keys.VISIBLE_DEVICES_OF, keys.GANG, "none"}
-    (told,) = fence["validations"]
-    assert told["expression"] == "false"
-    assert keys.TERM in quoted(told["messageExpression"])
+    (validation,) = fence["validations"]
+    assert validation["expression"] == "false"
+    assert keys.TERM in quoted(validation["messageExpression"])
 
 
-def test_the_fence_goes_by_the_lease_that_the_scorer_may_write_and_blocks_nobody_without_one():
-    policy = one("ValidatingAdmissionPolicy", "linkwise-fence")["spec"]
-    binding = one("ValidatingAdmissionPolicyBinding", "linkwise-fence")["spec"]
+def test_fence_reads_the_lease_of_the_scorer_and_allows_all_without_one():
+    policy = document("ValidatingAdmissionPolicy", "linkwise-fence")["spec"]
+    binding = document("ValidatingAdmissionPolicyBinding", "linkwise-fence")["spec"]
     assert policy["paramKind"] == {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
     found = binding["paramRef"]
     assert found["parameterNotFoundAction"] == "Allow"
@@ -255,16 +255,16 @@ def test_the_fence_goes_by_the_lease_that_the_scorer_may_write_and_blocks_nobody
     } <= granted("scorer")
 
 
-def test_what_must_be_placed_is_known_by_our_gate_and_our_scheduler_and_names_no_node():
-    spec = one("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]
+def test_placement_policy_requires_our_gate_or_scheduler_and_no_node_name():
+    spec = document("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]
     (rule,) = spec["matchConditions"]
     nodes = {keys.NODE_USER_PREFIX, keys.NODES_GROUP}
-    asked = {"aliyun.com/", keys.NVIDIA_GPU_SHARED, "0"}
+    requested = {"aliyun.com/", keys.NVIDIA_GPU_SHARED, "0"}
     excludes = {keys.NODE_MODE, Mode.TIMESLICE.value, "In", "NotIn", "DoesNotExist"}
-    named = {*asked, *nodes, keys.GANG, keys.SCHEDULER, *excludes}
+    named = {*requested, *nodes, keys.GANG, keys.SCHEDULER, *excludes}
     assert quoted(rule["expression"]) - {""} == named
-    # One of them is not met whenever the rule applies: no pod slips by.
-    many, named, unnamed = (one["expression"] for one in spec["validations"])
+    # Whenever the condition matches, one of the validations fails.
+    many, named, unnamed = (item["expression"] for item in spec["validations"])
     assert many == "!variables.many"
     assert (named, unnamed) == (unnamed.replace("!=", "=="), named.replace("==", "!="))
     assert all(each.startswith("variables.many || ") for each in (named, unnamed))
@@ -274,10 +274,10 @@ def test_what_must_be_placed_is_known_by_our_gate_and_our_scheduler_and_names_no
     assert spec["failurePolicy"] == "Fail"
 
 
-def test_the_certificate_is_for_the_service_that_is_called_and_in_the_secret_that_is_mounted():
+def test_certificate_has_the_names_of_the_services_and_is_in_the_mounted_secret():
     assert certs_settings(POD).namespace == keys.POLICY_NAMESPACE
     called = [hook(kind) for _, kind, _ in WEBHOOK_CONFIGURATIONS]
-    services = [one_["clientConfig"]["service"] for one_ in (*called, again())]
+    services = [item["clientConfig"]["service"] for item in (*called, retry_hook())]
     assert [call["name"] for call in services] == [SERVICES[0], SERVICES[0], SERVICES[1]]
     assert {call["namespace"] for call in services} == {keys.POLICY_NAMESPACE}
     for component in ("webhook", "scorer"):
@@ -288,11 +288,11 @@ def test_the_certificate_is_for_the_service_that_is_called_and_in_the_secret_tha
     assert f"{SERVICES[0]}.{keys.POLICY_NAMESPACE}.svc" == keys.SERVER_NAME
 
 
-def test_the_scorer_starts_before_there_is_a_certificate():
+def test_scorer_starts_without_a_certificate():
     assert pod_of("scorer")["volumes"][0]["secret"]["optional"] is True
 
 
-def test_the_webhook_asks_the_scorer_as_itself_and_knows_who_signs_for_it():
+def test_webhook_has_a_token_for_the_scorer_and_the_ca():
     settings = Settings()
     token, signed = pod_of("webhook")["volumes"][1]["projected"]["sources"]
     (item,) = signed["secret"]["items"]
@@ -302,38 +302,40 @@ def test_the_webhook_asks_the_scorer_as_itself_and_knows_who_signs_for_it():
     assert token["serviceAccountToken"]["audience"] == keys.FIT_AUDIENCE
     assert f"{mount}/{token['serviceAccountToken']['path']}" == settings.scorer_token_file
     assert f"{mount}/{item['path']}" == settings.scorer_ca_file
-    # A Secret of one's own may lack it, and the webhook must start all the same.
+    # A Secret of the user's own may lack it; the webhook must start without it.
     assert (signed["secret"]["name"], signed["secret"]["optional"]) == (SECRET, True)
     assert f"system:serviceaccount:{keys.POLICY_NAMESPACE}:{account}" == keys.WEBHOOK_USER
 
 
-def test_the_webhook_and_nobody_else_reaches_what_the_scorer_answers_it():
+def test_only_the_webhook_reaches_the_fit_port_of_the_scorer():
     (rule,) = (
         rule
-        for rule in one("NetworkPolicy", "linkwise-scorer")["spec"]["ingress"]
+        for rule in document("NetworkPolicy", "linkwise-scorer")["spec"]["ingress"]
         if {"protocol": "TCP", "port": "fit"} in rule["ports"]
     )
-    (way,) = (
-        rule for rule in one("NetworkPolicy", "linkwise-webhook")["spec"]["egress"] if "to" in rule
+    (to_scorer,) = (
+        rule
+        for rule in document("NetworkPolicy", "linkwise-webhook")["spec"]["egress"]
+        if "to" in rule
     )
 
-    (caller,), (called,) = rule["from"], way["to"]
-    assert caller["podSelector"]["matchLabels"] == marks_of("webhook")
-    assert called["podSelector"]["matchLabels"] == marks_of("scorer")
-    assert [port["port"] for port in way["ports"]] == [scorer_settings(POD).fit_port]
+    (caller,), (called,) = rule["from"], to_scorer["to"]
+    assert caller["podSelector"]["matchLabels"] == labels_of("webhook")
+    assert called["podSelector"]["matchLabels"] == labels_of("scorer")
+    assert [port["port"] for port in to_scorer["ports"]] == [scorer_settings(POD).fit_port]
 
 
-def test_every_registration_is_one_that_certs_writes_to():
+def test_certs_injects_into_every_webhook_configuration():
     registered = {
         (document["kind"], document["metadata"]["name"])
         for document in documents()
         if document["kind"].endswith("WebhookConfiguration")
     }
     assert registered == {(kind, name) for _, kind, name in WEBHOOK_CONFIGURATIONS}
-    assert {one(kind, name)["apiVersion"] for _, kind, name in WEBHOOK_CONFIGURATIONS} == {API}
+    assert {document(kind, name)["apiVersion"] for _, kind, name in WEBHOOK_CONFIGURATIONS} == {API}
 
 
-def test_ports_and_files_are_those_of_the_settings():
+def test_ports_and_files_match_the_default_settings():
     settings = Settings()
     ports = {port["name"]: port["containerPort"] for port in container_of("webhook")["ports"]}
     assert ports == {
@@ -342,9 +344,9 @@ def test_ports_and_files_are_those_of_the_settings():
         "probe": settings.probe_port,
     }
     scorer = scorer_settings(POD)
-    for component, told in (("webhook", settings), ("scorer", scorer)):
+    for component, defaults in (("webhook", settings), ("scorer", scorer)):
         mount = container_of(component)["volumeMounts"][0]
-        assert {told.certificate, told.key} == {
+        assert {defaults.certificate, defaults.key} == {
             f"{mount['mountPath']}/{name}" for name in ("tls.crt", "tls.key")
         }
     ports = {port["name"]: port["containerPort"] for port in container_of("scorer")["ports"]}
@@ -357,30 +359,30 @@ def test_ports_and_files_are_those_of_the_settings():
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_a_service_leads_to_ports_that_its_pods_have_and_to_no_others(name):
-    spec = one("Service", name)["spec"]
+def test_service_selects_its_deployment_and_existing_ports(name):
+    spec = document("Service", name)["spec"]
     have = {port["name"] for port in container_of("webhook")["ports"]}
     assert {port["targetPort"] for port in spec["ports"]} <= have
-    # Deployments are named as the Services of their pods.
+    # A Deployment has the name of the Service of its pods.
     for other in SERVICES:
-        labels = one("Deployment", other)["spec"]["template"]["metadata"]["labels"]
+        labels = document("Deployment", other)["spec"]["template"]["metadata"]["labels"]
         assert (spec["selector"].items() <= labels.items()) == (other == name)
     called = {
         hook(kind)["clientConfig"]["service"]["port"] for _, kind, _ in WEBHOOK_CONFIGURATIONS
     }
-    assert called | {again()["clientConfig"]["service"]["port"]} <= {
+    assert called | {retry_hook()["clientConfig"]["service"]["port"]} <= {
         port["port"] for port in spec["ports"]
     }
 
 
-def test_the_standby_is_one_more_pod_of_the_same_kind():
-    first, standby = (one("Deployment", name)["spec"] for name in SERVICES)
+def test_standby_has_the_pod_spec_of_the_webhook():
+    first, standby = (document("Deployment", name)["spec"] for name in SERVICES)
     assert standby["replicas"] == 1
     for spec, role in ((first, "first"), (standby, "standby")):
         labels = spec["template"]["metadata"]["labels"]
         assert spec["selector"]["matchLabels"] == labels
-        assert labels.items() > marks_of("webhook").items()
-        assert set(labels.values()) - set(marks_of("webhook").values()) == {role}
+        assert labels.items() > labels_of("webhook").items()
+        assert set(labels.values()) - set(labels_of("webhook").values()) == {role}
     assert standby["template"]["spec"] == first["template"]["spec"]
     assert standby["strategy"] == first["strategy"]
 
@@ -388,7 +390,7 @@ def test_the_standby_is_one_more_pod_of_the_same_kind():
 @cache
 def gangs():
     """Return the one version of the Gang."""
-    (version,) = one("CustomResourceDefinition", "gangs.linkwise.dev")["spec"]["versions"]
+    (version,) = document("CustomResourceDefinition", "gangs.linkwise.dev")["spec"]["versions"]
     return version
 
 
@@ -399,8 +401,8 @@ def schema_of(*path):
     return found
 
 
-def test_gangs_are_where_the_scorer_writes_them():
-    spec = one("CustomResourceDefinition", "gangs.linkwise.dev")["spec"]
+def test_gang_crd_has_the_path_that_the_scorer_writes():
+    spec = document("CustomResourceDefinition", "gangs.linkwise.dev")["spec"]
     path = f"/apis/{spec['group']}/{gangs()['name']}/{spec['names']['plural']}"
     assert (path, spec["scope"]) == (GANGS, "Namespaced")
     assert gangs()["subresources"] == {"status": {}}
@@ -416,9 +418,7 @@ def test_gangs_are_where_the_scorer_writes_them():
         (("status", "conditions", "items"), GangCondition),
     ],
 )
-def test_the_schema_has_the_fields_that_the_scorer_writes_and_requires_those_it_always_does(
-    path, written
-):
+def test_gang_schema_has_and_requires_the_fields_that_the_scorer_writes(path, written):
     schema = schema_of(*path)
     fields = msgspec.structs.fields(written)
     assert set(schema["properties"]) == {field.encode_name for field in fields}
@@ -426,14 +426,14 @@ def test_the_schema_has_the_fields_that_the_scorer_writes_and_requires_those_it_
     assert set(schema.get("required", ())) == required
 
 
-def test_the_schema_takes_the_words_and_gpus_that_there_are():
+def test_gang_schema_allows_all_enum_values_and_gpu_indices():
     gpu = schema_of("spec", "plan", "members", "items", "gpus", "items")
     assert schema_of("spec", "link")["enum"] == [*Link]
     assert schema_of("status", "phase")["enum"] == [*Phase]
     assert (gpu["minimum"], gpu["maximum"]) == (0, MAX_GPUS - 1)
 
 
-def test_kubectl_shows_of_a_gang_what_people_ask_for():
+def test_gang_has_printer_columns():
     columns = {c["name"].upper(): c["jsonPath"] for c in gangs()["additionalPrinterColumns"]}
     status = {
         "MEMBERS": ".status.members",
@@ -447,17 +447,17 @@ def test_kubectl_shows_of_a_gang_what_people_ask_for():
     assert not any("priority" in column for column in gangs()["additionalPrinterColumns"])
 
 
-def marks_of(component):
+def labels_of(component):
     """Return the labels that all pods of a component have."""
-    labels = one("Deployment", f"linkwise-{component}")["metadata"]["labels"]
-    pods = one("Deployment", f"linkwise-{component}")["spec"]["template"]["metadata"]["labels"]
+    labels = document("Deployment", f"linkwise-{component}")["metadata"]["labels"]
+    pods = document("Deployment", f"linkwise-{component}")["spec"]["template"]["metadata"]["labels"]
     assert labels.items() <= pods.items()
     return labels
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_a_component_is_replaced_one_by_one_and_runs_as_nobody(component):
-    deployment = one("Deployment", f"linkwise-{component}")["spec"]
+def test_component_has_two_replicas_a_rolling_update_and_no_privileges(component):
+    deployment = document("Deployment", f"linkwise-{component}")["spec"]
     assert deployment["replicas"] == 2
     assert deployment["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
     assert container_of(component)["command"] == ["python", "-m", component]
@@ -472,34 +472,34 @@ def test_a_component_is_replaced_one_by_one_and_runs_as_nobody(component):
 
 @pytest.mark.parametrize("component", COMPONENTS)
 @pytest.mark.parametrize("kind", ["PodDisruptionBudget", "NetworkPolicy"])
-def test_what_selects_a_components_pods_selects_them(kind, component):
-    spec = one(kind, f"linkwise-{component}")["spec"]
+def test_selectors_match_the_pods_of_their_component(kind, component):
+    spec = document(kind, f"linkwise-{component}")["spec"]
     selector = spec["selector"] if kind == "PodDisruptionBudget" else spec["podSelector"]
-    assert selector["matchLabels"] == marks_of(component)
+    assert selector["matchLabels"] == labels_of(component)
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_a_component_outlives_a_node_and_stays_while_one_is_drained(component):
+def test_component_is_spread_over_nodes_and_has_a_disruption_budget(component):
     pod = pod_of(component)
     (spread,) = pod["topologySpreadConstraints"]
     assert spread["topologyKey"] == keys.HOSTNAME
-    assert spread["labelSelector"]["matchLabels"] == marks_of(component)
+    assert spread["labelSelector"]["matchLabels"] == labels_of(component)
     assert pod["priorityClassName"] == "system-cluster-critical"
-    assert one("PodDisruptionBudget", f"linkwise-{component}")["spec"]["maxUnavailable"] == 1
+    assert document("PodDisruptionBudget", f"linkwise-{component}")["spec"]["maxUnavailable"] == 1
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_only_ports_that_are_served_are_open_and_only_the_api_server_is_called(component):
-    spec = one("NetworkPolicy", f"linkwise-{component}")["spec"]
+def test_network_policy_opens_served_ports_and_egress_to_the_api_server(component):
+    spec = document("NetworkPolicy", f"linkwise-{component}")["spec"]
     opened = {port["port"] for rule in spec["ingress"] for port in rule["ports"]}
     assert opened == {port["name"] for port in container_of(component)["ports"]}
-    # To whoever: the API server.
-    anybody = [rule for rule in spec["egress"] if "to" not in rule]
-    called = {port["port"] for rule in anybody for port in rule["ports"]}
+    # Without `to`: the API server.
+    unrestricted = [rule for rule in spec["egress"] if "to" not in rule]
+    called = {port["port"] for rule in unrestricted for port in rule["ports"]}
     assert (called, spec["policyTypes"]) == ({443, 6443}, ["Ingress", "Egress"])
 
 
-def test_a_pod_that_is_told_to_end_has_time_to_drain():
+def test_termination_grace_period_covers_the_drain():
     seconds = pod_of("webhook")["terminationGracePeriodSeconds"]
     assert seconds > 60 + 5
 
@@ -521,53 +521,53 @@ def granted(component):
     return {
         (namespace or "*", resource, verb, *rule.get("resourceNames", ()))
         for kind, name, namespace in bound
-        for rule in one(kind, name, namespace)["rules"]
+        for rule in document(kind, name, namespace)["rules"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
 
 
-def test_the_webhook_may_read_what_it_watches_and_ask_who_calls():
-    look = ("get", "list", "watch")
+def test_rights_of_the_webhook():
+    read = ("get", "list", "watch")
     assert granted("webhook") == {
-        *(("*", resource, verb) for resource in ("namespaces", "nodes") for verb in look),
+        *(("*", resource, verb) for resource in ("namespaces", "nodes") for verb in read),
         ("*", "tokenreviews", "create"),
         ("*", "subjectaccessreviews", "create"),
-        *((keys.POLICY_NAMESPACE, "configmaps", verb, keys.POLICY_NAME) for verb in look),
-        *((keys.PROFILE_NAMESPACE, "configmaps", verb, keys.PROFILE_NAME) for verb in look),
+        *((keys.POLICY_NAMESPACE, "configmaps", verb, keys.POLICY_NAME) for verb in read),
+        *((keys.PROFILE_NAMESPACE, "configmaps", verb, keys.PROFILE_NAME) for verb in read),
         (keys.POLICY_NAMESPACE, "events", "create"),
         (keys.PROFILE_NAMESPACE, "events", "create"),
         (keys.POLICY_NAMESPACE, "leases", "get", keys.SCORER),
     }
 
 
-def test_the_scorer_may_place_pods_write_gangs_and_read_what_tells_of_them():
-    look = ("list", "watch")
+def test_rights_of_the_scorer():
+    read = ("list", "watch")
     system = keys.POLICY_NAMESPACE
     assert granted("scorer") == {
-        *(("*", "nodes", verb) for verb in look),
-        *(("*", "pods", verb) for verb in (*look, "get", "patch")),
+        *(("*", "nodes", verb) for verb in read),
+        *(("*", "pods", verb) for verb in (*read, "get", "patch")),
         ("*", "pods/eviction", "create"),
         ("*", "events", "create"),
-        *(("*", "gangs", verb) for verb in (*look, "get", "create", "patch")),
+        *(("*", "gangs", verb) for verb in (*read, "get", "create", "patch")),
         ("*", "gangs/status", "patch"),
-        *(("*", kind, verb) for kind in ("jobs", "statefulsets") for verb in (*look, "get")),
+        *(("*", kind, verb) for kind in ("jobs", "statefulsets") for verb in (*read, "get")),
         ("*", "tokenreviews", "create"),
         *(("*", resource, "get") for resource in OWNERS),
-        *((system, "configmaps", verb, keys.POLICY_NAME) for verb in look),
-        *((system, "leases", verb, "linkwise-scorer") for verb in (*look, "get", "patch")),
+        *((system, "configmaps", verb, keys.POLICY_NAME) for verb in read),
+        *((system, "leases", verb, "linkwise-scorer") for verb in (*read, "get", "patch")),
         (system, "leases", "create"),
-        *((keys.TOPOLOGY_NAMESPACE, "configmaps", verb) for verb in look),
+        *((keys.TOPOLOGY_NAMESPACE, "configmaps", verb) for verb in read),
     }
 
 
-def test_the_scorer_may_read_every_kind_of_owner_that_it_asks():
+def test_scorer_may_read_every_kind_of_owner_that_it_requests():
     assert set(_PLURALS.values()) <= {
         resource for _, resource, verb, *_ in granted("scorer") if verb == "get"
     }
 
 
-def test_certs_may_write_one_secret_and_its_registrations():
+def test_rights_of_certs():
     verbs = ("get", "list", "watch", "patch")
     assert granted("certs") == {
         *((keys.POLICY_NAMESPACE, "secrets", verb, SECRET) for verb in verbs),

@@ -37,34 +37,36 @@ def overlay():
 
 
 def configuration():
-    (found,) = of_kind("ConfigMap")
-    return yaml.safe_load(found["data"]["config.yaml"])
+    (config_map,) = of_kind("ConfigMap")
+    return yaml.safe_load(config_map["data"]["config.yaml"])
 
 
 def extender():
-    (found,) = configuration()["extenders"]
-    return found
+    (extender,) = configuration()["extenders"]
+    return extender
 
 
 def containers():
     (deployment,) = of_kind("Deployment")
-    return {one["name"]: one for one in deployment["spec"]["template"]["spec"]["containers"]}
+    return {item["name"]: item for item in deployment["spec"]["template"]["spec"]["containers"]}
 
 
 def settings():
-    environment = {one["name"]: one["value"] for one in containers()["scorer"]["env"]}
+    environment = {item["name"]: item["value"] for item in containers()["scorer"]["env"]}
     return read_settings({"KUBERNETES_SERVICE_HOST": "192.0.2.1", **environment})
 
 
-def test_the_overlay_names_every_file_of_its_folder():
-    listed = overlay()["resources"] + [one["path"] for one in overlay()["patches"] if "path" in one]
+def test_overlay_lists_every_file_of_its_folder():
+    listed = overlay()["resources"] + [
+        item["path"] for item in overlay()["patches"] if "path" in item
+    ]
 
     assert {*listed} == {"../base"} | {path.name for path in FOLDER.glob("*.yaml")} - {
         "kustomization.yaml"
     }
 
 
-def test_the_scheduler_asks_what_the_scorer_serves_and_where():
+def test_extender_has_the_address_and_routes_of_the_scorer():
     verbs = {f"/{extender()[verb]}" for verb in extender() if verb.endswith("Verb")}
     address = urlsplit(extender()["urlPrefix"])
 
@@ -76,20 +78,20 @@ def test_the_scheduler_asks_what_the_scorer_serves_and_where():
     assert extender()["ignorable"] is False
 
 
-def test_who_asks_waits_longer_than_who_answers_lets_it_wait():
+def test_timeout_of_the_scheduler_exceeds_those_of_the_scorer():
     seconds = int(re.fullmatch(r"(\d+)s", extender()["httpTimeout"])[1])
 
     assert seconds > _PATIENCE + _LOOK * _LOOKS
     assert seconds > settings().write_seconds
 
 
-def test_the_scheduler_asks_about_all_that_is_placed_and_counts_it_too():
-    managed = {one["name"]: one["ignoredByScheduler"] for one in extender()["managedResources"]}
+def test_extender_manages_all_placed_resources_and_the_scheduler_counts_them():
+    managed = {item["name"]: item["ignoredByScheduler"] for item in extender()["managedResources"]}
 
     assert managed == dict.fromkeys(set(keys.RESOURCES) - {keys.NVIDIA_GPU}, False)
 
 
-def test_the_scheduler_holds_the_lease_that_the_scorer_follows_as_long_as_it_believes():
+def test_scheduler_and_scorer_have_equal_lease_settings():
     election = configuration()["leaderElection"]
 
     assert election["leaderElect"] is True
@@ -104,7 +106,7 @@ def test_the_scheduler_holds_the_lease_that_the_scorer_follows_as_long_as_it_bel
     }.items() <= election.items()
 
 
-def test_the_policy_sends_pods_to_the_scheduler_of_that_name():
+def test_policy_and_scheduler_profile_have_one_name():
     (text,) = (
         step["value"]
         for patch in overlay()["patches"]
@@ -115,22 +117,22 @@ def test_the_policy_sends_pods_to_the_scheduler_of_that_name():
 
     assert placement.mode == "scheduler"
     assert [placement.scheduler_name] == [
-        one["schedulerName"] for one in configuration()["profiles"]
+        item["schedulerName"] for item in configuration()["profiles"]
     ]
     assert parse_policy(text).model_copy(update={"placement": Policy().placement}) == Policy()
 
 
-def test_both_containers_have_one_account_which_may_do_what_a_scheduler_does():
+def test_account_of_the_scorer_has_the_roles_of_a_scheduler():
     bindings = of_kind("ClusterRoleBinding") + of_kind("RoleBinding")
 
-    assert {one["roleRef"]["name"] for one in bindings} == {
+    assert {item["roleRef"]["name"] for item in bindings} == {
         "system:kube-scheduler",
         "system:volume-scheduler",
         "extension-apiserver-authentication-reader",
         "linkwise-scheduler",
     }
-    for one in bindings:
-        assert one["subjects"] == [
+    for item in bindings:
+        assert item["subjects"] == [
             {
                 "kind": "ServiceAccount",
                 "name": "linkwise-scorer",
@@ -142,7 +144,7 @@ def test_both_containers_have_one_account_which_may_do_what_a_scheduler_does():
     assert (rule["resourceNames"], rule["verbs"]) == ([LEASE], ["update"])
 
 
-def test_the_scheduler_reads_the_file_that_is_mounted_and_runs_as_nobody():
+def test_scheduler_reads_the_mounted_file_without_privileges():
     scheduler = containers()["scheduler"]
     (deployment,) = of_kind("Deployment")
     (volume,) = deployment["spec"]["template"]["spec"]["volumes"]
@@ -162,7 +164,7 @@ def test_the_scheduler_reads_the_file_that_is_mounted_and_runs_as_nobody():
 
 
 @pytest.mark.parametrize("folder", [FOLDER, MANIFESTS / "base"], ids=["scheduler", "base"])
-def test_no_pod_of_the_scorer_uses_its_nodes_network(folder):
-    # Leadership follows a host's name, and two pods of one node would have the same.
+def test_scorer_does_not_use_the_host_network(folder):
+    # Leadership follows the host name, and two pods of one node would have the same.
     for deployment in of_kind("Deployment", folder):
         assert "hostNetwork" not in deployment["spec"]["template"]["spec"]
