@@ -65,7 +65,8 @@ def split_quantity(value: Amount) -> tuple[Fraction, Fraction]:
         raise QuantityError("true and false are no quantities; write a number")
     if isinstance(value, int):
         return Fraction(max(-_BOUND, min(value, _BOUND))), Fraction(1)
-    return _split_text(value if isinstance(value, str) else repr(value))
+    text = value if isinstance(value, str) else repr(value)
+    return _short(text) if len(text) <= SHORT else _split_text(text)
 
 
 def whole(value: Amount) -> int | None:
@@ -100,6 +101,11 @@ def count(text: str) -> int | None:
 @lru_cache(maxsize=4096)
 def _digits(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
+
+
+@lru_cache(maxsize=4096)
+def _short(text: str) -> tuple[Fraction, Fraction]:
+    return _split_text(text)
 
 
 def _split_text(text: str) -> tuple[Fraction, Fraction]:

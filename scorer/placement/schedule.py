@@ -30,7 +30,7 @@ from scorer.placement.partition import linked_room, split
 from scorer.placement.pod_by_pod import place_each, place_together
 from scorer.placement.reasons import Reason
 from scorer.placement.result import Placement, Plan, Refusal
-from scorer.placement.single_node import best_node
+from scorer.placement.single_node import best_node, best_node_of_pod
 from scorer.placement.snapshot import Snapshot
 from topology.machine import gpus_of
 
@@ -118,13 +118,14 @@ def plan_near(
 
 def _on_one_node(snapshot: Snapshot, group: Group, seen: Feasibility, link: Link) -> Plan | None:
     """Plan all members on one node, or return None where none holds them all."""
-    stock = CandidateNodes(snapshot, seen.able, seen.room[seen.able])
-    candidates = (candidate(snapshot, kind.rows[0]) for kind in stock.classes())
     linked = link is Link.NVLINK
-    sizes = tuple(member.gpus for member in group.members)
-    seat = best_node(
-        candidates, sizes, SelectionOptions(snapshot.mode, linked=linked), snapshot.placement
-    )
+    options, placement = SelectionOptions(snapshot.mode, linked=linked), snapshot.placement
+    if group.size == 1:
+        seat = best_node_of_pod(snapshot, seen.able, group.gpus, options, placement)
+    else:
+        classes = CandidateNodes(snapshot, seen.able, seen.room[seen.able]).classes()
+        candidates = (candidate(snapshot, one.rows[0]) for one in classes)
+        seat = best_node(candidates, tuple(one.gpus for one in group.members), options, placement)
     if seat is None:
         return None
     return Plan(

@@ -504,3 +504,38 @@ def test_the_page_names_gpus_that_others_give_out(simulate, linkwise):
 
     assert "1 with GPUs that others give out, 1 without GPUs" in page
     assert "nvidia.com/mig-1g.5gb" in page
+
+
+REPLICAS = """\
+apiVersion: apps/v1
+kind: KIND
+metadata: {name: web}
+spec:
+  replicas: 3
+  serviceName: web
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu: 1}}}]}
+"""
+SECOND_ONLY = """\
+[{"name": "second", "objectSelector": {"matchLabels": {"apps.kubernetes.io/pod-index": "1"}},
+  "effect": {"labels": {"alibabacloud.com/compute-class": "none"}, "annotations": {}}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdicts"),
+    [
+        ("Deployment", ["allowed", "allowed", "allowed"]),
+        ("StatefulSet", ["allowed", "denied", "allowed"]),
+    ],
+)
+def test_each_replica_is_admitted_by_its_own_labels(simulate, write, kind, verdicts):
+    profile = write("profile.json", SECOND_ONLY)
+    arguments = ("--profile", str(profile))
+
+    _, answer = simulate(REPLICAS.replace("KIND", kind), arguments=arguments)
+
+    assert [one["name"] for one in answer["pods"]] == ["web-0", "web-1", "web-2"]
+    assert [one["verdict"] for one in answer["pods"]] == verdicts
