@@ -1,13 +1,13 @@
 """`linkwise policy lint`: what is wrong with a policy or a profile, and what it decides."""
 
-import json
 from typing import Any
 
 from msgspec import Struct
 
 from cli.files.source import read_text, shown_name
 from cli.render.document import Document
-from cli.render.output import BAD, DOUBT, GOOD, QUIET, Format, Paint, emit, say, sentence
+from cli.render.output import BAD, DOUBT, GOOD, QUIET, Cell, Format, Paint, emit, say, sentence
+from cli.render.patch_step import short
 from cluster.finding import Severity
 from policy.lint import Change, lint
 from policy.problem import Problem
@@ -83,10 +83,14 @@ def _show_problem(file: str, problem: Problem) -> None:
 
 
 def _show_change(file: str, change: Change) -> None:
-    when = f"when {change.when}" if change.when else ""
-    say(Paint("decides", bold=True), f"{file}:{change.line}", change.what, Paint(when, QUIET))
+    head: list[Cell] = [Paint("decides", bold=True), f"{file}:{change.line}", change.what]
+    if change.what in change.sets:
+        # A key of a policy is named by its path.
+        say(*head, f"= {short(change.sets[change.what])}")
+        return
+    say(*head, *([Paint(f"when {change.when}", QUIET)] if change.when else []))
     for path, value in change.sets.items():
-        say("   ", f"{path} = {json.dumps(value, ensure_ascii=False)}")
+        say("   ", f"{path} = {short(value)}")
 
 
 def _problem(file: str, problem: Problem) -> LintFinding:

@@ -49,7 +49,7 @@ def show(one: Explained) -> None:
     _show_waiting_best(one)
     _show_why(one)
     shown = cut(one.pods)
-    table([["  POD", "NODE", "GPUs", "STATE"], *map(_row, shown)])
+    table([["  POD", "NODE", "GPUS", "STATE"], *map(_row, shown)])
     say_rest(len(one.pods) - len(shown))
 
 

@@ -217,4 +217,4 @@ def _sum(views: Sequence[NodeView]) -> str:
     nodes = f"{len(views)} node{'s' * (len(views) != 1)}"
     if not views:
         return "no node with GPUs"
-    return f"{nodes} with {gpus} GPUs, {free} of which nobody has anything"
+    return f"{nodes} with {gpus} GPUs, {free} free"

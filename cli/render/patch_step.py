@@ -31,7 +31,7 @@ def describe(step: Step) -> Iterator[str]:
     elif parts[:1] == ["metadata"]:
         yield from _metadata(parts, value)
     else:
-        yield f"{'replaces' if step.op == 'replace' else 'sets'} {_words(parts)} = {_short(value)}"
+        yield f"{'replaces' if step.op == 'replace' else 'sets'} {_words(parts)} = {short(value)}"
 
 
 def _metadata(parts: list[str], value: object) -> Iterator[str]:
@@ -54,7 +54,7 @@ def _requirements(value: object) -> Iterator[str]:
 
 def _variable(entry: object) -> str:
     if not isinstance(entry, dict):
-        return _short(entry)
+        return short(entry)
     if "valueFrom" not in entry:
         return f"{entry['name']}={entry.get('value', '')}"
     # The only references that we write are to annotations: metadata.annotations['<key>'].
@@ -78,6 +78,7 @@ def _words(parts: list[str]) -> str:
     return text
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """Return a value as JSON, cut where it is long."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"

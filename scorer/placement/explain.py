@@ -77,7 +77,7 @@ def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
         names = ", ".join(unknown[:3]) + (" and others" if len(unknown) > 3 else "")
         notes.append(f"nothing tells how the GPUs of {names} are linked: all count as equal")
     if plan.nic_unknown:
-        notes.append("nic unknown: the bandwidth between nodes is not counted")
+        notes.append("the bandwidth of the nodes' NICs is unknown, so it is not counted")
     left = {c for p in plan.placements for c in left_to_scheduler(p.member.pod.spec)}
     if left:
         notes.append(f"left to kube-scheduler: {', '.join(sorted(left))}")

@@ -89,7 +89,7 @@ def test_a_placed_gang_is_told_its_gpus_their_bandwidth_and_what_else_there_was(
         "  why: Only dgx-0 takes all 4 now.\n"
         "       dgx-0, GPUs 0 1 2 3: 55.2 GB/s; the next best kind of set gives 42.9 GB/s.\n"
         "       42.9 GB/s the runner-up, GPUs 0 3 4 7\n"
-        "  POD      NODE   GPUs  STATE\n"
+        "  POD      NODE   GPUS  STATE\n"
         "  vgg16-0  dgx-0  0     bound\n"
         "  vgg16-1  dgx-0  1     bound\n"
         "  vgg16-2  dgx-0  2     bound\n"

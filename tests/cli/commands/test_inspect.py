@@ -70,7 +70,7 @@ def test_people_see_who_has_which_gpus_how_they_are_linked_and_what_is_enforced(
         "  0  6 of 15 GiB, 60 of 100 %    default/a (3 GiB, 30 %), default/b (3 GiB, 30 %)\n"
         "  1  free\n"
         "\n"
-        "2 nodes with 10 GPUs, 3 of which nobody has anything\n"
+        "2 nodes with 10 GPUs, 3 free\n"
     )
 
 

@@ -88,6 +88,17 @@ def test_people_read_problems_and_decisions(linkwise, write):
     assert linkwise("policy", "lint", "h").out.startswith("warning LW503 h:1 ")
 
 
+def test_people_read_the_path_of_a_key_once_and_of_a_long_value_its_beginning(linkwise):
+    machines = [f"{{nodeLabels: {{a: b{i}}}, machine: t4x4}}" for i in range(9)]
+    text = f"strict: false\nmachines: [{', '.join(machines)}]\n"
+
+    strict, mapped = linkwise("policy", "lint", "-", stdin=text).out.splitlines()
+
+    assert strict == "decides <stdin>:1 strict = false"
+    assert mapped.startswith('decides <stdin>:2 machines = [{"nodeLabels": {"a": "b0"}')
+    assert mapped.endswith("…")
+
+
 def test_an_empty_policy_decides_nothing(linkwise):
     code, out, _ = linkwise("policy", "lint", "-", stdin="# nothing yet\n")
 

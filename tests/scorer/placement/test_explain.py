@@ -94,6 +94,6 @@ def test_what_nobody_knows_is_named():
 
     assert told(a_snapshot(*unknown), workers(16)).notes == (
         "nothing tells how the GPUs of a, b, c and others are linked: all count as equal",
-        "nic unknown: the bandwidth between nodes is not counted",
+        "the bandwidth of the nodes' NICs is unknown, so it is not counted",
     )
     assert told(a_snapshot(a_node()), workers(2), link=Link.NVLINK).notes == ()
