@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from cluster.amounts import CORE_MAX
 from cluster.demand import HostPort, PortsTaken
 from cluster.gpu_usage import GPUUsage, LedgerError
-from cluster.keys import NVIDIA_GPU
+from cluster.keys import NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.node import Node
 from cluster.record import GPUShare
 
@@ -234,7 +234,12 @@ class NodeLedger:
     @property
     def has_gpus(self) -> bool:
         """The node has GPUs, or pods with GPUs although it offers none (any more)."""
-        return bool(self.node.cards or self.unaccounted)
+        return bool(self.node.cards or self.unaccounted or self.replicas_counted)
+
+    @property
+    def replicas_counted(self) -> int:
+        """Replicas of GPUs that NVIDIA's plugin allocates here."""
+        return 0 if self.node.mode.is_ours else self.node.resources.get(NVIDIA_GPU_SHARED, 0)
 
     @property
     def gpus_free(self) -> int:

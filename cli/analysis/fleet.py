@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TypeAlias
 
-from cluster.keys import GFD_PRODUCT, NODE_POOLS
+from cluster.keys import GFD_PRODUCT, NODE_POOLS, NVIDIA_GPU_SHARED
 from cluster.ledger import Holding, NodeLedger
 from cluster.mode import Mode
 from cluster.node import Node
@@ -101,7 +101,7 @@ def usage_of(ledgers: Iterable[NodeLedger]) -> list[Usage]:
 def _add(usage: Usage, holding: Holding, node: Node) -> None:
     usage.pods += 1
     usage.nodes.add(node.name)
-    if node.mode is Mode.TIMESLICE or node.replicas:
+    if node.mode is Mode.TIMESLICE or node.replicas or holding.counted == NVIDIA_GPU_SHARED:
         usage.replicas += len(holding.shares) + holding.nvidia
         return
     usage.memory += sum(share.mem or 0 for share in holding.shares)

@@ -20,7 +20,7 @@ def show_fit(fit: FitResult) -> None:
     for note in fit.notes:
         say("    note:", sentence(note))
     table([["    " + pod.name, str(pod.node), _gpus(pod.gpus)] for pod in placed])
-    for node in fit.nodes:
+    for node in (one for one in fit.nodes if one.gpus):
         say(f"    left on {node.name}:", _left(node))
 
 

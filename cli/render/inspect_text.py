@@ -6,6 +6,7 @@ from cli.analysis.inspection import Holder, NodeView
 from cli.commands.topology import kind_of
 from cli.render.output import BAD, DOUBT, GOOD, QUIET, Cell, Paint, cut, say, say_rest, table
 from cluster.amounts import CORE_MAX
+from cluster.keys import NVIDIA_GPU_SHARED
 from cluster.mode import Mode
 from cluster.record import Isolation
 
@@ -61,6 +62,10 @@ def _left(view: NodeView) -> str:
     if mode is Mode.TIMESLICE:
         left = sum(map(ledger.replicas_free, cards))
         return f"{left} of {view.node.replicas * len(cards)} replicas free"
+    if ledger.replicas_counted:
+        left = ledger.counted_free(NVIDIA_GPU_SHARED)
+        replicas = f"{left} of {ledger.replicas_counted} replicas free"
+        return f"{ledger.gpus_free} of {len(cards)} GPUs, {replicas}" if cards else replicas
     return f"{ledger.gpus_free} of {len(cards)} GPUs free"
 
 
@@ -94,9 +99,9 @@ def _rows(view: NodeView) -> Iterator[list[Cell]]:
 def _counted(view: NodeView) -> Iterator[list[Cell]]:
     """Yield who has how many GPUs, where NVIDIA's plugin chooses which."""
     for holder in view.holders:
-        number = holder.holding.nvidia
+        number, is_shared = holder.holding.nvidia, holder.holding.counted == NVIDIA_GPU_SHARED
         yield [
-            f"{number} GPU{'s' * (number != 1)}",
+            f"{number} {'replica' if is_shared else 'GPU'}{'s' * (number != 1)}",
             "chosen by NVIDIA's plugin",
             holder.holding.pod,
         ]
@@ -217,4 +222,10 @@ def _sum(views: Sequence[NodeView]) -> str:
     nodes = f"{len(views)} node{'s' * (len(views) != 1)}"
     if not views:
         return "no node with GPUs"
-    return f"{nodes} with {gpus} GPUs, {free} free"
+    shared = [view.ledger for view in views if view.ledger.replicas_counted]
+    told = [f"{gpus} GPUs, {free} free"] if gpus or not shared else []
+    if shared:
+        replicas = sum(ledger.replicas_counted for ledger in shared)
+        left = sum(ledger.counted_free(NVIDIA_GPU_SHARED) for ledger in shared)
+        told.append(f"{replicas} replicas of NVIDIA's plugin, {left} free")
+    return f"{nodes} with {'; '.join(told)}"

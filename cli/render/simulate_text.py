@@ -17,6 +17,7 @@ from cli.render.output import (
     sentence,
     table,
 )
+from cluster.keys import NVIDIA_GPU_SHARED
 from cluster.ledger import NodeLedger
 from cluster.node import Mode
 from cluster.request import Family
@@ -177,4 +178,6 @@ def _free(node: NodeLedger) -> str:
     if node.node.mode is Mode.TIMESLICE:
         left = sum(node.replicas_free(i) for i in cards)
         return f"{left} of {node.node.replicas * len(cards)} replicas"
+    if node.replicas_counted and not cards:
+        return f"{node.counted_free(NVIDIA_GPU_SHARED)} of {node.replicas_counted} replicas"
     return f"{node.gpus_free} of {len(cards)} GPUs"

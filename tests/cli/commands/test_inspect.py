@@ -318,3 +318,18 @@ def test_a_cluster_file_without_nodes_is_refused(inspect):
 
     assert (ran.code, ran.out) == (2, "")
     assert "there is no node in it" in ran.err
+
+
+def test_replicas_of_nvidias_plugin_are_counted_in_its_own_words(inspect):
+    objects = [
+        node_object("t4", {keys.GFD_PRODUCT: "Tesla-T4-SHARED"}, **{keys.NVIDIA_GPU_SHARED: "4"}),
+        a_pod({keys.NVIDIA_GPU_SHARED: 1}, name="p", nodeName="t4"),
+    ]
+
+    assert inspect(objects).out == (
+        "t4 default, Tesla-T4-SHARED, links unknown; 3 of 4 replicas free\n"
+        "  1 replica  chosen by NVIDIA's plugin  default/p\n\n"
+        "1 node with 4 replicas of NVIDIA's plugin, 3 free\n"
+    )
+    (node,) = json.loads(inspect(objects, "-o", "json").out)["nodes"]
+    assert (node["devs"], node["counted"][0]["gpus"]) == ([], 1)

@@ -539,3 +539,17 @@ def test_each_replica_is_admitted_by_its_own_labels(simulate, write, kind, verdi
 
     assert [one["name"] for one in answer["pods"]] == ["web-0", "web-1", "web-2"]
     assert [one["verdict"] for one in answer["pods"]] == verdicts
+
+
+def test_replicas_of_nvidias_plugin_are_what_is_left_of_its_nodes(simulate, linkwise):
+    amounts = {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu.shared": "4"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "t4"}}
+    cluster = json.dumps({**node, "status": {"allocatable": amounts}})
+
+    simulate(pod("p", {"nvidia.com/gpu.shared": 1}), cluster=cluster)
+    simulated = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml").out
+    checked = linkwise("check", "jobs.yaml", "--cluster", "cluster.yaml").out
+
+    assert "t4    default  4 of 4 replicas  3 of 4 replicas\n" in simulated
+    assert "fits now on t4\n" in checked
+    assert "0 of 0" not in simulated + checked
