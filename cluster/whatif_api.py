@@ -87,6 +87,8 @@ class FitResult(Struct, frozen=True):
     """Notes about unknowns and decisions left to others; each once."""
     reason: str | None
     """Why not all of them fit; None if they do."""
+    never: bool = False
+    """They would not fit even on the empty cluster."""
 
 
 class FitAnswer(Struct, frozen=True):

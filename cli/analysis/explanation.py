@@ -7,14 +7,14 @@ Pure.
 from cli.analysis.explain_placed import explain_placed
 from cli.analysis.explained import Explained, UnitState, pod_placement, record_of
 from cli.analysis.planner_view import PlannerDecision, PlannerView
-from cli.analysis.suggestions import never_fits, never_helped, suggestions
+from cli.analysis.suggestions import never_helped, suggestions
 from cluster.gang import GangKey, Link, rank_order
 from cluster.keys import ALLOCATION, GANG
 from cluster.other_systems import gpus_of_others
 from cluster.request import Family
 from scorer.gang.crd import Gang, Phase, name_of
 from scorer.gang.pod_info import PodInfo, pod_info
-from scorer.placement.baselines import best_possible, index_order
+from scorer.placement.baselines import best_possible, index_order, never_fits
 from scorer.placement.member import new_member
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import plan

@@ -4,8 +4,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from cli.analysis.planner_view import PlannerDecision, PlannerView
-from cli.analysis.suggestions import never_fits
 from cluster.request import Request
+from scorer.placement.baselines import never_fits
 from scorer.placement.result import Plan
 
 FITS = "it fits now: the planner places it next"

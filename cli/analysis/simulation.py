@@ -4,7 +4,6 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from cli.analysis.suggestions import never_fits
 from cluster.gang import gang_mark
 from cluster.gang_owner import Workload
 from cluster.ledger import Ledger
@@ -12,7 +11,7 @@ from cluster.other_systems import gpus_of_others
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from scorer.gang.pod_info import pod_info
-from scorer.placement.baselines import IndexOrder
+from scorer.placement.baselines import IndexOrder, never_fits
 from scorer.placement.explain import notes_on
 from scorer.placement.member import Member
 from scorer.placement.result import Plan

@@ -7,8 +7,9 @@ from cluster.capacity import capacity_of
 from cluster.gang import Link
 from cluster.ledger import Holding, NodeLedger
 from scorer.gang.unit import Unit
+from scorer.placement.baselines import never_fits
 from scorer.placement.member import Member
-from scorer.placement.result import Plan, Refusal
+from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
 
@@ -16,14 +17,6 @@ MOST_NODES = 8
 """So many nodes, those with the most free GPUs, are looked at for pods whose end makes room."""
 MOST_NAMES = 4
 """More pods than these are not named."""
-
-
-def never_fits(before: Snapshot, members: Sequence[Member], link: Link) -> bool:
-    """Say whether a gang, or a pod on its own, would have no place if nothing else ran.
-
-    Cost: a plan.
-    """
-    return isinstance(plan(before.emptied(), members, link=link), Refusal)
 
 
 def never_helped(before: Snapshot, members: Sequence[Member]) -> str:

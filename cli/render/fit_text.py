@@ -12,7 +12,8 @@ def show_fit(fit: FitResult) -> None:
         say(" ", Paint("fits now", GOOD, bold=True), f"on {nodes}")
         _show_bandwidth(fit)
     else:
-        some = f"{len(placed)} of {len(fit.pods)} fit now" if placed else "does not fit now"
+        none = "never fits, even if nothing else ran" if fit.never else "does not fit now"
+        some = f"{len(placed)} of {len(fit.pods)} fit now" if placed else none
         say(" ", Paint(some, BAD, bold=True))
         say("   ", sentence(fit.reason or ""))
     if fit.why:

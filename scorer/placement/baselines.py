@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cluster.gang import Link
 from scorer.placement.feasibility import feasibility_of
 from scorer.placement.group import new_group
 from scorer.placement.member import Member
 from scorer.placement.node_assignment import Candidate, NodeAssignment, bandwidth_over
-from scorer.placement.result import Plan
+from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
 from topology.machine import gpus_of, mask_of
@@ -32,6 +33,14 @@ def best_possible(snapshot: Snapshot, members: Sequence[Member]) -> float | None
         return None
     planned = plan(snapshot.emptied(), members)
     return planned.bandwidth if isinstance(planned, Plan) else None
+
+
+def never_fits(snapshot: Snapshot, members: Sequence[Member], link: Link) -> bool:
+    """Say whether a gang, or a pod on its own, would have no place if nothing else ran.
+
+    Cost: a plan.
+    """
+    return isinstance(plan(snapshot.emptied(), members, link=link), Refusal)
 
 
 def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | None:

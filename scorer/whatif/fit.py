@@ -12,12 +12,21 @@ from cluster.ledger import NodeLedger
 from cluster.node import Mode
 from cluster.whatif_api import FitQuestion, FitResult, FitTemplate, NodeLeft, PodFit
 from scorer.cache.cluster_state import ClusterState
+from scorer.placement.baselines import never_fits
 from scorer.placement.explain import notes_on, why_these
 from scorer.placement.member import Member
 from scorer.placement.result import Placement
 from scorer.placement.snapshot import Snapshot
 from scorer.queue.cycle import Reserved
-from scorer.whatif.simulate import GangResult, Intended, Settled, gang_name, settled_of, simulate
+from scorer.whatif.simulate import (
+    GangResult,
+    Intended,
+    Settled,
+    gang_name,
+    link_of,
+    settled_of,
+    simulate,
+)
 
 BY_COUNT = "a guess by count: kube-scheduler chooses the node, and NVIDIA's plugin the GPUs"
 BY_SCHEDULER = "kube-scheduler chooses among the nodes that fit, by rules of its own, too"
@@ -114,6 +123,7 @@ def _fit(
     first, *others = {unit.places: unit for unit in units}.values()
     told = (note for one in (first, *others) if one.plan for note in notes_on(one.seen, one.plan))
     speeds = [unit.plan.bandwidth for unit in (first, *others) if unit.plan]
+    refused = next((unit for unit in units if unit.reason), None)
     known = [speed for speed in speeds if speed is not None]
     return FitResult(
         fits=None not in placements,
@@ -124,8 +134,14 @@ def _fit(
         best_possible=_tenths(first.best_possible),
         why=why_these(first.plan) if first.plan and not others else None,
         notes=list(dict.fromkeys((*told, *_left_to_others(first.members[0])))),
-        reason=next((unit.reason for unit in units if unit.reason), None),
+        reason=refused.reason if refused else None,
+        never=refused is not None and _never_fits(refused),
     )
+
+
+def _never_fits(unit: GangResult) -> bool:
+    link = link_of(unit.members, is_gang=unit.is_gang)
+    return never_fits(unit.seen, unit.members, link)
 
 
 def _pod(name: str, placement: Placement | None) -> PodFit:

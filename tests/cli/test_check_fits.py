@@ -71,11 +71,21 @@ def check(linkwise, write):
             "aliyun.com/gpu: 9",
             1,
             """\
-  does not fit now
+  never fits, even if nothing else ran
     Needs 9 GPUs on one node; the freest suitable node has 6; of 4 nodes: another kind of GPU \
 resource (3), too few free GPUs (1).
 """,
-            id="too many",
+            id="too many for any node",
+        ),
+        pytest.param(
+            "aliyun.com/gpu: 8",
+            1,
+            """\
+  does not fit now
+    Needs 8 GPUs on one node; the freest suitable node has 6; of 4 nodes: another kind of GPU \
+resource (3), too few free GPUs (1).
+""",
+            id="too many now",
         ),
         pytest.param(
             "nvidia.com/gpu.shared: 1",
