@@ -1,6 +1,6 @@
 """What became of every gang and pod that asks for GPUs: where it is, how fast, and why."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from cli.render.output import sentence
 from cli.render.page.bandwidth import bandwidth
@@ -15,13 +15,13 @@ from topology.explain import Explanation
 MEMBERS = 8
 """Longer lists of members, and of nodes, are folded."""
 PODS = 40
-"""Single pods beyond these are folded."""
+"""Rows of single pods beyond these are folded."""
 
 
 def unit_sections(units: Sequence[Unit]) -> Markup:
     """Return a card for everything with several GPUs, and a list of single pods."""
     cards = [unit for unit in units if _is_large(unit)]
-    pods = [_pod(unit) for unit in units if not _is_large(unit)]
+    pods = [_pods(alike) for alike in _alike(one for one in units if not _is_large(one))]
     return together(
         element("h2", "Gangs, and pods with several GPUs") if cards else None,
         map(_card, cards),
@@ -32,6 +32,16 @@ def unit_sections(units: Sequence[Unit]) -> Markup:
 
 def _is_large(unit: Unit) -> bool:
     return unit.result.is_gang or unit.result.members[0].gpus > 1
+
+
+def _alike(pods: Iterable[Unit]) -> Iterable[list[Unit]]:
+    """Return single pods, those that wait for one reason together: there may be thousands."""
+    groups: dict[Hashable, list[Unit]] = {}
+    for unit in pods:
+        result = unit.result
+        waits = result.namespace, result.members[0].request, result.reason, result.never
+        groups.setdefault(id(unit) if result.plan else waits, []).append(unit)
+    return groups.values()
 
 
 def _first(items: Sequence[Markup], most: int, noun: str) -> Markup:
@@ -158,11 +168,14 @@ def _gets(placement: Placement) -> str:
     return f"{amount}{_gpus(placement.gpus)}"
 
 
-def _pod(unit: Unit) -> Markup:
+def _pods(alike: Sequence[Unit]) -> Markup:
+    unit, rest = alike[0], alike[1:]
     result = unit.result
     facts = [asked(result.members[0].request), " · namespace ", name(result.namespace)]
     for placement in result.plan.placements if result.plan else ():
         where = (name(placement.node), f", {_gpus(placement.gpus)}")
         facts = [element("span", where, class_="ink"), " · ", *facts]
     reason = element("p", sentence(result.reason), class_="small") if result.reason else None
-    return element("li", _head(unit, facts), reason)
+    others = [(" ", name(one.result.name)) for one in rest]
+    more = folded(f"{len(rest):,} more wait for the same reason", others) if rest else None
+    return element("li", _head(unit, facts), reason, more)

@@ -508,10 +508,22 @@ def test_the_caption_names_the_command_the_time_and_the_inputs():
 def test_long_lists_of_pods_are_folded():
     pods = [an_applicant(f"pod-{i}", {keys.GPU_WHOLE: 1}) for i in range(45)]
 
-    root = read(render(simulate(a_snapshot(a_cluster_node("n", "dgx2")), pods), "t"))
+    nodes = [a_cluster_node(f"n-{i}", "dgx2") for i in range(3)]
+    root = read(render(simulate(a_snapshot(*nodes), pods), "t"))
 
     assert "5 more pods" in [summary.text for summary in root.all("summary")]
     assert [chip.text for chip in root.all("span", "chip")][24:28] == ["Y", "Z", "AA", "AB"]
+
+
+def test_pods_that_wait_for_one_reason_are_told_once_with_all_names():
+    pods = [an_applicant(f"pod-{i}", {keys.GPU_WHOLE: 1}) for i in range(45)]
+
+    root = read(render(simulate(a_snapshot(a_cluster_node("n", "dgx2")), pods), "t"))
+
+    (more,) = (one for one in root.all("details") if "same reason" in one.text)
+    assert more.text.startswith("28 more wait for the same reason")
+    assert [one.text for one in more.all("bdi")] == [f"pod-{i}" for i in range(17, 45)]
+    assert root.text.count("Needs 1 GPU") == 1
 
 
 HOSTILE = (
