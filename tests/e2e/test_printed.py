@@ -23,8 +23,10 @@ NOT_RUN = {
     "kubectl -n linkwise-system port-forward": "kwok's kubelets forward no ports",
 }
 """Why commands that begin so are not run; what is behind a forwarded port is asked where it is."""
-LOOKING = re.compile(r"kubectl (-n \S+ |--namespace=\S+ )?(get|describe|auth can-i) [^<…]+")
+LOOKING = re.compile(r"kubectl (-n \S+ |--namespace=\S+ )?(get|describe|explain|auth can-i) [^<…]+")
 """Commands in sentences that change nothing and lack nothing; one of them shows only faults."""
+CHANGING = re.compile(r"kubectl (-n \S+ )?(rollout restart|scale|delete) [^<…]+")
+"""Commands in sentences that change an installation of the base, or remove a part of it."""
 OF_FAULTS = "kubectl get --raw /metrics | grep fail_open"
 INSTALLING = (
     "mkdir cluster-a",
@@ -203,6 +205,25 @@ def test_what_is_installed_from_a_folder_is_removed_by_that_folder_and_nothing_i
 
     assert (stopped.returncode, removed.returncode) == (0, 0), stopped.stderr + removed.stderr
     wait_until(lambda: left(empty, folder) == set(), "all is gone")
+
+
+def test_commands_in_sentences_that_change_an_installation_run_as_they_are_printed(empty):
+    printed = [one for one in inline("docs/operations.md") if CHANGING.fullmatch(one)]
+    changing = [one for one in printed if "linkwise-scheduler" not in one]
+    assert empty("kubectl apply -k manifests/base").returncode == 0
+    # The certificate's Secret is no manifest: a process writes it.
+    empty("kubectl -n linkwise-system create secret generic linkwise-webhook-tls")
+
+    # What removes the whole installation comes last.
+    failed = [
+        ran.stderr
+        for command in sorted(changing, key=lambda one: " -k " in one)
+        if (ran := empty(command)).returncode
+    ]
+
+    assert len(changing) == 8
+    assert failed == []
+    wait_until(lambda: left(empty, "manifests/base") == set(), "all is gone")
 
 
 def test_what_the_scheduler_adds_goes_by_the_commands_that_lead_back_to_the_base(empty):
