@@ -165,7 +165,7 @@ async def test_a_pod_gives_way_to_one_of_a_smaller_namespace_and_is_read_again(m
         async with leading(cluster) as leader:
 
             def reasons():
-                return {u.key.name: why for u, why in leader.tenure.planner.waiting()}
+                return {u.key.name: why for u, why in leader.context.planner.waiting()}
 
             await soon(lambda: len(reasons()) == 2)
             cluster.put(path, a_held_pod(16, "small"))
