@@ -1,4 +1,4 @@
-"""What the cluster offers at most, so that a request no node can ever take is told at creation."""
+"""Maximum capacity of the nodes: admission reports requests that no node can ever satisfy."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,117 +9,119 @@ from cluster.mode import Mode
 from cluster.request import Family, Request
 
 if TYPE_CHECKING:
-    # Costs 20 ms to import, which a check without a cluster need not wait for.
+    # The import costs 20 ms, which a check without a cluster should not pay.
     from cluster.node import Node
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
-_SHARE, _WHOLE, _NVIDIA = Family.SHARE, Family.WHOLE, Family.NVIDIA
+_SHARE, _WHOLE, _REPLICA = Family.SHARE, Family.WHOLE, Family.REPLICA
 
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A request that no node can take, however empty the cluster."""
+    """A request that no node can satisfy, even if the cluster is empty."""
 
-    asked: str
-    """What the pod asks for, such as `20 GiB of one card`."""
+    requested: str
+    """The request, such as `20 GiB of one card`."""
     offered: str
-    """The most there is, such as `at most 15 GiB of one card`."""
+    """The maximum on any node, such as `at most 15 GiB of one card`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The most that any node offers of each kind, healthy and free or not."""
+    """Maximum of any node by kind of request; allocated and unhealthy GPUs count."""
 
     nodes: int = 0
-    """How many nodes are known; with none, nothing is judged."""
+    """Number of known nodes; with none, no request is checked."""
     memory_cards: tuple[int, ...] = ()
-    """Item N-1: the most memory that N cards of one node have each [GiB]."""
+    """Item N-1: largest memory that each of N cards of one node has [GiB]."""
     compute_cards: tuple[int, ...] = ()
-    """The same over the nodes that give out compute too."""
+    """The same on nodes that also share compute."""
     whole: int = 0
-    """Most GPUs of a node on which Linkwise chooses whole GPUs."""
+    """GPUs of the largest node on which Linkwise chooses whole GPUs."""
     nvidia: int = 0
-    """Most `nvidia.com/gpu` of a node."""
+    """Largest `nvidia.com/gpu` of a node."""
     replicas: int = 0
-    """Most `nvidia.com/gpu.shared` of a node on which Linkwise chooses them."""
+    """Largest `nvidia.com/gpu.shared` of a node on which Linkwise chooses replicas."""
     nvidia_replicas: int = 0
-    """Most `nvidia.com/gpu.shared` of a node on which NVIDIA's plugin chooses them."""
+    """Largest `nvidia.com/gpu.shared` of a node on which NVIDIA's plugin chooses replicas."""
     by_nvidias_names: tuple[Mapping[str, str], ...] = field(default=(), repr=False)
     """Labels of each node that offers GPUs under NVIDIA's resource names."""
     unlabelled: frozenset[str] = frozenset()
-    """Resources of nodes whose labels do not say how they are given out."""
+    """GPU resources of nodes without a label for the mode."""
     _label_sets: dict[frozenset[str], tuple[Mapping[str, str], ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """A cache of `label_sets`, by keys; it ends with this capacity, when a node changes."""
+    """Cache of `label_sets` by keys."""
 
     def label_sets(self, keys: frozenset[str]) -> tuple[Mapping[str, str], ...]:
-        """Return what these labels are on nodes that offer GPUs under NVIDIA's names, each once.
+        """Return the distinct values of some labels on nodes with GPUs under NVIDIA's names.
 
-        Cost: one pass over the nodes for each set of keys, which the policy decides.
+        Cost: one pass over the nodes for each new set of keys.
         """
         if keys not in self._label_sets:
-            found = {
+            label_sets = {
                 tuple((key, labels[key]) for key in sorted(keys) if key in labels)
                 for labels in self.by_nvidias_names
             }
-            self._label_sets[keys] = tuple(dict(one) for one in sorted(found))
+            self._label_sets[keys] = tuple(map(dict, sorted(label_sets)))
         return self._label_sets[keys]
 
-    def relabelling(self, request: Request) -> str | None:
-        """Say which label or resource to change so that nodes take a request; None: neither helps.
+    def suggested_change(self, request: Request) -> str | None:
+        """Return which node label or resource to change; None where neither would help.
 
         Args:
-            request: Something that no node takes, however empty.
+            request: A request that no node can satisfy.
         """
-        if request.family is _WHOLE:
-            resource, mode, most = GPU_WHOLE, Mode.TOPOLOGY, self.whole
-        elif request.family is _SHARE:
-            cards = self.compute_cards if request.core else self.memory_cards
-            mode = Mode.CORE_MEM if request.core else Mode.SHARE
-            resource, most = GPU_MEM, len(cards)
-        else:
-            return None
-        if most:
+        resource, mode, maximum = self._offer(request)
+        if mode is None or maximum:
             return None
         if resource in self.unlabelled:
             return f"label the nodes that offer {resource} with {NODE_MODE}={mode}"
         return f"ask for {NVIDIA_GPU}, which nodes offer" if self.nvidia else None
 
     def excess(self, request: Request) -> Excess | None:
-        """Say what a request asks for beyond every node; None where some node may take it.
-
-        Nothing is said without nodes, since then nobody has looked yet.
-        """
+        """Return why no node can satisfy a request; None where some node may, or none is known."""
         if not self.nodes or request.family is None:
             return None
         if request.family is _SHARE:
             return self._share_excess(request)
-        if request.family is _WHOLE:
-            resource, most = GPU_WHOLE, self.whole
-        elif request.family is _NVIDIA:
-            resource = request.counted
-            most = self.nvidia if resource == NVIDIA_GPU else self.nvidia_replicas
-        else:
-            resource, most = NVIDIA_GPU_SHARED, self.replicas
-        if request.gpus <= most:
+        resource, _, maximum = self._offer(request)
+        if request.gpus <= maximum:
             return None
-        offered = f"at most {most} on one node" if most else self._not_offered(resource)
+        offered = f"at most {maximum} on one node" if maximum else self._not_offered(resource)
         return Excess(f"{request.gpus} {resource}", offered)
 
+    def _offer(self, request: Request) -> tuple[str, Mode | None, int]:
+        """Return the requested resource, the node mode that Linkwise needs, and the maximum.
+
+        The mode is None for resources under NVIDIA's names. The maximum is of one node [GPUs].
+        """
+        if request.family is _WHOLE:
+            return GPU_WHOLE, Mode.TOPOLOGY, self.whole
+        if request.family is _SHARE:
+            mode = Mode.CORE_MEM if request.core else Mode.SHARE
+            return GPU_MEM, mode, len(self._share_cards(request))
+        if request.family is _REPLICA:
+            return NVIDIA_GPU_SHARED, None, self.replicas
+        resource = request.counted
+        return resource, None, self.nvidia if resource == NVIDIA_GPU else self.nvidia_replicas
+
+    def _share_cards(self, request: Request) -> tuple[int, ...]:
+        return self.compute_cards if request.core else self.memory_cards
+
     def _share_excess(self, request: Request) -> Excess | None:
-        cards = self.compute_cards if request.core else self.memory_cards
+        cards = self._share_cards(request)
         n, each = request.gpus, request.memory_per_card
         if n <= len(cards) and each <= cards[n - 1]:
             return None
-        asked = f"{each} GiB of one card" if n == 1 else f"{each} GiB of each of {n} cards"
+        requested = f"{each} GiB of one card" if n == 1 else f"{each} GiB of each of {n} cards"
         if not cards:
             wanted = f"{GPU_MEM} with {GPU_CORE}" if request.core else GPU_MEM
-            return Excess(asked, self._not_offered(GPU_MEM, wanted))
+            return Excess(requested, self._not_offered(GPU_MEM, wanted))
         if n > len(cards):
-            return Excess(asked, f"at most {len(cards)} cards on one node")
+            return Excess(requested, f"at most {len(cards)} cards on one node")
         where = "one card" if n == 1 else f"each of {n} cards of one node"
-        return Excess(asked, f"at most {cards[n - 1]} GiB of {where}")
+        return Excess(requested, f"at most {cards[n - 1]} GiB of {where}")
 
     def _not_offered(self, resource: str, wanted: str = "") -> str:
         if resource in self.unlabelled:
@@ -128,7 +130,7 @@ class Capacity:
 
 
 def capacity_of(nodes: Iterable["Node"]) -> Capacity:
-    """Return what nodes offer at most. Cards that are unhealthy now count: they come back."""
+    """Return the capacity of nodes. Unhealthy cards count, since they may recover."""
     known = tuple(nodes)
     return Capacity(
         nodes=len(known),
@@ -164,10 +166,9 @@ def capacity_of(nodes: Iterable["Node"]) -> Capacity:
 
 
 def _cards_of(nodes: Iterable["Node"]) -> tuple[int, ...]:
-    most: list[int] = []
+    maxima: list[int] = []
     for node in nodes:
         sizes = sorted((card.memory or 0 for card in node.cards), reverse=True)
-        most += [0] * (len(sizes) - len(most))
-        for place, size in enumerate(sizes):
-            most[place] = max(most[place], size)
-    return tuple(most)
+        maxima += [0] * (len(sizes) - len(maxima))
+        maxima[: len(sizes)] = map(max, maxima, sizes)
+    return tuple(maxima)

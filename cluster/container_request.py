@@ -1,4 +1,4 @@
-"""Which GPU resources each container of a pod names, and what is wrong with them there."""
+"""Read the GPU resources of each container, and iterate over the containers of a pod."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,73 +12,98 @@ from cluster.quantity import QuantityError, is_zero, parse_quantity
 
 
 class ContainerRequest(Struct, frozen=True, gc=False):
-    """The GPU resources that one container names; a container that names none has no claim.
-
-    An amount of 0 asks for nothing, so that its resource counts as not named.
-    """
+    """GPU resources that one container names, at least one; an amount of 0 does not count."""
 
     container: str
-    """Its name."""
+    """Name of the container."""
     index: int
-    """Its place in `spec.containers`, or in `spec.initContainers`."""
+    """Index in `spec.containers` or `spec.initContainers`."""
     init: bool
+    """It is an init container (or a sidecar)."""
     sidecar: bool
-    """It is an init container that keeps running beside the app containers."""
+    """It is a sidecar: an init container that keeps running."""
     limits: dict[str, Amount]
     requests: dict[str, Amount]
     named: dict[str, Amount]
-    """Each resource's limit; where only a request is given, that."""
+    """Limit of each resource; its request where it has no limit."""
 
     def field(self, resource: str) -> str:
-        """Return the path of a resource that it names."""
+        """Return the path of the amount of a named resource."""
         part = "limits" if resource in self.limits else "requests"
         return amount_path(self.index, self.init, part, resource)
 
 
+def all_containers(spec: NewPodSpec) -> Sequence[NewContainer]:
+    """Return the app containers, then the init containers."""
+    init_containers = spec.init_containers
+    return (*spec.containers, *init_containers) if init_containers else spec.containers
+
+
+def indexed_containers(spec: NewPodSpec) -> Iterator[tuple[bool, int, NewContainer]]:
+    """Yield (is it an init container, index, container): app containers, then init containers."""
+    for index, container in enumerate(spec.containers):
+        yield False, index, container
+    for index, container in enumerate(spec.init_containers or ()):
+        yield True, index, container
+
+
+def container_path(init: bool, index: int) -> str:
+    """Return the path of a container, such as `spec.containers[0]`."""
+    return f"spec.{'initContainers' if init else 'containers'}[{index}]"
+
+
+def container_pointer(init: bool, index: int) -> str:
+    """Return the JSON pointer to a container, such as `/spec/containers/0`."""
+    return f"/spec/{'initContainers' if init else 'containers'}/{index}"
+
+
 def amount_path(index: int, init: bool, part: str, resource: str) -> str:
     """Return the path of a container's amount; `part` is `limits` or `requests`."""
-    containers = "initContainers" if init else "containers"
-    return f"spec.{containers}[{index}].resources.{part}[{resource}]"
+    return f"{container_path(init, index)}.resources.{part}[{resource}]"
 
 
 def container_requests(spec: NewPodSpec) -> list[ContainerRequest]:
-    """Return the claims of a pod: app containers first, then init containers, in their order."""
-    claims = _claims(spec.containers, False)
-    if spec.init_containers:
-        claims += _claims(spec.init_containers, True)
-    return claims
+    """Return the requests of all containers that name GPU resources: app containers first."""
+    requests = []
+    for init, index, container in indexed_containers(spec):
+        if container.resources and (named := _named_resources(container)):
+            sidecar = init and container.restart_policy == "Always"
+            limits, amounts = container.limits, container.requests
+            requests.append(
+                ContainerRequest(container.name, index, init, sidecar, limits, amounts, named)
+            )
+    return requests
 
 
 def read_container_request(
-    claim: ContainerRequest, cards: int | None
+    request: ContainerRequest, cards: int | None
 ) -> tuple[dict[str, int], list[Finding]]:
-    """Return a claim's amounts by resource, 0 where one cannot be read, and all its findings.
+    """Return the amount of each resource, 0 where it is invalid, and all findings.
 
     Args:
-        claim: What the container names.
-        cards: As `amounts.check_amount` takes it.
+        request: The request of one container.
+        cards: As in `amounts.check_amount`.
     """
     amounts: dict[str, int] = {}
     findings: list[Finding] = []
-    limits, requests = claim.limits, claim.requests
-    for resource, value in claim.named.items():
+    for resource, value in request.named.items():
         amount = sound_amount(resource, value, cards)
-        is_sound = amount is not None
+        is_valid = amount is not None
         if amount is None:
-            amount, finding = check_amount(resource, value, claim.field(resource), cards)
-            is_sound = finding is None
+            amount, finding = check_amount(resource, value, request.field(resource), cards)
+            is_valid = finding is None
             if finding is not None:
                 findings.append(finding)
         amounts[resource] = amount
-        if requests.get(resource, value) != limits.get(resource):
-            findings += _request_findings(claim, resource, limit_is_read=is_sound)
+        if request.requests.get(resource, value) != request.limits.get(resource):
+            findings += _request_findings(request, resource, limit_is_valid=is_valid)
     if GPU_CORE in amounts and GPU_MEM not in amounts:
         findings.append(
             Finding(
                 Code.CORE_ALONE,
                 Severity.ERROR,
-                claim.field(GPU_CORE),
-                claim.named[GPU_CORE],
+                request.field(GPU_CORE),
+                request.named[GPU_CORE],
                 f"compute cannot be asked alone: the container names no {GPU_MEM}",
                 f"add {GPU_MEM} with the GiB it needs beside it",
             )
@@ -86,47 +111,37 @@ def read_container_request(
     return amounts, findings
 
 
-def _claims(containers: Sequence[NewContainer], init: bool) -> list[ContainerRequest]:
-    claims = []
-    for index, container in enumerate(containers):
-        resources = container.resources
-        if resources is None:
-            continue
-        named: dict[str, Amount] = {}
-        limits, requests = resources.limits or {}, resources.requests or {}
-        for resource in limits | requests:
-            if resource in _RESOURCES and not (
-                is_zero(limits.get(resource, 0)) and is_zero(requests.get(resource, 0))
-            ):
-                named[resource] = limits[resource] if resource in limits else requests[resource]
-        if named:
-            sidecar = init and container.restart_policy == "Always"
-            claims.append(
-                ContainerRequest(container.name, index, init, sidecar, limits, requests, named)
-            )
-    return claims
+def _named_resources(container: NewContainer) -> dict[str, Amount]:
+    named: dict[str, Amount] = {}
+    limits, requests = container.limits, container.requests
+    for resource in limits | requests:
+        if resource in _RESOURCES and not (
+            is_zero(limits.get(resource, 0)) and is_zero(requests.get(resource, 0))
+        ):
+            named[resource] = limits[resource] if resource in limits else requests[resource]
+    return named
 
 
 def _request_findings(
-    claim: ContainerRequest, resource: str, *, limit_is_read: bool
+    request: ContainerRequest, resource: str, *, limit_is_valid: bool
 ) -> Iterator[Finding]:
-    """Yield what is wrong with a request that is not written as its limit: it must equal it."""
-    request = claim.requests[resource]
-    limit = claim.limits.get(resource)
-    field = amount_path(claim.index, claim.init, "requests", resource)
+    """Yield a finding for a `requests` amount that differs from its limit."""
+    amount = request.requests[resource]
+    limit = request.limits.get(resource)
+    field = amount_path(request.index, request.init, "requests", resource)
     if limit is None:
         message = f"{resource} is requested without a limit, and Kubernetes wants both equal"
-        yield _request_finding(field, request, message, f"add {resource}: {request} to limits")
+        yield _request_finding(field, amount, message, f"add {resource}: {amount} to limits")
         return
     try:
-        requested = parse_quantity(request)
-    except QuantityError as problem:
-        yield unreadable(request, field, problem)
+        requested = parse_quantity(amount)
+    except QuantityError as error:
+        yield unreadable(amount, field, error)
         return
-    if limit_is_read and requested != parse_quantity(limit):
-        message = f"the request is {request} but the limit {limit}, and Kubernetes wants both equal"
+    if limit_is_valid and requested != parse_quantity(limit):
+        message = f"the request is {amount} but the limit {limit}, and Kubernetes wants both equal"
         fix = f"write {limit} here too, or leave the request out"
-        yield _request_finding(field, request, message, fix)
+        yield _request_finding(field, amount, message, fix)
 
 
 def _request_finding(field: str, value: Amount, message: str, fix: str) -> Finding:

@@ -36,7 +36,7 @@ def validate_pod(
         found += check_class(labels, asked.pod.spec, request, catalogue, strict=rules.strict)
     if rules.capacity != "off" and (excess := capacity.excess(request)):
         severity = Severity.ERROR if rules.capacity == "deny" else Severity.WARNING
-        fix = capacity.relabelling(request) or "ask for less, or add a node that has as much"
+        fix = capacity.suggested_change(request) or "ask for less, or add a node that has as much"
         found.append(_capacity_finding(request, excess, severity, fix))
     if request.places:
         found += _privileged_findings(asked.pod)
@@ -137,6 +137,6 @@ def _capacity_finding(request: Request, excess: Excess, severity: Severity, fix:
         severity,
         ask.field if ask else "spec.containers",
         (ask.memory or ask.gpus) if ask else None,
-        f"{excess.asked} is more than any node has: {excess.offered}",
+        f"{excess.requested} is more than any node has: {excess.offered}",
         fix,
     )

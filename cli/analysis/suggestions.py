@@ -22,7 +22,7 @@ MOST_NAMES = 4
 def never_helped(before: Snapshot, members: Sequence[Member]) -> str:
     """Say what to change for a unit that never fits."""
     capacity = capacity_of(node.node for node in before.nodes)
-    change = capacity.relabelling(members[0].request)
+    change = capacity.suggested_change(members[0].request)
     return f"it would not fit if nothing else ran: {change or 'add nodes, or ask for less'}"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from urllib.request import urlopen
 
-from certificates import Pair, a_ca, a_leaf
+from certificates import KeyPair, a_ca, a_leaf
 from controlplane.api import ApiError, Object
 from controlplane.plane import ControlPlane
 from controlplane.process import NotReadyError, Process, answers, free_ports, wait_until
@@ -73,7 +73,7 @@ class Webhook(Replica):
     """The only replica, with a certificate of the test's own."""
 
     plane: ControlPlane
-    ca: Pair
+    ca: KeyPair
 
 
 @contextmanager
