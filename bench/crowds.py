@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from time import process_time
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from bench.placement import CLASSES, cluster
 from cluster.keys import GANG, GPU_WHOLE, POD_GROUP_MIN_AVAILABLE, POD_GROUP_NAME
@@ -12,9 +13,11 @@ from cluster.pod import Pod
 from scorer.cache.cluster_state import ClusterState
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.gang.unit import Owners, Unit, units_of
+from scorer.metrics import Metrics
 from scorer.placement.result import Refusal
 from scorer.placement.snapshot import Snapshot
 from scorer.queue.cycle import SchedulingCycle, in_order
+from scorer.queue.fault_isolation import FaultIsolation
 from scorer.queue.pending import PendingUnits
 from scorer.queue.starvation import StarvationGuard
 
@@ -49,7 +52,7 @@ def rows() -> Iterator[tuple[str, str, Callable[[], float]]]:
 
 def _decided(snapshot: Snapshot, gang: Unit) -> float:
     start = process_time()
-    _turns().decide(_fresh(snapshot), gang)
+    _cycle().decide(_fresh(snapshot), gang)
     return process_time() - start
 
 
@@ -62,10 +65,10 @@ def _longest(snapshot: Snapshot, gangs: list[Unit]) -> float:
 
 
 def _each(snapshot: Snapshot, gangs: list[Unit]) -> Iterator[float]:
-    turns, fresh = _turns(), _fresh(snapshot)
+    cycle, fresh = _cycle(), _fresh(snapshot)
     for gang in in_order(gangs):
         start = process_time()
-        found = turns.decide(fresh, gang)
+        found = cycle.decide(fresh, gang)
         took = process_time() - start
         assert isinstance(found, Refusal), found  # noqa: S101 (else something else is measured)
         yield took
@@ -76,33 +79,34 @@ class _Crowd:
     """Pods that wait and were all refused before."""
 
     snapshot: Snapshot
+    state: ClusterState = field(default_factory=ClusterState)
     waiting: PendingUnits = field(init=False)
-    ageing: StarvationGuard = field(default_factory=StarvationGuard)
+    starvation: StarvationGuard = field(default_factory=lambda: StarvationGuard(60))
 
     def __post_init__(self) -> None:
-        state = ClusterState()
-        self.waiting = PendingUnits(state, _NOBODY)
+        faults = FaultIsolation(Metrics(CollectorRegistry()), lambda: None)
+        self.waiting = PendingUnits(self.state, _NOBODY, faults)
         for i in range(_PODS):
             pod = _pod(f"crowd-{i}", 0, 8, nodeSelector={"rack": "none"})
-            state.update_pod(pod.key, pod)
-        self.waiting.regroup(set())
+            self.state.update_pod(pod.key, pod)
+        self.waiting.assemble(self.state.drain_dirty_groups())
         for unit in self.waiting:
             self.waiting.refuse(unit, Refusal("before"), (None, frozenset()))
 
     def __call__(self) -> float:
         start = process_time()
-        self.waiting.regroup(set())
+        self.waiting.assemble(self.state.drain_dirty_groups())
         units = list(self.waiting)
-        self.ageing.note(units, 0, None)
-        turns = _turns()
+        self.starvation.update(units, 0, None)
+        cycle = _cycle()
         for unit in in_order(units):
-            standing = self.waiting.standing(unit, 0, (None, turns.closed))
-            turns.decide(self.snapshot, unit, standing)
+            cached = self.waiting.cached_refusal(unit, 0, (None, cycle.reserved_nodes))
+            cycle.decide(self.snapshot, unit, cached)
         return process_time() - start
 
 
-def _turns() -> SchedulingCycle:
-    return SchedulingCycle(aged=lambda _: False, avoided={})
+def _cycle() -> SchedulingCycle:
+    return SchedulingCycle(is_starving=lambda _: False, excluded_nodes={})
 
 
 def _fresh(snapshot: Snapshot) -> Snapshot:

@@ -37,6 +37,7 @@ from scorer.gang.pod_info import pod_info
 from scorer.metrics import Metrics
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.settings import Settings
+from scorer.timings import Timings
 from topology.catalogue import entry
 
 _BINDS = 100
@@ -123,7 +124,7 @@ async def _scorer(pipe: Connection, nodes: int) -> None:
         loop.add_reader(pipe.fileno(), told)
         ports = free_ports(4)
         settings = Settings("127.0.0.1", *ports, api_server=cluster.url, log_level="error")
-        scorer = asyncio.create_task(placement(settings, "bench", stop))
+        scorer = asyncio.create_task(placement(settings, Timings(), "bench", stop))
         pipe.send(settings.extender_port)
         while not scorer.done():
             _renew(cluster, next(numbers))
@@ -169,7 +170,7 @@ async def _binding() -> float:
         found = pod_info(msgspec.convert(_pod(f"pod-{i}", 4), Pod))
         informers.state.update_pod(found.key, found)
     faults = FaultIsolation(Metrics(CollectorRegistry()), informers.changed.set)
-    binder = Binder(cast("Any", _Instant()), informers, faults, term=1, clock=wall)
+    binder = Binder(cast("Any", _Instant()), informers, faults, term=1, clock=wall, outcome_read=2)
     running = asyncio.create_task(binder.run())
     await asyncio.sleep(0)
     start = perf_counter()

@@ -1,4 +1,4 @@
-"""`python -m scorer`: placement of pods on GPUs, as a process."""
+"""`python -m scorer`: the process that places pods on GPUs."""
 
 import asyncio
 import os
@@ -32,6 +32,7 @@ from scorer.leader import Leader
 from scorer.metrics import Metrics, show_state
 from scorer.report.lease_address import publish_address
 from scorer.settings import Settings, read_settings
+from scorer.timings import Timings
 
 _LOOPBACK = "127.0.0.1"
 
@@ -39,24 +40,27 @@ _log = structlog.get_logger()
 
 
 def main() -> int:
-    """Run until told to end; return the exit code."""
+    """Run until a signal arrives; return the exit code."""
     try:
         settings = read_settings(os.environ)
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return 2
     configure(level=settings.log_level)
-    run(partial(placement, settings, os.environ.get("HOSTNAME", "")))
+    run(partial(placement, settings, Timings(), os.environ.get("HOSTNAME", "")))
     return 0
 
 
-async def placement(settings: Settings, instance: str, told: asyncio.Event) -> None:
-    """Lead whenever the Lease is ours, until told to end; then give it up.
+async def placement(
+    settings: Settings, timings: Timings, instance: str, stopped: asyncio.Event
+) -> None:
+    """Take part in the election, and lead while this process holds the Lease.
 
     Args:
-        settings: Where, and whom to ask.
+        settings: Addresses and limits.
+        timings: The durations of a leader's work.
         instance: This replica's name.
-        told: Set when it is time to end.
+        stopped: Set when the process must end; then the Lease is released.
     """
     registry = new_registry()
     measure_loop_lag(registry)
@@ -71,6 +75,7 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
             clock=wall,
             instance=instance,
             wait=settings.write_seconds,
+            timings=timings,
         )
         show_state(
             registry,
@@ -92,7 +97,7 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
                 observers=observers,
             ),
             serve(
-                WhatIf(leader, reading, steady).routes(),
+                WhatIf(leader, reading, steady, limit=timings.retry_limit).routes(),
                 host=settings.host,
                 port=settings.fit_port,
                 context=certificate.context,
@@ -105,7 +110,7 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
             tune_gc()
             reloading = asyncio.create_task(certificate.reload_when_changed())
             try:
-                await _elect(election, _announced(leader, writing, settings.fit_address), told)
+                await _elect(election, _announced(leader, writing, settings.fit_address), stopped)
             finally:
                 reloading.cancel()
 
@@ -113,7 +118,7 @@ async def placement(settings: Settings, instance: str, told: asyncio.Event) -> N
 def _extender(
     settings: Settings, extender: Extender, observers: Observers
 ) -> AbstractAsyncContextManager[object]:
-    """Serve the extender, where a scheduler runs beside this process."""
+    """Serve the extender if a scheduler runs beside this process."""
     if not settings.extender_port:
         return nullcontext()
     return serve(
@@ -128,14 +133,14 @@ def _extender(
 def _election(kube: Kube, settings: Settings, instance: str) -> Election | FollowedElection:
     timing = LeaseTimings(settings.lease_seconds, settings.renew_seconds, settings.retry_seconds)
     if settings.extender_port:
-        # The scheduler beside this process holds it: who asks and who answers lead together.
+        # The scheduler in the same pod holds the Lease, so that both lead together.
         return FollowedElection(kube, POLICY_NAMESPACE, LEASE, instance, timing)
-    # A container that was started again in the same pod is another process.
+    # A restarted container is another process in a pod of the same name.
     return Election(kube, POLICY_NAMESPACE, LEASE, f"{instance}_{uuid4()}", timing)
 
 
 def _announced(leader: Leader, kube: Kube, address: str) -> Lead:
-    """Return what a leader does, who tells besides where it answers."""
+    """Return the work of a leader, which also publishes the address for dry runs."""
 
     async def lead(term: int) -> None:
         announcing = asyncio.create_task(publish_address(kube, address, term))
@@ -147,23 +152,23 @@ def _announced(leader: Leader, kube: Kube, address: str) -> Lead:
     return lead
 
 
-async def _elect(election: Election | FollowedElection, lead: Lead, told: asyncio.Event) -> None:
-    """Take part in the election until told to end."""
+async def _elect(election: Election | FollowedElection, lead: Lead, stopped: asyncio.Event) -> None:
+    """Take part in the election until the process must end."""
 
-    async def stand() -> None:
+    async def take_part() -> None:
         while True:
             await election.run(lead)
 
-    standing, ending = asyncio.create_task(stand()), asyncio.create_task(told.wait())
+    electing, stopping = asyncio.create_task(take_part()), asyncio.create_task(stopped.wait())
     try:
-        await asyncio.wait((standing, ending), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((electing, stopping), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (standing, ending):
+        for task in (electing, stopping):
             task.cancel()
-        # The Lease is given up before the process ends, so that another one need not wait.
-        await asyncio.wait((standing, ending))
-    if not standing.cancelled():
-        standing.result()
+        # The Lease is released before the process ends, so that another replica need not wait.
+        await asyncio.wait((electing, stopping))
+    if not electing.cancelled():
+        electing.result()
 
 
 def _kube(settings: Settings, timeout: float) -> Kube:

@@ -1,4 +1,4 @@
-"""This process's part in placement: nothing until it leads, then everything, then nothing."""
+"""The part of this process in placement: idle until it leads, then the planner and the binder."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -19,13 +19,14 @@ from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.gang_states import GangStates
 from scorer.report.status_reporter import StatusReporter
 from scorer.report.unaccounted_nodes import report_unaccounted
+from scorer.timings import Timings
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderContext:
-    """What one leader has."""
+    """The components of one term of the Lease."""
 
     term: int
     informers: Informers
@@ -34,16 +35,16 @@ class LeaderContext:
     binder: Binder
 
     def missing(self) -> str | None:
-        """Say what is not known yet; None once it can be told what is free."""
-        if (why := self.informers.missing()) or self.planner.has_looked:
+        """Return what is not known yet; None once free GPUs are known."""
+        if (why := self.informers.missing()) or self.planner.has_synced:
             return why
-        return "plans that the leader before has begun are not looked at yet"
+        return "the plans of the last leader are not restored yet"
 
 
 class Leader:
-    """Leads when it is told to."""
+    """Runs the planner and the binder while this process leads."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each collaborator.
         self,
         reading: Kube,
         writing: Kube,
@@ -52,26 +53,31 @@ class Leader:
         clock: Clock,
         instance: str,
         wait: float,
+        timings: Timings,
     ) -> None:
-        """Say whom to ask, and as whom.
+        """Start without a term.
 
         Args:
             reading: The API server, for lists and watches.
-            writing: The same, for everything that must not take long.
-            metrics: What is told of decisions.
+            writing: The same with a short timeout, for writes.
+            metrics: Counts decisions.
             clock: The wall clock [s since 1970].
             instance: This replica's name, for events.
-            wait: How long a write of the leader before may still be under way [s].
+            wait: How long a write of the last leader may still be under way [s].
+            timings: The durations of the components.
         """
         self._reading, self._writing, self._metrics = reading, writing, metrics
         self._clock, self._instance, self._wait = clock, instance, wait
+        self._timings = timings
         self.context: LeaderContext | None = None
-        """None while others lead."""
+        """None while another process leads."""
 
     async def lead(self, term: int) -> None:
-        """Plan as the only one, until cancelled; return when another process leads already."""
+        """Plan and bind until cancelled; return once another process leads."""
         informers = Informers(self._reading)
-        faults = FaultIsolation(self._metrics, informers.changed.set)
+        faults = FaultIsolation(
+            self._metrics, informers.changed.set, retry=self._timings.fault_retry
+        )
         status_reporter = StatusReporter(
             self._writing,
             lambda: informers.gangs,
@@ -79,7 +85,25 @@ class Leader:
             faults,
             self._clock,
             self._instance,
+            timings=self._timings,
         )
+        self.context = self._new_context(term, informers, status_reporter, faults)
+        try:
+            # Until then writes of the last leader may arrive, which must be seen.
+            await asyncio.sleep(self._wait)
+            await self._run(self.context, status_reporter, faults)
+        except* LeadershipLost as refused:
+            _log.warning("Stopped leading", term=term, err=str(refused.exceptions[0]))
+        finally:
+            self.context = None
+
+    def _new_context(
+        self,
+        term: int,
+        informers: Informers,
+        status_reporter: StatusReporter,
+        faults: FaultIsolation,
+    ) -> LeaderContext:
         planner = Planner(
             self._writing,
             informers,
@@ -88,52 +112,63 @@ class Leader:
             faults,
             term=term,
             clock=self._clock,
+            timings=self._timings,
         )
-        binder = Binder(self._writing, informers, faults, term=term, clock=self._clock)
-        self.context = LeaderContext(term, informers, planner, Filter(informers.state), binder)
-        try:
-            # What the leader before has sent may arrive until then, and must be seen.
-            await asyncio.sleep(self._wait)
-            async with asyncio.TaskGroup() as group:
-                watching = group.create_task(informers.run())
-                binding = group.create_task(binder.run())
-                await informers.synced()
-                _log.info("Leading", term=term)
-                telling = group.create_task(
-                    report_unaccounted(
-                        self._writing, informers.state, faults, self._clock, self._instance
-                    )
+        binder = Binder(
+            self._writing,
+            informers,
+            faults,
+            term=term,
+            clock=self._clock,
+            outcome_read=self._timings.outcome_read,
+        )
+        return LeaderContext(term, informers, planner, Filter(informers.state), binder)
+
+    async def _run(
+        self, context: LeaderContext, status_reporter: StatusReporter, faults: FaultIsolation
+    ) -> None:
+        """Run the components until cancelled, or until leadership is lost."""
+        async with asyncio.TaskGroup() as group:
+            informing = group.create_task(context.informers.run())
+            binding = group.create_task(context.binder.run())
+            await context.informers.synced()
+            _log.info("Leading", term=context.term)
+            reporting = group.create_task(
+                report_unaccounted(
+                    self._writing,
+                    context.informers.state,
+                    faults,
+                    self._clock,
+                    self._instance,
+                    interval=self._timings.node_check_interval,
                 )
-                try:
-                    await planner.run()
-                finally:
-                    binding.cancel()
-                    await status_reporter.close()
-                    telling.cancel()
-                    watching.cancel()
-        except* LeadershipLost as refused:
-            _log.warning("Stopped leading", term=term, err=str(refused.exceptions[0]))
-        finally:
-            self.context = None
+            )
+            try:
+                await context.planner.run()
+            finally:
+                binding.cancel()
+                await status_reporter.close()
+                reporting.cancel()
+                informing.cancel()
 
     @property
     def leads(self) -> bool:
-        """Whether this process decides, or is about to."""
+        """Whether this process leads, or is about to."""
         return self.context is not None
 
     @property
     def gangs(self) -> Iterable[Gang]:
-        """All Gangs, while it leads."""
+        """All Gangs while this process leads; otherwise none."""
         return self.context.informers.gangs.values() if self.context else ()
 
     @property
     def partial(self) -> int | None:
-        """Gangs of which some members have their GPUs and others wait; None where nobody looks."""
+        """Gangs of which some members have their GPUs and others wait; None: it does not lead."""
         return self.context.planner.partial if self.context else None
 
     @property
     def unaccounted(self) -> int | None:
-        """Nodes of which nobody knows what is free; None where nobody looks."""
+        """Nodes whose free GPUs are unknown; None: it does not lead, or is not synced."""
         if self.context is None or self.context.informers.missing():
             return None
         nodes = self.context.informers.state.snapshot().nodes
@@ -141,15 +176,15 @@ class Leader:
 
     @property
     def left_out(self) -> int | None:
-        """Pods that are not planned, since too much waits in their namespaces; None as above."""
+        """Pods that exceed the memory budget of their namespaces; None: it does not lead."""
         return self.context.informers.pods.left_out if self.context else None
 
     def missing(self) -> str | None:
-        """Say what a leader does not know yet; one that waits to lead needs nothing."""
+        """Return what a leader does not know yet; None if it knows all, or does not lead."""
         return self.context.missing() if self.context else None
 
     def ages(self) -> Mapping[str, float | None]:
-        """Return for how long nothing was heard of each resource [s]."""
+        """Return the time since the last event of each resource [s]."""
         if self.context is None:
             return {}
         return {name: age() for name, age in self.context.informers.ages().items()}

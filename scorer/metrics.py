@@ -19,7 +19,7 @@ _PLACING = (0.05, 0.1, 0.2, 0.5, 1, 5, 30, 60, 300, 600, 3600, 6 * 3600)
 class Stage(StrEnum):
     """What is done with one unit: a gang, a pod on its own, or a node that is reported."""
 
-    GROUP = "group"
+    ASSEMBLE = "assemble"
     """Put pods together."""
     SIZE = "size"
     """Ask how many members there are to be."""
@@ -28,7 +28,7 @@ class Stage(StrEnum):
     """Write the plan into the Gang."""
     COMMIT = "commit"
     """Write on the pods."""
-    FOLLOW = "follow"
+    TRACK = "track"
     """See whether its pods are bound."""
     EVICT = "evict"
     REPORT = "report"
@@ -53,7 +53,7 @@ class Metrics:
             buckets=_COMMIT,
         )
         self._placing = Histogram(
-            "linkwise_placing_duration_seconds",
+            "linkwise_placement_duration_seconds",
             "From when a gang or pod was complete until all of it was let go to its nodes.",
             registry=registry,
             buckets=_PLACING,
@@ -78,7 +78,7 @@ class Metrics:
             # An increase shows only where there was a sample before.
             self._faults.labels(stage.value)
         self._extended = Counter(
-            "linkwise_extender_answers",
+            "linkwise_extender_responses",
             "What a scheduler was answered, by its verb.",
             ("verb", "result"),
             registry=registry,
@@ -138,7 +138,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
             above.
         watch_ages: For how long nothing was heard of each resource [s].
     """
-    Gauges(registry, "linkwise_leads", "1 in the process that decides.", {"": leads})
+    Gauges(registry, "linkwise_leader", "1 in the process that decides.", {"": leads})
     Gauges(
         registry,
         "linkwise_partial_gangs",
@@ -153,7 +153,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
     )
     Gauges(
         registry,
-        "linkwise_left_out_pods",
+        "linkwise_unplanned_pods",
         "Pods that are not planned, since too much waits in their namespaces.",
         {"": left_out},
     )

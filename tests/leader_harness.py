@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections import defaultdict, deque
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from aiohttp import web
 from builders import a_held_pod
@@ -14,15 +15,21 @@ from waiting import until
 from cluster import keys
 from cluster.gang import GangKey
 from runtime.kube.client import Kube
-from scorer import planner
-from scorer.commit import read_after_write
 from scorer.gang.crd import GANGS, name_of
 from scorer.leader import Leader
 from scorer.metrics import Metrics
-from scorer.report import status_reporter
+from scorer.timings import Timings
 
 NOW = 1_767_225_660.0
 """A minute after the pods of `a_held_pod` were made."""
+SHORT = Timings(
+    owner_retry=0.01,
+    commit_retry=0.01,
+    outcome_read=0.01,
+    report_delay=0.01,
+    report_interval=0.01,
+    node_check_interval=0.01,
+)
 PODS = "/api/v1/pods"
 EVENTS = "/api/v1/events"
 JOB = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "bert", "uid": "job"}
@@ -191,14 +198,6 @@ class Cluster(FakeCluster):
         return web.Response()
 
 
-def hurry(monkeypatch):
-    """Shorten the pauses of a leader, so that no test waits for them."""
-    for module in (planner, read_after_write, status_reporter):
-        monkeypatch.setattr(module, "_PAUSE", 0.01)
-    monkeypatch.setattr(planner, "_AGAIN", 0.01)
-    monkeypatch.setattr(status_reporter, "_PATIENCE", 0.01)
-
-
 class Clock:
     def __init__(self):
         self.now = NOW
@@ -208,15 +207,18 @@ class Clock:
 
 
 @asynccontextmanager
-async def leading(cluster, term=7, clock=None):
-    """Lead while the block runs; yields the leader, whose task may end before."""
-    async with beginning(cluster, term, clock) as leader:
+async def leading(cluster, term=7, clock=None, **timings):
+    """Lead while the block runs; yield the leader once it has synced. Its task may end earlier.
+
+    Durations that are not given are short.
+    """
+    async with beginning(cluster, term, clock, **timings) as leader:
         await until(lambda: leader.context and leader.context.missing() is None)
         yield leader
 
 
 @asynccontextmanager
-async def beginning(cluster, term=7, clock=None):
+async def beginning(cluster, term=7, clock=None, **timings):
     """Lead while the block runs, which begins before anything is known."""
     cluster.term = term
     async with Kube(cluster.url) as kube:
@@ -227,6 +229,7 @@ async def beginning(cluster, term=7, clock=None):
             clock=clock or Clock(),
             instance="scorer-0",
             wait=0,
+            timings=replace(SHORT, **timings),
         )
         leader.task = asyncio.create_task(leader.lead(term))
         try:

@@ -32,7 +32,8 @@ from scorer.gang.unit import Owners, Unit, units_of
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.snapshot import Snapshot, snapshot_of
 from scorer.queue.cycle import run_cycle
-from scorer.queue.starvation import LEAST, assembled_since
+from scorer.queue.starvation import assembled_since
+from scorer.timings import Timings
 
 
 class PlannerDecision(NamedTuple):
@@ -68,9 +69,9 @@ class PlannerView:
         turns = run_cycle(
             self.snapshot,
             units_of(self.seen, self.owners),
-            aged=self.aged,
-            standing={},
-            avoided={},
+            is_starving=self.aged,
+            cached_refusals={},
+            excluded_nodes={},
         )
         found: dict[tuple[str, str], PlannerDecision] = {}
         before = self.snapshot
@@ -101,12 +102,13 @@ def planner_view(now: Current, clock: float) -> PlannerView:
     )
 
     gangs, ageing = _gangs(now), policy.gangs.ageing_minutes * 60
+    reserved_for = max(ageing, Timings().min_reservation)
 
     def aged(unit: Unit) -> bool:
         # How often nodes were reserved before stands nowhere: only the first time is sure.
         gang = gangs.get((unit.key.namespace, name_of(unit.key)))
         since = assembled_since(unit, gang)
-        return since is not None and ageing <= clock - since < ageing + max(ageing, LEAST)
+        return since is not None and ageing <= clock - since < ageing + reserved_for
 
     pods = {
         (pod.metadata.namespace or "default", pod.metadata.name): pod for pod in now.cluster.pods

@@ -1,6 +1,6 @@
-"""The extender over HTTP, for the scheduler beside it: in the same pod, by the loopback alone.
+"""The scheduler extender over HTTP, for the scheduler in the same pod, on the loopback only.
 
-Only the leader answers; a scheduler that asks another one tries its pod again later.
+Only the leader has results; a scheduler beside another replica retries its pods later.
 """
 
 from collections.abc import Callable
@@ -27,20 +27,19 @@ from scorer.metrics import Metrics
 T = TypeVar("T")
 
 LIMITS = Limits(requests=800)
-"""A scheduler binds all pods at once that it has nodes for; each waits for the API server."""
+"""A scheduler binds many pods concurrently, and each request waits for the API server."""
 
 _TAKES = frozenset({JSON})
 
 
 class Extender:
-    """Answers a scheduler."""
+    """The verbs of the extender."""
 
     def __init__(self, leader: Leader, metrics: Metrics) -> None:
-        """Say who knows and decides, and who is told how it went."""
         self._leader, self._metrics = leader, metrics
 
     def routes(self) -> list[Route]:
-        """Return what is served: the verbs of the scheduler's configuration."""
+        """Return one route for each verb of the scheduler's configuration."""
         return [
             Route("POST", "/filter", self.filter, _TAKES),
             Route("POST", "/prioritize", self.prioritize, _TAKES),
@@ -48,68 +47,70 @@ class Extender:
             Route("POST", "/bind", self.bind, _TAKES),
         ]
 
-    def filter(self, call: HttpRequest) -> HttpResponse:
-        """Answer which nodes may take a pod."""
-        found = self._understood(call, read_candidates)
-        if isinstance(found, str):
-            return self._answer("filter", "failed", FilterResult(error=found), reason=found)
-        context, asked = found
-        verdict = context.filter.run(asked.pod, asked.names)
+    def filter(self, request: HttpRequest) -> HttpResponse:
+        """Return the nodes on which a pod fits."""
+        parsed = self._parse(request, read_candidates)
+        if isinstance(parsed, str):
+            return self._respond("filter", "failed", FilterResult(error=parsed), reason=parsed)
+        context, candidates = parsed
+        verdict = context.filter.run(candidates.pod, candidates.names)
         result = FilterResult(list(verdict.names), {**verdict.resolvable}, {**verdict.unresolvable})
-        word = "fits" if verdict.names else "fits nowhere"
-        return self._answer("filter", word, result, nodes=len(asked.names), fit=len(verdict.names))
+        outcome = "fits" if verdict.names else "fits nowhere"
+        nodes, fit = len(candidates.names), len(verdict.names)
+        return self._respond("filter", outcome, result, nodes=nodes, fit=fit)
 
-    def prioritize(self, call: HttpRequest) -> HttpResponse:
-        """Answer how well each node suits a pod."""
-        found = self._understood(call, read_candidates)
-        if isinstance(found, str):
-            return self._refuse("prioritize", found)
-        context, asked = found
-        scores = context.filter.score(asked.pod, asked.names)
-        result = list(map(HostPriority, asked.names, scores))
-        return self._answer("prioritize", "ranked", result, nodes=len(asked.names))
+    def prioritize(self, request: HttpRequest) -> HttpResponse:
+        """Return the score of each node for a pod."""
+        parsed = self._parse(request, read_candidates)
+        if isinstance(parsed, str):
+            return self._refuse("prioritize", parsed)
+        context, candidates = parsed
+        scores = context.filter.score(candidates.pod, candidates.names)
+        result = list(map(HostPriority, candidates.names, scores))
+        return self._respond("prioritize", "ranked", result, nodes=len(candidates.names))
 
-    def preempt(self, call: HttpRequest) -> HttpResponse:
-        """Answer on which nodes evictions help, and whose."""
-        found = self._understood(call, read_preempt)
-        if isinstance(found, str):
-            return self._refuse("preempt", found)
-        context, (pod, victims) = found
+    def preempt(self, request: HttpRequest) -> HttpResponse:
+        """Return the nodes on which evictions help, each with its victims."""
+        parsed = self._parse(request, read_preempt)
+        if isinstance(parsed, str):
+            return self._refuse("preempt", parsed)
+        context, (pod, victims) = parsed
         result = PreemptResult(preemption(context.informers.state, pod, victims))
-        word = "helps" if result.node_name_to_meta_victims else "helps nowhere"
-        return self._answer("preempt", word, result, nodes=len(victims))
+        outcome = "helps" if result.node_name_to_meta_victims else "helps nowhere"
+        return self._respond("preempt", outcome, result, nodes=len(victims))
 
-    async def bind(self, call: HttpRequest) -> HttpResponse:
-        """Answer once a pod is bound, or why it is not."""
-        found = self._understood(call, read_binding)
-        if isinstance(found, str):
-            return self._answer("bind", "failed", BindResult(found), reason=found)
-        context, asked = found
-        why = await context.binder.bind(asked)
-        pod = f"{asked.pod_namespace}/{asked.pod_name}"
-        told = {"reason": why} if why else {}
-        word = "refused" if why else "bound"
-        return self._answer("bind", word, BindResult(why), pod=pod, node=asked.node, **told)
+    async def bind(self, request: HttpRequest) -> HttpResponse:
+        """Bind a pod; return why it was refused, or an empty error."""
+        parsed = self._parse(request, read_binding)
+        if isinstance(parsed, str):
+            return self._respond("bind", "failed", BindResult(parsed), reason=parsed)
+        context, binding = parsed
+        error = await context.binder.bind(binding)
+        pod = f"{binding.pod_namespace}/{binding.pod_name}"
+        fields = {"reason": error} if error else {}
+        outcome = "refused" if error else "bound"
+        result = BindResult(error)
+        return self._respond("bind", outcome, result, pod=pod, node=binding.node, **fields)
 
-    def _understood(
-        self, call: HttpRequest, read: Callable[[bytes], T]
+    def _parse(
+        self, request: HttpRequest, read: Callable[[bytes], T]
     ) -> tuple[LeaderContext, T] | str:
-        """Return who decides and what is asked, or why that cannot be answered."""
+        """Return the leader's context and the parsed body, or why there is no result."""
         context = self._leader.context
         if context is None:
             return "this scorer does not lead"
         if why := context.missing():
             return why
         try:
-            return context, read(call.body)
+            return context, read(request.body)
         except WireError as error:
             return str(error)
 
-    def _answer(self, verb: str, result: str, value: object, **fields: object) -> HttpResponse:
-        self._metrics.extended(verb, result)
-        return HttpResponse(msgspec.json.encode(value), fields={"result": result, **fields})
+    def _respond(self, verb: str, outcome: str, result: object, **fields: object) -> HttpResponse:
+        self._metrics.extended(verb, outcome)
+        return HttpResponse(msgspec.json.encode(result), fields={"result": outcome, **fields})
 
-    def _refuse(self, verb: str, why: str) -> HttpResponse:
-        """Return the answer of a verb whose results tell no errors."""
+    def _refuse(self, verb: str, reason: str) -> HttpResponse:
+        """Return the response of a verb whose result has no field for errors."""
         self._metrics.extended(verb, "failed")
-        return refusal(503, why)
+        return refusal(503, reason)

@@ -1,6 +1,6 @@
-"""What the leader answers over HTTP: to people by the process's loopback, and to the webhook.
+"""HTTP endpoints of the leader: inspection for people on the loopback, dry runs for the webhook.
 
-Only the leader knows. Nothing is written; what is answered is what the next decision stands on.
+They are read-only: a response shows the state on which the next decision is based.
 """
 
 import asyncio
@@ -20,88 +20,101 @@ from runtime.kube.client import Kube, KubeError
 from runtime.process.clock import Clock
 from scorer.leader import Leader, LeaderContext
 from scorer.placement.node_cache import DeadlineExceeded
-from scorer.queue.time_budget import LONG
 from scorer.report.inspection import view_gangs, view_nodes
 from scorer.whatif.fit import settled_in, would_fit
 
 FEW = Limits(body_bytes=1 << 20, bytes_in_flight=8 << 20, requests=8, connections=50)
-"""For the webhook: it must leave the planner its processor."""
+"""Of the webhook's requests, so that they leave processor time to the planner."""
 
 _questions = msgspec.json.Decoder(FitQuestion)
 _log = structlog.get_logger()
 
 
 class Inspection:
-    """Answers people who has which GPU, and why not."""
+    """Shows the allocations of GPUs, and why pods wait."""
 
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
 
     def routes(self) -> list[Route]:
-        """Return what is served."""
+        """Return the routes."""
         return [Route("GET", "/v1/nodes", self.nodes), Route("GET", "/v1/gangs", self.gangs)]
 
-    async def nodes(self, call: HttpRequest) -> HttpResponse:
-        """Answer who has which GPU: of one node with `?name=`."""
-        return await self._answer(call, "name", _nodes)
+    async def nodes(self, request: HttpRequest) -> HttpResponse:
+        """Return the allocations on all nodes, or on one with `?name=`."""
+        return await self._respond(request, "name", _nodes)
 
-    async def gangs(self, call: HttpRequest) -> HttpResponse:
-        """Answer how gangs stand, and what waits: of one namespace with `?namespace=`."""
-        return await self._answer(call, "namespace", _gangs)
+    async def gangs(self, request: HttpRequest) -> HttpResponse:
+        """Return all gangs and pending units, or those of one namespace with `?namespace=`."""
+        return await self._respond(request, "namespace", _gangs)
 
-    async def _answer(
+    async def _respond(
         self,
-        call: HttpRequest,
-        filtered: str,
+        request: HttpRequest,
+        parameter: str,
         view: Callable[[LeaderContext, str | None], Callable[[], Struct]],
     ) -> HttpResponse:
-        asked = dict(parse_qsl(call.query, keep_blank_values=True))
-        if asked.keys() - {filtered}:
-            return refusal(400, f"of a query, only {filtered}=<name> is read")
+        query = dict(parse_qsl(request.query, keep_blank_values=True))
+        if query.keys() - {parameter}:
+            return refusal(400, f"of a query, only {parameter}=<name> is read")
         context = _leading(self._leader)
         if isinstance(context, HttpResponse):
             return context
-        return await _made(view(context, asked.get(filtered)))
+        return await _render(view(context, query.get(parameter)))
 
 
 class WhatIf:
-    """Answers the webhook, and nobody else, whether pods would fit that are not there yet."""
+    """Tells the webhook whether pods would fit that do not exist yet."""
 
-    def __init__(self, leader: Leader, kube: Kube, clock: Clock) -> None:
-        """Say who knows, who tells whose a token is, and by which clock time goes on evenly."""
-        self._leader, self._kube, self._clock = leader, kube, clock
+    def __init__(self, leader: Leader, kube: Kube, clock: Clock, *, limit: float) -> None:
+        """Start without requests.
+
+        Args:
+            leader: Has the state of the cluster.
+            kube: Reviews tokens.
+            clock: A monotonic clock [s].
+            limit: How long one request may be computed [s].
+        """
+        self._leader, self._kube, self._clock, self._limit = leader, kube, clock, limit
         self._working: asyncio.Task[HttpResponse] | None = None
 
     def routes(self) -> list[Route]:
-        """Return what is served."""
+        """Return the routes."""
         return [Route("POST", PATH, self.answer, frozenset({JSON}))]
 
-    async def answer(self, call: HttpRequest) -> HttpResponse:
-        """Answer in a thread, one question at a time and not for long: the planner goes first."""
-        if refused := await self._refused(call):
+    async def answer(self, request: HttpRequest) -> HttpResponse:
+        """Simulate in a thread, one request at a time, so that the planner has processor time."""
+        if refused := await self._refused(request):
             return refused
         if self._working is not None and not self._working.done():
             return busy("it is answering somebody else")
         try:
-            question = _questions.decode(call.body)
+            question = _questions.decode(request.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return refusal(400, f"this is no question about pods: {error}")
-        if question.pods > MOST_PODS or not all(asked.names for asked in question.templates):
+        if question.pods > MOST_PODS or not all(one.names for one in question.templates):
             return refusal(413, f"ask about 1 to {MOST_PODS} pods, and some of each template")
         context = _leading(self._leader)
         if isinstance(context, HttpResponse):
             return context
-        until = self._clock() + LONG
-        fits = _fits(context, question, lambda: self._clock() >= until)
-        self._working = asyncio.create_task(_in_time(fits))
-        # Who asks may leave, but no thread ends for that: until it has, nobody else is answered.
+        deadline = self._clock() + self._limit
+        fits = _fits(context, question, lambda: self._clock() >= deadline)
+        self._working = asyncio.create_task(self._in_time(fits))
+        # A thread cannot be cancelled: if the client leaves, others are refused until it ends.
         return await asyncio.shield(self._working)
 
-    async def _refused(self, call: HttpRequest) -> HttpResponse | None:
+    async def _in_time(self, fits: Callable[[], Struct]) -> HttpResponse:
         try:
-            caller = await caller_of(self._kube, call, FIT_AUDIENCE)
+            return await _render(fits)
+        except DeadlineExceeded:
+            return busy(f"this takes more than {self._limit:g} s; ask about fewer pods at once")
+
+    async def _refused(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the refusal of a caller that is not the webhook."""
+        try:
+            caller = await caller_of(self._kube, request, FIT_AUDIENCE)
         except KubeError as error:
-            _log.warning("Could not ask who calls", err=str(error))
+            _log.warning("Could not review token", err=str(error))
             return busy("the API server does not tell who you are")
         if caller is None:
             needed = f"bring a token made for the audience {FIT_AUDIENCE}"
@@ -110,7 +123,7 @@ class WhatIf:
 
 
 def _leading(leader: Leader) -> LeaderContext | HttpResponse:
-    """Return who decides, or the answer that nobody here does."""
+    """Return the leader's context, or the refusal of a process that does not lead."""
     context = leader.context
     if context is None:
         return refusal(
@@ -120,16 +133,9 @@ def _leading(leader: Leader) -> LeaderContext | HttpResponse:
     return busy(why) if why else context
 
 
-async def _made(view: Callable[[], Struct]) -> HttpResponse:
-    """Answer what was taken at this moment; it is put together in a thread."""
+async def _render(view: Callable[[], Struct]) -> HttpResponse:
+    """Compute and encode a response in a thread."""
     return HttpResponse(await asyncio.to_thread(lambda: msgspec.json.encode(view())))
-
-
-async def _in_time(fits: Callable[[], Struct]) -> HttpResponse:
-    try:
-        return await _made(fits)
-    except DeadlineExceeded:
-        return busy(f"this takes more than {LONG:g} s; ask about fewer pods at once")
 
 
 def _nodes(context: LeaderContext, name: str | None) -> Callable[[], Struct]:
@@ -143,10 +149,10 @@ def _gangs(context: LeaderContext, namespace: str | None) -> Callable[[], Struct
 
 
 def _fits(
-    context: LeaderContext, question: FitQuestion, over: Callable[[], bool]
+    context: LeaderContext, question: FitQuestion, is_expired: Callable[[], bool]
 ) -> Callable[[], Struct]:
     state = context.informers.state
-    snapshot = state.snapshot().fork(over)
+    snapshot = state.snapshot().fork(is_expired)
     settled = settled_in(state, question)
-    reserved = context.planner.reserved
-    return lambda: FitAnswer(would_fit(snapshot, question, settled, reserved))
+    reservation = context.planner.reservation
+    return lambda: FitAnswer(would_fit(snapshot, question, settled, reservation))

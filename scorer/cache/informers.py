@@ -357,7 +357,7 @@ class Informers:
 def _tell(node: str, doubts: tuple[str, ...]) -> None:
     # Whoever publishes a topology may have much to say.
     told = [doubt[:_LONGEST_TOLD] for doubt in doubts[:_MOST_TOLD]]
-    _log.warning("Node is not as it says", node=node, warnings=told, count=len(doubts))
+    _log.warning("Inconsistent node data", node=node, warnings=told, count=len(doubts))
 
 
 def _age(reflector: Reflector[Any]) -> float | None:

@@ -1,10 +1,10 @@
-"""Each gang's plan, from the moment it is written until all members are bound, or sent away again.
+"""Tracking of written plans until all members are bound, or evicted again.
 
-A member that is not bound in time keeps the others from working while they keep their GPUs. So all
-are moved: evicted, to be planned anew without the nodes that failed. The time runs from when a
-scheduler looks at a member, and is no shorter than it takes to make the pods again. Pods that
-nobody would make again, and those whose Job counts an eviction as a failure, stay, and people are
-told why.
+A gang of which one member cannot be bound does not work, but its other members keep their GPUs.
+So all members are evicted, and planned again without the nodes that failed. The deadline starts
+when a scheduler first tries a member, and is no shorter than it takes to create the pods again.
+Pods without a controller, and those whose Job counts an eviction as a failure, are not evicted;
+the status of their gang says why.
 """
 
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Set
@@ -13,14 +13,19 @@ from dataclasses import replace
 import structlog
 
 from cluster.gang import GangKey
-from cluster.record import Allocation
 from runtime.kube.client import Kube
 from runtime.process.clock import Clock
 from scorer.cache.cluster_state import Key
 from scorer.cache.informers import Informers
 from scorer.commit.evict import evict
-from scorer.commit.pending_binding import PendingBinding, Progress, eviction_blocker, moving_takes
-from scorer.gang.crd import GangPlan, Phase, PlannedPod, name_of
+from scorer.commit.pending_binding import (
+    PendingBinding,
+    Progress,
+    eviction_blocker,
+    recreation_time,
+)
+from scorer.gang.crd import GangPlan, Phase, name_of
+from scorer.gang.plan_record import plan_from_records, plan_id_of
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit, settled_unit
 from scorer.metrics import Metrics, Stage
@@ -29,14 +34,14 @@ from scorer.report.status_reporter import StatusReporter, StatusUpdate
 
 Call = Coroutine[None, None, None]
 
-_AVOIDED_FOR = 180.0
-"""A node where a gang could not be bound is avoided for so long [s]."""
+_EXCLUDED_FOR = 180.0
+"""How long a node is excluded for a gang that could not be bound there [s]."""
 
 _log = structlog.get_logger()
 
 
 class BindingTracker:
-    """Watches over plans that are carried out."""
+    """The plans of one term of the Lease whose members are not all bound."""
 
     def __init__(
         self,
@@ -47,246 +52,230 @@ class BindingTracker:
         faults: FaultIsolation,
         clock: Clock,
     ) -> None:
-        """Say what to read, and where to write."""
-        self._kube, self._informers, self._status_reporter, self._clock = (
-            kube,
-            informers,
-            status_reporter,
-            clock,
-        )
-        self._metrics, self._faults = metrics, faults
-        self._carried: dict[GangKey, dict[str, PendingBinding]] = {}
-        """By plan's id: who comes later has another plan than those who are not bound yet."""
-        self._failed: dict[GangKey, tuple[frozenset[str], float]] = {}
-        """Nodes where a gang could not be bound, and until when they are avoided."""
+        """Start without plans."""
+        self._kube, self._informers, self._clock = kube, informers, clock
+        self._status_reporter, self._metrics, self._faults = status_reporter, metrics, faults
+        self._bindings: dict[GangKey, dict[str, PendingBinding]] = {}
+        """By id of the plan: members that were created later have a plan of their own."""
+        self._failed_nodes: dict[GangKey, tuple[frozenset[str], float]] = {}
+        """Nodes where a gang could not be bound, and until when they are excluded."""
 
     @property
-    def avoided(self) -> Mapping[GangKey, frozenset[str]]:
-        """Nodes to which gangs shall not go now."""
-        return {key: nodes for key, (nodes, _) in self._still_failed().items()}
-
-    def _still_failed(self) -> dict[GangKey, tuple[frozenset[str], float]]:
-        """Return what holds now of `_failed`, and forget the rest."""
+    def excluded_nodes(self) -> Mapping[GangKey, frozenset[str]]:
+        """The nodes that are excluded now, by gang."""
         now = self._clock()
-        past = [key for key, (_, until) in self._failed.items() if until <= now]
-        for key in past:
-            del self._failed[key]
-        return self._failed
+        return {key: nodes for key, (nodes, until) in self._failed_nodes.items() if until > now}
 
-    def begin(self, unit: Unit, plan: GangPlan) -> None:
-        """Watch over a plan from now on; one that goes on has the time that it is left with."""
-        before = self._carried.get(unit.key, {}).get(plan.id)
-        self._keep(PendingBinding(unit, plan, before.deadline if before else self._later))
+    def track(self, unit: Unit, plan: GangPlan) -> None:
+        """Start to track a plan; a plan that is already tracked keeps its deadline."""
+        before = self._bindings.get(unit.key, {}).get(plan.id)
+        self._keep(PendingBinding(unit, plan, before.deadline if before else self._new_deadline))
 
-    def _keep(self, carried: PendingBinding) -> None:
-        self._carried.setdefault(carried.unit.key, {})[carried.plan.id] = carried
+    def _keep(self, binding: PendingBinding) -> None:
+        self._bindings.setdefault(binding.unit.key, {})[binding.plan.id] = binding
 
-    def drop(self, key: GangKey, plan_id: str) -> None:
-        """Watch over a plan no longer: nobody has got anything by it, or it has come to its end."""
-        plans = self._carried.get(key, {})
+    def untrack(self, key: GangKey, plan_id: str) -> None:
+        """Stop tracking a plan: it is complete, or no member has its GPUs."""
+        plans = self._bindings.get(key, {})
         plans.pop(plan_id, None)
         if not plans:
-            self._carried.pop(key, None)
+            self._bindings.pop(key, None)
 
-    def is_moving(self, key: GangKey) -> bool:
-        """Tell whether a gang's members are being sent away, so that none is planned meanwhile."""
-        return any(carried.moving for carried in self._carried.get(key, {}).values())
+    def is_evicting(self, key: GangKey) -> bool:
+        """Return whether members of a gang are being evicted, so that none may be planned."""
+        return any(binding.evicting for binding in self._bindings.get(key, {}).values())
 
     def _all(self) -> list[PendingBinding]:
-        return [carried for plans in self._carried.values() for carried in plans.values()]
+        return [binding for plans in self._bindings.values() for binding in plans.values()]
 
     @property
     def _patience(self) -> float:
         return self._informers.policy.policy.gangs.commit_deadline_seconds
 
     @property
-    def _later(self) -> float:
+    def _new_deadline(self) -> float:
         return self._clock() + self._patience
 
-    def left(self) -> float | None:
-        """Return until a plan is due, or a node no longer avoided [s]; None where neither is."""
+    def time_left(self) -> float | None:
+        """Return the time until a deadline passes or a node is included again [s]; None: never."""
         now = self._clock()
-        dues = [one.deadline for one in self._all() if not self._is_resting(one)]
-        dues += [until for _, until in self._still_failed().values()]
-        return max(min(dues) - now, 0.0) + 0.1 if dues else None
+        times = [binding.deadline for binding in self._all() if not self._is_backing_off(binding)]
+        times += [until for _, until in self._failed_nodes.values() if until > now]
+        return max(min(times) - now, 0.0) + 0.1 if times else None
 
-    def _is_resting(self, carried: PendingBinding) -> bool:
-        return self._faults.is_resting(Stage.FOLLOW, carried.unit.key)
+    def _is_backing_off(self, binding: PendingBinding) -> bool:
+        return self._faults.is_backing_off(Stage.TRACK, binding.unit.key)
 
-    def why_immovable(self, pods: Iterable[PodInfo]) -> str | None:
-        """Say why pods must not be evicted to be placed again; None where they may."""
+    def eviction_blocker(self, pods: Iterable[PodInfo]) -> str | None:
+        """Return why pods must not be evicted; None: they may be."""
         return eviction_blocker(pods, self._informers.fails_on_eviction)
 
-    def resume(self) -> None:
-        """Go on to watch over what a leader before has begun."""
-        for at in self._informers.state.groups:
-            with self._faults.contained(Stage.FOLLOW, at):
-                self._resume(at)
+    def restore(self) -> None:
+        """Start to track the plans of the last leader whose members are not all bound."""
+        for group in self._informers.state.groups:
+            with self._faults.isolate(Stage.TRACK, group):
+                self._restore(group)
 
-    def _resume(self, at: Key) -> None:
+    def _restore(self, group: Key) -> None:
         state, owners = self._informers.state, self._informers.owners
-        begun: dict[tuple[GangKey, str], list[PodInfo]] = {}
-        for pod in state.group(at):
+        plans: dict[tuple[GangKey, str], list[PodInfo]] = {}
+        for pod in state.group(group):
             plan_id = plan_id_of(pod)
             if plan_id and pod.settled:
-                begun.setdefault((owners.key(pod), plan_id), []).append(pod)
-        for (key, plan_id), pods in begun.items():
+                plans.setdefault((owners.key(pod), plan_id), []).append(pod)
+        for (key, plan_id), pods in plans.items():
             if all(pod.bound for pod in pods):
                 continue
-            mine = [pod for pod in state.group(at) if owners.key(pod) == key]
-            unit = settled_unit(key, mine, owners)
-            self.begin(unit, self._plan(unit, plan_id) or plan_told(plan_id, pods))
+            members = [pod for pod in state.group(group) if owners.key(pod) == key]
+            unit = settled_unit(key, members, owners)
+            self.track(unit, self._recorded_plan(unit, plan_id) or plan_from_records(plan_id, pods))
 
-    def _plan(self, unit: Unit, plan_id: str) -> GangPlan | None:
-        """Return the plan of this id that a gang's object has."""
+    def _recorded_plan(self, unit: Unit, plan_id: str) -> GangPlan | None:
+        """Return the plan of this id in the Gang of a unit."""
         gang = self._informers.gangs.get((unit.key.namespace, name_of(unit.key)))
         plan = gang.spec.plan if gang and unit.is_gang else None
         return plan if plan and plan.id == plan_id else None
 
-    def follow(self, changed: Set[Key]) -> list[Call]:
-        """See how far each plan is; return the evictions of those that cannot come to an end.
+    def reconcile(self, dirty_groups: Set[Key]) -> list[Call]:
+        """Check the progress of each plan; return the evictions of those that failed.
 
         Args:
-            changed: Groups of which a pod changed since the last look.
+            dirty_groups: Groups of which a pod changed since the last call.
         """
-        conflicts = {one.uid: one.reason for one in self._informers.state.conflicts}
+        excluded = self.excluded_nodes
+        self._failed_nodes = {key: self._failed_nodes[key] for key in excluded}
+        conflicts = {pod.uid: pod.reason for pod in self._informers.state.conflicts}
         calls: list[Call] = []
-        for carried in self._all():
-            is_due = self._clock() >= carried.deadline
-            if self._is_resting(carried):
+        for binding in self._all():
+            is_due = self._clock() >= binding.deadline
+            if self._is_backing_off(binding):
                 continue
-            if is_due or conflicts or carried.unit.group in changed:
-                with self._faults.contained(Stage.FOLLOW, carried.unit.key):
-                    calls += self._look(carried, conflicts, is_due=is_due)
+            if is_due or conflicts or binding.unit.group in dirty_groups:
+                with self._faults.isolate(Stage.TRACK, binding.unit.key):
+                    calls += self._reconcile(binding, conflicts, is_due=is_due)
         return calls
 
-    def _look(
-        self, carried: PendingBinding, conflicts: Mapping[str, str], *, is_due: bool
+    def _reconcile(
+        self, binding: PendingBinding, conflicts: Mapping[str, str], *, is_due: bool
     ) -> list[Call]:
-        pods = tuple(self._informers.state.group(carried.unit.group))
-        # A member that was refused may have another plan by now.
-        mine = (pod for pod in pods if plan_id_of(pod) in {None, carried.plan.id})
-        progress = carried.progress(mine)
+        pods = tuple(self._informers.state.group(binding.unit.group))
+        # A member whose patch was refused may have another plan by now.
+        progress = binding.progress(
+            pod for pod in pods if plan_id_of(pod) in {None, binding.plan.id}
+        )
         if not progress.unbound:
-            others = self._others(carried, progress.bound, pods)
-            self._try_to_end(carried, progress, others, is_due=is_due)
+            others = self._other_members(binding, progress.bound, pods)
+            self._try_to_complete(binding, progress, others, is_due=is_due)
             return []
-        refuted = next((pod for pod in progress.unbound if pod.uid in conflicts), None)
-        if refuted is not None and not carried.moving:
-            return self._give_up(carried, progress, conflicts[refuted.uid])
+        conflicting = next((pod for pod in progress.unbound if pod.uid in conflicts), None)
+        if conflicting is not None and not binding.evicting:
+            return self._give_up(binding, progress, conflicts[conflicting.uid])
         tried = [pod for pod in progress.unbound if pod.was_tried]
-        if tried and carried.tried_at is None:
-            self._keep(replace(carried, tried_at=self._clock(), deadline=self._later))
+        if tried and binding.tried_at is None:
+            self._keep(replace(binding, tried_at=self._clock(), deadline=self._new_deadline))
             return []
         if not is_due:
             return []
-        late = tried or [pod for pod in progress.unbound if self._is_ours(pod)]
-        if not late:
+        overdue = tried or [pod for pod in progress.unbound if self._is_gated(pod)]
+        if not overdue:
             first = progress.unbound[0]
-            self._wait(carried, progress, f"no scheduler has looked at pod {first.name} yet")
+            self._wait(binding, progress, f"no scheduler has looked at pod {first.name} yet")
             return []
-        return self._give_up_late(carried, progress, late[0])
+        return self._give_up_overdue(binding, progress, overdue[0])
 
-    def _is_ours(self, pod: PodInfo) -> bool:
-        """Tell whether a pod is not let go yet, so that no scheduler can bring it."""
+    def _is_gated(self, pod: PodInfo) -> bool:
+        """Return whether our gate still holds a pod, so that no scheduler can bind it."""
         return pod.waiting is not None or self._informers.state.is_assumed(pod)
 
-    def _give_up_late(
-        self, carried: PendingBinding, progress: Progress, first: PodInfo
+    def _give_up_overdue(
+        self, binding: PendingBinding, progress: Progress, first: PodInfo
     ) -> list[Call]:
-        """Move a gang of which a member was not bound in time, unless that takes still longer."""
-        node = ", ".join(carried.nodes_of([first]))
-        waited = self._clock() - (carried.tried_at or 0.0)
-        takes = moving_takes(progress.bound + progress.unbound)
-        within = max(self._patience, takes if waited >= takes else 0.0)
-        why = f"pod {first.name} was not bound to {node} within {within:g} s"
-        if waited >= takes or carried.moving:
-            return self._give_up(carried, progress, why)
-        why = f"{why}; it is not moved before {takes:g} s: its Job may take as long to make it anew"
-        self._wait(carried, progress, why, takes - waited)
+        """Evict a gang with an unbound member, unless creating the pods again takes longer."""
+        node = ", ".join(binding.nodes_of([first]))
+        waited = self._clock() - (binding.tried_at or 0.0)
+        recreation = recreation_time(progress.bound + progress.unbound)
+        limit = max(self._patience, recreation if waited >= recreation else 0.0)
+        reason = f"pod {first.name} was not bound to {node} within {limit:g} s"
+        if waited >= recreation or binding.evicting:
+            return self._give_up(binding, progress, reason)
+        reason += (
+            f"; it is not moved before {recreation:g} s: its Job may take as long to make it anew"
+        )
+        self._wait(binding, progress, reason, recreation - waited)
         return []
 
     def _wait(
-        self, carried: PendingBinding, progress: Progress, why: str, seconds: float | None = None
+        self,
+        binding: PendingBinding,
+        progress: Progress,
+        reason: str,
+        seconds: float | None = None,
     ) -> None:
-        """Look at a plan again in a while, and say what it waits for."""
-        self._keep(replace(carried, deadline=self._clock() + (seconds or self._patience)))
-        if self.why_immovable(progress.bound + progress.unbound) is None or not carried.tried_at:
-            members = len(progress.bound), carried.unit.needed
+        """Extend the deadline of a plan, and report the reason."""
+        self._keep(replace(binding, deadline=self._clock() + (seconds or self._patience)))
+        blocker = self.eviction_blocker(progress.bound + progress.unbound)
+        if blocker is None or not binding.tried_at:
+            members = len(progress.bound), binding.unit.needed
             self._status_reporter.enqueue(
-                StatusUpdate(carried.unit, Phase.COMMITTING, members, carried.plan, why)
+                StatusUpdate(binding.unit, Phase.COMMITTING, members, binding.plan, reason)
             )
 
-    def _others(
-        self, carried: PendingBinding, mine: Iterable[PodInfo], pods: Iterable[PodInfo]
+    def _other_members(
+        self, binding: PendingBinding, members: Iterable[PodInfo], pods: Iterable[PodInfo]
     ) -> list[PodInfo]:
-        """Return the settled members of the same gang that are none of these."""
-        unit, uids = carried.unit, {pod.uid for pod in mine}
+        """Return the settled pods of the same gang that are not members of the plan."""
+        unit, uids = binding.unit, {pod.uid for pod in members}
         settled = (pod for pod in pods if unit.is_gang and pod.settled and pod.uid not in uids)
         return [pod for pod in settled if self._informers.owners.key(pod) == unit.key]
 
-    def _try_to_end(
+    def _try_to_complete(
         self,
-        carried: PendingBinding,
+        binding: PendingBinding,
         progress: Progress,
         others: Collection[PodInfo],
         *,
         is_due: bool,
     ) -> None:
-        """Watch over a plan no longer whose members are bound or gone, unless its gang waits."""
-        key = carried.unit.key
-        waits = not is_due if carried.moving else not all(pod.bound for pod in others)
+        """Untrack a plan whose members are bound or gone, unless its gang has to wait."""
+        key = binding.unit.key
+        waits = not is_due if binding.evicting else not all(pod.bound for pod in others)
         if progress.bound and waits:
-            # One of its own that is just tried by another plan may be refused, and then it is late.
-            if is_due and not carried.has_any(others):
-                self._keep(replace(carried, deadline=self._later))
+            # Do not extend the deadline while a member is retried under another plan: if that
+            # write fails, the member is already overdue.
+            if is_due and not binding.has_any(others):
+                self._keep(replace(binding, deadline=self._new_deadline))
             return
-        self.drop(key, carried.plan.id)
+        self.untrack(key, binding.plan.id)
         if not progress.bound and not others:
             self._status_reporter.forget(key)
-        if not progress.bound or carried.moving:
+        if not progress.bound or binding.evicting:
             return
-        self._failed.pop(key, None)
-        members = len(progress.bound) + len(others), carried.unit.needed
+        self._failed_nodes.pop(key, None)
+        members = len(progress.bound) + len(others), binding.unit.needed
         self._status_reporter.enqueue(
-            StatusUpdate(carried.unit, Phase.PLACED, members, carried.plan)
+            StatusUpdate(binding.unit, Phase.PLACED, members, binding.plan)
         )
 
-    def _give_up(self, carried: PendingBinding, progress: Progress, why: str) -> list[Call]:
-        """Send all members away to be placed again, or say why they have to stay."""
-        key, pods = carried.unit.key, progress.bound + progress.unbound
-        stays = self.why_immovable(pods)
-        reason = f"{why}; {stays}" if stays else f"{why}; all members are moved"
-        members = len(progress.bound), carried.unit.needed
-        sent_away = "" if stays else why
-        word = StatusUpdate(
-            carried.unit, Phase.COMMITTING, members, carried.plan, reason, sent_away
+    def _give_up(self, binding: PendingBinding, progress: Progress, failure: str) -> list[Call]:
+        """Evict all members, or report why they must stay."""
+        key, pods = binding.unit.key, progress.bound + progress.unbound
+        blocker = self.eviction_blocker(pods)
+        reason = f"{failure}; {blocker or 'all members are moved'}"
+        members = len(progress.bound), binding.unit.needed
+        evicted_because = "" if blocker else failure
+        self._status_reporter.enqueue(
+            StatusUpdate(
+                binding.unit, Phase.COMMITTING, members, binding.plan, reason, evicted_because
+            )
         )
-        self._status_reporter.enqueue(word)
-        # They are looked at again later: a budget may have kept some, or a node may be back.
-        self._keep(replace(carried, deadline=self._later, moving=not stays))
-        if stays:
+        # Check again later: a disruption budget may keep a pod, or a node may become ready.
+        self._keep(replace(binding, deadline=self._new_deadline, evicting=not blocker))
+        if blocker:
             return []
-        failed = carried.nodes_of(pod for pod in progress.unbound if pod.was_tried)
-        nodes = self.avoided.get(key, frozenset()) | failed
+        failed = binding.nodes_of(pod for pod in progress.unbound if pod.was_tried)
+        nodes = self.excluded_nodes.get(key, frozenset()) | failed
         if nodes:
-            self._failed[key] = nodes, self._clock() + _AVOIDED_FOR
-        _log.warning("Moving gang", gang=f"{key.namespace}/{key.name}", err=why)
+            self._failed_nodes[key] = nodes, self._clock() + _EXCLUDED_FOR
+        _log.warning("Evicting gang", gang=f"{key.namespace}/{key.name}", err=failure)
         self._metrics.evicted(len(pods))
         return [evict(self._kube, pods, self._faults)]
-
-
-def plan_told(plan_id: str, pods: Iterable[PodInfo]) -> GangPlan:
-    """Return the plan that pods' own records tell: of a pod on its own, or where a Gang is gone."""
-    members = tuple(
-        PlannedPod(pod.name, pod.uid, record.node, tuple(share.i for share in record.gpus))
-        for pod in pods
-        if pod.usage and isinstance(record := pod.usage.record, Allocation)
-    )
-    return GangPlan(plan_id, exact=True, members=members)
-
-
-def plan_id_of(pod: PodInfo) -> str | None:
-    """Return which plan gave a pod its GPUs."""
-    record = pod.usage.record if pod.usage else None
-    return record.plan if record and not isinstance(record, str) else None

@@ -1,4 +1,4 @@
-"""Pods sent away to be made anew, by the Eviction API, which budgets and quotas have a say in."""
+"""Eviction of pods by the Eviction API, which observes disruption budgets."""
 
 import asyncio
 from collections.abc import Iterable
@@ -15,19 +15,19 @@ _log = structlog.get_logger()
 
 
 class _Ignored(Struct, frozen=True):
-    """Of an answer, nothing."""
+    """A response whose body is not needed."""
 
 
 async def evict(kube: Kube, pods: Iterable[PodInfo], faults: FaultIsolation) -> None:
-    """Evict pods concurrently, each if it is still as it was seen.
+    """Evict pods concurrently, each only if it has not changed.
 
-    One that has changed meanwhile, or that a disruption budget keeps, stays: it is looked at again.
+    A pod that has changed, or that a disruption budget protects, stays; the caller retries.
     """
-    await asyncio.gather(*(_contained(kube, pod, faults) for pod in pods))
+    await asyncio.gather(*(_isolated(kube, pod, faults) for pod in pods))
 
 
-async def _contained(kube: Kube, pod: PodInfo, faults: FaultIsolation) -> None:
-    with faults.contained(Stage.EVICT, pod.key):
+async def _isolated(kube: Kube, pod: PodInfo, faults: FaultIsolation) -> None:
+    with faults.isolate(Stage.EVICT, pod.key):
         await _evict(kube, pod)
 
 

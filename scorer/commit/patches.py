@@ -1,6 +1,6 @@
-"""What is written on a pod that gets its GPUs: at once, and only on that very pod.
+"""Bodies of the writes that allocate GPUs to a pod: a patch that removes our gate, or a Binding.
 
-A patch that lets it go to its node, or the binding to it.
+Each writes the record and the node in one request, and applies only to the pod that was planned.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,12 +32,12 @@ _NODE = "/spec/affinity/nodeAffinity"
 
 
 def allocation_of(placement: Placement, table: Table | None, plan: str) -> Allocation:
-    """Return the record of one pod's part of a plan.
+    """Return the record of one placement.
 
     Args:
         placement: The pod's node and GPUs.
         table: Of the node's machine.
-        plan: Which decision this is part of.
+        plan: Id of the plan.
     """
     several = table is not None and len(placement.gpus) > 1
     bandwidth = table.bandwidth(mask_of(placement.gpus)) if table and several else None
@@ -46,17 +46,17 @@ def allocation_of(placement: Placement, table: Table | None, plan: str) -> Alloc
     )
 
 
-def record_of(
+def allocation_annotations(
     placement: Placement, allocation: Allocation, node: Node, *, term: int, now_ns: int
 ) -> dict[str, str]:
-    """Return the annotations that say what a pod gets, and what keeps it within that.
+    """Return the annotations of a pod with GPUs: the record, and the limits that isolate it.
 
     Args:
-        placement: The pod, and its GPUs.
-        allocation: The same, as it is recorded.
-        node: The node that they are of.
+        placement: The pod and its GPUs.
+        allocation: The record.
+        node: The node of the GPUs.
         term: Of the Lease under which this was decided.
-        now_ns: [ns since 1970]
+        now_ns: The time [ns since 1970].
     """
     member, shares = placement.member, placement.shares
     return format_record(
@@ -69,18 +69,18 @@ def record_of(
     )
 
 
-def placing(pod: Pod, node: str, record: Mapping[str, str]) -> list[Step]:
-    """Return the patch that gives a pod its GPUs and lets it go.
+def allocation_patch(pod: Pod, node: str, record: Mapping[str, str]) -> list[Step]:
+    """Return the patch that writes a pod's annotations and node, and removes our gate.
 
-    It holds only while the pod is the one that was planned and still has the gates it had then.
-    The node is required by `matchFields`, which the scheduler looks up instead of trying every
-    node, in each of the pod's terms: they are ORed. A term that is empty matches nothing, and may
-    not be added to.
+    It applies only while the pod has the uid and the gates with which it was planned. The node is
+    required by `matchFields`, which the scheduler looks up instead of trying every node. It is
+    added to each of the pod's terms, because terms are ORed; an empty term matches nothing and
+    stays empty.
 
     Args:
-        pod: As it was when it was planned.
-        node: Where to.
-        record: The annotations that say what it gets.
+        pod: The pod as it was planned.
+        node: The name of its node.
+        record: The annotations.
     """
     gates = [{"name": gate.name} for gate in pod.spec.scheduling_gates or ()]
     ours = gates.index({"name": GANG})
@@ -94,12 +94,12 @@ def placing(pod: Pod, node: str, record: Mapping[str, str]) -> list[Step]:
 
 
 def binding(pod: PodInfo, node: str, record: Mapping[str, str]) -> dict[str, object]:
-    """Return the Binding of a pod to a node, which writes the record together with the node.
+    """Return the Binding of a pod to a node, which writes the annotations together with the node.
 
     Args:
-        pod: Whom; another pod of the name is not bound.
-        node: Where to.
-        record: Its annotations; empty where it has them already.
+        pod: The pod; another pod of its name is not bound.
+        node: The name of the node.
+        record: The annotations; empty if the pod already has them.
 
     Source: kubernetes v1.36.3, pkg/registry/core/pod/storage/storage.go, `assignPod`.
     """
@@ -117,12 +117,12 @@ def binding(pod: PodInfo, node: str, record: Mapping[str, str]) -> dict[str, obj
 
 
 def unpinned(pod: Pod, node: str) -> Pod:
-    """Return a pod without the requirement of its node that `placing` has added."""
+    """Return a pod without the required node that `allocation_patch` has added."""
     if not pod.spec.required_terms:
         return pod
     affinity = pod.spec.affinity or Affinity()
     terms = [_unpinned_term(term, node) for term in pod.spec.required_terms]
-    # A term that has nothing else is all ours: there was none before.
+    # A term without other requirements was added by us.
     left = [term for term in terms if term.match_expressions or term.match_fields]
     nodes = NodeAffinity(NodeSelector(left)) if left else None
     return replace(pod, spec=replace(pod.spec, affinity=replace(affinity, node_affinity=nodes)))
@@ -132,7 +132,7 @@ def _unpinned_term(term: NodeSelectorTerm, node: str) -> NodeSelectorTerm:
     pin = Requirement(NODE_NAME_FIELD, "In", [node])
     fields = list(term.match_fields or ())
     if pin in fields:
-        # Ours is the last: whoever made the pod may have written the same before.
+        # Ours is the last one: the pod may have been created with the same requirement.
         del fields[len(fields) - 1 - fields[::-1].index(pin)]
     return replace(term, match_fields=fields or None)
 

@@ -1,4 +1,4 @@
-"""Gangs whose plan is being carried out: how far that is, and when it is given up."""
+"""Plans whose members are not all bound yet: their progress and their deadlines."""
 
 from collections import Counter
 from collections.abc import Iterable, Set
@@ -11,7 +11,7 @@ from scorer.gang.unit import Unit
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a plan is carried out."""
+    """The members of a plan that still exist."""
 
     bound: tuple[PodInfo, ...]
     unbound: tuple[PodInfo, ...]
@@ -20,59 +20,59 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class PendingBinding:
-    """A plan that is being carried out."""
+    """A plan that is written, and whose members wait to be bound."""
 
     unit: Unit
     plan: GangPlan
     deadline: float
     """Until then all members should be bound [s since 1970]."""
     tried_at: float | None = None
-    """Since when it is known that a scheduler looks for nodes for its members [s since 1970]; the
-    time until then does not count. None: no scheduler has."""
-    moving: bool = False
-    """It was given up, and its members are sent away."""
+    """When a scheduler first tried one of the members [s since 1970]. The time before does not
+    count. None: no scheduler has."""
+    evicting: bool = False
+    """The plan was given up, and its members are being evicted."""
 
     def progress(self, pods: Iterable[PodInfo]) -> Progress:
-        """Return how far it is, as the gang's pods are now. A member that is gone is neither."""
-        there = self._of_them(pods)
+        """Return the progress, given the pods of the gang. A deleted member counts as neither."""
+        members = self._members(pods)
         return Progress(
-            bound=tuple(pod for pod in there if pod.bound),
-            unbound=tuple(pod for pod in there if not pod.bound),
+            bound=tuple(pod for pod in members if pod.bound),
+            unbound=tuple(pod for pod in members if not pod.bound),
         )
 
     def has_any(self, pods: Iterable[PodInfo]) -> bool:
-        """Tell whether it plans any of these pods."""
-        return bool(self._of_them(pods))
+        """Return whether any of these pods is a member of the plan."""
+        return bool(self._members(pods))
 
-    def _of_them(self, pods: Iterable[PodInfo]) -> list[PodInfo]:
+    def _members(self, pods: Iterable[PodInfo]) -> list[PodInfo]:
         planned = {member.uid for member in self.plan.members}
         return [pod for pod in pods if pod.uid in planned]
 
     def nodes_of(self, pods: Iterable[PodInfo]) -> frozenset[str]:
-        """Return where these pods were to go."""
+        """Return the nodes that are planned for these pods."""
         uids = {pod.uid for pod in pods}
         return frozenset(member.node for member in self.plan.members if member.uid in uids)
 
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 600.0
-"""Of a batch Job, before it makes a pod again: doubled with each that failed [s]."""
+_JOB_BACKOFF, _JOB_BACKOFF_MAX = 10.0, 600.0
+"""Delay of the Job controller before it creates a pod again: doubled with each failure [s]."""
 
 
-def moving_takes(pods: Iterable[PodInfo]) -> float:
-    """Return how long it takes at most until evicted pods are made again, where that is known [s].
+def recreation_time(pods: Iterable[PodInfo]) -> float:
+    """Return the longest time until evicted pods are created again, as far as it is known [s].
 
-    A batch Job takes all that are evicted together for as many failures in a row.
+    The Job controller counts pods that are evicted together as that many failures in a row.
     """
     jobs = Counter(
         pod.controller.uid for pod in pods if pod.controller and pod.controller.kind == "Job"
     )
-    # More than ten doublings are longer than the longest pause.
-    pauses = (_FIRST_PAUSE * 2 ** min(failed - 1, 10) for failed in jobs.values())
-    return min(max(pauses, default=0.0), _LONGEST_PAUSE)
+    # Ten doublings already exceed the maximum.
+    delays = (_JOB_BACKOFF * 2 ** min(failed - 1, 10) for failed in jobs.values())
+    return min(max(delays, default=0.0), _JOB_BACKOFF_MAX)
 
 
 def eviction_blocker(pods: Iterable[PodInfo], fragile: Set[str]) -> str | None:
-    """Say why pods must not be evicted to be placed again; None where they may.
+    """Return why pods must not be evicted; None: they may be.
 
     Args:
         pods: All members of a gang.

@@ -1,7 +1,7 @@
-"""Plans on their way to the API server: recorded at once, written one after the other.
+"""The commits of planned units: plans are recorded immediately, pods are written unit by unit.
 
-No two gangs share the way, so that none is half placed for long. While one is written the next are
-planned, and their plans recorded.
+Commits of two gangs never overlap, so that no gang is partial for long. While one is written, the
+next ones are planned, and their plans recorded.
 """
 
 import asyncio
@@ -15,10 +15,11 @@ from cluster.gang import GangKey
 from runtime.kube.client import KubeError
 from runtime.process.clock import loop_time
 from scorer.cache.cluster_state import ClusterState
-from scorer.commit.binding_tracker import BindingTracker, plan_id_of
+from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.committer import Committer, PodAllocation, Refused, differ
 from scorer.commit.patches import allocation_of
 from scorer.gang.crd import GangPlan, Phase
+from scorer.gang.plan_record import plan_id_of
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.metrics import Metrics, Stage
@@ -29,33 +30,33 @@ from scorer.report.status_reporter import StatusReporter, StatusUpdate
 
 _REFUSED = "the API server did not let its pods go"
 _UNRECORDED = "the API server did not take its plan"
-_LONGEST = 60.0
-"""Between two tries of who is always refused, at most [s]."""
-_ENOUGH = 32
-"""So many pods that wait to be written keep the API server busy while others are planned."""
+_RETRY_MAX = 60.0
+"""The longest delay before a refused unit is tried again [s]."""
+_FULL = 32
+"""So many queued pods keep the API server busy while others are planned."""
 _SUSPECT_FOR = 3600.0
-"""For so long a gang is tried by a dry run after only some of its pods were refused [s]."""
+"""How long the commits of a gang start with a dry run after some of its pods were refused [s]."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class CommitJob:
-    """A unit whose GPUs are held."""
+    """A unit whose GPUs are assumed."""
 
     unit: Unit
     plan_id: str
-    grants: tuple[PodAllocation, ...]
+    allocations: tuple[PodAllocation, ...]
     recorded: asyncio.Task[str | None]
-    """Done when its Gang has the plan, or why it could not be written."""
-    complete: float
-    """Since when all of it waited [s, of the loop's clock]."""
+    """Writes the plan into the Gang; returns why it could not, or None."""
+    ready_since: float
+    """Since when all of the unit waited [s, of the loop's clock]."""
 
 
 class CommitQueue:
-    """What was decided and is to be carried out."""
+    """The units that were planned and are not written yet."""
 
-    def __init__(  # noqa: PLR0913 - everybody who has a part in it.
+    def __init__(  # noqa: PLR0913 - one for each collaborator.
         self,
         state: ClusterState,
         committer: Committer,
@@ -64,62 +65,62 @@ class CommitQueue:
         metrics: Metrics,
         faults: FaultIsolation,
         *,
-        again: float,
-        changed: Callable[[], None],
+        retry: float,
+        on_change: Callable[[], None],
     ) -> None:
-        """Say what holds GPUs, who writes, and who is told.
+        """Start without units.
 
         Args:
-            state: Counts GPUs as held.
-            committer: Writes on pods.
-            binding_tracker: Sees plans through.
+            state: Assumes and forgets allocations.
+            committer: Writes pods.
+            binding_tracker: Tracks written plans.
             status_reporter: Records plans.
-            metrics: Counts.
-            faults: Contains faults of ours.
-            again: Before what was refused is tried again [s].
-            changed: Called when there is something new to decide.
+            metrics: Counts commits.
+            faults: Isolates faults.
+            retry: First delay before a refused unit is tried again [s].
+            on_change: Called when units should be planned again.
         """
         self._state, self._committer, self._binding_tracker = state, committer, binding_tracker
         self._status_reporter, self._metrics, self._faults = status_reporter, metrics, faults
-        self._again, self._changed = again, changed
-        self._refused = Backoff(again, _LONGEST, changed)
-        """Whose plan, or all whose pods, were refused the last time."""
+        self._retry, self._on_change = retry, on_change
+        self._backoff = Backoff(retry, _RETRY_MAX, on_change)
+        """Units whose plan, or all of whose pods, were refused."""
         self._suspects: dict[GangKey, float] = {}
-        """Gangs of which only some pods were refused, and until when they are tried by a dry run
+        """Gangs of which some pods were refused, and until when their commits start with a dry run
         [s, of the loop's clock]."""
         self._jobs: deque[CommitJob] = deque()
-        self._queued = asyncio.Event()
+        self._added = asyncio.Event()
 
     @property
     def is_full(self) -> bool:
-        """Whether more plans now would only be older when their turn comes."""
-        return sum(len(job.grants) for job in self._jobs) >= _ENOUGH
+        """Whether further plans would be outdated by the time they are written."""
+        return sum(len(job.allocations) for job in self._jobs) >= _FULL
 
-    def why_resting(self, key: GangKey) -> str | None:
-        """Say why a gang is not to be planned yet: what was refused. None: it may be planned."""
-        return self._refused.why(key)
+    def backoff_reason(self, key: GangKey) -> str | None:
+        """Return why a unit must not be planned yet: its last refusal. None: it may be planned."""
+        return self._backoff.reason(key)
 
-    def was_refused(self, key: GangKey) -> bool:
-        """Tell whether a gang was refused lately: others come first, whom it would hold up."""
-        return self._refused.has_rested(key)
+    def has_failed(self, key: GangKey) -> bool:
+        """Return whether a unit was refused lately, so that it is planned after the others."""
+        return self._backoff.has_failed(key)
 
     def forget(self, key: GangKey) -> None:
-        """Forget how it went with a gang: it went well, or no pod of it is there."""
-        self._refused.forget(key)
+        """Forget the failures of a unit: it succeeded, or has no pods left."""
+        self._backoff.reset(key)
 
-    def put(
-        self, unit: Unit, placements: Sequence[Placement], plan: GangPlan, *, complete: float
+    def add(
+        self, unit: Unit, placements: Sequence[Placement], plan: GangPlan, *, ready_since: float
     ) -> None:
-        """Hold what is planned, and carry it out when its turn comes.
+        """Assume the allocations of a plan, record the plan, and queue the writes of its pods.
 
         Args:
             unit: The pods that wait.
-            placements: Where each of them goes.
-            plan: The same, and how good it is, as it is recorded.
-            complete: Since when all of it waited [s, of the loop's clock].
+            placements: The nodes and GPUs of these pods.
+            plan: The plan as it is recorded.
+            ready_since: Since when all of the unit waited [s, of the loop's clock].
         """
         snapshot = self._state.snapshot()
-        grants = tuple(
+        allocations = tuple(
             PodAllocation(
                 pod,
                 placement,
@@ -128,74 +129,74 @@ class CommitQueue:
             )
             for pod, placement in zip(unit.waiting, placements, strict=True)
         )
-        for grant in grants:
-            self._state.assume(grant.pod, grant.allocation)
+        for allocation in allocations:
+            self._state.assume(allocation.pod, allocation.record)
         recorded = asyncio.create_task(self._record(unit, plan))
-        self._jobs.append(CommitJob(unit, plan.id, grants, recorded, complete))
-        self._queued.set()
-        # What is held is read again in the next round.
-        self._changed()
+        self._jobs.append(CommitJob(unit, plan.id, allocations, recorded, ready_since))
+        self._added.set()
+        # The next round must see what is assumed.
+        self._on_change()
 
     async def run(self) -> None:
-        """Carry out what is queued, one unit after the other, until cancelled.
+        """Commit the queued units one by one until cancelled.
 
         Raises:
-            Deposed: Another process leads by now.
+            LeadershipLost: Another process leads.
         """
         while True:
             while not self._jobs:
-                self._queued.clear()
-                await self._queued.wait()
+                self._added.clear()
+                await self._added.wait()
             job = self._jobs.popleft()
-            # After a fault the GPUs stay held: what was written is not known.
-            with self._faults.contained(Stage.COMMIT, job.unit.key):
-                await self._carry_out(job)
+            # After a fault the allocations stay assumed, since they may have been written.
+            with self._faults.isolate(Stage.COMMIT, job.unit.key):
+                await self._commit(job)
 
     def close(self) -> None:
-        """Record nothing more: the next leader may have written another plan there by now."""
+        """Record no more plans: the next leader may already have recorded others."""
         for job in self._jobs:
             job.recorded.cancel()
 
-    async def _carry_out(self, job: CommitJob) -> None:
-        # There is room for another.
-        self._changed()
+    async def _commit(self, job: CommitJob) -> None:
+        # The queue has room again.
+        self._on_change()
         error = await job.recorded
         if error is not None:
-            self._rest(job, f"{_UNRECORDED}: {error}")
+            self._back_off(job, f"{_UNRECORDED}: {error}")
             return
-        began = loop_time()
-        refused = await self._committer.commit(job.grants, dry_run=self._is_suspect(job))
+        started = loop_time()
+        refused = await self._committer.commit(job.allocations, dry_run=self._needs_dry_run(job))
         now = loop_time()
-        self._metrics.committed(now - began, conflicts=len(refused))
-        if len(refused) == len(job.grants):
-            is_invalid = any(one.is_invalid for one in refused)
-            self._rest(job, f"{_REFUSED}: {refused[0].reason}", longest=is_invalid)
+        self._metrics.committed(now - started, conflicts=len(refused))
+        if len(refused) == len(job.allocations):
+            is_invalid = any(refusal.is_invalid for refusal in refused)
+            self._back_off(job, f"{_REFUSED}: {refused[0].reason}", at_maximum=is_invalid)
             return
         self.forget(job.unit.key)
         if not refused:
-            self._metrics.placed(now - job.complete)
-        self._drop(job.unit.key, refused)
+            self._metrics.placed(now - job.ready_since)
+        self._retry_refused(job.unit.key, refused)
 
-    def _is_suspect(self, job: CommitJob) -> bool:
-        """Tell whether all patches are tried before the first is written, for a request each.
+    def _needs_dry_run(self, job: CommitJob) -> bool:
+        """Return whether a dry run of all patches must precede the writes, at one request each.
 
-        They are where some pods only may be refused, and where nothing could mend that: members
-        that have their GPUs could not be moved.
+        This is so if the API server may refuse some of the pods only, and if that could not be
+        repaired because the other members could not be evicted.
         """
-        grants = job.grants
-        return len(grants) > 1 and (
+        allocations = job.allocations
+        return len(allocations) > 1 and (
             self._suspects.get(job.unit.key, 0.0) > loop_time()
-            or differ(grants)
-            or self._binding_tracker.why_immovable(grant.pod for grant in grants) is not None
+            or differ(allocations)
+            or self._binding_tracker.eviction_blocker(one.pod for one in allocations) is not None
         )
 
     async def _record(self, unit: Unit, plan: GangPlan) -> str | None:
-        with self._faults.contained(Stage.RECORD, unit.key):
+        with self._faults.isolate(Stage.RECORD, unit.key):
             return await self._try_to_record(unit, plan)
         return FAULT
 
     async def _try_to_record(self, unit: Unit, plan: GangPlan) -> str | None:
-        self._binding_tracker.begin(unit, plan)
+        self._binding_tracker.track(unit, plan)
         try:
             if unit.is_gang:
                 await self._status_reporter.record(unit, plan)
@@ -205,35 +206,39 @@ class CommitQueue:
             return str(error)
         return None
 
-    def _rest(self, job: CommitJob, why: str, *, longest: bool = False) -> None:
-        """Free all that was kept, and let others have it for a while: longer each time."""
-        key = job.unit.key
-        if job.unit.settled and (stays := self._binding_tracker.why_immovable(job.unit.settled)):
-            why = f"{why}; {stays}"
-        pause = self._refused.begin(key, why, longest=longest)
-        self._free([grant.pod for grant in job.grants])
+    def _back_off(self, job: CommitJob, reason: str, *, at_maximum: bool = False) -> None:
+        """Release the allocations of a refused unit, and let it back off."""
+        key, settled = job.unit.key, job.unit.settled
+        if settled and (blocker := self._binding_tracker.eviction_blocker(settled)):
+            reason = f"{reason}; {blocker}"
+        delay = self._backoff.start(key, reason, at_maximum=at_maximum)
+        self._release([allocation.pod for allocation in job.allocations])
         if job.plan_id not in map(plan_id_of, self._state.group(job.unit.group)):
-            self._binding_tracker.drop(key, job.plan_id)
-        reason = f"{why}; tried again in {pause:g} s"
-        members = job.unit.present, job.unit.needed
+            self._binding_tracker.untrack(key, job.plan_id)
         self._status_reporter.enqueue(
-            StatusUpdate(job.unit, Phase.WAITING, members, reason=reason, refused=True)
+            StatusUpdate(
+                job.unit,
+                Phase.WAITING,
+                (job.unit.present, job.unit.needed),
+                reason=f"{reason}; tried again in {delay:g} s",
+                refused=True,
+            )
         )
 
-    def _drop(self, key: GangKey, refused: Collection[Refused]) -> None:
-        """Free what could not be given; the pods, as far as they are still there, wait again.
+    def _retry_refused(self, key: GangKey, refused: Collection[Refused]) -> None:
+        """Let pods wait again that were refused while other members of their gang were written.
 
-        Not at once: who is always refused would be tried without end. Until then it is kept for
-        them, since other members of their gang have theirs.
+        Their allocations stay assumed until the delay ends, since the other members need them
+        there.
         """
         if refused:
             now = loop_time()
-            self._suspects = {one: until for one, until in self._suspects.items() if until > now}
+            self._suspects = {gang: until for gang, until in self._suspects.items() if until > now}
             self._suspects[key] = now + _SUSPECT_FOR
-            pods = [one.pod for one in refused]
-            asyncio.get_running_loop().call_later(self._again, self._free, pods)
+            pods = [refusal.pod for refusal in refused]
+            asyncio.get_running_loop().call_later(self._retry, self._release, pods)
 
-    def _free(self, pods: Iterable[PodInfo]) -> None:
+    def _release(self, pods: Iterable[PodInfo]) -> None:
         for pod in pods:
             self._state.forget(pod)
-        self._changed()
+        self._on_change()

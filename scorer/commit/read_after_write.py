@@ -1,4 +1,4 @@
-"""Read what became of a write that had no answer."""
+"""Read an object after a write on it that had no answer."""
 
 import asyncio
 from typing import TypeVar
@@ -7,32 +7,31 @@ from runtime.kube.client import ApiError, Kube, KubeError
 
 T = TypeVar("T")
 
-_PAUSE = 2.0
-"""Before a read: as long as `fence.GRANTING` lets a write take [s]."""
-
 
 def outcome_unknown(error: KubeError) -> bool:
-    """Tell whether what failed so may have been carried out all the same."""
+    """Return whether a write that failed with this error may have been carried out."""
     return not isinstance(error, ApiError) or error.status >= 500
 
 
 async def read_after_write(
-    kube: Kube, path: str, returns: type[T], *, is_open: bool = True
+    kube: Kube, path: str, returns: type[T], *, pause: float, is_pending: bool = True
 ) -> T | None:
-    """Return an object as it is after a write on it failed; None: it is gone.
+    """Return an object as it is after a write on it failed; None: it does not exist.
 
-    Asks until it is answered: until then the write counts as carried out.
+    Retries until there is an answer: until then the write counts as carried out.
 
     Args:
         kube: The API server.
         path: The object's.
         returns: Its type.
-        is_open: The write may still be under way, so that the first read waits.
+        pause: Before each retry [s]: as long as the API server may work on a write
+            (`fence.WRITE_TIMEOUT`).
+        is_pending: The API server may still work on the write, so that the first read waits, too.
     """
     while True:
-        if is_open:
-            await asyncio.sleep(_PAUSE)
-        is_open = True
+        if is_pending:
+            await asyncio.sleep(pause)
+        is_pending = True
         try:
             return await kube.get(path, returns)
         except ApiError as error:

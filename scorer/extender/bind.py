@@ -15,12 +15,12 @@ from cluster.record import Allocation
 from runtime.kube.client import ApiError, Kube, KubeError
 from runtime.process.clock import Clock
 from scorer.cache.informers import Informers
-from scorer.commit.patches import allocation_of, binding, record_of
+from scorer.commit.patches import allocation_annotations, allocation_of, binding
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
 from scorer.extender.filter import request_of
 from scorer.extender.gpu_choice import choose_gpus
 from scorer.extender.wire import Binding
-from scorer.fence import GRANTING, LeadershipLost, is_leadership_lost
+from scorer.fence import WRITE_TIMEOUT, LeadershipLost, is_leadership_lost
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.metrics import Stage
 from scorer.placement.member import new_member
@@ -46,11 +46,19 @@ class Binder:
     """Who binds pods, for one term of the Lease."""
 
     def __init__(
-        self, kube: Kube, informers: Informers, faults: FaultIsolation, *, term: int, clock: Clock
+        self,
+        kube: Kube,
+        informers: Informers,
+        faults: FaultIsolation,
+        *,
+        term: int,
+        clock: Clock,
+        outcome_read: float,
     ) -> None:
         """Say whom to write to, what is known, and under which term."""
         self._kube, self._informers, self._state = kube, informers, informers.state
         self._faults, self._term, self._clock = faults, term, clock
+        self._outcome_read = outcome_read
         self._under_way: dict[str, asyncio.Task[str]] = {}
         """By uid of the pod: returns why it was not bound; empty where it was."""
         self._group: asyncio.TaskGroup | None = None
@@ -79,7 +87,7 @@ class Binder:
         task = self._under_way.get(asked.pod_uid)
         if task is None:
             begun: asyncio.Task[str] | str = FAULT
-            with self._faults.contained(Stage.BIND, asked.pod_uid):
+            with self._faults.isolate(Stage.BIND, asked.pod_uid):
                 begun = self._begin(asked)
             if isinstance(begun, str):
                 return begun
@@ -138,7 +146,9 @@ class Binder:
         placement = Placement(new_member(pod.ungated, pod.namespace), node, shares)
         allocation = allocation_of(placement, table, f"{self._term}-s{self._decisions}")
         now_ns = int(self._clock() * 1e9)
-        record = record_of(placement, allocation, ledger.node, term=self._term, now_ns=now_ns)
+        record = allocation_annotations(
+            placement, allocation, ledger.node, term=self._term, now_ns=now_ns
+        )
         self._state.assume(pod, allocation)
         return record
 
@@ -165,7 +175,7 @@ class Binder:
         """
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         was_sent, why = False, FAULT
-        with self._faults.contained(Stage.BIND, pod.uid):
+        with self._faults.isolate(Stage.BIND, pod.uid):
             error = await self._write(path, binding(pod, node, record))
             was_sent = True
             why = await self._settled(pod, node, path, error, is_ours=bool(record)) if error else ""
@@ -176,7 +186,7 @@ class Binder:
     async def _write(self, path: str, body: object) -> KubeError | None:
         """Return why a binding was not carried out, or not answered; None where it was."""
         try:
-            await self._kube.create(f"{path}/binding", body, _Ignored, params=GRANTING)
+            await self._kube.create(f"{path}/binding", body, _Ignored, params=WRITE_TIMEOUT)
         except KubeError as error:
             if is_leadership_lost(error):
                 raise LeadershipLost(str(error)) from error
@@ -200,7 +210,9 @@ class Binder:
         repeated = isinstance(error, ApiError) and error.status == 409
         if not (repeated or outcome_unknown(error)):
             return None
-        pod = await read_after_write(self._kube, path, Pod, is_open=not repeated)
+        pod = await read_after_write(
+            self._kube, path, Pod, pause=self._outcome_read, is_pending=not repeated
+        )
         return pod_info(pod) if pod else None
 
     def _settle(self, pod: PodInfo, bound: PodInfo | None) -> None:

@@ -1,11 +1,16 @@
-"""A plan as its Gang keeps it: what is written of it, and what is meant by it when it is read."""
+"""A plan in its Gang: conversion from and to the placements of the planner."""
+
+from collections.abc import Iterable
 
 from cluster.node import Node
-from cluster.record import GPUShare
+from cluster.record import Allocation, GPUShare
 from cluster.request import Family
 from scorer.gang.crd import GangPlan, PlannedPod
+from scorer.gang.pod_info import PodInfo
+from scorer.gang.unit import Unit
 from scorer.placement.member import Member
 from scorer.placement.result import Placement, Plan
+from scorer.placement.snapshot import Snapshot
 
 
 def plan_of(
@@ -51,6 +56,44 @@ def placement_of(planned: PlannedPod, member: Member, node: Node) -> Placement:
     core = (request.core_per_card or None) if is_share else None
     shares = (GPUShare(i, node.cards[i].uuid, memory, core) for i in planned.gpus)
     return Placement(member, planned.node, tuple(shares))
+
+
+def remaining_placements(
+    plan: GangPlan, unit: Unit, snapshot: Snapshot
+) -> tuple[Placement, ...] | None:
+    """Return the placements that an interrupted plan still has for the pods that wait.
+
+    None: it has none for one of them, or its GPUs are not free any more.
+    """
+    planned = {member.uid: member for member in plan.members}
+    if not all(pod.uid in planned and not pod.unplannable for pod in unit.waiting):
+        return None
+    nodes = snapshot.ledger.nodes
+    try:
+        placements = tuple(
+            placement_of(planned[pod.uid], member, nodes[planned[pod.uid].node].node)
+            for pod, member in zip(unit.waiting, unit.members, strict=True)
+        )
+        snapshot.hold_all((p.node, p.member.holding(p.shares)) for p in placements)
+    except (KeyError, IndexError, ValueError):
+        return None
+    return placements
+
+
+def plan_from_records(plan_id: str, pods: Iterable[PodInfo]) -> GangPlan:
+    """Return a plan from the records of its pods: for a single pod, or if the Gang was deleted."""
+    members = tuple(
+        PlannedPod(pod.name, pod.uid, record.node, tuple(share.i for share in record.gpus))
+        for pod in pods
+        if pod.usage and isinstance(record := pod.usage.record, Allocation)
+    )
+    return GangPlan(plan_id, exact=True, members=members)
+
+
+def plan_id_of(pod: PodInfo) -> str | None:
+    """Return the id of the plan by which a pod has its GPUs."""
+    record = pod.usage.record if pod.usage else None
+    return record.plan if record and not isinstance(record, str) else None
 
 
 def _planned(placement: Placement) -> PlannedPod:

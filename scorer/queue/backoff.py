@@ -1,68 +1,68 @@
-"""Who is not tried again for a while: longer each time, until it goes well."""
+"""Exponential backoff by key: each failure in a row doubles the delay."""
 
 import asyncio
 from collections.abc import Callable, Hashable
 
 
 class Backoff:
-    """Gangs, pods on their own or what they ask, that rest."""
+    """The keys that failed lately, with a timer each."""
 
-    def __init__(self, first: float, longest: float, woken: Callable[[], None]) -> None:
-        """Begin with nobody.
+    def __init__(self, initial: float, maximum: float, on_ready: Callable[[], None]) -> None:
+        """Start without keys.
 
         Args:
-            first: How long one rests after the first time [s]; each time twice as long.
-            longest: But no longer than this [s]. Who has rested, and does not again for as long,
-                is forgotten.
-            woken: Called when one has rested.
+            initial: Delay after the first failure [s].
+            maximum: The longest delay [s]. A key that has not failed for this long is reset.
+            on_ready: Called whenever the delay of a key ends.
         """
-        self._first, self._longest, self._woken = first, longest, woken
-        self._why: dict[Hashable, str] = {}
-        """Of those that rest."""
-        self._pauses: dict[Hashable, float] = {}
-        """How long each rested the last time [s]."""
+        self._initial, self._maximum, self._on_ready = initial, maximum, on_ready
+        self._reasons: dict[Hashable, str] = {}
+        """Of the keys whose delay has not ended."""
+        self._delays: dict[Hashable, float] = {}
+        """The last delay of each key [s]."""
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
-        """Until each has rested, then until it is forgotten."""
+        """By key: ends its delay, then resets it."""
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._why
+        """Return whether the delay of a key has not ended."""
+        return key in self._reasons
 
-    def why(self, key: Hashable) -> str | None:
-        """Return why one rests; None: it does not."""
-        return self._why.get(key)
+    def reason(self, key: Hashable) -> str | None:
+        """Return why a key backs off; None: it does not."""
+        return self._reasons.get(key)
 
-    def pause(self, key: Hashable) -> float:
-        """Return for how long one rested the last time [s]; 0 where it did not."""
-        return self._pauses.get(key, 0.0)
+    def delay(self, key: Hashable) -> float:
+        """Return the last delay of a key [s]; 0 if it has not failed lately."""
+        return self._delays.get(key, 0.0)
 
-    def has_rested(self, key: Hashable) -> bool:
-        """Tell whether one rests, or has rested and is not forgotten."""
-        return key in self._pauses
+    def has_failed(self, key: Hashable) -> bool:
+        """Return whether a key has failed since it was last reset."""
+        return key in self._delays
 
-    def begin(self, key: Hashable, why: str = "", *, longest: bool = False) -> float:
-        """Let one rest; return for how long [s].
+    def start(self, key: Hashable, reason: str = "", *, at_maximum: bool = False) -> float:
+        """Start the delay of a key after a failure; return how long it is [s].
 
         Args:
-            key: Whom.
-            why: For people.
-            longest: For the longest time at once: trying it again soon cannot help.
+            key: What failed.
+            reason: Why, for people.
+            at_maximum: Use the longest delay, because an early retry cannot succeed.
         """
-        doubled = min(2 * self._pauses.get(key, self._first / 2), self._longest)
-        pause = self._longest if longest else doubled
-        self.forget(key)
-        self._why[key], self._pauses[key] = why, pause
-        self._timers[key] = asyncio.get_running_loop().call_later(pause, self._wake, key)
-        return pause
+        doubled = min(2 * self._delays.get(key, self._initial / 2), self._maximum)
+        delay = self._maximum if at_maximum else doubled
+        self.reset(key)
+        self._reasons[key], self._delays[key] = reason, delay
+        self._timers[key] = asyncio.get_running_loop().call_later(delay, self._end, key)
+        return delay
 
-    def forget(self, key: Hashable) -> None:
-        """Forget how often one rested: it went well, or is gone."""
-        self._why.pop(key, None)
-        self._pauses.pop(key, None)
+    def reset(self, key: Hashable) -> None:
+        """Forget the failures of a key: it succeeded, or it is gone."""
+        self._reasons.pop(key, None)
+        self._delays.pop(key, None)
         if timer := self._timers.pop(key, None):
             timer.cancel()
 
-    def _wake(self, key: Hashable) -> None:
-        del self._why[key]
-        later = asyncio.get_running_loop().call_later
-        self._timers[key] = later(self._longest, self.forget, key)
-        self._woken()
+    def _end(self, key: Hashable) -> None:
+        del self._reasons[key]
+        loop = asyncio.get_running_loop()
+        self._timers[key] = loop.call_later(self._maximum, self.reset, key)
+        self._on_ready()

@@ -1,8 +1,8 @@
-"""Whose turn it is: all that waits, in order, on one snapshot; each sees what those before took.
+"""One scheduling cycle: decide the units that wait, in order; each sees the plans before it.
 
-By priority, then by age. A unit that does not fit is passed by smaller ones until it has waited for
-`ageing`. Then the nodes that it could use, once pods with GPUs there end, are reserved for it for a
-while (`ageing`): all others go to other nodes.
+Units are ordered by priority, then by age. Smaller units may pass a unit that does not fit, until
+it is starving. Then the nodes that it could use once running pods end are reserved for it for a
+while (`starvation`), and all other units go to other nodes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,107 +18,117 @@ from scorer.placement.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of one unit now."""
+    """The outcome for one unit."""
 
     unit: Unit
     outcome: Plan | Refusal
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
-    """Nodes that are reserved for a unit that has waited long."""
+class Reservation:
+    """Nodes that are reserved for a starving unit."""
 
     priority: int
-    """The unit's; what is more urgent may use the nodes all the same."""
+    """Of the unit; units of a higher priority may use the nodes."""
     nodes: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """One look at everything that waits."""
+class CycleResult:
+    """The outcome of one cycle."""
 
     decisions: tuple[Decision, ...]
     """In the order in which they were taken."""
-    after: Snapshot
-    """The cluster with all that was planned."""
+    snapshot: Snapshot
+    """The cluster with all planned units."""
 
 
 class SchedulingCycle:
-    """One look at what waits: each is decided on the cluster as those before it left it."""
+    """The state of one cycle: the caller passes the units one by one."""
 
     def __init__(
-        self, *, aged: Callable[[Unit], bool], avoided: Mapping[GangKey, frozenset[str]]
+        self,
+        *,
+        is_starving: Callable[[Unit], bool],
+        excluded_nodes: Mapping[GangKey, frozenset[str]],
     ) -> None:
-        """Say what holds for all of them.
+        """Start without decisions.
 
         Args:
-            aged: Whether nodes may be reserved for a unit, since it has waited so long.
-            avoided: Nodes that units shall not go to, since they failed there.
+            is_starving: Whether a unit has waited so long that nodes may be reserved for it.
+            excluded_nodes: Nodes on which members of a unit could not be bound.
         """
-        self._aged, self._avoided = aged, avoided
-        self.first: Unit | None = None
+        self._is_starving, self._excluded_nodes = is_starving, excluded_nodes
+        self.starving: Unit | None = None
         """The unit for which nodes are reserved."""
-        self._nodes: frozenset[str] = frozenset()
+        self.reserved_nodes: frozenset[str] = frozenset()
+        """Closed to all units that are decided later."""
         self.planned = 0
-        """How many were planned so far; others were refused without."""
+        """Units that were planned; others had a cached refusal or were blocked."""
 
     @property
-    def reserved(self) -> Reserved | None:
-        """What is reserved for the first that has waited long; None: nothing."""
-        return Reserved(self.first.priority, self._nodes) if self.first else None
-
-    @property
-    def closed(self) -> frozenset[str]:
-        """Nodes to which none of those that are still to be decided may go."""
-        return self._nodes
+    def reservation(self) -> Reservation | None:
+        """The reservation for the first starving unit; None: there is none."""
+        if self.starving is None:
+            return None
+        return Reservation(self.starving.priority, self.reserved_nodes)
 
     def decide(
-        self, snapshot: Snapshot, unit: Unit, standing: Refusal | None = None
+        self, snapshot: Snapshot, unit: Unit, cached_refusal: Refusal | None = None
     ) -> Plan | Refusal:
-        """Return what becomes of the next unit, in the order of `in_order`.
+        """Return the outcome for the next unit, in the order of `in_order`.
 
         Args:
-            snapshot: The cluster, with all that was planned before.
-            unit: What waits.
-            standing: A refusal that still holds, so that it is not planned again.
+            snapshot: The cluster, with all units that were planned before.
+            unit: The unit that waits.
+            cached_refusal: A refusal that still holds, so that the unit is not planned again.
 
         Raises:
-            Overdue: The time is over that the snapshot's memo grants.
+            DeadlineExceeded: The deadline of the snapshot's cache has passed.
         """
-        outcome: Plan | Refusal | None = standing
+        outcome: Plan | Refusal | None = cached_refusal
         if unit.blocked is not None:
             outcome = Refusal(unit.blocked, stands=False)
-        avoided = self._avoided.get(unit.key, frozenset())
-        seen = snapshot.without(avoided)
+        excluded = self._excluded_nodes.get(unit.key, frozenset())
+        visible = snapshot.without(excluded)
         if outcome is None:
-            homes = (pod.usage.target for pod in unit.settled if pod.usage)
             self.planned += 1
-            here = replace(seen, reserved=self._nodes) if self._nodes else seen
-            outcome = _named(
-                plan_near(here, unit.members, homes, link=unit.link), snapshot, avoided
-            )
-        if isinstance(outcome, Plan) or unit.blocked or self.first or not self._aged(unit):
+            outcome = _explain_excluded(self._plan(visible, unit), snapshot, excluded)
+        if isinstance(outcome, Plan) or unit.blocked or self.starving:
             return outcome
-        if outcome.could_use is None:
-            outcome = replace(outcome, could_use=_could_use(seen, unit))
-        if outcome.could_use:
-            self.first, self._nodes = unit, outcome.could_use
-        return outcome
+        return self._reserve(visible, unit, outcome) if self._is_starving(unit) else outcome
+
+    def _plan(self, snapshot: Snapshot, unit: Unit) -> Plan | Refusal:
+        homes = (pod.usage.target for pod in unit.settled if pod.usage)
+        open_nodes = (
+            replace(snapshot, reserved=self.reserved_nodes) if self.reserved_nodes else snapshot
+        )
+        return plan_near(open_nodes, unit.members, homes, link=unit.link)
+
+    def _reserve(self, snapshot: Snapshot, unit: Unit, refusal: Refusal) -> Refusal:
+        """Reserve the nodes that a refused unit could use; return the refusal with these nodes."""
+        if refusal.could_use is None:
+            refusal = replace(refusal, could_use=_could_use(snapshot, unit))
+        if refusal.could_use:
+            self.starving, self.reserved_nodes = unit, refusal.could_use
+        return refusal
 
 
-def _named(outcome: Plan | Refusal, snapshot: Snapshot, avoided: frozenset[str]) -> Plan | Refusal:
-    """Return an outcome that says, where it is a refusal, which nodes were not looked at."""
-    there = avoided & snapshot.ledger.nodes.keys()
-    if isinstance(outcome, Plan) or not there:
+def _explain_excluded(
+    outcome: Plan | Refusal, snapshot: Snapshot, excluded: frozenset[str]
+) -> Plan | Refusal:
+    """Return the outcome; a refusal also counts the excluded nodes."""
+    present = excluded & snapshot.ledger.nodes.keys()
+    if isinstance(outcome, Plan) or not present:
         return outcome
-    nodes = f"{len(there)} of {len(snapshot.ledger.nodes)} nodes"
-    verb = "is" if len(there) == 1 else "are"
+    nodes = f"{len(present)} of {len(snapshot.ledger.nodes)} nodes"
+    verb = "is" if len(present) == 1 else "are"
     why = f"{nodes} {verb} excluded for now, since a member could not be bound there"
     return replace(outcome, reason=f"{outcome.reason}; {why}")
 
 
 def in_order(units: Iterable[Unit]) -> list[Unit]:
-    """Return what waits in turn: by priority, then by age."""
+    """Return the units by priority, then by age."""
     return sorted(units, key=_order)
 
 
@@ -126,37 +136,34 @@ def run_cycle(
     snapshot: Snapshot,
     units: Iterable[Unit],
     *,
-    aged: Callable[[Unit], bool],
-    standing: Mapping[GangKey, Refusal],
-    avoided: Mapping[GangKey, frozenset[str]],
-) -> Round:
-    """Plan what fits.
+    is_starving: Callable[[Unit], bool],
+    cached_refusals: Mapping[GangKey, Refusal],
+    excluded_nodes: Mapping[GangKey, frozenset[str]],
+) -> CycleResult:
+    """Decide all units.
 
     Args:
         snapshot: The cluster.
-        units: Everything that waits.
-        aged: As in `SchedulingCycle`.
-        standing: Refusals that still hold, since neither the unit changed nor did anything become
-            free: these units are not planned again.
-        avoided: As in `SchedulingCycle`.
+        units: The units that wait.
+        is_starving: As in `SchedulingCycle`.
+        cached_refusals: Refusals that still hold, since neither the unit nor the capacity changed:
+            these units are not planned again.
+        excluded_nodes: As in `SchedulingCycle`.
 
-    Cost: a plan for each unit that neither is blocked nor has a standing refusal.
+    Cost: a plan for each unit that is not blocked and has no cached refusal.
     """
-    turns = SchedulingCycle(aged=aged, avoided=avoided)
+    cycle = SchedulingCycle(is_starving=is_starving, excluded_nodes=excluded_nodes)
     decisions: list[Decision] = []
     for unit in in_order(units):
-        outcome = turns.decide(snapshot, unit, standing.get(unit.key))
+        outcome = cycle.decide(snapshot, unit, cached_refusals.get(unit.key))
         decisions.append(Decision(unit, outcome))
         if isinstance(outcome, Plan):
             snapshot = outcome.applied_to(snapshot)
-    return Round(tuple(decisions), snapshot)
+    return CycleResult(tuple(decisions), snapshot)
 
 
 def _could_use(snapshot: Snapshot, unit: Unit) -> frozenset[str]:
-    """Return the nodes that a unit could use once pods with GPUs end.
-
-    None, where it takes too long to find out.
-    """
+    """Return the nodes that a unit could use once running pods end; empty after the deadline."""
     try:
         freed = snapshot.freed()
         if isinstance(plan(freed, unit.members, link=unit.link), Plan):

@@ -1,4 +1,4 @@
-"""Unforeseen exceptions in the work on one unit, which end neither the leader nor other work.
+"""Isolation of unforeseen exceptions, so that one unit cannot end the leader or other work.
 
 Each is counted and logged with its traceback, and the unit backs off at that stage.
 """
@@ -15,58 +15,61 @@ from scorer.metrics import Metrics, Stage
 from scorer.queue.backoff import Backoff
 
 FAULT = "a fault of the scorer, whose log shows it: please report it"
-_FIRST, _LONGEST = 1.0, 600.0
-"""Before a stage is tried again with the same unit, the first time and at most [s]."""
+_RETRY_MAX = 600.0
+"""The longest delay before a stage is tried again with the same unit [s]."""
 
 _log = structlog.get_logger()
 
 
 class FaultIsolation:
-    """Contains faults of ours, for one term of the Lease."""
+    """The stages that failed, for one term of the Lease."""
 
-    def __init__(self, metrics: Metrics, woken: Callable[[], None]) -> None:
+    def __init__(
+        self, metrics: Metrics, on_ready: Callable[[], None], *, retry: float = 1.0
+    ) -> None:
         """Start without faults.
 
         Args:
-            metrics: Counts them.
-            woken: Called when a stage may be tried again.
+            metrics: Counts faults.
+            on_ready: Called when a stage may be tried again.
+            retry: First delay before a stage is tried again with the same unit [s].
         """
         self._metrics = metrics
-        self._backoff = Backoff(_FIRST, _LONGEST, woken)
+        self._backoff = Backoff(retry, _RETRY_MAX, on_ready)
 
-    def contained(self, stage: Stage, unit: Hashable) -> "IsolatedBlock":
+    def isolate(self, stage: Stage, unit: Hashable) -> "IsolatedBlock":
         """Return a context manager that raises only `LeadershipLost` and cancellation.
 
         Args:
-            stage: What its block does.
-            unit: What it works on: a gang, a pod, an owner or a node.
+            stage: The work in its block.
+            unit: What the work is for: a gang, a pod, an owner or a node.
         """
         return IsolatedBlock(self, stage, unit)
 
-    def is_resting(self, stage: Stage, unit: Hashable) -> bool:
-        """Tell whether it is too soon to try a stage again with a unit."""
+    def is_backing_off(self, stage: Stage, unit: Hashable) -> bool:
+        """Return whether it is too early to try a stage again with a unit."""
         return (stage, unit) in self._backoff
 
-    async def rested(self, stage: Stage, unit: Hashable) -> None:
-        """Wait for as long as a stage is not tried again with a unit."""
-        await asyncio.sleep(self._backoff.pause((stage, unit)))
+    async def wait(self, stage: Stage, unit: Hashable) -> None:
+        """Wait for the whole delay of a stage and a unit."""
+        await asyncio.sleep(self._backoff.delay((stage, unit)))
 
-    def note(self, stage: Stage, unit: Hashable, error: Exception) -> None:
-        """Note that a stage failed, so that it is not tried again with the unit for a while."""
+    def fail(self, stage: Stage, unit: Hashable, error: Exception) -> None:
+        """Count and log a fault, and let the unit back off at this stage."""
         self._metrics.failed(stage)
-        pause = self._backoff.begin((stage, unit))
+        delay = self._backoff.start((stage, unit))
         _log.error(
-            "Work on one unit failed", stage=stage, unit=str(unit), again=pause, exc_info=error
+            "Work on one unit failed", stage=stage, unit=str(unit), again=delay, exc_info=error
         )
 
-    def forget(self, stage: Stage, unit: Hashable) -> None:
-        """Note that a stage went well."""
-        self._backoff.forget((stage, unit))
+    def succeed(self, stage: Stage, unit: Hashable) -> None:
+        """Reset the backoff of a stage and a unit."""
+        self._backoff.reset((stage, unit))
 
 
 @dataclass(frozen=True, slots=True)
 class IsolatedBlock:
-    """A block whose unforeseen exceptions are noted and go no further."""
+    """A block whose unforeseen exceptions are recorded and suppressed."""
 
     faults: FaultIsolation
     stage: Stage
@@ -82,9 +85,9 @@ class IsolatedBlock:
         _traceback: TracebackType | None,
     ) -> bool:
         if error is None:
-            self.faults.forget(self.stage, self.unit)
+            self.faults.succeed(self.stage, self.unit)
             return False
         if isinstance(error, LeadershipLost) or not isinstance(error, Exception):
             return False
-        self.faults.note(self.stage, self.unit, error)
+        self.faults.fail(self.stage, self.unit, error)
         return True

@@ -1,4 +1,4 @@
-"""How many members gangs are to have, asked of those who know as long as some are missing."""
+"""Sizes of gangs, read from their owners and PodGroups while members are missing."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator
@@ -24,112 +24,111 @@ from scorer.metrics import Stage
 from scorer.queue.backoff import Backoff
 from scorer.queue.fault_isolation import FaultIsolation
 
-_AT_ONCE = 8
-"""Questions under way."""
-_LONGEST = 300.0
-"""Between two questions about the same, at most [s]."""
+_CONCURRENT_READS = 8
+_RETRY_MAX = 300.0
+"""The longest delay between two reads of the same object [s]."""
 
 _log = structlog.get_logger()
 
 
 class GangSizeResolver:
-    """Asks owners and PodGroups."""
+    """Reads owners and PodGroups, each with a backoff."""
 
     def __init__(
-        self, kube: Kube, informers: Informers, faults: FaultIsolation, *, pause: float
+        self, kube: Kube, informers: Informers, faults: FaultIsolation, *, retry: float
     ) -> None:
-        """Say whom to ask, and who wants to know.
+        """Start without reads.
 
         Args:
             kube: The API server.
-            informers: What is known of owners.
-            faults: Contains faults of ours.
-            pause: Before the same is asked for again: it may be there by then, or say another
-                number; each time twice as long [s].
+            informers: Store the sizes.
+            faults: Isolates faults.
+            retry: First delay before the same object is read again [s]. It may be created late,
+                or its size may change.
         """
         self._kube, self._informers, self._faults = kube, informers, faults
-        self._asking: set[str | GangKey] = set()
-        """Uids of owners; gangs, as far as they may have a PodGroup."""
-        self._asked = Backoff(pause, _LONGEST, informers.changed.set)
-        self._few = asyncio.Semaphore(_AT_ONCE)
+        self._pending: set[str | GangKey] = set()
+        """Uids of owners and keys of gangs that are being read."""
+        self._backoff = Backoff(retry, _RETRY_MAX, informers.changed.set)
+        self._slots = asyncio.Semaphore(_CONCURRENT_READS)
 
-    def ask(self, units: Iterable[Unit]) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield the calls that ask about gangs of which members are missing."""
+    def resolve(self, units: Iterable[Unit]) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield the reads that are due for gangs with missing members."""
         for unit in units:
             if not unit.is_gang or not _lacks_members(unit):
                 continue
             owner, key = unit.owner, unit.key
             if owner:
-                yield from self.ask_owner(owner, key.namespace)
+                yield from self.resolve_owner(owner, key.namespace)
             paths = group_paths(unit.members[0].pod, key.namespace)
             if paths and self._is_due(key):
-                self._asking.add(key)
-                yield self._contained(key, self._ask_group(key, paths))
+                self._pending.add(key)
+                yield self._isolated(key, self._read_group(key, paths))
 
-    def ask_owner(self, owner: Owner, namespace: str) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield the call that asks the owner of a gang, where that is due."""
+    def resolve_owner(self, owner: Owner, namespace: str) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield the read of a gang's owner, if it is due."""
         path = path_of(owner, namespace)
         if path and self._is_due(owner.uid):
-            self._asking.add(owner.uid)
-            yield self._contained(owner.uid, self._ask_owner(owner, path))
+            self._pending.add(owner.uid)
+            yield self._isolated(owner.uid, self._read_owner(owner, path))
 
-    def again(self, owner: Owner) -> None:
-        """Let an owner be asked at once, since it may want fewer pods by now."""
-        self._asked.forget(owner.uid)
+    def expire(self, owner: Owner) -> None:
+        """Let an owner be read without delay, since its size may have changed."""
+        self._backoff.reset(owner.uid)
 
     def forget(self, key: GangKey) -> None:
-        """Forget what was answered of a gang, since no pod of it is there."""
-        for asked in (key.owner, key):
-            self._asking.discard(asked)
-            self._asked.forget(asked)
+        """Drop the size of a gang that has no pods left."""
+        for source in (key.owner, key):
+            self._pending.discard(source)
+            self._backoff.reset(source)
         self._informers.forget(key)
 
-    def _is_due(self, asked: str | GangKey) -> bool:
-        is_resting = asked in self._asked or self._faults.is_resting(Stage.SIZE, asked)
-        return asked not in self._asking and not is_resting
+    def _is_due(self, source: str | GangKey) -> bool:
+        failed = self._faults.is_backing_off(Stage.SIZE, source)
+        return not (failed or source in self._backoff or source in self._pending)
 
-    async def _contained(self, asked: str | GangKey, call: Coroutine[Any, Any, None]) -> None:
-        with self._faults.contained(Stage.SIZE, asked):
-            await call
-        self._asking.discard(asked)
+    async def _isolated(self, source: str | GangKey, read: Coroutine[Any, Any, None]) -> None:
+        with self._faults.isolate(Stage.SIZE, source):
+            await read
+        self._pending.discard(source)
 
-    async def _ask_owner(self, owner: Owner, path: str) -> None:
-        found = None
+    async def _read_owner(self, owner: Owner, path: str) -> None:
+        declaration = None
         try:
-            async with self._few:
-                found = await self._kube.get(path, Declaration)
+            async with self._slots:
+                declaration = await self._kube.get(path, Declaration)
         except KubeError as error:
             _log.warning("Could not read owner", owner=path, err=str(error))
-        if not self._is_wanted(owner.uid) or not found:
+        if not self._finish(owner.uid) or not declaration:
             return
-        self._informers.set_suspended(owner.uid, suspended=is_suspended(found, owner.uid))
-        if members := members_of(found, owner.uid):
-            self._informers.set_expected(owner.uid, members, expected_pods(found, owner))
+        self._informers.set_suspended(owner.uid, suspended=is_suspended(declaration, owner.uid))
+        if members := members_of(declaration, owner.uid):
+            self._informers.set_expected(owner.uid, members, expected_pods(declaration, owner))
 
-    async def _ask_group(self, gang: GangKey, paths: Iterable[str]) -> None:
-        found = None
+    async def _read_group(self, gang: GangKey, paths: Iterable[str]) -> None:
+        group = None
         for path in paths:
             try:
-                async with self._few:
-                    found = await self._kube.get(path, PodGroup)
+                async with self._slots:
+                    group = await self._kube.get(path, PodGroup)
             except KubeError as error:
-                # It may come after its pods, and not every cluster serves every version.
+                # It may be created after its pods, and not every cluster serves every version.
                 if not (isinstance(error, ApiError) and error.status == 404):
                     _log.warning("Could not read PodGroup", group=path, err=str(error))
                 continue
-            if not found.leaves:
+            if not group.leaves:
                 break
-            # Another one may be made under its name.
-            found = None
-        if self._is_wanted(gang) and found and found.members:
-            self._informers.set_group_size(gang, found.members)
+            # Another one may be created under its name.
+            group = None
+        if self._finish(gang) and group and group.members:
+            self._informers.set_group_size(gang, group.members)
 
-    def _is_wanted(self, asked: str | GangKey) -> bool:
-        """Let it be asked again in a while; say whether the gang is there still."""
-        if asked not in self._asking:
+    def _finish(self, source: str | GangKey) -> bool:
+        """Start the delay before the next read; return whether the gang still exists."""
+        if source not in self._pending:
             return False
-        self._asking.discard(asked)
-        self._asked.begin(asked)
+        self._pending.discard(source)
+        self._backoff.start(source)
         return True
 
 

@@ -1,8 +1,8 @@
-"""Whose plan takes long: such units are looked at after all others, and not too soon again.
+"""Time limits for planning one unit.
 
-Planning takes the processor from everybody, so that nobody gets much of it at first. What was found
-until the time was over is kept, and who comes again gets more. A tenant can make any number of
-units that take long, so that everything else of its namespace is planned after all others, too.
+Planning blocks the event loop, so the first attempt gets a short limit. A unit that exceeds it
+backs off; what was computed until then is cached, and the next attempt gets more time. A tenant
+can create any number of slow units, so all units of its namespace are planned after the others.
 """
 
 from collections.abc import Callable, Hashable
@@ -10,53 +10,49 @@ from collections.abc import Callable, Hashable
 from cluster.gang import GangKey
 from scorer.gang.unit import Unit
 from scorer.queue.backoff import Backoff
-
-SOON, LONG = 0.3, 1.5
-"""How long a unit may be planned the first time, and when it was late before; the latter is what a
-question about a dry run may take, too, for which the webhook waits a little longer, and less than
-the 2 s after which the Lease is renewed [s]."""
-FIRST, LAST = 1.0, 600.0
-"""Before one that was late is planned again, the first time and at most [s]."""
+from scorer.timings import Timings
 
 
 class TimeBudget:
-    """Units that took too long the last time."""
+    """The units that exceeded their limit."""
 
-    def __init__(self, woken: Callable[[], None]) -> None:
-        """Begin with nobody; `woken` is called when one may be planned again."""
-        self._rests = Backoff(FIRST, LAST, woken)
-        self._asked: dict[GangKey, Hashable] = {}
+    def __init__(self, timings: Timings, on_ready: Callable[[], None]) -> None:
+        """Start without units; `on_ready` is called when a unit may be planned again."""
+        self._timings = timings
+        self._backoff = Backoff(timings.slow_unit_retry, timings.slow_unit_retry_max, on_ready)
+        self._requests: dict[GangKey, Hashable] = {}
+        """What each slow unit requested."""
 
     def __contains__(self, unit: Unit) -> bool:
-        """Whether it was late, and asks for the same still."""
-        asked = self._asked.get(unit.key)
-        return asked is not None and asked == _asked(unit)
+        """Return whether a unit exceeded its limit and still requests the same."""
+        request = self._requests.get(unit.key)
+        return request is not None and request == _request(unit)
 
     @property
-    def namespaces(self) -> frozenset[str]:
-        """The namespaces of all that were late: all of theirs is planned after what others ask."""
-        return frozenset(key.namespace for key in self._asked)
+    def slow_namespaces(self) -> frozenset[str]:
+        """The namespaces of all slow units."""
+        return frozenset(key.namespace for key in self._requests)
 
-    def is_resting(self, unit: Unit) -> bool:
-        """Tell whether it is too soon to plan a unit again."""
-        return unit.key in self._rests and unit in self
+    def is_backing_off(self, unit: Unit) -> bool:
+        """Return whether it is too early to plan a unit again."""
+        return unit.key in self._backoff and unit in self
 
-    def time(self, unit: Unit) -> float:
-        """Return how long a unit may be planned [s]."""
-        return LONG if unit in self else SOON
+    def limit(self, unit: Unit) -> float:
+        """Return how long planning a unit may take [s]."""
+        return self._timings.retry_limit if unit in self else self._timings.first_limit
 
-    def note(self, unit: Unit) -> float:
-        """Note that a unit was late; return for how long it rests [s]."""
+    def exceeded(self, unit: Unit) -> float:
+        """Let a unit back off that exceeded its limit; return for how long [s]."""
         if unit not in self:
-            self._rests.forget(unit.key)
-        self._asked[unit.key] = _asked(unit)
-        return self._rests.begin(unit.key)
+            self._backoff.reset(unit.key)
+        self._requests[unit.key] = _request(unit)
+        return self._backoff.start(unit.key)
 
-    def forget(self, key: GangKey) -> None:
-        """Forget about one: it was planned in time, or is gone."""
-        self._rests.forget(key)
-        self._asked.pop(key, None)
+    def reset(self, key: GangKey) -> None:
+        """Forget a unit: it was planned in time, or it is gone."""
+        self._backoff.reset(key)
+        self._requests.pop(key, None)
 
 
-def _asked(unit: Unit) -> Hashable:
+def _request(unit: Unit) -> Hashable:
     return tuple(member.signature for member in unit.members)

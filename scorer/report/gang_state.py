@@ -73,7 +73,7 @@ def _waits(present: int, needed: int | None, held: Held) -> GangState:
     if needed is None or present < needed:
         reason = f"{present} of {needed or '?'} members"
         return GangState(Phase.ASSEMBLING, (present, needed), held, reason)
-    return GangState(Phase.WAITING, (present, needed), held, "its turn comes")
+    return GangState(Phase.WAITING, (present, needed), held, "queued")
 
 
 def _nobody(succeeded: int, needed: int | None, *, is_suspended: bool) -> GangState:

@@ -35,7 +35,7 @@ async def publish_address(kube: Kube, address: str, term: int) -> None:
             ]
             await kube.patch(LEASE, steps, ScorerLease, kind="json")
         except KubeError as error:
-            _log.warning("Could not announce address", err=str(error))
+            _log.warning("Could not publish address", err=str(error))
             await asyncio.sleep(_PAUSE)
         else:
             return

@@ -19,7 +19,7 @@ from cluster.gang import GangKey
 from runtime.kube.client import ApiError, Kube, KubeError
 from runtime.kube.reflector import Key
 from runtime.process.clock import Clock, loop_time
-from scorer.fence import GRANTING
+from scorer.fence import WRITE_TIMEOUT
 from scorer.gang.crd import (
     Gang,
     GangPlan,
@@ -47,11 +47,8 @@ from scorer.report.events import (
     waiting,
 )
 from scorer.report.gang_state import GangState
+from scorer.timings import Timings
 
-_PATIENCE = 1.0
-"""A gang has waited so long before anybody is told [s]."""
-_PAUSE = 5.0
-"""Between two words about one gang that waits [s]."""
 _AT_ONCE = 8
 """Writes about gangs under way."""
 _WAITS = frozenset({Phase.ASSEMBLING, Phase.WAITING})
@@ -107,7 +104,7 @@ class StatusUpdate:
 class StatusReporter:
     """Writes Gangs and Events, for one term of the Lease."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each collaborator.
         self,
         kube: Kube,
         gangs: Callable[[], Mapping[Key, Gang]],
@@ -115,6 +112,8 @@ class StatusReporter:
         faults: FaultIsolation,
         clock: Clock,
         instance: str,
+        *,
+        timings: Timings,
     ) -> None:
         """Say where to write.
 
@@ -125,9 +124,10 @@ class StatusReporter:
             faults: Contains faults of ours.
             clock: The wall clock [s since 1970].
             instance: This replica's name, for events.
+            timings: Of status updates.
         """
         self._kube, self._gangs, self._clock, self._instance = kube, gangs, clock, instance
-        self._standing, self._faults = standing, faults
+        self._standing, self._faults, self._timings = standing, faults, timings
         self._written: dict[Key, Gang] = {}
         """As they were answered: newer than what the watch shows."""
         self._shown: dict[GangKey, GangStatus] = {}
@@ -213,19 +213,19 @@ class StatusReporter:
             owners = owners_of(unit.owner, (*unit.waiting, *unit.settled))
             made = new_gang(unit.key, owners, size=unit.needed, link=unit.link, plan=plan)
             path = gangs_of(unit.key.namespace)
-            self._keep(await self._kube.create(path, made, Gang, params=GRANTING))
+            self._keep(await self._kube.create(path, made, Gang, params=WRITE_TIMEOUT))
         elif gang.spec.plan is None or gang.spec.plan.id != plan.id:
             steps = plan_steps(gang, plan, size=unit.needed, link=unit.link)
             path = gang.path
-            self._keep(await self._kube.patch(path, steps, Gang, kind="json", params=GRANTING))
+            self._keep(await self._kube.patch(path, steps, Gang, kind="json", params=WRITE_TIMEOUT))
 
     async def _speak(self, key: GangKey) -> None:
         try:
             while True:
-                with self._faults.contained(Stage.REPORT, key):
+                with self._faults.isolate(Stage.REPORT, key):
                     await self._speak_up(key)
                     return
-                await self._faults.rested(Stage.REPORT, key)
+                await self._faults.wait(Stage.REPORT, key)
         finally:
             # At once, not by a callback of the task: a word that came before would be lost.
             self._speaking.pop(key, None)
@@ -242,20 +242,20 @@ class StatusReporter:
                 async with self._few:
                     await self._tell(key, word)
             except KubeError as error:
-                _log.warning("Could not tell of gang", gang="/".join(key[:2]), err=str(error))
+                _log.warning("Could not report gang", gang="/".join(key[:2]), err=str(error))
                 # Once more, from what is there by then, unless there is something newer to tell.
                 if word is not None and self._words.get(key) == word:
                     self._news[key] = word
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(self._timings.report_interval)
                 with suppress(KubeError):
                     await self._refresh(key)
 
     async def _pause(self, key: GangKey) -> None:
         """Wait for what may come that makes this word needless; not where it is urgent."""
-        due = self._told_at.get(key, -math.inf) + _PAUSE
+        due = self._told_at.get(key, -math.inf) + self._timings.report_interval
         urgent = self._urgent[key]
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(_PATIENCE, due - loop_time())):
+            async with asyncio.timeout(max(self._timings.report_delay, due - loop_time())):
                 await urgent.wait()
         urgent.clear()
 

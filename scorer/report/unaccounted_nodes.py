@@ -14,9 +14,6 @@ from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.events import ObjectReference, event_of, unaccounted
 
-_PAUSE = 2.0
-"""Between two looks: what is so for a moment only need not be told [s]."""
-
 _log = structlog.get_logger()
 
 
@@ -25,7 +22,13 @@ class _Ignored(Struct, frozen=True):
 
 
 async def report_unaccounted(
-    kube: Kube, state: ClusterState, faults: FaultIsolation, clock: Clock, instance: str
+    kube: Kube,
+    state: ClusterState,
+    faults: FaultIsolation,
+    clock: Clock,
+    instance: str,
+    *,
+    interval: float,
 ) -> None:
     """Tell of each node once for each reason that it has, until cancelled.
 
@@ -35,18 +38,19 @@ async def report_unaccounted(
         faults: Contains faults of ours.
         clock: The wall clock [s since 1970].
         instance: This replica's name.
+        interval: Between two checks: shorter states are not reported [s].
     """
     told: dict[str, str] = {}
     while True:
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(interval)
         nodes = state.snapshot().nodes
         found = {one.node.name: one.unaccounted for one in nodes if one.unaccounted is not None}
         # One that is accounted again may be told of once more.
         told = {name: why for name, why in told.items() if found.get(name) == why}
         for name, why in found.items():
-            if name in told or faults.is_resting(Stage.REPORT, name):
+            if name in told or faults.is_backing_off(Stage.REPORT, name):
                 continue
-            with faults.contained(Stage.REPORT, name):
+            with faults.isolate(Stage.REPORT, name):
                 if await _tell(kube, name, why, clock(), instance):
                     told[name] = why
 

@@ -17,7 +17,7 @@ from scorer.placement.explain import notes_on, why_these
 from scorer.placement.member import Member
 from scorer.placement.result import Placement
 from scorer.placement.snapshot import Snapshot
-from scorer.queue.cycle import Reserved
+from scorer.queue.cycle import Reservation
 from scorer.whatif.simulate import (
     GangResult,
     Intended,
@@ -39,7 +39,7 @@ def would_fit(
     snapshot: Snapshot,
     question: FitQuestion,
     settled: Settled,
-    reserved: Reserved | None = None,
+    reserved: Reservation | None = None,
 ) -> list[FitResult]:
     """Return what would become of each template's pods, were all of them created now.
 

@@ -22,7 +22,7 @@ from scorer.placement.member import Member, new_member
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import plan, plan_near
 from scorer.placement.snapshot import Snapshot
-from scorer.queue.cycle import Reserved
+from scorer.queue.cycle import Reservation
 
 GangName: TypeAlias = tuple[str, str, str]
 """Namespace and name of a gang, and the uid of its pods' controller: a job submitted again is
@@ -77,7 +77,7 @@ def simulate(
     snapshot: Snapshot,
     pods: Sequence[Intended],
     settled: Settled,
-    reserved: Reserved | None = None,
+    reserved: Reservation | None = None,
 ) -> tuple[list[GangResult], Snapshot]:
     """Place pods in the order of priority, then of creation, then as given; a gang at its first.
 
@@ -106,7 +106,7 @@ def simulate_each(
     snapshot: Snapshot,
     pods: Sequence[Intended],
     settled: Settled,
-    reserved: Reserved | None = None,
+    reserved: Reservation | None = None,
 ) -> Iterator[tuple[GangResult, Snapshot]]:
     """Yield what becomes of each unit in turn, and the cluster after it; as `simulate`.
 
@@ -148,7 +148,7 @@ def _decided(
     places: tuple[int, ...],
     pods: Sequence[Intended],
     settled: Settled,
-    reserved: Reserved | None,
+    reserved: Reservation | None,
     refused: dict[Hashable, Refusal],
 ) -> GangResult:
     first = pods[0]

@@ -127,11 +127,11 @@ def test_metrics_tell_of_gangs_and_of_how_long_they_took(plane, running, nodes, 
     commits = "linkwise_commit_duration_seconds_count"
     wait_until(lambda: running.metrics[commits] >= 1, "one is committed", 60)
     wait_until(lambda: running.metrics.get(placed, 0) >= 1, "one is counted", 60)
-    wait_until(lambda: running.metrics["linkwise_leads"] == 1, "it leads still")
+    wait_until(lambda: running.metrics["linkwise_leader"] == 1, "it leads still")
 
     found = running.metrics
     assert found["linkwise_unaccounted_nodes"] == 0
-    assert found["linkwise_placing_duration_seconds_count"] >= 1
+    assert found["linkwise_placement_duration_seconds_count"] >= 1
     assert found["linkwise_placement_conflicts_total"] == 0
     assert 'linkwise_watch_age_seconds{resource="pods"}' in found
 
@@ -142,7 +142,7 @@ def test_of_two_one_leads_and_the_other_follows_at_once_when_it_ends(plane, repl
     first = replica("first", **timing)
     wait_for_leader(first)
     second = replica("second", **timing)
-    assert (second.leads, second.metrics["linkwise_leads"]) == (False, 0)
+    assert (second.leads, second.metrics["linkwise_leader"]) == (False, 0)
     assert holder(plane) == "first"
 
     plane.processes.stop(first.process)

@@ -22,6 +22,7 @@ from runtime.process.logs import configure
 from scorer import __main__ as process
 from scorer.__main__ import LEASE, placement
 from scorer.settings import Settings
+from scorer.timings import Timings
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/linkwise-system/leases"
 
@@ -30,7 +31,7 @@ class Scorer:
     """The process, seen by people."""
 
     def __init__(self, settings, session, logged):
-        self.settings, self.told, self.task = settings, asyncio.Event(), None
+        self.settings, self.stopped, self.task = settings, asyncio.Event(), None
         self._session, self._logged = session, logged
 
     @property
@@ -88,6 +89,12 @@ def beside():
     return ""
 
 
+@pytest.fixture
+def timings():
+    """The durations of the leader's work."""
+    return Timings()
+
+
 async def hold_lease(cluster, holder):
     """Hold the Lease as a scheduler does."""
     for number in count():
@@ -97,7 +104,7 @@ async def hold_lease(cluster, holder):
 
 
 @pytest_asyncio.fixture
-async def started(request, cluster, beside, tmp_path, monkeypatch):
+async def started(request, cluster, beside, timings, tmp_path, monkeypatch):
     """A scorer whose ports are open; it may not lead yet. Its parameter: other settings."""
     cert, key = a_leaf(a_ca()).write(tmp_path)
     probe_port, inspect_port, fit_port, extender_port = free_ports(4)
@@ -124,10 +131,10 @@ async def started(request, cluster, beside, tmp_path, monkeypatch):
     configure(stream=logged)
     async with aiohttp.ClientSession() as session:
         scorer = Scorer(settings, session, logged)
-        scorer.task = asyncio.create_task(placement(settings, "replica-0", scorer.told))
+        scorer.task = asyncio.create_task(placement(settings, timings, "replica-0", scorer.stopped))
         await until(lambda: scorer.said("Listening") or scorer.task.done())
         yield scorer
-        scorer.told.set()
+        scorer.stopped.set()
         await asyncio.wait((scorer.task,))
     if scheduler:
         scheduler.cancel()

@@ -23,7 +23,7 @@ from cluster.topology_configmap import read_published
 from policy.snapshot import PolicySnapshot
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.node_info import ConfigMap, build_node
-from scorer.commit.patches import placing
+from scorer.commit.patches import allocation_patch
 from scorer.extender.wire import read_candidates
 from scorer.gang.crd import read_gang
 from scorer.gang.owners import Declaration, PodGroup, members_of
@@ -205,9 +205,15 @@ def test_a_pod_is_read_and_planned_in_time_linear_in_its_size(spec):
         def planned():
             pod = msgspec.json.decode(raw, type=Pod)
             units = units_of([pod_info(pod)], NOBODY)
-            run_cycle(snapshot, units, aged=lambda _: True, standing={}, avoided={})
+            run_cycle(
+                snapshot,
+                units,
+                is_starving=lambda _: True,
+                cached_refusals={},
+                excluded_nodes={},
+            )
             if units:
-                placing(pod, "node-0", {})
+                allocation_patch(pod, "node-0", {})
 
         return planned
 
@@ -222,7 +228,9 @@ def test_a_pod_is_read_and_planned_in_time_linear_in_its_size(spec):
 def test_what_says_too_much_of_nodes_is_compared_with_no_node(spec):
     (unit,) = units_of([pod_info(msgspec.json.decode(the_pod(True, spec), type=Pod))], NOBODY)
 
-    found = SchedulingCycle(aged=lambda _: True, avoided={}).decide(a_snapshot(a_node()), unit)
+    found = SchedulingCycle(is_starving=lambda _: True, excluded_nodes={}).decide(
+        a_snapshot(a_node()), unit
+    )
 
     assert isinstance(found, Refusal)
     assert "it is too large to plan" in found.reason
@@ -267,13 +275,13 @@ def test_everything_that_waits_is_looked_at_in_time_linear_in_its_number():
         for i in range(number):
             state.update_pod(("team", f"p-{i}"), a_seen(8, f"p-{i}"))
 
-        waiting.regroup(state.drain_dirty_groups())
+        waiting.assemble(state.drain_dirty_groups())
 
         def look():
-            waiting.regroup(state.drain_dirty_groups())
-            turns = SchedulingCycle(aged=lambda _: False, avoided={})
+            waiting.assemble(state.drain_dirty_groups())
+            cycle = SchedulingCycle(is_starving=lambda _: False, excluded_nodes={})
             for unit in waiting:
-                turns.decide(a_snapshot(), unit, Refusal("before"))
+                cycle.decide(a_snapshot(), unit, Refusal("before"))
 
         return look
 

@@ -6,12 +6,11 @@ import re
 import pytest
 import pytest_asyncio
 from fake_cluster import FENCED
-from leader_harness import Clock, Cluster, hurry, leading, soon
+from leader_harness import Clock, Cluster, leading, soon
 
 from cluster import keys
-from scorer import planner
 from scorer.extender.wire import Binding
-from scorer.fence import GRANTING
+from scorer.fence import WRITE_TIMEOUT
 
 TOO_LONG = "Too long: may not be more than 262144 bytes"
 INVALID = (422, f'Pod "x" is invalid: metadata.annotations: {TOO_LONG}', TOO_LONG)
@@ -19,8 +18,7 @@ PODS = "/api/v1/namespaces/team/pods"
 
 
 @pytest_asyncio.fixture
-async def cluster(monkeypatch):
-    hurry(monkeypatch)
+async def cluster():
     async with Cluster() as running:
         running.node()
         yield running
@@ -89,10 +87,9 @@ async def test_a_new_leader_learns_from_one_write_who_can_never_be_written(clust
     assert len(cluster.patches("cursed")) == 3
 
 
-async def test_whoever_was_refused_is_planned_after_all_others(cluster, monkeypatch):
-    monkeypatch.setattr(planner, "_AGAIN", 0.2)
+async def test_whoever_was_refused_is_planned_after_all_others(cluster):
     cluster.fail("PATCH", "cursed", (403, "no"))
-    async with leading(cluster) as leader:
+    async with leading(cluster, commit_retry=0.2) as leader:
         waiting = leader.context.planner.waiting
         cluster.pod("cursed", 8, priority=9)
         await soon(lambda: cluster.patches("cursed"))
@@ -269,4 +266,4 @@ async def test_every_write_that_gives_gpus_is_given_up_by_the_server_in_time(clu
     assert {write for write, told in found.items() if True in told} == {
         write for write, granting in WRITES.items() if granting
     }
-    assert {t for told in found.values() for t in told.get(True, ())} == {GRANTING["timeout"]}
+    assert {t for told in found.values() for t in told.get(True, ())} == {WRITE_TIMEOUT["timeout"]}

@@ -156,7 +156,7 @@ async def test_one_that_waits_to_lead_is_ready_and_says_that_another_leads(start
         return (await started.probe())[0] == 200
 
     await until_true(ready)
-    assert "linkwise_leads 0.0" in (await started.probe("/metrics"))[1]
+    assert "linkwise_leader 0.0" in (await started.probe("/metrics"))[1]
     status, why = await started.look("/v1/nodes")
     assert (status, "another replica leads" in why) == (503, True)
 

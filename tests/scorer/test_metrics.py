@@ -50,7 +50,7 @@ def test_gangs_are_counted_by_phase_and_one_that_nobody_told_of_is_assembling(re
 def test_who_does_not_lead_counts_no_gangs(registry):
     found = shown(registry, leads=lambda: False, gangs=lambda: [a_gang(Phase.PLACED)])
 
-    assert "linkwise_leads 0.0" in found
+    assert "linkwise_leader 0.0" in found
     assert not any(line.startswith("linkwise_gangs{") for line in found)
 
 
@@ -67,7 +67,7 @@ def test_nodes_of_which_nobody_knows_are_counted(registry):
 
 
 def test_pods_that_are_not_planned_are_counted(registry):
-    assert "linkwise_left_out_pods 3.0" in shown(registry, left_out=lambda: 3)
+    assert "linkwise_unplanned_pods 3.0" in shown(registry, left_out=lambda: 3)
 
 
 def test_times_and_conflicts_add_up(registry):
@@ -80,7 +80,7 @@ def test_times_and_conflicts_add_up(registry):
     assert {
         'linkwise_planning_duration_seconds_bucket{le="0.0025"} 1.0',
         'linkwise_commit_duration_seconds_bucket{le="0.05"} 1.0',
-        "linkwise_placing_duration_seconds_sum 0.07",
+        "linkwise_placement_duration_seconds_sum 0.07",
         "linkwise_placement_conflicts_total 2.0",
         "linkwise_evicted_pods_total 4.0",
     } <= set(lines(registry))

@@ -6,15 +6,13 @@ import pytest
 import pytest_asyncio
 from builders import a_held_pod
 from fake_cluster import FENCED
-from leader_harness import Clock, Cluster, hurry, leading, soon
+from leader_harness import Clock, Cluster, leading, soon
 from msgspec import to_builtins
 
 from cluster import keys
 from cluster.gang import GangKey
 from runtime.process.clock import wall
-from scorer import planner
 from scorer.gang.crd import Phase, name_of, status_of
-from scorer.queue import starvation
 
 WAITING = "WaitingForGPUs"
 RECORD = {
@@ -25,8 +23,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @pytest_asyncio.fixture
-async def cluster(monkeypatch):
-    hurry(monkeypatch)
+async def cluster():
     async with Cluster() as running:
         running.node()
         yield running
@@ -206,10 +203,9 @@ async def test_a_member_that_is_refused_goes_where_the_plan_wants_it(cluster):
     assert len([1 for method, path, _ in cluster.writes if path.endswith("/gangs")]) == 1
 
 
-async def test_a_write_that_is_always_refused_is_not_tried_in_a_hurry(cluster, monkeypatch):
-    monkeypatch.setattr(planner, "_AGAIN", 3600)
+async def test_a_write_that_is_always_refused_is_not_tried_in_a_hurry(cluster):
     cluster.fail("PATCH", "cursed", *[(403, "no")] * 100)
-    async with leading(cluster):
+    async with leading(cluster, commit_retry=3600):
         cluster.pod("cursed", 1)
         await soon(lambda: cluster.patches("cursed"))
         for i in range(5):
@@ -496,10 +492,9 @@ async def test_what_was_kept_for_who_is_gone_is_given_to_others(cluster):
         await soon(lambda: cluster.given("small"))
 
 
-async def test_after_a_while_others_may_use_what_was_kept(cluster, monkeypatch):
-    monkeypatch.setattr(starvation, "LEAST", 0.5)
+async def test_after_a_while_others_may_use_what_was_kept(cluster):
     cluster.policy("apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {ageingMinutes: 0}\n")
-    async with leading(cluster, clock=wall) as leader:
+    async with leading(cluster, clock=wall, min_reservation=0.5) as leader:
         cluster.pod("holder", 7)
         await soon(lambda: cluster.given("holder"))
         cluster.gang()

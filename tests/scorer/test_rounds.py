@@ -4,18 +4,17 @@ import asyncio
 import re
 from itertools import count
 
+import pytest
 import pytest_asyncio
 from leader_harness import Cluster, leading, soon
 from structlog.testing import capture_logs
 from waiting import until_true
 
 from cluster import keys, node_terms
-from scorer import planner
-from scorer.gang import compact_pod
+from scorer.gang import compact_pod, plan_record
 from scorer.gang.crd import GANGS
 from scorer.placement import feasibility
-from scorer.queue import time_budget
-from scorer.report import status_reporter
+from scorer.timings import Timings
 
 WORKERS = 8
 ROUNDS = re.compile(r"linkwise_planning_duration_seconds_count (\S+)")
@@ -51,9 +50,7 @@ class Gated(Cluster):
 
 
 @pytest_asyncio.fixture
-async def cluster(monkeypatch):
-    monkeypatch.setattr(planner, "_AGAIN", 0.01)
-    monkeypatch.setattr(status_reporter, "_PATIENCE", 0.01)
+async def cluster():
     async with Gated() as running:
         for i in range(12):
             running.node(f"gpu-{i:02}")
@@ -79,11 +76,10 @@ async def test_while_one_gang_is_written_only_the_next_few_are_planned(cluster):
     assert len(cluster.order()) == 11
 
 
-async def test_who_waits_is_looked_at_a_few_at_a_time(cluster, monkeypatch):
-    monkeypatch.setattr(planner, "_MOMENT", 0)
+async def test_who_waits_is_looked_at_a_few_at_a_time(cluster):
     for i in range(12):
         cluster.offer(f"fits-{i:02}", created="2026-01-01T00:00:00Z")
-    async with leading(cluster) as leader:
+    async with leading(cluster, round=0) as leader:
         for i in range(30):
             cluster.offer(f"late-{i:02}", created="2026-01-01T00:00:01Z")
         await soon(lambda: len(set(cluster.order())) == 12)
@@ -97,8 +93,8 @@ async def test_who_waits_is_looked_at_a_few_at_a_time(cluster, monkeypatch):
     assert cluster.order()[12] == "late-00"
 
 
-async def test_a_look_that_takes_long_lets_others_have_their_turn(scorer, cluster, monkeypatch):
-    monkeypatch.setattr(planner, "_MOMENT", 0)
+@pytest.mark.parametrize("timings", [Timings(round=0)])
+async def test_a_look_that_takes_long_lets_others_have_their_turn(scorer, cluster):
     for i in range(30):
         cluster.pod(f"large-{i}", 9)
 
@@ -109,8 +105,7 @@ async def test_a_look_that_takes_long_lets_others_have_their_turn(scorer, cluste
     await until_true(each_was_planned_in_a_round_of_its_own)
 
 
-async def test_the_last_is_looked_at_though_something_comes_free_all_the_time(cluster, monkeypatch):
-    monkeypatch.setattr(planner, "_MOMENT", 0)
+async def test_the_last_is_looked_at_though_something_comes_free_all_the_time(cluster):
 
     async def come_and_go():
         for number in count():
@@ -118,7 +113,7 @@ async def test_the_last_is_looked_at_though_something_comes_free_all_the_time(cl
             await asyncio.sleep(0.001)
             cluster.delete(f"short-{number}")
 
-    async with leading(cluster) as leader:
+    async with leading(cluster, round=0) as leader:
         churn = asyncio.create_task(come_and_go())
         for i in range(100):
             cluster.pod(f"large-{i:03}", 9, created=f"2026-01-01T00:{i // 60:02}:{i % 60:02}Z")
@@ -127,14 +122,12 @@ async def test_the_last_is_looked_at_though_something_comes_free_all_the_time(cl
         churn.cancel()
 
 
-async def test_who_is_always_refused_does_not_keep_what_others_could_have(cluster, monkeypatch):
-    monkeypatch.setattr(planner, "_AGAIN", 0.2)
-    monkeypatch.setattr(status_reporter, "_PAUSE", 0.01)
+async def test_who_is_always_refused_does_not_keep_what_others_could_have(cluster):
     cluster.put("/api/v1/nodes/only", cluster.get("/api/v1/nodes/gpu-00"))
     for i in range(12):
         cluster.remove(f"/api/v1/nodes/gpu-{i:02}")
     cluster.fail("PATCH", "cursed-0", *[(403, "no")] * 1000)
-    async with leading(cluster) as leader:
+    async with leading(cluster, commit_retry=0.2) as leader:
         cluster.gang("cursed", 1, 8, priority=1)
         await soon(lambda: cluster.patches("cursed-0"))
         cluster.pod("other", 8)
@@ -152,16 +145,12 @@ async def test_who_is_always_refused_does_not_keep_what_others_could_have(cluste
         await soon(lambda: cluster.given("after"))
 
 
-async def test_whose_plan_cannot_be_recorded_keeps_nothing_rests_longer_and_is_told_why(
-    cluster, monkeypatch
-):
-    monkeypatch.setattr(planner, "_AGAIN", 0.2)
-    monkeypatch.setattr(status_reporter, "_PAUSE", 0.01)
+async def test_whose_plan_cannot_be_recorded_keeps_nothing_rests_longer_and_is_told_why(cluster):
     for i in range(1, 12):
         cluster.remove(f"/api/v1/nodes/gpu-{i:02}")
     gangs = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
     cluster.fates["POST", gangs] += [(403, "exceeded quota: few-gangs")] * 1000
-    async with leading(cluster) as leader:
+    async with leading(cluster, commit_retry=0.2) as leader:
         cluster.gang("cursed", 1, 8, priority=1)
         await soon(lambda: ("POST", gangs) in {write[:2] for write in cluster.writes})
         cluster.pod("other", 8)
@@ -225,8 +214,6 @@ def choosy(terms):
 async def test_who_takes_long_to_plan_lets_others_pass_and_is_planned_in_the_end(
     cluster, monkeypatch
 ):
-    for name, seconds in {"SOON": 0.05, "LONG": 0.05, "FIRST": 0.3, "LAST": 0.3}.items():
-        monkeypatch.setattr(time_budget, name, seconds)
     # What is planned within the bounds of a pod is too fast for this.
     for module, bound in (
         (node_terms, "MOST_TERMS"),
@@ -236,7 +223,9 @@ async def test_who_takes_long_to_plan_lets_others_pass_and_is_planned_in_the_end
         monkeypatch.setattr(module, bound, 1 << 30)
     # Every node is asked.
     monkeypatch.setattr(feasibility, "_LABELS_MAX", 0)
-    async with leading(cluster) as leader:
+    limits = {"first_limit": 0.05, "retry_limit": 0.05}
+    retries = {"slow_unit_retry": 0.3, "slow_unit_retry_max": 0.3}
+    async with leading(cluster, **limits, **retries) as leader:
         waiting = leader.context.planner.waiting
         # It takes some 12 ms a node.
         cluster.offer("choosy", priority=1, affinity=choosy(250))
@@ -266,7 +255,7 @@ async def test_who_cannot_be_planned_is_told_so_rests_and_keeps_nobody_from_bein
     first, *_ = (one for one in logs if one["event"] == "Could not plan")
     assert (first["unit"], first["again"], first["exc_info"]) == (
         "team/huge",
-        time_budget.FIRST,
+        Timings().slow_unit_retry,
         True,
     )
 
@@ -277,7 +266,7 @@ async def test_a_begun_plan_that_cannot_be_finished_keeps_nobody_from_being_plac
     def raises(*_):
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr(planner, "placement_of", raises)
+    monkeypatch.setattr(plan_record, "placement_of", raises)
     cluster.node("gpu-0")
     cluster.begun()
     # A traceback that is drawn for people takes longer than all else here.

@@ -101,9 +101,9 @@ async def test_how_it_went_is_told(scorer, cluster):
 
     _, metrics = await scorer.probe("/metrics")
     for verb, result in [("filter", "fits"), ("filter", "fits nowhere"), ("filter", "failed")]:
-        told = f'linkwise_extender_answers_total{{result="{result}",verb="{verb}"}} 1.0'
+        told = f'linkwise_extender_responses_total{{result="{result}",verb="{verb}"}} 1.0'
         assert told in metrics
-    assert 'linkwise_extender_answers_total{result="bound",verb="bind"} 1.0' in metrics
+    assert 'linkwise_extender_responses_total{result="bound",verb="bind"} 1.0' in metrics
     assert 'linkwise_http_request_duration_seconds_count{path="/filter"} 3.0' in metrics
     [line] = [
         one
@@ -144,7 +144,7 @@ async def test_one_that_does_not_lead_lets_the_scheduler_try_again(started, clus
 @pytest.mark.parametrize("started", [{"write_seconds": 60}], indirect=True)
 async def test_a_leader_that_does_not_know_the_cluster_yet_says_so(started, cluster):
     async def leads():
-        return "linkwise_leads 1.0" in (await started.probe("/metrics"))[1]
+        return "linkwise_leader 1.0" in (await started.probe("/metrics"))[1]
 
     await until_true(leads)
     body = asking(cluster, NodeNames=["gpu-0"])

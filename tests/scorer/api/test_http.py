@@ -15,6 +15,7 @@ from cluster.scorer_lease import LEASE
 from cluster.whatif_api import MOST_PODS, FitAnswer, FitQuestion, FitTemplate
 from scorer import __main__ as process
 from scorer.api import http
+from scorer.timings import Timings
 
 
 @pytest.mark.parametrize(
@@ -106,9 +107,9 @@ async def test_the_webhook_is_told_where_pods_would_go_and_nothing_is_held(score
 
 
 @pytest.mark.usefixtures("tokens")
-async def test_a_question_that_takes_too_long_is_given_up(scorer, cluster, monkeypatch):
+@pytest.mark.parametrize("timings", [Timings(retry_limit=0)])
+async def test_a_question_that_takes_too_long_is_given_up(scorer, cluster):
     await nodes_known(scorer, cluster)
-    monkeypatch.setattr(http, "LONG", 0)
 
     status, why = await scorer.fits(QUESTION, WEBHOOK)
 

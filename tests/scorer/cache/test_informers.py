@@ -193,7 +193,7 @@ async def test_config_maps_that_tell_of_no_node_change_nothing(cluster):
 def doubts(logs):
     """Return what was logged of nodes, in order."""
     return [
-        (one["node"], one["warnings"]) for one in logs if one["event"] == "Node is not as it says"
+        (one["node"], one["warnings"]) for one in logs if one["event"] == "Inconsistent node data"
     ]
 
 

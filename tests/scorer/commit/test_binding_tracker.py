@@ -5,16 +5,15 @@ import asyncio
 import pytest
 import pytest_asyncio
 from builders import a_seen
-from leader_harness import JOB, NOW, Clock, Cluster, hurry, leading, soon
+from leader_harness import JOB, NOW, Clock, Cluster, leading, soon
 
 from cluster import keys
-from scorer.commit.pending_binding import moving_takes
+from scorer.commit.pending_binding import recreation_time
 from scorer.gang.crd import GANGS
 
 
 @pytest_asyncio.fixture
-async def cluster(monkeypatch):
-    hurry(monkeypatch)
+async def cluster():
     async with Cluster() as running:
         for name in ("gpu-0", "gpu-1"):
             running.node(name)
@@ -187,8 +186,8 @@ def test_how_long_a_job_may_take_to_make_evicted_pods_again(pods, seconds):
     job = {"apiVersion": "batch/v1", "kind": "Job", "name": "sweep", "uid": "sweep"}
     seen = [a_seen(1, f"sweep-{i}", owner=job) for i in range(pods)]
 
-    assert moving_takes(seen) == seconds
-    assert moving_takes([a_seen(1, "bert-0", owner=JOB)] * pods) == 0
+    assert recreation_time(seen) == seconds
+    assert recreation_time([a_seen(1, "bert-0", owner=JOB)] * pods) == 0
 
 
 async def test_a_gang_whose_pods_could_not_be_moved_is_told_when_it_is_bound_after_all(

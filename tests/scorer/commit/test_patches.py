@@ -12,7 +12,7 @@ from strategies import pods
 from cluster import keys
 from cluster.pod import Pod
 from cluster.record import Allocation, GPUShare, parse_record
-from scorer.commit.patches import allocation_of, placing, record_of, unpinned
+from scorer.commit.patches import allocation_annotations, allocation_of, allocation_patch, unpinned
 from scorer.placement.member import new_member
 from scorer.placement.result import Placement
 from topology.table import table_of
@@ -64,8 +64,8 @@ def steps_for(raw, shares=WHOLE, node=NODE):
     member = new_member(msgspec.convert(raw, Pod), "team")
     placement = Placement(member, "gpu-1", shares)
     allocation = Allocation("gpu-1", shares, plan="7-1")
-    record = record_of(placement, allocation, node, term=7, now_ns=NOW_NS)
-    return placing(member.pod, "gpu-1", record)
+    record = allocation_annotations(placement, allocation, node, term=7, now_ns=NOW_NS)
+    return allocation_patch(member.pod, "gpu-1", record)
 
 
 def wire(steps):
@@ -207,7 +207,7 @@ def test_what_is_required_without_our_own_pin_is_what_was_required_before(terms)
     raw = a_held_pod(2, **({"affinity": affinity} if affinity else {}))
     before = msgspec.convert(raw, Pod)
 
-    written = msgspec.to_builtins(placing(before, "gpu-1", {}))
+    written = msgspec.to_builtins(allocation_patch(before, "gpu-1", {}))
     written = [step for step in written if not step["path"].startswith("/metadata/annotations")]
     after = msgspec.convert(jsonpatch.apply_patch(raw, written), Pod)
 

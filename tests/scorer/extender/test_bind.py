@@ -14,7 +14,6 @@ from waiting import PATIENCE
 from cluster import keys
 from runtime.http.types import HttpRequest
 from scorer.api.extender import Extender
-from scorer.commit import read_after_write
 from scorer.extender import bind
 from scorer.extender.wire import Binding
 from scorer.metrics import Metrics
@@ -74,7 +73,6 @@ class Scheduled(Cluster):
 
 @pytest_asyncio.fixture
 async def cluster(monkeypatch):
-    monkeypatch.setattr(read_after_write, "_PAUSE", 0.01)
     monkeypatch.setattr(bind, "_PATIENCE", PATIENCE)
     async with Scheduled() as running:
         running.node()
@@ -446,4 +444,4 @@ async def test_what_a_gang_is_yet_to_be_given_is_bound_to_nobody_before_the_firs
 
     assert [gpu["i"] for gpu in cluster.record("bert-1")["gpus"]] == [0, 1, 2, 3]
     assert cluster.bindings("train") == []
-    assert "begun" in json.loads(answer.body)["Error"]
+    assert "not restored" in json.loads(answer.body)["Error"]

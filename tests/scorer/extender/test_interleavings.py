@@ -138,7 +138,9 @@ class Run:
         for name, node in NODES.items():
             self.state.update_node(name, node)
         faults = FaultIsolation(Metrics(CollectorRegistry()), self.informers.changed.set)
-        self.binder = Binder(self.api, self.informers, faults, term=1, clock=lambda: 0)
+        self.binder = Binder(
+            self.api, self.informers, faults, term=1, clock=lambda: 0, outcome_read=0
+        )
         self.filter = Filter(self.state)
         self.asked = []
         for name, limits in zip("abcdefgh", LIMITS, strict=True):

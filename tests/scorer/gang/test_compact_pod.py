@@ -13,7 +13,7 @@ from cluster.mode import Mode
 from cluster.pod import Pod
 from cluster.request import read_request
 from cluster.selector import node_matches, tolerates
-from scorer.commit.patches import placing
+from scorer.commit.patches import allocation_patch
 from scorer.gang.compact_pod import compact
 from scorer.gang.pod_info import pod_info
 from scorer.placement.explain import left_to_scheduler
@@ -143,7 +143,7 @@ def planned(pod):
         [node_matches(spec, "a", {"zone": zone}) for zone in ("a", "b", "1")],
         [tolerates(spec.tolerations, one) for one in taint],
         left_to_scheduler(spec),
-        placing(pod, "a", {keys.TERM: "1"}),
+        allocation_patch(pod, "a", {keys.TERM: "1"}),
     )
 
 

@@ -36,13 +36,13 @@ def a_unit(name, members=1, gpus=1, *, priority=0, age=0, missing=0, **pod):
     return unit
 
 
-def turns(snapshot, *units, aged=(), standing=None, avoided=None):
+def cycle(snapshot, *units, starving=(), cached_refusals=None, excluded=None):
     return run_cycle(
         snapshot,
         units,
-        aged=lambda unit: unit.key.name in aged,
-        standing=standing or {},
-        avoided=avoided or {},
+        is_starving=lambda unit: unit.key.name in starving,
+        cached_refusals=cached_refusals or {},
+        excluded_nodes=excluded or {},
     )
 
 
@@ -70,25 +70,25 @@ def test_the_most_urgent_come_first_then_the_oldest_then_by_name():
         a_unit("idle", 1, priority=-1, age=30),
     ]
 
-    assert order(turns(a_snapshot(a_node()), *units)) == ["urgent", "old", "a", "b", "idle"]
+    assert order(cycle(a_snapshot(a_node()), *units)) == ["urgent", "old", "a", "b", "idle"]
 
 
 def test_each_sees_what_those_before_it_took():
-    found = turns(a_snapshot(a_node()), a_unit("one", 1, 6), a_unit("two", 1, 6, age=1))
+    found = cycle(a_snapshot(a_node()), a_unit("one", 1, 6), a_unit("two", 1, 6, age=1))
 
     assert placed(found) == ["two"]
     assert "the freest suitable node has 2" in outcomes(found)["one"].reason
-    assert found.after.nodes[0].free_mask.bit_count() == 2
+    assert found.snapshot.nodes[0].free_mask.bit_count() == 2
 
 
 def test_who_does_not_fit_is_passed_by_smaller_ones():
-    found = turns(a_snapshot(a_node()), a_unit("large", 2, 8, age=9), a_unit("small", 1, 8))
+    found = cycle(a_snapshot(a_node()), a_unit("large", 2, 8, age=9), a_unit("small", 1, 8))
 
     assert placed(found) == ["small"]
 
 
 def test_a_gang_that_is_not_complete_is_not_planned():
-    found = turns(a_snapshot(a_node()), a_unit("half", 2, missing=2, age=9), a_unit("whole"))
+    found = cycle(a_snapshot(a_node()), a_unit("half", 2, missing=2, age=9), a_unit("whole"))
 
     assert outcomes(found)["half"] == Refusal("2 of 4 members", stands=False)
     assert placed(found) == ["whole"]
@@ -100,7 +100,7 @@ def test_a_gang_that_is_not_complete_is_not_planned():
 def test_what_becomes_free_is_kept_for_who_has_waited_too_long():
     snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
 
-    found = turns(snapshot, a_unit("large", 2, 4, age=9), a_unit("small"), aged={"large"})
+    found = cycle(snapshot, a_unit("large", 2, 4, age=9), a_unit("small"), starving={"large"})
 
     assert placed(found) == []
     assert outcomes(found)["small"].reason == (
@@ -119,7 +119,7 @@ def test_nodes_that_the_one_that_has_waited_too_long_can_never_use_stay_open():
     )
     small = [a_unit(f"small-{i}", 1, 4) for i in range(4)]
 
-    found = turns(snapshot, large, *small, aged={"large"})
+    found = cycle(snapshot, large, *small, starving={"large"})
 
     used = {outcomes(found)[name].placements[0].node for name in placed(found)}
     assert used == {"too-small", "elsewhere"}
@@ -131,7 +131,7 @@ def test_a_node_that_never_becomes_free_stays_open(stays, kept):
     holding = Holding("team/agent", "agent", (GPUShare(0),), stays=stays)
     snapshot = a_snapshot(a_node()).hold_all([("node-0", holding)])
 
-    found = turns(snapshot, a_unit("large", 1, 8, age=9), a_unit("small"), aged={"large"})
+    found = cycle(snapshot, a_unit("large", 1, 8, age=9), a_unit("small"), starving={"large"})
 
     assert placed(found) == ([] if kept else ["small"])
 
@@ -142,7 +142,7 @@ def test_a_gang_that_insists_on_nvlink_keeps_only_nodes_that_have_it(link, linke
     snapshot = a_snapshot(*nodes, taken={"mesh": range(5), "pcie": range(5)})
     large = a_unit("large", 2, 4, age=9, annotations={keys.LINK: link})
 
-    refusal = outcomes(turns(snapshot, large, aged={"large"}))["large"]
+    refusal = outcomes(cycle(snapshot, large, starving={"large"}))["large"]
 
     assert refusal.could_use == linked
 
@@ -151,17 +151,17 @@ def test_no_reason_names_what_is_in_other_namespaces():
     secret = a_unit("secret-project", 2, 4, age=9)
     snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
 
-    found = turns(snapshot, secret, a_unit("small"), aged={"secret-project"})
+    found = cycle(snapshot, secret, a_unit("small"), starving={"secret-project"})
 
     assert "secret" not in outcomes(found)["small"].reason
 
 
 def test_whether_an_empty_cluster_takes_one_is_asked_once_for_a_refusal():
     snapshot, large = a_snapshot(a_node(), taken={"node-0": (0,)}), a_unit("large", 2, 4, age=9)
-    refusal = outcomes(turns(snapshot, large, aged={"large"}))["large"]
+    refusal = outcomes(cycle(snapshot, large, starving={"large"}))["large"]
 
     with snapshot.cache.deadline(lambda: True):
-        found = turns(snapshot, large, aged={"large"}, standing={large.key: refusal})
+        found = cycle(snapshot, large, starving={"large"}, cached_refusals={large.key: refusal})
 
     assert refusal.could_use == {"node-0"}
     assert outcomes(found)["large"] is refusal
@@ -170,12 +170,12 @@ def test_whether_an_empty_cluster_takes_one_is_asked_once_for_a_refusal():
 def test_who_is_more_urgent_passes_the_one_that_has_waited_too_long():
     snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
 
-    found = turns(
+    found = cycle(
         snapshot,
         a_unit("large", 2, 4, age=9),
         a_unit("urgent", priority=1),
         a_unit("small"),
-        aged={"large"},
+        starving={"large"},
     )
 
     assert placed(found) == ["urgent"]
@@ -190,20 +190,22 @@ def test_who_is_more_urgent_passes_the_one_that_has_waited_too_long():
     ],
 )
 def test_nothing_is_kept_for_who_could_not_be_placed_anyway(large):
-    assert placed(turns(a_snapshot(a_node()), large, a_unit("small"), aged={"large"})) == ["small"]
+    assert placed(cycle(a_snapshot(a_node()), large, a_unit("small"), starving={"large"})) == [
+        "small"
+    ]
 
 
 def test_nothing_is_kept_for_who_could_go_only_where_it_failed():
     snapshot = a_snapshot(a_node("large"), a_node("small", a_machine(4)), taken={"large": (0,)})
     large = a_unit("large", 1, 8, age=9)
 
-    kept = turns(snapshot, large, a_unit("small", 1, 5), aged={"large"})
-    free = turns(
+    kept = cycle(snapshot, large, a_unit("small", 1, 5), starving={"large"})
+    free = cycle(
         snapshot,
         large,
         a_unit("small", 1, 5),
-        aged={"large"},
-        avoided={large.key: frozenset({"large"})},
+        starving={"large"},
+        excluded={large.key: frozenset({"large"})},
     )
 
     assert placed(kept) == []
@@ -217,7 +219,9 @@ def test_nothing_is_kept_for_who_asks_for_what_pods_without_gpus_have_of_every_n
     requests = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 8, "cpu": cpu}}}
     large = a_unit("large", 1, 8, age=9, containers=[requests])
 
-    found = turns(snapshot.hold_all([("node-0", agent)]), large, a_unit("small"), aged={"large"})
+    found = cycle(
+        snapshot.hold_all([("node-0", agent)]), large, a_unit("small"), starving={"large"}
+    )
 
     assert placed(found) == ([] if kept else ["small"])
 
@@ -226,7 +230,7 @@ def test_things_are_kept_for_the_first_only():
     snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
     large = [a_unit("first", 1, 8, age=9), a_unit("second", 1, 8, age=8)]
 
-    found = turns(snapshot, *large, a_unit("small"), aged={"first", "second"})
+    found = cycle(snapshot, *large, a_unit("small"), starving={"first", "second"})
 
     reasons = {name: outcome.reason for name, outcome in outcomes(found).items()}
     assert reasons["first"].startswith("needs 8 GPUs")
@@ -242,7 +246,7 @@ def test_a_refusal_that_stands_is_not_planned_again():
     unit = a_unit("one")
     before = Refusal("as before")
 
-    found = turns(a_snapshot(a_node()), unit, standing={unit.key: before})
+    found = cycle(a_snapshot(a_node()), unit, cached_refusals={unit.key: before})
 
     assert outcomes(found) == {"one": before}
 
@@ -251,12 +255,12 @@ def test_what_is_kept_for_who_waits_longest_is_kept_while_its_refusal_stands():
     snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
     large = a_unit("large", 1, 8, age=9)
 
-    found = turns(
+    found = cycle(
         snapshot,
         large,
         a_unit("small"),
-        aged={"large"},
-        standing={large.key: Refusal("as before")},
+        starving={"large"},
+        cached_refusals={large.key: Refusal("as before")},
     )
 
     assert placed(found) == []
@@ -269,23 +273,23 @@ def test_a_replacement_goes_next_to_its_gang_where_that_has_room():
     snapshot = a_snapshot(a_node("node-0"), a_node("node-1"))
     full = a_snapshot(a_node("node-0"), a_node("node-1"), taken={"node-1": range(8)})
 
-    assert outcomes(turns(snapshot, unit))["g"].placements[0].node == "node-1"
-    assert outcomes(turns(full, unit))["g"].placements[0].node == "node-0"
+    assert outcomes(cycle(snapshot, unit))["g"].placements[0].node == "node-1"
+    assert outcomes(cycle(full, unit))["g"].placements[0].node == "node-0"
 
 
 def test_a_gang_does_not_go_where_it_failed():
     nodes = [a_node("node-0"), a_node("node-1")]
     unit = a_unit("one")
 
-    (first,) = turns(a_snapshot(*nodes), unit).decisions
+    (first,) = cycle(a_snapshot(*nodes), unit).decisions
     failed = first.outcome.placements[0].node
-    (again,) = turns(a_snapshot(*nodes), unit, avoided={unit.key: frozenset({failed})}).decisions
+    (again,) = cycle(a_snapshot(*nodes), unit, excluded={unit.key: frozenset({failed})}).decisions
 
     assert again.outcome.placements[0].node != failed
-    found = turns(a_snapshot(*nodes), unit, avoided={unit.key: frozenset({"node-0", "node-1"})})
+    found = cycle(a_snapshot(*nodes), unit, excluded={unit.key: frozenset({"node-0", "node-1"})})
     assert placed(found) == []
     assert placed(
-        turns(a_snapshot(*nodes), unit, avoided={GangKey("x", "y", ""): frozenset({"node-0"})})
+        cycle(a_snapshot(*nodes), unit, excluded={GangKey("x", "y", ""): frozenset({"node-0"})})
     )
 
 
@@ -319,7 +323,7 @@ def test_nothing_is_given_twice_nobody_gets_a_part_and_the_order_of_arrival_does
     units = [unit for unit, _ in queue]
     aged = {unit.key.name for unit, is_aged in queue if is_aged}
 
-    found = turns(snapshot, *units, aged=aged)
+    found = cycle(snapshot, *units, starving=aged)
 
     taken = Counter(
         (node.node.name, share.i)
@@ -336,9 +340,9 @@ def test_nothing_is_given_twice_nobody_gets_a_part_and_the_order_of_arrival_does
     assert set(taken.values()) <= {1}
     assert {
         (node.node.name, i)
-        for node in found.after.nodes
+        for node in found.snapshot.nodes
         for i, one in enumerate(node.taken)
         if one.holders
     } == set(taken)
     shuffled = chance.sample(units, len(units))
-    assert turns(replace(snapshot), *shuffled, aged=aged) == found
+    assert cycle(replace(snapshot), *shuffled, starving=aged) == found

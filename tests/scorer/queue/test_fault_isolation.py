@@ -2,10 +2,11 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
-from leader_harness import Clock, Cluster, hurry, soon
+from leader_harness import SHORT, Clock, Cluster, soon
 from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
 
@@ -18,8 +19,6 @@ from scorer.gang import unit
 from scorer.leader import Leader
 from scorer.metrics import Metrics, Stage
 from scorer.placement import feasibility
-from scorer.queue import fault_isolation
-from scorer.report import unaccounted_nodes
 
 PODS = "/api/v1/namespaces/team/pods"
 GANGS = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
@@ -52,6 +51,7 @@ class Leading:
             clock=clock,
             instance="scorer-0",
             wait=0,
+            timings=replace(SHORT, fault_retry=0.1),
         )
 
     @property
@@ -64,10 +64,7 @@ class Leading:
 
 
 @pytest_asyncio.fixture
-async def cluster(monkeypatch):
-    hurry(monkeypatch)
-    monkeypatch.setattr(unaccounted_nodes, "_PAUSE", 0.01)
-    monkeypatch.setattr(fault_isolation, "_FIRST", 0.1)
+async def cluster():
     async with Cluster() as running:
         running.node()
         yield running
@@ -222,7 +219,7 @@ async def test_a_gang_that_cannot_be_put_together_waits_alone(cluster, monkeypat
     async with led(cluster) as leading:
         monkeypatch.setattr(unit, "rank_order", raises)
         cluster.gang()
-        await soon(lambda: leading.failed(Stage.GROUP) >= 1)
+        await soon(lambda: leading.failed(Stage.ASSEMBLE) >= 1)
         await others_are_placed(cluster)
         cluster.delete("other")
         monkeypatch.setattr(unit, "rank_order", order)
@@ -241,7 +238,7 @@ async def test_a_plan_that_cannot_be_followed_is_followed_later(cluster, monkeyp
         monkeypatch.setattr(binding_tracker, "eviction_blocker", raises)
         await a_gang_is_due(cluster, clock)
         await others_are_placed(cluster)
-        await soon(lambda: leading.failed(Stage.FOLLOW) >= 1)
+        await soon(lambda: leading.failed(Stage.TRACK) >= 1)
         monkeypatch.setattr(binding_tracker, "eviction_blocker", immovable)
         await soon(lambda: cluster["bert-0"] is None)
 

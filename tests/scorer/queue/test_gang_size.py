@@ -7,9 +7,7 @@ import pytest_asyncio
 from leader_harness import JOB, Cluster, leading, soon
 
 from cluster import keys
-from scorer import planner
 from scorer.gang.crd import GANGS
-from scorer.report import status_reporter
 
 LABELLED = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team/podgroups/bert"
 NATIVE = "/apis/scheduling.k8s.io/v1beta1/namespaces/team/podgroups/bert"
@@ -20,9 +18,7 @@ COUNTED = {"schedulingPolicy": {"gang": {"minCount": 2}}}
 
 
 @pytest_asyncio.fixture
-async def cluster(monkeypatch):
-    monkeypatch.setattr(planner, "_PAUSE", 0.01)
-    monkeypatch.setattr(status_reporter, "_PATIENCE", 0.01)
+async def cluster():
     async with Cluster() as running:
         running.node()
         yield running
@@ -123,7 +119,7 @@ class Slow(Cluster):
 
 
 async def test_many_gangs_are_asked_about_a_few_at_a_time():
-    async with Slow() as cluster, leading(cluster):
+    async with Slow() as cluster, leading(cluster, owner_retry=30):
         for number in range(20):
             owner = {**OWNER, "name": f"set-{number}", "uid": f"set-{number}"}
             cluster.pod(f"bert-{number}", gang=f"bert-{number}", size=2, owner=owner)

@@ -30,8 +30,8 @@ class Pods:
         pod = a_seen(1, name, **pod) if there else None
         self.state.update_pod(("team", name), pod)
 
-    def regroup(self, *reowned):
-        return self.waiting.regroup(self.state.drain_dirty_groups(), set(reowned))
+    def assemble(self, *reowned):
+        return self.waiting.assemble(self.state.drain_dirty_groups(), set(reowned))
 
     def units(self):
         return {unit.key.name: unit for unit in self.waiting}
@@ -45,10 +45,10 @@ def pods():
 def test_only_what_changed_is_put_together_again(pods):
     pods.put("one")
     pods.put("two")
-    pods.regroup()
+    pods.assemble()
     before = pods.units()
     pods.put("two", created="2026-01-02T00:00:00Z")
-    pods.regroup()
+    pods.assemble()
 
     after = pods.units()
     assert after["one"] is before["one"]
@@ -58,13 +58,13 @@ def test_only_what_changed_is_put_together_again(pods):
 def test_who_is_gone_is_told_once_no_pod_of_the_name_is_there(pods):
     for name in ("bert-0", "bert-1"):
         pods.put(name, labels=LABELS, owner=JOB)
-    assert pods.regroup() == frozenset()
+    assert pods.assemble() == frozenset()
     pods.put("bert-0", there=False)
-    assert pods.regroup() == frozenset()
+    assert pods.assemble() == frozenset()
     pods.put("bert-1", there=False)
 
-    assert {key.name for key in pods.regroup()} == {"bert"}
-    assert pods.regroup() == frozenset()
+    assert {key.name for key in pods.assemble()} == {"bert"}
+    assert pods.assemble() == frozenset()
     assert pods.units() == {}
 
 
@@ -72,47 +72,47 @@ def test_who_is_gone_is_told_though_others_have_come_under_its_name(pods):
     for uid in ("first", "second"):
         pods.put(f"bert-{uid}", labels=LABELS, owner={**JOB, "uid": uid})
     pods.put("alone", uid="first")
-    assert pods.regroup() == frozenset()
+    assert pods.assemble() == frozenset()
     pods.put("bert-first", there=False)
     pods.put("alone", uid="second")
 
-    assert {(key.name, key.owner) for key in pods.regroup()} == {
+    assert {(key.name, key.owner) for key in pods.assemble()} == {
         ("bert", "first"),
         ("alone", "first"),
     }
-    assert pods.regroup() == frozenset()
+    assert pods.assemble() == frozenset()
     pods.put("bert-second", there=False)
-    assert {key.name for key in pods.regroup()} == {"bert"}
+    assert {key.name for key in pods.assemble()} == {"bert"}
 
 
 def test_a_gang_of_which_nobody_waits_any_more_is_not_gone(pods):
     pods.put("bert-0", labels=LABELS, owner=JOB)
-    pods.regroup()
+    pods.assemble()
     pods.put("bert-0", labels=LABELS, owner=JOB, gates=(), nodeName="node-0")
 
-    assert pods.regroup() == frozenset()
+    assert pods.assemble() == frozenset()
     assert pods.units() == {}
     pods.put("bert-0", labels=LABELS, owner=JOB, gates=(), phase="Failed")
-    assert pods.regroup() == frozenset()
+    assert pods.assemble() == frozenset()
     pods.put("bert-0", there=False)
-    assert {key.name for key in pods.regroup()} == {"bert"}
+    assert {key.name for key in pods.assemble()} == {"bert"}
 
 
 def test_a_gang_is_another_once_it_is_known_who_owns_its_job(pods):
     pods.put("bert-0", labels=LABELS, owner=JOB)
     pods.put("alone")
-    pods.regroup()
+    pods.assemble()
     alone = pods.units()["alone"]
     pods.above["job"] = Owner(kind="JobSet", name="set", uid="set")
-    pods.regroup("somebody")
+    pods.assemble("somebody")
     assert pods.units()["bert"].key.owner == "job"
 
-    assert {key.owner for key in pods.regroup("job")} == {"job"}
+    assert {key.owner for key in pods.assemble("job")} == {"job"}
 
     assert pods.units()["bert"].key.owner == "set"
     assert pods.units()["alone"] is alone
     before = pods.units()["bert"]
-    pods.regroup("set")
+    pods.assemble("set")
     assert pods.units()["bert"] is not before
 
 
@@ -126,36 +126,36 @@ def test_a_gang_is_another_once_it_is_known_who_owns_its_job(pods):
 )
 def test_a_refusal_stands_while_nothing_is_another(pods, freed, avoided, stands):
     pods.put("one")
-    pods.regroup()
+    pods.assemble()
     (unit,) = pods.waiting
     pods.waiting.refuse(unit, NO, OPEN)
 
-    found = pods.waiting.standing(unit, pods.state.capacity_version + freed, (avoided, NONE))
+    found = pods.waiting.cached_refusal(unit, pods.state.capacity_version + freed, (avoided, NONE))
 
     assert (found is NO) is stands
 
 
 def test_what_comes_free_during_a_look_counts_for_the_next_one(pods):
     pods.put("one")
-    pods.regroup()
+    pods.assemble()
     (unit,) = pods.waiting
     began = pods.state.capacity_version
     pods.state.capacity_version += 1
     pods.waiting.refuse(unit, NO, (A, NONE))
     pods.state.capacity_version += 1
 
-    assert pods.waiting.standing(unit, began, (A, NONE)) is NO
-    assert pods.waiting.standing(unit, began, (B, NONE)) is None
-    assert pods.waiting.standing(unit, pods.state.capacity_version, (A, NONE)) is None
+    assert pods.waiting.cached_refusal(unit, began, (A, NONE)) is NO
+    assert pods.waiting.cached_refusal(unit, began, (B, NONE)) is None
+    assert pods.waiting.cached_refusal(unit, pods.state.capacity_version, (A, NONE)) is None
 
 
 def test_of_a_gang_only_those_are_read_anew_that_changed(pods):
     pods.put("one", labels=LABELS, owner=JOB)
     pods.put("two", labels=LABELS, owner=JOB)
-    pods.regroup()
+    pods.assemble()
     (before,) = pods.waiting
     pods.put("two", labels=LABELS, owner=JOB, created="2026-01-02T00:00:00Z")
-    pods.regroup()
+    pods.assemble()
     (after,) = pods.waiting
 
     again = [member in map(id, before.members) for member in map(id, after.members)]
@@ -176,24 +176,24 @@ def test_of_a_gang_only_those_are_read_anew_that_changed(pods):
 )
 def test_a_refusal_stands_while_no_node_is_open_again(pods, then, now, stands):
     pods.put("one")
-    pods.regroup()
+    pods.assemble()
     (unit,) = pods.waiting
 
     pods.waiting.refuse(unit, NO, (None, then))
 
-    assert (pods.waiting.standing(unit, 0, (None, now)) is NO) is stands
+    assert (pods.waiting.cached_refusal(unit, 0, (None, now)) is NO) is stands
 
 
 def test_a_refusal_is_forgotten_with_its_unit(pods):
     pods.put("one")
-    pods.regroup()
+    pods.assemble()
     (unit,) = pods.waiting
     pods.waiting.refuse(unit, NO, OPEN)
     assert pods.waiting.reason(unit) == "no"
     pods.put("one", priority=1)
-    pods.regroup()
+    pods.assemble()
     (again,) = pods.waiting
 
-    assert pods.waiting.standing(again, 0, OPEN) is None
+    assert pods.waiting.cached_refusal(again, 0, OPEN) is None
     pods.waiting.accept(again)
-    assert pods.waiting.reason(again) == "its turn comes"
+    assert pods.waiting.reason(again) == "queued"

@@ -3,13 +3,12 @@
 import pytest
 import pytest_asyncio
 from builders import dgx1_v100, topology_map
-from leader_harness import Cluster, hurry, leading, soon
+from leader_harness import Cluster, leading, soon
 
 from cluster import keys
 from cluster.gang import GangKey
 from cluster.topology_configmap import PublishedTopology
 from scorer.gang.crd import GANGS, name_of
-from scorer.report import status_reporter
 
 GANG_PATH = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
 OBJECT = f"{GANG_PATH}/{name_of(GangKey('team', 'bert', 'job'))}"
@@ -26,16 +25,10 @@ def a_job(workers, **spec):
 
 
 @pytest_asyncio.fixture
-async def cluster(monkeypatch):
-    hurry(monkeypatch)
+async def cluster():
     async with Cluster() as running:
         running.node()
         yield running
-
-
-@pytest.fixture
-def patient(cluster, monkeypatch):  # noqa: ARG001 - it is impatient.
-    monkeypatch.setattr(status_reporter, "_PATIENCE", 3600)
 
 
 async def looked(cluster, name="late"):
@@ -92,9 +85,8 @@ async def test_what_stays_as_it_is_is_told_once(cluster):
     assert len(cluster.events("GangWaiting")) == len(before)
 
 
-async def test_a_reason_that_changes_often_is_told_seldom(cluster, monkeypatch):
-    monkeypatch.setattr(status_reporter, "_PAUSE", 3600)
-    async with leading(cluster):
+async def test_a_reason_that_changes_often_is_told_seldom(cluster):
+    async with leading(cluster, report_interval=3600):
         cluster.pod("bert-0", gang="bert", size=9)
         await soon(lambda: cluster.phase() == "Assembling" and cluster.events("GangWaiting"))
         for i in range(1, 5):
@@ -105,8 +97,7 @@ async def test_a_reason_that_changes_often_is_told_seldom(cluster, monkeypatch):
     assert len(cluster.events("GangWaiting")) == 1
 
 
-async def test_a_new_reason_to_wait_is_shown_and_is_no_event(cluster, monkeypatch):
-    monkeypatch.setattr(status_reporter, "_PAUSE", 0.01)
+async def test_a_new_reason_to_wait_is_shown_and_is_no_event(cluster):
     async with leading(cluster):
         cluster.pod("bert-0", gang="bert", size=9)
         await soon(lambda: cluster.phase() == "Assembling" and cluster.events())
@@ -140,9 +131,8 @@ async def test_a_gang_that_nobody_owns_goes_with_its_pods_and_tells_the_first(cl
     assert cluster.events()[-1]["involvedObject"]["name"] == "bert-0"
 
 
-async def test_a_gang_that_is_gone_before_anybody_was_told_leaves_nothing(cluster, monkeypatch):
-    monkeypatch.setattr(status_reporter, "_PATIENCE", 3)
-    async with leading(cluster):
+async def test_a_gang_that_is_gone_before_anybody_was_told_leaves_nothing(cluster):
+    async with leading(cluster, report_delay=3):
         cluster.gang(gpus=16)
         await passed(cluster)
         cluster.delete("bert-0")
@@ -156,9 +146,8 @@ async def test_a_gang_that_is_gone_before_anybody_was_told_leaves_nothing(cluste
 # ---- Placed.
 
 
-@pytest.mark.usefixtures("patient")
 async def test_a_gang_that_is_placed_at_once_costs_one_object_one_status_and_one_event(cluster):
-    async with leading(cluster):
+    async with leading(cluster, report_delay=3600):
         cluster.gang()
         await soon(lambda: cluster.given("bert-0", "bert-1"))
         cluster.bind("bert-0")
@@ -183,9 +172,8 @@ async def test_a_gang_that_is_placed_at_once_costs_one_object_one_status_and_one
     assert "All 2 members of gang bert are on gpu-0" in cluster.events()[0]["message"]
 
 
-async def test_that_a_gang_waits_is_not_told_once_it_has_a_plan(cluster, monkeypatch):
-    monkeypatch.setattr(status_reporter, "_PATIENCE", 3)
-    async with leading(cluster):
+async def test_that_a_gang_waits_is_not_told_once_it_has_a_plan(cluster):
+    async with leading(cluster, report_delay=3):
         cluster.pod("bert-0", 4, gang="bert")
         await passed(cluster)
         cluster.pod("bert-1", 4, gang="bert")
@@ -370,9 +358,8 @@ async def test_a_gang_that_has_succeeded_holds_nothing_any_more(cluster):
     assert (status(cluster)["members"], status(cluster).get("nodes")) == ("2/2", None)
 
 
-@pytest.mark.usefixtures("patient")
 async def test_changes_within_a_moment_cost_one_write(cluster):
-    async with leading(cluster):
+    async with leading(cluster, report_delay=3600):
         await running(cluster)
         before = len(cluster.shown())
         for name in ("bert-0", "bert-1"):
@@ -449,10 +436,9 @@ async def test_a_gang_that_somebody_deleted_is_made_again_with_its_plan(cluster)
     assert cluster.the_gang()["spec"]["plan"]["id"] == cluster.record("bert-0")["plan"]
 
 
-@pytest.mark.usefixtures("patient")
 async def test_a_gang_that_was_made_before_and_not_seen_yet_is_given_its_plan(cluster):
     cluster.fates["POST", GANG_PATH].append((409, "it is there"))
-    async with leading(cluster):
+    async with leading(cluster, report_delay=3600):
         cluster.gang()
         await soon(lambda: cluster.given("bert-0", "bert-1"))
 

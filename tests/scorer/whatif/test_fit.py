@@ -8,7 +8,7 @@ from cluster.record import GPUShare
 from cluster.whatif_api import FitQuestion, FitTemplate, NodeLeft, PodFit
 from scorer.cache.cluster_state import ClusterState
 from scorer.placement.reasons import Reason
-from scorer.queue.cycle import Reserved
+from scorer.queue.cycle import Reservation
 from scorer.whatif.fit import BY_COUNT, BY_SCHEDULER, settled_in, would_fit
 
 GATE = {"schedulingGates": [{"name": keys.GANG}]}
@@ -221,7 +221,7 @@ def test_which_gpus_nvidias_plugin_chooses_nobody_knows():
 def test_on_reserved_nodes_our_planner_places_only_what_is_more_urgent(template, expected):
     snapshot = a_snapshot(a_node("gpu-0"), a_node("plain-0", mode="default"))
 
-    (fit,) = fits(snapshot, template, reserved=Reserved(4, frozenset({"gpu-0"})))
+    (fit,) = fits(snapshot, template, reserved=Reservation(4, frozenset({"gpu-0"})))
 
     assert fit.fits is expected
     assert (KEPT in (fit.reason or "")) is not expected
@@ -231,7 +231,7 @@ def test_on_reserved_nodes_our_planner_places_only_what_is_more_urgent(template,
 def test_while_some_nodes_are_reserved_others_are_given():
     snapshot = a_snapshot(a_node("gpu-0"), a_node("gpu-1"))
 
-    (fit,) = fits(snapshot, gang(2), reserved=Reserved(4, frozenset({"gpu-0"})))
+    (fit,) = fits(snapshot, gang(2), reserved=Reservation(4, frozenset({"gpu-0"})))
 
     assert {pod.node for pod in fit.pods} == {"gpu-1"}
 
@@ -248,7 +248,7 @@ def test_a_pod_with_too_many_host_ports_does_not_fit():
 
 
 def test_a_gang_that_is_incomplete_is_told_so_before_that_all_is_kept_for_another():
-    reserved = Reserved(0, frozenset({"gpu-0"}))
+    reserved = Reservation(0, frozenset({"gpu-0"}))
 
     (fit,) = fits(a_snapshot(a_node("gpu-0")), gang(2, size=3), reserved=reserved)
 

@@ -1,0 +1,36 @@
+"""The durations of a leader's work."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """All in seconds; tests shorten them."""
+
+    round: float = 0.02
+    """After this a round of planning lets other tasks run."""
+    first_limit: float = 0.3
+    """How long planning one unit may take at first."""
+    retry_limit: float = 1.5
+    """The same for a unit that exceeded the first limit, and for a dry run. The webhook waits a
+    little longer for it. It is less than the 2 s between two renewals of the Lease."""
+    slow_unit_retry: float = 1.0
+    """First delay before a unit that exceeded its limit is planned again."""
+    slow_unit_retry_max: float = 600.0
+    fault_retry: float = 1.0
+    """First delay before a stage that raised an unforeseen exception is tried again."""
+    owner_retry: float = 30.0
+    """First delay before the same owner or PodGroup is read again."""
+    commit_retry: float = 1.0
+    """First delay before a refused commit is tried again."""
+    outcome_read: float = 2.0
+    """Before the first read after a write without an answer: as long as the API server may work on
+    the write (`fence.WRITE_TIMEOUT`)."""
+    min_reservation: float = 60.0
+    """The shortest reservation of nodes, however short the policy's ageing is."""
+    report_delay: float = 1.0
+    """A gang waits this long before its status says so."""
+    report_interval: float = 5.0
+    """Between two status updates of one gang that waits."""
+    node_check_interval: float = 2.0
+    """Between two checks for nodes without accounting."""

@@ -1,0 +1,249 @@
+"""Scheduling of pending units: each cycle plans as many as the API server can take.
+
+Planning blocks the event loop, and so all requests and the renewal of the Lease. So a cycle ends
+when the commit queue is full or its time is over, and the next one continues with the other units.
+A unit that takes too long, or whose planning raises, backs off and is planned after the others.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+
+import structlog
+
+from cluster.gang import GangKey
+from runtime.process.clock import Clock, loop_time
+from scorer.cache.cluster_state import Key
+from scorer.cache.informers import Informers
+from scorer.commit.binding_tracker import BindingTracker
+from scorer.commit.queue import CommitQueue
+from scorer.gang.crd import Gang, Phase, name_of
+from scorer.gang.plan_record import plan_id_of, plan_of, remaining_placements
+from scorer.gang.unit import Unit
+from scorer.metrics import Metrics, Stage
+from scorer.placement.baselines import best_possible, index_order
+from scorer.placement.node_cache import DeadlineExceeded
+from scorer.placement.result import Plan, Refusal
+from scorer.queue.cycle import Reservation, SchedulingCycle, in_order
+from scorer.queue.pending import ClosedNodes, PendingUnits
+from scorer.queue.starvation import StarvationGuard
+from scorer.queue.time_budget import TimeBudget
+from scorer.report.status_reporter import StatusReporter, StatusUpdate
+from scorer.timings import Timings
+
+_OPEN: ClosedNodes = None, frozenset()
+
+_log = structlog.get_logger()
+
+
+class UnitScheduler:
+    """Plans pending units, and queues the commits of their plans."""
+
+    def __init__(  # noqa: PLR0913 - one for each collaborator.
+        self,
+        informers: Informers,
+        pending: PendingUnits,
+        commit_queue: CommitQueue,
+        binding_tracker: BindingTracker,
+        status_reporter: StatusReporter,
+        metrics: Metrics,
+        *,
+        term: int,
+        clock: Clock,
+        timings: Timings,
+    ) -> None:
+        """Start without cycles."""
+        self._informers, self._state, self._pending = informers, informers.state, pending
+        self._commit_queue, self._binding_tracker = commit_queue, binding_tracker
+        self._status_reporter, self._metrics = status_reporter, metrics
+        self._term, self._clock, self._timings = term, clock, timings
+        self._time_budget = TimeBudget(timings, informers.changed.set)
+        self._starvation = StarvationGuard(timings.min_reservation)
+        self._capacity_version = 0
+        """Of the cluster state when the current pass over all pending units began."""
+        self._plans = 0
+        self.reservation: Reservation | None = None
+        """The nodes that the last cycle reserved for a starving unit; None: it reserved none."""
+
+    def forget(self, key: GangKey) -> None:
+        """Drop the time budget of a unit that has no pods left."""
+        self._time_budget.reset(key)
+
+    def reservation_left(self) -> float | None:
+        """Return the time until the current reservation ends [s]; None: there is none."""
+        return self._starvation.reservation_left(self._clock())
+
+    def schedule(self, units: Collection[Unit], gangs: Mapping[Key, Gang] | None) -> None:
+        """Run one cycle.
+
+        Args:
+            units: All pending units.
+            gangs: As in `StarvationGuard.update`.
+        """
+        self._starvation.update(units, self._clock(), gangs)
+        if not self._commit_queue.is_full:
+            self._run_cycle(units)
+
+    def _run_cycle(self, units: Iterable[Unit]) -> None:
+        started, excluded_nodes = loop_time(), self._binding_tracker.excluded_nodes
+        cycle = SchedulingCycle(is_starving=self._is_starving, excluded_nodes=excluded_nodes)
+        # First of all, so that the GPUs that interrupted plans still need are not given to others.
+        unplanned = self._resume_plans([unit for unit in units if self._may_be_planned(unit)])
+        slow = self._time_budget.slow_namespaces
+        is_complete = True
+        for unit in sorted(in_order(unplanned), key=lambda unit: self._is_last(unit, slow)):
+            expired = _expires(self._time_budget.limit(unit))
+            with self._state.snapshot().cache.deadline(expired):
+                self._schedule_one(cycle, unit, excluded_nodes.get(unit.key))
+            is_late = cycle.planned and loop_time() - started > self._timings.round
+            if self._commit_queue.is_full or is_late:
+                is_complete = False
+                break
+        self._finish_cycle(cycle, is_complete=is_complete)
+        if cycle.planned:
+            self._metrics.planned(loop_time() - started)
+
+    def _finish_cycle(self, cycle: SchedulingCycle, *, is_complete: bool) -> None:
+        """Request another cycle if units are left, and update the reservation."""
+        if not is_complete:
+            # Units that were refused in this pass have a cached refusal in the next cycle.
+            self._informers.changed.set()
+        elif self._state.capacity_version != self._capacity_version:
+            self._capacity_version = self._state.capacity_version
+            self._informers.changed.set()
+        if is_complete or cycle.starving:
+            self.reservation = cycle.reservation
+            self._starvation.reserve(cycle.starving, self._clock(), self._ageing)
+
+    def _schedule_one(
+        self, cycle: SchedulingCycle, unit: Unit, excluded: frozenset[str] | None
+    ) -> None:
+        """Decide one unit within its deadline, and start what was decided."""
+        closed = excluded, cycle.reserved_nodes
+        cached = self._pending.cached_refusal(unit, self._capacity_version, closed)
+        try:
+            outcome = cycle.decide(self._state.snapshot(), unit, cached)
+            if isinstance(outcome, Plan):
+                self._accept(unit, outcome)
+            elif cached is None or not outcome.stands:
+                self._refuse(unit, outcome, closed)
+            elif outcome is not cached:
+                self._pending.update(unit, outcome)
+        except DeadlineExceeded:
+            self._postpone(unit)
+        except Exception:  # noqa: BLE001 - a fault with one unit must not stop the others.
+            self._fail(unit)
+        else:
+            self._time_budget.reset(unit.key)
+
+    def _may_be_planned(self, unit: Unit) -> bool:
+        """Return whether a unit neither backs off nor is being evicted."""
+        backs_off = self._commit_queue.backoff_reason(unit.key) is not None
+        backs_off = backs_off or self._time_budget.is_backing_off(unit)
+        return not backs_off and not self._binding_tracker.is_evicting(unit.key)
+
+    def _is_last(self, unit: Unit, slow_namespaces: frozenset[str]) -> bool:
+        """Return whether a unit is planned after the others: it might hold them up."""
+        return unit.key.namespace in slow_namespaces or self._commit_queue.has_failed(unit.key)
+
+    def _is_starving(self, unit: Unit) -> bool:
+        return self._starvation.is_starving(unit, self._clock(), self._ageing)
+
+    @property
+    def _ageing(self) -> float:
+        return self._informers.policy.policy.gangs.ageing_minutes * 60
+
+    def _accept(self, unit: Unit, plan: Plan) -> None:
+        """Queue the commit of a new plan."""
+        self._pending.accept(unit)
+        self._starvation.placed(unit.key)
+        self._plans += 1
+        best, order = self._baselines(unit)
+        plan_id = f"{self._term}-{self._plans}"
+        recorded = plan_of(plan, plan_id, best_possible=best, index_order=order)
+        self._commit_queue.add(unit, plan.placements, recorded, ready_since=self._ready_since(unit))
+
+    def _baselines(self, unit: Unit) -> tuple[float | None, float | None]:
+        """Return the best bandwidth on the empty cluster, and that of index order [GB/s].
+
+        None is returned for what exceeds the deadline: a plan does not wait for it.
+        """
+        snapshot = self._state.snapshot()
+        order = best = None
+        with suppress(DeadlineExceeded):
+            order = index_order(snapshot, unit.members)
+            best = best_possible(snapshot, unit.members)
+        return best, order.bandwidth if order else None
+
+    def _refuse(self, unit: Unit, refusal: Refusal, closed: ClosedNodes = _OPEN) -> None:
+        """Cache and report a refusal."""
+        self._pending.refuse(unit, refusal, closed)
+        phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
+        self._status_reporter.enqueue(
+            StatusUpdate(unit, phase, (unit.present, unit.needed), reason=refusal.reason)
+        )
+
+    def _postpone(self, unit: Unit) -> None:
+        """Let a unit back off whose planning exceeded its deadline."""
+        limit, delay = self._time_budget.limit(unit), self._time_budget.exceeded(unit)
+        refusal = Refusal(
+            f"planning it takes more than {limit:g} s, while all others wait; tried again after"
+            f" them in {delay:g} s: it takes less where members are alike and node affinities"
+            " short",
+            stands=False,
+        )
+        _log.warning(
+            "Planning took too long", unit=_name(unit), pods=len(unit.waiting), again=delay
+        )
+        self._refuse(unit, refusal)
+
+    def _fail(self, unit: Unit) -> None:
+        """Let a unit back off whose planning raised the current exception."""
+        delay = self._time_budget.exceeded(unit)
+        self._metrics.failed(Stage.PLAN)
+        _log.exception("Could not plan", unit=_name(unit), again=delay)
+        reason = (
+            "planning it fails by a fault of the scorer, whose log shows it: please report it;"
+            f" tried again in {delay:g} s"
+        )
+        self._refuse(unit, Refusal(reason, stands=False))
+
+    def _resume_plans(self, units: Iterable[Unit]) -> list[Unit]:
+        """Queue the rest of plans that a leader left interrupted; return the other units."""
+        unplanned = []
+        for unit in units:
+            try:
+                if not self._resume_plan(unit):
+                    unplanned.append(unit)
+            except Exception:  # noqa: BLE001 - as above.
+                self._fail(unit)
+        return unplanned
+
+    def _resume_plan(self, unit: Unit) -> bool:
+        """Queue the rest of a unit's plan; return whether there is one in its Gang."""
+        plan_ids = {plan_id_of(pod) for pod in unit.settled} - {None}
+        if not plan_ids or not unit.is_gang:
+            return False
+        gang = self._informers.gangs.get((unit.key.namespace, name_of(unit.key)))
+        plan = gang.spec.plan if gang else None
+        if plan is None or plan.id not in plan_ids:
+            return False
+        placements = remaining_placements(plan, unit, self._state.snapshot())
+        if placements is None:
+            return False
+        _log.info("Resuming plan", gang=_name(unit), plan=plan.id)
+        self._commit_queue.add(unit, placements, plan, ready_since=self._ready_since(unit))
+        return True
+
+    def _ready_since(self, unit: Unit) -> float:
+        """Return since when all of a unit could be planned [s, of the loop's clock]."""
+        return loop_time() - self._starvation.waited(unit, self._clock())
+
+
+def _name(unit: Unit) -> str:
+    return f"{unit.key.namespace}/{unit.key.name}"
+
+
+def _expires(seconds: float) -> Callable[[], bool]:
+    """Return a function that tells whether this time has passed since now."""
+    end = loop_time() + seconds
+    return lambda: loop_time() >= end
