@@ -1,10 +1,14 @@
-"""Bodies: never more than allowed, of one request and of all of them together."""
+"""Read bodies within the limits of one request and of all requests together."""
+
+import asyncio
+
+from aiohttp import StreamReader
 
 from runtime.http.limits import Limits
 from runtime.http.types import HttpResponse, busy, refusal
 
 
-class Budget:
+class ByteBudget:
     """Bytes of bodies that are held now, over all requests."""
 
     def __init__(self, limit: int) -> None:
@@ -19,49 +23,66 @@ class Budget:
         return True
 
     def give_back(self, size: int) -> None:
-        """Let go of what was taken."""
+        """Release what was taken."""
         self.held -= size
 
 
 class Body:
-    """One request's body, and what it takes of the budget until it is closed.
+    """The body of one request, which uses the budget until it is closed.
 
-    What is counted is what has arrived: were it what a header announces, heads alone could use the
-    budget up.
+    Only bytes that have arrived are counted. If the size in the header were counted, heads alone
+    could use up the budget.
     """
 
     __slots__ = ("_budget", "_limits", "_pieces", "size")
 
-    def __init__(self, budget: Budget, limits: Limits) -> None:
+    def __init__(self, budget: ByteBudget, limits: Limits) -> None:
         self._budget = budget
         self._limits = limits
         self._pieces: list[bytes] = []
         self.size = 0
 
-    def unwelcome(self, announced: int) -> HttpResponse | None:
-        """Return why a body of an announced size [bytes] is refused before it comes."""
-        return _too_large(self._limits) if announced > self._limits.body_bytes else None
-
     def take(self, piece: bytes) -> HttpResponse | None:
-        """Keep what has arrived, or return why it is refused."""
+        """Keep bytes that have arrived.
+
+        Returns:
+            Why the body is refused; None where it is not.
+        """
         size = len(piece)
         if self.size + size > self._limits.body_bytes:
-            return _too_large(self._limits)
+            return too_large(self._limits)
         if not self._budget.take(size):
             return busy("too many bytes of requests are being held: send it again")
         self.size += size
         self._pieces.append(piece)
         return None
 
-    def whole(self) -> bytes:
-        """Return all that was kept."""
+    async def take_rest(self, content: StreamReader) -> HttpResponse | None:
+        """Wait for the rest of the body.
+
+        Returns:
+            Why the body is refused; None where it is complete.
+        """
+        seconds = self._limits.body_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                while not content.at_eof():
+                    if refused := self.take(await content.readany()):
+                        return refused
+        except TimeoutError:
+            return refusal(408, f"the body did not arrive within {seconds:g} s")
+        return None
+
+    def content(self) -> bytes:
+        """Return all bytes that were taken."""
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
     def close(self) -> None:
-        """Give back what was taken."""
+        """Return its bytes to the budget."""
         self._budget.give_back(self.size)
         self._pieces.clear()
 
 
-def _too_large(limits: Limits) -> HttpResponse:
+def too_large(limits: Limits) -> HttpResponse:
+    """Return the answer to a body that is larger than allowed."""
     return refusal(413, f"the body is larger than {limits.body_bytes} bytes")

@@ -1,299 +1,219 @@
-"""One connection of a server: bytes become requests, one at a time, and answers become bytes.
+"""One connection of a server: pass its bytes to aiohttp, with the limits that aiohttp lacks.
 
-aiohttp's parser reads HTTP. Its server, which would also make a task of every request, takes twice
-the time of all that stands here; docs/decisions/0006-connections-of-our-own.md has the figures.
+aiohttp speaks HTTP. This protocol stands between it and the transport, knows which part of a
+request is arriving, and enforces times and the number of connections.
 """
 
 import asyncio
 import math
-from collections.abc import Awaitable
-from typing import Protocol, cast
+from enum import Enum, auto
+from typing import cast
 
-from aiohttp import StreamReader
-from aiohttp.http import HttpProcessingError, HttpVersion11, RawRequestMessage
-
-from runtime.http.body import Body
 from runtime.http.limits import Limits
 from runtime.http.peers import Room
-from runtime.http.types import HttpResponse, refusal
-from runtime.http.wire import new_parser, written
+
+_ROUNDS = 8
+"""Rounds of the event loop within which aiohttp calls the handler of a request that has arrived.
+It needs three; were it to need more, requests that arrive in one moment would count as slow."""
 
 
-class Request(Protocol):
-    """What a server makes of a head."""
-
-    body: Body | None
-    """Where the body goes; None where none is read."""
-
-    def answer(self) -> HttpResponse | Awaitable[HttpResponse]:
-        """Answer, the body being whole."""
-        ...
-
-    def end(self, answer: HttpResponse | None) -> None:
-        """Count it; None where the client left before its answer."""
-        ...
+async def handlers_called() -> None:
+    """Wait until aiohttp has called the handlers of all requests that it has parsed."""
+    for _ in range(_ROUNDS):
+        await asyncio.sleep(0)
 
 
-class Service(Protocol):
-    """What a connection needs of its server."""
-
-    draining: bool
-    room: Room["Connection"]
-
-    def opened(self, connection: "Connection") -> None:
-        """Take notice of a new connection."""
-        ...
-
-    def closed(self, connection: "Connection") -> None:
-        """Forget a connection."""
-        ...
-
-    def begin(self, head: RawRequestMessage) -> Request:
-        """Return what is to become of a request."""
-        ...
-
-    def malformed(self, answer: HttpResponse) -> None:
-        """Take notice of what is not HTTP."""
-        ...
+class _Phase(Enum):
+    IDLE = auto()
+    """No part of a request has arrived."""
+    HEAD = auto()
+    """Some bytes have arrived, and no handler was called for them."""
+    BODY = auto()
+    """The handler was called; the body is not complete."""
+    ANSWER = auto()
+    """The request is complete and is being answered."""
+    CLOSING = auto()
+    """The last answer was given; what still arrives is ignored."""
 
 
 class Connection(asyncio.Protocol):
-    """An HTTP/1.1 connection, in one of five states, each with a time at which it is overdue.
+    """A protocol around aiohttp's, which the handler of a request informs of its progress."""
 
-    Idle; a head is arriving; a body is arriving; its route is waiting for others, which bounds
-    itself; refused, where what still comes is forgotten.
-    """
+    def __init__(self, http: asyncio.Protocol, room: Room["Connection"], limits: Limits) -> None:
+        """Start without a transport.
 
-    def __init__(self, service: Service, limits: Limits) -> None:
+        Args:
+            http: aiohttp's protocol of this connection.
+            room: All connections of the server.
+            limits: The times that apply.
+        """
         self._loop = asyncio.get_running_loop()
-        self._service = service
+        self._http = http
+        self._room = room
         self._limits = limits
-        self._parser = new_parser(self._loop)
         self._transport: asyncio.Transport | None = None
-        self._head: RawRequestMessage | None = None
-        self._content: StreamReader | None = None
-        self._request: Request | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._later = b""
-        self._refused = False
-        self._choked = False
+        self._phase = _Phase.IDLE
         self._due = math.inf
+        self._requests = 0
+        self._held = b""
+        self._reading: asyncio.Task[None] | None = None
+        self._choked = False
+        self._counted = False
         self.peer = ""
         """The client's address; empty where there is none."""
         self.since = 0.0
-        """Since when nothing is asked, or a request is half sent; on the loop's clock."""
-        self.half_sent = False
-        """Whether a part of a request has arrived, and the rest has not."""
+        """When it became idle, or when the present request began to arrive; on the loop's clock."""
         self.used = False
         """Whether a request was answered on it."""
-        self._arriving = False
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing is lost when it is dropped."""
-        return self._request is None and not self._going
+    def half_sent(self) -> bool:
+        """Whether a part of a request has arrived, and the rest has not."""
+        return self._phase in (_Phase.HEAD, _Phase.BODY)
+
+    @property
+    def head_incomplete(self) -> bool:
+        """Whether bytes have arrived that are no complete head yet."""
+        return self._phase is _Phase.HEAD
 
     @property
     def may_make_room(self) -> bool:
         """Whether it may be dropped for another: it is open, and no answer is being made."""
-        return self._task is None and not self._going
+        return self._phase is not _Phase.ANSWER and self._open
 
     @property
-    def _going(self) -> bool:
-        return self._transport is None or self._transport.is_closing()
+    def _open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; the TLS handshake is over."""
-        # uvloop's are transports without saying so.
+        # uvloop's transports do not inherit from asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
         self.peer = str(address[0]) if address else ""
-        self._rest()
-        self._service.opened(self)
+        self._rest(_Phase.IDLE)
+        self._http.connection_made(transport)
+        self._room.enter(self, self.since)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """End; a route that waits for others goes on."""
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End; a route that waits for others continues."""
         self._transport = None
         self._due = math.inf
-        self._end_half_sent()
-        self._service.closed(self)
-        if self._request is not None and self._task is None:
-            self._request.end(None)
-            self._request = None
+        self._uncount()
+        self._room.leave(self)
+        self._http.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what arrived."""
-        if self._refused:
+        """Pass bytes on, except requests that come before the present one is answered."""
+        if self._phase is _Phase.ANSWER or self._choked:
+            # aiohttp would keep up to 32 requests of a connection, bodies included.
+            self._held += data
+            if self._transport is not None:
+                self._transport.pause_reading()
             return
-        if self._task is not None or self._choked:
-            self._later += data
-            return
-        self._parse(data)
+        if self._phase is _Phase.IDLE:
+            self._phase = _Phase.HEAD
+            self.since = self._loop.time()
+            self._due = self.since + self._limits.head_seconds
+        self._http.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        """Pass the end of the client's bytes on."""
+        return self._http.eof_received()
 
     def pause_writing(self) -> None:
-        """Answer no more: the client does not read."""
+        """Pass on that the client does not read; take no further request meanwhile."""
         self._choked = True
+        self._http.pause_writing()
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Pass on that the client reads again."""
         self._choked = False
-        if self._task is None:
-            self._resume()
+        self._http.resume_writing()
+        self._release_later()
 
-    def overdue(self, now: float) -> None:
-        """Do what is due by now, on the loop's clock."""
-        if now < self._due:
-            return
-        if self._request is not None:
-            seconds = self._limits.body_seconds
-            self._finish(refusal(408, f"the body did not arrive within {seconds:g} s"))
-        elif self._arriving or self._refused or self._choked:
+    def begin_request(self) -> None:
+        """Take notice that a head is complete."""
+        self._phase = _Phase.BODY
+        self._requests += 1
+        self._due = math.inf
+        self._uncount()
+
+    def begin_waiting(self, *, expects_continue: bool) -> None:
+        """Take notice that the body is incomplete; its reader limits the time.
+
+        Args:
+            expects_continue: The client waits for leave to send it.
+        """
+        self.count_half_sent()
+        if self._transport is not None and expects_continue:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if self._held:
+            self._release()
+
+    def begin_answer(self) -> None:
+        """Take notice that a request is complete."""
+        self._phase = _Phase.ANSWER
+        self._uncount()
+
+    def end_request(self, *, last: bool, abandoned: bool) -> None:
+        """Take notice that a request has its answer, which is written next.
+
+        Args:
+            last: The connection ends with it.
+            abandoned: The client may still be sending the body.
+        """
+        self.used = True
+        self._uncount()
+        self._rest(_Phase.CLOSING if last else _Phase.IDLE)
+        if abandoned:
+            self._due = self.since + 2 * self._limits.linger_seconds
+        self._release_later()
+
+    def count_half_sent(self) -> None:
+        """Count the present request among the incomplete ones of its address."""
+        if self.half_sent and not self._counted and self._open:
+            self._counted = True
+            self._room.begin_half_sent(self)
+
+    def enforce(self, now: float) -> None:
+        """Drop it where its head is overdue, or where it should have been closed."""
+        if now >= self._due:
             self.drop()
-        else:
-            self.close()
 
     def close(self) -> None:
-        """Close, if nothing is asked; who is being answered is asked to leave with the answer."""
-        if self.idle and not self._arriving and self._transport is not None:
+        """Close it if it is idle."""
+        if self._phase is _Phase.IDLE and self._transport is not None:
             self._transport.close()
 
     def drop(self) -> None:
-        """Close at once, whatever is under way."""
-        if self._task is not None:
-            self._task.cancel()
+        """Close immediately, without writing what is left."""
         if self._transport is not None:
             self._transport.abort()
 
-    def _rest(self) -> None:
-        self._arriving = False
+    def _rest(self, phase: _Phase) -> None:
+        self._phase = phase
         self.since = self._loop.time()
-        self._due = self.since + self._limits.keep_alive_seconds
+        # aiohttp closes it before that, unless the client does not read.
+        self._due = self.since + self._limits.keep_alive_seconds + self._limits.linger_seconds
 
-    def _begin_half_sent(self) -> None:
-        if not self.half_sent:
-            self.half_sent = True
-            self.since = self._loop.time()
-            self._service.room.begin_half_sent(self)
+    def _uncount(self) -> None:
+        if self._counted:
+            self._counted = False
+            self._room.end_half_sent(self)
 
-    def _end_half_sent(self) -> None:
-        if self.half_sent:
-            self.half_sent = False
-            self._service.room.end_half_sent(self)
+    def _release_later(self) -> None:
+        if self._held:
+            self._reading = self._loop.create_task(self._release_when_idle(self._requests))
 
-    def _resume(self) -> None:
-        data, self._later = self._later, b""
-        if self._transport is not None and not self._refused:
+    async def _release_when_idle(self, requests: int) -> None:
+        """Read on, unless aiohttp had another request."""
+        await handlers_called()
+        if requests == self._requests and self._phase is not _Phase.ANSWER and not self._choked:
+            self._release()
+
+    def _release(self) -> None:
+        data, self._held = self._held, b""
+        if self._transport is not None:
             self._transport.resume_reading()
-            self._parse(data)
-
-    def _parse(self, data: bytes) -> None:
-        going_on = True
-        while going_on:
-            try:
-                messages, _, _ = self._parser.feed_data(data)
-            except HttpProcessingError:
-                self._reject()
-                return
-            for head, content in messages:
-                self._begin(head, content)
-            if self._request is None:
-                if data and not self._arriving:
-                    self._arriving = True
-                    self._due = self._loop.time() + self._limits.head_seconds
-                    self._begin_half_sent()
-                return
-            going_on = self._proceed()
-            data = b""
-
-    def _begin(self, head: RawRequestMessage, content: StreamReader) -> None:
-        self._head, self._content = head, content
-        self._request = self._service.begin(head)
-        if self._request.body is not None and not content.is_eof():
-            self._due = self._loop.time() + self._limits.body_seconds
-            if head.headers.get("Expect", "").lower() == "100-continue":
-                self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def _proceed(self) -> bool:
-        """Go on with the request; say whether another one may follow now."""
-        request, content = self._request, self._content
-        assert request is not None  # noqa: S101
-        assert content is not None  # noqa: S101
-        if request.body is not None:
-            if refused := request.body.take(content.read_nowait()):
-                return self._finish(refused)
-            if not content.is_eof():
-                self._begin_half_sent()
-                return False
-        self._end_half_sent()
-        found = request.answer()
-        if isinstance(found, HttpResponse):
-            return self._finish(found)
-        self._due = math.inf
-        if self._transport is not None:
-            self._transport.pause_reading()
-        self._task = self._loop.create_task(self._wait_for(found))
-        return False
-
-    async def _wait_for(self, found: Awaitable[HttpResponse]) -> None:
-        try:
-            answer = await found
-        except asyncio.CancelledError:
-            if self._request is not None:
-                self._request.end(None)
-            raise
-        self._task = None
-        if self._finish(answer):
-            self._resume()
-
-    def _finish(self, answer: HttpResponse) -> bool:
-        """Write the answer; say whether another request may follow now."""
-        request, head, content = self._request, self._head, self._content
-        assert request is not None  # noqa: S101
-        assert head is not None  # noqa: S101
-        assert content is not None  # noqa: S101
-        self._request = None
-        self.used = True
-        self._end_half_sent()
-        request.end(answer)
-        whole = content.is_eof()
-        last = (
-            self._service.draining
-            or not whole
-            or head.should_close
-            or head.version < HttpVersion11
-            # It may go on in another protocol, and nothing is served that could be switched to.
-            or head.upgrade
-        )
-        self._write(written(answer, last=last, bare=head.method == "HEAD"))
-        if last:
-            self._leave(linger=not whole)
-            return False
-        self._parser.message_consumed()
-        self._rest()
-        if self._choked and self._transport is not None:
-            self._transport.pause_reading()
-        return not self._choked
-
-    def _reject(self) -> None:
-        """Answer what is not HTTP, without its words."""
-        answer = refusal(400, "this is not a request in HTTP/1.1 that can be read")
-        request, self._request = self._request, None
-        self._end_half_sent()
-        if request is None:
-            self._service.malformed(answer)
-        else:
-            request.end(answer)
-        self._write(written(answer, last=True))
-        self._leave(linger=False)
-
-    def _leave(self, *, linger: bool) -> None:
-        """Close; with a pause where the client still sends, for it could not read the answer."""
-        self._refused = True
-        if linger:
-            self._due = self._loop.time() + self._limits.linger_seconds
-        elif self._transport is not None:
-            self._transport.close()
-
-    def _write(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
+            self.data_received(data)

@@ -4,6 +4,7 @@ Several clients can share one address (an API server and others behind a proxy),
 have several addresses. So neither the address nor the age of a connection decides alone.
 """
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Collection
 from typing import Generic, Protocol, TypeVar
@@ -25,8 +26,12 @@ class Member(Protocol):
 
     peer: str
     since: float
-    half_sent: bool
     used: bool
+
+    @property
+    def half_sent(self) -> bool:
+        """Whether a part of a request has arrived, and the rest has not."""
+        ...
 
     @property
     def may_make_room(self) -> bool:
@@ -50,6 +55,9 @@ class Room(Generic[M]):
         self.dropped: Counter[str] = Counter()
         """How many were dropped, by reason."""
         self.open: set[M] = set()
+        self.empty = asyncio.Event()
+        """Set while no connection is open."""
+        self.empty.set()
         self._by_peer: defaultdict[str, set[M]] = defaultdict(set)
         self._half_sent: defaultdict[str, dict[M, None]] = defaultdict(dict)
         """By address; the slowest first."""
@@ -60,6 +68,7 @@ class Room(Generic[M]):
         Cost: one pass over all connections where there are too many.
         """
         self.open.add(member)
+        self.empty.clear()
         same = self._by_peer[member.peer]
         same.add(member)
         if len(same) > self._limits.peer_connections:
@@ -70,6 +79,8 @@ class Room(Generic[M]):
     def leave(self, member: M) -> None:
         """Forget a connection."""
         self.open.discard(member)
+        if not self.open:
+            self.empty.set()
         same = self._by_peer[member.peer]
         same.discard(member)
         if not same:
@@ -80,7 +91,10 @@ class Room(Generic[M]):
         same = self._half_sent[member.peer]
         same[member] = None
         if len(same) > self._limits.peer_half_sent:
-            self._drop(next(iter(same)), HALF_SENT)
+            slowest = next(iter(same))
+            # It closes later; until then, the next one to drop must be another one.
+            self.end_half_sent(slowest)
+            self._drop(slowest, HALF_SENT)
 
     def end_half_sent(self, member: M) -> None:
         """Note that a request has arrived, or never will."""

@@ -1,22 +1,29 @@
-"""An HTTP server whose limits hold, and which ends without cutting anybody off.
+"""An HTTP server whose limits hold, and which ends without losing a request.
 
-Routes see only whole bodies within the limits. All refusals before a route are made here.
+aiohttp's server speaks HTTP. Routes see only whole bodies within the limits.
 """
 
 import asyncio
+import logging
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from operator import attrgetter
 
-from aiohttp.http import RawRequestMessage
+from aiohttp import web
+from aiohttp.abc import AbstractAccessLogger
 
-from runtime.http.connection import Connection
+from runtime.http.connection import Connection, handlers_called
+from runtime.http.handler import HANDLED, Handler
 from runtime.http.limits import Limits
 from runtime.http.peers import Room
-from runtime.http.request import Desk, Request
-from runtime.http.types import HttpResponse, Observers, Route, Served
+from runtime.http.types import Observers, Route, Served
 
 _DEFAULTS = Limits()
+_SWEEP_SECONDS = 0.1
+"""How often the times of connections are checked, at least."""
+_CANCEL_SECONDS = 0.05
+"""How long a route may take to end once it is cancelled."""
 
 
 class Server:
@@ -28,17 +35,27 @@ class Server:
     def __init__(self, routes: Sequence[Route], limits: Limits, observers: Observers) -> None:
         self._loop = asyncio.get_running_loop()
         self._limits = limits
-        self._desk = Desk(routes, limits, observers)
+        self._handler = Handler(routes, limits, observers)
+        self._http = web.Server(
+            self._handler,
+            access_log_class=_malformed_requests(self._handler),
+            logger=_logger(),
+            keepalive_timeout=limits.keep_alive_seconds,
+            lingering_time=limits.linger_seconds,
+            # The limits are for the bytes that are sent.
+            auto_decompress=False,
+        )
         self.room: Room[Connection] = Room(limits)
-        self._none_open = asyncio.Event()
-        self._none_open.set()
         self._listener: asyncio.Server | None = None
-        self.draining = False
-        """True once the server asks its clients to go elsewhere; then it is not ready."""
+
+    @property
+    def draining(self) -> bool:
+        """Whether the server asks its clients to connect elsewhere; then it is not ready."""
+        return self._handler.draining
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """The port of the listener."""
         if self._listener is None:
             raise RuntimeError("the server does not listen yet")
         port: int = self._listener.sockets[0].getsockname()[1]
@@ -46,13 +63,13 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """How many connections are open."""
         return len(self.room.open)
 
     @property
     def bytes_in_flight(self) -> int:
-        """Of all bodies that are held [bytes]."""
-        return self._desk.budget.held
+        """Size of all bodies that are held [bytes]."""
+        return self._handler.budget.held
 
     def dropped(self, reason: str) -> int:
         """Return how many connections were dropped so far, by a reason of `runtime.http.peers`."""
@@ -60,13 +77,13 @@ class Server:
 
     @property
     def requests(self) -> int:
-        """How many have no answer yet."""
-        return self._desk.requests
+        """How many requests have no answer yet."""
+        return self._handler.requests
 
     @property
     def failures(self) -> int:
         """Routes that raised, so far."""
-        return self._desk.failures
+        return self._handler.failures
 
     async def listen(self, host: str, port: int, context: ssl.SSLContext | None) -> None:
         """Accept connections from now on.
@@ -76,7 +93,7 @@ class Server:
         """
         handshake = self._limits.handshake_seconds if context else None
         self._listener = await self._loop.create_server(
-            lambda: Connection(self, self._limits),
+            lambda: Connection(self._http(), self.room, self._limits),
             host,
             port,
             ssl=context,
@@ -85,73 +102,54 @@ class Server:
         )
 
     async def drain(self, *, quiet: float = 15, at_most: float = 60) -> None:
-        """Serve on, ask clients to close their connections, and return when nobody comes any more.
+        """Serve on, ask clients to close their connections, and wait until no request comes.
 
-        Endpoints lose a pod some time after it is told to end, and an API server uses connections
-        that it has for as long as they last: whoever stops listening first makes creates fail.
+        A pod is removed from the endpoints some time after it is told to end, and an API server
+        uses its connections as long as they last. If the listener closed first, creates would fail.
 
         Args:
-            quiet: Without a request for so long, nobody comes any more [s].
-            at_most: After so long, return all the same [s].
+            quiet: Return once no request came for this time [s].
+            at_most: Return after this time in any case [s].
         """
-        self.draining = True
+        self._handler.draining = True
         end = self._loop.time() + at_most
         while (now := self._loop.time()) < end:
-            since = now if self._desk.requests else self._desk.active_at
+            since = now if self.requests else self._handler.active_at
             if now - since >= quiet:
                 return
             await asyncio.sleep(min(since + quiet, end) - now)
 
     async def stop(self, *, within: float = 5) -> None:
-        """Listen no more, finish what is being answered, and close every connection.
+        """Close the listener, answer what has arrived, and close every connection.
 
         Args:
-            within: What is not answered after so long is cut [s].
+            within: Requests that have no answer after this time are cancelled [s].
         """
-        self.draining = True
+        self._handler.draining = True
         if self._listener is not None:
             self._listener.close()
-        for one in list(self.room.open):
-            one.close()
+        for connection in list(self.room.open):
+            connection.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                await self._none_open.wait()
-        for one in list(self.room.open):
-            one.drop()
+                await self.room.empty.wait()
+        await self._http.shutdown(_CANCEL_SECONDS)
+        for connection in list(self.room.open):
+            connection.drop()
 
-    async def end_what_is_overdue(self) -> None:
-        """Hold all connections, for ever, to the times they are granted."""
+    async def enforce_times(self) -> None:
+        """Drop connections that are overdue, for ever."""
         limits = self._limits
-        shortest = min(
-            limits.head_seconds,
-            limits.body_seconds,
-            limits.keep_alive_seconds,
-            limits.linger_seconds,
-        )
+        period = min(_SWEEP_SECONDS, limits.head_seconds / 4, limits.linger_seconds / 4)
         while True:
-            await asyncio.sleep(shortest / 4)
+            await asyncio.sleep(period)
+            incomplete = [each for each in self.room.open if each.head_incomplete]
+            await handlers_called()
+            for connection in sorted(incomplete, key=attrgetter("since")):
+                connection.count_half_sent()
             now = self._loop.time()
-            for one in list(self.room.open):
-                one.overdue(now)
-
-    def opened(self, connection: Connection) -> None:
-        """Keep connections within their limit; who is being answered is never dropped for it."""
-        self._none_open.clear()
-        self.room.enter(connection, self._loop.time())
-
-    def closed(self, connection: Connection) -> None:
-        """Forget a connection."""
-        self.room.leave(connection)
-        if not self.room.open:
-            self._none_open.set()
-
-    def begin(self, head: RawRequestMessage) -> Request:
-        """Return what is to become of a request."""
-        return self._desk.begin(head)
-
-    def malformed(self, answer: HttpResponse) -> None:
-        """Tell of what is not HTTP."""
-        self._desk.tell(Served("other", answer.status, 0.0, 0, answer.fields))
+            for connection in list(self.room.open):
+                connection.enforce(now)
 
 
 @asynccontextmanager
@@ -164,14 +162,14 @@ async def serve(
     limits: Limits = _DEFAULTS,
     observers: Observers = (),
 ) -> AsyncIterator[Server]:
-    """Serve while the block runs, and finish what is being answered when it ends.
+    """Serve while the block runs, and answer what has arrived when it ends.
 
     Args:
         routes: All that is served; anything else is 404 or 405.
         host: Address to listen on.
         port: Port to listen on; 0 for any that is free.
         context: For HTTPS; without it, plain HTTP.
-        limits: What clients are granted.
+        limits: Limits of clients.
         observers: Called once for every request, before its answer is written.
 
     Raises:
@@ -179,9 +177,33 @@ async def serve(
     """
     server = Server(routes, limits, observers)
     await server.listen(host, port, context)
-    watch = asyncio.create_task(server.end_what_is_overdue())
+    sweep = asyncio.create_task(server.enforce_times())
     try:
         yield server
     finally:
-        watch.cancel()
+        sweep.cancel()
         await server.stop()
+
+
+def _malformed_requests(handler: Handler) -> type[AbstractAccessLogger]:
+    """Return a logger class that observes the requests which aiohttp answers itself."""
+
+    class MalformedRequests(AbstractAccessLogger):
+        def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
+            if HANDLED not in request:
+                fields = {"reason": "this is not a request in HTTP/1.1 that can be read"}
+                handler.observe(Served("other", response.status, time, 0, fields))
+
+    return MalformedRequests
+
+
+def _logger() -> logging.Logger:
+    """Return a logger of aiohttp's own failures, without those that clients can cause."""
+    logger = logging.getLogger("runtime.http")
+    logger.addFilter(_is_own_failure)
+    return logger
+
+
+def _is_own_failure(record: logging.LogRecord) -> bool:
+    error = record.exc_info and record.exc_info[1]
+    return not type(error).__module__.startswith("aiohttp.")

@@ -6,7 +6,7 @@ import pytest_asyncio
 import uvloop
 from fake_api import FakeAPI
 
-_SOCKETS = {f"test_{name}.py" for name in ("server", "connection", "request", "body", "tls")}
+_SOCKETS = {f"test_{name}.py" for name in ("server", "connection", "handler", "body", "tls")}
 
 
 def pytest_asyncio_loop_factories(item):

@@ -81,11 +81,12 @@ async def test_a_body_that_stops_arriving_is_given_up():
         assert site.server.bytes_in_flight == 0
 
 
-async def test_a_body_that_is_not_framed_is_refused():
-    async with served() as site, client(site) as one:
+async def test_body_that_is_not_framed_is_refused():
+    limits = replace(PATIENT, body_seconds=0.05, linger_seconds=0.05)
+    async with served(limits) as site, client(site) as one:
         one.send(one.head(Transfer_Encoding="chunked"))
         await until(lambda: site.server.requests == 1)
         one.send(b"zz\r\n")
-        assert (await one.answer())[0] == 400
+        assert (await one.answer())[0] == 408
         assert await one.is_closed()
-        assert [(served.path, served.status) for served in site.seen] == [("/echo", 400)]
+        assert [(served.path, served.status) for served in site.seen] == [("/echo", 408)]

@@ -1,3 +1,5 @@
+import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -129,6 +131,31 @@ async def test_half_sent_bodies_do_not_drop_the_connections_of_others():
         for made, _ in slow:
             await made.__aexit__(None, None, None)
         await until(lambda: site.server.connections == 1)
+
+
+async def test_half_sent_heads_are_dropped_where_one_address_has_too_many():
+    limits = replace(PATIENT, peer_half_sent=3)
+    async with served(limits) as site, AsyncExitStack() as stack:
+        slow = [await stack.enter_async_context(client(site)) for _ in range(5)]
+        for one in slow:
+            one.send(b"POST /echo HTTP/1.1\r\nHost: x\r\n")
+        await until(lambda: site.server.dropped(HALF_SENT) == 2)
+        for one in slow:
+            one.send(b"Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+        answers = [await one.answer() for one in slow]
+
+    assert [answer[0] for answer in answers if answer] == [200] * 3
+
+
+async def test_whole_requests_that_arrive_in_one_moment_are_not_half_sent():
+    limits = replace(PATIENT, peer_half_sent=1, linger_seconds=0.004)
+    async with served(limits) as site, AsyncExitStack() as stack:
+        many = [await stack.enter_async_context(client(site)) for _ in range(50)]
+        for _ in range(20):
+            found = await asyncio.gather(*(one.asks() for one in many))
+            assert [status for status, _, _ in found] == [200] * 50
+
+        assert site.server.dropped(HALF_SENT) == 0
 
 
 async def test_a_body_in_pieces_that_has_arrived_makes_room_for_another():

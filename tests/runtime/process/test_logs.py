@@ -80,7 +80,7 @@ def test_a_traceback_stays_on_its_line(lines):
     try:
         raise_one()
     except RuntimeError:
-        structlog.get_logger().exception("Route raised")
+        structlog.get_logger().exception("Handler failed")
 
     (line,) = lines()
     assert "RuntimeError: a bug" in line["exception"]

@@ -1,0 +1,168 @@
+"""Answer the requests of a server: routes, limits, counts."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import cast
+
+import structlog
+from aiohttp import StreamReader, web
+
+from runtime.http.body import Body, ByteBudget, too_large
+from runtime.http.connection import Connection
+from runtime.http.limits import Limits
+from runtime.http.types import (
+    GONE_AWAY,
+    HttpRequest,
+    HttpResponse,
+    Observers,
+    Route,
+    Served,
+    busy,
+    refusal,
+)
+
+HANDLED = web.RequestKey("HANDLED", bool)
+"""Set in a request that aiohttp gave to the handler: its head could be parsed."""
+
+_log = structlog.get_logger()
+
+
+class Handler:
+    """The handler of a server's requests, with the limits that they share."""
+
+    def __init__(self, routes: Sequence[Route], limits: Limits, observers: Observers) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._routes: dict[str, dict[str, Route]] = {}
+        for route in routes:
+            self._routes.setdefault(route.path, {})[route.method] = route
+        self._limits = limits
+        self._observers = observers
+        self.budget = ByteBudget(limits.bytes_in_flight)
+        self.draining = False
+        """Whether every answer asks the client to close its connection."""
+        self.active_at = self._loop.time()
+        """When the last request had its answer."""
+        self.requests = 0
+        """Requests without an answer."""
+        self.failures = 0
+        """Routes that raised, so far."""
+        self._waiting = 0
+
+    async def __call__(self, request: web.BaseRequest) -> web.Response:
+        """Answer a request whose head has arrived."""
+        started = time.perf_counter()  # Not the loop's clock: uvloop's counts whole milliseconds.
+        request[HANDLED] = True
+        path, route = self._route(request)
+        if request.transport is None:
+            self.observe(Served(path, GONE_AWAY, 0.0, 0, {}))
+            return web.Response()
+        connection = cast("Connection", request.transport.get_protocol())
+        connection.begin_request()
+        self.requests += 1
+        body, response = Body(self.budget, self._limits), HttpResponse(status=GONE_AWAY)
+        try:
+            response = await self._answer(request, route, body, connection)
+        finally:
+            self.requests -= 1
+            self.active_at = self._loop.time()
+            seconds = time.perf_counter() - started
+            self.observe(Served(path, response.status, seconds, body.size, response.fields))
+            body.close()
+        abandoned = not request.content.is_eof()
+        last = abandoned or self.draining or _closes(request)
+        connection.end_request(last=last, abandoned=abandoned)
+        return _converted(response, last=last)
+
+    def observe(self, served: Served) -> None:
+        """Call all observers."""
+        for observer in self._observers:
+            observer(served)
+
+    def _route(self, request: web.BaseRequest) -> tuple[str, Route | HttpResponse]:
+        """Return the path as a label, and the route or why there is none."""
+        path = request.rel_url.raw_path
+        methods = self._routes.get(path)
+        if methods is None:
+            return "other", refusal(404, "there is nothing at this path")
+        if route := methods.get(request.method):
+            return path, route
+        allowed = ", ".join(sorted(methods))
+        return path, refusal(405, f"this path takes {allowed}", {"Allow": allowed})
+
+    async def _answer(
+        self,
+        request: web.BaseRequest,
+        route: Route | HttpResponse,
+        body: Body,
+        connection: Connection,
+    ) -> HttpResponse:
+        if isinstance(route, HttpResponse):
+            return route
+        if route.takes and (refused := await self._read(request, route, body, connection)):
+            return refused
+        connection.begin_answer()
+        if self._waiting >= self._limits.requests:
+            return busy("too many requests are being answered: send it again")
+        query = request.rel_url.raw_query_string
+        content = body.content()
+        try:
+            answer = route.answer(HttpRequest(route.path, query, request.headers, content))
+            return answer if isinstance(answer, HttpResponse) else await self._wait_for(answer)
+        except Exception:  # noqa: BLE001 - a bug in a route must not end other connections.
+            self.failures += 1
+            _log.exception("Handler failed", path=route.path)
+            return refusal(500, "internal error: the log has it")
+
+    async def _read(
+        self, request: web.BaseRequest, route: Route, body: Body, connection: Connection
+    ) -> HttpResponse | None:
+        """Read the body; return why the request is refused, None where it is not."""
+        if refused := _unsupported(request.headers, route):
+            return refused
+        if (request.content_length or 0) > self._limits.body_bytes:
+            return too_large(self._limits)
+        content: StreamReader = request.content
+        try:
+            if (refused := body.take(content.read_nowait())) or content.is_eof():
+                return refused
+            expectation = request.headers.get("Expect", "").lower()
+            connection.begin_waiting(expects_continue=expectation == "100-continue")
+            return await body.take_rest(content)
+        except Exception:  # noqa: BLE001 - aiohttp documents no common base of its exceptions.
+            if request.transport is None:
+                return HttpResponse(status=GONE_AWAY)
+            return refusal(400, "the body cannot be read")
+
+    async def _wait_for(self, answer: Awaitable[HttpResponse]) -> HttpResponse:
+        seconds = self._limits.answer_seconds
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(seconds):
+                return await answer
+        except TimeoutError:
+            return refusal(504, f"no answer within {seconds:g} s")
+        finally:
+            self._waiting -= 1
+
+
+def _unsupported(headers: Mapping[str, str], route: Route) -> HttpResponse | None:
+    encoding = headers.get("Content-Encoding", "identity")
+    if encoding.strip().lower() != "identity":
+        return refusal(415, "a body must come as it is: no Content-Encoding is taken")
+    if headers.get("Content-Type", "").partition(";")[0].strip().lower() in route.takes:
+        return None
+    return refusal(415, f"this path takes {', '.join(sorted(route.takes))}")
+
+
+def _closes(request: web.BaseRequest) -> bool:
+    """Whether the client ends the connection, or wants another protocol, which is not served."""
+    return not request.keep_alive or request.version < (1, 1) or "Upgrade" in request.headers
+
+
+def _converted(answer: HttpResponse, *, last: bool) -> web.Response:
+    headers = {"Content-Type": answer.content_type, "Server": "linkwise", **answer.headers}
+    response = web.Response(body=answer.body, status=answer.status, headers=headers)
+    if last:
+        response.force_close()
+    return response
