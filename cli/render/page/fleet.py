@@ -226,7 +226,7 @@ def _usage_table(usage: Sequence[Usage]) -> Markup:
 
 def _usage_row(one: Usage) -> Markup:
     shared = [f"{one.memory:,} GiB"] if one.memory else []
-    shared += [f"{one.replicas:,} replicas"] if one.replicas else []
+    shared += [f"{one.replicas:,} replica{'s' * (one.replicas != 1)}"] if one.replicas else []
     find = element(
         "button",
         "Show",
