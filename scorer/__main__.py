@@ -83,7 +83,7 @@ async def placement(
             gangs=lambda: leader.gangs,
             partial=lambda: leader.partial,
             unaccounted=lambda: leader.unaccounted,
-            left_out=lambda: leader.left_out,
+            unplanned=lambda: leader.unplanned,
             watch_ages=leader.ages,
         )
         election = _election(reading, settings, instance)

@@ -175,7 +175,7 @@ class Leader:
         return sum(node.unaccounted is not None for node in nodes)
 
     @property
-    def left_out(self) -> int | None:
+    def unplanned(self) -> int | None:
         """Pods that exceed the memory budget of their namespaces; None: it does not lead."""
         return self.context.informers.pods.left_out if self.context else None
 

@@ -1,4 +1,4 @@
-"""What metrics tell of placement: gangs, how long they took, and what stands in their way."""
+"""Metrics of placement: counts of gangs, nodes and faults, and durations."""
 
 from collections import Counter as Count
 from collections.abc import Callable, Iterable, Mapping
@@ -13,23 +13,23 @@ from scorer.gang.crd import Gang, Phase
 
 _PLANNING = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 _COMMIT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
-_PLACING = (0.05, 0.1, 0.2, 0.5, 1, 5, 30, 60, 300, 600, 3600, 6 * 3600)
+_PLACEMENT = (0.05, 0.1, 0.2, 0.5, 1, 5, 30, 60, 300, 600, 3600, 6 * 3600)
 
 
 class Stage(StrEnum):
-    """What is done with one unit: a gang, a pod on its own, or a node that is reported."""
+    """The stages of the work on one unit: a gang, a single pod, or a node that is reported."""
 
     ASSEMBLE = "assemble"
-    """Put pods together."""
+    """Assemble pods to units."""
     SIZE = "size"
-    """Ask how many members there are to be."""
+    """Read the size of a gang."""
     PLAN = "plan"
     RECORD = "record"
     """Write the plan into the Gang."""
     COMMIT = "commit"
-    """Write on the pods."""
+    """Write the pods."""
     TRACK = "track"
-    """See whether its pods are bound."""
+    """Track whether its pods are bound."""
     EVICT = "evict"
     REPORT = "report"
     """Write the Gang's status, and Events."""
@@ -37,35 +37,35 @@ class Stage(StrEnum):
 
 
 class Metrics:
-    """Counters and times of decisions. Nothing that a user chooses becomes a label."""
+    """Counters and histograms of decisions. No value that a user chooses becomes a label."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._planning = Histogram(
             "linkwise_planning_duration_seconds",
-            "One round of planning: until enough is on its way, or for a moment.",
+            "One scheduling cycle: until the commit queue is full, or its time is over.",
             registry=registry,
             buckets=_PLANNING,
         )
         self._commits = Histogram(
             "linkwise_commit_duration_seconds",
-            "From the first write of a plan on a pod to the last answer.",
+            "From the first write of a plan on a pod to the last response.",
             registry=registry,
             buckets=_COMMIT,
         )
-        self._placing = Histogram(
+        self._placement = Histogram(
             "linkwise_placement_duration_seconds",
-            "From when a gang or pod was complete until all of it was let go to its nodes.",
+            "From when a gang or pod was complete until all its pods had their GPUs.",
             registry=registry,
-            buckets=_PLACING,
+            buckets=_PLACEMENT,
         )
         self._conflicts = Counter(
             "linkwise_placement_conflicts",
-            "Pods that could not be given what was planned: they changed meanwhile.",
+            "Pods whose planned allocation was refused: they changed meanwhile.",
             registry=registry,
         )
         self._evicted = Counter(
             "linkwise_evicted_pods",
-            "Pods evicted, to be placed again.",
+            "Pods evicted to be placed again.",
             registry=registry,
         )
         self._faults = Counter(
@@ -75,43 +75,43 @@ class Metrics:
             registry=registry,
         )
         for stage in Stage:
-            # An increase shows only where there was a sample before.
+            # Prometheus sees an increase only if there was a sample before.
             self._faults.labels(stage.value)
-        self._extended = Counter(
+        self._responses = Counter(
             "linkwise_extender_responses",
-            "What a scheduler was answered, by its verb.",
+            "Responses to a scheduler, by its verb.",
             ("verb", "result"),
             registry=registry,
         )
 
     def failed(self, stage: Stage) -> None:
-        """Note an unforeseen exception in the work on one unit."""
+        """Count an unforeseen exception in the work on one unit."""
         self._faults.labels(stage.value).inc()
 
     def extended(self, verb: str, result: str) -> None:
-        """Note what a scheduler was answered."""
-        self._extended.labels(verb, result).inc()
+        """Count a response to a scheduler."""
+        self._responses.labels(verb, result).inc()
 
     def planned(self, seconds: float) -> None:
-        """Note one round of planning [s]."""
+        """Observe the duration of one scheduling cycle [s]."""
         self._planning.observe(seconds)
 
     def committed(self, seconds: float, *, conflicts: int) -> None:
-        """Note one plan that was written on its pods.
+        """Observe one commit.
 
         Args:
-            seconds: From the first write to the last answer [s].
-            conflicts: How many pods could not be given what was planned.
+            seconds: From the first write to the last response [s].
+            conflicts: Pods whose patch was refused.
         """
         self._commits.observe(seconds)
         self._conflicts.inc(conflicts)
 
     def placed(self, seconds: float) -> None:
-        """Note a gang or pod that was let go, and for how long it had waited, complete [s]."""
-        self._placing.observe(seconds)
+        """Observe a placed unit: for how long all of it had waited [s]."""
+        self._placement.observe(seconds)
 
     def evicted(self, pods: int) -> None:
-        """Note so many pods evicted."""
+        """Count evicted pods."""
         self._evicted.inc(pods)
 
 
@@ -122,23 +122,22 @@ def show_state(  # noqa: PLR0913 - one for each figure.
     gangs: Callable[[], Iterable[Gang]],
     partial: Callable[[], int | None],
     unaccounted: Callable[[], int | None],
-    left_out: Callable[[], int | None],
+    unplanned: Callable[[], int | None],
     watch_ages: Callable[[], Mapping[str, float | None]],
 ) -> None:
-    """Show how things stand whenever metrics are read; who does not lead knows little.
+    """Register gauges that are computed when metrics are read.
 
     Args:
-        registry: Where.
-        leads: Whether this process decides.
-        gangs: All that there are.
-        partial: Gangs of which some members have their GPUs and others wait; None where nobody
-            looks.
-        unaccounted: Nodes of which nobody knows what is free; None where nobody looks.
-        left_out: Pods that are not planned, since too much waits in their namespaces; None as
-            above.
-        watch_ages: For how long nothing was heard of each resource [s].
+        registry: Where they are registered.
+        leads: Whether this process leads.
+        gangs: All Gangs.
+        partial: Gangs of which some members have their GPUs and others wait; None: unknown, since
+            this process does not lead.
+        unaccounted: Nodes whose free GPUs are unknown; None as above.
+        unplanned: Pods that exceed the memory budget of their namespaces; None as above.
+        watch_ages: Time since the last event of each resource [s].
     """
-    Gauges(registry, "linkwise_leader", "1 in the process that decides.", {"": leads})
+    Gauges(registry, "linkwise_leader", "1 in the process that leads.", {"": leads})
     Gauges(
         registry,
         "linkwise_partial_gangs",
@@ -148,26 +147,26 @@ def show_state(  # noqa: PLR0913 - one for each figure.
     Gauges(
         registry,
         "linkwise_unaccounted_nodes",
-        "Nodes on which nothing is placed, since nobody knows which GPUs are in use.",
+        "Nodes on which nothing is placed, since the GPUs in use are unknown.",
         {"": unaccounted},
     )
     Gauges(
         registry,
         "linkwise_unplanned_pods",
         "Pods that are not planned, since too much waits in their namespaces.",
-        {"": left_out},
+        {"": unplanned},
     )
     _Labelled(
         registry,
         "linkwise_gangs",
-        "Gangs, as people are told of them.",
+        "Gangs by the phase in their status.",
         "phase",
         lambda: _phases(gangs()) if leads() else {},
     )
     _Labelled(
         registry,
         "linkwise_watch_age_seconds",
-        "Since a watch was last heard of.",
+        "Since the last event of a watch.",
         "resource",
         watch_ages,
     )
@@ -179,7 +178,7 @@ def _phases(gangs: Iterable[Gang]) -> dict[str, float | None]:
 
 
 class _Labelled(Collector):
-    """A gauge whose labels come and go."""
+    """A gauge whose label values change."""
 
     def __init__(
         self,
@@ -194,7 +193,7 @@ class _Labelled(Collector):
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
-        """Return the samples of this moment."""
+        """Return the current samples."""
         family = GaugeMetricFamily(self._name, self._documentation, labels=(self._label,))
         for key, value in self._values().items():
             if value is not None:

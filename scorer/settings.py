@@ -1,4 +1,4 @@
-"""What a process of the scorer is told by its environment, read once."""
+"""Settings of a scorer process, read from its environment at start."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,43 +9,43 @@ from runtime.process.environment import Environment, SettingsError, variable
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Each is a variable `LINKWISE_<NAME>`; one that is unset or empty has its default."""
+    """One field for each variable `LINKWISE_<NAME>`; an unset or empty one has its default."""
 
     host: str = ""
-    """Address of probes and metrics, and of what the webhook asks; empty for all."""
+    """Address to listen on for probes, metrics and the webhook's requests; empty for all."""
     probe_port: int = 8080
-    """Of probes and metrics, without TLS."""
+    """For probes and metrics, without TLS."""
     inspect_port: int = 8081
-    """Of inspection, on the loopback alone: whoever may forward ports to the pod may look."""
+    """For inspection, on the loopback only: users need the right to forward ports to the pod."""
     extender_port: int = 0
-    """Of the extender, on the loopback, for a scheduler in the same pod, which then holds the Lease
-    for both; 0: there is none."""
+    """For the extender, on the loopback; 0: there is none. A scheduler in the same pod uses it, and
+    holds the Lease for both."""
     fit_port: int = 8445
-    """Of what the webhook asks: whether pods would fit."""
+    """For the webhook's requests whether pods would fit."""
     certificate: str = "/etc/linkwise/tls/tls.crt"
-    """File of that port's certificate and its chain; without one nobody is answered there."""
+    """File of the certificate and chain of `fit_port`; without one its TLS handshakes fail."""
     key: str = "/etc/linkwise/tls/tls.key"
     address: str = ""
-    """Where others reach this process; empty for the host, and where that stands for all addresses,
-    nobody is told, and dry runs say nothing of placement."""
+    """Address at which the webhook reaches this process; empty for `host`. If `host` stands for all
+    addresses, none is published, and dry runs do not include placement."""
     api_server: str = ""
-    """Such as `https://127.0.0.1:6443`; empty for the one that a pod is given."""
+    """Such as `https://127.0.0.1:6443`; empty for the one of the pod's service account."""
     api_token_file: str = ""
-    """Read where an API server is named, and so is the next."""
+    """Used together with `api_server`, as is `api_ca_file`."""
     api_ca_file: str = ""
     write_seconds: float = 2
-    """How long a write may take; a new leader waits for so long before it looks [s]."""
+    """How long a write may take; a new leader waits for this time before it lists objects [s]."""
     lease_seconds: int = 15
-    """Another process leads when the Lease was not renewed for so long [s]."""
+    """After this time without renewal another process may take the Lease [s]."""
     renew_seconds: float = 10
-    """A leader that could not renew the Lease for so long stops [s]."""
+    """A leader that could not renew the Lease for this time stops [s]."""
     retry_seconds: float = 2
-    """Between two renewals, or two attempts to lead [s]."""
+    """Between two renewals, or two attempts to take the Lease [s]."""
     log_level: str = "info"
 
     @property
     def fit_address(self) -> str:
-        """Where the webhook asks, as `host:port`; empty where nobody knows."""
+        """The published address for the webhook, as `host:port`; empty if unknown."""
         host = self.address or self.host
         if _is_any(host):
             return ""
@@ -53,48 +53,48 @@ class Settings:
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
-    """Return what the environment says.
+    """Return the settings of an environment.
 
     Raises:
-        SettingsError: A value cannot be.
+        SettingsError: A value is invalid.
     """
-    plain, given = Settings(), Environment(environment)
-    level, api_server = given.level(), given.api_server()
-    found = Settings(
-        host=given.text("host", plain.host),
-        address=given.text("address", plain.address),
-        probe_port=int(given.number("probe_port", plain.probe_port, 65535)),
-        inspect_port=int(given.number("inspect_port", plain.inspect_port, 65535)),
-        fit_port=int(given.number("fit_port", plain.fit_port, 65535)),
-        certificate=given.text("certificate", plain.certificate),
-        key=given.text("key", plain.key),
-        extender_port=int(given.number("extender_port", plain.extender_port, 65535)),
+    defaults, values = Settings(), Environment(environment)
+    level, api_server = values.level(), values.api_server()
+    settings = Settings(
+        host=values.text("host", defaults.host),
+        address=values.text("address", defaults.address),
+        probe_port=int(values.number("probe_port", defaults.probe_port, 65535)),
+        inspect_port=int(values.number("inspect_port", defaults.inspect_port, 65535)),
+        fit_port=int(values.number("fit_port", defaults.fit_port, 65535)),
+        certificate=values.text("certificate", defaults.certificate),
+        key=values.text("key", defaults.key),
+        extender_port=int(values.number("extender_port", defaults.extender_port, 65535)),
         api_server=api_server,
-        api_token_file=given.text("api_token_file", plain.api_token_file),
-        api_ca_file=given.text("api_ca_file", plain.api_ca_file),
-        write_seconds=given.number("write_seconds", plain.write_seconds, 60),
-        lease_seconds=int(given.number("lease_seconds", plain.lease_seconds, 600)),
-        renew_seconds=given.number("renew_seconds", plain.renew_seconds, 600),
-        retry_seconds=given.number("retry_seconds", plain.retry_seconds, 600),
+        api_token_file=values.text("api_token_file", defaults.api_token_file),
+        api_ca_file=values.text("api_ca_file", defaults.api_ca_file),
+        write_seconds=values.number("write_seconds", defaults.write_seconds, 60),
+        lease_seconds=int(values.number("lease_seconds", defaults.lease_seconds, 600)),
+        renew_seconds=values.number("renew_seconds", defaults.renew_seconds, 600),
+        retry_seconds=values.number("retry_seconds", defaults.retry_seconds, 600),
         log_level=level,
     )
-    _check_lease(found)
-    return found
+    _check_lease(settings)
+    return settings
 
 
 def _is_any(host: str) -> bool:
-    """Tell whether a host to listen on stands for all addresses, so that nobody can ask there."""
+    """Return whether a host to listen on stands for all addresses, which no client can use."""
     try:
         return not host or ip_address(host).is_unspecified
     except ValueError:
         return False
 
 
-def _check_lease(found: Settings) -> None:
-    """Who could not renew must have stopped before another may lead."""
-    if not 0 < found.retry_seconds < found.renew_seconds < found.lease_seconds:
+def _check_lease(settings: Settings) -> None:
+    """Check that a leader that cannot renew stops before another process may take the Lease."""
+    if not 0 < settings.retry_seconds < settings.renew_seconds < settings.lease_seconds:
         raise SettingsError(
-            f"{variable('renew_seconds')}={found.renew_seconds:g}: write more than "
-            f"{variable('retry_seconds')} ({found.retry_seconds:g}) and less than "
-            f"{variable('lease_seconds')} ({found.lease_seconds})"
+            f"{variable('renew_seconds')}={settings.renew_seconds:g}: write more than "
+            f"{variable('retry_seconds')} ({settings.retry_seconds:g}) and less than "
+            f"{variable('lease_seconds')} ({settings.lease_seconds})"
         )

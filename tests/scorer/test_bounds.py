@@ -225,7 +225,7 @@ def test_a_pod_is_read_and_planned_in_time_linear_in_its_size(spec):
     [PODS[name] for name in ("tolerations", "node selector", "affinity terms", "affinity values")],
     ids=["tolerations", "node selector", "affinity terms", "affinity values"],
 )
-def test_what_says_too_much_of_nodes_is_compared_with_no_node(spec):
+def test_a_pod_with_oversized_node_terms_is_compared_with_no_node(spec):
     (unit,) = units_of([pod_info(msgspec.json.decode(the_pod(True, spec), type=Pod))], NOBODY)
 
     found = SchedulingCycle(is_starving=lambda _: True, excluded_nodes={}).decide(
@@ -249,7 +249,7 @@ def a_worker(i, size, **spec):
     return a_seen(1, f"w-{i}", labels=labels, **spec)
 
 
-def test_a_gang_is_put_together_in_time_linear_in_its_size():
+def test_a_gang_is_assembled_in_time_linear_in_its_size():
     def work(size):
         pods = [a_worker(i, size) for i in range(size)]
         return lambda: new_group(units_of(pods, NOBODY)[0].members)
@@ -257,7 +257,7 @@ def test_a_gang_is_put_together_in_time_linear_in_its_size():
     assert is_linear(work(1000), work(2000))
 
 
-def test_a_gang_that_comes_pod_by_pod_is_read_once():
+def test_each_pod_of_a_growing_gang_is_read_once():
     def work(size):
         pods = [a_worker(i, size) for i in range(size)]
         known = units_of(pods[:-1], NOBODY)
@@ -267,7 +267,7 @@ def test_a_gang_that_comes_pod_by_pod_is_read_once():
     assert calls(work(2000)) < calls(lambda: units_of(pods, NOBODY)) / 2
 
 
-def test_everything_that_waits_is_looked_at_in_time_linear_in_its_number():
+def test_a_cycle_takes_time_linear_in_the_number_of_units():
     def work(number):
         state = ClusterState()
         faults = FaultIsolation(Metrics(CollectorRegistry()), lambda: None)
@@ -321,7 +321,7 @@ def test_a_node_is_read_in_time_linear_in_its_labels_and_taints():
     ],
     ids=["health", "links", "unhealthy"],
 )
-def test_what_is_told_of_a_node_is_read_in_time_linear_in_its_size(data):
+def test_config_maps_of_a_node_are_read_in_time_linear_in_their_size(data):
     def work(n):
         told = ConfigMap(data=data(n))
         return lambda: read_published(told.data)
@@ -355,7 +355,7 @@ def test_a_gang_object_is_read_in_time_linear_in_its_members():
     assert is_linear(work(False), work(True))
 
 
-def test_a_schedulers_question_is_read_in_time_linear_in_its_names():
+def test_an_extender_request_is_read_in_time_linear_in_its_names():
     def work(n):
         body = {"Pod": a_held_pod(1, "w"), "NodeNames": [f"node-{i}" for i in range(n)]}
         text = json.dumps(body).encode()
@@ -364,7 +364,7 @@ def test_a_schedulers_question_is_read_in_time_linear_in_its_names():
     assert is_linear(work(20_000), work(40_000))
 
 
-def test_the_table_names_tests_that_there_are():
+def test_the_table_names_existing_tests():
     rows = [
         line for line in DOCS.read_text(encoding="utf-8").splitlines() if line.startswith("| ")
     ][2:]

@@ -46,7 +46,7 @@ def written(cluster, *names):
 # ---- Who can never be written.
 
 
-async def test_a_pod_of_the_fences_name_that_is_always_refused_deposes_nobody(cluster):
+async def test_a_refused_pod_with_the_name_of_the_fence_does_not_end_leadership(cluster):
     refuse(cluster, "linkwise-fence-0", (422, *INVALID[1:]))
     async with leading(cluster) as leader:
         cluster.pod("linkwise-fence-0", priority=1)
@@ -56,7 +56,7 @@ async def test_a_pod_of_the_fences_name_that_is_always_refused_deposes_nobody(cl
         assert leader.leads
 
 
-async def test_a_pod_that_is_invalid_with_its_record_is_tried_again_after_the_longest_pause(
+async def test_a_pod_that_is_invalid_with_its_record_backs_off_at_the_maximum(
     cluster,
 ):
     refuse(cluster, "cursed")
@@ -76,7 +76,7 @@ async def shown(cluster, reason):
     return cluster.events(reason)
 
 
-async def test_a_new_leader_learns_from_one_write_who_can_never_be_written(cluster):
+async def test_a_new_leader_writes_an_invalid_pod_once(cluster):
     refuse(cluster, "cursed")
     cluster.pod("cursed")
     for term in (7, 8, 9):
@@ -87,7 +87,7 @@ async def test_a_new_leader_learns_from_one_write_who_can_never_be_written(clust
     assert len(cluster.patches("cursed")) == 3
 
 
-async def test_whoever_was_refused_is_planned_after_all_others(cluster):
+async def test_a_refused_unit_is_planned_after_the_others(cluster):
     cluster.fail("PATCH", "cursed", (403, "no"))
     async with leading(cluster, commit_retry=0.2) as leader:
         waiting = leader.context.planner.waiting
@@ -104,7 +104,7 @@ async def test_whoever_was_refused_is_planned_after_all_others(cluster):
     assert cluster.record("cursed") is None
 
 
-async def test_the_fence_is_tried_until_a_pod_that_can_be_written_tells(cluster):
+async def test_the_fence_is_checked_until_a_valid_pod_shows_its_state(cluster):
     tried = []
 
     def dry(_method, path, body):
@@ -126,7 +126,7 @@ async def test_the_fence_is_tried_until_a_pod_that_can_be_written_tells(cluster)
 # ---- Gangs of which one member is refused.
 
 
-async def test_of_bare_pods_none_is_written_where_the_server_would_refuse_one(cluster):
+async def test_no_bare_pod_is_written_if_the_dry_run_refuses_one(cluster):
     refuse(cluster, "bert-3")
     async with leading(cluster):
         bare_gang(cluster)
@@ -141,7 +141,7 @@ async def test_of_bare_pods_none_is_written_where_the_server_would_refuse_one(cl
     assert written(cluster, *(f"bert-{i}" for i in range(4))) == []
 
 
-async def test_a_gang_whose_members_differ_in_size_is_tried_before_it_is_written(cluster):
+async def test_a_gang_of_pods_of_different_sizes_starts_with_a_dry_run(cluster):
     refuse(cluster, "bert-1")
     async with leading(cluster):
         cluster.pod("bert-0", 4, gang="bert")
@@ -151,7 +151,7 @@ async def test_a_gang_whose_members_differ_in_size_is_tried_before_it_is_written
     assert written(cluster, "bert-0", "bert-1") == []
 
 
-async def test_a_gang_of_which_one_was_refused_is_tried_before_it_is_written_again(cluster):
+async def test_a_gang_with_a_refused_member_starts_with_a_dry_run_next_time(cluster):
     cluster.fail("PATCH", "bert-1", *[(403, "no")] * 1000)
     async with leading(cluster):
         cluster.gang()
@@ -166,7 +166,7 @@ async def test_a_gang_of_which_one_was_refused_is_tried_before_it_is_written_aga
         assert len(cluster.patches("bert-0")) == before
 
 
-async def test_no_other_gang_costs_a_dry_run(cluster):
+async def test_other_gangs_have_no_dry_run(cluster):
     async with leading(cluster):
         cluster.gang()
         await soon(lambda: cluster.given("bert-0", "bert-1"))
@@ -175,7 +175,7 @@ async def test_no_other_gang_costs_a_dry_run(cluster):
     assert [told for _, told in cluster.tried] == [FENCED]
 
 
-async def test_where_a_webhook_takes_no_part_in_dry_runs_bare_pods_are_placed(cluster):
+async def test_bare_pods_are_placed_if_a_webhook_does_not_support_dry_runs(cluster):
     no = (400, 'admission webhook "any" does not support dry run')
     cluster.refuse_dry_run = lambda *_: no
     async with leading(cluster):
@@ -183,7 +183,7 @@ async def test_where_a_webhook_takes_no_part_in_dry_runs_bare_pods_are_placed(cl
         await soon(lambda: cluster.given(*(f"bert-{i}" for i in range(4))))
 
 
-async def test_a_partial_gang_that_cannot_be_moved_is_an_event_and_is_counted(cluster):
+async def test_a_partial_gang_that_cannot_be_evicted_has_an_event_and_is_counted(cluster):
     # The dry run passes; the write does not.
     cluster.fail("PATCH", "bert-3", *[(403, "somebody's policy")] * 1000)
     async with leading(cluster) as leader:
@@ -236,7 +236,7 @@ def clock():
     return Clock()
 
 
-async def test_every_write_that_gives_gpus_is_given_up_by_the_server_in_time(cluster, clock):
+async def test_every_write_that_allocates_gpus_has_a_timeout_at_the_server(cluster, clock):
     cluster.fail("PATCH", "bert-1", (403, "no"))
     async with leading(cluster, clock=clock) as leader:
         cluster.gang()

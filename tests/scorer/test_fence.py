@@ -1,4 +1,4 @@
-"""Answers of an API server 1.36.3 with the shipped policies, recorded as it sent them."""
+"""Recorded responses of an API server 1.36.3 with the shipped policies."""
 
 import json
 from pathlib import Path
@@ -8,25 +8,29 @@ import pytest
 from runtime.kube.errors import Unreachable, refused
 from scorer.fence import is_leadership_lost
 
-ANSWERS = json.loads(Path(__file__).with_name("refusals.json").read_text())
+RESPONSES = json.loads(Path(__file__).with_name("refusals.json").read_text())
 
 
-def error(answer):
-    return refused(answer["status"], json.dumps(answer["body"]).encode())
+def error(response):
+    return refused(response["status"], json.dumps(response["body"]).encode())
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-def test_only_the_fence_itself_deposes_a_leader(name):
-    assert is_leadership_lost(error(ANSWERS[name])) == name.startswith("the fence, ")
+@pytest.mark.parametrize("name", RESPONSES)
+def test_only_a_refusal_by_the_fence_ends_leadership(name):
+    assert is_leadership_lost(error(RESPONSES[name])) == name.startswith("the fence, ")
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-def test_no_other_status_than_403_deposes_a_leader(name):
-    assert not is_leadership_lost(error({**ANSWERS[name], "status": 422}))
+@pytest.mark.parametrize("name", RESPONSES)
+def test_no_other_status_than_403_ends_leadership(name):
+    assert not is_leadership_lost(error({**RESPONSES[name], "status": 422}))
 
 
-def test_nobody_is_deposed_by_a_name_or_a_message_of_users():
-    named = [name for name, one in ANSWERS.items() if "linkwise-fence" in one["body"]["message"]]
+def test_names_and_messages_of_users_do_not_end_leadership():
+    named = [
+        name
+        for name, response in RESPONSES.items()
+        if "linkwise-fence" in response["body"]["message"]
+    ]
 
     assert {name for name in named if not name.startswith("the fence, ")} == {
         "annotations too long",
@@ -40,5 +44,5 @@ def test_nobody_is_deposed_by_a_name_or_a_message_of_users():
     }
 
 
-def test_nobody_is_deposed_by_no_answer():
+def test_a_missing_response_does_not_end_leadership():
     assert not is_leadership_lost(Unreachable("no answer from linkwise-fence"))

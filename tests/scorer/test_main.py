@@ -29,7 +29,7 @@ def lease(cluster):
 
 
 def a_worker(cluster, name="bert-0", gpus=1):
-    """Create a gang of one, as the webhook lets it through."""
+    """Create a gang of one pod, as admission leaves it."""
     pod = a_pod(
         {keys.GPU_WHOLE: gpus},
         name=name,
@@ -44,14 +44,14 @@ def placed(cluster, name="bert-0"):
     return found and found["metadata"]["annotations"].get(keys.ALLOCATION)
 
 
-def test_a_setting_that_cannot_be_is_told_in_one_line(monkeypatch, capsys):
+def test_an_invalid_setting_is_reported_in_one_line(monkeypatch, capsys):
     monkeypatch.setenv("LINKWISE_LOG_LEVEL", "loud")
 
     assert main() == 2
     assert capsys.readouterr().err.startswith("LINKWISE_LOG_LEVEL=loud: write debug, ")
 
 
-async def test_the_process_leads_until_it_is_told_to_end(cluster):
+async def test_the_process_leads_until_a_signal_and_releases_the_lease(cluster):
     probe_port, inspect_port, fit_port = free_ports(3)
     environment = {
         **os.environ,
@@ -70,7 +70,7 @@ async def test_the_process_leads_until_it_is_told_to_end(cluster):
         async with asyncio.timeout(PATIENCE):
             while json.loads(await process.stdout.readline())["msg"] != "Leading":
                 pass
-        # A container that is started again in the same pod is another holder.
+        # A restarted container in the same pod is another holder.
         assert re.fullmatch(r"replica-0_[-0-9a-f]{36}", lease(cluster)["holderIdentity"])
     finally:
         process.send_signal(signal.SIGTERM)
@@ -89,9 +89,7 @@ async def test_a_pod_is_placed_under_the_term_of_the_lease(scorer, cluster):
     assert scorer.said("Leading")[0]["term"] == lease(cluster)["leaseTransitions"]
 
 
-async def test_a_leader_whose_writes_are_refused_as_late_leads_only_under_another_term(
-    scorer, cluster
-):
+async def test_a_fenced_leader_leads_again_only_under_another_term(scorer, cluster):
     def fence(method, path, _body):
         if method == "PATCH" and "/pods/" in path and len(scorer.said("Leading")) == 1:
             return FENCED
@@ -108,9 +106,7 @@ async def test_a_leader_whose_writes_are_refused_as_late_leads_only_under_anothe
 
 
 @pytest.mark.parametrize("fenced", [True, False], ids=["fenced", "not fenced"])
-async def test_a_leader_tells_once_whether_the_one_before_could_still_write(
-    scorer, cluster, fenced
-):
+async def test_a_leader_checks_the_fence_once_per_term(scorer, cluster, fenced):
     tried = []
 
     def fence(method, _path, body):
@@ -131,7 +127,7 @@ async def test_a_leader_tells_once_whether_the_one_before_could_still_write(
 
 
 @pytest.mark.parametrize("started", [{"write_seconds": 60}], indirect=True)
-async def test_a_leader_looks_only_after_the_last_write_of_the_one_before(started, cluster):
+async def test_a_leader_lists_objects_only_after_the_last_write_of_the_one_before(started, cluster):
     await until(lambda: cluster.get(f"{LEASES}/{LEASE}"))
     for _ in range(20):
         # Time enough for a list.
@@ -145,13 +141,13 @@ async def test_a_leader_looks_only_after_the_last_write_of_the_one_before(starte
 
 @pytest.fixture
 def other(cluster):
-    """Another replica, which leads."""
+    """Another replica that leads."""
     held = {"holderIdentity": "other", "leaseDurationSeconds": 600, "leaseTransitions": 4}
     cluster.put(f"{LEASES}/{LEASE}", {"metadata": {"name": LEASE}, "spec": held})
 
 
 @pytest.mark.usefixtures("other")
-async def test_one_that_waits_to_lead_is_ready_and_says_that_another_leads(started):
+async def test_a_replica_that_does_not_lead_is_ready_and_says_so(started):
     async def ready():
         return (await started.probe())[0] == 200
 
@@ -162,7 +158,7 @@ async def test_one_that_waits_to_lead_is_ready_and_says_that_another_leads(start
 
 
 @pytest.mark.parametrize("started", [{"api_server": "http://127.0.0.1:1"}], indirect=True)
-async def test_one_that_cannot_tell_who_leads_is_not_ready_and_says_why(started):
+async def test_a_replica_that_cannot_read_the_lease_is_not_ready_and_says_why(started):
     async def says_why():
         return "lease: Lease linkwise-scorer was not read yet: GET " in (await started.probe())[1]
 

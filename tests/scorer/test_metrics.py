@@ -19,20 +19,20 @@ def lines(registry):
     return generate_latest(registry).decode().splitlines()
 
 
-def shown(registry, **given):
-    nothing = {
+def shown(registry, **values):
+    defaults = {
         "leads": lambda: True,
         "gangs": lambda: (),
         "partial": lambda: None,
         "unaccounted": lambda: None,
-        "left_out": lambda: None,
+        "unplanned": lambda: None,
         "watch_ages": dict,
     }
-    show_state(registry, **{**nothing, **given})
+    show_state(registry, **{**defaults, **values})
     return lines(registry)
 
 
-def test_gangs_are_counted_by_phase_and_one_that_nobody_told_of_is_assembling(registry):
+def test_gangs_are_counted_by_phase_and_one_without_a_phase_is_assembling(registry):
     phases = (Phase.PLACED, Phase.PLACED, Phase.WAITING, None)
     found = shown(registry, gangs=lambda: map(a_gang, phases))
 
@@ -47,14 +47,14 @@ def test_gangs_are_counted_by_phase_and_one_that_nobody_told_of_is_assembling(re
     ]
 
 
-def test_who_does_not_lead_counts_no_gangs(registry):
+def test_a_process_that_does_not_lead_counts_no_gangs(registry):
     found = shown(registry, leads=lambda: False, gangs=lambda: [a_gang(Phase.PLACED)])
 
     assert "linkwise_leader 0.0" in found
     assert not any(line.startswith("linkwise_gangs{") for line in found)
 
 
-def test_what_is_not_known_gives_no_sample(registry):
+def test_an_unknown_value_has_no_sample(registry):
     found = shown(registry, watch_ages=lambda: {"pods": 2.5, "nodes": None})
 
     assert 'linkwise_watch_age_seconds{resource="pods"} 2.5' in found
@@ -62,15 +62,15 @@ def test_what_is_not_known_gives_no_sample(registry):
     assert not any(line.startswith("linkwise_unaccounted_nodes ") for line in found)
 
 
-def test_nodes_of_which_nobody_knows_are_counted(registry):
+def test_nodes_with_unknown_free_gpus_are_counted(registry):
     assert "linkwise_unaccounted_nodes 3.0" in shown(registry, unaccounted=lambda: 3)
 
 
 def test_pods_that_are_not_planned_are_counted(registry):
-    assert "linkwise_unplanned_pods 3.0" in shown(registry, left_out=lambda: 3)
+    assert "linkwise_unplanned_pods 3.0" in shown(registry, unplanned=lambda: 3)
 
 
-def test_times_and_conflicts_add_up(registry):
+def test_durations_and_conflicts_add_up(registry):
     metrics = Metrics(registry)
     metrics.planned(0.002)
     metrics.committed(0.03, conflicts=2)

@@ -36,7 +36,7 @@ def gpus(cluster, *names):
 # ---- All or nothing.
 
 
-async def test_a_gangs_plan_is_recorded_before_any_of_its_pods_is_let_go(cluster):
+async def test_the_plan_of_a_gang_is_recorded_before_its_pods_are_written(cluster):
     async with leading(cluster):
         cluster.gang()
         await soon(lambda: cluster.given("bert-0", "bert-1"))
@@ -52,7 +52,7 @@ async def test_a_gangs_plan_is_recorded_before_any_of_its_pods_is_let_go(cluster
     }
 
 
-async def test_every_pod_is_given_its_gpus_and_node_under_the_term(cluster):
+async def test_every_pod_has_its_gpus_node_and_term(cluster):
     async with leading(cluster, term=42):
         cluster.gang()
         await soon(lambda: cluster.given("bert-0", "bert-1"))
@@ -81,7 +81,7 @@ def hold(cluster, name, **limits):
     cluster.put(f"/api/v1/namespaces/team/pods/{name}", raw)
 
 
-async def test_a_share_is_told_its_card_and_what_keeps_it_there(cluster):
+async def test_a_share_has_its_card_and_its_isolation(cluster):
     offer(cluster, "cgpu", **{keys.GPU_MEM: "30", keys.GPU_COUNT: "2"})
     async with leading(cluster):
         hold(cluster, "share", **{keys.GPU_MEM: "4"})
@@ -92,7 +92,7 @@ async def test_a_share_is_told_its_card_and_what_keeps_it_there(cluster):
     assert annotations[keys.ISOLATION] == "cgpu"
 
 
-async def test_a_share_over_more_cards_than_it_has_memory_for_waits_until_its_label_is_mended(
+async def test_a_share_with_too_many_cards_waits_until_its_label_is_fixed(
     cluster,
 ):
     offer(cluster, "cgpu", **{keys.GPU_MEM: "60", keys.GPU_COUNT: "4"})
@@ -106,7 +106,7 @@ async def test_a_share_over_more_cards_than_it_has_memory_for_waits_until_its_la
         await soon(lambda: cluster.given("bad"))
 
 
-async def test_replicas_of_pods_behind_gates_lie_on_different_gpus(cluster):
+async def test_replicas_of_gated_pods_use_different_gpus(cluster):
     offer(cluster, "timeslice", **{keys.NVIDIA_GPU_SHARED: "4"})
     async with leading(cluster):
         for name in ("first", "second"):
@@ -117,7 +117,7 @@ async def test_replicas_of_pods_behind_gates_lie_on_different_gpus(cluster):
     assert cluster["first"]["metadata"]["annotations"][keys.ISOLATION] == "none"
 
 
-async def test_nothing_is_written_on_a_gang_that_is_not_complete(cluster):
+async def test_no_pod_of_an_incomplete_gang_is_written(cluster):
     async with leading(cluster):
         cluster.pod("bert-0", gang="bert")
         await soon(lambda: cluster.phase() == "Assembling")
@@ -126,7 +126,7 @@ async def test_nothing_is_written_on_a_gang_that_is_not_complete(cluster):
         await soon(lambda: cluster.given("bert-0", "bert-1"))
 
 
-async def test_what_was_written_is_taken_before_the_watch_shows_it(cluster):
+async def test_written_gpus_count_as_used_before_the_watch_shows_them(cluster):
     async with leading(cluster):
         cluster.silent = True
         cluster.gang()
@@ -141,7 +141,7 @@ async def test_what_was_written_is_taken_before_the_watch_shows_it(cluster):
     assert len(cluster.patches("bert-0")) == 1
 
 
-async def test_who_was_refused_is_placed_once_something_is_free(cluster):
+async def test_a_refused_pod_is_placed_when_capacity_is_freed(cluster):
     async with leading(cluster):
         cluster.pod("first", 8)
         await soon(lambda: cluster.given("first"))
@@ -183,7 +183,7 @@ async def test_a_pod_whose_patch_is_refused_is_planned_again(cluster, refusal):
     assert cluster.record("alone")["plan"] == "7-2"
 
 
-async def test_what_a_pod_that_is_gone_was_to_have_is_free_for_others(cluster):
+async def test_the_planned_gpus_of_a_deleted_pod_are_free_for_others(cluster):
     cluster.fail("PATCH", "gone", (404, "it is not there"))
     async with leading(cluster):
         cluster.pod("gone", 8)
@@ -193,7 +193,7 @@ async def test_what_a_pod_that_is_gone_was_to_have_is_free_for_others(cluster):
         await soon(lambda: cluster.given("other"))
 
 
-async def test_a_member_that_is_refused_goes_where_the_plan_wants_it(cluster):
+async def test_a_refused_member_is_retried_by_the_same_plan(cluster):
     cluster.fail("PATCH", "bert-1", (422, "the test failed"))
     async with leading(cluster):
         cluster.gang()
@@ -203,7 +203,7 @@ async def test_a_member_that_is_refused_goes_where_the_plan_wants_it(cluster):
     assert len([1 for method, path, _ in cluster.writes if path.endswith("/gangs")]) == 1
 
 
-async def test_a_write_that_is_always_refused_is_not_tried_in_a_hurry(cluster):
+async def test_a_refused_write_is_not_retried_before_its_backoff_ends(cluster):
     cluster.fail("PATCH", "cursed", *[(403, "no")] * 100)
     async with leading(cluster, commit_retry=3600):
         cluster.pod("cursed", 1)
@@ -215,7 +215,7 @@ async def test_a_write_that_is_always_refused_is_not_tried_in_a_hurry(cluster):
     assert len(cluster.patches("cursed")) == 1
 
 
-async def test_a_write_without_an_answer_that_was_carried_out_is_not_repeated(cluster):
+async def test_a_lost_response_does_not_repeat_the_write(cluster):
     cluster.fail("PATCH", "alone", "unanswered")
     async with leading(cluster):
         cluster.silent = True
@@ -229,7 +229,7 @@ async def test_a_write_without_an_answer_that_was_carried_out_is_not_repeated(cl
     assert cluster.patches("late") == []
 
 
-async def test_a_write_without_an_answer_that_was_not_carried_out_is_done_again(cluster):
+async def test_a_lost_request_is_written_again(cluster):
     cluster.fail("PATCH", "alone", "lost")
     async with leading(cluster):
         cluster.pod("alone", 8)
@@ -239,7 +239,7 @@ async def test_a_write_without_an_answer_that_was_not_carried_out_is_done_again(
     assert cluster.reads == ["/api/v1/namespaces/team/pods/alone"]
 
 
-async def test_gpus_are_kept_until_a_read_tells_what_became_of_a_write(cluster):
+async def test_gpus_stay_assumed_until_a_read_shows_the_outcome_of_a_write(cluster):
     cluster.fail("PATCH", "alone", "unanswered")
     cluster.fail("GET", "alone", (503, "starting"), "lost", "lost")
     async with leading(cluster):
@@ -253,7 +253,7 @@ async def test_gpus_are_kept_until_a_read_tells_what_became_of_a_write(cluster):
     assert cluster.patches("late") == []
 
 
-async def test_a_pod_that_was_gone_when_its_write_had_no_answer_keeps_nothing(cluster):
+async def test_a_pod_that_was_deleted_during_its_write_keeps_no_gpus(cluster):
     cluster.fail("PATCH", "alone", "lost")
     async with leading(cluster):
         cluster.fail("GET", "alone", (404, "it is not there"))
@@ -264,7 +264,7 @@ async def test_a_pod_that_was_gone_when_its_write_had_no_answer_keeps_nothing(cl
         await soon(lambda: cluster.given("other"))
 
 
-async def test_another_pod_of_the_name_does_not_have_what_the_first_was_to_have(cluster):
+async def test_a_new_pod_of_the_same_name_does_not_inherit_an_allocation(cluster):
     cluster.fail("PATCH", "alone", "lost")
     async with leading(cluster):
         cluster.silent = True
@@ -278,7 +278,7 @@ async def test_another_pod_of_the_name_does_not_have_what_the_first_was_to_have(
     assert len(gpus(cluster, "alone")) == 2
 
 
-async def test_no_pod_is_let_go_while_the_plan_cannot_be_recorded(cluster):
+async def test_no_pod_is_written_while_the_plan_cannot_be_recorded(cluster):
     path = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
     cluster.fates["POST", path] += [(403, "no"), (500, "broken"), "lost"]
     async with leading(cluster):
@@ -290,7 +290,7 @@ async def test_no_pod_is_let_go_while_the_plan_cannot_be_recorded(cluster):
     assert cluster.record("bert-0")["plan"] == cluster.the_gang()["spec"]["plan"]["id"]
 
 
-async def test_who_leads_no_longer_stops_writing(cluster):
+async def test_a_fenced_leader_stops_writing(cluster):
     cluster.fail("PATCH", "alone", FENCED)
     async with leading(cluster) as leader:
         cluster.pod("alone", 8)
@@ -313,7 +313,7 @@ def a_job(uid="job"):
 OWNER = "/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/bert"
 
 
-async def test_an_owner_is_asked_once_how_many_members_it_has(cluster):
+async def test_an_owner_is_read_once_for_the_size(cluster):
     cluster.put(OWNER, a_job())
     async with leading(cluster):
         cluster.gang(size=None)
@@ -325,7 +325,7 @@ async def test_an_owner_is_asked_once_how_many_members_it_has(cluster):
     assert cluster.the_gang()["spec"]["size"] == 2
 
 
-async def test_an_owner_that_cannot_be_read_is_asked_again(cluster):
+async def test_an_owner_that_cannot_be_read_is_read_again(cluster):
     cluster.put(OWNER, a_job())
     cluster.fates["GET", OWNER] += [(503, "starting"), (403, "no"), "lost"]
     async with leading(cluster):
@@ -335,7 +335,7 @@ async def test_an_owner_that_cannot_be_read_is_asked_again(cluster):
     assert cluster.reads == [OWNER] * 4
 
 
-async def test_an_owner_of_the_same_name_tells_nothing(cluster):
+async def test_the_size_of_another_owner_of_the_same_name_is_ignored(cluster):
     cluster.put(OWNER, a_job("again"))
     async with leading(cluster):
         cluster.gang(size=None)
@@ -344,7 +344,7 @@ async def test_an_owner_of_the_same_name_tells_nothing(cluster):
     assert "nothing tells" in cluster.the_gang()["status"]["reason"]
 
 
-async def test_owners_of_no_known_kind_are_not_asked(cluster):
+async def test_owners_of_unknown_kinds_are_not_read(cluster):
     async with leading(cluster):
         cluster.gang(owner={"apiVersion": "v1", "kind": "ReplicaSet", "name": "x", "uid": "x"})
         await soon(lambda: cluster.given("bert-0", "bert-1"))
@@ -355,7 +355,7 @@ async def test_owners_of_no_known_kind_are_not_asked(cluster):
 # ---- After another leader.
 
 
-async def test_a_gang_that_is_half_let_go_is_finished_by_its_plan(cluster):
+async def test_an_interrupted_commit_is_resumed_by_its_plan(cluster):
     cluster.begun()
     async with leading(cluster):
         await soon(lambda: cluster.given("bert-1"))
@@ -366,7 +366,7 @@ async def test_a_gang_that_is_half_let_go_is_finished_by_its_plan(cluster):
     assert not [path for _, path, _ in cluster.writes if path.endswith("/gangs")]
 
 
-async def test_what_a_gang_is_yet_to_be_given_is_given_to_nobody_else(cluster):
+async def test_the_remaining_gpus_of_an_interrupted_plan_are_not_given_to_others(cluster):
     cluster.begun()
     # Whose turn it would be: it is more urgent, and has waited longer.
     cluster.pod("urgent", 4, priority=1000, created="2025-01-01T00:00:00Z")
@@ -385,7 +385,7 @@ async def test_what_a_gang_is_yet_to_be_given_is_given_to_nobody_else(cluster):
         pytest.param({"gpus": ((0, 1, 2, 3), (8, 9, 10, 11))}, [4, 5, 6, 7], id="not there"),
     ],
 )
-async def test_a_plan_that_cannot_go_on_is_made_anew_for_who_still_waits(cluster, left, expected):
+async def test_the_remaining_pods_of_an_obsolete_plan_are_planned_again(cluster, left, expected):
     cluster.begun(**{"gpus": ((0, 1, 2, 3), (4, 5, 6, 7)), **left})
     async with leading(cluster):
         await soon(lambda: cluster.given("bert-1"))
@@ -402,7 +402,7 @@ async def test_a_plan_that_cannot_go_on_is_made_anew_for_who_still_waits(cluster
     ("minutes", "placed"),
     [pytest.param(9, True, id="not so long yet"), pytest.param(11, False, id="too long")],
 )
-async def test_what_becomes_free_is_kept_for_who_has_waited_too_long(cluster, minutes, placed):
+async def test_freed_nodes_are_reserved_for_a_starving_pod(cluster, minutes, placed):
     clock = Clock()
     cluster.pod("small", 1)
     async with leading(cluster, clock=clock):
@@ -473,7 +473,7 @@ def is_kept(leader):
     return any(kept in why for _, why in leader.context.planner.waiting())
 
 
-async def test_what_comes_free_after_a_long_wait_is_given_to_who_waited(cluster):
+async def test_freed_gpus_go_to_the_starving_gang(cluster):
     clock = Clock()
     async with leading(cluster, clock=clock) as leader:
         await left_waiting(cluster, leader, clock)
@@ -481,7 +481,7 @@ async def test_what_comes_free_after_a_long_wait_is_given_to_who_waited(cluster)
         await soon(lambda: cluster.given("bert-0", "bert-1"))
 
 
-async def test_what_was_kept_for_who_is_gone_is_given_to_others(cluster):
+async def test_the_reservation_of_a_deleted_gang_ends(cluster):
     clock = Clock()
     async with leading(cluster, clock=clock) as leader:
         await left_waiting(cluster, leader, clock)
@@ -492,7 +492,7 @@ async def test_what_was_kept_for_who_is_gone_is_given_to_others(cluster):
         await soon(lambda: cluster.given("small"))
 
 
-async def test_after_a_while_others_may_use_what_was_kept(cluster):
+async def test_a_reservation_ends_after_its_time(cluster):
     cluster.policy("apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {ageingMinutes: 0}\n")
     async with leading(cluster, clock=wall, min_reservation=0.5) as leader:
         cluster.pod("holder", 7)
@@ -503,7 +503,7 @@ async def test_after_a_while_others_may_use_what_was_kept(cluster):
         await soon(lambda: cluster.given("small"))
 
 
-async def test_the_time_for_which_a_gang_is_held_by_others_does_not_count(cluster):
+async def test_the_time_behind_gates_of_others_does_not_count(cluster):
     clock = Clock()
     async with leading(cluster, clock=clock) as leader:
         cluster.pod("large", 8, gates=(keys.GANG, "theirs"))

@@ -57,7 +57,7 @@ async def cluster():
         yield running
 
 
-async def test_while_one_gang_is_written_only_the_next_few_are_planned(cluster):
+async def test_few_gangs_are_planned_ahead_of_the_commit(cluster):
     cluster.open.clear()
     async with leading(cluster) as leader:
         for i in range(10):
@@ -76,7 +76,7 @@ async def test_while_one_gang_is_written_only_the_next_few_are_planned(cluster):
     assert len(cluster.order()) == 11
 
 
-async def test_who_waits_is_looked_at_a_few_at_a_time(cluster):
+async def test_a_pass_over_all_units_continues_in_the_next_cycle(cluster):
     for i in range(12):
         cluster.offer(f"fits-{i:02}", created="2026-01-01T00:00:00Z")
     async with leading(cluster, round=0) as leader:
@@ -94,7 +94,7 @@ async def test_who_waits_is_looked_at_a_few_at_a_time(cluster):
 
 
 @pytest.mark.parametrize("timings", [Timings(round=0)])
-async def test_a_look_that_takes_long_lets_others_have_their_turn(scorer, cluster):
+async def test_a_cycle_ends_when_its_time_is_over(scorer, cluster):
     for i in range(30):
         cluster.pod(f"large-{i}", 9)
 
@@ -105,7 +105,7 @@ async def test_a_look_that_takes_long_lets_others_have_their_turn(scorer, cluste
     await until_true(each_was_planned_in_a_round_of_its_own)
 
 
-async def test_the_last_is_looked_at_though_something_comes_free_all_the_time(cluster):
+async def test_the_last_unit_is_planned_although_capacity_is_freed_all_the_time(cluster):
 
     async def come_and_go():
         for number in count():
@@ -122,7 +122,7 @@ async def test_the_last_is_looked_at_though_something_comes_free_all_the_time(cl
         churn.cancel()
 
 
-async def test_who_is_always_refused_does_not_keep_what_others_could_have(cluster):
+async def test_a_unit_that_is_always_refused_releases_its_gpus(cluster):
     cluster.put("/api/v1/nodes/only", cluster.get("/api/v1/nodes/gpu-00"))
     for i in range(12):
         cluster.remove(f"/api/v1/nodes/gpu-{i:02}")
@@ -145,7 +145,7 @@ async def test_who_is_always_refused_does_not_keep_what_others_could_have(cluste
         await soon(lambda: cluster.given("after"))
 
 
-async def test_whose_plan_cannot_be_recorded_keeps_nothing_rests_longer_and_is_told_why(cluster):
+async def test_a_unit_whose_plan_cannot_be_recorded_releases_its_gpus_and_backs_off(cluster):
     for i in range(1, 12):
         cluster.remove(f"/api/v1/nodes/gpu-{i:02}")
     gangs = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
@@ -165,7 +165,7 @@ async def test_whose_plan_cannot_be_recorded_keeps_nothing_rests_longer_and_is_t
         await soon(lambda: cluster.given("cursed-0"))
 
 
-async def test_a_node_that_turns_not_ready_takes_nothing_from_pods_that_run_there(cluster):
+async def test_a_node_that_is_not_ready_keeps_the_allocations_of_its_pods(cluster):
     async with leading(cluster):
         cluster.offer("runs")
         await soon(lambda: cluster.order() == ["runs"])
@@ -185,7 +185,7 @@ async def test_a_node_that_turns_not_ready_takes_nothing_from_pods_that_run_ther
     assert cluster.record("next-0")["node"] != node["metadata"]["name"]
 
 
-async def test_of_gangs_that_are_gone_nothing_is_kept(cluster):
+async def test_nothing_is_kept_of_deleted_gangs(cluster):
     container = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 1}}}
     replicas = {"replicas": WORKERS, "template": {"spec": {"containers": [container]}}}
     path = "/apis/kubeflow.org/v1/namespaces/team/mpijobs/bert"
@@ -211,9 +211,7 @@ def choosy(terms):
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
-async def test_who_takes_long_to_plan_lets_others_pass_and_is_planned_in_the_end(
-    cluster, monkeypatch
-):
+async def test_a_slow_unit_is_planned_after_the_others(cluster, monkeypatch):
     # What is planned within the bounds of a pod is too fast for this.
     for module, bound in (
         (node_terms, "MOST_TERMS"),
@@ -238,9 +236,7 @@ async def test_who_takes_long_to_plan_lets_others_pass_and_is_planned_in_the_end
     assert "bestPossible" not in plans["choosy"]
 
 
-async def test_who_cannot_be_planned_is_told_so_rests_and_keeps_nobody_from_being_placed(
-    cluster, monkeypatch
-):
+async def test_a_unit_whose_planning_raises_backs_off_and_others_are_placed(cluster, monkeypatch):
     # Columns hold 64 bits: such an amount raises in the midst of planning.
     monkeypatch.setattr(feasibility, "_MOST", 1 << 80)
     async with leading(cluster) as leader:
@@ -260,9 +256,7 @@ async def test_who_cannot_be_planned_is_told_so_rests_and_keeps_nobody_from_bein
     )
 
 
-async def test_a_begun_plan_that_cannot_be_finished_keeps_nobody_from_being_placed(
-    cluster, monkeypatch
-):
+async def test_a_plan_whose_resumption_raises_does_not_stop_others(cluster, monkeypatch):
     def raises(*_):
         raise RuntimeError("a fault of ours")
 

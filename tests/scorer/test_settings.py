@@ -44,23 +44,23 @@ def test_every_setting_is_a_variable_of_its_name():
     assert texts.keys() | numbers.keys() == set(Settings.__dataclass_fields__)
 
 
-def test_a_variable_that_is_empty_is_one_that_is_unset():
+def test_an_empty_variable_counts_as_unset():
     assert read_settings({**POD, "LINKWISE_PROBE_PORT": "", "LINKWISE_HOST": ""}) == Settings()
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        pytest.param("LINKWISE_PROBE_PORT", "http", id="no number"),
-        pytest.param("LINKWISE_INSPECT_PORT", "65536", id="no port"),
+        pytest.param("LINKWISE_PROBE_PORT", "http", id="not a number"),
+        pytest.param("LINKWISE_INSPECT_PORT", "65536", id="not a port"),
         pytest.param("LINKWISE_WRITE_SECONDS", "-1", id="negative"),
-        pytest.param("LINKWISE_LEASE_SECONDS", "nan", id="not a number"),
-        pytest.param("LINKWISE_RENEW_SECONDS", "15", id="until another leads"),
-        pytest.param("LINKWISE_RENEW_SECONDS", "2", id="only one attempt"),
+        pytest.param("LINKWISE_LEASE_SECONDS", "nan", id="NaN"),
+        pytest.param("LINKWISE_RENEW_SECONDS", "15", id="not below the lease"),
+        pytest.param("LINKWISE_RENEW_SECONDS", "2", id="not above the retry"),
         pytest.param("LINKWISE_LOG_LEVEL", "loud", id="level"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_by_its_name(name, value):
+def test_an_invalid_value_is_refused_with_its_name(name, value):
     with pytest.raises(SettingsError, match=f"^{name}={value}: write "):
         read_settings({**POD, name: value})
 
@@ -71,7 +71,7 @@ def test_attempts_without_a_pause_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("told", "address"),
+    ("values", "address"),
     [
         ({}, ""),
         ({"host": "127.0.0.1"}, "127.0.0.1:8445"),
@@ -84,11 +84,11 @@ def test_attempts_without_a_pause_are_refused():
         ({"host": "scorer.example"}, "scorer.example:8445"),
     ],
 )
-def test_the_webhook_is_told_where_others_reach_the_process(told, address):
-    assert Settings(**told).fit_address == address
+def test_the_published_address_is_one_that_clients_can_use(values, address):
+    assert Settings(**values).fit_address == address
 
 
-def test_by_default_a_leader_is_as_patient_as_those_of_kubernetes():
-    plain = Settings()
+def test_the_default_lease_timings_are_those_of_client_go():
+    settings = Settings()
     # client-go's LeaseDuration, RenewDeadline and RetryPeriod.
-    assert (plain.lease_seconds, plain.renew_seconds, plain.retry_seconds) == (15, 10, 2)
+    assert (settings.lease_seconds, settings.renew_seconds, settings.retry_seconds) == (15, 10, 2)

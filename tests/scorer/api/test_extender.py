@@ -58,7 +58,7 @@ async def bound(scorer, pod, node="gpu-0"):
 
 
 @pytest.mark.usefixtures("nodes")
-async def test_a_pod_is_brought_to_its_gpus_as_a_scheduler_asks(scorer, cluster):
+async def test_a_scheduler_filters_prioritizes_and_binds_a_pod(scorer, cluster):
     body = asking(cluster, NodeNames=["gpu-0", "gpu-1", "web"])
 
     assert await asked(scorer, "filter", body) == (
@@ -92,7 +92,7 @@ async def test_a_pod_is_brought_to_its_gpus_as_a_scheduler_asks(scorer, cluster)
 
 
 @pytest.mark.usefixtures("nodes")
-async def test_how_it_went_is_told(scorer, cluster):
+async def test_responses_are_logged_and_counted(scorer, cluster):
     body = asking(cluster, NodeNames=["gpu-0", "web"])
     await asked(scorer, "filter", body)
     await asked(scorer, "filter", body | {"NodeNames": ["web"]})
@@ -121,7 +121,7 @@ async def test_how_it_went_is_told(scorer, cluster):
     ],
     ids=["whole nodes", "no pod"],
 )
-async def test_what_cannot_be_answered_is_an_error_for_the_scheduler_to_show(scorer, body, said):
+async def test_an_invalid_request_has_an_error_for_the_scheduler(scorer, body, said):
     status, answer = await asked(scorer, "filter", body)
     assert (status, said in answer["Error"], answer["NodeNames"]) == (200, True, [])
     status, answer = await asked(scorer, "bind", body)
@@ -132,7 +132,7 @@ async def test_what_cannot_be_answered_is_an_error_for_the_scheduler_to_show(sco
 
 @pytest.mark.parametrize("beside", ["replica-1_scheduler"])
 @pytest.mark.usefixtures("nodes")
-async def test_one_that_does_not_lead_lets_the_scheduler_try_again(started, cluster):
+async def test_a_replica_that_does_not_lead_lets_the_scheduler_retry(started, cluster):
     body = asking(cluster, NodeNames=["gpu-0"])
 
     assert (await asked(started, "filter", body))[1]["Error"] == NOT_LEADING
@@ -142,7 +142,7 @@ async def test_one_that_does_not_lead_lets_the_scheduler_try_again(started, clus
 
 
 @pytest.mark.parametrize("started", [{"write_seconds": 60}], indirect=True)
-async def test_a_leader_that_does_not_know_the_cluster_yet_says_so(started, cluster):
+async def test_a_leader_that_is_not_synced_says_so(started, cluster):
     async def leads():
         return "linkwise_leader 1.0" in (await started.probe("/metrics"))[1]
 
@@ -153,11 +153,11 @@ async def test_a_leader_that_does_not_know_the_cluster_yet_says_so(started, clus
     assert "not listed yet" in await bound(started, body["Pod"])
 
 
-async def test_it_leads_under_the_term_of_the_scheduler_beside_it(scorer):
+async def test_it_leads_under_the_term_of_its_scheduler(scorer):
     assert [line["term"] for line in scorer.said("Leading")] == [3]
 
 
 @pytest.mark.parametrize("beside", [""])
-async def test_without_a_scheduler_beside_it_a_scorer_leads_all_the_same(scorer):
+async def test_a_scorer_without_a_scheduler_leads(scorer):
     assert scorer.said("Acquired Lease")
     assert (await scorer.look("/filter"))[0] == 404

@@ -22,14 +22,14 @@ from scorer.timings import Timings
     ("path", "keys_told"),
     [("/v1/nodes", {"term", "nodes"}), ("/v1/gangs", {"term", "gangs", "waiting"})],
 )
-async def test_a_leader_answers_as_json_under_its_term(scorer, path, keys_told):
+async def test_a_leader_responds_in_json_with_its_term(scorer, path, keys_told):
     status, body = await scorer.look(path)
 
     assert (status, json.loads(body).keys()) == (200, keys_told)
     assert json.loads(body)["term"] == scorer.said("Leading")[0]["term"]
 
 
-async def test_one_node_can_be_asked_for(scorer, cluster):
+async def test_a_query_selects_one_node(scorer, cluster):
     labels = {keys.NODE_MODE: "topology"}
     for name in ("gpu-0", "gpu-1"):
         body = {
@@ -50,12 +50,12 @@ async def test_one_node_can_be_asked_for(scorer, cluster):
 
 
 @pytest.mark.parametrize("path", ["/v1/nodes?namespace=a", "/v1/gangs?name=a", "/v1/gangs?x"])
-async def test_a_query_that_nobody_reads_is_refused(scorer, path):
+async def test_an_unknown_query_is_refused(scorer, path):
     status, why = await scorer.look(path)
     assert (status, why[:20]) == (400, "of a query, only nam")
 
 
-async def test_nothing_else_is_answered(scorer):
+async def test_other_paths_are_not_found(scorer):
     assert (await scorer.look("/v1/pods"))[0] == 404
     assert (await scorer.look("/metrics"))[0] == 404
 
@@ -96,7 +96,7 @@ async def nodes_known(scorer, cluster):
 
 
 @pytest.mark.usefixtures("tokens")
-async def test_the_webhook_is_told_where_pods_would_go_and_nothing_is_held(scorer, cluster):
+async def test_a_dry_run_shows_where_pods_would_fit_and_assumes_nothing(scorer, cluster):
     await nodes_known(scorer, cluster)
     for _ in range(2):
         status, body = await scorer.fits(QUESTION, WEBHOOK)
@@ -108,7 +108,7 @@ async def test_the_webhook_is_told_where_pods_would_go_and_nothing_is_held(score
 
 @pytest.mark.usefixtures("tokens")
 @pytest.mark.parametrize("timings", [Timings(retry_limit=0)])
-async def test_a_question_that_takes_too_long_is_given_up(scorer, cluster):
+async def test_a_dry_run_ends_at_its_limit(scorer, cluster):
     await nodes_known(scorer, cluster)
 
     status, why = await scorer.fits(QUESTION, WEBHOOK)
@@ -139,7 +139,7 @@ def slow(monkeypatch):
 
 
 @pytest.mark.usefixtures("tokens", "impatient")
-async def test_while_a_question_has_its_thread_others_are_told_so_at_once(slow, scorer, cluster):
+async def test_a_second_dry_run_is_refused_immediately(slow, scorer, cluster):
     begun, on = slow
     await nodes_known(scorer, cluster)
 
@@ -162,7 +162,7 @@ async def test_while_a_question_has_its_thread_others_are_told_so_at_once(slow, 
 
 
 @pytest.mark.usefixtures("tokens")
-async def test_one_that_waits_too_long_to_be_passed_is_told_of_but_not_who_it_is(scorer, cluster):
+async def test_the_reason_of_a_reservation_does_not_name_the_starving_unit(scorer, cluster):
     cluster.put("/api/v1/nodes/gpu-0", NODE)
     policy = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
     text = "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {ageingMinutes: 0}\n"
@@ -185,7 +185,7 @@ async def test_one_that_waits_too_long_to_be_passed_is_told_of_but_not_who_it_is
 
 @pytest.mark.parametrize(("token", "status"), [("nobody", 401), ("wider", 401), ("other", 403)])
 @pytest.mark.usefixtures("tokens")
-async def test_nobody_but_the_webhook_is_answered(scorer, token, status):
+async def test_only_the_webhook_may_request_dry_runs(scorer, token, status):
     found, body = await scorer.fits(QUESTION, token)
 
     assert (found, b"fits" in body) == (status, False)
@@ -203,13 +203,13 @@ async def test_nobody_but_the_webhook_is_answered(scorer, token, status):
     ],
 )
 @pytest.mark.usefixtures("tokens")
-async def test_what_is_no_question_is_refused(scorer, question, status):
+async def test_an_invalid_body_is_refused(scorer, question, status):
     assert (await scorer.fits(question, WEBHOOK))[0] == status
 
 
 @pytest.mark.usefixtures("tokens")
 @pytest.mark.parametrize("started", [{"write_seconds": 60}], indirect=True)
-async def test_one_that_does_not_know_the_cluster_yet_says_so(started, cluster):
+async def test_a_leader_that_is_not_synced_refuses_dry_runs(started, cluster):
     await until(lambda: cluster.get(LEASE))
 
     status, body = await started.fits(QUESTION, WEBHOOK)
@@ -217,7 +217,7 @@ async def test_one_that_does_not_know_the_cluster_yet_says_so(started, cluster):
     assert (status, b"not listed yet" in body) == (503, True)
 
 
-async def test_where_the_leader_answers_stands_in_its_lease(scorer, cluster):
+async def test_the_lease_has_the_address_of_the_leader(scorer, cluster):
     address = f"127.0.0.1:{scorer.settings.fit_port}"
 
     await until(

@@ -57,9 +57,7 @@ async def passed(cluster, clock, seconds, name="sign"):
     await soon(lambda: cluster.given(name))
 
 
-async def test_all_members_are_evicted_when_one_is_not_bound_in_time_and_go_elsewhere(
-    cluster, clock
-):
+async def test_an_unbound_member_evicts_its_gang_which_is_placed_elsewhere(cluster, clock):
     async with leading(cluster, clock=clock):
         node = await placed(cluster, "bert-0")
         version = cluster["bert-0"]["metadata"]["resourceVersion"]
@@ -78,7 +76,7 @@ async def test_all_members_are_evicted_when_one_is_not_bound_in_time_and_go_else
     }
 
 
-async def test_people_are_told_why_a_gang_is_moved(cluster, clock):
+async def test_the_event_says_why_a_gang_is_evicted(cluster, clock):
     async with leading(cluster, clock=clock):
         node = await placed(cluster, "bert-0")
         await passed(cluster, clock, 61)
@@ -94,7 +92,7 @@ async def test_people_are_told_why_a_gang_is_moved(cluster, clock):
     )
 
 
-async def test_no_time_passes_for_a_gang_while_no_scheduler_looks_at_its_pods(cluster, clock):
+async def test_the_deadline_starts_when_a_scheduler_tries_a_pod(cluster, clock):
     async with leading(cluster, clock=clock):
         cluster.gang(gpus=2)
         await soon(lambda: cluster.given("bert-0", "bert-1"))
@@ -139,7 +137,7 @@ async def test_a_gang_that_is_bound_in_time_stays(cluster, clock, owner):
     assert evicted(cluster) == {}
 
 
-async def test_pods_that_nobody_would_make_again_stay_and_people_are_told(cluster, clock):
+async def test_pods_without_a_controller_are_not_evicted_and_the_status_says_why(cluster, clock):
     async with leading(cluster, clock=clock):
         await placed(cluster, "bert-0", owner=None)
         await passed(cluster, clock, 61)
@@ -164,7 +162,7 @@ async def test_pods_whose_job_counts_evictions_as_failures_stay(cluster, clock):
 IGNORES = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
 
 
-async def test_a_job_is_not_moved_before_it_has_waited_as_long_as_that_may_take(cluster, clock):
+async def test_a_job_is_not_evicted_before_the_recreation_time(cluster, clock):
     body = {"metadata": {"uid": "sweep"}, "spec": {"podFailurePolicy": {"rules": [IGNORES]}}}
     cluster.put("/apis/batch/v1/namespaces/team/jobs/sweep", body)
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "sweep", "uid": "sweep"}
@@ -182,7 +180,7 @@ async def test_a_job_is_not_moved_before_it_has_waited_as_long_as_that_may_take(
 
 
 @pytest.mark.parametrize(("pods", "seconds"), [(1, 10), (2, 20), (5, 160), (8, 600), (4096, 600)])
-def test_how_long_a_job_may_take_to_make_evicted_pods_again(pods, seconds):
+def test_recreation_time_doubles_with_each_failure(pods, seconds):
     job = {"apiVersion": "batch/v1", "kind": "Job", "name": "sweep", "uid": "sweep"}
     seen = [a_seen(1, f"sweep-{i}", owner=job) for i in range(pods)]
 
@@ -190,9 +188,7 @@ def test_how_long_a_job_may_take_to_make_evicted_pods_again(pods, seconds):
     assert recreation_time([a_seen(1, "bert-0", owner=JOB)] * pods) == 0
 
 
-async def test_a_gang_whose_pods_could_not_be_moved_is_told_when_it_is_bound_after_all(
-    cluster, clock
-):
+async def test_a_gang_that_could_not_be_evicted_is_placed_once_bound(cluster, clock):
     async with leading(cluster, clock=clock):
         await placed(cluster, "bert-0", owner=None)
         await passed(cluster, clock, 61)
@@ -209,7 +205,7 @@ async def test_a_gang_whose_pods_could_not_be_moved_is_told_when_it_is_bound_aft
         pytest.param("lost", id="no answer"),
     ],
 )
-async def test_an_eviction_that_is_refused_is_asked_for_again_later(cluster, clock, refusal):
+async def test_a_refused_eviction_is_retried(cluster, clock, refusal):
     cluster.fates["POST", "/api/v1/namespaces/team/pods/bert-0/eviction"].append(refusal)
     async with leading(cluster, clock=clock):
         await placed(cluster, "bert-0")
@@ -222,7 +218,7 @@ async def test_an_eviction_that_is_refused_is_asked_for_again_later(cluster, clo
         await soon(lambda: cluster["bert-0"] is None or cluster.record("bert-1"))
 
 
-async def test_a_pod_whose_gpus_are_gone_does_not_keep_its_gang_waiting(cluster, clock):
+async def test_a_pod_with_a_conflict_evicts_its_gang_immediately(cluster, clock):
     async with leading(cluster, clock=clock):
         node = await placed(cluster, "bert-0")
         cluster.remove(f"/api/v1/nodes/{node}")
@@ -231,7 +227,7 @@ async def test_a_pod_whose_gpus_are_gone_does_not_keep_its_gang_waiting(cluster,
     assert evicted(cluster).keys() == {"bert-0", "bert-1"}
 
 
-async def test_a_pod_on_its_own_is_moved_too(cluster, clock):
+async def test_a_single_pod_is_evicted_too(cluster, clock):
     async with leading(cluster, clock=clock):
         cluster.pod("alone", 1, owner={**JOB, "kind": "ReplicaSet"})
         await soon(lambda: cluster.given("alone"))
@@ -242,7 +238,7 @@ async def test_a_pod_on_its_own_is_moved_too(cluster, clock):
 
 
 @pytest.mark.parametrize("recorded", [True, False], ids=["by its Gang", "by its pods"])
-async def test_a_plan_of_the_leader_before_is_followed_to_its_end(cluster, clock, recorded):
+async def test_a_plan_of_the_last_leader_is_tracked_until_it_is_bound(cluster, clock, recorded):
     async with leading(cluster, clock=clock):
         await placed(cluster, "bert-0")
     if not recorded:
@@ -254,7 +250,7 @@ async def test_a_plan_of_the_leader_before_is_followed_to_its_end(cluster, clock
         await soon(lambda: cluster.phase() == "Placed")
 
 
-async def test_a_plan_of_the_leader_before_that_comes_to_no_end_is_given_up(cluster, clock):
+async def test_an_overdue_plan_of_the_last_leader_is_given_up(cluster, clock):
     async with leading(cluster, clock=clock):
         await placed(cluster, "bert-0")
     clock.now = NOW + 1000
@@ -264,7 +260,7 @@ async def test_a_plan_of_the_leader_before_that_comes_to_no_end_is_given_up(clus
         await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
 
 
-async def test_a_node_where_a_gang_failed_may_be_used_again_after_a_while(cluster, clock):
+async def test_the_exclusion_of_a_node_ends(cluster, clock):
     cluster.remove("/api/v1/nodes/gpu-1")
     cluster.node("sign", 8)
     async with leading(cluster, clock=clock):
@@ -287,7 +283,7 @@ async def joined(cluster, *bound):
     await soon(lambda: cluster.given("bert-2"))
 
 
-async def test_a_member_that_comes_later_does_not_let_those_before_it_be_forgotten(cluster, clock):
+async def test_a_later_member_does_not_untrack_the_first_plan(cluster, clock):
     async with leading(cluster, clock=clock):
         await joined(cluster, "bert-0")
         await passed(cluster, clock, 59)
@@ -300,7 +296,7 @@ async def test_a_member_that_comes_later_does_not_let_those_before_it_be_forgott
     assert evicted(cluster).keys() == {"bert-0", "bert-1"}
 
 
-async def test_the_leader_before_may_have_left_several_plans_of_a_gang(cluster, clock):
+async def test_several_plans_of_a_gang_are_restored(cluster, clock):
     async with leading(cluster, clock=clock):
         await joined(cluster, "bert-0")
     async with leading(cluster, term=8, clock=clock):
@@ -320,9 +316,7 @@ async def test_the_leader_before_may_have_left_several_plans_of_a_gang(cluster, 
         pytest.param(lambda cluster: cluster.delete("bert-2"), id="is gone"),
     ],
 )
-async def test_a_gang_is_placed_once_none_of_its_plans_has_a_member_that_is_not_bound(
-    cluster, clock, last
-):
+async def test_a_gang_is_placed_once_all_its_plans_are_bound(cluster, clock, last):
     async with leading(cluster, clock=clock):
         await joined(cluster, "bert-0")
         cluster.bind("bert-1")
@@ -337,7 +331,9 @@ async def test_a_gang_is_placed_once_none_of_its_plans_has_a_member_that_is_not_
     assert evicted(cluster) == {}
 
 
-async def test_a_gang_of_which_a_member_is_refused_again_and_again_is_moved_in_time(cluster, clock):
+async def test_a_gang_with_a_member_that_is_always_refused_is_evicted_at_its_deadline(
+    cluster, clock
+):
     cluster.fail("PATCH", "bert-1", *[(403, "no")] * 1000)
     async with leading(cluster, clock=clock):
         cluster.gang(gpus=2)
@@ -351,9 +347,7 @@ async def test_a_gang_of_which_a_member_is_refused_again_and_again_is_moved_in_t
         await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
 
 
-async def test_a_member_that_is_just_tried_by_another_plan_gives_its_gang_no_more_time(
-    cluster, clock
-):
+async def test_a_retry_under_another_plan_does_not_extend_the_deadline(cluster, clock):
     answered = asyncio.Event()
     cluster.fail("PATCH", "bert-1", *[(403, "no")] * 1000)
     async with leading(cluster, clock=clock) as leader:
@@ -378,7 +372,7 @@ async def test_a_member_that_is_just_tried_by_another_plan_gives_its_gang_no_mor
         await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
 
 
-async def test_a_plan_that_could_not_be_written_leaves_the_one_before_it(cluster, clock):
+async def test_a_refused_plan_does_not_untrack_the_one_before(cluster, clock):
     async with leading(cluster, clock=clock):
         await placed(cluster, "bert-0")
         cluster.fail("PATCH", "bert-2", *[(403, "no")] * 1000)

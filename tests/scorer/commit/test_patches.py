@@ -89,7 +89,7 @@ def pinned(term):
 
 
 @given(held())
-def test_any_pod_gets_its_record_and_its_node_and_loses_our_gate_and_nothing_else(raw):
+def test_the_patch_adds_the_record_and_the_node_and_removes_only_our_gate(raw):
     terms = terms_of(raw)
     before = raw["metadata"].get("annotations") or {}
 
@@ -130,7 +130,7 @@ def rest_of(raw):
         pytest.param(lambda pod: pod["spec"].pop("schedulingGates"), id="no gates"),
     ],
 )
-def test_it_holds_only_for_the_pod_and_the_gates_that_were_planned(change):
+def test_the_patch_applies_only_to_the_planned_pod_and_gates(change):
     raw = a_held_pod(2, gates=("other", keys.GANG))
     steps = wire(steps_for(raw))
     change(raw)
@@ -139,7 +139,7 @@ def test_it_holds_only_for_the_pod_and_the_gates_that_were_planned(change):
         jsonpatch.apply_patch(raw, steps)
 
 
-def test_what_it_must_hold_for_is_tested_before_anything_is_written():
+def test_the_patch_tests_before_it_writes():
     operations = [step["op"] for step in steps_for(a_held_pod(2))]
 
     assert operations[:2] == ["test", "test"]
@@ -147,7 +147,7 @@ def test_what_it_must_hold_for_is_tested_before_anything_is_written():
     assert operations[-1] == "remove"
 
 
-def test_a_share_is_written_in_the_words_of_gpushare():
+def test_a_share_has_the_annotations_of_gpushare():
     raw = a_held_pod(0)
     raw["spec"]["containers"][0]["resources"]["limits"] = {keys.GPU_MEM: 8}
 
@@ -160,7 +160,7 @@ def test_a_share_is_written_in_the_words_of_gpushare():
     assert after[keys.ISOLATION] == "none"
 
 
-def test_a_share_says_what_keeps_it_within_its_limits_on_its_node():
+def test_a_share_has_the_isolation_of_its_node():
     raw = a_held_pod(0)
     raw["spec"]["containers"][0]["resources"]["limits"] = {keys.GPU_MEM: 8}
 
@@ -177,7 +177,7 @@ def test_a_share_says_what_keeps_it_within_its_limits_on_its_node():
         pytest.param((0, 3), False, None, id="unknown machine"),
     ],
 )
-def test_a_record_tells_how_good_the_set_is(gpus, table, bandwidth):
+def test_a_record_has_the_bandwidth_of_its_gpus(gpus, table, bandwidth):
     known = table_of(a_node().machine) if table else None
     shares = tuple(GPUShare(i) for i in gpus)
     member = new_member(msgspec.convert(a_held_pod(len(gpus)), Pod), "team")
@@ -202,7 +202,7 @@ TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]
     ],
     ids=["nothing", "a term", "two terms", "a node that somebody named"],
 )
-def test_what_is_required_without_our_own_pin_is_what_was_required_before(terms):
+def test_a_pod_without_our_pin_requires_what_it_required_before(terms):
     affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}} if terms else None
     raw = a_held_pod(2, **({"affinity": affinity} if affinity else {}))
     before = msgspec.convert(raw, Pod)

@@ -8,7 +8,7 @@ from scorer.queue.backoff import Backoff
 ONE, OTHER = GangKey("team", "one", ""), GangKey("team", "other", "")
 
 
-def test_each_rests_longer_every_time_until_it_goes_well():
+def test_delays_double_up_to_the_maximum_until_a_reset():
     async def pauses():
         woken = []
         backoff = Backoff(1.0, 3.0, lambda: woken.append(asyncio.get_running_loop().time()))
@@ -26,7 +26,7 @@ def test_each_rests_longer_every_time_until_it_goes_well():
     assert virtual_time.run(pauses()) == ([1.0, 2.0, 3.0, 3.0, 1.0], [1.0, 3.0, 6.0, 9.0])
 
 
-def test_who_is_forgotten_wakes_nobody():
+def test_a_reset_cancels_the_timer():
     async def woken():
         found = []
         backoff = Backoff(1.0, 3.0, lambda: found.append(True))
@@ -39,7 +39,7 @@ def test_who_is_forgotten_wakes_nobody():
     assert virtual_time.run(woken()) == []
 
 
-def test_why_one_rests_is_told_as_long_as_it_does():
+def test_the_reason_is_known_until_the_delay_ends():
     async def told():
         backoff = Backoff(1.0, 3.0, lambda: None)
         found = [backoff.reason(ONE)]
@@ -51,7 +51,7 @@ def test_why_one_rests_is_told_as_long_as_it_does():
     assert virtual_time.run(told()) == [None, "refused", None]
 
 
-def test_who_rests_anew_is_not_woken_by_the_time_before():
+def test_restarted_backoff_ignores_old_timer():
     async def rests_still():
         backoff = Backoff(1.0, 3.0, lambda: None)
         backoff.start(ONE)
@@ -64,7 +64,7 @@ def test_who_rests_anew_is_not_woken_by_the_time_before():
     assert virtual_time.run(rests_still())
 
 
-def test_who_has_rested_and_is_not_seen_again_is_forgotten():
+def test_a_key_without_failures_for_the_maximum_delay_is_reset():
     async def pauses():
         backoff = Backoff(1.0, 3.0, lambda: None)
         found = [backoff.start(ONE)]

@@ -61,7 +61,7 @@ def order(found):
 # ---- Order.
 
 
-def test_the_most_urgent_come_first_then_the_oldest_then_by_name():
+def test_units_are_ordered_by_priority_age_and_name():
     units = [
         a_unit("b", 1),
         a_unit("a", 1),
@@ -73,7 +73,7 @@ def test_the_most_urgent_come_first_then_the_oldest_then_by_name():
     assert order(cycle(a_snapshot(a_node()), *units)) == ["urgent", "old", "a", "b", "idle"]
 
 
-def test_each_sees_what_those_before_it_took():
+def test_each_unit_sees_the_plans_before_it():
     found = cycle(a_snapshot(a_node()), a_unit("one", 1, 6), a_unit("two", 1, 6, age=1))
 
     assert placed(found) == ["two"]
@@ -81,13 +81,13 @@ def test_each_sees_what_those_before_it_took():
     assert found.snapshot.nodes[0].free_mask.bit_count() == 2
 
 
-def test_who_does_not_fit_is_passed_by_smaller_ones():
+def test_smaller_units_pass_a_unit_that_does_not_fit():
     found = cycle(a_snapshot(a_node()), a_unit("large", 2, 8, age=9), a_unit("small", 1, 8))
 
     assert placed(found) == ["small"]
 
 
-def test_a_gang_that_is_not_complete_is_not_planned():
+def test_an_incomplete_gang_is_not_planned():
     found = cycle(a_snapshot(a_node()), a_unit("half", 2, missing=2, age=9), a_unit("whole"))
 
     assert outcomes(found)["half"] == Refusal("2 of 4 members", stands=False)
@@ -97,7 +97,7 @@ def test_a_gang_that_is_not_complete_is_not_planned():
 # ---- Waiting longest.
 
 
-def test_what_becomes_free_is_kept_for_who_has_waited_too_long():
+def test_nodes_are_reserved_for_a_starving_unit():
     snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
 
     found = cycle(snapshot, a_unit("large", 2, 4, age=9), a_unit("small"), starving={"large"})
@@ -109,7 +109,7 @@ def test_what_becomes_free_is_kept_for_who_has_waited_too_long():
     )
 
 
-def test_nodes_that_the_one_that_has_waited_too_long_can_never_use_stay_open():
+def test_nodes_that_a_starving_unit_can_never_use_stay_open():
     large = a_unit("large", 1, 8, age=9, nodeSelector={"rack": "a"})
     snapshot = a_snapshot(
         a_node("in-use", labels={"rack": "a"}),
@@ -137,7 +137,7 @@ def test_a_node_that_never_becomes_free_stays_open(stays, kept):
 
 
 @pytest.mark.parametrize(("link", "linked"), [("nvlink", {"mesh"}), ("best", {"mesh", "pcie"})])
-def test_a_gang_that_insists_on_nvlink_keeps_only_nodes_that_have_it(link, linked):
+def test_a_starving_gang_that_requires_nvlink_reserves_only_nodes_with_nvlink(link, linked):
     nodes = [a_node("mesh", dgx1_v100()), a_node("pcie", a_pcie_machine(8, socket=4))]
     snapshot = a_snapshot(*nodes, taken={"mesh": range(5), "pcie": range(5)})
     large = a_unit("large", 2, 4, age=9, annotations={keys.LINK: link})
@@ -156,7 +156,7 @@ def test_no_reason_names_what_is_in_other_namespaces():
     assert "secret" not in outcomes(found)["small"].reason
 
 
-def test_whether_an_empty_cluster_takes_one_is_asked_once_for_a_refusal():
+def test_the_usable_nodes_of_a_starving_unit_are_computed_once_for_a_refusal():
     snapshot, large = a_snapshot(a_node(), taken={"node-0": (0,)}), a_unit("large", 2, 4, age=9)
     refusal = outcomes(cycle(snapshot, large, starving={"large"}))["large"]
 
@@ -167,7 +167,7 @@ def test_whether_an_empty_cluster_takes_one_is_asked_once_for_a_refusal():
     assert outcomes(found)["large"] is refusal
 
 
-def test_who_is_more_urgent_passes_the_one_that_has_waited_too_long():
+def test_units_of_a_higher_priority_pass_a_starving_unit():
     snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
 
     found = cycle(
@@ -189,13 +189,13 @@ def test_who_is_more_urgent_passes_the_one_that_has_waited_too_long():
         pytest.param(a_unit("large", gates=(keys.GANG, "theirs"), age=9), id="held by others"),
     ],
 )
-def test_nothing_is_kept_for_who_could_not_be_placed_anyway(large):
+def test_no_node_is_reserved_for_a_unit_that_can_never_fit(large):
     assert placed(cycle(a_snapshot(a_node()), large, a_unit("small"), starving={"large"})) == [
         "small"
     ]
 
 
-def test_nothing_is_kept_for_who_could_go_only_where_it_failed():
+def test_no_node_is_reserved_for_a_unit_that_fits_only_on_excluded_nodes():
     snapshot = a_snapshot(a_node("large"), a_node("small", a_machine(4)), taken={"large": (0,)})
     large = a_unit("large", 1, 8, age=9)
 
@@ -213,7 +213,7 @@ def test_nothing_is_kept_for_who_could_go_only_where_it_failed():
 
 
 @pytest.mark.parametrize(("cpu", "kept"), [("96", False), ("95.9", True)])
-def test_nothing_is_kept_for_who_asks_for_what_pods_without_gpus_have_of_every_node(cpu, kept):
+def test_no_node_is_reserved_if_pods_without_gpus_use_the_requested_resources(cpu, kept):
     snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
     agent = Holding("kube-system/agent", "agent", cpu=100)
     requests = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 8, "cpu": cpu}}}
@@ -226,7 +226,7 @@ def test_nothing_is_kept_for_who_asks_for_what_pods_without_gpus_have_of_every_n
     assert placed(found) == ([] if kept else ["small"])
 
 
-def test_things_are_kept_for_the_first_only():
+def test_nodes_are_reserved_for_one_unit_only():
     snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
     large = [a_unit("first", 1, 8, age=9), a_unit("second", 1, 8, age=8)]
 
@@ -242,7 +242,7 @@ def test_things_are_kept_for_the_first_only():
 # ---- Not again.
 
 
-def test_a_refusal_that_stands_is_not_planned_again():
+def test_a_unit_with_a_cached_refusal_is_not_planned_again():
     unit = a_unit("one")
     before = Refusal("as before")
 
@@ -251,7 +251,7 @@ def test_a_refusal_that_stands_is_not_planned_again():
     assert outcomes(found) == {"one": before}
 
 
-def test_what_is_kept_for_who_waits_longest_is_kept_while_its_refusal_stands():
+def test_a_reservation_holds_while_its_refusal_is_cached():
     snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
     large = a_unit("large", 1, 8, age=9)
 
@@ -266,7 +266,7 @@ def test_what_is_kept_for_who_waits_longest_is_kept_while_its_refusal_stands():
     assert placed(found) == []
 
 
-def test_a_replacement_goes_next_to_its_gang_where_that_has_room():
+def test_a_replacement_is_placed_next_to_its_gang_if_it_fits():
     labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "2"}
     there = a_seen(1, "g-0", labels=labels).with_allocation(Allocation("node-1", (GPUShare(0),)))
     (unit,) = units_of([there, a_seen(1, "g-1", labels=labels)], NOBODY)
@@ -277,7 +277,7 @@ def test_a_replacement_goes_next_to_its_gang_where_that_has_room():
     assert outcomes(cycle(full, unit))["g"].placements[0].node == "node-0"
 
 
-def test_a_gang_does_not_go_where_it_failed():
+def test_a_gang_is_not_placed_on_excluded_nodes():
     nodes = [a_node("node-0"), a_node("node-1")]
     unit = a_unit("one")
 
@@ -317,7 +317,7 @@ _queues = st.lists(
 
 @settings(max_examples=50)
 @given(clusters(most=3), _queues, st.randoms(use_true_random=False))
-def test_nothing_is_given_twice_nobody_gets_a_part_and_the_order_of_arrival_does_not_matter(
+def test_no_gpu_is_allocated_twice_no_gang_is_partial_and_arrival_order_does_not_matter(
     snapshot, queue, chance
 ):
     units = [unit for unit, _ in queue]

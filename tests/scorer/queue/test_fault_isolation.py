@@ -116,7 +116,7 @@ async def a_gang_is_due(cluster, clock):
     clock.now += 100
 
 
-async def test_a_pod_whose_patch_cannot_be_encoded_rests_and_frees_its_gpus(cluster, logs):
+async def test_a_pod_whose_patch_cannot_be_encoded_backs_off_and_releases_its_gpus(cluster, logs):
     async with led(cluster) as leading:
         leading.kube.breaks = breaks("/pods/cursed")
         cluster.pod("cursed", 8, priority=1)
@@ -131,7 +131,7 @@ async def test_a_pod_whose_patch_cannot_be_encoded_rests_and_frees_its_gpus(clus
     assert told(logs, Stage.COMMIT)[0]["unit"] == "('team', 'cursed')"
 
 
-async def test_a_gang_of_which_one_patch_cannot_be_encoded_lets_the_others_go(cluster):
+async def test_a_patch_that_cannot_be_encoded_does_not_stop_the_other_members(cluster):
     async with led(cluster) as leading:
         leading.kube.breaks = breaks("/pods/bert-1")
         cluster.gang(gpus=2)
@@ -141,7 +141,7 @@ async def test_a_gang_of_which_one_patch_cannot_be_encoded_lets_the_others_go(cl
         await soon(lambda: cluster.given("bert-1"))
 
 
-async def test_a_clock_that_tells_no_time_keeps_nothing_held(cluster):
+async def test_an_invalid_clock_leaves_no_gpus_assumed(cluster):
     clock = Clock()
     async with led(cluster, clock) as leading:
         clock.now = float("inf")
@@ -158,7 +158,7 @@ async def test_a_clock_that_tells_no_time_keeps_nothing_held(cluster):
         await soon(lambda: cluster.given("alone"))
 
 
-async def test_a_gang_whose_plan_cannot_be_encoded_rests(cluster, logs):
+async def test_a_gang_whose_plan_cannot_be_encoded_backs_off(cluster, logs):
     async with led(cluster) as leading:
         leading.kube.breaks = breaks("/gangs", "POST")
         cluster.gang()
@@ -172,7 +172,7 @@ async def test_a_gang_whose_plan_cannot_be_encoded_rests(cluster, logs):
     assert told(logs, Stage.RECORD)
 
 
-async def test_what_cannot_be_told_of_a_gang_is_told_later(cluster, logs):
+async def test_a_status_that_cannot_be_encoded_is_written_later(cluster, logs):
     async with led(cluster) as leading:
         leading.kube.breaks = breaks("/status")
         cluster.gang()
@@ -185,7 +185,7 @@ async def test_what_cannot_be_told_of_a_gang_is_told_later(cluster, logs):
     assert told(logs, Stage.REPORT)
 
 
-async def test_an_event_of_a_node_that_cannot_be_told_is_told_later(cluster):
+async def test_an_event_of_a_node_that_cannot_be_encoded_is_written_later(cluster):
     async with led(cluster) as leading:
         leading.kube.breaks = breaks("/namespaces/default/events", "POST")
         cluster.pod("unknown", 8, gates=(), nodeName="gpu-0", phase="Running")
@@ -194,7 +194,7 @@ async def test_an_event_of_a_node_that_cannot_be_told_is_told_later(cluster):
         await soon(lambda: cluster.events("NodeUnaccounted"))
 
 
-async def test_an_owner_that_cannot_be_asked_is_asked_later(cluster):
+async def test_an_owner_whose_read_raises_is_read_later(cluster):
     container = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 4}}}
     replicas = {"replicas": 2, "template": {"spec": {"containers": [container]}}}
     path = "/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/bert"
@@ -208,7 +208,7 @@ async def test_an_owner_that_cannot_be_asked_is_asked_later(cluster):
         await soon(lambda: cluster.given("bert-0", "bert-1"))
 
 
-async def test_a_gang_that_cannot_be_put_together_waits_alone(cluster, monkeypatch):
+async def test_a_gang_whose_assembly_raises_does_not_stop_others(cluster, monkeypatch):
     order = unit.rank_order
 
     def raises(pod):
@@ -226,7 +226,7 @@ async def test_a_gang_that_cannot_be_put_together_waits_alone(cluster, monkeypat
         await soon(lambda: cluster.given("bert-0", "bert-1"))
 
 
-async def test_a_plan_that_cannot_be_followed_is_followed_later(cluster, monkeypatch):
+async def test_a_plan_whose_tracking_raises_is_tracked_later(cluster, monkeypatch):
     immovable, clock = binding_tracker.eviction_blocker, Clock()
 
     def raises(*_):
@@ -243,7 +243,7 @@ async def test_a_plan_that_cannot_be_followed_is_followed_later(cluster, monkeyp
         await soon(lambda: cluster["bert-0"] is None)
 
 
-async def test_a_pod_that_cannot_be_evicted_keeps_no_other_from_it(cluster):
+async def test_an_eviction_that_raises_does_not_stop_the_others(cluster):
     clock = Clock()
     async with led(cluster, clock) as leading:
         cluster.gang(gpus=2)
@@ -255,7 +255,7 @@ async def test_a_pod_that_cannot_be_evicted_keeps_no_other_from_it(cluster):
         assert leading.failed(Stage.EVICT) == 1
 
 
-async def test_a_binding_that_cannot_be_encoded_is_refused_and_keeps_nothing(cluster):
+async def test_a_binding_that_cannot_be_encoded_is_refused_and_releases_its_gpus(cluster):
     async with led(cluster) as leading:
         leading.kube.breaks = breaks("/binding", "POST")
         cluster.pod("single", 8, gates=())
@@ -267,7 +267,7 @@ async def test_a_binding_that_cannot_be_encoded_is_refused_and_keeps_nothing(clu
         assert leading.failed(Stage.BIND) == 1
 
 
-async def test_what_cannot_be_planned_is_counted(cluster, monkeypatch):
+async def test_planning_that_raises_is_counted(cluster, monkeypatch):
     # Columns hold 64 bits: such an amount raises in the midst of planning.
     monkeypatch.setattr(feasibility, "_MOST", 1 << 80)
     async with led(cluster) as leading:
@@ -276,7 +276,7 @@ async def test_what_cannot_be_planned_is_counted(cluster, monkeypatch):
         await others_are_placed(cluster)
 
 
-async def test_a_deposition_ends_the_leader_wherever_it_is_noticed(cluster):
+async def test_lost_leadership_ends_the_leader_at_any_stage(cluster):
     async with led_until_deposed(cluster) as leading:
         leading.kube.error = LeadershipLost("another leads")
         leading.kube.breaks = breaks("/pods/alone")

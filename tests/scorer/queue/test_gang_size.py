@@ -51,7 +51,7 @@ def statuses(cluster):
         ),
     ],
 )
-async def test_a_pod_group_tells_how_many_members_there_must_be(cluster, path, spec, mark):
+async def test_a_pod_group_sets_the_size(cluster, path, spec, mark):
     cluster.put(path, {"metadata": {}, "spec": spec})
     async with leading(cluster):
         member(cluster, 0, **mark)
@@ -61,7 +61,7 @@ async def test_a_pod_group_tells_how_many_members_there_must_be(cluster, path, s
         await soon(lambda: cluster.given("bert-0", "bert-1"))
 
 
-async def test_a_pod_group_that_is_changed_is_read_again_while_members_are_missing(cluster):
+async def test_a_changed_pod_group_is_read_again_while_members_are_missing(cluster):
     cluster.put(LABELLED, {"metadata": {}, "spec": {"minMember": 3}})
     async with leading(cluster):
         member(cluster, 0)
@@ -71,7 +71,7 @@ async def test_a_pod_group_that_is_changed_is_read_again_while_members_are_missi
         await soon(lambda: cluster.given("bert-0", "bert-1"))
 
 
-async def test_a_job_that_is_made_smaller_is_read_again_while_members_are_missing(cluster):
+async def test_a_smaller_job_is_read_again_while_members_are_missing(cluster):
     cluster.put(SET, stateful_set(3))
     async with leading(cluster):
         for number in range(2):
@@ -81,7 +81,7 @@ async def test_a_job_that_is_made_smaller_is_read_again_while_members_are_missin
         await soon(lambda: cluster.given("bert-0", "bert-1"))
 
 
-async def test_nobody_is_asked_about_a_gang_that_only_waits_for_room(cluster):
+async def test_no_owner_is_read_for_a_complete_gang(cluster):
     async with leading(cluster):
         for number in range(2):
             cluster.pod(f"bert-{number}", 8, gang="bert", size=2, owner=OWNER)
@@ -90,7 +90,7 @@ async def test_nobody_is_asked_about_a_gang_that_only_waits_for_room(cluster):
     assert cluster.reads == []
 
 
-async def test_nobody_is_asked_about_a_gang_that_waits_behind_a_gate_of_others(cluster):
+async def test_no_owner_is_read_for_a_complete_gang_behind_gates_of_others(cluster):
     gates = (keys.GANG, "kueue.x-k8s.io/admission")
     async with leading(cluster):
         for number in range(2):
@@ -118,7 +118,7 @@ class Slow(Cluster):
         return await super()._answer(request)
 
 
-async def test_many_gangs_are_asked_about_a_few_at_a_time():
+async def test_few_owners_are_read_concurrently():
     async with Slow() as cluster, leading(cluster, owner_retry=30):
         for number in range(20):
             owner = {**OWNER, "name": f"set-{number}", "uid": f"set-{number}"}
@@ -130,7 +130,7 @@ async def test_many_gangs_are_asked_about_a_few_at_a_time():
     assert cluster.most == 8
 
 
-async def test_a_pod_group_that_comes_after_its_pods_is_found(cluster):
+async def test_a_pod_group_that_is_created_after_its_pods_is_found(cluster):
     async with leading(cluster):
         member(cluster, 0)
         member(cluster, 1)
@@ -139,7 +139,7 @@ async def test_a_pod_group_that_comes_after_its_pods_is_found(cluster):
         await soon(lambda: cluster.given("bert-0", "bert-1"))
 
 
-async def test_a_pod_group_that_cannot_be_read_is_asked_for_again(cluster):
+async def test_a_pod_group_that_cannot_be_read_is_read_again(cluster):
     cluster.put(LABELLED, {"metadata": {}, "spec": {"minMember": 2}})
     cluster.fates["GET", LABELLED] += [(503, "starting"), (403, "no"), "lost"]
     async with leading(cluster):
@@ -150,7 +150,7 @@ async def test_a_pod_group_that_cannot_be_read_is_asked_for_again(cluster):
     assert cluster.reads == [LABELLED] * 4
 
 
-async def test_a_pod_group_is_read_anew_for_a_job_that_is_submitted_again(cluster):
+async def test_a_pod_group_is_read_again_for_a_resubmitted_job(cluster):
     cluster.node("gpu-1")
     cluster.put(LABELLED, {"metadata": {"uid": "before"}, "spec": {"minMember": 1}})
     async with leading(cluster):
@@ -166,7 +166,7 @@ async def test_a_pod_group_is_read_anew_for_a_job_that_is_submitted_again(cluste
         await soon(lambda: cluster.given("bert-1", "bert-2"))
 
 
-async def test_a_pod_group_that_is_being_deleted_tells_nothing(cluster):
+async def test_a_pod_group_that_is_being_deleted_is_ignored(cluster):
     leaving = {"uid": "before", "deletionTimestamp": "2026-01-01T00:00:00Z"}
     cluster.put(LABELLED, {"metadata": leaving, "spec": {"minMember": 1}})
     async with leading(cluster):
@@ -179,7 +179,7 @@ async def test_a_pod_group_that_is_being_deleted_tells_nothing(cluster):
         await soon(lambda: cluster.given("bert-0", "bert-1"))
 
 
-async def test_a_stateful_set_whose_pods_come_one_by_one_is_told_what_to_do(cluster):
+async def test_the_reason_names_the_fix_for_a_stateful_set_with_ordered_pods(cluster):
     cluster.put(SET, stateful_set(2))
     async with leading(cluster):
         cluster.pod("bert-0", gang="bert", size=2, owner=OWNER)

@@ -42,7 +42,7 @@ def pods():
     return Pods()
 
 
-def test_only_what_changed_is_put_together_again(pods):
+def test_only_changed_groups_are_assembled_again(pods):
     pods.put("one")
     pods.put("two")
     pods.assemble()
@@ -55,7 +55,7 @@ def test_only_what_changed_is_put_together_again(pods):
     assert after["two"] is not before["two"]
 
 
-def test_who_is_gone_is_told_once_no_pod_of_the_name_is_there(pods):
+def test_a_key_is_gone_once_it_has_no_pods(pods):
     for name in ("bert-0", "bert-1"):
         pods.put(name, labels=LABELS, owner=JOB)
     assert pods.assemble() == frozenset()
@@ -68,7 +68,7 @@ def test_who_is_gone_is_told_once_no_pod_of_the_name_is_there(pods):
     assert pods.units() == {}
 
 
-def test_who_is_gone_is_told_though_others_have_come_under_its_name(pods):
+def test_a_key_is_gone_although_another_unit_has_its_name(pods):
     for uid in ("first", "second"):
         pods.put(f"bert-{uid}", labels=LABELS, owner={**JOB, "uid": uid})
     pods.put("alone", uid="first")
@@ -85,7 +85,7 @@ def test_who_is_gone_is_told_though_others_have_come_under_its_name(pods):
     assert {key.name for key in pods.assemble()} == {"bert"}
 
 
-def test_a_gang_of_which_nobody_waits_any_more_is_not_gone(pods):
+def test_a_gang_without_pending_pods_is_not_gone(pods):
     pods.put("bert-0", labels=LABELS, owner=JOB)
     pods.assemble()
     pods.put("bert-0", labels=LABELS, owner=JOB, gates=(), nodeName="node-0")
@@ -98,7 +98,7 @@ def test_a_gang_of_which_nobody_waits_any_more_is_not_gone(pods):
     assert {key.name for key in pods.assemble()} == {"bert"}
 
 
-def test_a_gang_is_another_once_it_is_known_who_owns_its_job(pods):
+def test_a_gang_has_another_key_once_the_owner_of_its_job_is_known(pods):
     pods.put("bert-0", labels=LABELS, owner=JOB)
     pods.put("alone")
     pods.assemble()
@@ -124,7 +124,7 @@ def test_a_gang_is_another_once_it_is_known_who_owns_its_job(pods):
         pytest.param(0, A, False, id="a node is avoided now"),
     ],
 )
-def test_a_refusal_stands_while_nothing_is_another(pods, freed, avoided, stands):
+def test_a_cached_refusal_holds_while_nothing_changes(pods, freed, avoided, stands):
     pods.put("one")
     pods.assemble()
     (unit,) = pods.waiting
@@ -135,7 +135,7 @@ def test_a_refusal_stands_while_nothing_is_another(pods, freed, avoided, stands)
     assert (found is NO) is stands
 
 
-def test_what_comes_free_during_a_look_counts_for_the_next_one(pods):
+def test_capacity_freed_during_a_pass_counts_for_the_next_one(pods):
     pods.put("one")
     pods.assemble()
     (unit,) = pods.waiting
@@ -149,7 +149,7 @@ def test_what_comes_free_during_a_look_counts_for_the_next_one(pods):
     assert pods.waiting.cached_refusal(unit, pods.state.capacity_version, (A, NONE)) is None
 
 
-def test_of_a_gang_only_those_are_read_anew_that_changed(pods):
+def test_only_changed_members_of_a_gang_are_read_again(pods):
     pods.put("one", labels=LABELS, owner=JOB)
     pods.put("two", labels=LABELS, owner=JOB)
     pods.assemble()
@@ -174,7 +174,7 @@ def test_of_a_gang_only_those_are_read_anew_that_changed(pods):
         pytest.param(A, NONE, False, id="no longer"),
     ],
 )
-def test_a_refusal_stands_while_no_node_is_open_again(pods, then, now, stands):
+def test_a_cached_refusal_holds_while_no_node_is_opened(pods, then, now, stands):
     pods.put("one")
     pods.assemble()
     (unit,) = pods.waiting
@@ -184,7 +184,7 @@ def test_a_refusal_stands_while_no_node_is_open_again(pods, then, now, stands):
     assert (pods.waiting.cached_refusal(unit, 0, (None, now)) is NO) is stands
 
 
-def test_a_refusal_is_forgotten_with_its_unit(pods):
+def test_a_cached_refusal_is_dropped_with_its_unit(pods):
     pods.put("one")
     pods.assemble()
     (unit,) = pods.waiting

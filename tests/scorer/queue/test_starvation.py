@@ -28,7 +28,7 @@ def times(guard, units, *, until, length=AGEING, step=50):
     return [now for now in range(0, until, step) if reserved(guard, units, now, length)]
 
 
-def test_nodes_are_reserved_after_the_ageing_time_for_as_long_and_then_ever_less_often():
+def test_reservations_last_the_ageing_time_with_doubling_pauses():
     large = a_unit("large")
 
     found = times(StarvationGuard(MIN), [large], until=10 * 600)
@@ -38,7 +38,7 @@ def test_nodes_are_reserved_after_the_ageing_time_for_as_long_and_then_ever_less
     assert found == expected
 
 
-def test_many_units_of_a_namespace_have_no_more_than_one():
+def test_many_units_of_a_namespace_share_its_reservations():
     many = [a_unit(f"large-{i}") for i in range(5)]
 
     assert times(StarvationGuard(MIN), many, until=6000) == times(
@@ -46,7 +46,7 @@ def test_many_units_of_a_namespace_have_no_more_than_one():
     )
 
 
-def test_a_unit_that_takes_the_place_of_another_goes_on_with_its_reservation():
+def test_the_next_unit_of_a_namespace_continues_its_reservation():
     guard, first, second = StarvationGuard(MIN), a_unit("first"), a_unit("second")
     times(guard, [first, second], until=1100)
 
@@ -54,14 +54,14 @@ def test_a_unit_that_takes_the_place_of_another_goes_on_with_its_reservation():
     assert reserved(guard, [second], 1250) is None
 
 
-def test_another_namespace_has_its_own():
+def test_another_namespace_has_its_own_reservation():
     guard, mine, theirs = StarvationGuard(MIN), a_unit("mine"), a_unit("theirs", "other")
     times(guard, [mine, theirs], until=1200)
 
     assert reserved(guard, [mine, theirs], 1250) is theirs
 
 
-def test_a_namespace_whose_unit_was_placed_starts_anew():
+def test_a_placed_unit_resets_its_namespace():
     guard, first, second = StarvationGuard(MIN), a_unit("first"), a_unit("second")
     times(guard, [first, second], until=1100)
 
@@ -70,7 +70,7 @@ def test_a_namespace_whose_unit_was_placed_starts_anew():
     assert reserved(guard, [second], 1250) is second
 
 
-def test_who_is_placed_without_nodes_being_reserved_for_it_does_not_start_its_namespace_anew():
+def test_a_unit_placed_without_a_reservation_does_not_reset_its_namespace():
     guard, first, second = StarvationGuard(MIN), a_unit("first"), a_unit("second")
     times(guard, [first, second], until=1100)
 
@@ -79,7 +79,7 @@ def test_who_is_placed_without_nodes_being_reserved_for_it_does_not_start_its_na
     assert reserved(guard, [first], 1250) is None
 
 
-def test_a_unit_that_cannot_be_planned_for_a_while_waits_again_from_zero():
+def test_the_waiting_time_restarts_after_a_unit_could_not_be_planned():
     guard, large = StarvationGuard(MIN), a_unit("large")
     times(guard, [large], until=500)
     guard.update([], 500, None)
@@ -88,7 +88,7 @@ def test_a_unit_that_cannot_be_planned_for_a_while_waits_again_from_zero():
     assert reserved(guard, [large], 1300) is large
 
 
-def test_however_short_the_ageing_is_a_reservation_lasts_some_time():
+def test_a_reservation_lasts_the_minimum_if_ageing_is_shorter():
     guard, large = StarvationGuard(MIN), a_unit("large")
 
     assert reserved(guard, [large], 0, 0) is large
@@ -97,7 +97,7 @@ def test_however_short_the_ageing_is_a_reservation_lasts_some_time():
 
 
 @pytest.mark.parametrize("reserves", [True, False])
-def test_nothing_is_due_while_nothing_is_reserved(reserves):
+def test_no_time_is_left_without_a_reservation(reserves):
     guard, large = StarvationGuard(MIN), a_unit("large")
     reserved(guard, [large], 0)
     if reserves:
@@ -107,7 +107,7 @@ def test_nothing_is_due_while_nothing_is_reserved(reserves):
 
 
 @given(st.lists(st.tuples(st.integers(1, 5000), st.booleans()), max_size=40))
-def test_in_the_long_run_others_may_pass_for_as_long_as_nodes_are_reserved(steps):
+def test_nodes_are_reserved_for_at_most_half_of_the_time(steps):
     guard, large = StarvationGuard(MIN), a_unit("large")
     now, kept = 0, 0
     for step, asks in steps:

@@ -13,7 +13,7 @@ def a_unit(gpus=1):
     return unit
 
 
-def test_who_was_late_gets_more_time_after_a_rest_that_grows():
+def test_a_slow_unit_has_a_longer_limit_after_a_growing_delay():
     async def tried():
         budget, unit = TimeBudget(TIMINGS, lambda: None), a_unit()
         before = unit in budget, budget.limit(unit), budget.is_backing_off(unit)
@@ -32,7 +32,7 @@ def test_who_was_late_gets_more_time_after_a_rest_that_grows():
     assert after == (True, TIMINGS.retry_limit, True)
 
 
-def test_who_asks_for_something_else_now_begins_anew():
+def test_a_unit_with_another_request_starts_from_the_first_limit():
     async def tried():
         budget, unit, other = TimeBudget(TIMINGS, lambda: None), a_unit(), a_unit(2)
         budget.exceeded(unit)
@@ -43,7 +43,7 @@ def test_who_asks_for_something_else_now_begins_anew():
     assert virtual_time.run(tried()) == (False, False, TIMINGS.slow_unit_retry, False)
 
 
-def test_who_is_forgotten_was_never_late():
+def test_a_reset_unit_is_not_slow():
     async def tried():
         budget, unit = TimeBudget(TIMINGS, lambda: None), a_unit()
         budget.exceeded(unit)
@@ -53,7 +53,7 @@ def test_who_is_forgotten_was_never_late():
     assert virtual_time.run(tried()) == (False, False, TIMINGS.slow_unit_retry)
 
 
-def test_all_of_a_namespace_comes_last_until_none_of_it_was_late():
+def test_a_namespace_is_slow_until_its_slow_units_are_reset():
     async def tried():
         budget, one, other = TimeBudget(TIMINGS, lambda: None), a_unit(), a_unit(2)
         before = budget.slow_namespaces

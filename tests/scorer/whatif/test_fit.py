@@ -142,7 +142,7 @@ def test_members_that_are_there_already_count():
 @pytest.mark.parametrize(
     ("taken", "node"), [(range(3), "gpu-1"), (range(8), "gpu-0")], ids=["room", "full"]
 )
-def test_a_replacement_goes_next_to_its_gang_where_that_has_room(taken, node):
+def test_a_replacement_is_placed_next_to_its_gang_if_it_fits(taken, node):
     snapshot = a_snapshot(
         a_node("gpu-0"), a_node("gpu-1"), taken={"gpu-0": range(7), "gpu-1": taken}
     )
