@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import structlog
 
+from cluster.keys import SCORER
 from runtime.kube.client import Kube
+from runtime.kube.event_recorder import EventRecorder
 from runtime.process.clock import Clock
 from scorer.cache.informers import Informers
 from scorer.extender.bind import Binder
@@ -16,7 +18,6 @@ from scorer.gang.crd import Gang
 from scorer.metrics import Metrics
 from scorer.planner import Planner
 from scorer.queue.fault_isolation import FaultIsolation
-from scorer.report.gang_states import GangStates
 from scorer.report.status_reporter import StatusReporter
 from scorer.report.unaccounted_nodes import report_unaccounted
 from scorer.timings import Timings
@@ -67,8 +68,8 @@ class Leader:
             timings: The durations of the components.
         """
         self._reading, self._writing, self._metrics = reading, writing, metrics
-        self._clock, self._instance, self._wait = clock, instance, wait
-        self._timings = timings
+        self._recorder = EventRecorder(writing, SCORER, instance, clock)
+        self._clock, self._wait, self._timings = clock, wait, timings
         self.context: LeaderContext | None = None
         """None while another process leads."""
 
@@ -80,11 +81,10 @@ class Leader:
         )
         status_reporter = StatusReporter(
             self._writing,
-            lambda: informers.gangs,
-            GangStates(informers),
+            informers,
+            self._recorder,
             faults,
             self._clock,
-            self._instance,
             timings=self._timings,
         )
         self.context = self._new_context(term, informers, status_reporter, faults)
@@ -135,11 +135,9 @@ class Leader:
             _log.info("Leading", term=context.term)
             reporting = group.create_task(
                 report_unaccounted(
-                    self._writing,
                     context.informers.state,
+                    self._recorder,
                     faults,
-                    self._clock,
-                    self._instance,
                     interval=self._timings.node_check_interval,
                 )
             )

@@ -153,7 +153,7 @@ class Planner:
 
     def _report_one(self, key: GangKey) -> None:
         was_lacking = self._lacking.pop(key, None)
-        state = self._status_reporter.look(key)
+        state = self._status_reporter.reconcile(key)
         gang = self._informers.gangs.get((key.namespace, name_of(key)))
         owner = gang.owner if gang else None
         if owner and state and state.lacks_members:

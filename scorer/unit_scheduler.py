@@ -27,7 +27,8 @@ from scorer.queue.cycle import Reservation, SchedulingCycle, in_order
 from scorer.queue.pending import ClosedNodes, PendingUnits
 from scorer.queue.starvation import StarvationGuard
 from scorer.queue.time_budget import TimeBudget
-from scorer.report.status_reporter import StatusReporter, StatusUpdate
+from scorer.report.status_reporter import StatusReporter
+from scorer.report.status_update import StatusUpdate
 from scorer.timings import Timings
 
 _OPEN: ClosedNodes = None, frozenset()

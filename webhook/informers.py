@@ -6,7 +6,6 @@ Everything is read while nothing is awaited, so that one pod is judged by one st
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Set
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -16,16 +15,18 @@ from msgspec import Struct
 
 from cluster.capacity import Capacity, capacity_of
 from cluster.node import Node, NodeError, NodeObject, read_node
-from runtime.kube.client import ApiError, Kube, KubeError
+from runtime.kube.client import Kube, KubeError
+from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from runtime.kube.reflector import Key, Reflector, WatchTimings
 from runtime.process.clock import Clock, wall
 from webhook.active_config import SOURCES, ActiveConfig, ConfigSource
-from webhook.config_event import ConfigMapMeta, refusal_event
 
 _SOON = WatchTimings(longest=1)
 """A policy takes effect within 2 s, so a watch that is lost is tried again each second."""
 _AT_ONCE = 50
 """Nodes that are read before others have their turn."""
+
+_COMPONENT = "linkwise-webhook"
 
 _log = structlog.get_logger()
 
@@ -40,13 +41,14 @@ class _Namespace(Struct, frozen=True):
     metadata: _Labels = _Labels()
 
 
+class _ConfigMapMeta(Struct, frozen=True, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+
+
 class _ConfigMap(Struct, frozen=True):
-    metadata: ConfigMapMeta = ConfigMapMeta()
+    metadata: _ConfigMapMeta = _ConfigMapMeta()
     data: dict[str, str] | None = None
-
-
-class _Ignored(Struct, frozen=True):
-    """Of an answer, nothing."""
 
 
 _namespaces = msgspec.json.Decoder(_Namespace)
@@ -85,7 +87,7 @@ class Informers:
             clock: What tells the time of events.
             every: The nodes are summed up at most so often [s].
         """
-        self._kube, self._instance, self._clock, self._every = kube, instance, clock, every
+        self._recorder, self._every = EventRecorder(kube, _COMPONENT, instance, clock), every
         self._names = Reflector(
             kube, "/api/v1/namespaces", _namespaces.decode, on_change=self._name_changed, pace=_SOON
         )
@@ -107,7 +109,7 @@ class Informers:
         self._node_came = asyncio.Event()
         self._read: dict[Key, tuple[NodeObject, Node | None]] = {}
         self._texts: dict[ConfigSource, str | None] = {}
-        self._complaints: asyncio.Queue[tuple[ConfigSource, dict[str, object]]] = asyncio.Queue()
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._since = time.monotonic()
         self.namespaces = Namespaces(self._names.items)
         self.config = ActiveConfig()
@@ -120,7 +122,7 @@ class Informers:
             for reflector in reflectors:
                 group.create_task(reflector.run())
             group.create_task(self._sum_nodes())
-            group.create_task(self._complain())
+            group.create_task(self._record_events())
 
     def missing(self) -> str | None:
         """Say what admission cannot do without and is not there yet; None when all is."""
@@ -171,9 +173,7 @@ class Informers:
         why, snapshot = self.config.refusal(source), self.config.snapshot
         if why and found:
             _log.error("Refused decisions", err=why)
-            now = datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            event = refusal_event(source, found.metadata, why, now=now, instance=self._instance)
-            self._complaints.put_nowait((source, event))
+            self._events.put_nowait(_refusal(source, found.metadata, why))
         elif snapshot is not before.snapshot:
             self._since = time.monotonic()
             _log.info(
@@ -183,17 +183,14 @@ class Informers:
                 digest=snapshot.digest,
             )
 
-    async def _complain(self) -> None:
+    async def _record_events(self) -> None:
         while True:
-            source, event = await self._complaints.get()
+            event = await self._events.get()
             try:
-                await self._kube.create(
-                    f"/api/v1/namespaces/{source.namespace}/events", event, _Ignored
-                )
+                await self._recorder.record(event)
             except KubeError as error:
-                # Another replica was faster; or nobody is told, and then the log is.
-                if not (isinstance(error, ApiError) and error.status == 409):
-                    _log.warning("Could not make event", source=source.display_name, err=str(error))
+                source = f"ConfigMap {event.about.namespace}/{event.about.name}"
+                _log.warning("Could not create event", source=source, err=str(error))
 
     async def _sum_nodes(self) -> None:
         while True:
@@ -209,6 +206,13 @@ class Informers:
                     await asyncio.sleep(0)
             self.capacity = capacity_of(node for _, node in self._read.values() if node)
             await asyncio.sleep(self._every)
+
+
+def _refusal(home: ConfigSource, metadata: _ConfigMapMeta, why: str) -> Event:
+    """Return the Event about one version of a ConfigMap."""
+    version = metadata.resource_version
+    about = ObjectReference("v1", "ConfigMap", home.name, metadata.uid, home.namespace, version)
+    return Event(about, "PolicyRefused", why, change=version)
 
 
 def _node(raw: NodeObject) -> Node | None:

@@ -7,7 +7,8 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram, Summary
 
 from runtime.http.types import Served
-from runtime.process.logs import line_of, timestamp
+from runtime.process.clock import now_rfc3339
+from runtime.process.logs import line_of
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
 
@@ -31,7 +32,7 @@ def log_requests() -> Callable[[Served], None]:
             "size": served.size,
             **served.fields,
             "level": "info",
-            "ts": timestamp(),
+            "ts": now_rfc3339(),
             "msg": "Answered request",
         }
         write(line_of(event))

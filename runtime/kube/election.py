@@ -17,7 +17,6 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from datetime import UTC, datetime
 from math import inf
 from typing import Any, TypeAlias
 
@@ -26,7 +25,7 @@ import structlog
 from runtime.kube.client import Kube, KubeError
 from runtime.kube.lease import DEFAULT_TIMING, Lease, LeaseSpec, LeaseStore, LeaseTimings
 from runtime.kube.reflector import Reflector
-from runtime.process.clock import wall
+from runtime.process.clock import now_rfc3339
 
 Lead: TypeAlias = Callable[[int], Coroutine[Any, Any, None]]
 
@@ -158,7 +157,7 @@ class Election:
         """Return whether it is ours; not, when somebody else was quicker."""
         # Even when the Lease was deleted, no term that was seen comes again.
         term = self._highest + 1
-        now, sent = _now(), self._clock()
+        now, sent = now_rfc3339(), self._clock()
         spec = {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": self._timing.lease_duration,
@@ -183,7 +182,7 @@ class Election:
             sent = self._clock()
             try:
                 async with asyncio.timeout(min(self._until - sent, self._call_timeout)):
-                    ours = await self._write_ours({"renewTime": _now()})
+                    ours = await self._write_ours({"renewTime": now_rfc3339()})
             except (KubeError, TimeoutError) as error:
                 _log.warning("Could not renew Lease", lease=self._store.name, err=_said(error))
                 continue
@@ -191,7 +190,7 @@ class Election:
         _log.warning("Lost Lease", lease=self._store.name, term=self._term)
 
     async def _release(self) -> None:
-        now = _now()
+        now = now_rfc3339()
         spec = {
             "holderIdentity": "",
             "leaseDurationSeconds": 1,
@@ -224,12 +223,6 @@ async def end(task: asyncio.Task[None]) -> None:
     """Cancel a task, and wait until it has ended."""
     task.cancel()
     await asyncio.wait((task,))
-
-
-def _now() -> str:
-    """Return the time as it is written into a Lease, for people."""
-    now = datetime.fromtimestamp(wall(), UTC)
-    return now.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _said(error: Exception) -> str:

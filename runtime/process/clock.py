@@ -7,6 +7,8 @@ as the machine slept, so the clock is read again and again.
 import asyncio
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import lru_cache
 
 Clock = Callable[[], float]
 
@@ -24,6 +26,22 @@ def steady() -> float:
 def loop_time() -> float:
     """Return the time of the running loop's clock: even, and what its timers go by [s]."""
     return asyncio.get_running_loop().time()
+
+
+def rfc3339(moment: float) -> str:
+    """Return a moment [s since 1970] in RFC 3339 with whole seconds, as Kubernetes' `Time`."""
+    return f"{_whole_second(int(moment))}Z"
+
+
+def now_rfc3339() -> str:
+    """Return the time now in RFC 3339 with microseconds, as Kubernetes' `MicroTime`."""
+    second, rest = divmod(time.time_ns(), 1_000_000_000)
+    return f"{_whole_second(second)}.{rest // 1000:06}Z"
+
+
+@lru_cache(maxsize=1)
+def _whole_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 async def wait_until(moment: float, *, clock: Clock = wall, step: float = 30) -> None:

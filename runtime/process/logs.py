@@ -3,14 +3,13 @@
 import json
 import logging
 import sys
-import time
 from collections.abc import MutableMapping
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import BinaryIO
 
 import msgspec
 import structlog
+
+from runtime.process.clock import now_rfc3339
 
 _LONGEST = 8192
 _encoder = msgspec.json.Encoder(enc_hook=repr)
@@ -42,19 +41,8 @@ def configure(*, level: str = "info", stream: BinaryIO | None = None) -> None:
 def _stamp(
     _logger: object, _method: str, event: MutableMapping[str, object]
 ) -> MutableMapping[str, object]:
-    event["ts"] = timestamp()
+    event["ts"] = now_rfc3339()
     return event
-
-
-def timestamp() -> str:
-    """Return the time as log lines have it: RFC 3339, with microseconds."""
-    second, rest = divmod(time.time_ns(), 1_000_000_000)
-    return f"{_second(second)}.{rest // 1000:06}Z"
-
-
-@lru_cache(maxsize=1)
-def _second(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def render(_logger: object, _method: str, event: MutableMapping[str, object]) -> bytes:

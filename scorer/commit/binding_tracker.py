@@ -30,7 +30,8 @@ from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit, settled_unit
 from scorer.metrics import Metrics, Stage
 from scorer.queue.fault_isolation import FaultIsolation
-from scorer.report.status_reporter import StatusReporter, StatusUpdate
+from scorer.report.status_reporter import StatusReporter
+from scorer.report.status_update import StatusUpdate
 
 Call = Coroutine[None, None, None]
 

@@ -26,7 +26,8 @@ from scorer.metrics import Metrics, Stage
 from scorer.placement.result import Placement
 from scorer.queue.backoff import Backoff
 from scorer.queue.fault_isolation import FAULT, FaultIsolation
-from scorer.report.status_reporter import StatusReporter, StatusUpdate
+from scorer.report.status_reporter import StatusReporter
+from scorer.report.status_update import StatusUpdate
 
 _REFUSED = "the API server did not let its pods go"
 _UNRECORDED = "the API server did not take its plan"
@@ -199,7 +200,7 @@ class CommitQueue:
         self._binding_tracker.track(unit, plan)
         try:
             if unit.is_gang:
-                await self._status_reporter.record(unit, plan)
+                await self._status_reporter.record_plan(unit, plan)
         except KubeError as error:
             name = f"{unit.key.namespace}/{unit.key.name}"
             _log.warning("Could not record plan", gang=name, err=str(error))

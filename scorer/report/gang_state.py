@@ -1,4 +1,4 @@
-"""How a gang stands now: what its pods tell, whatever was planned before. Pure."""
+"""Compute the state of a gang from its pods, independently of what was planned. Pure."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from cluster.record import Allocation
 from cluster.request import Family
 from scorer.cache.cluster_state import ClusterState
-from scorer.gang.crd import GangPlan, Held, NodeGPUs, Phase, held_nodes
+from scorer.cache.informers import Informers
+from scorer.gang.crd import Gang, GangPlan, Held, NodeGPUs, Phase, held_nodes
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.node_assignment import Candidate, NodeAssignment, bandwidth_over
 from topology.machine import mask_of
@@ -14,52 +15,60 @@ from topology.machine import mask_of
 
 @dataclass(frozen=True, slots=True)
 class GangState:
-    """What is so."""
+    """The state of a gang."""
 
     phase: Phase
     members: tuple[int, int | None]
-    """How many are there while some wait, else bound, of how many, if that is known."""
+    """Present while some wait, else bound; and how many there must be, None: unknown."""
     held: Held
     reason: str
-    """Why it is not placed, as far as its pods tell; empty where it is."""
+    """Why it is not placed, as far as its pods show; empty where it is placed."""
 
     @property
     def lacks_members(self) -> bool:
-        """Its owner may want fewer than are missed, or none."""
-        there, needed = self.members
-        return self.phase in _LACK and (needed is None or there < needed)
+        """Members are missing, so that its owner may require fewer by now, or none."""
+        present, needed = self.members
+        return self.phase in _INCOMPLETE and (needed is None or present < needed)
 
 
-_LACK = frozenset({Phase.ASSEMBLING, Phase.GONE, Phase.SUSPENDED})
+_INCOMPLETE = frozenset({Phase.ASSEMBLING, Phase.GONE, Phase.SUSPENDED})
 
 
-def gang_state(
-    pods: Collection[PodInfo],
-    needed: int | None,
-    plan: GangPlan | None,
-    state: ClusterState,
-    *,
-    is_suspended: bool,
-) -> GangState:
-    """Return how a gang stands.
+def gang_state(gang: Gang, needed: int | None, informers: Informers) -> GangState:
+    """Return the state of a gang.
 
     Args:
-        pods: All of its pods.
-        needed: How many members there must be; None where nothing tells.
-        plan: The last one.
-        state: The nodes.
-        is_suspended: Its owner makes no pods for now.
+        gang: Its object.
+        needed: How many members it was last known to need; None: unknown.
+        informers: The pods and owners.
 
-    Cost: its pods.
+    Cost: the pods of all gangs of its name.
     """
+    key, state, owners = gang.key, informers.state, informers.owners
+    needed, declared = needed or gang.spec.size, owners.declared.get(key.owner)
+    if declared is not None:
+        needed = min(needed or declared, declared)
+    pods = [pod for pod in state.group(key[:2]) if owners.key(pod) == key]
     settled = [pod for pod in pods if pod.settled]
     waiting = sum(pod.waiting is not None for pod in pods)
-    there = [pod for pod in settled if pod.usage is not None]
-    held = _held(there, plan, state)
+    running = [pod for pod in settled if pod.usage is not None]
+    held = _held(running, gang.spec.plan, state)
     if waiting:
-        return _waits(len(settled) + waiting, needed, held)
-    if not there:
-        return _nobody(len(settled), needed, is_suspended=is_suspended)
+        return _waiting(len(settled) + waiting, needed, held)
+    if not running:
+        is_suspended = informers.is_suspended(key.owner)
+        return _without_pods(len(settled), needed, is_suspended=is_suspended)
+    return _allocated(settled, needed, held)
+
+
+def _waiting(present: int, needed: int | None, held: Held) -> GangState:
+    if needed is None or present < needed:
+        reason = f"{present} of {needed or '?'} members"
+        return GangState(Phase.ASSEMBLING, (present, needed), held, reason)
+    return GangState(Phase.WAITING, (present, needed), held, "queued")
+
+
+def _allocated(settled: Collection[PodInfo], needed: int | None, held: Held) -> GangState:
     bound = sum(pod.bound for pod in settled)
     if bound < len(settled):
         return GangState(Phase.COMMITTING, (bound, needed), held, "")
@@ -69,15 +78,8 @@ def gang_state(
     return GangState(Phase.PLACED, (bound, needed), held, "")
 
 
-def _waits(present: int, needed: int | None, held: Held) -> GangState:
-    if needed is None or present < needed:
-        reason = f"{present} of {needed or '?'} members"
-        return GangState(Phase.ASSEMBLING, (present, needed), held, reason)
-    return GangState(Phase.WAITING, (present, needed), held, "queued")
-
-
-def _nobody(succeeded: int, needed: int | None, *, is_suspended: bool) -> GangState:
-    """Return how a gang stands of which no member has GPUs or waits for them."""
+def _without_pods(succeeded: int, needed: int | None, *, is_suspended: bool) -> GangState:
+    """Return the state of a gang without a member that has GPUs or waits for them."""
     members = succeeded, needed
     if succeeded >= (needed or 1):
         return GangState(Phase.FINISHED, members, Held(), "")
@@ -88,30 +90,29 @@ def _nobody(succeeded: int, needed: int | None, *, is_suspended: bool) -> GangSt
     return GangState(Phase.GONE, members, Held(), f"none of its pods is there{ended}")
 
 
-def _held(there: Sequence[PodInfo], plan: GangPlan | None, state: ClusterState) -> Held:
-    """Return what members have that are there."""
-    claims = [(pod.uid, pod.usage) for pod in there if pod.usage and pod.usage.target]
+def _held(running: Sequence[PodInfo], plan: GangPlan | None, state: ClusterState) -> Held:
+    usages = [pod.usage for pod in running if pod.usage and pod.usage.target]
     nodes = held_nodes(
-        (one.target, [share.i for share in one.record.gpus])
-        if isinstance(one.record, Allocation)
-        else (one.target, ())
-        for _, one in claims
+        (usage.target, [share.i for share in usage.record.gpus])
+        if isinstance(usage.record, Allocation)
+        else (usage.target, ())
+        for usage in usages
     )
     if plan is not None and plan.held.nodes == nodes:
-        # Of the same GPUs; it may know more of NICs.
+        # The same GPUs; the plan may include the NICs in its bandwidth.
         return plan.held
-    if not all(one.family is Family.WHOLE for _, one in claims):
+    if not all(usage.family is Family.WHOLE for usage in usages):
         return Held(nodes)
     return Held(nodes, _bandwidth(nodes, state))
 
 
 def _bandwidth(nodes: Sequence[NodeGPUs], state: ClusterState) -> float | None:
-    """Return the modelled bandwidth over whole GPUs [GB/s]; None where a node is not known."""
-    seats: list[NodeAssignment] = []
-    for one in nodes:
-        ledger, table = state.ledger(one.node), state.table(one.node)
-        if ledger is None or table is None or max(one.gpus, default=0) >= len(ledger.node.cards):
+    """Return the modelled bandwidth over whole GPUs [GB/s]; None where a node is unknown."""
+    assignments: list[NodeAssignment] = []
+    for node in nodes:
+        ledger, table = state.ledger(node.node), state.table(node.node)
+        if ledger is None or table is None or max(node.gpus, default=0) >= len(ledger.node.cards):
             return None
-        seats.append(NodeAssignment(Candidate(ledger, table, 0), 0, mask_of(one.gpus)))
-    bandwidth = bandwidth_over(seats, state.preferences.nic_bandwidth)
+        assignments.append(NodeAssignment(Candidate(ledger, table, 0), 0, mask_of(node.gpus)))
+    bandwidth = bandwidth_over(assignments, state.preferences.nic_bandwidth)
     return None if bandwidth is None else round(bandwidth, 1)

@@ -1,380 +1,207 @@
-"""What people are told of gangs: the Gang with its plan and status, and an Event for each change.
+"""Report on gangs and pods: the Gang object with its plan and status, and an Event for each change.
 
-A plan is recorded before any pod is let go. All else is told when there is time, the latest only:
-a gang that is placed within a second is never said to wait. What a status says is read from the
-pods at the moment in which it is written; of what was said before only the reason is kept.
+A plan is written before any of its pods is released. Everything else is written later, and only
+the latest update: a gang that is placed within a second is never reported as waiting. The status is
+computed from the pods when it is written; of earlier reports only the reason is kept.
 """
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import structlog
-from msgspec import Struct
 
 from cluster.gang import GangKey
-from runtime.kube.client import ApiError, Kube, KubeError
-from runtime.kube.reflector import Key
-from runtime.process.clock import Clock, loop_time
-from scorer.fence import WRITE_TIMEOUT
-from scorer.gang.crd import (
-    Gang,
-    GangPlan,
-    GangStatus,
-    Phase,
-    gangs_of,
-    name_of,
-    new_gang,
-    owners_of,
-    plan_steps,
-    status_of,
-    status_steps,
-)
+from runtime.kube.client import Kube, KubeError
+from runtime.kube.event_recorder import EventRecorder
+from runtime.process.clock import Clock, loop_time, rfc3339
+from scorer.cache.informers import Informers
+from scorer.gang.crd import Gang, GangPlan, GangStatus, Phase
 from scorer.gang.unit import Unit
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
-from scorer.report.events import (
-    EventMessage,
-    ObjectReference,
-    event_of,
-    evicted,
-    partial,
-    placed,
-    pod_waiting,
-    waiting,
-)
-from scorer.report.gang_state import GangState
+from scorer.report.gang_state import GangState, gang_state
+from scorer.report.gang_writer import GangWriter
+from scorer.report.status_update import PENDING, StatusUpdate, desired_status
 from scorer.timings import Timings
 
-_AT_ONCE = 8
-"""Writes about gangs under way."""
-_WAITS = frozenset({Phase.ASSEMBLING, Phase.WAITING})
-_IN_ORDER = frozenset({Phase.PLACED, Phase.FINISHED})
+_CONCURRENT_WRITES = 8
 
 _log = structlog.get_logger()
-
-
-class _Ignored(Struct, frozen=True):
-    """Of an answer, nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class StatusUpdate:
-    """The latest about a gang."""
-
-    unit: Unit
-    phase: Phase
-    members: tuple[int, int | None]
-    plan: GangPlan | None = None
-    reason: str = ""
-    sent_away: str = ""
-    """Why all its members were evicted; empty where they were not."""
-    refused: bool = False
-    """It could have been placed, and the API server refused that."""
-
-    @property
-    def is_partial(self) -> bool:
-        """Some members have their GPUs, and others were refused theirs."""
-        return self.unit.is_gang and self.refused and bool(self.unit.settled)
-
-    def tells_of(self, phase: Phase) -> bool:
-        """Tell whether its reason is why a gang is in this phase."""
-        return self.phase is phase or (bool(self.sent_away) and phase is not Phase.SUSPENDED)
-
-    @property
-    def news(self) -> EventMessage | None:
-        """The same for an Event; None where the scheduler's own tell enough."""
-        waits = self.phase in _WAITS or bool(self.reason)
-        if not self.unit.is_gang:
-            return pod_waiting(self.reason) if waits else None
-        if self.phase is Phase.PLACED and self.plan is not None:
-            return placed(self.unit.key.name, self.plan, alike=self.unit.alike)
-        if self.is_partial:
-            return partial(
-                self.unit.key.name, len(self.unit.settled), self.unit.needed, self.reason
-            )
-        if self.sent_away and self.plan is not None:
-            return evicted(self.unit.key.name, len(self.plan.members), self.sent_away)
-        return waiting(self.unit.key.name, self.reason) if waits else None
 
 
 class StatusReporter:
     """Writes Gangs and Events, for one term of the Lease."""
 
-    def __init__(  # noqa: PLR0913 - one for each collaborator.
+    def __init__(
         self,
         kube: Kube,
-        gangs: Callable[[], Mapping[Key, Gang]],
-        standing: Callable[[Gang, int | None], GangState],
+        informers: Informers,
+        recorder: EventRecorder,
         faults: FaultIsolation,
         clock: Clock,
-        instance: str,
         *,
         timings: Timings,
     ) -> None:
-        """Say where to write.
+        """Write nothing yet.
 
         Args:
             kube: The API server.
-            gangs: The Gangs that the watch shows.
-            standing: How a gang stands now, given how many members it was last known to need.
-            faults: Contains faults of ours.
+            informers: The pods, owners and Gangs.
+            recorder: Creates the Events.
+            faults: Isolates unforeseen exceptions.
             clock: The wall clock [s since 1970].
-            instance: This replica's name, for events.
             timings: Of status updates.
         """
-        self._kube, self._gangs, self._clock, self._instance = kube, gangs, clock, instance
-        self._standing, self._faults, self._timings = standing, faults, timings
-        self._written: dict[Key, Gang] = {}
-        """As they were answered: newer than what the watch shows."""
-        self._shown: dict[GangKey, GangStatus] = {}
-        """The last status of each that was written, whatever the API server kept of it."""
-        self._words: dict[GangKey, StatusUpdate] = {}
-        """The last of each."""
-        self._news: dict[GangKey, StatusUpdate] = {}
-        """Of these, what nobody was told yet."""
-        self._told_at: dict[GangKey, float] = {}
-        """When the last word about it was told [s, of the loop's clock]."""
-        self._speaking: dict[GangKey, asyncio.Task[None]] = {}
+        self._timings = timings
+        self._informers, self._recorder = informers, recorder
+        self._faults, self._clock = faults, clock
+        self._gangs = GangWriter(kube, informers)
+        self._latest: dict[GangKey, StatusUpdate] = {}
+        self._unwritten: dict[GangKey, StatusUpdate] = {}
+        """Those of `_latest` that are not written yet."""
+        self._written_at: dict[GangKey, float] = {}
+        """Time of the last write about a gang [s, of the loop's clock]."""
+        self._tasks: dict[GangKey, asyncio.Task[None]] = {}
         self._urgent: dict[GangKey, asyncio.Event] = {}
-        """Set where what is to be told of a gang does not wait."""
-        self._few = asyncio.Semaphore(_AT_ONCE)
+        """Set where an update is written without delay."""
+        self._slots = asyncio.Semaphore(_CONCURRENT_WRITES)
 
-    async def record(self, unit: Unit, plan: GangPlan) -> None:
-        """Write a gang's plan, before it is carried out.
+    async def record_plan(self, unit: Unit, plan: GangPlan) -> None:
+        """Write a gang's plan, before any of its pods is released.
 
         Raises:
             KubeError: It could not be written.
         """
-        # That it waits is no longer so.
-        self._words.pop(unit.key, None)
-        self._news.pop(unit.key, None)
-        async with self._few:
-            try:
-                await self._record(unit, plan)
-            except ApiError as error:
-                if error.status not in {404, 409, 422}:
-                    raise
-                # The watch was behind, or the Gang is gone: once more, from what is there now.
-                await self._refresh(unit.key)
-                await self._record(unit, plan)
-        gang = self._find(unit.key)
-        if gang and gang.status.phase in _WAITS:
+        # An update that says that the gang waits is outdated.
+        self._latest.pop(unit.key, None)
+        self._unwritten.pop(unit.key, None)
+        async with self._slots:
+            await self._gangs.write_plan(unit, plan)
+        gang = self._gangs.find(unit.key)
+        if gang and gang.status.phase in PENDING:
             bound = sum(pod.bound for pod in unit.settled)
             self.enqueue(StatusUpdate(unit, Phase.COMMITTING, (bound, unit.needed), plan))
 
-    def enqueue(self, word: StatusUpdate) -> None:
-        """Tell people how a gang stands, soon. A pod on its own tells itself, by its events."""
-        key = word.unit.key
-        if self._words.get(key) == word:
+    def enqueue(self, update: StatusUpdate) -> None:
+        """Write an update soon, unless it equals the last one. A pod without a gang gets Events."""
+        key = update.unit.key
+        if self._latest.get(key) == update:
             return
-        self._words[key] = self._news[key] = word
-        self._begin(key, is_urgent=word.phase not in _WAITS)
+        self._latest[key] = self._unwritten[key] = update
+        self._start(key, is_urgent=update.phase not in PENDING)
 
-    def look(self, key: GangKey) -> GangState | None:
-        """Return how a gang stands; where its Gang says something else, that is mended in a while.
+    def reconcile(self, key: GangKey) -> GangState | None:
+        """Return the state of a gang's pods; correct the status of its Gang soon if it differs.
 
-        None where it has no Gang, or something is about to be told of it: then it is looked at.
+        None where there is no Gang, or a write is pending, which reconciles it.
         """
-        gang = self._find(key)
-        if gang is None or key in self._speaking:
+        gang = self._gangs.find(key)
+        if gang is None or key in self._tasks:
             return None
-        if not self._is_so(key):
-            self._begin(key, is_urgent=False)
-        return self._standing_of(gang, key)
+        if not self._is_current(key):
+            self._start(key, is_urgent=False)
+        return self._state(gang, key)
 
-    def _begin(self, key: GangKey, *, is_urgent: bool) -> None:
-        if key not in self._speaking:
+    def forget(self, key: GangKey) -> None:
+        """Drop what is kept of a gang without pods."""
+        self._latest.pop(key, None)
+        self._unwritten.pop(key, None)
+        self._written_at.pop(key, None)
+        self._gangs.forget(key)
+
+    async def close(self) -> None:
+        """Stop, without writing what is still queued."""
+        for task in list(self._tasks.values()):
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _start(self, key: GangKey, *, is_urgent: bool) -> None:
+        if key not in self._tasks:
             self._urgent[key] = asyncio.Event()
-            self._speaking[key] = asyncio.create_task(self._speak(key))
+            self._tasks[key] = asyncio.create_task(self._run(key))
         if is_urgent:
             self._urgent[key].set()
 
-    def forget(self, key: GangKey) -> None:
-        """Drop what is known of a gang that is gone."""
-        self._words.pop(key, None)
-        self._news.pop(key, None)
-        self._shown.pop(key, None)
-        self._told_at.pop(key, None)
-        self._written.pop((key.namespace, name_of(key)), None)
-
-    async def close(self) -> None:
-        """Say nothing more."""
-        for task in list(self._speaking.values()):
-            task.cancel()
-        await asyncio.gather(*self._speaking.values(), return_exceptions=True)
-
-    async def _record(self, unit: Unit, plan: GangPlan) -> None:
-        gang = self._find(unit.key)
-        if gang is None:
-            owners = owners_of(unit.owner, (*unit.waiting, *unit.settled))
-            made = new_gang(unit.key, owners, size=unit.needed, link=unit.link, plan=plan)
-            path = gangs_of(unit.key.namespace)
-            self._keep(await self._kube.create(path, made, Gang, params=WRITE_TIMEOUT))
-        elif gang.spec.plan is None or gang.spec.plan.id != plan.id:
-            steps = plan_steps(gang, plan, size=unit.needed, link=unit.link)
-            path = gang.path
-            self._keep(await self._kube.patch(path, steps, Gang, kind="json", params=WRITE_TIMEOUT))
-
-    async def _speak(self, key: GangKey) -> None:
+    async def _run(self, key: GangKey) -> None:
         try:
             while True:
                 with self._faults.isolate(Stage.REPORT, key):
-                    await self._speak_up(key)
+                    await self._write_all(key)
                     return
                 await self._faults.wait(Stage.REPORT, key)
         finally:
-            # At once, not by a callback of the task: a word that came before would be lost.
-            self._speaking.pop(key, None)
+            # Not in a callback of the task: an update enqueued before the callback would be lost.
+            self._tasks.pop(key, None)
             self._urgent.pop(key, None)
 
-    async def _speak_up(self, key: GangKey) -> None:
-        while key in self._news or not self._is_so(key):
-            await self._pause(key)
-            word = self._news.pop(key, None)
-            if word is None and self._is_so(key):
+    async def _write_all(self, key: GangKey) -> None:
+        """Write until no update is left and the status of the Gang is that of its pods."""
+        while key in self._unwritten or not self._is_current(key):
+            await self._delay(key)
+            update = self._unwritten.pop(key, None)
+            if update is None and self._is_current(key):
                 return
-            self._told_at[key] = loop_time()
+            self._written_at[key] = loop_time()
             try:
-                async with self._few:
-                    await self._tell(key, word)
+                async with self._slots:
+                    await self._write(key, update)
             except KubeError as error:
                 _log.warning("Could not report gang", gang="/".join(key[:2]), err=str(error))
-                # Once more, from what is there by then, unless there is something newer to tell.
-                if word is not None and self._words.get(key) == word:
-                    self._news[key] = word
+                # Try again with the current Gang, unless there is a newer update.
+                if update is not None and self._latest.get(key) == update:
+                    self._unwritten[key] = update
                 await asyncio.sleep(self._timings.report_interval)
                 with suppress(KubeError):
-                    await self._refresh(key)
+                    await self._gangs.refresh(key)
 
-    async def _pause(self, key: GangKey) -> None:
-        """Wait for what may come that makes this word needless; not where it is urgent."""
-        due = self._told_at.get(key, -math.inf) + self._timings.report_interval
+    async def _delay(self, key: GangKey) -> None:
+        """Wait for a newer update that makes this one needless, unless one is urgent."""
+        due = self._written_at.get(key, -math.inf) + self._timings.report_interval
         urgent = self._urgent[key]
         with suppress(TimeoutError):
             async with asyncio.timeout(max(self._timings.report_delay, due - loop_time())):
                 await urgent.wait()
         urgent.clear()
 
-    async def _tell(self, key: GangKey, word: StatusUpdate | None) -> None:
-        now = self._now()
+    async def _write(self, key: GangKey, update: StatusUpdate | None) -> None:
+        """Write the status of a gang, then the Event of an update."""
         try:
-            if word is None or word.unit.is_gang:
-                await self._show(key, word, now)
+            if update is None or update.unit.is_gang:
+                await self._write_status(key, update)
         except KubeError:
-            # Where no Gang can be written, people have the Event.
-            if word is not None:
-                await self._make_event(word, now)
+            # Where the Gang cannot be written, the Event is the only report.
+            await self._record_event(update)
             raise
-        if word is not None:
-            await self._make_event(word, now)
+        await self._record_event(update)
 
-    def _now(self) -> str:
-        return datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-    async def _show(self, key: GangKey, word: StatusUpdate | None, now: str) -> None:
-        gang = self._find(key)
+    async def _write_status(self, key: GangKey, update: StatusUpdate | None) -> None:
+        gang = self._gangs.find(key)
         if gang is None:
-            if word is None:
+            if update is None:
                 return
-            unit = word.unit
-            owners = owners_of(unit.owner, (*unit.waiting, *unit.settled))
-            made = new_gang(unit.key, owners, size=unit.needed, link=unit.link)
-            gang = await self._kube.create(gangs_of(unit.key.namespace), made, Gang)
-            self._keep(gang)
-        status = self._status(gang, key, now)
-        if status != self._last(gang, key):
-            steps = status_steps(gang, status)
-            self._keep(await self._kube.patch(f"{gang.path}/status", steps, Gang, kind="json"))
-            self._shown[key] = status
+            gang = await self._gangs.create(update.unit)
+        await self._gangs.write_status(gang, key, self._desired(gang, key))
 
-    def _is_so(self, key: GangKey) -> bool:
-        """Tell whether what a Gang says is what its pods say; nobody is wrong where none is."""
-        gang = self._find(key)
-        return gang is None or self._status(gang, key, self._now()) == self._last(gang, key)
+    async def _record_event(self, update: StatusUpdate | None) -> None:
+        event = update.event(self._gangs.find(update.unit.key)) if update else None
+        if event is not None:
+            await self._recorder.record(event)
 
-    def _last(self, gang: Gang, key: GangKey) -> GangStatus:
-        """Return what was last told: a part of it may be unknown to an older definition."""
-        return self._shown.get(key, gang.status)
+    def _is_current(self, key: GangKey) -> bool:
+        """Return whether the status of a Gang is that of its pods; true where there is no Gang."""
+        gang = self._gangs.find(key)
+        return gang is None or self._desired(gang, key) == self._gangs.last_status(gang, key)
 
-    def _standing_of(self, gang: Gang, key: GangKey) -> GangState:
-        word = self._words.get(key)
-        return self._standing(gang, word.unit.needed if word else None)
-
-    def _status(self, gang: Gang, key: GangKey, now: str) -> GangStatus:
-        word, standing, last = self._words.get(key), self._standing_of(gang, key), gang.status
-        phase = standing.phase
-        if phase in _WAITS and word and word.phase in _WAITS:
-            # What holds a gang whose members are all there, only the planner knows.
-            phase = word.phase
-        reason = standing.reason
-        if phase not in _IN_ORDER and (told := _reason(phase, word, last)):
-            reason = told
-        return status_of(
-            phase,
-            members=standing.members,
-            held=standing.held,
-            reason=reason,
-            before=self._last(gang, key),
-            now=now,
+    def _desired(self, gang: Gang, key: GangKey) -> GangStatus:
+        return desired_status(
+            self._state(gang, key),
+            self._latest.get(key),
+            gang,
+            self._gangs.last_status(gang, key),
+            rfc3339(self._clock()),
         )
 
-    async def _make_event(self, word: StatusUpdate, now: str) -> None:
-        unit, news = word.unit, word.news
-        if news is None:
-            return
-        owner, pod = unit.owner if unit.is_gang else None, (unit.waiting or unit.settled)[0]
-        about = (
-            ObjectReference(
-                owner.api_version, owner.kind, owner.name, owner.uid, unit.key.namespace
-            )
-            if owner
-            else ObjectReference("v1", "Pod", pod.name, pod.uid, unit.key.namespace)
-        )
-        event = event_of(news, about, change=self._change(word), now=now, instance=self._instance)
-        try:
-            await self._kube.create(f"/api/v1/namespaces/{about.home}/events", event, _Ignored)
-        except ApiError as error:
-            if error.status != 409:
-                raise
-
-    def _change(self, word: StatusUpdate) -> str:
-        """Return what tells this change of state from others.
-
-        A new reason to wait is none, but for the first refusal.
-        """
-        if word.is_partial:
-            return f"{len(word.unit.settled)} of {word.unit.needed}"
-        if word.plan is not None:
-            return word.plan.id
-        gang = self._find(word.unit.key)
-        before = gang.spec.plan.id if gang and gang.spec.plan else "new"
-        state = f"{word.phase}, refused," if word.refused else word.phase
-        return f"{state} after {before}"
-
-    def _find(self, key: GangKey) -> Gang | None:
-        at = (key.namespace, name_of(key))
-        return self._written.get(at) or self._gangs().get(at)
-
-    def _keep(self, gang: Gang) -> None:
-        self._written[gang.metadata.namespace, gang.metadata.name] = gang
-
-    async def _refresh(self, key: GangKey) -> None:
-        at = (key.namespace, name_of(key))
-        self._written.pop(at, None)
-        try:
-            self._keep(await self._kube.get(f"{gangs_of(key.namespace)}/{at[1]}", Gang))
-        except ApiError as error:
-            if error.status != 404:
-                raise
-
-
-def _reason(phase: Phase, word: StatusUpdate | None, last: GangStatus) -> str:
-    """Return why a gang is in a phase, as far as that was said; of this leader, or one before."""
-    if word is not None:
-        return word.reason if word.tells_of(phase) else ""
-    is_kept = phase is last.phase and phase in {*_WAITS, Phase.COMMITTING}
-    return last.reason if is_kept else ""
+    def _state(self, gang: Gang, key: GangKey) -> GangState:
+        update = self._latest.get(key)
+        return gang_state(gang, update.unit.needed if update else None, self._informers)

@@ -1,75 +1,57 @@
-"""Nodes of which nobody knows what is free: people are told, by an Event at the node."""
+"""Report each node whose free GPUs are unknown, by an Event about the node."""
 
 import asyncio
-from datetime import UTC, datetime
 from hashlib import sha256
 
 import structlog
-from msgspec import Struct
 
-from runtime.kube.client import ApiError, Kube, KubeError
-from runtime.process.clock import Clock
+from runtime.kube.client import KubeError
+from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from scorer.cache.cluster_state import ClusterState
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
-from scorer.report.events import ObjectReference, event_of, unaccounted
+from scorer.report.events import unaccounted
 
 _log = structlog.get_logger()
 
 
-class _Ignored(Struct, frozen=True):
-    """Of an answer, nothing."""
-
-
 async def report_unaccounted(
-    kube: Kube,
-    state: ClusterState,
-    faults: FaultIsolation,
-    clock: Clock,
-    instance: str,
-    *,
-    interval: float,
+    state: ClusterState, recorder: EventRecorder, faults: FaultIsolation, *, interval: float
 ) -> None:
-    """Tell of each node once for each reason that it has, until cancelled.
+    """Report each node once for each reason, until cancelled.
 
     Args:
-        kube: The API server.
         state: The cluster.
-        faults: Contains faults of ours.
-        clock: The wall clock [s since 1970].
-        instance: This replica's name.
-        interval: Between two checks: shorter states are not reported [s].
+        recorder: Creates the Events.
+        faults: Isolates unforeseen exceptions.
+        interval: Between two checks, so that shorter states are rarely reported [s].
     """
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     while True:
         await asyncio.sleep(interval)
         nodes = state.snapshot().nodes
-        found = {one.node.name: one.unaccounted for one in nodes if one.unaccounted is not None}
-        # One that is accounted again may be told of once more.
-        told = {name: why for name, why in told.items() if found.get(name) == why}
-        for name, why in found.items():
-            if name in told or faults.is_backing_off(Stage.REPORT, name):
+        reasons = {
+            node.node.name: node.unaccounted for node in nodes if node.unaccounted is not None
+        }
+        # A node that was accounted meanwhile may be reported once more.
+        reported = {name: why for name, why in reported.items() if reasons.get(name) == why}
+        for name, why in reasons.items():
+            if name in reported or faults.is_backing_off(Stage.REPORT, name):
                 continue
             with faults.isolate(Stage.REPORT, name):
-                if await _tell(kube, name, why, clock(), instance):
-                    told[name] = why
+                if await _report(recorder, name, why):
+                    reported[name] = why
 
 
-async def _tell(kube: Kube, node: str, why: str, now: float, instance: str) -> bool:
-    """Return whether it is told, by this replica or by another."""
-    # The kubelet names nodes this way in its own events, and kubectl looks for both.
+async def _report(recorder: EventRecorder, node: str, why: str) -> bool:
+    """Return whether the Event exists."""
+    # The kubelet's own Events have the node's name as uid, and kubectl looks for both.
     about = ObjectReference("v1", "Node", node, node)
-    event = event_of(
-        unaccounted(why),
-        about,
-        change=sha256(why.encode()).hexdigest(),
-        now=datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        instance=instance,
-    )
+    message = unaccounted(why)
+    change = sha256(why.encode()).hexdigest()
     try:
-        await kube.create(f"/api/v1/namespaces/{about.home}/events", event, _Ignored)
+        await recorder.record(Event(about, message.reason, message.text, change))
     except KubeError as error:
-        if not (isinstance(error, ApiError) and error.status == 409):
-            _log.warning("Could not make event", node=node, err=str(error))
-            return False
+        _log.warning("Could not create event", node=node, err=str(error))
+        return False
     return True

@@ -1,0 +1,113 @@
+"""Record Events of the Kubernetes API: one object for each change, whichever replica reports it."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+from msgspec import Struct
+
+from runtime.kube.client import ApiError, Kube
+from runtime.process.clock import Clock, rfc3339
+
+MESSAGE_MAX = 1024
+"""The API server refuses a longer message [characters]."""
+_NAME_MAX = 253 - 17
+_CONFLICT = 409
+
+
+class _Ignored(Struct, frozen=True):
+    """The Event as it was stored, of which nothing is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectReference:
+    """The object that an Event is about."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    namespace: str = ""
+    """Empty for a cluster-scoped object."""
+    resource_version: str | None = None
+
+    @property
+    def event_namespace(self) -> str:
+        """The namespace of its Events."""
+        return self.namespace or "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One change of an object."""
+
+    about: ObjectReference
+    reason: str
+    """In CamelCase, for programs."""
+    message: str
+    """For people; truncated to `MESSAGE_MAX` characters."""
+    change: str
+    """Identifies this change among those of the same object and reason, such as the id of a plan:
+    all replicas give the Event of one change the same name, so that it is created once."""
+    is_warning: bool = True
+
+    @property
+    def name(self) -> str:
+        """A valid object name."""
+        identity = f"{self.about.uid}/{self.reason}/{self.change}"
+        digest = sha256(identity.encode()).hexdigest()[:16]
+        return f"{self.about.name[:_NAME_MAX].rstrip('.-')}.{digest}"
+
+
+class EventRecorder:
+    """Creates Events on behalf of one replica of a component."""
+
+    def __init__(self, kube: Kube, component: str, instance: str, clock: Clock) -> None:
+        """Create nothing yet.
+
+        Args:
+            kube: The API server.
+            component: Name of the program.
+            instance: Name of the replica.
+            clock: The wall clock [s since 1970].
+        """
+        self._kube, self._component, self._instance = kube, component, instance
+        self._clock = clock
+
+    async def record(self, event: Event) -> None:
+        """Create an Event, unless any replica has created it already.
+
+        Raises:
+            KubeError: It could not be created.
+        """
+        path = f"/api/v1/namespaces/{event.about.event_namespace}/events"
+        try:
+            await self._kube.create(path, self._body(event), _Ignored)
+        except ApiError as error:
+            if error.status != _CONFLICT:
+                raise
+
+    def _body(self, event: Event) -> dict[str, object]:
+        about, now, message = event.about, rfc3339(self._clock()), event.message
+        version = {"resourceVersion": about.resource_version} if about.resource_version else {}
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": event.name, "namespace": about.event_namespace},
+            "involvedObject": {
+                "apiVersion": about.api_version,
+                "kind": about.kind,
+                "name": about.name,
+                "namespace": about.namespace,
+                "uid": about.uid,
+                **version,
+            },
+            "type": "Warning" if event.is_warning else "Normal",
+            "reason": event.reason,
+            "message": message if len(message) <= MESSAGE_MAX else f"{message[: MESSAGE_MAX - 1]}…",
+            "source": {"component": self._component, "host": self._instance},
+            "reportingComponent": self._component,
+            "reportingInstance": self._instance,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }

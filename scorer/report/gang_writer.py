@@ -1,0 +1,119 @@
+"""Create and patch Gang objects, based on the newest version of each that is known."""
+
+from collections.abc import Mapping
+
+from cluster.gang import GangKey
+from runtime.kube.client import ApiError, Kube
+from runtime.kube.reflector import Key
+from scorer.cache.informers import Informers
+from scorer.fence import WRITE_TIMEOUT
+from scorer.gang.crd import (
+    Gang,
+    GangPlan,
+    GangStatus,
+    gangs_of,
+    name_of,
+    new_gang,
+    owners_of,
+    plan_steps,
+    status_steps,
+)
+from scorer.gang.unit import Unit
+
+_OUTDATED = frozenset({404, 409, 422})
+"""Statuses of a write that was based on an older version of the Gang."""
+
+
+class GangWriter:
+    """Writes the Gangs of one term of the Lease."""
+
+    def __init__(self, kube: Kube, informers: Informers) -> None:
+        """Write nothing yet."""
+        self._kube, self._informers = kube, informers
+        self._written: dict[Key, Gang] = {}
+        """Gangs as the API server returned them: newer than those of the watch."""
+        self._statuses: dict[GangKey, GangStatus] = {}
+        """The last status that was written, whichever of its fields the API server has kept."""
+
+    def find(self, key: GangKey) -> Gang | None:
+        """Return the newest known version of a Gang; None: there is no Gang."""
+        name = _name(key)
+        return self._written.get(name) or self._informers.gangs.get(name)
+
+    def last_status(self, gang: Gang, key: GangKey) -> GangStatus:
+        """Return the status that was written last. An older CRD may not keep all its fields."""
+        return self._statuses.get(key, gang.status)
+
+    async def write_plan(self, unit: Unit, plan: GangPlan) -> None:
+        """Write a plan into its Gang, which is created if there is none.
+
+        Raises:
+            KubeError: It could not be written.
+        """
+        try:
+            await self._write_plan(unit, plan)
+        except ApiError as error:
+            if error.status not in _OUTDATED:
+                raise
+            await self.refresh(unit.key)
+            await self._write_plan(unit, plan)
+
+    async def write_status(self, gang: Gang, key: GangKey, status: GangStatus) -> None:
+        """Write the status of a Gang, where it differs from the last one.
+
+        Raises:
+            KubeError: It could not be written.
+        """
+        if status != self.last_status(gang, key):
+            steps = status_steps(gang, status)
+            self._keep(await self._kube.patch(f"{gang.path}/status", steps, Gang, kind="json"))
+            self._statuses[key] = status
+
+    async def create(
+        self, unit: Unit, plan: GangPlan | None = None, params: Mapping[str, str] | None = None
+    ) -> Gang:
+        """Create the Gang of a unit.
+
+        Raises:
+            KubeError: It could not be created.
+        """
+        owners = owners_of(unit.owner, (*unit.waiting, *unit.settled))
+        gang = new_gang(unit.key, owners, size=unit.needed, link=unit.link, plan=plan)
+        path = gangs_of(unit.key.namespace)
+        return self._keep(await self._kube.create(path, gang, Gang, params=params or {}))
+
+    async def refresh(self, key: GangKey) -> None:
+        """Read a Gang again.
+
+        Raises:
+            KubeError: It could not be read.
+        """
+        self._written.pop(_name(key), None)
+        try:
+            path = f"{gangs_of(key.namespace)}/{name_of(key)}"
+            self._keep(await self._kube.get(path, Gang))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    def forget(self, key: GangKey) -> None:
+        """Drop what is kept of a gang without pods."""
+        self._written.pop(_name(key), None)
+        self._statuses.pop(key, None)
+
+    async def _write_plan(self, unit: Unit, plan: GangPlan) -> None:
+        gang = self.find(unit.key)
+        if gang is None:
+            await self.create(unit, plan, WRITE_TIMEOUT)
+        elif gang.spec.plan is None or gang.spec.plan.id != plan.id:
+            steps = plan_steps(gang, plan, size=unit.needed, link=unit.link)
+            path = gang.path
+            self._keep(await self._kube.patch(path, steps, Gang, kind="json", params=WRITE_TIMEOUT))
+
+    def _keep(self, gang: Gang) -> Gang:
+        self._written[gang.metadata.namespace, gang.metadata.name] = gang
+        return gang
+
+
+def _name(key: GangKey) -> Key:
+    return key.namespace, name_of(key)

@@ -1,0 +1,127 @@
+"""The latest result of planning one unit, as a Gang's status and as an Event. Pure."""
+
+from dataclasses import dataclass
+
+from runtime.kube.event_recorder import Event, ObjectReference
+from scorer.gang.crd import Gang, GangPlan, GangStatus, Phase, status_of
+from scorer.gang.unit import Unit
+from scorer.report.events import (
+    EventMessage,
+    EventReason,
+    evicted,
+    partial,
+    placed,
+    pod_waiting,
+    waiting,
+)
+from scorer.report.gang_state import GangState
+
+PENDING = frozenset({Phase.ASSEMBLING, Phase.WAITING})
+"""Phases before GPUs are allocated."""
+_WITHOUT_REASON = frozenset({Phase.PLACED, Phase.FINISHED})
+
+
+@dataclass(frozen=True, slots=True)
+class StatusUpdate:
+    """The latest result for a gang, or for a pod without a gang."""
+
+    unit: Unit
+    phase: Phase
+    members: tuple[int, int | None]
+    """Present while some wait, else bound; and how many there must be, None: unknown."""
+    plan: GangPlan | None = None
+    reason: str = ""
+    eviction_reason: str = ""
+    """Why all its members were evicted; empty: they were not."""
+    refused: bool = False
+    """The API server refused its plan."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Some members have GPUs, and the API server refused those of the others."""
+        return self.unit.is_gang and self.refused and bool(self.unit.settled)
+
+    def explains(self, phase: Phase) -> bool:
+        """Return whether `reason` is why the gang is in a phase."""
+        return self.phase is phase or (bool(self.eviction_reason) and phase is not Phase.SUSPENDED)
+
+    @property
+    def message(self) -> EventMessage | None:
+        """The message of its Event; None where the scheduler's own Events suffice."""
+        gang, waits = self.unit.key.name, self.phase in PENDING or bool(self.reason)
+        if not self.unit.is_gang:
+            return pod_waiting(self.reason) if waits else None
+        if self.phase is Phase.PLACED and self.plan is not None:
+            return placed(gang, self.plan, alike=self.unit.alike)
+        if self.is_partial:
+            return partial(gang, len(self.unit.settled), self.unit.needed, self.reason)
+        if self.eviction_reason and self.plan is not None:
+            return evicted(gang, len(self.plan.members), self.eviction_reason)
+        return waiting(gang, self.reason) if waits else None
+
+    def event(self, gang: Gang | None) -> Event | None:
+        """Return the Event about the owner of the gang, else about a pod; None: no Event.
+
+        Args:
+            gang: Its Gang object; None: there is none.
+        """
+        message = self.message
+        if message is None:
+            return None
+        return Event(
+            self._about,
+            message.reason,
+            message.text,
+            self._change(gang),
+            is_warning=message.reason is not EventReason.PLACED,
+        )
+
+    @property
+    def _about(self) -> ObjectReference:
+        unit = self.unit
+        namespace, owner = unit.key.namespace, unit.owner if unit.is_gang else None
+        if owner:
+            return ObjectReference(owner.api_version, owner.kind, owner.name, owner.uid, namespace)
+        pod = (unit.waiting or unit.settled)[0]
+        return ObjectReference("v1", "Pod", pod.name, pod.uid, namespace)
+
+    def _change(self, gang: Gang | None) -> str:
+        """Identify the change of state. A new reason to wait is none, except the first refusal."""
+        if self.is_partial:
+            return f"{len(self.unit.settled)} of {self.unit.needed}"
+        if self.plan is not None:
+            return self.plan.id
+        before = gang.spec.plan.id if gang and gang.spec.plan else "new"
+        state = f"{self.phase}, refused," if self.refused else self.phase
+        return f"{state} after {before}"
+
+
+def desired_status(
+    state: GangState, update: StatusUpdate | None, gang: Gang, before: GangStatus, now: str
+) -> GangStatus:
+    """Return the status that a Gang should have; equal to `before` where nothing changed.
+
+    Args:
+        state: The state of its pods.
+        update: The latest update of this leader.
+        gang: The Gang as it is.
+        before: The status that was written last.
+        now: RFC 3339.
+    """
+    phase, reason = state.phase, state.reason
+    if phase in PENDING and update and update.phase in PENDING:
+        # Only the planner knows what delays a gang whose members are all present.
+        phase = update.phase
+    if phase not in _WITHOUT_REASON:
+        reason = _reason(phase, update, gang.status) or reason
+    return status_of(
+        phase, members=state.members, held=state.held, reason=reason, before=before, now=now
+    )
+
+
+def _reason(phase: Phase, update: StatusUpdate | None, last: GangStatus) -> str:
+    """Return why a gang is in a phase, as this leader or an earlier one has reported."""
+    if update is not None:
+        return update.reason if update.explains(phase) else ""
+    is_kept = phase is last.phase and phase in {*PENDING, Phase.COMMITTING}
+    return last.reason if is_kept else ""

@@ -1,0 +1,101 @@
+import re
+from dataclasses import replace
+
+import pytest
+from fake_cluster import FakeCluster
+
+from runtime.kube.client import ApiError, Kube
+from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+
+JOB = ObjectReference("kubeflow.org/v1", "MPIJob", "bert", "7f3c", "team")
+NODE = ObjectReference("v1", "Node", "gpu-0", "gpu-0")
+MAP = ObjectReference("v1", "ConfigMap", "acs-profile", "c1", "kube-system", "7")
+EVENT = Event(JOB, "GangWaiting", "Gang bert waits", "new")
+VALID = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+async def recorded(*events, refuse=None, instance="a"):
+    """Return the Events that the API server stores."""
+    async with FakeCluster() as cluster, Kube(cluster.url) as kube:
+        cluster.refuse = lambda *_: refuse
+        recorder = EventRecorder(kube, "scorer", instance, lambda: 1_767_323_045.9)
+        for event in events:
+            await recorder.record(event)
+        return cluster.all("/api/v1/events")
+
+
+async def test_an_event_has_the_fields_of_both_event_apis():
+    (event,) = await recorded(EVENT)
+
+    metadata = event.pop("metadata")
+    assert (metadata["name"], metadata["namespace"]) == (EVENT.name, "team")
+    assert event == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "involvedObject": {
+            "apiVersion": "kubeflow.org/v1",
+            "kind": "MPIJob",
+            "name": "bert",
+            "namespace": "team",
+            "uid": "7f3c",
+        },
+        "type": "Warning",
+        "reason": "GangWaiting",
+        "message": "Gang bert waits",
+        "source": {"component": "scorer", "host": "a"},
+        "reportingComponent": "scorer",
+        "reportingInstance": "a",
+        "firstTimestamp": "2026-01-02T03:04:05Z",
+        "lastTimestamp": "2026-01-02T03:04:05Z",
+        "count": 1,
+    }
+
+
+async def test_an_event_without_a_warning_is_normal():
+    (event,) = await recorded(replace(EVENT, is_warning=False))
+    assert event["type"] == "Normal"
+
+
+@pytest.mark.parametrize(
+    ("about", "namespace"), [(MAP, "kube-system"), (NODE, "default")], ids=["ConfigMap", "node"]
+)
+async def test_an_event_is_created_where_kubectl_looks_for_it(about, namespace):
+    (event,) = await recorded(replace(EVENT, about=about))
+
+    assert event["metadata"]["namespace"] == namespace
+    assert event["involvedObject"]["namespace"] == about.namespace
+    assert event["involvedObject"].get("resourceVersion") == about.resource_version
+
+
+async def test_one_change_is_recorded_once_by_all_replicas():
+    assert len(await recorded(EVENT, replace(EVENT, message="Gang bert still waits"))) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(replace(EVENT, change="1-1"), id="change"),
+        pytest.param(replace(EVENT, reason="GangPlaced"), id="reason"),
+        pytest.param(replace(EVENT, about=replace(JOB, uid="7f3d")), id="uid"),
+    ],
+)
+async def test_another_change_is_another_event(other):
+    assert len(await recorded(EVENT, other)) == 2
+
+
+async def test_an_event_that_is_refused_raises():
+    with pytest.raises(ApiError, match="quota"):
+        await recorded(EVENT, refuse=(403, "quota"))
+
+
+@pytest.mark.parametrize("name", ["x" * 253, "x" * 235 + "." + "y" * 17, "a"])
+def test_the_name_of_an_event_is_valid_for_every_object_name(name):
+    found = replace(EVENT, about=replace(JOB, name=name)).name
+
+    assert len(found) <= 253
+    assert VALID.fullmatch(found)
+
+
+async def test_a_message_is_truncated_to_what_the_api_server_takes():
+    (event,) = await recorded(replace(EVENT, message="x" * 2000))
+    assert event["message"] == "x" * 1023 + "…"
