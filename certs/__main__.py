@@ -53,7 +53,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 
 def _kube(settings: Settings) -> Kube:
-    return Kube.named(
+    return Kube.from_settings(
         settings.api_server,
         settings.api_token_file,
         settings.api_ca_file,

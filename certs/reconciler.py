@@ -28,7 +28,7 @@ class Timings:
     """Longest interval [s]: timers do not count the time that a machine was suspended."""
     pause: float = 0.2
     """Shortest interval [s]: another client may clear a `caBundle` again and again."""
-    watch: WatchTimings = field(default_factory=lambda: WatchTimings(longest=3))
+    watch: WatchTimings = field(default_factory=lambda: WatchTimings(max_backoff=3))
     """Short retries, so that what was cleared during an outage is restored soon after it."""
 
 
@@ -69,7 +69,7 @@ class Reconciler:
             msgspec.json.Decoder(PartialObject).decode,
             field_selector=f"metadata.name={store.name}",
             on_change=lambda _items, _changed: self._changed.set(),
-            pace=timings.watch,
+            timings=timings.watch,
         )
         self._configurations = {
             target: Reflector(
@@ -78,7 +78,7 @@ class Reconciler:
                 msgspec.json.Decoder(WebhookConfiguration).decode,
                 field_selector=f"metadata.name={target.name}",
                 on_change=lambda _items, _changed: self._changed.set(),
-                pace=timings.watch,
+                timings=timings.watch,
             )
             for target in targets
         }
@@ -130,7 +130,7 @@ class Reconciler:
                 if str(error) != self.error:
                     _log.error("Reconcile failed", err=str(error))
                 self.error = str(error)
-                due = self._clock() + self._timings.watch.longest
+                due = self._clock() + self._timings.watch.max_backoff
             await asyncio.sleep(self._timings.pause)
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0, due - self._clock())):

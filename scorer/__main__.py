@@ -20,8 +20,8 @@ from runtime.http.types import Observers
 from runtime.kube.client import Kube
 from runtime.kube.election import Election, Lead
 from runtime.kube.lease import LeaseTimings
-from runtime.kube.sidecar_election import FollowedElection
-from runtime.process.clock import steady, wall
+from runtime.kube.sidecar_election import SidecarElection
+from runtime.process.clock import monotonic, wall
 from runtime.process.environment import SettingsError
 from runtime.process.lifecycle import run, tune_gc
 from runtime.process.logs import configure
@@ -97,7 +97,7 @@ async def placement(
                 observers=observers,
             ),
             serve(
-                WhatIf(leader, reading, steady, limit=timings.retry_limit).routes(),
+                WhatIf(leader, reading, monotonic, limit=timings.retry_limit).routes(),
                 host=settings.host,
                 port=settings.fit_port,
                 context=certificate.context,
@@ -130,11 +130,11 @@ def _extender(
     )
 
 
-def _election(kube: Kube, settings: Settings, instance: str) -> Election | FollowedElection:
+def _election(kube: Kube, settings: Settings, instance: str) -> Election | SidecarElection:
     timing = LeaseTimings(settings.lease_seconds, settings.renew_seconds, settings.retry_seconds)
     if settings.extender_port:
         # The scheduler in the same pod holds the Lease, so that both lead together.
-        return FollowedElection(kube, POLICY_NAMESPACE, LEASE, instance, timing)
+        return SidecarElection(kube, POLICY_NAMESPACE, LEASE, instance, timing)
     # A restarted container is another process in a pod of the same name.
     return Election(kube, POLICY_NAMESPACE, LEASE, f"{instance}_{uuid4()}", timing)
 
@@ -152,7 +152,7 @@ def _announced(leader: Leader, kube: Kube, address: str) -> Lead:
     return lead
 
 
-async def _elect(election: Election | FollowedElection, lead: Lead, stopped: asyncio.Event) -> None:
+async def _elect(election: Election | SidecarElection, lead: Lead, stopped: asyncio.Event) -> None:
     """Take part in the election until the process must end."""
 
     async def take_part() -> None:
@@ -172,7 +172,7 @@ async def _elect(election: Election | FollowedElection, lead: Lead, stopped: asy
 
 
 def _kube(settings: Settings, timeout: float) -> Kube:
-    return Kube.named(
+    return Kube.from_settings(
         settings.api_server,
         settings.api_token_file,
         settings.api_ca_file,

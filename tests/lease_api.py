@@ -102,9 +102,9 @@ class Client:
         assert (path, kind) == (f"{PATH}/leader", "merge")
         return await self._ask(lambda: self.api.merge(body), returns, body)
 
-    async def stream(self, path, params, *, silence):
+    async def stream(self, path, params, *, read_timeout):
         assert (path, params["fieldSelector"]) == (PATH, "metadata.name=leader")
-        del silence  # What it says is late or lost; the connection itself never breaks.
+        del read_timeout  # What it says is late or lost; the connection itself never breaks.
         queue = asyncio.Queue()
         here = self, queue
         self.api.watches.add(here)

@@ -10,9 +10,9 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from cluster.keys import SERVER_NAME
+from runtime.http.connection_limiter import REASONS
 from runtime.http.limits import Limits
 from runtime.http.observers import RequestMetrics, log_requests
-from runtime.http.peers import REASONS
 from runtime.http.probes import Condition, probe_routes
 from runtime.http.server import Server, serve
 from runtime.http.tls import ServingCertificate
@@ -144,7 +144,7 @@ def _dropped(servers: tuple[Server, ...], reason: str) -> int:
 
 
 def _kube(settings: Settings) -> Kube:
-    return Kube.named(
+    return Kube.from_settings(
         settings.api_server,
         settings.api_token_file,
         settings.api_ca_file,

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from runtime.http.authentication import Caller
+from runtime.http.authentication import UserInfo
 from runtime.kube.client import Kube
 
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -16,7 +16,7 @@ class _AccessReview(Struct, frozen=True):
     status: _Authorization = _Authorization()
 
 
-async def may_create_pods(kube: Kube, caller: Caller, namespace: str) -> bool:
+async def may_create_pods(kube: Kube, caller: UserInfo, namespace: str) -> bool:
     """Say whether a caller may create pods in a namespace.
 
     Raises:

@@ -9,8 +9,8 @@ from cluster.keys import DRY_RUN_AUDIENCE
 from cluster.whatif_api import FitResult
 from manifest.value import InputError
 from policy.snapshot import PolicySnapshot
-from runtime.http.authentication import Caller, caller_of
-from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, busy, refusal
+from runtime.http.authentication import UserInfo, authenticate
+from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response, retry_later
 from runtime.kube.client import Kube, KubeError
 from runtime.process.worker import BusyError, LimitError, Worker
 from webhook.access import may_create_pods
@@ -74,7 +74,7 @@ class Admission:
         try:
             review = parse_pod_review(call.body)
         except ProtocolError as error:
-            return refusal(400, str(error))
+            return error_response(400, str(error))
         if review.unreadable:
             return self._answer(review, deny_unreadable(review.unreadable))
         if review.pod is None:
@@ -82,7 +82,7 @@ class Admission:
                 allow_unchanged(review), fields={"uid": review.uid, "verdict": _SKIPPED}
             )
         if why := self._informers.missing():
-            return busy(why)
+            return retry_later(why)
         if self._knows(review.namespace):
             return self._decide(review)
         return self._decide_later(review)
@@ -96,14 +96,14 @@ class Admission:
         try:
             found = read_config_review(call.body)
         except ProtocolError as error:
-            return refusal(400, str(error))
+            return error_response(400, str(error))
         if isinstance(found, ConfigResponse):
             return _validated(found)
         return self._validate(found)
 
     async def _validate(self, question: ConfigReview) -> HttpResponse:
-        if self._worker.under_way(lint_text):
-            return busy("another ConfigMap is being judged: send it again")
+        if self._worker.pending_jobs(lint_text):
+            return retry_later("another ConfigMap is being judged: send it again")
         try:
             found = await self._worker.run(lint_text, question.source.key, question.text)
         except LimitError as error:
@@ -120,7 +120,7 @@ class Admission:
         came = await self._informers.wait_for_namespace(review.namespace, within=NAMESPACE_TIMEOUT)
         self._metrics.count_wait(came=came)
         if not came:
-            return busy(f"namespace {review.namespace} is not known yet")
+            return retry_later(f"namespace {review.namespace} is not known yet")
         return self._decide(review)
 
     def _decide(self, review: PodReview) -> HttpResponse:
@@ -177,26 +177,26 @@ class DryRun:
         """Answer for a manifest; another process reads and judges it."""
         namespace = _namespace_of(call.query)
         if namespace is None:
-            return refusal(400, "of a query, only namespace=<name> is read")
+            return error_response(400, "of a query, only namespace=<name> is read")
         try:
-            caller = await caller_of(self._kube, call, DRY_RUN_AUDIENCE)
+            caller = await authenticate(self._kube, call, DRY_RUN_AUDIENCE)
             if caller is None:
                 needed = f"bring a token made for the audience {DRY_RUN_AUDIENCE}"
-                return refusal(401, needed, {"WWW-Authenticate": "Bearer"})
+                return error_response(401, needed, {"WWW-Authenticate": "Bearer"})
             return await self._judge(call.body, namespace, caller)
         except (InputError, BusyError, LimitError) as error:
             return _not_judged(error)
         except KubeError as error:
             _log.warning("Could not ask who may", err=str(error))
-            return busy("the API server does not tell who you are and what you may")
+            return retry_later("the API server does not tell who you are and what you may")
 
-    async def _judge(self, body: bytes, namespace: str, caller: Caller) -> HttpResponse:
+    async def _judge(self, body: bytes, namespace: str, caller: UserInfo) -> HttpResponse:
         namespaces = decode_namespaces(await self._worker.run(list_namespaces, body, namespace))
         for one in namespaces:
             if not await may_create_pods(self._kube, caller, one):
-                return refusal(403, f"you may not create pods in namespace {printable(one)}")
+                return error_response(403, f"you may not create pods in namespace {printable(one)}")
         if why := self._informers.missing():
-            return busy(why)
+            return retry_later(why)
         known = self._informers.namespaces
         found = decode_result(
             await self._worker.run(
@@ -230,11 +230,13 @@ def _validated(found: ConfigResponse) -> HttpResponse:
 def _not_judged(error: InputError | BusyError | LimitError) -> HttpResponse:
     match error:
         case InputError():
-            return refusal(400, printable(str(error)))
+            return error_response(400, printable(str(error)))
         case BusyError():
-            return busy("too many manifests are being judged: send it again")
+            return retry_later("too many manifests are being judged: send it again")
         case LimitError():
-            return refusal(413, f"the manifest cannot be judged: {error}; send less of it at once")
+            return error_response(
+                413, f"the manifest cannot be judged: {error}; send less of it at once"
+            )
 
 
 def _namespace_of(query: str) -> str | None:

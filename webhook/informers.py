@@ -21,7 +21,7 @@ from runtime.kube.reflector import Key, Reflector, WatchTimings
 from runtime.process.clock import Clock, wall
 from webhook.active_config import SOURCES, ActiveConfig, ConfigSource
 
-_SOON = WatchTimings(longest=1)
+_SOON = WatchTimings(max_backoff=1)
 """A policy takes effect within 2 s, so a watch that is lost is tried again each second."""
 _AT_ONCE = 50
 """Nodes that are read before others have their turn."""
@@ -89,7 +89,11 @@ class Informers:
         """
         self._recorder, self._every = EventRecorder(kube, _COMPONENT, instance, clock), every
         self._names = Reflector(
-            kube, "/api/v1/namespaces", _namespaces.decode, on_change=self._name_changed, pace=_SOON
+            kube,
+            "/api/v1/namespaces",
+            _namespaces.decode,
+            on_change=self._name_changed,
+            timings=_SOON,
         )
         self._maps = {
             source: Reflector(
@@ -98,12 +102,12 @@ class Informers:
                 _config_maps.decode,
                 field_selector=f"metadata.name={source.name}",
                 on_change=partial(self._map_changed, source),
-                pace=_SOON,
+                timings=_SOON,
             )
             for source in SOURCES
         }
         self._nodes = Reflector(
-            kube, "/api/v1/nodes", _node_objects.decode, on_change=self._node_changed, pace=_SOON
+            kube, "/api/v1/nodes", _node_objects.decode, on_change=self._node_changed, timings=_SOON
         )
         self._name_came = asyncio.Event()
         self._node_came = asyncio.Event()

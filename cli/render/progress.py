@@ -6,7 +6,7 @@ from typing import TypeVar
 from typer import get_text_stream
 
 from cli.render.output import is_quiet
-from runtime.process.clock import Clock, steady
+from runtime.process.clock import Clock, monotonic
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ def followed(
     *,
     size: Callable[[T], int] = lambda _: 1,
     total: int | None = None,
-    clock: Clock = steady,
+    clock: Clock = monotonic,
 ) -> Iterator[T]:
     """Yield items; a bar on standard error tells how many, where that is a terminal.
 

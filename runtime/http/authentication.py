@@ -8,7 +8,7 @@ from runtime.kube.client import Kube
 _REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 
-class Caller(Struct, frozen=True):
+class UserInfo(Struct, frozen=True):
     """A user as the API server knows them."""
 
     username: str = ""
@@ -19,7 +19,7 @@ class Caller(Struct, frozen=True):
 
 class _Authentication(Struct, frozen=True):
     authenticated: bool = False
-    user: Caller = Caller()
+    user: UserInfo = UserInfo()
     audiences: list[str] = []
 
 
@@ -27,7 +27,7 @@ class _TokenReview(Struct, frozen=True):
     status: _Authentication = _Authentication()
 
 
-async def caller_of(kube: Kube, call: HttpRequest, audience: str) -> Caller | None:
+async def authenticate(kube: Kube, call: HttpRequest, audience: str) -> UserInfo | None:
     """Return who makes a call; None where it brings no token, nobody's, or one for somebody else.
 
     A token for the API server itself is refused: whoever took it from us could use it there.

@@ -5,7 +5,7 @@ import asyncio
 from aiohttp import StreamReader
 
 from runtime.http.limits import Limits
-from runtime.http.types import HttpResponse, busy, refusal
+from runtime.http.types import HttpResponse, error_response, retry_later
 
 
 class ByteBudget:
@@ -52,7 +52,7 @@ class Body:
         if self.size + size > self._limits.body_bytes:
             return too_large(self._limits)
         if not self._budget.take(size):
-            return busy("too many bytes of requests are being held: send it again")
+            return retry_later("too many bytes of requests are being held: send it again")
         self.size += size
         self._pieces.append(piece)
         return None
@@ -70,7 +70,7 @@ class Body:
                     if refused := self.take(await content.readany()):
                         return refused
         except TimeoutError:
-            return refusal(408, f"the body did not arrive within {seconds:g} s")
+            return error_response(408, f"the body did not arrive within {seconds:g} s")
         return None
 
     def content(self) -> bytes:
@@ -85,4 +85,4 @@ class Body:
 
 def too_large(limits: Limits) -> HttpResponse:
     """Return the answer to a body that is larger than allowed."""
-    return refusal(413, f"the body is larger than {limits.body_bytes} bytes")
+    return error_response(413, f"the body is larger than {limits.body_bytes} bytes")

@@ -9,8 +9,8 @@ import math
 from enum import Enum, auto
 from typing import cast
 
+from runtime.http.connection_limiter import ConnectionLimiter
 from runtime.http.limits import Limits
-from runtime.http.peers import Room
 
 _ROUNDS = 8
 """Rounds of the event loop within which aiohttp calls the handler of a request that has arrived.
@@ -39,17 +39,19 @@ class _Phase(Enum):
 class Connection(asyncio.Protocol):
     """A protocol around aiohttp's, which the handler of a request informs of its progress."""
 
-    def __init__(self, http: asyncio.Protocol, room: Room["Connection"], limits: Limits) -> None:
+    def __init__(
+        self, http: asyncio.Protocol, limiter: ConnectionLimiter["Connection"], limits: Limits
+    ) -> None:
         """Start without a transport.
 
         Args:
             http: aiohttp's protocol of this connection.
-            room: All connections of the server.
+            limiter: All connections of the server.
             limits: The times that apply.
         """
         self._loop = asyncio.get_running_loop()
         self._http = http
-        self._room = room
+        self._limiter = limiter
         self._limits = limits
         self._transport: asyncio.Transport | None = None
         self._phase = _Phase.IDLE
@@ -77,7 +79,7 @@ class Connection(asyncio.Protocol):
         return self._phase is _Phase.HEAD
 
     @property
-    def may_make_room(self) -> bool:
+    def evictable(self) -> bool:
         """Whether it may be dropped for another: it is open, and no answer is being made."""
         return self._phase is not _Phase.ANSWER and self._open
 
@@ -93,14 +95,14 @@ class Connection(asyncio.Protocol):
         self.peer = str(address[0]) if address else ""
         self._rest(_Phase.IDLE)
         self._http.connection_made(transport)
-        self._room.enter(self, self.since)
+        self._limiter.add(self, self.since)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End; a route that waits for others continues."""
         self._transport = None
         self._due = math.inf
         self._uncount()
-        self._room.leave(self)
+        self._limiter.remove(self)
         self._http.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -174,7 +176,7 @@ class Connection(asyncio.Protocol):
         """Count the present request among the incomplete ones of its address."""
         if self.half_sent and not self._counted and self._open:
             self._counted = True
-            self._room.begin_half_sent(self)
+            self._limiter.add_half_sent(self)
 
     def enforce(self, now: float) -> None:
         """Drop it where its head is overdue, or where it should have been closed."""
@@ -200,7 +202,7 @@ class Connection(asyncio.Protocol):
     def _uncount(self) -> None:
         if self._counted:
             self._counted = False
-            self._room.end_half_sent(self)
+            self._limiter.remove_half_sent(self)
 
     def _release_later(self) -> None:
         if self._held:

@@ -12,14 +12,14 @@ from runtime.http.body import Body, ByteBudget, too_large
 from runtime.http.connection import Connection
 from runtime.http.limits import Limits
 from runtime.http.types import (
-    GONE_AWAY,
+    CLIENT_CLOSED_REQUEST,
+    CompletedRequest,
     HttpRequest,
     HttpResponse,
     Observers,
     Route,
-    Served,
-    busy,
-    refusal,
+    error_response,
+    retry_later,
 )
 
 HANDLED = web.RequestKey("HANDLED", bool)
@@ -55,26 +55,28 @@ class Handler:
         request[HANDLED] = True
         path, route = self._route(request)
         if request.transport is None:
-            self.observe(Served(path, GONE_AWAY, 0.0, 0, {}))
+            self.observe(CompletedRequest(path, CLIENT_CLOSED_REQUEST, 0.0, 0, {}))
             return web.Response()
         connection = cast("Connection", request.transport.get_protocol())
         connection.begin_request()
         self.requests += 1
-        body, response = Body(self.budget, self._limits), HttpResponse(status=GONE_AWAY)
+        body, response = Body(self.budget, self._limits), HttpResponse(status=CLIENT_CLOSED_REQUEST)
         try:
             response = await self._answer(request, route, body, connection)
         finally:
             self.requests -= 1
             self.active_at = self._loop.time()
             seconds = time.perf_counter() - started
-            self.observe(Served(path, response.status, seconds, body.size, response.fields))
+            self.observe(
+                CompletedRequest(path, response.status, seconds, body.size, response.fields)
+            )
             body.close()
         abandoned = not request.content.is_eof()
         last = abandoned or self.draining or _closes(request)
         connection.end_request(last=last, abandoned=abandoned)
         return _converted(response, last=last)
 
-    def observe(self, served: Served) -> None:
+    def observe(self, served: CompletedRequest) -> None:
         """Call all observers."""
         for observer in self._observers:
             observer(served)
@@ -84,11 +86,11 @@ class Handler:
         path = request.rel_url.raw_path
         methods = self._routes.get(path)
         if methods is None:
-            return "other", refusal(404, "there is nothing at this path")
+            return "other", error_response(404, "there is nothing at this path")
         if route := methods.get(request.method):
             return path, route
         allowed = ", ".join(sorted(methods))
-        return path, refusal(405, f"this path takes {allowed}", {"Allow": allowed})
+        return path, error_response(405, f"this path takes {allowed}", {"Allow": allowed})
 
     async def _answer(
         self,
@@ -99,11 +101,11 @@ class Handler:
     ) -> HttpResponse:
         if isinstance(route, HttpResponse):
             return route
-        if route.takes and (refused := await self._read(request, route, body, connection)):
+        if route.content_types and (refused := await self._read(request, route, body, connection)):
             return refused
         connection.begin_answer()
         if self._waiting >= self._limits.requests:
-            return busy("too many requests are being answered: send it again")
+            return retry_later("too many requests are being answered: send it again")
         query = request.rel_url.raw_query_string
         content = body.content()
         try:
@@ -112,7 +114,7 @@ class Handler:
         except Exception:  # noqa: BLE001 - a bug in a route must not end other connections.
             self.failures += 1
             _log.exception("Handler failed", path=route.path)
-            return refusal(500, "internal error: the log has it")
+            return error_response(500, "internal error: the log has it")
 
     async def _read(
         self, request: web.BaseRequest, route: Route, body: Body, connection: Connection
@@ -131,8 +133,8 @@ class Handler:
             return await body.take_rest(content)
         except Exception:  # noqa: BLE001 - aiohttp documents no common base of its exceptions.
             if request.transport is None:
-                return HttpResponse(status=GONE_AWAY)
-            return refusal(400, "the body cannot be read")
+                return HttpResponse(status=CLIENT_CLOSED_REQUEST)
+            return error_response(400, "the body cannot be read")
 
     async def _wait_for(self, answer: Awaitable[HttpResponse]) -> HttpResponse:
         seconds = self._limits.answer_seconds
@@ -141,7 +143,7 @@ class Handler:
             async with asyncio.timeout(seconds):
                 return await answer
         except TimeoutError:
-            return refusal(504, f"no answer within {seconds:g} s")
+            return error_response(504, f"no answer within {seconds:g} s")
         finally:
             self._waiting -= 1
 
@@ -149,10 +151,10 @@ class Handler:
 def _unsupported(headers: Mapping[str, str], route: Route) -> HttpResponse | None:
     encoding = headers.get("Content-Encoding", "identity")
     if encoding.strip().lower() != "identity":
-        return refusal(415, "a body must come as it is: no Content-Encoding is taken")
-    if headers.get("Content-Type", "").partition(";")[0].strip().lower() in route.takes:
+        return error_response(415, "a body must come as it is: no Content-Encoding is taken")
+    if headers.get("Content-Type", "").partition(";")[0].strip().lower() in route.content_types:
         return None
-    return refusal(415, f"this path takes {', '.join(sorted(route.takes))}")
+    return error_response(415, f"this path takes {', '.join(sorted(route.content_types))}")
 
 
 def _closes(request: web.BaseRequest) -> bool:

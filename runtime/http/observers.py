@@ -6,14 +6,14 @@ from collections.abc import Callable
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram, Summary
 
-from runtime.http.types import Served
+from runtime.http.types import CompletedRequest
 from runtime.process.clock import now_rfc3339
-from runtime.process.logs import line_of
+from runtime.process.logs import encode_line
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
 
 
-def log_requests() -> Callable[[Served], None]:
+def log_requests() -> Callable[[CompletedRequest], None]:
     """Return an observer that writes one line for each request, as it is configured now.
 
     It is a line like all others, without the way through structlog's processors, which takes longer
@@ -24,7 +24,7 @@ def log_requests() -> Callable[[Served], None]:
         return lambda _served: None
     write = structlog.get_config()["logger_factory"]().msg
 
-    def observe(served: Served) -> None:
+    def observe(served: CompletedRequest) -> None:
         event = {
             "path": served.path,
             "status": served.status,
@@ -35,7 +35,7 @@ def log_requests() -> Callable[[Served], None]:
             "ts": now_rfc3339(),
             "msg": "Answered request",
         }
-        write(line_of(event))
+        write(encode_line(event))
 
     return observe
 
@@ -60,7 +60,7 @@ class RequestMetrics:
         # Looking a child up by its labels costs more than counting with it.
         self._children: dict[tuple[str, int], tuple[Counter, Histogram, Summary]] = {}
 
-    def __call__(self, served: Served) -> None:
+    def __call__(self, served: CompletedRequest) -> None:
         """Count one."""
         key = served.path, served.status
         if (children := self._children.get(key)) is None:

@@ -37,11 +37,11 @@ def probe_routes(registry: CollectorRegistry, conditions: Mapping[str, Condition
     return [
         Route("GET", "/healthz", lambda _call: HttpResponse(b"ok\n", 200, TEXT)),
         Route("GET", "/readyz", ready),
-        Route("GET", "/metrics", exposition(registry)),
+        Route("GET", "/metrics", metrics_handler(registry)),
     ]
 
 
-def exposition(registry: CollectorRegistry) -> Callable[[HttpRequest], HttpResponse]:
+def metrics_handler(registry: CollectorRegistry) -> Callable[[HttpRequest], HttpResponse]:
     """Return what answers `/metrics`."""
 
     def answer(_call: HttpRequest) -> HttpResponse:

@@ -14,10 +14,10 @@ from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 
 from runtime.http.connection import Connection, handlers_called
+from runtime.http.connection_limiter import ConnectionLimiter
 from runtime.http.handler import HANDLED, Handler
 from runtime.http.limits import Limits
-from runtime.http.peers import Room
-from runtime.http.types import Observers, Route, Served
+from runtime.http.types import CompletedRequest, Observers, Route
 
 _DEFAULTS = Limits()
 _SWEEP_SECONDS = 0.1
@@ -45,7 +45,7 @@ class Server:
             # The limits are for the bytes that are sent.
             auto_decompress=False,
         )
-        self.room: Room[Connection] = Room(limits)
+        self.limiter: ConnectionLimiter[Connection] = ConnectionLimiter(limits)
         self._listener: asyncio.Server | None = None
 
     @property
@@ -64,7 +64,7 @@ class Server:
     @property
     def connections(self) -> int:
         """How many connections are open."""
-        return len(self.room.open)
+        return len(self.limiter.open)
 
     @property
     def bytes_in_flight(self) -> int:
@@ -72,8 +72,8 @@ class Server:
         return self._handler.budget.held
 
     def dropped(self, reason: str) -> int:
-        """Return how many connections were dropped so far, by a reason of `runtime.http.peers`."""
-        return self.room.dropped[reason]
+        """Return how many connections were dropped so far for one of `REASONS`."""
+        return self.limiter.dropped[reason]
 
     @property
     def requests(self) -> int:
@@ -93,7 +93,7 @@ class Server:
         """
         handshake = self._limits.handshake_seconds if context else None
         self._listener = await self._loop.create_server(
-            lambda: Connection(self._http(), self.room, self._limits),
+            lambda: Connection(self._http(), self.limiter, self._limits),
             host,
             port,
             ssl=context,
@@ -128,13 +128,13 @@ class Server:
         self._handler.draining = True
         if self._listener is not None:
             self._listener.close()
-        for connection in list(self.room.open):
+        for connection in list(self.limiter.open):
             connection.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                await self.room.empty.wait()
+                await self.limiter.empty.wait()
         await self._http.shutdown(_CANCEL_SECONDS)
-        for connection in list(self.room.open):
+        for connection in list(self.limiter.open):
             connection.drop()
 
     async def enforce_times(self) -> None:
@@ -143,12 +143,12 @@ class Server:
         period = min(_SWEEP_SECONDS, limits.head_seconds / 4, limits.linger_seconds / 4)
         while True:
             await asyncio.sleep(period)
-            incomplete = [each for each in self.room.open if each.head_incomplete]
+            incomplete = [each for each in self.limiter.open if each.head_incomplete]
             await handlers_called()
             for connection in sorted(incomplete, key=attrgetter("since")):
                 connection.count_half_sent()
             now = self._loop.time()
-            for connection in list(self.room.open):
+            for connection in list(self.limiter.open):
                 connection.enforce(now)
 
 
@@ -192,7 +192,7 @@ def _malformed_requests(handler: Handler) -> type[AbstractAccessLogger]:
         def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
             if HANDLED not in request:
                 fields = {"reason": "this is not a request in HTTP/1.1 that can be read"}
-                handler.observe(Served("other", response.status, time, 0, fields))
+                handler.observe(CompletedRequest("other", response.status, time, 0, fields))
 
     return MalformedRequests
 

@@ -71,7 +71,7 @@ class ServingCertificate:
         if digest == self._digest:
             return
         try:
-            der, expiry = examine(pem)
+            der, expiry = validate_key_pair(pem)
             self._take(pem, der)
         except CertificateError as error:
             self._refuse(digest, str(error))
@@ -97,7 +97,7 @@ class ServingCertificate:
         if not self.der:
             return self.error
         try:
-            shown = await presented(host, port)
+            shown = await served_certificate(host, port)
         except OSError as error:
             return f"no TLS at {host}:{port}: {str(error) or type(error).__name__}"
         return None if shown == self.der else "another certificate is shown"
@@ -117,7 +117,7 @@ class ServingCertificate:
         self.error = error
 
 
-def examine(pem: bytes) -> tuple[bytes, float]:
+def validate_key_pair(pem: bytes) -> tuple[bytes, float]:
     """Return the leaf [DER] of a certificate chain and key, and when it ends [s since 1970].
 
     A handshake in memory, with a client that trusts only this leaf, proves that the two belong
@@ -141,7 +141,7 @@ def examine(pem: bytes) -> tuple[bytes, float]:
         raise CertificateError(f"certificate and key cannot be served: {error}") from error
 
 
-async def presented(host: str, port: int, *, within: float = 2) -> bytes:
+async def served_certificate(host: str, port: int, *, within: float = 2) -> bytes:
     """Return the certificate [DER] that a listener shows, whoever signed it.
 
     Raises:

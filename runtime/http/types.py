@@ -37,11 +37,11 @@ class Route(Struct, frozen=True):
     path: str
     answer: Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]
     """A plain function where nothing is waited for; it holds the loop while it runs."""
-    takes: frozenset[str] = frozenset()
+    content_types: frozenset[str] = frozenset()
     """Content types of its body; empty where it takes none, and then the body is not read."""
 
 
-class Served(Struct, frozen=True):
+class CompletedRequest(Struct, frozen=True):
     """One request, after its answer was made."""
 
     path: str
@@ -54,20 +54,22 @@ class Served(Struct, frozen=True):
     fields: Mapping[str, object]
 
 
-Observers = Sequence[Callable[[Served], None]]
+Observers = Sequence[Callable[[CompletedRequest], None]]
 
-GONE_AWAY = 499
+CLIENT_CLOSED_REQUEST = 499
 """The status in logs and metrics of a client that left before its answer."""
 
 
-def refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> HttpResponse:
+def error_response(
+    status: int, message: str, headers: Mapping[str, str] | None = None
+) -> HttpResponse:
     """Return an answer of one sentence, which an API server shows to its user."""
     return HttpResponse(f"{message}\n".encode(), status, TEXT, headers or {}, {"reason": message})
 
 
-def busy(message: str) -> HttpResponse:
+def retry_later(message: str) -> HttpResponse:
     """Return the answer that an API server repeats its call for, within the same deadline.
 
     Source: kubernetes/client-go, rest/with_retry.go: a 5xx with a whole number in `Retry-After`.
     """
-    return refusal(503, message, {"Retry-After": "1"})
+    return error_response(503, message, {"Retry-After": "1"})

@@ -22,7 +22,7 @@ from runtime.kube.errors import (
     TooLong,
     Unreachable,
     Unreadable,
-    refused,
+    api_error,
 )
 
 __all__ = ["ApiError", "Kube", "KubeError", "Unreachable", "Unreadable"]
@@ -92,7 +92,7 @@ class Kube:
         return cls(server, token_file=token, ca_file=ca, timeout=timeout)
 
     @classmethod
-    def named(
+    def from_settings(
         cls,
         server: str,
         token_file: str,
@@ -187,13 +187,13 @@ class Kube:
         timeout = aiohttp.ClientTimeout(total=self._timeout)
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": content_type}
-        async with self._asked(
+        async with self._request(
             method, path, params=params, data=data, headers=headers, timeout=timeout
         ) as answer:
             return await answer.read() if most is None else await _read(answer, most)
 
     async def stream(
-        self, path: str, params: Params, *, silence: float
+        self, path: str, params: Params, *, read_timeout: float
     ) -> AsyncGenerator[list[bytes], None]:
         """Yield the lines that a path sends, as they come, until it ends.
 
@@ -202,14 +202,16 @@ class Kube:
         Args:
             path: Of a collection that is watched.
             params: Of the watch.
-            silence: After so long without a byte the stream is broken [s].
+            read_timeout: The stream is closed after this time without a byte [s].
 
         Raises:
             ApiError: It is refused.
             Unreachable: It broke.
         """
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=silence)
-        async with self._asked("GET", path, params=params, timeout=timeout) as answer:
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=self._timeout, sock_read=read_timeout
+        )
+        async with self._request("GET", path, params=params, timeout=timeout) as answer:
             yield []
             rest = b""
             async for chunk in answer.content.iter_any():
@@ -218,13 +220,13 @@ class Kube:
                     yield lines
 
     @asynccontextmanager
-    async def _asked(
+    async def _request(
         self,
         method: str,
         path: str,
         *,
         headers: Params = _NONE,
-        **given: Any,  # noqa: ANN401 - aiohttp's.
+        **options: Any,  # noqa: ANN401 - aiohttp's.
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         if self._session is None:
             raise RuntimeError("Kube is used outside its `async with`")
@@ -235,10 +237,10 @@ class Kube:
                 headers={**headers, **self._authorization()},
                 allow_redirects=False,
                 server_hostname=self._server_name,
-                **given,
+                **options,
             ) as answer:
                 if answer.status >= 300:
-                    raise refused(answer.status, await answer.read())  # noqa: TRY301
+                    raise api_error(answer.status, await answer.read())  # noqa: TRY301
                 yield answer
         except KubeError:
             raise

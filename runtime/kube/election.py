@@ -100,8 +100,8 @@ class Election:
         try:
             done, _ = await asyncio.wait((leading, renewing), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await end(leading)
-            await end(renewing)
+            await cancel_and_wait(leading)
+            await cancel_and_wait(renewing)
             self._until = -inf
             await self._release()
         for task in (renewing, leading):
@@ -120,7 +120,7 @@ class Election:
             await watch.synced.wait()
             return await self._taken(watch, changed)
         finally:
-            await end(watching)
+            await cancel_and_wait(watching)
 
     async def _taken(self, watch: Reflector[Lease], changed: asyncio.Event) -> int:
         seen: LeaseSpec | None = None
@@ -219,7 +219,7 @@ class Election:
         return (spec.holder_identity, spec.lease_transitions) == (self._identity, self._term)
 
 
-async def end(task: asyncio.Task[None]) -> None:
+async def cancel_and_wait(task: asyncio.Task[None]) -> None:
     """Cancel a task, and wait until it has ended."""
     task.cancel()
     await asyncio.wait((task,))

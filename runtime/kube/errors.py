@@ -60,7 +60,7 @@ class _Status(Struct, frozen=True):
     details: _Details | None = None
 
 
-def refused(status: int, body: bytes) -> ApiError:
+def api_error(status: int, body: bytes) -> ApiError:
     """Return the error that a Status object, or whatever came instead, stands for."""
     try:
         found = msgspec.json.decode(body, type=_Status)

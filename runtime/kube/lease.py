@@ -94,7 +94,7 @@ class LeaseStore:
             _leases.decode,
             field_selector=f"metadata.name={self.name}",
             on_change=on_change,
-            pace=WatchTimings(watch=half, silence=retry, longest=retry),
+            timings=WatchTimings(watch=half, read_timeout=retry, max_backoff=retry),
         )
 
     def missing(self, watch: Reflector[Lease] | None) -> str | None:

@@ -28,7 +28,7 @@ from runtime.kube.errors import (
     TooLong,
     Unreachable,
     Unreadable,
-    refused,
+    api_error,
 )
 
 T = TypeVar("T")
@@ -47,20 +47,21 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class WatchTimings:
-    """How often, and how long [s]."""
+    """Durations [s], and sizes of pages."""
 
     watch: float = 60
-    """A watch lasts this long, or up to a quarter longer, so that not all end at once. Short: what
-    a connection that died in silence costs is this and `silence`; a new watch costs one request."""
-    silence: float = 10
-    """How much longer than its watch a connection may say nothing."""
-    first: float = 0.1
-    """Before the first attempt after a watch ended; doubled with each that fails."""
-    longest: float = 30
-    page: int = 500
-    """Most objects in one answer to a list."""
+    """Duration of a watch, plus up to a quarter, so that watches do not end together. It is short
+    because a broken connection is detected after this time and `read_timeout`; a new watch costs
+    one request."""
+    read_timeout: float = 10
+    """Time without a byte, beyond the duration of the watch, after which a connection is broken."""
+    initial_backoff: float = 0.1
+    """Pause before the first attempt after a watch ended; doubled with each failure."""
+    max_backoff: float = 30
+    page_size: int = 500
+    """Most objects in a page of a list."""
     page_bytes: int = 16 << 20
-    """Most bytes of such an answer: with large objects it has fewer of them."""
+    """Most bytes in a page: with large objects it has fewer of them."""
 
 
 class _Version(Struct, frozen=True, rename="camel"):
@@ -111,7 +112,7 @@ class Reflector(Generic[T]):
         label_selector: str | None = None,
         field_selector: str | None = None,
         on_change: Callable[[Mapping[Key, T], Set[Key]], None] = lambda _items, _changed: None,
-        pace: WatchTimings = _DEFAULT,
+        timings: WatchTimings = _DEFAULT,
     ) -> None:
         """Say what to keep.
 
@@ -124,7 +125,7 @@ class Reflector(Generic[T]):
             field_selector: Where not all is wanted.
             on_change: Called after each change, and after every list, with all items and the keys
                 of those that changed, came or went; an exception that it raises ends `run`.
-            pace: How often and how long.
+            timings: Durations, and sizes of pages.
         """
         self._kube = kube
         self._path = path
@@ -132,11 +133,11 @@ class Reflector(Generic[T]):
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {name: text for name, text in selectors.items() if text}
         self._on_change = on_change
-        self._pace = pace
+        self._timings = timings
         self._items: dict[Key, T] = {}
         self._version = ""
         self._heard_at = float("-inf")
-        self._delay = pace.first
+        self._delay = timings.initial_backoff
         self.synced = asyncio.Event()
         """Set once a list was complete."""
         self.lists = 0
@@ -177,10 +178,10 @@ class Reflector(Generic[T]):
             except UNDECODABLE as error:
                 self._lost(Unreadable(f"this is no event and no object: {error}"))
             # A watch that lasted is a success, whether or not there was anything to tell.
-            if time.monotonic() - began > self._pace.watch / 2:
-                self._delay = self._pace.first
+            if time.monotonic() - began > self._timings.watch / 2:
+                self._delay = self._timings.initial_backoff
             await asyncio.sleep(self._delay * random.uniform(0.5, 1))  # noqa: S311
-            self._delay = min(self._delay * 2, self._pace.longest)
+            self._delay = min(self._delay * 2, self._timings.max_backoff)
 
     def _lost(self, error: KubeError) -> None:
         self.error = str(error)
@@ -192,7 +193,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         try:
-            found = await self._pages(self._pace.page)
+            found = await self._pages(self._timings.page_size)
         except ApiError as error:
             if error.status != _GONE:
                 raise
@@ -231,19 +232,19 @@ class Reflector(Generic[T]):
             params["continue"] = part.metadata.continue_
             if limit is not None:
                 # Half as long as it may be, since the next objects may be larger than these.
-                fits = self._pace.page_bytes // 2 * len(part.items or ()) // max(size, 1)
-                limit = max(1, min(fits, 2 * limit, self._pace.page))
+                fits = self._timings.page_bytes // 2 * len(part.items or ()) // max(size, 1)
+                limit = max(1, min(fits, 2 * limit, self._timings.page_size))
 
     async def _page(self, params: dict[str, str], limit: int | None) -> _List:
         if limit is None:
             return await self._kube.get(self._path, _List, params=params)
         # One object is read whatever its size: there is no smaller page.
-        most = self._pace.page_bytes if limit > 1 else None
+        most = self._timings.page_bytes if limit > 1 else None
         params = {**params, "limit": str(limit)}
         return await self._kube.get(self._path, _List, params=params, most=most)
 
     async def _watch(self) -> None:
-        lasts = self._pace.watch * random.uniform(1, 1.25)  # noqa: S311
+        lasts = self._timings.watch * random.uniform(1, 1.25)  # noqa: S311
         params = {
             **self._selectors,
             "watch": "true",
@@ -251,8 +252,10 @@ class Reflector(Generic[T]):
             "resourceVersion": self._version,
             "timeoutSeconds": str(max(1, round(lasts))),
         }
-        silence = lasts + self._pace.silence
-        async with aclosing(self._kube.stream(self._path, params, silence=silence)) as stream:
+        read_timeout = lasts + self._timings.read_timeout
+        async with aclosing(
+            self._kube.stream(self._path, params, read_timeout=read_timeout)
+        ) as stream:
             async for lines in stream:
                 self._heard_at = time.monotonic()
                 self.error = None
@@ -265,7 +268,7 @@ class Reflector(Generic[T]):
             for line in lines:
                 if key := self._apply(decode(line, _events)):
                     changed.add(key)
-                self._delay = self._pace.first
+                self._delay = self._timings.initial_backoff
         finally:
             if changed:
                 self._on_change(self.items, changed)
@@ -274,7 +277,7 @@ class Reflector(Generic[T]):
         """Return what changed, if anything did."""
         head = decode(event.object, _heads)
         if event.type == "ERROR":
-            raise refused(head.code, bytes(event.object))
+            raise api_error(head.code, bytes(event.object))
         self._version = head.metadata.resource_version
         key = head.metadata.key
         match event.type:

@@ -13,14 +13,14 @@ from math import inf
 import structlog
 
 from runtime.kube.client import Kube
-from runtime.kube.election import Lead, end
+from runtime.kube.election import Lead, cancel_and_wait
 from runtime.kube.lease import DEFAULT_TIMING, Lease, LeaseSpec, LeaseStore, LeaseTimings
 from runtime.kube.reflector import Key
 
 _log = structlog.get_logger()
 
 
-class FollowedElection:
+class SidecarElection:
     """One process's part where its neighbour takes part in the election."""
 
     def __init__(
@@ -75,7 +75,7 @@ class FollowedElection:
             while not await self._lead(lead, await self._begun()):
                 pass
         finally:
-            await end(watching)
+            await cancel_and_wait(watching)
 
     async def _lead(self, lead: Lead, term: int) -> bool:
         """Return whether `lead` ended by itself."""
@@ -84,8 +84,8 @@ class FollowedElection:
         try:
             done, _ = await asyncio.wait((leading, over), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await end(leading)
-            await end(over)
+            await cancel_and_wait(leading)
+            await cancel_and_wait(over)
         if not leading.cancelled():
             leading.result()
         return leading in done

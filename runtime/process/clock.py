@@ -18,7 +18,7 @@ def wall() -> float:
     return time.time()  # noqa: TID251
 
 
-def steady() -> float:
+def monotonic() -> float:
     """Return the time of a clock that goes on evenly, and that threads may read [s]."""
     return time.monotonic()
 

@@ -51,10 +51,10 @@ def render(_logger: object, _method: str, event: MutableMapping[str, object]) ->
     JSON alone leaves some characters as they are that a terminal or an editor acts upon: DEL, C1
     controls, line separators, changes of direction.
     """
-    return line_of(event)
+    return encode_line(event)
 
 
-def line_of(event: MutableMapping[str, object]) -> bytes:
+def encode_line(event: MutableMapping[str, object]) -> bytes:
     """Return an event as `render` does, which is called by structlog."""
     for key, value in event.items():
         if isinstance(value, str) and len(value) > _LONGEST:

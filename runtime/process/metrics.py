@@ -13,7 +13,7 @@ from prometheus_client import (
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from runtime.process.clock import steady
+from runtime.process.clock import monotonic
 
 _LAG = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _LAG_PERIOD = 0.25
@@ -46,11 +46,11 @@ def measure_loop_lag(registry: CollectorRegistry) -> None:
     loop = asyncio.get_running_loop()
 
     def wait() -> None:
-        loop.call_later(_LAG_PERIOD, observe, steady() + _LAG_PERIOD)
+        loop.call_later(_LAG_PERIOD, observe, monotonic() + _LAG_PERIOD)
 
     def observe(due: float) -> None:
         # The loop's own clock may stand still while a callback runs.
-        lag.observe(max(0.0, steady() - due))
+        lag.observe(max(0.0, monotonic() - due))
         wait()
 
     wait()

@@ -19,7 +19,7 @@ MEMORY = 128 << 20
 """How much the address space of the child may grow after it is ready [bytes]."""
 SECONDS = 2.5
 """Longest time for one job [s]; an API server waits 3 s for an answer."""
-MOST_ALIKE = 4
+MAX_JOBS_PER_FUNCTION = 4
 """Most jobs of one function that wait or run. A job whose caller was cancelled counts, too."""
 _START_SECONDS = 60
 """Longest time for the child to import its modules, also on a busy machine [s]."""
@@ -57,20 +57,20 @@ class Worker:
             arguments: Of the function.
 
         Raises:
-            BusyError: It was not started, since `MOST_ALIKE` of its kind wait already.
+            BusyError: It was not started, since `MAX_JOBS_PER_FUNCTION` of its kind wait already.
             LimitError: It exceeded a limit.
             RuntimeError: It raised something; the text is the child's traceback.
 
         Cost: pickling, and two copies of what is sent and returned.
         """
-        if self.under_way(job) >= MOST_ALIKE:
+        if self.pending_jobs(job) >= MAX_JOBS_PER_FUNCTION:
             raise BusyError
         task = asyncio.create_task(self._in_turn(pickle.dumps((job, arguments))))
         self._jobs[task] = job
         task.add_done_callback(self._forget)
         return await asyncio.shield(task)
 
-    def under_way(self, job: Callable[..., bytes]) -> int:
+    def pending_jobs(self, job: Callable[..., bytes]) -> int:
         """Return how many jobs of a function wait or run, those of cancelled callers included."""
         return sum(one is job for one in self._jobs.values())
 

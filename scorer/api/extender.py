@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from runtime.http.limits import Limits
-from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, refusal
+from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response
 from scorer.extender.preempt import preemption
 from scorer.extender.wire import (
     BindResult,
@@ -113,4 +113,4 @@ class Extender:
     def _refuse(self, verb: str, reason: str) -> HttpResponse:
         """Return the response of a verb whose result has no field for errors."""
         self._metrics.extended(verb, "failed")
-        return refusal(503, reason)
+        return error_response(503, reason)

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from cluster.keys import FIT_AUDIENCE, WEBHOOK_USER
 from cluster.whatif_api import MOST_PODS, PATH, FitAnswer, FitQuestion
-from runtime.http.authentication import caller_of
+from runtime.http.authentication import authenticate
 from runtime.http.limits import Limits
-from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, busy, refusal
+from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response, retry_later
 from runtime.kube.client import Kube, KubeError
 from runtime.process.clock import Clock
 from scorer.leader import Leader, LeaderContext
@@ -56,7 +56,7 @@ class Inspection:
     ) -> HttpResponse:
         query = dict(parse_qsl(request.query, keep_blank_values=True))
         if query.keys() - {parameter}:
-            return refusal(400, f"of a query, only {parameter}=<name> is read")
+            return error_response(400, f"of a query, only {parameter}=<name> is read")
         context = _leading(self._leader)
         if isinstance(context, HttpResponse):
             return context
@@ -87,13 +87,15 @@ class WhatIf:
         if refused := await self._refused(request):
             return refused
         if self._working is not None and not self._working.done():
-            return busy("it is answering somebody else")
+            return retry_later("it is answering somebody else")
         try:
             question = _questions.decode(request.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            return refusal(400, f"this is no question about pods: {error}")
+            return error_response(400, f"this is no question about pods: {error}")
         if question.pods > MOST_PODS or not all(one.names for one in question.templates):
-            return refusal(413, f"ask about 1 to {MOST_PODS} pods, and some of each template")
+            return error_response(
+                413, f"ask about 1 to {MOST_PODS} pods, and some of each template"
+            )
         context = _leading(self._leader)
         if isinstance(context, HttpResponse):
             return context
@@ -107,30 +109,36 @@ class WhatIf:
         try:
             return await _render(fits)
         except DeadlineExceeded:
-            return busy(f"this takes more than {self._limit:g} s; ask about fewer pods at once")
+            return retry_later(
+                f"this takes more than {self._limit:g} s; ask about fewer pods at once"
+            )
 
     async def _refused(self, request: HttpRequest) -> HttpResponse | None:
         """Return the refusal of a caller that is not the webhook."""
         try:
-            caller = await caller_of(self._kube, request, FIT_AUDIENCE)
+            caller = await authenticate(self._kube, request, FIT_AUDIENCE)
         except KubeError as error:
             _log.warning("Could not review token", err=str(error))
-            return busy("the API server does not tell who you are")
+            return retry_later("the API server does not tell who you are")
         if caller is None:
             needed = f"bring a token made for the audience {FIT_AUDIENCE}"
-            return refusal(401, needed, {"WWW-Authenticate": "Bearer"})
-        return None if caller.username == WEBHOOK_USER else refusal(403, "ask the webhook instead")
+            return error_response(401, needed, {"WWW-Authenticate": "Bearer"})
+        return (
+            None
+            if caller.username == WEBHOOK_USER
+            else error_response(403, "ask the webhook instead")
+        )
 
 
 def _leading(leader: Leader) -> LeaderContext | HttpResponse:
     """Return the leader's context, or the refusal of a process that does not lead."""
     context = leader.context
     if context is None:
-        return refusal(
+        return error_response(
             503, "another replica leads: the holder of Lease linkwise-system/linkwise-scorer"
         )
     why = context.missing()
-    return busy(why) if why else context
+    return retry_later(why) if why else context
 
 
 async def _render(view: Callable[[], Struct]) -> HttpResponse:

@@ -19,7 +19,7 @@ NOW, DAY = 1_800_000_000.0, 86_400
 ISSUANCE = IssuancePolicy(("a",), 30 * DAY, 360 * DAY)
 STORED = "/api/v1/namespaces/linkwise-system/secrets/linkwise-webhook-tls"
 PATHS = {target: f"{target.collection}/{target.name}" for target in TARGETS}
-QUICK = WatchTimings(first=0.001, longest=0.01)
+QUICK = WatchTimings(initial_backoff=0.001, max_backoff=0.01)
 EMPTY = {"webhooks": [{"name": "pods.linkwise.dev", "clientConfig": {"url": "https://a/"}}]}
 
 

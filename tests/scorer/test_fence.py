@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from runtime.kube.errors import Unreachable, refused
+from runtime.kube.errors import Unreachable, api_error
 from scorer.fence import is_leadership_lost
 
 RESPONSES = json.loads(Path(__file__).with_name("refusals.json").read_text())
 
 
 def error(response):
-    return refused(response["status"], json.dumps(response["body"]).encode())
+    return api_error(response["status"], json.dumps(response["body"]).encode())
 
 
 @pytest.mark.parametrize("name", RESPONSES)

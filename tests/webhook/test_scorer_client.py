@@ -24,7 +24,7 @@ from cluster.whatif_api import (
 )
 from runtime.http import types
 from runtime.http.server import serve
-from runtime.http.types import Route, refusal
+from runtime.http.types import Route, error_response
 from runtime.kube.client import Kube
 from webhook import scorer_client
 from webhook.__main__ import _scorer
@@ -183,12 +183,16 @@ async def test_a_leader_that_is_gone_or_silent_is_not_waited_for(cluster, files,
     ("answer", "told"),
     [
         pytest.param(
-            refusal(503, "another replica leads"),
+            error_response(503, "another replica leads"),
             "the scorer answers: another replica leads",
             id="refused",
         ),
-        pytest.param(refusal(401, "bring a token"), "the scorer cannot be asked", id="not known"),
-        pytest.param(refusal(403, "ask others"), "the scorer cannot be asked", id="not allowed"),
+        pytest.param(
+            error_response(401, "bring a token"), "the scorer cannot be asked", id="not known"
+        ),
+        pytest.param(
+            error_response(403, "ask others"), "the scorer cannot be asked", id="not allowed"
+        ),
         pytest.param(types.HttpResponse(b"[]"), "the scorer cannot be asked", id="unreadable"),
         pytest.param(
             types.HttpResponse(b'{"fits":[]}'), "the scorer is of another version", id="too few"

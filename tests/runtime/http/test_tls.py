@@ -13,7 +13,12 @@ from structlog.testing import capture_logs
 from waiting import until
 
 from runtime.http.server import serve
-from runtime.http.tls import CertificateError, ServingCertificate, examine, presented
+from runtime.http.tls import (
+    CertificateError,
+    ServingCertificate,
+    served_certificate,
+    validate_key_pair,
+)
 from runtime.http.types import HttpResponse, Route
 
 CA = a_ca()
@@ -31,7 +36,7 @@ async def test_what_the_files_hold_is_served(tmp_path):
     assert certificate.expiry == LEAF.certificate.not_valid_after_utc.timestamp()
     assert certificate.error is None
     async with served(certificate) as server:
-        assert await presented("127.0.0.1", server.port) == LEAF.der
+        assert await served_certificate("127.0.0.1", server.port) == LEAF.der
         assert await certificate.problem("127.0.0.1", server.port) is None
 
 
@@ -62,7 +67,7 @@ async def test_a_changed_certificate_is_served_to_new_connections_and_open_ones_
         next_leaf.write(tmp_path)
         await until(lambda: certificate.der != LEAF.der)
         watch.cancel()
-        assert await presented("127.0.0.1", server.port) == next_leaf.der
+        assert await served_certificate("127.0.0.1", server.port) == next_leaf.der
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         writer.close()
@@ -139,10 +144,10 @@ async def test_before_there_is_a_certificate_handshakes_fail_and_it_says_why(tmp
         assert certificate.expiry is None
         assert "tls.crt: No such file" in await certificate.problem("127.0.0.1", server.port)
         with pytest.raises((ssl.SSLError, ConnectionError)):
-            await presented("127.0.0.1", server.port)
+            await served_certificate("127.0.0.1", server.port)
         LEAF.write(tmp_path)
         certificate.reload()
-        assert await presented("127.0.0.1", server.port) == LEAF.der
+        assert await served_certificate("127.0.0.1", server.port) == LEAF.der
 
 
 async def test_a_listener_that_is_gone_or_shows_another_certificate_is_a_problem(tmp_path):
@@ -187,7 +192,7 @@ def test_an_encrypted_key_is_refused_without_asking_for_a_password():
     )
 
     with pytest.raises(CertificateError, match="encrypted"):
-        examine(LEAF.cert_pem + locked)
+        validate_key_pair(LEAF.cert_pem + locked)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +278,7 @@ def test_no_descriptor_with_a_key_is_left_open():
 
     before = len(in_memory())
 
-    examine(LEAF.cert_pem + LEAF.key_pem)
+    validate_key_pair(LEAF.cert_pem + LEAF.key_pem)
 
     assert len(in_memory()) == before
 

@@ -15,7 +15,7 @@ from runtime.kube.decode import decode
 from runtime.kube.reflector import Reflector, WatchTimings
 
 PATH = "/api/v1/namespaces/ns/configmaps"
-FAST = WatchTimings(watch=200, silence=100, first=0.001, longest=0.01)
+FAST = WatchTimings(watch=200, read_timeout=100, initial_backoff=0.001, max_backoff=0.01)
 
 
 class Thing(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class Watched:
         self.told = asyncio.Queue()
         self.changed = []
         read = msgspec.json.Decoder(Thing).decode
-        given = {"pace": FAST, "on_change": self._note, "read": read, **given}
+        given = {"timings": FAST, "on_change": self._note, "read": read, **given}
         self.reflector = Reflector(kube, PATH, **given)
 
     def _note(self, items, changed):
@@ -104,7 +104,7 @@ async def test_long_lists_are_read_in_pages(api):
     for name in names:
         api.put(name)
 
-    async with watched(api, pace=WatchTimings(page=3)) as watch:
+    async with watched(api, timings=WatchTimings(page_size=3)) as watch:
         await watch.state(*names)
 
     assert [query.get("continue") for query in api.queries[:3]] == [None, "3", "6"]
@@ -117,7 +117,7 @@ async def test_pages_of_large_objects_are_read_again_with_fewer_of_them(api):
     for name in names[4:]:
         api.put(name)
 
-    async with watched(api, pace=WatchTimings(page=8, page_bytes=3000)) as watch:
+    async with watched(api, timings=WatchTimings(page_size=8, page_bytes=3000)) as watch:
         await watch.state(*names)
 
     asked = [(query.get("continue", "0"), query["limit"]) for query in api.queries[:6]]
@@ -131,7 +131,7 @@ async def test_an_object_longer_than_a_page_may_be_is_read_by_itself(api):
     api.put("a", data={"k": "x" * 9000})
     api.put("b", data={})
 
-    async with watched(api, pace=WatchTimings(page=2, page_bytes=3000)) as watch:
+    async with watched(api, timings=WatchTimings(page_size=2, page_bytes=3000)) as watch:
         await watch.state("a", "b")
 
 
@@ -163,7 +163,7 @@ async def test_a_list_whose_pages_expire_is_read_in_one_answer(api):
         api.faults["list"].append(status(410, "Expired"))
 
     api.faults["list"].append(first_page)
-    async with watched(api, pace=WatchTimings(page=3)) as watch:
+    async with watched(api, timings=WatchTimings(page_size=3)) as watch:
         await watch.state(*names)
 
     assert "limit" not in api.queries[2]
@@ -263,22 +263,22 @@ async def test_an_event_that_comes_in_two_pieces_is_put_together(api):
 
 async def test_an_event_ends_the_waiting_that_failures_brought(api):
     api.faults["watch"].extend([status(503)] * 4)
-    pace = WatchTimings(watch=200, first=0.001, longest=10)
+    timings = WatchTimings(watch=200, initial_backoff=0.001, max_backoff=10)
 
-    async with watched(api, pace=pace) as watch:
+    async with watched(api, timings=timings) as watch:
         await watch.state()
         await api.watching()
         assert watch.reflector._delay >= 0.016
         api.put("a")
         await watch.state("a")
-        await until(lambda: watch.reflector._delay == pace.first)
+        await until(lambda: watch.reflector._delay == timings.initial_backoff)
 
 
 async def test_watches_that_end_at_once_are_not_begun_ever_faster(api):
     api.faults["watch"].extend([ended] * 1000)
-    pace = WatchTimings(watch=200, first=0.005, longest=10)
+    timings = WatchTimings(watch=200, initial_backoff=0.005, max_backoff=10)
 
-    async with watched(api, pace=pace) as watch:
+    async with watched(api, timings=timings) as watch:
         await watch.state()
         await asyncio.sleep(0.3)
 
@@ -289,9 +289,9 @@ async def test_a_silent_watch_is_begun_anew_and_the_last_state_stays_in_use(api)
     api.put("a")
     never = asyncio.Event()
     api.faults["watch"].extend([held(never, headers=True), held(never, headers=False)])
-    pace = WatchTimings(watch=0.01, silence=0.05, first=0.001, longest=0.01)
+    timings = WatchTimings(watch=0.01, read_timeout=0.05, initial_backoff=0.001, max_backoff=0.01)
 
-    async with watched(api, pace=pace) as watch:
+    async with watched(api, timings=timings) as watch:
         await watch.state("a")
         api.put("b")
         await watch.state("a", "b")

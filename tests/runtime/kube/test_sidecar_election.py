@@ -6,7 +6,7 @@ import virtual_time
 from lease_api import Client, LeaseAPI, in_no_time, now
 
 from runtime.kube.lease import LeaseTimings
-from runtime.kube.sidecar_election import FollowedElection
+from runtime.kube.sidecar_election import SidecarElection
 
 HOLDER = "pod-1_0f3c"
 
@@ -38,7 +38,7 @@ class Neighbour:
     """A process that leads where the scheduler does."""
 
     def __init__(self, api, *, news=None):
-        self.election = FollowedElection(
+        self.election = SidecarElection(
             Client(api, None, news), "ns", "leader", "pod-1", LeaseTimings(15, 10, 2), clock=now
         )
         self.terms, self.leads, self.ended_at = [], False, None
@@ -151,7 +151,7 @@ async def test_it_stops_when_the_lease_is_deleted(api):
 
 @in_no_time
 async def test_what_is_led_may_end_by_itself(api):
-    election = FollowedElection(Client(api), "ns", "leader", "pod-1", clock=now)
+    election = SidecarElection(Client(api), "ns", "leader", "pod-1", clock=now)
     led = []
 
     async def lead(term):
@@ -166,7 +166,7 @@ async def test_what_is_led_may_end_by_itself(api):
 
 @in_no_time
 async def test_a_failure_of_what_is_led_is_raised(api):
-    election = FollowedElection(Client(api), "ns", "leader", "pod-1", clock=now)
+    election = SidecarElection(Client(api), "ns", "leader", "pod-1", clock=now)
 
     async def lead(_term):
         raise ValueError("broken")

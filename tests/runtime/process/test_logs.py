@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.http.observers import log_requests
-from runtime.http.types import Served
+from runtime.http.types import CompletedRequest
 from runtime.process.clock import wall
 from runtime.process.logs import configure, render
 
@@ -27,7 +27,9 @@ def lines():
 
 
 def test_a_request_is_one_line_with_what_its_route_says(lines):
-    served = Served("/mutate", 200, 0.0012345, 6600, {"pod": "ns/a", "verdict": "allowed"})
+    served = CompletedRequest(
+        "/mutate", 200, 0.0012345, 6600, {"pod": "ns/a", "verdict": "allowed"}
+    )
 
     log_requests()(served)
 

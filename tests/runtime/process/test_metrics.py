@@ -5,13 +5,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from waiting import until
 
 from runtime.http.observers import RequestMetrics
-from runtime.http.probes import exposition
-from runtime.http.types import HttpRequest, Served
+from runtime.http.probes import metrics_handler
+from runtime.http.types import CompletedRequest, HttpRequest
 from runtime.process.metrics import Gauges, measure_loop_lag, new_registry
 
 
 def families(registry):
-    answer = exposition(registry)(HttpRequest("/metrics", "", {}, b""))
+    answer = metrics_handler(registry)(HttpRequest("/metrics", "", {}, b""))
     assert answer.content_type.startswith("text/plain; version=0.0.4")
     return {family.name: family for family in text_string_to_metric_families(answer.body.decode())}
 
@@ -28,7 +28,7 @@ def test_requests_are_counted_by_route_and_status_and_timed_and_sized_by_route()
     observe = RequestMetrics(registry)
 
     for status, seconds in ((200, 0.002), (200, 0.3), (503, 0.0001)):
-        observe(Served("/mutate", status, seconds, 6600, {"pod": "ns/a"}))
+        observe(CompletedRequest("/mutate", status, seconds, 6600, {"pod": "ns/a"}))
 
     name = "linkwise_http_requests"
     total = samples(registry, name)
@@ -50,7 +50,7 @@ def test_nothing_that_a_request_says_becomes_a_label():
     observe = RequestMetrics(registry)
 
     for number in range(100):
-        observe(Served("other", 404, 0.0, number, {"pod": f"ns/{number}"}))
+        observe(CompletedRequest("other", 404, 0.0, number, {"pod": f"ns/{number}"}))
 
     assert sum(len(family.samples) for family in families(registry).values()) < 30
 

@@ -6,7 +6,7 @@ import time
 import pytest
 from waiting import until
 
-from runtime.process.worker import MOST_ALIKE, BusyError, LimitError, worker
+from runtime.process.worker import MAX_JOBS_PER_FUNCTION, BusyError, LimitError, worker
 from runtime.process.worker_process import MOST_ANSWERED
 
 MIB = 1 << 20
@@ -128,12 +128,12 @@ async def test_a_job_whose_caller_has_gone_is_done_and_the_next_one_after_it():
 
 async def test_jobs_whose_callers_have_gone_do_not_pile_up():
     async with worker(seconds=PATIENT) as running:
-        for _ in range(MOST_ALIKE):
+        for _ in range(MAX_JOBS_PER_FUNCTION):
             gone = asyncio.create_task(running.run(sleep_a_moment))
             await asyncio.sleep(0)
             gone.cancel()
 
-        assert running.under_way(sleep_a_moment) == MOST_ALIKE
+        assert running.pending_jobs(sleep_a_moment) == MAX_JOBS_PER_FUNCTION
         with pytest.raises(BusyError):
             await running.run(sleep_a_moment)
         assert await running.run(echo, b"another kind") == b"another kind"

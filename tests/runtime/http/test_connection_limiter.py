@@ -6,8 +6,8 @@ import pytest
 from served import PATIENT, client, served
 from waiting import until
 
+from runtime.http.connection_limiter import FULL, HALF_SENT, PEER, ConnectionLimiter
 from runtime.http.limits import Limits
-from runtime.http.peers import FULL, HALF_SENT, PEER, Room
 
 NOW = 1000.0
 LIMITS = replace(Limits(), connections=100, peer_connections=80, peer_half_sent=40)
@@ -21,20 +21,20 @@ class Guest:
     since: float = NOW
     used: bool = False
     half_sent: bool = False
-    may_make_room: bool = True
+    evictable: bool = True
     dropped: list = field(default_factory=list)
 
     def drop(self):
-        self.may_make_room = False
+        self.evictable = False
         self.dropped.append(self)
 
 
 def filled(*guests, limits=LIMITS):
-    room = Room(limits)
+    room = ConnectionLimiter(limits)
     for guest in guests:
-        room.enter(guest, NOW)
+        room.add(guest, NOW)
         if guest.half_sent:
-            room.begin_half_sent(guest)
+            room.add_half_sent(guest)
     return room
 
 
@@ -68,7 +68,7 @@ def test_an_api_server_keeps_its_connections_whoever_else_comes(attackers):
     room = filled(*own, *others, limits=replace(LIMITS, connections=50 + len(others)))
 
     for _ in range(10):
-        room.enter(Guest("10.9.9.9"), NOW)
+        room.add(Guest("10.9.9.9"), NOW)
 
     assert gone(own) == []
     assert room.dropped[FULL] == 10
@@ -79,7 +79,7 @@ def test_a_request_that_has_just_begun_to_arrive_is_not_dropped_for_another():
     idle = Guest("10.0.0.2", used=True)
     room = filled(arriving, idle, limits=replace(LIMITS, connections=2))
 
-    room.enter(Guest("10.0.0.3"), NOW)
+    room.add(Guest("10.0.0.3"), NOW)
 
     assert (gone([arriving]), gone([idle])) == ([], [idle])
 
@@ -104,8 +104,8 @@ def test_a_request_that_has_arrived_is_not_counted_as_half_sent():
     one = Guest("10.9.9.9", half_sent=True)
     room = filled(one)
     for _ in range(100):
-        room.end_half_sent(one)
-        room.begin_half_sent(one)
+        room.remove_half_sent(one)
+        room.add_half_sent(one)
 
     assert room.dropped == {}
 

@@ -21,7 +21,7 @@ _CROWD = 16
 """An API server rarely has more half-sent requests than this at once."""
 
 
-class Member(Protocol):
+class LimitedConnection(Protocol):
     """What is known of a connection."""
 
     peer: str
@@ -34,7 +34,7 @@ class Member(Protocol):
         ...
 
     @property
-    def may_make_room(self) -> bool:
+    def evictable(self) -> bool:
         """Whether it may be dropped for another."""
         ...
 
@@ -43,10 +43,10 @@ class Member(Protocol):
         ...
 
 
-M = TypeVar("M", bound=Member)
+M = TypeVar("M", bound=LimitedConnection)
 
 
-class Room(Generic[M]):
+class ConnectionLimiter(Generic[M]):
     """The connections of a server, by address, within its limits."""
 
     def __init__(self, limits: Limits) -> None:
@@ -62,7 +62,7 @@ class Room(Generic[M]):
         self._half_sent: defaultdict[str, dict[M, None]] = defaultdict(dict)
         """By address; the slowest first."""
 
-    def enter(self, member: M, now: float) -> None:
+    def add(self, member: M, now: float) -> None:
         """Add a connection, and drop another one where that makes too many.
 
         Cost: one pass over all connections where there are too many.
@@ -72,11 +72,11 @@ class Room(Generic[M]):
         same = self._by_peer[member.peer]
         same.add(member)
         if len(same) > self._limits.peer_connections:
-            self._make_room(same, member, now, PEER)
+            self._evict(same, member, now, PEER)
         elif len(self.open) > self._limits.connections:
-            self._make_room(self.open, member, now, FULL)
+            self._evict(self.open, member, now, FULL)
 
-    def leave(self, member: M) -> None:
+    def remove(self, member: M) -> None:
         """Forget a connection."""
         self.open.discard(member)
         if not self.open:
@@ -86,35 +86,35 @@ class Room(Generic[M]):
         if not same:
             del self._by_peer[member.peer]
 
-    def begin_half_sent(self, member: M) -> None:
+    def add_half_sent(self, member: M) -> None:
         """Note that a request is half sent; drop the slowest of its address if there are many."""
         same = self._half_sent[member.peer]
         same[member] = None
         if len(same) > self._limits.peer_half_sent:
             slowest = next(iter(same))
             # It closes later; until then, the next one to drop must be another one.
-            self.end_half_sent(slowest)
+            self.remove_half_sent(slowest)
             self._drop(slowest, HALF_SENT)
 
-    def end_half_sent(self, member: M) -> None:
+    def remove_half_sent(self, member: M) -> None:
         """Note that a request has arrived, or never will."""
         same = self._half_sent[member.peer]
         same.pop(member, None)
         if not same:
             del self._half_sent[member.peer]
 
-    def _make_room(self, among: Collection[M], newest: M, now: float, reason: str) -> None:
-        others = [one for one in among if one is not newest and one.may_make_room]
+    def _evict(self, among: Collection[M], newest: M, now: float, reason: str) -> None:
+        others = [one for one in among if one is not newest and one.evictable]
         if not others:
             self._drop(newest, reason)
             return
-        worth = {one: self._worth(one, now) for one in others}
+        worth = {one: self._priority(one, now) for one in others}
         least = min(worth.values())
         same = [one for one in others if worth[one] == least]
         crowd = Counter(one.peer for one in same)
         self._drop(min(same, key=lambda one: (-crowd[one.peer], one.since)), reason)
 
-    def _worth(self, member: M, now: float) -> int:
+    def _priority(self, member: M, now: float) -> int:
         if member.half_sent:
             crowded = len(self._half_sent[member.peer]) > _CROWD
             return 0 if crowded or now - member.since > _SLOW else 3
