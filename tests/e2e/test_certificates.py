@@ -22,7 +22,7 @@ GATE = {"name": keys.GANG}
 
 @pytest.fixture(scope="module")
 def linkwise(plane):
-    with run_installation(plane, leaf_duration=LASTS, seconds=PATIENT) as running:
+    with run_installation(plane, leaf_seconds=LASTS, seconds=PATIENT) as running:
         yield running
 
 

@@ -280,9 +280,9 @@ def test_a_gate_among_more_than_are_read_is_not_taken_for_ours(plane, pods):
 )
 def test_a_pod_that_nobody_would_place_is_refused_with_what_to_do(plane, pods, limits):
     said = refusal(lambda: plane.api.create(pods, pod("p", limits)))
-    assert "create it again" in said
+    assert "create the pod again" in said
     init = pod("p", initContainers=[container(limits, "init")])
-    assert "create it again" in refusal(lambda: plane.api.create(pods, init))
+    assert "create the pod again" in refusal(lambda: plane.api.create(pods, init))
     another = pod("p", limits, schedulerName="another")
     assert "remove schedulerName" in refusal(lambda: plane.api.create(pods, another))
 

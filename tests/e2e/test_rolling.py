@@ -133,7 +133,7 @@ def test_while_no_replica_runs_what_fails_open_is_created_and_what_fails_closed_
         linkwise.kill(one)
     try:
         assert "schedulingGates" not in plane.api.create(path, body(0))["spec"]
-        with pytest.raises(ApiError, match="create it again"):
+        with pytest.raises(ApiError, match="create the pod again"):
             plane.api.create(path, body(1))
     finally:
         for one in everyone:
