@@ -125,7 +125,9 @@ class Planner:
     def _round(self) -> list[Coroutine[Any, Any, None]]:
         """Process all changes since the last round; return calls to run concurrently."""
         dirty_groups = self._informers.state.drain_dirty_groups()
-        self._forget(self._pending.assemble(dirty_groups, self._informers.drain_dirty_owners()))
+        self._forget(
+            self._pending.assemble(dirty_groups, self._informers.workloads.drain_dirty_owners())
+        )
         units = list(self._pending)
         calls = [*self._binding_tracker.reconcile(dirty_groups), *self._sizes.resolve(units)]
         self._report(dirty_groups)
@@ -144,9 +146,9 @@ class Planner:
 
     def _report(self, dirty_groups: Iterable[Key]) -> None:
         """Let the status of changed gangs be written: a pod, the Gang or the owner changed."""
-        keys = set(self._informers.drain_dirty_gangs())
+        keys = set(self._informers.gang_objects.drain_dirty())
         for group in dirty_groups:
-            keys |= self._informers.gangs_named(group)
+            keys |= self._informers.gang_objects.named(group)
         for key in keys:
             with self._faults.isolate(Stage.REPORT, key):
                 self._report_one(key)

@@ -109,7 +109,7 @@ class BindingTracker:
 
     def eviction_blocker(self, pods: Iterable[PodInfo]) -> str | None:
         """Return why pods must not be evicted; None: they may be."""
-        return eviction_blocker(pods, self._informers.fails_on_eviction)
+        return eviction_blocker(pods, self._informers.workloads.fails_on_eviction)
 
     def restore(self) -> None:
         """Start to track the plans of the last leader whose members are not all bound."""

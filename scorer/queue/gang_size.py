@@ -46,7 +46,7 @@ class GangSizeResolver:
             retry: First delay before the same object is read again [s]. It may be created late,
                 or its size may change.
         """
-        self._kube, self._informers, self._faults = kube, informers, faults
+        self._kube, self._workloads, self._faults = kube, informers.workloads, faults
         self._pending: set[str | GangKey] = set()
         """Uids of owners and keys of gangs that are being read."""
         self._backoff = Backoff(retry, _RETRY_MAX, informers.changed.set)
@@ -81,7 +81,7 @@ class GangSizeResolver:
         for source in (key.owner, key):
             self._pending.discard(source)
             self._backoff.reset(source)
-        self._informers.forget(key)
+        self._workloads.forget_gang(key)
 
     def _is_due(self, source: str | GangKey) -> bool:
         failed = self._faults.is_backing_off(Stage.SIZE, source)
@@ -101,9 +101,9 @@ class GangSizeResolver:
             _log.warning("Could not read owner", owner=path, err=str(error))
         if not self._finish(owner.uid) or not declaration:
             return
-        self._informers.set_suspended(owner.uid, suspended=is_suspended(declaration, owner.uid))
+        self._workloads.set_suspended(owner.uid, suspended=is_suspended(declaration, owner.uid))
         if members := members_of(declaration, owner.uid):
-            self._informers.set_expected(owner.uid, members, expected_pods(declaration, owner))
+            self._workloads.set_expected(owner.uid, members, expected_pods(declaration, owner))
 
     async def _read_group(self, gang: GangKey, paths: Iterable[str]) -> None:
         group = None
@@ -121,7 +121,7 @@ class GangSizeResolver:
             # Another one may be created under its name.
             group = None
         if self._finish(gang) and group and group.members:
-            self._informers.set_group_size(gang, group.members)
+            self._workloads.set_group_size(gang, group.members)
 
     def _finish(self, source: str | GangKey) -> bool:
         """Start the delay before the next read; return whether the gang still exists."""

@@ -56,7 +56,7 @@ def gang_state(gang: Gang, needed: int | None, informers: Informers) -> GangStat
     if waiting:
         return _waiting(len(settled) + waiting, needed, held)
     if not running:
-        is_suspended = informers.is_suspended(key.owner)
+        is_suspended = informers.workloads.is_suspended(key.owner)
         return _without_pods(len(settled), needed, is_suspended=is_suspended)
     return _allocated(settled, needed, held)
 

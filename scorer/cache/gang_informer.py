@@ -1,0 +1,61 @@
+"""Watch the Gang objects."""
+
+from collections.abc import Callable, Mapping, Set
+
+from cluster.gang import GangKey
+from runtime.kube.client import Kube
+from runtime.kube.reflector import Key, Reflector
+from scorer.gang.crd import GANGS, Gang, read_gang
+
+
+class GangInformer:
+    """The Gang objects, by name of the object and by name of the gang."""
+
+    def __init__(
+        self, kube: Kube, on_change: Callable[[], None], on_delete: Callable[[GangKey], None]
+    ) -> None:
+        """Prepare the watch.
+
+        Args:
+            kube: The API server.
+            on_change: Called after every change.
+            on_delete: Called with each gang whose object was deleted.
+        """
+        self._on_change, self._on_delete = on_change, on_delete
+        self.reflector = Reflector(kube, GANGS, read_gang, on_change=self._changed)
+        self._keys: dict[Key, GangKey] = {}
+        """By namespace and name of the object."""
+        self._by_name: dict[Key, set[GangKey]] = {}
+        """By namespace and name of the gang."""
+        self._dirty: set[GangKey] = set()
+
+    def named(self, group: Key) -> Set[GangKey]:
+        """Return the gangs of a namespace and name that have a Gang object."""
+        return frozenset(self._by_name.get(group, ()))
+
+    def mark_dirty(self, owner: str) -> None:
+        """Let the gangs of an owner be reported again."""
+        self._dirty.update(
+            key for keys in self._by_name.values() for key in keys if key.owner == owner
+        )
+
+    def drain_dirty(self) -> Set[GangKey]:
+        """Return gangs whose object or owner changed since the last call; the planner calls it."""
+        drained, self._dirty = self._dirty, set()
+        return drained
+
+    def _changed(self, items: Mapping[Key, Gang], changed: Set[Key]) -> None:
+        for name in changed:
+            before, gang = self._keys.pop(name, None), items.get(name)
+            if before is not None:
+                keys = self._by_name[before[:2]]
+                keys.discard(before)
+                if not keys:
+                    del self._by_name[before[:2]]
+                if gang is None:
+                    self._on_delete(before)
+            if gang is not None:
+                key = self._keys[name] = gang.key
+                self._by_name.setdefault(key[:2], set()).add(key)
+                self._dirty.add(key)
+        self._on_change()

@@ -1,0 +1,123 @@
+"""Watch Nodes, and the ConfigMaps with their topology and their unhealthy GPUs."""
+
+from collections.abc import Callable, Mapping, Set
+
+import msgspec
+import structlog
+from msgspec import Raw
+
+from cluster.keys import TOPOLOGY_NAMESPACE
+from cluster.node import NodeError, NodeObject
+from policy.snapshot import PolicySnapshot
+from runtime.kube.client import Kube
+from runtime.kube.errors import UNDECODABLE
+from runtime.kube.reflector import Key, Reflector
+from scorer.cache.cluster_state import ClusterState
+from scorer.cache.node_info import ConfigMap, build_node
+from topology.machine import TopologyError
+
+_WARNINGS_MAX, _TEXT_MAX = 5, 200
+"""Warnings that are logged of one node, and characters of each."""
+
+_nodes = msgspec.json.Decoder(NodeObject)
+_config_maps = msgspec.json.Decoder(ConfigMap)
+_log = structlog.get_logger()
+
+
+class NodeInformer:
+    """The nodes of a cluster state."""
+
+    def __init__(self, kube: Kube, state: ClusterState, on_change: Callable[[], None]) -> None:
+        """Prepare the watches.
+
+        Args:
+            kube: The API server.
+            state: Takes the nodes.
+            on_change: Called after every change.
+        """
+        self._state, self._on_change = state, on_change
+        self._policy = PolicySnapshot()
+        self._config_maps: dict[str, dict[str, ConfigMap]] = {}
+        """By node, then by their names."""
+        self._warnings: dict[str, tuple[str, ...]] = {}
+        """By node: data that was guessed or ignored."""
+        self._logs_warnings = False
+        self.nodes = Reflector(kube, "/api/v1/nodes", _read_node, on_change=self._nodes_changed)
+        self.topologies = Reflector(
+            kube,
+            f"/api/v1/namespaces/{TOPOLOGY_NAMESPACE}/configmaps",
+            _read_config_map,
+            on_change=self._config_maps_changed,
+        )
+
+    def set_policy(self, policy: PolicySnapshot) -> None:
+        """Build all nodes again, by another policy."""
+        self._policy = policy
+        for _, name in self.nodes.items:
+            self._update(name)
+
+    def log_warnings(self) -> None:
+        """Log the warnings of all nodes, and from now on those that change.
+
+        Before all is listed, a warning may be wrong: a ConfigMap may still explain the data.
+        """
+        self._logs_warnings = True
+        for node, warnings in self._warnings.items():
+            _log_warnings(node, warnings)
+
+    def _nodes_changed(self, _items: Mapping[Key, NodeObject | None], changed: Set[Key]) -> None:
+        for _, name in changed:
+            self._update(name)
+        self._on_change()
+
+    def _config_maps_changed(
+        self, items: Mapping[Key, ConfigMap | None], _changed: Set[Key]
+    ) -> None:
+        before, self._config_maps = self._config_maps, {}
+        for (_, name), config_map in items.items():
+            if config_map is not None and config_map.node:
+                self._config_maps.setdefault(config_map.node, {})[name] = config_map
+        for node in before.keys() | self._config_maps.keys():
+            if before.get(node) != self._config_maps.get(node):
+                self._update(node)
+        self._on_change()
+
+    def _update(self, name: str) -> None:
+        raw = self.nodes.items.get(("", name))
+        config_maps = self._config_maps.get(name, {})
+        try:
+            node = build_node(raw, config_maps, self._policy) if raw else None
+        except (NodeError, TopologyError) as error:
+            _log.warning("Left node out", node=name, err=str(error))
+            node = None
+        self._state.update_node(name, node)
+        self._note_warnings(name, node.warnings if node else ())
+
+    def _note_warnings(self, node: str, warnings: tuple[str, ...]) -> None:
+        """Note the warnings of a node, and log them if they changed."""
+        before = self._warnings.pop(node, ())
+        if warnings:
+            self._warnings[node] = warnings
+        if warnings and warnings != before and self._logs_warnings:
+            _log_warnings(node, warnings)
+
+
+def _read_node(raw: Raw) -> NodeObject | None:
+    """Return a Node; None if it cannot be read, since nothing is placed by its older version."""
+    try:
+        return _nodes.decode(raw)
+    except UNDECODABLE as error:
+        _log.warning("Could not read node", err=str(error)[:_TEXT_MAX])
+        return None
+
+
+def _read_config_map(raw: Raw) -> ConfigMap | None:
+    """Return a ConfigMap about a node; None for all others, so that these are not kept."""
+    config_map = _config_maps.decode(raw)
+    return config_map if config_map.node else None
+
+
+def _log_warnings(node: str, warnings: tuple[str, ...]) -> None:
+    # A published topology may have any number of errors.
+    shown = [warning[:_TEXT_MAX] for warning in warnings[:_WARNINGS_MAX]]
+    _log.warning("Inconsistent node data", node=node, warnings=shown, count=len(warnings))

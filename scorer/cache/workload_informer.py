@@ -1,0 +1,160 @@
+"""Watch the owners of pods: batch Jobs, StatefulSets, and pods that own other pods.
+
+Owners of other kinds are not watched; `GangSizeResolver` reads them, and sets here what it read.
+"""
+
+from collections.abc import Callable, Mapping, Set
+
+from cluster.gang import GangKey
+from cluster.pod import Owner
+from runtime.kube.client import Kube
+from runtime.kube.reflector import Key, Reflector
+from scorer.cache.cluster_state import ClusterState
+from scorer.cache.workloads import Job, StatefulSet, read_job, read_stateful_set
+from scorer.gang.owners import ExpectedPods
+from scorer.gang.pod_info import PodInfo
+from scorer.gang.unit import Owners
+
+
+class WorkloadInformer:
+    """The owners of pods, and how many pods they declare."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        state: ClusterState,
+        on_change: Callable[[], None],
+        on_owner_change: Callable[[str], None],
+    ) -> None:
+        """Prepare the watches.
+
+        Args:
+            kube: The API server.
+            state: Its groups are assembled again when the size of a PodGroup changes.
+            on_change: Called after every change.
+            on_owner_change: Called with the uid of an owner whose gangs are to be reported again.
+        """
+        self._state = state
+        self._on_change, self._on_owner_change = on_change, on_owner_change
+        self._above: dict[str, Owner] = {}
+        self._declared: dict[str, int] = {}
+        self._expected: dict[str, ExpectedPods] = {}
+        self._group_sizes: dict[GangKey, int] = {}
+        self.owners = Owners(self._above, self._declared, self._expected, self._group_sizes)
+        self.fails_on_eviction: set[str] = set()
+        """Uids of the Jobs that count an evicted pod as a failure."""
+        self._suspended: set[str] = set()
+        """Uids of owners that create no pods for now."""
+        self._watched: set[str] = set()
+        """Uids of the Jobs and StatefulSets that exist."""
+        self._job_uids: dict[Key, str] = {}
+        self._stateful_set_uids: dict[Key, str] = {}
+        self._leader_uids: dict[Key, str] = {}
+        self._dirty_owners: set[str] = set()
+        self.jobs = Reflector(kube, "/apis/batch/v1/jobs", read_job, on_change=self._jobs_changed)
+        self.stateful_sets = Reflector(
+            kube,
+            "/apis/apps/v1/statefulsets",
+            read_stateful_set,
+            on_change=self._stateful_sets_changed,
+        )
+
+    def update_leader(self, key: Key, pod: PodInfo | None) -> None:
+        """Take a pod, which may own the StatefulSet of other pods; None: it was deleted."""
+        leader = pod if pod and pod.leads else None
+        if deleted := _replace(self._leader_uids, key, leader.uid if leader else None):
+            self._set_above(deleted, None)
+        if leader is not None:
+            self._set_above(leader.uid, leader.controller)
+
+    def set_expected(self, uid: str, members: int, expected: ExpectedPods) -> None:
+        """Take how many pods with GPUs an owner declares, and which."""
+        if (self._declared.get(uid), self._expected.get(uid)) == (members, expected):
+            return
+        self._declared[uid], self._expected[uid] = members, expected
+        self._dirty_owners.add(uid)
+        self._on_owner_change(uid)
+        self._on_change()
+
+    def set_group_size(self, gang: GangKey, members: int) -> None:
+        """Take how many members the PodGroup of a gang requires."""
+        if self._group_sizes.get(gang) != members:
+            self._group_sizes[gang] = members
+            self._state.mark_group_dirty((gang.namespace, gang.name))
+            self._on_change()
+
+    def set_suspended(self, uid: str, *, suspended: bool) -> None:
+        """Take whether an owner creates no pods for now; ignored for one that is watched."""
+        if uid not in self._watched and self._note_suspended(uid, suspended=suspended):
+            self._on_change()
+
+    def is_suspended(self, uid: str) -> bool:
+        """Return whether an owner creates no pods for now, as far as is known."""
+        return uid in self._suspended
+
+    def forget_gang(self, gang: GangKey) -> None:
+        """Drop the sizes of a gang without pods."""
+        self._group_sizes.pop(gang, None)
+        self._declared.pop(gang.owner, None)
+        self._expected.pop(gang.owner, None)
+
+    def forget_owner(self, uid: str) -> None:
+        """Drop whether an owner without a Gang is suspended, unless it is watched."""
+        if uid not in self._watched:
+            self._suspended.discard(uid)
+
+    def drain_dirty_owners(self) -> Set[str]:
+        """Return the uids of owners that changed since the last call; the planner calls it."""
+        drained, self._dirty_owners = self._dirty_owners, set()
+        return drained
+
+    def _jobs_changed(self, items: Mapping[Key, Job], changed: Set[Key]) -> None:
+        for key in changed:
+            job = items.get(key)
+            self._take(self._job_uids, key, job)
+            if job is not None:
+                failing = self.fails_on_eviction
+                (failing.add if job.fails_when_evicted else failing.discard)(job.uid)
+        self._on_change()
+
+    def _stateful_sets_changed(self, items: Mapping[Key, StatefulSet], changed: Set[Key]) -> None:
+        for key in changed:
+            self._take(self._stateful_set_uids, key, items.get(key))
+        self._on_change()
+
+    def _take(self, uids: dict[Key, str], key: Key, workload: Job | StatefulSet | None) -> None:
+        if deleted := _replace(uids, key, workload.uid if workload else None):
+            self._set_above(deleted, None)
+            self.fails_on_eviction.discard(deleted)
+            self._suspended.discard(deleted)
+            self._watched.discard(deleted)
+        if workload is not None:
+            self._watched.add(workload.uid)
+            self._set_above(workload.uid, workload.above)
+            self._note_suspended(workload.uid, suspended=workload.is_suspended)
+
+    def _set_above(self, uid: str, above: Owner | None) -> None:
+        """Note the controller of an owner; None: it has none, or the owner was deleted."""
+        if self._above.get(uid) == above:
+            return
+        if above is None:
+            del self._above[uid]
+        else:
+            self._above[uid] = above
+        self._dirty_owners.add(uid)
+
+    def _note_suspended(self, uid: str, *, suspended: bool) -> bool:
+        """Return whether it changed."""
+        if suspended == (uid in self._suspended):
+            return False
+        (self._suspended.add if suspended else self._suspended.discard)(uid)
+        self._on_owner_change(uid)
+        return True
+
+
+def _replace(uids: dict[Key, str], key: Key, uid: str | None) -> str | None:
+    """Note the uid of the object of a name; return that of an object that it replaces, if any."""
+    before = uids.pop(key, None)
+    if uid is not None:
+        uids[key] = uid
+    return before if before != uid else None

@@ -1,0 +1,8 @@
+import pytest_asyncio
+from leader_harness import Cluster
+
+
+@pytest_asyncio.fixture
+async def cluster():
+    async with Cluster() as running:
+        yield running
