@@ -1,6 +1,6 @@
-"""An API server that stores what is written: any kind of object, in memory, with watches.
+"""A fake API server that stores any kind of object in memory, with watches.
 
-It knows no schema, no defaults and no controllers. `refuse` can answer in its place.
+It has no schemas, defaults or controllers. `refuse` can replace its responses.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _DENIED = (
     "the scorer that decided this leads no more"
 )
 FENCED = (403, f'pods "x" is forbidden: {_DENIED}', _DENIED)
-"""How an API server refuses what a past leader writes: status, message and cause."""
+"""The refusal of a past leader's write: status, message and cause."""
 
 
 class FakeCluster:
@@ -35,17 +35,17 @@ class FakeCluster:
         self.writes = []
         """Method, path and body of each, in order."""
         self.refuse = lambda _method, _path, _body: None
-        """Given a write, returns a status, a message and causes, or None to do it."""
+        """Takes a write; returns a status, a message and causes, or None to accept it."""
         self.refuse_dry_run = lambda _method, _path, body: self.fence(body)
-        """The same of a write that is only tried."""
+        """The same for dry runs."""
         self.term = 0
-        """Of the leader, where there is no Lease."""
+        """The leader's term if there is no Lease."""
         self.queries = []
-        """Of each of `writes`, the parameters."""
+        """The query parameters of each of `writes`."""
         self.tried = []
-        """Path of each dry run, and how it was refused."""
+        """The path of each dry run, and its refusal or None."""
         self.users = {}
-        """Status of a TokenReview, by token."""
+        """The status of a TokenReview, by token."""
         self.version = 0
         self._history = []
         self._watches = []
@@ -67,10 +67,10 @@ class FakeCluster:
             queue.put_nowait(None)
         await self._runner.cleanup()
 
-    # ---- What happens in the cluster.
+    # ---- Changes in the cluster.
 
     def put(self, path, body):
-        """Store an object at its path, as somebody else; return it."""
+        """Store an object at its path, as another client; return it."""
         place = _PATH.fullmatch(path)
         found = self.objects[_collection(place)].get((place["ns"] or "", place["name"]))
         return self._store(place, body, found)
@@ -81,7 +81,7 @@ class FakeCluster:
         self._tell("DELETED", _collection(place), gone)
 
     def get(self, path):
-        """Return an object; None where there is none."""
+        """Return an object; None: it does not exist."""
         place = _PATH.fullmatch(path)
         return self.objects[_collection(place)].get((place["ns"] or "", place["name"]))
 
@@ -115,12 +115,12 @@ class FakeCluster:
                 queue.put_nowait(event)
 
     def fence(self, body):
-        """Refuse a patch that gives GPUs under another term than the Lease's."""
+        """Return the refusal of a patch that allocates GPUs under another term than the Lease's."""
         leases = self.all("/apis/coordination.k8s.io/v1/leases")
         term = leases[0]["spec"]["leaseTransitions"] if leases else self.term
         return None if f'"{term}"' in json.dumps(_terms(body)) else FENCED
 
-    # ---- What is asked.
+    # ---- Requests.
 
     async def _answer(self, request):
         place = _PATH.fullmatch(request.path)
@@ -135,25 +135,25 @@ class FakeCluster:
         if "dryRun" in request.query:
             return self._dry_run(request, body)
         if place["kind"] == "tokenreviews":
-            told = self.users.get(body["spec"]["token"], {"authenticated": False})
-            return web.json_response({"status": told}, status=201)
+            review = self.users.get(body["spec"]["token"], {"authenticated": False})
+            return web.json_response({"status": review}, status=201)
         self.writes.append((request.method, request.path, body))
         self.queries.append(dict(request.query))
-        if told := self.refuse(request.method, request.path, body):
-            return status(*told)
+        if refusal := self.refuse(request.method, request.path, body):
+            return status(*refusal)
         return getattr(self, f"_{request.method.lower()}")(request, place, body)
 
     def _dry_run(self, request, body):
-        told = self.refuse_dry_run(request.method, request.path, body)
-        self.tried.append((request.path, told))
-        return status(*told) if told else web.json_response({})
+        refusal = self.refuse_dry_run(request.method, request.path, body)
+        self.tried.append((request.path, refusal))
+        return status(*refusal) if refusal else web.json_response({})
 
     def _list(self, place, wanted):
         collection = _collection(place)
         items = [
-            one
-            for one in self.objects[collection].values()
-            if wanted((0, collection, {"object": one}))
+            item
+            for item in self.objects[collection].values()
+            if wanted((0, collection, {"object": item}))
         ]
         return web.json_response(
             {"metadata": {"resourceVersion": str(self.version)}, "items": items}
@@ -229,7 +229,7 @@ def _collection(place):
 
 
 def _chosen(place, selector):
-    """Return what tells whether an event is of a namespace and a name that are asked for."""
+    """Return a predicate that selects events by namespace and name."""
     name = selector.removeprefix("metadata.name=")
 
     def wanted(event):
@@ -244,7 +244,7 @@ def _chosen(place, selector):
 
 
 def _terms(body):
-    """Return what a patch writes as the term: with all annotations, or alone."""
+    """Return the terms that a patch writes: with all annotations, or alone."""
     whole = [step["value"] for step in body if step["path"] == "/metadata/annotations"]
     alone = [step["value"] for step in body if step["path"].endswith("/linkwise.dev~1term")]
     return [value["linkwise.dev/term"] for value in whole] + alone

@@ -1,4 +1,4 @@
-"""One leader of the scorer beside an API server that does what real ones do seldom."""
+"""One leader of the scorer and a fake API server whose responses can be set."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from scorer.metrics import Metrics
 from scorer.timings import Timings
 
 NOW = 1_767_225_660.0
-"""A minute after the pods of `a_held_pod` were made."""
+"""A minute after the creation of the pods of `a_held_pod`."""
 SHORT = Timings(
     owner_retry=0.01,
     commit_retry=0.01,
@@ -36,20 +36,21 @@ JOB = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "bert", "u
 
 
 class Cluster(FakeCluster):
-    """Nodes, and what jobs' operators and the scheduler do."""
+    """A fake cluster with the actions of job controllers and the scheduler."""
 
     def __init__(self):
         super().__init__()
         self.reads = []
-        """Paths of single objects, in order."""
-        self.fates = defaultdict(deque)
-        """By method and path, what becomes of the next requests instead: a status and a message,
-        or what happens before (`lost`) or after (`unanswered`) the connection breaks."""
-        self.silent = False
-        """No change of a pod is told by the watch, until `tell`."""
-        self._untold = []
+        """Paths of single objects that were read, in order."""
+        self.outcomes = defaultdict(deque)
+        """By method and path: the outcomes of the next requests. Each is a status and a message, an
+        event after which the request is refused, or a connection that breaks before (`lost`) or
+        after (`unanswered`) the request is handled."""
+        self.paused = False
+        """The watch of pods sends no changes until `resume`."""
+        self._held_back = []
 
-    # ---- What happens in the cluster.
+    # ---- Changes in the cluster.
 
     def node(self, name="gpu-0", gpus=8, **labels):
         amounts = {keys.GPU_WHOLE: str(gpus), "cpu": "96", "memory": "768Gi", "pods": "110"}
@@ -58,7 +59,7 @@ class Cluster(FakeCluster):
         self.put(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}, "status": status})
 
     def pod(self, name, gpus=1, *, gang=None, size=2, **pod):
-        """Create a pod that waits behind our gate: of a job's gang where one is named."""
+        """Create a gated pod, of a job's gang if one is named."""
         owner = pod.pop("owner", JOB if gang else None)
         marks = {keys.POD_GROUP_NAME: gang, keys.POD_GROUP_MIN_AVAILABLE: str(size)}
         if size is None:
@@ -71,15 +72,15 @@ class Cluster(FakeCluster):
         for i in range(workers):
             self.pod(f"{gang}-{i}", gpus, gang=gang, **{"size": workers, **pod})
 
-    def begun(self, *, plan="6-3", gpus=((7, 6, 5, 4), (3, 2, 1, 0)), uid="bert-1"):
-        """Leave a gang as a leader before does that is interrupted between two writes."""
-        given = sorted(gpus[0])
-        record = {"v": 1, "node": "gpu-0", "gpus": [{"i": i} for i in given], "plan": plan}
+    def interrupted_gang(self, *, plan="6-3", gpus=((7, 6, 5, 4), (3, 2, 1, 0)), uid="bert-1"):
+        """Create a gang of which the last leader wrote one pod of two."""
+        written = sorted(gpus[0])
+        record = {"v": 1, "node": "gpu-0", "gpus": [{"i": i} for i in written], "plan": plan}
         annotations = {keys.ALLOCATION: json.dumps(record), keys.TERM: "6"}
         self.pod("bert-0", 4, gang="bert", gates=(), annotations=annotations)
         self.pod("bert-1", 4, gang="bert")
         members = [
-            {"pod": "bert-0", "uid": "bert-0", "node": "gpu-0", "gpus": given},
+            {"pod": "bert-0", "uid": "bert-0", "node": "gpu-0", "gpus": written},
             {"pod": "bert-1", "uid": uid, "node": "gpu-0", "gpus": sorted(gpus[1])},
         ]
         spec = {
@@ -94,7 +95,7 @@ class Cluster(FakeCluster):
         self.put(path, {"metadata": {}, "spec": spec})
 
     def bind(self, *names):
-        """Let the scheduler bind pods to the nodes that they require."""
+        """Bind pods to their required nodes, as the scheduler does."""
         for name in names:
             pod = self[name]
             assert not pod["spec"].get("schedulingGates"), name
@@ -107,8 +108,8 @@ class Cluster(FakeCluster):
                 },
             )
 
-    def try_out(self, *names):
-        """Let the scheduler find no node for pods."""
+    def mark_unschedulable(self, *names):
+        """Let pods have the condition of a scheduler that found no node for them."""
         for name in names:
             condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
             status = {"phase": "Pending", "conditions": [condition]}
@@ -121,25 +122,25 @@ class Cluster(FakeCluster):
         path = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
         self.put(path, {"metadata": {}, "data": {keys.POLICY_KEY: text}})
 
-    def fail(self, method, name, *fates):
-        """Say what becomes of the next requests for a pod; after an event it is refused."""
-        self.fates[method, f"/api/v1/namespaces/team/pods/{name}"] += fates
+    def fail(self, method, name, *outcomes):
+        """Set the outcomes of the next requests for a pod."""
+        self.outcomes[method, f"/api/v1/namespaces/team/pods/{name}"] += outcomes
 
-    # ---- What became of it.
+    # ---- The state of the cluster.
 
     def __getitem__(self, name):
         return self.get(f"/api/v1/namespaces/team/pods/{name}")
 
     def record(self, name):
-        """Return what a pod was given; None before."""
+        """Return the record of a pod; None: it has none."""
         text = (self[name]["metadata"].get("annotations") or {}).get(keys.ALLOCATION)
         return json.loads(text) if text else None
 
-    def given(self, *names):
+    def allocated(self, *names):
         return all(self.record(name) for name in names)
 
     def the_gang(self):
-        """Return the only Gang; None where there is none."""
+        """Return the only Gang; None: there is none."""
         gangs = self.all(GANGS)
         assert len(gangs) <= 1
         return gangs[0] if gangs else None
@@ -149,51 +150,52 @@ class Cluster(FakeCluster):
         return gang and gang.get("status", {}).get("phase")
 
     def patches(self, name):
-        """Return the patches of a pod that were tried."""
+        """Return the patches that were sent for a pod."""
         path = f"/api/v1/namespaces/team/pods/{name}"
         return [body for method, at, body in self.writes if (method, at) == ("PATCH", path)]
 
-    def shown(self):
-        """Return the statuses that were written on Gangs."""
+    def status_patches(self):
+        """Return the patches of the status of Gangs."""
         return [body for _, path, body in self.writes if path.endswith("/status")]
 
     def events(self, reason=None):
-        return [one for one in self.all(EVENTS) if reason in {None, one["reason"]}]
+        return [event for event in self.all(EVENTS) if reason in {None, event["reason"]}]
 
-    # ---- How it answers.
+    # ---- Responses.
 
-    def tell(self):
-        """Let the watch tell what it kept back."""
-        self.silent = False
-        for late in self._untold:
+    def resume(self):
+        """Let the watch send the changes that it held back."""
+        self.paused = False
+        for late in self._held_back:
             super()._tell(*late)
-        self._untold.clear()
+        self._held_back.clear()
 
     def _tell(self, kind, collection, what):
-        if self.silent and (kind, collection) == ("MODIFIED", PODS):
-            self._untold.append((kind, collection, what))
+        if self.paused and (kind, collection) == ("MODIFIED", PODS):
+            self._held_back.append((kind, collection, what))
         else:
             super()._tell(kind, collection, what)
 
     async def _answer(self, request):
-        fates = () if "dryRun" in request.query else self.fates[request.method, request.path]
-        fate = fates.popleft() if fates else None
-        if isinstance(fate, asyncio.Event):
-            await fate.wait()
-            fate = (403, "no")
+        key = request.method, request.path
+        outcomes = () if "dryRun" in request.query else self.outcomes[key]
+        outcome = outcomes.popleft() if outcomes else None
+        if isinstance(outcome, asyncio.Event):
+            await outcome.wait()
+            outcome = (403, "no")
         if request.method == "GET" and not {"watch", "limit"} & request.query.keys():
             self.reads.append(request.path)
-        if fate in {None, "unanswered"}:
-            answer = await super()._answer(request)
-            if fate is None:
-                return answer
+        if outcome in {None, "unanswered"}:
+            response = await super()._answer(request)
+            if outcome is None:
+                return response
         else:
             body = json.loads(await request.read() or b"null")
             if request.method != "GET":
                 self.writes.append((request.method, request.path, body))
                 self.queries.append(dict(request.query))
-            if fate != "lost":
-                return status(*fate)
+            if outcome != "lost":
+                return status(*outcome)
         request.transport.close()
         return web.Response()
 
@@ -219,7 +221,7 @@ async def leading(cluster, term=7, clock=None, **timings):
 
 @asynccontextmanager
 async def beginning(cluster, term=7, clock=None, **timings):
-    """Lead while the block runs, which begins before anything is known."""
+    """Lead while the block runs; yield the leader before it has synced."""
     cluster.term = term
     async with Kube(cluster.url) as kube:
         leader = Leader(
@@ -239,8 +241,3 @@ async def beginning(cluster, term=7, clock=None, **timings):
             await asyncio.wait((leader.task,))
             if not leader.task.cancelled() and leader.task.exception():
                 raise leader.task.exception()
-
-
-async def soon(claim):
-    """Return when the claim holds; other work on the machine may make that late."""
-    await until(claim)

@@ -1,4 +1,4 @@
-"""An event loop whose clock goes on by itself: what waits for hours takes milliseconds."""
+"""An event loop with a virtual clock: waiting for hours takes milliseconds."""
 
 import asyncio
 import selectors
@@ -8,11 +8,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _LIMIT = 10_000
-"""No test takes longer [s]."""
+"""The longest virtual time of a test [s]."""
 
 
 class _Skipping(selectors.DefaultSelector):
-    """Never waits: the time it would take is only counted."""
+    """Does not wait; adds the timeout to its clock instead."""
 
     def __init__(self, passing):
         super().__init__()
@@ -21,9 +21,9 @@ class _Skipping(selectors.DefaultSelector):
 
     def select(self, timeout=None):
         if timeout is None:
-            raise RuntimeError("nothing is left that could ever happen")
+            raise RuntimeError("the loop waits without a timer: no event can end the test")
         if self.now > _LIMIT:
-            raise RuntimeError("it goes on for ever")
+            raise RuntimeError(f"the test took more than {_LIMIT} s of virtual time")
         if timeout:
             self._passing()
             self.now += timeout
@@ -32,11 +32,11 @@ class _Skipping(selectors.DefaultSelector):
 
 
 def run(main: Coroutine[None, None, T], passing: Callable[[], None] = lambda: None) -> T:
-    """Run a coroutine that waits for nothing outside.
+    """Run a coroutine that waits only for timers.
 
     Args:
-        main: What is run.
-        passing: Called before time passes, and after: between two calls nothing happens.
+        main: The coroutine.
+        passing: Called before and after each step of the clock; no callback runs in between.
     """
     selector = _Skipping(passing)
 

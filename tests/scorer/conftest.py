@@ -1,4 +1,4 @@
-"""A scorer as it runs, beside an API server that stores what is written."""
+"""A scorer process, in this process, with a fake API server."""
 
 import asyncio
 import gc
@@ -28,18 +28,18 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/linkwise-system/leases"
 
 
 class Scorer:
-    """The process, seen by people."""
+    """The process, as users see it."""
 
-    def __init__(self, settings, session, logged):
+    def __init__(self, settings, session, stream):
         self.settings, self.stopped, self.task = settings, asyncio.Event(), None
-        self._session, self._logged = session, logged
+        self._session, self._stream = session, stream
 
     @property
     def lines(self):
-        """What it logged."""
-        return [json.loads(line) for line in self._logged.getvalue().splitlines()]
+        """The log lines."""
+        return [json.loads(line) for line in self._stream.getvalue().splitlines()]
 
-    def said(self, message):
+    def logged(self, message):
         """Return the lines with a message."""
         return [line for line in self.lines if line["msg"] == message]
 
@@ -54,14 +54,14 @@ class Scorer:
         return await self.get(self.settings.inspect_port, path)
 
     async def ask(self, verb, body, *, content="application/json"):
-        """Ask as a scheduler does; return the status and the body."""
+        """Send a request as a scheduler; return the status and the body."""
         url = f"http://127.0.0.1:{self.settings.extender_port}/{verb}"
         headers = {"Content-Type": content}
         async with self._session.post(url, data=body, headers=headers) as answer:
             return answer.status, await answer.text()
 
     async def fits(self, question, token):
-        """Ask as the webhook does; return the status and the body."""
+        """Send a request as the webhook; return the status and the body."""
         url = f"https://127.0.0.1:{self.settings.fit_port}{PATH}"
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         body = question if isinstance(question, bytes) else msgspec.json.encode(question)
@@ -69,7 +69,7 @@ class Scorer:
             return answer.status, await answer.read()
 
     async def leading(self):
-        """Wait until it leads and knows the cluster."""
+        """Wait until it leads and has synced."""
 
         async def leads():
             return (await self.look("/v1/gangs"))[0] == 200
@@ -85,7 +85,7 @@ async def cluster():
 
 @pytest.fixture
 def beside():
-    """Who of a scheduler holds the Lease; empty: there is none, and the scorer holds it itself."""
+    """The holder of the Lease in a scheduler beside the scorer; empty: there is no scheduler."""
     return ""
 
 
@@ -96,7 +96,7 @@ def timings():
 
 
 async def hold_lease(cluster, holder):
-    """Hold the Lease as a scheduler does."""
+    """Renew the Lease as a scheduler does."""
     for number in count():
         spec = {"holderIdentity": holder, "leaseTransitions": 3, "renewTime": f"{number}"}
         cluster.put(f"{LEASES}/{LEASE}", {"metadata": {"name": LEASE}, "spec": spec})
@@ -105,7 +105,7 @@ async def hold_lease(cluster, holder):
 
 @pytest_asyncio.fixture
 async def started(request, cluster, beside, timings, tmp_path, monkeypatch):
-    """A scorer whose ports are open; it may not lead yet. Its parameter: other settings."""
+    """A scorer whose ports are open; it may not lead yet. Its parameter overrides settings."""
     cert, key = a_leaf(a_ca()).write(tmp_path)
     probe_port, inspect_port, fit_port, extender_port = free_ports(4)
     settings = Settings(
@@ -123,16 +123,16 @@ async def started(request, cluster, beside, timings, tmp_path, monkeypatch):
         retry_seconds=0.05,
     )
     settings = replace(settings, **getattr(request, "param", {}))
-    # It leads soon, and yet its writes may take long.
+    # Settings have a short time for writes so that it leads soon; the machine may be slower.
     kube = process._kube
     monkeypatch.setattr(process, "_kube", lambda settings, _timeout: kube(settings, PATIENCE))
-    logged = BytesIO()
+    stream = BytesIO()
     scheduler = asyncio.create_task(hold_lease(cluster, beside)) if beside else None
-    configure(stream=logged)
+    configure(stream=stream)
     async with aiohttp.ClientSession() as session:
-        scorer = Scorer(settings, session, logged)
+        scorer = Scorer(settings, session, stream)
         scorer.task = asyncio.create_task(placement(settings, timings, "replica-0", scorer.stopped))
-        await until(lambda: scorer.said("Listening") or scorer.task.done())
+        await until(lambda: scorer.logged("Listening") or scorer.task.done())
         yield scorer
         scorer.stopped.set()
         await asyncio.wait((scorer.task,))

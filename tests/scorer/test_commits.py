@@ -6,7 +6,8 @@ import re
 import pytest
 import pytest_asyncio
 from fake_cluster import FENCED
-from leader_harness import Clock, Cluster, leading, soon
+from leader_harness import Clock, Cluster, leading
+from waiting import until
 
 from cluster import keys
 from scorer.extender.wire import Binding
@@ -50,9 +51,9 @@ async def test_a_refused_pod_with_the_name_of_the_fence_does_not_end_leadership(
     refuse(cluster, "linkwise-fence-0", (422, *INVALID[1:]))
     async with leading(cluster) as leader:
         cluster.pod("linkwise-fence-0", priority=1)
-        await soon(lambda: cluster.patches("linkwise-fence-0"))
+        await until(lambda: cluster.patches("linkwise-fence-0"))
         cluster.pod("other")
-        await soon(lambda: cluster.given("other"))
+        await until(lambda: cluster.allocated("other"))
         assert leader.leads
 
 
@@ -63,7 +64,7 @@ async def test_a_pod_that_is_invalid_with_its_record_backs_off_at_the_maximum(
     async with leading(cluster) as leader:
         cluster.pod("cursed")
         waiting = leader.context.planner.waiting
-        await soon(lambda: any(TOO_LONG in why for _, why in waiting()))
+        await until(lambda: any(TOO_LONG in why for _, why in waiting()))
         (event,) = await shown(cluster, "WaitingForGPUs")
 
     assert "pod cursed: " in event["message"]
@@ -72,7 +73,7 @@ async def test_a_pod_that_is_invalid_with_its_record_backs_off_at_the_maximum(
 
 
 async def shown(cluster, reason):
-    await soon(lambda: cluster.events(reason))
+    await until(lambda: cluster.events(reason))
     return cluster.events(reason)
 
 
@@ -82,7 +83,7 @@ async def test_a_new_leader_writes_an_invalid_pod_once(cluster):
     for term in (7, 8, 9):
         async with leading(cluster, term=term) as leader:
             waiting = leader.context.planner.waiting
-            await soon(lambda waiting=waiting: any(TOO_LONG in why for _, why in waiting()))
+            await until(lambda waiting=waiting: any(TOO_LONG in why for _, why in waiting()))
 
     assert len(cluster.patches("cursed")) == 3
 
@@ -92,14 +93,14 @@ async def test_a_refused_unit_is_planned_after_the_others(cluster):
     async with leading(cluster, commit_retry=0.2) as leader:
         waiting = leader.context.planner.waiting
         cluster.pod("cursed", 8, priority=9)
-        await soon(lambda: cluster.patches("cursed"))
+        await until(lambda: cluster.patches("cursed"))
         cluster.pod("first", 8)
-        await soon(lambda: cluster.given("first"))
+        await until(lambda: cluster.allocated("first"))
         cluster.pod("next", 8, created="2026-01-01T00:00:09Z")
         # None of them rests: both wait for what the first one has.
-        await soon(lambda: [why.count("needs 8 GPUs") for _, why in waiting()] == [1, 1])
+        await until(lambda: [why.count("needs 8 GPUs") for _, why in waiting()] == [1, 1])
         cluster.delete("first")
-        await soon(lambda: cluster.given("next"))
+        await until(lambda: cluster.allocated("next"))
 
     assert cluster.record("cursed") is None
 
@@ -115,10 +116,10 @@ async def test_the_fence_is_checked_until_a_valid_pod_shows_its_state(cluster):
     cluster.fail("PATCH", "cursed", INVALID)
     async with leading(cluster):
         cluster.pod("cursed")
-        await soon(lambda: cluster.patches("cursed"))
+        await until(lambda: cluster.patches("cursed"))
         for name in ("one", "two"):
             cluster.pod(name)
-            await soon(lambda name=name: cluster.given(name))
+            await until(lambda name=name: cluster.allocated(name))
 
     assert tried == [("cursed", True), ("one", True)]
 
@@ -136,7 +137,7 @@ async def test_no_bare_pod_is_written_if_the_dry_run_refuses_one(cluster):
             in (event["message"])
         )
         cluster.pod("other", 8)
-        await soon(lambda: cluster.given("other"))
+        await until(lambda: cluster.allocated("other"))
 
     assert written(cluster, *(f"bert-{i}" for i in range(4))) == []
 
@@ -155,21 +156,21 @@ async def test_a_gang_with_a_refused_member_starts_with_a_dry_run_next_time(clus
     cluster.fail("PATCH", "bert-1", *[(403, "no")] * 1000)
     async with leading(cluster):
         cluster.gang()
-        await soon(lambda: cluster.given("bert-0") and len(cluster.patches("bert-1")) > 1)
+        await until(lambda: cluster.allocated("bert-0") and len(cluster.patches("bert-1")) > 1)
         for name in ("bert-0", "bert-1"):
             cluster.delete(name)
         before = len(cluster.patches("bert-0"))
         refuse(cluster, "bert-1", (403, "no"))
         for i in (0, 1):
             cluster.pod(f"bert-{i}", 4, gang="bert", uid=f"again-{i}")
-        await soon(lambda: (f"{PODS}/bert-1", (403, "no")) in cluster.tried)
+        await until(lambda: (f"{PODS}/bert-1", (403, "no")) in cluster.tried)
         assert len(cluster.patches("bert-0")) == before
 
 
 async def test_other_gangs_have_no_dry_run(cluster):
     async with leading(cluster):
         cluster.gang()
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
     # One tells whether the fence holds.
     assert [told for _, told in cluster.tried] == [FENCED]
@@ -180,7 +181,7 @@ async def test_bare_pods_are_placed_if_a_webhook_does_not_support_dry_runs(clust
     cluster.refuse_dry_run = lambda *_: no
     async with leading(cluster):
         bare_gang(cluster)
-        await soon(lambda: cluster.given(*(f"bert-{i}" for i in range(4))))
+        await until(lambda: cluster.allocated(*(f"bert-{i}" for i in range(4))))
 
 
 async def test_a_partial_gang_that_cannot_be_evicted_has_an_event_and_is_counted(cluster):
@@ -189,10 +190,10 @@ async def test_a_partial_gang_that_cannot_be_evicted_has_an_event_and_is_counted
     async with leading(cluster) as leader:
         bare_gang(cluster)
         (event, *_) = await shown(cluster, "GangPartial")
-        await soon(lambda: leader.partial == 1)
-        cluster.fates.clear()
-        await soon(lambda: cluster.given("bert-3"))
-        await soon(lambda: leader.partial == 0)
+        await until(lambda: leader.partial == 1)
+        cluster.outcomes.clear()
+        await until(lambda: cluster.allocated("bert-3"))
+        await until(lambda: leader.partial == 0)
 
     assert event["type"] == "Warning"
     assert re.match(
@@ -240,22 +241,22 @@ async def test_every_write_that_allocates_gpus_has_a_timeout_at_the_server(clust
     cluster.fail("PATCH", "bert-1", (403, "no"))
     async with leading(cluster, clock=clock) as leader:
         cluster.gang()
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
-        cluster.try_out("bert-0", "bert-1")
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        cluster.mark_unschedulable("bert-0", "bert-1")
         # By these the planner notices that a scheduler looked, and that time has passed.
         cluster.node("gpu-1")
         cluster.pod("tried", 1)
-        await soon(lambda: cluster.given("tried"))
+        await until(lambda: cluster.allocated("tried"))
         clock.now += 100
         cluster.pod("sign", 1)
-        await soon(lambda: cluster["bert-0"] is None)
+        await until(lambda: cluster["bert-0"] is None)
         await shown(cluster, "GangEvicted")
         for i in (0, 1):
             cluster.pod(f"bert-{i}", 2, gang="bert", uid=f"again-{i}")
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
         cluster.pod("single", 1, gates=())
         known = leader.context.informers.state.pod
-        await soon(lambda: known(("team", "single")))
+        await until(lambda: known(("team", "single")))
         assert not await leader.context.binder.bind(Binding("single", "team", "single", "gpu-1"))
 
     writes = list(zip(cluster.writes, cluster.queries, strict=True))

@@ -86,12 +86,12 @@ async def test_a_pod_is_placed_under_the_term_of_the_lease(scorer, cluster):
 
     pod = cluster.get("/api/v1/namespaces/default/pods/bert-0")
     assert pod["metadata"]["annotations"][keys.TERM] == str(lease(cluster)["leaseTransitions"])
-    assert scorer.said("Leading")[0]["term"] == lease(cluster)["leaseTransitions"]
+    assert scorer.logged("Leading")[0]["term"] == lease(cluster)["leaseTransitions"]
 
 
 async def test_a_fenced_leader_leads_again_only_under_another_term(scorer, cluster):
     def fence(method, path, _body):
-        if method == "PATCH" and "/pods/" in path and len(scorer.said("Leading")) == 1:
+        if method == "PATCH" and "/pods/" in path and len(scorer.logged("Leading")) == 1:
             return FENCED
         return None
 
@@ -100,9 +100,9 @@ async def test_a_fenced_leader_leads_again_only_under_another_term(scorer, clust
     a_worker(cluster)
     await until(lambda: placed(cluster))
 
-    first, second = (line["term"] for line in scorer.said("Leading"))
+    first, second = (line["term"] for line in scorer.logged("Leading"))
     assert second > first
-    assert [line["term"] for line in scorer.said("Stopped leading")] == [first]
+    assert [line["term"] for line in scorer.logged("Stopped leading")] == [first]
 
 
 @pytest.mark.parametrize("fenced", [True, False], ids=["fenced", "not fenced"])
@@ -122,7 +122,7 @@ async def test_a_leader_checks_the_fence_once_per_term(scorer, cluster, fenced):
 
     term = lease(cluster)["leaseTransitions"]
     assert tried == [("PATCH", str(term - 1))]
-    warned = [line["term"] for line in scorer.said("Past leaders could still write")]
+    warned = [line["term"] for line in scorer.logged("Past leaders could still write")]
     assert warned == ([] if fenced else [term])
 
 
@@ -133,7 +133,7 @@ async def test_a_leader_lists_objects_only_after_the_last_write_of_the_one_befor
         # Time enough for a list.
         status, why = await started.probe()
 
-    listed = [line["resource"] for line in started.said("Listed objects")]
+    listed = [line["resource"] for line in started.logged("Listed objects")]
     assert (status, [path for path in listed if "leases" not in path]) == (503, [])
     assert "pods were not listed yet" in why
     assert (await started.look("/v1/nodes"))[0] == 503

@@ -6,8 +6,9 @@ import pytest
 import pytest_asyncio
 from builders import a_held_pod
 from fake_cluster import FENCED
-from leader_harness import Clock, Cluster, leading, soon
+from leader_harness import Clock, Cluster, leading
 from msgspec import to_builtins
+from waiting import until
 
 from cluster import keys
 from cluster.gang import GangKey
@@ -15,6 +16,7 @@ from runtime.process.clock import wall
 from scorer.gang.crd import Phase, name_of, status_of
 
 WAITING = "WaitingForGPUs"
+RESERVED = "kept for one that has waited longest"
 RECORD = {
     keys.ALLOCATION: '{"v": 1, "node": "gpu-0", "gpus": [{"i": 0}], "plan": "6-1"}',
     keys.TERM: "6",
@@ -39,7 +41,7 @@ def gpus(cluster, *names):
 async def test_the_plan_of_a_gang_is_recorded_before_its_pods_are_written(cluster):
     async with leading(cluster):
         cluster.gang()
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
     writes = [(method, path) for method, path, _ in cluster.writes if "/events" not in path]
     assert writes[0] == ("POST", "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs")
@@ -55,7 +57,7 @@ async def test_the_plan_of_a_gang_is_recorded_before_its_pods_are_written(cluste
 async def test_every_pod_has_its_gpus_node_and_term(cluster):
     async with leading(cluster, term=42):
         cluster.gang()
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
     for name in ("bert-0", "bert-1"):
         pod = cluster[name]
@@ -85,7 +87,7 @@ async def test_a_share_has_its_card_and_its_isolation(cluster):
     offer(cluster, "cgpu", **{keys.GPU_MEM: "30", keys.GPU_COUNT: "2"})
     async with leading(cluster):
         hold(cluster, "share", **{keys.GPU_MEM: "4"})
-        await soon(lambda: cluster.given("share"))
+        await until(lambda: cluster.allocated("share"))
 
     annotations = cluster["share"]["metadata"]["annotations"]
     assert annotations[keys.MEM_DEV] == "15"
@@ -100,10 +102,10 @@ async def test_a_share_with_too_many_cards_waits_until_its_label_is_fixed(
     cluster["bad"]["metadata"]["labels"] = {keys.GPU_COUNT: "4"}
     async with leading(cluster):
         hold(cluster, "good", **{keys.GPU_MEM: "1"})
-        await soon(lambda: cluster.given("good"))
+        await until(lambda: cluster.allocated("good"))
         assert not cluster.patches("bad")
         cluster.put("/api/v1/namespaces/team/pods/bad", {**cluster["bad"], "metadata": {}})
-        await soon(lambda: cluster.given("bad"))
+        await until(lambda: cluster.allocated("bad"))
 
 
 async def test_replicas_of_gated_pods_use_different_gpus(cluster):
@@ -111,7 +113,7 @@ async def test_replicas_of_gated_pods_use_different_gpus(cluster):
     async with leading(cluster):
         for name in ("first", "second"):
             hold(cluster, name, **{keys.NVIDIA_GPU_SHARED: "1"})
-        await soon(lambda: cluster.given("first", "second"))
+        await until(lambda: cluster.allocated("first", "second"))
 
     assert sorted(gpus(cluster, "first", "second")) == [0, 1]
     assert cluster["first"]["metadata"]["annotations"][keys.ISOLATION] == "none"
@@ -120,22 +122,22 @@ async def test_replicas_of_gated_pods_use_different_gpus(cluster):
 async def test_no_pod_of_an_incomplete_gang_is_written(cluster):
     async with leading(cluster):
         cluster.pod("bert-0", gang="bert")
-        await soon(lambda: cluster.phase() == "Assembling")
+        await until(lambda: cluster.phase() == "Assembling")
         assert cluster.patches("bert-0") == []
         cluster.pod("bert-1", gang="bert")
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
 
 async def test_written_gpus_count_as_used_before_the_watch_shows_them(cluster):
     async with leading(cluster):
-        cluster.silent = True
+        cluster.paused = True
         cluster.gang()
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
         cluster.pod("late", 1)
-        await soon(lambda: cluster.events(WAITING))
-        cluster.tell()
+        await until(lambda: cluster.events(WAITING))
+        cluster.resume()
         cluster.pod("later", 1)
-        await soon(lambda: len(cluster.events(WAITING)) > 1)
+        await until(lambda: len(cluster.events(WAITING)) > 1)
 
     assert cluster.patches("late") == cluster.patches("later") == []
     assert len(cluster.patches("bert-0")) == 1
@@ -144,11 +146,11 @@ async def test_written_gpus_count_as_used_before_the_watch_shows_them(cluster):
 async def test_a_refused_pod_is_placed_when_capacity_is_freed(cluster):
     async with leading(cluster):
         cluster.pod("first", 8)
-        await soon(lambda: cluster.given("first"))
+        await until(lambda: cluster.allocated("first"))
         cluster.pod("second", 8)
-        await soon(lambda: cluster.events(WAITING))
+        await until(lambda: cluster.events(WAITING))
         cluster.delete("first")
-        await soon(lambda: cluster.given("second"))
+        await until(lambda: cluster.allocated("second"))
 
 
 async def test_gangs_are_committed_one_after_the_other(cluster):
@@ -156,7 +158,7 @@ async def test_gangs_are_committed_one_after_the_other(cluster):
     async with leading(cluster):
         for name in ("one", "two"):
             cluster.gang(name, owner={"kind": "MPIJob", "name": name, "uid": name})
-        await soon(lambda: cluster.given("one-0", "one-1", "two-0", "two-1"))
+        await until(lambda: cluster.allocated("one-0", "one-1", "two-0", "two-1"))
 
     patched = [path[-5:-2] for method, path, _ in cluster.writes if "pods/" in path]
     assert patched in (["one", "one", "two", "two"], ["two", "two", "one", "one"])
@@ -177,7 +179,7 @@ async def test_a_pod_whose_patch_is_refused_is_planned_again(cluster, refusal):
     cluster.fail("PATCH", "alone", refusal)
     async with leading(cluster):
         cluster.pod("alone", 8)
-        await soon(lambda: cluster.given("alone"))
+        await until(lambda: cluster.allocated("alone"))
 
     assert len(cluster.patches("alone")) == 2
     assert cluster.record("alone")["plan"] == "7-2"
@@ -187,17 +189,17 @@ async def test_the_planned_gpus_of_a_deleted_pod_are_free_for_others(cluster):
     cluster.fail("PATCH", "gone", (404, "it is not there"))
     async with leading(cluster):
         cluster.pod("gone", 8)
-        await soon(lambda: cluster.patches("gone"))
+        await until(lambda: cluster.patches("gone"))
         cluster.delete("gone")
         cluster.pod("other", 8)
-        await soon(lambda: cluster.given("other"))
+        await until(lambda: cluster.allocated("other"))
 
 
 async def test_a_refused_member_is_retried_by_the_same_plan(cluster):
     cluster.fail("PATCH", "bert-1", (422, "the test failed"))
     async with leading(cluster):
         cluster.gang()
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
     assert cluster.record("bert-1")["plan"] == cluster.record("bert-0")["plan"] == "7-1"
     assert len([1 for method, path, _ in cluster.writes if path.endswith("/gangs")]) == 1
@@ -207,10 +209,10 @@ async def test_a_refused_write_is_not_retried_before_its_backoff_ends(cluster):
     cluster.fail("PATCH", "cursed", *[(403, "no")] * 100)
     async with leading(cluster, commit_retry=3600):
         cluster.pod("cursed", 1)
-        await soon(lambda: cluster.patches("cursed"))
+        await until(lambda: cluster.patches("cursed"))
         for i in range(5):
             cluster.pod(f"other-{i}")
-            await soon(lambda name=f"other-{i}": cluster.given(name))
+            await until(lambda name=f"other-{i}": cluster.allocated(name))
 
     assert len(cluster.patches("cursed")) == 1
 
@@ -218,12 +220,12 @@ async def test_a_refused_write_is_not_retried_before_its_backoff_ends(cluster):
 async def test_a_lost_response_does_not_repeat_the_write(cluster):
     cluster.fail("PATCH", "alone", "unanswered")
     async with leading(cluster):
-        cluster.silent = True
+        cluster.paused = True
         cluster.pod("alone", 8)
-        await soon(lambda: cluster.reads)
-        cluster.tell()
+        await until(lambda: cluster.reads)
+        cluster.resume()
         cluster.pod("late", 8)
-        await soon(lambda: cluster.events(WAITING))
+        await until(lambda: cluster.events(WAITING))
 
     assert len(cluster.patches("alone")) == 1
     assert cluster.patches("late") == []
@@ -233,7 +235,7 @@ async def test_a_lost_request_is_written_again(cluster):
     cluster.fail("PATCH", "alone", "lost")
     async with leading(cluster):
         cluster.pod("alone", 8)
-        await soon(lambda: cluster.given("alone"))
+        await until(lambda: cluster.allocated("alone"))
 
     assert len(cluster.patches("alone")) == 2
     assert cluster.reads == ["/api/v1/namespaces/team/pods/alone"]
@@ -243,11 +245,11 @@ async def test_gpus_stay_assumed_until_a_read_shows_the_outcome_of_a_write(clust
     cluster.fail("PATCH", "alone", "unanswered")
     cluster.fail("GET", "alone", (503, "starting"), "lost", "lost")
     async with leading(cluster):
-        cluster.silent = True
+        cluster.paused = True
         cluster.pod("alone", 8)
-        await soon(lambda: len(cluster.reads) > 3)
+        await until(lambda: len(cluster.reads) > 3)
         cluster.pod("late", 8)
-        await soon(lambda: cluster.events(WAITING))
+        await until(lambda: cluster.events(WAITING))
 
     assert len(cluster.patches("alone")) == 1
     assert cluster.patches("late") == []
@@ -258,32 +260,32 @@ async def test_a_pod_that_was_deleted_during_its_write_keeps_no_gpus(cluster):
     async with leading(cluster):
         cluster.fail("GET", "alone", (404, "it is not there"))
         cluster.pod("alone", 8)
-        await soon(lambda: cluster.reads)
+        await until(lambda: cluster.reads)
         cluster.delete("alone")
         cluster.pod("other", 8)
-        await soon(lambda: cluster.given("other"))
+        await until(lambda: cluster.allocated("other"))
 
 
 async def test_a_new_pod_of_the_same_name_does_not_inherit_an_allocation(cluster):
     cluster.fail("PATCH", "alone", "lost")
     async with leading(cluster):
-        cluster.silent = True
+        cluster.paused = True
         cluster.pod("alone", 8)
-        await soon(lambda: cluster.patches("alone"))
+        await until(lambda: cluster.patches("alone"))
         cluster.pod("alone", 2, uid="again")
-        await soon(lambda: cluster.reads)
-        cluster.tell()
-        await soon(lambda: cluster.given("alone"))
+        await until(lambda: cluster.reads)
+        cluster.resume()
+        await until(lambda: cluster.allocated("alone"))
 
     assert len(gpus(cluster, "alone")) == 2
 
 
 async def test_no_pod_is_written_while_the_plan_cannot_be_recorded(cluster):
     path = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
-    cluster.fates["POST", path] += [(403, "no"), (500, "broken"), "lost"]
+    cluster.outcomes["POST", path] += [(403, "no"), (500, "broken"), "lost"]
     async with leading(cluster):
         cluster.gang()
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
     kinds = [path.rsplit("/", 2)[-2:] for _, path, _ in cluster.writes if "/events" not in path]
     assert kinds[:3] == [["team", "gangs"]] * 3
@@ -294,7 +296,7 @@ async def test_a_fenced_leader_stops_writing(cluster):
     cluster.fail("PATCH", "alone", FENCED)
     async with leading(cluster) as leader:
         cluster.pod("alone", 8)
-        await soon(leader.task.done)
+        await until(leader.task.done)
         assert not leader.leads
 
     assert len(cluster.patches("alone")) == 1
@@ -317,9 +319,9 @@ async def test_an_owner_is_read_once_for_the_size(cluster):
     cluster.put(OWNER, a_job())
     async with leading(cluster):
         cluster.gang(size=None)
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
         cluster.pod("bert-2", gang="bert", size=None)
-        await soon(lambda: cluster.phase() == "Waiting")
+        await until(lambda: cluster.phase() == "Waiting")
 
     assert cluster.reads.count(OWNER) == 1
     assert cluster.the_gang()["spec"]["size"] == 2
@@ -327,10 +329,10 @@ async def test_an_owner_is_read_once_for_the_size(cluster):
 
 async def test_an_owner_that_cannot_be_read_is_read_again(cluster):
     cluster.put(OWNER, a_job())
-    cluster.fates["GET", OWNER] += [(503, "starting"), (403, "no"), "lost"]
+    cluster.outcomes["GET", OWNER] += [(503, "starting"), (403, "no"), "lost"]
     async with leading(cluster):
         cluster.gang(size=None)
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
     assert cluster.reads == [OWNER] * 4
 
@@ -339,7 +341,7 @@ async def test_the_size_of_another_owner_of_the_same_name_is_ignored(cluster):
     cluster.put(OWNER, a_job("again"))
     async with leading(cluster):
         cluster.gang(size=None)
-        await soon(lambda: cluster.phase() == "Assembling")
+        await until(lambda: cluster.phase() == "Assembling")
 
     assert "nothing tells" in cluster.the_gang()["status"]["reason"]
 
@@ -347,7 +349,7 @@ async def test_the_size_of_another_owner_of_the_same_name_is_ignored(cluster):
 async def test_owners_of_unknown_kinds_are_not_read(cluster):
     async with leading(cluster):
         cluster.gang(owner={"apiVersion": "v1", "kind": "ReplicaSet", "name": "x", "uid": "x"})
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
     assert cluster.reads == []
 
@@ -356,9 +358,9 @@ async def test_owners_of_unknown_kinds_are_not_read(cluster):
 
 
 async def test_an_interrupted_commit_is_resumed_by_its_plan(cluster):
-    cluster.begun()
+    cluster.interrupted_gang()
     async with leading(cluster):
-        await soon(lambda: cluster.given("bert-1"))
+        await until(lambda: cluster.allocated("bert-1"))
 
     assert cluster.record("bert-1")["plan"] == "6-3"
     assert gpus(cluster, "bert-1") == [0, 1, 2, 3]
@@ -367,11 +369,11 @@ async def test_an_interrupted_commit_is_resumed_by_its_plan(cluster):
 
 
 async def test_the_remaining_gpus_of_an_interrupted_plan_are_not_given_to_others(cluster):
-    cluster.begun()
+    cluster.interrupted_gang()
     # Whose turn it would be: it is more urgent, and has waited longer.
     cluster.pod("urgent", 4, priority=1000, created="2025-01-01T00:00:00Z")
     async with leading(cluster):
-        await soon(lambda: cluster.given("bert-1") and cluster.events(WAITING))
+        await until(lambda: cluster.allocated("bert-1") and cluster.events(WAITING))
 
     assert gpus(cluster, "bert-1") == [0, 1, 2, 3]
     assert cluster.record("urgent") is None
@@ -386,9 +388,9 @@ async def test_the_remaining_gpus_of_an_interrupted_plan_are_not_given_to_others
     ],
 )
 async def test_the_remaining_pods_of_an_obsolete_plan_are_planned_again(cluster, left, expected):
-    cluster.begun(**{"gpus": ((0, 1, 2, 3), (4, 5, 6, 7)), **left})
+    cluster.interrupted_gang(**{"gpus": ((0, 1, 2, 3), (4, 5, 6, 7)), **left})
     async with leading(cluster):
-        await soon(lambda: cluster.given("bert-1"))
+        await until(lambda: cluster.allocated("bert-1"))
 
     assert cluster.record("bert-1")["plan"] == "7-1"
     assert gpus(cluster, "bert-1") == expected
@@ -406,12 +408,14 @@ async def test_freed_nodes_are_reserved_for_a_starving_pod(cluster, minutes, pla
     clock = Clock()
     cluster.pod("small", 1)
     async with leading(cluster, clock=clock):
-        await soon(lambda: cluster.given("small"))
+        await until(lambda: cluster.allocated("small"))
         cluster.pod("large", 8)
-        await soon(lambda: cluster.events(WAITING))
+        await until(lambda: cluster.events(WAITING))
         clock.now += minutes * 60
         cluster.pod("next", 1, created="2026-01-01T00:00:01Z")
-        await soon(lambda: cluster.given("next") if placed else len(cluster.events(WAITING)) > 1)
+        await until(
+            lambda: cluster.allocated("next") if placed else len(cluster.events(WAITING)) > 1
+        )
 
     assert bool(cluster.record("next")) is placed
 
@@ -446,9 +450,12 @@ async def test_a_new_leader_counts_how_long_a_gang_could_be_planned(cluster, tol
     cluster.pod("next", 1, created="2026-01-01T00:20:00Z")
     async with leading(cluster, clock=clock) as leader:
         waiting = leader.context.planner.waiting
-        kept = "kept for one that has waited longest"
-        await soon(
-            lambda: cluster.given("next") if placed else any(kept in why for _, why in waiting())
+        await until(
+            lambda: (
+                cluster.allocated("next")
+                if placed
+                else any(RESERVED in why for _, why in waiting())
+            )
         )
 
     assert bool(cluster.record("next")) is placed
@@ -460,17 +467,16 @@ async def test_a_new_leader_counts_how_long_a_gang_could_be_planned(cluster, tol
 async def left_waiting(cluster, leader, clock):
     """Let a gang wait for a pod that has most GPUs, until nodes are reserved for it."""
     cluster.pod("holder", 7)
-    await soon(lambda: cluster.given("holder"))
+    await until(lambda: cluster.allocated("holder"))
     cluster.bind("holder")
     cluster.gang()
     waiting = leader.context.planner.waiting
-    await soon(lambda: any("free GPUs" in why for _, why in waiting()))
+    await until(lambda: any("free GPUs" in why for _, why in waiting()))
     clock.now += 3600
 
 
 def is_kept(leader):
-    kept = "kept for one that has waited longest"
-    return any(kept in why for _, why in leader.context.planner.waiting())
+    return any(RESERVED in why for _, why in leader.context.planner.waiting())
 
 
 async def test_freed_gpus_go_to_the_starving_gang(cluster):
@@ -478,7 +484,7 @@ async def test_freed_gpus_go_to_the_starving_gang(cluster):
     async with leading(cluster, clock=clock) as leader:
         await left_waiting(cluster, leader, clock)
         cluster.delete("holder")
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
 
 async def test_the_reservation_of_a_deleted_gang_ends(cluster):
@@ -486,21 +492,21 @@ async def test_the_reservation_of_a_deleted_gang_ends(cluster):
     async with leading(cluster, clock=clock) as leader:
         await left_waiting(cluster, leader, clock)
         cluster.pod("small", 1)
-        await soon(lambda: is_kept(leader))
+        await until(lambda: is_kept(leader))
         cluster.delete("bert-0")
         cluster.delete("bert-1")
-        await soon(lambda: cluster.given("small"))
+        await until(lambda: cluster.allocated("small"))
 
 
 async def test_a_reservation_ends_after_its_time(cluster):
     cluster.policy("apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {ageingMinutes: 0}\n")
     async with leading(cluster, clock=wall, min_reservation=0.5) as leader:
         cluster.pod("holder", 7)
-        await soon(lambda: cluster.given("holder"))
+        await until(lambda: cluster.allocated("holder"))
         cluster.gang()
         cluster.pod("small", 1)
-        await soon(lambda: is_kept(leader))
-        await soon(lambda: cluster.given("small"))
+        await until(lambda: is_kept(leader))
+        await until(lambda: cluster.allocated("small"))
 
 
 async def test_the_time_behind_gates_of_others_does_not_count(cluster):
@@ -508,11 +514,11 @@ async def test_the_time_behind_gates_of_others_does_not_count(cluster):
     async with leading(cluster, clock=clock) as leader:
         cluster.pod("large", 8, gates=(keys.GANG, "theirs"))
         waiting = leader.context.planner.waiting
-        await soon(lambda: any("theirs" in why for _, why in waiting()))
+        await until(lambda: any("theirs" in why for _, why in waiting()))
         clock.now += 3600
         cluster.pod("holder", 7)
-        await soon(lambda: cluster.given("holder"))
+        await until(lambda: cluster.allocated("holder"))
         cluster.pod("large", 8)
-        await soon(lambda: any("needs 8 GPUs" in why for _, why in waiting()))
+        await until(lambda: any("needs 8 GPUs" in why for _, why in waiting()))
         cluster.pod("small", 1, created="2026-01-01T00:00:01Z")
-        await soon(lambda: cluster.given("small"))
+        await until(lambda: cluster.allocated("small"))

@@ -6,9 +6,9 @@ from itertools import count
 
 import pytest
 import pytest_asyncio
-from leader_harness import Cluster, leading, soon
+from leader_harness import Cluster, leading
 from structlog.testing import capture_logs
-from waiting import until_true
+from waiting import until, until_true
 
 from cluster import keys, node_terms
 from scorer.gang import compact_pod, plan_record
@@ -62,14 +62,14 @@ async def test_few_gangs_are_planned_ahead_of_the_commit(cluster):
     async with leading(cluster) as leader:
         for i in range(10):
             cluster.offer(f"gang-{i}")
-        await soon(lambda: len(cluster.all(GANGS)) >= 5)
+        await until(lambda: len(cluster.all(GANGS)) >= 5)
         cluster.offer("urgent", priority=1)
         waiting = leader.context.planner.waiting
-        await soon(lambda: any(u.key.name == "urgent" and u.present == 8 for u, _ in waiting()))
+        await until(lambda: any(u.key.name == "urgent" and u.present == 8 for u, _ in waiting()))
         assert len(cluster.all(GANGS)) == 5
         cluster.open.set()
-        await soon(lambda: len(set(cluster.order())) == 11)
-        await soon(lambda: not list(waiting()))
+        await until(lambda: len(set(cluster.order())) == 11)
+        await until(lambda: not list(waiting()))
 
     # Who is more urgent passes all that were not planned yet, and no two gangs are mixed.
     assert cluster.order().index("urgent") == 5
@@ -82,13 +82,13 @@ async def test_a_pass_over_all_units_continues_in_the_next_cycle(cluster):
     async with leading(cluster, round=0) as leader:
         for i in range(30):
             cluster.offer(f"late-{i:02}", created="2026-01-01T00:00:01Z")
-        await soon(lambda: len(set(cluster.order())) == 12)
+        await until(lambda: len(set(cluster.order())) == 12)
         waiting = leader.context.planner.waiting
-        await soon(lambda: sum("0 of 8 workers" in why for _, why in waiting()) == 30)
+        await until(lambda: sum("0 of 8 workers" in why for _, why in waiting()) == 30)
         cluster.delete("fits-03-0")
         for i in range(1, WORKERS):
             cluster.delete(f"fits-03-{i}")
-        await soon(lambda: len(set(cluster.order())) == 13)
+        await until(lambda: len(set(cluster.order())) == 13)
 
     assert cluster.order()[12] == "late-00"
 
@@ -118,7 +118,7 @@ async def test_the_last_unit_is_planned_although_capacity_is_freed_all_the_time(
         for i in range(100):
             cluster.pod(f"large-{i:03}", 9, created=f"2026-01-01T00:{i // 60:02}:{i % 60:02}Z")
         waiting = leader.context.planner.waiting
-        await soon(lambda: sum("needs 9 GPUs" in why for _, why in waiting()) == 100)
+        await until(lambda: sum("needs 9 GPUs" in why for _, why in waiting()) == 100)
         churn.cancel()
 
 
@@ -129,57 +129,57 @@ async def test_a_unit_that_is_always_refused_releases_its_gpus(cluster):
     cluster.fail("PATCH", "cursed-0", *[(403, "no")] * 1000)
     async with leading(cluster, commit_retry=0.2) as leader:
         cluster.gang("cursed", 1, 8, priority=1)
-        await soon(lambda: cluster.patches("cursed-0"))
+        await until(lambda: cluster.patches("cursed-0"))
         cluster.pod("other", 8)
-        await soon(lambda: cluster.given("other"))
+        await until(lambda: cluster.allocated("other"))
         cluster.delete("other")
         refusal = "the API server did not let its pods go: pod cursed-0: no (status 403)"
         reason = f"{refusal}; tried again in 0.8 s"
-        await soon(lambda: cluster.the_gang().get("status", {}).get("reason") == reason)
+        await until(lambda: cluster.the_gang().get("status", {}).get("reason") == reason)
         assert len(cluster.patches("cursed-0")) == 3
         assert [why for _, why in leader.context.planner.waiting()] == [refusal]
 
         cluster.delete("cursed-0")
-        await soon(lambda: not list(leader.context.planner.waiting()))
+        await until(lambda: not list(leader.context.planner.waiting()))
         cluster.pod("after", 8)
-        await soon(lambda: cluster.given("after"))
+        await until(lambda: cluster.allocated("after"))
 
 
 async def test_a_unit_whose_plan_cannot_be_recorded_releases_its_gpus_and_backs_off(cluster):
     for i in range(1, 12):
         cluster.remove(f"/api/v1/nodes/gpu-{i:02}")
     gangs = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
-    cluster.fates["POST", gangs] += [(403, "exceeded quota: few-gangs")] * 1000
+    cluster.outcomes["POST", gangs] += [(403, "exceeded quota: few-gangs")] * 1000
     async with leading(cluster, commit_retry=0.2) as leader:
         cluster.gang("cursed", 1, 8, priority=1)
-        await soon(lambda: ("POST", gangs) in {write[:2] for write in cluster.writes})
+        await until(lambda: ("POST", gangs) in {write[:2] for write in cluster.writes})
         cluster.pod("other", 8)
-        await soon(lambda: cluster.given("other"))
-        await soon(lambda: cluster.events("GangWaiting"))
+        await until(lambda: cluster.allocated("other"))
+        await until(lambda: cluster.events("GangWaiting"))
         waiting = leader.context.planner.waiting
         cluster.delete("other")
-        await soon(lambda: any("few-gangs" in why for _, why in waiting()))
+        await until(lambda: any("few-gangs" in why for _, why in waiting()))
         assert cluster.record("cursed-0") is None
 
-        cluster.fates["POST", gangs].clear()
-        await soon(lambda: cluster.given("cursed-0"))
+        cluster.outcomes["POST", gangs].clear()
+        await until(lambda: cluster.allocated("cursed-0"))
 
 
 async def test_a_node_that_is_not_ready_keeps_the_allocations_of_its_pods(cluster):
     async with leading(cluster):
         cluster.offer("runs")
-        await soon(lambda: cluster.order() == ["runs"])
+        await until(lambda: cluster.order() == ["runs"])
         names = [f"runs-{i}" for i in range(WORKERS)]
-        await soon(lambda: cluster.given(*names))
+        await until(lambda: cluster.allocated(*names))
         cluster.bind(*names)
-        await soon(lambda: cluster.events("GangPlaced"))
+        await until(lambda: cluster.events("GangPlaced"))
         written = len(cluster.writes)
         node = cluster.get(f"/api/v1/nodes/{cluster.record('runs-0')['node']}")
         not_ready = {"conditions": [{"type": "Ready", "status": "False"}]}
         status = {**node["status"], **not_ready}
         cluster.put(f"/api/v1/nodes/{node['metadata']['name']}", {**node, "status": status})
         cluster.offer("next")
-        await soon(lambda: cluster.order() == ["runs", "next"])
+        await until(lambda: cluster.order() == ["runs", "next"])
 
     assert not [path for _, path, _ in cluster.writes[written:] if "/pods/runs" in path]
     assert cluster.record("next-0")["node"] != node["metadata"]["name"]
@@ -192,14 +192,14 @@ async def test_nothing_is_kept_of_deleted_gangs(cluster):
     cluster.put(path, {"metadata": {"uid": "bert"}, "spec": {"mpiReplicaSpecs": {"W": replicas}}})
     async with leading(cluster) as leader:
         cluster.offer("bert", size=None)
-        await soon(lambda: cluster.order() == ["bert"])
+        await until(lambda: cluster.order() == ["bert"])
         declared = leader.context.informers.owners.declared
         assert declared == {"bert": WORKERS}
         for i in range(WORKERS):
             cluster.delete(f"bert-{i}")
-        await soon(lambda: not declared)
+        await until(lambda: not declared)
         cluster.offer("bert", size=None)
-        await soon(lambda: cluster.reads.count(path) == 2)
+        await until(lambda: cluster.reads.count(path) == 2)
 
 
 def choosy(terms):
@@ -227,9 +227,9 @@ async def test_a_slow_unit_is_planned_after_the_others(cluster, monkeypatch):
         waiting = leader.context.planner.waiting
         # It takes some 12 ms a node.
         cluster.offer("choosy", priority=1, affinity=choosy(250))
-        await soon(lambda: any("takes more than 0.05 s" in why for _, why in waiting()))
+        await until(lambda: any("takes more than 0.05 s" in why for _, why in waiting()))
         cluster.offer("next")
-        await soon(lambda: cluster.order() == ["next", "choosy"])
+        await until(lambda: cluster.order() == ["next", "choosy"])
 
     # To look at the empty cluster, too, there was no time.
     plans = {one["spec"]["gang"]: one["spec"]["plan"] for one in cluster.all(GANGS)}
@@ -244,9 +244,9 @@ async def test_a_unit_whose_planning_raises_backs_off_and_others_are_placed(clus
             cluster.gang("huge", 2, 1 << 64, priority=1)
             waiting = leader.context.planner.waiting
             reason = "planning it fails by a fault of the scorer, whose log shows it"
-            await soon(lambda: any(reason in why for _, why in waiting()))
+            await until(lambda: any(reason in why for _, why in waiting()))
             cluster.offer("next")
-            await soon(lambda: cluster.order() == ["next"])
+            await until(lambda: cluster.order() == ["next"])
 
     first, *_ = (one for one in logs if one["event"] == "Could not plan")
     assert (first["unit"], first["again"], first["exc_info"]) == (
@@ -262,12 +262,12 @@ async def test_a_plan_whose_resumption_raises_does_not_stop_others(cluster, monk
 
     monkeypatch.setattr(plan_record, "placement_of", raises)
     cluster.node("gpu-0")
-    cluster.begun()
+    cluster.interrupted_gang()
     # A traceback that is drawn for people takes longer than all else here.
     with capture_logs() as logged:
         async with leading(cluster) as leader:
             cluster.offer("next")
-            await soon(lambda: cluster.given(*(f"next-{i}" for i in range(WORKERS))))
+            await until(lambda: cluster.allocated(*(f"next-{i}" for i in range(WORKERS))))
             assert any("fails by a fault" in why for _, why in leader.context.planner.waiting())
 
     assert cluster.record("bert-1") is None

@@ -107,7 +107,7 @@ async def test_responses_are_logged_and_counted(scorer, cluster):
     assert 'linkwise_http_request_duration_seconds_count{path="/filter"} 3.0' in metrics
     [line] = [
         one
-        for one in scorer.said("Answered request")
+        for one in scorer.logged("Answered request")
         if one["path"] == "/bind" and one["result"] == "bound"
     ]
     assert (line["pod"], line["node"]) == ("default/train", "gpu-0")
@@ -154,10 +154,10 @@ async def test_a_leader_that_is_not_synced_says_so(started, cluster):
 
 
 async def test_it_leads_under_the_term_of_its_scheduler(scorer):
-    assert [line["term"] for line in scorer.said("Leading")] == [3]
+    assert [line["term"] for line in scorer.logged("Leading")] == [3]
 
 
 @pytest.mark.parametrize("beside", [""])
 async def test_a_scorer_without_a_scheduler_leads(scorer):
-    assert scorer.said("Acquired Lease")
+    assert scorer.logged("Acquired Lease")
     assert (await scorer.look("/filter"))[0] == 404

@@ -26,7 +26,7 @@ async def test_a_leader_responds_in_json_with_its_term(scorer, path, keys_told):
     status, body = await scorer.look(path)
 
     assert (status, json.loads(body).keys()) == (200, keys_told)
-    assert json.loads(body)["term"] == scorer.said("Leading")[0]["term"]
+    assert json.loads(body)["term"] == scorer.logged("Leading")[0]["term"]
 
 
 async def test_a_query_selects_one_node(scorer, cluster):

@@ -1,5 +1,5 @@
 from informers_harness import node_in, watching
-from leader_harness import soon
+from waiting import until
 
 from cluster import keys
 from runtime.kube.client import Kube
@@ -28,7 +28,7 @@ async def test_every_resource_is_listed_and_has_an_age(cluster):
             "statefulsets",
             "gangs",
         }
-        await soon(lambda: all(age() < 30 for age in ages.values()))
+        await until(lambda: all(age() < 30 for age in ages.values()))
 
 
 async def test_nodes_and_pods_are_added_and_deleted(cluster):
@@ -38,11 +38,11 @@ async def test_nodes_and_pods_are_added_and_deleted(cluster):
         informers.changed.clear()
         cluster.node("gpu-1")
         cluster.pod("alone")
-        await soon(lambda: node_in(informers, "gpu-1") and list(informers.state.groups))
+        await until(lambda: node_in(informers, "gpu-1") and list(informers.state.groups))
         assert informers.changed.is_set()
         cluster.remove("/api/v1/nodes/gpu-0")
         cluster.delete("alone")
-        await soon(lambda: not node_in(informers) and not list(informers.state.groups))
+        await until(lambda: not node_in(informers) and not list(informers.state.groups))
 
 
 async def test_an_invalid_policy_leaves_the_last_valid_one_in_use(cluster):
@@ -54,7 +54,7 @@ async def test_an_invalid_policy_leaves_the_last_valid_one_in_use(cluster):
             "placement: {strategy: spread}\n"
             "machines:\n- {nodeLabels: {pool: a}, machine: dgx1-v100}\n"
         )
-        await soon(lambda: informers.policy.policy.gangs.ageing_minutes == 3)
+        await until(lambda: informers.policy.policy.gangs.ageing_minutes == 3)
         snapshot = informers.state.snapshot()
         assert (snapshot.domains, snapshot.placement) == (("rack",), "spread")
         assert node_in(informers).machine_known
@@ -62,8 +62,8 @@ async def test_an_invalid_policy_leaves_the_last_valid_one_in_use(cluster):
 
         cluster.policy("gangs: {ageingMinutes: no}\n")
         cluster.node("sign")
-        await soon(lambda: node_in(informers, "sign"))
-        await soon(
+        await until(lambda: node_in(informers, "sign"))
+        await until(
             lambda: (
                 informers._policy.items[keys.POLICY_NAMESPACE, keys.POLICY_NAME].data
                 == {keys.POLICY_KEY: "gangs: {ageingMinutes: no}\n"}
@@ -74,7 +74,7 @@ async def test_an_invalid_policy_leaves_the_last_valid_one_in_use(cluster):
         assert node_in(informers).machine_known
 
         cluster.policy("gangs: {ageingMinutes: 4}\n")
-        await soon(lambda: informers.policy.policy.gangs.ageing_minutes == 4)
+        await until(lambda: informers.policy.policy.gangs.ageing_minutes == 4)
         assert not node_in(informers).machine_known
 
 
@@ -84,7 +84,7 @@ async def test_a_changed_policy_applies_to_nodes_that_exist(cluster):
     async with watching(cluster) as informers:
         for strategy in ("spread", "binpack"):
             cluster.policy(f"placement: {{strategy: {strategy}}}\n")
-            await soon(lambda wanted=strategy: node_in(informers).placement == wanted)
+            await until(lambda wanted=strategy: node_in(informers).placement == wanted)
             assert node_in(informers, "other").placement == "binpack"
 
 
@@ -94,7 +94,7 @@ async def test_a_deleted_policy_restores_the_defaults(cluster):
         assert informers.policy.policy.gangs.ageing_minutes == 3
         path = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
         cluster.remove(path)
-        await soon(lambda: informers.policy.policy.gangs.ageing_minutes == 10)
+        await until(lambda: informers.policy.policy.gangs.ageing_minutes == 10)
 
 
 async def test_nodes_of_an_unknown_machine_in_the_policy_are_left_out(cluster):

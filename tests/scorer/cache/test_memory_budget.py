@@ -6,7 +6,8 @@ import pytest
 from builders import a_held_pod, a_seen
 from hypothesis import given
 from hypothesis import strategies as st
-from leader_harness import Cluster, leading, soon
+from leader_harness import Cluster, leading
+from waiting import until
 
 from scorer.cache import memory_budget
 from scorer.cache.memory_budget import MemoryBudget
@@ -167,13 +168,13 @@ async def test_a_pod_gives_way_to_one_of_a_smaller_namespace_and_is_read_again(m
             def reasons():
                 return {u.key.name: why for u, why in leader.context.planner.waiting()}
 
-            await soon(lambda: len(reasons()) == 2)
+            await until(lambda: len(reasons()) == 2)
             cluster.put(path, a_held_pod(16, "small"))
-            await soon(lambda: len(reasons()) == 3)
-            await soon(lambda: "too much waits" in reasons()["large-1"])
+            await until(lambda: len(reasons()) == 3)
+            await until(lambda: "too much waits" in reasons()["large-1"])
             assert [name for name, why in reasons().items() if "too much" in why] == ["large-1"]
             cluster.delete("large-0")
-            await soon(lambda: "too much waits" not in reasons()["large-1"])
+            await until(lambda: "too much waits" not in reasons()["large-1"])
 
 
 async def test_a_pod_that_was_left_out_is_read_again_and_placed_when_there_is_room(monkeypatch):
@@ -187,11 +188,11 @@ async def test_a_pod_that_was_left_out_is_read_again_and_placed_when_there_is_ro
         async with leading(cluster) as leader:
             cluster.pod("next")
             waiting = leader.context.planner.waiting
-            await soon(lambda: leader.context.informers.pods.left_out == 1)
-            await soon(lambda: any("too much waits" in why for _, why in waiting()))
-            assert not cluster.given("next")
+            await until(lambda: leader.context.informers.pods.left_out == 1)
+            await until(lambda: any("too much waits" in why for _, why in waiting()))
+            assert not cluster.allocated("next")
             cluster.delete("large-0")
-            await soon(lambda: cluster.given("next"))
+            await until(lambda: cluster.allocated("next"))
             assert leader.context.informers.pods.left_out == 0
 
 
@@ -203,8 +204,8 @@ async def test_a_pod_that_was_left_out_and_is_deleted_is_forgotten(monkeypatch):
         cluster.pod("large-0", 16)
         cluster.pod("large-1", 16)
         async with leading(cluster) as leader:
-            await soon(lambda: leader.context.informers.pods.left_out == 1)
+            await until(lambda: leader.context.informers.pods.left_out == 1)
             cluster.delete("large-0")
             cluster.delete("large-1")
-            await soon(lambda: leader.context.informers.pods.left_out == 0)
-            await soon(lambda: not list(leader.context.planner.waiting()))
+            await until(lambda: leader.context.informers.pods.left_out == 0)
+            await until(lambda: not list(leader.context.planner.waiting()))

@@ -1,8 +1,8 @@
 import pytest
 from builders import dgx1_v100
 from informers_harness import CONFIG_MAPS, node_in, watching
-from leader_harness import soon
 from structlog.testing import capture_logs
+from waiting import until
 
 from cluster import keys
 from cluster.topology_configmap import PublishedTopology, write_published
@@ -20,17 +20,17 @@ async def test_a_node_that_never_was_valid_is_left_out_until_it_is(cluster):
     async with watching(cluster) as informers:
         assert node_in(informers) is None
         cluster.node()
-        await soon(lambda: node_in(informers))
+        await until(lambda: node_in(informers))
 
 
 async def test_a_node_that_became_invalid_is_left_out_until_it_is_valid(cluster):
     cluster.node()
     async with watching(cluster) as informers:
-        await soon(lambda: node_in(informers))
+        await until(lambda: node_in(informers))
         cluster.put("/api/v1/nodes/gpu-0", {"metadata": {}, "status": {"conditions": "none"}})
-        await soon(lambda: node_in(informers) is None)
+        await until(lambda: node_in(informers) is None)
         cluster.node()
-        await soon(lambda: node_in(informers))
+        await until(lambda: node_in(informers))
 
 
 async def test_a_node_with_thousands_of_taints_and_conditions_is_read(cluster):
@@ -48,12 +48,12 @@ async def test_a_node_has_its_published_topology_whichever_is_listed_first(clust
         for put in (cluster.node, lambda: topology(cluster))[:: 1 if first == "node" else -1]:
             informers.changed.clear()
             put()
-            await soon(informers.changed.is_set)
-        await soon(lambda: node_in(informers) and node_in(informers).machine_known)
+            await until(informers.changed.is_set)
+        await until(lambda: node_in(informers) and node_in(informers).machine_known)
         cluster.put(f"{CONFIG_MAPS}/unhealthy-gpu-gpu-0", {"metadata": {}, "data": {"gpus": "3"}})
-        await soon(lambda: not node_in(informers).cards[3].healthy)
+        await until(lambda: not node_in(informers).cards[3].healthy)
         cluster.remove(f"{CONFIG_MAPS}/gpu-0-topology")
-        await soon(lambda: not node_in(informers).machine_known)
+        await until(lambda: not node_in(informers).machine_known)
         assert not node_in(informers).cards[3].healthy
 
 
@@ -63,7 +63,7 @@ async def test_config_maps_without_a_node_change_nothing(cluster):
         before = informers.state.snapshot()
         informers.changed.clear()
         topology(cluster, app="other")
-        await soon(informers.changed.is_set)
+        await until(informers.changed.is_set)
 
         assert informers.state.snapshot() is before
 
@@ -95,22 +95,22 @@ async def test_warnings_of_a_node_are_logged_when_they_change(cluster):
     held_back(cluster)
     with capture_logs() as logs:
         async with watching(cluster) as informers:
-            await soon(lambda: warnings_in(logs))
+            await until(lambda: warnings_in(logs))
             assert warnings_in(logs) == [("gpu-0", [HELD_BACK])]
             held_back(cluster, rack="r2")
-            await soon(lambda: node_in(informers).labels.get("rack"))
+            await until(lambda: node_in(informers).labels.get("rack"))
             assert len(warnings_in(logs)) == 1
 
             unhealthy(cluster, "3,4,x")
-            await soon(lambda: not node_in(informers).cards[4].healthy)
+            await until(lambda: not node_in(informers).cards[4].healthy)
             (listed,) = warnings_in(logs)[1][1]
             assert listed.startswith("ConfigMap unhealthy-gpu-gpu-0: 'x': not an index")
             unhealthy(cluster, "3,4")
-            await soon(lambda: not node_in(informers).warnings)
+            await until(lambda: not node_in(informers).warnings)
             assert len(warnings_in(logs)) == 2
 
             unhealthy(cluster, "")
-            await soon(lambda: node_in(informers).cards[4].healthy)
+            await until(lambda: node_in(informers).cards[4].healthy)
             assert warnings_in(logs)[2:] == [("gpu-0", [HELD_BACK])]
 
 
@@ -120,7 +120,7 @@ async def test_warnings_are_logged_once_everything_was_listed(cluster):
     cluster.policy("placement: {strategy: spread}\n")
     with capture_logs() as logs:
         async with watching(cluster):
-            await soon(lambda: warnings_in(logs))
+            await until(lambda: warnings_in(logs))
 
     told = f"{keys.NODE_PLACEMENT}=spraed is neither binpack nor spread: spread is taken"
     assert warnings_in(logs) == [("gpu-0", [told])]
@@ -131,6 +131,6 @@ async def test_warnings_of_a_node_that_was_created_again_are_logged_again(cluste
         async with watching(cluster) as informers:
             for times in (1, 2):
                 held_back(cluster)
-                await soon(lambda wanted=times: len(warnings_in(logs)) == wanted)
+                await until(lambda wanted=times: len(warnings_in(logs)) == wanted)
                 cluster.remove("/api/v1/nodes/gpu-0")
-                await soon(lambda: not node_in(informers))
+                await until(lambda: not node_in(informers))

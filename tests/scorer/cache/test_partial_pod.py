@@ -4,8 +4,9 @@ import json
 
 import pytest
 from builders import a_held_pod
-from leader_harness import Cluster, leading, soon
+from leader_harness import Cluster, leading
 from structlog.testing import capture_logs
+from waiting import until
 
 from cluster import keys
 from scorer.cache.partial_pod import read_pod
@@ -101,16 +102,16 @@ async def test_nothing_is_placed_on_the_node_of_an_unreadable_pod_until_it_can_b
         async with leading(cluster) as leader:
             cluster.put(f"{PODS}/runs", running(0, resources="all"))
             snapshot = leader.context.informers.state.snapshot
-            await soon(lambda: snapshot().ledger.nodes["gpu-0"].unaccounted)
+            await until(lambda: snapshot().ledger.nodes["gpu-0"].unaccounted)
             cluster.pod("next")
-            await soon(lambda: any("next" in u.key.name for u, _ in waiting(leader)))
+            await until(lambda: any("next" in u.key.name for u, _ in waiting(leader)))
             assert "team/runs: its object cannot be read" in (
                 snapshot().ledger.nodes["gpu-0"].unaccounted
             )
-            assert not cluster.given("next")
+            assert not cluster.allocated("next")
 
             cluster.put(f"{PODS}/runs", running(0))
-            await soon(lambda: cluster.given("next"))
+            await until(lambda: cluster.allocated("next"))
 
 
 def waiting(leader):

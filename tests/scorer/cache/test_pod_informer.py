@@ -1,5 +1,6 @@
 import pytest
-from leader_harness import leading, soon
+from leader_harness import leading
+from waiting import until
 
 
 def grow(pod, part):
@@ -27,7 +28,7 @@ async def test_gpus_of_a_pod_are_not_allocated_again_whatever_its_size(cluster, 
     cluster.node(gpus=2)
     async with leading(cluster):
         cluster.pod("first")
-        await soon(lambda: cluster.given("first"))
+        await until(lambda: cluster.allocated("first"))
     cluster.bind("first")
     pod = cluster["first"]
     grow(pod, part)
@@ -35,7 +36,7 @@ async def test_gpus_of_a_pod_are_not_allocated_again_whatever_its_size(cluster, 
     cluster.pod("second")
 
     async with leading(cluster, term=8):
-        await soon(lambda: cluster.given("second"))
+        await until(lambda: cluster.allocated("second"))
 
     given = [gpu["i"] for name in ("first", "second") for gpu in cluster.record(name)["gpus"]]
     assert sorted(given) == [0, 1]

@@ -1,7 +1,7 @@
 import pytest
 from builders import a_held_pod
 from informers_harness import watching
-from leader_harness import soon
+from waiting import until
 
 from cluster import keys
 from cluster.gang import GangKey
@@ -53,13 +53,13 @@ async def test_the_top_owner_of_a_worker_is_found_through_its_leader(cluster):
         a_set("web", {**lws, "kind": "Website", "uid": "web"})
         cluster.put(path, leader)
         worker = Owner(kind="StatefulSet", name="s-0", uid="set-s-0")
-        await soon(lambda: informers.owners.top(worker).uid == "lws")
+        await until(lambda: informers.owners.top(worker).uid == "lws")
         assert "set-web" not in informers.owners.above
 
         cluster.remove(path)
-        await soon(lambda: informers.owners.top(worker).kind == "Pod")
+        await until(lambda: informers.owners.top(worker).kind == "Pod")
         cluster.remove(f"{STATEFUL_SETS}/s-0")
-        await soon(lambda: informers.owners.top(worker) is worker)
+        await until(lambda: informers.owners.top(worker) is worker)
 
 
 async def test_only_owners_that_changed_are_dirty(cluster):
@@ -71,12 +71,12 @@ async def test_only_owners_that_changed_are_dirty(cluster):
         for done in (1, 2):
             a_job(cluster, "in-set", {**above, "controller": True}, completions=done)
         a_job(cluster, "last")
-        await soon(lambda: "last" in informers.workloads.fails_on_eviction)
+        await until(lambda: "last" in informers.workloads.fails_on_eviction)
         # A Job without a controller is its own top owner, as it was before it was listed.
         assert informers.workloads.drain_dirty_owners() == set()
 
         cluster.remove(f"{JOBS}/in-set")
-        await soon(lambda: "in-set" not in informers.owners.above)
+        await until(lambda: "in-set" not in informers.owners.above)
         assert informers.workloads.drain_dirty_owners() == {"in-set"}
         assert informers.workloads.fails_on_eviction == {"alone", "last"}
 
@@ -88,7 +88,7 @@ async def test_a_job_that_was_created_again_replaces_the_one_of_its_name(cluster
         cluster.put(path, {"metadata": {"uid": "again"}, "spec": {}})
         cluster.objects["/apis/batch/v1/jobs"]["team", "sweep"]["metadata"]["uid"] = "again"
         cluster.put(path, {"metadata": {"uid": "again"}, "spec": {}})
-        await soon(lambda: "again" in informers.workloads.fails_on_eviction)
+        await until(lambda: "again" in informers.workloads.fails_on_eviction)
         assert informers.workloads.fails_on_eviction == {"again"}
 
 
@@ -151,14 +151,14 @@ async def test_a_stateful_set_is_suspended_while_its_watch_shows_no_replicas(clu
         assert workloads.is_suspended("set")
 
         a_stateful_set(cluster, 2)
-        await soon(lambda: not workloads.is_suspended("set"))
+        await until(lambda: not workloads.is_suspended("set"))
         workloads.set_suspended("set", suspended=True)
         assert not workloads.is_suspended("set")
 
         a_stateful_set(cluster, 0)
-        await soon(lambda: workloads.is_suspended("set"))
+        await until(lambda: workloads.is_suspended("set"))
         cluster.remove(f"{STATEFUL_SETS}/bert")
-        await soon(lambda: not workloads.is_suspended("set"))
+        await until(lambda: not workloads.is_suspended("set"))
 
 
 async def test_an_owner_that_is_not_watched_is_suspended_as_it_was_read(cluster):

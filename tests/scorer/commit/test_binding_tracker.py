@@ -5,7 +5,8 @@ import asyncio
 import pytest
 import pytest_asyncio
 from builders import a_seen
-from leader_harness import JOB, NOW, Clock, Cluster, leading, soon
+from leader_harness import JOB, NOW, Clock, Cluster, leading
+from waiting import until
 
 from cluster import keys
 from scorer.commit.pending_binding import recreation_time
@@ -35,12 +36,12 @@ def evicted(cluster):
 async def placed(cluster, *bound, **gang):
     """Let a gang be placed, and some of its pods be bound; return its node."""
     cluster.gang(gpus=2, **gang)
-    await soon(lambda: cluster.given("bert-0", "bert-1"))
+    await until(lambda: cluster.allocated("bert-0", "bert-1"))
     cluster.bind(*bound)
-    cluster.try_out(*{"bert-0", "bert-1"}.difference(bound))
+    cluster.mark_unschedulable(*{"bert-0", "bert-1"}.difference(bound))
     # Once a pod that comes later is placed, the planner has seen that.
     cluster.pod("seen", 1)
-    await soon(lambda: cluster.given("seen"))
+    await until(lambda: cluster.allocated("seen"))
     return cluster.record("bert-0")["node"]
 
 
@@ -54,7 +55,7 @@ async def passed(cluster, clock, seconds, name="sign"):
     """Let time pass, and something happen by which the planner notices."""
     clock.now += seconds
     cluster.pod(name, 1)
-    await soon(lambda: cluster.given(name))
+    await until(lambda: cluster.allocated(name))
 
 
 async def test_an_unbound_member_evicts_its_gang_which_is_placed_elsewhere(cluster, clock):
@@ -64,9 +65,9 @@ async def test_an_unbound_member_evicts_its_gang_which_is_placed_elsewhere(clust
         await passed(cluster, clock, 59)
         assert evicted(cluster) == {}
         await passed(cluster, clock, 2, "another")
-        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
         again(cluster)
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
         assert cluster.record("bert-0")["node"] != node
 
     assert evicted(cluster).keys() == {"bert-0", "bert-1"}
@@ -80,7 +81,7 @@ async def test_the_event_says_why_a_gang_is_evicted(cluster, clock):
     async with leading(cluster, clock=clock):
         node = await placed(cluster, "bert-0")
         await passed(cluster, clock, 61)
-        await soon(lambda: cluster.phase() == "Committing" and cluster.events())
+        await until(lambda: cluster.phase() == "Committing" and cluster.events())
 
     why = f"pod bert-1 was not bound to {node} within 60 s; all members are moved"
     assert cluster.the_gang()["status"]["reason"] == why
@@ -95,16 +96,16 @@ async def test_the_event_says_why_a_gang_is_evicted(cluster, clock):
 async def test_the_deadline_starts_when_a_scheduler_tries_a_pod(cluster, clock):
     async with leading(cluster, clock=clock):
         cluster.gang(gpus=2)
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
         for name in "abc":
             await passed(cluster, clock, 61, name)
-        await soon(lambda: cluster.phase() == "Committing" and reason(cluster))
+        await until(lambda: cluster.phase() == "Committing" and reason(cluster))
         assert reason(cluster) == "no scheduler has looked at pod bert-0 yet"
-        cluster.try_out("bert-0")
+        cluster.mark_unschedulable("bert-0")
         await passed(cluster, clock, 59, "tried")
         assert evicted(cluster) == {}
         await passed(cluster, clock, 61, "late")
-        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
 
 
 def reason(cluster):
@@ -115,14 +116,14 @@ async def test_only_nodes_that_the_scheduler_could_not_use_are_excluded(cluster,
     cluster.node("small", 4)
     async with leading(cluster, clock=clock):
         cluster.gang(gpus=8)
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
-        cluster.try_out("bert-0")
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        cluster.mark_unschedulable("bert-0")
         await passed(cluster, clock, 0, "seen")
         await passed(cluster, clock, 61)
-        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
         for i in (0, 1):
             cluster.pod(f"bert-{i}", 8, gang="bert", uid=f"again-{i}")
-        await soon(lambda: "excluded" in (reason(cluster) or ""))
+        await until(lambda: "excluded" in (reason(cluster) or ""))
 
     assert "1 of 3 nodes is excluded for now, since a member" in reason(cluster)
 
@@ -131,7 +132,7 @@ async def test_only_nodes_that_the_scheduler_could_not_use_are_excluded(cluster,
 async def test_a_gang_that_is_bound_in_time_stays(cluster, clock, owner):
     async with leading(cluster, clock=clock):
         await placed(cluster, "bert-0", "bert-1", owner=owner)
-        await soon(lambda: cluster.phase() == "Placed")
+        await until(lambda: cluster.phase() == "Placed")
         await passed(cluster, clock, 3600)
 
     assert evicted(cluster) == {}
@@ -141,7 +142,7 @@ async def test_pods_without_a_controller_are_not_evicted_and_the_status_says_why
     async with leading(cluster, clock=clock):
         await placed(cluster, "bert-0", owner=None)
         await passed(cluster, clock, 61)
-        await soon(lambda: cluster.phase() == "Committing")
+        await until(lambda: cluster.phase() == "Committing")
 
     assert evicted(cluster) == {}
     assert "has no controller that would make it again" in cluster.the_gang()["status"]["reason"]
@@ -153,7 +154,7 @@ async def test_pods_whose_job_counts_evictions_as_failures_stay(cluster, clock):
     async with leading(cluster, clock=clock):
         await placed(cluster, owner=owner)
         await passed(cluster, clock, 61)
-        await soon(lambda: cluster.phase() == "Committing")
+        await until(lambda: cluster.phase() == "Committing")
 
     assert evicted(cluster) == {}
     assert "Job sweep would count" in cluster.the_gang()["status"]["reason"]
@@ -169,14 +170,14 @@ async def test_a_job_is_not_evicted_before_the_recreation_time(cluster, clock):
     names = [f"bert-{i}" for i in range(8)]
     async with leading(cluster, clock=clock):
         cluster.gang(workers=8, gpus=1, owner=owner)
-        await soon(lambda: cluster.given(*names))
-        cluster.try_out(*names)
+        await until(lambda: cluster.allocated(*names))
+        cluster.mark_unschedulable(*names)
         await passed(cluster, clock, 0, "seen")
         await passed(cluster, clock, 61)
-        await soon(lambda: "it is not moved before 600 s" in (reason(cluster) or ""))
+        await until(lambda: "it is not moved before 600 s" in (reason(cluster) or ""))
         assert evicted(cluster) == {}
         await passed(cluster, clock, 540, "late")
-        await soon(lambda: not any(cluster[name] for name in names))
+        await until(lambda: not any(cluster[name] for name in names))
 
 
 @pytest.mark.parametrize(("pods", "seconds"), [(1, 10), (2, 20), (5, 160), (8, 600), (4096, 600)])
@@ -192,9 +193,9 @@ async def test_a_gang_that_could_not_be_evicted_is_placed_once_bound(cluster, cl
     async with leading(cluster, clock=clock):
         await placed(cluster, "bert-0", owner=None)
         await passed(cluster, clock, 61)
-        await soon(lambda: cluster.phase() == "Committing")
+        await until(lambda: cluster.phase() == "Committing")
         cluster.bind("bert-1")
-        await soon(lambda: cluster.phase() == "Placed")
+        await until(lambda: cluster.phase() == "Placed")
 
 
 @pytest.mark.parametrize(
@@ -206,23 +207,23 @@ async def test_a_gang_that_could_not_be_evicted_is_placed_once_bound(cluster, cl
     ],
 )
 async def test_a_refused_eviction_is_retried(cluster, clock, refusal):
-    cluster.fates["POST", "/api/v1/namespaces/team/pods/bert-0/eviction"].append(refusal)
+    cluster.outcomes["POST", "/api/v1/namespaces/team/pods/bert-0/eviction"].append(refusal)
     async with leading(cluster, clock=clock):
         await placed(cluster, "bert-0")
         await passed(cluster, clock, 61)
-        await soon(lambda: cluster["bert-1"] is None)
+        await until(lambda: cluster["bert-1"] is None)
         assert cluster["bert-0"]
         # What remains is bound, all of it: what is missing is planned beside it.
         cluster.pod("bert-1", 2, gang="bert", uid="again")
         await passed(cluster, clock, 61, "another")
-        await soon(lambda: cluster["bert-0"] is None or cluster.record("bert-1"))
+        await until(lambda: cluster["bert-0"] is None or cluster.record("bert-1"))
 
 
 async def test_a_pod_with_a_conflict_evicts_its_gang_immediately(cluster, clock):
     async with leading(cluster, clock=clock):
         node = await placed(cluster, "bert-0")
         cluster.remove(f"/api/v1/nodes/{node}")
-        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
 
     assert evicted(cluster).keys() == {"bert-0", "bert-1"}
 
@@ -230,11 +231,11 @@ async def test_a_pod_with_a_conflict_evicts_its_gang_immediately(cluster, clock)
 async def test_a_single_pod_is_evicted_too(cluster, clock):
     async with leading(cluster, clock=clock):
         cluster.pod("alone", 1, owner={**JOB, "kind": "ReplicaSet"})
-        await soon(lambda: cluster.given("alone"))
-        cluster.try_out("alone")
+        await until(lambda: cluster.allocated("alone"))
+        cluster.mark_unschedulable("alone")
         await passed(cluster, clock, 0, "looked")
         await passed(cluster, clock, 61)
-        await soon(lambda: cluster["alone"] is None)
+        await until(lambda: cluster["alone"] is None)
 
 
 @pytest.mark.parametrize("recorded", [True, False], ids=["by its Gang", "by its pods"])
@@ -247,7 +248,7 @@ async def test_a_plan_of_the_last_leader_is_tracked_until_it_is_bound(cluster, c
     async with leading(cluster, term=8, clock=clock):
         assert not cluster.all(GANGS) or recorded
         cluster.bind("bert-1")
-        await soon(lambda: cluster.phase() == "Placed")
+        await until(lambda: cluster.phase() == "Placed")
 
 
 async def test_an_overdue_plan_of_the_last_leader_is_given_up(cluster, clock):
@@ -257,7 +258,7 @@ async def test_an_overdue_plan_of_the_last_leader_is_given_up(cluster, clock):
     async with leading(cluster, term=8, clock=clock):
         await passed(cluster, clock, 0, "looked")
         await passed(cluster, clock, 61)
-        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
 
 
 async def test_the_exclusion_of_a_node_ends(cluster, clock):
@@ -266,11 +267,11 @@ async def test_the_exclusion_of_a_node_ends(cluster, clock):
     async with leading(cluster, clock=clock):
         await placed(cluster, "bert-0", nodeSelector={keys.HOSTNAME: "gpu-0"})
         await passed(cluster, clock, 61)
-        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
         again(cluster, nodeSelector={keys.HOSTNAME: "gpu-0"})
-        await soon(lambda: cluster.phase() == "Waiting")
+        await until(lambda: cluster.phase() == "Waiting")
         await passed(cluster, clock, 11 * 60, "another")
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
 
 # ---- Several plans of one gang.
@@ -280,7 +281,7 @@ async def joined(cluster, *bound):
     """Let a gang be placed, some of its pods be bound, and then one more be given its GPUs."""
     await placed(cluster, *bound)
     cluster.pod("bert-2", 2, gang="bert")
-    await soon(lambda: cluster.given("bert-2"))
+    await until(lambda: cluster.allocated("bert-2"))
 
 
 async def test_a_later_member_does_not_untrack_the_first_plan(cluster, clock):
@@ -291,7 +292,7 @@ async def test_a_later_member_does_not_untrack_the_first_plan(cluster, clock):
         await passed(cluster, clock, 0, "looked")
         assert cluster.phase() != "Placed"
         await passed(cluster, clock, 2, "another")
-        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
 
     assert evicted(cluster).keys() == {"bert-0", "bert-1"}
 
@@ -304,7 +305,7 @@ async def test_several_plans_of_a_gang_are_restored(cluster, clock):
         await passed(cluster, clock, 59, "looked")
         assert cluster.phase() != "Placed"
         await passed(cluster, clock, 2, "another")
-        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
 
     assert evicted(cluster).keys() == {"bert-0", "bert-1"}
 
@@ -323,7 +324,7 @@ async def test_a_gang_is_placed_once_all_its_plans_are_bound(cluster, clock, las
         await passed(cluster, clock, 59)
         assert cluster.phase() != "Placed"
         last(cluster)
-        await soon(lambda: cluster.phase() == "Placed")
+        await until(lambda: cluster.phase() == "Placed")
         members = cluster.the_gang()["status"]["members"]
         assert members == ("3/2" if cluster["bert-2"] else "2/2")
         await passed(cluster, clock, 3600, "later")
@@ -337,14 +338,14 @@ async def test_a_gang_with_a_member_that_is_always_refused_is_evicted_at_its_dea
     cluster.fail("PATCH", "bert-1", *[(403, "no")] * 1000)
     async with leading(cluster, clock=clock):
         cluster.gang(gpus=2)
-        await soon(lambda: cluster.given("bert-0"))
+        await until(lambda: cluster.allocated("bert-0"))
         cluster.bind("bert-0")
         clock.now += 50
-        await soon(lambda: len(cluster.patches("bert-1")) > 2)
+        await until(lambda: len(cluster.patches("bert-1")) > 2)
         await passed(cluster, clock, 5)
         assert evicted(cluster) == {}
         await passed(cluster, clock, 6, "another")
-        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
 
 
 async def test_a_retry_under_another_plan_does_not_extend_the_deadline(cluster, clock):
@@ -352,24 +353,24 @@ async def test_a_retry_under_another_plan_does_not_extend_the_deadline(cluster, 
     cluster.fail("PATCH", "bert-1", *[(403, "no")] * 1000)
     async with leading(cluster, clock=clock) as leader:
         cluster.gang(gpus=2)
-        await soon(lambda: cluster.given("bert-0"))
+        await until(lambda: cluster.allocated("bert-0"))
         cluster.bind("bert-0")
         # It takes what was planned for the other one, which is planned anew.
         node = {keys.HOSTNAME: cluster.record("bert-0")["node"]}
         cluster.pod("taker", 6, nodeSelector=node)
-        await soon(lambda: cluster.given("taker"))
-        tries = cluster.fates["PATCH", "/api/v1/namespaces/team/pods/bert-1"]
+        await until(lambda: cluster.allocated("taker"))
+        tries = cluster.outcomes["PATCH", "/api/v1/namespaces/team/pods/bert-1"]
         tries.clear()
         tries.append(answered)
-        await soon(lambda: not tries)
+        await until(lambda: not tries)
         clock.now += 61
         cluster.pod("sign", 1)
         state = leader.context.informers.state
-        await soon(lambda: state.pod(("team", "sign")).usage.record)
+        await until(lambda: state.pod(("team", "sign")).usage.record)
         assert evicted(cluster) == {}
         tries += [(403, "no")] * 1000
         answered.set()
-        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
 
 
 async def test_a_refused_plan_does_not_untrack_the_one_before(cluster, clock):
@@ -377,6 +378,6 @@ async def test_a_refused_plan_does_not_untrack_the_one_before(cluster, clock):
         await placed(cluster, "bert-0")
         cluster.fail("PATCH", "bert-2", *[(403, "no")] * 1000)
         cluster.pod("bert-2", 2, gang="bert")
-        await soon(lambda: cluster.patches("bert-2"))
+        await until(lambda: cluster.patches("bert-2"))
         await passed(cluster, clock, 61)
-        await soon(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])

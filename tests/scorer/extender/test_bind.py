@@ -7,9 +7,9 @@ import pytest
 import pytest_asyncio
 from builders import TIMESLICED, a_held_pod
 from fake_cluster import FENCED
-from leader_harness import Cluster, beginning, leading, soon
+from leader_harness import Cluster, beginning, leading
 from prometheus_client import CollectorRegistry
-from waiting import PATIENCE
+from waiting import PATIENCE, until
 
 from cluster import keys
 from runtime.http.types import HttpRequest
@@ -60,7 +60,7 @@ class Scheduled(Cluster):
         return [body for method, at, body in self.writes if (method, at) == ("POST", path)]
 
     def fail_binding(self, name, *fates):
-        self.fates["POST", f"/api/v1/namespaces/team/pods/{name}/binding"] += fates
+        self.outcomes["POST", f"/api/v1/namespaces/team/pods/{name}/binding"] += fates
 
     def node_of(self, name):
         return self[name]["spec"].get("nodeName")
@@ -82,7 +82,7 @@ async def cluster(monkeypatch):
 
 async def bound(leader, name, node="gpu-0", *, uid=None):
     """Ask for a pod to be bound once it is known; return why it was not, or nothing."""
-    await soon(lambda: leader.context.informers.state.pod(("team", name)))
+    await until(lambda: leader.context.informers.state.pod(("team", name)))
     return await leader.context.binder.bind(Binding(name, "team", uid or name, node))
 
 
@@ -161,12 +161,12 @@ async def test_what_was_given_counts_before_the_watch_shows_it(cluster):
     for name in ("first", "second"):
         cluster.single(name)
     async with leading(cluster) as leader:
-        cluster.silent = True
+        cluster.paused = True
         assert await bound(leader, "first") == ""
         assert await bound(leader, "second") == Reason.GPUS
         assert await bound(leader, "second", "gpu-1") == ""
-        cluster.tell()
-        await soon(lambda: not leader.context.informers.state._assumed)
+        cluster.resume()
+        await until(lambda: not leader.context.informers.state._assumed)
         assert (free(leader), free(leader, "gpu-1")) == (0, 0)
 
 
@@ -245,7 +245,7 @@ async def test_a_binding_that_never_arrived_keeps_its_gpus_until_that_is_known(c
     cluster.readable.clear()
     async with leading(cluster) as leader:
         waiting = asyncio.create_task(bound(leader, "first"))
-        await soon(lambda: cluster.bindings("first"))
+        await until(lambda: cluster.bindings("first"))
         assert await bound(leader, "second") == Reason.GPUS
         cluster.readable.set()
         assert "binding" in await waiting
@@ -277,7 +277,7 @@ async def test_a_pod_that_is_bound_already_is_not_bound_again(cluster):
     cluster.single("train")
     async with leading(cluster) as leader:
         assert await bound(leader, "train") == ""
-        await soon(lambda: not leader.context.informers.state._assumed)
+        await until(lambda: not leader.context.informers.state._assumed)
         assert await bound(leader, "train") == ""
         assert await bound(leader, "train", "gpu-1") == "the pod has GPUs of node gpu-0"
 
@@ -287,7 +287,7 @@ async def test_a_pod_that_is_bound_already_is_not_bound_again(cluster):
 async def test_one_that_was_bound_unseen_keeps_what_it_has(cluster):
     cluster.single("train", {keys.GPU_WHOLE: "1"})
     async with leading(cluster) as leader:
-        cluster.silent = True
+        cluster.paused = True
         assert await bound(leader, "train") == ""
         held = leader.context.informers.state._assumed
         # As if another process of the same term had bound it.
@@ -321,10 +321,10 @@ async def test_another_pod_of_the_name_is_not_bound(cluster, monkeypatch):
 async def test_a_pod_that_has_its_gpus_is_bound_as_recorded(cluster):
     async with leading(cluster) as leader:
         cluster.gang("bert", 2, 4)
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
         node = cluster.record("bert-0")["node"]
         other = "gpu-1" if node == "gpu-0" else "gpu-0"
-        await soon(lambda: not leader.context.informers.state._assumed)
+        await until(lambda: not leader.context.informers.state._assumed)
         assert await bound(leader, "bert-0", other) == f"the pod has GPUs of node {node}"
         assert await bound(leader, "bert-0", node) == ""
 
@@ -335,9 +335,9 @@ async def test_a_pod_that_has_its_gpus_is_bound_as_recorded(cluster):
 
 async def test_a_recorded_pod_that_cannot_be_bound_keeps_its_gpus(cluster):
     async with leading(cluster) as leader:
-        cluster.silent = True
+        cluster.paused = True
         cluster.gang("bert", 2, 4)
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
         cluster.fail_binding("bert-0", (403, "denied by somebody's policy"))
         held = leader.context.informers.state._assumed["bert-0"]
         assert "policy" in await bound(leader, "bert-0", cluster.record("bert-0")["node"])
@@ -384,7 +384,7 @@ async def test_a_pod_that_is_deleted_meanwhile_leaves_nothing_behind(cluster):
     cluster.refuse = gone
     async with leading(cluster) as leader:
         assert "not there" in await bound(leader, "train")
-        await soon(lambda: leader.context.informers.state.pod(("team", "train")) is None)
+        await until(lambda: leader.context.informers.state.pod(("team", "train")) is None)
         assert free(leader) == 8
 
 
@@ -393,7 +393,7 @@ async def test_who_leads_no_longer_stops(cluster):
     cluster.fail_binding("train", FENCED)
     async with leading(cluster) as leader:
         assert await bound(leader, "train") == "this scorer does not lead"
-        await soon(leader.task.done)
+        await until(leader.task.done)
 
     assert leader.context is None
 
@@ -404,7 +404,7 @@ async def test_what_waits_for_an_answer_ends_with_the_tenure(cluster):
     cluster.fail("GET", "train", *["lost"] * 1000)
     async with leading(cluster) as leader:
         waiting = asyncio.create_task(bound(leader, "train"))
-        await soon(lambda: "/api/v1/namespaces/team/pods/train" in cluster.reads)
+        await until(lambda: "/api/v1/namespaces/team/pods/train" in cluster.reads)
         leader.task.cancel()
         assert await waiting == "this scorer does not lead"
 
@@ -417,7 +417,7 @@ async def test_gangs_and_single_pods_never_get_the_same_gpu(cluster):
         answers = await asyncio.gather(
             *(bound(leader, f"single-{n}", f"gpu-{n % 2}") for n in range(8))
         )
-        await soon(lambda: cluster.given(*(f"bert-{n}" for n in range(4))))
+        await until(lambda: cluster.allocated(*(f"bert-{n}" for n in range(4))))
 
     assert set(answers) <= {"", Reason.GPUS}
     names = [f"single-{n}" for n in range(8) if not answers[n]] + [f"bert-{n}" for n in range(4)]
@@ -430,7 +430,7 @@ async def test_gangs_and_single_pods_never_get_the_same_gpu(cluster):
 
 
 async def test_what_a_gang_is_yet_to_be_given_is_bound_to_nobody_before_the_first_look(cluster):
-    cluster.begun()
+    cluster.interrupted_gang()
     cluster.single("train", {keys.GPU_WHOLE: "4"})
     binding = {"PodName": "train", "PodNamespace": "team", "PodUID": "train", "Node": "gpu-0"}
     call = HttpRequest("/bind", "", {}, json.dumps(binding).encode())
@@ -440,7 +440,7 @@ async def test_what_a_gang_is_yet_to_be_given_is_bound_to_nobody_before_the_firs
             # Whoever waits for the lists goes on later than this.
             await asyncio.sleep(0)
         answer = await extender.bind(call)
-        await soon(lambda: cluster.given("bert-1"))
+        await until(lambda: cluster.allocated("bert-1"))
 
     assert [gpu["i"] for gpu in cluster.record("bert-1")["gpus"]] == [0, 1, 2, 3]
     assert cluster.bindings("train") == []

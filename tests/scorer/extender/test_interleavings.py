@@ -145,13 +145,13 @@ class Run:
         self.asked = []
         for name, limits in zip("abcdefgh", LIMITS, strict=True):
             self.api.make(name, limits)
-        self.tell(len(LIMITS))
+        self.deliver(len(LIMITS))
 
     def bind(self, name, node):
         uid = self.api.pods[name]["metadata"]["uid"]
         return self.binder.bind(Binding(name, "default", uid, node))
 
-    def tell(self, number):
+    def deliver(self, number):
         """Let the watch show what happened next."""
         for _ in range(min(number, len(self.api.events))):
             name, raw = self.api.events.popleft()
@@ -169,7 +169,7 @@ class Run:
                 node = fits[number % len(fits)]
                 self.asked.append(asyncio.create_task(self.bind(name, node)))
             case "tell", number:
-                self.tell(number)
+                self.deliver(number)
             case "wait", seconds:
                 await asyncio.sleep(seconds)
         await asyncio.sleep(0)
@@ -179,7 +179,7 @@ class Run:
         """Wait until nothing is under way, and all is shown."""
         self.api.fate = "done"
         await asyncio.sleep(60)
-        self.tell(len(self.api.events))
+        self.deliver(len(self.api.events))
         assert all(isinstance(one.result(), str) for one in self.asked)
         assert not self.state._assumed
 
@@ -190,7 +190,7 @@ class Run:
             fits = self.filter.run(msgspec.convert(raw, Pod), tuple(NODES)).names
             for node in [there] if there else fits[:1]:
                 assert await self.bind(name, node) == ""
-                self.tell(len(self.api.events))
+                self.deliver(len(self.api.events))
 
 
 @settings(max_examples=200)

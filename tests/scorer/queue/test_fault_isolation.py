@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 import pytest_asyncio
-from leader_harness import SHORT, Clock, Cluster, soon
+from leader_harness import SHORT, Clock, Cluster
 from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
+from waiting import until
 
 from cluster import keys
 from runtime.kube.client import Kube
@@ -85,7 +86,7 @@ async def led(cluster, clock=None):
     async with leading.kube:
         task = asyncio.create_task(leading.leader.lead(7))
         leading.task = task
-        await soon(lambda: leading.context and leading.context.missing() is None)
+        await until(lambda: leading.context and leading.context.missing() is None)
         try:
             yield leading
             assert not task.done()
@@ -106,12 +107,12 @@ def told(logs, stage):
 
 async def others_are_placed(cluster, name="other"):
     cluster.pod(name)
-    await soon(lambda: cluster.given(name))
+    await until(lambda: cluster.allocated(name))
 
 
 async def a_gang_is_due(cluster, clock):
     """Let a scheduler find no node for a gang that has its GPUs, and its deadline pass."""
-    cluster.try_out("bert-0", "bert-1")
+    cluster.mark_unschedulable("bert-0", "bert-1")
     await others_are_placed(cluster, "tried")
     clock.now += 100
 
@@ -120,13 +121,13 @@ async def test_a_pod_whose_patch_cannot_be_encoded_backs_off_and_releases_its_gp
     async with led(cluster) as leading:
         leading.kube.breaks = breaks("/pods/cursed")
         cluster.pod("cursed", 8, priority=1)
-        await soon(lambda: "fault of the scorer" in cluster.events("WaitingForGPUs")[0]["message"])
+        await until(lambda: "fault of the scorer" in cluster.events("WaitingForGPUs")[0]["message"])
         assert leading.failed(Stage.COMMIT) >= 1
         await others_are_placed(cluster)
 
         leading.kube.breaks = breaks("/none")
         cluster.delete("other")
-        await soon(lambda: cluster.given("cursed"))
+        await until(lambda: cluster.allocated("cursed"))
 
     assert told(logs, Stage.COMMIT)[0]["unit"] == "('team', 'cursed')"
 
@@ -135,10 +136,10 @@ async def test_a_patch_that_cannot_be_encoded_does_not_stop_the_other_members(cl
     async with led(cluster) as leading:
         leading.kube.breaks = breaks("/pods/bert-1")
         cluster.gang(gpus=2)
-        await soon(lambda: cluster.given("bert-0") and leading.failed(Stage.COMMIT) > 1)
+        await until(lambda: cluster.allocated("bert-0") and leading.failed(Stage.COMMIT) > 1)
         await others_are_placed(cluster)
         leading.kube.breaks = breaks("/none")
-        await soon(lambda: cluster.given("bert-1"))
+        await until(lambda: cluster.allocated("bert-1"))
 
 
 async def test_an_invalid_clock_leaves_no_gpus_assumed(cluster):
@@ -148,26 +149,26 @@ async def test_an_invalid_clock_leaves_no_gpus_assumed(cluster):
         cluster.pod("alone", 8)
         cluster.pod("single", 8, gates=())
         known = leading.context.informers.state.pod
-        await soon(lambda: leading.failed(Stage.COMMIT) >= 1 and known(("team", "single")))
+        await until(lambda: leading.failed(Stage.COMMIT) >= 1 and known(("team", "single")))
         asked = Binding("single", "team", "single", "gpu-0")
         clock.now = float("inf")
-        await soon(lambda: known(("team", "alone")).usage.record is None)
+        await until(lambda: known(("team", "alone")).usage.record is None)
         assert "fault of the scorer" in await leading.context.binder.bind(asked)
         assert leading.failed(Stage.BIND) == 1
         clock.now = Clock().now
-        await soon(lambda: cluster.given("alone"))
+        await until(lambda: cluster.allocated("alone"))
 
 
 async def test_a_gang_whose_plan_cannot_be_encoded_backs_off(cluster, logs):
     async with led(cluster) as leading:
         leading.kube.breaks = breaks("/gangs", "POST")
         cluster.gang()
-        await soon(lambda: leading.failed(Stage.RECORD) >= 1)
+        await until(lambda: leading.failed(Stage.RECORD) >= 1)
         await others_are_placed(cluster)
         assert cluster.patches("bert-0") == []
         leading.kube.breaks = breaks("/none")
         cluster.delete("other")
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
     assert told(logs, Stage.RECORD)
 
@@ -176,11 +177,11 @@ async def test_a_status_that_cannot_be_encoded_is_written_later(cluster, logs):
     async with led(cluster) as leading:
         leading.kube.breaks = breaks("/status")
         cluster.gang()
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
         cluster.bind("bert-0", "bert-1")
-        await soon(lambda: leading.failed(Stage.REPORT) >= 1)
+        await until(lambda: leading.failed(Stage.REPORT) >= 1)
         leading.kube.breaks = breaks("/none")
-        await soon(lambda: cluster.phase() == "Placed")
+        await until(lambda: cluster.phase() == "Placed")
 
     assert told(logs, Stage.REPORT)
 
@@ -189,9 +190,9 @@ async def test_an_event_of_a_node_that_cannot_be_encoded_is_written_later(cluste
     async with led(cluster) as leading:
         leading.kube.breaks = breaks("/namespaces/default/events", "POST")
         cluster.pod("unknown", 8, gates=(), nodeName="gpu-0", phase="Running")
-        await soon(lambda: leading.failed(Stage.REPORT) >= 2)
+        await until(lambda: leading.failed(Stage.REPORT) >= 2)
         leading.kube.breaks = breaks("/none")
-        await soon(lambda: cluster.events("NodeUnaccounted"))
+        await until(lambda: cluster.events("NodeUnaccounted"))
 
 
 async def test_an_owner_whose_read_raises_is_read_later(cluster):
@@ -203,9 +204,9 @@ async def test_an_owner_whose_read_raises_is_read_later(cluster):
     async with led(cluster) as leading:
         leading.kube.breaks = breaks("/pytorchjobs/", "GET")
         cluster.gang(size=None)
-        await soon(lambda: leading.failed(Stage.SIZE) >= 2)
+        await until(lambda: leading.failed(Stage.SIZE) >= 2)
         leading.kube.breaks = breaks("/none")
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
 
 async def test_a_gang_whose_assembly_raises_does_not_stop_others(cluster, monkeypatch):
@@ -219,11 +220,11 @@ async def test_a_gang_whose_assembly_raises_does_not_stop_others(cluster, monkey
     async with led(cluster) as leading:
         monkeypatch.setattr(unit, "rank_order", raises)
         cluster.gang()
-        await soon(lambda: leading.failed(Stage.ASSEMBLE) >= 1)
+        await until(lambda: leading.failed(Stage.ASSEMBLE) >= 1)
         await others_are_placed(cluster)
         cluster.delete("other")
         monkeypatch.setattr(unit, "rank_order", order)
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
 
 async def test_a_plan_whose_tracking_raises_is_tracked_later(cluster, monkeypatch):
@@ -234,24 +235,24 @@ async def test_a_plan_whose_tracking_raises_is_tracked_later(cluster, monkeypatc
 
     async with led(cluster, clock) as leading:
         cluster.gang(gpus=2)
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
         monkeypatch.setattr(binding_tracker, "eviction_blocker", raises)
         await a_gang_is_due(cluster, clock)
         await others_are_placed(cluster)
-        await soon(lambda: leading.failed(Stage.TRACK) >= 1)
+        await until(lambda: leading.failed(Stage.TRACK) >= 1)
         monkeypatch.setattr(binding_tracker, "eviction_blocker", immovable)
-        await soon(lambda: cluster["bert-0"] is None)
+        await until(lambda: cluster["bert-0"] is None)
 
 
 async def test_an_eviction_that_raises_does_not_stop_the_others(cluster):
     clock = Clock()
     async with led(cluster, clock) as leading:
         cluster.gang(gpus=2)
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
         leading.kube.breaks = breaks("/pods/bert-0/eviction", "POST")
         await a_gang_is_due(cluster, clock)
         await others_are_placed(cluster)
-        await soon(lambda: cluster["bert-1"] is None)
+        await until(lambda: cluster["bert-1"] is None)
         assert leading.failed(Stage.EVICT) == 1
 
 
@@ -260,7 +261,7 @@ async def test_a_binding_that_cannot_be_encoded_is_refused_and_releases_its_gpus
         leading.kube.breaks = breaks("/binding", "POST")
         cluster.pod("single", 8, gates=())
         known = leading.context.informers.state.pod
-        await soon(lambda: known(("team", "single")))
+        await until(lambda: known(("team", "single")))
         asked = Binding("single", "team", "single", "gpu-0")
         assert "fault of the scorer" in await leading.context.binder.bind(asked)
         await others_are_placed(cluster)
@@ -272,7 +273,7 @@ async def test_planning_that_raises_is_counted(cluster, monkeypatch):
     monkeypatch.setattr(feasibility, "_MOST", 1 << 80)
     async with led(cluster) as leading:
         cluster.gang("huge", 2, 1 << 64, priority=1)
-        await soon(lambda: leading.failed(Stage.PLAN) >= 1)
+        await until(lambda: leading.failed(Stage.PLAN) >= 1)
         await others_are_placed(cluster)
 
 
@@ -281,7 +282,7 @@ async def test_lost_leadership_ends_the_leader_at_any_stage(cluster):
         leading.kube.error = LeadershipLost("another leads")
         leading.kube.breaks = breaks("/pods/alone")
         cluster.pod("alone")
-        await soon(leading.task.done)
+        await until(leading.task.done)
 
 
 @asynccontextmanager
@@ -289,7 +290,7 @@ async def led_until_deposed(cluster):
     leading = Leading(cluster, Clock())
     async with leading.kube:
         leading.task = asyncio.create_task(leading.leader.lead(7))
-        await soon(lambda: leading.context and leading.context.missing() is None)
+        await until(lambda: leading.context and leading.context.missing() is None)
         yield leading
         await leading.task
 

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 import pytest_asyncio
-from leader_harness import JOB, Cluster, leading, soon
+from leader_harness import JOB, Cluster, leading
+from waiting import until
 
 from cluster import keys
 from scorer.gang.crd import GANGS
@@ -55,10 +56,10 @@ async def test_a_pod_group_sets_the_size(cluster, path, spec, mark):
     cluster.put(path, {"metadata": {}, "spec": spec})
     async with leading(cluster):
         member(cluster, 0, **mark)
-        await soon(lambda: cluster.phase() == "Assembling")
-        await soon(lambda: cluster.the_gang()["status"]["members"] == "1/2")
+        await until(lambda: cluster.phase() == "Assembling")
+        await until(lambda: cluster.the_gang()["status"]["members"] == "1/2")
         member(cluster, 1, **mark)
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
 
 async def test_a_changed_pod_group_is_read_again_while_members_are_missing(cluster):
@@ -66,9 +67,9 @@ async def test_a_changed_pod_group_is_read_again_while_members_are_missing(clust
     async with leading(cluster):
         member(cluster, 0)
         member(cluster, 1)
-        await soon(lambda: "2/3" in [told.get("members") for told in statuses(cluster)])
+        await until(lambda: "2/3" in [told.get("members") for told in statuses(cluster)])
         cluster.put(LABELLED, {"metadata": {}, "spec": {"minMember": 2}})
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
 
 async def test_a_smaller_job_is_read_again_while_members_are_missing(cluster):
@@ -76,16 +77,16 @@ async def test_a_smaller_job_is_read_again_while_members_are_missing(cluster):
     async with leading(cluster):
         for number in range(2):
             cluster.pod(f"bert-{number}", 4, gang="bert", size=3, owner=OWNER)
-        await soon(lambda: "2/3" in [told.get("members") for told in statuses(cluster)])
+        await until(lambda: "2/3" in [told.get("members") for told in statuses(cluster)])
         cluster.put(SET, stateful_set(2))
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
 
 async def test_no_owner_is_read_for_a_complete_gang(cluster):
     async with leading(cluster):
         for number in range(2):
             cluster.pod(f"bert-{number}", 8, gang="bert", size=2, owner=OWNER)
-        await soon(lambda: cluster.phase() == "Waiting")
+        await until(lambda: cluster.phase() == "Waiting")
 
     assert cluster.reads == []
 
@@ -95,7 +96,7 @@ async def test_no_owner_is_read_for_a_complete_gang_behind_gates_of_others(clust
     async with leading(cluster):
         for number in range(2):
             cluster.pod(f"bert-{number}", 4, gang="bert", size=2, owner=OWNER, gates=gates)
-        await soon(lambda: cluster.phase() == "Assembling")
+        await until(lambda: cluster.phase() == "Assembling")
 
     assert cluster.reads == []
 
@@ -123,9 +124,9 @@ async def test_few_owners_are_read_concurrently():
         for number in range(20):
             owner = {**OWNER, "name": f"set-{number}", "uid": f"set-{number}"}
             cluster.pod(f"bert-{number}", gang=f"bert-{number}", size=2, owner=owner)
-        await soon(lambda: cluster.asking == 8)
+        await until(lambda: cluster.asking == 8)
         cluster.go.set()
-        await soon(lambda: len(cluster.reads) == 20)
+        await until(lambda: len(cluster.reads) == 20)
 
     assert cluster.most == 8
 
@@ -134,18 +135,18 @@ async def test_a_pod_group_that_is_created_after_its_pods_is_found(cluster):
     async with leading(cluster):
         member(cluster, 0)
         member(cluster, 1)
-        await soon(lambda: cluster.reads.count(LABELLED) > 1)
+        await until(lambda: cluster.reads.count(LABELLED) > 1)
         cluster.put(LABELLED, {"metadata": {}, "spec": {"minMember": 2}})
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
 
 async def test_a_pod_group_that_cannot_be_read_is_read_again(cluster):
     cluster.put(LABELLED, {"metadata": {}, "spec": {"minMember": 2}})
-    cluster.fates["GET", LABELLED] += [(503, "starting"), (403, "no"), "lost"]
+    cluster.outcomes["GET", LABELLED] += [(503, "starting"), (403, "no"), "lost"]
     async with leading(cluster):
         member(cluster, 0)
         member(cluster, 1)
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
     assert cluster.reads == [LABELLED] * 4
 
@@ -155,15 +156,15 @@ async def test_a_pod_group_is_read_again_for_a_resubmitted_job(cluster):
     cluster.put(LABELLED, {"metadata": {"uid": "before"}, "spec": {"minMember": 1}})
     async with leading(cluster):
         member(cluster, 0, owner={**JOB, "uid": "before"})
-        await soon(lambda: cluster.given("bert-0"))
+        await until(lambda: cluster.allocated("bert-0"))
         # Its last pod is there still when the first of the next job comes.
         cluster.remove(LABELLED)
         cluster.put(LABELLED, {"metadata": {"uid": "again"}, "spec": {"minMember": 2}})
         member(cluster, 1, owner={**JOB, "uid": "again"})
-        await soon(lambda: "1/2" in [told.get("members") for told in statuses(cluster)])
+        await until(lambda: "1/2" in [told.get("members") for told in statuses(cluster)])
         assert cluster.patches("bert-1") == []
         member(cluster, 2, owner={**JOB, "uid": "again"})
-        await soon(lambda: cluster.given("bert-1", "bert-2"))
+        await until(lambda: cluster.allocated("bert-1", "bert-2"))
 
 
 async def test_a_pod_group_that_is_being_deleted_is_ignored(cluster):
@@ -171,19 +172,21 @@ async def test_a_pod_group_that_is_being_deleted_is_ignored(cluster):
     cluster.put(LABELLED, {"metadata": leaving, "spec": {"minMember": 1}})
     async with leading(cluster):
         member(cluster, 0)
-        await soon(lambda: cluster.reads.count(LABELLED) > 1)
+        await until(lambda: cluster.reads.count(LABELLED) > 1)
         assert cluster.patches("bert-0") == []
         cluster.put(LABELLED, {"metadata": {"uid": "again"}, "spec": {"minMember": 2}})
-        await soon(lambda: cluster.the_gang()["status"]["members"] == "1/2")
+        await until(lambda: cluster.the_gang()["status"]["members"] == "1/2")
         member(cluster, 1)
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
 
 async def test_the_reason_names_the_fix_for_a_stateful_set_with_ordered_pods(cluster):
     cluster.put(SET, stateful_set(2))
     async with leading(cluster):
         cluster.pod("bert-0", gang="bert", size=2, owner=OWNER)
-        await soon(lambda: cluster.phase() and "Parallel" in cluster.the_gang()["status"]["reason"])
+        await until(
+            lambda: cluster.phase() and "Parallel" in cluster.the_gang()["status"]["reason"]
+        )
 
     reason = cluster.the_gang()["status"]["reason"]
     assert reason.startswith("1 of 2 members; missing: bert-1; StatefulSet bert makes each pod")

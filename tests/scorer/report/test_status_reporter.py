@@ -3,7 +3,8 @@
 import pytest
 import pytest_asyncio
 from builders import dgx1_v100, topology_map
-from leader_harness import Cluster, leading, soon
+from leader_harness import Cluster, leading
+from waiting import until
 
 from cluster import keys
 from cluster.gang import GangKey
@@ -34,19 +35,22 @@ async def cluster():
 async def looked(cluster, name="late"):
     """Wait until a pod that comes now is told to wait: so was all that came before."""
     cluster.pod(name, 1, nodeSelector={"only": "nowhere"})
-    await soon(lambda: any(one["involvedObject"]["name"] == name for one in cluster.events()))
+    await until(lambda: any(one["involvedObject"]["name"] == name for one in cluster.events()))
 
 
 async def passed(cluster, name="sign"):
     """Wait until a pod that comes now is placed: all that came before was looked at."""
     cluster.node(f"node-of-{name}", 1, only=name)
     cluster.pod(name, 1, nodeSelector={"only": name})
-    await soon(lambda: cluster.given(name))
+    await until(lambda: cluster.allocated(name))
 
 
 def told(cluster):
     """Return phases and reasons in the order in which they were written."""
-    return [(step[1]["value"]["phase"], step[1]["value"].get("reason")) for step in cluster.shown()]
+    return [
+        (step[1]["value"]["phase"], step[1]["value"].get("reason"))
+        for step in cluster.status_patches()
+    ]
 
 
 # ---- Waiting.
@@ -55,7 +59,7 @@ def told(cluster):
 async def test_a_gang_that_waits_tells_why_at_itself_and_at_its_job(cluster):
     async with leading(cluster):
         cluster.gang(workers=2, gpus=8)
-        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+        await until(lambda: cluster.phase() == "Waiting" and cluster.events())
 
     gang = cluster.the_gang()
     assert gang["status"]["members"] == "2/2"
@@ -75,7 +79,7 @@ async def test_a_gang_that_waits_tells_why_at_itself_and_at_its_job(cluster):
 async def test_what_stays_as_it_is_is_told_once(cluster):
     async with leading(cluster):
         cluster.gang(workers=2, gpus=16)
-        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+        await until(lambda: cluster.phase() == "Waiting" and cluster.events())
         before = told(cluster)
         for name in "abc":
             await looked(cluster, name)
@@ -88,7 +92,7 @@ async def test_what_stays_as_it_is_is_told_once(cluster):
 async def test_a_reason_that_changes_often_is_told_seldom(cluster):
     async with leading(cluster, report_interval=3600):
         cluster.pod("bert-0", gang="bert", size=9)
-        await soon(lambda: cluster.phase() == "Assembling" and cluster.events("GangWaiting"))
+        await until(lambda: cluster.phase() == "Assembling" and cluster.events("GangWaiting"))
         for i in range(1, 5):
             cluster.pod(f"bert-{i}", gang="bert", size=9)
             await passed(cluster, f"sign-{i}")
@@ -100,9 +104,9 @@ async def test_a_reason_that_changes_often_is_told_seldom(cluster):
 async def test_a_new_reason_to_wait_is_shown_and_is_no_event(cluster):
     async with leading(cluster):
         cluster.pod("bert-0", gang="bert", size=9)
-        await soon(lambda: cluster.phase() == "Assembling" and cluster.events())
+        await until(lambda: cluster.phase() == "Assembling" and cluster.events())
         cluster.pod("bert-1", gang="bert", size=9)
-        await soon(lambda: cluster.the_gang()["status"]["reason"] == "2 of 9 members")
+        await until(lambda: cluster.the_gang()["status"]["reason"] == "2 of 9 members")
 
     assert len(cluster.events("GangWaiting")) == 1
 
@@ -110,7 +114,7 @@ async def test_a_new_reason_to_wait_is_shown_and_is_no_event(cluster):
 async def test_a_pod_on_its_own_tells_itself(cluster):
     async with leading(cluster):
         cluster.pod("alone", 16)
-        await soon(cluster.events)
+        await until(cluster.events)
 
     (event,) = cluster.events()
     assert event["reason"] == "WaitingForGPUs"
@@ -121,7 +125,7 @@ async def test_a_pod_on_its_own_tells_itself(cluster):
 async def test_a_gang_that_nobody_owns_goes_with_its_pods_and_tells_the_first(cluster):
     async with leading(cluster):
         cluster.gang(gpus=16, owner=None)
-        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+        await until(lambda: cluster.phase() == "Waiting" and cluster.events())
 
     owners = cluster.the_gang()["metadata"]["ownerReferences"]
     assert {(one["kind"], one["name"]) for one in owners} <= {
@@ -149,12 +153,12 @@ async def test_a_gang_that_is_gone_before_anybody_was_told_leaves_nothing(cluste
 async def test_a_gang_that_is_placed_at_once_costs_one_object_one_status_and_one_event(cluster):
     async with leading(cluster, report_delay=3600):
         cluster.gang()
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
         cluster.bind("bert-0")
         await passed(cluster)
         assert cluster.phase() is None
         cluster.bind("bert-1")
-        await soon(lambda: cluster.events("GangPlaced"))
+        await until(lambda: cluster.events("GangPlaced"))
         await passed(cluster, "another")
 
     written = [
@@ -177,7 +181,7 @@ async def test_that_a_gang_waits_is_not_told_once_it_has_a_plan(cluster):
         cluster.pod("bert-0", 4, gang="bert")
         await passed(cluster)
         cluster.pod("bert-1", 4, gang="bert")
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
         await looked(cluster)
 
     assert told(cluster) in ([], [("Committing", None)])
@@ -187,12 +191,14 @@ async def test_that_a_gang_waits_is_not_told_once_it_has_a_plan(cluster):
 async def test_a_gang_that_was_told_to_wait_is_told_when_its_pods_are_let_go(cluster):
     async with leading(cluster):
         cluster.gang(workers=2, gpus=8)
-        await soon(lambda: cluster.phase() == "Waiting")
+        await until(lambda: cluster.phase() == "Waiting")
         cluster.node("gpu-1")
-        await soon(lambda: cluster.given("bert-0", "bert-1") and cluster.phase() == "Committing")
+        await until(
+            lambda: cluster.allocated("bert-0", "bert-1") and cluster.phase() == "Committing"
+        )
         assert cluster.the_gang()["status"]["members"] == "0/2"
         cluster.bind("bert-0", "bert-1")
-        await soon(lambda: cluster.phase() == "Placed")
+        await until(lambda: cluster.phase() == "Placed")
 
     assert [phase for phase, _ in told(cluster)] == ["Waiting", "Committing", "Placed"]
 
@@ -201,9 +207,9 @@ async def test_that_members_do_not_ask_for_the_same_is_told_once_they_are_placed
     async with leading(cluster):
         cluster.pod("bert-0", 1, gang="bert")
         cluster.pod("bert-1", 2, gang="bert")
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
         cluster.bind("bert-0", "bert-1")
-        await soon(lambda: cluster.events("GangPlaced"))
+        await until(lambda: cluster.events("GangPlaced"))
 
     (event,) = cluster.events("GangPlaced")
     assert event["message"].endswith("they do not all ask for the same")
@@ -212,14 +218,14 @@ async def test_that_members_do_not_ask_for_the_same_is_told_once_they_are_placed
 async def test_a_replacement_is_told_with_those_that_stayed(cluster):
     async with leading(cluster):
         cluster.gang()
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
         cluster.bind("bert-0", "bert-1")
-        await soon(lambda: cluster.phase() == "Placed")
+        await until(lambda: cluster.phase() == "Placed")
         cluster.delete("bert-1")
         cluster.pod("bert-1", 4, gang="bert", uid="again")
-        await soon(lambda: cluster.record("bert-1"))
+        await until(lambda: cluster.record("bert-1"))
         cluster.bind("bert-1")
-        await soon(lambda: len(cluster.events("GangPlaced")) > 1)
+        await until(lambda: len(cluster.events("GangPlaced")) > 1)
 
     gang = cluster.the_gang()
     assert [member["uid"] for member in gang["spec"]["plan"]["members"]] == ["again"]
@@ -243,9 +249,9 @@ async def running(cluster, **gang):
     """Let a gang be placed and bound."""
     cluster.gang(**gang)
     names = [f"bert-{i}" for i in range(gang.get("workers", 2))]
-    await soon(lambda: cluster.given(*names))
+    await until(lambda: cluster.allocated(*names))
     cluster.bind(*names)
-    await soon(lambda: cluster.phase() == "Placed")
+    await until(lambda: cluster.phase() == "Placed")
 
 
 def status(cluster):
@@ -259,10 +265,10 @@ async def test_a_gang_whose_member_was_replaced_tells_all_nodes_gpus_and_their_b
         before = status(cluster)
         cluster.delete("bert-1")
         cluster.pod("bert-1", 8, gang="bert", uid="again")
-        await soon(lambda: cluster.record("bert-1"))
+        await until(lambda: cluster.record("bert-1"))
         cluster.bind("bert-1")
-        await soon(lambda: len(cluster.events("GangPlaced")) > 1)
-        await soon(lambda: cluster.phase() == "Placed")
+        await until(lambda: len(cluster.events("GangPlaced")) > 1)
+        await until(lambda: cluster.phase() == "Placed")
 
     assert (before["nodes"], before["gpus"], before["members"]) == ("gpu-1,gpu-2", 16, "2/2")
     eight = list(range(8))
@@ -277,7 +283,7 @@ async def test_a_gang_that_lost_a_member_tells_that_and_what_the_others_have(clu
     async with leading(cluster):
         await running(cluster)
         cluster.delete("bert-1")
-        await soon(lambda: cluster.phase() == "Assembling")
+        await until(lambda: cluster.phase() == "Assembling")
 
     assert (status(cluster)["members"], status(cluster)["gpus"]) == ("1/2", 4)
     assert status(cluster)["reason"] == "1 of 2 members are there"
@@ -290,7 +296,7 @@ async def test_a_gang_of_which_the_job_wants_fewer_by_now_is_placed_with_these(c
         await running(cluster)
         cluster.put(f"{OWNERS}/bert", a_job(1))
         cluster.delete("bert-1")
-        await soon(lambda: (cluster.phase(), status(cluster)["members"]) == ("Placed", "1/1"))
+        await until(lambda: (cluster.phase(), status(cluster)["members"]) == ("Placed", "1/1"))
 
 
 @pytest.mark.parametrize(
@@ -303,7 +309,7 @@ async def test_a_gang_without_pods_says_so_and_names_no_node(cluster, policy, ph
         cluster.put(f"{OWNERS}/bert", a_job(2, runPolicy=policy))
         cluster.delete("bert-0")
         cluster.delete("bert-1")
-        await soon(lambda: cluster.phase() == phase)
+        await until(lambda: cluster.phase() == phase)
 
     assert status(cluster)["members"] == "0/2"
     assert {"nodes", "gpus", "held", "bandwidth"} & status(cluster).keys() == set()
@@ -323,9 +329,9 @@ async def test_a_stateful_set_that_is_scaled_to_nothing_is_suspended(cluster):
         await running(cluster, owner=owner)
         scale(0)
         cluster.delete("bert-1")
-        await soon(lambda: cluster.phase() != "Placed")
+        await until(lambda: cluster.phase() != "Placed")
         cluster.delete("bert-0")
-        await soon(lambda: cluster.phase() == "Suspended")
+        await until(lambda: cluster.phase() == "Suspended")
 
 
 async def test_a_gang_that_comes_back_is_told_as_at_first(cluster):
@@ -333,7 +339,7 @@ async def test_a_gang_that_comes_back_is_told_as_at_first(cluster):
         await running(cluster)
         cluster.delete("bert-0")
         cluster.delete("bert-1")
-        await soon(lambda: cluster.phase() == "Gone")
+        await until(lambda: cluster.phase() == "Gone")
         await running(cluster)
     assert status(cluster)["members"] == "2/2"
 
@@ -344,7 +350,7 @@ async def test_a_gang_whose_pods_went_while_nobody_led_is_told_by_the_next_leade
     cluster.delete("bert-0")
     cluster.delete("bert-1")
     async with leading(cluster, term=8):
-        await soon(lambda: cluster.phase() == "Gone")
+        await until(lambda: cluster.phase() == "Gone")
 
 
 async def test_a_gang_that_has_succeeded_holds_nothing_any_more(cluster):
@@ -353,7 +359,7 @@ async def test_a_gang_that_has_succeeded_holds_nothing_any_more(cluster):
         for name in ("bert-0", "bert-1"):
             path = f"/api/v1/namespaces/team/pods/{name}"
             cluster.put(path, {**cluster[name], "status": {"phase": "Succeeded"}})
-        await soon(lambda: cluster.phase() == "Finished")
+        await until(lambda: cluster.phase() == "Finished")
 
     assert (status(cluster)["members"], status(cluster).get("nodes")) == ("2/2", None)
 
@@ -361,12 +367,12 @@ async def test_a_gang_that_has_succeeded_holds_nothing_any_more(cluster):
 async def test_changes_within_a_moment_cost_one_write(cluster):
     async with leading(cluster, report_delay=3600):
         await running(cluster)
-        before = len(cluster.shown())
+        before = len(cluster.status_patches())
         for name in ("bert-0", "bert-1"):
             cluster.delete(name)
             await passed(cluster, f"after-{name}")
 
-    assert len(cluster.shown()) == before
+    assert len(cluster.status_patches()) == before
 
 
 async def test_a_status_of_which_an_older_definition_keeps_a_part_is_written_once(cluster):
@@ -374,12 +380,12 @@ async def test_a_status_of_which_an_older_definition_keeps_a_part_is_written_onc
         await running(cluster)
         gang = cluster.the_gang()
         kept = {key: value for key, value in gang["status"].items() if key not in {"gpus", "held"}}
-        written = len(cluster.shown())
+        written = len(cluster.status_patches())
         cluster.put(OBJECT, {**gang, "status": kept})
         for name in "abc":
             await passed(cluster, name)
 
-    assert len(cluster.shown()) == written
+    assert len(cluster.status_patches()) == written
 
 
 # ---- What goes wrong.
@@ -387,11 +393,11 @@ async def test_a_status_of_which_an_older_definition_keeps_a_part_is_written_onc
 
 @pytest.mark.parametrize("wrong", [(500, "broken"), (404, "it is gone"), "lost", "unanswered"])
 async def test_a_status_that_could_not_be_written_is_written_later(cluster, wrong):
-    cluster.fates["PATCH", f"{OBJECT}/status"].append(wrong)
-    cluster.fates["GET", OBJECT].append((503, "starting"))
+    cluster.outcomes["PATCH", f"{OBJECT}/status"].append(wrong)
+    cluster.outcomes["GET", OBJECT].append((503, "starting"))
     async with leading(cluster):
         cluster.gang(gpus=8)
-        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+        await until(lambda: cluster.phase() == "Waiting" and cluster.events())
 
 
 @pytest.mark.parametrize(
@@ -403,10 +409,10 @@ async def test_a_status_that_could_not_be_written_is_written_later(cluster, wron
 )
 async def test_an_event_is_made_once_whatever_happens(cluster, wrong, made):
     async with leading(cluster):
-        cluster.fates["POST", EVENTS].append(wrong)
+        cluster.outcomes["POST", EVENTS].append(wrong)
         cluster.pod("alone", 16)
-        await soon(lambda: any(path == EVENTS for _, path, _ in cluster.writes))
-        await soon(lambda: len(cluster.events()) == made)
+        await until(lambda: any(path == EVENTS for _, path, _ in cluster.writes))
+        await until(lambda: len(cluster.events()) == made)
         await looked(cluster)
 
     assert len(cluster.events()) == made + 1
@@ -415,11 +421,11 @@ async def test_an_event_is_made_once_whatever_happens(cluster, wrong, made):
 async def test_a_gang_that_somebody_changed_is_given_its_plan_all_the_same(cluster):
     async with leading(cluster):
         cluster.gang(gpus=8)
-        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+        await until(lambda: cluster.phase() == "Waiting" and cluster.events())
         gang = cluster.the_gang()
         cluster.put(OBJECT, {**gang, "metadata": {**gang["metadata"], "labels": {"a": "b"}}})
         cluster.node("gpu-1")
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
     assert cluster.the_gang()["metadata"]["labels"] == {"a": "b"}
     assert cluster.the_gang()["spec"]["plan"]["id"] == cluster.record("bert-0")["plan"]
@@ -428,19 +434,19 @@ async def test_a_gang_that_somebody_changed_is_given_its_plan_all_the_same(clust
 async def test_a_gang_that_somebody_deleted_is_made_again_with_its_plan(cluster):
     async with leading(cluster):
         cluster.gang(gpus=8)
-        await soon(lambda: cluster.phase() == "Waiting" and cluster.events())
+        await until(lambda: cluster.phase() == "Waiting" and cluster.events())
         cluster.remove(OBJECT)
         cluster.node("gpu-1")
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
     assert cluster.the_gang()["spec"]["plan"]["id"] == cluster.record("bert-0")["plan"]
 
 
 async def test_a_gang_that_was_made_before_and_not_seen_yet_is_given_its_plan(cluster):
-    cluster.fates["POST", GANG_PATH].append((409, "it is there"))
+    cluster.outcomes["POST", GANG_PATH].append((409, "it is there"))
     async with leading(cluster, report_delay=3600):
         cluster.gang()
-        await soon(lambda: cluster.given("bert-0", "bert-1"))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
     assert OBJECT in cluster.reads
     assert cluster.the_gang()["spec"]["plan"]["id"] == "7-1"
@@ -455,13 +461,13 @@ async def test_a_gang_that_was_made_before_and_not_seen_yet_is_given_its_plan(cl
 )
 async def test_why_no_gang_can_be_made_is_told_at_its_job(cluster, refusal):
     cluster.node("gpu-1", 4)
-    cluster.fates["POST", GANG_PATH] += [refusal] * 1000
+    cluster.outcomes["POST", GANG_PATH] += [refusal] * 1000
     async with leading(cluster):
         # It was told to wait before, for another reason.
         cluster.gang(workers=2, gpus=8)
-        await soon(lambda: cluster.events("GangWaiting"))
+        await until(lambda: cluster.events("GangWaiting"))
         cluster.node("gpu-1", 8)
-        await soon(lambda: any("few-gangs" in one["message"] for one in cluster.events()))
+        await until(lambda: any("few-gangs" in one["message"] for one in cluster.events()))
 
     assert {one["involvedObject"]["uid"] for one in cluster.events()} == {"job"}
     assert cluster.all(GANGS) == []
@@ -471,9 +477,9 @@ async def test_why_no_gang_can_be_made_is_told_at_its_job(cluster, refusal):
 async def test_a_refused_plan_is_told_at_the_gang_that_is_there(cluster):
     async with leading(cluster):
         cluster.gang(workers=2, gpus=8)
-        await soon(lambda: cluster.phase() == "Waiting")
-        cluster.fates["PATCH", OBJECT] += [(403, "no plans here")] * 1000
+        await until(lambda: cluster.phase() == "Waiting")
+        cluster.outcomes["PATCH", OBJECT] += [(403, "no plans here")] * 1000
         cluster.node("gpu-1")
-        await soon(lambda: "no plans here" in cluster.the_gang()["status"].get("reason", ""))
+        await until(lambda: "no plans here" in cluster.the_gang()["status"].get("reason", ""))
 
     assert cluster.phase() == "Waiting"

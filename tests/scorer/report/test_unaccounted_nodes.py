@@ -47,7 +47,7 @@ async def test_what_could_not_be_told_is_told_again(scorer, cluster):
     a_node(cluster, "gpu-0")
     await until(lambda: events(cluster))
 
-    assert [line["node"] for line in scorer.said("Could not create event")] == ["gpu-0"]
+    assert [line["node"] for line in scorer.logged("Could not create event")] == ["gpu-0"]
 
 
 @pytest.mark.usefixtures("scorer")
