@@ -66,6 +66,8 @@ class Node:
     """Links of the cards; None if there are no cards."""
     machine_known: bool = False
     """False if all GPUs count as equal because their links are unknown."""
+    preparing: bool = False
+    """Tables of its machine are still being built; Linkwise places nothing on it until then."""
     cards: tuple[Card, ...] = ()
     """By GPU index; as many as the machine has GPUs."""
     cpu: int = 0

@@ -96,9 +96,14 @@ class Table:
         return found
 
 
+def machine_class(machine: Machine) -> Machine:
+    """Return a machine without its identity: equal for machines that share their tables."""
+    return replace(machine, model=None, uuids=(), bus_ids=(), memory=(), warnings=())
+
+
 def table_of(machine: Machine) -> Table:
     """Return the tables of a machine; machines that differ only in identity share them."""
-    return _table(replace(machine, model=None, uuids=(), bus_ids=(), memory=(), warnings=()))
+    return _table(machine_class(machine))
 
 
 @lru_cache(maxsize=64)

@@ -66,16 +66,22 @@ class ClusterState:
             for name in self._nodes:
                 self._touch(name)
 
-    def update_node(self, name: str, node: Node | None) -> None:
-        """Take a node as it is now; None: it is gone."""
+    def update_node(self, name: str, node: Node | None, table: Table | None = None) -> None:
+        """Take a node as it is now; None: it is gone.
+
+        Args:
+            name: Its name.
+            node: The node.
+            table: Of its machine; None: built here, unless the node is `preparing`.
+        """
         if self._nodes.get(name) == node:
             return
         self._nodes.pop(name, None)
         self._tables.pop(name, None)
         if node is not None:
             self._nodes[name] = node
-            if node.machine is not None:
-                self._tables[name] = table_of(node.machine)
+            if node.machine is not None and not node.preparing:
+                self._tables[name] = table or table_of(node.machine)
         self.capacity_version += 1
         self._touch(name)
 

@@ -26,6 +26,9 @@ from scorer.cache.gang_informer import GangInformer
 from scorer.cache.node_info import ConfigMap
 from scorer.cache.node_informer import NodeInformer
 from scorer.cache.pod_informer import PodInformer
+from scorer.cache.table_builder import build_table
+from topology.machine import Machine
+from topology.table import Table
 from scorer.cache.workload_informer import WorkloadInformer
 from scorer.gang.crd import Gang
 from scorer.gang.pod_info import PodInfo
@@ -39,14 +42,14 @@ _log = structlog.get_logger()
 class Informers:
     """The informers, and the state that they update."""
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: Kube, build_table: Callable[[Machine], Table] = build_table) -> None:
         """Prepare the watches; `run` starts them."""
         self.state = ClusterState()
         self.policy = PolicySnapshot()
         self.changed = asyncio.Event()
         """Set by every change; the planner clears it."""
         self.pods = PodInformer(kube, self._pods_changed)
-        self.nodes = NodeInformer(kube, self.state, self.changed.set)
+        self.nodes = NodeInformer(kube, self.state, self.changed.set, build_table)
         self.gang_objects = GangInformer(
             kube, self.changed.set, lambda gang: self.workloads.forget_owner(gang.owner)
         )
@@ -86,13 +89,15 @@ class Informers:
             for reflector in self._reflectors.values():
                 group.create_task(reflector.run())
             group.create_task(self.pods.run())
+            group.create_task(self.nodes.tables.run())
             await self.synced()
             self.nodes.log_warnings()
 
     async def synced(self) -> None:
-        """Wait until everything was listed."""
+        """Wait until everything was listed, and the tables of small machines were built."""
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
+        await self.nodes.tables.small_built()
 
     def missing(self) -> str | None:
         """Return which resource was not listed yet, and why; None: all were listed."""

@@ -1,6 +1,7 @@
 """Watch Nodes, and the ConfigMaps with their topology and their unhealthy GPUs."""
 
 from collections.abc import Callable, Mapping, Set
+from dataclasses import replace
 
 import msgspec
 import structlog
@@ -14,7 +15,9 @@ from runtime.kube.errors import UNDECODABLE
 from runtime.kube.reflector import Key, Reflector
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.node_info import ConfigMap, build_node
-from topology.machine import TopologyError
+from scorer.cache.table_builder import TableBuilder
+from topology.machine import Machine, TopologyError
+from topology.table import Table
 
 _WARNINGS_MAX, _TEXT_MAX = 5, 200
 """Warnings that are logged of one node, and characters of each."""
@@ -27,13 +30,20 @@ _log = structlog.get_logger()
 class NodeInformer:
     """The nodes of a cluster state."""
 
-    def __init__(self, kube: Kube, state: ClusterState, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        state: ClusterState,
+        on_change: Callable[[], None],
+        build_table: Callable[[Machine], Table],
+    ) -> None:
         """Prepare the watches.
 
         Args:
             kube: The API server.
             state: Takes the nodes.
             on_change: Called after every change.
+            build_table: As `TableBuilder` calls it.
         """
         self._state, self._on_change = state, on_change
         self._policy = PolicySnapshot()
@@ -42,6 +52,7 @@ class NodeInformer:
         self._warnings: dict[str, tuple[str, ...]] = {}
         """By node: data that was guessed or ignored."""
         self._logs_warnings = False
+        self.tables = TableBuilder(self._table_built, build_table)
         self.nodes = Reflector(kube, "/api/v1/nodes", _read_node, on_change=self._nodes_changed)
         self.topologies = Reflector(
             kube,
@@ -82,6 +93,10 @@ class NodeInformer:
                 self._update(node)
         self._on_change()
 
+    def _table_built(self, node: str) -> None:
+        self._update(node)
+        self._on_change()
+
     def _update(self, name: str) -> None:
         raw = self.nodes.items.get(("", name))
         config_maps = self._config_maps.get(name, {})
@@ -90,7 +105,10 @@ class NodeInformer:
         except (NodeError, TopologyError) as error:
             _log.warning("Left node out", node=name, err=str(error))
             node = None
-        self._state.update_node(name, node)
+        table = self.tables.table(name, node.machine if node else None)
+        if node and node.machine and table is None:
+            node = replace(node, preparing=True)
+        self._state.update_node(name, node, table)
         self._note_warnings(name, node.warnings if node else ())
 
     def _note_warnings(self, node: str, warnings: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ from cluster.record import Allocation, RecordError, parse_record
 from cluster.request import Request, read_request
 from scorer.cache.cluster_state import ClusterState
 from scorer.extender.verdict_cache import VerdictCache
-from scorer.placement.filters import gives, gpu_capacity
+from scorer.placement.filters import gives, gpu_capacity, hidden_capacity
 from scorer.placement.reasons import Reason
 from scorer.placement.score import HIGHEST, Worth, scores, worth_of
 
@@ -143,8 +143,8 @@ def filter_node(node: NodeLedger, request: Request) -> Obstacle | None:
     """Say what keeps a request from a node's GPUs now, or None."""
     if not gives(node.node.mode, request):
         return Obstacle(Reason.MODE, resolvable=False)
-    if node.unaccounted:
-        return Obstacle(Reason.UNACCOUNTED, resolvable=False)
+    if (hidden := hidden_capacity(node)) is not None:
+        return Obstacle(hidden, resolvable=False)
     room = gpu_capacity(node, request)
     if not isinstance(room, Reason):
         return None

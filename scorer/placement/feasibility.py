@@ -198,7 +198,7 @@ def _obstacles_of(snapshot: Snapshot, kind: Member) -> Ints:
 def _facts(number: Callable[[Hashable], int], node: NodeLedger) -> Value:
     """Return a number for all that `room.obstacle` reads of a node but its name and labels."""
     one = node.node
-    shut = bool(node.unaccounted), one.ready, one.unschedulable
+    shut = bool(node.unaccounted), one.preparing, one.ready, one.unschedulable
     return (number(("facts", one.mode, one.taints, *shut)),)
 
 

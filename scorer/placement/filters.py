@@ -23,9 +23,16 @@ def filter_node(node: NodeLedger, member: Member) -> Reason | None:
         return Reason.TAINT
     if not node_matches(spec, facts.name, facts.labels):
         return Reason.SELECTOR
-    if node.unaccounted and member.request.places:
-        return Reason.UNACCOUNTED
+    if member.request.places:
+        return hidden_capacity(node)
     return None
+
+
+def hidden_capacity(node: NodeLedger) -> Reason | None:
+    """Return why it is not known which GPUs of a node are free, or how they are linked, or None."""
+    if node.unaccounted:
+        return Reason.UNACCOUNTED
+    return Reason.PREPARING if node.node.preparing else None
 
 
 def gives(mode: Mode, request: Request) -> bool:

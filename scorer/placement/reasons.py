@@ -13,6 +13,7 @@ class Reason(StrEnum):
     SELECTOR = "excluded by the pod's node selector or affinity"
     MODE = "another kind of GPU resource"
     UNACCOUNTED = "GPUs in use that nobody accounts for"
+    PREPARING = "tables of its GPU links still being computed"
     KEPT = "kept for one that has waited longest"
     GPUS = "too few free GPUs"
     UNUSABLE = "not enough without the GPUs that are cordoned or unhealthy"

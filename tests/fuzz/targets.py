@@ -159,7 +159,7 @@ def watched(data: bytes) -> None:
         pod = msgspec.json.decode(data, type=Pod)
         ledger = ledger_of(_NODES, [pod], migrate=True)
         found, member = pod_info(pod), new_member(pod, "default")
-        if (found.waiting or found.ungated) and member.broken is None:
+        if (found.waiting or found.ungated) and member.violation is None:
             members = [replace(member, name=f"default/{i}") for i in range(3)]
             for count in (1, len(members)):
                 plan(snapshot_of(ledger, _TABLES), members[:count])
