@@ -14,7 +14,7 @@ from cluster.mode import Mode
 from cluster.node import Node
 from cluster.pod import Pod
 from cluster.record import Allocation, GPUShare, RecordError, parse_record
-from cluster.request import Family, read_request
+from cluster.request import Family, Request, read_request
 
 T = TypeVar("T")
 
@@ -123,11 +123,16 @@ class PodUsage:
         return self.foreign
 
 
-def pod_usage(pod: Pod) -> PodUsage | None:
-    """Return the resources of a pod; None for a finished one."""
+def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
+    """Return the resources of a pod; None for a finished one.
+
+    Args:
+        pod: The pod.
+        request: Its request, if it was read already.
+    """
     if pod.status.phase in _FINISHED:
         return None
-    request, _ = read_request(pod)
+    request = request or read_request(pod)[0]
     metadata = pod.metadata
     namespace = metadata.namespace or "default"
     name = f"{namespace}/{metadata.name}"

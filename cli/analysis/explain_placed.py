@@ -12,6 +12,7 @@ from cluster.gang import GangKey
 from scorer.commit.patches import unpinned
 from scorer.gang.crd import GangPlan
 from scorer.gang.pod_info import PodInfo
+from scorer.gang.unit import link_of
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
 from scorer.placement.member import new_member
 from scorer.placement.node_assignment import bandwidth_over
@@ -19,7 +20,6 @@ from scorer.placement.pod_by_pod import seats_of
 from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
-from scorer.whatif.simulate import link_of
 
 
 def explain_placed(

@@ -11,13 +11,14 @@ from cluster.other_systems import gpus_of_others
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from scorer.gang.pod_info import pod_info
+from scorer.gang.unit import link_of
 from scorer.placement.baselines import IndexOrder, never_fits
 from scorer.placement.explain import notes_on
 from scorer.placement.member import Member
 from scorer.placement.result import Plan
 from scorer.placement.snapshot import Snapshot
 from scorer.whatif.fit import BY_COUNT
-from scorer.whatif.simulate import GangResult, Intended, link_of, settled_of, simulate_each
+from scorer.whatif.simulate import GangResult, Intended, settled_of, simulate_each
 from webhook.outcome import Outcome, Verdict
 
 KUBE_SCHEDULER = "asks for no GPU that Linkwise chooses; kube-scheduler picks its node"

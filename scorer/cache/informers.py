@@ -27,13 +27,13 @@ from scorer.cache.node_info import ConfigMap
 from scorer.cache.node_informer import NodeInformer
 from scorer.cache.pod_informer import PodInformer
 from scorer.cache.table_builder import build_table
-from topology.machine import Machine
-from topology.table import Table
 from scorer.cache.workload_informer import WorkloadInformer
 from scorer.gang.crd import Gang
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners
 from scorer.placement.snapshot import Snapshot
+from topology.machine import Machine
+from topology.table import Table
 
 _config_maps = msgspec.json.Decoder(ConfigMap)
 _log = structlog.get_logger()

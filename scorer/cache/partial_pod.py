@@ -17,6 +17,7 @@ from cluster.pod_usage import PodUsage, pod_usage
 from cluster.request import Family
 from runtime.kube.decode import decode
 from scorer.gang.pod_info import PodInfo, pod_info, unplanned
+from scorer.placement.member import new_member
 
 _LONGEST = 200
 """Of an error's text [characters]."""
@@ -55,7 +56,9 @@ def _read_apart(raw: bytes | Raw, why: str) -> PodInfo:
             gang=None,
             controller=None,
             settled=usage is not None and bool(usage.target),
-            waiting=pod if usage and not usage.target and pod.spec.is_gated else None,
+            member=new_member(pod, pod.metadata.namespace)
+            if usage and not usage.target and pod.spec.is_gated
+            else None,
         ),
         why,
     )

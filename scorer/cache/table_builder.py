@@ -1,6 +1,7 @@
 """Build the tables of machines in a thread, so that the event loop never waits for them.
 
-A new class of machines costs up to half a second with 8 GPUs, and several seconds with 16.
+A new class of machines costs up to half a second with 8 GPUs, and several seconds with 16. Tables
+of the smallest machines are built directly.
 """
 
 import asyncio
@@ -10,7 +11,9 @@ from weakref import WeakValueDictionary
 from topology.machine import Machine
 from topology.table import Table, machine_class, table_of
 
-MOST_AWAITED = 8
+_MOST_INLINE = 4
+"""GPUs of the machines whose tables are built without a thread: they take at most 20 ms."""
+_MOST_AWAITED = 8
 """GPUs of the machines whose tables take less than half a second: a new leader waits for them."""
 
 
@@ -52,6 +55,8 @@ class TableBuilder:
             return None
         key = machine_class(machine)
         table = self._tables.get(key)
+        if table is None and key.n <= _MOST_INLINE:
+            table = self._tables[key] = self._build(key)
         if table is None:
             self._missing[node] = key
             self._wake.set()
@@ -72,8 +77,8 @@ class TableBuilder:
                     self._changed.notify_all()
 
     async def small_built(self) -> None:
-        """Wait until no node waits for the tables of a machine with at most `MOST_AWAITED` GPUs."""
+        """Wait until no node waits for the tables of a machine with at most 8 GPUs."""
         async with self._changed:
             await self._changed.wait_for(
-                lambda: all(machine.n > MOST_AWAITED for machine in self._missing.values())
+                lambda: all(machine.n > _MOST_AWAITED for machine in self._missing.values())
             )

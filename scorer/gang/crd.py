@@ -1,14 +1,14 @@
-"""The Gang as the API server keeps it: what is written, and what is read again after a crash.
+"""Types of the custom resource Gang, and its reader.
 
-Its `spec` holds the plan, so that who comes after a scorer that crashed can carry the plan out to
-its end. Its `status` is for people alone: nothing is decided by it.
+Its `spec` holds the plan: after a crash of the scorer, the next leader completes it. Its `status`
+is for users; no decision depends on it.
 """
 
 import re
 from collections.abc import Iterable
 from enum import StrEnum
 from hashlib import sha256
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -17,43 +17,40 @@ from cluster.gang import GangKey, Link
 from cluster.keys import API_VERSION
 from cluster.pod import Owner
 from cluster.record import Index
-from scorer.gang.pod_info import PodInfo
 
 GANGS = f"/apis/{API_VERSION}/gangs"
 """The Gangs of all namespaces."""
-_NAME_MAX, _GANG_MAX, _REASON_MAX, _NODES_MAX = 63, 253, 4096, 40
-_PLACED, _ASSEMBLED = "Placed", "Assembled"
+PLACED, ASSEMBLED = "Placed", "Assembled"
+"""The types of a Gang's conditions."""
+_NAME_MAX = 63
 _OUTSIDE = re.compile(r"[^a-z0-9]+")
-
-Steps: TypeAlias = list[dict[str, object]]
-"""A JSON patch."""
 
 
 class Phase(StrEnum):
-    """How far a gang is."""
+    """The progress of a gang."""
 
     ASSEMBLING = "Assembling"
-    """Members are missing, or it is not known how many there are to be."""
+    """Members are missing, or their number is unknown."""
     WAITING = "Waiting"
     """It does not fit now."""
     COMMITTING = "Committing"
-    """Its GPUs are kept, and its pods are let go to their nodes."""
+    """Its GPUs are reserved, and the gates of its pods are being removed."""
     PLACED = "Placed"
     """All its members are bound."""
     FINISHED = "Finished"
     """All its members have succeeded, and hold no GPUs."""
     SUSPENDED = "Suspended"
-    """None of its members is there, since its owner makes none for now."""
+    """It has no pods, since its owner makes none for now."""
     GONE = "Gone"
-    """None of its members is there, and nothing tells that its owner is suspended."""
+    """It has no pods, and its owner is not known to be suspended."""
 
 
 class _Wire(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """Absent where it is the default; no cycles, so that garbage collection need not look."""
+    """Fields with their default are omitted; without cycles, so garbage collection skips it."""
 
 
 class Reference(_Wire, frozen=True):
-    """An object of the same namespace."""
+    """An ownerReference."""
 
     api_version: str
     kind: str
@@ -62,26 +59,26 @@ class Reference(_Wire, frozen=True):
 
 
 class PlannedPod(_Wire, frozen=True):
-    """Where one member goes."""
+    """Node and GPUs of one member."""
 
     pod: str
     """Its name."""
     uid: str
     node: str
     gpus: tuple[Index, ...]
-    """Ascending; of replicas one entry each, so that an index may repeat."""
+    """Ascending; of replicas one entry each, so an index may repeat."""
 
 
 class NodeGPUs(_Wire, frozen=True):
-    """What a gang has of one node."""
+    """The GPUs of a gang on one node."""
 
     node: str
     gpus: tuple[Index, ...]
-    """Ascending, each once; none where NVIDIA's plugin chooses."""
+    """Ascending, each once; empty where NVIDIA's plugin chooses."""
 
 
 class Held(_Wire, frozen=True):
-    """What the members of a gang have now."""
+    """The GPUs of the present members of a gang."""
 
     nodes: tuple[NodeGPUs, ...] = ()
     """By name of the node."""
@@ -90,7 +87,7 @@ class Held(_Wire, frozen=True):
 
 
 class GangPlan(_Wire, frozen=True):
-    """Where all members go, and how good that is [GB/s]."""
+    """Nodes and GPUs of all members, and their bandwidth [GB/s]."""
 
     id: str
     exact: bool
@@ -109,24 +106,25 @@ class GangPlan(_Wire, frozen=True):
 
     @property
     def held(self) -> Held:
-        """What its members have once it is carried out."""
-        return Held(held_nodes((one.node, one.gpus) for one in self.members), self.bandwidth)
+        """The GPUs of its members once all are bound."""
+        nodes = held_nodes((member.node, member.gpus) for member in self.members)
+        return Held(nodes, self.bandwidth)
 
 
 class GangSpec(_Wire, frozen=True):
-    """What is planned."""
+    """The gang and its plan."""
 
     gang: str
-    """The mark's name, cut where it is very long."""
+    """The mark's name, truncated where it is very long."""
     link: Link
     size: Annotated[int, Meta(ge=1)] | None = None
-    """Members that are placed together; None where nothing tells."""
+    """Members that are placed together; None where it is unknown."""
     owner: str | None = None
     plan: GangPlan | None = None
 
 
 class GangCondition(_Wire, frozen=True):
-    """Whether it is placed, or could be planned, as `kubectl wait` asks."""
+    """A condition, for `kubectl wait`."""
 
     type: str
     status: str
@@ -136,26 +134,35 @@ class GangCondition(_Wire, frozen=True):
 
 
 class GangStatus(_Wire, frozen=True):
-    """What people are told."""
+    """The state of a gang, for users."""
 
     phase: Phase | None = None
     members: str = ""
-    """`3/4`: there while some wait, else bound, of how many; `3/?` where nothing tells."""
+    """`3/4`: the present ones while some wait, else the bound ones; `3/?` of an unknown number."""
     nodes: str = ""
-    """Where members are, or are let go to: their names, or how many there are."""
+    """The nodes of its members: their names, or their number."""
     gpus: int = 0
-    """How many GPUs the members have, whole or in part."""
+    """Number of GPUs of the members, whole or in part."""
     held: tuple[NodeGPUs, ...] = ()
-    """Which ones."""
+    """These GPUs."""
     bandwidth: float | None = None
     """Of these [GB/s]."""
     reason: str = ""
     """Why it is not placed; empty when it is."""
     conditions: tuple[GangCondition, ...] = ()
 
+    def since(self, kind: str, status: str) -> str | None:
+        """Return the time since which a condition has this status; None where it has another."""
+        times = (
+            condition.last_transition_time
+            for condition in self.conditions
+            if (condition.type, condition.status) == (kind, status)
+        )
+        return next(times, None)
+
 
 class GangMetadata(_Wire, frozen=True):
-    """Which one, in which state."""
+    """The metadata that is read or written."""
 
     name: str = ""
     namespace: str = ""
@@ -163,10 +170,6 @@ class GangMetadata(_Wire, frozen=True):
     resource_version: str = ""
     creation_timestamp: str | None = None
     owner_references: tuple[Reference, ...] = ()
-
-
-_NOTHING = Held()
-_ARE_ASSEMBLED = frozenset({Phase.WAITING, Phase.COMMITTING, Phase.PLACED})
 
 
 class Gang(_Wire, frozen=True):
@@ -180,34 +183,37 @@ class Gang(_Wire, frozen=True):
 
     @property
     def key(self) -> GangKey:
-        """The gang that it is the object of."""
+        """The gang that this object describes."""
         return GangKey(self.metadata.namespace, self.spec.gang, self.spec.owner or "")
 
     @property
     def owner(self) -> Owner | None:
-        """Its job; None where it goes with its pods."""
-        found = (one for one in self.metadata.owner_references if one.uid == self.spec.owner)
-        return next(
-            (
-                Owner(kind=one.kind, api_version=one.api_version, name=one.name, uid=one.uid)
-                for one in found
-            ),
-            None,
+        """Its job; None where pods own it."""
+        owners = (
+            Owner(
+                kind=reference.kind,
+                api_version=reference.api_version,
+                name=reference.name,
+                uid=reference.uid,
+            )
+            for reference in self.metadata.owner_references
+            if reference.uid == self.spec.owner
         )
+        return next(owners, None)
 
     @property
     def path(self) -> str:
-        """Where the API server has it."""
+        """Its path on the API server."""
         return f"{gangs_of(self.metadata.namespace)}/{self.metadata.name}"
 
     @property
     def assembled_since(self) -> str | None:
-        """Since when all members are there and nothing holds it (RFC 3339); None: they are not."""
-        return _since(self.status, _ASSEMBLED, "True")
+        """The time since which it could be planned (RFC 3339); None: it cannot be planned now."""
+        return self.status.since(ASSEMBLED, "True")
 
     @property
     def unfinished(self) -> GangPlan | None:
-        """The plan, unless all its pods were told to be bound: it may be half carried out."""
+        """The plan, until all its pods are bound; some of them may lack their GPUs."""
         return None if self.status.phase is Phase.PLACED else self.spec.plan
 
 
@@ -217,10 +223,10 @@ def gangs_of(namespace: str) -> str:
 
 
 def name_of(key: GangKey) -> str:
-    """Return the name of a gang's object: a valid one, and another for each key.
+    """Return a valid name for a gang's object, different for each key.
 
-    What can be kept of the mark's name is kept for people; the digest tells jobs apart that were
-    submitted again under one name.
+    It begins with the mark's name as far as possible; the digest distinguishes jobs that were
+    submitted again under the same name.
     """
     # Neither a namespace nor a uid can contain the separator.
     whole = "\0".join((key.namespace, key.owner, key.name))
@@ -229,150 +235,26 @@ def name_of(key: GangKey) -> str:
     return f"{stem or 'gang'}-{digest}"
 
 
-def owners_of(job: Owner | None, members: Iterable[PodInfo]) -> tuple[Reference, ...]:
-    """Return with whom a Gang goes: with its job, else with the last of its member pods."""
-    if job is not None:
-        return (Reference(job.api_version, job.kind, job.name, job.uid),)
-    return tuple(Reference("v1", "Pod", member.name, member.uid) for member in members)
-
-
-def new_gang(
-    key: GangKey,
-    owners: tuple[Reference, ...],
-    *,
-    size: int | None,
-    link: Link,
-    plan: GangPlan | None = None,
-) -> Gang:
-    """Return what is sent to create a gang's object, in `gangs_of` its namespace.
-
-    Args:
-        key: The gang.
-        owners: With whom it goes.
-        size: Members that are placed together; None where nothing tells.
-        link: How strictly they insist on links.
-        plan: Where they go, if they fit at once.
-    """
-    return Gang(
-        metadata=GangMetadata(name_of(key), key.namespace, owner_references=owners),
-        spec=GangSpec(_cut(key.name, _GANG_MAX), link, size, key.owner or None, plan),
-        api_version=API_VERSION,
-        kind="Gang",
-    )
-
-
-def plan_steps(gang: Gang, plan: GangPlan | None, *, size: int | None, link: Link) -> Steps:
-    """Return the patch that gives a Gang another plan, or none, if it is still as it was read.
-
-    Args:
-        gang: As it was read, or as it was answered to the last write.
-        plan: The new one, of another id; None where the gang waits again.
-        size: Members that are placed together, by now.
-        link: How strictly they insist on links, by now.
-    """
-    return [
-        _test("/metadata/uid", gang.metadata.uid),
-        _test("/metadata/resourceVersion", gang.metadata.resource_version),
-        {"op": "replace", "path": "/spec/link", "value": link},
-        *_put("/spec/size", gang.spec.size, size),
-        # A merge patch would leave what the old plan has and the new one has not.
-        *_put("/spec/plan", gang.spec.plan, plan),
-    ]
-
-
-def status_steps(gang: Gang, status: GangStatus) -> Steps:
-    """Return the patch of `<path>/status` that says what is so now."""
-    return [
-        _test("/metadata/uid", gang.metadata.uid),
-        {"op": "add", "path": "/status", "value": status},
-    ]
-
-
-def status_of(
-    phase: Phase,
-    *,
-    members: tuple[int, int | None],
-    held: Held = _NOTHING,
-    reason: str = "",
-    before: GangStatus | None = None,
-    now: str,
-) -> GangStatus:
-    """Return what people are told; equal to `before` where nothing changed.
-
-    Args:
-        phase: How far it is.
-        members: How many are there while some wait, else bound, of how many, if that is known.
-        held: What they have.
-        reason: Why it is not placed, for people.
-        before: What they were told until now.
-        now: RFC 3339.
-    """
-    told = _cut(reason, _REASON_MAX)
-
-    def condition(kind: str, message: str, *, holds: bool) -> GangCondition:
-        status = "True" if holds else "False"
-        since = _since(before, kind, status) or now
-        return GangCondition(kind, status, since, phase.value, message)
-
-    assembled = phase in _ARE_ASSEMBLED
-    return GangStatus(
-        phase=phase,
-        members=f"{members[0]}/{members[1] or '?'}",
-        nodes=_names(tuple(one.node for one in held.nodes)),
-        gpus=sum(len(one.gpus) for one in held.nodes),
-        held=held.nodes,
-        bandwidth=held.bandwidth,
-        reason=told,
-        conditions=(
-            condition(_PLACED, told, holds=phase is Phase.PLACED),
-            # After a change of leader, waiting is counted from here.
-            condition(_ASSEMBLED, "" if assembled else told, holds=assembled),
-        ),
-    )
-
-
 def held_nodes(pods: Iterable[tuple[str, Iterable[int]]]) -> tuple[NodeGPUs, ...]:
-    """Return what pods have together, by node, given the node and the GPUs of each."""
-    taken: dict[str, set[int]] = {}
+    """Return the GPUs of pods by node, given the node and the GPUs of each pod."""
+    by_node: dict[str, set[int]] = {}
     for node, gpus in pods:
-        taken.setdefault(node, set()).update(gpus)
-    return tuple(NodeGPUs(node, tuple(sorted(gpus))) for node, gpus in sorted(taken.items()))
+        by_node.setdefault(node, set()).update(gpus)
+    return tuple(NodeGPUs(node, tuple(sorted(gpus))) for node, gpus in sorted(by_node.items()))
+
+
+def truncated(text: str, longest: int) -> str:
+    """Return a text of at most so many characters; an ellipsis stands for the rest."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def read_gang(raw: bytes | msgspec.Raw) -> Gang:
     """Return a Gang from its JSON.
 
     Raises:
-        msgspec.DecodeError: It is none.
+        msgspec.DecodeError: The JSON is not a Gang.
     """
     return _gangs.decode(raw)
 
 
 _gangs = msgspec.json.Decoder(Gang)
-
-
-def _names(nodes: tuple[str, ...]) -> str:
-    """Return the names where they are short together, else how many there are; empty for none."""
-    names = ",".join(nodes)
-    return names if len(nodes) <= 1 or len(names) <= _NODES_MAX else f"{len(nodes)} nodes"
-
-
-def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
-
-
-def _since(before: GangStatus | None, kind: str, status: str) -> str | None:
-    """Return since when a condition has had this status; None where it has another."""
-    conditions = before.conditions if before else ()
-    found = (one for one in conditions if (one.type, one.status) == (kind, status))
-    return next((one.last_transition_time for one in found), None)
-
-
-def _put(path: str, old: object, new: object) -> Steps:
-    if new is not None:
-        return [{"op": "add", "path": path, "value": new}]
-    return [] if old is None else [{"op": "remove", "path": path}]
-
-
-def _test(path: str, value: str) -> dict[str, object]:
-    return {"op": "test", "path": path, "value": value}

@@ -1,4 +1,4 @@
-"""A pod as the planner sees it: little of those that are settled, all of those that wait."""
+"""The part of a pod that the scorer keeps: little of a placed pod, more of one that waits."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -11,14 +11,15 @@ from cluster.pod_usage import PodUsage, pod_usage
 from cluster.record import Allocation
 from cluster.request import read_request
 from scorer.gang.compact_pod import compact, oversize, weight
+from scorer.placement.member import Member, first_error, new_member
 
 _LONGEST = 320
-"""Of what an ownerReference holds: no object's name or type is longer [characters]."""
+"""Longest text of an ownerReference; no name or type of an object is longer [characters]."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodInfo:
-    """What the planner keeps of a pod."""
+    """A pod as the scorer's cache keeps it."""
 
     namespace: str
     name: str
@@ -28,26 +29,26 @@ class PodInfo:
     created: str
     """RFC 3339."""
     usage: PodUsage | None
-    """What it holds, or will; None once it is finished."""
+    """The resources that it holds or will hold; None once it is finished."""
     gang: str | None
     """Name of the gang that it is planned with."""
     controller: Owner | None
     settled: bool
     """It counts towards its gang's size: it has its GPUs and stays, or had them and succeeded."""
-    waiting: Pod | None
-    """The pod, while it waits behind our gate for its GPUs."""
+    member: Member | None
+    """The parsed pod, while it waits for GPUs behind our scheduling gate."""
     ungated: Pod | None = None
-    """The pod, while it waits for its GPUs behind no gate of ours: a scheduler brings it."""
+    """The pod, while it waits for GPUs without our gate: a scheduler asks about it."""
     unplannable: str | None = None
-    """Why it is given nothing although it waits: of the pod no more is kept than its name."""
+    """Why it is not planned although it waits; only its name is kept then."""
     was_tried: bool = False
     """A scheduler has looked for a node for it since its gates were removed."""
     leads: bool = False
-    """It may own what makes the other members of its gang."""
+    """It may own the object that makes the other members of its gang."""
     weight: int = 0
-    """What it takes to keep the pod while it waits [bytes, about]."""
+    """Memory for the pod while it waits [bytes, about]."""
     annotations: int = 0
-    """Size of all its annotations while it waits [characters], which the API server limits."""
+    """Size of all its annotations while it waits [characters]; the API server limits it."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -55,16 +56,21 @@ class PodInfo:
         return self.namespace, self.name
 
     @property
-    def group(self) -> str | None:
-        """What it is planned with: its gang, or itself until it is bound; None where that is past.
+    def waiting(self) -> Pod | None:
+        """The pod, while it waits for GPUs behind our scheduling gate."""
+        return self.member.pod if self.member else None
 
-        No gang has the name of a pod on its own: a slash is in no label's value.
+    @property
+    def group(self) -> str | None:
+        """The name under which it is planned: its gang's, or its own until it is bound, or None.
+
+        The name of a pod on its own begins with a slash, which no label value contains.
         """
         if self.gang is not None:
             return self.gang
         usage = self.usage
-        given = usage is not None and usage.record is not None and not usage.node
-        return f"/{self.name}" if self.waiting or given else None
+        is_assigned = usage is not None and usage.record is not None and not usage.node
+        return f"/{self.name}" if self.member or is_assigned else None
 
     @property
     def bound(self) -> bool:
@@ -76,21 +82,22 @@ class PodInfo:
         if self.usage is None:
             raise ValueError(f"{self.name} is finished and takes no GPUs")
         usage = replace(self.usage, record=allocation)
-        return replace(self, usage=usage, settled=True, waiting=None, ungated=None)
+        return replace(self, usage=usage, settled=True, member=None, ungated=None)
 
 
 def pod_info(pod: Pod) -> PodInfo:
-    """Return what is kept of a pod."""
+    """Return the part of a pod that is kept."""
     metadata, phase = pod.metadata, pod.status.phase
-    usage = pod_usage(pod)
-    gang = None
-    if usage is None or usage.places:
-        mark, _ = gang_mark(pod)
-        gang = mark.name if mark and is_member(pod, read_request(pod)[0], mark) else None
-    placed = usage is not None and (bool(usage.node) or usage.record is not None)
-    leaves = bool(metadata.deletion_timestamp)
-    found = PodInfo(
-        namespace=metadata.namespace or "default",
+    namespace = metadata.namespace or "default"
+    request, findings = read_request(pod)
+    usage = pod_usage(pod, request)
+    mark, _ = gang_mark(pod)
+    is_planned = mark is not None and (usage is None or usage.places)
+    gang = mark.name if mark and is_planned and is_member(pod, request, mark) else None
+    is_placed = usage is not None and (bool(usage.node) or usage.record is not None)
+    is_terminating = bool(metadata.deletion_timestamp)
+    info = PodInfo(
+        namespace=namespace,
         name=metadata.name,
         uid=metadata.uid,
         version=metadata.resource_version,
@@ -98,56 +105,62 @@ def pod_info(pod: Pod) -> PodInfo:
         usage=usage,
         gang=gang,
         controller=controller_of(metadata.owner_references or ()),
-        settled=(placed and not leaves) or phase == "Succeeded",
-        waiting=None,
+        settled=(is_placed and not is_terminating) or phase == "Succeeded",
+        member=None,
         was_tried=pod.status.was_tried,
         leads=is_leader(pod),
     )
-    if usage is None or not usage.places or placed or leaves:
-        return found
+    if usage is None or not usage.places or is_placed or is_terminating:
+        return info
     kept = compact(pod)
-    gated = pod.spec.is_gated
-    found = replace(
-        found,
-        waiting=kept if gated else None,
-        ungated=None if gated else kept,
+    member = Member(
+        pod=kept,
+        name=usage.name,
+        request=request,
+        demand=usage.demand,
+        gang=f"{namespace}/{gang}" if gang else None,
+        violation=first_error(findings),
+    )
+    info = replace(
+        info,
+        member=member if pod.spec.is_gated else None,
+        ungated=None if pod.spec.is_gated else kept,
         weight=weight(kept),
         annotations=sum(len(key) + len(text) for key, text in pod.annotations.items()),
     )
-    why = oversize(kept, usage.demand, found.weight)
-    return unplanned(found, f"it is too large to plan: {why}") if why else found
+    reason = oversize(kept, usage.demand, info.weight)
+    return unplanned(info, f"it is too large to plan: {reason}") if reason else info
 
 
-def unplanned(pod: PodInfo, why: str) -> PodInfo:
-    """Return a pod of which next to nothing is kept, since it is not planned.
+def unplanned(pod: PodInfo, reason: str) -> PodInfo:
+    """Return a pod that is not planned; little more than its name is kept.
 
     Args:
-        pod: What would be kept of it.
-        why: What people are shown as the reason.
+        pod: The pod as it would be planned.
+        reason: Why it is not planned, for users.
     """
-    waiting = None
-    if pod.waiting is not None:
+    member, usage = None, pod.usage
+    if pod.member is not None:
         metadata = Metadata(
             name=pod.name, namespace=pod.namespace, uid=pod.uid, creation_timestamp=pod.created
         )
-        spec = PodSpec(scheduling_gates=pod.waiting.spec.scheduling_gates)
-        waiting = Pod(metadata=metadata, spec=spec)
-    usage = pod.usage
+        spec = PodSpec(scheduling_gates=pod.member.pod.spec.scheduling_gates)
+        member = new_member(Pod(metadata=metadata, spec=spec), pod.namespace, pod.member.gang)
     if usage is not None and not usage.target:
         usage = replace(usage, demand=Demand())
-    return replace(pod, usage=usage, waiting=waiting, ungated=None, unplannable=why)
+    return replace(pod, usage=usage, member=member, ungated=None, unplannable=reason)
 
 
 def controller_of(owners: Iterable[Owner]) -> Owner | None:
     """Return the controller among owners; None for one that no object can be."""
-    owner = next((one for one in owners if one.controller), None)
+    owner = next((owner for owner in owners if owner.controller), None)
     if owner is None:
         return None
     texts = owner.kind, owner.api_version, owner.name, owner.uid
-    return _same(owner) if all(len(text) <= _LONGEST for text in texts) else None
+    return _shared(owner) if all(len(text) <= _LONGEST for text in texts) else None
 
 
 @lru_cache(maxsize=4096)
-def _same(owner: Owner) -> Owner:
-    """Return the same object for all pods of an owner, of which there may be many."""
+def _shared(owner: Owner) -> Owner:
+    """Return one object for all pods of an owner, which may be many."""
     return owner

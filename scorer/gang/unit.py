@@ -1,4 +1,4 @@
-"""Pods that wait for GPUs, put together: each gang as one unit, every other pod as its own."""
+"""Assemble waiting pods into units: each gang is one unit, every other pod is one of its own."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,48 +17,48 @@ from cluster.pod import Owner, Pod
 from scorer.gang.missing_members import assembling
 from scorer.gang.owners import GROUPS, ORDERED, ExpectedPods
 from scorer.gang.pod_info import PodInfo
-from scorer.placement.member import Member, new_member
+from scorer.placement.member import Member
 
 MEMBERS_MAX = 4096
-"""As many members has a Gang at most: no plan of more could be recorded."""
+"""Most members of a Gang: a larger plan could not be stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Pods that are placed at once, or not at all."""
+    """Pods that are placed together or not at all."""
 
     key: GangKey
     """Of a pod on its own its name and uid."""
     is_gang: bool
     group: tuple[str, str]
-    """Where the state has its pods."""
+    """The key of its pods in `ClusterState.group`."""
     waiting: tuple[PodInfo, ...]
-    """Those that have no GPUs yet, in rank order; at least one."""
+    """The pods without GPUs, in rank order; at least one."""
     members: tuple[Member, ...]
-    """The same, as placement looks at them."""
+    """The same pods, as the input of placement."""
     settled: tuple[PodInfo, ...]
-    """Those that have theirs, or had them and succeeded."""
+    """The pods that have GPUs, or had them and succeeded."""
     needed: int | None
-    """How many there must be; None where nothing told so far."""
+    """How many pods it needs; None where it is unknown."""
     link: Link
     owner: Owner | None
     """The top owner."""
     blocked: str | None
-    """Why it is not its turn to be planned, whatever is free; None when it is."""
+    """Why it is not planned, whatever is free; None when it is."""
 
     @property
     def present(self) -> int:
-        """How many members there are."""
+        """Number of members that exist."""
         return len(self.waiting) + len(self.settled)
 
     @property
     def alike(self) -> bool:
-        """Those that wait all ask for the same, as members of a gang should."""
+        """All waiting members ask for the same, as members of a gang should."""
         return len({member.signature for member in self.members}) == 1
 
     @property
     def since(self) -> str:
-        """When the first of those that wait was created."""
+        """When the first waiting pod was created (RFC 3339)."""
         return min(pod.created for pod in self.waiting)
 
     @property
@@ -69,7 +69,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """What is known of the objects that own pods."""
+    """The known facts about objects that own pods."""
 
     above: Mapping[str, Owner | None]
     """By uid of a batch Job, of a StatefulSet or the leader of a LeaderWorkerSet: its own
@@ -77,14 +77,14 @@ class Owners:
     declared: Mapping[str, int]
     """By uid of a top owner: how many pods with GPUs it declares."""
     makes: Mapping[str, ExpectedPods] = field(default_factory=dict)
-    """By uid of a top owner: which pods these are."""
+    """By uid of a top owner: the pods with GPUs that it makes."""
     groups: Mapping[GangKey, int] = field(default_factory=dict)
-    """By gang: how many members its PodGroup says there must be. That of a job before it, of the
-    same name, may have said something else."""
+    """By gang: how many members its PodGroup requires. An earlier job of the same name may have had
+    another PodGroup."""
 
     def top(self, owner: Owner | None) -> Owner | None:
-        """Return the top owner; the one given where nothing above it is known."""
-        # Anybody may write owners that go round in a circle.
+        """Return the top owner; the given one where nothing above it is known."""
+        # Users can write owners that form a circle.
         passed: set[str] = set()
         while owner and owner.uid not in passed and (higher := self.above.get(owner.uid)):
             passed.add(owner.uid)
@@ -92,89 +92,37 @@ class Owners:
         return owner
 
     def key(self, pod: PodInfo) -> GangKey:
-        """Return what tells a member's gang; of a pod on its own its name and uid."""
+        """Return the key of a member's gang; of a pod on its own its name and uid."""
         if pod.gang is None:
             return GangKey(*pod.key, pod.uid)
         owner = self.top(pod.controller)
         return GangKey(pod.namespace, pod.gang, owner.uid if owner else "")
 
 
-def units_of(pods: Iterable[PodInfo], owners: Owners, before: Iterable[Unit] = ()) -> list[Unit]:
-    """Return what waits for GPUs of some pods, among which are all of each gang.
+def units_of(pods: Iterable[PodInfo], owners: Owners) -> list[Unit]:
+    """Return the units that wait for GPUs.
 
     Args:
-        pods: Those of one gang's name, or of all.
-        owners: Who owns them.
-        before: What waited of them before: pods that did not change are not read again.
+        pods: All pods of each gang among them.
+        owners: The owners of these pods.
     """
-    known = {
-        id(pod): member
-        for unit in before
-        for pod, member in zip(unit.waiting, unit.members, strict=True)
-    }
     gangs: dict[GangKey, list[PodInfo]] = {}
-    alone: list[PodInfo] = []
+    alone: list[tuple[PodInfo, Member]] = []
     for pod in pods:
         if pod.gang is not None:
             gangs.setdefault(owners.key(pod), []).append(pod)
-        elif pod.waiting:
-            alone.append(pod)
+        elif pod.member:
+            alone.append((pod, pod.member))
     together = [
-        _gang(key, found, owners, known)
-        for key, found in gangs.items()
-        if any(pod.waiting for pod in found)
+        _gang(key, members, owners)
+        for key, members in gangs.items()
+        if any(pod.member for pod in members)
     ]
-    return together + [_single(pod, owners) for pod in alone]
-
-
-def _gang(key: GangKey, pods: list[PodInfo], owners: Owners, known: Mapping[int, Member]) -> Unit:
-    waiting = sorted((pod for pod in pods if pod.waiting), key=_order)
-    first = _pod(waiting[0])
-    owner = owners.top(waiting[0].controller)
-    # Before that is followed to its LeaderWorkerSet, a StatefulSet tells of a part.
-    is_part = is_of_group(first) and owner is not None and owner.kind != GROUPS
-    declared = None if is_part else owners.declared.get(key.owner)
-    needed = _needed(first, owners.groups.get(key), declared)
-    settled = tuple(pod for pod in pods if pod.settled)
-    gang = f"{key.namespace}/{key.name}"
-    members = tuple(
-        known.get(id(pod)) or new_member(_pod(pod), pod.namespace, gang) for pod in waiting
-    )
-    return Unit(
-        key=key,
-        is_gang=True,
-        group=(key.namespace, key.name),
-        waiting=tuple(waiting),
-        members=members,
-        settled=settled,
-        needed=needed,
-        link=link_strictness(first)[0],
-        owner=owner,
-        blocked=_unplannable(waiting)
-        or _broken(members)
-        or _missing((*waiting, *settled), needed, owner, owners)
-        or _foreign_gate(waiting),
-    )
-
-
-def _single(pod: PodInfo, owners: Owners) -> Unit:
-    members = (new_member(_pod(pod), pod.namespace),)
-    return Unit(
-        key=owners.key(pod),
-        is_gang=False,
-        group=(pod.namespace, pod.group or ""),
-        waiting=(pod,),
-        members=members,
-        settled=(),
-        needed=1,
-        link=link_alone(_pod(pod), members[0].request),
-        owner=owners.top(pod.controller),
-        blocked=pod.unplannable or _broken(members) or _foreign_gate([pod]),
-    )
+    return together + [_single(pod, member, owners) for pod, member in alone]
 
 
 def settled_unit(key: GangKey, pods: Iterable[PodInfo], owners: Owners) -> Unit:
-    """Return a unit of which nobody waits: what is left to do is to bind it."""
+    """Return a unit without waiting pods, whose members are still to be bound."""
     settled = tuple(pod for pod in pods if pod.settled)
     first = settled[0]
     return Unit(
@@ -191,28 +139,84 @@ def settled_unit(key: GangKey, pods: Iterable[PodInfo], owners: Owners) -> Unit:
     )
 
 
-def _needed(pod: Pod, group: int | None, declared: int | None) -> int | None:
-    """Return how many members there must be, as the mark, its PodGroup or the owner says.
+def needed_members(pod: Pod, declared: int | None, pod_group: int | None = None) -> int | None:
+    """Return how many members a gang needs; None where neither mark, PodGroup nor owner says it.
 
-    A minimum above what the owner declares is cut to it: mpi-operator counts the launcher too.
+    A minimum above the number that the owner declares is lowered to it: mpi-operator counts the
+    launcher, too.
+
+    Args:
+        pod: One of its members.
+        declared: How many pods with GPUs its owner declares.
+        pod_group: How many its PodGroup requires.
     """
     mark, _ = gang_mark(pod)
-    stated = (mark.min_available or mark.total or group) if mark else None
+    stated = (mark.min_available or mark.total or pod_group) if mark else None
     if stated is None or declared is None:
         return stated or declared
     return min(stated, declared)
 
 
+def link_of(members: Sequence[Member], *, is_gang: bool) -> Link:
+    """Return how strictly a gang, or a pod on its own, insists on fast links."""
+    first = members[0]
+    return link_strictness(first.pod)[0] if is_gang else link_alone(first.pod, first.request)
+
+
+def _gang(key: GangKey, pods: list[PodInfo], owners: Owners) -> Unit:
+    pairs = [(pod, pod.member) for pod in pods if pod.member]
+    pairs.sort(key=lambda pair: (*rank_order(pair[1].pod), pair[0].name))
+    waiting, members = tuple(pod for pod, _ in pairs), tuple(member for _, member in pairs)
+    first = members[0].pod
+    owner = owners.top(waiting[0].controller)
+    # Until it is followed to its LeaderWorkerSet, a StatefulSet declares only a part.
+    is_part = is_of_group(first) and owner is not None and owner.kind != GROUPS
+    declared = None if is_part else owners.declared.get(key.owner)
+    needed = needed_members(first, declared, owners.groups.get(key))
+    settled = tuple(pod for pod in pods if pod.settled)
+    return Unit(
+        key=key,
+        is_gang=True,
+        group=(key.namespace, key.name),
+        waiting=waiting,
+        members=members,
+        settled=settled,
+        needed=needed,
+        link=link_of(members, is_gang=True),
+        owner=owner,
+        blocked=_unplannable(waiting)
+        or _violation(members)
+        or _missing((*waiting, *settled), needed, owner, owners)
+        or _foreign_gate(members),
+    )
+
+
+def _single(pod: PodInfo, member: Member, owners: Owners) -> Unit:
+    members = (member,)
+    return Unit(
+        key=owners.key(pod),
+        is_gang=False,
+        group=(pod.namespace, pod.group or ""),
+        waiting=(pod,),
+        members=members,
+        settled=(),
+        needed=1,
+        link=link_of(members, is_gang=False),
+        owner=owners.top(pod.controller),
+        blocked=pod.unplannable or _violation(members) or _foreign_gate(members),
+    )
+
+
 def _unplannable(waiting: Iterable[PodInfo]) -> str | None:
-    """Say which member is not planned, whatever is free."""
+    """Name the first member that is never planned, and why."""
     for pod in waiting:
         if pod.unplannable:
             return f"pod {pod.name}: {pod.unplannable}"
     return None
 
 
-def _broken(members: Iterable[Member]) -> str | None:
-    """Say which member asks for what no pod may ask for."""
+def _violation(members: Iterable[Member]) -> str | None:
+    """Name the first member whose request breaks a rule."""
     for member in members:
         if found := member.violation:
             return (
@@ -225,34 +229,25 @@ def _broken(members: Iterable[Member]) -> str | None:
 def _missing(
     pods: Sequence[PodInfo], needed: int | None, owner: Owner | None, owners: Owners
 ) -> str | None:
-    """Say who is missing, and what keeps them away where that is known; None: enough are there."""
+    """Name the missing members, and why they are missing where it is known; None: all exist."""
     if needed is None:
         return "nothing tells how many members it has: neither its labels nor what owns its pods"
     if max(needed, len(pods)) > MEMBERS_MAX:
         return f"a gang has at most {MEMBERS_MAX} members: split it"
     if len(pods) >= needed:
         return None
-    makes = owners.makes.get(owner.uid) if owner else None
-    reason = assembling([pod.name for pod in pods], needed, makes)
-    if owner and makes and makes.ordered:
+    expected = owners.makes.get(owner.uid) if owner else None
+    reason = assembling([pod.name for pod in pods], needed, expected)
+    if owner and expected and expected.ordered:
         return f"{reason}; {owner.kind} {owner.name} {ORDERED[owner.kind]}"
     return reason
 
 
-def _foreign_gate(waiting: Iterable[PodInfo]) -> str | None:
-    """Say which gate of others still holds a member: they may not have decided yet."""
-    for pod in waiting:
-        for gate in _pod(pod).spec.scheduling_gates or ():
+def _foreign_gate(members: Iterable[Member]) -> str | None:
+    """Name a scheduling gate of another system that still holds a member."""
+    for member in members:
+        for gate in member.pod.spec.scheduling_gates or ():
             if gate.name != GANG:
-                return f"pod {pod.name} waits for the scheduling gate {gate.name} of another system"
+                name = member.pod.metadata.name
+                return f"pod {name} waits for the scheduling gate {gate.name} of another system"
     return None
-
-
-def _order(pod: PodInfo) -> tuple[object, ...]:
-    return *rank_order(_pod(pod)), pod.name
-
-
-def _pod(pod: PodInfo) -> Pod:
-    if pod.waiting is None:
-        raise ValueError(f"{pod.name} does not wait")
-    return pod.waiting

@@ -1,6 +1,6 @@
-"""A pod that waits for GPUs, as far as placement looks at it."""
+"""A pod that waits for GPUs, as the input of placement."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from cluster.request import Family, Request, read_request
 
 @dataclass(frozen=True)
 class Member:
-    """A pod to place, alone or in a gang."""
+    """A pod to place, on its own or in a gang."""
 
     pod: Pod
     name: str
@@ -37,20 +37,20 @@ class Member:
 
     @cached_property
     def signature(self) -> Hashable:
-        """What members have in common that may go to the same nodes and take the same there."""
-        asked = self.request
-        amounts = asked.family, asked.counted, asked.gpus, asked.memory, asked.core
+        """Equal for members that fit the same nodes and take the same amounts there."""
+        request = self.request
+        amounts = request.family, request.counted, request.gpus, request.memory, request.core
         return amounts, self.demand, self.node_constraints
 
     @cached_property
     def node_constraints(self) -> bytes:
-        """All that the pod says of nodes; equal where it says the same."""
+        """The pod's node selector, affinity and tolerations, encoded."""
         spec = self.pod.spec
-        said = spec.node_selector, spec.affinity, spec.tolerations
-        return msgspec.msgpack.encode(said, order="deterministic")
+        constraints = spec.node_selector, spec.affinity, spec.tolerations
+        return msgspec.msgpack.encode(constraints, order="deterministic")
 
     def holding(self, shares: tuple[GPUShare, ...]) -> Holding:
-        """Return what the ledger notes once this pod has these GPUs."""
+        """Return the ledger's entry for this pod with these GPUs."""
         by_count = self.request.family is Family.NVIDIA
         return Holding(
             pod=self.name,
@@ -66,7 +66,13 @@ class Member:
 
 
 def new_member(pod: Pod, namespace: str, gang: str | None = None) -> Member:
-    """Return a pod as placement sees it."""
+    """Read a pod for placement.
+
+    Args:
+        pod: The pod.
+        namespace: Where the pod names none.
+        gang: `namespace/name` of its gang, or None.
+    """
     request, findings = read_request(pod)
     return Member(
         pod=pod,
@@ -74,5 +80,10 @@ def new_member(pod: Pod, namespace: str, gang: str | None = None) -> Member:
         request=request,
         demand=demand_of(pod),
         gang=gang,
-        violation=next((one for one in findings if one.severity is Severity.ERROR), None),
+        violation=first_error(findings),
     )
+
+
+def first_error(findings: Iterable[Finding]) -> Finding | None:
+    """Return the first error among findings, or None."""
+    return next((finding for finding in findings if finding.severity is Severity.ERROR), None)

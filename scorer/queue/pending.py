@@ -74,7 +74,7 @@ class PendingUnits:
 
     def _assemble(self, name: Key) -> frozenset[GangKey]:
         before = self._units.pop(name, [])
-        units = units_of(self._state.group(name), self._owners, before)
+        units = units_of(self._state.group(name), self._owners)
         for past in {unit.key for unit in before} - {unit.key for unit in units}:
             self._refusals.pop(past, None)
         if units:

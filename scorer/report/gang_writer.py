@@ -7,17 +7,8 @@ from runtime.kube.client import ApiError, Kube
 from runtime.kube.reflector import Key
 from scorer.cache.informers import Informers
 from scorer.fence import WRITE_TIMEOUT
-from scorer.gang.crd import (
-    Gang,
-    GangPlan,
-    GangStatus,
-    gangs_of,
-    name_of,
-    new_gang,
-    owners_of,
-    plan_steps,
-    status_steps,
-)
+from scorer.gang.crd import Gang, GangPlan, GangStatus, gangs_of, name_of
+from scorer.gang.crd_patch import new_gang, owners_of, plan_steps, status_steps
 from scorer.gang.unit import Unit
 
 _OUTDATED = frozenset({404, 409, 422})

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from runtime.kube.event_recorder import Event, ObjectReference
-from scorer.gang.crd import Gang, GangPlan, GangStatus, Phase, status_of
+from scorer.gang.crd import Gang, GangPlan, GangStatus, Phase
+from scorer.gang.crd_status import status_of
 from scorer.gang.unit import Unit
 from scorer.report.events import (
     EventMessage,

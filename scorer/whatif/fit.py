@@ -12,6 +12,7 @@ from cluster.ledger import NodeLedger
 from cluster.node import Mode
 from cluster.whatif_api import FitQuestion, FitResult, FitTemplate, NodeLeft, PodFit
 from scorer.cache.cluster_state import ClusterState
+from scorer.gang.unit import link_of
 from scorer.placement.baselines import never_fits
 from scorer.placement.explain import notes_on, why_these
 from scorer.placement.member import Member
@@ -23,7 +24,6 @@ from scorer.whatif.simulate import (
     Intended,
     Settled,
     gang_name,
-    link_of,
     settled_of,
     simulate,
 )

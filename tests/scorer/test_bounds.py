@@ -19,6 +19,7 @@ from cluster.demand import HostPort, PortsTaken
 from cluster.node import NodeObject, Taint
 from cluster.pod import Pod
 from cluster.pod_usage import pod_usage
+from cluster.request import read_request
 from cluster.topology_configmap import read_published
 from policy.snapshot import PolicySnapshot
 from scorer.cache.cluster_state import ClusterState
@@ -244,27 +245,29 @@ def test_ports_of_many_pods_are_compared_in_time_linear_in_their_number():
     assert is_linear(work(10_000), work(20_000))
 
 
-def a_worker(i, size, **spec):
+def a_worker(i, size):
     labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: str(size)}
-    return a_seen(1, f"w-{i}", labels=labels, **spec)
+    return msgspec.convert(a_held_pod(1, f"w-{i}", labels=labels), Pod)
 
 
 def test_a_gang_is_assembled_in_time_linear_in_its_size():
     def work(size):
         pods = [a_worker(i, size) for i in range(size)]
-        return lambda: new_group(units_of(pods, NOBODY)[0].members)
+        return lambda: new_group(units_of(map(pod_info, pods), NOBODY)[0].members)
 
     assert is_linear(work(1000), work(2000))
 
 
-def test_each_pod_of_a_growing_gang_is_read_once():
-    def work(size):
-        pods = [a_worker(i, size) for i in range(size)]
-        known = units_of(pods[:-1], NOBODY)
-        return lambda: units_of(pods, NOBODY, known)
-
-    pods = [a_worker(i, 2000) for i in range(2000)]
-    assert calls(work(2000)) < calls(lambda: units_of(pods, NOBODY)) / 2
+def test_pod_of_a_gang_is_parsed_once_until_it_is_planned():
+    parsed = []
+    sys.setprofile(lambda frame, event, _: event == "call" and parsed.append(frame.f_code))
+    try:
+        pods = [pod_info(a_worker(i, 2)) for i in range(2)]
+        assert [unit.blocked for unit in units_of(pods, NOBODY)] == [None]
+        units_of(pods, NOBODY)
+    finally:
+        sys.setprofile(None)
+    assert parsed.count(read_request.__code__) == 2
 
 
 def test_a_cycle_takes_time_linear_in_the_number_of_units():

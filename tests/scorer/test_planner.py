@@ -13,7 +13,8 @@ from waiting import until
 from cluster import keys
 from cluster.gang import GangKey
 from runtime.process.clock import wall
-from scorer.gang.crd import Phase, name_of, status_of
+from scorer.gang.crd import Phase, name_of
+from scorer.gang.crd_status import status_of
 
 WAITING = "WaitingForGPUs"
 RESERVED = "kept for one that has waited longest"

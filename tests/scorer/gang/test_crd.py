@@ -23,13 +23,10 @@ from scorer.gang.crd import (
     Reference,
     gangs_of,
     name_of,
-    new_gang,
-    owners_of,
-    plan_steps,
     read_gang,
-    status_of,
-    status_steps,
 )
+from scorer.gang.crd_patch import new_gang, owners_of, plan_steps, status_steps
+from scorer.gang.crd_status import status_of
 from scorer.gang.pod_info import pod_info
 
 KEY = GangKey("team", "mpijob-bert", "7f3c")

@@ -5,7 +5,8 @@ from builders import a_member, a_node, a_snapshot
 from cluster import keys
 from cluster.gang import GangKey, Link
 from cluster.record import GPUShare
-from scorer.gang.crd import new_gang, read_gang
+from scorer.gang.crd import read_gang
+from scorer.gang.crd_patch import new_gang
 from scorer.gang.plan_record import placement_of, plan_of
 from scorer.placement.result import Placement, Plan
 from scorer.placement.schedule import plan
