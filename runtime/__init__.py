@@ -1,5 +1,5 @@
 """The outside world: the Kubernetes API, an HTTPS server, TLS files, logs, metrics, the process.
 
-It knows nothing of GPUs, pods or policy, and every component may stand on it. Read `exchange`
-first: a route is a function from a `Call` to an `Answer`; `server` keeps everything else from it.
+It knows nothing of GPUs, pods or policy; every component may import it. Read `runtime.http.types`
+first: a route is a function from an `HttpRequest` to an `HttpResponse`.
 """

@@ -1,4 +1,4 @@
-"""Who calls us: the API server knows whose a token is, and for whom it was made."""
+"""Authenticate the callers of our APIs by TokenReview."""
 
 from msgspec import Struct
 
@@ -9,7 +9,7 @@ _REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 
 class UserInfo(Struct, frozen=True):
-    """A user as the API server knows them."""
+    """A user, as the API server identifies it."""
 
     username: str = ""
     uid: str = ""
@@ -17,30 +17,30 @@ class UserInfo(Struct, frozen=True):
     extra: dict[str, list[str]] = {}
 
 
-class _Authentication(Struct, frozen=True):
+class _TokenReviewStatus(Struct, frozen=True):
     authenticated: bool = False
     user: UserInfo = UserInfo()
     audiences: list[str] = []
 
 
 class _TokenReview(Struct, frozen=True):
-    status: _Authentication = _Authentication()
+    status: _TokenReviewStatus = _TokenReviewStatus()
 
 
-async def authenticate(kube: Kube, call: HttpRequest, audience: str) -> UserInfo | None:
-    """Return who makes a call; None where it brings no token, nobody's, or one for somebody else.
+async def authenticate(kube: Kube, request: HttpRequest, audience: str) -> UserInfo | None:
+    """Return the user of a request's token; None without a valid token for this audience.
 
-    A token for the API server itself is refused: whoever took it from us could use it there.
+    A token for the API server itself is refused: a process that reads it here could use it there.
 
     Args:
-        kube: Whom to ask.
-        call: With its token in `Authorization: Bearer`.
-        audience: Whom the token must be made for.
+        kube: Client of the API server.
+        request: With the token in `Authorization: Bearer`.
+        audience: The audience that the token must have.
 
     Raises:
-        KubeError: The API server does not tell.
+        KubeError: The API server does not answer, or refuses the review.
     """
-    scheme, _, token = call.headers.get("Authorization", "").partition(" ")
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme != "Bearer" or not token:
         return None
     body = {
@@ -49,5 +49,5 @@ async def authenticate(kube: Kube, call: HttpRequest, audience: str) -> UserInfo
         "spec": {"token": token, "audiences": [audience]},
     }
     status = (await kube.create(_REVIEWS, body, _TokenReview)).status
-    # One that does not know audiences says nothing of them, and then the token may be for anybody.
+    # An API server that does not support audiences returns none; then the token may be for any.
     return status.user if status.authenticated and audience in status.audiences else None

@@ -1,7 +1,7 @@
 """Limit the connections of a server: where there are too many, drop the least useful one.
 
 Several clients can share one address (an API server and others behind a proxy), and one client can
-have several addresses. So neither the address nor the age of a connection decides alone.
+have several addresses. Therefore neither the address nor the age of a connection decides alone.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from typing import Generic, Protocol, TypeVar
 from runtime.http.limits import Limits
 
 FULL, PEER, HALF_SENT = "full", "peer", "half-sent"
-"""Why a connection is dropped: there are too many; too many of one address; too many requests of
-one address are half sent."""
+"""Reasons to drop a connection: too many in total; too many of one address; too many half-sent
+requests of one address."""
 REASONS = (FULL, PEER, HALF_SENT)
 _SLOW = 1.0
 """An API server sends a whole request within this time [s]."""
@@ -22,7 +22,7 @@ _CROWD = 16
 
 
 class LimitedConnection(Protocol):
-    """What is known of a connection."""
+    """A connection, as the limiter needs it."""
 
     peer: str
     since: float
@@ -39,7 +39,7 @@ class LimitedConnection(Protocol):
         ...
 
     def drop(self) -> None:
-        """Close it at once."""
+        """Close it immediately."""
         ...
 
 
@@ -47,80 +47,80 @@ M = TypeVar("M", bound=LimitedConnection)
 
 
 class ConnectionLimiter(Generic[M]):
-    """The connections of a server, by address, within its limits."""
+    """The open connections of a server, by address."""
 
     def __init__(self, limits: Limits) -> None:
         """Start without connections."""
         self._limits = limits
         self.dropped: Counter[str] = Counter()
-        """How many were dropped, by reason."""
+        """Number of dropped connections, by reason."""
         self.open: set[M] = set()
         self.empty = asyncio.Event()
         """Set while no connection is open."""
         self.empty.set()
         self._by_peer: defaultdict[str, set[M]] = defaultdict(set)
         self._half_sent: defaultdict[str, dict[M, None]] = defaultdict(dict)
-        """By address; the slowest first."""
+        """By address; the oldest first."""
 
-    def add(self, member: M, now: float) -> None:
-        """Add a connection, and drop another one where that makes too many.
+    def add(self, connection: M, now: float) -> None:
+        """Add a connection; drop one if there are too many.
 
-        Cost: one pass over all connections where there are too many.
+        Cost: one pass over all connections if there are too many.
         """
-        self.open.add(member)
+        self.open.add(connection)
         self.empty.clear()
-        same = self._by_peer[member.peer]
-        same.add(member)
+        same = self._by_peer[connection.peer]
+        same.add(connection)
         if len(same) > self._limits.peer_connections:
-            self._evict(same, member, now, PEER)
+            self._evict(same, connection, now, PEER)
         elif len(self.open) > self._limits.connections:
-            self._evict(self.open, member, now, FULL)
+            self._evict(self.open, connection, now, FULL)
 
-    def remove(self, member: M) -> None:
-        """Forget a connection."""
-        self.open.discard(member)
+    def remove(self, connection: M) -> None:
+        """Remove a connection that was closed."""
+        self.open.discard(connection)
         if not self.open:
             self.empty.set()
-        same = self._by_peer[member.peer]
-        same.discard(member)
+        same = self._by_peer[connection.peer]
+        same.discard(connection)
         if not same:
-            del self._by_peer[member.peer]
+            del self._by_peer[connection.peer]
 
-    def add_half_sent(self, member: M) -> None:
-        """Note that a request is half sent; drop the slowest of its address if there are many."""
-        same = self._half_sent[member.peer]
-        same[member] = None
+    def add_half_sent(self, connection: M) -> None:
+        """Count a half-sent request; drop the oldest of its address if there are too many."""
+        same = self._half_sent[connection.peer]
+        same[connection] = None
         if len(same) > self._limits.peer_half_sent:
-            slowest = next(iter(same))
-            # It closes later; until then, the next one to drop must be another one.
-            self.remove_half_sent(slowest)
-            self._drop(slowest, HALF_SENT)
+            oldest = next(iter(same))
+            # It is closed later; until then, another one must be the next to drop.
+            self.remove_half_sent(oldest)
+            self._drop(oldest, HALF_SENT)
 
-    def remove_half_sent(self, member: M) -> None:
-        """Note that a request has arrived, or never will."""
-        same = self._half_sent[member.peer]
-        same.pop(member, None)
+    def remove_half_sent(self, connection: M) -> None:
+        """Stop counting a request: it is complete, or its connection was closed."""
+        same = self._half_sent[connection.peer]
+        same.pop(connection, None)
         if not same:
-            del self._half_sent[member.peer]
+            del self._half_sent[connection.peer]
 
-    def _evict(self, among: Collection[M], newest: M, now: float, reason: str) -> None:
-        others = [one for one in among if one is not newest and one.evictable]
+    def _evict(self, candidates: Collection[M], newest: M, now: float, reason: str) -> None:
+        others = [each for each in candidates if each is not newest and each.evictable]
         if not others:
             self._drop(newest, reason)
             return
-        worth = {one: self._priority(one, now) for one in others}
-        least = min(worth.values())
-        same = [one for one in others if worth[one] == least]
-        crowd = Counter(one.peer for one in same)
-        self._drop(min(same, key=lambda one: (-crowd[one.peer], one.since)), reason)
+        priorities = {each: self._priority(each, now) for each in others}
+        lowest = min(priorities.values())
+        least_useful = [each for each in others if priorities[each] == lowest]
+        by_peer = Counter(each.peer for each in least_useful)
+        self._drop(min(least_useful, key=lambda each: (-by_peer[each.peer], each.since)), reason)
 
-    def _priority(self, member: M, now: float) -> int:
-        if member.half_sent:
-            crowded = len(self._half_sent[member.peer]) > _CROWD
-            return 0 if crowded or now - member.since > _SLOW else 3
-        # A connection that was used may be an API server's, so it is kept longer.
-        return 2 if member.used else 1
+    def _priority(self, connection: M, now: float) -> int:
+        if connection.half_sent:
+            crowded = len(self._half_sent[connection.peer]) > _CROWD
+            return 0 if crowded or now - connection.since > _SLOW else 3
+        # A used connection may be an API server's.
+        return 2 if connection.used else 1
 
-    def _drop(self, member: M, reason: str) -> None:
+    def _drop(self, connection: M, reason: str) -> None:
         self.dropped[reason] += 1
-        member.drop()
+        connection.drop()

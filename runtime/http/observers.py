@@ -14,10 +14,10 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
 
 
 def log_requests() -> Callable[[CompletedRequest], None]:
-    """Return an observer that writes one line for each request, as it is configured now.
+    """Return an observer that writes one log line for each request.
 
-    It is a line like all others, without the way through structlog's processors, which takes longer
-    than encoding and writing it.
+    The lines have the format of all log lines; structlog's processors are skipped, which take more
+    time than encoding and writing. The configuration is read once, now.
     """
     logger = structlog.get_logger()
     if not logger.is_enabled_for(logging.INFO):
@@ -49,7 +49,7 @@ class RequestMetrics:
         )
         self._seconds = Histogram(
             "linkwise_http_request_duration_seconds",
-            "From the request's head until its answer was made.",
+            "From the request's head until its answer was ready.",
             ("path",),
             registry=registry,
             buckets=_SECONDS,
@@ -57,11 +57,11 @@ class RequestMetrics:
         self._bytes = Summary(
             "linkwise_http_request_size_bytes", "Bodies of requests.", ("path",), registry=registry
         )
-        # Looking a child up by its labels costs more than counting with it.
+        # The lookup of a child by its labels costs more than counting.
         self._children: dict[tuple[str, int], tuple[Counter, Histogram, Summary]] = {}
 
     def __call__(self, served: CompletedRequest) -> None:
-        """Count one."""
+        """Count a request."""
         key = served.path, served.status
         if (children := self._children.get(key)) is None:
             total = self._total.labels(served.path, str(served.status))

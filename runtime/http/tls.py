@@ -1,4 +1,4 @@
-"""The serving certificate: files that change, one live context that new handshakes follow."""
+"""Serve a certificate from files that change, by one SSLContext for new handshakes."""
 
 import asyncio
 import os
@@ -12,32 +12,32 @@ import structlog
 
 _LARGEST = 1 << 20
 _NO_CHECK_TIME = 0x200000
-"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME: an expired certificate is told from a broken one."""
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME: an expired certificate is valid, a broken one is not."""
 
 _log = structlog.get_logger()
 
 
 class CertificateError(ValueError):
-    """Certificate and key are no pair that can be served."""
+    """A certificate and key that cannot be served."""
 
 
 class ServingCertificate:
     """A certificate and key in two files, and the context that serves them.
 
-    The context is one for the process's life: connections that are open keep what they have, new
-    ones get what was loaded last. Until something was loaded, handshakes fail.
+    The context stays the same while the process runs. Open connections keep their certificate, new
+    ones use the last that was loaded. Until one is loaded, handshakes fail.
     """
 
     def __init__(
         self, cert_file: Path, key_file: Path, *, client_ca_file: Path | None = None
     ) -> None:
-        """Serve what the files hold, if it can be served.
+        """Load the files, if their content can be served.
 
         Args:
             cert_file: Leaf and chain.
             key_file: The leaf's key.
-            client_ca_file: Only clients with a certificate that one of these CAs signed get
-                through the handshake; with None, all do.
+            client_ca_file: CAs of clients; the handshake fails for clients without a certificate
+                from one of them. None: no client certificate is required.
 
         Raises:
             OSError: The CAs cannot be read.
@@ -49,18 +49,18 @@ class ServingCertificate:
             self.context.load_verify_locations(client_ca_file)
             self.context.verify_mode = ssl.CERT_REQUIRED
         self.expiry: float | None = None
-        """When the certificate that is served ends [s since 1970]; None before any was loaded."""
+        """Expiry of the certificate that is served [s since 1970]; None before one was loaded."""
         self.der = b""
-        """The certificate that is served."""
+        """The certificate that is served [DER]; empty before one was loaded."""
         self.error: str | None = None
-        """Why the files' present content is not served; None when it is."""
+        """Why the present content of the files is not served; None when it is."""
         self.reload()
 
     def reload(self) -> None:
-        """Serve what the files hold now; keep what is served when that is no good.
+        """Load the files again; keep the loaded certificate if they cannot be served.
 
-        Source: measured with asyncio and uvloop: `load_cert_chain` on a live context switches new
-        handshakes at once and disturbs nobody.
+        Source: measured with asyncio and uvloop: `load_cert_chain` on a context in use affects the
+        next handshake and no open connection.
         """
         try:
             pem = b"\n".join(_content(path) for path in self._files)
@@ -80,31 +80,31 @@ class ServingCertificate:
         _log.info("Loaded certificate", expiry=int(expiry), path=str(self._files[0]))
 
     async def reload_when_changed(self, *, every: float = 5) -> None:
-        """Look at the files for ever; mounted Secrets give no events that can be relied on.
+        """Poll the files until cancelled; mounted Secrets send no reliable events.
 
         Args:
-            every: How often the files' content is looked at [s].
+            every: Time between two polls [s].
         """
         while True:
             await asyncio.sleep(every)
             self.reload()
 
     async def problem(self, host: str, port: int) -> str | None:
-        """Return why a listener of this process does not show this certificate; None when it does.
+        """Return why a listener of this process does not serve this certificate; None if it does.
 
-        It is asked through its own port, since that is what clients do.
+        The check connects to the port, as clients do.
         """
         if not self.der:
             return self.error
         try:
-            shown = await served_certificate(host, port)
+            served = await served_certificate(host, port)
         except OSError as error:
             return f"no TLS at {host}:{port}: {str(error) or type(error).__name__}"
-        return None if shown == self.der else "another certificate is shown"
+        return None if served == self.der else "another certificate is served"
 
     def _take(self, pem: bytes, der: bytes) -> None:
-        # OpenSSL keeps one certificate for each type of key, so one of another type would be
-        # served beside the old one, not instead of it.
+        # OpenSSL keeps one certificate for each type of key: one of another type would be served
+        # beside the old one, and not replace it.
         if self.der and _is_elliptic(self.der) != _is_elliptic(der):
             raise CertificateError("the key is of another type: restart the process to serve it")
         with _in_memory(pem) as path:
@@ -118,10 +118,10 @@ class ServingCertificate:
 
 
 def validate_key_pair(pem: bytes) -> tuple[bytes, float]:
-    """Return the leaf [DER] of a certificate chain and key, and when it ends [s since 1970].
+    """Return the leaf [DER] of a certificate chain and key, and its expiry [s since 1970].
 
-    A handshake in memory, with a client that trusts only this leaf, proves that the two belong
-    together and can be served.
+    A handshake in memory, with a client that trusts only this leaf, proves that both match and can
+    be served.
 
     Args:
         pem: Leaf, then its chain, and the leaf's key.
@@ -142,10 +142,10 @@ def validate_key_pair(pem: bytes) -> tuple[bytes, float]:
 
 
 async def served_certificate(host: str, port: int, *, within: float = 2) -> bytes:
-    """Return the certificate [DER] that a listener shows, whoever signed it.
+    """Return the certificate [DER] that a listener serves, without verifying it.
 
     Raises:
-        OSError: Nobody listens, or not with TLS, or not within that time [s].
+        OSError: There is no listener, or no TLS, or no handshake within that time [s].
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -153,8 +153,8 @@ async def served_certificate(host: str, port: int, *, within: float = 2) -> byte
     async with asyncio.timeout(within):
         _, writer = await asyncio.open_connection(host, port, ssl=context)
     try:
-        shown: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        return shown
+        certificate: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        return certificate
     finally:
         writer.transport.abort()
 
@@ -163,29 +163,29 @@ def _server_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    # API servers keep no sessions, so a ticket is work that nobody uses.
+    # API servers do not resume sessions, so tickets would be of no use.
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
     return context
 
 
 def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[bytes, float]:
-    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-    asking = client.wrap_bio(back, there)
-    serving = server.wrap_bio(there, back, server_side=True)
-    for side in (asking, serving, asking, serving):
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client_side = client.wrap_bio(to_client, to_server)
+    server_side = server.wrap_bio(to_server, to_client, server_side=True)
+    for side in (client_side, server_side, client_side, server_side):
         try:
             side.do_handshake()
         except ssl.SSLWantReadError:
             continue
-    leaf = asking.getpeercert() or {}
-    return asking.getpeercert(binary_form=True) or b"", ssl.cert_time_to_seconds(
+    leaf = client_side.getpeercert() or {}
+    return client_side.getpeercert(binary_form=True) or b"", ssl.cert_time_to_seconds(
         str(leaf.get("notAfter"))
     )
 
 
 def _is_elliptic(der: bytes) -> bool:
-    """Whether the key is one on a curve: id-ecPublicKey, RFC 5480 §2.1.1, stands in its DER."""
+    """Return whether it is an EC key: its DER contains id-ecPublicKey, RFC 5480 §2.1.1."""
     return bytes.fromhex("06072a8648ce3d0201") in der
 
 
@@ -196,7 +196,7 @@ def _content(path: Path) -> bytes:
 
 @contextmanager
 def _in_memory(pem: bytes) -> Iterator[str]:
-    """Give OpenSSL, which reads only files, one that is on no disk."""
+    """Yield the path of a file in memory: OpenSSL reads files only."""
     descriptor = os.memfd_create("certificate")
     try:
         os.write(descriptor, pem)
@@ -206,5 +206,5 @@ def _in_memory(pem: bytes) -> Iterator[str]:
 
 
 def _no_password() -> bytes:
-    """Refuse an encrypted key, where OpenSSL would ask on the terminal."""
+    """Refuse an encrypted key; without this, OpenSSL would prompt on the terminal."""
     raise CertificateError("the key is encrypted")

@@ -1,4 +1,4 @@
-"""What a route is asked, and what it answers."""
+"""Requests, responses, routes, and what observers are given."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -9,25 +9,25 @@ TEXT = "text/plain; charset=utf-8"
 
 
 class HttpRequest(Struct, frozen=True):
-    """A request whose body has been read, within every limit."""
+    """A request with its whole body, within the limits."""
 
     path: str
     query: str
-    """As sent, without the question mark; empty where there was none."""
+    """As sent, without the question mark; may be empty."""
     headers: Mapping[str, str]
-    """Names compare without regard to case."""
+    """Names are case-insensitive."""
     body: bytes
 
 
 class HttpResponse(Struct, frozen=True):
-    """What goes back, and what the request's line in the log says of it."""
+    """A response, with fields for the log line of its request."""
 
     body: bytes = b""
     status: int = 200
     content_type: str = JSON
     headers: Mapping[str, str] = {}
     fields: Mapping[str, object] = {}
-    """For the log; never an object's content."""
+    """For the log; never the content of an object."""
 
 
 class Route(Struct, frozen=True):
@@ -36,39 +36,39 @@ class Route(Struct, frozen=True):
     method: str
     path: str
     answer: Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]
-    """A plain function where nothing is waited for; it holds the loop while it runs."""
+    """A plain function if it waits for nothing; it blocks the event loop while it runs."""
     content_types: frozenset[str] = frozenset()
-    """Content types of its body; empty where it takes none, and then the body is not read."""
+    """Content types of the body; if there are none, the body is not read."""
 
 
 class CompletedRequest(Struct, frozen=True):
-    """One request, after its answer was made."""
+    """A request, once its answer is ready."""
 
     path: str
-    """The route's; `other` where there was none, so that it can be a metric's label."""
+    """The path of the route; `other` if there is no route, since it is a label of metrics."""
     status: int
     seconds: float
-    """From the head's arrival until the answer was ready to be written [s]."""
+    """From the call of the handler until the answer was ready [s]."""
     size: int
-    """The body's [bytes]."""
+    """Size of the body [bytes]."""
     fields: Mapping[str, object]
 
 
 Observers = Sequence[Callable[[CompletedRequest], None]]
 
 CLIENT_CLOSED_REQUEST = 499
-"""The status in logs and metrics of a client that left before its answer."""
+"""The status in logs and metrics when the client closed the connection before the answer."""
 
 
 def error_response(
     status: int, message: str, headers: Mapping[str, str] | None = None
 ) -> HttpResponse:
-    """Return an answer of one sentence, which an API server shows to its user."""
+    """Return a response of one sentence, which an API server shows to its user."""
     return HttpResponse(f"{message}\n".encode(), status, TEXT, headers or {}, {"reason": message})
 
 
 def retry_later(message: str) -> HttpResponse:
-    """Return the answer that an API server repeats its call for, within the same deadline.
+    """Return a 503 after which an API server repeats its call, within the same deadline.
 
     Source: kubernetes/client-go, rest/with_retry.go: a 5xx with a whole number in `Retry-After`.
     """

@@ -1,6 +1,6 @@
-"""Calls to the Kubernetes API, or one like it: typed bodies, few errors, a time limit on each.
+"""Client of the Kubernetes API and of our own: typed bodies, few errors, time limits.
 
-A call that raises no KubeError has sent nothing: its body could not be encoded.
+A call that raises anything else than a KubeError has sent nothing: its body cannot be encoded.
 """
 
 import ssl
@@ -40,7 +40,7 @@ _NONE: Params = {}
 
 
 class Kube:
-    """One API server, as one account; use it in `async with`."""
+    """A client of one API server, with one account; use it in `async with`."""
 
     def __init__(
         self,
@@ -52,22 +52,22 @@ class Kube:
         server_name: str | None = None,
         timeout: float = 10,
     ) -> None:
-        """Say whom to ask, and as whom.
+        """Create a client without a connection.
 
         Args:
             server: Such as `https://10.0.0.1:443`.
             token_file: Read for every call: mounted tokens are replaced while the process runs.
-            token: A token that stays; used where there is no file.
-            ca_file: Who signs the server's certificate; the system's authorities when None.
-            server_name: Whom that certificate is for; the server's host when None.
-            timeout: Of one call, all of it [s].
+            token: A constant token; used if there is no file.
+            ca_file: CAs of the server's certificate; None: those of the system.
+            server_name: Name in the server's certificate; None: the host of `server`.
+            timeout: Of one whole call [s].
         """
         self.server = server.rstrip("/")
         self._token_file, self._token = token_file, token
         self._ca_file, self._server_name = ca_file, server_name
         self._timeout = timeout
         self._context = ssl.create_default_context(cafile=ca_file)
-        # From 3.13 on Python asks for extensions that the authorities of some clusters lack.
+        # From 3.13 on Python requires extensions that the CAs of some clusters lack.
         self._context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         self._session: aiohttp.ClientSession | None = None
 
@@ -75,15 +75,15 @@ class Kube:
     def in_cluster(
         cls, environment: Mapping[str, str], mount: Path = _MOUNT, *, timeout: float = 10
     ) -> Self:
-        """Return the API server and account that a pod is given.
+        """Return a client with the server and service account of this pod.
 
         Args:
-            environment: The process's.
-            mount: Where its token and the CA are.
-            timeout: Of one call, all of it [s].
+            environment: Environment of the process.
+            mount: Folder of the token and the CA.
+            timeout: Of one whole call [s].
 
         Raises:
-            KeyError: The environment is not a pod's.
+            KeyError: The process runs in no pod.
         """
         host, port = environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
         address = f"[{host}]" if ":" in host else host
@@ -101,10 +101,10 @@ class Kube:
         *,
         timeout: float = 10,
     ) -> Self:
-        """Return the API server that settings name; where they name none, the one a pod is given.
+        """Return a client of the server in the settings; if it is empty, as `in_cluster`.
 
         Raises:
-            KeyError: None is named, and the environment is not a pod's.
+            KeyError: No server is set, and the process runs in no pod.
         """
         if not server:
             return cls.in_cluster(environment, timeout=timeout)
@@ -116,7 +116,7 @@ class Kube:
         )
 
     async def __aenter__(self) -> Self:
-        # A watch holds a connection for as long as it lasts, so their number is not limited.
+        # Each watch holds a connection, so their number is not limited.
         connector = aiohttp.TCPConnector(ssl=self._context, limit=0)
         self._session = aiohttp.ClientSession(connector=connector)
         return self
@@ -126,31 +126,31 @@ class Kube:
             await self._session.close()
 
     async def get(
-        self, path: str, returns: type[T], *, params: Params = _NONE, most: int | None = None
+        self, path: str, returns: type[T], *, params: Params = _NONE, max_bytes: int | None = None
     ) -> T:
-        """Return what is at a path.
+        """Return an object or a list.
 
         Args:
             path: Of an object, or of a collection.
-            returns: What it is read as.
+            returns: The type to decode.
             params: Of the query.
-            most: So many bytes are read at most; None: all that come.
+            max_bytes: Longest response; None: no limit.
 
         Raises:
-            KubeError: `TooLong` where there are more bytes; or as any call.
+            KubeError: `TooLong` for a longer response; or as any call.
         """
-        return _decoded(await self._call("GET", path, params=params, most=most), returns)
+        return _decoded(await self._call("GET", path, params=params, max_bytes=max_bytes), returns)
 
     async def create(
         self, path: str, body: object, returns: type[T], *, params: Params = _NONE
     ) -> T:
-        """Create an object in a collection, and return it as it was stored."""
+        """Create an object in a collection; return it as it was stored."""
         return _decoded(await self._call("POST", path, body=body, params=params), returns)
 
     async def update(
         self, path: str, body: object, returns: type[T], *, params: Params = _NONE
     ) -> T:
-        """Replace an object, if it is still of the body's resourceVersion."""
+        """Replace an object if it still has the resourceVersion of the body."""
         return _decoded(await self._call("PUT", path, body=body, params=params), returns)
 
     async def patch(
@@ -164,11 +164,11 @@ class Kube:
     ) -> T:
         """Change an object: by JSON patch, by merge patch, or by server-side apply.
 
-        Applying needs the parameter `fieldManager`.
+        Apply needs the parameter `fieldManager`.
         """
         content = _PATCHES[kind]
-        answer = await self._call("PATCH", path, body=body, params=params, content_type=content)
-        return _decoded(answer, returns)
+        response = await self._call("PATCH", path, body=body, params=params, content_type=content)
+        return _decoded(response, returns)
 
     async def delete(self, path: str, *, body: object = None, params: Params = _NONE) -> None:
         """Delete an object; the body can be DeleteOptions with preconditions."""
@@ -182,39 +182,40 @@ class Kube:
         body: object = None,
         params: Params,
         content_type: str = "application/json",
-        most: int | None = None,
+        max_bytes: int | None = None,
     ) -> bytes:
         timeout = aiohttp.ClientTimeout(total=self._timeout)
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": content_type}
         async with self._request(
             method, path, params=params, data=data, headers=headers, timeout=timeout
-        ) as answer:
-            return await answer.read() if most is None else await _read(answer, most)
+        ) as response:
+            return await response.read() if max_bytes is None else await _read(response, max_bytes)
 
     async def stream(
         self, path: str, params: Params, *, read_timeout: float
     ) -> AsyncGenerator[list[bytes], None]:
-        """Yield the lines that a path sends, as they come, until it ends.
+        """Yield the lines of a watch as they arrive, until it ends.
 
-        The first list is empty: the API server has agreed. Close the generator when leaving early.
+        The first list is empty: the API server has accepted the watch. Close the generator to leave
+        early.
 
         Args:
-            path: Of a collection that is watched.
-            params: Of the watch.
+            path: Of a collection.
+            params: Of the query.
             read_timeout: The stream is closed after this time without a byte [s].
 
         Raises:
-            ApiError: It is refused.
-            Unreachable: It broke.
+            ApiError: The watch is refused.
+            Unreachable: The connection broke.
         """
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=self._timeout, sock_read=read_timeout
         )
-        async with self._request("GET", path, params=params, timeout=timeout) as answer:
+        async with self._request("GET", path, params=params, timeout=timeout) as response:
             yield []
             rest = b""
-            async for chunk in answer.content.iter_any():
+            async for chunk in response.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
                 if lines:
                     yield lines
@@ -238,15 +239,15 @@ class Kube:
                 allow_redirects=False,
                 server_hostname=self._server_name,
                 **options,
-            ) as answer:
-                if answer.status >= 300:
-                    raise api_error(answer.status, await answer.read())  # noqa: TRY301
-                yield answer
+            ) as response:
+                if response.status >= 300:
+                    raise api_error(response.status, await response.read())  # noqa: TRY301
+                yield response
         except KubeError:
             raise
         except Exception as error:
-            # Whatever else the client raises: the request may have been sent by then.
-            self._trust_again(error)
+            # aiohttp raises other types, too. The request may have been sent.
+            self._reload_ca(error)
             cause = str(error) or type(error).__name__
             raise Unreachable(f"{method} {path}: {cause}") from error
 
@@ -254,19 +255,19 @@ class Kube:
         token = self._token_file.read_text() if self._token_file else self._token
         return {"Authorization": f"Bearer {token.strip()}"} if token else {}
 
-    def _trust_again(self, error: Exception) -> None:
-        """Read the CA file again when a certificate was not trusted: it may have been replaced."""
+    def _reload_ca(self, error: Exception) -> None:
+        """Load the CA file again after a certificate was not trusted: it may have been replaced."""
         if isinstance(error, aiohttp.ClientConnectorCertificateError) and self._ca_file:
             with suppress(OSError):
                 self._context.load_verify_locations(self._ca_file)
 
 
-async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:
+async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     parts, size = [], 0
-    async for part in answer.content.iter_any():
+    async for part in response.content.iter_any():
         size += len(part)
-        if size > most:
-            raise TooLong(f"{answer.url.path}: the answer has more than {most} bytes")
+        if size > max_bytes:
+            raise TooLong(f"{response.url.path}: the answer has more than {max_bytes} bytes")
         parts.append(part)
     return b"".join(parts)
 

@@ -1,16 +1,16 @@
-"""Which of several processes leads: the holder of a Lease, as among Kubernetes' own components.
+"""Leader election by a Lease, as in Kubernetes' own components.
 
-1. Who waits watches the record, and takes it when nobody holds it, or when it has not changed for
-   as long as its holder asked for.
-2. Who holds it renews it, and stops by itself when that did not succeed in a shorter time.
-3. Who ends gives it up, so that the next one need not wait.
+1. A candidate watches the Lease, and acquires it when it has no holder, or when it has not changed
+   for the duration that its holder wrote.
+2. The holder renews it, and stops leading if that did not succeed within a shorter time.
+3. A holder that ends releases it, so that the next one need not wait.
 
-Each measures by its own monotonic clock: a holder from before it sent a renewal, who waits from
-after it saw one. Times that others wrote are not read.
+Each process measures with its own monotonic clock: the holder from before it sent a renewal, a
+candidate from after it saw one. Times that other processes wrote are not used.
 
-A process that was stopped and continued may still send what it had decided before. Only the API
-server can refuse that: the term grows with every holder, so a write that tells its term is known to
-be late.
+A process that was suspended and resumed may still send writes of its earlier term. Only the API
+server can refuse them: the term grows with each holder, so a write that carries its term can be
+recognized as late.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _log = structlog.get_logger()
 
 
 class Election:
-    """One process's part in the election of a leader."""
+    """A candidate in the election of a leader."""
 
     def __init__(
         self,
@@ -45,15 +45,16 @@ class Election:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Say what to hold, and as whom.
+        """Create a candidate that does not run yet.
 
         Args:
-            kube: Whom to ask. It may get, list, watch and patch the Lease, and create Leases.
+            kube: Client with the rights to get, list, watch and patch the Lease, and to create
+                Leases.
             namespace: Of the Lease.
             name: Of the Lease.
-            identity: No other process's, nor that of this one's predecessor on the same host.
-            timing: How long.
-            clock: A monotonic one [s].
+            identity: Unique to this process: also its predecessor on the same host has another.
+            timing: Of the Lease.
+            clock: Monotonic [s].
         """
         self._store = LeaseStore(kube, namespace, name)
         self._identity = identity
@@ -62,40 +63,41 @@ class Election:
         self._term = 0
         self._until = -inf
         self._held = Lease()
-        """As it was last seen to be ours."""
+        """The last version that this process wrote."""
         self._watch: Reflector[Lease] | None = None
         self._highest = -1
-        # Half a deadline leaves time for a second call, on another connection.
+        # Half of the deadline leaves time for a second call on another connection.
         self._call_timeout = timing.renew_deadline / 2
 
     @property
     def term(self) -> int | None:
-        """The number of this tenure; None while others may hold the Lease.
+        """The present term; None while another process may hold the Lease.
 
-        The clock decides, at this moment: ask again after everything that took time.
+        The result is valid at this moment only: read it again after each wait.
         """
         return self._term if self._clock() < self._until else None
 
     def missing(self) -> str | None:
-        """Say why it is not known who leads; None when it is, or was until the watch was lost."""
+        """Return why the holder is unknown; None once the Lease was listed."""
         return self._store.missing(self._watch)
 
     async def run(self, lead: Lead) -> None:
-        """Lead whenever the Lease is ours, until `lead` ends or this is cancelled.
+        """Lead while this process holds the Lease, until `lead` ends or this is cancelled.
 
-        Cancelled, it cancels `lead`, waits for its end, and gives the Lease up: wait for it.
+        When it is cancelled, it cancels `lead`, waits for its end, and releases the Lease: await
+        it.
 
         Args:
-            lead: Called with the term, which is greater each time. When the Lease is lost it is
-                cancelled, and has to stop writing at once; when it has ended, the wait for the
-                Lease begins anew. While it ends at our own wish, the Lease is still renewed. If
-                it returns or raises by itself, so does `run`.
+            lead: Called with the term, which grows each time. It is cancelled when the Lease is
+                lost, and must stop writing immediately; after its end this process is a candidate
+                again. While `lead` ends because `run` was cancelled, the Lease is still renewed.
+                If it returns or raises by itself, so does `run`.
         """
         while not await self._lead(lead, await self._acquire()):
             pass
 
     async def _lead(self, lead: Lead, term: int) -> bool:
-        """Return whether `lead` ended by itself."""
+        """Lead for one term; return whether `lead` ended by itself."""
         leading, renewing = asyncio.create_task(lead(term)), asyncio.create_task(self._renew())
         try:
             done, _ = await asyncio.wait((leading, renewing), return_when=asyncio.FIRST_COMPLETED)
@@ -110,7 +112,7 @@ class Election:
         return leading in done
 
     async def _acquire(self) -> int:
-        """Return the term, once it is ours."""
+        """Wait until the Lease is acquired; return the term."""
         changed = asyncio.Event()
         watch = self._watch = self._store.watch(
             self._timing, lambda _items, _changed: changed.set()
@@ -118,11 +120,11 @@ class Election:
         watching = asyncio.create_task(watch.run())
         try:
             await watch.synced.wait()
-            return await self._taken(watch, changed)
+            return await self._wait_and_take(watch, changed)
         finally:
             await cancel_and_wait(watching)
 
-    async def _taken(self, watch: Reflector[Lease], changed: asyncio.Event) -> int:
+    async def _wait_and_take(self, watch: Reflector[Lease], changed: asyncio.Event) -> int:
         seen: LeaseSpec | None = None
         seen_at, error = -inf, ""
         while True:
@@ -132,7 +134,7 @@ class Election:
                 seen, seen_at = found.spec if found else None, self._clock()
             if seen is not None:
                 self._highest = max(self._highest, seen.lease_transitions or 0)
-            left = seen_at + self._holds(seen) - self._clock()
+            left = seen_at + self._remaining_hold(seen) - self._clock()
             if left <= 0:
                 left = self._timing.retry_period
                 try:
@@ -140,22 +142,22 @@ class Election:
                         if await self._take(found):
                             return self._term
                 except (KubeError, TimeoutError) as failure:
-                    if error != (error := _said(failure)):
+                    if error != (error := _message(failure)):
                         _log.warning("Could not take Lease", lease=self._store.name, err=error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await changed.wait()
 
-    def _holds(self, spec: LeaseSpec | None) -> float:
-        """Return how long a record that does not change keeps us from taking the Lease [s]."""
-        # Our own, while we do not lead, is what a call without an answer left, or a lost tenure.
+    def _remaining_hold(self, spec: LeaseSpec | None) -> float:
+        """Return for how long an unchanged record prevents another holder [s]."""
+        # A record of our own is left from a call without an answer, or from a lost term.
         if spec is None or spec.holder_identity in {None, "", self._identity}:
             return 0
         return spec.lease_duration_seconds or self._timing.lease_duration
 
     async def _take(self, found: Lease | None) -> bool:
-        """Return whether it is ours; not, when somebody else was quicker."""
-        # Even when the Lease was deleted, no term that was seen comes again.
+        """Try to acquire the Lease; return False if another process was faster."""
+        # Terms grow even if the Lease was deleted.
         term = self._highest + 1
         now, sent = now_rfc3339(), self._clock()
         spec = {
@@ -176,7 +178,7 @@ class Election:
         return True
 
     async def _renew(self) -> None:
-        """Return when it is lost."""
+        """Renew the Lease until it is lost."""
         while (left := self._until - self._clock()) > 0:
             await asyncio.sleep(min(left, self._timing.retry_period))
             sent = self._clock()
@@ -184,7 +186,7 @@ class Election:
                 async with asyncio.timeout(min(self._until - sent, self._call_timeout)):
                     ours = await self._write_ours({"renewTime": now_rfc3339()})
             except (KubeError, TimeoutError) as error:
-                _log.warning("Could not renew Lease", lease=self._store.name, err=_said(error))
+                _log.warning("Could not renew Lease", lease=self._store.name, err=_message(error))
                 continue
             self._until = sent + self._timing.renew_deadline if ours else -inf
         _log.warning("Lost Lease", lease=self._store.name, term=self._term)
@@ -202,12 +204,12 @@ class Election:
                 if await self._write_ours(spec):
                     _log.info("Released Lease", lease=self._store.name, term=self._term)
         except (KubeError, TimeoutError) as error:
-            _log.warning("Could not release Lease", lease=self._store.name, err=_said(error))
+            _log.warning("Could not release Lease", lease=self._store.name, err=_message(error))
 
     async def _write_ours(self, spec: dict[str, object]) -> bool:
-        """Write to the Lease as long as it is of this tenure; return whether it is."""
+        """Write to the Lease; return False if it is not of this term any more."""
         while (written := await self._store.write(self._held, spec)) is None:
-            # It is another version: somebody else's, or that of a call of ours without an answer.
+            # Another process changed it, or a call of ours that had no answer.
             found = await self._store.read()
             if found is None or not self._is_ours(found.spec):
                 return False
@@ -220,10 +222,10 @@ class Election:
 
 
 async def cancel_and_wait(task: asyncio.Task[None]) -> None:
-    """Cancel a task, and wait until it has ended."""
+    """Cancel a task, and wait for its end."""
     task.cancel()
     await asyncio.wait((task,))
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return str(error) or type(error).__name__

@@ -1,10 +1,10 @@
 """Errors of calls to the Kubernetes API.
 
 KubeError
-+ ApiError       the API server answered no
-+ Unreachable    nobody answered, or not in time, or not to the end
-+ Unreadable     the answer is not what was asked for
-+ TooLong        the answer has more bytes than there is memory for
++ ApiError       the API server refused the call
++ Unreachable    no answer, or not in time, or not complete
++ Unreadable     the answer is not of the expected type
++ TooLong        the answer has more bytes than allowed
 """
 
 from collections.abc import Sequence
@@ -13,37 +13,37 @@ import msgspec
 from msgspec import Struct
 
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises: it is no JSON or of another type, no UTF-8, or nested too deep."""
+"""Errors of decoding: no JSON or of another type, not UTF-8, nested too deep."""
 
 
 class KubeError(Exception):
-    """A call did not do what it should."""
+    """A call failed."""
 
 
 class ApiError(KubeError):
-    """An API server's refusal."""
+    """The API server refused the call."""
 
     def __init__(self, status: int, reason: str, message: str, causes: Sequence[str] = ()) -> None:
         super().__init__(f"{message or reason or 'no explanation'} (status {status})")
         self.status = status
         self.reason = reason
-        """A word for machines, such as `Conflict`; empty where none was given."""
+        """Reason of the Status, such as `Conflict`; may be empty."""
         self.message = message
         self.causes = tuple(causes)
-        """Messages of `details.causes`: one for each field that is invalid, or for the policy that
-        denied the request."""
+        """Messages of `details.causes`: of each invalid field, or of the policy that denied the
+        request."""
 
 
-class Unreachable(KubeError):  # noqa: N818 - it says all.
-    """An API server that cannot be reached, or fell silent: the call may have been carried out."""
+class Unreachable(KubeError):  # noqa: N818 - the name of the condition.
+    """The API server cannot be reached or did not answer: the call may have been executed."""
 
 
 class Unreadable(KubeError):  # noqa: N818
-    """An answer that is not of the type that was asked for."""
+    """The answer is not of the expected type."""
 
 
 class TooLong(KubeError):  # noqa: N818
-    """An answer of more bytes than were allowed; no more of it was read."""
+    """The answer has more bytes than allowed; the rest was not read."""
 
 
 class _Cause(Struct, frozen=True):
@@ -61,10 +61,10 @@ class _Status(Struct, frozen=True):
 
 
 def api_error(status: int, body: bytes) -> ApiError:
-    """Return the error that a Status object, or whatever came instead, stands for."""
+    """Return the error of a Status object, or of another body."""
     try:
-        found = msgspec.json.decode(body, type=_Status)
+        decoded = msgspec.json.decode(body, type=_Status)
     except UNDECODABLE:
-        found = _Status(message=body[:200].decode(errors="replace").strip())
-    causes = (found.details.causes if found.details else None) or ()
-    return ApiError(status, found.reason, found.message, [cause.message for cause in causes])
+        decoded = _Status(message=body[:200].decode(errors="replace").strip())
+    causes = (decoded.details.causes if decoded.details else None) or ()
+    return ApiError(status, decoded.reason, decoded.message, [cause.message for cause in causes])

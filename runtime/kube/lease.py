@@ -1,6 +1,6 @@
-"""A Lease: who leads by it and for how long, as it is stored on the API server.
+"""Read, watch and write a Lease.
 
-Every write is for the version that was seen, so that of two writers one wins.
+Each write is conditional on the resourceVersion that was read, so that one of two writers fails.
 
 Source: kubernetes/client-go, tools/leaderelection/leaderelection.go, for the meaning of all fields.
 """
@@ -17,15 +17,15 @@ from runtime.kube.reflector import Key, Reflector, WatchTimings
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimings:
-    """How long, under client-go's names and with its defaults [s]."""
+    """Durations with client-go's names and defaults [s]."""
 
     lease_duration: int = 15
-    """After so long without a change another process may take it."""
+    """Another process may acquire a Lease that has not changed for this time."""
     renew_deadline: float = 10
-    """After so long without a renewal its holder stops; what is left of the duration is for
-    stopping, and for clocks that run unevenly."""
+    """The holder stops leading after this time without a renewal; the rest of the duration is for
+    stopping, and for clocks that differ in speed."""
     retry_period: float = 2
-    """Between two renewals, and between two attempts."""
+    """Between two renewals, and between two attempts to acquire."""
 
     def __post_init__(self) -> None:
         if not 0 < self.retry_period < self.renew_deadline < self.lease_duration:
@@ -40,17 +40,17 @@ class _Metadata(Struct, frozen=True, rename="camel"):
 
 
 class LeaseSpec(Struct, frozen=True, rename="camel"):
-    """Who holds a Lease, as far as others care."""
+    """The fields of a Lease that are read."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     lease_transitions: int | None = None
     renew_time: str | None = None
-    """Only compared: its writer's clock is not ours."""
+    """Only compared for equality: it is the time of another clock."""
 
 
 class Lease(Struct, frozen=True):
-    """A Lease, in one version."""
+    """A Lease at one resourceVersion."""
 
     metadata: _Metadata = _Metadata()
     spec: LeaseSpec = LeaseSpec()
@@ -60,16 +60,16 @@ _leases = msgspec.json.Decoder(Lease)
 
 
 class LeaseStore:
-    """One Lease on the API server: watched, read, and written only as it was seen."""
+    """One Lease on the API server."""
 
     def __init__(self, kube: Kube, namespace: str, name: str) -> None:
-        """Say which Lease.
+        """Refer to a Lease; it need not exist.
 
         Args:
-            kube: Whom to ask. It may list and watch the Lease to watch it; it may get and patch
-                it, and create Leases, to write to it.
-            namespace: Its own.
-            name: Its own.
+            kube: Client of the API server, with the rights to list and watch the Lease for
+                `watch`; to get and patch it and to create Leases for the writes.
+            namespace: Of the Lease.
+            name: Of the Lease.
         """
         self._kube = kube
         self.key: Key = namespace, name
@@ -80,13 +80,13 @@ class LeaseStore:
     def watch(
         self, timing: LeaseTimings, on_change: Callable[[Mapping[Key, Lease], Set[Key]], None]
     ) -> Reflector[Lease]:
-        """Return a watch of it, to be run.
+        """Return a reflector of the Lease; its caller runs it.
 
         Args:
-            timing: How long it lasts, and how often it is renewed.
+            timing: Of the Lease.
             on_change: As of a reflector.
         """
-        # A holder that dies together with our connection must not be missed for long.
+        # Short, so that the end of a holder is noticed even if our connection broke with it.
         half, retry = timing.lease_duration / 2, timing.retry_period
         return Reflector(
             self._kube,
@@ -98,17 +98,17 @@ class LeaseStore:
         )
 
     def missing(self, watch: Reflector[Lease] | None) -> str | None:
-        """Say why a watch, if there is one yet, does not tell who leads; None when it once did."""
+        """Return why the holder is unknown; None once the Lease was listed."""
         if watch is not None and watch.synced.is_set():
             return None
         why = (watch and watch.error) or "the list is under way"
         return f"Lease {self.name} was not read yet: {why}"
 
     async def read(self) -> Lease | None:
-        """Return it as it is now; None when it is not there.
+        """Return the Lease; None if it does not exist.
 
         Raises:
-            KubeError: The API server cannot be asked, or refuses.
+            KubeError: The call failed.
         """
         try:
             return await self._kube.get(self._path, Lease)
@@ -118,26 +118,26 @@ class LeaseStore:
             raise
 
     async def create(self, spec: dict[str, object]) -> Lease | None:
-        """Return it as it was created; None when somebody else was quicker.
+        """Create the Lease; return None if it exists already.
 
         Raises:
-            KubeError: The API server cannot be asked, or refuses; what was sent may still arrive.
+            KubeError: The call failed; it may still be executed.
         """
-        made = {
+        lease = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {"name": self.name},
             "spec": spec,
         }
-        return await _stored(self._kube.create(self._collection, made, Lease))
+        return await _stored(self._kube.create(self._collection, lease, Lease))
 
-    async def write(self, seen: Lease, spec: dict[str, object]) -> Lease | None:
-        """Return it with these fields changed; None when it is no longer as it was seen.
+    async def write(self, base: Lease, spec: dict[str, object]) -> Lease | None:
+        """Change fields of the Lease; return None if it was changed or deleted since it was read.
 
         Raises:
-            KubeError: The API server cannot be asked, or refuses; what was sent may still arrive.
+            KubeError: The call failed; it may still be executed.
         """
-        change = {"metadata": {"resourceVersion": seen.metadata.resource_version}, "spec": spec}
+        change = {"metadata": {"resourceVersion": base.metadata.resource_version}, "spec": spec}
         return await _stored(self._kube.patch(self._path, change, Lease, kind="merge"))
 
 
@@ -145,7 +145,7 @@ async def _stored(call: Awaitable[Lease]) -> Lease | None:
     try:
         return await call
     except ApiError as error:
-        # Deleted since; Conflict or AlreadyExists.
+        # Deleted; Conflict or AlreadyExists.
         if error.status in {404, 409}:
             return None
         raise

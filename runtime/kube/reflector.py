@@ -1,9 +1,9 @@
-"""A collection of the Kubernetes API, kept as it is there: list, then watch, for ever.
+"""Keep a copy of a collection of the Kubernetes API: list, then watch.
 
-1. List, in pages of as many objects as memory allows, for the whole state at one resourceVersion.
-2. Watch from it: each event is one change; bookmarks move the version on where nothing changes.
-3. A watch that ends is begun anew at the last version. Where the API server knows that version no
-   longer, list again. What is known stays in use all the while.
+1. List, in pages of as many objects as memory allows: the whole state at one resourceVersion.
+2. Watch from that version: each event is one change; bookmarks advance the version without one.
+3. When a watch ends, start another one at the last version; if the API server no longer has that
+   version, list again. The copy stays in use meanwhile.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ from runtime.kube.errors import (
 
 T = TypeVar("T")
 Key: TypeAlias = tuple[str, str]
-"""Namespace, which is empty for what has none, and name."""
+"""Namespace (empty for cluster-scoped objects) and name."""
 
 _GONE = 410
 _PASSING = frozenset({429, 500, 502, 503})
-"""Answers that say nothing about the version: the API server is overloaded or starting."""
+"""Statuses that do not concern the version: the API server is overloaded or starting."""
 
 _LONGEST = 200
-"""Of an error's text, which may quote what somebody wrote [characters]."""
+"""Longest text of an error, which may quote an object [characters]."""
 
 _log = structlog.get_logger()
 
@@ -87,7 +87,7 @@ class _Metadata(Struct, frozen=True, rename="camel"):
 class _Head(Struct, frozen=True):
     metadata: _Metadata = _Metadata()
     code: int = 500
-    """Of a Status, which stands in an ERROR event."""
+    """Of the Status in an ERROR event."""
 
 
 class _Event(Struct, frozen=True):
@@ -101,9 +101,9 @@ _DEFAULT = WatchTimings()
 
 
 class Reflector(Generic[T]):
-    """What a collection holds, as far as its watch has told."""
+    """A copy of a collection."""
 
-    def __init__(  # noqa: PLR0913 - what is kept, and how.
+    def __init__(  # noqa: PLR0913 - all are properties of one watch.
         self,
         kube: Kube,
         path: str,
@@ -114,17 +114,17 @@ class Reflector(Generic[T]):
         on_change: Callable[[Mapping[Key, T], Set[Key]], None] = lambda _items, _changed: None,
         timings: WatchTimings = _DEFAULT,
     ) -> None:
-        """Say what to keep.
+        """Create an empty copy.
 
         Args:
-            kube: Whom to ask.
+            kube: Client of the API server.
             path: The collection, such as `/api/v1/namespaces`.
-            read: Returns what is kept of an object, from its JSON; where it raises, what was known
-                of the object stays.
-            label_selector: Where not all is wanted.
-            field_selector: Where not all is wanted.
-            on_change: Called after each change, and after every list, with all items and the keys
-                of those that changed, came or went; an exception that it raises ends `run`.
+            read: Returns the item of an object, from its JSON; if it raises, the object keeps the
+                item that it had.
+            label_selector: Selects objects; None: all.
+            field_selector: Selects objects; None: all.
+            on_change: Called after each change and each list, with all items and the keys of those
+                that were added, changed or deleted; an exception that it raises ends `run`.
             timings: Durations, and sizes of pages.
         """
         self._kube = kube
@@ -136,39 +136,39 @@ class Reflector(Generic[T]):
         self._timings = timings
         self._items: dict[Key, T] = {}
         self._version = ""
-        self._heard_at = float("-inf")
+        self._last_event_at = float("-inf")
         self._delay = timings.initial_backoff
         self.synced = asyncio.Event()
-        """Set once a list was complete."""
+        """Set after the first complete list."""
         self.lists = 0
-        """Complete ones so far."""
+        """Number of complete lists."""
         self.error: str | None = None
         """Why there is no watch now; None while there is one."""
         self.unreadable: dict[Key, str] = {}
-        """Objects that are not what was expected, and why; what they were before stays in use."""
+        """Objects that could not be read, and why; their last items stay in use."""
 
     @property
     def items(self) -> Mapping[Key, T]:
-        """All objects: a view that changes with them, and cannot be written to."""
+        """All items: a live, read-only view."""
         return MappingProxyType(self._items)
 
     def last_event_age(self, now: float) -> float:
-        """Return how long nothing was heard [s].
+        """Return the time since the last event or list [s].
 
         Args:
             now: `time.monotonic()`.
         """
-        return now - self._heard_at
+        return now - self._last_event_at
 
     def replace(self, key: Key, item: T) -> None:
-        """Keep something else of an object that has not changed, and say so."""
+        """Replace the item of an unchanged object, and call `on_change`."""
         self._items[key] = item
         self._on_change(self.items, {key})
 
     async def run(self) -> None:
         """Keep the items up to date until cancelled."""
         while True:
-            began = time.monotonic()
+            started = time.monotonic()
             try:
                 if not self._version:
                     await self._list()
@@ -177,8 +177,8 @@ class Reflector(Generic[T]):
                 self._lost(error)
             except UNDECODABLE as error:
                 self._lost(Unreadable(f"this is no event and no object: {error}"))
-            # A watch that lasted is a success, whether or not there was anything to tell.
-            if time.monotonic() - began > self._timings.watch / 2:
+            # A watch of that duration is a success, even without events.
+            if time.monotonic() - started > self._timings.watch / 2:
                 self._delay = self._timings.initial_backoff
             await asyncio.sleep(self._delay * random.uniform(0.5, 1))  # noqa: S311
             self._delay = min(self._delay * 2, self._timings.max_backoff)
@@ -193,74 +193,74 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         try:
-            found = await self._pages(self._timings.page_size)
+            pages = await self._pages(self._timings.page_size)
         except ApiError as error:
             if error.status != _GONE:
                 raise
-            # A list that takes longer than its pages are kept: all of it in one answer, then.
-            found = await self._pages(None)
+            # The continue token expired before the last page: read all in one page.
+            pages = await self._pages(None)
         before = self._items
-        self._items, self.unreadable, self._version = found
-        self._heard_at = time.monotonic()
+        self._items, self.unreadable, self._version = pages
+        self._last_event_at = time.monotonic()
         self.lists += 1
         self.synced.set()
         _log.info("Listed objects", resource=self._path, objects=len(self._items))
         self._on_change(self.items, before.keys() | self._items.keys())
 
     async def _pages(self, limit: int | None) -> tuple[dict[Key, T], dict[Key, str], str]:
-        """Return all objects, why some cannot be read, and the version of the list.
+        """Return all items, the errors of objects that cannot be read, and the version of the list.
 
         Args:
-            limit: Objects in the first answer, which is read again with fewer where it is too long;
-                None: all in one answer, however long it is.
+            limit: Objects in the first page, which is read again with fewer if it is too long;
+                None: all objects in one page of any size.
         """
         items: dict[Key, T] = {}
         unreadable: dict[Key, str] = {}
         params = dict(self._selectors)
         while True:
             try:
-                part = await self._page(params, limit)
+                page = await self._page(params, limit)
             except TooLong:
                 limit = max(1, (limit or 1) // 4)
                 continue
             size = 0
-            for raw in part.items or ():
+            for raw in page.items or ():
                 size += memoryview(raw).nbytes
                 self._put(items, unreadable, decode(raw, _heads).metadata.key, raw)
-            if not part.metadata.continue_:
-                return items, unreadable, part.metadata.resource_version
-            params["continue"] = part.metadata.continue_
+            if not page.metadata.continue_:
+                return items, unreadable, page.metadata.resource_version
+            params["continue"] = page.metadata.continue_
             if limit is not None:
-                # Half as long as it may be, since the next objects may be larger than these.
-                fits = self._timings.page_bytes // 2 * len(part.items or ()) // max(size, 1)
+                # Aim at half the limit, since the next objects may be larger.
+                fits = self._timings.page_bytes // 2 * len(page.items or ()) // max(size, 1)
                 limit = max(1, min(fits, 2 * limit, self._timings.page_size))
 
     async def _page(self, params: dict[str, str], limit: int | None) -> _List:
         if limit is None:
             return await self._kube.get(self._path, _List, params=params)
-        # One object is read whatever its size: there is no smaller page.
-        most = self._timings.page_bytes if limit > 1 else None
+        # A page of one object has no limit: there is no smaller page.
+        max_bytes = self._timings.page_bytes if limit > 1 else None
         params = {**params, "limit": str(limit)}
-        return await self._kube.get(self._path, _List, params=params, most=most)
+        return await self._kube.get(self._path, _List, params=params, max_bytes=max_bytes)
 
     async def _watch(self) -> None:
-        lasts = self._timings.watch * random.uniform(1, 1.25)  # noqa: S311
+        duration = self._timings.watch * random.uniform(1, 1.25)  # noqa: S311
         params = {
             **self._selectors,
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
-            "timeoutSeconds": str(max(1, round(lasts))),
+            "timeoutSeconds": str(max(1, round(duration))),
         }
-        read_timeout = lasts + self._timings.read_timeout
+        read_timeout = duration + self._timings.read_timeout
         async with aclosing(
             self._kube.stream(self._path, params, read_timeout=read_timeout)
         ) as stream:
             async for lines in stream:
-                self._heard_at = time.monotonic()
+                self._last_event_at = time.monotonic()
                 self.error = None
                 self._take(lines)
-        self._heard_at = time.monotonic()
+        self._last_event_at = time.monotonic()
 
     def _take(self, lines: list[bytes]) -> None:
         changed: set[Key] = set()
@@ -274,7 +274,7 @@ class Reflector(Generic[T]):
                 self._on_change(self.items, changed)
 
     def _apply(self, event: _Event) -> Key | None:
-        """Return what changed, if anything did."""
+        """Apply an event; return the key of a changed object."""
         head = decode(event.object, _heads)
         if event.type == "ERROR":
             raise api_error(head.code, bytes(event.object))

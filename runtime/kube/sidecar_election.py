@@ -1,7 +1,7 @@
-"""Leadership that follows another process of the same host: it holds the Lease, and this one leads.
+"""Lead while another process of the same pod holds a Lease.
 
-So both always lead in one place, as a scheduler and what it asks have to. Nothing is written. What
-was said of terms in `election` holds here too: only the API server can refuse what is sent late.
+A scheduler and its extender must lead in the same pod: the scheduler holds the Lease, and this
+process follows. It writes nothing. As in `election`, only the API server can refuse a late write.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _log = structlog.get_logger()
 
 
 class SidecarElection:
-    """One process's part where its neighbour takes part in the election."""
+    """Leadership that follows the scheduler of the same pod."""
 
     def __init__(
         self,
@@ -33,54 +33,58 @@ class SidecarElection:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Say what to follow, and where.
+        """Create a follower that does not run yet.
 
         Args:
-            kube: Whom to ask. It may get, list and watch the Lease.
+            kube: Client with the rights to get, list and watch the Lease.
             namespace: Of the Lease.
             name: Of the Lease.
-            host: This one's, and the neighbour's: Kubernetes' own components hold Leases as
-                `<host>_<something>`. Two pods never have the same, without the host's network.
-            timing: How long; as that of the neighbour, or shorter.
-            clock: A monotonic one [s].
+            host: Host name of this pod: Kubernetes' components hold Leases as
+                `<host>_<something>`. Two pods have different ones unless they use the host's
+                network.
+            timing: Of the scheduler's election, or shorter.
+            clock: Monotonic [s].
         """
         self._store = LeaseStore(kube, namespace, name)
         self._host, self._timing, self._clock = host, timing, clock
         self._spec: LeaseSpec | None = None
         self._until = -inf
         self._changed = asyncio.Event()
-        self._watch = self._store.watch(timing, self._take_notice)
+        self._watch = self._store.watch(timing, self._on_change)
 
     @property
     def term(self) -> int | None:
-        """The number of this tenure; None while others may hold the Lease. See `Election.term`."""
+        """The present term; None while another process may hold the Lease. See `Election.term`."""
         if self._spec is None or self._clock() >= self._until:
             return None
         return self._spec.lease_transitions or 0
 
     def missing(self) -> str | None:
-        """Say why it is not known who leads; None when it is."""
+        """Return why the holder is unknown; None once the Lease was listed."""
         return self._store.missing(self._watch)
 
     async def run(self, lead: Lead) -> None:
-        """Lead whenever the neighbour holds the Lease, until `lead` ends or this is cancelled.
+        """Lead while the scheduler holds the Lease, until `lead` ends or this is cancelled.
 
         Args:
-            lead: Called with the term; it is cancelled, and waited for, when the neighbour has lost
-                the Lease, or was not seen to renew it in time. If it returns or raises by itself,
-                so does `run`.
+            lead: Called with the term. It is cancelled and awaited when the scheduler has lost the
+                Lease, or no renewal was seen in time. If it returns or raises by itself, so does
+                `run`.
         """
         watching = asyncio.create_task(self._watch.run())
         try:
-            while not await self._lead(lead, await self._begun()):
+            while not await self._lead(lead, await self._wait_for_term()):
                 pass
         finally:
             await cancel_and_wait(watching)
 
     async def _lead(self, lead: Lead, term: int) -> bool:
-        """Return whether `lead` ended by itself."""
+        """Lead for one term; return whether `lead` ended by itself."""
         _log.info("Following Lease", lease=self._store.name, term=term)
-        leading, over = asyncio.create_task(lead(term)), asyncio.create_task(self._over(term))
+        leading, over = (
+            asyncio.create_task(lead(term)),
+            asyncio.create_task(self._wait_for_end(term)),
+        )
         try:
             done, _ = await asyncio.wait((leading, over), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -90,28 +94,28 @@ class SidecarElection:
             leading.result()
         return leading in done
 
-    async def _begun(self) -> int:
-        """Return the term, once the neighbour holds the Lease."""
+    async def _wait_for_term(self) -> int:
+        """Wait until the scheduler holds the Lease; return the term."""
         while (term := self.term) is None:
             self._changed.clear()
             await self._changed.wait()
         return term
 
-    async def _over(self, term: int) -> None:
-        """Return once a term is over."""
+    async def _wait_for_end(self, term: int) -> None:
+        """Wait for the end of a term."""
         while self.term == term:
             self._changed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._until - self._clock()):
                     await self._changed.wait()
 
-    def _take_notice(self, items: Mapping[Key, Lease], _changed: Set[Key]) -> None:
+    def _on_change(self, items: Mapping[Key, Lease], _changed: Set[Key]) -> None:
         found = items.get(self._store.key)
         before, self._spec = self._spec, found.spec if found else None
         if not self._is_held_here():
             self._until = -inf
         elif before is not None and self._spec != before:
-            # What was found at first may be old: only a change tells that its holder lives.
+            # The first record may be old: only a change proves that its holder is alive.
             self._until = self._clock() + self._timing.renew_deadline
         self._changed.set()
 

@@ -1,7 +1,7 @@
-"""Clocks. The wall clock, and waiting by it: a timer stands still while a machine is suspended.
+"""Clocks, and waiting by the wall clock.
 
-Certificates end at a moment of the wall clock. A sleep until that moment would end late by as long
-as the machine slept, so the clock is read again and again.
+Certificates expire by the wall clock. Timers stop while a machine is suspended, so a single sleep
+until the expiry could end too late; `wait_until` reads the clock repeatedly.
 """
 
 import asyncio
@@ -14,17 +14,17 @@ Clock = Callable[[], float]
 
 
 def wall() -> float:
-    """Return the time now [s since 1970]; only a process's edge hands this function on."""
+    """Return the time now [s since 1970]; passed to other code as a `Clock` by `__main__` only."""
     return time.time()  # noqa: TID251
 
 
 def monotonic() -> float:
-    """Return the time of a clock that goes on evenly, and that threads may read [s]."""
+    """Return the time of a monotonic clock, in any thread [s]."""
     return time.monotonic()
 
 
 def loop_time() -> float:
-    """Return the time of the running loop's clock: even, and what its timers go by [s]."""
+    """Return the time of the running loop's clock, which its timers use [s]."""
     return asyncio.get_running_loop().time()
 
 
@@ -45,12 +45,12 @@ def _whole_second(second: int) -> str:
 
 
 async def wait_until(moment: float, *, clock: Clock = wall, step: float = 30) -> None:
-    """Return when the clock has reached a moment.
+    """Wait until the clock has reached a moment.
 
     Args:
         moment: [s since 1970].
-        clock: What is read.
-        step: The clock is read at least so often; the bound on being late after a sleep [s].
+        clock: The clock to read.
+        step: Longest time between two reads, and longest delay after a suspension [s].
     """
-    while (left := moment - clock()) > 0:  # noqa: ASYNC110 - no event tells the time.
+    while (left := moment - clock()) > 0:  # noqa: ASYNC110 - there is no event for a time.
         await asyncio.sleep(min(left, step))

@@ -1,4 +1,4 @@
-"""What a process is told by its environment: variables `LINKWISE_<NAME>`, each with a default."""
+"""Read settings from environment variables `LINKWISE_<NAME>`, each with a default."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,44 +7,44 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 
 class SettingsError(ValueError):
-    """A variable has a value that cannot be; one sentence that names it."""
+    """A variable has an invalid value. The text is one sentence that names the variable."""
 
 
 def variable(name: str) -> str:
-    """Return the variable of a setting."""
+    """Return the name of the variable of a setting."""
     return f"LINKWISE_{name.upper()}"
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Reads settings by their names; a variable that is empty is as good as unset."""
+    """Environment variables, read by the names of settings; an empty one counts as unset."""
 
     variables: Mapping[str, str]
 
     def text(self, name: str, default: str = "") -> str:
-        """Return a setting as it is written."""
+        """Return a setting as text."""
         return self.variables.get(variable(name)) or default
 
     def number(self, name: str, default: float, most: float) -> float:
-        """Return a setting that is a number from 0 on.
+        """Return a setting that is a number of at least 0.
 
         Raises:
-            SettingsError: It is none, or more than `most`.
+            SettingsError: It is no such number, or more than `most`.
         """
-        given = self.text(name, str(default))
+        text = self.text(name, str(default))
         try:
-            found = float(given)
+            number = float(text)
         except ValueError:
-            found = -1
-        if not 0 <= found <= most:
-            raise SettingsError(f"{variable(name)}={given}: write a number from 0 to {most:g}")
-        return found
+            number = -1
+        if not 0 <= number <= most:
+            raise SettingsError(f"{variable(name)}={text}: write a number from 0 to {most:g}")
+        return number
 
     def level(self) -> str:
-        """Return the least that is logged.
+        """Return the lowest level that is logged.
 
         Raises:
-            SettingsError: Logs have no such level.
+            SettingsError: There is no such level.
         """
         level = self.text("log_level", "info")
         if level not in _LEVELS:
@@ -52,10 +52,10 @@ class Environment:
         return level
 
     def api_server(self) -> str:
-        """Return the API server that is named; empty for the one that a pod is given.
+        """Return the address of the API server; empty: that of the pod's environment.
 
         Raises:
-            SettingsError: None is named, and this is no pod.
+            SettingsError: None is set, and the process runs in no pod.
         """
         server = self.text("api_server")
         if not server and "KUBERNETES_SERVICE_HOST" not in self.variables:

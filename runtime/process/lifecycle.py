@@ -1,4 +1,4 @@
-"""A process's life: its loop, its signals, its garbage."""
+"""Run a process: event loop, signals, garbage collection."""
 
 import asyncio
 import gc
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 _new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
-with suppress(ImportError):  # It is not made for every platform.
+with suppress(ImportError):  # It does not exist for every platform.
     from uvloop import new_event_loop as _new_loop
 
 
@@ -15,38 +15,38 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     """Run a process until its main returns.
 
     Args:
-        main: Gets an event that is set by the first SIGTERM or SIGINT: time to drain. The second
-            one cancels it.
+        main: Called with an event that the first SIGTERM or SIGINT sets: the process must drain and
+            return. A second signal cancels it.
     """
     with asyncio.Runner(loop_factory=_new_loop) as runner:
-        runner.run(_until_told(main))
+        runner.run(_run_until_signal(main))
 
 
-async def _until_told(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+async def _run_until_signal(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     loop = asyncio.get_running_loop()
-    told = asyncio.Event()
-    task = asyncio.ensure_future(main(told))
+    stopping = asyncio.Event()
+    task = asyncio.ensure_future(main(stopping))
 
-    def tell() -> None:
-        if told.is_set():
+    def on_signal() -> None:
+        if stopping.is_set():
             task.cancel()
-        told.set()
+        stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, tell)
+        loop.add_signal_handler(number, on_signal)
     try:
         await task
     except asyncio.CancelledError:
-        if not told.is_set():
+        if not stopping.is_set():
             raise
 
 
 def tune_gc() -> None:
-    """Take what was made at start out of garbage collection, and collect less often.
+    """Exclude all present objects from garbage collection, and collect less often.
 
-    Call it when the process is ready to serve: requests make few cycles, and looking for them among
-    all modules at every 700th object is what slow answers are made of.
+    Call it when the process is ready. Requests create few reference cycles, while a collection that
+    includes all modules delays answers, by default after every 700 new objects.
     """
-    # Not collected before: a start leaves next to no garbage, and looking takes a 20th of it.
+    # No collection before: a start leaves little garbage, and searching takes 5 % of its time.
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

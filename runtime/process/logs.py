@@ -1,4 +1,4 @@
-"""Logs: one JSON line each on standard output, safe to print whatever a user wrote."""
+"""Log lines: one JSON object each on standard output, in printable ASCII for any user input."""
 
 import json
 import logging
@@ -11,18 +11,18 @@ import structlog
 
 from runtime.process.clock import now_rfc3339
 
-_LONGEST = 8192
+_MAX_TEXT = 8192
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 
 
 def configure(*, level: str = "info", stream: BinaryIO | None = None) -> None:
-    """Send this process's log lines, and those of libraries, to a stream.
+    """Configure the log of this process, libraries included.
 
     Args:
-        level: The least that is written: debug, info, warning or error.
-        stream: Standard output when None.
+        level: Lowest level that is written: debug, info, warning or error.
+        stream: None: standard output.
     """
-    least = logging.getLevelNamesMapping()[level.upper()]
+    lowest = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -31,7 +31,7 @@ def configure(*, level: str = "info", stream: BinaryIO | None = None) -> None:
             structlog.processors.EventRenamer("msg"),
             render,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(least),
+        wrapper_class=structlog.make_filtering_bound_logger(lowest),
         logger_factory=structlog.BytesLoggerFactory(stream or sys.stdout.buffer),
         cache_logger_on_first_use=False,
     )
@@ -57,8 +57,8 @@ def render(_logger: object, _method: str, event: MutableMapping[str, object]) ->
 def encode_line(event: MutableMapping[str, object]) -> bytes:
     """Return an event as `render` does, which is called by structlog."""
     for key, value in event.items():
-        if isinstance(value, str) and len(value) > _LONGEST:
-            event[key] = f"{value[:_LONGEST]}…"
+        if isinstance(value, str) and len(value) > _MAX_TEXT:
+            event[key] = f"{value[:_MAX_TEXT]}…"
     try:
         line = _encoder.encode(event)
     except UnicodeEncodeError:  # A lone surrogate, which JSON can carry and UTF-8 cannot.

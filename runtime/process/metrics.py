@@ -1,4 +1,4 @@
-"""Metrics that every component has, in a registry of its own."""
+"""Metrics of every component: registry, event loop lag, gauges."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +20,7 @@ _LAG_PERIOD = 0.25
 
 
 def new_registry() -> CollectorRegistry:
-    """Return a registry with the process's memory, CPU time, open files and collections."""
+    """Return a registry with memory, CPU time, open files and garbage collections."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -29,13 +29,13 @@ def new_registry() -> CollectorRegistry:
 
 
 def measure_loop_lag(registry: CollectorRegistry) -> None:
-    """Measure how late the running loop calls what is due, for as long as the loop runs.
+    """Measure how late the running event loop calls timers.
 
-    A blocked loop answers no request and renews no Lease. One block is one observation, of nearly
-    its whole length.
+    A blocked loop answers no request and renews no Lease. Each block is one observation of nearly
+    its whole duration.
 
     Args:
-        registry: Gets the histogram.
+        registry: The histogram is registered here.
     """
     lag = Histogram(
         "linkwise_event_loop_lag_seconds",
@@ -49,7 +49,7 @@ def measure_loop_lag(registry: CollectorRegistry) -> None:
         loop.call_later(_LAG_PERIOD, observe, monotonic() + _LAG_PERIOD)
 
     def observe(due: float) -> None:
-        # The loop's own clock may stand still while a callback runs.
+        # uvloop's clock stands still while a callback runs.
         lag.observe(max(0.0, monotonic() - due))
         wait()
 
@@ -57,9 +57,9 @@ def measure_loop_lag(registry: CollectorRegistry) -> None:
 
 
 class Gauges(Collector):
-    """Values that are read when metrics are read, under one name, with at most one label.
+    """Gauges that are read when metrics are scraped: one name, at most one label.
 
-    What has no value now gives no sample, so that an alert on its absence can work.
+    A function that returns None gives no sample, so that alerts on absence work.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Gauges(Collector):
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
-        """Return the samples of this moment."""
+        """Return the present samples."""
         labels = (self._label,) if self._label else ()
         family = GaugeMetricFamily(self._name, self._documentation, labels=labels)
         for key, read in self._values.items():

@@ -1,7 +1,7 @@
-"""A child process for work on untrusted input: one job at a time, within hard limits.
+"""Run functions on untrusted input in a child process: one job at a time, within hard limits.
 
-A thread would not do: while Python or a library in C works on a text, every other thread waits.
-The child has a limit of memory and one of time, and is replaced when a job exceeds one of them.
+A thread is not enough: while Python or a library in C works on a text, all other threads wait.
+The child has a limit of memory and of time, and is replaced when a job exceeds one.
 """
 
 import asyncio
@@ -20,34 +20,34 @@ MEMORY = 128 << 20
 SECONDS = 2.5
 """Longest time for one job [s]; an API server waits 3 s for an answer."""
 MAX_JOBS_PER_FUNCTION = 4
-"""Most jobs of one function that wait or run. A job whose caller was cancelled counts, too."""
+"""Most pending jobs of one function. A job counts even after its caller was cancelled."""
 _START_SECONDS = 60
-"""Longest time for the child to import its modules, also on a busy machine [s]."""
+"""Longest time for the child to import its modules, on a busy machine [s]."""
 
 _END_SECONDS = 1
-"""Longest time for the pipes of a child to close after its end."""
+"""Longest time for the pipes of a child to close after its end [s]."""
 
 _log = structlog.get_logger()
 
 
 class LimitError(Exception):
-    """A job was given up. The text is a clause for users that names the limit it exceeded."""
+    """A job exceeded a limit. The text is a clause for users that names the limit."""
 
 
 class BusyError(Exception):
-    """A job was not started: too many of its kind wait already."""
+    """A job was not started: too many jobs of its function are pending."""
 
 
 class Worker:
-    """One child process, and the jobs that wait for it."""
+    """A child process and its queue of jobs."""
 
     def __init__(self, modules: Sequence[str], *, memory: int, seconds: float) -> None:
         self._modules, self._memory, self._seconds = modules, memory, seconds
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._jobs: dict[asyncio.Task[bytes], Callable[..., bytes]] = {}
         self._started: asyncio.Task[Process] | None = None
         self.given_up = 0
-        """Jobs that exceeded a limit, so far."""
+        """Number of jobs that exceeded a limit."""
 
     async def run(self, job: Callable[..., bytes], *arguments: object) -> bytes:
         """Return the result of a job. The job continues when the caller is cancelled.
@@ -57,22 +57,22 @@ class Worker:
             arguments: Of the function.
 
         Raises:
-            BusyError: It was not started, since `MAX_JOBS_PER_FUNCTION` of its kind wait already.
-            LimitError: It exceeded a limit.
-            RuntimeError: It raised something; the text is the child's traceback.
+            BusyError: `MAX_JOBS_PER_FUNCTION` jobs of the function are pending.
+            LimitError: The job exceeded a limit.
+            RuntimeError: The job raised an exception; the text is the child's traceback.
 
-        Cost: pickling, and two copies of what is sent and returned.
+        Cost: pickling, and two copies of the arguments and of the result.
         """
         if self.pending_jobs(job) >= MAX_JOBS_PER_FUNCTION:
             raise BusyError
-        task = asyncio.create_task(self._in_turn(pickle.dumps((job, arguments))))
+        task = asyncio.create_task(self._run_exclusively(pickle.dumps((job, arguments))))
         self._jobs[task] = job
         task.add_done_callback(self._forget)
         return await asyncio.shield(task)
 
     def pending_jobs(self, job: Callable[..., bytes]) -> int:
-        """Return how many jobs of a function wait or run, those of cancelled callers included."""
-        return sum(one is job for one in self._jobs.values())
+        """Return how many jobs of a function wait or run."""
+        return sum(each is job for each in self._jobs.values())
 
     def start(self) -> None:
         """Start the child; the first job waits until it is ready."""
@@ -91,11 +91,11 @@ class Worker:
     def _forget(self, job: asyncio.Task[bytes]) -> None:
         del self._jobs[job]
         if not job.cancelled():
-            # Without this the loop logs an exception that was never retrieved, if the caller left.
+            # If the caller was cancelled, the loop would log the exception as never retrieved.
             job.exception()
 
-    async def _in_turn(self, job: bytes) -> bytes:
-        async with self._turn:
+    async def _run_exclusively(self, job: bytes) -> bytes:
+        async with self._lock:
             if self._started is None:
                 self.start()
             assert self._started is not None  # noqa: S101
@@ -106,25 +106,25 @@ class Worker:
                 raise
             try:
                 async with asyncio.timeout(self._seconds):
-                    status, content = await _ask(child, job)
+                    status, content = await _request(child, job)
             except TimeoutError:
-                why = f"it takes longer than {self._seconds:g} s"
+                reason = f"it takes longer than {self._seconds:g} s"
             except (EOFError, OSError):
-                why = "it ended the process that worked on it"
+                reason = "it ended the process that worked on it"
             else:
                 if status == DONE:
                     return content
                 if status == FAILED:
                     raise RuntimeError(content.decode())
-                why = _REASONS[status].format(self._memory >> 20)
+                reason = _REASONS[status].format(self._memory >> 20)
                 if status == TOO_LARGE:
                     self.given_up += 1
-                    raise LimitError(why)
+                    raise LimitError(reason)
             self.given_up += 1
-            _log.warning("Gave up job", err=why)
+            _log.warning("Gave up job", err=reason)
             self.start()
             await _end(child)
-            raise LimitError(why)
+            raise LimitError(reason)
 
     async def _start(self) -> Process:
         creating = asyncio.create_task(
@@ -133,15 +133,15 @@ class Worker:
                 *("-m", "runtime.process.worker_process", str(self._memory), *self._modules),
                 stdin=PIPE,
                 stdout=PIPE,
-                # An interrupt from a terminal is for the parent, which ends the child.
+                # An interrupt from a terminal must reach the parent only, which ends the child.
                 start_new_session=True,
             )
         )
         try:
-            # Cancelled while it is created, the process would go on.
+            # Without the shield, a cancellation here would leave the process running.
             child = await asyncio.shield(creating)
             async with asyncio.timeout(_START_SECONDS):
-                status, _ = await _answer(child)
+                status, _ = await _read_response(child)
         except (TimeoutError, EOFError, OSError, asyncio.CancelledError) as error:
             await _end(await creating)
             if isinstance(error, asyncio.CancelledError):
@@ -157,15 +157,15 @@ _REASONS = {
 }
 
 
-async def _ask(child: Process, job: bytes) -> tuple[bytes, bytes]:
+async def _request(child: Process, job: bytes) -> tuple[bytes, bytes]:
     assert child.stdin is not None  # noqa: S101
     child.stdin.write(len(job).to_bytes(LENGTH))
     child.stdin.write(job)
     await child.stdin.drain()
-    return await _answer(child)
+    return await _read_response(child)
 
 
-async def _answer(child: Process) -> tuple[bytes, bytes]:
+async def _read_response(child: Process) -> tuple[bytes, bytes]:
     assert child.stdout is not None  # noqa: S101
     status = await child.stdout.readexactly(1)
     length = int.from_bytes(await child.stdout.readexactly(LENGTH))

@@ -157,7 +157,7 @@ async def test_a_listener_that_is_gone_or_shows_another_certificate_is_a_problem
 
     async with served(other) as server:
         port = server.port
-        assert await certificate.problem("127.0.0.1", port) == "another certificate is shown"
+        assert await certificate.problem("127.0.0.1", port) == "another certificate is served"
 
     assert f"no TLS at 127.0.0.1:{port}: " in await certificate.problem("127.0.0.1", port)
 

@@ -7,7 +7,7 @@ import pytest
 from waiting import until
 
 from runtime.process.worker import MAX_JOBS_PER_FUNCTION, BusyError, LimitError, worker
-from runtime.process.worker_process import MOST_ANSWERED
+from runtime.process.worker_process import MAX_RESULT_BYTES
 
 MIB = 1 << 20
 PATIENT = 60
@@ -41,7 +41,7 @@ def leave():
 
 
 def answer_too_much():
-    return bytes(MOST_ANSWERED + 1)
+    return bytes(MAX_RESULT_BYTES + 1)
 
 
 def print_something():
