@@ -170,7 +170,9 @@ async def _binding() -> float:
         found = pod_info(msgspec.convert(_pod(f"pod-{i}", 4), Pod))
         informers.state.update_pod(found.key, found)
     faults = FaultIsolation(Metrics(CollectorRegistry()), informers.changed.set)
-    binder = Binder(cast("Any", _Instant()), informers, faults, term=1, clock=wall, outcome_read=2)
+    binder = Binder(
+        cast("Any", _Instant()), informers, faults, term=1, clock=wall, timings=Timings()
+    )
     running = asyncio.create_task(binder.run())
     await asyncio.sleep(0)
     start = perf_counter()

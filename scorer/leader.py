@@ -120,7 +120,7 @@ class Leader:
             faults,
             term=term,
             clock=self._clock,
-            outcome_read=self._timings.outcome_read,
+            timings=self._timings,
         )
         return LeaderContext(term, informers, planner, Filter(informers.state), binder)
 

@@ -26,6 +26,12 @@ class Timings:
     outcome_read: float = 2.0
     """Before the first read after a write without an answer: as long as the API server may work on
     the write (`fence.WRITE_TIMEOUT`)."""
+    bind_timeout: float = 3.5
+    """How long a scheduler waits for the API server to bind a pod. Together with
+    `pod_watch_timeout` it is less than the scheduler's timeout of 5 s."""
+    pod_watch_timeout: float = 1.0
+    """How long a scheduler waits until the watch shows a pod: a scheduler whose pod is refused
+    retries after 1 s, too."""
     min_reservation: float = 60.0
     """The shortest reservation of nodes, however short the policy's ageing is."""
     report_delay: float = 1.0

@@ -10,7 +10,7 @@ from aiohttp import web
 from builders import a_held_pod
 from fake_cluster import FakeCluster, status
 from prometheus_client import CollectorRegistry
-from waiting import until
+from waiting import PATIENCE, until
 
 from cluster import keys
 from cluster.gang import GangKey
@@ -26,6 +26,7 @@ SHORT = Timings(
     owner_retry=0.01,
     commit_retry=0.01,
     outcome_read=0.01,
+    bind_timeout=PATIENCE,
     report_delay=0.01,
     report_interval=0.01,
     node_check_interval=0.01,

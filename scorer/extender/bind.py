@@ -1,7 +1,7 @@
-"""Pods bound to the nodes that a scheduler chose: GPUs are chosen and kept, then written at once.
+"""Bind pods to the nodes that a scheduler chose: choose GPUs, assume them, write them once.
 
-A conflict is an answer. A write that had no answer keeps its GPUs until a read settles it, and
-whoever asks again meanwhile is told what became of it.
+A refused write is a result. After a write without an answer the GPUs stay assumed until a read
+shows its outcome; repeated requests for the pod meanwhile return that outcome.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from msgspec import Struct
 from cluster.pod import Pod
 from cluster.record import Allocation
 from runtime.kube.client import ApiError, Kube, KubeError
-from runtime.process.clock import Clock
+from runtime.process.clock import Clock, loop_time
 from scorer.cache.informers import Informers
 from scorer.commit.patches import allocation_annotations, allocation_of, binding
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
@@ -27,23 +27,20 @@ from scorer.placement.member import new_member
 from scorer.placement.reasons import Reason
 from scorer.placement.result import Placement
 from scorer.queue.fault_isolation import FAULT, FaultIsolation
+from scorer.timings import Timings
 
-_PATIENCE = 3.5
-"""How long who asks waits for the API server [s]. With the second in which the watch may show the
-pod, it is less than the 5 that a scheduler waits."""
-_LOOK, _LOOKS = 0.02, 50
-"""Between two looks whether the watch shows a pod [s], and how many: a scheduler that is refused
-tries the pod again after a second, too."""
+_POLL_INTERVAL = 0.02
+"""Between two checks whether the watch shows a pod [s]."""
 
 _log = structlog.get_logger()
 
 
 class _Ignored(Struct, frozen=True):
-    """Of an answer, nothing."""
+    """A response of which nothing is needed."""
 
 
 class Binder:
-    """Who binds pods, for one term of the Lease."""
+    """Binds pods, for one term of the Lease."""
 
     def __init__(
         self,
@@ -53,22 +50,31 @@ class Binder:
         *,
         term: int,
         clock: Clock,
-        outcome_read: float,
+        timings: Timings,
     ) -> None:
-        """Say whom to write to, what is known, and under which term."""
+        """Bind nothing yet; `run` must run meanwhile.
+
+        Args:
+            kube: The API server.
+            informers: The pods, and the state that counts assumed GPUs.
+            faults: Isolates unforeseen exceptions.
+            term: Of the Lease.
+            clock: The wall clock [s since 1970].
+            timings: Timeouts.
+        """
         self._kube, self._informers, self._state = kube, informers, informers.state
         self._faults, self._term, self._clock = faults, term, clock
-        self._outcome_read = outcome_read
-        self._under_way: dict[str, asyncio.Task[str]] = {}
-        """By uid of the pod: returns why it was not bound; empty where it was."""
+        self._timings = timings
+        self._tasks: dict[str, asyncio.Task[str]] = {}
+        """By uid of the pod: returns why it was not bound; empty: it was bound."""
         self._group: asyncio.TaskGroup | None = None
-        self._decisions = 0
+        self._bindings = 0
 
     async def run(self) -> None:
-        """Carry out what is decided, until cancelled.
+        """Own the tasks that write, until cancelled.
 
         Raises:
-            Deposed: Another process leads by now.
+            LeadershipLost: Another process leads.
         """
         async with asyncio.TaskGroup() as group:
             self._group = group
@@ -77,62 +83,66 @@ class Binder:
             finally:
                 self._group = None
 
-    async def bind(self, asked: Binding) -> str:
-        """Bind a pod, and return why it was not bound: in words for people, empty where it was.
+    async def bind(self, request: Binding) -> str:
+        """Bind a pod, and return why it was not bound; empty: it was bound.
 
-        Cancelled, it leaves what was begun to be carried out.
+        Cancellation does not cancel a write that was started.
         """
-        if not await self._is_shown(asked):
+        if not await self._is_watched(request):
             return "the watch of pods does not show this pod yet"
-        task = self._under_way.get(asked.pod_uid)
+        task = self._tasks.get(request.pod_uid)
         if task is None:
-            begun: asyncio.Task[str] | str = FAULT
-            with self._faults.isolate(Stage.BIND, asked.pod_uid):
-                begun = self._begin(asked)
-            if isinstance(begun, str):
-                return begun
-            task = begun
-        done, _ = await asyncio.wait((task,), timeout=_PATIENCE)
+            started: asyncio.Task[str] | str = FAULT
+            with self._faults.isolate(Stage.BIND, request.pod_uid):
+                started = self._start(request)
+            if isinstance(started, str):
+                return started
+            task = started
+        done, _ = await asyncio.wait((task,), timeout=self._timings.bind_timeout)
         if not done:
             return "the API server does not answer; the pod's GPUs are kept until it does"
         if task.cancelled() or task.exception():
             return "this scorer does not lead"
-        return task.result() or self._elsewhere(asked)
+        return task.result() or self._conflict(request)
 
-    async def _is_shown(self, asked: Binding) -> bool:
-        """Tell whether the watch shows the pod: a scheduler's own may be ahead of it."""
-        for _ in range(_LOOKS):
-            pod = self._state.pod((asked.pod_namespace, asked.pod_name))
-            if pod is not None and pod.uid == asked.pod_uid:
-                return True
-            await asyncio.sleep(_LOOK)
-        return False
+    async def _is_watched(self, request: Binding) -> bool:
+        """Return whether the watch shows a pod in time: that of the scheduler may be ahead."""
+        timeout_at = loop_time() + self._timings.pod_watch_timeout
+        while self._pod(request) is None:
+            if loop_time() >= timeout_at:
+                return False
+            await asyncio.sleep(_POLL_INTERVAL)
+        return True
 
-    def _begin(self, asked: Binding) -> "asyncio.Task[str] | str":
-        """Keep GPUs for a pod and send its binding; or return what there is to say at once."""
-        pod = self._state.pod((asked.pod_namespace, asked.pod_name))
+    def _pod(self, request: Binding) -> PodInfo | None:
+        pod = self._state.pod((request.pod_namespace, request.pod_name))
+        return pod if pod and pod.uid == request.pod_uid else None
+
+    def _start(self, request: Binding) -> "asyncio.Task[str] | str":
+        """Assume GPUs for a pod and start its binding; or return why it is not bound."""
+        pod = self._pod(request)
         if self._group is None or pod is None:
             return "this scorer does not lead"
         usage = pod.usage
         if usage is None:
             return "the pod is finished"
         if usage.node:
-            return self._elsewhere(asked)
-        record: Mapping[str, str] = {}
+            return self._conflict(request)
+        annotations: Mapping[str, str] = {}
         if usage.record is None:
-            given = self._give(pod, asked.node)
-            if isinstance(given, str):
-                return given
-            record = given
-        elif why := self._elsewhere(asked):
-            return why
-        task = self._group.create_task(self._send(pod, asked.node, record))
-        self._under_way[pod.uid] = task
-        task.add_done_callback(lambda _: self._under_way.pop(pod.uid, None))
+            allocated = self._allocate(pod, request.node)
+            if isinstance(allocated, str):
+                return allocated
+            annotations = allocated
+        elif conflict := self._conflict(request):
+            return conflict
+        task = self._group.create_task(self._write(pod, request.node, annotations))
+        self._tasks[pod.uid] = task
+        task.add_done_callback(lambda _: self._tasks.pop(pod.uid, None))
         return task
 
-    def _give(self, pod: PodInfo, node: str) -> Mapping[str, str] | str:
-        """Choose GPUs and keep them; return the record, or why there are none."""
+    def _allocate(self, pod: PodInfo, node: str) -> Mapping[str, str] | str:
+        """Choose and assume GPUs; return the annotations, or why there are no GPUs."""
         if pod.ungated is None:
             return pod.unplannable or "the pod is leaving, or waits behind a gate"
         request, ledger = request_of(pod.ungated), self._state.ledger(node)
@@ -142,49 +152,49 @@ class Binder:
         shares = choose_gpus(ledger, table, request, self._state.preferences.mode)
         if isinstance(shares, Reason):
             return shares
-        self._decisions += 1
+        self._bindings += 1
         placement = Placement(new_member(pod.ungated, pod.namespace), node, shares)
-        allocation = allocation_of(placement, table, f"{self._term}-s{self._decisions}")
+        allocation = allocation_of(placement, table, f"{self._term}-s{self._bindings}")
         now_ns = int(self._clock() * 1e9)
-        record = allocation_annotations(
+        annotations = allocation_annotations(
             placement, allocation, ledger.node, term=self._term, now_ns=now_ns
         )
         self._state.assume(pod, allocation)
-        return record
+        return annotations
 
-    def _elsewhere(self, asked: Binding) -> str:
-        """Return why a pod that has its GPUs is not on the node, or may not go there; or empty."""
-        pod = self._state.pod((asked.pod_namespace, asked.pod_name))
-        usage = pod.usage if pod and pod.uid == asked.pod_uid else None
+    def _conflict(self, request: Binding) -> str:
+        """Return why a pod that has GPUs cannot be bound to the node; empty: it can, or is."""
+        pod = self._pod(request)
+        usage = pod.usage if pod else None
         if usage is None:
             return "the pod is gone"
         if not isinstance(usage.record, Allocation):
             return f"the pod is on node {usage.node}, with GPUs that nobody chose"
-        if usage.target != asked.node:
+        if usage.target != request.node:
             return f"the pod has GPUs of node {usage.target}"
-        ledger = self._state.ledger(asked.node)
-        return "" if ledger and asked.pod_uid in ledger.holdings else Reason.LOST
+        ledger = self._state.ledger(request.node)
+        return "" if ledger and request.pod_uid in ledger.holdings else Reason.LOST
 
-    async def _send(self, pod: PodInfo, node: str, record: Mapping[str, str]) -> str:
-        """Return why a binding was refused, once it is known; empty where it was carried out.
+    async def _write(self, pod: PodInfo, node: str, annotations: Mapping[str, str]) -> str:
+        """Write a binding, and return why it was refused, once that is known; empty: it was not.
 
         Args:
-            pod: Whom.
-            node: Where to.
-            record: What it is given, and what is kept for it; empty where it was given it before.
+            pod: The pod.
+            node: The name of its node.
+            annotations: With the GPUs that were assumed; empty where the pod had GPUs before.
         """
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-        was_sent, why = False, FAULT
+        was_sent, reason = False, FAULT
         with self._faults.isolate(Stage.BIND, pod.uid):
-            error = await self._write(path, binding(pod, node, record))
-            was_sent = True
-            why = await self._settled(pod, node, path, error, is_ours=bool(record)) if error else ""
-        if record and not was_sent:
-            self._settle(pod, None)
-        return why
+            error = await self._send(path, binding(pod, node, annotations))
+            was_sent, reason = True, ""
+            if error:
+                reason = await self._read_outcome(pod, node, path, error, assumed=bool(annotations))
+        if annotations and not was_sent:
+            self._finish(pod, None)
+        return reason
 
-    async def _write(self, path: str, body: object) -> KubeError | None:
-        """Return why a binding was not carried out, or not answered; None where it was."""
+    async def _send(self, path: str, body: object) -> KubeError | None:
         try:
             await self._kube.create(f"{path}/binding", body, _Ignored, params=WRITE_TIMEOUT)
         except KubeError as error:
@@ -193,40 +203,39 @@ class Binder:
             return error
         return None
 
-    async def _settled(
-        self, pod: PodInfo, node: str, path: str, error: KubeError, *, is_ours: bool
+    async def _read_outcome(
+        self, pod: PodInfo, node: str, path: str, error: KubeError, *, assumed: bool
     ) -> str:
-        """Return why a binding that failed so was refused; empty where it was carried out."""
+        """Return why a binding that failed was refused; empty: it was carried out nevertheless."""
         _log.warning("Could not bind pod", pod="/".join(pod.key), err=str(error))
-        found = await self._found(path, error)
-        bound = found is not None and found.uid == pod.uid and _is_on(found, node)
-        if is_ours:
-            self._settle(pod, found if bound else None)
-        return "" if bound else str(error)
+        current = await self._current(path, error)
+        is_bound = current is not None and current.uid == pod.uid and _is_on(current, node)
+        if assumed:
+            self._finish(pod, current if is_bound else None)
+        return "" if is_bound else str(error)
 
-    async def _found(self, path: str, error: KubeError) -> PodInfo | None:
-        """Return the pod as it is after a binding failed so; None where nothing was written."""
-        # A binding that was carried out before is refused as a conflict.
-        repeated = isinstance(error, ApiError) and error.status == 409
-        if not (repeated or outcome_unknown(error)):
+    async def _current(self, path: str, error: KubeError) -> PodInfo | None:
+        """Return the pod after its binding failed; None: it is gone, or nothing was written."""
+        # The API server refuses a binding that it carried out before as a conflict.
+        is_repeated = isinstance(error, ApiError) and error.status == 409
+        if not (is_repeated or outcome_unknown(error)):
             return None
-        pod = await read_after_write(
-            self._kube, path, Pod, pause=self._outcome_read, is_pending=not repeated
-        )
+        pause = self._timings.outcome_read
+        pod = await read_after_write(self._kube, path, Pod, pause=pause, is_pending=not is_repeated)
         return pod_info(pod) if pod else None
 
-    def _settle(self, pod: PodInfo, bound: PodInfo | None) -> None:
-        """Keep what a pod has, if it is bound, and nothing else."""
-        now, record = self._state.pod(pod.key), bound and bound.usage and bound.usage.record
+    def _finish(self, pod: PodInfo, bound: PodInfo | None) -> None:
+        """Assume the GPUs that a bound pod has; forget those of a pod that is not bound."""
+        known, record = self._state.pod(pod.key), bound and bound.usage and bound.usage.record
         if not isinstance(record, Allocation):
             self._state.forget(pod)
             self._informers.changed.set()
-        elif now and now.uid == pod.uid and now.usage and not now.usage.node:
-            # Bound before this time, it has other GPUs than those just chosen.
+        elif known and known.uid == pod.uid and known.usage and not known.usage.node:
+            # An earlier binding may have given it other GPUs than those that were just chosen.
             self._state.assume(pod, record)
 
 
 def _is_on(pod: PodInfo, node: str) -> bool:
-    """Tell whether a pod is bound to a node, with GPUs that were chosen."""
+    """Return whether a pod is bound to a node, with GPUs that Linkwise chose."""
     usage = pod.usage
     return bool(usage and usage.node == node and isinstance(usage.record, Allocation))

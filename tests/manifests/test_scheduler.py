@@ -11,8 +11,8 @@ from policy.document import Policy, parse_policy
 from runtime.http.types import Route
 from scorer.__main__ import LEASE
 from scorer.api.extender import Extender
-from scorer.extender.bind import _LOOK, _LOOKS, _PATIENCE
 from scorer.settings import read_settings
+from scorer.timings import Timings
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 FOLDER = MANIFESTS / "scheduler"
@@ -81,7 +81,7 @@ def test_extender_has_the_address_and_routes_of_the_scorer():
 def test_timeout_of_the_scheduler_exceeds_those_of_the_scorer():
     seconds = int(re.fullmatch(r"(\d+)s", extender()["httpTimeout"])[1])
 
-    assert seconds > _PATIENCE + _LOOK * _LOOKS
+    assert seconds > Timings().bind_timeout + Timings().pod_watch_timeout
     assert seconds > settings().write_seconds
 
 

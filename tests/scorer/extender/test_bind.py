@@ -9,12 +9,11 @@ from builders import TIMESLICED, a_held_pod
 from fake_cluster import FENCED
 from leader_harness import Cluster, beginning, leading
 from prometheus_client import CollectorRegistry
-from waiting import PATIENCE, until
+from waiting import until
 
 from cluster import keys
 from runtime.http.types import HttpRequest
 from scorer.api.extender import Extender
-from scorer.extender import bind
 from scorer.extender.wire import Binding
 from scorer.metrics import Metrics
 from scorer.placement.reasons import Reason
@@ -72,8 +71,7 @@ class Scheduled(Cluster):
 
 
 @pytest_asyncio.fixture
-async def cluster(monkeypatch):
-    monkeypatch.setattr(bind, "_PATIENCE", PATIENCE)
+async def cluster():
     async with Scheduled() as running:
         running.node()
         running.node("gpu-1")
@@ -254,20 +252,23 @@ async def test_a_binding_that_never_arrived_keeps_its_gpus_until_that_is_known(c
     assert cluster.node_of("first") is None
 
 
-async def test_who_asks_again_before_a_write_is_settled_is_told_what_became_of_it(
-    cluster, monkeypatch
-):
-    monkeypatch.setattr(bind, "_PATIENCE", 0.01)
+async def outcome(*request):
+    """Repeat a request until the outcome of the write is known."""
+    while LATE in (reason := await bound(*request)):
+        pass
+    return reason
+
+
+async def test_repeated_requests_return_the_outcome_of_the_write(cluster):
     cluster.single("train")
     cluster.readable.clear()
     cluster.fail_binding("train", "unanswered")
-    async with leading(cluster) as leader:
+    async with leading(cluster, bind_timeout=0.01) as leader:
         assert LATE in await bound(leader, "train")
         assert free(leader) == 0
         assert LATE in await bound(leader, "train", "gpu-1")
-        monkeypatch.setattr(bind, "_PATIENCE", PATIENCE)
         cluster.readable.set()
-        again = bound(leader, "train"), bound(leader, "train", "gpu-1")
+        again = outcome(leader, "train"), outcome(leader, "train", "gpu-1")
         assert await asyncio.gather(*again) == ["", "the pod has GPUs of node gpu-0"]
 
     assert len(cluster.bindings("train")) == 1
@@ -308,10 +309,9 @@ async def test_a_pod_that_the_scheduler_knows_before_us_is_bound_once_it_is_show
         assert await waiting == ""
 
 
-async def test_another_pod_of_the_name_is_not_bound(cluster, monkeypatch):
-    monkeypatch.setattr(bind, "_LOOKS", 1)
+async def test_another_pod_of_the_name_is_not_bound(cluster):
     cluster.single("train")
-    async with leading(cluster) as leader:
+    async with leading(cluster, pod_watch_timeout=0) as leader:
         why = await bound(leader, "train", uid="before")
 
     assert "does not show this pod yet" in why

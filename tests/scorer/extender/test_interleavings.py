@@ -23,6 +23,7 @@ from scorer.extender.wire import Binding
 from scorer.gang.pod_info import pod_info
 from scorer.metrics import Metrics
 from scorer.queue.fault_isolation import FaultIsolation
+from scorer.timings import Timings
 
 # Each node has room for one of two pods, so that whoever forgets the other one gives too much.
 NODES = {
@@ -139,7 +140,12 @@ class Run:
             self.state.update_node(name, node)
         faults = FaultIsolation(Metrics(CollectorRegistry()), self.informers.changed.set)
         self.binder = Binder(
-            self.api, self.informers, faults, term=1, clock=lambda: 0, outcome_read=0
+            self.api,
+            self.informers,
+            faults,
+            term=1,
+            clock=lambda: 0,
+            timings=Timings(),
         )
         self.filter = Filter(self.state)
         self.asked = []
