@@ -1,6 +1,6 @@
 """Measure what the documents promise; `make bench` prints it. See docs/benchmarks.md.
 
-Every row is repeated after a warm-up; the median is the figure, the spread tells how far to trust
+Every row is repeated after a warm-up; the median is the figure, the spread shows how far to trust
 it. Machines are shared and noisy: compare rows of one run, and ratios rather than times.
 """
 

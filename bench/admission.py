@@ -1,4 +1,4 @@
-"""How long admission takes, from the bytes of an AdmissionReview to the bytes of its answer."""
+"""Admission time from the bytes of an AdmissionReview to the bytes of its answer."""
 
 from collections.abc import Callable, Iterator
 from time import perf_counter

@@ -1,4 +1,4 @@
-"""How long one command takes, process start included."""
+"""Time of one command, process start included."""
 
 import subprocess
 import sys

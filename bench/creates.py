@@ -1,4 +1,4 @@
-"""Admission through a real API server: what creating pods costs because Linkwise is there."""
+"""Admission through a real API server: the cost of Linkwise for creating pods."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,4 +1,4 @@
-"""What many tenants, or one that means ill, leave to plan: as long as it takes, all others wait."""
+"""Planning time for many tenants, or a hostile one, during which all others wait."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -110,7 +110,7 @@ def _cycle() -> SchedulingCycle:
 
 
 def _fresh(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot as if nobody had asked anything of its nodes yet."""
+    """Return the snapshot without cached answers."""
     return replace(snapshot, cache=snapshot.cache.fresh())
 
 

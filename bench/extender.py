@@ -1,4 +1,4 @@
-"""The extender at the size of a large cluster: what a scheduler waits for, over HTTP and to bind.
+"""The extender at the size of a large cluster: latency over HTTP and of binding.
 
 A scorer as it runs, in a process with the API server of the tests. Between two measurements a pod
 comes to some node, and what asks waits until that is known.
@@ -104,7 +104,7 @@ async def _scorer(pipe: Connection, nodes: int) -> None:
     draw, numbers, stop = random.Random(0), count(), asyncio.Event()  # noqa: S311
     loop = asyncio.get_running_loop()
 
-    def told() -> None:
+    def on_readable() -> None:
         try:
             _put(cluster, pipe.recv(), (7,), next(numbers))
         except EOFError:
@@ -121,7 +121,7 @@ async def _scorer(pipe: Connection, nodes: int) -> None:
             # One is left for the pods that come later.
             taken = tuple(gpu for gpu in range(7) if draw.random() < 0.5)
             _put(cluster, f"node-{i:04}", taken, next(numbers))
-        loop.add_reader(pipe.fileno(), told)
+        loop.add_reader(pipe.fileno(), on_readable)
         ports = free_ports(4)
         settings = Settings("127.0.0.1", *ports, api_server=cluster.url, log_level="error")
         scorer = asyncio.create_task(placement(settings, Timings(), "bench", stop))
@@ -151,7 +151,7 @@ def _put(cluster: FakeCluster, node: str, gpus: tuple[int, ...], number: int) ->
 
 
 class _Instant:
-    """An API server that does what it is told, in no time."""
+    """An API server that accepts every write immediately."""
 
     async def create(self, *_: object, **__: object) -> None:
         """Do so."""

@@ -1,4 +1,4 @@
-"""A control plane with nodes, on which pods are offered to the scorer or to others."""
+"""A control plane with nodes, for benchmarks of the scorer and of others."""
 
 import sys
 import tempfile
@@ -81,7 +81,7 @@ class Floor:
 def floor(
     found: Binaries, line: Line, manifests: Path = BASE, **flags: Sequence[str]
 ) -> Iterator[Floor]:
-    """Set all up, with nothing between whoever creates pods and the scorer.
+    """Set all up, with direct connections from the clients to the scorer.
 
     Args:
         found: What runs.

@@ -1,4 +1,4 @@
-"""Gangs that are offered to a control plane with nodes, and what becomes of them."""
+"""Create gangs on a control plane with nodes, and follow them."""
 
 import asyncio
 import time
@@ -77,7 +77,7 @@ class Crowd:
         return f"/api/v1/namespaces/{self.namespace}/pods"
 
     def note(self, pods: Mapping[object, Seen]) -> None:
-        """Take what the watch tells."""
+        """Process a watch event."""
         self.pods = pods
         self._changed.set()
 
@@ -174,7 +174,7 @@ def bound(pods: Sequence[Seen]) -> int:
 
 
 def freed(pods: Sequence[Seen]) -> int:
-    """Return how many wait for nobody but the scheduler."""
+    """Return the number that waits only for the scheduler."""
     return sum(not pod.spec.scheduling_gates for pod in pods)
 
 

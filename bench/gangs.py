@@ -1,4 +1,4 @@
-"""Gangs on a real scheduler: what it costs that somebody thinks before the pods are written.
+"""Gangs on a real scheduler: the cost of planning before the pods are written.
 
 The same gangs are created on equal nodes in three ways: ours wait for the scorer; a bare client
 lets each go as soon as it is there; and Kubernetes' own are placed by its scheduler.
@@ -112,7 +112,7 @@ def _offered_too_many(floor: Floor) -> Iterator[Figure]:
         async with crowd(floor.plane, namespace) as pods:
             await pods.offer(_MANY)
             await pods.until(lambda pods: bound(pods) == _NODES * WORKERS)
-            # What was seen last is followed by what is told of it.
+            # The last observation is followed by its explanation.
             await asyncio.sleep(_QUIET)
             used = cpu(scorer.process.pid)
             await asyncio.sleep(_QUIET)

@@ -1,4 +1,4 @@
-"""`python -m bench.limiter PORT SERVER CA RATE`: an API server that takes few writes a second.
+"""`python -m bench.limiter PORT SERVER CA RATE`: an API server with a write limit.
 
 It stands between one client and the real one, and lets writes through in the order in which they
 come, as a client's own rate limiter would; reads and watches pass at once.
@@ -44,7 +44,7 @@ class Limiter:
 
 
 async def main(port: int, server: str, ca: str, rate: float) -> None:
-    """Serve until told to end."""
+    """Serve until terminated."""
     trust = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=ca), limit=0)
     unlimited = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=trust, timeout=unlimited) as session:

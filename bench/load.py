@@ -1,4 +1,4 @@
-"""Sending: the same body many times, by a program that takes little of the processor itself."""
+"""Send the same body many times, by a program with little CPU usage of its own."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""How much a leader keeps of a large cluster: its real watches, fed by another process's lists.
+"""Memory of a leader with a large cluster: real watches, fed by lists of another process.
 
 Nodes and pods are as large as real ones, and only their lists are served: what changes afterwards
 takes no more. `python -m bench.memory` prints the figures alone.
@@ -68,12 +68,12 @@ def _measured(scene: str) -> dict[str, float]:
         try:
             assert server.stdout is not None  # noqa: S101
             port = server.stdout.readline().strip()
-            told = subprocess.run(  # noqa: S603
+            output = subprocess.run(  # noqa: S603
                 [*command, "watch", port, scene], check=True, stdout=subprocess.PIPE
             )
         finally:
             server.terminate()
-    found: dict[str, float] = json.loads(told.stdout.splitlines()[-1])
+    found: dict[str, float] = json.loads(output.stdout.splitlines()[-1])
     return found
 
 

@@ -31,7 +31,7 @@ CLASSES = ("dgx1-v100", "dgx1-p100", "dgx-a100", "a100x8-bridges", "l4x8")
 def rows() -> Iterator[tuple[str, str, Callable[[], float]]]:
     """Yield what is measured: its name, its target, and what runs it once and returns seconds.
 
-    Every repetition decides anew; the tables of the machine classes are built before.
+    Every repetition decides again; the tables of the machine classes are built before.
     """
     ranked = cluster(5000, CLASSES)
     names = list(ranked.ledger.nodes)

@@ -1,4 +1,4 @@
-"""What processes take of the processor."""
+"""CPU time of processes."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The Go programs beside which admission is measured, and the one that sends: built once, kept.
+"""The Go programs for comparison, and the sender: built once and cached.
 
 `constant` answers every review alike, `usual` is a webhook as people write them, `load` sends.
 """

@@ -1,4 +1,4 @@
-"""The AdmissionReview that admission is measured with: a gang's worker, as an API server sends it.
+"""The AdmissionReview of the admission benchmarks: the worker of a gang, as an API server sends it.
 
 6.6 KB, as real ones have: a training pod with its volumes, a service account's token, the default
 tolerations, and who owns which field.

@@ -1,4 +1,4 @@
-"""Things measured side by side: little of the machine's noise stays in their ratio."""
+"""Side-by-side measurements, whose ratio has little noise of the machine."""
 
 import statistics
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Shares of GPUs by a real scheduler, with the extender and without."""
+"""GPU shares on a real scheduler, with and without the extender."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What the rows of a real API server stand on: it, Linkwise as shipped, and the Go servers.
+"""The setup for rows on a real API server: Linkwise as shipped, and the Go servers.
 
 Pods go no further than the API server: once all is set up, scheduler, controllers and kwok are
 ended. Three namespaces are what is compared: pods of one come to Linkwise, those of another to the
@@ -176,7 +176,7 @@ def _direct(stage: Stage) -> None:
 
 
 def _is_directed(stage: Stage) -> bool:
-    """Say whether a pod that Linkwise refuses, for two reasons, comes where it should."""
+    """Return whether a pod that Linkwise denies is denied."""
     pod = json.loads((stage.folder / "worker.json").read_text())
     pod["spec"]["containers"][0]["resources"]["limits"][keys.GPU_CORE] = "22"
     api = stage.plane.api

@@ -1,4 +1,4 @@
-"""How long the tables of a machine take to build, and a choice from them."""
+"""Build time of the tables of a machine, and of a choice."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -122,9 +122,9 @@ def gang_mark(pod: NewPod) -> tuple[Mark | None, tuple[Finding, ...]]:
     mark = Mark(name, min_available, total, source)
     if (min_available or size is None) and (total or replicas is None):
         return mark, ()
-    told = ((size, min_available, size_path), (replicas, total, _TOTAL_PATH))
+    sizes = ((size, min_available, size_path), (replicas, total, _TOTAL_PATH))
     return mark, tuple(
-        _no_size(text, path) for text, size, path in told if text is not None and not size
+        _no_size(text, path) for text, size, path in sizes if text is not None and not size
     )
 
 

@@ -148,7 +148,7 @@ def tolerates(tolerations: Iterable[Toleration] | None, taint: Taint) -> bool:
     """Return whether a taint keeps no pod with these tolerations away.
 
     An Exists without a key tolerates every taint, an empty effect every effect; a taint that only
-    prefers (PreferNoSchedule) keeps nobody away.
+    prefers (PreferNoSchedule) does not keep pods away.
     """
     return taint.effect not in REPELLING_EFFECTS or any(
         _tolerated(toleration, taint) for toleration in tolerations or ()

@@ -99,7 +99,7 @@ def read_value(
 def overlong(value: object, document: Place, at: Path = ()) -> Iterator[Problem]:
     """Yield a problem for each list and mapping with more than `MOST_ENTRIES`, without its entries.
 
-    Reporting each invalid entry would cost some microseconds and help nobody.
+    Reporting each invalid entry would cost some microseconds without benefit.
 
     Args:
         value: Plain JSON.

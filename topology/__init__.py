@@ -1,4 +1,4 @@
-"""What links a machine's GPUs, and how good a set of them is. Pure; knows nothing of Kubernetes.
+"""Links between the GPUs of a machine, and the bandwidth of GPU sets. Pure, without Kubernetes.
 
 Read `machine` first, then `bandwidth` (how good is a set), `table` and `choice` (which to take).
 """

@@ -1,4 +1,4 @@
-"""How good is a set of GPUs: A(S), its modelled all-reduce bandwidth [GB/s].
+"""A(S): the modelled all-reduce bandwidth of a set of GPUs [GB/s].
 
 The model is NCCL's own (NVIDIA/nccl v2.30, `src/graph/{topo.h,search.cc,tuning.cc}`), in closed
 form. With b one NVLink [GB/s], c the NVLinks inside S and k = |S| ≥ 2:
@@ -91,7 +91,7 @@ def _connected(edge: list[list[bool]]) -> NDArray[np.bool_]:
 
 
 def _speed(machine: Machine, level: Level) -> float:
-    """Return the bandwidth of a PCIe level [GB/s]; what nothing tells is taken as the slowest."""
+    """Return the bandwidth of a PCIe level [GB/s]; an unknown level counts as the slowest."""
     match level:
         case Level.PIX | Level.PXB | Level.PSB:
             return machine.constants.pcie

@@ -1,4 +1,4 @@
-"""Which machines are the same but for the numbering of their GPUs, and a machine's symmetries.
+"""Canonical forms of machines up to the numbering of GPUs, and their symmetries.
 
 A canonical form is found by individualisation and refinement (McKay and Piperno, "Practical graph
 isomorphism, II", 2014): refine a colouring until it is stable, split one colour class by singling
@@ -25,7 +25,7 @@ class Canonical:
     order: tuple[int, ...]
     """`order[i]` is the vertex that the canonical numbering calls i."""
     symmetries: tuple[tuple[int, ...], ...]
-    """Renumberings that keep the graph as it is, `s[v]` the image of v. They generate all such."""
+    """Renumberings that preserve the graph, `s[v]` is the image of v. They generate all others."""
 
 
 def canonical_graph(edges: Edges, colours: Sequence[Hashable]) -> Canonical:
@@ -133,7 +133,7 @@ class _Search:
 
 @dataclass(frozen=True, slots=True)
 class MachineClass:
-    """What machines have in common that differ only in the numbering of GPUs and NICs."""
+    """The class of machines that differ only in the numbering of GPUs and NICs."""
 
     key: str
     """Names the class, such as `8gpu-1f2e3d4c5b6a`.
@@ -144,12 +144,12 @@ class MachineClass:
     order: tuple[int, ...]
     """`order[i]` is the GPU of this machine that the class calls i."""
     symmetries: tuple[tuple[int, ...], ...]
-    """Renumberings of the GPUs that keep the machine as it is, generating all such."""
+    """Renumberings of the GPUs that preserve the machine; they generate all others."""
 
 
 @lru_cache(maxsize=1024)
 def class_of(machine: Machine) -> MachineClass:
-    """Return a machine's class, and its place in it."""
+    """Return the class of a machine, and its numbering."""
     graph = _machine_graph(machine)
     text = repr((machine.switched, machine.constants, graph.form))
     digest = sha256(text.encode()).hexdigest()[:12]

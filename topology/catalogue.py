@@ -1,4 +1,4 @@
-"""Machines by name, for people who have no matrix at hand and for nodes without an agent."""
+"""The catalogue of machines by name, for nodes without an agent and for users without a matrix."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ class Entry:
     machine: Machine
     title: str
     source: str
-    """Where links, levels and NICs come from, and what is only inferred."""
+    """Sources of links, levels and NICs, and inferred parts."""
 
 
 @lru_cache(maxsize=len(SHAPES))
 def entry(name: str) -> Entry:
     """Return a machine of the catalogue.
 
-    NVLinks have the speed of the GPU's architecture; PCIe and socket speeds are the defaults, as a
-    name tells nothing of the host.
+    NVLinks have the speed of the GPU's architecture; PCIe and socket speeds are the defaults, since
+    a name does not describe the host.
 
     Raises:
         TopologyError: No machine has that name; the message lists the names.
@@ -63,7 +63,7 @@ def _machine(shape: Shape) -> Machine:
 
 
 def _nvlink(model: str) -> float:
-    """Return the speed of a GPU's NVLinks [GB/s]; that of an unknown GPU where none is told."""
+    """Return the speed of a GPU's NVLinks [GB/s]; the default if unknown."""
     try:
         return architecture(model).nvlink
     except TopologyError:

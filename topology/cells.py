@@ -1,11 +1,11 @@
-"""The words of one line of `nvidia-smi topo -m`, however it was pasted."""
+"""Tokenize a line of `nvidia-smi topo -m`, however it was pasted."""
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 ELLIPSIS = ("...", "…")
-"""What people write in place of columns that they left out."""
+"""Placeholder for omitted columns."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\[[0-9;]*m")
 _MARKS = " \t\xa0/#>*;-"
@@ -51,9 +51,9 @@ class Row:
     tail: tuple[str, ...]
     """What follows the cells, word by word."""
     cpu: str | None
-    """CPUs near the GPU, as written; None where the text does not tell them."""
+    """CPUs near the GPU, as written; None if unknown."""
     numa: str | None
-    """NUMA node of the GPU, as written; None where the text does not tell it."""
+    """NUMA node of the GPU, as written; None if unknown."""
 
 
 def clean(line: str) -> str:
@@ -104,8 +104,8 @@ def read_row(number: int, line: str, header: Header) -> Row | None:
         int(label[1]),
         cells,
         tuple(word for word in rest if word),
-        _told(affinity.get("cpu")),
-        _told(affinity.get("numa")),
+        _known(affinity.get("cpu")),
+        _known(affinity.get("numa")),
     )
 
 
@@ -156,7 +156,7 @@ def _unglue(word: str) -> list[str]:
         pieces.append(found.group())
         at = found.end()
     rest = word[at:]
-    # Nobody can tell where the digits of NV4 end and those of 12-15 begin.
+    # It is ambiguous where the digits of NV4 end and those of 12-15 begin.
     if rest and (not _AFFINITY.fullmatch(rest) or (pieces and pieces[-1].startswith("NV"))):
         return [word]
     return [*pieces, rest] if rest or not pieces else pieces
@@ -177,7 +177,7 @@ def _affinity(words: Sequence[str], kinds: tuple[str, ...], *, positional: bool)
     """Tell the affinity columns of a row from the words after its cells.
 
     Tabs and bars keep the place of an empty column; blanks do not. There, fewer words than columns
-    leave open which one is missing, so only the first is used, to tell equal rows from others.
+    leave open which one is missing, so only the first is used, to distinguish rows.
     """
     if positional and kinds:
         return dict(zip(kinds, words, strict=False))
@@ -194,5 +194,5 @@ def _affinity(words: Sequence[str], kinds: tuple[str, ...], *, positional: bool)
     return {}
 
 
-def _told(value: str | None) -> str | None:
+def _known(value: str | None) -> str | None:
     return value if value and value != "N/A" else None

@@ -1,8 +1,8 @@
-"""Which k of the free GPUs to take: three modes, one rule of ties.
+"""Choose k of the free GPUs: three modes, one rule for ties.
 
 A mode is a list of keys, most important first. Candidates are the k-sets of free GPUs that hold the
 required ones, in ascending order of indices; each key keeps the candidates with its largest value,
-and of those that no key tells apart the first is taken.
+and the first of equal candidates is chosen.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,11 +17,11 @@ from topology.subsets import Floats, Ints, sets_within
 from topology.table import Table
 
 MOST_CHOSEN = 1 << 16
-"""Choices that a table keeps: all that 8 GPUs can ask for, about 15 MB; 16 GPUs have more."""
+"""Maximum number of cached choices: all of 8 GPUs, about 15 MB; 16 GPUs have more."""
 
 
 class Mode(StrEnum):
-    """What a choice prefers."""
+    """The objective of a choice."""
 
     FAST = "fast"
     """The most bandwidth for this job."""
@@ -33,7 +33,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Which GPUs to choose from, how many, and how."""
+    """A request for a choice."""
 
     free: int
     """Mask of the GPUs that may be taken."""
@@ -48,7 +48,7 @@ class Ask:
     """Only sets that NVLink alone connects."""
 
     def problem(self) -> str | None:
-        """Say why no set can satisfy this, or None."""
+        """Return why no set can satisfy this, or None."""
         if self.k < 1:
             return f"asked for {self.k} GPUs; the least is 1"
         if self.required & ~self.free:
@@ -86,7 +86,7 @@ def ranked(table: Table, ask: Ask) -> Iterator[int]:
 
 
 def advantage(table: Table, ask: Ask, chosen: int, other: int) -> str:
-    """Say by what the chosen set comes before another candidate, as a clause about the chosen."""
+    """Return the first key by which the chosen set precedes another candidate, as a clause."""
     both = np.array([chosen, other])
     for key in _KEYS[ask.mode]:
         one, two = key.of(table, ask, both).tolist()

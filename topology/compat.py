@@ -1,4 +1,4 @@
-"""What NVIDIA's best-effort policy intends: the best partition of the free GPUs, then its best set.
+"""NVIDIA's best-effort policy as intended: the best partition of the free GPUs, then its best set.
 
 Upstream (go-gpuallocator at 876e7b7, `besteffort_policy.go`) walks every partition of the free GPUs
 into k-sets and one leftover group, keeps the first with the largest sum of W, and returns that

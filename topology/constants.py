@@ -1,4 +1,4 @@
-"""How fast one link of each kind is: data, with sources; a policy may replace any of them."""
+"""Speeds of links with sources; a policy may replace any of them."""
 
 import re
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Constants:
     bridge: float = 10.0
     """PHB and NODE: a path through host bridges of one socket."""
     socket: float = 6.0
-    """SYS: a path between sockets; also every path whose level nothing tells."""
+    """SYS: a path between sockets; also every path of unknown level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,10 @@ PRODUCTS = {
     "B300": BLACKWELL,
     "GB300": BLACKWELL,
 }
-"""The GPUs whose NVLink speed is known, by the part of their product name that tells it."""
+"""The GPUs whose NVLink speed is known, by a part of their product name."""
 
 # A letter may follow (V100S, A10G, 3090Ti); a digit may not, or A10 would be found in A100. The
-# number of an RTX card tells it alone.
+# number of an RTX card is sufficient.
 _NAMED = {
     product: re.compile(rf"(?<![A-Z0-9]){product.replace('RTX ', '(?:RTX)?')}(?![0-9])")
     for product in PRODUCTS

@@ -1,4 +1,4 @@
-"""Splitting a set of GPUs into disjoint sets: the best sums, for every set at once.
+"""Best partitions of a set of GPUs into disjoint sets, for every set.
 
 Dynamic programming over sub-masks: the lowest GPU of a mask is either left out or in one of the
 sets T taken from the mask, and what remains is a smaller mask whose best sum is known already.

@@ -1,4 +1,4 @@
-"""XML from anywhere, as plain elements: no entities, no document type, bounded depth."""
+"""Parse untrusted XML into plain elements: no entities, no document type, bounded depth."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What this package raises when it is given something that is no machine."""
+"""The error for invalid machines."""
 
 
 class TopologyError(ValueError):

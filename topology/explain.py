@@ -1,4 +1,4 @@
-"""Why these GPUs: a choice beside what else there was."""
+"""Explain a choice of GPUs beside the alternatives."""
 
 from dataclasses import dataclass
 

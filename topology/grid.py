@@ -1,4 +1,4 @@
-"""The matrices in a text of `nvidia-smi topo`, each checked to be whole before it is used."""
+"""Find the complete matrices in a text of `nvidia-smi topo`."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -67,7 +67,7 @@ class Grid:
 
 
 def link_count(word: str) -> int:
-    """Return the number of NVLinks that a cell tells."""
+    """Return the number of NVLinks of a cell."""
     return int(word[2:]) if word.startswith("NV") else 0
 
 
@@ -80,7 +80,7 @@ def blocks_of(text: str) -> list[Block]:
     """Return the matrices of a text that have at least one GPU row, in order.
 
     Raises:
-        TopologyError: There is none; the message tells what the text is instead.
+        TopologyError: There is none; the message describes the text.
     """
     lines = [(number, clean(line)) for number, line in enumerate(text.splitlines(), 1)]
     blocks = [block for block in _blocks(lines) if block.rows]

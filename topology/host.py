@@ -1,4 +1,4 @@
-"""How fast the links of a host are, as far as an NCCL topology file tells."""
+"""Link speeds of a host from an NCCL topology file."""
 
 import re
 from collections.abc import Sequence
@@ -38,15 +38,15 @@ def constants_of(gpus: Sequence[Element], cpu: Element, model: str | None) -> Co
 
     Args:
         gpus: The `<pci>` of each GPU, at least one.
-        cpu: The `<cpu>` that tells vendor and model; all sockets have the same.
-        model: Product name of the GPUs; overrules what `sm` tells of their NVLinks.
+        cpu: The `<cpu>` with vendor and model; all sockets have the same.
+        model: Product name of the GPUs; takes precedence over `sm` for their NVLinks.
 
     Raises:
         TopologyError: The model is unknown.
     """
     known = [_architecture(gpu) for gpu in gpus] if model is None else [architecture(model)]
-    told = [speed for gpu in gpus if (speed := _pcie(gpu))]
-    pcie = min(told, default=PCIE[3])
+    speeds = [speed for gpu in gpus if (speed := _pcie(gpu))]
+    pcie = min(speeds, default=PCIE[3])
     kind = _cpu_kind(cpu)
     bridged = round(pcie / INTEL_BRIDGE, 6)
     unknown = Constants()

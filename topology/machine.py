@@ -1,4 +1,4 @@
-"""What is one machine: its GPUs, and what links them."""
+"""A machine: its GPUs and their links."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -22,7 +22,7 @@ class Level(IntEnum):
     """
 
     UNKNOWN = 0
-    """Nothing tells it, as when `topo -m` shows an NVLink in its place."""
+    """Unknown, for example if `topo -m` shows an NVLink instead."""
     SYS = 10
     NODE = 20
     PHB = 30
@@ -60,9 +60,9 @@ class Machine:
     """The NVLinks end at an NVSwitch, not at the other GPU."""
     nics: tuple[NIC, ...] = ()
     model: str | None = None
-    """Product name of the GPUs, where the source tells it."""
+    """Product name of the GPUs, if known."""
     uuids: tuple[str, ...] = ()
-    """UUID of each GPU, or empty where the source does not tell them."""
+    """UUID of each GPU, or empty if unknown."""
     bus_ids: tuple[str, ...] = ()
     """PCI bus id of each GPU, or empty."""
     memory: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""Which machine does the text of `nvidia-smi topo -m` show?
+"""Read a machine from the text of `nvidia-smi topo -m`.
 
 The first matrix of links is the machine. A later one without NVLinks (`topo -mp`) adds the PCIe
 level of NVLink pairs, and one of peer access (`topo -p2p`) marks the pairs that have none.
@@ -22,7 +22,7 @@ def read_matrix(text: str, *, model: str | None = None, partial: bool = False) -
 
     Args:
         text: May hold comment prefixes, colours, a Markdown table, a legend and other text.
-        model: Product name of the GPUs, which tells the speed and number of their NVLinks.
+        model: Product name of the GPUs, which determines speed and number of their NVLinks.
         partial: Read the GPUs whose rows are whole when others are cut or missing.
 
     Raises:
@@ -40,7 +40,7 @@ def read_matrix(text: str, *, model: str | None = None, partial: bool = False) -
         warnings.insert(0, _kept(grid))
     switched = any(_row_sum(grid, links, gpu) > known.links for gpu in grid.gpus)
     others, ignored = _others(grid, blocks[:at] + blocks[at + 1 :], partial=partial)
-    # Peer access comes last: it caps levels, those that `topo -mp` told too.
+    # Peer access comes last: it caps levels, also those of `topo -mp`.
     for other in sorted(others, key=lambda other: other.tells_peer_access):
         if other.tells_peer_access:
             warnings += _deny_peers(other, links, levels)
@@ -78,16 +78,16 @@ def _pairs(grid: Grid) -> tuple[dict[Pair, int], dict[Pair, Level], list[str]]:
     warnings: list[str] = []
     for i, j in combinations(grid.gpus, 2):
         there, back = grid.word(i, f"GPU{j}"), grid.word(j, f"GPU{i}")
-        told = [LEVELS[word] for word in (there, back) if word in LEVELS]
+        given = [LEVELS[word] for word in (there, back) if word in LEVELS]
         alike = link_count(there) == link_count(back)
         links[i, j] = link_count(there) if alike else 0
-        levels[i, j] = min(told, default=Level.UNKNOWN)
+        levels[i, j] = min(given, default=Level.UNKNOWN)
         if not alike:
             warnings.append(
                 f"GPU{i} and GPU{j} are linked by {there} one way and {back} the other: counted as"
                 " not linked by NVLink"
             )
-        elif len(set(told)) > 1:
+        elif len(set(given)) > 1:
             warnings.append(
                 f"GPU{i} and GPU{j} meet at {there} one way and {back} the other: counted as"
                 f" {levels[i, j].name}"
@@ -105,7 +105,7 @@ def _row_sum(grid: Grid, links: dict[Pair, int], gpu: int) -> int:
 
 
 def _others(grid: Grid, blocks: list[Block], *, partial: bool) -> tuple[list[Grid], list[str]]:
-    """Return the further matrices that tell more about the machine, and why others do not."""
+    """Return the further matrices with more data about the machine, and why others do not."""
     grids: list[Grid] = []
     warnings: list[str] = []
     for block in blocks:
@@ -146,20 +146,20 @@ def _deny_peers(other: Grid, links: dict[Pair, int], levels: dict[Pair, Level]) 
 
 
 def _numa(grid: Grid) -> tuple[tuple[int, ...], list[str]]:
-    """Return the NUMA node of each GPU: as told, else one for each CPU affinity, else one."""
+    """Return the NUMA node of each GPU: as given, else one per CPU affinity, else one."""
     rows = [grid.rows[gpu] for gpu in grid.gpus]
-    told = [row.numa for row in rows]
-    if not any(told):
-        told = [row.cpu for row in rows]
-    if not any(told):
+    given = [row.numa for row in rows]
+    if not any(given):
+        given = [row.cpu for row in rows]
+    if not any(given):
         return (0,) * len(rows), []
-    if all(value is None or (value.isdecimal() and len(value) < 10) for value in told):
-        numbers = {value: int(value) for value in told if value}
+    if all(value is None or (value.isdecimal() and len(value) < 10) for value in given):
+        numbers = {value: int(value) for value in given if value}
     else:
-        numbers = {value: at for at, value in enumerate(dict.fromkeys(v for v in told if v))}
-    silent = [f"GPU{row.gpu}" for row, value in zip(rows, told, strict=True) if value is None]
+        numbers = {value: at for at, value in enumerate(dict.fromkeys(v for v in given if v))}
+    silent = [f"GPU{row.gpu}" for row, value in zip(rows, given, strict=True) if value is None]
     warning = f"nothing tells the NUMA node of {', '.join(silent)}: counted as one of its own"
-    return tuple(numbers[v] if v else -1 for v in told), [warning] if silent else []
+    return tuple(numbers[v] if v else -1 for v in given), [warning] if silent else []
 
 
 def _nics(grid: Grid) -> tuple[NIC, ...]:

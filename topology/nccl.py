@@ -1,4 +1,4 @@
-"""Which machine does an NCCL topology file (`NCCL_TOPO_DUMP_FILE`) describe?
+"""Read a machine from an NCCL topology file (`NCCL_TOPO_DUMP_FILE`).
 
 A file is a tree: `<cpu>` is a NUMA node, `<pci>` a PCIe switch or a device, `<gpu>` in it says that
 the device is one, and `<nvlink>` leads from a GPU to the bus id of its peer or of an NVSwitch.
@@ -37,11 +37,11 @@ class _Device:
 def read_nccl(text: str, *, model: str | None = None) -> Machine:
     """Read an NCCL topology file.
 
-    GPUs are numbered by `dev` where every GPU tells it, else in the order of the file.
+    GPUs are numbered by `dev` if every GPU has it, else in the order of the file.
 
     Args:
         text: XML with a `<system>`.
-        model: Product name of the GPUs; overrules what `sm` tells of their NVLinks.
+        model: Product name of the GPUs; takes precedence over `sm` for their NVLinks.
 
     Raises:
         TopologyError: No topology, or one without GPUs: the message says what is missing.
@@ -112,8 +112,8 @@ def _numbered(gpus: list[_Device]) -> list[_Device]:
     if len(gpus) > MAX_GPUS:
         raise TopologyError(f"the file has {len(gpus)} GPUs; a machine has at most {MAX_GPUS}")
     for what in ("bus id", "dev"):
-        told = [gpu.bus_id if what == "bus id" else _gpu(gpu, "dev") for gpu in gpus]
-        twice = [value for value, count in Counter(filter(None, told)).items() if count > 1]
+        ids = [gpu.bus_id if what == "bus id" else _gpu(gpu, "dev") for gpu in gpus]
+        twice = [value for value, count in Counter(filter(None, ids)).items() if count > 1]
         if twice:
             raise TopologyError(f"two GPUs have the {what} {twice[0][:40]}")
     if all(_gpu(gpu, "dev") for gpu in gpus):
@@ -210,7 +210,7 @@ def _nvlinks(gpus: Sequence[_Device]) -> tuple[tuple[tuple[int, ...], ...], bool
 def _both_ways(
     direct: Mapping[tuple[int, int], int], n: int
 ) -> tuple[dict[tuple[int, int], int], list[str]]:
-    """Keep the links of pairs that both GPUs tell alike."""
+    """Keep the links of pairs on which both GPUs agree."""
     pairs = [(i, j) for i in range(n) for j in range(n)]
     between = {(i, j): direct[i, j] if direct[i, j] == direct[j, i] else 0 for i, j in pairs}
     return between, [

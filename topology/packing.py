@@ -1,4 +1,4 @@
-"""How many rings, or chains, fit over a set's NVLinks at once: fractional packings.
+"""Fractional packings of rings and chains over the NVLinks of a set.
 
 A ring of NCCL is a Hamiltonian cycle, and a tree inside a node is a Hamiltonian path (a chain);
 every channel takes one link of each pair it passes. The most channels, allowing fractions, is the

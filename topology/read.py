@@ -1,4 +1,4 @@
-"""Reads a machine from a text of either kind: `nvidia-smi topo -m` or an NCCL topology file."""
+"""Read a machine from `nvidia-smi topo -m` or an NCCL topology file."""
 
 from topology.machine import Machine
 from topology.matrix import read_matrix
@@ -6,11 +6,11 @@ from topology.nccl import read_nccl
 
 
 def read_machine(text: str, *, model: str | None = None, partial: bool = False) -> Machine:
-    """Read a machine; XML is told by its first character.
+    """Read a machine; XML is recognised by its first character.
 
     Args:
         text: What a file or a clipboard holds.
-        model: Product name of the GPUs, which tells the speed and number of their NVLinks.
+        model: Product name of the GPUs, which determines speed and number of their NVLinks.
         partial: Of a matrix that is not whole, read the GPUs whose rows are.
 
     Raises:

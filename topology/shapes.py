@@ -23,7 +23,7 @@ class Shape:
     """Number of NVLinks, and the groups whose pairs have it."""
     levels: tuple[tuple[str, str], ...] = ()
     """PCIe level, and the groups whose pairs meet there; nearest first, every other pair at SYS.
-    Where it is empty, nothing tells the level under an NVLink."""
+    If it is empty, the level under an NVLink is unknown."""
     switched: bool = False
     nics: tuple[tuple[str, str], ...] = ()
     """Name of a NIC, and its level to each GPU."""
@@ -220,7 +220,7 @@ SHAPES = (
     Shape(
         name="a100x8-bridges",
         title="8 × A100 PCIe 80 GB in four bridged pairs, two of them crossed",
-        source="Matrix in NVIDIA/k8s-device-plugin issue 546; it does not tell the memory.",
+        source="Matrix in NVIDIA/k8s-device-plugin issue 546; without the memory.",
         model="NVIDIA A100 80GB PCIe",
         memory=80,
         numa=_TWO_SOCKETS,

@@ -1,4 +1,4 @@
-"""What a machine's decisions are looked up in: A, V, W and W* of every set of its GPUs.
+"""Tables of A, V, W and W* for every set of GPUs of a machine.
 
 A is solved once per class, in the class's own numbering, and renumbered for each machine of it.
 The other tables are built when first asked for: off the request path, by `Table.prepare`.
