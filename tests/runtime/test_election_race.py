@@ -93,7 +93,7 @@ class World:
     rates=st.tuples(rates, rates, rates),
     restarts=restarts,
 )
-def test_never_two_believe_that_they_lead_and_no_term_comes_twice(networks, rates, restarts):
+def test_two_processes_never_lead_together_and_terms_are_unique(networks, rates, restarts):
     world = World()
 
     async def main():

@@ -40,7 +40,7 @@ async def test_a_body_in_pieces_is_put_together():
         assert (await one.answer())[2] == b"abcdef"
 
 
-async def test_who_asks_first_whether_to_send_is_told_to_go_on():
+async def test_expect_100_continue_is_answered():
     async with served() as site, client(site) as one:
         one.send(one.head(size=2, Expect="100-continue"))
         assert await one.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -62,7 +62,7 @@ async def test_bytes_of_all_bodies_are_bounded_and_refused_ones_may_come_again()
         assert site.server.bytes_in_flight == 0
 
 
-async def test_heads_alone_take_nothing_from_others():
+async def test_announced_bodies_do_not_use_the_byte_budget():
     async with served(SMALL) as site, client(site) as one, client(site) as two, client(site) as me:
         for silent in (one, two):
             silent.send(silent.head(size=1000))

@@ -27,7 +27,7 @@ async def test_malformed_request_is_400_and_counted_without_a_log_line(head, cap
     assert caplog.records == []
 
 
-async def test_requests_sent_at_once_are_answered_in_turn():
+async def test_pipelined_requests_are_answered_in_order():
     async with served() as site, client(site) as one:
         bodies = [b"1", b"22", b"333", b"4444"]
         paths = ["/echo", "/wait", "/echo", "/wait"]
@@ -41,7 +41,7 @@ async def test_requests_sent_at_once_are_answered_in_turn():
     assert found == [*bodies, b"55555"]
 
 
-async def test_a_client_that_does_not_read_is_not_answered_on_and_on():
+async def test_responses_stop_for_a_client_that_does_not_read():
     async with served() as site, client(site) as deaf, client(site) as other:
         body = b"x" * 200_000
         one = deaf.head(size=len(body)) + body
@@ -76,7 +76,7 @@ async def test_pipelined_requests_are_not_read_while_one_is_answered():
             assert (await one.answer())[2] == body
 
 
-async def test_a_client_that_asks_for_the_head_alone_gets_no_body():
+async def test_response_to_head_has_no_body():
     async with served() as site, client(site) as one:
         one.send(one.head("/call", method="HEAD") + one.head("/call", method="GET"))
         status, headers, _ = await one.answer(bare=True)
@@ -84,14 +84,14 @@ async def test_a_client_that_asks_for_the_head_alone_gets_no_body():
         assert (await one.answer())[0] == 200
 
 
-async def test_an_older_client_is_answered_and_let_go():
+async def test_connection_of_an_http_1_0_client_is_closed():
     async with served() as site, client(site) as one:
         one.send(b"GET /call HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
         assert (await one.answer())[0] == 200
         assert await one.is_closed()
 
 
-async def test_no_other_protocol_is_switched_to():
+async def test_upgrade_is_not_accepted():
     async with served() as site, client(site) as one:
         one.send(one.head("/call", method="GET", Upgrade="websocket", Connection="Upgrade"))
         one.send(b"\x81\x05hello")
@@ -116,7 +116,7 @@ async def test_a_head_that_does_not_end_is_cut_off(start):
         assert (await idle.asks())[0] == 200
 
 
-async def test_a_body_that_came_after_its_head_is_not_taken_for_another_head():
+async def test_late_body_does_not_start_the_time_of_a_head():
     async with served(replace(PATIENT, head_seconds=0.02)) as site, client(site) as one:
         one.send(one.head(size=2))
         await until(lambda: site.server.requests == 1)
@@ -150,7 +150,7 @@ async def test_an_idle_connection_stays_longer_than_an_api_server_keeps_it():
 
 
 @pytest.mark.parametrize("asked", [0, 1], ids=["never used", "used"])
-async def test_an_idle_connection_does_not_stay_for_ever(asked):
+async def test_idle_connection_is_closed_after_the_keep_alive_time(asked):
     async with served(replace(PATIENT, keep_alive_seconds=0.5)) as site, client(site) as one:
         for _ in range(asked):
             assert (await one.asks())[0] == 200

@@ -63,7 +63,7 @@ def api_server():
         pytest.param([Guest("10.0.0.1", NOW - 5, half_sent=True) for _ in range(29)], id="a proxy"),
     ],
 )
-def test_an_api_server_keeps_its_connections_whoever_else_comes(attackers):
+def test_used_connections_of_an_api_server_are_not_dropped_for_attackers(attackers):
     own, others = api_server(), [replace(guest, dropped=[]) for guest in attackers]
     room = filled(*own, *others, limits=replace(LIMITS, connections=50 + len(others)))
 
@@ -74,7 +74,7 @@ def test_an_api_server_keeps_its_connections_whoever_else_comes(attackers):
     assert room.dropped[FULL] == 10
 
 
-def test_a_request_that_has_just_begun_to_arrive_is_not_dropped_for_another():
+def test_new_half_sent_request_is_not_dropped():
     arriving = Guest("10.0.0.1", half_sent=True)
     idle = Guest("10.0.0.2", used=True)
     room = filled(arriving, idle, limits=replace(LIMITS, connections=2))
@@ -84,7 +84,7 @@ def test_a_request_that_has_just_begun_to_arrive_is_not_dropped_for_another():
     assert (gone([arriving]), gone([idle])) == ([], [idle])
 
 
-def test_too_many_of_one_address_take_nobody_elses_room():
+def test_connections_of_one_address_are_limited():
     own, many = api_server()[:10], [Guest("10.9.9.9", NOW + i) for i in range(81)]
     room = filled(*own, *many)
 
@@ -92,7 +92,7 @@ def test_too_many_of_one_address_take_nobody_elses_room():
     assert room.dropped == {PEER: 1}
 
 
-def test_of_too_many_half_sent_requests_of_one_address_the_slowest_goes():
+def test_oldest_of_too_many_half_sent_requests_is_dropped():
     many = [Guest("10.9.9.9", NOW + i, half_sent=True) for i in range(41)]
     room = filled(Guest("10.0.0.1", half_sent=True), *many)
 
@@ -100,7 +100,7 @@ def test_of_too_many_half_sent_requests_of_one_address_the_slowest_goes():
     assert room.dropped == {HALF_SENT: 1}
 
 
-def test_a_request_that_has_arrived_is_not_counted_as_half_sent():
+def test_complete_request_is_not_half_sent():
     one = Guest("10.9.9.9", half_sent=True)
     room = filled(one)
     for _ in range(100):
@@ -147,7 +147,7 @@ async def test_half_sent_heads_are_dropped_where_one_address_has_too_many():
     assert [answer[0] for answer in answers if answer] == [200] * 3
 
 
-async def test_whole_requests_that_arrive_in_one_moment_are_not_half_sent():
+async def test_concurrent_whole_requests_are_not_half_sent():
     limits = replace(PATIENT, peer_half_sent=1, linger_seconds=0.004)
     async with served(limits) as site, AsyncExitStack() as stack:
         many = [await stack.enter_async_context(client(site)) for _ in range(50)]
@@ -158,7 +158,7 @@ async def test_whole_requests_that_arrive_in_one_moment_are_not_half_sent():
         assert site.server.dropped(HALF_SENT) == 0
 
 
-async def test_a_body_in_pieces_that_has_arrived_makes_room_for_another():
+async def test_complete_body_in_pieces_is_not_half_sent():
     limits = replace(PATIENT, peer_half_sent=1)
     async with served(limits) as site, client(site) as one, client(site) as other:
         for sender in (one, other, one):

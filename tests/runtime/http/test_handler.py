@@ -7,7 +7,7 @@ from waiting import until
 from runtime.http.types import JSON
 
 
-async def test_a_route_gets_the_body_and_its_answer_goes_back_on_a_connection_that_stays():
+async def test_route_receives_the_body_and_the_connection_is_kept_alive():
     async with served() as site, client(site) as one:
         for body in (b'{"a":1}', b"[]"):
             status, headers, back = await one.asks(body=body)
@@ -16,7 +16,7 @@ async def test_a_route_gets_the_body_and_its_answer_goes_back_on_a_connection_th
         assert site.server.connections == 1
 
 
-async def test_the_query_is_handed_on_and_is_not_part_of_the_path():
+async def test_query_is_passed_on_and_not_part_of_the_path():
     async with served() as site, client(site) as one:
         one.send(one.head("/call?timeout=3s&x=%2F", method="GET"))
 
@@ -28,7 +28,7 @@ async def test_the_query_is_handed_on_and_is_not_part_of_the_path():
     ("method", "path", "status"),
     [("GET", "/other", 404), ("GET", "/echo", 405), ("PUT", "/echo", 405), ("GET", "/echo/", 404)],
 )
-async def test_what_is_not_served_is_refused(method, path, status):
+async def test_unknown_path_is_404_and_unknown_method_is_405(method, path, status):
     async with served() as site, client(site) as one:
         one.send(one.head(path, method=method))
         found, headers, _ = await one.answer()
@@ -54,7 +54,7 @@ async def test_a_bug_in_a_route_is_500_and_the_connection_goes_on():
         assert site.server.requests == 0
 
 
-async def test_what_is_served_is_observed():
+async def test_completed_requests_are_observed():
     async with served() as site, client(site) as one:
         await one.asks(body=b"12345")
         one.send(one.head("/fields", method="GET"))
@@ -66,7 +66,7 @@ async def test_what_is_served_is_observed():
     assert second.fields == {"pod": "ns/a"}
 
 
-async def test_less_than_a_millisecond_is_told_from_nothing():
+async def test_durations_below_a_millisecond_are_measured():
     async with served() as site, client(site) as one:
         for _ in range(20):
             one.send(one.head("/work", method="GET"))
@@ -110,12 +110,12 @@ async def test_requests_that_wait_are_bounded():
         assert (await two.asks("/wait"))[0] == 200
 
 
-async def test_a_route_that_waits_too_long_is_given_up():
+async def test_route_that_exceeds_its_time_is_504():
     async with served(replace(PATIENT, answer_seconds=0.05)) as site, client(site) as one:
         assert (await one.asks("/wait"))[0] == 504
 
 
-async def test_a_client_that_leaves_is_counted_and_leaves_nothing_behind():
+async def test_disconnected_client_is_counted_as_499_and_releases_its_bytes():
     async with served() as site:
         async with client(site) as one:
             one.send(one.head(size=10) + b"12345")

@@ -37,11 +37,11 @@ async def fails():
     ],
     ids=["none", "all hold", "one fails", "all fail"],
 )
-async def test_it_is_ready_when_all_conditions_hold_and_says_which_do_not(conditions, answer):
+async def test_readiness_lists_the_conditions_that_fail(conditions, answer):
     assert await asked("/readyz", conditions) == answer
 
 
-async def test_it_lives_whatever_is_missing():
+async def test_liveness_does_not_depend_on_conditions():
     assert await asked("/healthz", {"watch": fails}) == (200, "ok\n")
 
 

@@ -12,7 +12,7 @@ from runtime.http.server import Server, serve
 from runtime.http.tls import ServingCertificate
 
 
-async def test_too_many_connections_cost_the_one_that_was_idle_for_longest():
+async def test_longest_idle_of_too_many_connections_is_dropped():
     async with served(replace(PATIENT, connections=2)) as site, client(site) as used:
         await until(lambda: site.server.connections == 1)
         async with client(site) as silent:
@@ -25,7 +25,7 @@ async def test_too_many_connections_cost_the_one_that_was_idle_for_longest():
                 assert (await used.asks())[0] == 200
 
 
-async def test_who_is_being_answered_is_never_dropped_for_a_newcomer():
+async def test_connection_with_a_request_in_progress_is_not_dropped():
     async with served(replace(PATIENT, connections=1)) as site, client(site) as one:
         one.send(one.head("/wait", size=2) + b"{}")
         await until(lambda: site.waiting == 1)
@@ -36,7 +36,7 @@ async def test_who_is_being_answered_is_never_dropped_for_a_newcomer():
         assert (await one.answer())[0] == 200
 
 
-async def test_while_draining_new_and_kept_connections_are_answered_and_asked_to_close():
+async def test_draining_server_answers_with_connection_close():
     async with served() as site, client(site) as kept, client(site) as second:
         for one in (kept, second):
             assert "Connection" not in (await one.asks())[1]
@@ -52,7 +52,7 @@ async def test_while_draining_new_and_kept_connections_are_answered_and_asked_to
         drain.cancel()
 
 
-async def test_a_drain_is_over_when_nobody_came_for_a_while():
+async def test_drain_ends_after_a_time_without_requests():
     async with served() as site, client(site) as one:
         one.send(one.head("/wait", size=2) + b"{}")
         await until(lambda: site.waiting == 1)
@@ -67,7 +67,7 @@ async def test_a_drain_is_over_when_nobody_came_for_a_while():
         assert loop.time() - left >= 0.3
 
 
-async def test_a_drain_waits_for_who_is_being_answered_but_not_for_ever():
+async def test_drain_waits_for_requests_in_progress_with_a_limit():
     async with served() as site, client(site) as one:
         one.send(one.head("/wait", size=2) + b"{}")
         await until(lambda: site.waiting == 1)
@@ -82,7 +82,7 @@ async def test_a_drain_waits_for_who_is_being_answered_but_not_for_ever():
         assert (await one.answer())[0] == 200
 
 
-async def test_nothing_in_flight_is_cut_when_it_stops():
+async def test_stop_completes_requests_in_progress():
     async with served() as site, client(site) as one, client(site) as idle:
         await idle.asks()
         one.send(one.head("/wait", size=2) + b"{}")
@@ -99,7 +99,7 @@ async def test_nothing_in_flight_is_cut_when_it_stops():
         await stop
 
 
-async def test_what_is_not_answered_in_time_is_cut_when_it_stops():
+async def test_stop_cancels_requests_after_its_time_limit():
     async with served() as site, client(site) as one:
         one.send(one.head("/wait", size=2) + b"{}")
         await until(lambda: site.waiting == 1)
@@ -139,13 +139,13 @@ async def test_under_load_a_drain_costs_no_request(tmp_path):
     assert set(answers) == {200}
 
 
-async def test_a_port_that_is_taken_is_said_at_once():
+async def test_port_in_use_raises():
     async with served() as site:
         with pytest.raises(OSError, match="in use"):
             async with serve([], host="127.0.0.1", port=site.server.port):
                 pass
 
 
-async def test_the_port_is_known_only_once_it_listens():
+async def test_port_is_unknown_before_listen():
     with pytest.raises(RuntimeError, match="does not listen"):
         _ = Server([], Limits(), ()).port

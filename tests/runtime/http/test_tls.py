@@ -30,7 +30,7 @@ def served(certificate):
     return serve(ROUTES, host="127.0.0.1", port=0, context=certificate.context)
 
 
-async def test_what_the_files_hold_is_served(tmp_path):
+async def test_certificate_of_the_files_is_served(tmp_path):
     certificate = ServingCertificate(*LEAF.write(tmp_path))
 
     assert certificate.expiry == LEAF.certificate.not_valid_after_utc.timestamp()
@@ -48,7 +48,7 @@ def test_files_that_did_not_change_are_not_loaded_again(tmp_path):
     assert [line["event"] for line in logs] == ["Loaded certificate"]
 
 
-def test_a_pair_that_stays_bad_is_logged_once(tmp_path):
+def test_invalid_pair_is_logged_once(tmp_path):
     with capture_logs() as logs:
         certificate = ServingCertificate(tmp_path / "none", tmp_path / "none")
         certificate.reload()
@@ -107,7 +107,7 @@ async def test_two_hundred_handshakes_during_twenty_rotations_all_succeed(tmp_pa
     ],
     ids=["another's key", "no certificate", "no key", "cut off", "garbled"],
 )
-def test_what_is_no_pair_leaves_the_last_good_one_in_use(tmp_path, cert, key, says):
+def test_invalid_pair_keeps_the_last_valid_one(tmp_path, cert, key, says):
     files = LEAF.write(tmp_path)
     certificate = ServingCertificate(*files)
 
@@ -123,7 +123,7 @@ def test_what_is_no_pair_leaves_the_last_good_one_in_use(tmp_path, cert, key, sa
     assert certificate.error is None
 
 
-def test_files_that_vanish_leave_the_last_good_pair_in_use(tmp_path):
+def test_deleted_files_keep_the_last_valid_pair(tmp_path):
     files = LEAF.write(tmp_path)
     certificate = ServingCertificate(*files)
 
@@ -178,7 +178,7 @@ def test_an_rsa_pair_is_served_by_a_process_that_starts_with_it(tmp_path):
     assert ServingCertificate(*pair.write(tmp_path)).der == pair.der
 
 
-def test_an_expired_certificate_is_told_with_its_end(tmp_path):
+def test_expired_certificate_is_loaded_with_its_expiry(tmp_path):
     pair = a_leaf(CA, days=-2)
 
     certificate = ServingCertificate(*pair.write(tmp_path))

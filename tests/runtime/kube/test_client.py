@@ -28,7 +28,7 @@ class Thing(msgspec.Struct, frozen=True):
 STORED = Thing(Meta("stored"))
 
 
-async def test_an_object_is_read_as_the_type_that_is_asked_for(api):
+async def test_object_is_decoded_as_the_given_type(api):
     api.faults["list"].append(text(200, '{"metadata":{"name":"a","uid":"1"},"data":{}}'))
 
     async with Kube(api.url) as kube:
@@ -62,7 +62,7 @@ async def test_each_kind_of_patch_has_its_content_type(api, kind, content_type):
     assert api.calls == [("PATCH", f"{PATH}/a", content_type, b"[1]")]
 
 
-async def test_an_object_is_deleted_if_it_is_still_the_one(api):
+async def test_object_is_deleted_with_preconditions(api):
     async with Kube(api.url) as kube:
         await kube.delete(f"{PATH}/a", body={"preconditions": {"uid": "1"}})
         await kube.delete(f"{PATH}/b")
@@ -105,7 +105,7 @@ async def test_a_refusal_has_the_messages_of_its_causes(api, details, causes):
     assert raised.value.causes == causes
 
 
-async def test_a_token_that_cannot_be_read_is_as_if_nobody_answered(api, tmp_path):
+async def test_unreadable_token_file_is_unreachable(api, tmp_path):
     token = tmp_path / "token"
     token.write_bytes(b"\xff")
 
@@ -119,7 +119,7 @@ async def test_a_token_that_cannot_be_read_is_as_if_nobody_answered(api, tmp_pat
     [("upstream is gone", "upstream is gone"), ("", "no explanation"), ("{}", "no explanation")],
     ids=["text", "empty", "no status"],
 )
-async def test_a_refusal_without_a_status_object_says_what_came_instead(api, body, says):
+async def test_error_without_a_status_object_quotes_the_body(api, body, says):
     api.faults["list"].append(text(502, body))
 
     async with Kube(api.url) as kube:
@@ -166,7 +166,7 @@ async def test_a_redirect_is_not_followed_with_the_token(api):
     assert len(api.queries) == 1
 
 
-async def test_nobody_there_is_unreachable(api):
+async def test_closed_port_is_unreachable(api):
     await api.stop()
 
     async with Kube(api.url) as kube:
@@ -207,7 +207,7 @@ async def test_without_a_token_none_is_sent(api):
     assert api.authorizations == [None, f"Bearer {TOKEN}"]
 
 
-async def test_it_is_used_in_its_block_only(api):
+async def test_client_outside_its_context_raises(api):
     with pytest.raises(RuntimeError, match="async with"):
         await Kube(api.url).get(PATH, Thing)
 
@@ -216,7 +216,7 @@ async def test_it_is_used_in_its_block_only(api):
     ("host", "server"),
     [("10.0.0.1", "https://10.0.0.1:443"), ("fd00::1", "https://[fd00::1]:443")],
 )
-def test_a_pod_is_told_where_the_api_server_is(tmp_path, host, server):
+def test_in_cluster_reads_the_environment_of_a_pod(tmp_path, host, server):
     (tmp_path / "ca.crt").write_bytes(a_ca().cert_pem)
     environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}
 

@@ -39,13 +39,13 @@ def test_what_stands_beside_something_deep_is_read_as_it_is(before, after, depth
 
 
 @given(values)
-def test_what_is_not_deep_is_read_as_it_is(value):
+def test_shallow_json_is_decoded_unchanged(value):
     assert decode(json.dumps(value).encode(), ANYTHING) == value
 
 
 @pytest.mark.parametrize("size", [1 << 20, (1 << 20) + 1, (3 << 20) + 7])
 @pytest.mark.parametrize("ends", ['"', '\\\\"', '\\""'], ids=["quote", "backslash", "both"])
-def test_a_text_may_be_of_any_length(size, ends):
+def test_strings_of_any_length_are_decoded(size, ends):
     text = '"' + "[" * size + ends
     body = f"[{deep(1500, '[', ']', text)},{text},1]"
 
@@ -53,7 +53,7 @@ def test_a_text_may_be_of_any_length(size, ends):
 
 
 @pytest.mark.parametrize("body", [b"[" * 2000, b'{"a' * 2000, b'["' + b"[" * 2000, b"]" * 2000])
-def test_what_is_no_json_is_no_json_however_deep(body):
+def test_deep_invalid_json_is_refused(body):
     with pytest.raises(msgspec.DecodeError):
         decode(body, ANYTHING)
 
@@ -62,7 +62,7 @@ class Thing(msgspec.Struct):
     name: str
 
 
-def test_what_is_asked_for_is_read_beside_what_is_skipped():
+def test_fields_beside_skipped_ones_are_decoded():
     body = f'{{"other": {deep(9990, "[", "]", "")}, "name": "it"}}'
 
     assert decode(msgspec.Raw(body.encode()), msgspec.json.Decoder(Thing)) == Thing("it")

@@ -58,7 +58,7 @@ def fates(*first, then=None):
 
 
 @in_no_time
-async def test_a_lease_that_is_not_there_is_made_and_its_first_term_is_0(api):
+async def test_missing_lease_is_created_with_term_0(api):
     we = Candidate(api).start()
     await we.began.wait()
 
@@ -86,7 +86,7 @@ async def test_a_lease_that_is_not_there_is_made_and_its_first_term_is_0(api):
     ],
     ids=["new", "no holder", "released", "released, null", "ours, of a tenure that is over"],
 )
-def test_a_lease_that_nobody_holds_is_taken_at_once_and_the_term_grows(found, term):
+def test_lease_without_a_holder_is_acquired_immediately_with_the_next_term(found, term):
     @in_no_time
     async def test(api):
         api.put(**found)
@@ -101,7 +101,7 @@ def test_a_lease_that_nobody_holds_is_taken_at_once_and_the_term_grows(found, te
 
 
 @in_no_time
-async def test_who_waits_counts_from_what_it_saw_whatever_times_others_wrote(api):
+async def test_candidate_measures_from_its_own_observation(api):
     api.put(**OTHER)
     we = Candidate(api).start()
     await asyncio.sleep(14)
@@ -117,7 +117,7 @@ async def test_who_waits_counts_from_what_it_saw_whatever_times_others_wrote(api
 
 
 @in_no_time
-async def test_who_waits_counts_anew_from_each_renewal_that_it_sees(api):
+async def test_candidate_restarts_its_wait_at_each_renewal(api):
     we = Candidate(api).start()
     for second in range(30):
         api.put(**{**OTHER, "renewTime": f"2020-01-01T00:00:{second:02}.000000Z"})
@@ -130,7 +130,7 @@ async def test_who_waits_counts_anew_from_each_renewal_that_it_sees(api):
 
 
 @in_no_time
-async def test_who_waits_waits_as_long_as_the_holder_asked_for(api):
+async def test_candidate_waits_for_the_duration_in_the_lease(api):
     api.put(**{**OTHER, "leaseDurationSeconds": 60})
     we = Candidate(api).start()
     await we.began.wait()
@@ -139,7 +139,7 @@ async def test_who_waits_waits_as_long_as_the_holder_asked_for(api):
 
 
 @in_no_time
-async def test_a_holder_renews_for_ever_and_writes_no_more_than_the_time(api):
+async def test_holder_renews_and_writes_the_time_only(api):
     api.put(holderIdentity="", strategy="kept")
     we = Candidate(api).start()
     await we.began.wait()
@@ -155,7 +155,7 @@ async def test_a_holder_renews_for_ever_and_writes_no_more_than_the_time(api):
 
 
 @in_no_time
-async def test_who_ends_gives_the_lease_up_and_the_next_one_has_it_at_once(api):
+async def test_ending_holder_releases_the_lease_to_the_next(api):
     first = Candidate(api, "first").start()
     await first.began.wait()
     second = Candidate(api, "second").start()
@@ -174,7 +174,7 @@ async def test_who_ends_gives_the_lease_up_and_the_next_one_has_it_at_once(api):
 
 
 @in_no_time
-async def test_the_lease_is_renewed_while_its_holder_brings_its_work_to_an_end(api):
+async def test_lease_is_renewed_while_lead_ends(api):
     we, other = Candidate(api, drain=40).start(), Candidate(api, "other")
     await we.began.wait()
     other.start()
@@ -187,7 +187,7 @@ async def test_the_lease_is_renewed_while_its_holder_brings_its_work_to_an_end(a
 
 
 @in_no_time
-async def test_who_ends_while_a_renewal_is_under_way_gives_the_lease_up_all_the_same(api):
+async def test_holder_that_ends_during_a_renewal_releases_the_lease(api):
     # The renewal is carried out, but its answer comes after the end.
     list_, create = Fate(), Fate()
     we = Candidate(api, fates=fates(list_, create, Fate(there=0.1, back=3))).start()
@@ -200,7 +200,7 @@ async def test_who_ends_while_a_renewal_is_under_way_gives_the_lease_up_all_the_
 
 
 @in_no_time
-async def test_who_waits_and_ends_leaves_the_lease_alone(api):
+async def test_ending_candidate_does_not_write(api):
     api.put(**OTHER)
     we = Candidate(api).start()
     await asyncio.sleep(10)
@@ -211,7 +211,7 @@ async def test_who_waits_and_ends_leaves_the_lease_alone(api):
 
 
 @in_no_time
-async def test_a_holder_that_cannot_renew_stops_before_anybody_may_take_the_lease(api):
+async def test_holder_without_renewal_stops_before_the_lease_expires(api):
     we = Candidate(api, fates=fates(Fate(), Fate(), Fate(), then=SILENT)).start()
     await we.began.wait()
     other = Candidate(api, "other").start()
@@ -226,7 +226,7 @@ async def test_a_holder_that_cannot_renew_stops_before_anybody_may_take_the_leas
 
 
 @in_no_time
-async def test_a_holder_whose_renewals_are_refused_stops_at_its_deadline_not_later(api):
+async def test_holder_with_refused_renewals_stops_at_its_deadline(api):
     renewed_late = Fate(back=0.5)
     we = Candidate(api, fates=fates(Fate(), Fate(), renewed_late)).start()
     await asyncio.sleep(3)
@@ -238,7 +238,7 @@ async def test_a_holder_whose_renewals_are_refused_stops_at_its_deadline_not_lat
 
 
 @in_no_time
-async def test_a_slow_answer_counts_from_when_it_was_asked_for(api):
+async def test_slow_renewal_counts_from_its_start(api):
     we = Candidate(api, fates=fates(Fate(), Fate(), Fate(back=4.9), then=SILENT)).start()
     await we.began.wait()
     await asyncio.sleep(11.9)
@@ -250,7 +250,7 @@ async def test_a_slow_answer_counts_from_when_it_was_asked_for(api):
 
 
 @in_no_time
-async def test_the_term_ends_by_the_clock_even_if_nothing_else_could_run_since(api):
+async def test_term_ends_by_the_clock_on_a_blocked_loop(api):
     skipped = 0.0
     election = Election(Client(api), "ns", "leader", "we", clock=lambda: now() + skipped)
     terms = []
@@ -271,7 +271,7 @@ async def test_the_term_ends_by_the_clock_even_if_nothing_else_could_run_since(a
 
 
 @in_no_time
-async def test_a_renewal_without_an_answer_is_found_to_have_been_made(api):
+async def test_renewal_without_an_answer_is_read_back(api):
     lost = Fate(lost="back")
     works = Fate()
     # After the one without an answer: a conflict, a look, and a renewal.
@@ -284,7 +284,7 @@ async def test_a_renewal_without_an_answer_is_found_to_have_been_made(api):
 
 
 @in_no_time
-async def test_a_taking_without_an_answer_is_done_again_under_another_term(api):
+async def test_acquisition_without_an_answer_is_repeated_with_another_term(api):
     lost = Fate(lost="back")
     we = Candidate(api, fates=fates(Fate(), lost)).start()
 
@@ -294,7 +294,7 @@ async def test_a_taking_without_an_answer_is_done_again_under_another_term(api):
 
 
 @in_no_time
-async def test_a_lease_that_somebody_else_has_got_is_not_written_to_and_its_loss_is_seen(api):
+async def test_lease_of_another_holder_is_not_written(api):
     we = Candidate(api).start()
     await asyncio.sleep(5)
 
@@ -309,7 +309,7 @@ async def test_a_lease_that_somebody_else_has_got_is_not_written_to_and_its_loss
 
 
 @in_no_time
-async def test_a_tenure_whose_term_somebody_changed_is_over(api):
+async def test_changed_term_ends_leadership(api):
     we = Candidate(api).start()
     await asyncio.sleep(5)
 
@@ -320,7 +320,7 @@ async def test_a_tenure_whose_term_somebody_changed_is_over(api):
 
 
 @in_no_time
-async def test_who_waits_hears_of_a_release_though_its_watch_fell_silent(api):
+async def test_candidate_sees_a_release_after_its_watch_broke(api):
     api.put(**{**OTHER, "leaseDurationSeconds": 600})
     we = Candidate(api, news=repeat(SILENT)).start()
     await asyncio.sleep(60)
@@ -332,7 +332,7 @@ async def test_who_waits_hears_of_a_release_though_its_watch_fell_silent(api):
 
 
 @in_no_time
-async def test_no_term_comes_again_when_the_lease_was_deleted(api):
+async def test_terms_grow_after_the_lease_was_deleted(api):
     api.put(**{**OTHER, "holderIdentity": ""})
     we = Candidate(api).start()
     await asyncio.sleep(5)
@@ -344,7 +344,7 @@ async def test_no_term_comes_again_when_the_lease_was_deleted(api):
 
 
 @in_no_time
-async def test_who_waits_takes_up_a_deleted_lease_under_a_new_term(api):
+async def test_candidate_creates_a_deleted_lease_with_a_new_term(api):
     api.put(**OTHER)
     we = Candidate(api).start()
     await asyncio.sleep(5)
@@ -356,7 +356,7 @@ async def test_who_waits_takes_up_a_deleted_lease_under_a_new_term(api):
 
 
 @in_no_time
-async def test_an_object_that_is_written_to_by_others_stays_ours(api):
+async def test_lease_changed_by_others_keeps_its_holder(api):
     we = Candidate(api).start()
     await we.began.wait()
     for _ in range(50):
@@ -367,7 +367,7 @@ async def test_an_object_that_is_written_to_by_others_stays_ours(api):
 
 
 @in_no_time
-async def test_what_is_led_may_end_by_itself_and_the_lease_is_given_up(api):
+async def test_lease_is_released_when_lead_returns(api):
     election = Election(Client(api), "ns", "leader", "we", clock=now)
 
     async def lead(term):
@@ -379,7 +379,7 @@ async def test_what_is_led_may_end_by_itself_and_the_lease_is_given_up(api):
 
 
 @in_no_time
-async def test_a_failure_of_what_is_led_is_raised_when_the_lease_was_given_up(api):
+async def test_exception_of_lead_is_raised_after_the_release(api):
     election = Election(Client(api), "ns", "leader", "we", clock=now)
 
     async def lead(_term):
@@ -392,7 +392,7 @@ async def test_a_failure_of_what_is_led_is_raised_when_the_lease_was_given_up(ap
 
 
 @in_no_time
-async def test_a_failure_at_the_end_of_a_lost_tenure_is_raised_too(api):
+async def test_exception_of_lead_after_a_lost_lease_is_raised(api):
     election = Election(Client(api), "ns", "leader", "we", clock=now)
 
     async def lead(_term):
@@ -410,7 +410,7 @@ async def test_a_failure_at_the_end_of_a_lost_tenure_is_raised_too(api):
 
 
 @in_no_time
-async def test_a_refusal_to_make_the_lease_is_not_the_end(api):
+async def test_refused_creation_is_retried(api):
     refusals = [ApiError(403, "Forbidden", "may not")] * 3
     made = api.create
     api.create = lambda body: made(body) if not refusals else fail(refusals.pop())
@@ -422,7 +422,7 @@ async def test_a_refusal_to_make_the_lease_is_not_the_end(api):
 
 
 @in_no_time
-async def test_a_process_ends_though_it_cannot_give_the_lease_up(api):
+async def test_process_ends_if_the_release_fails(api):
     we = Candidate(api, fates=fates(Fate(), Fate(), then=SILENT)).start()
     await we.began.wait()
 
@@ -433,7 +433,7 @@ async def test_a_process_ends_though_it_cannot_give_the_lease_up(api):
 
 
 @in_no_time
-async def test_a_second_wish_to_end_is_not_kept_waiting(api):
+async def test_second_cancellation_ends_immediately(api):
     we = Candidate(api, drain=HOUR).start()
     await we.began.wait()
     we.task.cancel()

@@ -56,7 +56,7 @@ async def watched(api, **given):
             task.cancel()
 
 
-async def test_what_is_there_at_first_is_listed_and_what_follows_is_watched(api):
+async def test_objects_are_listed_and_then_watched(api):
     api.put("a", data={"k": "1"})
 
     async with watched(api) as watch:
@@ -75,7 +75,7 @@ async def test_what_is_there_at_first_is_listed_and_what_follows_is_watched(api)
         assert watch.reflector.error is None
 
 
-async def test_an_empty_collection_is_told_of_too(api):
+async def test_empty_list_calls_on_change(api):
     async with watched(api) as watch:
         await watch.state()
 
@@ -180,7 +180,7 @@ async def test_a_list_whose_pages_expire_is_read_in_one_answer(api):
     ],
     ids=["410", "version too large", "bad request", "not json", "nested too deep"],
 )
-async def test_a_version_that_is_refused_is_listed_anew(api, fault):
+async def test_expired_version_is_listed_again(api, fault):
     api.faults["watch"].append(fault)
 
     async with watched(api) as watch:
@@ -192,7 +192,7 @@ async def test_a_version_that_is_refused_is_listed_anew(api, fault):
 
 
 @pytest.mark.parametrize("code", [410, 400])
-async def test_an_error_event_lists_anew(api, code):
+async def test_error_event_causes_a_list(api, code):
     async with watched(api) as watch:
         await watch.state()
         await api.watching()
@@ -206,7 +206,7 @@ async def test_an_error_event_lists_anew(api, code):
 
 
 @pytest.mark.parametrize("code", [429, 500, 503])
-async def test_an_overloaded_api_server_is_asked_for_the_same_version_again(api, code):
+async def test_watch_resumes_at_its_version_after_overload(api, code):
     api.faults["watch"].extend([status(code), status(code)])
 
     async with watched(api) as watch:
@@ -218,7 +218,7 @@ async def test_an_overloaded_api_server_is_asked_for_the_same_version_again(api,
         assert watch.reflector.lists == 1
 
 
-async def test_a_watch_that_ends_is_begun_where_it_ended(api):
+async def test_watch_resumes_at_its_last_version(api):
     async with watched(api) as watch:
         await watch.state()
         await api.watching()
@@ -232,7 +232,7 @@ async def test_a_watch_that_ends_is_begun_where_it_ended(api):
         assert api.queries[-1]["resourceVersion"] == "2"
 
 
-async def test_bookmarks_carry_the_version_over_what_is_forgotten(api):
+async def test_bookmarks_advance_the_version(api):
     async with watched(api) as watch:
         await watch.state()
         await api.watching()
@@ -261,7 +261,7 @@ async def test_an_event_that_comes_in_two_pieces_is_put_together(api):
         assert watch.reflector.lists == 1
 
 
-async def test_an_event_ends_the_waiting_that_failures_brought(api):
+async def test_event_resets_the_backoff(api):
     api.faults["watch"].extend([status(503)] * 4)
     timings = WatchTimings(watch=200, initial_backoff=0.001, max_backoff=10)
 
@@ -274,7 +274,7 @@ async def test_an_event_ends_the_waiting_that_failures_brought(api):
         await until(lambda: watch.reflector._delay == timings.initial_backoff)
 
 
-async def test_watches_that_end_at_once_are_not_begun_ever_faster(api):
+async def test_watches_that_end_immediately_are_retried_with_backoff(api):
     api.faults["watch"].extend([ended] * 1000)
     timings = WatchTimings(watch=200, initial_backoff=0.005, max_backoff=10)
 
@@ -285,7 +285,7 @@ async def test_watches_that_end_at_once_are_not_begun_ever_faster(api):
     assert len(api.queries) < 12
 
 
-async def test_a_silent_watch_is_begun_anew_and_the_last_state_stays_in_use(api):
+async def test_watch_without_bytes_is_restarted_and_items_stay(api):
     api.put("a")
     never = asyncio.Event()
     api.faults["watch"].extend([held(never, headers=True), held(never, headers=False)])
@@ -300,7 +300,7 @@ async def test_a_silent_watch_is_begun_anew_and_the_last_state_stays_in_use(api)
         never.set()
 
 
-async def test_a_restarted_api_server_is_found_again(api):
+async def test_watch_continues_after_a_restart_of_the_api_server(api):
     async with watched(api) as watch:
         await watch.state()
         await api.watching()
@@ -315,7 +315,7 @@ async def test_a_restarted_api_server_is_found_again(api):
         assert watch.reflector.lists == 1
 
 
-async def test_a_failing_list_keeps_the_last_state_and_says_why(api):
+async def test_failed_list_keeps_the_items_and_sets_error(api):
     api.put("a")
 
     async with watched(api) as watch:
@@ -426,7 +426,7 @@ async def test_an_object_that_is_nested_too_deep_to_be_read_hides_no_other(api):
         assert set(watch.reflector.unreadable) == {("ns", "deep")}
 
 
-async def test_what_it_tells_cannot_be_written_to(api):
+async def test_items_are_read_only(api):
     async with watched(api) as watch:
         await watch.state()
 
@@ -434,7 +434,7 @@ async def test_what_it_tells_cannot_be_written_to(api):
             watch.reflector.items[("", "x")] = Thing()
 
 
-async def test_a_bug_of_who_listens_ends_it(api):
+async def test_exception_of_on_change_ends_run(api):
     def bug(_items, _changed):
         raise OSError("mine")
 

@@ -59,7 +59,7 @@ class Neighbour:
 
 
 @in_no_time
-async def test_it_leads_under_the_term_of_the_process_beside_it_and_writes_nothing(api):
+async def test_follower_leads_with_the_term_of_the_scheduler_and_writes_nothing(api):
     scheduler = Scheduler(api)
     neighbour = Neighbour(api)
 
@@ -72,7 +72,7 @@ async def test_it_leads_under_the_term_of_the_process_beside_it_and_writes_nothi
 
 
 @in_no_time
-async def test_what_is_found_at_first_may_be_old_so_that_a_renewal_is_waited_for(api):
+async def test_follower_waits_for_a_renewal_of_the_first_record(api):
     scheduler = Scheduler(api)
     neighbour = Neighbour(api)
     await asyncio.sleep(30)
@@ -86,7 +86,7 @@ async def test_what_is_found_at_first_may_be_old_so_that_a_renewal_is_waited_for
 
 
 @pytest.mark.parametrize("holder", ["pod-2_0f3c", "pod-1", "", "pod-11_0f3c", "_pod-1"])
-def test_it_does_not_lead_beside_another_process(holder):
+def test_follower_does_not_lead_for_a_scheduler_of_another_pod(holder):
     async def test(api):
         scheduler = Scheduler(api, holder)
         neighbour = Neighbour(api)
@@ -98,7 +98,7 @@ def test_it_does_not_lead_beside_another_process(holder):
 
 
 @in_no_time
-async def test_it_stops_when_the_lease_is_given_up_or_taken(api):
+async def test_follower_stops_when_the_lease_is_released_or_acquired(api):
     scheduler = Scheduler(api)
     neighbour = Neighbour(api)
     await scheduler.keep(10)
@@ -115,7 +115,7 @@ async def test_it_stops_when_the_lease_is_given_up_or_taken(api):
 
 
 @in_no_time
-async def test_a_scheduler_that_was_started_again_begins_another_term(api):
+async def test_restarted_scheduler_begins_another_term(api):
     neighbour = Neighbour(api)
     await Scheduler(api).keep(10)
 
@@ -126,7 +126,7 @@ async def test_a_scheduler_that_was_started_again_begins_another_term(api):
 
 
 @in_no_time
-async def test_it_stops_before_another_may_lead_when_no_renewal_is_seen(api):
+async def test_follower_stops_at_the_renew_deadline(api):
     neighbour = Neighbour(api)
     await Scheduler(api).keep(10)
     last = now() - 2
@@ -138,7 +138,7 @@ async def test_it_stops_before_another_may_lead_when_no_renewal_is_seen(api):
 
 
 @in_no_time
-async def test_it_stops_when_the_lease_is_deleted(api):
+async def test_follower_stops_when_the_lease_is_deleted(api):
     neighbour = Neighbour(api)
     await Scheduler(api).keep(10)
 
@@ -150,7 +150,7 @@ async def test_it_stops_when_the_lease_is_deleted(api):
 
 
 @in_no_time
-async def test_what_is_led_may_end_by_itself(api):
+async def test_run_returns_when_lead_returns(api):
     election = SidecarElection(Client(api), "ns", "leader", "pod-1", clock=now)
     led = []
 
@@ -165,7 +165,7 @@ async def test_what_is_led_may_end_by_itself(api):
 
 
 @in_no_time
-async def test_a_failure_of_what_is_led_is_raised(api):
+async def test_exception_of_lead_is_raised(api):
     election = SidecarElection(Client(api), "ns", "leader", "pod-1", clock=now)
 
     async def lead(_term):

@@ -7,7 +7,7 @@ from waiting import PATIENCE
 from runtime.process.clock import now_rfc3339, rfc3339, wait_until, wall
 
 
-async def test_a_moment_that_has_come_is_not_waited_for():
+async def test_wait_for_a_past_moment_returns_immediately():
     await wait_until(10, clock=lambda: 10)
 
 
@@ -31,7 +31,7 @@ async def test_a_clock_that_was_set_back_prolongs_the_wait():
     assert next(readings, None) is None
 
 
-def test_the_wall_clock_tells_seconds_since_1970():
+def test_wall_clock_is_in_seconds_since_1970():
     before = time.time()  # noqa: TID251
     assert before <= wall() <= time.time()  # noqa: TID251
 

@@ -13,7 +13,7 @@ def send(number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_tells_the_process_to_end_in_its_own_time(number):
+def test_first_signal_lets_the_process_drain(number):
     ended = []
 
     async def main(told):
@@ -29,7 +29,7 @@ def test_a_signal_tells_the_process_to_end_in_its_own_time(number):
     assert ended
 
 
-def test_a_second_signal_ends_it_at_once_and_in_order():
+def test_second_signal_cancels_main():
     ended = []
 
     async def main(told):
@@ -46,7 +46,7 @@ def test_a_second_signal_ends_it_at_once_and_in_order():
     assert ended
 
 
-def test_what_ends_main_ends_the_process_with_it():
+def test_exception_of_main_ends_the_process():
     async def broken(_told):
         raise RuntimeError("a bug")
 
@@ -59,7 +59,7 @@ def test_what_ends_main_ends_the_process_with_it():
         run(cancelled)
 
 
-def test_what_was_made_at_start_is_not_collected_again_and_again():
+def test_objects_of_the_start_are_excluded_from_collections():
     before = gc.get_threshold()
     try:
         tune_gc()

@@ -26,7 +26,7 @@ def lines():
     logging.root.handlers[:], logging.root.level = handlers, level
 
 
-def test_a_request_is_one_line_with_what_its_route_says(lines):
+def test_request_is_one_line_with_the_fields_of_its_route(lines):
     served = CompletedRequest(
         "/mutate", 200, 0.0012345, 6600, {"pod": "ns/a", "verdict": "allowed"}
     )
@@ -48,13 +48,13 @@ def test_a_request_is_one_line_with_what_its_route_says(lines):
     }
 
 
-def test_what_is_below_the_level_is_not_written(lines):
+def test_lines_below_the_level_are_not_written(lines):
     structlog.get_logger().debug("Small talk")
 
     assert lines() == []
 
 
-def test_what_libraries_log_comes_in_the_same_lines(lines):
+def test_records_of_libraries_have_the_same_format(lines):
     logging.getLogger("aiohttp.server").error("broke: %s", "a\nb")
 
     (line,) = lines()
@@ -89,7 +89,7 @@ def test_a_traceback_stays_on_its_line(lines):
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=())))
-def test_any_text_is_one_line_of_printable_ascii_and_comes_back_whole(text):
+def test_any_text_is_one_line_of_printable_ascii_and_decodes_unchanged(text):
     line = render(None, "", {"msg": "Denied", "pod": text})
 
     assert line.isascii()
@@ -98,7 +98,7 @@ def test_any_text_is_one_line_of_printable_ascii_and_comes_back_whole(text):
 
 
 @pytest.mark.parametrize("text", ["\x1b[2J", "a\nb", "\x7f", "\u202e", "\u2028", "\x9b", "\ud800"])
-def test_no_character_acts_upon_who_reads(text):
+def test_no_control_character_is_written(text):
     line = render(None, "", {"pod": text})
 
     assert line.decode().isprintable()

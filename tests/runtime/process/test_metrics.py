@@ -74,13 +74,13 @@ def test_gauges_are_read_when_metrics_are_read_and_what_has_no_value_is_absent()
     assert samples(registry, "linkwise_http_connections") == {("linkwise_http_connections",): 3}
 
 
-def test_a_process_tells_of_its_memory_and_collections():
+def test_registry_has_memory_and_garbage_collections():
     assert {"process_resident_memory_bytes", "python_gc_collections"} <= set(
         families(new_registry())
     )
 
 
-async def test_a_blocked_loop_is_late_by_nearly_as_long_as_it_was_blocked():
+async def test_lag_of_a_blocked_loop_is_nearly_the_duration_of_the_block():
     registry = CollectorRegistry()
     measure_loop_lag(registry)
 

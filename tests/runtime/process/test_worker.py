@@ -59,7 +59,7 @@ def finds_this_file(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
 
 
-async def test_a_job_runs_in_another_process_which_the_next_job_finds_again():
+async def test_jobs_run_in_one_child_process():
     async with worker() as running:
         first = await running.run(process_id)
 
@@ -77,9 +77,7 @@ async def test_a_job_runs_in_another_process_which_the_next_job_finds_again():
         pytest.param(answer_too_much, (), PATIENT, "too large", id="answer"),
     ],
 )
-async def test_a_job_beyond_a_limit_is_given_up_and_the_next_one_is_done(
-    job, arguments, seconds, why
-):
+async def test_job_beyond_a_limit_is_ended_and_the_next_one_runs(job, arguments, seconds, why):
     async with worker(memory=64 * MIB, seconds=seconds) as running:
         with pytest.raises(LimitError, match=why):
             await running.run(job, *arguments)
@@ -89,7 +87,7 @@ async def test_a_job_beyond_a_limit_is_given_up_and_the_next_one_is_done(
             assert await running.run(echo, b"next") == b"next"
 
 
-async def test_what_a_job_raises_is_told_and_the_process_stays():
+async def test_exception_of_a_job_is_raised_and_the_child_continues():
     async with worker(seconds=PATIENT) as running:
         before = await running.run(process_id)
         with pytest.raises(RuntimeError, match="a bug"):
@@ -99,12 +97,12 @@ async def test_what_a_job_raises_is_told_and_the_process_stays():
         assert running.given_up == 0
 
 
-async def test_what_a_job_prints_is_no_answer():
+async def test_output_of_a_job_is_no_response():
     async with worker(seconds=PATIENT) as running:
         assert await running.run(print_something) == b"answer"
 
 
-async def test_while_a_job_works_the_loop_goes_on():
+async def test_event_loop_runs_during_a_job():
     async with worker(seconds=PATIENT) as running:
         job = asyncio.create_task(running.run(sleep_a_moment))
         turns = 0
@@ -116,7 +114,7 @@ async def test_while_a_job_works_the_loop_goes_on():
         assert turns > 1
 
 
-async def test_a_job_whose_caller_has_gone_is_done_and_the_next_one_after_it():
+async def test_job_of_a_cancelled_caller_is_completed_before_the_next():
     async with worker(seconds=PATIENT) as running:
         before = await running.run(process_id)
         gone = asyncio.create_task(running.run(sleep_a_moment))
@@ -126,7 +124,7 @@ async def test_a_job_whose_caller_has_gone_is_done_and_the_next_one_after_it():
         assert await running.run(process_id) == before
 
 
-async def test_jobs_whose_callers_have_gone_do_not_pile_up():
+async def test_jobs_of_cancelled_callers_are_bounded():
     async with worker(seconds=PATIENT) as running:
         for _ in range(MAX_JOBS_PER_FUNCTION):
             gone = asyncio.create_task(running.run(sleep_a_moment))
@@ -140,7 +138,7 @@ async def test_jobs_whose_callers_have_gone_do_not_pile_up():
         assert await running.run(sleep_a_moment) == b"done"
 
 
-async def test_the_process_ends_with_the_worker_whatever_it_does():
+async def test_child_ends_with_the_worker_during_any_job():
     async with worker(seconds=PATIENT) as running:
         child = int(await running.run(process_id))
         job = asyncio.create_task(running.run(sleep_for_ever))
