@@ -1,5 +1,5 @@
-"""The scorer as an extender of a stock scheduler, for pods that are placed one by one.
+"""The extender of a stock scheduler, for pods that are placed one by one.
 
-Read `fit` (which nodes may take a pod) and `bind` (what becomes of it there); `wire` is the
-protocol.
+`filter` filters and scores nodes, `bind` allocates GPUs on the chosen node, `preempt` chooses
+victims, and `wire` is the protocol.
 """

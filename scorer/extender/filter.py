@@ -1,6 +1,6 @@
-"""Which nodes may take a pod, and which rather: nothing is kept for who asks, who may give up.
+"""Filter and score nodes for one pod. Nothing is reserved; the scheduler may abandon the attempt.
 
-Only GPUs are looked at; everything else is the scheduler's own business, of which it knows more.
+Only GPUs are considered; the scheduler itself checks everything else.
 """
 
 from collections.abc import Sequence
@@ -22,104 +22,109 @@ from scorer.placement.score import HIGHEST, Worth, scores, worth_of
 
 @dataclass(frozen=True, slots=True)
 class FilterVerdict:
-    """What became of the nodes that were asked about."""
+    """The nodes on which a pod fits, and why it does not fit on the others."""
 
     names: Sequence[str] = ()
-    """Those that may take the pod, in the order in which they were asked about."""
+    """Feasible nodes, in the order of the request."""
     resolvable: dict[str, Reason] = field(default_factory=dict)
-    """Why not the others, where pods could be evicted to make room."""
+    """Nodes on which the pod would fit after evictions."""
     unresolvable: dict[str, Reason] = field(default_factory=dict)
-    """Why not, where no eviction helps."""
+    """Nodes on which it would not."""
 
 
-class Obstacle(NamedTuple):
-    """What keeps a pod from the GPUs of a node."""
+class Infeasible(NamedTuple):
+    """Why the GPUs of a node do not satisfy a request."""
 
     reason: Reason
     resolvable: bool
-    """Were nothing there, it would fit."""
+    """The GPUs of the empty node would."""
 
 
-_UNKNOWN = Obstacle(Reason.UNKNOWN, resolvable=False)
+_UNKNOWN = Infeasible(Reason.UNKNOWN, resolvable=False)
 
 
 class Filter:
-    """Answers for one term of the Lease."""
+    """Filters and scores nodes, for one term of the Lease."""
 
     def __init__(self, state: ClusterState) -> None:
-        """Say what is known of the cluster."""
+        """Start with an empty cache of the nodes' verdicts."""
         self._state = state
-        self._known = VerdictCache()
+        self._cache = VerdictCache()
 
     def run(self, pod: Pod, names: Sequence[str]) -> FilterVerdict:
-        """Tell nodes that may take a pod from those that may not.
+        """Return on which nodes a pod fits.
 
-        A pod that asks for nothing that Linkwise places may go anywhere; one that was given GPUs
-        goes where they are.
+        A pod without a request that Linkwise places fits on all of them; a pod that has GPUs fits
+        on the node of these GPUs.
         """
-        given = given_to(self._state, pod)
-        if isinstance(given, Allocation):
-            return self._at_its_place(pod, given, names)
-        request = request_of(pod) if given is None else given
+        allocation = pod_allocation(self._state, pod)
+        if isinstance(allocation, Allocation):
+            return self._only_on_its_node(pod, allocation, names)
+        request = request_of(pod) if allocation is None else allocation
         if isinstance(request, Reason):
             return FilterVerdict(unresolvable=dict.fromkeys(names, request))
         if not request.places:
             return FilterVerdict(names)
         ledger = self._state.ledger
 
-        def obstacle(name: str) -> Obstacle | None:
+        def filter_node(name: str) -> Infeasible | None:
             node = ledger(name)
-            return filter_node(node, request) if node else _UNKNOWN
+            return filter_gpus(node, request) if node else _UNKNOWN
 
-        self._forget()
-        obstacles = self._known.ask(f"fits {_kind(request)}", names, obstacle)
-        fits: list[str] = []
+        self._invalidate()
+        verdicts = self._cache.get_or_compute(f"filter {_kind(request)}", names, filter_node)
+        feasible: list[str] = []
         resolvable: dict[str, Reason] = {}
         unresolvable: dict[str, Reason] = {}
-        for name, found in zip(names, obstacles, strict=True):
-            if found is None:
-                fits.append(name)
+        for name, verdict in zip(names, verdicts, strict=True):
+            if verdict is None:
+                feasible.append(name)
             else:
-                (resolvable if found.resolvable else unresolvable)[name] = found.reason
-        return FilterVerdict(fits, resolvable, unresolvable)
+                (resolvable if verdict.resolvable else unresolvable)[name] = verdict.reason
+        return FilterVerdict(feasible, resolvable, unresolvable)
 
     def score(self, pod: Pod, names: Sequence[str]) -> list[int]:
-        """Return how well each node suits a pod, from 0 to 10."""
-        given = given_to(self._state, pod)
-        if isinstance(given, Allocation):
-            return [HIGHEST * (name == given.node) for name in names]
-        request = request_of(pod) if given is None else given
+        """Return the score of each node for a pod, from 0 to 10."""
+        allocation = pod_allocation(self._state, pod)
+        if isinstance(allocation, Allocation):
+            return [HIGHEST * (name == allocation.node) for name in names]
+        request = request_of(pod) if allocation is None else allocation
         if isinstance(request, Reason) or not request.places:
             return [0] * len(names)
-        ledger, table, prefers = self._state.ledger, self._state.table, self._state.preferences
+        ledger, table, preferences = self._state.ledger, self._state.table, self._state.preferences
 
         def worth(name: str) -> Worth | None:
             node = ledger(name)
             if node is None:
                 return None
-            return worth_of(node, table(name), request, prefers.mode, prefers.placement)
+            return worth_of(node, table(name), request, preferences.mode, preferences.placement)
 
-        self._forget()
-        worths = self._known.ask(f"{prefers.mode} {_kind(request)}", names, worth)
-        return scores(worths, prefers.placement)
+        self._invalidate()
+        question = f"score {preferences.mode} {_kind(request)}"
+        worths = self._cache.get_or_compute(question, names, worth)
+        return scores(worths, preferences.placement)
 
-    def _forget(self) -> None:
-        self._known.forget(self._state.drain_dirty_nodes())
+    def _invalidate(self) -> None:
+        self._cache.invalidate(self._state.drain_dirty_nodes())
 
-    def _at_its_place(self, pod: Pod, given: Allocation, names: Sequence[str]) -> FilterVerdict:
-        node = self._state.ledger(given.node)
+    def _only_on_its_node(
+        self, pod: Pod, allocation: Allocation, names: Sequence[str]
+    ) -> FilterVerdict:
+        node = self._state.ledger(allocation.node)
         if node is None or pod.metadata.uid not in node.holdings:
-            # It waits to be sent away: two were given the same GPU, or the node is another by now.
+            # Its GPUs were allocated twice, or the node was replaced: the pod will be evicted.
             return FilterVerdict(unresolvable=dict.fromkeys(names, Reason.LOST))
-        elsewhere = {name: Reason.ELSEWHERE for name in names if name != given.node}
-        return FilterVerdict([name for name in names if name == given.node], unresolvable=elsewhere)
+        others = {name: Reason.ELSEWHERE for name in names if name != allocation.node}
+        return FilterVerdict(
+            [name for name in names if name == allocation.node], unresolvable=others
+        )
 
 
-def given_to(state: ClusterState, pod: Pod) -> Allocation | Reason | None:
-    """Return what a pod was given already, by us just now or as it says itself; None: nothing."""
+def pod_allocation(state: ClusterState, pod: Pod) -> Allocation | Reason | None:
+    """Return the GPUs that a pod has, assumed or recorded; None: it has no GPUs yet."""
     metadata = pod.metadata
-    seen = state.pod((metadata.namespace, metadata.name))
-    usage = seen.usage if seen and seen.uid == metadata.uid else None
+    known = state.pod((metadata.namespace, metadata.name))
+    usage = known.usage if known and known.uid == metadata.uid else None
     if usage and isinstance(usage.record, Allocation):
         return usage.record
     try:
@@ -129,7 +134,7 @@ def given_to(state: ClusterState, pod: Pod) -> Allocation | Reason | None:
 
 
 def request_of(pod: Pod) -> Request | Reason:
-    """Return what a pod asks for, or why it is given nothing wherever there is room."""
+    """Return the request of a pod, or why it gets no GPUs on any node."""
     request, findings = read_request(pod)
     if not request.places:
         return request
@@ -139,16 +144,17 @@ def request_of(pod: Pod) -> Request | Reason:
     return Reason.GATE if mark and is_member(pod, request, mark) else request
 
 
-def filter_node(node: NodeLedger, request: Request) -> Obstacle | None:
-    """Say what keeps a request from a node's GPUs now, or None."""
+def filter_gpus(node: NodeLedger, request: Request) -> Infeasible | None:
+    """Return why the GPUs of a node do not satisfy a request now; None: they do."""
     if not gives(node.node.mode, request):
-        return Obstacle(Reason.MODE, resolvable=False)
+        return Infeasible(Reason.MODE, resolvable=False)
     if (hidden := hidden_capacity(node)) is not None:
-        return Obstacle(hidden, resolvable=False)
-    room = gpu_capacity(node, request)
-    if not isinstance(room, Reason):
+        return Infeasible(hidden, resolvable=False)
+    capacity = gpu_capacity(node, request)
+    if not isinstance(capacity, Reason):
         return None
-    return Obstacle(room, resolvable=not isinstance(gpu_capacity(node.emptied(), request), Reason))
+    when_empty = gpu_capacity(node.emptied(), request)
+    return Infeasible(capacity, resolvable=not isinstance(when_empty, Reason))
 
 
 def _kind(request: Request) -> str:

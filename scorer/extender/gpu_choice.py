@@ -1,9 +1,9 @@
-"""Which GPUs a pod gets of the node that a scheduler chose for it."""
+"""Choose the GPUs of a pod on the node that a scheduler chose."""
 
 from cluster.ledger import NodeLedger
 from cluster.record import GPUShare
 from cluster.request import Family, Request
-from scorer.extender.filter import filter_node
+from scorer.extender.filter import filter_gpus
 from scorer.placement.reasons import Reason
 from scorer.placement.shares import cards_for
 from topology.choice import Ask, Mode, choose
@@ -14,17 +14,17 @@ from topology.table import Table
 def choose_gpus(
     node: NodeLedger, table: Table | None, request: Request, mode: Mode
 ) -> tuple[GPUShare, ...] | Reason:
-    """Return what a pod gets, or why it gets nothing.
+    """Return the GPUs for a pod, or why there are none.
 
     Args:
-        node: Who has what there.
-        table: What links its GPUs.
-        request: What the pod asks for.
-        mode: What a choice of whole GPUs prefers.
+        node: The free GPUs of the node.
+        table: The links between them; None: unknown.
+        request: The pod's.
+        mode: The objective of a choice of whole GPUs.
     """
-    obstacle = filter_node(node, request)
-    if obstacle is not None:
-        return obstacle.reason
+    infeasible = filter_gpus(node, request)
+    if infeasible is not None:
+        return infeasible.reason
     if request.family is not Family.WHOLE:
         return cards_for(node, request)
     ask = Ask(node.free_mask, request.gpus, mode=mode)

@@ -1,7 +1,7 @@
-"""Whom to evict so that a pod really gets its GPUs: pods of the right cards, and no others.
+"""Choose victims of preemption so that a pod gets its GPUs: pods on the right cards only.
 
-A scheduler counts sums only. On a node whose cards are all in use it picks victims wherever they
-are, and the pod would fit on no card after they are gone.
+A scheduler compares sums. On a node whose cards are all in use it chooses victims on any cards, so
+that the pod may fit on none of them afterwards.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from cluster.pod_usage import PodUsage
 from cluster.record import Allocation
 from cluster.request import Family, Request
 from scorer.cache.cluster_state import ClusterState
-from scorer.extender.filter import filter_node, given_to, request_of
+from scorer.extender.filter import filter_gpus, pod_allocation, request_of
 from scorer.extender.wire import MetaPod, MetaVictims
 from scorer.placement.member import Member, new_member
 from scorer.placement.reasons import Reason
@@ -22,76 +22,77 @@ from scorer.placement.reasons import Reason
 def preemption(
     state: ClusterState, pod: Pod, proposed: Mapping[str, MetaVictims]
 ) -> dict[str, MetaVictims]:
-    """Return the nodes on which evictions bring a pod its GPUs, and whom to evict there.
+    """Return the nodes on which evictions give a pod its GPUs, each with its victims.
 
-    The number of disruption budgets that are violated is the scheduler's: who else is evicted than
-    it proposed, for the sake of a card, counts in none.
+    The number of violated disruption budgets stays the scheduler's: victims that it did not propose
+    are not counted.
 
     Args:
         state: The cluster.
-        pod: Whom to make room for.
-        proposed: By node, whom the scheduler would evict; each of lower priority than the pod.
+        pod: The preemptor.
+        proposed: The scheduler's victims by node, each of lower priority than the pod.
 
-    Cost: for each node a look at its cards for each of its pods with GPUs.
+    Cost: for each node a check of its cards for each of its pods with GPUs.
     """
-    given, request = given_to(state, pod), request_of(pod)
-    if isinstance(given, Allocation):
-        # It has its GPUs, and needs something else there.
-        return {name: victims for name, victims in proposed.items() if name == given.node}
-    if isinstance(given, Reason) or isinstance(request, Reason):
+    allocation, request = pod_allocation(state, pod), request_of(pod)
+    if isinstance(allocation, Allocation):
+        # It has GPUs, and lacks something else on their node.
+        return {name: victims for name, victims in proposed.items() if name == allocation.node}
+    if isinstance(allocation, Reason) or isinstance(request, Reason):
         return {}
     if not request.places:
         return dict(proposed)
     member = new_member(pod, pod.metadata.namespace)
-    found: dict[str, MetaVictims] = {}
+    result: dict[str, MetaVictims] = {}
     for name, victims in proposed.items():
         ledger = state.ledger(name)
-        there = {one.uid: one for one in state.usages(name) if one.node == name}
+        usages = {usage.uid: usage for usage in state.usages(name) if usage.node == name}
         uids = [victim.uid for victim in victims.pods or ()]
-        chosen = _chosen(ledger, there, member, uids) if ledger else []
+        chosen = _choose_victims(ledger, usages, member, uids) if ledger else []
         if chosen:
-            found[name] = MetaVictims(list(map(MetaPod, chosen)), victims.num_pdb_violations)
-    return found
+            result[name] = MetaVictims(list(map(MetaPod, chosen)), victims.num_pdb_violations)
+    return result
 
 
-def _chosen(
-    node: NodeLedger, there: Mapping[str, PodUsage], member: Member, proposed: list[str]
+def _choose_victims(
+    node: NodeLedger, usages: Mapping[str, PodUsage], member: Member, proposed: list[str]
 ) -> list[str]:
-    """Return the uids of whom to evict from a node; none where that does not help, or nobody must.
+    """Return the uids of the victims on a node; none where evictions are useless or needless.
 
-    As the scheduler does it: all who may be evicted go, and each who can stay comes back. First who
-    was not proposed; of these members of gangs, then by priority, and who is on no card of those
-    proposed, so that few go. Who was proposed for a reason that is not counted here has to go.
+    Follows the scheduler: release all pods of lower priority, then reprieve each pod that still
+    fits beside the preemptor. Reprieved first are pods that were not proposed; among these members
+    of gangs, then by priority, then pods on none of the proposed victims' cards, so that few pods
+    are evicted. A victim that was proposed for a resource that is not counted here stays a victim.
     """
     priority = member.pod.spec.priority or 0
-    lower = {uid for uid, one in there.items() if one.places and one.priority < priority}
-    without = _released(node, proposed)
-    left = _released(without, lower)
-    if not _fits(left, member):
+    lower = {uid for uid, pod in usages.items() if pod.places and pod.priority < priority}
+    without_proposed = _release(node, proposed)
+    remaining = _release(without_proposed, lower)
+    if not _fits(remaining, member):
         return []
-    evicted = [uid for uid in proposed if not _is_counted(node, without, member, uid)]
-    back = (lower | set(proposed)) & node.holdings.keys() - set(evicted)
+    evicted = [uid for uid in proposed if not _is_counted(node, without_proposed, member, uid)]
+    candidates = (lower | set(proposed)) & node.holdings.keys() - set(evicted)
     cards = _cards(node, proposed)
 
-    def importance(uid: str) -> tuple[object, ...]:
-        one = there.get(uid)
-        if one is None:
+    def reprieve_order(uid: str) -> tuple[object, ...]:
+        pod = usages.get(uid)
+        if pod is None:
             return (True,)
-        beside = not cards.isdisjoint(_cards(node, [uid]))
-        return uid in proposed, one.gang is None, -one.priority, beside, one.age
+        shares_card = not cards.isdisjoint(_cards(node, [uid]))
+        return uid in proposed, pod.gang is None, -pod.priority, shares_card, pod.age
 
-    for uid in sorted(back, key=importance):
-        more = left.hold(node.holdings[uid])
-        if _fits(more, member):
-            left = more
+    for uid in sorted(candidates, key=reprieve_order):
+        with_pod = remaining.hold(node.holdings[uid])
+        if _fits(with_pod, member):
+            remaining = with_pod
         else:
             evicted.append(uid)
-    # The scheduler takes the first for the most important one, by which it compares nodes.
-    return sorted(evicted, key=lambda uid: _rank(there.get(uid)))
+    # The scheduler compares nodes by their first victim, as the most important one.
+    return sorted(evicted, key=lambda uid: _importance(usages.get(uid)))
 
 
-def _rank(one: PodUsage | None) -> tuple[int, str]:
-    return (-one.priority, one.age) if one else (0, "")
+def _importance(pod: PodUsage | None) -> tuple[int, str]:
+    return (-pod.priority, pod.age) if pod else (0, "")
 
 
 def _cards(node: NodeLedger, uids: Iterable[str]) -> set[int]:
@@ -99,18 +100,18 @@ def _cards(node: NodeLedger, uids: Iterable[str]) -> set[int]:
     return {share.i for holding in holdings for share in holding.shares}
 
 
-def _is_counted(node: NodeLedger, without: NodeLedger, member: Member, uid: str) -> bool:
-    """Tell whether a victim was proposed for the sake of an amount that it takes."""
+def _is_counted(node: NodeLedger, without_proposed: NodeLedger, member: Member, uid: str) -> bool:
+    """Return whether a victim was proposed for an amount that is counted here."""
     holding = node.holdings.get(uid)
-    return holding is not None and not _has_amounts(without.hold(holding), member)
+    return holding is not None and not _has_amounts(without_proposed.hold(holding), member)
 
 
 def _fits(node: NodeLedger, member: Member) -> bool:
-    return filter_node(node, member.request) is None and _has_amounts(node, member)
+    return filter_gpus(node, member.request) is None and _has_amounts(node, member)
 
 
 def _has_amounts(node: NodeLedger, member: Member) -> bool:
-    """Tell whether a node has all that a scheduler counts, whichever cards it is on."""
+    """Return whether a node has all amounts that a scheduler counts, on whichever cards."""
     demand = member.demand
     return (
         node.pods_free > 0
@@ -124,18 +125,20 @@ def _has_amounts(node: NodeLedger, member: Member) -> bool:
 def _has_gpus(node: NodeLedger, request: Request) -> bool:
     held = [share for holding in node.holdings.values() for share in holding.shares]
     if request.family is Family.SHARE:
-        taken = sum(share.mem or 0 for share in held), sum(share.core or 0 for share in held)
-        sums = [(GPU_MEM, taken[0], request.memory), (GPU_CORE, taken[1], request.core)]
+        memory, core = sum(share.mem or 0 for share in held), sum(share.core or 0 for share in held)
+        amounts = [(GPU_MEM, memory, request.memory), (GPU_CORE, core, request.core)]
     else:
         name = GPU_WHOLE if request.family is Family.WHOLE else NVIDIA_GPU_SHARED
-        sums = [(name, len(held), request.gpus)]
-    offers = node.node.resources
+        amounts = [(name, len(held), request.gpus)]
+    offered = node.node.resources
     return all(
-        taken + asked <= offers[name] for name, taken, asked in sums if asked and name in offers
+        used + requested <= offered[name]
+        for name, used, requested in amounts
+        if requested and name in offered
     )
 
 
-def _released(node: NodeLedger, uids: Iterable[str]) -> NodeLedger:
+def _release(node: NodeLedger, uids: Iterable[str]) -> NodeLedger:
     for uid in uids:
         node = node.release(uid)
     return node

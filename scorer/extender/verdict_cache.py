@@ -1,56 +1,59 @@
-"""Answers about nodes, kept until something changes there."""
+"""Cache results of nodes until the nodes change."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_QUESTIONS = 64
-"""How many are remembered. Few pods of a cluster ask for different things."""
+_QUESTIONS_MAX = 64
+"""Few pods of a cluster have different requests."""
 
 
-class _Known(dict[str, T]):
-    """Answers by node; what is not there is found out as soon as somebody looks."""
+class _Results(dict[str, T]):
+    """Results by node; a missing one is computed when it is read."""
 
-    answer: Callable[[str], T]
+    compute: Callable[[str], T]
 
     def __missing__(self, name: str) -> T:
-        found = self[name] = self.answer(name)
-        return found
+        result = self[name] = self.compute(name)
+        return result
 
 
 class VerdictCache:
-    """What was found out about each node.
+    """Results by question and node.
 
-    A scheduler asks the same of thousands of nodes for each pod, and between two pods few change.
+    A scheduler asks the same about thousands of nodes for each pod, and few nodes change between
+    two pods.
     """
 
     def __init__(self) -> None:
-        """Begin with nothing."""
-        self._by_question: dict[str, _Known[Any]] = {}
+        """Start empty."""
+        self._results: dict[str, _Results[Any]] = {}
+        """By question, the least recently used first."""
 
-    def forget(self, names: Iterable[str]) -> None:
-        """Ask nodes again, since something changed there."""
+    def invalidate(self, names: Iterable[str]) -> None:
+        """Drop all results of nodes that changed."""
         for name in names:
-            for known in self._by_question.values():
-                known.pop(name, None)
+            for results in self._results.values():
+                results.pop(name, None)
 
-    def ask(self, question: str, names: Sequence[str], answer: Callable[[str], T]) -> list[T]:
-        """Return the answer of each node.
+    def get_or_compute(
+        self, question: str, names: Sequence[str], compute: Callable[[str], T]
+    ) -> list[T]:
+        """Return the result of each node.
 
         Args:
-            question: All that the answer depends on, besides the node.
+            question: Everything that the result depends on besides the node.
             names: Of nodes.
-            answer: Finds it.
+            compute: Returns the result of one node.
 
-        Cost: a look-up a name, and an answer for each node that was not asked before.
+        Cost: a look-up per name, and `compute` for each node without a cached result.
         """
-        known: _Known[T] | None = self._by_question.pop(question, None)
-        if known is None:
-            known = _Known()
-            if len(self._by_question) >= _QUESTIONS:
-                # The one that was asked last is the last.
-                del self._by_question[next(iter(self._by_question))]
-        self._by_question[question] = known
-        known.answer = answer
-        return list(map(known.__getitem__, names))
+        results: _Results[T] | None = self._results.pop(question, None)
+        if results is None:
+            results = _Results()
+            if len(self._results) >= _QUESTIONS_MAX:
+                del self._results[next(iter(self._results))]
+        self._results[question] = results
+        results.compute = compute
+        return list(map(results.__getitem__, names))

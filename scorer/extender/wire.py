@@ -1,7 +1,7 @@
-"""The extender protocol of kube-scheduler, version 1: bytes to values and back.
+"""The extender protocol of kube-scheduler, version 1: its types, and readers of requests.
 
-Its types have no JSON tags, so that names on the wire are those of the Go fields. Only names of
-nodes are taken (`nodeCacheCapable: true`), never whole Nodes.
+The Go types have no JSON tags, so that names on the wire are those of the Go fields. Requests must
+have names of nodes (`nodeCacheCapable: true`) instead of whole Nodes.
 
 Source: k8s.io/kube-scheduler v0.36.3, extender/v1/types.go; pkg/scheduler/extender.go.
 """
@@ -19,7 +19,7 @@ _Name = Annotated[str, Meta(max_length=253)]
 
 
 class WireError(ValueError):
-    """A body is not what the protocol says; the message says what is wrong, and what to do."""
+    """A body does not follow the protocol; the message says what is wrong, and what to do."""
 
 
 class _Body(Struct, frozen=True, rename="pascal", gc=False):
@@ -27,7 +27,7 @@ class _Body(Struct, frozen=True, rename="pascal", gc=False):
 
 
 class _Args(_Body, frozen=True):
-    """`ExtenderArgs`: a pod, and the nodes that are left for it."""
+    """`ExtenderArgs`."""
 
     pod: Pod | None = None
     nodes: Raw = _NULL
@@ -35,7 +35,7 @@ class _Args(_Body, frozen=True):
 
 
 class Candidates(Struct, frozen=True):
-    """A pod, and the names of the nodes that are left for it."""
+    """A pod, and the names of the nodes that the scheduler has not filtered out."""
 
     pod: Pod
     names: list[str]
@@ -46,22 +46,22 @@ class FilterResult(_Body, frozen=True):
 
     node_names: list[str] = []
     failed_nodes: dict[str, str] = {}
-    """Why, of nodes on which an eviction may help."""
+    """Reasons of nodes on which evictions may help."""
     failed_and_unresolvable_nodes: dict[str, str] = {}
-    """Why, of nodes on which none does."""
+    """Reasons of nodes on which they do not."""
     error: str = ""
-    """The pod is tried again later."""
+    """Not empty: the scheduler retries the pod later."""
 
 
 class HostPriority(_Body, frozen=True):
-    """`HostPriority`: what a node scores."""
+    """`HostPriority`: the score of a node."""
 
     host: str
     score: int
 
 
 class Binding(_Body, frozen=True):
-    """`ExtenderBindingArgs`: a pod, and the node that was chosen for it."""
+    """`ExtenderBindingArgs`: a pod, and the node that the scheduler chose."""
 
     pod_name: _Name
     pod_namespace: _Name
@@ -73,7 +73,7 @@ class BindResult(_Body, frozen=True):
     """`ExtenderBindingResult`."""
 
     error: str = ""
-    """Empty: it is bound."""
+    """Empty: the pod is bound."""
 
 
 class MetaPod(_Body, frozen=True):
@@ -90,7 +90,7 @@ class MetaVictims(_Body, frozen=True):
 
 
 class _PreemptArgs(_Body, frozen=True):
-    """`ExtenderPreemptionArgs`: a pod, and who would be evicted for it, by node."""
+    """`ExtenderPreemptionArgs`: a pod, and its victims by node."""
 
     pod: Pod | None = None
     node_name_to_victims: Raw = _NULL
@@ -98,13 +98,13 @@ class _PreemptArgs(_Body, frozen=True):
 
 
 class PreemptResult(_Body, frozen=True):
-    """`ExtenderPreemptionResult`: the nodes on which evictions help, and whose."""
+    """`ExtenderPreemptionResult`: the nodes on which evictions help, each with its victims."""
 
     node_name_to_meta_victims: dict[str, MetaVictims]
 
 
 def read_candidates(body: bytes) -> Candidates:
-    """Return what `/filter` and `/prioritize` are asked.
+    """Return a request to `/filter` or `/prioritize`.
 
     Raises:
         WireError: The body is malformed, or has whole Nodes in it.
@@ -121,7 +121,7 @@ def read_candidates(body: bytes) -> Candidates:
 
 
 def read_binding(body: bytes) -> Binding:
-    """Return what `/bind` is asked.
+    """Return a request to `/bind`.
 
     Raises:
         WireError: The body is malformed.
@@ -130,7 +130,7 @@ def read_binding(body: bytes) -> Binding:
 
 
 def read_preempt(body: bytes) -> tuple[Pod, dict[str, MetaVictims]]:
-    """Return what `/preempt` is asked: the pod, and who would be evicted for it by node.
+    """Return a request to `/preempt`: the pod, and its victims by node.
 
     Raises:
         WireError: The body is malformed, or has whole pods in it.

@@ -1,26 +1,30 @@
 from scorer.extender.verdict_cache import VerdictCache
 
 
-def test_a_node_is_asked_once_for_each_question_until_something_changes_there():
-    known, asked = VerdictCache(), []
+def test_a_result_is_computed_once_until_its_node_changes():
+    cache, computed = VerdictCache(), []
 
-    def ask(question, *names):
-        return known.ask(question, names, lambda name: asked.append(name) or f"{question} {name}")
+    def get(question, *names):
+        def compute(name):
+            computed.append(name)
+            return f"{question} {name}"
 
-    assert ask("x", "a", "b") == ["x a", "x b"]
-    assert ask("x", "b", "a", "b") == ["x b", "x a", "x b"]
-    assert asked == ["a", "b"]
-    assert ask("y", "a") == ["y a"]
-    known.forget(["a", "gone"])
-    assert ask("x", "a", "b") == ["x a", "x b"]
-    assert asked == ["a", "b", "a", "a"]
+        return cache.get_or_compute(question, names, compute)
+
+    assert get("x", "a", "b") == ["x a", "x b"]
+    assert get("x", "b", "a", "b") == ["x b", "x a", "x b"]
+    assert computed == ["a", "b"]
+    assert get("y", "a") == ["y a"]
+    cache.invalidate(["a", "gone"])
+    assert get("x", "a", "b") == ["x a", "x b"]
+    assert computed == ["a", "b", "a", "a"]
 
 
-def test_only_the_questions_asked_last_are_remembered():
-    known, asked = VerdictCache(), []
+def test_only_the_most_recent_questions_are_cached():
+    cache, computed = VerdictCache(), []
 
     def ask(question):
-        known.ask(question, ["a"], lambda _: asked.append(question))
+        cache.get_or_compute(question, ["a"], lambda _: computed.append(question))
 
     for number in range(1000):
         ask(f"{number}")
@@ -28,5 +32,5 @@ def test_only_the_questions_asked_last_are_remembered():
     ask("999")
     ask("0")
 
-    assert asked.count("always") == asked.count("999") == 1
-    assert asked.count("0") == 2
+    assert computed.count("always") == computed.count("999") == 1
+    assert computed.count("0") == 2
