@@ -45,8 +45,6 @@ class Handler:
         """When the last request had its answer."""
         self.requests = 0
         """Requests without an answer."""
-        self.failures = 0
-        """Routes that raised, so far."""
         self._waiting = 0
 
     async def __call__(self, request: web.BaseRequest) -> web.Response:
@@ -76,10 +74,10 @@ class Handler:
         connection.end_request(last=last, abandoned=abandoned)
         return _converted(response, last=last)
 
-    def observe(self, served: CompletedRequest) -> None:
+    def observe(self, completed: CompletedRequest) -> None:
         """Call all observers."""
         for observer in self._observers:
-            observer(served)
+            observer(completed)
 
     def _route(self, request: web.BaseRequest) -> tuple[str, Route | HttpResponse]:
         """Return the path as a label, and the route or why there is none."""
@@ -112,7 +110,6 @@ class Handler:
             answer = route.answer(HttpRequest(route.path, query, request.headers, content))
             return answer if isinstance(answer, HttpResponse) else await self._wait_for(answer)
         except Exception:  # noqa: BLE001 - a bug in a route must not end other connections.
-            self.failures += 1
             _log.exception("Handler failed", path=route.path)
             return error_response(500, "internal error: the log has it")
 

@@ -21,24 +21,24 @@ from runtime.http.types import CompletedRequest, Observers, Route
 
 _DEFAULTS = Limits()
 _SWEEP_SECONDS = 0.1
-"""How often the times of connections are checked, at least."""
+"""Longest time between two checks of connections [s]."""
 _CANCEL_SECONDS = 0.05
-"""How long a route may take to end once it is cancelled."""
+"""Longest time for a cancelled route to end [s]."""
 
 
 class Server:
     """A listener and its connections; made by `serve`.
 
-    One process has one thread: between two `await`s nothing else happens, so counts need no lock.
+    All counts are changed by one thread, between two `await`s; they need no lock.
     """
 
     def __init__(self, routes: Sequence[Route], limits: Limits, observers: Observers) -> None:
         self._loop = asyncio.get_running_loop()
         self._limits = limits
-        self._handler = Handler(routes, limits, observers)
+        self.handler = Handler(routes, limits, observers)
         self._http = web.Server(
-            self._handler,
-            access_log_class=_malformed_requests(self._handler),
+            self.handler,
+            access_log_class=_malformed_requests(self.handler),
             logger=_logger(),
             keepalive_timeout=limits.keep_alive_seconds,
             lingering_time=limits.linger_seconds,
@@ -51,7 +51,7 @@ class Server:
     @property
     def draining(self) -> bool:
         """Whether the server asks its clients to connect elsewhere; then it is not ready."""
-        return self._handler.draining
+        return self.handler.draining
 
     @property
     def port(self) -> int:
@@ -61,29 +61,9 @@ class Server:
         port: int = self._listener.sockets[0].getsockname()[1]
         return port
 
-    @property
-    def connections(self) -> int:
-        """How many connections are open."""
-        return len(self.limiter.open)
-
-    @property
-    def bytes_in_flight(self) -> int:
-        """Size of all bodies that are held [bytes]."""
-        return self._handler.budget.held
-
     def dropped(self, reason: str) -> int:
         """Return how many connections were dropped so far for one of `REASONS`."""
         return self.limiter.dropped[reason]
-
-    @property
-    def requests(self) -> int:
-        """How many requests have no answer yet."""
-        return self._handler.requests
-
-    @property
-    def failures(self) -> int:
-        """Routes that raised, so far."""
-        return self._handler.failures
 
     async def listen(self, host: str, port: int, context: ssl.SSLContext | None) -> None:
         """Accept connections from now on.
@@ -111,10 +91,10 @@ class Server:
             quiet: Return once no request came for this time [s].
             at_most: Return after this time in any case [s].
         """
-        self._handler.draining = True
+        self.handler.draining = True
         end = self._loop.time() + at_most
         while (now := self._loop.time()) < end:
-            since = now if self.requests else self._handler.active_at
+            since = now if self.handler.requests else self.handler.active_at
             if now - since >= quiet:
                 return
             await asyncio.sleep(min(since + quiet, end) - now)
@@ -125,7 +105,7 @@ class Server:
         Args:
             within: Requests that have no answer after this time are cancelled [s].
         """
-        self._handler.draining = True
+        self.handler.draining = True
         if self._listener is not None:
             self._listener.close()
         for connection in list(self.limiter.open):

@@ -22,21 +22,23 @@ async def test_a_body_that_grows_too_large_is_refused_while_it_is_sent():
         one.send(one.head(Transfer_Encoding="chunked"))
         chunk = b"190\r\n" + b"x" * 400 + b"\r\n"
         one.send(chunk)
-        await until(lambda: site.server.bytes_in_flight == 400)
+        await until(lambda: site.server.handler.budget.held == 400)
         one.send(chunk + chunk)
         status, headers, _ = await one.answer()
 
         assert (status, headers["Connection"]) == (413, "close")
-        assert site.server.bytes_in_flight == 0
+        assert site.server.handler.budget.held == 0
 
 
 async def test_a_body_in_pieces_is_put_together():
     async with served() as site, client(site) as one:
         one.send(one.head(size=6))
-        await until(lambda: site.server.requests == 1)
+        await until(lambda: site.server.handler.requests == 1)
         for piece in (b"ab", b"cd", b"ef"):
             one.send(piece)
-            await until(lambda: site.server.bytes_in_flight or site.server.requests == 0)
+            await until(
+                lambda: site.server.handler.budget.held or site.server.handler.requests == 0
+            )
         assert (await one.answer())[2] == b"abcdef"
 
 
@@ -51,7 +53,7 @@ async def test_expect_100_continue_is_answered():
 async def test_bytes_of_all_bodies_are_bounded_and_refused_ones_may_come_again():
     async with served(SMALL) as site, client(site) as slow, client(site) as other:
         slow.send(slow.head(size=1000) + b"x" * 900)
-        await until(lambda: site.server.bytes_in_flight == 900)
+        await until(lambda: site.server.handler.budget.held == 900)
 
         status, headers, _ = await other.asks(body=b"x" * 700)
         assert (status, headers["Retry-After"]) == (503, "1")
@@ -59,14 +61,14 @@ async def test_bytes_of_all_bodies_are_bounded_and_refused_ones_may_come_again()
 
         slow.send(b"x" * 100)
         assert (await slow.answer())[0] == 200
-        assert site.server.bytes_in_flight == 0
+        assert site.server.handler.budget.held == 0
 
 
 async def test_announced_bodies_do_not_use_the_byte_budget():
     async with served(SMALL) as site, client(site) as one, client(site) as two, client(site) as me:
         for silent in (one, two):
             silent.send(silent.head(size=1000))
-        await until(lambda: site.server.requests == 2)
+        await until(lambda: site.server.handler.requests == 2)
 
         assert (await me.asks(body=b"x" * 1000))[0] == 200
 
@@ -78,14 +80,14 @@ async def test_a_body_that_stops_arriving_is_given_up():
 
         assert (await one.answer())[0] == 408
         assert await one.is_closed()
-        assert site.server.bytes_in_flight == 0
+        assert site.server.handler.budget.held == 0
 
 
 async def test_body_that_is_not_framed_is_refused():
     limits = replace(PATIENT, body_seconds=0.05, linger_seconds=0.05)
     async with served(limits) as site, client(site) as one:
         one.send(one.head(Transfer_Encoding="chunked"))
-        await until(lambda: site.server.requests == 1)
+        await until(lambda: site.server.handler.requests == 1)
         one.send(b"zz\r\n")
         assert (await one.answer())[0] == 408
         assert await one.is_closed()

@@ -119,7 +119,7 @@ async def test_a_head_that_does_not_end_is_cut_off(start):
 async def test_late_body_does_not_start_the_time_of_a_head():
     async with served(replace(PATIENT, head_seconds=0.02)) as site, client(site) as one:
         one.send(one.head(size=2))
-        await until(lambda: site.server.requests == 1)
+        await until(lambda: site.server.handler.requests == 1)
         one.send(b"{}")
         assert (await one.answer())[0] == 200
         await asyncio.sleep(0.06)

@@ -122,7 +122,7 @@ async def test_half_sent_bodies_do_not_drop_the_connections_of_others():
             made = client(site)
             slow.append((made, await made.__aenter__()))
             slow[-1][1].send(kept.head(size=100) + b"{")
-            await until(lambda n=number: site.server.requests == min(n + 1, 3))
+            await until(lambda n=number: site.server.handler.requests == min(n + 1, 3))
         for _, one in slow[:9]:
             assert await one.is_closed()
 
@@ -130,7 +130,7 @@ async def test_half_sent_bodies_do_not_drop_the_connections_of_others():
         assert (await kept.asks())[0] == 200
         for made, _ in slow:
             await made.__aexit__(None, None, None)
-        await until(lambda: site.server.connections == 1)
+        await until(lambda: len(site.server.limiter.open) == 1)
 
 
 async def test_half_sent_heads_are_dropped_where_one_address_has_too_many():
@@ -163,7 +163,7 @@ async def test_complete_body_in_pieces_is_not_half_sent():
     async with served(limits) as site, client(site) as one, client(site) as other:
         for sender in (one, other, one):
             sender.send(sender.head(size=2) + b"{")
-            await until(lambda: site.server.requests == 1)
+            await until(lambda: site.server.handler.requests == 1)
             sender.send(b"}")
             assert (await sender.answer())[0] == 200
 

@@ -13,7 +13,7 @@ async def test_route_receives_the_body_and_the_connection_is_kept_alive():
             status, headers, back = await one.asks(body=body)
             assert (status, back, headers["Content-Type"]) == (200, body, JSON)
             assert "Connection" not in headers
-        assert site.server.connections == 1
+        assert len(site.server.limiter.open) == 1
 
 
 async def test_query_is_passed_on_and_not_part_of_the_path():
@@ -50,8 +50,7 @@ async def test_a_bug_in_a_route_is_500_and_the_connection_goes_on():
         status, _, body = await one.asks("/bug")
         assert (status, body) == (500, b"internal error: the log has it\n")
         assert (await one.asks())[0] == 200
-        assert site.server.failures == 1
-        assert site.server.requests == 0
+        assert site.server.handler.requests == 0
 
 
 async def test_completed_requests_are_observed():
@@ -119,10 +118,10 @@ async def test_disconnected_client_is_counted_as_499_and_releases_its_bytes():
     async with served() as site:
         async with client(site) as one:
             one.send(one.head(size=10) + b"12345")
-            await until(lambda: site.server.bytes_in_flight == 5)
+            await until(lambda: site.server.handler.budget.held == 5)
         await until(lambda: site.seen)
 
         assert site.seen[0].status == 499
-        assert site.server.bytes_in_flight == 0
-        assert site.server.requests == 0
-        await until(lambda: site.server.connections == 0)
+        assert site.server.handler.budget.held == 0
+        assert site.server.handler.requests == 0
+        await until(lambda: len(site.server.limiter.open) == 0)

@@ -14,9 +14,9 @@ from runtime.http.tls import ServingCertificate
 
 async def test_longest_idle_of_too_many_connections_is_dropped():
     async with served(replace(PATIENT, connections=2)) as site, client(site) as used:
-        await until(lambda: site.server.connections == 1)
+        await until(lambda: len(site.server.limiter.open) == 1)
         async with client(site) as silent:
-            await until(lambda: site.server.connections == 2)
+            await until(lambda: len(site.server.limiter.open) == 2)
             await asyncio.sleep(0.01)  # The loop's clock counts milliseconds.
             assert (await used.asks())[0] == 200
             async with client(site) as newest:
