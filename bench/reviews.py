@@ -18,8 +18,8 @@ from bench.stage import Stage
 _MANY, _LONG, _NAMESPACES = 5_000, 100_000, 5_000
 _SERVERS = {
     "linkwise": ("", ""),
-    "usual": ("controller-runtime, Pod decoded and compared", "≥ 2"),
-    "constant": ("net/http with a constant patch", "≥ 0.6"),
+    "usual": ("controller-runtime, Pod decoded and compared", "≥ 3.5"),
+    "constant": ("net/http with a constant patch", ""),
 }
 
 
