@@ -56,7 +56,7 @@ class Inspection:
     ) -> HttpResponse:
         query = dict(parse_qsl(request.query, keep_blank_values=True))
         if query.keys() - {parameter}:
-            return error_response(400, f"of a query, only {parameter}=<name> is read")
+            return error_response(400, f"the only query parameter is {parameter}=<name>")
         context = _leading(self._leader)
         if isinstance(context, HttpResponse):
             return context
@@ -87,11 +87,11 @@ class WhatIf:
         if refused := await self._refused(request):
             return refused
         if self._working is not None and not self._working.done():
-            return retry_later("it is answering somebody else")
+            return retry_later("another dry run is in progress")
         try:
             question = _questions.decode(request.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            return error_response(400, f"this is no question about pods: {error}")
+            return error_response(400, f"the body is no valid request: {error}")
         if question.pods > MOST_PODS or not all(one.names for one in question.templates):
             return error_response(
                 413, f"ask about 1 to {MOST_PODS} pods, and some of each template"
@@ -119,7 +119,7 @@ class WhatIf:
             caller = await authenticate(self._kube, request, FIT_AUDIENCE)
         except KubeError as error:
             _log.warning("Could not review token", err=str(error))
-            return retry_later("the API server does not tell who you are")
+            return retry_later("the API server did not review your token")
         if caller is None:
             needed = f"bring a token made for the audience {FIT_AUDIENCE}"
             return error_response(401, needed, {"WWW-Authenticate": "Bearer"})

@@ -38,13 +38,13 @@ from scorer.queue.fault_isolation import FaultIsolation
 from scorer.queue.pending import PendingUnits
 
 STORED = 1_500_000
-"""What an API server stores of one object at most [bytes]."""
+"""The largest object that an API server stores [bytes]."""
 NOBODY = Owners({}, {})
 DOCS = Path(__file__).parents[2] / "docs" / "loop-bounds.md"
 
 
 def calls(work):
-    """Return how many functions something calls."""
+    """Return the number of function calls of some work."""
     count = 0
 
     def note(_frame, event, _arg):
@@ -65,7 +65,7 @@ def is_linear(half, whole):
 
 
 def filled(part, full):
-    """Return how many parts make an object of the largest size, or half of it."""
+    """Return the number of parts of an object of the largest size, or of half of it."""
     return STORED // (len(json.dumps(part)) + 2) // (1 if full else 2)
 
 

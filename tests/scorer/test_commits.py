@@ -1,4 +1,4 @@
-"""Writes that give GPUs: who is refused, who is tried first, and for how long a write may take."""
+"""Refused writes, dry runs before a commit, and timeouts of writes."""
 
 import json
 import re
@@ -26,7 +26,7 @@ async def cluster():
 
 
 def refuse(cluster, name, answer=INVALID):
-    """Refuse everything that is written or tried on a pod, and what the fence refuses."""
+    """Refuse all writes and dry runs on a pod, and the dry runs that the fence refuses."""
 
     def dry(_method, path, body):
         return answer if path.endswith(f"/{name}") else cluster.fence(body)
@@ -44,7 +44,7 @@ def written(cluster, *names):
     return [name for name in names if cluster.patches(name)]
 
 
-# ---- Who can never be written.
+# ---- Pods that are always refused.
 
 
 async def test_a_refused_pod_with_the_name_of_the_fence_does_not_end_leadership(cluster):
@@ -97,7 +97,7 @@ async def test_a_refused_unit_is_planned_after_the_others(cluster):
         cluster.pod("first", 8)
         await until(lambda: cluster.allocated("first"))
         cluster.pod("next", 8, created="2026-01-01T00:00:09Z")
-        # None of them rests: both wait for what the first one has.
+        # No backoff is left: both wait for the GPUs of the first one.
         await until(lambda: [why.count("needs 8 GPUs") for _, why in waiting()] == [1, 1])
         cluster.delete("first")
         await until(lambda: cluster.allocated("next"))
@@ -124,7 +124,7 @@ async def test_the_fence_is_checked_until_a_valid_pod_shows_its_state(cluster):
     assert tried == [("cursed", True), ("one", True)]
 
 
-# ---- Gangs of which one member is refused.
+# ---- Gangs with a refused member.
 
 
 async def test_no_bare_pod_is_written_if_the_dry_run_refuses_one(cluster):
@@ -172,8 +172,8 @@ async def test_other_gangs_have_no_dry_run(cluster):
         cluster.gang()
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
-    # One tells whether the fence holds.
-    assert [told for _, told in cluster.tried] == [FENCED]
+    # The only dry run checks the fence.
+    assert [refusal for _, refusal in cluster.tried] == [FENCED]
 
 
 async def test_bare_pods_are_placed_if_a_webhook_does_not_support_dry_runs(cluster):
@@ -205,7 +205,7 @@ async def test_a_partial_gang_that_cannot_be_evicted_has_an_event_and_is_counted
     assert len(cluster.events("GangPartial")) == 1
 
 
-# ---- How long a write may take.
+# ---- Timeouts of writes.
 
 WRITES = {
     ("PATCH", "pods"): True,
@@ -216,7 +216,7 @@ WRITES = {
     ("POST", "pods/eviction"): False,
     ("POST", "events"): False,
 }
-"""Everything that a leader writes, and whether it gives GPUs."""
+"""All kinds of writes of a leader, and whether they allocate GPUs."""
 
 
 def kind_of(path):
@@ -226,8 +226,8 @@ def kind_of(path):
     return f"{kind}/{sub}" if sub else kind
 
 
-def gives(body):
-    """Tell whether GPUs are given by what is written: by a record, or by a plan."""
+def allocates(body):
+    """Return whether a body allocates GPUs: it has a record or a plan."""
     text = json.dumps(body)
     return any(word in text for word in (keys.ALLOCATION, "~1allocation", '"plan"', "/plan"))
 
@@ -243,7 +243,7 @@ async def test_every_write_that_allocates_gpus_has_a_timeout_at_the_server(clust
         cluster.gang()
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
         cluster.mark_unschedulable("bert-0", "bert-1")
-        # By these the planner notices that a scheduler looked, and that time has passed.
+        # The next pods let the planner see the condition, and that time has passed.
         cluster.node("gpu-1")
         cluster.pod("tried", 1)
         await until(lambda: cluster.allocated("tried"))
@@ -262,7 +262,7 @@ async def test_every_write_that_allocates_gpus_has_a_timeout_at_the_server(clust
     writes = list(zip(cluster.writes, cluster.queries, strict=True))
     found = {(method, kind_of(path)): {} for (method, path, _), _ in writes}
     for (method, path, body), query in writes:
-        found[method, kind_of(path)].setdefault(gives(body), set()).add(query.get("timeout"))
+        found[method, kind_of(path)].setdefault(allocates(body), set()).add(query.get("timeout"))
     assert found.keys() == WRITES.keys()
     assert {write for write, told in found.items() if True in told} == {
         write for write, granting in WRITES.items() if granting

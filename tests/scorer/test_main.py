@@ -130,7 +130,7 @@ async def test_a_leader_checks_the_fence_once_per_term(scorer, cluster, fenced):
 async def test_a_leader_lists_objects_only_after_the_last_write_of_the_one_before(started, cluster):
     await until(lambda: cluster.get(f"{LEASES}/{LEASE}"))
     for _ in range(20):
-        # Time enough for a list.
+        # Enough time for a list.
         status, why = await started.probe()
 
     listed = [line["resource"] for line in started.logged("Listed objects")]

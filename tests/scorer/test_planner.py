@@ -1,4 +1,4 @@
-"""What a leader does from the moment that a gang is complete."""
+"""A leader, from a complete gang to written pods."""
 
 from datetime import UTC, datetime
 
@@ -71,14 +71,14 @@ async def test_every_pod_has_its_gpus_node_and_term(cluster):
 
 
 def offer(cluster, mode, **amounts):
-    """Add a node of two GPUs that gives them out in this mode."""
+    """Add a node of two GPUs that is in this mode."""
     status = {"allocatable": {"cpu": "96", "memory": "768Gi", "pods": "110", **amounts}}
     labels = {keys.NODE_MODE: mode, keys.GFD_REPLICAS: "2"}
     cluster.put(f"/api/v1/nodes/{mode}", {"metadata": {"labels": labels}, "status": status})
 
 
 def hold(cluster, name, **limits):
-    """Create a pod that asks for these, and waits behind our gate."""
+    """Create a gated pod with these limits."""
     raw = a_held_pod(0, name)
     raw["spec"]["containers"][0]["resources"] = {"limits": limits}
     cluster.put(f"/api/v1/namespaces/team/pods/{name}", raw)
@@ -165,14 +165,14 @@ async def test_gangs_are_committed_one_after_the_other(cluster):
     assert patched in (["one", "one", "two", "two"], ["two", "two", "one", "one"])
 
 
-# ---- Writes that fail.
+# ---- Failed writes.
 
 
 @pytest.mark.parametrize(
     "refusal",
     [
-        pytest.param((422, "the test failed"), id="it has changed"),
-        pytest.param((404, "it is not there"), id="it is gone"),
+        pytest.param((422, "the test failed"), id="the pod has changed"),
+        pytest.param((404, "it is not there"), id="the pod is gone"),
         pytest.param((500, "broken"), id="the server failed"),
     ],
 )
@@ -304,7 +304,7 @@ async def test_a_fenced_leader_stops_writing(cluster):
     assert cluster.record("alone") is None
 
 
-# ---- How many there must be.
+# ---- Sizes of gangs.
 
 
 def a_job(uid="job"):
@@ -355,7 +355,7 @@ async def test_owners_of_unknown_kinds_are_not_read(cluster):
     assert cluster.reads == []
 
 
-# ---- After another leader.
+# ---- Plans of the last leader.
 
 
 async def test_an_interrupted_commit_is_resumed_by_its_plan(cluster):
@@ -371,7 +371,7 @@ async def test_an_interrupted_commit_is_resumed_by_its_plan(cluster):
 
 async def test_the_remaining_gpus_of_an_interrupted_plan_are_not_given_to_others(cluster):
     cluster.interrupted_gang()
-    # Whose turn it would be: it is more urgent, and has waited longer.
+    # It would be planned first: it has a higher priority, and has waited longer.
     cluster.pod("urgent", 4, priority=1000, created="2025-01-01T00:00:00Z")
     async with leading(cluster):
         await until(lambda: cluster.allocated("bert-1") and cluster.events(WAITING))
@@ -384,8 +384,8 @@ async def test_the_remaining_gpus_of_an_interrupted_plan_are_not_given_to_others
     ("left", "expected"),
     [
         pytest.param({"uid": "before"}, [4, 5, 6, 7], id="of another pod"),
-        pytest.param({"gpus": ((0, 1, 2, 3), (3, 4, 5, 6))}, [4, 5, 6, 7], id="taken"),
-        pytest.param({"gpus": ((0, 1, 2, 3), (8, 9, 10, 11))}, [4, 5, 6, 7], id="not there"),
+        pytest.param({"gpus": ((0, 1, 2, 3), (3, 4, 5, 6))}, [4, 5, 6, 7], id="in use"),
+        pytest.param({"gpus": ((0, 1, 2, 3), (8, 9, 10, 11))}, [4, 5, 6, 7], id="missing GPUs"),
     ],
 )
 async def test_the_remaining_pods_of_an_obsolete_plan_are_planned_again(cluster, left, expected):
@@ -398,12 +398,15 @@ async def test_the_remaining_pods_of_an_obsolete_plan_are_planned_again(cluster,
     assert cluster.the_gang()["spec"]["plan"]["id"] == "7-1"
 
 
-# ---- Whose turn it is.
+# ---- Waiting times.
 
 
 @pytest.mark.parametrize(
     ("minutes", "placed"),
-    [pytest.param(9, True, id="not so long yet"), pytest.param(11, False, id="too long")],
+    [
+        pytest.param(9, True, id="too short"),
+        pytest.param(11, False, id="long enough"),
+    ],
 )
 async def test_freed_nodes_are_reserved_for_a_starving_pod(cluster, minutes, placed):
     clock = Clock()
@@ -421,8 +424,8 @@ async def test_freed_nodes_are_reserved_for_a_starving_pod(cluster, minutes, pla
     assert bool(cluster.record("next")) is placed
 
 
-def told_in(clock, name, *, minutes, assembled):
-    """Return a Gang as the last leader left it, so many minutes ago."""
+def a_recorded_gang(clock, name, *, minutes, assembled):
+    """Return the path and body of a Gang with a status of the last leader, minutes ago."""
     at = datetime.fromtimestamp(clock.now - 60 * minutes, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     phase = Phase.WAITING if assembled else Phase.ASSEMBLING
     status = status_of(phase, members=(1, 1), now=at)
@@ -432,20 +435,20 @@ def told_in(clock, name, *, minutes, assembled):
 
 
 @pytest.mark.parametrize(
-    ("told", "created", "placed"),
+    ("status", "created", "placed"),
     [
-        pytest.param({"minutes": 11, "assembled": True}, "00:00", False, id="waited so long"),
-        pytest.param({"minutes": 9, "assembled": True}, "00:00", True, id="not so long yet"),
-        pytest.param({"minutes": 11, "assembled": False}, "00:00", True, id="it was held"),
+        pytest.param({"minutes": 11, "assembled": True}, "00:00", False, id="long enough"),
+        pytest.param({"minutes": 9, "assembled": True}, "00:00", True, id="too short"),
+        pytest.param({"minutes": 11, "assembled": False}, "00:00", True, id="it was incomplete"),
         pytest.param({"minutes": 11, "assembled": True}, "15:00", True, id="a member is new"),
-        pytest.param(None, "00:00", True, id="nobody knows how long"),
+        pytest.param(None, "00:00", True, id="without a Gang"),
     ],
 )
-async def test_a_new_leader_counts_how_long_a_gang_could_be_planned(cluster, told, created, placed):
+async def test_a_new_leader_continues_the_waiting_time_of_a_gang(cluster, status, created, placed):
     clock = Clock()
     clock.now += 20 * 60
-    if told:
-        cluster.put(*told_in(clock, "large", **told))
+    if status:
+        cluster.put(*a_recorded_gang(clock, "large", **status))
     cluster.pod("small", 1, gates=(), nodeName="gpu-0", annotations=RECORD)
     cluster.pod("large-0", 8, gang="large", size=1, created=f"2026-01-01T00:{created}Z")
     cluster.pod("next", 1, created="2026-01-01T00:20:00Z")
@@ -462,11 +465,11 @@ async def test_a_new_leader_counts_how_long_a_gang_could_be_planned(cluster, tol
     assert bool(cluster.record("next")) is placed
 
 
-# ---- Waiting longest.
+# ---- Reservations.
 
 
-async def left_waiting(cluster, leader, clock):
-    """Let a gang wait for a pod that has most GPUs, until nodes are reserved for it."""
+async def starve(cluster, leader, clock):
+    """Let a gang starve because a pod has most GPUs."""
     cluster.pod("holder", 7)
     await until(lambda: cluster.allocated("holder"))
     cluster.bind("holder")
@@ -476,14 +479,14 @@ async def left_waiting(cluster, leader, clock):
     clock.now += 3600
 
 
-def is_kept(leader):
+def is_reserved(leader):
     return any(RESERVED in why for _, why in leader.context.planner.waiting())
 
 
 async def test_freed_gpus_go_to_the_starving_gang(cluster):
     clock = Clock()
     async with leading(cluster, clock=clock) as leader:
-        await left_waiting(cluster, leader, clock)
+        await starve(cluster, leader, clock)
         cluster.delete("holder")
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
@@ -491,9 +494,9 @@ async def test_freed_gpus_go_to_the_starving_gang(cluster):
 async def test_the_reservation_of_a_deleted_gang_ends(cluster):
     clock = Clock()
     async with leading(cluster, clock=clock) as leader:
-        await left_waiting(cluster, leader, clock)
+        await starve(cluster, leader, clock)
         cluster.pod("small", 1)
-        await until(lambda: is_kept(leader))
+        await until(lambda: is_reserved(leader))
         cluster.delete("bert-0")
         cluster.delete("bert-1")
         await until(lambda: cluster.allocated("small"))
@@ -506,7 +509,7 @@ async def test_a_reservation_ends_after_its_time(cluster):
         await until(lambda: cluster.allocated("holder"))
         cluster.gang()
         cluster.pod("small", 1)
-        await until(lambda: is_kept(leader))
+        await until(lambda: is_reserved(leader))
         await until(lambda: cluster.allocated("small"))
 
 

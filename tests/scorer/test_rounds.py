@@ -1,4 +1,4 @@
-"""Who is planned when, while others are written."""
+"""Scheduling cycles of a leader: their order and length while commits go on."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ ROUNDS = re.compile(r"linkwise_planning_duration_seconds_count (\S+)")
 
 
 class Gated(Cluster):
-    """Pods are written when the gate is open."""
+    """A cluster that accepts writes of pods while `open` is set."""
 
     def __init__(self):
         super().__init__()
@@ -39,7 +39,7 @@ class Gated(Cluster):
         self.gang(name, WORKERS, 1, owner=owner, **pod)
 
     def order(self):
-        """Return the gangs whose pods were written, one entry for each time in a row."""
+        """Return the gangs in the order of their writes, one entry for a series of writes."""
         found = []
         for method, path, _ in self.writes:
             if method == "PATCH" and "/pods/" in path:
@@ -71,7 +71,7 @@ async def test_few_gangs_are_planned_ahead_of_the_commit(cluster):
         await until(lambda: len(set(cluster.order())) == 11)
         await until(lambda: not list(waiting()))
 
-    # Who is more urgent passes all that were not planned yet, and no two gangs are mixed.
+    # A higher priority passes all gangs that were not planned yet, and no two commits overlap.
     assert cluster.order().index("urgent") == 5
     assert len(cluster.order()) == 11
 
@@ -203,7 +203,7 @@ async def test_nothing_is_kept_of_deleted_gangs(cluster):
 
 
 def choosy(terms):
-    """Return an affinity to every node, whose terms are looked at one after the other."""
+    """Return an affinity that matches every node by its last term."""
     holds = {"key": "none", "operator": "DoesNotExist"}
     fails = {"key": "none", "operator": "Exists"}
     terms = [{"matchExpressions": [holds] * 250 + [fails]}] * terms
@@ -212,14 +212,14 @@ def choosy(terms):
 
 
 async def test_a_slow_unit_is_planned_after_the_others(cluster, monkeypatch):
-    # What is planned within the bounds of a pod is too fast for this.
+    # With the limits of a pod, planning is too fast for this test.
     for module, bound in (
         (node_terms, "MOST_TERMS"),
         (node_terms, "MOST_REQUIREMENTS"),
         (compact_pod, "MOST"),
     ):
         monkeypatch.setattr(module, bound, 1 << 30)
-    # Every node is asked.
+    # Every node is evaluated.
     monkeypatch.setattr(feasibility, "_LABELS_MAX", 0)
     limits = {"first_limit": 0.05, "retry_limit": 0.05}
     retries = {"slow_unit_retry": 0.3, "slow_unit_retry_max": 0.3}
@@ -231,13 +231,13 @@ async def test_a_slow_unit_is_planned_after_the_others(cluster, monkeypatch):
         cluster.offer("next")
         await until(lambda: cluster.order() == ["next", "choosy"])
 
-    # To look at the empty cluster, too, there was no time.
+    # There was no time left for the plan on an empty cluster.
     plans = {one["spec"]["gang"]: one["spec"]["plan"] for one in cluster.all(GANGS)}
     assert "bestPossible" not in plans["choosy"]
 
 
 async def test_a_unit_whose_planning_raises_backs_off_and_others_are_placed(cluster, monkeypatch):
-    # Columns hold 64 bits: such an amount raises in the midst of planning.
+    # Columns hold 64 bits: this amount raises during planning.
     monkeypatch.setattr(feasibility, "_MOST", 1 << 80)
     async with leading(cluster) as leader:
         with capture_logs() as logs:
@@ -263,7 +263,7 @@ async def test_a_plan_whose_resumption_raises_does_not_stop_others(cluster, monk
     monkeypatch.setattr(plan_record, "placement_of", raises)
     cluster.node("gpu-0")
     cluster.interrupted_gang()
-    # A traceback that is drawn for people takes longer than all else here.
+    # Rendering a traceback takes longer than the test.
     with capture_logs() as logged:
         async with leading(cluster) as leader:
             cluster.offer("next")

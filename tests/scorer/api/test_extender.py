@@ -18,7 +18,7 @@ def beside():
 
 
 def asking(cluster, gpus=8, name="train", **fields):
-    """Create a pod and return what a scheduler asks about it."""
+    """Create a pod; return the body of a scheduler's requests about it."""
     path = f"/api/v1/namespaces/default/pods/{name}"
     pod = cluster.put(path, a_pod({keys.GPU_WHOLE: gpus}, name=name))
     return {"Pod": pod, **fields}
@@ -46,7 +46,7 @@ async def asked(scorer, verb, body):
 
 
 async def bound(scorer, pod, node="gpu-0"):
-    """Ask until the watch has shown the pod; return why it was not bound, or nothing."""
+    """Bind the pod once the watch has shown it; return the error, or an empty text."""
     said = []
 
     async def known():

@@ -19,13 +19,13 @@ from scorer.timings import Timings
 
 
 @pytest.mark.parametrize(
-    ("path", "keys_told"),
+    ("path", "fields"),
     [("/v1/nodes", {"term", "nodes"}), ("/v1/gangs", {"term", "gangs", "waiting"})],
 )
-async def test_a_leader_responds_in_json_with_its_term(scorer, path, keys_told):
+async def test_a_leader_responds_in_json_with_its_term(scorer, path, fields):
     status, body = await scorer.look(path)
 
-    assert (status, json.loads(body).keys()) == (200, keys_told)
+    assert (status, json.loads(body).keys()) == (200, fields)
     assert json.loads(body)["term"] == scorer.logged("Leading")[0]["term"]
 
 
@@ -52,7 +52,7 @@ async def test_a_query_selects_one_node(scorer, cluster):
 @pytest.mark.parametrize("path", ["/v1/nodes?namespace=a", "/v1/gangs?name=a", "/v1/gangs?x"])
 async def test_an_unknown_query_is_refused(scorer, path):
     status, why = await scorer.look(path)
-    assert (status, why[:20]) == (400, "of a query, only nam")
+    assert (status, why[:20]) == (400, "the only query param")
 
 
 async def test_other_paths_are_not_found(scorer):
@@ -60,7 +60,7 @@ async def test_other_paths_are_not_found(scorer):
     assert (await scorer.look("/metrics"))[0] == 404
 
 
-# ---- Whether pods would fit.
+# ---- Dry runs.
 
 NODE = {
     "metadata": {"name": "gpu-0", "labels": {keys.NODE_MODE: "topology"}},
@@ -76,7 +76,7 @@ QUESTION = FitQuestion([FitTemplate(msgspec.convert(GATED, Pod), ["train"])])
 
 @pytest.fixture
 def tokens(cluster):
-    """The webhook's token, another account's, and one of the webhook for the API server."""
+    """A token of the webhook, one of another account, and one for another audience."""
     for token, user, audience in (
         (WEBHOOK, keys.WEBHOOK_USER, keys.FIT_AUDIENCE),
         ("other", "system:serviceaccount:team:ann", keys.FIT_AUDIENCE),
@@ -118,42 +118,42 @@ async def test_a_dry_run_ends_at_its_limit(scorer, cluster):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Scorers that give up a question's answer long before its thread has ended."""
+    """Scorers that give up a response long before its thread has ended."""
     monkeypatch.setattr(process, "FEW", replace(http.FEW, answer_seconds=1))
 
 
 @pytest.fixture
 def slow(monkeypatch):
-    """Questions that look at the clock in their thread, and there wait: two events, when one has
-    begun to, and when it may go on."""
-    begun, on = threading.Event(), threading.Event()
+    """Dry runs whose threads wait at the first deadline check; yields two events: it has started,
+    and it may continue."""
+    started, go_on = threading.Event(), threading.Event()
 
     def clock():
         if threading.current_thread() is not threading.main_thread():
-            begun.set()
-            on.wait()
+            started.set()
+            go_on.wait()
         return 0
 
-    monkeypatch.setattr(process, "steady", clock)
-    return begun, on
+    monkeypatch.setattr(process, "monotonic", clock)
+    return started, go_on
 
 
 @pytest.mark.usefixtures("tokens", "impatient")
 async def test_a_second_dry_run_is_refused_immediately(slow, scorer, cluster):
-    begun, on = slow
+    started, go_on = slow
     await nodes_known(scorer, cluster)
 
     try:
         first = asyncio.create_task(scorer.fits(QUESTION, WEBHOOK))
-        await asyncio.to_thread(begun.wait)
-        beside = await scorer.fits(QUESTION, WEBHOOK)
+        await asyncio.to_thread(started.wait)
+        concurrent = await scorer.fits(QUESTION, WEBHOOK)
         given_up = await first
         afterwards = await scorer.fits(QUESTION, WEBHOOK)
     finally:
-        on.set()
+        go_on.set()
 
-    told = (503, b"it is answering somebody else\n")
-    assert (given_up[0], beside, afterwards) == (504, told, told)
+    busy = (503, b"another dry run is in progress\n")
+    assert (given_up[0], concurrent, afterwards) == (504, busy, busy)
 
     async def answered():
         return (await scorer.fits(QUESTION, WEBHOOK))[0] == 200
@@ -174,13 +174,13 @@ async def test_the_reason_of_a_reservation_does_not_name_the_starving_unit(score
     gate = {"schedulingGates": [{"name": keys.GANG}]}
     pod = msgspec.convert(a_pod({keys.GPU_WHOLE: 1}, **gate), Pod)
 
-    async def told():
+    async def reserved():
         _, body = await scorer.fits(FitQuestion([FitTemplate(pod, ["train"])]), WEBHOOK)
         assert b"secret" not in body
         (fit,) = msgspec.json.decode(body, type=FitAnswer).fits
         return not fit.fits and "kept for one that has waited longest (1)" in fit.reason
 
-    await until_true(told)
+    await until_true(reserved)
 
 
 @pytest.mark.parametrize(("token", "status"), [("nobody", 401), ("wider", 401), ("other", 403)])
@@ -194,11 +194,11 @@ async def test_only_the_webhook_may_request_dry_runs(scorer, token, status):
 @pytest.mark.parametrize(
     ("question", "status"),
     [
-        pytest.param(b"{", 400, id="no JSON"),
-        pytest.param(b'{"templates": 1}', 400, id="no question"),
+        pytest.param(b"{", 400, id="not JSON"),
+        pytest.param(b'{"templates": 1}', 400, id="wrong type"),
         pytest.param(FitQuestion([FitTemplate(Pod(), [])]), 413, id="no pods"),
         pytest.param(
-            FitQuestion([FitTemplate(Pod(), ["a"] * (MOST_PODS + 1))]), 413, id="many pods"
+            FitQuestion([FitTemplate(Pod(), ["a"] * (MOST_PODS + 1))]), 413, id="too many pods"
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""What becomes of a plan that is written, until all its pods are bound or sent away again."""
+"""Written plans, until all their pods are bound or evicted."""
 
 import asyncio
 
@@ -27,32 +27,32 @@ def clock():
 
 
 def evicted(cluster):
-    """Return the evictions that were asked for, by pod."""
+    """Return the requested evictions by pod."""
     return {
         path.split("/")[-2]: body for _, path, body in cluster.writes if path.endswith("/eviction")
     }
 
 
 async def placed(cluster, *bound, **gang):
-    """Let a gang be placed, and some of its pods be bound; return its node."""
+    """Place a gang and bind some of its pods; return its node."""
     cluster.gang(gpus=2, **gang)
     await until(lambda: cluster.allocated("bert-0", "bert-1"))
     cluster.bind(*bound)
     cluster.mark_unschedulable(*{"bert-0", "bert-1"}.difference(bound))
-    # Once a pod that comes later is placed, the planner has seen that.
+    # Once a later pod is placed, the planner has seen this.
     cluster.pod("seen", 1)
     await until(lambda: cluster.allocated("seen"))
     return cluster.record("bert-0")["node"]
 
 
 def again(cluster, **gang):
-    """Make the pods of a gang again, as the operator of its job does."""
+    """Create the pods of a gang again, as its job controller does."""
     for i in (0, 1):
         cluster.pod(f"bert-{i}", 2, gang="bert", uid=f"again-{i}", **gang)
 
 
 async def passed(cluster, clock, seconds, name="sign"):
-    """Let time pass, and something happen by which the planner notices."""
+    """Advance the clock, and create a pod so that the planner sees it."""
     clock.now += seconds
     cluster.pod(name, 1)
     await until(lambda: cluster.allocated(name))
@@ -201,9 +201,9 @@ async def test_a_gang_that_could_not_be_evicted_is_placed_once_bound(cluster, cl
 @pytest.mark.parametrize(
     "refusal",
     [
-        pytest.param((429, "it would violate the disruption budget"), id="a budget keeps it"),
-        pytest.param((409, "it has changed"), id="it has changed"),
-        pytest.param("lost", id="no answer"),
+        pytest.param((429, "it would violate the disruption budget"), id="disruption budget"),
+        pytest.param((409, "it has changed"), id="the pod has changed"),
+        pytest.param("lost", id="no response"),
     ],
 )
 async def test_a_refused_eviction_is_retried(cluster, clock, refusal):
@@ -213,7 +213,7 @@ async def test_a_refused_eviction_is_retried(cluster, clock, refusal):
         await passed(cluster, clock, 61)
         await until(lambda: cluster["bert-1"] is None)
         assert cluster["bert-0"]
-        # What remains is bound, all of it: what is missing is planned beside it.
+        # All remaining members are bound: the missing one has a plan of its own.
         cluster.pod("bert-1", 2, gang="bert", uid="again")
         await passed(cluster, clock, 61, "another")
         await until(lambda: cluster["bert-0"] is None or cluster.record("bert-1"))
@@ -278,7 +278,7 @@ async def test_the_exclusion_of_a_node_ends(cluster, clock):
 
 
 async def joined(cluster, *bound):
-    """Let a gang be placed, some of its pods be bound, and then one more be given its GPUs."""
+    """Place a gang, bind some of its pods, and then place one more member."""
     await placed(cluster, *bound)
     cluster.pod("bert-2", 2, gang="bert")
     await until(lambda: cluster.allocated("bert-2"))
@@ -313,8 +313,8 @@ async def test_several_plans_of_a_gang_are_restored(cluster, clock):
 @pytest.mark.parametrize(
     "last",
     [
-        pytest.param(lambda cluster: cluster.bind("bert-2"), id="is bound"),
-        pytest.param(lambda cluster: cluster.delete("bert-2"), id="is gone"),
+        pytest.param(lambda cluster: cluster.bind("bert-2"), id="bound"),
+        pytest.param(lambda cluster: cluster.delete("bert-2"), id="deleted"),
     ],
 )
 async def test_a_gang_is_placed_once_all_its_plans_are_bound(cluster, clock, last):
@@ -355,7 +355,7 @@ async def test_a_retry_under_another_plan_does_not_extend_the_deadline(cluster, 
         cluster.gang(gpus=2)
         await until(lambda: cluster.allocated("bert-0"))
         cluster.bind("bert-0")
-        # It takes what was planned for the other one, which is planned anew.
+        # It takes the GPUs that were planned for the other one, which is planned again.
         node = {keys.HOSTNAME: cluster.record("bert-0")["node"]}
         cluster.pod("taker", 6, nodeSelector=node)
         await until(lambda: cluster.allocated("taker"))

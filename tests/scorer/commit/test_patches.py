@@ -31,7 +31,7 @@ _asks = st.sampled_from(
     )
 )
 _key = {"key": "zone", "operator": "In", "values": ["a"]}
-# Lists of their own: a patch applied to a shared one would change several terms.
+# Each term has lists of its own: a patch of a shared list would change several terms.
 _some = st.none() | st.lists(st.just(_key), max_size=2)
 _terms = st.lists(
     st.fixed_dictionaries({}, optional={"matchExpressions": _some, "matchFields": _some}),
@@ -43,7 +43,7 @@ _other_gates = st.lists(st.sampled_from(("a", "b", "c")), unique=True, max_size=
 
 @st.composite
 def held(draw):
-    """Any pod, as the API server might keep one that waits for its GPUs."""
+    """A strategy for gated pods as an API server may store them."""
     raw = draw(pods())
     for container in (*raw["spec"]["containers"], *(raw["spec"].get("initContainers") or ())):
         container.pop("resources", None)
@@ -82,7 +82,7 @@ def terms_of(raw):
 
 
 def pinned(term):
-    """Return a term with the node, as Kubernetes allows it to be narrowed down."""
+    """Return a term with the node, as Kubernetes allows a gated pod to be narrowed down."""
     if not (term.get("matchExpressions") or term.get("matchFields")):
         return term
     return {**term, "matchFields": [*(term.get("matchFields") or ()), HERE]}
@@ -107,25 +107,25 @@ def test_the_patch_adds_the_record_and_the_node_and_removes_only_our_gate(raw):
 
 
 def rest_of(raw):
-    """Return a pod without what may change."""
+    """Return a pod without the fields that may change."""
     pod = deepcopy(raw)
     pod["metadata"].pop("annotations", None)
     del pod["spec"]["schedulingGates"]
     affinity = pod["spec"].pop("affinity", None) or {}
     nodes = affinity.pop("nodeAffinity", None) or {}
     required = nodes.pop(REQUIRED, None) or {}
-    # Without terms the API server does not take it, so that nothing of it is kept.
+    # The API server does not accept it without terms, so nothing of it remains.
     return pod, affinity, nodes, required if required.pop("nodeSelectorTerms", None) else {}
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(lambda pod: pod["metadata"].update(uid="u2"), id="another pod of the name"),
-        pytest.param(lambda pod: pod["spec"]["schedulingGates"].pop(0), id="a gate is gone"),
-        pytest.param(lambda pod: pod["spec"]["schedulingGates"].pop(1), id="ours is gone"),
+        pytest.param(lambda pod: pod["metadata"].update(uid="u2"), id="another pod"),
+        pytest.param(lambda pod: pod["spec"]["schedulingGates"].pop(0), id="foreign gate removed"),
+        pytest.param(lambda pod: pod["spec"]["schedulingGates"].pop(1), id="our gate removed"),
         pytest.param(
-            lambda pod: pod["spec"]["schedulingGates"].append({"name": "c"}), id="a gate more"
+            lambda pod: pod["spec"]["schedulingGates"].append({"name": "c"}), id="added gate"
         ),
         pytest.param(lambda pod: pod["spec"].pop("schedulingGates"), id="no gates"),
     ],

@@ -19,7 +19,7 @@ NOBODY = Owners({}, {})
 
 
 def a_unit(name, members=1, gpus=1, *, priority=0, age=0, missing=0, **pod):
-    """Return a gang of so many members, the older the greater its age."""
+    """Return a gang; a greater age means that it was created earlier."""
     labels = {keys.POD_GROUP_NAME: name, keys.POD_GROUP_MIN_AVAILABLE: str(members + missing)}
     pods = [
         a_seen(
@@ -94,7 +94,7 @@ def test_an_incomplete_gang_is_not_planned():
     assert placed(found) == ["whole"]
 
 
-# ---- Waiting longest.
+# ---- Reservations.
 
 
 def test_nodes_are_reserved_for_a_starving_unit():
@@ -186,7 +186,9 @@ def test_units_of_a_higher_priority_pass_a_starving_unit():
     [
         pytest.param(a_unit("large", 2, 8, age=9), id="too large for the cluster"),
         pytest.param(a_unit("large", 1, missing=1, age=9), id="incomplete"),
-        pytest.param(a_unit("large", gates=(keys.GANG, "theirs"), age=9), id="held by others"),
+        pytest.param(
+            a_unit("large", gates=(keys.GANG, "theirs"), age=9), id="behind foreign gates"
+        ),
     ],
 )
 def test_no_node_is_reserved_for_a_unit_that_can_never_fit(large):
@@ -239,7 +241,7 @@ def test_nodes_are_reserved_for_one_unit_only():
     assert "kept for one that has waited longest (1)" in reasons["small"]
 
 
-# ---- Not again.
+# ---- Cached refusals and excluded nodes.
 
 
 def test_a_unit_with_a_cached_refusal_is_not_planned_again():
@@ -293,7 +295,7 @@ def test_a_gang_is_not_placed_on_excluded_nodes():
     )
 
 
-# ---- Whatever waits, wherever.
+# ---- Properties.
 
 
 _queues = st.lists(

@@ -1,4 +1,4 @@
-"""Faults of ours in the work on one unit: the leader goes on, and so does all other work."""
+"""Unforeseen exceptions in the work on one unit do not stop the leader or other work."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -26,12 +26,12 @@ GANGS = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
 
 
 class Broken(Kube):
-    """Raises what nobody foresees, before anything is sent."""
+    """A client that raises an unforeseen exception before it sends a request."""
 
     def __init__(self, server):
         super().__init__(server)
         self.breaks = lambda _method, _path: False
-        self.error = RuntimeError("a fault of ours")
+        self.error = RuntimeError("unforeseen")
 
     async def _call(self, method, path, **given):
         if self.breaks(method, path):
@@ -73,14 +73,14 @@ async def cluster():
 
 @pytest.fixture(autouse=True)
 def logs():
-    # A traceback that is drawn for people takes longer than all else here.
+    # Rendering a traceback takes longer than the tests.
     with capture_logs() as found:
         yield found
 
 
 @asynccontextmanager
 async def led(cluster, clock=None):
-    """Lead while the block runs; fail where the leader ended meanwhile."""
+    """Lead while the block runs; fail if the leader ended meanwhile."""
     cluster.term = 7
     leading = Leading(cluster, clock or Clock())
     async with leading.kube:
@@ -96,11 +96,11 @@ async def led(cluster, clock=None):
 
 
 def breaks(part, method="PATCH"):
-    return lambda asked, path: asked == method and part in path
+    return lambda sent, path: sent == method and part in path
 
 
-def told(logs, stage):
-    """Return the lines about faults at a stage."""
+def fault_lines(logs, stage):
+    """Return the log lines about faults at a stage."""
     lines = [line for line in logs if line["event"] == "Work on one unit failed"]
     return [line for line in lines if line["stage"] == stage]
 
@@ -111,7 +111,7 @@ async def others_are_placed(cluster, name="other"):
 
 
 async def a_gang_is_due(cluster, clock):
-    """Let a scheduler find no node for a gang that has its GPUs, and its deadline pass."""
+    """Let the deadline of a gang pass after a scheduler tried its pods."""
     cluster.mark_unschedulable("bert-0", "bert-1")
     await others_are_placed(cluster, "tried")
     clock.now += 100
@@ -129,7 +129,7 @@ async def test_a_pod_whose_patch_cannot_be_encoded_backs_off_and_releases_its_gp
         cluster.delete("other")
         await until(lambda: cluster.allocated("cursed"))
 
-    assert told(logs, Stage.COMMIT)[0]["unit"] == "('team', 'cursed')"
+    assert fault_lines(logs, Stage.COMMIT)[0]["unit"] == "('team', 'cursed')"
 
 
 async def test_a_patch_that_cannot_be_encoded_does_not_stop_the_other_members(cluster):
@@ -150,10 +150,10 @@ async def test_an_invalid_clock_leaves_no_gpus_assumed(cluster):
         cluster.pod("single", 8, gates=())
         known = leading.context.informers.state.pod
         await until(lambda: leading.failed(Stage.COMMIT) >= 1 and known(("team", "single")))
-        asked = Binding("single", "team", "single", "gpu-0")
+        binding = Binding("single", "team", "single", "gpu-0")
         clock.now = float("inf")
         await until(lambda: known(("team", "alone")).usage.record is None)
-        assert "fault of the scorer" in await leading.context.binder.bind(asked)
+        assert "fault of the scorer" in await leading.context.binder.bind(binding)
         assert leading.failed(Stage.BIND) == 1
         clock.now = Clock().now
         await until(lambda: cluster.allocated("alone"))
@@ -170,7 +170,7 @@ async def test_a_gang_whose_plan_cannot_be_encoded_backs_off(cluster, logs):
         cluster.delete("other")
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
-    assert told(logs, Stage.RECORD)
+    assert fault_lines(logs, Stage.RECORD)
 
 
 async def test_a_status_that_cannot_be_encoded_is_written_later(cluster, logs):
@@ -183,7 +183,7 @@ async def test_a_status_that_cannot_be_encoded_is_written_later(cluster, logs):
         leading.kube.breaks = breaks("/none")
         await until(lambda: cluster.phase() == "Placed")
 
-    assert told(logs, Stage.REPORT)
+    assert fault_lines(logs, Stage.REPORT)
 
 
 async def test_an_event_of_a_node_that_cannot_be_encoded_is_written_later(cluster):
@@ -214,7 +214,7 @@ async def test_a_gang_whose_assembly_raises_does_not_stop_others(cluster, monkey
 
     def raises(pod):
         if pod.metadata.name == "bert-0":
-            raise RuntimeError("a fault of ours")
+            raise RuntimeError("unforeseen")
         return order(pod)
 
     async with led(cluster) as leading:
@@ -228,10 +228,10 @@ async def test_a_gang_whose_assembly_raises_does_not_stop_others(cluster, monkey
 
 
 async def test_a_plan_whose_tracking_raises_is_tracked_later(cluster, monkeypatch):
-    immovable, clock = binding_tracker.eviction_blocker, Clock()
+    eviction_blocker, clock = binding_tracker.eviction_blocker, Clock()
 
     def raises(*_):
-        raise RuntimeError("a fault of ours")
+        raise RuntimeError("unforeseen")
 
     async with led(cluster, clock) as leading:
         cluster.gang(gpus=2)
@@ -240,7 +240,7 @@ async def test_a_plan_whose_tracking_raises_is_tracked_later(cluster, monkeypatc
         await a_gang_is_due(cluster, clock)
         await others_are_placed(cluster)
         await until(lambda: leading.failed(Stage.TRACK) >= 1)
-        monkeypatch.setattr(binding_tracker, "eviction_blocker", immovable)
+        monkeypatch.setattr(binding_tracker, "eviction_blocker", eviction_blocker)
         await until(lambda: cluster["bert-0"] is None)
 
 
@@ -262,14 +262,14 @@ async def test_a_binding_that_cannot_be_encoded_is_refused_and_releases_its_gpus
         cluster.pod("single", 8, gates=())
         known = leading.context.informers.state.pod
         await until(lambda: known(("team", "single")))
-        asked = Binding("single", "team", "single", "gpu-0")
-        assert "fault of the scorer" in await leading.context.binder.bind(asked)
+        binding = Binding("single", "team", "single", "gpu-0")
+        assert "fault of the scorer" in await leading.context.binder.bind(binding)
         await others_are_placed(cluster)
         assert leading.failed(Stage.BIND) == 1
 
 
 async def test_planning_that_raises_is_counted(cluster, monkeypatch):
-    # Columns hold 64 bits: such an amount raises in the midst of planning.
+    # Columns hold 64 bits: this amount raises during planning.
     monkeypatch.setattr(feasibility, "_MOST", 1 << 80)
     async with led(cluster) as leading:
         cluster.gang("huge", 2, 1 << 64, priority=1)

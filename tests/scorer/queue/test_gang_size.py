@@ -1,4 +1,4 @@
-"""Who is asked how many members a gang is to have, and what becomes of the answer."""
+"""Sizes of gangs that a leader reads from owners and PodGroups."""
 
 import asyncio
 
@@ -67,7 +67,7 @@ async def test_a_changed_pod_group_is_read_again_while_members_are_missing(clust
     async with leading(cluster):
         member(cluster, 0)
         member(cluster, 1)
-        await until(lambda: "2/3" in [told.get("members") for told in statuses(cluster)])
+        await until(lambda: "2/3" in [status.get("members") for status in statuses(cluster)])
         cluster.put(LABELLED, {"metadata": {}, "spec": {"minMember": 2}})
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
@@ -77,7 +77,7 @@ async def test_a_smaller_job_is_read_again_while_members_are_missing(cluster):
     async with leading(cluster):
         for number in range(2):
             cluster.pod(f"bert-{number}", 4, gang="bert", size=3, owner=OWNER)
-        await until(lambda: "2/3" in [told.get("members") for told in statuses(cluster)])
+        await until(lambda: "2/3" in [status.get("members") for status in statuses(cluster)])
         cluster.put(SET, stateful_set(2))
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
@@ -102,7 +102,7 @@ async def test_no_owner_is_read_for_a_complete_gang_behind_gates_of_others(clust
 
 
 class Slow(Cluster):
-    """Answers no question about one object before it is told to."""
+    """Holds back responses about single objects."""
 
     def __init__(self):
         super().__init__()
@@ -157,11 +157,11 @@ async def test_a_pod_group_is_read_again_for_a_resubmitted_job(cluster):
     async with leading(cluster):
         member(cluster, 0, owner={**JOB, "uid": "before"})
         await until(lambda: cluster.allocated("bert-0"))
-        # Its last pod is there still when the first of the next job comes.
+        # The last pod of the first job still exists when the next job starts.
         cluster.remove(LABELLED)
         cluster.put(LABELLED, {"metadata": {"uid": "again"}, "spec": {"minMember": 2}})
         member(cluster, 1, owner={**JOB, "uid": "again"})
-        await until(lambda: "1/2" in [told.get("members") for told in statuses(cluster)])
+        await until(lambda: "1/2" in [status.get("members") for status in statuses(cluster)])
         assert cluster.patches("bert-1") == []
         member(cluster, 2, owner={**JOB, "uid": "again"})
         await until(lambda: cluster.allocated("bert-1", "bert-2"))

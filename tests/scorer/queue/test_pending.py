@@ -19,22 +19,22 @@ OPEN = None, NONE
 
 
 class Pods:
-    """A state, what waits there, and what is known of owners."""
+    """A cluster state, its pending units, and the known owners."""
 
     def __init__(self):
         self.state, self.above = ClusterState(), {}
         faults = FaultIsolation(Metrics(CollectorRegistry()), lambda: None)
-        self.waiting = PendingUnits(self.state, Owners(self.above, {}), faults)
+        self.pending = PendingUnits(self.state, Owners(self.above, {}), faults)
 
     def put(self, name, there=True, **pod):
         pod = a_seen(1, name, **pod) if there else None
         self.state.update_pod(("team", name), pod)
 
     def assemble(self, *reowned):
-        return self.waiting.assemble(self.state.drain_dirty_groups(), set(reowned))
+        return self.pending.assemble(self.state.drain_dirty_groups(), set(reowned))
 
     def units(self):
-        return {unit.key.name: unit for unit in self.waiting}
+        return {unit.key.name: unit for unit in self.pending}
 
 
 @pytest.fixture
@@ -117,46 +117,48 @@ def test_a_gang_has_another_key_once_the_owner_of_its_job_is_known(pods):
 
 
 @pytest.mark.parametrize(
-    ("freed", "avoided", "stands"),
+    ("freed", "excluded", "holds"),
     [
-        pytest.param(0, None, True, id="nothing came free"),
-        pytest.param(1, None, False, id="something came free before this look"),
-        pytest.param(0, A, False, id="a node is avoided now"),
+        pytest.param(0, None, True, id="same capacity"),
+        pytest.param(1, None, False, id="capacity was freed"),
+        pytest.param(0, A, False, id="a node is excluded"),
     ],
 )
-def test_a_cached_refusal_holds_while_nothing_changes(pods, freed, avoided, stands):
+def test_a_cached_refusal_holds_while_nothing_changes(pods, freed, excluded, holds):
     pods.put("one")
     pods.assemble()
-    (unit,) = pods.waiting
-    pods.waiting.refuse(unit, NO, OPEN)
+    (unit,) = pods.pending
+    pods.pending.refuse(unit, NO, OPEN)
 
-    found = pods.waiting.cached_refusal(unit, pods.state.capacity_version + freed, (avoided, NONE))
+    cached = pods.pending.cached_refusal(
+        unit, pods.state.capacity_version + freed, (excluded, NONE)
+    )
 
-    assert (found is NO) is stands
+    assert (cached is NO) is holds
 
 
 def test_capacity_freed_during_a_pass_counts_for_the_next_one(pods):
     pods.put("one")
     pods.assemble()
-    (unit,) = pods.waiting
+    (unit,) = pods.pending
     began = pods.state.capacity_version
     pods.state.capacity_version += 1
-    pods.waiting.refuse(unit, NO, (A, NONE))
+    pods.pending.refuse(unit, NO, (A, NONE))
     pods.state.capacity_version += 1
 
-    assert pods.waiting.cached_refusal(unit, began, (A, NONE)) is NO
-    assert pods.waiting.cached_refusal(unit, began, (B, NONE)) is None
-    assert pods.waiting.cached_refusal(unit, pods.state.capacity_version, (A, NONE)) is None
+    assert pods.pending.cached_refusal(unit, began, (A, NONE)) is NO
+    assert pods.pending.cached_refusal(unit, began, (B, NONE)) is None
+    assert pods.pending.cached_refusal(unit, pods.state.capacity_version, (A, NONE)) is None
 
 
 def test_only_changed_members_of_a_gang_are_read_again(pods):
     pods.put("one", labels=LABELS, owner=JOB)
     pods.put("two", labels=LABELS, owner=JOB)
     pods.assemble()
-    (before,) = pods.waiting
+    (before,) = pods.pending
     pods.put("two", labels=LABELS, owner=JOB, created="2026-01-02T00:00:00Z")
     pods.assemble()
-    (after,) = pods.waiting
+    (after,) = pods.pending
 
     again = [member in map(id, before.members) for member in map(id, after.members)]
     assert dict(zip([pod.name for pod in after.waiting], again, strict=True)) == {
@@ -166,34 +168,34 @@ def test_only_changed_members_of_a_gang_are_read_again(pods):
 
 
 @pytest.mark.parametrize(
-    ("then", "now", "stands"),
+    ("then", "now", "holds"),
     [
-        pytest.param(NONE, A, True, id="nodes are reserved since"),
-        pytest.param(A, A, True, id="as then"),
-        pytest.param(A, B, False, id="other nodes"),
-        pytest.param(A, NONE, False, id="no longer"),
+        pytest.param(NONE, A, True, id="nodes were reserved since"),
+        pytest.param(A, A, True, id="same reservation"),
+        pytest.param(A, B, False, id="other reservation"),
+        pytest.param(A, NONE, False, id="reservation ended"),
     ],
 )
-def test_a_cached_refusal_holds_while_no_node_is_opened(pods, then, now, stands):
+def test_a_cached_refusal_holds_while_no_node_is_opened(pods, then, now, holds):
     pods.put("one")
     pods.assemble()
-    (unit,) = pods.waiting
+    (unit,) = pods.pending
 
-    pods.waiting.refuse(unit, NO, (None, then))
+    pods.pending.refuse(unit, NO, (None, then))
 
-    assert (pods.waiting.cached_refusal(unit, 0, (None, now)) is NO) is stands
+    assert (pods.pending.cached_refusal(unit, 0, (None, now)) is NO) is holds
 
 
 def test_a_cached_refusal_is_dropped_with_its_unit(pods):
     pods.put("one")
     pods.assemble()
-    (unit,) = pods.waiting
-    pods.waiting.refuse(unit, NO, OPEN)
-    assert pods.waiting.reason(unit) == "no"
+    (unit,) = pods.pending
+    pods.pending.refuse(unit, NO, OPEN)
+    assert pods.pending.reason(unit) == "no"
     pods.put("one", priority=1)
     pods.assemble()
-    (again,) = pods.waiting
+    (again,) = pods.pending
 
-    assert pods.waiting.cached_refusal(again, 0, OPEN) is None
-    pods.waiting.accept(again)
-    assert pods.waiting.reason(again) == "queued"
+    assert pods.pending.cached_refusal(again, 0, OPEN) is None
+    pods.pending.accept(again)
+    assert pods.pending.reason(again) == "queued"

@@ -17,9 +17,9 @@ def a_unit(name, namespace="team"):
 
 
 def reserved(guard, units, now, length=AGEING):
-    """Return for which of some units nodes are reserved: the first that may have them."""
+    """Run one cycle; return the unit for which nodes are reserved: the first starving one."""
     guard.update(units, now, None)
-    first = next((one for one in units if guard.is_starving(one, now, length)), None)
+    first = next((unit for unit in units if guard.is_starving(unit, now, length)), None)
     guard.reserve(first, now, length)
     return first
 
@@ -33,7 +33,7 @@ def test_reservations_last_the_ageing_time_with_doubling_pauses():
 
     found = times(StarvationGuard(MIN), [large], until=10 * 600)
 
-    # Others may pass for 600 s after the first time, for 1,200 s after the second.
+    # The pauses are 600 s and 1,200 s.
     expected = [*range(600, 1200, 50), *range(1800, 2400, 50), *range(3600, 4200, 50)]
     assert found == expected
 
