@@ -1,5 +1,4 @@
-"""Admission: what a pod becomes when it is created, and what is wrong with it.
+"""Admission webhook: mutation and validation of pods on creation.
 
-Read `admit` first, the pure core; then `app`, which answers an API server, and `watches`, which
-keeps what it knows.
+Read `admit` first, the pure core; then `app`, the HTTP handlers, and `informers`, their state.
 """

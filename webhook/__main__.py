@@ -1,4 +1,4 @@
-"""`python -m webhook`: admission of pods, as a process."""
+"""`python -m webhook`: the process of the admission webhook."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ from webhook.metrics import Metrics, register_state
 from webhook.scorer_client import SCORER_TIMEOUT, ScorerClient
 from webhook.settings import Settings, read_settings
 
-_FEW = Limits(
+_DRY_RUN_LIMITS = Limits(
     body_bytes=256 << 10,
     bytes_in_flight=4 << 20,
     requests=4,
@@ -37,13 +37,13 @@ _FEW = Limits(
     peer_connections=40,
     peer_half_sent=10,
 )
-"""For the dry-run API: it must leave admission its processor."""
+"""Low limits for the dry-run API, so that admission keeps most of the CPU."""
 
 _log = structlog.get_logger()
 
 
 def main() -> int:
-    """Run until told to end; return the exit code."""
+    """Run until a termination signal; return the exit code."""
     try:
         settings = read_settings(os.environ)
     except SettingsError as error:
@@ -55,12 +55,12 @@ def main() -> int:
 
 
 async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> None:
-    """Serve until told to end, and then until nobody comes any more.
+    """Serve until `stop` is set, then drain.
 
     Args:
-        settings: Where, and whom to ask.
-        instance: This replica's name, for events.
-        stop: Set when it is time to drain.
+        settings: Addresses, files and clients.
+        instance: Name of this replica, for Events.
+        stop: Set on a termination signal.
     """
     registry = new_registry()
     measure_loop_lag(registry)
@@ -68,11 +68,11 @@ async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> N
     files = Path(settings.certificate), Path(settings.key)
     clients = Path(settings.client_ca) if settings.client_ca else None
     certificate = ServingCertificate(*files, client_ca_file=clients)
-    # The same one, for people: they bring tokens.
-    for_people = ServingCertificate(*files)
+    # The same files without client authentication: users of dry runs have tokens.
+    dry_run_certificate = ServingCertificate(*files)
     async with (
         _kube(settings) as kube,
-        worker("webhook.config_validation", "webhook.dryrun") as apart,
+        worker("webhook.config_validation", "webhook.dryrun") as child,
         asyncio.TaskGroup() as group,
     ):
         informers = Informers(kube, instance=instance)
@@ -86,11 +86,11 @@ async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> N
         tasks = [
             group.create_task(informers.run()),
             group.create_task(certificate.reload_when_changed()),
-            group.create_task(for_people.reload_when_changed()),
+            group.create_task(dry_run_certificate.reload_when_changed()),
         ]
         async with (
             serve(
-                Admission(informers, Metrics(registry), apart).routes(),
+                Admission(informers, Metrics(registry), child).routes(),
                 host=settings.host,
                 port=settings.port,
                 context=certificate.context,
@@ -98,21 +98,21 @@ async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> N
             ) as server,
             serve(
                 DryRun(
-                    informers, kube, ScorerClient(kube, partial(_scorer, settings)), apart
+                    informers, kube, ScorerClient(kube, partial(_scorer_client, settings)), child
                 ).routes(),
                 host=settings.host,
                 port=settings.dry_run_port,
-                context=for_people.context,
-                limits=_FEW,
+                context=dry_run_certificate.context,
+                limits=_DRY_RUN_LIMITS,
                 observers=observers,
-            ) as for_dry_runs,
+            ) as dry_run_server,
             serve(
                 probe_routes(registry, _conditions(settings, certificate, informers, server)),
                 host=settings.host,
                 port=settings.probe_port,
             ),
         ):
-            _show_defence(registry, apart, (server, for_dry_runs))
+            _register_limits(registry, child, (server, dry_run_server))
             _log.info("Listening", port=server.port)
             tune_gc()
             await stop.wait()
@@ -122,13 +122,15 @@ async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> N
             task.cancel()
 
 
-def _show_defence(registry: CollectorRegistry, apart: Worker, servers: tuple[Server, ...]) -> None:
-    """Register counts of texts that were given up and of connections that were dropped."""
+def _register_limits(
+    registry: CollectorRegistry, child: Worker, servers: tuple[Server, ...]
+) -> None:
+    """Register metrics of exceeded limits and dropped connections."""
     Gauges(
         registry,
         "linkwise_untrusted_texts_given_up",
-        "ConfigMaps and manifests of which reading exceeded a limit, since the start.",
-        {"": lambda: apart.given_up},
+        "ConfigMaps and manifests whose reading exceeded a limit, since the start.",
+        {"": lambda: child.given_up},
     )
     Gauges(
         registry,
@@ -152,8 +154,8 @@ def _kube(settings: Settings) -> Kube:
     )
 
 
-def _scorer(settings: Settings, address: str) -> Kube:
-    """Return a client of the scorer at an address; the certificate is that of all servers."""
+def _scorer_client(settings: Settings, address: str) -> Kube:
+    """Return a client of the scorer at an address; all our servers share one certificate."""
     return Kube(
         f"https://{address}",
         token_file=Path(settings.scorer_token_file),
@@ -167,9 +169,9 @@ def _conditions(
     settings: Settings, certificate: ServingCertificate, informers: Informers, server: Server
 ) -> dict[str, Condition]:
     return {
-        "draining": lambda: "no new connections, please" if server.draining else None,
+        "draining": lambda: "no new connections are accepted" if server.draining else None,
         "certificate": lambda: certificate.problem(settings.own_host, server.port),
-        "watches": informers.missing,
+        "watches": informers.not_ready_reason,
     }
 
 

@@ -1,4 +1,4 @@
-"""What a caller of the dry-run API may ask about: the API server decides."""
+"""Authorize callers of the dry-run API by SubjectAccessReviews."""
 
 from msgspec import Struct
 
@@ -17,18 +17,18 @@ class _AccessReview(Struct, frozen=True):
 
 
 async def may_create_pods(kube: Kube, caller: UserInfo, namespace: str) -> bool:
-    """Say whether a caller may create pods in a namespace.
+    """Return whether a caller may create pods in a namespace.
 
     Raises:
-        KubeError: The API server does not tell.
+        KubeError: The API server cannot be reached, or refuses.
     """
-    wanted = {"namespace": namespace, "verb": "create", "version": "v1", "resource": "pods"}
+    attributes = {"namespace": namespace, "verb": "create", "version": "v1", "resource": "pods"}
     spec = {
         "user": caller.username,
         "uid": caller.uid,
         "groups": caller.groups,
         "extra": caller.extra,
-        "resourceAttributes": wanted,
+        "resourceAttributes": attributes,
     }
     review = {
         "apiVersion": "authorization.k8s.io/v1",

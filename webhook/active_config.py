@@ -1,4 +1,4 @@
-"""What administrators decided, kept: the last that could be taken stays until there is better."""
+"""The active policy and profiles: the last valid version of each ConfigMap."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ class ConfigSource:
 
     @property
     def display_name(self) -> str:
-        """How people call the ConfigMap."""
+        """The ConfigMap in messages."""
         return f"ConfigMap {self.namespace}/{self.name}"
 
 
@@ -32,22 +32,22 @@ SOURCES = (POLICY, PROFILES)
 
 @dataclass(frozen=True, slots=True)
 class ActiveConfig:
-    """The decisions in force, and what is wrong with those that are not."""
+    """The policy and profiles in force, and the problems of invalid versions."""
 
     snapshot: PolicySnapshot = field(default_factory=PolicySnapshot)
     loaded: frozenset[ConfigSource] = frozenset()
-    """Of which a content was taken, or which are not there: then the defaults are."""
+    """Sources with a valid version so far; an absent ConfigMap is valid and means the defaults."""
     refused: Mapping[ConfigSource, tuple[Problem, ...]] = field(default_factory=dict)
-    """What is wrong with a present content, while the one taken before stays."""
+    """Problems of present versions that are invalid; an earlier version stays in force."""
 
     def update(self, source: ConfigSource, text: str | None) -> "ActiveConfig":
-        """Return the decisions after a content has changed.
+        """Return the configuration after a change.
 
         Args:
-            source: Where.
-            text: What stands there now; None where nothing does.
+            source: The key that has changed.
+            text: Its present text; None where it is absent.
         """
-        refused = {one: problems for one, problems in self.refused.items() if one != source}
+        refused = {other: problems for other, problems in self.refused.items() if other != source}
         policy, profiles = self.snapshot.policy, self.snapshot.profiles
         try:
             if source == POLICY:
@@ -56,35 +56,34 @@ class ActiveConfig:
                 profiles = parse_profiles(text or "")
         except PolicyError as error:
             return replace(self, refused={**refused, source: error.problems})
-        found = PolicySnapshot(policy, profiles, self.snapshot.generation + 1)
-        changed = found.digest != self.snapshot.digest
-        return ActiveConfig(found if changed else self.snapshot, self.loaded | {source}, refused)
+        new = PolicySnapshot(policy, profiles, self.snapshot.generation + 1)
+        snapshot = new if new.digest != self.snapshot.digest else self.snapshot
+        return ActiveConfig(snapshot, self.loaded | {source}, refused)
 
-    def refusal(self, source: ConfigSource) -> str | None:
-        """Say why a present content is not in force; None where it is."""
+    def error(self, source: ConfigSource) -> str | None:
+        """Return why the present version of a source is not in force; None where it is."""
         problems = self.refused.get(source)
         if problems is None:
             return None
-        return f"{source.display_name} cannot be taken: data[{source.key}]: {summarize(problems)}"
+        return f"{source.display_name} is invalid: data[{source.key}]: {summarize(problems)}"
 
-    def missing(self) -> str | None:
-        """Say why nothing can be decided: there is a content, and never was one to be taken."""
+    def not_ready_reason(self) -> str | None:
+        """Return why admission cannot decide: a source has had no valid version so far."""
         for source in SOURCES:
             if source not in self.loaded:
-                why = self.refusal(source)
-                return f"{source.display_name} was not read yet" if why is None else why
+                return self.error(source) or f"{source.display_name} was not read yet"
         return None
 
 
 def summarize(problems: Sequence[Problem]) -> str:
-    """Return everything that is wrong with a content, in one printable line."""
+    """Return all problems of a text in one printable line."""
     if len(problems) == 1:
         return printable(problem_text(problems[0]))
-    numbered = (f"({number}) {problem_text(one)}" for number, one in enumerate(problems, 1))
+    numbered = (f"({number}) {problem_text(each)}" for number, each in enumerate(problems, 1))
     return printable(f"{len(problems)} problems: {' '.join(numbered)}")
 
 
 def problem_text(problem: Problem) -> str:
-    """Return one problem with its line and its remedy."""
+    """Return one problem with its line and its fix."""
     path = f"{problem.path}: " if problem.path else ""
     return f"line {problem.line}: {path}{problem.message}; {problem.fix} [{problem.code}]"

@@ -1,13 +1,14 @@
-"""What a pod becomes when it is created: scope, profiles, request, steps, answer.
+"""Admission of one pod: scope, profiles, request, validation, patch.
 
-A pure function of the pod, the policy and what the cluster offers. Read from the top.
+A pure function of the pod, the policy and the capacity of the cluster. Read from the top.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
 from cluster.capacity import Capacity
+from cluster.container_request import all_containers
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import gang_mark
 from cluster.gang_owner import Workload
@@ -35,8 +36,8 @@ from webhook.validation import namespace_findings, validate_pod
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
 _ALLOWED, _DENIED = Verdict.ALLOWED, Verdict.DENIED
 _RESOURCES = frozenset(RESOURCES)
-_AT = " - at `$.request.object."
-"""Stands between the reason and the field in the messages of a decoder."""
+_FIELD_MARK = " - at `$.request.object."
+"""Separates the reason from the field in messages of the decoder."""
 
 
 def admit(
@@ -48,43 +49,43 @@ def admit(
     capacity: Capacity,
     workload: Workload | None = None,
 ) -> Outcome:
-    """Return what admission makes of a pod that is being created.
+    """Return the admission outcome for a pod that is being created.
 
     Args:
         pod: The pod as received: decoded and defaulted, not validated.
-        namespace: Where it goes.
-        namespace_labels: The labels of that namespace; None when they are not known.
-        policy: What administrators decided.
-        capacity: What the cluster offers.
-        workload: The object that makes the pod, where it is at hand.
+        namespace: Its namespace.
+        namespace_labels: Labels of that namespace; None where they are not known.
+        policy: Policy and profiles.
+        capacity: Maximum capacity of the nodes.
+        workload: The object that creates the pod; None where it is not known.
 
-    Cost: about 25 µs for a gang's worker, a quarter of it to read the request.
+    Cost: about 25 µs for a member of a gang, a quarter of it for the request.
     """
     labels, annotations = pod.metadata.labels or {}, pod.metadata.annotations or {}
-    if not _is_ours(pod, policy):
+    if not _is_in_scope(pod, policy):
         return Outcome(Verdict.SKIPPED, labels=labels, annotations=annotations)
     profiles = policy.profiles.apply(labels, annotations, namespace_labels)
     added = profiles.added_labels or profiles.added_annotations
-    asked = parse_pod(_with_profiles(pod, profiles) if added else pod, policy, capacity)
-    removal, removed = drop_record(annotations)
-    variables = set_variables(asked, policy)
+    parsed = parse_pod(_with_profiles(pod, profiles) if added else pod, policy, capacity)
+    removal, removal_warnings = drop_record(annotations)
+    variables = set_variables(parsed, policy)
     findings = (
         *(namespace_findings(namespace, policy) if namespace_labels is None else ()),
-        *validate_pod(asked, policy, capacity, workload),
+        *validate_pod(parsed, policy, capacity, workload),
         *variables.findings,
-        *removed,
+        *removal_warnings,
     )
     denied = bool(findings) and any(finding.severity is Severity.ERROR for finding in findings)
-    requirements = node_requirements(profiles.labels, asked.request, policy)
-    steps = (
+    requirements = node_requirements(profiles.labels, parsed.request, policy)
+    patch = (
         ()
         if denied
         else (
             *removal,
             *(add_profiles(pod, profiles) if added else ()),
-            *asked.renaming,
+            *parsed.renaming,
             *add_requirements(pod.spec, requirements),
-            *add_scheduling_gate(asked, policy),
+            *add_scheduling_gate(parsed, policy),
             *variables.operations,
         )
     )
@@ -93,38 +94,37 @@ def admit(
         findings,
         admission_warnings(findings) if findings else (),
         profiles.trace,
-        steps,
-        asked.request,
+        patch,
+        parsed.request,
         profiles.labels,
         without_record(profiles.annotations) if removal or added else profiles.annotations,
-        _audit(policy, findings, steps),
+        _audit_annotations(policy, findings, patch),
     )
 
 
-def deny_unreadable(why: str) -> Outcome:
-    """Return the outcome for a pod that cannot be read: it is denied.
+def deny_unreadable(error: str) -> Outcome:
+    """Return the outcome for a pod that cannot be decoded: it is denied.
 
     Args:
-        why: What the decoder says, with the place where it stopped.
+        error: Message of the decoder, with the field.
     """
-    reason, _, field = why.partition(_AT)
+    reason, _, field = error.partition(_FIELD_MARK)
     finding = Finding(
         Code.UNREADABLE,
         Severity.ERROR,
         field.rstrip("`") or "metadata",
         None,
-        f"the pod cannot be judged: {reason}",
+        f"the pod cannot be read: {reason}",
         "write that field as Kubernetes defines it, and with no more entries than a pod can need",
     )
     return Outcome(_DENIED, (finding,), audit={"findings": finding.code.value})
 
 
-def _is_ours(pod: NewPod, policy: PolicySnapshot) -> bool:
-    """Tell whether a pod has anything to do with GPUs, or the policy is about all pods."""
+def _is_in_scope(pod: NewPod, policy: PolicySnapshot) -> bool:
+    """Return whether a pod concerns GPUs, gangs or classes, or the policy includes all pods."""
     spec, rules = pod.spec, policy.policy
     return (
-        _name_gpus(spec.containers)
-        or _name_gpus(spec.init_containers or ())
+        any(map(_names_gpu, all_containers(spec)))
         or rules.profiles_all
         or (rules.environment != "allow" and chooses_gpus(spec))
         or any(label.startswith(ACS_PREFIX) for label in pod.labels)
@@ -132,16 +132,13 @@ def _is_ours(pod: NewPod, policy: PolicySnapshot) -> bool:
     )
 
 
-def _name_gpus(containers: Sequence[NewContainer]) -> bool:
-    for container in containers:
-        resources = container.resources
-        if resources and any(
-            name in _RESOURCES or near(name) is not None
-            for amounts in (resources.limits, resources.requests)
-            for name in amounts or ()
-        ):
-            return True
-    return False
+def _names_gpu(container: NewContainer) -> bool:
+    resources = container.resources
+    return resources is not None and any(
+        name in _RESOURCES or near(name) is not None
+        for amounts in (resources.limits, resources.requests)
+        for name in amounts or ()
+    )
 
 
 def _with_profiles(pod: NewPod, profiles: ProfileResult) -> NewPod:
@@ -151,13 +148,13 @@ def _with_profiles(pod: NewPod, profiles: ProfileResult) -> NewPod:
     return msgspec.structs.replace(pod, metadata=metadata)
 
 
-def _audit(
-    policy: PolicySnapshot, findings: tuple[Finding, ...], steps: tuple[Operation, ...]
+def _audit_annotations(
+    policy: PolicySnapshot, findings: tuple[Finding, ...], patch: tuple[Operation, ...]
 ) -> dict[str, str]:
-    """Return what the audit log tells of this decision."""
+    """Return the annotations of this decision in the audit log."""
     audit = {"policy": policy.name}
     if findings:
         audit["findings"] = ",".join(dict.fromkeys(finding.code.value for finding in findings))
-    if steps:
-        audit["rules"] = join_rules(tuple([step.rule for step in steps]))
+    if patch:
+        audit["rules"] = join_rules(tuple([operation.rule for operation in patch]))
     return audit

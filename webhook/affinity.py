@@ -1,8 +1,8 @@
-"""Which nodes a pod may go to: requirements added to what its author wrote.
+"""Add node requirements to the required node affinity of a pod.
 
-Terms of a required node affinity are ORed, so that a requirement holds only when every one of them
-has it. A term (or a nodeSelector) that names the key has decided it, and is left alone. An empty
-term matches no node, and stays that way: giving it a requirement would make it match some.
+Terms of a required node affinity are ORed, so a requirement must be in every term. A term (or a
+nodeSelector) that names the key keeps precedence and does not get the requirement. An empty term
+matches no node and stays empty: with a requirement it would match some.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _TERMS = f"{_REQUIRED}/nodeSelectorTerms"
 
 
 class NodeRequirement(Struct, frozen=True, gc=False):
-    """A node label's allowed or excluded values, and why they are required."""
+    """Allowed or excluded values of a node label, and the rule that requires them."""
 
     key: str
     values: tuple[str, ...]
@@ -29,35 +29,35 @@ class NodeRequirement(Struct, frozen=True, gc=False):
     operator: Literal["In", "NotIn"] = "In"
 
     def expression(self) -> dict[str, object]:
-        """Return it as a matchExpressions item."""
+        """Return the item of `matchExpressions`."""
         return {"key": self.key, "operator": self.operator, "values": list(self.values)}
 
 
 def add_requirements(spec: NewPodSpec, requirements: Sequence[NodeRequirement]) -> list[Operation]:
-    """Return the steps after which every term has every requirement that it did not decide.
+    """Return the operations that add requirements to every term without their keys.
 
     Args:
         spec: The pod's spec.
-        requirements: At most one for a key.
+        requirements: At most one for each key.
 
     Cost: O(terms x (expressions + requirements)).
     """
     if spec.node_selector:
-        requirements = [one for one in requirements if one.key not in spec.node_selector]
+        requirements = [new for new in requirements if new.key not in spec.node_selector]
     if not requirements:
         return []
     terms, path = _terms(spec.affinity)
     if not terms:
-        return [_first_term(path, tuple(requirements))]
-    steps: list[Operation] = []
+        return [_add_term(path, tuple(requirements))]
+    operations: list[Operation] = []
     for index, term in enumerate(terms):
         if term.match_expressions or term.match_fields:
-            steps += _constrain(index, term, requirements)
-    return steps
+            operations += _extend_term(index, term, requirements)
+    return operations
 
 
 def _terms(affinity: Affinity | None) -> tuple[list[NodeSelectorTerm] | None, str]:
-    """Return the terms, and their path: that of what they are missing in where there are none."""
+    """Return the terms and their path; without terms, the path of the first absent parent."""
     if affinity is None:
         return None, _AFFINITY
     if affinity.node_affinity is None:
@@ -68,25 +68,25 @@ def _terms(affinity: Affinity | None) -> tuple[list[NodeSelectorTerm] | None, st
     return required.node_selector_terms, _TERMS
 
 
-def _constrain(
+def _extend_term(
     index: int, term: NodeSelectorTerm, requirements: Sequence[NodeRequirement]
 ) -> list[Operation]:
-    decided = {expression.key for expression in term.match_expressions or ()}
+    present = {expression.key for expression in term.match_expressions or ()}
     values: list[tuple[object, str]] = [
         (requirement.expression(), requirement.rule)
         for requirement in requirements
-        if requirement.key not in decided
+        if requirement.key not in present
     ]
     return extend(f"{_TERMS}/{index}/matchExpressions", term.match_expressions, values)
 
 
 @lru_cache(maxsize=64)
-def _first_term(path: str, requirements: tuple[NodeRequirement, ...]) -> Operation:
-    """Return the step that makes the one term, and its parents from a path on.
+def _add_term(path: str, requirements: tuple[NodeRequirement, ...]) -> Operation:
+    """Return the operation that adds one term, and its parents from `path` on.
 
-    Nearly all pods get the same; the few kept are bounded, since users name models and drivers.
+    Cached, since most pods get the same one; bounded, since users choose models and drivers.
     """
-    value: object = [{"matchExpressions": [one.expression() for one in requirements]}]
+    value: object = [{"matchExpressions": [new.expression() for new in requirements]}]
     for parent in reversed(_TERMS.removeprefix(path).split("/")[1:]):
         value = {parent: value}
-    return pre_encoded(add(path, value, join_rules(tuple([one.rule for one in requirements]))))
+    return pre_encoded(add(path, value, join_rules(tuple([new.rule for new in requirements]))))

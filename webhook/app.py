@@ -1,4 +1,4 @@
-"""Admission over HTTP: which route, which status, what the log and the metrics are told."""
+"""HTTP handlers of admission and of the dry-run API."""
 
 import re
 from collections.abc import Awaitable, Sequence
@@ -8,7 +8,6 @@ import structlog
 from cluster.keys import DRY_RUN_AUDIENCE
 from cluster.whatif_api import FitResult
 from manifest.value import InputError
-from policy.snapshot import PolicySnapshot
 from runtime.http.authentication import UserInfo, authenticate
 from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response, retry_later
 from runtime.kube.client import Kube, KubeError
@@ -46,16 +45,16 @@ from webhook.review import (
 from webhook.scorer_client import NoPlacementError, ScorerClient
 
 NAMESPACE_TIMEOUT = 0.5
-"""For a namespace that the watch has not shown yet [s]."""
-_TAKES = frozenset({JSON})
+"""How long a review waits for a new namespace to appear in the informer [s]."""
+_JSON_ONLY = frozenset({JSON})
 _YAML = "application/yaml"
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 _log = structlog.get_logger()
 
 
 class Admission:
-    """Answers an API server from what the watches have told; it asks nobody."""
+    """Handles the reviews of API servers from the state of the informers, without calls."""
 
     def __init__(self, informers: Informers, metrics: Metrics, worker: Worker) -> None:
         self._informers = informers
@@ -63,68 +62,69 @@ class Admission:
         self._worker = worker
 
     def routes(self) -> list[Route]:
-        """Return what is served to the API server."""
+        """Return the routes for API servers."""
         return [
-            Route("POST", "/mutate", self.mutate, _TAKES),
-            Route("POST", "/validate", self.validate, _TAKES),
+            Route("POST", "/mutate", self.mutate, _JSON_ONLY),
+            Route("POST", "/validate", self.validate, _JSON_ONLY),
         ]
 
-    def mutate(self, call: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
-        """Answer the review of a pod; a namespace that is not known yet is waited for."""
+    def mutate(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
+        """Answer the review of a pod; wait for its namespace where it is not known yet."""
         try:
-            review = parse_pod_review(call.body)
+            review = parse_pod_review(request.body)
         except ProtocolError as error:
             return error_response(400, str(error))
         if review.unreadable:
-            return self._answer(review, deny_unreadable(review.unreadable))
+            return self._respond(review, deny_unreadable(review.unreadable))
         if review.pod is None:
             return HttpResponse(
                 allow_unchanged(review), fields={"uid": review.uid, "verdict": _SKIPPED}
             )
-        if why := self._informers.missing():
-            return retry_later(why)
-        if self._knows(review.namespace):
-            return self._decide(review)
-        return self._decide_later(review)
+        if reason := self._informers.not_ready_reason():
+            return retry_later(reason)
+        if self._is_known(review.namespace):
+            return self._admit(review)
+        return self._admit_later(review)
 
-    def validate(self, call: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
-        """Answer the review of a ConfigMap; its text is judged by another process, one at a time.
+    def validate(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
+        """Answer the review of a ConfigMap; a child process checks its text.
 
-        Callers are not authenticated. Only one text waits at a time, so that a flood of reviews
-        leaves the worker free for dry runs.
+        Callers are not authenticated. The child process checks one ConfigMap at a time, and no
+        other one is queued, so that a flood of reviews does not block dry runs.
         """
         try:
-            found = read_config_review(call.body)
+            review = read_config_review(request.body)
         except ProtocolError as error:
             return error_response(400, str(error))
-        if isinstance(found, ConfigResponse):
-            return _validated(found)
-        return self._validate(found)
+        if isinstance(review, ConfigResponse):
+            return _validated(review)
+        return self._validate(review)
 
-    async def _validate(self, question: ConfigReview) -> HttpResponse:
+    async def _validate(self, review: ConfigReview) -> HttpResponse:
         if self._worker.pending_jobs(lint_text):
-            return retry_later("another ConfigMap is being judged: send it again")
+            return retry_later("another ConfigMap is being checked: send it again")
         try:
-            found = await self._worker.run(lint_text, question.source.key, question.text)
+            problems = await self._worker.run(lint_text, review.source.key, review.text)
         except LimitError as error:
-            return _validated(limit_response(question, str(error)))
-        return _validated(config_response(question, decode_problems(found)))
+            return _validated(limit_response(review, str(error)))
+        return _validated(config_response(review, decode_problems(problems)))
 
-    def _knows(self, namespace: str) -> bool:
-        """Say whether all is known that the policy asks of a namespace."""
-        return namespace in self._informers.namespaces or not _asks_namespaces(
-            self._informers.config.snapshot
+    def _is_known(self, namespace: str) -> bool:
+        """Return whether a namespace is known, or the policy does not select namespaces."""
+        selectors = self._informers.config.snapshot.profiles.selectors
+        return namespace in self._informers.namespaces or not any(
+            selector.namespace for selector in selectors
         )
 
-    async def _decide_later(self, review: PodReview) -> HttpResponse:
+    async def _admit_later(self, review: PodReview) -> HttpResponse:
         came = await self._informers.wait_for_namespace(review.namespace, within=NAMESPACE_TIMEOUT)
         self._metrics.count_wait(came=came)
         if not came:
             return retry_later(f"namespace {review.namespace} is not known yet")
-        return self._decide(review)
+        return self._admit(review)
 
-    def _decide(self, review: PodReview) -> HttpResponse:
-        assert review.pod is not None  # noqa: S101 - others were answered before.
+    def _admit(self, review: PodReview) -> HttpResponse:
+        assert review.pod is not None  # noqa: S101 - `mutate` has answered all others.
         policy = self._informers.config.snapshot
         outcome = admit(
             review.pod,
@@ -133,9 +133,9 @@ class Admission:
             policy=policy,
             capacity=self._informers.capacity,
         )
-        return self._answer(review, outcome)
+        return self._respond(review, outcome)
 
-    def _answer(self, review: PodReview, outcome: Outcome) -> HttpResponse:
+    def _respond(self, review: PodReview, outcome: Outcome) -> HttpResponse:
         self._metrics.count_review(outcome, dry_run=review.dry_run)
         fields = {
             "uid": review.uid,
@@ -151,18 +151,18 @@ class Admission:
 
 
 class DryRun:
-    """Answers people what admission would do, with what the API server lets them ask about."""
+    """The dry-run API: admission and placement of manifests, for authorized users."""
 
     def __init__(
         self, informers: Informers, kube: Kube, scorer: ScorerClient, worker: Worker
     ) -> None:
-        """Keep what requests are answered with.
+        """Create the handler.
 
         Args:
-            informers: What admission knows.
-            kube: The API server, which knows the rights of callers.
-            scorer: Says where pods would fit.
-            worker: Reads and judges manifests.
+            informers: State of the cluster.
+            kube: Client of the API server, for access reviews.
+            scorer: Client of the scorer, for placements.
+            worker: Child process that reads manifests.
         """
         self._informers = informers
         self._kube = kube
@@ -170,35 +170,37 @@ class DryRun:
         self._worker = worker
 
     def routes(self) -> list[Route]:
-        """Return what is served to people."""
-        return [Route("POST", PATH, self.answer, frozenset({JSON, _YAML}))]
+        """Return the routes for users."""
+        return [Route("POST", PATH, self.dry_run, frozenset({JSON, _YAML}))]
 
-    async def answer(self, call: HttpRequest) -> HttpResponse:
-        """Answer for a manifest; another process reads and judges it."""
-        namespace = _namespace_of(call.query)
+    async def dry_run(self, request: HttpRequest) -> HttpResponse:
+        """Answer the dry run of a manifest; a child process reads it."""
+        namespace = _query_namespace(request.query)
         if namespace is None:
-            return error_response(400, "of a query, only namespace=<name> is read")
+            return error_response(400, "the only query parameter is namespace=<name>")
         try:
-            caller = await authenticate(self._kube, call, DRY_RUN_AUDIENCE)
+            caller = await authenticate(self._kube, request, DRY_RUN_AUDIENCE)
             if caller is None:
-                needed = f"bring a token made for the audience {DRY_RUN_AUDIENCE}"
-                return error_response(401, needed, {"WWW-Authenticate": "Bearer"})
-            return await self._judge(call.body, namespace, caller)
+                message = f"send a token for the audience {DRY_RUN_AUDIENCE}"
+                return error_response(401, message, {"WWW-Authenticate": "Bearer"})
+            return await self._dry_run(request.body, namespace, caller)
         except (InputError, BusyError, LimitError) as error:
-            return _not_judged(error)
+            return _failed(error)
         except KubeError as error:
-            _log.warning("Could not ask who may", err=str(error))
-            return retry_later("the API server does not tell who you are and what you may")
+            _log.warning("Could not review access", err=str(error))
+            return retry_later("the API server did not answer the review of your token or access")
 
-    async def _judge(self, body: bytes, namespace: str, caller: UserInfo) -> HttpResponse:
+    async def _dry_run(self, body: bytes, namespace: str, caller: UserInfo) -> HttpResponse:
         namespaces = decode_namespaces(await self._worker.run(list_namespaces, body, namespace))
-        for one in namespaces:
-            if not await may_create_pods(self._kube, caller, one):
-                return error_response(403, f"you may not create pods in namespace {printable(one)}")
-        if why := self._informers.missing():
-            return retry_later(why)
+        for name in namespaces:
+            if not await may_create_pods(self._kube, caller, name):
+                return error_response(
+                    403, f"you may not create pods in namespace {printable(name)}"
+                )
+        if reason := self._informers.not_ready_reason():
+            return retry_later(reason)
         known = self._informers.namespaces
-        found = decode_result(
+        result = decode_result(
             await self._worker.run(
                 dry_run_body,
                 body,
@@ -209,43 +211,39 @@ class DryRun:
             )
         )
         fits: Sequence[FitResult] | str = ()
-        if found.asked:
+        if result.fit_templates:
             try:
-                fits = await self._scorer.fits(found.question)
+                fits = await self._scorer.fits(result.question)
             except NoPlacementError as error:
                 fits = str(error)
-        fields = {"user": caller.username, "templates": len(found.pods)}
-        return HttpResponse(encode_dry_run(found, fits), fields=fields)
+        fields = {"user": caller.username, "templates": len(result.pods)}
+        return HttpResponse(encode_dry_run(result, fits), fields=fields)
 
 
 _SKIPPED = Verdict.SKIPPED.value
 
 
-def _validated(found: ConfigResponse) -> HttpResponse:
-    fields = {"uid": found.uid, "verdict": found.verdict, "source": found.source}
-    codes = [problem.code.value for problem in found.problems]
-    return HttpResponse(found.answer, fields={**fields, "findings": codes})
+def _validated(response: ConfigResponse) -> HttpResponse:
+    fields = {"uid": response.uid, "verdict": response.verdict, "source": response.source}
+    codes = [problem.code.value for problem in response.problems]
+    return HttpResponse(response.body, fields={**fields, "findings": codes})
 
 
-def _not_judged(error: InputError | BusyError | LimitError) -> HttpResponse:
+def _failed(error: InputError | BusyError | LimitError) -> HttpResponse:
     match error:
         case InputError():
             return error_response(400, printable(str(error)))
         case BusyError():
-            return retry_later("too many manifests are being judged: send it again")
+            return retry_later("too many manifests are being checked: send it again")
         case LimitError():
             return error_response(
-                413, f"the manifest cannot be judged: {error}; send less of it at once"
+                413, f"the manifest cannot be checked: {error}; send less of it at once"
             )
 
 
-def _namespace_of(query: str) -> str | None:
-    """Return the namespace that a query names; None where it asks for something else."""
+def _query_namespace(query: str) -> str | None:
+    """Return the namespace of a query; None where the query is invalid."""
     name, _, value = query.partition("=")
     if not query:
         return "default"
-    return value if name == "namespace" and _NAME.fullmatch(value) else None
-
-
-def _asks_namespaces(policy: PolicySnapshot) -> bool:
-    return any(selector.namespace for selector in policy.profiles.selectors)
+    return value if name == "namespace" and _NAMESPACE_NAME.fullmatch(value) else None

@@ -1,7 +1,7 @@
-"""`/validate`: whether a ConfigMap holds decisions that can be taken, before it is stored.
+"""`/validate`: validating webhook for the ConfigMaps of policy and profiles.
 
-The review is read here. The text in it is judged by `lint_text` in a child process, since its
-author is not known.
+The review is decoded here. `lint_text` checks the text in a child process, since its author is not
+trusted.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from webhook.review import (
 
 
 class _Data(Struct, frozen=True):
-    """The keys that are ours. Others are passed over, however many they are."""
+    """The keys of our ConfigMaps; all others are skipped."""
 
     policy: str | None = field(default=None, name=POLICY_KEY)
     profiles: str | None = field(default=None, name=PROFILE_KEY)
@@ -41,11 +41,11 @@ class _ConfigMap(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ConfigResponse:
-    """An answer, and its fields in the log."""
+    """The encoded response to a review, and its fields in the log."""
 
-    answer: bytes
+    body: bytes
     verdict: str
-    """`allowed`, `denied`, or `skipped` where it is no ConfigMap of ours."""
+    """`allowed`, `denied`, or `skipped` where it is none of our ConfigMaps."""
     uid: str
     source: str = ""
     problems: tuple[Problem, ...] = ()
@@ -53,7 +53,7 @@ class ConfigResponse:
 
 @dataclass(frozen=True, slots=True)
 class ConfigReview:
-    """A text that is to be judged, and the review that asks for it."""
+    """A review whose text must be checked."""
 
     request: AdmissionRequest
     source: ConfigSource
@@ -61,77 +61,80 @@ class ConfigReview:
 
 
 _CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
-_maps = msgspec.json.Decoder(_ConfigMap)
+_config_maps = msgspec.json.Decoder(_ConfigMap)
 _problems = msgspec.json.Decoder(tuple[Problem, ...])
 
 
 def read_config_review(body: bytes) -> ConfigResponse | ConfigReview:
-    """Return the text that a review of a ConfigMap asks about, or the answer where none is needed.
+    """Return the review of one of our ConfigMaps, or the response where no check is needed.
 
     Raises:
-        ProtocolError: The body is not an AdmissionReview v1, or its ConfigMap is none.
+        ProtocolError: The body is not an AdmissionReview v1, or its object is not a ConfigMap.
     """
     request = parse_request(body)
-    source = _home(request)
+    source = _source(request)
     if source is None:
         return ConfigResponse(allow_unchanged(request), "skipped", request.uid)
-    data = read_object(request.object, _maps).data or _Data()
+    data = read_object(request.object, _config_maps).data or _Data()
     text = data.policy if source == POLICY else data.profiles
     if text is None:
         return ConfigResponse(allow_unchanged(request), "skipped", request.uid)
-    question = ConfigReview(request, source, text)
+    review = ConfigReview(request, source, text)
     try:
         check_length(text, WHOLE)
     except PolicyError as error:
-        return config_response(question, error.problems)
-    return question
+        return config_response(review, error.problems)
+    return review
 
 
 def lint_text(key: str, text: str) -> bytes:
-    """Return what is wrong or doubtful in the text under a key of a ConfigMap, as JSON.
+    """Return the problems and warnings of the text under a key of a ConfigMap, as JSON.
 
-    Cost: about 5 µs for each value in a text of YAML, and a policy can have thousands.
+    Cost: about 5 µs for each YAML value; a policy may have thousands.
     """
     lint = lint_policy(text, machines=NAMES) if key == POLICY_KEY else lint_profiles(text)
     return msgspec.json.encode(lint.problems)
 
 
-def decode_problems(found: bytes) -> tuple[Problem, ...]:
-    """Return the problems that `lint_text` has found."""
-    return _problems.decode(found)
+def decode_problems(encoded: bytes) -> tuple[Problem, ...]:
+    """Return the problems that `lint_text` has encoded."""
+    return _problems.decode(encoded)
 
 
-def config_response(question: ConfigReview, problems: Sequence[Problem]) -> ConfigResponse:
-    """Return the answer to a review after its text was judged."""
-    request, source = question.request, question.source
-    errors = [one for one in problems if one.severity is Severity.ERROR]
+def config_response(review: ConfigReview, problems: Sequence[Problem]) -> ConfigResponse:
+    """Return the response to a review: an error denies, a warning is shown."""
+    request, source = review.request, review.source
+    errors = [problem for problem in problems if problem.severity is Severity.ERROR]
     if errors:
-        causes = [(f"data[{source.key}]", printable(problem_text(one))) for one in errors]
-        answer, verdict = (
-            deny_invalid(request, f"data[{source.key}]: {summarize(errors)}", causes),
+        field_name = f"data[{source.key}]"
+        causes = [(field_name, printable(problem_text(error))) for error in errors]
+        body, verdict = (
+            deny_invalid(request, f"{field_name}: {summarize(errors)}", causes),
             "denied",
         )
     else:
-        lines = (replace(one, message=f"line {one.line}: {one.message}") for one in problems)
-        answer, verdict = allow_unchanged(request, admission_warnings(lines)), "allowed"
-    return ConfigResponse(answer, verdict, request.uid, source.display_name, tuple(problems))
+        with_lines = (
+            replace(warning, message=f"line {warning.line}: {warning.message}")
+            for warning in problems
+        )
+        body, verdict = allow_unchanged(request, admission_warnings(with_lines)), "allowed"
+    return ConfigResponse(body, verdict, request.uid, source.display_name, tuple(problems))
 
 
-def limit_response(question: ConfigReview, why: str) -> ConfigResponse:
-    """Return the answer that a text cannot be judged within the limits.
+def limit_response(review: ConfigReview, limit: str) -> ConfigResponse:
+    """Return the response to a review whose text exceeds a limit.
 
     Args:
-        question: What was asked.
-        why: A clause that says which limit.
+        review: The review.
+        limit: A clause that names the limit.
     """
-    return config_response(
-        question, [Problem(1, "", f"the text cannot be judged: {why}", "shorten it")]
-    )
+    problem = Problem(1, "", f"the text cannot be checked: {limit}", "shorten it")
+    return config_response(review, [problem])
 
 
-def _home(request: AdmissionRequest) -> ConfigSource | None:
-    """Return which of our ConfigMaps is being written."""
+def _source(request: AdmissionRequest) -> ConfigSource | None:
+    """Return which of our ConfigMaps is written; None for any other request."""
     if request.kind != _CONFIG_MAP or request.operation not in {"CREATE", "UPDATE"}:
         return None
-    named = (request.namespace, request.name)
-    return next((source for source in SOURCES if (source.namespace, source.name) == named), None)
+    name = (request.namespace, request.name)
+    return next((source for source in SOURCES if (source.namespace, source.name) == name), None)

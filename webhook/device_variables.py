@@ -1,8 +1,8 @@
-"""What containers are told about their GPUs: environment variables.
+"""Environment variables that tell a container its GPUs and limits.
 
-The choice is made after admission, so that most variables are downward-API references to the
-annotations that the scorer writes before the container starts. An annotation that does not exist
-yet is no error: it reads as an empty value.
+The scorer chooses GPUs after admission. So most variables are downward-API references to the
+annotations that it writes before the container starts. A reference to an annotation that does not
+exist yet is valid: its value is empty.
 """
 
 import re
@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from cluster import mps
+from cluster.container_request import container_pointer, indexed_containers
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import (
     ENV_MEMORY_FRACTION,
@@ -31,8 +32,7 @@ from policy.document import Policy
 from webhook.patch import Operation, append, extend, pre_encoded
 
 NO_GPU = "void"
-"""The NVIDIA runtime leaves a container with this value alone: it sees no GPU."""
-
+"""The NVIDIA runtime does not add GPUs to a container with this value."""
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
 _WHOLE, _SHARE, _NVIDIA = Family.WHOLE, Family.SHARE, Family.NVIDIA
@@ -41,65 +41,67 @@ _INDEX = re.compile(r"/(\d+)")
 
 
 class OnConflict(Enum):
-    """What happens when the container has a variable of that name already."""
+    """Handling of a variable that the container already has."""
 
     KEEP = auto()
     REPLACE = auto()
     TIGHTEN = auto()
-    """Kept when it limits no less than ours, else replaced."""
+    """Keep it if it is at least as strict as ours, else replace it."""
 
 
 class Variable(Struct, frozen=True, eq=False, gc=False):
-    """A variable that a container shall have."""
+    """A variable that a container must have."""
 
     name: str
     rule: str
     entry: dict[str, object]
     """The item of `env`."""
     value: str | None = None
-    """Its value; None where an annotation holds it."""
+    """Literal value; None for a reference."""
     field_path: str = ""
-    """Path of the annotation that holds it."""
+    """Path of the annotation that a reference names."""
     on_conflict: OnConflict = OnConflict.KEEP
-    is_pre_encoded: bool = False
-    """Many pods get this very one."""
+    is_shared: bool = False
+    """The same object is used for many pods, so its operation is encoded once."""
 
-    def is_written_as(self, env: Env) -> bool:
-        """Tell whether a container's entry says the same."""
+    def equals(self, env: Env) -> bool:
+        """Return whether a present entry has the same value."""
         if self.value is not None:
             return env.value_from is None and env.value == self.value
-        theirs = env.value_from.field_ref if env.value_from else None
-        return theirs is not None and theirs.field_path == self.field_path
+        reference = env.value_from.field_ref if env.value_from else None
+        return reference is not None and reference.field_path == self.field_path
 
 
-def _literal(name: str, value: str, rule: str, taken: OnConflict = OnConflict.KEEP) -> Variable:
-    return Variable(name, rule, {"name": name, "value": value}, value, on_conflict=taken)
+def _literal(
+    name: str, value: str, rule: str, on_conflict: OnConflict = OnConflict.KEEP
+) -> Variable:
+    return Variable(name, rule, {"name": name, "value": value}, value, on_conflict=on_conflict)
 
 
 def _reference(
-    name: str, annotation: str, rule: str, taken: OnConflict = OnConflict.KEEP
+    name: str, annotation: str, rule: str, on_conflict: OnConflict = OnConflict.KEEP
 ) -> Variable:
     path = f"metadata.annotations['{annotation}']"
     source = {"fieldRef": {"fieldPath": path}}
-    return Variable(name, rule, {"name": name, "valueFrom": source}, None, path, taken)
+    return Variable(name, rule, {"name": name, "valueFrom": source}, None, path, on_conflict)
 
 
-def _common(variable: Variable) -> Variable:
-    return msgspec.structs.replace(variable, is_pre_encoded=True)
+def _shared(variable: Variable) -> Variable:
+    return msgspec.structs.replace(variable, is_shared=True)
 
 
-_NO_GPU_ASKED = _common(_literal(ENV_VISIBLE_DEVICES, NO_GPU, "no GPU asked", OnConflict.REPLACE))
-_LAUNCHER = _common(_literal(ENV_VISIBLE_DEVICES, NO_GPU, "gang launcher"))
-_DEVICES = _common(
+_NO_GPU_ASKED = _shared(_literal(ENV_VISIBLE_DEVICES, NO_GPU, "no GPU asked", OnConflict.REPLACE))
+_LAUNCHER = _shared(_literal(ENV_VISIBLE_DEVICES, NO_GPU, "gang launcher"))
+_DEVICES = _shared(
     _reference(ENV_VISIBLE_DEVICES, VISIBLE_DEVICES, "visible devices", OnConflict.REPLACE)
 )
 _SHARE_VARIABLES = [
-    _common(_reference(name, name, "share")) for name in (MEM_IDX, MEM_POD, MEM_DEV)
+    _shared(_reference(name, name, "share")) for name in (MEM_IDX, MEM_POD, MEM_DEV)
 ]
 
 
 class PatchSet(Struct, gc=False):
-    """Steps, and what people are told about them."""
+    """Patch operations, and their findings."""
 
     operations: list[Operation] = []
     findings: list[Finding] = []
@@ -108,47 +110,40 @@ class PatchSet(Struct, gc=False):
 def set_visible_devices(
     pod: NewPod, request: Request, rules: Policy, replicas: int = 0
 ) -> PatchSet:
-    """Return what tells every container which GPUs it has, and how far it shares them.
+    """Return the operations that set the variables of all containers, and their findings.
 
-    Which GPUs, only where Linkwise chooses them: NVIDIA's plugin tells its own choice.
+    Variables with GPUs are set only where Linkwise chooses them: NVIDIA's plugin sets its own.
 
     Args:
         pod: The pod.
-        request: What it asks for.
-        rules: What it may be told, and how shares are enforced.
-        replicas: Pods that share one GPU by NVIDIA's sharing; 0: none do, or nothing tells.
+        request: GPU request of the pod.
+        rules: The policy: handling of present variables, enforcement of shares.
+        replicas: Pods that share one GPU by NVIDIA's sharing; 0 where none, or not known.
     """
-    changes, spec = PatchSet(), pod.spec
-    asks: dict[tuple[bool, int], Ask] = {}
-    for ask in request.asks:
-        asks[ask.init, ask.index] = ask
-    for index, container in enumerate(spec.containers):
-        wanted = _wanted(asks.get((False, index)), request, rules, replicas)
-        _write(f"/spec/containers/{index}/env", container.env, wanted, changes)
-    if spec.init_containers:
-        for index, container in enumerate(spec.init_containers):
-            wanted = _wanted(asks.get((True, index)), request, rules, replicas)
-            _write(f"/spec/initContainers/{index}/env", container.env, wanted, changes)
+    changes = PatchSet()
+    asks = {(ask.init, ask.index): ask for ask in request.asks}
+    for init, index, container in indexed_containers(pod.spec):
+        variables = _variables(asks.get((init, index)), request, rules, replicas)
+        _write(f"{container_pointer(init, index)}/env", container.env, variables, changes)
     if changes.findings and rules.visible_devices == "deny":
         changes.findings = [_denied(finding) for finding in changes.findings]
     return changes
 
 
 def hide_devices(pod: NewPod) -> PatchSet:
-    """Return what keeps a gang's pod without GPUs from seeing those that its image names.
+    """Return the operations that hide all GPUs from a gang's pod without a GPU request.
 
-    A variable of its own stays here: the policy's `environment` says what becomes of it.
+    Otherwise it would see those that its image names. A variable of the pod is kept here, and
+    handled by `unrequested_devices`.
     """
     changes = PatchSet()
-    for index, container in enumerate(pod.spec.containers):
-        _write(f"/spec/containers/{index}/env", container.env, [_LAUNCHER], changes)
-    for index, container in enumerate(pod.spec.init_containers or ()):
-        _write(f"/spec/initContainers/{index}/env", container.env, [_LAUNCHER], changes)
+    for init, index, container in indexed_containers(pod.spec):
+        _write(f"{container_pointer(init, index)}/env", container.env, [_LAUNCHER], changes)
     return changes
 
 
-def _wanted(ask: Ask | None, request: Request, rules: Policy, replicas: int) -> list[Variable]:
-    """Return what a container shall have; one that asks for no GPU sees none."""
+def _variables(ask: Ask | None, request: Request, rules: Policy, replicas: int) -> list[Variable]:
+    """Return the variables of a container; one without a GPU request sees no GPU."""
     family = request.family
     if family is _NVIDIA:
         return _fraction(rules, replicas) if ask else []
@@ -175,7 +170,7 @@ def _fraction(rules: Policy, replicas: int) -> list[Variable]:
 def _devices(ask: Ask, request: Request) -> Variable:
     if len(request.asks) == 1:
         return _DEVICES
-    # The scorer writes one key a container as soon as a pod has several with GPUs.
+    # For several containers with GPUs, the scorer writes one annotation each.
     key = f"{VISIBLE_DEVICES_OF}{ask.container}"
     return _reference(ENV_VISIBLE_DEVICES, key, "visible devices", OnConflict.REPLACE)
 
@@ -191,13 +186,13 @@ def _share(ask: Ask, request: Request, rules: Policy) -> list[Variable]:
 
 
 def _write(path: str, present: list[Env] | None, wanted: list[Variable], changes: PatchSet) -> None:
-    """Add the steps for one container, and a finding for everything of the user's they replace.
+    """Add the operations for one container, and a finding for each variable that they replace.
 
     Args:
         path: Pointer to its variables, such as `/spec/containers/0/env`.
-        present: The variables that it has; None when they are absent or null.
-        wanted: What it shall have.
-        changes: Where the steps and findings go.
+        present: Its present variables; None where they are absent or null.
+        wanted: The variables that it must have.
+        changes: Receives the operations and findings.
     """
     if present is None:
         entries = [(variable.entry, variable.rule) for variable in wanted]
@@ -205,7 +200,7 @@ def _write(path: str, present: list[Env] | None, wanted: list[Variable], changes
         return
     absent = []
     for variable in wanted:
-        for env in present:  # A set of the names costs more to make than it saves.
+        for env in present:  # Faster than a set of the names.
             if env.name == variable.name:
                 break
         else:
@@ -213,8 +208,8 @@ def _write(path: str, present: list[Env] | None, wanted: list[Variable], changes
     if len(absent) < len(wanted):
         _replace(path, present, wanted, changes)
     for variable in absent:
-        step = _append_common if variable.is_pre_encoded else _append
-        changes.operations.append(step(path, variable))
+        append_variable = _append_shared if variable.is_shared else _append
+        changes.operations.append(append_variable(path, variable))
 
 
 def _append(path: str, variable: Variable) -> Operation:
@@ -222,7 +217,7 @@ def _append(path: str, variable: Variable) -> Operation:
 
 
 @lru_cache(maxsize=2048)
-def _append_common(path: str, variable: Variable) -> Operation:
+def _append_shared(path: str, variable: Variable) -> Operation:
     return pre_encoded(_append(path, variable))
 
 
@@ -230,20 +225,21 @@ def _replace(path: str, present: list[Env], wanted: list[Variable], changes: Pat
     for index, env in enumerate(present):
         for variable in wanted:
             if variable.name == env.name and _is_replaced(variable, env):
-                step = Operation("replace", f"{path}/{index}", variable.entry, variable.rule)
-                changes.operations.append(step)
-                changes.findings.append(_replaced(step.path, env, variable))
+                pointer = f"{path}/{index}"
+                operation = Operation("replace", pointer, variable.entry, variable.rule)
+                changes.operations.append(operation)
+                changes.findings.append(_replaced_finding(pointer, env, variable))
 
 
 def _is_replaced(variable: Variable, env: Env) -> bool:
-    if variable.on_conflict is OnConflict.KEEP or variable.is_written_as(env):
+    if variable.on_conflict is OnConflict.KEEP or variable.equals(env):
         return False
     if variable.on_conflict is OnConflict.REPLACE or variable.value is None:
         return True
     return env.value_from is not None or not mps.is_tighter(env.name, env.value, variable.value)
 
 
-def _replaced(path: str, env: Env, variable: Variable) -> Finding:
+def _replaced_finding(path: str, env: Env, variable: Variable) -> Finding:
     value = env.value if env.value_from is None else None
     field = _INDEX.sub(r"[\1]", path[1:]).replace("/", ".")
     if variable.on_conflict is OnConflict.TIGHTEN:
@@ -252,7 +248,7 @@ def _replaced(path: str, env: Env, variable: Variable) -> Finding:
             Severity.WARNING,
             field,
             value,
-            f"{env.name} allows more than the pod asks for: {variable.value} takes its place",
+            f"{env.name} allows more than the pod asks for: it is replaced by {variable.value}",
             "remove the variable, or write a tighter limit",
         )
     return Finding(

@@ -1,7 +1,7 @@
-"""`POST /v1/dry-run`: what becomes of a manifest in admission, why, and where it fits. Pure.
+"""`POST /v1/dry-run`: admission and placement of a manifest's pods, without creating them. Pure.
 
-A manifest is read and judged by `list_namespaces` and `judge_body`, which run in a process of their
-own; they return bytes for the process that answers.
+`list_namespaces` and `dry_run_body` read manifests in a child process. They return bytes, which the
+main process decodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,38 +25,38 @@ from webhook.pod_report import pod_report
 
 PATH = "/v1/dry-run"
 MAX_TEMPLATES = 100
-"""Of one request."""
+"""Pod templates of one request."""
 MAX_NAMESPACES = 10
-"""Of one request: the API server is asked about each."""
+"""Namespaces of one request: each costs an access review."""
 BODY_NAME = "body"
-"""How complaints call what was sent: `body:3`."""
+"""Name of the request's body in messages, as in `body:3`."""
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Writes what stands in two places twice, as people do."""
+    """Writes a repeated value again, without YAML anchors."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
         return True
 
 
 class DryRunResponse(Struct, frozen=True):
-    """What the API answers."""
+    """The body of the response."""
 
     pods: list[Raw]
     """One for each pod template: source (`body:<line>`), verdict, findings, patch, placement."""
     policy: dict[str, object]
     """Generation and digest."""
     warnings: tuple[str, ...]
-    """What was passed over or guessed."""
+    """Skipped objects, and defaults that were assumed."""
     notes: tuple[str, ...]
-    """What is not known, which is no fault of what was sent: why no placement is."""
+    """Unknown parts for which the manifest is not the cause, such as an unknown placement."""
     unjudged: tuple[Unjudged, ...]
-    """What may make pods, and was not judged: its kind is not known. Also among `warnings`."""
+    """Objects of unknown kinds that may create pods, without a verdict. Also in `warnings`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What was sent, read."""
+    """The objects of a request."""
 
     templates: tuple[PodTemplate, ...]
     warnings: tuple[str, ...]
@@ -64,31 +64,32 @@ class Manifest:
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """All that pods would go to."""
+        """Distinct namespaces of the pods."""
         return tuple(dict.fromkeys(template.namespace for template in self.templates))
 
 
 class DryRunResult(Struct, frozen=True):
-    """What admission makes of a manifest, and what the scorer is to be asked."""
+    """The admission of a manifest, and the templates whose placement is requested."""
 
     pods: list[Raw]
-    """As in the answer, but for their placement: the JSON of one object each."""
-    asked: dict[int, FitTemplate]
-    """By place in `pods`: of those for which a place is looked for."""
+    """As in the response, without placement: JSON of one object each."""
+    fit_templates: dict[int, FitTemplate]
+    """Templates for the scorer's fit API, by index in `pods`."""
     policy: dict[str, object]
     warnings: tuple[str, ...]
     unjudged: tuple[Unjudged, ...]
 
     @property
     def question(self) -> FitQuestion:
-        """What the scorer is to be asked."""
-        return FitQuestion(list(self.asked.values()))
+        """The request to the scorer's fit API."""
+        return FitQuestion(list(self.fit_templates.values()))
 
 
 class _Failed(Struct, frozen=True, tag="failed"):
-    """A manifest cannot be read; one line for people."""
+    """The manifest is invalid."""
 
-    why: str
+    reason: str
+    """One line for users."""
 
 
 class _Namespaces(Struct, frozen=True, tag="namespaces"):
@@ -96,31 +97,32 @@ class _Namespaces(Struct, frozen=True, tag="namespaces"):
 
 
 class _Pods(Struct, frozen=True, tag="pods"):
-    judged: DryRunResult
+    result: DryRunResult
 
 
-_read: msgspec.json.Decoder[_Failed | _Namespaces] = msgspec.json.Decoder(_Failed | _Namespaces)
-_done: msgspec.json.Decoder[_Failed | _Pods] = msgspec.json.Decoder(_Failed | _Pods)
+_namespaces: msgspec.json.Decoder[_Failed | _Namespaces]
+_namespaces = msgspec.json.Decoder(_Failed | _Namespaces)
+_results: msgspec.json.Decoder[_Failed | _Pods] = msgspec.json.Decoder(_Failed | _Pods)
 
 
 def list_namespaces(body: bytes, namespace: str) -> bytes:
-    """Return the namespaces that the pods of a body go to, for `namespaces_in`."""
+    """Return the namespaces of a body's pods, encoded for `decode_namespaces`."""
     try:
         return msgspec.json.encode(_Namespaces(read_manifest(body, namespace).namespaces))
     except InputError as error:
         return msgspec.json.encode(_Failed(str(error)))
 
 
-def decode_namespaces(found: bytes) -> tuple[str, ...]:
-    """Return the namespaces that were listed.
+def decode_namespaces(encoded: bytes) -> tuple[str, ...]:
+    """Return the namespaces that `list_namespaces` has encoded.
 
     Raises:
-        InputError: The manifest cannot be read, or is too much; one line for people.
+        InputError: The manifest is invalid, or exceeds a limit; one line for users.
     """
-    result = _read.decode(found)
-    if isinstance(result, _Failed):
-        raise InputError(result.why)
-    return result.names
+    namespaces = _namespaces.decode(encoded)
+    if isinstance(namespaces, _Failed):
+        raise InputError(namespaces.reason)
+    return namespaces.names
 
 
 def dry_run_body(
@@ -130,25 +132,25 @@ def dry_run_body(
     policy: PolicySnapshot,
     capacity: Capacity,
 ) -> bytes:
-    """Return what admission makes of a body, for `judged_in`; arguments are those of `judge`."""
+    """Return the dry run of a body, encoded for `decode_result`; arguments as in `dry_run`."""
     try:
         manifest = read_manifest(body, namespace)
-        found = dry_run(manifest, namespaces=namespaces, policy=policy, capacity=capacity)
+        result = dry_run(manifest, namespaces=namespaces, policy=policy, capacity=capacity)
     except InputError as error:
         return msgspec.json.encode(_Failed(str(error)))
-    return msgspec.json.encode(_Pods(found))
+    return msgspec.json.encode(_Pods(result))
 
 
-def decode_result(found: bytes) -> DryRunResult:
-    """Return what admission makes of a manifest.
+def decode_result(encoded: bytes) -> DryRunResult:
+    """Return the result that `dry_run_body` has encoded.
 
     Raises:
         InputError: A pod has a field that Kubernetes would refuse.
     """
-    result = _done.decode(found)
-    if isinstance(result, _Failed):
-        raise InputError(result.why)
-    return result.judged
+    decoded = _results.decode(encoded)
+    if isinstance(decoded, _Failed):
+        raise InputError(decoded.reason)
+    return decoded.result
 
 
 def read_manifest(body: bytes, namespace: str) -> Manifest:
@@ -156,10 +158,10 @@ def read_manifest(body: bytes, namespace: str) -> Manifest:
 
     Args:
         body: YAML or JSON of Pods, workloads and Lists.
-        namespace: Where those go that do not say so.
+        namespace: Namespace of objects that do not name one.
 
     Raises:
-        InputError: It cannot be read, or is too much; one line for people.
+        InputError: It is invalid, or exceeds a limit; one line for users.
     """
     try:
         text = body.decode()
@@ -167,14 +169,14 @@ def read_manifest(body: bytes, namespace: str) -> Manifest:
         line = body.count(b"\n", 0, error.start) + 1
         raise InputError(f"{BODY_NAME}:{line}: this is no UTF-8 text.") from None
     templates, unjudged, warnings = expanded(objects_in(text, BODY_NAME), namespace)
-    passed_over = (one.sentence for one in unjudged)
-    manifest = Manifest(templates, (*passed_over, *warnings), unjudged)
-    for count, most, what in (
+    skipped = (each.sentence for each in unjudged)
+    manifest = Manifest(templates, (*skipped, *warnings), unjudged)
+    for count, maximum, what in (
         (len(templates), MAX_TEMPLATES, "pod templates"),
         (len(manifest.namespaces), MAX_NAMESPACES, "namespaces"),
     ):
-        if count > most:
-            raise InputError(f"{BODY_NAME}:1: {count} {what}; send at most {most} at once.")
+        if count > maximum:
+            raise InputError(f"{BODY_NAME}:1: {count} {what}; send at most {maximum} at once.")
     return manifest
 
 
@@ -185,21 +187,21 @@ def dry_run(
     policy: PolicySnapshot,
     capacity: Capacity,
 ) -> DryRunResult:
-    """Return what admission makes of each template.
+    """Return the admission of each template.
 
     Args:
-        manifest: What was sent.
-        namespaces: Labels of each of its namespaces; None where there is no such namespace.
-        policy: What administrators decided.
-        capacity: What the cluster offers.
+        manifest: The objects of the request.
+        namespaces: Labels of each namespace; None where it does not exist.
+        policy: Policy and profiles.
+        capacity: Maximum capacity of the nodes.
 
     Raises:
         InputError: A pod has a field that Kubernetes would refuse.
 
-    Cost: some milliseconds a template, most of it for the difference.
+    Cost: some milliseconds a template, most of it for the diff.
     """
-    pods, asked = [], {}
-    for place, template in enumerate(manifest.templates):
+    pods, fit_templates = [], {}
+    for index, template in enumerate(manifest.templates):
         pod = template.pod()
         typed = template.read(pod)
         outcome = admit(
@@ -210,41 +212,40 @@ def dry_run(
             capacity=capacity,
             workload=template.workload,
         )
-        entry = pod_report(template, pod, typed, outcome)
-        entry["diff"] = _diff(pod, entry["patched"])
-        pods.append(Raw(msgspec.json.encode(entry)))
-        if about := fit_template(template, entry["patched"], outcome):
-            asked[place] = about
-    decided = {"generation": policy.generation, "digest": policy.digest}
-    return DryRunResult(pods, asked, decided, manifest.warnings, manifest.unjudged)
+        report = pod_report(template, pod, typed, outcome)
+        report["diff"] = _diff(pod, report["patched"])
+        pods.append(Raw(msgspec.json.encode(report)))
+        if fit := fit_template(template, report["patched"], outcome):
+            fit_templates[index] = fit
+    version = {"generation": policy.generation, "digest": policy.digest}
+    return DryRunResult(pods, fit_templates, version, manifest.warnings, manifest.unjudged)
 
 
-def encode_dry_run(judged: DryRunResult, fits: Sequence[FitResult] | str) -> bytes:
-    """Return the answer, as JSON.
+def encode_dry_run(result: DryRunResult, fits: Sequence[FitResult] | str) -> bytes:
+    """Return the response, as JSON.
 
     Args:
-        judged: What admission makes of it.
-        fits: What becomes of the pods that are asked about, or why nobody knows.
+        result: The admission of the manifest.
+        fits: Placements in the order of `fit_templates`, or why they are not known.
     """
     placements: dict[int, FitResult] = {}
     notes: tuple[str, ...] = ()
     if isinstance(fits, str):
         notes = (f"placement is not known: {fits}.",)
     else:
-        placements = dict(zip(judged.asked, fits, strict=True))
-    pods = [_with_placement(pod, placements.get(i)) for i, pod in enumerate(judged.pods)]
-    return msgspec.json.encode(
-        DryRunResponse(pods, judged.policy, judged.warnings, notes, judged.unjudged)
-    )
+        placements = dict(zip(result.fit_templates, fits, strict=True))
+    pods = [_with_placement(pod, placements.get(i)) for i, pod in enumerate(result.pods)]
+    response = DryRunResponse(pods, result.policy, result.warnings, notes, result.unjudged)
+    return msgspec.json.encode(response)
 
 
 def _with_placement(pod: Raw, placement: FitResult | None) -> Raw:
-    """Return a pod of the answer; it is not decoded for one more key, since it may be large."""
+    """Append one key to an encoded object; decoding a large object would cost more."""
     return Raw(bytes(pod)[:-1] + b',"placement":' + msgspec.json.encode(placement) + b"}")
 
 
 def _diff(before: object, after: object) -> str:
-    """Return what changes, as `diff -u` of two YAML texts shows it; empty where nothing does."""
+    """Return the changes as `diff -u` of two YAML texts; empty where there are none."""
     texts = (_lines(before), _lines(after))
     return "".join(unified_diff(*texts, "received", "patched"))
 

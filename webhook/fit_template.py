@@ -1,4 +1,4 @@
-"""What placement is asked about the pods of a template."""
+"""Build the request to the scorer's fit API for the pods of a template."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from webhook.outcome import Outcome, Verdict
 
 
 def fit_template(template: PodTemplate, patched: Any, outcome: Outcome) -> FitTemplate | None:  # noqa: ANN401 - JSON.
-    """Return what to ask; None where no place is looked for: denied, no known GPUs, or no pods.
+    """Return the template to place; None if it is denied, has no GPUs of ours, or has no pods.
 
     Args:
-        template: Where the pods come from.
-        patched: One of them, as admission leaves it.
-        outcome: What admission makes of it.
+        template: The pod template.
+        patched: One of its pods after admission.
+        outcome: Admission outcome of the pod.
     """
     family = outcome.request.family
     if outcome.verdict is Verdict.DENIED or family is None:
@@ -22,7 +22,7 @@ def fit_template(template: PodTemplate, patched: Any, outcome: Outcome) -> FitTe
     pod = template.read(patched)
     if gpus_of_others(pod.spec, family):
         return None
-    # More are refused, however many they are.
+    # Requests for more pods are refused; the exact number is not needed.
     count = min(template.replicas, MOST_PODS + 1)
     if not count:
         return None

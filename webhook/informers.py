@@ -1,6 +1,6 @@
-"""What admission knows of the cluster: namespaces, decisions, and what its nodes offer.
+"""Informers: labels of namespaces, policy and profiles, and the capacity of the nodes.
 
-Everything is read while nothing is awaited, so that one pod is judged by one state.
+Admission reads the state without awaiting, so that one pod is handled with one consistent state.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from runtime.kube.reflector import Key, Reflector, WatchTimings
 from runtime.process.clock import Clock, wall
 from webhook.active_config import SOURCES, ActiveConfig, ConfigSource
 
-_SOON = WatchTimings(max_backoff=1)
-"""A policy takes effect within 2 s, so a watch that is lost is tried again each second."""
-_AT_ONCE = 50
-"""Nodes that are read before others have their turn."""
+_TIMINGS = WatchTimings(max_backoff=1)
+"""A lost watch is restarted each second, since a policy must take effect within 2 s."""
+_NODES_PER_STEP = 50
+"""Nodes that are read before control returns to the event loop."""
 
 _COMPONENT = "linkwise-webhook"
 
@@ -36,7 +36,7 @@ class _Labels(Struct, frozen=True):
 
 
 class _Namespace(Struct, frozen=True):
-    """As little as is needed: thousands of them are kept."""
+    """Only the labels, since clusters have thousands of namespaces."""
 
     metadata: _Labels = _Labels()
 
@@ -57,131 +57,146 @@ _node_objects = msgspec.json.Decoder(NodeObject)
 
 
 class Namespaces(Mapping[str, Mapping[str, str]]):
-    """Labels of the namespaces that the watch has shown, by name: a view that follows it."""
+    """Labels of namespaces by name: a live view of an informer's store."""
 
     def __init__(self, items: Mapping[Key, _Namespace]) -> None:
         self._items = items
 
     def __getitem__(self, name: str) -> Mapping[str, str]:
-        """Return a namespace's labels."""
+        """Return the labels of a namespace."""
         return self._items["", name].metadata.labels or {}
 
     def __iter__(self) -> Iterator[str]:
-        """Return the names."""
+        """Iterate over the names."""
         return (name for _, name in self._items)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of namespaces."""
         return len(self._items)
 
 
 class Informers:
-    """The state, and the tasks that keep it."""
+    """State of the cluster, and the tasks that update it."""
 
-    def __init__(self, kube: Kube, *, instance: str, clock: Clock = wall, every: float = 2) -> None:
-        """Say whom to ask; `run` begins.
+    def __init__(
+        self, kube: Kube, *, instance: str, clock: Clock = wall, interval: float = 2
+    ) -> None:
+        """Prepare the informers; `run` starts them.
 
         Args:
-            kube: The API server.
-            instance: This replica's name, for events.
-            clock: What tells the time of events.
-            every: The nodes are summed up at most so often [s].
+            kube: Client of the API server.
+            instance: Name of this replica, for Events.
+            clock: The wall clock, for Events [s since 1970].
+            interval: Shortest time between two computations of the capacity [s].
         """
-        self._recorder, self._every = EventRecorder(kube, _COMPONENT, instance, clock), every
-        self._names = Reflector(
+        self._recorder = EventRecorder(kube, _COMPONENT, instance, clock)
+        self._interval = interval
+        self._namespaces = Reflector(
             kube,
             "/api/v1/namespaces",
             _namespaces.decode,
-            on_change=self._name_changed,
-            timings=_SOON,
+            on_change=self._namespace_changed,
+            timings=_TIMINGS,
         )
-        self._maps = {
+        self._config_maps = {
             source: Reflector(
                 kube,
                 f"/api/v1/namespaces/{source.namespace}/configmaps",
                 _config_maps.decode,
                 field_selector=f"metadata.name={source.name}",
-                on_change=partial(self._map_changed, source),
-                timings=_SOON,
+                on_change=partial(self._config_map_changed, source),
+                timings=_TIMINGS,
             )
             for source in SOURCES
         }
         self._nodes = Reflector(
-            kube, "/api/v1/nodes", _node_objects.decode, on_change=self._node_changed, timings=_SOON
+            kube,
+            "/api/v1/nodes",
+            _node_objects.decode,
+            on_change=self._node_changed,
+            timings=_TIMINGS,
         )
-        self._name_came = asyncio.Event()
-        self._node_came = asyncio.Event()
-        self._read: dict[Key, tuple[NodeObject, Node | None]] = {}
+        self._namespace_added = asyncio.Event()
+        self._nodes_changed = asyncio.Event()
+        self._node_cache: dict[Key, tuple[NodeObject, Node | None]] = {}
         self._texts: dict[ConfigSource, str | None] = {}
         self._events: asyncio.Queue[Event] = asyncio.Queue()
-        self._since = time.monotonic()
-        self.namespaces = Namespaces(self._names.items)
+        self._config_since = time.monotonic()
+        self.namespaces = Namespaces(self._namespaces.items)
         self.config = ActiveConfig()
         self.capacity = Capacity()
 
     async def run(self) -> None:
-        """Keep the state up to date until cancelled."""
-        reflectors: tuple[Reflector[Any], ...] = (self._names, *self._maps.values(), self._nodes)
+        """Update the state until cancelled."""
+        reflectors: tuple[Reflector[Any], ...] = (
+            self._namespaces,
+            *self._config_maps.values(),
+            self._nodes,
+        )
         async with asyncio.TaskGroup() as group:
             for reflector in reflectors:
                 group.create_task(reflector.run())
-            group.create_task(self._sum_nodes())
+            group.create_task(self._compute_capacity())
             group.create_task(self._record_events())
 
-    def missing(self) -> str | None:
-        """Say what admission cannot do without and is not there yet; None when all is."""
-        if not self._names.synced.is_set():
-            return f"namespaces were not listed yet: {self._names.error or 'the list is under way'}"
-        for reflector in self._maps.values():
+    def not_ready_reason(self) -> str | None:
+        """Return which required state is not known yet; None where all is."""
+        if not self._namespaces.synced.is_set():
+            reason = self._namespaces.error or "the list is in progress"
+            return f"namespaces were not listed yet: {reason}"
+        for reflector in self._config_maps.values():
             if not reflector.synced.is_set() and reflector.error:
                 return f"ConfigMaps were not listed yet: {reflector.error}"
-        return self.config.missing()
+        return self.config.not_ready_reason()
 
     async def wait_for_namespace(self, namespace: str, *, within: float) -> bool:
-        """Wait until the watch has shown a namespace; say whether it did in time [s]."""
+        """Wait until a namespace is known; return whether that was within a time [s]."""
         try:
             async with asyncio.timeout(within):
                 while namespace not in self.namespaces:
-                    await self._name_came.wait()
+                    await self._namespace_added.wait()
         except TimeoutError:
             return False
         return True
 
     def watch_ages(self) -> Mapping[str, Callable[[], float | None]]:
-        """Return what tells for how long nothing was heard of each resource [s]."""
-        named: dict[str, Reflector[Any]] = {"namespaces": self._names, "nodes": self._nodes}
-        named |= {source.name: reflector for source, reflector in self._maps.items()}
-        return {name: partial(_age, reflector) for name, reflector in named.items()}
+        """Return functions that give the age of the last watch event of each resource [s]."""
+        reflectors: dict[str, Reflector[Any]] = {
+            "namespaces": self._namespaces,
+            "nodes": self._nodes,
+        }
+        reflectors |= {source.name: reflector for source, reflector in self._config_maps.items()}
+        return {name: partial(_age, reflector) for name, reflector in reflectors.items()}
 
     def policy_age(self) -> float:
-        """Return for how long the decisions have been in force [s]."""
-        return time.monotonic() - self._since
+        """Return for how long the present policy and profiles have been in force [s]."""
+        return time.monotonic() - self._config_since
 
-    def _name_changed(self, items: Mapping[Key, _Namespace], _changed: Set[Key]) -> None:
+    def _namespace_changed(self, items: Mapping[Key, _Namespace], _changed: Set[Key]) -> None:
         self.namespaces = Namespaces(items)
-        self._name_came.set()
-        self._name_came = asyncio.Event()
+        self._namespace_added.set()
+        self._namespace_added = asyncio.Event()
 
     def _node_changed(self, _items: Mapping[Key, NodeObject], _changed: Set[Key]) -> None:
-        self._node_came.set()
+        self._nodes_changed.set()
 
-    def _map_changed(
+    def _config_map_changed(
         self, source: ConfigSource, items: Mapping[Key, _ConfigMap], _changed: Set[Key]
     ) -> None:
-        found = items.get((source.namespace, source.name))
-        text = (found.data or {}).get(source.key) if found else None
+        config_map = items.get((source.namespace, source.name))
+        text = (config_map.data or {}).get(source.key) if config_map else None
         if source in self._texts and self._texts[source] == text:
             return
         self._texts[source] = text
         before, self.config = self.config, self.config.update(source, text)
-        why, snapshot = self.config.refusal(source), self.config.snapshot
-        if why and found:
-            _log.error("Refused decisions", err=why)
-            self._events.put_nowait(_refusal(source, found.metadata, why))
+        error, snapshot = self.config.error(source), self.config.snapshot
+        if error and config_map:
+            _log.error("Policy rejected", err=error)
+            self._events.put_nowait(_rejected_event(source, config_map.metadata, error))
         elif snapshot is not before.snapshot:
-            self._since = time.monotonic()
+            self._config_since = time.monotonic()
             _log.info(
-                "Took decisions",
+                "Policy loaded",
                 source=source.display_name,
                 generation=snapshot.generation,
                 digest=snapshot.digest,
@@ -196,34 +211,35 @@ class Informers:
                 source = f"ConfigMap {event.about.namespace}/{event.about.name}"
                 _log.warning("Could not create event", source=source, err=str(error))
 
-    async def _sum_nodes(self) -> None:
+    async def _compute_capacity(self) -> None:
         while True:
-            await self._node_came.wait()
-            self._node_came.clear()
+            await self._nodes_changed.wait()
+            self._nodes_changed.clear()
             items = dict(self._nodes.items)
-            self._read = {key: one for key, one in self._read.items() if key in items}
+            cache = {key: entry for key, entry in self._node_cache.items() if key in items}
+            self._node_cache = cache
             for number, (key, raw) in enumerate(items.items(), 1):
-                known = self._read.get(key)
-                if known is None or known[0] is not raw:
-                    self._read[key] = raw, _node(raw)
-                if number % _AT_ONCE == 0:
+                cached = cache.get(key)
+                if cached is None or cached[0] is not raw:
+                    cache[key] = raw, _node(raw)
+                if number % _NODES_PER_STEP == 0:
                     await asyncio.sleep(0)
-            self.capacity = capacity_of(node for _, node in self._read.values() if node)
-            await asyncio.sleep(self._every)
+            self.capacity = capacity_of(node for _, node in cache.values() if node)
+            await asyncio.sleep(self._interval)
 
 
-def _refusal(home: ConfigSource, metadata: _ConfigMapMeta, why: str) -> Event:
-    """Return the Event about one version of a ConfigMap."""
+def _rejected_event(source: ConfigSource, metadata: _ConfigMapMeta, error: str) -> Event:
+    """Return the Event about an invalid version of a ConfigMap."""
     version = metadata.resource_version
-    about = ObjectReference("v1", "ConfigMap", home.name, metadata.uid, home.namespace, version)
-    return Event(about, "PolicyRefused", why, change=version)
+    about = ObjectReference("v1", "ConfigMap", source.name, metadata.uid, source.namespace, version)
+    return Event(about, "PolicyRefused", error, change=version)
 
 
 def _node(raw: NodeObject) -> Node | None:
     try:
         return read_node(raw)
     except NodeError as error:
-        _log.warning("Left node out", err=str(error))
+        _log.warning("Node skipped", err=str(error))
         return None
 
 

@@ -1,7 +1,7 @@
-"""What people are told about a pod: at most three short warnings, or every reason of a refusal.
+"""Texts of admission responses: at most three short warnings, or all reasons of a denial.
 
-An API server drops a warning that has a control character, and cuts long ones when there are many,
-so warnings are short, printable and few. Texts carry what users wrote, which nobody has validated.
+API servers drop warnings with control characters and truncate many long ones, so warnings are
+short, printable and few. Texts include values of users, which are not validated.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,26 +22,26 @@ FORBIDDEN_BY_POLICY = frozenset(
         Code.SHARED_ONE,
     }
 )
-"""Requests that another policy would let pass; all other errors are invalid whoever judges."""
+"""Errors that depend on the policy; all others are invalid under any policy."""
 
 
 def printable(text: str) -> str:
-    """Return the text with everything that does not print (newlines too) replaced by a mark."""
+    """Return a text with unprintable characters (and newlines) replaced."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def admission_warnings(findings: Iterable[Finding | Problem]) -> tuple[str, ...]:
-    """Return what `kubectl` shows: the warnings, or the first two and which others there are."""
-    told = [finding for finding in findings if finding.severity is Severity.WARNING]
-    if not told:
+    """Return the warnings; of more than three, the first two and the codes of all."""
+    warnings = [finding for finding in findings if finding.severity is Severity.WARNING]
+    if not warnings:
         return ()
-    texts = list(dict.fromkeys(_short(f"{finding.code} {finding.message}") for finding in told))
+    texts = list(dict.fromkeys(_short(f"{finding.code} {finding.message}") for finding in warnings))
     if len(texts) <= MAX_WARNINGS:
         return tuple(texts)
     rest = len(texts) - (MAX_WARNINGS - 1)
-    codes = ", ".join(dict.fromkeys(finding.code.value for finding in told))
+    codes = ", ".join(dict.fromkeys(finding.code.value for finding in warnings))
     return (
         *texts[: MAX_WARNINGS - 1],
         _short(f"{rest} more warnings, `linkwise check` shows them all ({codes})"),
@@ -56,14 +56,14 @@ def _short(text: str) -> str:
 
 
 def errors_of(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings that deny."""
+    """Return the findings that deny a pod."""
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
 def denial_status(errors: Sequence[Finding]) -> tuple[int, str]:
-    """Return the HTTP code and the Kubernetes reason of a refusal.
+    """Return the HTTP code and the Kubernetes reason of a denial.
 
-    403 where only the policy minds (another cluster might take the pod), else 422.
+    403 where all errors depend on the policy, else 422.
     """
     if all(error.code in FORBIDDEN_BY_POLICY for error in errors):
         return 403, "Forbidden"
@@ -71,12 +71,12 @@ def denial_status(errors: Sequence[Finding]) -> tuple[int, str]:
 
 
 def error_text(error: Finding) -> str:
-    """Return one error with its remedy."""
+    """Return one error with its fix."""
     return printable(f"{error.message}; {error.fix} [{error.code}]")
 
 
 def denial_message(errors: Sequence[Finding]) -> str:
-    """Return the whole refusal on one line: every error with its field and its remedy."""
+    """Return all errors on one line, each with its field and its fix."""
     if len(errors) == 1:
         return f"{printable(errors[0].field)}: {error_text(errors[0])}"
     numbered = (

@@ -1,4 +1,4 @@
-"""What metrics tell of admission: verdicts, findings, and how old what it knows is."""
+"""Metrics of admission: verdicts, findings, and the age of its state."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -13,36 +13,36 @@ from webhook.outcome import Outcome, Verdict
 
 
 class Metrics:
-    """Counters of decisions. Nothing that a user chooses becomes a label."""
+    """Counters of reviews. No label has a value that users choose."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         verdicts = Counter(
             "linkwise_admission_reviews",
-            "Pods judged, by verdict, and whether the API server only tried.",
+            "Reviews of pods, by verdict and dry run.",
             ("verdict", "dry_run"),
             registry=registry,
         )
-        # Looking a child up by its labels costs more than counting with it.
+        # Cached, since the lookup of a child by its labels costs more than its increment.
         self._verdicts = {
-            (verdict, tried): verdicts.labels(verdict.value, str(tried).lower())
+            (verdict, dry_run): verdicts.labels(verdict.value, str(dry_run).lower())
             for verdict in Verdict
-            for tried in (False, True)
+            for dry_run in (False, True)
         }
         self._findings = Counter(
             "linkwise_admission_findings",
-            "Findings told, by code.",
+            "Findings, by code.",
             ("code",),
             registry=registry,
         )
         self._waits = Counter(
             "linkwise_admission_namespace_waits",
-            "Reviews that waited for a namespace the watch had not shown, and whether it came.",
+            "Reviews that waited for a new namespace, and whether it appeared in time.",
             ("came",),
             registry=registry,
         )
 
     def count_review(self, outcome: Outcome, *, dry_run: bool) -> None:
-        """Count one pod."""
+        """Count one review of a pod."""
         self._verdicts[outcome.verdict, dry_run].inc()
         for finding in outcome.findings:
             self._findings.labels(finding.code.value).inc()
@@ -60,56 +60,60 @@ def register_state(
     informers: Mapping[str, Callable[[], float | None]],
     expiry: Callable[[], float | None],
 ) -> None:
-    """Show what admission stands on whenever metrics are read.
+    """Register metrics of the state, which are computed on each scrape.
 
     Args:
-        registry: Where.
-        config: The decisions in force.
-        policy_age: For how long they have been [s].
-        informers: For how long nothing was heard of each resource [s].
-        expiry: When the certificate ends [s since 1970].
+        registry: Registry of this process.
+        config: Policy and profiles in force.
+        policy_age: For how long they have been in force [s].
+        informers: Age of the last watch event of each resource [s].
+        expiry: Expiry of the serving certificate [s since 1970].
     """
     _PolicyInfo(registry, lambda: config().snapshot)
-    one = "linkwise_policy_"
-    Gauges(registry, f"{one}age_seconds", "Since the policy changed.", {"": policy_age})
+    Gauges(
+        registry,
+        "linkwise_policy_age_seconds",
+        "Seconds since the policy or a profile changed.",
+        {"": policy_age},
+    )
     refused = {
         source.name: (lambda source=source: float(source in config().refused)) for source in SOURCES
     }
     Gauges(
         registry,
-        f"{one}refused",
-        "1 where a ConfigMap cannot be taken and the last good one stays.",
+        "linkwise_policy_refused",
+        "1 if a ConfigMap is invalid and its last valid version stays in force.",
         refused,
         label="config_map",
     )
     Gauges(
         registry,
         "linkwise_watch_age_seconds",
-        "Since a watch was last heard of.",
+        "Seconds since the last event of a watch.",
         informers,
         label="resource",
     )
     Gauges(
         registry,
         "linkwise_certificate_expiry_timestamp_seconds",
-        "When the certificate that is served ends.",
+        "Expiry of the serving certificate, in seconds since 1970.",
         {"": expiry},
     )
 
 
 class _PolicyInfo(Collector):
-    """The generation, with the digest, which is equal in all replicas once they agree."""
+    """The generation, with the digest as label, which is equal in all converged replicas."""
 
     def __init__(self, registry: CollectorRegistry, snapshot: Callable[[], PolicySnapshot]) -> None:
         self._snapshot = snapshot
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
-        """Return the sample of this moment."""
+        """Return the present sample."""
         snapshot = self._snapshot()
         family = GaugeMetricFamily(
             "linkwise_policy_generation",
-            "Changes of policy and profiles that this process has taken.",
+            "Changes of policy and profiles that this process has loaded.",
             labels=("digest",),
         )
         family.add_metric((snapshot.digest,), snapshot.generation)

@@ -1,4 +1,4 @@
-"""What the scheduler and the planner need of a pod, as steps: labels, nodes, gate, environment."""
+"""Patch operations for labels, annotations, the scheduling gate and environment variables."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -18,14 +18,14 @@ from webhook.unrequested_devices import remove_variables
 
 
 def record_keys(annotations: Iterable[str]) -> list[str]:
-    """Return those annotations that are parts of an allocation's record."""
+    """Return the annotations that belong to the record of an allocation."""
     if RECORD.isdisjoint(annotations) and VISIBLE_DEVICES_OF not in "\n".join(annotations):
-        return []  # Nearly every pod; two looks at all keys are faster than one at each.
+        return []  # Fast path: nearly every pod.
     return [key for key in annotations if key in RECORD or key.startswith(VISIBLE_DEVICES_OF)]
 
 
 def without_record(annotations: dict[str, str]) -> dict[str, str]:
-    """Return the annotations that are no part of an allocation's record."""
+    """Return the annotations without the record of an allocation."""
     record = record_keys(annotations)
     if not record:
         return annotations
@@ -33,12 +33,15 @@ def without_record(annotations: dict[str, str]) -> dict[str, str]:
 
 
 def drop_record(annotations: Mapping[str, str]) -> tuple[list[Operation], list[Finding]]:
-    """Return the steps that remove what only the scorer may say, and a warning for each."""
+    """Return the operations that remove a record, and a warning for each key.
+
+    Only the scorer may write the record of an allocation.
+    """
     keys = record_keys(annotations)
     if not keys:
         return [], []
-    steps = [remove(f"/metadata/annotations/{escape(key)}", "record removed") for key in keys]
-    return steps, [_removed(key, annotations[key]) for key in keys]
+    operations = [remove(f"/metadata/annotations/{escape(key)}", "record removed") for key in keys]
+    return operations, [_removed(key, annotations[key]) for key in keys]
 
 
 def _removed(key: str, value: str) -> Finding:
@@ -53,8 +56,8 @@ def _removed(key: str, value: str) -> Finding:
 
 
 def add_profiles(pod: NewPod, result: ProfileResult) -> list[Operation]:
-    """Return the steps that add what profiles decided."""
-    rules = {path: f"profile {one.name}" for one in result.trace for path in one.added}
+    """Return the operations that add labels and annotations of profiles."""
+    rules = {path: f"profile {trace.name}" for trace in result.trace for path in trace.added}
     metadata, annotations = pod.metadata, without_record(result.added_annotations)
     return [
         *_add("labels", metadata.labels, result.added_labels, rules),
@@ -72,28 +75,28 @@ def _add(
     return add_keys(f"/metadata/{table}", present, wanted)
 
 
-def add_scheduling_gate(asked: ParsedPod, policy: PolicySnapshot) -> list[Operation]:
-    """Return the steps that make a pod wait for whoever chooses its GPUs.
+def add_scheduling_gate(parsed: ParsedPod, policy: PolicySnapshot) -> list[Operation]:
+    """Return the operations that make a pod wait for the planner or for our scheduler.
 
-    A gang's members wait for the planner, and so does a pod that insists on links. Where no
-    scheduler of ours runs, so do all pods whose GPUs Linkwise chooses, a DaemonSet's too: they are
-    gangs of one.
+    Members of a gang wait behind our scheduling gate, and so does a pod that requires links. In
+    mode `gates` all pods do whose GPUs Linkwise chooses, also those of a DaemonSet: each is a gang
+    of one. In mode `scheduler` other pods get our scheduler's name.
     """
-    if not (asked.member or asked.request.places):
+    if not (parsed.member or parsed.request.places):
         return []
-    spec, placement = asked.pod.spec, policy.policy.placement
+    spec, placement = parsed.pod.spec, policy.policy.placement
     mode = placement.mode
-    steps: list[Operation] = []
-    is_linked = link_alone(asked.pod, asked.request) is Link.NVLINK
-    if asked.member or mode == "gates" or is_linked:
-        if not asked.pod.spec.is_gated:
-            steps.append(_gate(spec.scheduling_gates is None, asked.member))
-        theirs = spec.priority_class_name
-        if theirs and (ours := policy.policy.gangs.non_preempting_classes.get(theirs)):
-            steps += _classify(spec, ours)
+    operations: list[Operation] = []
+    is_linked = link_alone(parsed.pod, parsed.request) is Link.NVLINK
+    if parsed.member or mode == "gates" or is_linked:
+        if not parsed.pod.spec.is_gated:
+            operations.append(_gate(spec.scheduling_gates is None, parsed.member))
+        name = spec.priority_class_name
+        if name and (substitute := policy.policy.gangs.non_preempting_classes.get(name)):
+            operations += _set_priority_class(spec, substitute)
     if mode == "scheduler" and spec.scheduler_name in {"", DEFAULT_SCHEDULER}:
-        steps.append(add("/spec/schedulerName", placement.scheduler_name, "scheduler"))
-    return steps
+        operations.append(add("/spec/schedulerName", placement.scheduler_name, "scheduler"))
+    return operations
 
 
 @cache
@@ -102,29 +105,29 @@ def _gate(first: bool, member: bool) -> Operation:
     return pre_encoded(append("/spec/schedulingGates", None if first else [], {"name": GANG}, rule))
 
 
-def _classify(spec: NewPodSpec, name: str) -> list[Operation]:
-    """Return the steps that give a pod another priority class.
+def _set_priority_class(spec: NewPodSpec, name: str) -> list[Operation]:
+    """Return the operations that replace the priority class of a pod.
 
-    The API server takes priority and preemption policy from the class, before us and once more
-    after us, and refuses a pod that says anything else: they go, so that it tells them anew.
+    The API server resolves priority and preemption policy from the class before and after mutating
+    webhooks, and refuses other values. So both are removed here, and it sets them again.
     """
     rule = "preemption never"
-    steps = [add("/spec/priorityClassName", name, rule)]
+    operations = [add("/spec/priorityClassName", name, rule)]
     if spec.priority is not None:
-        steps.append(remove("/spec/priority", rule))
+        operations.append(remove("/spec/priority", rule))
     if spec.preemption_policy is not None:
-        steps.append(remove("/spec/preemptionPolicy", rule))
-    return steps
+        operations.append(remove("/spec/preemptionPolicy", rule))
+    return operations
 
 
-def set_variables(asked: ParsedPod, policy: PolicySnapshot) -> PatchSet:
-    """Return the changes to environment variables of GPUs, and their findings."""
-    pod, request = asked.pod, asked.request
+def set_variables(parsed: ParsedPod, policy: PolicySnapshot) -> PatchSet:
+    """Return the operations on environment variables of GPUs, and their findings."""
+    pod, request = parsed.pod, parsed.request
     if request.family is not None:
-        changes = set_visible_devices(pod, request, policy.policy, replicas(asked.shared))
+        changes = set_visible_devices(pod, request, policy.policy, replicas(parsed.shared))
     else:
-        changes = hide_devices(pod) if asked.mark else PatchSet()
-    taken = remove_variables(pod.spec, request, policy.policy)
-    if not taken.findings:
+        changes = hide_devices(pod) if parsed.mark else PatchSet()
+    removed = remove_variables(pod.spec, request, policy.policy)
+    if not removed.findings:
         return changes
-    return PatchSet(changes.operations + taken.operations, changes.findings + taken.findings)
+    return PatchSet(changes.operations + removed.operations, changes.findings + removed.findings)

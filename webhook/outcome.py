@@ -1,4 +1,4 @@
-"""What admission makes of a pod, and why."""
+"""The outcome of the admission of one pod."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -12,30 +12,30 @@ from webhook.patch import Operation
 
 
 class Verdict(StrEnum):
-    """The three answers."""
+    """The decision about a pod."""
 
     ALLOWED = "allowed"
     DENIED = "denied"
     SKIPPED = "skipped"
-    """Nothing of ours: the pod passes as it is."""
+    """The pod is out of scope and passes unchanged."""
 
 
 class Outcome(Struct, frozen=True, gc=False):
-    """One pod's answer."""
+    """The decision about one pod, with its reasons and the patch."""
 
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
-    """All of them, errors and warnings, in the order of the pod."""
+    """All errors and warnings."""
     warnings: tuple[str, ...] = ()
-    """What `kubectl` shows: at most three, of at most 120 characters, printable."""
+    """Warnings of the response: at most three, of at most 120 characters, printable."""
     profiles: tuple[Trace, ...] = ()
-    """Every profile, and why it applied or did not."""
+    """Every profile, and why it matched or did not."""
     patch: tuple[Operation, ...] = ()
-    """Empty unless allowed."""
+    """Empty unless the pod is allowed."""
     request: Request = Request()
     labels: Mapping[str, str] = field(default_factory=dict)
-    """The pod's labels, profiles included."""
+    """Labels of the pod after profiles."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """The pod's annotations, profiles included and the record of an allocation left out."""
+    """Annotations of the pod after profiles, without the record of an allocation."""
     audit: dict[str, str] | None = None
-    """Audit annotations: which policy, which rules, which findings."""
+    """Audit annotations: policy, rules, findings."""

@@ -1,4 +1,4 @@
-"""What a pod asks for, by the names that its nodes have for it."""
+"""Parse a pod: its GPU request by the resource names of its nodes, and its gang."""
 
 import msgspec
 from msgspec import Struct
@@ -28,46 +28,45 @@ _BY_NVIDIAS_NAMES = frozenset({_NVIDIA, _REPLICA})
 
 
 class ParsedPod(Struct, frozen=True, gc=False):
-    """A pod after profiles and renaming, and what it asks for."""
+    """A pod after profiles and renaming, its GPU request and its gang."""
 
     pod: NewPod
     request: Request
     mark: Mark | None
     member: bool
-    """It is placed with the gang of its mark; a launcher has a mark and is no member."""
+    """It is placed with its gang; a launcher has a mark and is not a member."""
     findings: tuple[Finding, ...]
-    """What is wrong with it, as far as the pod and the policy's sharing tell."""
+    """Findings about the request, the gang and the policy's sharing."""
     shared: NodeSharing = ()
-    """How the GPUs it asks for are shared on the nodes where it may land."""
+    """Sharing of the requested resource on the nodes that the pod may be bound to."""
     renaming: tuple[Operation, ...] = ()
 
 
 def parse_pod(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> ParsedPod:
-    """Return what a pod asks for.
+    """Return a pod with its GPU request and its gang.
 
     Args:
-        pod: After profiles.
-        policy: How NVIDIA's plugin shares GPUs, whether names are rewritten to that, and whose
-            GPUs under NVIDIA's names Linkwise chooses.
-        capacity: What the cluster offers.
+        pod: The pod after profiles.
+        policy: Its `sharing` and `placement.nvidia` apply to resources under NVIDIA's names.
+        capacity: Maximum capacity of the nodes.
     """
     request, findings = read_request(pod)
     shared: NodeSharing = ()
     renaming: Renaming | None = None
     if request.family in _BY_NVIDIAS_NAMES:
-        where = sharing_on_nodes(pod, policy.policy.sharing.groups, capacity)
-        renaming = rename_resource(pod, where) if policy.policy.sharing.rename else None
+        sharing = sharing_on_nodes(pod, policy.policy.sharing.groups, capacity)
+        renaming = rename_resource(pod, sharing) if policy.policy.sharing.rename else None
         if renaming:
             pod = renaming.pod
             request, findings = read_request(pod)
-        shared = offering(where, request)
+        shared = offering(sharing, request)
         findings = (*findings, *sharing_findings(shared, request))
-        family = _chosen_by(pod, request, policy, capacity)
+        family = _nvidia_family(pod, request, policy, capacity)
         request = msgspec.structs.replace(request, family=family)
     mark, sizes = gang_mark(pod)
     member = is_member(pod, request, mark)
     if member and sizes:
-        # The sizes of gangs that are not ours are others' business.
+        # Sizes of gangs that Linkwise does not place are not checked.
         findings = (*findings, *sizes)
     if renaming is None:
         return ParsedPod(pod, request, mark, member, findings, shared)
@@ -75,11 +74,13 @@ def parse_pod(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> Parsed
     return ParsedPod(pod, request, mark, member, findings, shared, renaming.operations)
 
 
-def _chosen_by(pod: NewPod, request: Request, policy: PolicySnapshot, capacity: Capacity) -> Family:
-    """Return whether Linkwise or NVIDIA's plugin chooses GPUs that have NVIDIA's names.
+def _nvidia_family(
+    pod: NewPod, request: Request, policy: PolicySnapshot, capacity: Capacity
+) -> Family:
+    """Return the family of a request under NVIDIA's names: Linkwise or the plugin chooses.
 
     Replicas are left to the plugin unless a node of mode `timeslice` offers some: a pod must not
-    be tied to nodes that do not exist. A pod that names the mode of its nodes has decided itself.
+    be tied to nodes that do not exist. A node mode that the pod names takes precedence.
     """
     if request.counted != NVIDIA_GPU_SHARED or policy.policy.placement.nvidia == "off":
         return _NVIDIA

@@ -1,7 +1,7 @@
-"""One step of a JSON patch (RFC 6902), with the rule that made it.
+"""Operations of a JSON patch (RFC 6902), each with the rule that requires it.
 
-Steps are built by hand, never by comparing two copies: that is a thousand times faster, and what
-nobody meant to change cannot change.
+Operations are built explicitly, not from a diff of two objects: this is a thousand times faster,
+and no other field can change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,21 +23,21 @@ class Operation(Struct, frozen=True, gc=False):
     path: str
     """A JSON pointer (RFC 6901) into the pod."""
     value: object = UNSET
-    """JSON; unset for `remove`."""
+    """JSON value; unset for `remove`."""
     rule: str = ""
-    """Why: what in the protocol or in the policy asks for it. People read it; servers do not."""
+    """The reason: part of the protocol or the policy. For users; it is not sent."""
     text: Raw | None = None
-    """`wire` as JSON, of a step that many pods get."""
+    """`wire` as JSON, for an operation that is reused for many pods."""
 
     def wire(self) -> dict[str, object]:
-        """Return the operation as an API server takes it, without the rule."""
+        """Return the operation as it is sent, without the rule."""
         if self.value is UNSET:
             return {"op": self.op, "path": self.path}
         return {"op": self.op, "path": self.path, "value": self.value}
 
 
-class _Step(Struct, frozen=True, gc=False):
-    """`Operation.wire`, three times as fast to make."""
+class _Wire(Struct, frozen=True, gc=False):
+    """`Operation.wire` as a struct: three times as fast."""
 
     op: str
     path: str
@@ -45,43 +45,43 @@ class _Step(Struct, frozen=True, gc=False):
 
 
 def add(path: str, value: object, rule: str) -> Operation:
-    """Return the step that sets `path`; its parent must be there."""
+    """Return the operation that sets `path`, whose parent must exist."""
     return Operation("add", path, value, rule)
 
 
 def remove(path: str, rule: str) -> Operation:
-    """Return the step that removes `path`, which must be there."""
+    """Return the operation that removes `path`, which must exist."""
     return Operation("remove", path, rule=rule)
 
 
-def pre_encoded(step: Operation) -> Operation:
-    """Return a step that is encoded already, for those that are made once for many pods."""
-    return msgspec.structs.replace(step, text=Raw(_json.encode(step.wire())))
+def pre_encoded(operation: Operation) -> Operation:
+    """Return an operation with its JSON, for one that is reused for many pods."""
+    return msgspec.structs.replace(operation, text=Raw(_json.encode(operation.wire())))
 
 
-def encode_patch(steps: Sequence[Operation]) -> bytes:
-    """Return steps as an API server takes them, as JSON."""
-    return _json.encode([step.text or _Step(step.op, step.path, step.value) for step in steps])
+def encode_patch(operations: Sequence[Operation]) -> bytes:
+    """Return the JSON patch."""
+    return _json.encode([each.text or _Wire(each.op, each.path, each.value) for each in operations])
 
 
 @lru_cache(maxsize=1024)
 def join_rules(rules: tuple[str, ...]) -> str:
-    """Return rules as one text, each of them once. Pods differ, but few in this."""
+    """Return distinct rules as one text. Cached: most pods have one of few combinations."""
     return ", ".join(dict.fromkeys(rules))
 
 
 def add_keys(
     path: str, present: Mapping[str, str] | None, wanted: Mapping[str, tuple[str, str]]
 ) -> list[Operation]:
-    """Return the steps that add keys to a map of strings which may itself be absent.
+    """Return the operations that add keys to a map of strings, which may be absent.
 
     Args:
-        path: Pointer to the map; its parent must be there.
-        present: The map; None when it is absent or null.
-        wanted: Key to (value, rule). None of them may be in `present`: they would be overwritten.
+        path: Pointer to the map; its parent must exist.
+        present: The map; None where it is absent or null.
+        wanted: Key to (value, rule). No key may be in `present`.
 
     Returns:
-        One step a key; one for all of them where the map is made.
+        One operation for each key; a single one where the map is absent.
     """
     if not wanted:
         return []
@@ -92,13 +92,13 @@ def add_keys(
 
 
 def append(path: str, present: object, value: object, rule: str) -> Operation:
-    """Return the step that appends to a list which may itself be absent.
+    """Return the operation that appends to a list, which may be absent.
 
     Args:
-        path: Pointer to the list; its parent must be there.
-        present: The list; None when it is absent or null.
+        path: Pointer to the list; its parent must exist.
+        present: The list; None where it is absent or null.
         value: The new item.
-        rule: Why.
+        rule: The reason.
     """
     if present is None:
         return Operation("add", path, [value], rule)
@@ -106,15 +106,15 @@ def append(path: str, present: object, value: object, rule: str) -> Operation:
 
 
 def extend(path: str, present: object, values: Sequence[tuple[object, str]]) -> list[Operation]:
-    """Return the steps that append several items.
+    """Return the operations that append several items.
 
     Args:
-        path: As `append` takes it.
-        present: As `append` takes it.
+        path: As in `append`.
+        present: As in `append`.
         values: (value, rule) of each new item, in order.
 
     Returns:
-        One step an item; one for all of them where the list is made.
+        One operation for each item; a single one where the list is absent.
     """
     if present is not None:
         return [Operation("add", f"{path}/-", value, rule) for value, rule in values]

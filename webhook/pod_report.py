@@ -1,4 +1,4 @@
-"""What admission makes of a manifest's pods, as JSON: `check -o json` and the dry-run API."""
+"""The report about one pod template, as JSON: `check -o json` and the dry-run API."""
 
 from jsonpatch import JsonPatch
 
@@ -14,15 +14,15 @@ from webhook.outcome import Outcome
 def pod_report(
     template: PodTemplate, pod: dict[str, object], typed: Pod, outcome: Outcome
 ) -> dict[str, object]:
-    """Return all that there is to say of one template, as plain JSON.
+    """Return the report about one template, as plain JSON.
 
     Args:
-        template: Where the pod comes from.
+        template: The pod template.
         pod: One of its pods, as received.
-        typed: The same, as Linkwise reads it.
-        outcome: What admission makes of it.
+        typed: The same pod, decoded.
+        outcome: Admission outcome of the pod.
     """
-    steps = [step.wire() for step in outcome.patch]
+    operations = [operation.wire() for operation in outcome.patch]
     return {
         "source": template.source,
         "kind": template.workload.kind,
@@ -33,10 +33,8 @@ def pod_report(
         "verdict": outcome.verdict.value,
         "findings": [_finding(finding, template) for finding in outcome.findings],
         "profiles": [_trace(trace) for trace in outcome.profiles],
-        "patch": [
-            {**step, "rule": one.rule} for step, one in zip(steps, outcome.patch, strict=True)
-        ],
-        "patched": JsonPatch(steps).apply(pod),
+        "patch": [{**operation.wire(), "rule": operation.rule} for operation in outcome.patch],
+        "patched": JsonPatch(operations).apply(pod),
         "request": _request(outcome.request),
         "warnings": list(outcome.warnings),
         "others": gpus_of_others(typed.spec, outcome.request.family),

@@ -1,4 +1,4 @@
-"""Which node labels a pod's request and class require."""
+"""Derive node requirements from the GPU request and the class of a pod."""
 
 from collections.abc import Iterator, Mapping
 
@@ -19,9 +19,9 @@ from policy.snapshot import PolicySnapshot
 from webhook.affinity import NodeRequirement
 
 RESERVED = "reserved"
-"""Value of the node label for nodes that were bought for high-performance networks (ACS)."""
+"""Label value of nodes that are reserved for high-performance networks (ACS)."""
 SHARED_PRODUCT = "-SHARED"
-"""What feature discovery appends to the product of a GPU that is shared under its own name."""
+"""Suffix of feature discovery for the product of a GPU that is shared under its own name."""
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
 _WHOLE, _SHARE, _REPLICA, _NVIDIA = Family.WHOLE, Family.SHARE, Family.REPLICA, Family.NVIDIA
@@ -31,8 +31,7 @@ _TIMESLICE = NodeRequirement(NODE_MODE, (Mode.TIMESLICE.value,), "affinity time-
 _NOT_TIMESLICE = NodeRequirement(
     NODE_MODE, (Mode.TIMESLICE.value,), "affinity NVIDIA's time-slicing", "NotIn"
 )
-"""On nodes of that mode Linkwise chooses the replicas; those of a pod that it did not place would
-have no record."""
+"""Linkwise chooses the replicas on nodes of mode `timeslice`: other pods would have no record."""
 _COMPUTE = NodeRequirement(NODE_MODE, (Mode.CORE_MEM.value,), "affinity compute share")
 _COMPUTE_OR_MPS = NodeRequirement(
     NODE_MODE, (Mode.CORE_MEM.value, Mode.MPS.value), "affinity compute share"
@@ -43,31 +42,35 @@ _RESERVED = NodeRequirement(NODE_TYPE, (RESERVED,), "affinity gpu-hpn")
 def node_requirements(
     labels: Mapping[str, str], request: Request, policy: PolicySnapshot
 ) -> list[NodeRequirement]:
-    """Return what every node must have that may take a pod.
+    """Return the requirements on the node of a pod.
 
     Args:
-        labels: The pod's, after profiles.
-        request: What the pod asks for.
-        policy: How model and driver stand on nodes, and whether MPS may share compute.
+        labels: Labels of the pod after profiles.
+        request: GPU request of the pod.
+        policy: Node labels of model and driver, and whether MPS may share compute.
     """
-    mode = _of_mode(request, policy)
-    found = [] if mode is None else [mode]
-    return [*_of_class(labels, policy), *found] if COMPUTE_CLASS in labels else found
+    mode = _mode_requirement(request, policy)
+    requirements = [] if mode is None else [mode]
+    if COMPUTE_CLASS not in labels:
+        return requirements
+    return [*_class_requirements(labels, policy), *requirements]
 
 
-def _of_mode(request: Request, policy: PolicySnapshot) -> NodeRequirement | None:
+def _mode_requirement(request: Request, policy: PolicySnapshot) -> NodeRequirement | None:
     family = request.family
     if family is _WHOLE:
         return _TOPOLOGY
     if family is _SHARE and request.core:
         return _COMPUTE_OR_MPS if policy.policy.sharing.compute_by_mps else _COMPUTE
-    # Memory alone: the resource tells the nodes, also those with the older labels.
+    # Memory without compute: the resource selects the nodes, also those with older labels.
     if family is _NVIDIA and request.counted == NVIDIA_GPU_SHARED:
         return _NOT_TIMESLICE
     return _TIMESLICE if family is _REPLICA else None
 
 
-def _of_class(labels: Mapping[str, str], policy: PolicySnapshot) -> Iterator[NodeRequirement]:
+def _class_requirements(
+    labels: Mapping[str, str], policy: PolicySnapshot
+) -> Iterator[NodeRequirement]:
     compute_class = labels.get(COMPUTE_CLASS)
     if compute_class == GPU_HPN:
         yield _RESERVED
@@ -76,15 +79,17 @@ def _of_class(labels: Mapping[str, str], policy: PolicySnapshot) -> Iterator[Nod
     affinity = policy.policy.affinity
     if compute_class == GPU and affinity.platform == "node":
         if model := labels.get(MODEL_SERIES):
-            yield _mapped(affinity.node_labels.model, model, "affinity model", policy)
+            yield _label_requirement(affinity.node_labels.model, model, "affinity model", policy)
         if driver := labels.get(DRIVER_VERSION):
-            yield _mapped(affinity.node_labels.driver, driver, "affinity driver", policy)
+            yield _label_requirement(affinity.node_labels.driver, driver, "affinity driver", policy)
 
 
-def _mapped(label: NodeLabel, value: str, rule: str, policy: PolicySnapshot) -> NodeRequirement:
+def _label_requirement(
+    label: NodeLabel, value: str, rule: str, policy: PolicySnapshot
+) -> NodeRequirement:
     values = policy.node_values(label, value)
     if label.key == GFD_PRODUCT and policy.shared:
-        plain = (product.removesuffix(SHARED_PRODUCT) for product in values)
-        both = (name for product in plain for name in (product, product + SHARED_PRODUCT))
-        values = tuple(dict.fromkeys(both))
+        products = (value.removesuffix(SHARED_PRODUCT) for value in values)
+        names = (name for product in products for name in (product, product + SHARED_PRODUCT))
+        values = tuple(dict.fromkeys(names))
     return NodeRequirement(label.key, values, rule)

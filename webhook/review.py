@@ -1,10 +1,10 @@
 """AdmissionReview, `admission.k8s.io/v1`: bytes in, bytes out.
 
-Only the fields that are read are named. The object is decoded when it is a Pod that is being
-created, since a registration that sends anything else must not break it.
+Only the fields that are read are declared. The object is decoded only for the creation of a Pod, so
+that reviews of other objects, by any webhook configuration, are answered, too.
 
-Source: kubernetes/api, admission/v1/types.go; how an API server judges an answer:
-kubernetes/apiserver, pkg/admission/plugin/webhook/request/admissionreview.go.
+Source: kubernetes/api, admission/v1/types.go; validation of responses: kubernetes/apiserver,
+pkg/admission/plugin/webhook/request/admissionreview.go.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,42 +28,41 @@ _Name = Annotated[str, Meta(max_length=1024)]
 
 
 class ProtocolError(ValueError):
-    """The body is not an AdmissionReview that can be answered."""
+    """The body is not a valid AdmissionReview."""
 
 
 class User(Struct, frozen=True, gc=False):
-    """Who makes a request, as the API server knows them."""
+    """UserInfo: the authenticated user of a request."""
 
     username: str = ""
     groups: Sequence[str] = ()
 
 
 class PodReview(Struct, frozen=True, gc=False):
-    """What an API server asks."""
+    """The review of a pod, or of an object that passes unchanged."""
 
     uid: str
     namespace: str
-    """The request's, which is binding; the object's may be empty."""
+    """Namespace of the request; that of the object may be empty."""
     name: str
-    """Empty where `generateName` will make it."""
+    """Empty where the name is generated from `generateName`."""
     dry_run: bool
     pod: NewPod | None
-    """None when there is nothing to judge: no Pod is created, or a node mirrors one of its own.
-    The answer is that it may pass as it is, unless it is `unreadable`."""
+    """None where the object passes unchanged: it is not the creation of a Pod, or a mirror pod."""
     unreadable: str = ""
-    """Why the pod that is being created cannot be read."""
+    """Why the pod that is being created cannot be decoded; it is denied."""
 
 
 class GroupVersionKind(Struct, frozen=True, gc=False):
-    """What an object is."""
+    """GroupVersionKind of an object."""
 
     group: _Name = ""
     version: _Name = ""
     kind: _Name = ""
 
 
-class _Request(Struct, frozen=True, rename="camel", gc=False):
-    """The request of a review, without its object."""
+class _BaseRequest(Struct, frozen=True, rename="camel", gc=False):
+    """AdmissionRequest without the object."""
 
     uid: _Name
     kind: GroupVersionKind
@@ -75,22 +74,22 @@ class _Request(Struct, frozen=True, rename="camel", gc=False):
     user_info: User = User()
 
 
-class AdmissionRequest(_Request, frozen=True):
-    """The request of a review, its object still as it came."""
+class AdmissionRequest(_BaseRequest, frozen=True):
+    """AdmissionRequest with the encoded object."""
 
     object: Raw = Raw(b"null")
 
 
-class _AboutPod(_Request, frozen=True, kw_only=True):
-    """The request of a review of a pod."""
+class _PodRequest(_BaseRequest, frozen=True, kw_only=True):
+    """AdmissionRequest with a pod."""
 
     object: NewPod
 
 
-_R = TypeVar("_R", bound=_Request)
+_R = TypeVar("_R", bound=_BaseRequest)
 
 
-class _Question(Struct, Generic[_R], frozen=True, rename="camel", gc=False):
+class _ReviewOf(Struct, Generic[_R], frozen=True, rename="camel", gc=False):
     api_version: _Name
     kind: _Name
     request: _R | None = None
@@ -103,7 +102,7 @@ class _Cause(Struct, frozen=True):
 
 
 class _Details(Struct, frozen=True):
-    """With causes, `kubectl` prints one line for each of them, as for its own validation."""
+    """StatusDetails: `kubectl` prints one line for each cause."""
 
     name: str
     kind: str
@@ -128,7 +127,7 @@ class _Response(Struct, frozen=True, rename="camel", omit_defaults=True, gc=Fals
     audit_annotations: dict[str, str] | None = None
 
 
-class _Answer(Struct, frozen=True, rename="camel", gc=False):
+class _ReviewResponse(Struct, frozen=True, rename="camel", gc=False):
     api_version: str
     kind: str
     response: _Response
@@ -137,71 +136,71 @@ class _Answer(Struct, frozen=True, rename="camel", gc=False):
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
 _SKIPPED, _DENIED = Verdict.SKIPPED, Verdict.DENIED
 _POD = GroupVersionKind("", "v1", "Pod")
-_questions = msgspec.json.Decoder(_Question[AdmissionRequest])
-_about_pods = msgspec.json.Decoder(_Question[_AboutPod])
+_requests = msgspec.json.Decoder(_ReviewOf[AdmissionRequest])
+_pod_requests = msgspec.json.Decoder(_ReviewOf[_PodRequest])
 _json = msgspec.json.Encoder()
 
 
 def parse_pod_review(body: bytes) -> PodReview:
-    """Return what the body asks.
-
-    Raises:
-        ProtocolError: It is not an AdmissionReview v1 with a request.
-    """
-    try:
-        # Nearly every body; one pass over the bytes is faster than setting the object apart first.
-        about = _request(body, _about_pods)
-    except ProtocolError as error:
-        other = _head(body)
-        # A pod that cannot be judged is denied: an error would let it pass.
-        why = str(error) if _creates_pod(other) else ""
-        return PodReview(other.uid, other.namespace, other.name, bool(other.dry_run), None, why)
-    pod = about.object if _creates_pod(about) and not _is_mirror(about) else None
-    return PodReview(about.uid, about.namespace, about.name, about.dry_run is True, pod)
-
-
-def _head(body: bytes) -> AdmissionRequest:
-    """Return the request of a review, without its object where that cannot even be skipped.
-
-    It cannot where it is nested too deep: an API server keeps 10,000 levels in `managedFields`. It
-    writes the object behind all that is read here, and quotes within texts with a backslash.
-    """
-    try:
-        return parse_request(body)
-    except ProtocolError:
-        head, key, _ = body.partition(b'"object":')
-        if not key:
-            raise
-        return _request(head + key + b"null}}", _questions)
-
-
-def parse_request(body: bytes) -> AdmissionRequest:
-    """Return the request of a review of whatever kind.
+    """Return the review in a body.
 
     Raises:
         ProtocolError: The body is not an AdmissionReview v1 with a request.
     """
-    return _request(body, _questions)
+    try:
+        # Fast path: one pass over the bytes.
+        request = _request(body, _pod_requests)
+    except ProtocolError as error:
+        head = _head(body)
+        # Deny a pod that cannot be decoded: after an error response it would be created.
+        reason = str(error) if _creates_pod(head) else ""
+        return PodReview(head.uid, head.namespace, head.name, bool(head.dry_run), None, reason)
+    pod = request.object if _creates_pod(request) and not _is_mirror_pod(request) else None
+    return PodReview(request.uid, request.namespace, request.name, request.dry_run is True, pod)
 
 
-def _request(body: bytes, decoder: msgspec.json.Decoder[_Question[_R]]) -> _R:
-    question = read_object(body, decoder)
-    request = question.request
-    if question.api_version != API_VERSION or question.kind != KIND or request is None:
-        got = printable(f"{question.api_version} {question.kind}")
+def _head(body: bytes) -> AdmissionRequest:
+    """Return the request of a review, without its object where that is nested too deep to skip.
+
+    An API server allows 10,000 levels in `managedFields`. It writes the object after all fields
+    that are read here, and quotes in strings with a backslash.
+    """
+    try:
+        return parse_request(body)
+    except ProtocolError:
+        start, key, _ = body.partition(b'"object":')
+        if not key:
+            raise
+        return _request(start + key + b"null}}", _requests)
+
+
+def parse_request(body: bytes) -> AdmissionRequest:
+    """Return the request of a review of any object.
+
+    Raises:
+        ProtocolError: The body is not an AdmissionReview v1 with a request.
+    """
+    return _request(body, _requests)
+
+
+def _request(body: bytes, decoder: msgspec.json.Decoder[_ReviewOf[_R]]) -> _R:
+    review = read_object(body, decoder)
+    request = review.request
+    if review.api_version != API_VERSION or review.kind != KIND or request is None:
+        got = printable(f"{review.api_version} {review.kind}")
         raise ProtocolError(f"not a request of {API_VERSION} {KIND}: got={got}")
     if not request.uid:
         raise ProtocolError("a request without uid cannot be answered")
     return request
 
 
-def _creates_pod(request: _Request) -> bool:
+def _creates_pod(request: _BaseRequest) -> bool:
     return request.kind == _POD and request.operation == "CREATE" and not request.sub_resource
 
 
-def _is_mirror(about: _AboutPod) -> bool:
-    """Tell whether a pod mirrors a static pod: only the kubelet of its node may say so."""
-    user, pod = about.user_info, about.object
+def _is_mirror_pod(request: _PodRequest) -> bool:
+    """Return whether the kubelet of a pod's own node creates it as the mirror of a static pod."""
+    user, pod = request.user_info, request.object
     return (
         MIRROR_POD in pod.annotations
         and NODES_GROUP in user.groups
@@ -210,10 +209,10 @@ def _is_mirror(about: _AboutPod) -> bool:
 
 
 def read_object(body: bytes | Raw, decoder: msgspec.json.Decoder[T]) -> T:
-    """Return what bytes hold.
+    """Return the decoded object.
 
     Raises:
-        ProtocolError: They hold something else.
+        ProtocolError: It cannot be decoded.
     """
     try:
         return decoder.decode(body)
@@ -222,26 +221,28 @@ def read_object(body: bytes | Raw, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def allow_unchanged(review: PodReview | AdmissionRequest, warnings: tuple[str, ...] = ()) -> bytes:
-    """Return the answer that lets the object pass as it is."""
+    """Return the response that allows an object unchanged."""
     return _encode(_Response(review.uid, allowed=True, warnings=warnings))
 
 
-def deny_invalid(asked: AdmissionRequest, message: str, causes: Iterable[tuple[str, str]]) -> bytes:
-    """Return the answer that an object is invalid.
+def deny_invalid(
+    request: AdmissionRequest, message: str, causes: Iterable[tuple[str, str]]
+) -> bytes:
+    """Return the response that denies an invalid object.
 
     Args:
-        asked: What was asked.
-        message: All that is wrong, in one line.
+        request: The request.
+        message: All problems in one line.
         causes: Field and message of each problem.
     """
-    each = [_Cause("FieldValueInvalid", text, field) for field, text in causes]
-    details = _Details(printable(asked.name), asked.kind.kind, each)
+    details_causes = [_Cause("FieldValueInvalid", text, field) for field, text in causes]
+    details = _Details(printable(request.name), request.kind.kind, details_causes)
     status = _Status("Failure", 422, "Invalid", message, details)
-    return _encode(_Response(asked.uid, allowed=False, status=status))
+    return _encode(_Response(request.uid, allowed=False, status=status))
 
 
 def encode_response(review: PodReview, outcome: Outcome) -> bytes:
-    """Return the answer that an outcome gives."""
+    """Return the response for an outcome."""
     if outcome.verdict is _SKIPPED:
         return allow_unchanged(review)
     if outcome.verdict is _DENIED:
@@ -249,25 +250,24 @@ def encode_response(review: PodReview, outcome: Outcome) -> bytes:
             _Response(
                 review.uid,
                 allowed=False,
-                status=_refusal(review, outcome),
+                status=_denial(review, outcome),
                 warnings=outcome.warnings,
                 audit_annotations=outcome.audit,
             )
         )
-    steps = outcome.patch
     return _encode(
         _Response(
             review.uid,
             allowed=True,
-            patch=encode_patch(steps) if steps else b"",
-            patch_type="JSONPatch" if steps else "",
+            patch=encode_patch(outcome.patch) if outcome.patch else b"",
+            patch_type="JSONPatch" if outcome.patch else "",
             warnings=outcome.warnings,
             audit_annotations=outcome.audit,
         )
     )
 
 
-def _refusal(review: PodReview, outcome: Outcome) -> _Status:
+def _denial(review: PodReview, outcome: Outcome) -> _Status:
     errors = errors_of(outcome.findings)
     code, reason = denial_status(errors)
     causes = [
@@ -280,4 +280,4 @@ def _refusal(review: PodReview, outcome: Outcome) -> _Status:
 
 
 def _encode(response: _Response) -> bytes:
-    return _json.encode(_Answer(API_VERSION, KIND, response))
+    return _json.encode(_ReviewResponse(API_VERSION, KIND, response))

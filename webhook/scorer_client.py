@@ -1,4 +1,4 @@
-"""Where pods of a dry run would go: the scorer that leads is asked, and not waited for long."""
+"""Client of the leading scorer's fit API, for the placement of dry runs."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,65 +10,65 @@ from cluster.whatif_api import MOST_PODS, PATH, FitAnswer, FitQuestion, FitResul
 from runtime.kube.client import ApiError, Kube, KubeError
 
 SCORER_TIMEOUT = 2.0
-"""How long a dry run waits for all of it [s]."""
-_NOT_US = frozenset({401, 403})
-"""It does not take us for the webhook; who asks cannot mend that."""
+"""Time limit of one request, including the lookup of the leader [s]."""
+_TOKEN_REJECTED = frozenset({401, 403})
+"""The scorer rejects our token: an error of the installation, not of the user."""
 
 _log = structlog.get_logger()
 
 
 class NoPlacementError(Exception):
-    """Nobody tells where pods would go: a clause for people that says why."""
+    """The placement is not known; the message is a clause with the reason, for users."""
 
 
 class ScorerClient:
-    """The scorer that leads, whichever that is."""
+    """Sends requests to the leading scorer."""
 
     def __init__(self, kube: Kube, connect: Callable[[str], Kube]) -> None:
-        """Say who knows which one leads, and how it is asked.
+        """Create the client.
 
         Args:
-            kube: The API server.
+            kube: Client of the API server, for the leader's Lease.
             connect: Returns a client for an address, `host:port`.
         """
         self._kube, self._connect = kube, connect
-        self._turn = asyncio.Lock()
-        """The scorer answers one question at a time: ours wait here, where they cost nothing."""
+        self._lock = asyncio.Lock()
+        """The scorer handles one request at a time, so concurrent requests wait here."""
 
     async def fits(self, question: FitQuestion) -> list[FitResult]:
-        """Return what would become of the pods of each template.
+        """Return the placement of the pods of each template.
 
         Raises:
-            UnknownError: Nobody tells, or not in time.
+            NoPlacementError: No scorer answers in time.
         """
         if question.pods > MOST_PODS:
             raise NoPlacementError(
-                f"the scorer is asked about {MOST_PODS} pods at once, and no more"
+                f"more than {MOST_PODS} pods, the most that one request can have"
             )
         address = ""
         try:
-            async with asyncio.timeout(SCORER_TIMEOUT), self._turn:
+            async with asyncio.timeout(SCORER_TIMEOUT), self._lock:
                 address = await self._leader()
-                # Its certificate's authority and our token may be others by now.
+                # A new client, since the CA and the token may have been renewed.
                 async with self._connect(address) as scorer:
                     fits = (await scorer.create(PATH, question, FitAnswer)).fits
         except (TimeoutError, KubeError, OSError) as error:
-            told = str(error) or f"no answer within {SCORER_TIMEOUT:g} s"
-            _log.warning("Could not ask scorer", address=address, err=told)
-            raise NoPlacementError(_why(error)) from None
+            message = str(error) or f"no answer within {SCORER_TIMEOUT:g} s"
+            _log.warning("Could not query scorer", address=address, err=message)
+            raise NoPlacementError(_reason(error)) from None
         if len(fits) != len(question.templates):
             raise NoPlacementError("the scorer is of another version")
         return fits
 
     async def _leader(self) -> str:
-        """Return where the one that leads answers, `host:port`."""
+        """Return the address of the leader, `host:port`."""
         try:
             lease = await self._kube.get(LEASE, ScorerLease)
         except ApiError as error:
             if error.status == 404:
                 raise NoPlacementError("no scorer has led so far") from None
             _log.warning("Could not read Lease", err=str(error))
-            raise NoPlacementError("the API server does not tell which scorer leads") from None
+            raise NoPlacementError("the API server did not return the scorer's Lease") from None
         if not lease.is_held:
             raise NoPlacementError("no scorer leads now")
         if not lease.address:
@@ -76,12 +76,12 @@ class ScorerClient:
         return lease.address
 
 
-def _why(error: Exception) -> str:
-    """Return why there is no answer, for people: they are told no addresses."""
+def _reason(error: Exception) -> str:
+    """Return why there is no placement, for users: without addresses."""
     match error:
         case TimeoutError():
             return f"the scorer did not answer within {SCORER_TIMEOUT:g} s"
-        case ApiError() if error.status not in _NOT_US:
+        case ApiError() if error.status not in _TOKEN_REJECTED:
             return f"the scorer answers: {error.message or error.status}"
         case _:
             return "the scorer cannot be asked"

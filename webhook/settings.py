@@ -1,4 +1,4 @@
-"""What a process of the webhook is told by its environment, read once."""
+"""Settings of the webhook process, read from the environment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,60 +8,61 @@ from runtime.process.environment import Environment
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Each is a variable `LINKWISE_<NAME>`; one that is unset or empty has its default."""
+    """Each is a variable `LINKWISE_<NAME>`; an unset or empty variable has its default."""
 
     host: str = ""
-    """Address to listen on; empty for all."""
+    """Listen address; empty for all."""
     port: int = 8443
-    """Of admission."""
+    """Port of admission."""
     dry_run_port: int = 8444
+    """Port of the dry-run API."""
     probe_port: int = 8080
-    """Of probes and metrics, without TLS."""
+    """Port of probes and metrics, without TLS."""
     certificate: str = "/etc/linkwise/tls/tls.crt"
     """File of the serving certificate and its chain."""
     key: str = "/etc/linkwise/tls/tls.key"
     client_ca: str = ""
-    """File of the CAs that sign API servers' client certificates; empty to ask for none."""
+    """File of the CAs of API servers' client certificates; empty to require none."""
     api_server: str = ""
-    """Such as `https://127.0.0.1:6443`; empty for the one that a pod is given."""
+    """URL such as `https://127.0.0.1:6443`; empty for the API server of the pod's cluster."""
     api_token_file: str = ""
-    """Read where an API server is named, and so is the next."""
+    """Used with `api_server`, like `api_ca_file`."""
     api_ca_file: str = ""
     scorer_token_file: str = "/etc/linkwise/scorer/token"  # noqa: S105 - its path.
-    """As whom the scorer is asked whether pods would fit; read again for each dry run."""
+    """File of the token for the scorer's fit API; read again for each dry run."""
     scorer_ca_file: str = "/etc/linkwise/scorer/ca.crt"
-    """Who signed its certificate."""
+    """File of the CA of the scorer's certificate."""
     drain_seconds: float = 15
-    """Once told to end: without a request for so long, nobody comes any more [s]."""
+    """While draining: the process ends after this time without a request [s]."""
     log_level: str = "info"
 
     @property
     def own_host(self) -> str:
-        """Where the process reaches itself."""
+        """Host by which the process reaches itself."""
         return self.host or "localhost"
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
-    """Return what the environment says.
+    """Return the settings of an environment.
 
     Raises:
-        SettingsError: A value cannot be.
+        SettingsError: A value is invalid.
     """
-    plain, given = Settings(), Environment(environment)
-    level, api_server = given.level(), given.api_server()
+    defaults, variables = Settings(), Environment(environment)
+    level, api_server = variables.level(), variables.api_server()
     return Settings(
-        host=given.text("host", plain.host),
-        port=int(given.number("port", plain.port, 65535)),
-        dry_run_port=int(given.number("dry_run_port", plain.dry_run_port, 65535)),
-        probe_port=int(given.number("probe_port", plain.probe_port, 65535)),
-        certificate=given.text("certificate", plain.certificate),
-        key=given.text("key", plain.key),
-        client_ca=given.text("client_ca", plain.client_ca),
+        host=variables.text("host", defaults.host),
+        port=int(variables.number("port", defaults.port, 65535)),
+        dry_run_port=int(variables.number("dry_run_port", defaults.dry_run_port, 65535)),
+        probe_port=int(variables.number("probe_port", defaults.probe_port, 65535)),
+        certificate=variables.text("certificate", defaults.certificate),
+        key=variables.text("key", defaults.key),
+        client_ca=variables.text("client_ca", defaults.client_ca),
         api_server=api_server,
-        api_token_file=given.text("api_token_file", plain.api_token_file),
-        api_ca_file=given.text("api_ca_file", plain.api_ca_file),
-        scorer_token_file=given.text("scorer_token_file", plain.scorer_token_file),
-        scorer_ca_file=given.text("scorer_ca_file", plain.scorer_ca_file),
-        drain_seconds=given.number("drain_seconds", plain.drain_seconds, 600),
+        api_token_file=variables.text("api_token_file", defaults.api_token_file),
+        api_ca_file=variables.text("api_ca_file", defaults.api_ca_file),
+        scorer_token_file=variables.text("scorer_token_file", defaults.scorer_token_file),
+        scorer_ca_file=variables.text("scorer_ca_file", defaults.scorer_ca_file),
+        drain_seconds=variables.number("drain_seconds", defaults.drain_seconds, 600),
         log_level=level,
     )

@@ -1,7 +1,7 @@
-"""GPUs that NVIDIA's device plugin would share: which name to ask for, and how many.
+"""GPUs that NVIDIA's device plugin shares: resource names, replicas and findings.
 
-A pod may land on nodes of several groups, which its nodeSelector narrows down. What holds for all
-of them is decided here; what holds for some is left to the scheduler.
+The nodes of a pod may belong to several groups of the policy's `sharing`, restricted by its
+nodeSelector. Properties that all of them have are handled here; the scheduler handles the rest.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,6 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from cluster.capacity import Capacity
+from cluster.container_request import all_containers, container_pointer, indexed_containers
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import GPU_MEM, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.pod import Amounts, NewContainer, NewPod
@@ -20,7 +21,7 @@ from policy.sharing import Shared, SharingGroup, shared_by
 from webhook.patch import Operation, add, remove
 
 NodeSharing: TypeAlias = tuple[Shared | None, ...]
-"""How GPUs are shared on each kind of node that a pod may land on; None: not at all."""
+"""Distinct ways in which the nodes of a pod share GPUs; None: not shared."""
 
 _RULE = "sharing rename"
 
@@ -28,81 +29,80 @@ _RULE = "sharing rename"
 def sharing_on_nodes(
     pod: NewPod, groups: tuple[SharingGroup, ...], capacity: Capacity
 ) -> NodeSharing:
-    """Return how `nvidia.com/gpu` is shared where a pod may land; a node is of its first group.
+    """Return how the possible nodes of a pod share `nvidia.com/gpu`.
 
-    Where nodes are known these are judged; else every node that the groups' labels allow.
+    A node belongs to the first group that matches. Where no nodes are known, all label sets of the
+    groups are possible.
     """
     selected = pod.spec.node_selector or {}
     if capacity.by_nvidias_names:
-        return _landing_on(capacity, selected, groups)
-    found: list[Shared | None] = []
+        return _sharing_on_known_nodes(capacity, selected, groups)
+    sharing: list[Shared | None] = []
     for group in groups:
         labels = group.node_labels
         if any(selected.get(key, value) != value for key, value in labels.items()):
             continue
-        found.append(_offer(group))
+        sharing.append(_shared_gpu(group))
         if labels.items() <= selected.items():
-            return tuple(found)
-    return (*found, None)
+            return tuple(sharing)
+    return (*sharing, None)
 
 
-def _landing_on(
+def _sharing_on_known_nodes(
     capacity: Capacity, selected: Mapping[str, str], groups: tuple[SharingGroup, ...]
 ) -> NodeSharing:
-    """Return how GPUs are shared on the nodes that exist and that a nodeSelector allows."""
+    """Return how the nodes that a nodeSelector matches share GPUs."""
     keys = frozenset(key for group in groups for key in group.node_labels)
-    named = {key: value for key, value in selected.items() if key in keys}
-    found: dict[Shared | None, None] = {}
+    relevant = {key: value for key, value in selected.items() if key in keys}
+    sharing: dict[Shared | None, None] = {}
     for labels in capacity.label_sets(keys):
-        if named.items() <= labels.items():
-            fits = (group for group in groups if group.node_labels.items() <= labels.items())
-            first = next(fits, None)
-            found[_offer(first) if first else None] = None
-    return tuple(found)
+        if relevant.items() <= labels.items():
+            matching = (group for group in groups if group.node_labels.items() <= labels.items())
+            first = next(matching, None)
+            sharing[_shared_gpu(first) if first else None] = None
+    return tuple(sharing)
 
 
-def _offer(group: SharingGroup) -> Shared | None:
-    return next((one for one in shared_by(group) if one.device == NVIDIA_GPU), None)
+def _shared_gpu(group: SharingGroup) -> Shared | None:
+    return next((shared for shared in shared_by(group) if shared.device == NVIDIA_GPU), None)
 
 
-def offering(where: NodeSharing, request: Request) -> NodeSharing:
-    """Return the kinds of nodes that offer what a pod asks for."""
-    return tuple(offer for offer in where if _name(offer) == request.counted)
+def offering(sharing: NodeSharing, request: Request) -> NodeSharing:
+    """Return the ways of sharing under the requested resource name."""
+    return tuple(shared for shared in sharing if _resource(shared) == request.counted)
 
 
-def replicas(where: NodeSharing) -> int:
-    """Return how many pods share a GPU on all these nodes; 0 where they differ, or share none."""
-    if not where:
-        return 0
-    numbers = {offer.replicas if offer else 0 for offer in where}
+def replicas(sharing: NodeSharing) -> int:
+    """Return the replicas of each GPU; 0 where nodes differ, or do not share."""
+    numbers = {shared.replicas if shared else 0 for shared in sharing}
     return numbers.pop() if len(numbers) == 1 else 0
 
 
-def sharing_findings(where: NodeSharing, request: Request) -> Iterator[Finding]:
-    """Yield what is wrong, or not as it seems, with a request for shared GPUs.
+def sharing_findings(sharing: NodeSharing, request: Request) -> Iterator[Finding]:
+    """Yield findings about a request for shared GPUs.
 
     Args:
-        where: The kinds of nodes that offer what the pod asks for.
-        request: Of the families that NVIDIA's plugin knows.
+        sharing: The ways of sharing under the requested resource name.
+        request: A request under NVIDIA's names.
     """
-    offers = [offer for offer in where if offer]
-    shared = bool(offers) and len(offers) == len(where)
-    if shared and all(offer.fails_above_one for offer in offers):
-        yield from _above_one(offers[0], request)
-    sliced = shared and all(offer.strategy == "time-slicing" for offer in offers)
-    if request.asks and (sliced or (request.counted == NVIDIA_GPU_SHARED and not offers)):
+    shared = [each for each in sharing if each]
+    all_share = bool(shared) and len(shared) == len(sharing)
+    if all_share and all(each.fails_above_one for each in shared):
+        yield from _above_one(shared[0], request)
+    time_sliced = all_share and all(each.strategy == "time-slicing" for each in shared)
+    if request.asks and (time_sliced or (request.counted == NVIDIA_GPU_SHARED and not shared)):
         ask = request.asks[0]
         yield Finding(
             Code.NOT_ENFORCED,
             Severity.WARNING,
             ask.field,
             ask.gpus,
-            "a GPU shared by time-slicing: nothing keeps its pods to their part of memory or time",
-            f"let the framework cap its memory, or ask for {GPU_MEM} on nodes that enforce it",
+            "a GPU shared by time-slicing: no limit on the memory or time of its pods is enforced",
+            f"limit the memory in the framework, or ask for {GPU_MEM} on nodes that enforce it",
         )
 
 
-def _above_one(offer: Shared, request: Request) -> Iterator[Finding]:
+def _above_one(shared: Shared, request: Request) -> Iterator[Finding]:
     for ask in request.asks:
         if ask.gpus > 1:
             yield Finding(
@@ -110,19 +110,19 @@ def _above_one(offer: Shared, request: Request) -> Iterator[Finding]:
                 Severity.ERROR,
                 ask.field,
                 ask.gpus,
-                f"{ask.gpus} {offer.resource} in one container, where each GPU is shared by "
-                f"{offer.replicas} and a container may have 1: more is not a larger part of a GPU",
+                f"{ask.gpus} {shared.resource} in one container, where each GPU is shared by "
+                f"{shared.replicas} and a container may have 1: more is not a larger part of a GPU",
                 "ask for 1, or for whole GPUs",
             )
 
 
-def _name(offer: Shared | None) -> str:
-    return offer.resource if offer else NVIDIA_GPU
+def _resource(shared: Shared | None) -> str:
+    return shared.resource if shared else NVIDIA_GPU
 
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """A pod that asks for GPUs by the name that its nodes have for them."""
+    """A pod whose requests are renamed to the resource that its nodes offer."""
 
     pod: NewPod
     operations: tuple[Operation, ...]
@@ -130,21 +130,21 @@ class Renaming:
     new: str
 
     def as_written(self, finding: Finding) -> Finding:
-        """Return a finding with the field as the pod's author wrote it."""
+        """Return a finding with the field name before renaming."""
         return replace(finding, field=finding.field.replace(f"[{self.new}]", f"[{self.old}]"))
 
 
-def rename_resource(pod: NewPod, where: NodeSharing) -> Renaming | None:
-    """Return a pod renamed to what all nodes offer where it may land; None where they differ.
+def rename_resource(pod: NewPod, sharing: NodeSharing) -> Renaming | None:
+    """Return a pod renamed to the resource that all its nodes offer; None where nodes differ.
 
-    A pod that names both is left alone: it is refused as it is.
+    A pod that names both resources is not renamed; validation refuses it.
     """
-    names = {_name(offer) for offer in where}
-    if len(names) != 1 or not any(where):
+    names = {_resource(shared) for shared in sharing}
+    if len(names) != 1 or not any(sharing):
         return None
     new = names.pop()
     old = NVIDIA_GPU if new == NVIDIA_GPU_SHARED else NVIDIA_GPU_SHARED
-    if new not in {NVIDIA_GPU, NVIDIA_GPU_SHARED} or _asks(pod, new) or not _asks(pod, old):
+    if new not in {NVIDIA_GPU, NVIDIA_GPU_SHARED} or _names(pod, new) or not _names(pod, old):
         return None
     init = pod.spec.init_containers
     spec = msgspec.structs.replace(
@@ -153,27 +153,23 @@ def rename_resource(pod: NewPod, where: NodeSharing) -> Renaming | None:
         init_containers=init and [_renamed(container, old, new) for container in init],
     )
     renamed = msgspec.structs.replace(pod, spec=spec)
-    return Renaming(renamed, tuple(_steps(pod, old, new)), old, new)
+    return Renaming(renamed, tuple(_operations(pod, old, new)), old, new)
 
 
-def _asks(pod: NewPod, resource: str) -> bool:
+def _names(pod: NewPod, resource: str) -> bool:
     return any(
         resource in container.limits or resource in container.requests
-        for container in (*pod.spec.containers, *(pod.spec.init_containers or ()))
+        for container in all_containers(pod.spec)
     )
 
 
-def _steps(pod: NewPod, old: str, new: str) -> Iterator[Operation]:
-    for list_name, containers in (
-        ("containers", pod.spec.containers),
-        ("initContainers", pod.spec.init_containers or ()),
-    ):
-        for index, container in enumerate(containers):
-            for kind, amounts in (("limits", container.limits), ("requests", container.requests)):
-                if old in amounts:
-                    path = f"/spec/{list_name}/{index}/resources/{kind}/"
-                    yield remove(path + escape(old), _RULE)
-                    yield add(path + escape(new), amounts[old], _RULE)
+def _operations(pod: NewPod, old: str, new: str) -> Iterator[Operation]:
+    for init, index, container in indexed_containers(pod.spec):
+        for part, amounts in (("limits", container.limits), ("requests", container.requests)):
+            if old in amounts:
+                pointer = f"{container_pointer(init, index)}/resources/{part}/"
+                yield remove(pointer + escape(old), _RULE)
+                yield add(pointer + escape(new), amounts[old], _RULE)
 
 
 def _renamed(container: NewContainer, old: str, new: str) -> NewContainer:

@@ -123,7 +123,7 @@ class Informers:
             policy = parse_policy((data or {}).get(POLICY_KEY, ""))
         except PolicyError as error:
             # The last valid policy stays. The webhook creates an Event.
-            _log.error("Refused policy", err=str(error))
+            _log.error("Policy rejected", err=str(error))
             return
         self.policy = PolicySnapshot(policy, generation=self.policy.generation + 1)
         preferences = replace(

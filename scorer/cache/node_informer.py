@@ -103,7 +103,7 @@ class NodeInformer:
         try:
             node = build_node(raw, config_maps, self._policy) if raw else None
         except (NodeError, TopologyError) as error:
-            _log.warning("Left node out", node=name, err=str(error))
+            _log.warning("Node skipped", node=name, err=str(error))
             node = None
         table = self.tables.table(name, node.machine if node else None)
         if node and node.machine and table is None:

@@ -270,7 +270,7 @@ def test_a_pod_of_more_containers_or_resources_than_are_read_is_refused(plane, p
 def test_a_gate_among_more_than_are_read_is_not_taken_for_ours(plane, pods):
     many = [{"name": keys.GANG}, *({"name": f"example.com/{number}"} for number in range(1024))]
     said = refusal(lambda: plane.api.create(pods, pod("p", GPU, schedulingGates=many)))
-    assert "nobody would" in said
+    assert "would bypass Linkwise" in said
     assert refusal(lambda: plane.api.create(pods, pod("p", schedulingGates=many))) == ""
 
 
@@ -278,7 +278,7 @@ def test_a_gate_among_more_than_are_read_is_not_taken_for_ours(plane, pods):
     "limits",
     [{keys.GPU_MEM: "2"}, GPU, {"aliyun.com/other": "1"}, {keys.NVIDIA_GPU_SHARED: "1"}],
 )
-def test_a_pod_that_nobody_would_place_is_refused_with_what_to_do(plane, pods, limits):
+def test_pod_that_would_bypass_linkwise_is_refused_with_a_fix(plane, pods, limits):
     said = refusal(lambda: plane.api.create(pods, pod("p", limits)))
     assert "create the pod again" in said
     init = pod("p", initContainers=[container(limits, "init")])

@@ -179,7 +179,7 @@ def _validate(home: ConfigSource, text: str) -> None:
     question = read_config_review(msgspec.json.encode(asked))
     if isinstance(question, ConfigReview):
         question = config_response(question, decode_problems(lint_text(home.key, question.text)))
-    size = len(question.answer)
+    size = len(question.body)
     assert size < _LARGEST_ANSWER, f"an answer of {size} bytes"
 
 

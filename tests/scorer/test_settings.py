@@ -6,16 +6,16 @@ from scorer.settings import Settings, read_settings
 POD = {"KUBERNETES_SERVICE_HOST": "192.0.2.1"}
 
 
-def test_a_pod_needs_no_settings():
+def test_environment_of_a_pod_is_enough():
     assert read_settings(POD) == Settings()
 
 
-def test_outside_a_cluster_an_api_server_must_be_named():
+def test_api_server_is_required_outside_a_pod():
     with pytest.raises(SettingsError, match="LINKWISE_API_SERVER is not set"):
         read_settings({})
 
 
-def test_every_setting_is_a_variable_of_its_name():
+def test_every_setting_has_a_variable_of_its_name():
     texts = {
         "host": "127.0.0.1",
         "address": "192.0.2.2",

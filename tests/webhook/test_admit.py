@@ -81,14 +81,14 @@ MODEL_AND_DRIVER = {
         ),
     ],
 )
-def test_the_protocols_examples_are_allowed_or_denied(pod, policy, denials):
+def test_examples_of_the_protocol_are_allowed_or_denied(pod, policy, denials):
     outcome = judged(pod, a_snapshot(policy))
 
     assert codes(outcome, Severity.ERROR) == denials
     assert outcome.verdict is (Verdict.DENIED if denials else Verdict.ALLOWED)
 
 
-def test_a_denied_pod_is_not_patched():
+def test_denied_pod_has_no_patch():
     outcome = judged(
         a_pod({keys.GPU_CORE: 22}, annotations={keys.TERM: "1"}), a_snapshot("", [DRIVER_PROFILE])
     )
@@ -97,7 +97,7 @@ def test_a_denied_pod_is_not_patched():
     assert outcome.patch == ()
 
 
-def test_all_problems_come_back_in_one_answer():
+def test_all_problems_are_in_one_response():
     env = [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]
     pod = a_pod(
         labels={keys.COMPUTE_CLASS: "fast", keys.MODEL_SERIES: "T5"},
@@ -119,7 +119,7 @@ def test_all_problems_come_back_in_one_answer():
     }
 
 
-def test_a_gpushare_pod_sees_only_its_card_whatever_it_says():
+def test_gpushare_pod_sees_only_its_card():
     env = [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]
     pod = a_pod(containers=[a_container({keys.GPU_MEM: 5}, env=env)])
 
@@ -141,7 +141,7 @@ def test_a_gpushare_pod_sees_only_its_card_whatever_it_says():
         pytest.param(a_pod(labels={"app": "web"}), id="other-labels"),
     ],
 )
-def test_pods_with_nothing_of_ours_pass_untouched(pod):
+def test_pods_out_of_scope_are_unchanged(pod):
     outcome = judged(pod, a_snapshot("", [{"name": "all", "effect": {"labels": {"a": "b"}}}]))
 
     assert outcome.verdict is Verdict.SKIPPED
@@ -163,14 +163,14 @@ def test_pods_with_nothing_of_ours_pass_untouched(pod):
         ),
     ],
 )
-def test_pods_with_something_of_ours_are_looked_at(pod):
+def test_pods_in_scope_are_handled(pod):
     assert judged(pod).verdict is not Verdict.SKIPPED
 
 
 # ---- GPUs that NVIDIA's plugin shares.
 
 
-def test_a_request_gets_the_name_that_nodes_have_for_it():
+def test_request_is_renamed_to_the_resource_of_the_nodes():
     pod = a_pod({keys.NVIDIA_GPU: 1})
 
     outcome = judged(pod, a_snapshot(TIME_SLICING + "  rename: true"), capacity=SLICED)
@@ -195,7 +195,7 @@ def test_a_request_gets_the_name_that_nodes_have_for_it():
         ),
     ],
 )
-def test_what_a_replica_is_told_of_its_part_stands_in_the_policys_groups_alone(policy, told):
+def test_variables_of_replicas_come_only_from_groups_of_the_policy(policy, told):
     pod = a_pod({keys.NVIDIA_GPU_SHARED: 1})
     env = env_of(admitted(pod, a_snapshot(policy), capacity=SLICED))
 
@@ -204,7 +204,7 @@ def test_what_a_replica_is_told_of_its_part_stands_in_the_policys_groups_alone(p
     assert keys.ENV_VISIBLE_DEVICES in env
 
 
-def test_a_pod_whose_gpus_nvidias_plugin_chooses_is_told_its_part_and_nothing_else():
+def test_pod_of_nvidias_plugin_gets_only_variables_of_its_replicas():
     policy = a_snapshot(TIME_SLICING.replace("renameByDefault: true", "renameByDefault: false"))
 
     pod = admitted(a_pod({keys.NVIDIA_GPU: 1}, {"cpu": 1}), policy)
@@ -231,7 +231,9 @@ TIMESLICE_EXCLUDED = str({"key": keys.NODE_MODE, "operator": "NotIn", "values": 
         ),
     ],
 )
-def test_replicas_are_placed_where_a_node_of_ours_offers_them(policy, capacity, spec, placed):
+def test_linkwise_places_replicas_if_a_node_of_mode_timeslice_offers_them(
+    policy, capacity, spec, placed
+):
     pod = a_pod({keys.NVIDIA_GPU_SHARED: 1}, **spec)
 
     outcome = judged(pod, a_snapshot(policy), capacity=capacity)
@@ -245,7 +247,7 @@ def test_replicas_are_placed_where_a_node_of_ours_offers_them(policy, capacity, 
     assert read.places is placed or spec
 
 
-def test_more_replicas_than_nvidias_plugin_offers_anywhere_are_told():
+def test_replicas_above_the_capacity_of_nvidias_plugin_are_a_finding():
     capacity = Capacity(nodes=1, nvidia_replicas=4)
 
     outcome = judged(a_pod({keys.NVIDIA_GPU_SHARED: 5}), capacity=capacity)
@@ -283,7 +285,7 @@ def test_more_replicas_than_nvidias_plugin_offers_anywhere_are_told():
         ),
     ],
 )
-def test_what_has_another_effect_than_its_author_may_think_is_a_warning(pod, found):
+def test_misleading_requests_are_warnings(pod, found):
     outcome = judged(pod)
 
     assert [(one.code, one.field) for one in outcome.findings] == found
@@ -299,7 +301,7 @@ SMALL = Capacity(nodes=2, memory_cards=(15, 15), compute_cards=(15, 15), whole=8
     ("mode", "severities"),
     [("warn", [Severity.WARNING]), ("deny", [Severity.ERROR]), ("off", [])],
 )
-def test_more_than_any_node_offers_is_told_as_the_policy_says(mode, severities):
+def test_request_above_the_capacity_is_a_finding_with_the_policys_severity(mode, severities):
     outcome = judged(a_pod({keys.GPU_MEM: 20}), a_snapshot(f"capacity: '{mode}'"), capacity=SMALL)
 
     found = [one for one in outcome.findings if one.code is Code.CAPACITY]
@@ -310,14 +312,14 @@ def test_more_than_any_node_offers_is_told_as_the_policy_says(mode, severities):
         assert one.field.endswith(f"[{keys.GPU_MEM}]")
 
 
-def test_what_a_node_offers_is_not_told():
+def test_request_within_the_capacity_has_no_finding():
     assert codes(judged(a_pod({keys.GPU_WHOLE: 8}), capacity=SMALL)) == []
 
 
 # ---- Records that users wrote.
 
 
-def test_an_allocation_that_the_user_wrote_is_removed_with_a_warning():
+def test_allocation_written_by_a_user_is_removed_with_a_warning():
     own = {
         keys.ALLOCATION: "{}",
         keys.VISIBLE_DEVICES: "0",
@@ -337,7 +339,7 @@ def test_an_allocation_that_the_user_wrote_is_removed_with_a_warning():
 # ---- What is told.
 
 
-def test_a_decision_tells_the_audit_log_its_policy_rules_and_findings():
+def test_audit_annotations_have_policy_rules_and_findings():
     policy = a_snapshot()
 
     audit = judged(a_pod({keys.GPU_WHOLE: 1}, annotations={keys.TERM: "1"}), policy).audit

@@ -21,7 +21,7 @@ from cluster.finding import Code, Severity
 from cluster.gang_owner import Workload
 
 
-def test_a_gangs_worker_waits_on_nodes_where_gpus_are_chosen():
+def test_gang_worker_is_gated_and_requires_nodes_of_mode_topology():
     pod = admitted(
         a_pod({keys.GPU_WHOLE: 1}, labels={**ARENA, keys.JOB_ROLE: "worker"}, hostNetwork=True)
     )
@@ -30,7 +30,7 @@ def test_a_gangs_worker_waits_on_nodes_where_gpus_are_chosen():
     assert requirements_of(pod) == {keys.NODE_MODE: ["topology"]}
 
 
-def test_a_gangs_launcher_does_not_wait_and_sees_no_gpu():
+def test_gang_launcher_is_not_gated_and_sees_no_gpu():
     pod = admitted(a_pod({"cpu": 1}, labels={**ARENA, keys.JOB_ROLE: "launcher"}))
 
     assert "schedulingGates" not in pod["spec"]
@@ -49,14 +49,14 @@ def test_a_gangs_launcher_does_not_wait_and_sees_no_gpu():
         pytest.param({"cpu": 1}, "gates", False, id="no-gpu"),
     ],
 )
-def test_members_whose_gpus_linkwise_chooses_are_gated(limits, mode, gated):
+def test_members_with_gpus_of_linkwise_are_gated(limits, mode, gated):
     policy = a_snapshot(f"placement: {{mode: {mode}}}")
     pod = admitted(a_pod(limits, labels=ARENA), policy, capacity=SLICED)
 
     assert pod["spec"].get("schedulingGates", []) == [GATE] * gated
 
 
-def test_single_pods_are_gated_where_no_scheduler_of_ours_runs():
+def test_single_pods_are_gated_in_mode_gates():
     pod = a_pod({keys.GPU_WHOLE: 1})
 
     assert admitted(pod)["spec"]["schedulingGates"] == [GATE]
@@ -68,9 +68,7 @@ def test_single_pods_are_gated_where_no_scheduler_of_ours_runs():
 @pytest.mark.parametrize(
     ("gpus", "link", "gated"), [(2, "nvlink", 1), (2, "best", 0), (1, "nvlink", 0)]
 )
-def test_a_pod_that_insists_on_links_waits_for_the_planner_beside_a_scheduler_too(
-    gpus, link, gated
-):
+def test_pod_that_requires_links_is_gated_in_mode_scheduler(gpus, link, gated):
     pod = a_pod({keys.GPU_WHOLE: gpus}, annotations={keys.LINK: link})
 
     after = admitted(pod, a_snapshot("placement: {mode: scheduler}"))
@@ -78,7 +76,7 @@ def test_a_pod_that_insists_on_links_waits_for_the_planner_beside_a_scheduler_to
     assert after["spec"].get("schedulingGates", []) == [GATE] * gated
 
 
-def test_a_daemonsets_pod_stays_on_its_node_and_is_no_member():
+def test_pod_of_a_daemon_set_keeps_its_node_and_is_not_a_member():
     field = {"key": keys.NODE_NAME_FIELD, "operator": "In", "values": ["n1"]}
     affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [field]}]}}}
     pod = a_pod({keys.GPU_WHOLE: 1}, labels=ARENA, owner="DaemonSet", affinity=affinity)
@@ -91,7 +89,7 @@ def test_a_daemonsets_pod_stays_on_its_node_and_is_no_member():
     assert "schedulingGates" not in after["spec"]
 
 
-def test_other_gates_stay_and_ours_is_appended_once():
+def test_gate_is_appended_once_to_other_gates():
     other = {"name": "example.org/quota"}
 
     once = admitted(a_pod({keys.GPU_WHOLE: 1}, schedulingGates=[other]))
@@ -104,7 +102,7 @@ def test_other_gates_stay_and_ours_is_appended_once():
     ("own", "after"),
     [(None, "linkwise"), ("", "linkwise"), ("default-scheduler", "linkwise"), ("mine", "mine")],
 )
-def test_a_scheduler_that_the_user_named_stands(own, after):
+def test_scheduler_named_by_the_user_is_kept(own, after):
     spec = {} if own is None else {"schedulerName": own}
 
     pod = admitted(
@@ -144,7 +142,7 @@ WHOLE = {keys.GPU_WHOLE: 1}
         ),
     ],
 )
-def test_a_pod_that_its_scheduler_would_bind_without_chosen_gpus_is_refused(pod, policy):
+def test_pod_that_another_scheduler_would_bind_without_gpus_is_refused(pod, policy):
     outcome = judged(pod, a_snapshot(policy), capacity=SLICED)
 
     assert codes(outcome, Severity.ERROR) == [Code.SCHEDULER]
@@ -176,11 +174,11 @@ def test_a_pod_that_its_scheduler_would_bind_without_chosen_gpus_is_refused(pod,
         pytest.param(a_pod(WHOLE, schedulerName="mine"), "", id="gates"),
     ],
 )
-def test_a_pod_whose_gpus_are_chosen_or_not_ours_to_choose_may_name_its_scheduler(pod, policy):
+def test_pod_with_chosen_or_foreign_gpus_may_name_its_scheduler(pod, policy):
     assert codes(judged(pod, a_snapshot(policy))) == []
 
 
-def test_held_pods_get_the_class_that_preempts_nobody_and_the_api_server_tells_what_it_means():
+def test_gated_pods_get_the_non_preempting_class_without_resolved_priority():
     policy = a_snapshot("gangs: {nonPreemptingClasses: {high: high-waits}}")
     spec = {"priorityClassName": "high", "priority": 7, "preemptionPolicy": "PreemptLowerPriority"}
 
@@ -199,7 +197,7 @@ def test_held_pods_get_the_class_that_preempts_nobody_and_the_api_server_tells_w
         pytest.param({keys.NVIDIA_GPU: 1}, {"priorityClassName": "high"}, id="not held"),
     ],
 )
-def test_other_pods_keep_their_priority(limits, spec):
+def test_other_pods_keep_their_priority_class(limits, spec):
     policy = a_snapshot("gangs: {nonPreemptingClasses: {high: high-waits}}")
     given = {**spec, "priority": 7, "preemptionPolicy": "PreemptLowerPriority"}
 
@@ -209,7 +207,7 @@ def test_other_pods_keep_their_priority(limits, spec):
     assert pod["spec"].get("priorityClassName") == spec.get("priorityClassName")
 
 
-def test_a_gang_of_a_workload_is_judged_with_it():
+def test_gang_of_a_workload_is_validated_with_it():
     workload = Workload("StatefulSet", "web", members=4, ordered=True)
 
     outcome = judged(a_pod({keys.GPU_WHOLE: 1}, labels=ARENA), workload=workload)
@@ -217,7 +215,7 @@ def test_a_gang_of_a_workload_is_judged_with_it():
     assert codes(outcome, Severity.ERROR) == [Code.GANG_ORDERED]
 
 
-def test_a_size_that_is_no_number_is_told_for_members_only():
+def test_invalid_gang_size_is_a_finding_only_for_members():
     labels = {**ARENA, keys.POD_GROUP_MIN_AVAILABLE: "many"}
 
     assert Code.GANG_SIZE in codes(judged(a_pod({keys.GPU_WHOLE: 1}, labels=labels)))

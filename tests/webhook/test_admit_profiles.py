@@ -7,7 +7,7 @@ from cluster import keys
 from cluster.finding import Code, Severity
 
 
-def test_a_profile_gives_the_driver_to_pods_of_its_class():
+def test_profile_adds_the_driver_to_pods_of_its_class():
     policy = a_snapshot("", [DRIVER_PROFILE])
     pod = a_pod({keys.NVIDIA_GPU: 8}, labels={keys.COMPUTE_CLASS: "gpu-hpn"})
 
@@ -19,7 +19,7 @@ def test_a_profile_gives_the_driver_to_pods_of_its_class():
     assert [one.matched for one in outcome.profiles] == [True]
 
 
-def test_the_pods_own_driver_stands():
+def test_driver_of_the_pod_is_kept():
     labels = {keys.COMPUTE_CLASS: "gpu-hpn", keys.DRIVER_VERSION: "1.4.1"}
 
     pod = admitted(a_pod({keys.NVIDIA_GPU: 8}, labels=labels), a_snapshot("", [DRIVER_PROFILE]))
@@ -27,7 +27,7 @@ def test_the_pods_own_driver_stands():
     assert pod["metadata"]["labels"] == labels
 
 
-def test_a_profile_may_bring_what_is_judged():
+def test_labels_of_profiles_are_validated():
     profile = {"name": "slip", "effect": {"labels": {keys.COMPUTE_CLASS: "fast"}}}
 
     outcome = judged(a_pod({keys.NVIDIA_GPU: 1}), a_snapshot("", [profile]))
@@ -35,7 +35,7 @@ def test_a_profile_may_bring_what_is_judged():
     assert codes(outcome, Severity.ERROR) == [Code.CLASS]
 
 
-def test_no_profile_writes_an_allocation():
+def test_profiles_cannot_write_an_allocation():
     profile = {"name": "bold", "effect": {"annotations": {keys.TERM: "9", "note": "kept"}}}
 
     outcome = judged(a_pod({keys.GPU_WHOLE: 1}), a_snapshot("", [profile]))
@@ -46,7 +46,7 @@ def test_no_profile_writes_an_allocation():
     assert outcome.annotations == {"note": "kept"}
 
 
-def test_a_profile_of_a_namespace_that_is_not_known_is_left_out_with_a_warning():
+def test_namespace_selector_of_an_unknown_namespace_does_not_match_with_a_warning():
     team = {"team": "vision"}
     profile = {
         "name": "team",
@@ -62,7 +62,7 @@ def test_a_profile_of_a_namespace_that_is_not_known_is_left_out_with_a_warning()
     assert "team" in admitted(pod, policy, namespace=team)["metadata"]["labels"]
 
 
-def test_profiles_reach_all_pods_where_the_policy_says_so():
+def test_profiles_all_applies_profiles_to_all_pods():
     policy = a_snapshot("profilesAll: true", [{"name": "all", "effect": {"labels": {"a": "b"}}}])
 
     assert admitted(a_pod({"cpu": 1}), policy)["metadata"]["labels"] == {"a": "b"}

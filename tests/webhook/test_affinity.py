@@ -78,11 +78,11 @@ MADE = terms({"matchExpressions": [ZONE_EXPRESSION]})
         ),
     ],
 )
-def test_every_term_that_did_not_decide_gets_the_requirement(spec, after):
+def test_requirement_is_added_to_every_term_without_its_key(spec, after):
     assert applied(spec, [ZONE]) == after
 
 
-def test_several_requirements_are_judged_one_by_one():
+def test_each_requirement_is_added_independently():
     spec = {
         "nodeSelector": {"type": "own"},
         **terms({"matchExpressions": [OTHER]}, {"matchFields": [FIELD]}),
@@ -99,7 +99,7 @@ def test_several_requirements_are_judged_one_by_one():
     }
 
 
-def test_nothing_required_changes_nothing():
+def test_no_requirements_need_no_patch():
     assert add_requirements(Pod().spec, []) == []
 
 
@@ -114,7 +114,7 @@ def _decides_zone(spec):
 
 
 @given(pod=pods())
-def test_a_pod_gets_fewer_nodes_and_never_others(pod):
+def test_requirements_only_remove_nodes(pod):
     before = msgspec.convert(pod, Pod, strict=False).spec
     # A required affinity without terms is refused by every API server, unless it gets one.
     assume(_required_has_terms(before))

@@ -48,7 +48,7 @@ placed_pods = st.builds(asking, pods(), st.sampled_from(PLACED))
 
 
 @given(pod=placed_pods | pods(), policy=policies)
-def test_the_patch_applies_to_any_pod_and_a_second_pass_changes_nothing(pod, policy):
+def test_patch_applies_to_any_pod_and_is_idempotent(pod, policy):
     outcome = judged(pod, policy)
     assume(outcome.verdict is Verdict.ALLOWED)
 
@@ -60,7 +60,7 @@ def test_the_patch_applies_to_any_pod_and_a_second_pass_changes_nothing(pod, pol
 
 
 @given(pod=pods(), policy=policies)
-def test_equal_pods_get_equal_answers(pod, policy):
+def test_admission_is_deterministic(pod, policy):
     assert judged(pod, policy) == judged(pod, policy)
 
 
@@ -69,7 +69,7 @@ def as_map(table):
 
 
 @given(pod=placed_pods | pods(), policy=policies)
-def test_what_the_user_wrote_stays(pod, policy):
+def test_fields_of_the_user_are_kept(pod, policy):
     outcome = judged(pod, policy)
     after = patched(pod, outcome)
 
@@ -105,7 +105,7 @@ UNKNOWN = {"futureField", "x/y~z"}
 
 
 @given(pod=pods(), policy=policies)
-def test_fields_that_nobody_reads_survive(pod, policy):
+def test_unread_fields_are_kept(pod, policy):
     after = patched(pod, judged(pod, policy))
 
     spec = {key: value for key, value in pod["spec"].items() if key not in ADDED_TO | SET}
@@ -126,7 +126,7 @@ def unknown_in(thing, path=()):
 
 
 @given(pod=placed_pods, policy=policies)
-def test_every_term_is_constrained_or_has_decided(pod, policy):
+def test_every_term_has_each_required_key(pod, policy):
     assume(keys.NODE_MODE not in as_map(pod["spec"].get("nodeSelector")))
 
     outcome = judged(pod, policy, capacity=SLICED)
@@ -140,7 +140,7 @@ def test_every_term_is_constrained_or_has_decided(pod, policy):
 
 
 @given(pod=pods(), policy=policies)
-def test_warnings_are_few_short_and_printable(pod, policy):
+def test_warnings_of_any_pod_are_few_short_and_printable(pod, policy):
     outcome = judged(pod, policy)
 
     assert len(outcome.warnings) <= 3
@@ -151,7 +151,7 @@ def test_warnings_are_few_short_and_printable(pod, policy):
 
 
 @given(pod=pods(), policy=policies)
-def test_only_errors_deny_and_only_allowed_pods_are_patched(pod, policy):
+def test_only_errors_deny_and_only_allowed_pods_have_a_patch(pod, policy):
     outcome = judged(pod, policy)
 
     errors = Severity.ERROR in {one.severity for one in outcome.findings}

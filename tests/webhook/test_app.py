@@ -61,7 +61,7 @@ async def until_sample(webhook, *samples):
 # ---- Pods.
 
 
-async def test_a_pod_is_patched_and_its_line_and_its_metrics_tell_of_it(webhook):
+async def test_patched_pod_is_logged_and_counted(webhook):
     answer = await webhook.review(a_review(a_pod({keys.GPU_WHOLE: 1}), name="train"))
 
     assert (answer["uid"], answer["allowed"]) == ("42", True)
@@ -76,7 +76,7 @@ async def test_a_pod_is_patched_and_its_line_and_its_metrics_tell_of_it(webhook)
     )
 
 
-async def test_a_bad_pod_is_denied_and_its_findings_are_counted(webhook):
+async def test_denied_pod_has_its_findings_counted(webhook):
     pod = a_pod({keys.GPU_MEM: 4, keys.GPU_CORE: 22})
 
     answer = await webhook.review(a_review(pod, dryRun=True))
@@ -90,7 +90,7 @@ async def test_a_bad_pod_is_denied_and_its_findings_are_counted(webhook):
     )
 
 
-async def test_what_is_no_creation_of_a_pod_passes(webhook):
+async def test_requests_other_than_pod_creation_are_allowed(webhook):
     kind = {"group": "apps", "version": "v1", "kind": "Deployment"}
 
     answer = await webhook.review(a_review({}, kind=kind))
@@ -100,14 +100,14 @@ async def test_what_is_no_creation_of_a_pod_passes(webhook):
 
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"apiVersion": "v1", "kind": "Pod"}'])
-async def test_a_body_that_is_no_review_is_a_bad_request(webhook, path, body):
+async def test_body_that_is_not_a_review_is_a_bad_request(webhook, path, body):
     status, _, text = await webhook.post(path, body)
 
     assert status == 400
     assert text.decode().isprintable() or text.endswith(b"\n")
 
 
-async def test_a_request_that_no_node_can_take_is_told(cluster, webhook):
+async def test_request_above_the_capacity_of_watched_nodes_is_a_finding(cluster, webhook):
     cluster.node("big", {keys.NODE_MODE: "topology"}, **{keys.GPU_WHOLE: 4})
     review = a_review(a_pod({keys.GPU_WHOLE: 8}))
 
@@ -121,10 +121,10 @@ async def test_a_request_that_no_node_can_take_is_told(cluster, webhook):
 # ---- Namespaces.
 
 
-async def test_a_namespace_that_comes_late_is_waited_for(cluster, webhook, monkeypatch):
+async def test_review_waits_for_a_new_namespace(cluster, webhook, monkeypatch):
     monkeypatch.setattr(app, "NAMESPACE_TIMEOUT", 30)
     cluster.profiles(BY_TEAM)
-    await until(lambda: webhook.lines[-1].get("msg") == "Took decisions")
+    await until(lambda: webhook.lines[-1].get("msg") == "Policy loaded")
     review = a_review(a_pod({keys.GPU_WHOLE: 1}), namespace="late")
 
     asked = asyncio.create_task(webhook.review(review))
@@ -136,9 +136,9 @@ async def test_a_namespace_that_comes_late_is_waited_for(cluster, webhook, monke
     await until_sample(webhook, 'linkwise_admission_namespace_waits_total{came="true"} 1.0')
 
 
-async def test_a_namespace_that_does_not_come_is_asked_about_again(cluster, webhook):
+async def test_review_of_an_unknown_namespace_is_retried(cluster, webhook):
     cluster.profiles(BY_TEAM)
-    await until(lambda: webhook.lines[-1].get("msg") == "Took decisions")
+    await until(lambda: webhook.lines[-1].get("msg") == "Policy loaded")
     review = a_review(a_pod({keys.GPU_WHOLE: 1}), namespace="never")
 
     status, headers, _ = await webhook.post("/mutate", review)
@@ -146,7 +146,7 @@ async def test_a_namespace_that_does_not_come_is_asked_about_again(cluster, webh
     assert (status, headers["Retry-After"]) == (503, "1")
 
 
-async def test_a_namespace_that_no_profile_asks_about_is_not_waited_for(webhook):
+async def test_review_does_not_wait_where_no_profile_selects_namespaces(webhook):
     answer = await webhook.review(a_review(a_pod({keys.GPU_WHOLE: 1}), namespace="never"))
 
     assert answer["allowed"] is True
@@ -155,7 +155,7 @@ async def test_a_namespace_that_no_profile_asks_about_is_not_waited_for(webhook)
 # ---- Decisions.
 
 
-async def test_a_profile_that_changes_takes_effect(cluster, webhook):
+async def test_changed_profile_takes_effect(cluster, webhook):
     pod = a_pod({keys.NVIDIA_GPU: 1}, labels={keys.COMPUTE_CLASS: "gpu-hpn"})
     cluster.profiles(DRIVER)
     await until(lambda: webhook.lines[-1].get("generation") == 1)
@@ -163,7 +163,7 @@ async def test_a_profile_that_changes_takes_effect(cluster, webhook):
     assert labels_added(await webhook.review(a_review(pod))) == ["1.5.0"]
 
     cluster.profiles(text="[{]")
-    await until(lambda: webhook.lines[-1].get("msg") == "Refused decisions")
+    await until(lambda: webhook.lines[-1].get("msg") == "Policy rejected")
     assert labels_added(await webhook.review(a_review(pod))) == ["1.5.0"]
     await until_sample(webhook, f'linkwise_policy_refused{{config_map="{keys.PROFILE_NAME}"}} 1.0')
     assert (await webhook.probe())[0] == 200
@@ -174,7 +174,7 @@ async def test_a_profile_that_changes_takes_effect(cluster, webhook):
 
 
 @pytest.mark.usefixtures("webhook")
-async def test_what_is_refused_is_told_by_an_event_on_its_config_map(cluster):
+async def test_invalid_config_map_gets_an_event(cluster):
     cluster.profiles(text='[\n{"name": ""}]')
     await until(cluster.events)
 
@@ -191,10 +191,10 @@ def bad_policy(cluster):
 
 
 @pytest.mark.usefixtures("bad_policy")
-async def test_a_webhook_that_starts_with_a_bad_policy_is_not_ready_until_it_is_mended(
+async def test_webhook_with_an_invalid_policy_at_start_is_not_ready_until_it_is_fixed(
     cluster, started
 ):
-    await until(lambda: any(line["msg"] == "Refused decisions" for line in started.lines))
+    await until(lambda: any(line["msg"] == "Policy rejected" for line in started.lines))
     status, _, _ = await started.post("/mutate", a_review(a_pod({keys.GPU_WHOLE: 1})))
     ready, why = await started.probe()
 
@@ -210,7 +210,7 @@ async def test_a_webhook_that_starts_with_a_bad_policy_is_not_ready_until_it_is_
 # ---- ConfigMaps.
 
 
-async def test_a_broken_profile_is_denied_with_every_problem_and_its_line(webhook):
+async def test_invalid_profiles_are_denied_with_all_problems_and_lines(webhook):
     text = '[{"name": ""},\n {"name": "b", "effects": {}}]'
 
     answer = await webhook.review(a_profile_review(text), "/validate")
@@ -225,7 +225,7 @@ async def test_a_broken_profile_is_denied_with_every_problem_and_its_line(webhoo
     assert webhook.answered()[-1]["verdict"] == "denied"
 
 
-async def test_a_broken_policy_is_denied(webhook):
+async def test_invalid_policy_is_denied(webhook):
     source = {"name": keys.POLICY_NAME, "namespace": keys.POLICY_NAMESPACE}
     text = "strict: perhaps\nmachine: []\n"
 
@@ -236,7 +236,7 @@ async def test_a_broken_policy_is_denied(webhook):
     assert "line 2: machine" in answer["status"]["message"]
 
 
-async def test_a_good_profile_passes_and_what_is_risky_is_told(webhook):
+async def test_valid_profiles_are_allowed_with_warnings(webhook):
     review = a_profile_review('[{"name": "all", "effect": {"labels": {"a": "b"}}}]')
 
     answer = await webhook.review(review, "/validate")
@@ -253,7 +253,7 @@ async def test_a_good_profile_passes_and_what_is_risky_is_told(webhook):
         pytest.param({"operation": "DELETE"}, id="operation"),
     ],
 )
-async def test_config_maps_that_are_not_ours_pass(webhook, given):
+async def test_other_config_maps_are_allowed(webhook, given):
     answer = await webhook.review(a_profile_review("[{", **given), "/validate")
 
     assert answer == {"uid": "42", "allowed": True}

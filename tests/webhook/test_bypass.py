@@ -40,7 +40,9 @@ spelled = st.sampled_from(REFUSED).flatmap(
     sidecar=st.booleans(),
     marks=st.dictionaries(st.sampled_from(["a", "A\u030a", keys.GANG]), st.just("x")),
 )
-def test_a_request_is_refused_in_every_spelling_and_container(limits, before, init, sidecar, marks):
+def test_invalid_request_is_refused_in_every_spelling_and_container(
+    limits, before, init, sidecar, marks
+):
     asks = a_container(limits)
     if init and sidecar:
         asks["restartPolicy"] = "Always"
@@ -55,7 +57,7 @@ def test_a_request_is_refused_in_every_spelling_and_container(limits, before, in
 
 
 @pytest.mark.parametrize("limits", REFUSED)
-def test_a_request_that_stands_beside_its_limit_is_refused_with_it(limits):
+def test_request_that_differs_from_its_limit_is_refused(limits):
     container = {"name": "c", "resources": {"requests": limits}}
 
     assert judged(a_pod(containers=[container])).verdict is Verdict.DENIED

@@ -37,14 +37,14 @@ def env_of(container):
     return {entry["name"]: entry.get("valueFrom", entry.get("value")) for entry in container["env"]}
 
 
-def test_a_container_reads_its_devices_from_the_record():
+def test_container_reads_its_devices_from_the_record():
     spec, findings = told({"containers": [container(**{keys.GPU_WHOLE: 2})]})
 
     assert env_of(spec["containers"][0]) == {keys.ENV_VISIBLE_DEVICES: ref(keys.VISIBLE_DEVICES)}
     assert findings == []
 
 
-def test_several_gpu_containers_read_one_key_each():
+def test_each_of_several_gpu_containers_reads_its_own_key():
     whole = {keys.GPU_WHOLE: 1}
 
     spec, _ = told({"containers": [container("a", **whole), container("b", **whole)]})
@@ -55,7 +55,7 @@ def test_several_gpu_containers_read_one_key_each():
     ]
 
 
-def test_containers_that_ask_for_no_gpu_see_none():
+def test_containers_without_a_gpu_request_see_no_gpu():
     spec, _ = told(
         {
             "containers": [container(**{keys.GPU_WHOLE: 1}), container("side")],
@@ -70,7 +70,7 @@ def test_containers_that_ask_for_no_gpu_see_none():
     assert [env_of(one) for one in others] == [{keys.ENV_VISIBLE_DEVICES: "void"}] * 3
 
 
-def test_an_init_container_with_gpus_is_told_too():
+def test_init_container_with_gpus_gets_its_variable():
     whole = {keys.GPU_WHOLE: 1}
 
     spec, _ = told(
@@ -81,7 +81,7 @@ def test_an_init_container_with_gpus_is_told_too():
     assert variables == {keys.ENV_VISIBLE_DEVICES: ref(keys.VISIBLE_DEVICES_OF + "warm")}
 
 
-def test_a_share_is_told_in_gpushares_words():
+def test_share_gets_the_variables_of_gpushare():
     spec, _ = told({"containers": [container(**{keys.GPU_MEM: 5})]})
 
     assert env_of(spec["containers"][0]) == {
@@ -93,7 +93,7 @@ def test_a_share_is_told_in_gpushares_words():
     }
 
 
-def test_variables_that_carry_no_limit_stay_as_the_user_wrote_them():
+def test_variables_that_are_no_limit_keep_the_users_value():
     env = [{"name": keys.MEM_IDX, "value": "7"}, {"name": keys.MEM_CONTAINER, "value": "9"}]
 
     spec, findings = told({"containers": [container(env=env, **{keys.GPU_MEM: 5})]})
@@ -111,7 +111,7 @@ def test_variables_that_carry_no_limit_stay_as_the_user_wrote_them():
         {"valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}},
     ],
 )
-def test_the_users_own_devices_are_replaced_in_their_place_with_a_warning(written):
+def test_devices_of_the_user_are_replaced_with_a_warning(written):
     env = [{"name": "A", "value": "1"}, {"name": keys.ENV_VISIBLE_DEVICES, **written}]
 
     spec, (finding,) = told({"containers": [container(env=env, **{keys.GPU_WHOLE: 1})]})
@@ -125,7 +125,7 @@ def test_the_users_own_devices_are_replaced_in_their_place_with_a_warning(writte
     assert finding.field == "spec.containers[0].env[1]"
 
 
-def test_a_policy_may_refuse_the_users_own_devices():
+def test_policy_can_refuse_devices_of_the_user():
     env = [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]
 
     _, (finding,) = told(
@@ -141,7 +141,7 @@ def test_a_policy_may_refuse_the_users_own_devices():
 
 
 @pytest.mark.parametrize("rules", [Policy(), Policy(visible_devices="deny")])
-def test_variables_that_are_as_they_should_be_are_left_alone(rules):
+def test_correct_variables_are_unchanged(rules):
     spec = {"containers": [container(**{keys.GPU_MEM: 5}), container("side")]}
     once, _ = told(spec, rules)
 
@@ -155,7 +155,7 @@ SHARE = {keys.GPU_MEM: 4, keys.GPU_CORE: 20}
 MPS = Policy(sharing={"computeByMps": True})
 
 
-def test_limits_are_set_where_the_policy_shares_compute_by_mps():
+def test_mps_limits_are_set_if_the_policy_shares_compute_by_mps():
     spec, _ = told({"containers": [container(**SHARE)]}, MPS)
 
     variables = env_of(spec["containers"][0])
@@ -163,7 +163,7 @@ def test_limits_are_set_where_the_policy_shares_compute_by_mps():
     assert variables[keys.ENV_MPS_MEMORY] == "0=4096M"
 
 
-def test_memory_alone_is_limited_there_too():
+def test_mps_limits_are_set_for_memory_only():
     spec, _ = told({"containers": [container(**{keys.GPU_MEM: 4})]}, MPS)
 
     variables = env_of(spec["containers"][0])
@@ -176,7 +176,7 @@ def test_memory_alone_is_limited_there_too():
     [(SHARE, Policy()), ({keys.GPU_WHOLE: 1}, MPS)],
     ids=["policy", "whole-gpus"],
 )
-def test_no_limits_are_set_where_nothing_is_shared_by_mps(limits, rules):
+def test_mps_limits_are_not_set_otherwise(limits, rules):
     spec, _ = told({"containers": [container(**limits)]}, rules)
 
     assert not any(name.startswith(keys.ENV_MPS_PREFIX) for name in env_of(spec["containers"][0]))
@@ -191,7 +191,7 @@ def test_no_limits_are_set_where_nothing_is_shared_by_mps(limits, rules):
         pytest.param({"valueFrom": {"fieldRef": {}}}, "20", True, id="unreadable-is-replaced"),
     ],
 )
-def test_the_users_own_limit_may_only_be_tighter(written, after, told_so):
+def test_mps_limit_of_the_user_may_only_be_tighter(written, after, told_so):
     env = [{"name": keys.ENV_MPS_THREADS, **written}]
 
     spec, findings = told({"containers": [container(env=env, **SHARE)]}, MPS)
@@ -200,7 +200,7 @@ def test_the_users_own_limit_may_only_be_tighter(written, after, told_so):
     assert [finding.code for finding in findings] == [Code.MPS_LIMIT] * told_so
 
 
-def test_a_looser_limit_is_replaced_even_where_devices_are_refused():
+def test_looser_mps_limit_is_replaced_even_if_devices_are_refused():
     env = [{"name": keys.ENV_MPS_THREADS, "value": "90"}]
     rules = Policy(sharing={"computeByMps": True}, visible_devices="deny")
 
@@ -209,7 +209,7 @@ def test_a_looser_limit_is_replaced_even_where_devices_are_refused():
     assert (finding.code, finding.severity) == (Code.MPS_LIMIT, Severity.WARNING)
 
 
-def test_a_time_sliced_container_is_told_how_many_share_its_gpu():
+def test_time_sliced_container_gets_the_number_of_replicas():
     spec, _ = told({"containers": [container(**{keys.NVIDIA_GPU_SHARED: 1})]}, replicas=4)
 
     variables = env_of(spec["containers"][0])
@@ -217,7 +217,7 @@ def test_a_time_sliced_container_is_told_how_many_share_its_gpu():
     assert variables[keys.ENV_MEMORY_FRACTION] == "0.225"
 
 
-def test_a_launcher_sees_no_gpus_unless_it_chose_itself():
+def test_launcher_sees_no_gpus_unless_it_names_them():
     spec = {
         "containers": [
             container("a"),

@@ -39,7 +39,7 @@ def answered(text, fits="nobody was asked"):
     return json.loads(encode_dry_run(judged(text), fits))
 
 
-def test_each_template_is_judged_with_its_changes_and_the_rules_behind_them():
+def test_each_template_has_verdict_patch_and_rules():
     answer = answered(f"{POD}---\n{DEPLOYMENT}")
 
     pod, serve = answer["pods"]
@@ -50,7 +50,7 @@ def test_each_template_is_judged_with_its_changes_and_the_rules_behind_them():
     assert answer["policy"] == {"generation": 0, "digest": PolicySnapshot().digest}
 
 
-def test_a_difference_reads_as_people_know_it():
+def test_diff_is_a_unified_diff():
     (pod,) = answered(POD)["pods"]
 
     lines = pod["diff"].splitlines()
@@ -59,7 +59,7 @@ def test_a_difference_reads_as_people_know_it():
     assert not [line for line in lines if "&id" in line]
 
 
-def test_a_pod_that_is_denied_has_findings_with_their_lines_and_no_difference():
+def test_denied_pod_has_findings_with_lines_and_no_diff():
     text = POD.replace("{aliyun.com/gpu: 1}", "\n  {aliyun.com/gpu-core.percentage: 20}")
 
     (pod,) = answered(text)["pods"]
@@ -68,13 +68,13 @@ def test_a_pod_that_is_denied_has_findings_with_their_lines_and_no_difference():
     assert [one["source"] for one in pod["findings"]] == ["body:5"]
 
 
-def test_namespaces_are_those_that_pods_go_to():
+def test_namespaces_are_those_of_the_pods():
     manifest = read_manifest(f"{POD}---\n{DEPLOYMENT}---\n{POD}".encode(), "mine")
 
     assert manifest.namespaces == ("mine", "team")
 
 
-def test_of_many_json_texts_each_has_its_line_and_costs_no_more_than_the_last():
+def test_many_json_documents_have_lines_at_linear_cost():
     pods = [json.dumps({"apiVersion": "v1", "kind": "Service", "n": i}) for i in range(5000)]
     pods.append(json.dumps(yaml.safe_load(POD)))
 
@@ -88,7 +88,7 @@ def test_of_many_json_texts_each_has_its_line_and_costs_no_more_than_the_last():
     assert most < 5000 * 5000 / 2
 
 
-def test_what_is_no_workload_is_told():
+def test_unknown_kinds_are_warnings():
     assert "no pods are described" in answered("apiVersion: v1\nkind: Service\n")["warnings"][0]
 
 
@@ -112,7 +112,7 @@ def test_what_is_no_workload_is_told():
         ),
     ],
 )
-def test_what_cannot_be_read_or_is_too_much_is_refused(body, complaint):
+def test_invalid_or_too_large_manifest_is_refused(body, complaint):
     with pytest.raises(InputError, match=complaint):
         read_manifest(body, "default")
 
@@ -140,18 +140,18 @@ FIT = FitResult(
 )
 
 
-def test_the_scorer_is_asked_about_pods_with_gpus_that_would_be_created_as_they_would_be():
+def test_fit_request_has_patched_gpu_pods_that_are_allowed():
     found = judged("---\n".join((NOT_OURS, DENIED, NONE, POD, DEPLOYMENT)))
 
     pod, serve = found.question.templates
-    assert list(found.asked) == [3, 4]
+    assert list(found.fit_templates) == [3, 4]
     assert (pod.names, serve.names) == (["train"], ["serve-0", "serve-1", "serve-2"])
     assert (pod.pod.metadata.namespace, serve.pod.metadata.namespace) == ("default", "team")
     assert [gate.name for gate in pod.pod.spec.scheduling_gates] == [keys.GANG]
     assert (pod.owner, bool(serve.owner)) == ("", True)
 
 
-def test_each_template_has_its_own_placement_and_those_without_a_place_have_none():
+def test_each_template_has_its_own_placement_or_none():
     text = "---\n".join((NOT_OURS, POD, DENIED))
 
     answer = answered(text, [FIT])
@@ -160,7 +160,7 @@ def test_each_template_has_its_own_placement_and_those_without_a_place_have_none
     assert answer["warnings"] == []
 
 
-def test_where_nobody_knows_a_note_says_why_and_admission_is_answered_all_the_same():
+def test_unknown_placement_is_a_note():
     answer = answered(POD, "no scorer leads now")
 
     (pod,) = answer["pods"]
@@ -169,7 +169,7 @@ def test_where_nobody_knows_a_note_says_why_and_admission_is_answered_all_the_sa
     assert answer["warnings"] == []
 
 
-def test_of_any_number_of_pods_no_more_are_named_than_are_refused():
+def test_fit_request_names_at_most_one_pod_above_the_limit():
     text = DEPLOYMENT.replace("replicas: 3", "replicas: 1000000000")
 
     assert judged(text).question.pods == MOST_PODS + 1
@@ -178,7 +178,7 @@ def test_of_any_number_of_pods_no_more_are_named_than_are_refused():
 # ---- Who may ask.
 
 
-async def test_who_may_create_pods_there_is_answered(cluster, webhook):
+async def test_user_who_may_create_pods_is_answered(cluster, webhook):
     token = cluster.user("ann", "default", "team")
     cluster.namespace("team")
 
@@ -190,7 +190,7 @@ async def test_who_may_create_pods_there_is_answered(cluster, webhook):
     assert token not in json.dumps(webhook.lines)
 
 
-async def test_json_and_another_namespace_will_do(cluster, webhook):
+async def test_json_and_a_query_namespace_are_accepted(cluster, webhook):
     token = cluster.user("ann", "team")
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}
 
@@ -210,9 +210,7 @@ async def test_json_and_another_namespace_will_do(cluster, webhook):
         pytest.param(("https://kubernetes.default.svc",), "ann", id="the API server's"),
     ],
 )
-async def test_a_token_that_is_nobodys_or_not_for_us_opens_nothing(
-    cluster, webhook, audiences, name
-):
+async def test_invalid_token_or_audience_is_unauthorized(cluster, webhook, audiences, name):
     cluster.user("ann", "default", audiences=audiences)
 
     status, headers, _ = await webhook.dry_run(POD, f"token-{name}")
@@ -220,14 +218,14 @@ async def test_a_token_that_is_nobodys_or_not_for_us_opens_nothing(
     assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
 
 
-async def test_without_a_token_nobody_is_asked(cluster, webhook):
+async def test_request_without_a_token_is_unauthorized_without_a_review(cluster, webhook):
     status, _, _ = await webhook.dry_run(POD)
 
     assert status == 401
     assert cluster.asked == []
 
 
-async def test_about_a_namespace_in_which_they_may_not_create_pods_nobody_is_told(cluster, webhook):
+async def test_namespace_without_access_is_forbidden(cluster, webhook):
     token = cluster.user("ann", "default")
 
     status, _, body = await webhook.dry_run(f"{POD}---\n{DEPLOYMENT}", token)
@@ -246,13 +244,13 @@ async def test_about_a_namespace_in_which_they_may_not_create_pods_nobody_is_tol
         pytest.param(POD, "?dryRun=All", id="query"),
     ],
 )
-async def test_what_cannot_be_read_is_a_bad_request(cluster, webhook, text, query):
+async def test_invalid_body_or_query_is_a_bad_request(cluster, webhook, text, query):
     status, _, _ = await webhook.dry_run(text, cluster.user("ann", "default"), query=query)
 
     assert status == 400
 
 
-async def test_an_api_server_that_does_not_tell_is_asked_again_later(cluster, webhook):
+async def test_failed_access_review_is_retried(cluster, webhook):
     cluster.users["token-ann"] = ["no status"]
 
     status, headers, _ = await webhook.dry_run(POD, "token-ann")
@@ -266,7 +264,7 @@ def bad_policy(cluster):
 
 
 @pytest.mark.usefixtures("bad_policy")
-async def test_without_a_policy_nothing_is_answered(cluster, started):
+async def test_dry_run_without_a_valid_policy_is_unavailable(cluster, started):
     status, _, _ = await started.dry_run(POD, cluster.user("ann", "default"))
 
     assert status == 503

@@ -54,7 +54,7 @@ MANIFESTS = {
 
 
 @pytest.mark.parametrize(("source", "key", "text"), TEXTS.values(), ids=TEXTS.keys())
-async def test_a_hostile_config_map_is_denied_with_a_short_answer(webhook, source, key, text):
+async def test_hostile_config_map_is_denied_with_a_short_response(webhook, source, key, text):
     status, _, body = await webhook.post("/validate", of_config_map(source, key, text))
 
     response = json.loads(body)["response"]
@@ -64,7 +64,7 @@ async def test_a_hostile_config_map_is_denied_with_a_short_answer(webhook, sourc
         assert f"at most {MOST_BYTES}" in response["status"]["message"]
 
 
-async def test_pods_are_admitted_while_hostile_texts_are_judged(cluster, webhook):
+async def test_pods_are_admitted_while_hostile_texts_are_checked(cluster, webhook):
     token = cluster.user("eve", "default")
     lags = []
 
@@ -90,7 +90,7 @@ async def test_pods_are_admitted_while_hostile_texts_are_judged(cluster, webhook
     assert max(lags) < LAG
 
 
-async def test_a_second_config_map_is_asked_to_come_again_while_one_is_judged(webhook):
+async def test_concurrent_config_map_reviews_are_retried(webhook):
     review = of_config_map(*TEXTS["many unknown keys"])
 
     answers = await asyncio.gather(*(webhook.post("/validate", review) for _ in range(5)))

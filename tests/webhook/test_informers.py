@@ -17,7 +17,7 @@ TOPOLOGY = {keys.NODE_MODE: "topology"}
 @asynccontextmanager
 async def watching(cluster):
     async with Kube(cluster.url) as kube:
-        informers = Informers(kube, instance="replica-0", clock=lambda: 0.0, every=0)
+        informers = Informers(kube, instance="replica-0", clock=lambda: 0.0, interval=0)
         task = asyncio.create_task(informers.run())
         try:
             yield informers
@@ -28,7 +28,7 @@ async def watching(cluster):
 
 async def test_labels_of_namespaces_follow_the_cluster(cluster):
     async with watching(cluster) as informers:
-        await until(lambda: informers.missing() is None)
+        await until(lambda: informers.not_ready_reason() is None)
         cluster.namespace("team", a="b")
         await until(lambda: "team" in informers.namespaces)
 
@@ -37,16 +37,16 @@ async def test_labels_of_namespaces_follow_the_cluster(cluster):
         assert informers.namespaces.get("other") is None
 
 
-async def test_what_was_not_listed_yet_is_missing_and_the_reason_is_told(cluster):
+async def test_failed_list_is_the_not_ready_reason(cluster):
     cluster.collections["/api/v1/namespaces"].faults["list"].append(status(403, message="no"))
     async with watching(cluster) as informers:
-        assert "the list is under way" in informers.missing()
+        assert "the list is in progress" in informers.not_ready_reason()
         assert all(age() is None for age in informers.watch_ages().values())
-        await until(lambda: "no (status 403)" in (informers.missing() or ""))
-        await until(lambda: informers.missing() is None)
+        await until(lambda: "no (status 403)" in (informers.not_ready_reason() or ""))
+        await until(lambda: informers.not_ready_reason() is None)
 
 
-async def test_what_nodes_offer_is_summed_up_and_one_that_cannot_be_is_left_out(cluster):
+async def test_capacity_follows_nodes_and_skips_invalid_ones(cluster):
     cluster.node("a", TOPOLOGY, **{keys.GPU_WHOLE: 4})
     cluster.node("b", TOPOLOGY, **{keys.GPU_WHOLE: "many"})
     async with watching(cluster) as informers:
@@ -59,7 +59,7 @@ async def test_what_nodes_offer_is_summed_up_and_one_that_cannot_be_is_left_out(
         await until(lambda: informers.capacity.nodes == 60)
 
 
-async def test_an_event_that_another_replica_made_or_that_is_refused_holds_up_nothing(cluster):
+async def test_failed_event_does_not_block_later_ones(cluster):
     cluster.faults["call"].extend([status(409, "AlreadyExists"), text(500, "broken")])
     async with watching(cluster):
         for wrong in ("[1]", "[2]", "[3]"):
@@ -72,7 +72,7 @@ async def test_an_event_that_another_replica_made_or_that_is_refused_holds_up_no
         assert {event["reportingInstance"] for event in cluster.events()} == {"replica-0"}
 
 
-async def test_a_content_that_stays_is_told_of_once_and_each_new_one_again(cluster):
+async def test_each_invalid_content_gets_one_event(cluster):
     async with watching(cluster) as informers:
         cluster.profiles(text="[1]")
         await until(cluster.events)
@@ -89,11 +89,11 @@ async def test_a_content_that_stays_is_told_of_once_and_each_new_one_again(clust
 
 def _seen(informers):
     """Return the version of the profiles that the watch has shown."""
-    (found,) = informers._maps[PROFILES].items.values()
+    (found,) = informers._config_maps[PROFILES].items.values()
     return int(found.metadata.resource_version)
 
 
-async def test_ages_tell_when_a_watch_was_last_heard_of(cluster):
+async def test_watch_ages_count_from_the_last_event(cluster):
     async with watching(cluster) as informers:
         await cluster.watched()
         ages = informers.watch_ages()

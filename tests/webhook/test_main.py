@@ -11,14 +11,14 @@ from waiting import PATIENCE, until
 from webhook.__main__ import main
 
 
-def test_a_setting_that_cannot_be_is_told_in_one_line(monkeypatch, capsys):
+def test_invalid_setting_exits_with_one_line(monkeypatch, capsys):
     monkeypatch.setenv("LINKWISE_LOG_LEVEL", "loud")
 
     assert main() == 2
     assert capsys.readouterr().err.startswith("LINKWISE_LOG_LEVEL=loud: write debug, ")
 
 
-async def test_the_process_answers_until_it_is_told_to_end(cluster):
+async def test_process_serves_until_sigterm(cluster):
     port, probe_port, dry_run_port = free_ports(3)
     environment = {
         **os.environ,
@@ -43,19 +43,19 @@ async def test_the_process_answers_until_it_is_told_to_end(cluster):
 
 
 @pytest.mark.parametrize("started", [{"drain_seconds": 60}], indirect=True)
-async def test_while_it_drains_it_serves_on_and_is_not_ready(started):
+async def test_draining_webhook_serves_and_is_not_ready(started):
     await started.ready()
     started.told.set()
     await until(lambda: started.lines[-1]["msg"] == "Draining")
 
-    assert await started.probe() == (503, "draining: no new connections, please\n")
+    assert await started.probe() == (503, "draining: no new connections are accepted\n")
     status, headers, _ = await started.post("/mutate", b"")
     assert (status, headers["Connection"]) == (400, "close")
     started.task.cancel()
 
 
 @pytest.mark.parametrize("started", [{"certificate": "/nowhere/tls.crt"}], indirect=True)
-async def test_without_a_certificate_it_is_not_ready_and_says_why(started):
+async def test_webhook_without_a_certificate_is_not_ready(started):
     status, why = await started.probe()
 
     assert status == 503

@@ -21,7 +21,7 @@ findings = st.lists(
 
 
 @given(findings=findings)
-def test_warnings_are_what_an_api_server_passes_on(findings):
+def test_warnings_have_the_form_that_api_servers_forward(findings):
     warnings = admission_warnings(findings)
 
     assert len(warnings) <= 3
@@ -29,7 +29,7 @@ def test_warnings_are_what_an_api_server_passes_on(findings):
     assert all(warning.isprintable() and 0 < len(warning) <= 120 for warning in warnings)
 
 
-def test_up_to_three_warnings_are_told_in_full():
+def test_up_to_three_warnings_are_complete():
     warnings = admission_warnings(
         [a_warning("one"), a_finding(), a_warning("two"), a_warning("two")]
     )
@@ -37,14 +37,14 @@ def test_up_to_three_warnings_are_told_in_full():
     assert warnings == ("LW114 one", "LW114 two")
 
 
-def test_of_more_than_three_the_last_line_counts_the_rest():
+def test_last_of_more_than_three_warnings_counts_the_rest():
     warnings = admission_warnings([a_warning(word) for word in ("one", "two", "three", "four")])
 
     assert warnings[:2] == ("LW114 one", "LW114 two")
     assert warnings[2].startswith("2 more warnings")
 
 
-def test_a_long_warning_is_cut_visibly():
+def test_long_warning_is_truncated_with_an_ellipsis():
     (warning,) = admission_warnings([a_warning("x" * 200)])
 
     assert len(warning) == 120
@@ -52,12 +52,12 @@ def test_a_long_warning_is_cut_visibly():
 
 
 @given(text=st.text())
-def test_what_does_not_print_is_marked(text):
+def test_unprintable_characters_are_replaced(text):
     assert printable(text).isprintable()
     assert len(printable(text)) == len(text)
 
 
-def test_one_problem_is_one_sentence_with_its_field_and_remedy():
+def test_denial_of_one_problem_has_field_and_fix():
     assert (
         denial_message([a_finding("22 is odd", field="spec.x")])
         == "spec.x: 22 is odd; mend it [LW101]"
@@ -79,5 +79,5 @@ def test_several_problems_are_numbered_on_one_line():
         ([Code.CAPACITY, Code.CORE_STEP], (422, "Invalid")),
     ],
 )
-def test_only_what_another_policy_would_take_is_forbidden(codes, answer):
+def test_only_errors_of_the_policy_are_forbidden(codes, answer):
     assert denial_status([a_finding(code=code) for code in codes]) == answer

@@ -87,7 +87,7 @@ def answered(pod):
         pytest.param(a_pod({keys.GPU_WHOLE: 1}, annotations={keys.TERM: "1"}), id="record"),
     ],
 )
-def test_check_and_the_server_decide_alike(told, pod):
+def test_check_and_server_decide_equally(told, pod):
     verdict, patched, warnings = told(pod)
     allowed, after, response = answered(pod)
 

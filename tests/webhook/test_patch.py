@@ -11,7 +11,7 @@ maps = st.dictionaries(st.text(max_size=4), st.text(max_size=2), max_size=3)
 
 
 @given(present=st.none() | maps, wanted=maps)
-def test_added_keys_stand_in_the_map_and_the_others_stay(present, wanted):
+def test_added_keys_are_in_the_map_beside_others(present, wanted):
     wanted = {key: value for key, value in wanted.items() if key not in (present or {})}
     steps = add_keys("/a", present, {key: (value, "rule") for key, value in wanted.items()})
 
@@ -24,7 +24,7 @@ def test_added_keys_stand_in_the_map_and_the_others_stay(present, wanted):
     present=st.none() | st.lists(st.integers(), max_size=3),
     wanted=st.lists(st.integers(), max_size=3),
 )
-def test_appended_values_stand_at_the_end_in_order(present, wanted):
+def test_values_are_appended_in_order(present, wanted):
     steps = extend("/a", present, [(value, "rule") for value in wanted])
 
     after = jsonpatch.apply_patch({"a": present}, [step.wire() for step in steps])
@@ -33,7 +33,7 @@ def test_appended_values_stand_at_the_end_in_order(present, wanted):
 
 
 @given(present=st.none() | st.lists(st.integers(), max_size=3))
-def test_one_appended_value_stands_at_the_end(present):
+def test_one_value_is_appended(present):
     step = append("/a", present, 7, "rule")
 
     after = jsonpatch.apply_patch({"a": present}, [step.wire()])
@@ -45,28 +45,28 @@ def test_one_appended_value_stands_at_the_end(present):
     ("key", "segment"),
     [("plain", "plain"), ("a/b", "a~1b"), ("a~b", "a~0b"), ("~1", "~01"), ("~/", "~0~1")],
 )
-def test_a_key_is_escaped_as_the_pointer_syntax_asks(key, segment):
+def test_keys_are_escaped_by_json_pointer_syntax(key, segment):
     assert escape(key) == segment
 
 
-def test_one_step_that_makes_a_map_names_every_rule_once():
+def test_operation_that_creates_a_map_has_distinct_rules():
     (step,) = add_keys("/a", None, {"x": ("1", "one"), "y": ("2", "two"), "z": ("3", "one")})
 
     assert step.rule == "one, two"
 
 
-def test_a_removal_has_no_value_on_the_wire():
+def test_removal_has_no_value_on_the_wire():
     assert remove("/a", "because").wire() == {"op": "remove", "path": "/a"}
 
 
-def test_people_read_the_rule_and_servers_do_not():
+def test_rule_is_not_sent():
     step = append("/a", None, 1, "because")
 
     assert msgspec.json.decode(msgspec.json.encode(step))["rule"] == "because"
     assert "rule" not in step.wire()
 
 
-def test_a_step_that_many_pods_get_stands_in_an_answer_like_any_other():
+def test_pre_encoded_operation_encodes_like_any_other():
     steps = [add("/a", {"b": ["c"]}, "because"), remove("/d", "because")]
 
     answer = encode_patch([pre_encoded(steps[0]), steps[1]])

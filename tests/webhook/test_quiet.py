@@ -14,7 +14,7 @@ def a_review(pod):
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
-async def test_a_pod_is_decided_without_a_call_and_while_the_api_server_is_away(cluster, webhook):
+async def test_pod_is_admitted_without_calls_while_the_api_server_is_unavailable(cluster, webhook):
     await cluster.watched()
     before = list(cluster.calls)
     await cluster.stop()
@@ -26,7 +26,7 @@ async def test_a_pod_is_decided_without_a_call_and_while_the_api_server_is_away(
     await cluster.start()
 
 
-async def test_what_is_in_a_pod_is_in_no_line(webhook):
+async def test_log_has_no_content_of_pods(webhook):
     container = a_container({keys.GPU_WHOLE: 1}, env=[{"name": "PASSWORD", "value": SECRET}])
     bad = a_container({keys.GPU_CORE: 20}, command=["run", SECRET])
     for one in (container, bad):

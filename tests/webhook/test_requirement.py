@@ -84,7 +84,7 @@ COMPUTE = Request(Family.SHARE, 1, 4, 20)
         ),
     ],
 )
-def test_nodes_must_be_what_request_and_class_say(labels, request_, policy, required):
+def test_requirements_follow_request_and_class(labels, request_, policy, required):
     snapshot = PolicySnapshot(parse_policy(policy))
 
     found = node_requirements(labels, request_, snapshot)

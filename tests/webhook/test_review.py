@@ -53,14 +53,14 @@ def patch_of(response):
 # ---- On the wire, byte for byte.
 
 
-def test_a_pod_that_passes_untouched_is_answered_with_its_uid_alone():
+def test_response_for_an_unchanged_pod_has_only_its_uid():
     assert answered(a_review(a_pod({"cpu": 1}))) == (
         b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",'
         b'"response":{"uid":"42","allowed":true}}'
     )
 
 
-def test_a_pod_that_is_patched():
+def test_response_for_a_patched_pod():
     pod = a_pod({keys.GPU_MEM: 4}, annotations={keys.TERM: "7"})
     patch = (
         b'[{"op":"remove","path":"/metadata/annotations/linkwise.dev~1term"},'
@@ -87,7 +87,7 @@ def test_a_pod_that_is_patched():
     )
 
 
-def test_a_pod_that_is_denied():
+def test_response_for_a_denied_pod():
     pod = a_pod({keys.GPU_MEM: 4, keys.GPU_CORE: 22})
 
     answer = response(a_review(pod, name="pod"))
@@ -106,14 +106,14 @@ def test_a_pod_that_is_denied():
     assert status["details"] == {"name": "pod", "kind": "Pod"}
 
 
-def test_a_denied_pod_without_a_name_is_called_by_what_its_name_is_made_of():
+def test_denied_pod_without_a_name_has_its_generate_name():
     pod = a_pod({keys.GPU_CORE: 20})
     pod["metadata"] = {"generateName": "train-"}
 
     assert response(a_review(pod))["status"]["details"]["name"] == "train-"
 
 
-def test_a_denial_prints_whatever_the_user_wrote():
+def test_denial_is_printable():
     pod = a_pod({keys.NVIDIA_GPU: 1}, labels={keys.COMPUTE_CLASS: "fast\u0007\nnow"})
 
     status = response(a_review(pod))["status"]
@@ -136,11 +136,11 @@ def test_a_denial_prints_whatever_the_user_wrote():
         {"kind": {"group": "other", "version": "v1", "kind": "Pod"}, "object": [1, 2]},
     ],
 )
-def test_all_but_the_creation_of_a_pod_passes_untouched(request_):
+def test_requests_other_than_pod_creation_are_unchanged(request_):
     assert response(a_review(**request_)) == {"uid": "42", "allowed": True}
 
 
-def test_the_requests_namespace_binds_and_not_the_objects():
+def test_namespace_of_the_request_has_precedence_over_the_object():
     profile = {
         "name": "team",
         "namespaceSelector": {"matchLabels": {"team": "vision"}},
@@ -158,7 +158,7 @@ def test_the_requests_namespace_binds_and_not_the_objects():
     assert "patch" not in outside
 
 
-def test_a_dry_run_is_answered_like_any_other():
+def test_dry_run_review_is_answered_like_any_other():
     assert parse_pod_review(json.dumps(a_review(dryRun=True)).encode()).dry_run is True
     assert answered(a_review(dryRun=True)) == answered(a_review())
 
@@ -182,7 +182,7 @@ def test_a_dry_run_is_answered_like_any_other():
         (json.dumps(a_review(uid="\n")).encode().replace(b"v1", b"v\\u0007", 1), "not a request"),
     ],
 )
-def test_what_is_no_review_is_refused_with_the_reason(text, told):
+def test_invalid_review_is_refused_with_the_reason(text, told):
     with pytest.raises(ProtocolError, match=told) as error:
         parse_pod_review(text)
 
@@ -199,18 +199,18 @@ def test_what_is_no_review_is_refused_with_the_reason(text, told):
         pytest.param(a_pod(*[{keys.GPU_WHOLE: 1}] * 1100), "spec.containers", id="containers"),
     ],
 )
-def test_a_pod_that_cannot_be_read_is_denied_and_not_failed_which_would_let_it_pass(pod, field):
+def test_undecodable_pod_is_denied_instead_of_an_error_response(pod, field):
     answer = response(a_review(pod, name="pod"))
 
     assert (answer["uid"], answer["allowed"]) == ("42", False)
     status = answer["status"]
     assert (status["code"], status["reason"], status["details"]["name"]) == (422, "Invalid", "pod")
-    assert "the pod cannot be judged" in status["message"]
+    assert "the pod cannot be read" in status["message"]
     assert field in status["details"]["causes"][0]["field"]
     assert answer["auditAnnotations"] == {"findings": "LW119"}
 
 
-def test_a_pod_that_is_nested_too_deep_to_be_skipped_is_denied():
+def test_pod_nested_too_deep_to_skip_is_denied():
     request = a_review(name="pod")["request"]
     parts = {**request, "object": None}
     text = json.dumps({**a_review(), "request": parts}).encode()
@@ -244,7 +244,7 @@ NODE_A = user("system:node:a", keys.NODES_GROUP)
         pytest.param({}, "a", False, id="nobody"),
     ],
 )
-def test_a_mirror_pod_is_believed_of_its_node_alone(who, node, believed):
+def test_mirror_pod_is_accepted_only_from_its_own_node(who, node, believed):
     pod = a_pod({keys.GPU_WHOLE: 1}, annotations={keys.MIRROR_POD: "x"}, nodeName=node)
 
     answer = response(a_review(pod, userInfo=who))
@@ -264,7 +264,7 @@ PROFILES = PolicySnapshot(
     absent=st.sets(st.sampled_from(["metadata", "spec"])),
     written=st.sampled_from([None, {}, ...]),
 )
-def test_a_pod_without_metadata_or_spec_is_denied_or_its_patch_applies(pod, absent, written):
+def test_pod_without_metadata_or_spec_is_denied_or_its_patch_applies(pod, absent, written):
     for name in absent:
         if written is ...:
             del pod[name]
@@ -278,12 +278,12 @@ def test_a_pod_without_metadata_or_spec_is_denied_or_its_patch_applies(pod, abse
 
 
 @given(text=st.binary(max_size=60))
-def test_any_bytes_are_a_review_or_are_refused(text):
+def test_any_bytes_are_a_review_or_refused(text):
     with pytest.raises(ProtocolError):
         parse_pod_review(text)
 
 
-def test_the_measured_review_is_of_its_size_and_is_patched_as_a_gangs_worker():
+def test_benchmark_review_has_its_size_and_is_patched_as_a_gang_worker():
     review = review_bytes()
 
     answer = json.loads(run(review))["response"]

@@ -27,7 +27,7 @@ from runtime.http.server import serve
 from runtime.http.types import Route, error_response
 from runtime.kube.client import Kube
 from webhook import scorer_client
-from webhook.__main__ import _scorer
+from webhook.__main__ import _scorer_client
 from webhook.scorer_client import NoPlacementError, ScorerClient
 from webhook.settings import Settings
 
@@ -80,7 +80,9 @@ def settings_of(files):
 async def ask(cluster, files, question=QUESTION):
     settings = settings_of(files)
     async with Kube(cluster.url) as kube:
-        return await ScorerClient(kube, lambda address: _scorer(settings, address)).fits(question)
+        return await ScorerClient(kube, lambda address: _scorer_client(settings, address)).fits(
+            question
+        )
 
 
 async def why(cluster, files, question=QUESTION):
@@ -89,7 +91,7 @@ async def why(cluster, files, question=QUESTION):
     return str(caught.value)
 
 
-async def test_the_one_that_leads_is_asked_as_ourselves(cluster, files):
+async def test_leader_is_queried_with_our_token(cluster, files):
     asked = []
 
     def answer(call):
@@ -104,7 +106,7 @@ async def test_the_one_that_leads_is_asked_as_ourselves(cluster, files):
     assert asked == [("Bearer secret", QUESTION)]
 
 
-async def test_of_several_dry_runs_at_once_one_asks_after_the_other(cluster, files):
+async def test_concurrent_queries_are_serialized(cluster, files):
     beside, two = 0, asyncio.Event()
 
     async def answer(_call):
@@ -118,13 +120,13 @@ async def test_of_several_dry_runs_at_once_one_asks_after_the_other(cluster, fil
         return types.HttpResponse(msgspec.json.encode(FitAnswer([FIT])))
 
     async with a_scorer(cluster, files, answer), Kube(cluster.url) as kube:
-        scorer = ScorerClient(kube, lambda address: _scorer(settings_of(files), address))
+        scorer = ScorerClient(kube, lambda address: _scorer_client(settings_of(files), address))
         assert await asyncio.gather(*(scorer.fits(QUESTION) for _ in range(3))) == [[FIT]] * 3
 
     assert not two.is_set()
 
 
-async def test_a_token_and_an_authority_that_were_replaced_are_those_that_count(cluster, files):
+async def test_replaced_token_and_ca_are_used(cluster, files):
     tokens = []
 
     def answer(call):
@@ -141,7 +143,7 @@ async def test_a_token_and_an_authority_that_were_replaced_are_those_that_count(
     assert tokens == ["Bearer secret", "Bearer another"]
 
 
-async def test_without_a_leader_it_is_said_that_there_is_none(cluster, files):
+async def test_missing_leader_is_the_reason(cluster, files):
     assert await why(cluster, files) == "no scorer has led so far"
     lead(cluster, "127.0.0.1:1", holder="")
     assert await why(cluster, files) == "no scorer leads now"
@@ -149,7 +151,7 @@ async def test_without_a_leader_it_is_said_that_there_is_none(cluster, files):
     assert await why(cluster, files) == "the scorer that leads does not say where it is"
 
 
-async def test_a_leader_that_is_gone_or_silent_is_not_waited_for(cluster, files, monkeypatch):
+async def test_unreachable_or_silent_leader_times_out(cluster, files, monkeypatch):
     lead(cluster, "127.0.0.1:1")
     assert await why(cluster, files) == "the scorer cannot be asked"
 
@@ -199,7 +201,7 @@ async def test_a_leader_that_is_gone_or_silent_is_not_waited_for(cluster, files,
         ),
     ],
 )
-async def test_an_answer_that_is_none_is_told_as_such(cluster, files, answer, told):
+async def test_invalid_answer_is_the_reason(cluster, files, answer, told):
     async with a_scorer(cluster, files, lambda _call: answer) as server:
         address = f"127.0.0.1:{server.port}"
         with capture_logs() as logs:
@@ -207,27 +209,27 @@ async def test_an_answer_that_is_none_is_told_as_such(cluster, files, answer, to
 
     if "another version" not in told:
         (line,) = logs
-        assert (line["event"], line["address"]) == ("Could not ask scorer", address)
+        assert (line["event"], line["address"]) == ("Could not query scorer", address)
 
 
 @pytest.mark.parametrize("missing", ["token", "ca.crt"])
-async def test_what_is_not_mounted_is_no_fault_of_who_asks(cluster, files, missing):
+async def test_missing_token_file_is_not_an_error_of_the_user(cluster, files, missing):
     (files / missing).unlink()
     lead(cluster, "127.0.0.1:1")
 
     assert await why(cluster, files) == "the scorer cannot be asked"
 
 
-async def test_about_too_many_pods_nobody_is_asked(cluster, files):
+async def test_too_many_pods_are_refused_without_a_query(cluster, files):
     many = FitQuestion([FitTemplate(Pod(), ["a"] * (MOST_PODS + 1))])
 
     assert (
         await why(cluster, files, many)
-        == f"the scorer is asked about {MOST_PODS} pods at once, and no more"
+        == f"more than {MOST_PODS} pods, the most that one request can have"
     )
 
 
-async def test_only_our_servers_are_told_what_is_asked(cluster, files):
+async def test_query_is_sent_only_to_our_servers(cluster, files):
     called = []
     ca = a_ca()
     # Whoever else has a certificate of the same authority is another.

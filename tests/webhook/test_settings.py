@@ -6,16 +6,16 @@ from webhook.settings import Settings, read_settings
 POD = {"KUBERNETES_SERVICE_HOST": "192.0.2.1"}
 
 
-def test_a_pod_needs_no_settings():
+def test_environment_of_a_pod_is_enough():
     assert read_settings(POD) == Settings()
 
 
-def test_outside_a_cluster_an_api_server_must_be_named():
+def test_api_server_is_required_outside_a_pod():
     with pytest.raises(SettingsError, match="LINKWISE_API_SERVER is not set"):
         read_settings({})
 
 
-def test_every_setting_is_a_variable_of_its_name():
+def test_every_setting_has_a_variable_of_its_name():
     texts = {
         "host": "127.0.0.1",
         "certificate": "/c",
@@ -37,7 +37,7 @@ def test_every_setting_is_a_variable_of_its_name():
     assert texts.keys() | numbers.keys() == set(Settings.__dataclass_fields__)
 
 
-def test_a_variable_that_is_empty_is_one_that_is_unset():
+def test_empty_variable_equals_an_unset_one():
     assert read_settings({**POD, "LINKWISE_PORT": "", "LINKWISE_HOST": ""}) == Settings()
 
 
@@ -51,10 +51,10 @@ def test_a_variable_that_is_empty_is_one_that_is_unset():
         pytest.param("LINKWISE_LOG_LEVEL", "loud", id="level"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_by_its_name(name, value):
+def test_invalid_value_is_refused_naming_its_variable(name, value):
     with pytest.raises(SettingsError, match=f"^{name}={value}: write "):
         read_settings({**POD, name: value})
 
 
-def test_a_process_that_listens_everywhere_reaches_itself_by_loopback():
+def test_own_host_of_all_addresses_is_localhost():
     assert (Settings().own_host, Settings(host="192.0.2.1").own_host) == ("localhost", "192.0.2.1")

@@ -50,7 +50,7 @@ def where(pod, *texts, nodes=()):
         ),
     ],
 )
-def test_a_pod_may_land_where_its_selector_lets_it(selector, texts, names):
+def test_node_selector_restricts_the_groups(selector, texts, names):
     pod = a_pod({keys.NVIDIA_GPU: 1}, nodeSelector=selector)
 
     assert [offer and offer.resource for offer in where(pod, *texts)] == names
@@ -75,7 +75,7 @@ SMALL, LARGE = {"gpu/16GiB": "true"}, {"gpu/32GiB": "true"}
         pytest.param(LARGE, [SMALL], [], id="no such node"),
     ],
 )
-def test_groups_of_different_labels_are_judged_by_the_nodes_that_exist(selector, nodes, names):
+def test_groups_are_restricted_to_labels_of_existing_nodes(selector, nodes, names):
     pod = a_pod({keys.NVIDIA_GPU: 1}, nodeSelector=selector)
     texts = group('{"gpu/16GiB": "true"}', **RENAMED), group('{"gpu/32GiB": "true"}')
 
@@ -113,11 +113,11 @@ SHARED_TWO = {keys.NVIDIA_GPU_SHARED: 2}
         pytest.param(TWO, [], [], id="whole-gpus"),
     ],
 )
-def test_more_than_one_shared_gpu_is_denied_where_it_fails_everywhere(limits, texts, codes):
+def test_more_than_one_shared_gpu_is_denied_if_all_nodes_refuse_it(limits, texts, codes):
     assert [one.code for one in found(limits, *texts)] == codes
 
 
-def test_the_denial_tells_the_number_and_the_remedy():
+def test_denial_has_the_number_and_the_fix():
     finding = found(SHARED_TWO, group(**RENAMED, **FAILS))[0]
 
     assert "shared by 4" in finding.message
@@ -135,7 +135,7 @@ def test_the_denial_tells_the_number_and_the_remedy():
     ],
     ids=["all-alike", "some-whole", "nothing-shared", "different"],
 )
-def test_replicas_are_told_where_all_nodes_agree(texts, number):
+def test_replicas_are_known_if_all_nodes_agree(texts, number):
     pod = a_pod(ONE)
     request, _ = read_request(msgspec.convert(pod, Pod))
 
@@ -151,7 +151,7 @@ def renamed(pod, *texts):
     return after
 
 
-def test_a_request_is_renamed_in_limits_and_requests_of_all_containers():
+def test_request_is_renamed_in_limits_and_requests_of_all_containers():
     both = {"limits": {**ONE, "cpu": 1}, "requests": ONE}
     pod = a_pod(
         containers=[{"name": "a", "resources": both}, {"name": "b"}],
@@ -169,7 +169,7 @@ def test_a_request_is_renamed_in_limits_and_requests_of_all_containers():
     assert renamed(after, group(**RENAMED)) is None
 
 
-def test_a_request_is_renamed_back_where_nodes_share_under_the_own_name():
+def test_request_is_renamed_back_if_nodes_share_under_the_plain_name():
     after = renamed(a_pod({keys.NVIDIA_GPU_SHARED: 1}), group())
 
     assert after["spec"]["containers"][0]["resources"]["limits"] == ONE
@@ -185,5 +185,5 @@ def test_a_request_is_renamed_back_where_nodes_share_under_the_own_name():
         pytest.param({"cpu": 1}, [group(**RENAMED)], id="no-gpu"),
     ],
 )
-def test_a_request_is_left_alone_where_no_other_name_is_certain(limits, texts):
+def test_request_is_not_renamed_if_the_name_is_uncertain(limits, texts):
     assert renamed(a_pod(limits), *texts) is None

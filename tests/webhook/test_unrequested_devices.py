@@ -30,14 +30,14 @@ def env_after(env, limits=None, policy="", **given):
     "limits",
     [pytest.param(None, id="no resources"), pytest.param({keys.GPU_WHOLE: 0}, id="0 GPUs")],
 )
-def test_a_container_of_a_pod_without_gpus_sees_none(value, limits):
+def test_container_of_a_pod_without_gpus_sees_none(value, limits):
     env = [variable("1", "A"), variable(value), variable("2", "B")]
 
     assert env_after(env, limits) == [env[0], variable("void"), env[2]]
 
 
 @pytest.mark.parametrize("value", ["", "void", "none"])
-def test_a_variable_that_gives_no_gpu_stays(value):
+def test_variable_without_gpus_is_kept(value):
     pod = a_pod(containers=[a_container(env=[variable(value)])])
 
     outcome = judged(pod)
@@ -45,11 +45,11 @@ def test_a_variable_that_gives_no_gpu_stays(value):
     assert (outcome.patch, outcome.findings) == ((), ())
 
 
-def test_of_several_variables_of_one_name_each_is_replaced_since_the_last_counts():
+def test_all_variables_of_one_name_are_replaced():
     assert env_after([variable("void"), variable("all"), variable("0")]) == [variable("void")] * 3
 
 
-def test_init_containers_and_launchers_are_no_way_round():
+def test_init_containers_and_launchers_are_covered():
     init = [a_container(env=[variable("all")])]
     pod = a_pod(labels=ARENA, initContainers=init, containers=[a_container(env=[variable("all")])])
 
@@ -60,7 +60,7 @@ def test_init_containers_and_launchers_are_no_way_round():
     ] * 2
 
 
-def test_where_nvidias_plugin_chooses_its_own_value_counts_and_the_others_see_none():
+def test_value_of_nvidias_plugin_has_precedence_and_other_containers_see_none():
     asks = a_container(
         {keys.NVIDIA_GPU: 1}, env=[variable("all"), variable("1", "A"), variable("0")]
     )
@@ -71,18 +71,18 @@ def test_where_nvidias_plugin_chooses_its_own_value_counts_and_the_others_see_no
     assert (one["env"], other["env"]) == ([variable("1", "A")], [variable("void")])
 
 
-def test_a_privileged_container_reaches_all_devices_anyway_and_keeps_its_variable():
+def test_privileged_container_keeps_its_variable():
     assert env_after([variable("all")], **PRIVILEGED) == [variable("all")]
 
 
 @pytest.mark.parametrize("value", ["true", "1", ELSEWHERE], ids=str)
-def test_a_share_cannot_turn_cgpus_limits_off(value):
+def test_share_cannot_disable_cgpu_limits(value):
     env = env_after([variable(value, CGPU)], {keys.GPU_MEM: 4})
 
     assert env[0] == variable("false", CGPU)
 
 
-def test_the_policy_may_allow_such_variables():
+def test_policy_can_allow_variables():
     allow = "environment: allow"
 
     assert env_after([variable("true", CGPU)], {keys.GPU_MEM: 4}, allow)[0]["value"] == "true"
@@ -98,7 +98,7 @@ def test_the_policy_may_allow_such_variables():
     ],
     ids=["replace", "refuse"],
 )
-def test_a_variable_is_told_with_its_place(policy, severity, verdict):
+def test_finding_has_the_field_of_the_variable(policy, severity, verdict):
     env = [variable("1", "A"), variable("all")]
     pod = a_pod(containers=[a_container(), a_container(env=env)])
 
@@ -110,7 +110,7 @@ def test_a_variable_is_told_with_its_place(policy, severity, verdict):
     assert outcome.verdict is verdict
 
 
-def test_where_linkwise_chooses_visible_devices_have_their_own_policy():
+def test_visible_devices_policy_applies_where_linkwise_chooses():
     pod = a_pod(containers=[a_container({keys.GPU_WHOLE: 1}, env=[variable("all")])])
 
     assert codes(judged(pod, a_snapshot("environment: refuse"))) == [Code.VISIBLE_DEVICES]
@@ -124,7 +124,7 @@ asked = st.sampled_from(
 
 
 @given(containers=st.lists(st.tuples(variables, asked), min_size=1, max_size=3))
-def test_no_container_is_left_with_gpus_that_it_does_not_ask_for(containers):
+def test_no_container_keeps_gpus_that_it_does_not_request(containers):
     pod = a_pod(containers=[a_container(limits, env=env) for env, limits in containers])
     outcome = judged(pod)
     assume(outcome.verdict is not Verdict.DENIED)  # Two kinds of GPUs in one pod.
