@@ -14,7 +14,7 @@ from runtime.http.limits import Limits
 
 _ROUNDS = 8
 """Rounds of the event loop within which aiohttp calls the handler of a request that has arrived.
-It needs three; were it to need more, requests that arrive in one moment would count as slow."""
+It needs three. If it needed more, requests that arrive together would count as incomplete."""
 
 
 async def handlers_called() -> None:
@@ -27,17 +27,17 @@ class _Phase(Enum):
     IDLE = auto()
     """No part of a request has arrived."""
     HEAD = auto()
-    """Some bytes have arrived, and no handler was called for them."""
+    """Bytes have arrived, and the handler was not called for them."""
     BODY = auto()
     """The handler was called; the body is not complete."""
     ANSWER = auto()
     """The request is complete and is being answered."""
     CLOSING = auto()
-    """The last answer was given; what still arrives is ignored."""
+    """The last answer was given; further bytes are ignored."""
 
 
 class Connection(asyncio.Protocol):
-    """A protocol around aiohttp's, which the handler of a request informs of its progress."""
+    """A protocol around aiohttp's; the handler of a request reports its progress to it."""
 
     def __init__(
         self, http: asyncio.Protocol, limiter: ConnectionLimiter["Connection"], limits: Limits
@@ -57,9 +57,9 @@ class Connection(asyncio.Protocol):
         self._phase = _Phase.IDLE
         self._due = math.inf
         self._requests = 0
-        self._held = b""
-        self._reading: asyncio.Task[None] | None = None
-        self._choked = False
+        self._buffer = b""
+        self._flushing: asyncio.Task[None] | None = None
+        self._writing_paused = False
         self._counted = False
         self.peer = ""
         """The client's address; empty where there is none."""
@@ -88,7 +88,7 @@ class Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin; the TLS handshake is over."""
+        """Start; the TLS handshake is complete."""
         # uvloop's transports do not inherit from asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
@@ -98,7 +98,7 @@ class Connection(asyncio.Protocol):
         self._limiter.add(self, self.since)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End; a route that waits for others continues."""
+        """Remove the connection; a route that is waiting continues."""
         self._transport = None
         self._due = math.inf
         self._uncount()
@@ -106,10 +106,10 @@ class Connection(asyncio.Protocol):
         self._http.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Pass bytes on, except requests that come before the present one is answered."""
-        if self._phase is _Phase.ANSWER or self._choked:
-            # aiohttp would keep up to 32 requests of a connection, bodies included.
-            self._held += data
+        """Pass bytes on; buffer them and pause reading while a request is being answered."""
+        if self._phase is _Phase.ANSWER or self._writing_paused:
+            # aiohttp would parse and keep up to 32 requests of a connection, bodies included.
+            self._buffer += data
             if self._transport is not None:
                 self._transport.pause_reading()
             return
@@ -124,42 +124,42 @@ class Connection(asyncio.Protocol):
         return self._http.eof_received()
 
     def pause_writing(self) -> None:
-        """Pass on that the client does not read; take no further request meanwhile."""
-        self._choked = True
+        """Pass on that the client does not read; pass on no further request until it does."""
+        self._writing_paused = True
         self._http.pause_writing()
 
     def resume_writing(self) -> None:
         """Pass on that the client reads again."""
-        self._choked = False
+        self._writing_paused = False
         self._http.resume_writing()
-        self._release_later()
+        self._flush_later()
 
     def begin_request(self) -> None:
-        """Take notice that a head is complete."""
+        """Record that a head is complete."""
         self._phase = _Phase.BODY
         self._requests += 1
         self._due = math.inf
         self._uncount()
 
     def begin_waiting(self, *, expects_continue: bool) -> None:
-        """Take notice that the body is incomplete; its reader limits the time.
+        """Record that the body is incomplete; its reader limits the time.
 
         Args:
-            expects_continue: The client waits for leave to send it.
+            expects_continue: The client waits for status 100 before it sends the body.
         """
         self.count_half_sent()
         if self._transport is not None and expects_continue:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if self._held:
-            self._release()
+        if self._buffer:
+            self._flush()
 
     def begin_answer(self) -> None:
-        """Take notice that a request is complete."""
+        """Record that a request is complete."""
         self._phase = _Phase.ANSWER
         self._uncount()
 
     def end_request(self, *, last: bool, abandoned: bool) -> None:
-        """Take notice that a request has its answer, which is written next.
+        """Record that a request has its answer, which is written next.
 
         Args:
             last: The connection ends with it.
@@ -170,7 +170,7 @@ class Connection(asyncio.Protocol):
         self._rest(_Phase.CLOSING if last else _Phase.IDLE)
         if abandoned:
             self._due = self.since + 2 * self._limits.linger_seconds
-        self._release_later()
+        self._flush_later()
 
     def count_half_sent(self) -> None:
         """Count the present request among the incomplete ones of its address."""
@@ -179,24 +179,24 @@ class Connection(asyncio.Protocol):
             self._limiter.add_half_sent(self)
 
     def enforce(self, now: float) -> None:
-        """Drop it where its head is overdue, or where it should have been closed."""
+        """Drop the connection if its head is overdue, or if it should be closed by now."""
         if now >= self._due:
             self.drop()
 
     def close(self) -> None:
-        """Close it if it is idle."""
+        """Close the connection if it is idle."""
         if self._phase is _Phase.IDLE and self._transport is not None:
             self._transport.close()
 
     def drop(self) -> None:
-        """Close immediately, without writing what is left."""
+        """Close the connection immediately; responses that are not sent are lost."""
         if self._transport is not None:
             self._transport.abort()
 
     def _rest(self, phase: _Phase) -> None:
         self._phase = phase
         self.since = self._loop.time()
-        # aiohttp closes it before that, unless the client does not read.
+        # aiohttp closes it earlier, unless the client does not read.
         self._due = self.since + self._limits.keep_alive_seconds + self._limits.linger_seconds
 
     def _uncount(self) -> None:
@@ -204,18 +204,22 @@ class Connection(asyncio.Protocol):
             self._counted = False
             self._limiter.remove_half_sent(self)
 
-    def _release_later(self) -> None:
-        if self._held:
-            self._reading = self._loop.create_task(self._release_when_idle(self._requests))
+    def _flush_later(self) -> None:
+        if self._buffer:
+            self._flushing = self._loop.create_task(self._flush_when_idle(self._requests))
 
-    async def _release_when_idle(self, requests: int) -> None:
-        """Read on, unless aiohttp had another request."""
+    async def _flush_when_idle(self, requests: int) -> None:
+        """Pass the buffer on, unless aiohttp has already parsed another request."""
         await handlers_called()
-        if requests == self._requests and self._phase is not _Phase.ANSWER and not self._choked:
-            self._release()
+        if (
+            requests == self._requests
+            and self._phase is not _Phase.ANSWER
+            and not self._writing_paused
+        ):
+            self._flush()
 
-    def _release(self) -> None:
-        data, self._held = self._held, b""
+    def _flush(self) -> None:
+        data, self._buffer = self._buffer, b""
         if self._transport is not None:
             self._transport.resume_reading()
             self.data_received(data)

@@ -178,12 +178,12 @@ def _malformed_requests(handler: Handler) -> type[AbstractAccessLogger]:
 
 
 def _logger() -> logging.Logger:
-    """Return a logger of aiohttp's own failures, without those that clients can cause."""
+    """Return a logger for aiohttp, without records of malformed requests."""
     logger = logging.getLogger("runtime.http")
-    logger.addFilter(_is_own_failure)
+    logger.addFilter(_is_no_parser_error)
     return logger
 
 
-def _is_own_failure(record: logging.LogRecord) -> bool:
+def _is_no_parser_error(record: logging.LogRecord) -> bool:
     error = record.exc_info and record.exc_info[1]
     return not type(error).__module__.startswith("aiohttp.")

@@ -57,6 +57,15 @@ async def test_responses_stop_for_a_client_that_does_not_read():
             assert (await deaf.answer())[2] == body
 
 
+async def test_client_that_does_not_read_is_dropped_after_the_keep_alive_time():
+    limits = replace(PATIENT, keep_alive_seconds=0.2, linger_seconds=0.05)
+    async with served(limits) as site, client(site) as deaf:
+        body = b"x" * 200_000
+        deaf.send((deaf.head(size=len(body)) + body) * 200)
+        await until(lambda: site.seen)
+        await until(lambda: not site.server.limiter.open)
+
+
 async def test_pipelined_requests_are_not_read_while_one_is_answered():
     async with served() as site, client(site) as one:
         body = b"x" * 200_000
