@@ -6,7 +6,7 @@ Pure.
 
 from cli.analysis.explain_placed import explain_placed
 from cli.analysis.explained import Explained, UnitState, pod_placement, record_of
-from cli.analysis.planner_view import PlannerDecision, PlannerView
+from cli.analysis.planner_view import PlannerView
 from cli.analysis.suggestions import never_helped, suggestions
 from cluster.gang import GangKey, Link, rank_order
 from cluster.keys import ALLOCATION, GANG
@@ -18,6 +18,7 @@ from scorer.placement.baselines import best_possible, index_order, never_fits
 from scorer.placement.member import new_member
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import plan
+from scorer.queue.cycle import Decision
 
 _WITHOUT_PODS = frozenset({Phase.SUSPENDED, Phase.GONE})
 _ENDED = "it is finished and holds no GPUs"
@@ -118,7 +119,7 @@ def _single(scene: PlannerView, one: PodInfo) -> Explained:
     )
 
 
-def _waiting(scene: PlannerView, decided: PlannerDecision) -> Explained:
+def _waiting(scene: PlannerView, decided: Decision) -> Explained:
     unit, outcome, before = decided
     placed = outcome if isinstance(outcome, Plan) else None
     planned = {one.member.name: one for one in placed.placements} if placed else {}

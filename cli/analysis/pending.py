@@ -3,10 +3,11 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from cli.analysis.planner_view import PlannerDecision, PlannerView
+from cli.analysis.planner_view import PlannerView
 from cluster.request import Request
 from scorer.placement.baselines import never_fits
 from scorer.placement.result import Plan
+from scorer.queue.cycle import Decision
 
 FITS = "it fits now: the planner places it next"
 
@@ -37,9 +38,7 @@ def pending_work(scene: PlannerView) -> list[PendingWork]:
     return [_waiting(one, scene, never) for one in units.values()]
 
 
-def _waiting(
-    decided: PlannerDecision, scene: PlannerView, never: dict[Hashable, bool]
-) -> PendingWork:
+def _waiting(decided: Decision, scene: PlannerView, never: dict[Hashable, bool]) -> PendingWork:
     unit, outcome, before = decided
     gang = scene.gang_object(unit.key)
     if isinstance(outcome, Plan):

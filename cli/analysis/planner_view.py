@@ -6,7 +6,6 @@ It is decided as the scorer decides it, by the scorer's own engine. Pure.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 from msgspec import Struct, ValidationError, convert
 
@@ -29,20 +28,10 @@ from scorer.gang.owners import (
 )
 from scorer.gang.pod_info import PodInfo, controller_of, pod_info
 from scorer.gang.unit import Owners, Unit, units_of
-from scorer.placement.result import Plan, Refusal
 from scorer.placement.snapshot import Snapshot, snapshot_of
-from scorer.queue.cycle import run_cycle
+from scorer.queue.cycle import Decision, run_cycle
 from scorer.queue.starvation import assembled_since
 from scorer.timings import Timings
-
-
-class PlannerDecision(NamedTuple):
-    """What would become of one unit that waits."""
-
-    unit: Unit
-    outcome: Plan | Refusal
-    before: Snapshot
-    """The cluster that it saw: with all that goes before it."""
 
 
 @dataclass(frozen=True)
@@ -64,23 +53,20 @@ class PlannerView:
         return tuple(pod_info(pod) for pod in self.pods.values())
 
     @cached_property
-    def decisions(self) -> dict[tuple[str, str], PlannerDecision]:
+    def decisions(self) -> dict[tuple[str, str], Decision]:
         """What becomes of everything that waits, in turn, by namespace and name of its pods."""
-        turns = run_cycle(
+        decisions = run_cycle(
             self.snapshot,
             units_of(self.seen, self.owners),
             is_starving=self.aged,
             cached_refusals={},
             excluded_nodes={},
         )
-        found: dict[tuple[str, str], PlannerDecision] = {}
-        before = self.snapshot
-        for unit, outcome in ((one.unit, one.outcome) for one in turns.decisions):
-            decided = PlannerDecision(unit, outcome, before)
-            found |= {pod.key: decided for pod in (*unit.waiting, *unit.settled)}
-            if isinstance(outcome, Plan):
-                before = outcome.applied_to(before)
-        return found
+        return {
+            pod.key: decision
+            for decision in decisions
+            for pod in (*decision.unit.waiting, *decision.unit.settled)
+        }
 
     def gang_object(self, key: GangKey) -> Gang | None:
         """Return what the planner told of a gang, or of a pod on its own."""

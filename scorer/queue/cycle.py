@@ -7,6 +7,7 @@ while (`starvation`), and all other units go to other nodes.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from cluster.gang import GangKey
 from scorer.gang.unit import Unit
@@ -16,12 +17,13 @@ from scorer.placement.schedule import nodes_for, plan, plan_near
 from scorer.placement.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The outcome for one unit."""
 
     unit: Unit
     outcome: Plan | Refusal
+    snapshot: Snapshot
+    """The cluster before the decision, with all units that were planned earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +33,6 @@ class Reservation:
     priority: int
     """Of the unit; units of a higher priority may use the nodes."""
     nodes: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class CycleResult:
-    """The outcome of one cycle."""
-
-    decisions: tuple[Decision, ...]
-    """In the order in which they were taken."""
-    snapshot: Snapshot
-    """The cluster with all planned units."""
 
 
 class SchedulingCycle:
@@ -139,8 +131,8 @@ def run_cycle(
     is_starving: Callable[[Unit], bool],
     cached_refusals: Mapping[GangKey, Refusal],
     excluded_nodes: Mapping[GangKey, frozenset[str]],
-) -> CycleResult:
-    """Decide all units.
+) -> list[Decision]:
+    """Decide all units, in order.
 
     Args:
         snapshot: The cluster.
@@ -156,10 +148,10 @@ def run_cycle(
     decisions: list[Decision] = []
     for unit in in_order(units):
         outcome = cycle.decide(snapshot, unit, cached_refusals.get(unit.key))
-        decisions.append(Decision(unit, outcome))
+        decisions.append(Decision(unit, outcome, snapshot))
         if isinstance(outcome, Plan):
             snapshot = outcome.applied_to(snapshot)
-    return CycleResult(tuple(decisions), snapshot)
+    return decisions
 
 
 def _could_use(snapshot: Snapshot, unit: Unit) -> frozenset[str]:

@@ -46,16 +46,22 @@ def cycle(snapshot, *units, starving=(), cached_refusals=None, excluded=None):
     )
 
 
-def outcomes(found):
-    return {decision.unit.key.name: decision.outcome for decision in found.decisions}
+def outcomes(decisions):
+    return {decision.unit.key.name: decision.outcome for decision in decisions}
 
 
-def placed(found):
-    return [name for name, outcome in outcomes(found).items() if isinstance(outcome, Plan)]
+def placed(decisions):
+    return [name for name, outcome in outcomes(decisions).items() if isinstance(outcome, Plan)]
 
 
-def order(found):
-    return [decision.unit.key.name for decision in found.decisions]
+def order(decisions):
+    return [decision.unit.key.name for decision in decisions]
+
+
+def snapshot_after(decisions):
+    last = decisions[-1]
+    is_planned = isinstance(last.outcome, Plan)
+    return last.outcome.applied_to(last.snapshot) if is_planned else last.snapshot
 
 
 # ---- Order.
@@ -74,24 +80,24 @@ def test_units_are_ordered_by_priority_age_and_name():
 
 
 def test_each_unit_sees_the_plans_before_it():
-    found = cycle(a_snapshot(a_node()), a_unit("one", 1, 6), a_unit("two", 1, 6, age=1))
+    decisions = cycle(a_snapshot(a_node()), a_unit("one", 1, 6), a_unit("two", 1, 6, age=1))
 
-    assert placed(found) == ["two"]
-    assert "the freest suitable node has 2" in outcomes(found)["one"].reason
-    assert found.snapshot.nodes[0].free_mask.bit_count() == 2
+    assert placed(decisions) == ["two"]
+    assert "the freest suitable node has 2" in outcomes(decisions)["one"].reason
+    assert snapshot_after(decisions).nodes[0].free_mask.bit_count() == 2
 
 
 def test_smaller_units_pass_a_unit_that_does_not_fit():
-    found = cycle(a_snapshot(a_node()), a_unit("large", 2, 8, age=9), a_unit("small", 1, 8))
+    decisions = cycle(a_snapshot(a_node()), a_unit("large", 2, 8, age=9), a_unit("small", 1, 8))
 
-    assert placed(found) == ["small"]
+    assert placed(decisions) == ["small"]
 
 
 def test_an_incomplete_gang_is_not_planned():
-    found = cycle(a_snapshot(a_node()), a_unit("half", 2, missing=2, age=9), a_unit("whole"))
+    decisions = cycle(a_snapshot(a_node()), a_unit("half", 2, missing=2, age=9), a_unit("whole"))
 
-    assert outcomes(found)["half"] == Refusal("2 of 4 members", stands=False)
-    assert placed(found) == ["whole"]
+    assert outcomes(decisions)["half"] == Refusal("2 of 4 members", stands=False)
+    assert placed(decisions) == ["whole"]
 
 
 # ---- Reservations.
@@ -100,10 +106,10 @@ def test_an_incomplete_gang_is_not_planned():
 def test_nodes_are_reserved_for_a_starving_unit():
     snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
 
-    found = cycle(snapshot, a_unit("large", 2, 4, age=9), a_unit("small"), starving={"large"})
+    decisions = cycle(snapshot, a_unit("large", 2, 4, age=9), a_unit("small"), starving={"large"})
 
-    assert placed(found) == []
-    assert outcomes(found)["small"].reason == (
+    assert placed(decisions) == []
+    assert outcomes(decisions)["small"].reason == (
         "needs 1 GPU on one node; the freest suitable node has 0; "
         "of 1 node: kept for one that has waited longest (1)"
     )
@@ -119,11 +125,11 @@ def test_nodes_that_a_starving_unit_can_never_use_stay_open():
     )
     small = [a_unit(f"small-{i}", 1, 4) for i in range(4)]
 
-    found = cycle(snapshot, large, *small, starving={"large"})
+    decisions = cycle(snapshot, large, *small, starving={"large"})
 
-    used = {outcomes(found)[name].placements[0].node for name in placed(found)}
+    used = {outcomes(decisions)[name].placements[0].node for name in placed(decisions)}
     assert used == {"too-small", "elsewhere"}
-    assert len(placed(found)) == 3
+    assert len(placed(decisions)) == 3
 
 
 @pytest.mark.parametrize(("stays", "kept"), [(True, False), (False, True)])
@@ -131,9 +137,9 @@ def test_a_node_that_never_becomes_free_stays_open(stays, kept):
     holding = Holding("team/agent", "agent", (GPUShare(0),), stays=stays)
     snapshot = a_snapshot(a_node()).hold_all([("node-0", holding)])
 
-    found = cycle(snapshot, a_unit("large", 1, 8, age=9), a_unit("small"), starving={"large"})
+    decisions = cycle(snapshot, a_unit("large", 1, 8, age=9), a_unit("small"), starving={"large"})
 
-    assert placed(found) == ([] if kept else ["small"])
+    assert placed(decisions) == ([] if kept else ["small"])
 
 
 @pytest.mark.parametrize(("link", "linked"), [("nvlink", {"mesh"}), ("best", {"mesh", "pcie"})])
@@ -151,9 +157,9 @@ def test_no_reason_names_what_is_in_other_namespaces():
     secret = a_unit("secret-project", 2, 4, age=9)
     snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
 
-    found = cycle(snapshot, secret, a_unit("small"), starving={"secret-project"})
+    decisions = cycle(snapshot, secret, a_unit("small"), starving={"secret-project"})
 
-    assert "secret" not in outcomes(found)["small"].reason
+    assert "secret" not in outcomes(decisions)["small"].reason
 
 
 def test_the_usable_nodes_of_a_starving_unit_are_computed_once_for_a_refusal():
@@ -161,16 +167,16 @@ def test_the_usable_nodes_of_a_starving_unit_are_computed_once_for_a_refusal():
     refusal = outcomes(cycle(snapshot, large, starving={"large"}))["large"]
 
     with snapshot.cache.deadline(lambda: True):
-        found = cycle(snapshot, large, starving={"large"}, cached_refusals={large.key: refusal})
+        decisions = cycle(snapshot, large, starving={"large"}, cached_refusals={large.key: refusal})
 
     assert refusal.could_use == {"node-0"}
-    assert outcomes(found)["large"] is refusal
+    assert outcomes(decisions)["large"] is refusal
 
 
 def test_units_of_a_higher_priority_pass_a_starving_unit():
     snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
 
-    found = cycle(
+    decisions = cycle(
         snapshot,
         a_unit("large", 2, 4, age=9),
         a_unit("urgent", priority=1),
@@ -178,7 +184,7 @@ def test_units_of_a_higher_priority_pass_a_starving_unit():
         starving={"large"},
     )
 
-    assert placed(found) == ["urgent"]
+    assert placed(decisions) == ["urgent"]
 
 
 @pytest.mark.parametrize(
@@ -221,20 +227,20 @@ def test_no_node_is_reserved_if_pods_without_gpus_use_the_requested_resources(cp
     requests = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 8, "cpu": cpu}}}
     large = a_unit("large", 1, 8, age=9, containers=[requests])
 
-    found = cycle(
+    decisions = cycle(
         snapshot.hold_all([("node-0", agent)]), large, a_unit("small"), starving={"large"}
     )
 
-    assert placed(found) == ([] if kept else ["small"])
+    assert placed(decisions) == ([] if kept else ["small"])
 
 
 def test_nodes_are_reserved_for_one_unit_only():
     snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
     large = [a_unit("first", 1, 8, age=9), a_unit("second", 1, 8, age=8)]
 
-    found = cycle(snapshot, *large, a_unit("small"), starving={"first", "second"})
+    decisions = cycle(snapshot, *large, a_unit("small"), starving={"first", "second"})
 
-    reasons = {name: outcome.reason for name, outcome in outcomes(found).items()}
+    reasons = {name: outcome.reason for name, outcome in outcomes(decisions).items()}
     assert reasons["first"].startswith("needs 8 GPUs")
     assert "kept for one that has waited longest (1)" not in reasons["first"]
     assert "kept for one that has waited longest (1)" in reasons["second"]
@@ -248,16 +254,16 @@ def test_a_unit_with_a_cached_refusal_is_not_planned_again():
     unit = a_unit("one")
     before = Refusal("as before")
 
-    found = cycle(a_snapshot(a_node()), unit, cached_refusals={unit.key: before})
+    decisions = cycle(a_snapshot(a_node()), unit, cached_refusals={unit.key: before})
 
-    assert outcomes(found) == {"one": before}
+    assert outcomes(decisions) == {"one": before}
 
 
 def test_a_reservation_holds_while_its_refusal_is_cached():
     snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
     large = a_unit("large", 1, 8, age=9)
 
-    found = cycle(
+    decisions = cycle(
         snapshot,
         large,
         a_unit("small"),
@@ -265,7 +271,7 @@ def test_a_reservation_holds_while_its_refusal_is_cached():
         cached_refusals={large.key: Refusal("as before")},
     )
 
-    assert placed(found) == []
+    assert placed(decisions) == []
 
 
 def test_a_replacement_is_placed_next_to_its_gang_if_it_fits():
@@ -283,13 +289,15 @@ def test_a_gang_is_not_placed_on_excluded_nodes():
     nodes = [a_node("node-0"), a_node("node-1")]
     unit = a_unit("one")
 
-    (first,) = cycle(a_snapshot(*nodes), unit).decisions
+    (first,) = cycle(a_snapshot(*nodes), unit)
     failed = first.outcome.placements[0].node
-    (again,) = cycle(a_snapshot(*nodes), unit, excluded={unit.key: frozenset({failed})}).decisions
+    (again,) = cycle(a_snapshot(*nodes), unit, excluded={unit.key: frozenset({failed})})
 
     assert again.outcome.placements[0].node != failed
-    found = cycle(a_snapshot(*nodes), unit, excluded={unit.key: frozenset({"node-0", "node-1"})})
-    assert placed(found) == []
+    decisions = cycle(
+        a_snapshot(*nodes), unit, excluded={unit.key: frozenset({"node-0", "node-1"})}
+    )
+    assert placed(decisions) == []
     assert placed(
         cycle(a_snapshot(*nodes), unit, excluded={GangKey("x", "y", ""): frozenset({"node-0"})})
     )
@@ -311,8 +319,8 @@ _queues = st.lists(
     max_size=5,
 ).map(
     lambda all_of: [
-        (a_unit(f"g{i}", members, gpus, priority=p, age=age, missing=missing), aged)
-        for i, (members, gpus, p, age, missing, aged) in enumerate(all_of)
+        (a_unit(f"g{i}", members, gpus, priority=p, age=age, missing=missing), is_starving)
+        for i, (members, gpus, p, age, missing, is_starving) in enumerate(all_of)
     ]
 )
 
@@ -323,9 +331,9 @@ def test_no_gpu_is_allocated_twice_no_gang_is_partial_and_arrival_order_does_not
     snapshot, queue, chance
 ):
     units = [unit for unit, _ in queue]
-    aged = {unit.key.name for unit, is_aged in queue if is_aged}
+    starving = {unit.key.name for unit, is_starving in queue if is_starving}
 
-    found = cycle(snapshot, *units, starving=aged)
+    decisions = cycle(snapshot, *units, starving=starving)
 
     taken = Counter(
         (node.node.name, share.i)
@@ -333,7 +341,7 @@ def test_no_gpu_is_allocated_twice_no_gang_is_partial_and_arrival_order_does_not
         for holding in node.holdings.values()
         for share in holding.shares
     )
-    for decision in found.decisions:
+    for decision in decisions:
         if isinstance(decision.outcome, Plan):
             placements = decision.outcome.placements
             assert [one.member for one in placements] == list(decision.unit.members)
@@ -342,9 +350,9 @@ def test_no_gpu_is_allocated_twice_no_gang_is_partial_and_arrival_order_does_not
     assert set(taken.values()) <= {1}
     assert {
         (node.node.name, i)
-        for node in found.snapshot.nodes
+        for node in snapshot_after(decisions).nodes
         for i, one in enumerate(node.taken)
         if one.holders
     } == set(taken)
     shuffled = chance.sample(units, len(units))
-    assert cycle(replace(snapshot), *shuffled, starving=aged) == found
+    assert cycle(replace(snapshot), *shuffled, starving=starving) == decisions
