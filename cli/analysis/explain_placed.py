@@ -16,7 +16,7 @@ from scorer.gang.unit import link_of
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
 from scorer.placement.member import new_member
 from scorer.placement.node_assignment import bandwidth_over
-from scorer.placement.pod_by_pod import seats_of
+from scorer.placement.pod_by_pod import assignments_of
 from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
@@ -72,7 +72,7 @@ def _judged(
     members = [one.member for one in placements]
     link = link_of(members, is_gang=known.kind == "gang")
     again = plan(before, members, link=link)
-    bandwidth = bandwidth_over(seats_of(before, placements), before.nic_bandwidth)
+    bandwidth = bandwidth_over(assignments_of(before, placements), before.nic_bandwidth)
     shown, changed = Plan(placements, bandwidth=bandwidth), None
     if isinstance(again, Plan) and again.gpus == shown.gpus:
         shown = replace(again, placements=placements)

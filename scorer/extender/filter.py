@@ -17,7 +17,7 @@ from scorer.cache.cluster_state import ClusterState
 from scorer.extender.verdict_cache import VerdictCache
 from scorer.placement.filters import gives, gpu_capacity, hidden_capacity
 from scorer.placement.reasons import Reason
-from scorer.placement.score import HIGHEST, Worth, scores, worth_of
+from scorer.placement.score import HIGHEST, Value, scores, value_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +93,15 @@ class Filter:
             return [0] * len(names)
         ledger, table, preferences = self._state.ledger, self._state.table, self._state.preferences
 
-        def worth(name: str) -> Worth | None:
+        def value(name: str) -> Value | None:
             node = ledger(name)
             if node is None:
                 return None
-            return worth_of(node, table(name), request, preferences.mode, preferences.placement)
+            return value_of(node, table(name), request, preferences.mode, preferences.placement)
 
         self._invalidate()
         question = f"score {preferences.mode} {_kind(request)}"
-        worths = self._cache.get_or_compute(question, names, worth)
+        worths = self._cache.get_or_compute(question, names, value)
         return scores(worths, preferences.placement)
 
     def _invalidate(self) -> None:

@@ -1,4 +1,4 @@
-"""What a plan is measured against: the empty cluster, and filling nodes in index order."""
+"""Baselines for a plan: the empty cluster, and filling nodes in index order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from topology.machine import gpus_of, mask_of
 
 @dataclass(frozen=True, slots=True)
 class IndexOrder:
-    """What nodes by name and lowest free indices would have given."""
+    """A plan that takes nodes by name and the lowest free indices."""
 
     gpus: dict[str, tuple[int, ...]]
     """The GPUs of each node, nodes by name."""
@@ -29,14 +29,14 @@ class IndexOrder:
 def best_possible(snapshot: Snapshot, members: Sequence[Member]) -> float | None:
     """Return the bandwidth of the same members on the empty cluster [GB/s], or None."""
     if sum(member.gpus for member in members) < 2:
-        # Of one GPU, shares, replicas and counted GPUs no plan has a bandwidth.
+        # No plan of one GPU, shares, replicas or counted GPUs has a bandwidth.
         return None
     planned = plan(snapshot.emptied(), members)
     return planned.bandwidth if isinstance(planned, Plan) else None
 
 
 def never_fits(snapshot: Snapshot, members: Sequence[Member], link: Link) -> bool:
-    """Say whether a gang, or a pod on its own, would have no place if nothing else ran.
+    """Tell whether a gang, or a pod on its own, would not fit if nothing else ran.
 
     Cost: a plan.
     """
@@ -44,26 +44,26 @@ def never_fits(snapshot: Snapshot, members: Sequence[Member], link: Link) -> boo
 
 
 def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | None:
-    """Return what filling nodes by name with the lowest free indices would have given.
+    """Fill nodes by name with the lowest free indices.
 
-    None where the members do not all ask for the same whole GPUs, or do not fit that way.
+    Returns None where the members do not all ask for the same whole GPUs, or do not fit that way.
     """
     group = new_group(members)
-    each, left = group.each, group.size
+    each, left = group.gpus_each, group.size
     if each is None:
         return None
-    seats: list[NodeAssignment] = []
-    room = feasibility_of(snapshot, group).room
-    # Each takes one at least, so that no more of them are looked at.
-    for row in np.flatnonzero(room)[:left].tolist():
-        node, workers = snapshot.nodes[row], min(int(room[row]), left)
+    assignments: list[NodeAssignment] = []
+    capacity = feasibility_of(snapshot, group).capacity
+    # Each node fits at least one, so no more nodes than members are needed.
+    for row in np.flatnonzero(capacity)[:left].tolist():
+        node, workers = snapshot.nodes[row], min(int(capacity[row]), left)
         if not workers:
             break
         mask = mask_of(gpus_of(node.free_mask)[: workers * each])
         candidate = Candidate(node, snapshot.tables[node.node.name], workers)
-        seats.append(NodeAssignment(candidate, workers, mask))
+        assignments.append(NodeAssignment(candidate, workers, mask))
         left -= workers
     if left:
         return None
-    gpus = {seat.name: gpus_of(seat.mask) for seat in seats}
-    return IndexOrder(gpus, bandwidth_over(seats, snapshot.nic_bandwidth))
+    gpus = {assignment.name: gpus_of(assignment.mask) for assignment in assignments}
+    return IndexOrder(gpus, bandwidth_over(assignments, snapshot.nic_bandwidth))

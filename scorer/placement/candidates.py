@@ -1,4 +1,4 @@
-"""Nodes that can take workers of a gang; those that differ by name only are one kind."""
+"""Nodes that fit workers of a gang, grouped into classes of nodes that differ by name only."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,72 +14,72 @@ from topology.table import Table
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """Nodes alike in machine, free GPUs and room."""
+    """Nodes with the same machine, free GPUs and capacity."""
 
     table: Table
     free: int
-    """Mask of each one's free GPUs."""
-    room: int
-    """How many workers each takes."""
+    """Mask of each node's free GPUs."""
+    capacity: int
+    """How many workers each node fits."""
     rows: list[int]
-    """The nodes, as places in `snapshot.nodes`, ascending, and so by name."""
+    """The nodes, as indices in `snapshot.nodes`, ascending, and so by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateNodes:
-    """The nodes that can take some."""
+    """The nodes that fit at least one worker."""
 
     snapshot: Snapshot
     rows: Ints
-    """Places in `snapshot.nodes`, ascending, and so by name."""
-    room: Ints
-    """By row: how many workers it takes, at least 1."""
+    """Indices in `snapshot.nodes`, ascending, and so by name."""
+    capacity: Ints
+    """By row: how many workers the node fits, at least 1."""
 
-    def fewest(self, workers: int) -> int | None:
-        """Return how many nodes are needed at least, or None where all are too few."""
-        held = np.cumsum(np.sort(self.room)[::-1])
-        count = int(np.searchsorted(held, workers)) + 1
-        return count if count <= len(held) else None
+    def min_nodes(self, workers: int) -> int | None:
+        """Return the least number of nodes for so many workers; None where all are too few."""
+        total = np.cumsum(np.sort(self.capacity)[::-1])
+        count = int(np.searchsorted(total, workers)) + 1
+        return count if count <= len(total) else None
 
     def domains(
         self, label: str | None, workers: int
     ) -> Iterator[tuple[str | None, "CandidateNodes"]]:
-        """Yield the nodes of each network domain that takes all workers; all nodes for no label."""
+        """Yield the nodes of each network domain that fits all workers; all nodes for no label."""
         if label is None:
             yield None, self
             return
         values = labels(self.snapshot, label)[self.rows]
-        held = np.bincount(values, weights=self.room)
+        total = np.bincount(values, weights=self.capacity)
         # 0 stands for nodes without the label, which share no domain.
-        for value in np.flatnonzero(held >= workers).tolist():
+        for value in np.flatnonzero(total >= workers).tolist():
             if value:
                 here = values == value
-                one = replace(self, rows=self.rows[here], room=self.room[here])
-                first = self.snapshot.nodes[one.rows[0]].node.labels[label]
-                yield f"{label}={first}", one
+                domain = replace(self, rows=self.rows[here], capacity=self.capacity[here])
+                first = self.snapshot.nodes[domain.rows[0]].node.labels[label]
+                yield f"{label}={first}", domain
 
-    def roomy(self, workers: int) -> "CandidateNodes":
-        """Return the nodes that take so many workers."""
-        able = self.room >= workers
-        return replace(self, rows=self.rows[able], room=self.room[able])
+    def with_capacity(self, workers: int) -> "CandidateNodes":
+        """Return the nodes that fit so many workers."""
+        enough = self.capacity >= workers
+        return replace(self, rows=self.rows[enough], capacity=self.capacity[enough])
 
     def classes(self) -> list[NodeClass]:
-        """Return the nodes by kind."""
+        """Return the nodes by class."""
         if not len(self.rows):
             return []
-        key = states(self.snapshot)[self.rows] * (int(self.room.max()) + 1) + self.room
+        key = states(self.snapshot)[self.rows] * (int(self.capacity.max()) + 1) + self.capacity
         order = np.argsort(key, kind="stable")
         ends = [*(np.flatnonzero(np.diff(key[order])) + 1).tolist(), len(order)]
-        rows, room = self.rows[order].tolist(), self.room[order].tolist()
+        rows, capacity = self.rows[order].tolist(), self.capacity[order].tolist()
         state = states(self.snapshot)[self.rows[order]].tolist()
-        found: list[NodeClass] = []
+        classes: list[NodeClass] = []
         for start, end in pairwise([0, *ends]):
             table, free = self.snapshot.cache.states[state[start]]
-            found.append(NodeClass(table, free, room[start], rows[start:end]))
-        return found
+            classes.append(NodeClass(table, free, capacity[start], rows[start:end]))
+        return classes
 
 
-def candidate(snapshot: Snapshot, row: int, room: int = 1) -> Candidate:
-    """Return a node that can take some workers."""
+def candidate(snapshot: Snapshot, row: int, capacity: int = 1) -> Candidate:
+    """Return the node of a row, which fits so many workers."""
     node = snapshot.nodes[row]
-    return Candidate(node, snapshot.tables[node.node.name], room)
+    return Candidate(node, snapshot.tables[node.node.name], capacity)

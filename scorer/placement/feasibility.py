@@ -1,7 +1,7 @@
-"""All nodes at once, as one group of pods finds them: how many members each takes, or why none.
+"""Evaluate all nodes for one group of pods: how many members each node fits, or why none.
 
-In columns, one entry a node: what depends on a node alone is asked once for each of its ledgers,
-and what depends on the group is compared for all nodes together.
+Values are columns with one entry for each node. A value that depends on the node alone is computed
+once for each of its ledgers; the group is compared with all nodes together.
 """
 
 from collections import Counter
@@ -28,76 +28,77 @@ Ints: TypeAlias = NDArray[np.int64]
 
 _REASONS = tuple(Reason)
 _CODE = {reason: code for code, reason in enumerate(_REASONS, start=1)}
-"""What stands for a reason in a column; 0 for none."""
+"""The number of a reason in a column; 0 stands for none."""
 _LABELS_MAX = 8
-"""Labels by which nodes are grouped; for pods that look at more, every node is asked."""
+"""Labels by which nodes are grouped; for pods that read more, every node is filtered."""
 _MOST = 1 << 62
-"""Amounts beyond it, which no machine has, count as so much: columns hold 64 bits."""
+"""Limit of amounts: columns hold 64 bits. No machine has more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feasibility:
-    """What became of looking at every node."""
+    """The evaluation of every node for a group."""
 
     snapshot: Snapshot
-    room: Ints
-    """By node of `snapshot.nodes`: how many members it takes."""
-    why: Ints
-    """By node: the code of the reason why it takes none."""
+    capacity: Ints
+    """By node of `snapshot.nodes`: how many members it fits."""
+    codes: Ints
+    """By node: the number of the reason why it fits none."""
 
     @property
-    def able(self) -> Ints:
-        """The nodes that take some, as places in `snapshot.nodes`."""
-        return np.flatnonzero(self.room)
+    def feasible(self) -> Ints:
+        """The nodes that fit at least one member, as indices in `snapshot.nodes`."""
+        return np.flatnonzero(self.capacity)
 
     @property
     def blocked(self) -> Counter[Reason]:
-        """How many nodes take none for each reason."""
-        counts = np.bincount(self.why, minlength=len(_REASONS) + 1).tolist()
+        """How many nodes fit none, by reason."""
+        counts = np.bincount(self.codes, minlength=len(_REASONS) + 1).tolist()
         return Counter({_REASONS[i]: n for i, n in enumerate(counts[1:]) if n})
 
 
 def feasibility_of(snapshot: Snapshot, group: Group) -> Feasibility:
-    """Return how many members each node takes now.
+    """Return how many members each node fits now.
 
     Members with the same GPUs but other CPU or memory are all counted as the largest of them, so
-    that any of them may come. For shares and replicas a node takes 1 or none: each pod changes what
-    the next one finds.
+    that any of them fits. For shares and replicas a node fits 1 or none, since each pod changes the
+    node for the next one.
     """
     if not snapshot.nodes:
         return _nothing(snapshot)
-    columns, why = _columns(snapshot), _obstacles(snapshot, group)
-    gpus = _gpu_room(snapshot, group.representatives[0].request, columns)
-    why = np.where(why == 0, np.where(gpus < 0, -gpus, 0), why)
-    others = _other_room(snapshot, group, columns)
-    why = np.where(why == 0, np.where(others < 0, -others, 0), why)
-    return Feasibility(snapshot, np.where(why == 0, np.minimum(gpus, others), 0), why)
+    columns, codes = _columns(snapshot), _filter_codes(snapshot, group)
+    gpus = _gpu_capacity(snapshot, group.representatives[0].request, columns)
+    codes = np.where(codes == 0, np.where(gpus < 0, -gpus, 0), codes)
+    others = _other_capacity(snapshot, group, columns)
+    codes = np.where(codes == 0, np.where(others < 0, -others, 0), codes)
+    return Feasibility(snapshot, np.where(codes == 0, np.minimum(gpus, others), 0), codes)
 
 
 def feasibility_of_all(snapshot: Snapshot, group: Group) -> Feasibility:
-    """Return which nodes take all members, each with whole GPUs, now."""
+    """Return which nodes fit all members, each with whole GPUs, now."""
     if not snapshot.nodes:
         return _nothing(snapshot)
-    columns, why, total = _columns(snapshot), _obstacles(snapshot, group), group.total
+    columns, total = _columns(snapshot), group.total
+    codes = _filter_codes(snapshot, group)
     for reason, fits in (
         (Reason.GPUS, columns[_IDLE] >= _bounded(group.gpus)),
         (Reason.UNUSABLE, columns[_FREE] >= _bounded(group.gpus)),
         (Reason.PODS, columns[_PODS] >= group.size),
         (Reason.CPU, not total.cpu or columns[_CPU] >= _bounded(total.cpu)),
         (Reason.MEMORY, not total.memory or columns[_MEMORY] >= _bounded(total.memory)),
-        (Reason.PORTS, not group.apart and _takes_ports(snapshot, group)),
+        (Reason.PORTS, not group.has_port_conflict and _fits_ports(snapshot, group)),
     ):
-        why = np.where((why == 0) & np.logical_not(fits), _CODE[reason], why)
-    return Feasibility(snapshot, np.where(why == 0, group.size, 0), why)
+        codes = np.where((codes == 0) & np.logical_not(fits), _CODE[reason], codes)
+    return Feasibility(snapshot, np.where(codes == 0, group.size, 0), codes)
 
 
 def free_gpus(snapshot: Snapshot) -> Ints:
-    """Return how many GPUs each node could give as a whole."""
+    """Return the number of free whole GPUs of each node."""
     return _column(snapshot, _FREE)
 
 
 def states(snapshot: Snapshot) -> Ints:
-    """Return the place of each node's machine and free GPUs in `memo.states`; -1: it has none."""
+    """Return the index of each node in `NodeCache.states`; -1: it has no machine."""
     return _column(snapshot, _STATE)
 
 
@@ -105,30 +106,29 @@ def labels(snapshot: Snapshot, label: str) -> Ints:
     """Return a number for each node's value of a label; 0 where it has none."""
     number = snapshot.cache.number
 
-    def ask(node: NodeLedger) -> Value:
+    def compute(node: NodeLedger) -> Value:
         value = node.node.labels.get(label)
         return (number(("label", value)) if value is not None else 0,)
 
-    question, nodes = ("label", label), snapshot.nodes
-    if nodes and not snapshot.cache.has(question):
-        # A pod may name any label, and there are other labels in each.
+    key, nodes = ("label", label), snapshot.nodes
+    if nodes and not snapshot.cache.has(key):
+        # Each pod may name another label, so the first computation must be fast.
         values = (node.node.labels.get(label) for node in nodes)
         numbers = [0 if value is None else number(("label", value)) for value in values]
-        snapshot.cache.put(question, nodes, np.array([numbers], dtype=np.int64))
-    found: Ints = snapshot.cache.get_or_compute(question, nodes, ask, np.int64)[0]
-    return found
+        snapshot.cache.put(key, nodes, np.array([numbers], dtype=np.int64))
+    column: Ints = snapshot.cache.get_or_compute(key, nodes, compute, np.int64)[0]
+    return column
 
 
-def closed(snapshot: Snapshot, group: Group) -> NDArray[np.bool_]:
-    """Tell of each node whether it takes no such pods, whatever is free there."""
-    found: NDArray[np.bool_] = _obstacles(snapshot, group) != 0
-    return found
+def excluded(snapshot: Snapshot, group: Group) -> NDArray[np.bool_]:
+    """Tell of each node whether it is filtered out, whatever is free there."""
+    column: NDArray[np.bool_] = _filter_codes(snapshot, group) != 0
+    return column
 
 
-def best_by_preference(snapshot: Snapshot, member: Member, able: Ints) -> int:
-    """Return which of some nodes, at least one, a pod without whole GPUs prefers."""
-    rows = able
-    for order in _unlike(snapshot, member.request)[1:]:
+def preferred_node(snapshot: Snapshot, member: Member, rows: Ints) -> int:
+    """Return the best of some nodes, at least one, for a pod without whole GPUs."""
+    for order in _share_columns(snapshot, member.request)[1:]:
         values = order[rows]
         rows = rows[values == values.min()]
     return int(rows[0])
@@ -143,10 +143,10 @@ def _column(snapshot: Snapshot, number: int) -> Ints:
 
 
 def _columns(snapshot: Snapshot) -> Ints:
-    """Return what placement compares of each node."""
+    """Return the amounts of each node that placement compares."""
     tables, state = snapshot.tables, snapshot.cache.state
 
-    def ask(node: NodeLedger) -> Value:
+    def compute(node: NodeLedger) -> Value:
         free, table = node.free_mask, tables.get(node.node.name)
         return (
             free.bit_count(),
@@ -157,119 +157,122 @@ def _columns(snapshot: Snapshot) -> Ints:
             _bounded(node.memory_free_bytes),
         )
 
-    return snapshot.cache.get_or_compute("columns", snapshot.nodes, ask, np.int64)
+    return snapshot.cache.get_or_compute("columns", snapshot.nodes, compute, np.int64)
 
 
-def _obstacles(snapshot: Snapshot, group: Group) -> Ints:
-    """Return why each node takes none of the group, whatever is free there."""
-    found = np.zeros(len(snapshot.nodes), dtype=np.int64)
-    for kind in group.representatives:
-        found = np.where(found == 0, _obstacles_of(snapshot, kind), found)
-    if kept := snapshot.reserved:
-        closed = snapshot.cache.get_or_compute(
-            ("kept", kept), snapshot.nodes, lambda node: (node.node.name in kept,), np.int64
+def _filter_codes(snapshot: Snapshot, group: Group) -> Ints:
+    """Return why each node is filtered out for the group, whatever is free there."""
+    codes = np.zeros(len(snapshot.nodes), dtype=np.int64)
+    for member in group.representatives:
+        codes = np.where(codes == 0, _filter_codes_of(snapshot, member), codes)
+    if reserved := snapshot.reserved:
+        is_reserved = snapshot.cache.get_or_compute(
+            ("reserved", reserved),
+            snapshot.nodes,
+            lambda node: (node.node.name in reserved,),
+            np.int64,
         )[0]
-        found = np.where((found == 0) & (closed > 0), _CODE[Reason.KEPT], found)
-    return found
+        codes = np.where((codes == 0) & (is_reserved > 0), _CODE[Reason.RESERVED], codes)
+    return codes
 
 
-def _obstacles_of(snapshot: Snapshot, kind: Member) -> Ints:
-    """Return why each node takes no such pod, whatever is free there.
+def _filter_codes_of(snapshot: Snapshot, member: Member) -> Ints:
+    """Return why each node is filtered out for a pod, whatever is free there.
 
-    What was never asked is asked once for all nodes that are alike in what the pod looks at, since
-    pods can be made that all ask for something else.
+    A new filter is run once for all nodes that are equal in what the pod reads of them: users can
+    create pods that all have other constraints.
     """
-    question, ask = _constraints(kind), partial(_obstacle, kind)
-    memo, nodes, read = snapshot.cache, snapshot.nodes, labels_read(kind.pod.spec, _LABELS_MAX)
-    if read is not None and not memo.has(question):
-        alike = memo.get_or_compute("facts", nodes, partial(_facts, memo.number), np.int64)[0]
+    key, compute = _constraints(member), partial(_filter_code, member)
+    cache, nodes = snapshot.cache, snapshot.nodes
+    read = labels_read(member.pod.spec, _LABELS_MAX)
+    if read is not None and not cache.has(key):
+        equal = cache.get_or_compute("facts", nodes, partial(_facts, cache.number), np.int64)[0]
         for label in sorted(read):
             values = labels(snapshot, label)
-            pairs = alike * (int(values.max()) + 1) + values
-            alike = np.unique(pairs, return_inverse=True)[1]
-        _, first, place = np.unique(alike, return_index=True, return_inverse=True)
+            pairs = equal * (int(values.max()) + 1) + values
+            equal = np.unique(pairs, return_inverse=True)[1]
+        _, first, place = np.unique(equal, return_index=True, return_inverse=True)
         few = tuple(nodes[row] for row in first.tolist())
-        answers = memo.fresh().get_or_compute(question, few, ask, np.int64)
-        memo.put(question, nodes, answers[:, place])
-    found: Ints = memo.get_or_compute(question, nodes, ask, np.int64)[0]
-    return found
+        codes = cache.fresh().get_or_compute(key, few, compute, np.int64)
+        cache.put(key, nodes, codes[:, place])
+    column: Ints = cache.get_or_compute(key, nodes, compute, np.int64)[0]
+    return column
 
 
 def _facts(number: Callable[[Hashable], int], node: NodeLedger) -> Value:
-    """Return a number for all that `room.obstacle` reads of a node but its name and labels."""
-    one = node.node
-    shut = bool(node.unaccounted), one.preparing, one.ready, one.unschedulable
-    return (number(("facts", one.mode, one.taints, *shut)),)
+    """Return a number for all facts that `filter_node` reads except name and labels."""
+    facts = node.node
+    closed = bool(node.unaccounted), facts.preparing, facts.ready, facts.unschedulable
+    return (number(("facts", facts.mode, facts.taints, *closed)),)
 
 
-def _obstacle(kind: Member, node: NodeLedger) -> Value:
-    reason = filter_node(node, kind)
+def _filter_code(member: Member, node: NodeLedger) -> Value:
+    reason = filter_node(node, member)
     return (_CODE[reason] if reason else 0,)
 
 
-def _constraints(kind: Member) -> tuple[object, ...]:
-    """Return everything that `room.obstacle` reads of a pod."""
-    return kind.request.family, bool(kind.request.core), kind.node_constraints
+def _constraints(member: Member) -> tuple[object, ...]:
+    """Return everything that `filter_node` reads of a pod."""
+    return member.request.family, bool(member.request.core), member.node_constraints
 
 
-def _gpu_room(snapshot: Snapshot, request: Request, columns: Ints) -> Ints:
-    """Return how often each node satisfies a request by its GPUs; minus the reason's code if not.
+def _gpu_capacity(snapshot: Snapshot, request: Request, columns: Ints) -> Ints:
+    """Return how often the GPUs of each node satisfy a request; minus the reason's code if not.
 
-    As `room.gpu_room`.
+    The same as `gpu_capacity`, for all nodes.
     """
     if request.family is Family.WHOLE:
-        found: Ints = columns[_FREE] // _bounded(request.gpus)
-        idle = columns[_IDLE] >= _bounded(request.gpus)
-        short = np.where(idle, -_CODE[Reason.UNUSABLE], -_CODE[Reason.GPUS])
-        return np.where(found == 0, short, found)
-    unlike: Ints = _unlike(snapshot, request)[0].astype(np.int64)
-    return unlike
+        capacity: Ints = columns[_FREE] // _bounded(request.gpus)
+        is_idle = columns[_IDLE] >= _bounded(request.gpus)
+        short = np.where(is_idle, -_CODE[Reason.UNUSABLE], -_CODE[Reason.GPUS])
+        return np.where(capacity == 0, short, capacity)
+    shares: Ints = _share_columns(snapshot, request)[0].astype(np.int64)
+    return shares
 
 
-def _unlike(snapshot: Snapshot, request: Request) -> NDArray[np.float64]:
-    """Return of each node its room for what is not whole GPUs, then how it ranks for it."""
+def _share_columns(snapshot: Snapshot, request: Request) -> NDArray[np.float64]:
+    """Return each node's capacity for requests other than whole GPUs, then its preference."""
     amounts = request.gpus, request.memory, request.core
-    asked = (request.family, request.counted, *amounts, snapshot.placement)
+    key = (request.family, request.counted, *amounts, snapshot.placement)
 
-    def ask(node: NodeLedger) -> Value:
-        found = gpu_capacity(node, request)
-        if isinstance(found, Reason):
-            return (-_CODE[found], 0, 0, 0)
+    def compute(node: NodeLedger) -> Value:
+        capacity = gpu_capacity(node, request)
+        if isinstance(capacity, Reason):
+            return (-_CODE[capacity], 0, 0, 0)
         ranks = preference(node, request, snapshot.placement)
-        return (found, *ranks, *(0,) * (3 - len(ranks)))
+        return (capacity, *ranks, *(0,) * (3 - len(ranks)))
 
-    return snapshot.cache.get_or_compute(asked, snapshot.nodes, ask, np.float64)
+    return snapshot.cache.get_or_compute(key, snapshot.nodes, compute, np.float64)
 
 
-def _other_room(snapshot: Snapshot, group: Group, columns: Ints) -> Ints:
-    """Return how many members fit each node by all but GPUs; minus the reason's code where none."""
+def _other_capacity(snapshot: Snapshot, group: Group, columns: Ints) -> Ints:
+    """Return how many members fit each node by all but GPUs; minus the reason's code if none."""
     demand = group.largest
     limits = [(columns[_PODS], Reason.PODS)]
     if demand.cpu:
         limits.append((columns[_CPU] // _bounded(demand.cpu), Reason.CPU))
     if demand.memory:
         limits.append((columns[_MEMORY] // _bounded(demand.memory), Reason.MEMORY))
-    if group.apart:
+    if group.has_port_conflict:
         limits.append((np.ones_like(columns[_PODS]), Reason.PORTS))
     table = np.stack([limit for limit, _ in limits])
     codes = np.array([-_CODE[reason] for _, reason in limits])
     least = table.min(axis=0)
-    found = np.where(least > 0, least, codes[table.argmin(axis=0)])
-    return np.where(_takes_ports(snapshot, group), found, -_CODE[Reason.PORTS])
+    capacity = np.where(least > 0, least, codes[table.argmin(axis=0)])
+    return np.where(_fits_ports(snapshot, group), capacity, -_CODE[Reason.PORTS])
 
 
-def _takes_ports(snapshot: Snapshot, group: Group) -> NDArray[np.bool_]:
+def _fits_ports(snapshot: Snapshot, group: Group) -> NDArray[np.bool_]:
     ports = group.total.ports
     if not ports:
         return np.ones(len(snapshot.nodes), dtype=np.bool_)
 
-    def ask(node: NodeLedger) -> Value:
+    def compute(node: NodeLedger) -> Value:
         return (node.takes_ports(ports),)
 
-    found: NDArray[np.bool_] = (
-        snapshot.cache.get_or_compute(("ports", ports), snapshot.nodes, ask, np.int64)[0] > 0
-    )
-    return found
+    key = "ports", ports
+    fits: Ints = snapshot.cache.get_or_compute(key, snapshot.nodes, compute, np.int64)[0]
+    return fits > 0
 
 
 def _bounded(amount: int) -> int:

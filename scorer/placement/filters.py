@@ -1,4 +1,4 @@
-"""What keeps a pod from a node, and how often the node's GPUs satisfy a request."""
+"""Filter nodes for a pod, and count how often the GPUs of a node satisfy its request."""
 
 from cluster.ledger import NodeLedger
 from cluster.node import Mode
@@ -9,11 +9,11 @@ from scorer.placement.reasons import Reason
 from scorer.placement.shares import has_room
 
 _SHORT = frozenset({Reason.GPUS, Reason.MEMORY_SHARE, Reason.REPLICAS})
-"""Reasons that cards which are cordoned or unhealthy may be the cause of."""
+"""Reasons that cordoned or unhealthy cards can cause."""
 
 
 def filter_node(node: NodeLedger, member: Member) -> Reason | None:
-    """Say what keeps the pod from this node whatever is free there, or None."""
+    """Return why the pod does not fit this node, whatever is free there, or None."""
     facts, spec = node.node, member.pod.spec
     if not facts.ready or facts.unschedulable:
         return Reason.CORDONED if facts.ready else Reason.NOT_READY
@@ -36,7 +36,7 @@ def hidden_capacity(node: NodeLedger) -> Reason | None:
 
 
 def gives(mode: Mode, request: Request) -> bool:
-    """Tell whether nodes of this mode give out what is asked for."""
+    """Tell whether nodes of this mode offer the requested GPUs."""
     match request.family:
         case Family.WHOLE:
             return mode is Mode.TOPOLOGY
@@ -50,13 +50,13 @@ def gives(mode: Mode, request: Request) -> bool:
 
 def gpu_capacity(node: NodeLedger, request: Request) -> int | Reason:
     """Return how often this node's GPUs satisfy a request, or why not once; 1 for shares."""
-    found = _gpu_room(node, request)
-    if found in _SHORT and isinstance(_gpu_room(node.mended, request), int):
+    capacity = _gpu_capacity(node, request)
+    if capacity in _SHORT and isinstance(_gpu_capacity(node.mended, request), int):
         return Reason.UNUSABLE
-    return found
+    return capacity
 
 
-def _gpu_room(node: NodeLedger, request: Request) -> int | Reason:
+def _gpu_capacity(node: NodeLedger, request: Request) -> int | Reason:
     match request.family:
         case Family.WHOLE:
             return node.free_mask.bit_count() // request.gpus or Reason.GPUS

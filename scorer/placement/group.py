@@ -1,4 +1,4 @@
-"""Pods that are placed at once, and what they need together."""
+"""Pods that are placed together, and their common needs."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from scorer.placement.member import Member
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A gang's members that are present, or one pod."""
+    """The waiting members of a gang, or one pod."""
 
     members: tuple[Member, ...]
     """In rank order; at least one."""
     representatives: tuple[Member, ...]
-    """One of each kind that differs in where it may go or what it takes there."""
+    """One member for each signature."""
     total: Demand
-    """What all of them take together."""
+    """The sum over all members."""
     largest: Demand
-    """The largest CPU and memory that any of them takes, and every port."""
+    """The largest CPU and memory of any of them, and every port."""
     gpus: int
     """Whole GPUs of all members; 0 where they ask for something else."""
-    apart: bool
-    """Two members want the same host port, so that no node takes both."""
+    has_port_conflict: bool
+    """Two members want the same host port, so no node fits both."""
 
     @property
     def size(self) -> int:
@@ -30,7 +30,7 @@ class Group:
         return len(self.members)
 
     @property
-    def each(self) -> int | None:
+    def gpus_each(self) -> int | None:
         """Whole GPUs of every member; None where members differ, or ask for something else."""
         counts = {member.gpus for member in self.representatives}
         return counts.pop() if len(counts) == 1 and 0 not in counts else None
@@ -38,22 +38,22 @@ class Group:
 
 def new_group(members: Sequence[Member]) -> Group:
     """Return the members as one group."""
-    kinds: dict[Hashable, Member] = {}
+    by_signature: dict[Hashable, Member] = {}
     for member in members:
-        kinds.setdefault(member.signature, member)
+        by_signature.setdefault(member.signature, member)
     demands = [member.demand for member in members]
     ports = frozenset().union(*(demand.ports for demand in demands))
     return Group(
         members=tuple(members),
-        representatives=tuple(kinds.values()),
+        representatives=tuple(by_signature.values()),
         total=Demand(sum(d.cpu for d in demands), sum(d.memory for d in demands), ports),
         largest=Demand(max(d.cpu for d in demands), max(d.memory for d in demands), ports),
         gpus=sum(member.gpus for member in members),
-        apart=_clash(demands),
+        has_port_conflict=_have_conflict(demands),
     )
 
 
-def _clash(demands: Iterable[Demand]) -> bool:
+def _have_conflict(demands: Iterable[Demand]) -> bool:
     taken = PortsTaken()
     for demand in demands:
         if taken.conflict(demand.ports):

@@ -1,4 +1,4 @@
-"""Why nothing is placed: numbers, nodes counted by reason, and what would be enough."""
+"""Messages of refusals: numbers, nodes counted by reason, and the best node where it helps."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,21 +9,21 @@ from cluster.ledger import NodeLedger
 from cluster.request import Family
 from cluster.selector import names_label
 from policy.catalogue import GPU
-from scorer.placement.feasibility import Feasibility, closed, free_gpus
+from scorer.placement.feasibility import Feasibility, excluded, free_gpus
 from scorer.placement.group import Group
 from scorer.placement.member import Member
 from scorer.placement.reasons import Reason, count_reasons
 
 
-def one_node_refusal(seen: Feasibility, group: Group, link: Link) -> str:
-    """Say why no single node takes all members, each with whole GPUs."""
-    snapshot = seen.snapshot
-    # A node that has all they ask for was not taken since no set there is connected.
-    blocked = seen.blocked + Counter({Reason.LINK: len(seen.able)})
+def one_node_refusal(feasibility: Feasibility, group: Group, link: Link) -> str:
+    """Return why no single node fits all members, each with whole GPUs."""
+    snapshot = feasibility.snapshot
+    # A feasible node is refused only where no set of its GPUs is connected.
+    blocked = feasibility.blocked + Counter({Reason.LINK: len(feasibility.feasible)})
     gpus = _gpus(group.gpus)
     if not blocked:
         return f"needs {gpus} on one node; there are no nodes"
-    suitable = free_gpus(snapshot)[~closed(snapshot, group)]
+    suitable = free_gpus(snapshot)[~excluded(snapshot, group)]
     most = int(suitable.max(initial=0))
     where = "connected by NVLink alone on one node" if link is Link.NVLINK else "on one node"
     return (
@@ -33,49 +33,51 @@ def one_node_refusal(seen: Feasibility, group: Group, link: Link) -> str:
 
 
 def gang_refusal(
-    group: Group, rooms: Sequence[int], blocked: Counter[Reason], *, linked: bool
+    group: Group, capacities: Sequence[int], blocked: Counter[Reason], *, linked: bool
 ) -> str:
-    """Say why all nodes together do not take all members.
+    """Return why all nodes together do not fit all members.
 
     Args:
         group: The members.
-        rooms: How many of them each node takes that takes any.
-        blocked: How many nodes take none, for each reason.
+        capacities: How many members each feasible node fits.
+        blocked: How many nodes fit none, by reason.
         linked: Sets of GPUs must be connected by NVLink alone.
     """
-    fits = sum(rooms)
-    each = _gpus(group.each or 0)
+    fits = sum(capacities)
+    each = _gpus(group.gpus_each or 0)
     joined = ", each worker's (on one node all) connected by NVLink alone" if linked else ""
     needs = f"needs {_gpus(group.gpus)} as {group.size} × {each}{joined}"
-    total = len(rooms) + blocked.total()
-    apart = "; two that want the same host port need two nodes" if group.apart else ""
+    total = len(capacities) + blocked.total()
+    conflict = (
+        "; two that want the same host port need two nodes" if group.has_port_conflict else ""
+    )
     rest = f"; on the others: {count_reasons(blocked)}" if blocked else ""
     return (
         f"{needs}; {fits} of {group.size} workers fit now, "
-        f"on {len(rooms)} of {_nodes(total)}{apart}{rest}"
+        f"on {len(capacities)} of {_nodes(total)}{conflict}{rest}"
     )
 
 
 def member_refusal(member: Member, placed: int, size: int, blocked: Counter[Reason]) -> str:
-    """Say why one member fits nowhere, and that the others therefore do not start."""
+    """Return why one member fits nowhere, so that the others do not start either."""
     others = f"; {placed} of {size} members would fit" if size > 1 else ""
-    needs = f"needs {_asked(member)}{others}"
+    needs = f"needs {_needs(member)}{others}"
     if not blocked:
         return f"{needs}; there are no nodes"
     return f"{needs}; of {_nodes(blocked.total())}: {count_reasons(blocked)}"
 
 
 def label_hint(member: Member, nodes: Iterable[NodeLedger], blocked: Mapping[Reason, int]) -> str:
-    """Say which label no node has, where that keeps a pod of an ACS class from all of them.
+    """Name a label that no node has, where a pod of an ACS class requires it.
 
-    Admission adds the requirement, and ACS's virtual nodes carry no such label.
+    Admission adds the requirement, and ACS's virtual nodes have no such label.
     """
     if Reason.SELECTOR not in blocked or member.pod.labels.get(COMPUTE_CLASS) != GPU:
         return ""
-    named = (key for key in (MODEL_SERIES, DRIVER_VERSION) if names_label(member.pod.spec, key))
-    known = list(nodes)
-    for key in named:
-        if not any(key in node.node.labels for node in known):
+    labels = (key for key in (MODEL_SERIES, DRIVER_VERSION) if names_label(member.pod.spec, key))
+    all_nodes = list(nodes)
+    for key in labels:
+        if not any(key in node.node.labels for node in all_nodes):
             return (
                 f"; no node has the label {key}: where ACS's virtual nodes take these pods, set "
                 "affinity.platform: acs in the policy"
@@ -84,12 +86,12 @@ def label_hint(member: Member, nodes: Iterable[NodeLedger], blocked: Mapping[Rea
 
 
 def together_refusal(group: Group, problem: str) -> str:
-    """Say why members that would fit one by one may not go where they fit."""
-    asked = sorted({_asked(member) for member in group.representatives})
-    return f"{group.size} members that need {' or '.join(asked)}, all on one node: {problem}"
+    """Return why members that would fit one by one are not placed."""
+    needs = sorted({_needs(member) for member in group.representatives})
+    return f"{group.size} members that need {' or '.join(needs)}, all on one node: {problem}"
 
 
-def _asked(member: Member) -> str:
+def _needs(member: Member) -> str:
     request = member.request
     match request.family:
         case Family.SHARE:

@@ -1,11 +1,12 @@
-"""Which set of nodes takes a gang that no single node can.
+"""Choose the set of nodes for a gang that does not fit on one node.
 
 In this order: fewest nodes; the nearest common network domain; the most even split, counted in
 workers; the best worst node; the same GPU positions on every node (rails), and GPUs near a NIC; the
 least damage to what stays free; names. A worker is never split over nodes.
 
-Few enough sets of nodes are all tried; nodes alike in machine and free GPUs differ by name only.
-Beyond `EXACT`, the same rules pick nodes one after another, and the answer says so.
+All sets of nodes are tried where there are few enough; nodes with the same machine and free GPUs
+differ by name only. Beyond `EXACT`, the same rules choose nodes one after another, and the result
+is marked as not exact.
 """
 
 from collections import Counter
@@ -15,126 +16,134 @@ from math import inf
 from operator import itemgetter
 
 from scorer.placement.candidates import CandidateNodes, candidate
-from scorer.placement.node_assignment import NodeAssignment, SelectionOptions, offer
-from scorer.placement.node_sets import NodeSets, Option, Ways, enumerate_sets, greedy_set
+from scorer.placement.node_assignment import NodeAssignment, SelectionOptions, select_gpus
+from scorer.placement.node_sets import NodeSet, Option, Parts, enumerate_sets, greedy_set
 from scorer.placement.snapshot import Snapshot
 
 EXACT = 10_000
 """Nodes in all sets of nodes that are tried, as in 4 950 pairs of 100 nodes: about 50 ms."""
 
-Worth = tuple[object, ...]
+Rank = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MultiNodeAssignment:
     """A gang over several nodes."""
 
-    seats: tuple[NodeAssignment, ...]
+    assignments: tuple[NodeAssignment, ...]
     """By node name."""
     domain: str | None
     """`label=value` of the nearest network domain that all nodes share, or None."""
     exact: bool
-    """No other set of nodes is better; else only the rules were followed greedily."""
+    """No other set of nodes is better; else the rules were followed greedily."""
 
 
 def best_assignment(
-    stock: CandidateNodes, workers: int, each: int, wish: SelectionOptions, domains: Sequence[str]
+    nodes: CandidateNodes,
+    workers: int,
+    each: int,
+    options: SelectionOptions,
+    labels: Sequence[str],
 ) -> MultiNodeAssignment | None:
     """Return the best set of nodes for a gang, or None where all together are too small.
 
     Args:
-        stock: Nodes that can take at least one worker, and any number up to their room.
+        nodes: Nodes that fit at least one worker, and any number up to their capacity.
         workers: How many workers, at least 2.
         each: GPUs of each worker.
-        wish: What is asked of the GPUs.
-        domains: Labels of network domains, nearest first.
+        options: How to select GPUs.
+        labels: Of network domains, nearest first.
 
     Cost: a few ms for 8 workers on 5 000 nodes or 256 on 1 000; 50 ms where `EXACT` is reached.
     """
-    count = stock.fewest(workers)
+    count = nodes.min_nodes(workers)
     if count is None:
         return None
-    # Without a label all candidates are one domain, so that there is an option at last.
-    options = next(
-        options
-        for label in (*domains, None)
+    # Without a label all candidates are one domain, so the last one is never empty.
+    domains = next(
+        domains
+        for label in (*labels, None)
         if (
-            options := [
-                (domain, _ways(nodes, workers, count, each, wish))
-                for domain, nodes in stock.domains(label, workers)
-                if nodes.fewest(workers) == count
+            domains := [
+                (domain, _parts(inside, workers, count, each, options))
+                for domain, inside in nodes.domains(label, workers)
+                if inside.min_nodes(workers) == count
             ]
         )
     )
-    tried = enumerate_sets(options, EXACT // count)
+    tried = enumerate_sets(domains, EXACT // count)
     exact = tried is not None
     if tried is None:
-        tried = [(greedy_set(ways), domain) for domain, ways in options]
-    worth = [_worth(picks) for picks, _ in tried]
-    least = min(worth)
-    ties = (one for one, found in zip(tried, worth, strict=True) if found == least)
-    picks, domain = min(ties, key=_rows)
-    return MultiNodeAssignment(_seats(stock.snapshot, picks), domain, exact)
+        tried = [(greedy_set(parts), domain) for domain, parts in domains]
+    ranks = [_rank(found) for found, _ in tried]
+    best = min(ranks)
+    ties = (pair for pair, rank in zip(tried, ranks, strict=True) if rank == best)
+    chosen, domain = min(ties, key=_rows)
+    return MultiNodeAssignment(_assignments(nodes.snapshot, chosen), domain, exact)
 
 
-def _rows(found: tuple[NodeSets, str | None]) -> list[int]:
-    """Return the nodes of a seating, by name."""
-    return sorted(row for pick in found[0] for row in pick.rows)
+def _rows(pair: tuple[NodeSet, str | None]) -> list[int]:
+    """Return the nodes of a set, by name."""
+    return sorted(row for part in pair[0] for row in part.rows)
 
 
-def _seats(snapshot: Snapshot, picks: NodeSets) -> tuple[NodeAssignment, ...]:
-    """Return the seats of what was picked, by node name."""
-    found = sorted(((row, pick.option) for pick in picks for row in pick.rows), key=itemgetter(0))
+def _assignments(snapshot: Snapshot, chosen: NodeSet) -> tuple[NodeAssignment, ...]:
+    """Return the assignments of a set of nodes, by node name."""
+    rows = sorted(((row, part.option) for part in chosen for row in part.rows), key=itemgetter(0))
     return tuple(
-        NodeAssignment(candidate(snapshot, row, one.kind.room), one.workers, one.offer.mask)
-        for row, one in found
+        NodeAssignment(
+            candidate(snapshot, row, option.nodes.capacity), option.workers, option.selection.mask
+        )
+        for row, option in rows
     )
 
 
-def _ways(
-    nodes: CandidateNodes, workers: int, count: int, each: int, wish: SelectionOptions
-) -> Ways:
-    """Return which nodes can take which part of the most even split over `count` of them.
+def _parts(
+    nodes: CandidateNodes, workers: int, count: int, each: int, options: SelectionOptions
+) -> Parts:
+    """Return the parts of the most even split over `count` nodes, and the options for each part.
 
-    The roomiest nodes allow the most even split that any do, so every set of nodes that allows it
-    is made of nodes for its numbers.
+    The nodes with the largest capacity allow the most even split of all, so every set of nodes that
+    allows it consists of nodes for its parts.
     """
-    numbers = _even(sorted(nodes.room.tolist())[-count:], workers)
-    kinds = nodes.roomy(numbers[-1]).classes()
-    ways: Ways = []
-    for number, times in Counter(numbers).items():
-        options = [
-            Option(at, kind, number, given)
-            for at, kind in enumerate(kinds)
-            if kind.room >= number
-            and (given := offer(kind.table, kind.free, (each,) * number, wish)) is not None
+    sizes = _even(sorted(nodes.capacity.tolist())[-count:], workers)
+    classes = nodes.with_capacity(sizes[-1]).classes()
+    parts: Parts = []
+    for size, times in Counter(sizes).items():
+        found = [
+            Option(number, node_class, size, selection)
+            for number, node_class in enumerate(classes)
+            if node_class.capacity >= size
+            and (
+                selection := select_gpus(node_class.table, node_class.free, (each,) * size, options)
+            )
         ]
-        ways.append((times, options))
-    return ways
+        parts.append((times, found))
+    return parts
 
 
-def _even(rooms: Sequence[int], workers: int) -> list[int]:
-    """Return the most even counts of workers that these ascending rooms allow, largest first."""
+def _even(capacities: Sequence[int], workers: int) -> list[int]:
+    """Return the most even split of workers over ascending capacities, largest part first."""
     counts: list[int] = []
-    for index, room in enumerate(rooms):
-        share = workers // (len(rooms) - index)
-        counts.append(min(room, share))
+    for index, capacity in enumerate(capacities):
+        share = workers // (len(capacities) - index)
+        counts.append(min(capacity, share))
         workers -= counts[-1]
     return sorted(counts, reverse=True)
 
 
-def _worth(picks: NodeSets) -> Worth:
-    """Return what is compared between seatings on equally many nodes, but names; least is best."""
+def _rank(nodes: NodeSet) -> Rank:
+    """Return the key that orders sets of equally many nodes, without names; the least is best."""
     workers: list[int] = []
     masks: set[int] = set()
     worst, near, damage = inf, 0, 0.0
-    for option, rows in picks:
-        given, times = option.offer, len(rows)
-        # Larger numbers come first in the ways, and so in the picks.
+    for option, rows in nodes:
+        selection, times = option.selection, len(rows)
+        # Larger parts come first.
         workers += [option.workers] * times
-        masks.add(given.mask)
-        near += given.near * times
-        damage += given.damage * times
+        masks.add(selection.mask)
+        near += selection.near * times
+        damage += selection.damage * times
         worst = min(worst, option.speed)
-    # Each damage is rounded to a millionth, so that sums that are equal differ by some of them.
+    # Each damage is rounded to a millionth, so equal sums may differ by some millionths.
     return workers, -worst if worst < inf else 0.0, len(masks), -near, round(damage, 5)

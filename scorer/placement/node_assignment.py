@@ -1,4 +1,4 @@
-"""A node's part in a plan: how many workers sit there, and on which GPUs."""
+"""The part of a plan on one node: its workers and their GPUs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from topology.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that can take some workers of a group."""
+    """A node that fits some workers of a group."""
 
     node: NodeLedger
     table: Table
-    room: int
-    """How many workers it can take."""
+    capacity: int
+    """How many workers fit."""
 
     @property
     def name(self) -> str:
@@ -28,7 +28,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class NodeAssignment:
-    """Some workers on one node."""
+    """Workers on one node, and their GPUs."""
 
     candidate: Candidate
     workers: int
@@ -42,17 +42,17 @@ class NodeAssignment:
 
     @cached_property
     def bandwidth(self) -> float:
-        """A of the GPUs taken here [GB/s]; 0 for one GPU."""
+        """A of these GPUs [GB/s]; 0 for one GPU."""
         return self.candidate.table.bandwidth(self.mask)
 
     @property
     def left(self) -> int:
-        """Mask of the GPUs that stay free here."""
+        """Mask of the GPUs that stay free on the node."""
         return self.candidate.node.free_mask & ~self.mask
 
 
-class Offer(NamedTuple):
-    """What a machine gives to some workers when these GPUs of it are free."""
+class Selection(NamedTuple):
+    """The GPUs selected on a machine, and what they cost the machine."""
 
     mask: int
     bandwidth: float
@@ -60,58 +60,62 @@ class Offer(NamedTuple):
     left: int
     """How many GPUs stay free."""
     damage: float
-    """How much worse what stays free is than what was: lost 0.25·(V_2 + V_4) [GB/s]."""
+    """Loss of 0.25·(V_2 + V_4) of the free GPUs [GB/s]."""
     near: int
-    """How near the GPUs are to a NIC each, as the sum of their PCIe levels."""
+    """Sum of the PCIe levels between each GPU and its nearest NIC."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionOptions:
-    """How GPUs are to be chosen on each node of a plan."""
+    """How GPUs are selected on each node of a plan."""
 
     mode: Mode
     linked: bool = False
-    """Every worker set must be connected by NVLink alone; on one node the whole set, too."""
+    """Every worker's set must be connected by NVLink alone; on one node the whole set, too."""
     multi_node: bool = False
 
 
 @lru_cache(maxsize=1 << 16)
-def offer(table: Table, free: int, sizes: tuple[int, ...], wish: SelectionOptions) -> Offer | None:
-    """Return what a machine gives to workers, or None where no set of GPUs satisfies the wish.
+def select_gpus(
+    table: Table, free: int, sizes: tuple[int, ...], options: SelectionOptions
+) -> Selection | None:
+    """Select GPUs of a machine for workers; None where no set satisfies the options.
 
     Args:
         table: The machine.
         free: Mask of its free GPUs.
         sizes: GPUs of each worker.
-        wish: What is asked of them.
+        options: How to select them.
     """
     ask = Ask(
         free,
         sum(sizes),
-        mode=wish.mode,
-        multi_node=wish.multi_node,
-        linked=wish.linked and not wish.multi_node,
+        mode=options.mode,
+        multi_node=options.multi_node,
+        linked=options.linked and not options.multi_node,
     )
-    mask = choose_linked(table, ask, sizes) if wish.linked else choose(table, ask)
+    mask = choose_linked(table, ask, sizes) if options.linked else choose(table, ask)
     if mask is None:
         return None
     left = free & ~mask
     damage = round(table.remainder(free) - table.remainder(left), 6)
-    return Offer(mask, table.bandwidth(mask), left.bit_count(), damage, int(table.near[mask]))
+    return Selection(mask, table.bandwidth(mask), left.bit_count(), damage, int(table.near[mask]))
 
 
-def bandwidth_over(seats: Sequence[NodeAssignment], nic_bandwidth: float | None) -> float | None:
+def bandwidth_over(
+    assignments: Sequence[NodeAssignment], nic_bandwidth: float | None
+) -> float | None:
     """Return the modelled all-reduce bandwidth of workers over these nodes [GB/s].
 
     On one node it is A. Over n nodes it is the worst node's A, where nodes with one GPU do not
     count, and at most NIC bandwidth · n/(2(n−1)) where that is known. None where it is not defined,
-    or where nobody knows how the GPUs taken of one of the nodes are linked.
+    or where the links between the GPUs of a node are unknown.
     """
-    several = [seat for seat in seats if seat.mask.bit_count() > 1]
-    if not all(seat.candidate.node.node.machine_known for seat in several):
+    several = [assignment for assignment in assignments if assignment.mask.bit_count() > 1]
+    if not all(assignment.candidate.node.node.machine_known for assignment in several):
         return None
-    limits = [seat.bandwidth for seat in several]
-    n = len(seats)
+    limits = [assignment.bandwidth for assignment in several]
+    n = len(assignments)
     if n > 1 and nic_bandwidth is not None:
         limits.append(nic_bandwidth * n / (2 * (n - 1)))
     return round(min(limits), 6) if limits else None

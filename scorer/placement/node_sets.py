@@ -1,6 +1,6 @@
-"""Choices of nodes for the parts of a gang: all of them where they are few, else one by rule.
+"""Sets of nodes for the parts of a gang: every set where there are few, else one by rule.
 
-Nodes alike differ by name only, so that of each kind it matters how many are taken.
+Nodes of a class differ by name only, so only the number of nodes taken of each class matters.
 """
 
 from collections import Counter
@@ -11,118 +11,123 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from scorer.placement.candidates import NodeClass
-from scorer.placement.node_assignment import Offer
+from scorer.placement.node_assignment import Selection
 
 
 class Option(NamedTuple):
-    """Nodes alike that can take a number of workers, and what each would give."""
+    """Nodes of one class that fit a number of workers, and the GPUs selected on each of them."""
 
-    at: int
-    """Which kind of the domain's it is."""
-    kind: NodeClass
+    number: int
+    """The place of the class in its domain."""
+    nodes: NodeClass
     workers: int
-    offer: Offer
+    selection: Selection
 
     @property
     def speed(self) -> float:
-        """A as far as it counts [GB/s]: one GPU is not slow."""
-        return self.offer.bandwidth if self.offer.mask.bit_count() > 1 else inf
+        """A [GB/s]; infinite for one GPU, which limits nothing."""
+        return self.selection.bandwidth if self.selection.mask.bit_count() > 1 else inf
 
 
-class NodeSet(NamedTuple):
+class OptionNodes(NamedTuple):
     """Some of the nodes of an option."""
 
     option: Option
     rows: list[int]
-    """Places in `snapshot.nodes`."""
+    """Indices in `snapshot.nodes`."""
 
 
-NodeSets = tuple[NodeSet, ...]
-Ways = list[tuple[int, list[Option]]]
-"""How many nodes take a number of workers, and the nodes that can; larger numbers first."""
+NodeSet = tuple[OptionNodes, ...]
+"""Nodes for all parts of a gang."""
+Parts = list[tuple[int, list[Option]]]
+"""The number of nodes for parts of equal size, and the options for them; larger parts first."""
 
 
 def enumerate_sets(
-    options: Sequence[tuple[str | None, Ways]], most: int
-) -> list[tuple[NodeSets, str | None]] | None:
-    """Return the seatings among which the best one is; None where there are more than `most`.
+    domains: Sequence[tuple[str | None, Parts]], most: int
+) -> list[tuple[NodeSet, str | None]] | None:
+    """Return node sets that include the best one; None where there are more than `most`.
 
-    Of all that differ in more than names, some that are known to be slower are left out.
+    Of all sets that differ in more than names, some that are known to be slower are left out.
     """
-    found: list[tuple[NodeSets, str | None]] = []
-    for domain, ways in options:
-        here = _all(ways, {}, inf, most)
+    found: list[tuple[NodeSet, str | None]] = []
+    for domain, parts in domains:
+        here = _enumerate(parts, {}, inf, most)
         if here is None:
             return None
-        found += ((picks, domain) for picks in here[0])
+        found += ((nodes, domain) for nodes in here[0])
         most -= here[1]
     return found
 
 
-def _all(
-    ways: Ways, taken: Mapping[int, int], worst: float, most: int
-) -> tuple[list[NodeSets], int] | None:
-    """Return the seatings of one domain and how many there are; None where there are more.
+def _enumerate(
+    parts: Parts, taken: Mapping[int, int], worst: float, most: int
+) -> tuple[list[NodeSet], int] | None:
+    """Return the node sets of one domain and their number; None where there are more than `most`.
 
-    Larger parts on first names come first. Where the others are seated, only the nodes for the last
-    part that keep the worst A as good as it can be are tried.
+    Larger parts take first names. For the last part only those nodes are tried that keep the worst
+    A as good as possible.
 
     Args:
-        ways: What is still to be seated.
-        taken: How many nodes of each kind are taken.
+        parts: The parts that have no nodes yet.
+        taken: How many nodes of each class are taken.
         worst: The worst A of those [GB/s].
-        most: How many seatings at most.
+        most: The limit.
     """
-    (times, options), *rest = ways
+    (times, options), *rest = parts
     options = sorted(
-        (one for one in options if len(one.kind.rows) > taken.get(one.at, 0)),
-        key=lambda one: one.kind.rows[taken.get(one.at, 0)],
+        (option for option in options if _left(option, taken)),
+        key=lambda option: option.nodes.rows[taken.get(option.number, 0)],
     )
-    left = [len(one.kind.rows) - taken.get(one.at, 0) for one in options]
-    # Each of them can be gone on with: the nodes for larger numbers take smaller ones, too.
-    number = _number(left, times, most)
+    left = [_left(option, taken) for option in options]
+    # Each choice can be completed: the nodes for larger parts fit smaller ones, too.
+    number = _count(left, times, most)
     if number > most:
         return None
     if not rest:
         pairs = zip(options, left, strict=True)
-        speeds = sorted(one.speed for one, n in pairs for _ in range(min(n, times)))
+        speeds = sorted(option.speed for option, n in pairs for _ in range(min(n, times)))
         enough = min(worst, speeds[-times])
-        options = [one for one in options if one.speed >= enough]
-        left = [len(one.kind.rows) - taken.get(one.at, 0) for one in options]
-        return [_picks(options, taken, chosen) for chosen in _distinct(left, times)], number
-    found: list[NodeSets] = []
+        options = [option for option in options if option.speed >= enough]
+        left = [_left(option, taken) for option in options]
+        return [_nodes(options, taken, chosen) for chosen in _choices(left, times)], number
+    found: list[NodeSet] = []
     number = 0
-    for chosen in _distinct(left, times):
-        picks = _picks(options, taken, chosen)
-        slowest = min(worst, *(pick.option.speed for pick in picks))
-        others = _all(rest, _more(taken, picks), slowest, most - number)
+    for chosen in _choices(left, times):
+        nodes = _nodes(options, taken, chosen)
+        slowest = min(worst, *(part.option.speed for part in nodes))
+        others = _enumerate(rest, _more(taken, nodes), slowest, most - number)
         if others is None:
             return None
-        found += ((*picks, *other) for other in others[0])
+        found += ((*nodes, *other) for other in others[0])
         number += others[1]
     return found, number
 
 
-def _picks(
+def _left(option: Option, taken: Mapping[int, int]) -> int:
+    return len(option.nodes.rows) - taken.get(option.number, 0)
+
+
+def _nodes(
     options: Sequence[Option], taken: Mapping[int, int], chosen: Iterable[tuple[int, int]]
-) -> NodeSets:
-    """Return the next nodes by name of each option, so many as are chosen."""
-    found: list[NodeSet] = []
+) -> NodeSet:
+    """Return the next nodes by name of each option, as many as are chosen."""
+    found: list[OptionNodes] = []
     for i, number in chosen:
         option = options[i]
-        start = taken.get(option.at, 0)
-        found.append(NodeSet(option, option.kind.rows[start : start + number]))
+        start = taken.get(option.number, 0)
+        found.append(OptionNodes(option, option.nodes.rows[start : start + number]))
     return tuple(found)
 
 
-def _more(taken: Mapping[int, int], picks: NodeSets) -> dict[int, int]:
+def _more(taken: Mapping[int, int], nodes: NodeSet) -> dict[int, int]:
     more = dict(taken)
-    for pick in picks:
-        more[pick.option.at] = more.get(pick.option.at, 0) + len(pick.rows)
+    for part in nodes:
+        more[part.option.number] = more.get(part.option.number, 0) + len(part.rows)
     return more
 
 
-def _number(left: Sequence[int], times: int, most: int) -> int:
+def _count(left: Sequence[int], times: int, most: int) -> int:
     """Return in how many ways so many nodes can be chosen; any number above `most` if in more."""
     ways = [1] + [0] * times
     for number in left:
@@ -132,10 +137,10 @@ def _number(left: Sequence[int], times: int, most: int) -> int:
     return ways[times]
 
 
-def _distinct(
+def _choices(
     left: Sequence[int], times: int, start: int = 0
 ) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Yield every choice of so many nodes, as how many of which kinds."""
+    """Yield every choice of so many nodes, as the number of nodes of each option."""
     if not times:
         yield ()
         return
@@ -143,40 +148,44 @@ def _distinct(
     for i in range(start, len(left)):
         others -= left[i]
         for number in range(min(left[i], times), max(times - others, 1) - 1, -1):
-            for rest in _distinct(left, times - number, i + 1):
+            for rest in _choices(left, times - number, i + 1):
                 yield ((i, number), *rest)
 
 
-def greedy_set(ways: Ways) -> NodeSets:
-    """Return nodes, larger numbers of workers first: the fastest, then the most alike."""
-    chosen: NodeSets = ()
+def greedy_set(parts: Parts) -> NodeSet:
+    """Return nodes for larger parts first: the fastest, then the most alike."""
+    chosen: NodeSet = ()
     taken: dict[int, int] = {}
-    for times, options in ways:
-        picks = _alike(options, taken, times)
-        taken = _more(taken, picks)
-        chosen += picks
+    for times, options in parts:
+        nodes = _alike(options, taken, times)
+        taken = _more(taken, nodes)
+        chosen += nodes
     return chosen
 
 
-def _alike(options: Sequence[Option], taken: Mapping[int, int], times: int) -> NodeSets:
+def _alike(options: Sequence[Option], taken: Mapping[int, int], times: int) -> NodeSet:
     """Return so many nodes with the best worst A, on the same GPU positions where possible."""
-    left = [(one, one.kind.rows[taken.get(one.at, 0) :]) for one in options]
-    speeds = sorted(one.offer.bandwidth for one, rows in left for _ in rows[:times])
-    fast = [(one, rows) for one, rows in left if rows and one.offer.bandwidth >= speeds[-times]]
+    left = [(option, option.nodes.rows[taken.get(option.number, 0) :]) for option in options]
+    speeds = sorted(option.selection.bandwidth for option, rows in left for _ in rows[:times])
+    fast = [
+        (option, rows)
+        for option, rows in left
+        if rows and option.selection.bandwidth >= speeds[-times]
+    ]
     common: Counter[int] = Counter()
-    for one, rows in fast:
-        common[one.offer.mask] += len(rows)
+    for option, rows in fast:
+        common[option.selection.mask] += len(rows)
 
-    def order(of: tuple[Option, list[int]]) -> tuple[int, int, int, float]:
-        given = of[0].offer
-        return -common[given.mask], given.mask, -given.near, given.damage
+    def order(pair: tuple[Option, list[int]]) -> tuple[int, int, int, float]:
+        selection = pair[0].selection
+        return -common[selection.mask], selection.mask, -selection.near, selection.damage
 
     chosen: list[tuple[int, Option]] = []
     for _, equal in groupby(sorted(fast, key=order), key=order):
         missing = times - len(chosen)
         chosen += sorted(
-            ((row, one) for one, rows in equal for row in rows[:missing]), key=itemgetter(0)
+            ((row, option) for option, rows in equal for row in rows[:missing]), key=itemgetter(0)
         )[:missing]
         if len(chosen) == times:
             break
-    return tuple(NodeSet(one, [row]) for row, one in chosen)
+    return tuple(OptionNodes(option, [row]) for row, option in chosen)

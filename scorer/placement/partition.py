@@ -57,7 +57,7 @@ def choose_linked(table: Table, ask: Ask, sizes: tuple[int, ...]) -> int | None:
     return next(fitting, None)
 
 
-def linked_room(table: Table, free: int, each: int) -> int:
+def linked_capacity(table: Table, free: int, each: int) -> int:
     """Return how many workers find a set that NVLink alone connects among free GPUs at once."""
     return _most_linked(table, each)[free]
 

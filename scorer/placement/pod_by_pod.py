@@ -10,9 +10,9 @@ from cluster.record import GPUShare
 from cluster.request import Family
 from scorer.placement.feasibility import (
     Ints,
-    best_by_preference,
     feasibility_of,
     feasibility_of_all,
+    preferred_node,
 )
 from scorer.placement.group import Group, new_group
 from scorer.placement.member import Member
@@ -50,8 +50,8 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
     later = snapshot
     for place, member in sorted(enumerate(group.members), key=lambda pair: _most_first(pair[1])):
         seen = feasibility_of(later, new_group([member]))
-        able = seen.able
-        found = _place(later, member, able, [r for r in used if seen.room[r]], linked=linked)
+        able = seen.feasible
+        found = _place(later, member, able, [r for r in used if seen.capacity[r]], linked=linked)
         if found is None:
             blocked = seen.blocked + Counter({Reason.LINK: len(able)})
             reason = member_refusal(member, len(placed), group.size, blocked)
@@ -61,16 +61,20 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
         considered.update(able.tolist())
         later = later.hold_all([(found.node, member.holding(found.shares))])
     placements = tuple(placed[place] for place in range(group.size))
-    seats = seats_of(snapshot, placements)
-    if linked and len(seats) == 1 and not seats[0].candidate.table.linked[seats[0].mask]:
+    assignments = assignments_of(snapshot, placements)
+    if (
+        linked
+        and len(assignments) == 1
+        and not assignments[0].candidate.table.linked[assignments[0].mask]
+    ):
         return Refusal(together_refusal(group, "NVLink alone does not connect them there"))
     return Plan(
         placements,
-        bandwidth=bandwidth_over(seats, snapshot.nic_bandwidth),
-        exact=not seats,
+        bandwidth=bandwidth_over(assignments, snapshot.nic_bandwidth),
+        exact=not assignments,
         one_by_one=group.size > 1,
         nodes_considered=len(considered),
-        nic_unknown=len(seats) > 1 and snapshot.nic_bandwidth is None,
+        nic_unknown=len(assignments) > 1 and snapshot.nic_bandwidth is None,
     )
 
 
@@ -82,9 +86,9 @@ def place_together(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     """
     first = min(group.members, key=_most_first)
     seen = feasibility_of(snapshot, new_group([first]))
-    if not len(seen.able):
+    if not len(seen.feasible):
         return Refusal(member_refusal(first, 0, group.size, seen.blocked))
-    able = np.flatnonzero((seen.room > 0) & (feasibility_of_all(snapshot, group).room > 0))
+    able = np.flatnonzero((seen.capacity > 0) & (feasibility_of_all(snapshot, group).capacity > 0))
     nodes = (snapshot.nodes[row] for row in able.tolist())
     asked = [member.request for member in group.members]
     enough = (node for node in nodes if has_enough(node, asked))
@@ -116,7 +120,7 @@ def _place(
         return None
     if member.request.family is Family.WHOLE:
         return _whole(snapshot, member, able, near, linked=linked)
-    node = snapshot.nodes[best_by_preference(snapshot, member, able)]
+    node = snapshot.nodes[preferred_node(snapshot, member, able)]
     shares = cards_for(node, member.request) if member.request.places else ()
     return Placement(member, node.node.name, shares)
 
@@ -133,23 +137,23 @@ def _whole(
     snapshot: Snapshot, member: Member, able: Ints, near: list[int], *, linked: bool
 ) -> Placement | None:
     """Place a member whose gang asks for unequal numbers of GPUs, near the others if possible."""
-    wish, layout = (
+    options, layout = (
         SelectionOptions(snapshot.mode, linked=linked, multi_node=True),
         snapshot.placement,
     )
-    seats = (
-        best_node_of_pod(snapshot, rows, member.gpus, wish, layout)
+    assignments = (
+        best_node_of_pod(snapshot, rows, member.gpus, options, layout)
         for rows in (np.array(near, dtype=np.int64), able)
     )
-    seat = next((seat for seat in seats if seat is not None), None)
-    if seat is None:
+    assignment = next((assignment for assignment in assignments if assignment is not None), None)
+    if assignment is None:
         return None
-    cards = seat.candidate.node.node.cards
-    shares = tuple(GPUShare(i, cards[i].uuid) for i in gpus_of(seat.mask))
-    return Placement(member, seat.name, shares)
+    cards = assignment.candidate.node.node.cards
+    shares = tuple(GPUShare(i, cards[i].uuid) for i in gpus_of(assignment.mask))
+    return Placement(member, assignment.name, shares)
 
 
-def seats_of(snapshot: Snapshot, placements: Iterable[Placement]) -> list[NodeAssignment]:
+def assignments_of(snapshot: Snapshot, placements: Iterable[Placement]) -> list[NodeAssignment]:
     """Return what the members with whole GPUs take of each node, together."""
     gpus: dict[str, list[tuple[int, ...]]] = {}
     for placement in placements:

@@ -1,11 +1,11 @@
-"""Why a node is not taken: a few constants, so that nodes can be counted by them."""
+"""Reasons why a node does not fit a pod: constants, so that nodes can be counted by reason."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """What keeps a pod from a node. The words are for people and never hold names or numbers."""
+    """A reason why a node does not fit a pod: a text for users, without names and numbers."""
 
     NOT_READY = "not ready"
     CORDONED = "marked unschedulable"
@@ -14,7 +14,7 @@ class Reason(StrEnum):
     MODE = "another kind of GPU resource"
     UNACCOUNTED = "GPUs in use that nobody accounts for"
     PREPARING = "tables of its GPU links still being computed"
-    KEPT = "kept for one that has waited longest"
+    RESERVED = "kept for one that has waited longest"
     GPUS = "too few free GPUs"
     UNUSABLE = "not enough without the GPUs that are cordoned or unhealthy"
     LINK = "no free set connected by NVLink alone"
@@ -33,7 +33,7 @@ class Reason(StrEnum):
     REQUEST = "a request for GPUs that breaks a rule: make the pod anew, and it is told"
 
 
-def count_reasons(counted: Mapping[Reason, int]) -> str:
-    """Return one clause that counts nodes by reason, most frequent first: `too little CPU (3)`."""
-    ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+def count_reasons(counts: Mapping[Reason, int]) -> str:
+    """Return the number of nodes by reason, most frequent first: `too little CPU (3)`."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{reason} ({number})" for reason, number in ordered)

@@ -1,4 +1,4 @@
-"""What planning answers: where every pod goes, or why none does."""
+"""The result of planning: a placement of every pod, or a refusal."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ from scorer.placement.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One pod's node and GPUs."""
+    """Node and GPUs of one pod."""
 
     member: Member
     node: str
     shares: tuple[GPUShare, ...]
-    """What it gets of each GPU; empty where NVIDIA's plugin chooses which."""
+    """Its part of each GPU; empty where NVIDIA's plugin chooses the GPUs."""
 
     @property
     def gpus(self) -> tuple[int, ...]:
@@ -24,43 +24,44 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where all members go."""
+    """Placements of all members."""
 
     placements: tuple[Placement, ...]
     """In the order of the members."""
     bandwidth: float | None = None
-    """Modelled all-reduce bandwidth over all of them [GB/s]; None where it is not defined."""
+    """Modelled all-reduce bandwidth over all members [GB/s]; None where it is not defined."""
     exact: bool = True
-    """False where the set of nodes, or A itself, is the best found rather than proven best."""
+    """False where the set of nodes, or A itself, is not proven to be the best."""
     domain: str | None = None
     """`label=value` of the nearest network domain that all nodes share."""
     one_by_one: bool = False
-    """Members went one after another to the node that was best for each."""
+    """Members were placed one after another, each on the best node for it."""
     nodes_considered: int = 0
-    """How many nodes could take at least a part."""
+    """How many nodes fit at least one member."""
     nic_unknown: bool = False
-    """Nodes are joined by NICs whose bandwidth nobody knows, so that it is left out."""
+    """The nodes are joined by NICs of unknown bandwidth, which is left out."""
 
     @property
     def gpus(self) -> dict[str, tuple[int, ...]]:
         """The GPUs taken on each node, ascending; nodes in the order of ranks."""
-        taken: dict[str, set[int]] = {}
+        by_node: dict[str, set[int]] = {}
         for placement in self.placements:
-            taken.setdefault(placement.node, set()).update(placement.gpus)
-        return {node: tuple(sorted(gpus)) for node, gpus in taken.items()}
+            by_node.setdefault(placement.node, set()).update(placement.gpus)
+        return {node: tuple(sorted(gpus)) for node, gpus in by_node.items()}
 
     def applied_to(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot in which every member has what is planned."""
+        """Return the snapshot with the plan carried out."""
         return snapshot.hold_all((p.node, p.member.holding(p.shares)) for p in self.placements)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why nothing is placed, in one sentence with numbers and what would help."""
+    """Why nothing is placed."""
 
     reason: str
+    """One sentence with numbers and a remedy."""
     stands: bool = True
-    """It holds until something comes free; else only for now."""
+    """It holds until capacity is freed; else the unit is planned again in the next cycle."""
     could_use: frozenset[str] | None = None
-    """Nodes that would take a part of it once pods with GPUs end; none where not all of it would
-    fit then. None: nobody asked."""
+    """Nodes that would fit some of its members once pods with GPUs end; empty where not all members
+    would fit then. None: not computed."""

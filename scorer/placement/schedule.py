@@ -1,8 +1,8 @@
-"""Where every pod of a group goes, all or nothing; a single pod is a group of one.
+"""Plan a group of pods, all or nothing; a single pod is a group of one.
 
-Everything here is decided on one snapshot and changes nothing. Members that ask for the same whole
-GPUs are planned together: on one node (`onenode`), else over a set of nodes (`nodeset`). Others go
-pod by pod, each by the same rules on what the ones before it left.
+A plan is made on one snapshot and changes nothing. Members that ask for the same whole GPUs are
+planned together: on one node (`single_node`), else over several (`multi_node`). Others are planned
+one after another (`pod_by_pod`), each on what the ones before it left.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from scorer.placement.member import Member
 from scorer.placement.messages import gang_refusal, one_node_refusal
 from scorer.placement.multi_node import best_assignment
 from scorer.placement.node_assignment import NodeAssignment, SelectionOptions, bandwidth_over
-from scorer.placement.partition import linked_room, split
+from scorer.placement.partition import linked_capacity, split
 from scorer.placement.pod_by_pod import place_each, place_together
 from scorer.placement.reasons import Reason
 from scorer.placement.result import Placement, Plan, Refusal
@@ -38,7 +38,7 @@ from topology.machine import gpus_of
 def plan(
     snapshot: Snapshot, members: Sequence[Member], *, link: Link = Link.BEST
 ) -> Plan | Refusal:
-    """Place all members at once, or none.
+    """Place all members, or none.
 
     Args:
         snapshot: The cluster.
@@ -52,27 +52,27 @@ def plan(
     if not group.gpus:
         place = place_together if link is Link.ONE_NODE else place_each
         return place(snapshot, group)
-    alone = link is Link.ONE_NODE or group.size == 1
-    if alone or group.gpus <= free_gpus(snapshot).max(initial=0):
-        seen = feasibility_of_all(snapshot, group)
-        together = _on_one_node(snapshot, group, seen, link)
+    on_one_node = link is Link.ONE_NODE or group.size == 1
+    if on_one_node or group.gpus <= free_gpus(snapshot).max(initial=0):
+        feasibility = feasibility_of_all(snapshot, group)
+        together = _on_one_node(snapshot, group, feasibility, link)
         if together is not None:
             return together
-        if alone:
-            return Refusal(one_node_refusal(seen, group, link))
+        if on_one_node:
+            return Refusal(one_node_refusal(feasibility, group, link))
     linked = link is Link.NVLINK
-    if group.each is not None:
-        planned = _over_nodes(snapshot, group, group.each, linked=linked)
-        # Every node was asked for room for the most demanding member; one by one more may fit.
+    if group.gpus_each is not None:
+        planned = _over_nodes(snapshot, group, group.gpus_each, linked=linked)
+        # The capacity of nodes was computed for the most demanding member: one by one more may fit.
         if isinstance(planned, Plan) or len(group.representatives) == 1:
             return planned
     return place_each(snapshot, group, linked=linked)
 
 
-def nodes_for(
+def feasible_nodes(
     snapshot: Snapshot, members: Sequence[Member], *, link: Link = Link.BEST
 ) -> frozenset[str]:
-    """Return the nodes that take at least one of the members, or all, where these stay together.
+    """Return the nodes that fit at least one of the members, or all where these stay together.
 
     Args:
         snapshot: The cluster.
@@ -81,24 +81,24 @@ def nodes_for(
     """
     group = new_group(members)
 
-    def room(kind: Member) -> Ints:
-        found = feasibility_of(snapshot, new_group([kind])).room
-        linked = link is Link.NVLINK and kind.gpus
-        return np.minimum(found, _linked_room(snapshot, kind.gpus)) if linked else found
+    def capacity_for(member: Member) -> Ints:
+        capacity = feasibility_of(snapshot, new_group([member])).capacity
+        linked = link is Link.NVLINK and member.gpus
+        return np.minimum(capacity, _linked_capacity(snapshot, member.gpus)) if linked else capacity
 
-    rooms = np.stack([room(kind) for kind in group.representatives])
-    able = rooms.max(axis=0)
+    capacities = np.stack([capacity_for(member) for member in group.representatives])
+    capacity = capacities.max(axis=0)
     if link is Link.ONE_NODE:
-        able = rooms.min(axis=0)
+        capacity = capacities.min(axis=0)
         if group.gpus:
-            able = np.minimum(able, feasibility_of_all(snapshot, group).room)
-    return frozenset(snapshot.nodes[row].node.name for row in np.flatnonzero(able).tolist())
+            capacity = np.minimum(capacity, feasibility_of_all(snapshot, group).capacity)
+    return frozenset(snapshot.nodes[row].node.name for row in np.flatnonzero(capacity).tolist())
 
 
 def plan_near(
     snapshot: Snapshot, members: Sequence[Member], homes: Iterable[str], *, link: Link = Link.BEST
 ) -> Plan | Refusal:
-    """Plan members that others of their gang are there before: with these on a node, if they fit.
+    """Plan members of a gang whose other members are placed: on the node of these, if they fit.
 
     Args:
         snapshot: The cluster.
@@ -108,77 +108,80 @@ def plan_near(
 
     Cost: a plan on one node for each home, and one on all.
     """
-    there = Counter(node for node in homes if node in snapshot.ledger.nodes)
-    for node in sorted(there, key=lambda node: (-there[node], node)):
+    counts = Counter(node for node in homes if node in snapshot.ledger.nodes)
+    for node in sorted(counts, key=lambda node: (-counts[node], node)):
         near = plan(snapshot.only(node), members, link=link)
         if isinstance(near, Plan):
             return near
     return plan(snapshot, members, link=link)
 
 
-def _on_one_node(snapshot: Snapshot, group: Group, seen: Feasibility, link: Link) -> Plan | None:
-    """Plan all members on one node, or return None where none holds them all."""
-    linked = link is Link.NVLINK
+def _on_one_node(
+    snapshot: Snapshot, group: Group, feasibility: Feasibility, link: Link
+) -> Plan | None:
+    """Plan all members on one node, or return None where none fits them all."""
+    linked, rows = link is Link.NVLINK, feasibility.feasible
     options, placement = SelectionOptions(snapshot.mode, linked=linked), snapshot.placement
     if group.size == 1:
-        seat = best_node_of_pod(snapshot, seen.able, group.gpus, options, placement)
+        assignment = best_node_of_pod(snapshot, rows, group.gpus, options, placement)
     else:
-        classes = CandidateNodes(snapshot, seen.able, seen.room[seen.able]).classes()
-        candidates = (candidate(snapshot, one.rows[0]) for one in classes)
-        seat = best_node(candidates, tuple(one.gpus for one in group.members), options, placement)
-    if seat is None:
+        classes = CandidateNodes(snapshot, rows, feasibility.capacity[rows]).classes()
+        candidates = (candidate(snapshot, nodes.rows[0]) for nodes in classes)
+        sizes = tuple(member.gpus for member in group.members)
+        assignment = best_node(candidates, sizes, options, placement)
+    if assignment is None:
         return None
     return Plan(
-        placements=_seated(group.members, seat, linked=linked),
-        bandwidth=bandwidth_over([seat], snapshot.nic_bandwidth),
-        exact=seat.candidate.table.exact,
-        nodes_considered=len(seen.able),
+        placements=_placements(group.members, assignment, linked=linked),
+        bandwidth=bandwidth_over([assignment], snapshot.nic_bandwidth),
+        exact=assignment.candidate.table.exact,
+        nodes_considered=len(rows),
     )
 
 
 def _over_nodes(snapshot: Snapshot, group: Group, each: int, *, linked: bool) -> Plan | Refusal:
     """Plan members that ask for the same GPUs over several nodes."""
-    seen = feasibility_of(snapshot, group)
+    feasibility = feasibility_of(snapshot, group)
     # All members on one node were tried before, and there NVLink had to connect all of them.
-    room = np.minimum(seen.room, group.size - 1)
+    capacity = np.minimum(feasibility.capacity, group.size - 1)
     if linked:
-        room = np.minimum(room, _linked_room(snapshot, each))
-    able = np.flatnonzero(room)
-    blocked = seen.blocked
-    blocked[Reason.LINK] += len(seen.able) - len(able)
-    stock = CandidateNodes(snapshot, able, room[able])
-    wish = SelectionOptions(snapshot.mode, linked=linked, multi_node=True)
-    seating = best_assignment(stock, group.size, each, wish, snapshot.domains)
-    if seating is None:
-        return Refusal(gang_refusal(group, stock.room.tolist(), +blocked, linked=linked))
+        capacity = np.minimum(capacity, _linked_capacity(snapshot, each))
+    rows = np.flatnonzero(capacity)
+    blocked = feasibility.blocked
+    blocked[Reason.LINK] += len(feasibility.feasible) - len(rows)
+    nodes = CandidateNodes(snapshot, rows, capacity[rows])
+    options = SelectionOptions(snapshot.mode, linked=linked, multi_node=True)
+    best = best_assignment(nodes, group.size, each, options, snapshot.domains)
+    if best is None:
+        return Refusal(gang_refusal(group, nodes.capacity.tolist(), +blocked, linked=linked))
     placements: list[Placement] = []
-    for seat in seating.seats:
-        mine = group.members[len(placements) : len(placements) + seat.workers]
-        placements += _seated(mine, seat, linked=linked)
+    for assignment in best.assignments:
+        members = group.members[len(placements) : len(placements) + assignment.workers]
+        placements += _placements(members, assignment, linked=linked)
     return Plan(
         placements=tuple(placements),
-        bandwidth=bandwidth_over(seating.seats, snapshot.nic_bandwidth),
-        exact=seating.exact and all(seat.candidate.table.exact for seat in seating.seats),
-        domain=seating.domain,
-        nodes_considered=len(able),
+        bandwidth=bandwidth_over(best.assignments, snapshot.nic_bandwidth),
+        exact=best.exact and all(found.candidate.table.exact for found in best.assignments),
+        domain=best.domain,
+        nodes_considered=len(rows),
         nic_unknown=snapshot.nic_bandwidth is None,
     )
 
 
-def _linked_room(snapshot: Snapshot, each: int) -> Ints:
+def _linked_capacity(snapshot: Snapshot, each: int) -> Ints:
     """Return how many workers find a set on each node that NVLink alone connects."""
-    room = [linked_room(table, free, each) for table, free in snapshot.cache.states]
+    capacity = [linked_capacity(table, free, each) for table, free in snapshot.cache.states]
     # The last one is for nodes without GPUs.
-    return np.array([*room, 0])[states(snapshot)]
+    return np.array([*capacity, 0])[states(snapshot)]
 
 
-def _seated(
-    members: Sequence[Member], seat: NodeAssignment, *, linked: bool
+def _placements(
+    members: Sequence[Member], assignment: NodeAssignment, *, linked: bool
 ) -> tuple[Placement, ...]:
-    """Give each member its GPUs of a seat, which is known to split so."""
-    node = seat.candidate.node.node
+    """Split the GPUs of an assignment among its members; it is known that they can be split."""
+    node = assignment.candidate.node.node
     sizes = tuple(member.gpus for member in members)
-    parts = split(seat.candidate.table, seat.mask, sizes, linked=linked) or ()
+    parts = split(assignment.candidate.table, assignment.mask, sizes, linked=linked) or ()
     return tuple(
         Placement(member, node.name, tuple(GPUShare(i, node.cards[i].uuid) for i in gpus_of(part)))
         for member, part in zip(members, parts, strict=True)

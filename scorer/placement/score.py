@@ -1,116 +1,97 @@
-"""How feasible nodes rank for one pod: whole numbers from 0 to 10, as an extender answers."""
+"""Score feasible nodes for one pod from 0 to 10, in the range of the extender protocol."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from cluster.ledger import NodeLedger
 from cluster.node import Placement
 from cluster.request import Family, Request
 from scorer.placement.filters import gpu_capacity
+from scorer.placement.node_assignment import Selection, SelectionOptions, select_gpus
 from scorer.placement.shares import preference
 from scorer.placement.single_node import TOLERANCE
 from scorer.placement.snapshot import Snapshot
-from topology.choice import Ask, Mode, choose
+from topology.choice import Mode
 from topology.table import Table
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
 _WHOLE = Family.WHOLE
+_OPTIONS = {mode: SelectionOptions(mode) for mode in Mode}
 
 HIGHEST = 10
 """`MaxExtenderPriority` of the scheduler's extender protocol."""
 FAST = 8
-"""Scores from here on are for nodes as fast as the best; what they leave free tells these apart."""
+"""Lowest score of the nodes that are as fast as the best; they differ by what they leave free."""
 
 
-class Offer(NamedTuple):
-    """What a node would give to a pod with whole GPUs, and keep."""
-
-    bandwidth: float
-    """A of the set it would give [GB/s]."""
-    left: int
-    """How many GPUs stay free."""
-    damage: float
-    """Lost 0.25·(V_2 + V_4) of what stays free [GB/s]."""
-
-
-Worth: TypeAlias = Offer | tuple[float, ...]
-"""What a node is worth to a pod: of whole GPUs an offer, else a key; the least key is the best."""
-Thing = TypeVar("Thing", Offer, tuple[float, ...])
+Value: TypeAlias = Selection | tuple[float, ...]
+"""The value of a node for a pod: a selection of whole GPUs, else a key; the least key is best."""
+Item = TypeVar("Item", Selection, tuple[float, ...])
 
 
 def rank_nodes(snapshot: Snapshot, names: Iterable[str], request: Request) -> dict[str, int]:
-    """Score nodes that can take a pod; a node that cannot gets 0.
+    """Score nodes for a pod; a node that does not fit gets 0.
 
     For whole GPUs a node within 1 % of the best A gets 8 to 10 by what it would leave (`binpack`:
     few free GPUs and little damage; `spread`: many), any other 0 to 7 by its share of the best A.
-    For shares and replicas the order of `cards.preference` is spread over 0 to 10.
+    For shares and replicas the order of `shares.preference` is spread over 0 to 10.
 
-    Cost: one look-up a node; nodes alike in machine and free GPUs are judged once. 5 ms for 5 000
-    nodes.
+    Cost: one look-up a node; nodes with the same machine and free GPUs are evaluated once. 5 ms for
+    5 000 nodes.
     """
     names, nodes, tables = list(names), snapshot.ledger.nodes, snapshot.tables
     mode, placement = snapshot.mode, snapshot.placement
-    found = [
-        worth_of(nodes[name], tables.get(name), request, mode, placement) if name in nodes else None
+    values = [
+        value_of(nodes[name], tables.get(name), request, mode, placement) if name in nodes else None
         for name in names
     ]
-    return dict(zip(names, scores(found, placement), strict=True))
+    return dict(zip(names, scores(values, placement), strict=True))
 
 
-def worth_of(
+def value_of(
     node: NodeLedger, table: Table | None, request: Request, mode: Mode, placement: Placement
-) -> Worth | None:
-    """Return what a node is worth to a pod, to be compared with others; None where it cannot."""
+) -> Value | None:
+    """Return the value of a node for a pod, to compare nodes; None where the pod does not fit."""
     if request.family is _WHOLE:
-        return _offer(table, node.free_mask, request.gpus, mode) if table else None
+        if table is None:
+            return None
+        return select_gpus(table, node.free_mask, (request.gpus,), _OPTIONS[mode])
     if not isinstance(gpu_capacity(node, request), int):
         return None
     return preference(node, request, placement)
 
 
-def scores(worths: Sequence[Worth | None], placement: Placement) -> list[int]:
-    """Return the score of each node, by what they are worth to one pod; see `rank_nodes`."""
-    different = set(worths)
+def scores(values: Sequence[Value | None], placement: Placement) -> list[int]:
+    """Return the score of each node by its value for one pod; see `rank_nodes`."""
+    different = set(values)
     different.discard(None)
-    offers = {worth for worth in different if isinstance(worth, Offer)}
-    others = {worth for worth in different if worth is not None} - offers
-    score: dict[Worth | None, int] = {None: 0}
-    score.update(_scores(offers, placement).items())
+    selections = {value for value in different if isinstance(value, Selection)}
+    others = {value for value in different if value is not None} - selections
+    score: dict[Value | None, int] = {None: 0}
+    score.update(_scores(selections, placement).items())
     score.update(_spread_over(others, lambda key: key, 0).items())
-    return list(map(score.__getitem__, worths))
+    return list(map(score.__getitem__, values))
 
 
-@lru_cache(maxsize=1 << 16)
-def _offer(table: Table, free: int, gpus: int, mode: Mode) -> Offer | None:
-    """Return what a node gives whose free GPUs are these, or None where it has no set to give."""
-    mask = choose(table, Ask(free, gpus, mode=mode))
-    if mask is None:
-        return None
-    left = free & ~mask
-    damage = round(table.remainder(free) - table.remainder(left), 6)
-    return Offer(table.bandwidth(mask), left.bit_count(), damage)
-
-
-def _scores(offers: set[Offer], placement: Placement) -> dict[Offer, int]:
-    best = max((offer.bandwidth for offer in offers), default=0.0)
-    fast = {offer for offer in offers if offer.bandwidth >= best * (1 - TOLERANCE)}
+def _scores(selections: set[Selection], placement: Placement) -> dict[Selection, int]:
+    best = max((selection.bandwidth for selection in selections), default=0.0)
+    fast = {found for found in selections if found.bandwidth >= best * (1 - TOLERANCE)}
     sign = 1 if placement is Placement.BINPACK else -1
-    slow = {offer: int((FAST - 1) * offer.bandwidth / best) for offer in offers - fast}
-    return slow | _spread_over(fast, lambda offer: (sign * offer.left, offer.damage), FAST)
+    slow = {found: int((FAST - 1) * found.bandwidth / best) for found in selections - fast}
+    return slow | _spread_over(fast, lambda found: (sign * found.left, found.damage), FAST)
 
 
 def _spread_over(
-    things: Iterable[Thing], key: Callable[[Thing], tuple[float, ...]], lowest: int
-) -> dict[Thing, int]:
-    """Score things from 10 for the least key down to `lowest`, equal keys alike.
+    items: Iterable[Item], key: Callable[[Item], tuple[float, ...]], lowest: int
+) -> dict[Item, int]:
+    """Score items from 10 for the least key down to `lowest`; equal keys get equal scores.
 
-    Only the least key gets 10, since a scheduler draws lots among the best.
+    Only the least key gets 10, since a scheduler chooses at random among the best.
     """
-    keys = {thing: key(thing) for thing in things}
+    keys = {item: key(item) for item in items}
     position = {value: index for index, value in enumerate(sorted(set(keys.values())))}
     steps = max(len(position) - 1, 1)
     return {
-        thing: lowest + (HIGHEST - lowest) * (steps - position[value]) // steps
-        for thing, value in keys.items()
+        item: lowest + (HIGHEST - lowest) * (steps - position[value]) // steps
+        for item, value in keys.items()
     }

@@ -1,4 +1,4 @@
-"""Which cards of a node a share or a replica gets: best fit, or spread."""
+"""Choose the cards of a node for shares and replicas: best fit, or spread."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from cluster.request import Family, Request
 
 
 def cards_for(node: NodeLedger, request: Request) -> tuple[GPUShare, ...]:
-    """Return what a share or replica request would get of this node's cards; empty if too little.
+    """Choose cards of this node for a share or replica request; empty where there is too little.
 
     A share lies on `request.gpus` different cards, an equal part on each. Best fit (`binpack`)
-    takes the cards with the least free memory that has room, then the least free compute, then the
-    lowest index; `spread` the most, with the same ties. Replicas go to the GPUs with the most
-    replicas left, each to another GPU while there are enough.
+    takes the cards with the least free memory that is enough, then the least free compute, then the
+    lowest index; `spread` the most, with the same ties. Replicas are taken from the GPUs
+    with the most replicas left, each from another GPU while there are enough.
     """
     if request.family is Family.REPLICA:
         return _replicas(node, request.gpus)
@@ -25,44 +25,45 @@ def cards_for(node: NodeLedger, request: Request) -> tuple[GPUShare, ...]:
 
 
 def has_room(node: NodeLedger, request: Request) -> bool:
-    """Tell whether this node's cards have room for a share or replica request."""
+    """Tell whether this node's cards fit a share or replica request."""
     if request.family is Family.REPLICA:
         return sum(map(node.replicas_free, range(len(node.taken)))) >= request.gpus
-    return len(_roomy(node, request)) >= request.gpus
+    return len(_feasible(node, request)) >= request.gpus
 
 
 def has_enough(node: NodeLedger, requests: Sequence[Request]) -> bool:
-    """Tell whether a node has as much as all of some requests ask for, however it is cut.
+    """Tell whether a node has the total of some requests, however it is divided among cards.
 
-    Where it has not, it does not take all of them. Requests are not for whole GPUs that Linkwise
+    Without the total it cannot fit all of them. Requests are not for whole GPUs that Linkwise
     chooses.
     """
-    families, gpus = {one.family for one in requests}, sum(one.gpus for one in requests)
+    families = {request.family for request in requests}
+    gpus = sum(request.gpus for request in requests)
     if families == {Family.REPLICA}:
         return sum(map(node.replicas_free, range(len(node.taken)))) >= gpus
     if families == {Family.NVIDIA}:
-        asked = Counter[str]()
-        for one in requests:
-            asked[one.counted] += one.gpus
-        return all(node.counted_free(resource) >= number for resource, number in asked.items())
+        counts = Counter[str]()
+        for request in requests:
+            counts[request.counted] += request.gpus
+        return all(node.counted_free(resource) >= number for resource, number in counts.items())
     if families != {Family.SHARE}:
         return True
     memory = sum(max(0, card.memory) for card in node.shares_free)
     core = sum(max(0, card.core) for card in node.shares_free)
-    asked_memory = sum(one.gpus * one.memory_per_card for one in requests)
-    asked_core = sum(one.gpus * one.core_per_card for one in requests)
-    return memory >= asked_memory and core >= asked_core
+    needed_memory = sum(request.gpus * request.memory_per_card for request in requests)
+    needed_core = sum(request.gpus * request.core_per_card for request in requests)
+    return memory >= needed_memory and core >= needed_core
 
 
-def _roomy(node: NodeLedger, request: Request) -> list[FreeShare]:
-    """Return the cards with room for one part of a share."""
+def _feasible(node: NodeLedger, request: Request) -> list[FreeShare]:
+    """Return the cards that fit one part of a share."""
     memory, core = request.memory_per_card, request.core_per_card
     return [free for free in node.shares_free if free.memory >= memory and free.core >= core]
 
 
 def _chosen(node: NodeLedger, request: Request) -> list[FreeShare]:
-    """Return the cards that a share gets, in the order of its rule; none where there is no room."""
-    cards = _roomy(node, request)
+    """Return the cards of a share, in the order of its rule; none where it does not fit."""
+    cards = _feasible(node, request)
     if len(cards) < request.gpus:
         return []
     if node.node.placement is Placement.BINPACK:
@@ -76,7 +77,7 @@ def _replicas(node: NodeLedger, wanted: int) -> tuple[GPUShare, ...]:
         return ()
     chosen: list[int] = []
     for _ in range(wanted):
-        # A GPU already chosen comes after every other that has a replica left.
+        # A chosen GPU comes after every other with a replica left.
         i = max(range(len(left)), key=lambda i: (left[i] > 0, -chosen.count(i), left[i], -i))
         chosen.append(i)
         left[i] -= 1
@@ -84,14 +85,14 @@ def _replicas(node: NodeLedger, wanted: int) -> tuple[GPUShare, ...]:
 
 
 def preference(node: NodeLedger, request: Request, placement: Placement) -> tuple[float, ...]:
-    """Return how a node ranks for a request that fits; the least is taken, then by name.
+    """Return the key that orders nodes for a request that fits: the least first, then by name.
 
     For shares best fit prefers nodes in use, `spread` emptier ones; then the card rule decides.
-    Replicas go where the most are left.
+    Replicas are placed where the most are left.
 
     Args:
-        node: The node; it tells its layout of shares itself.
-        request: What is asked; not whole GPUs that Linkwise chooses.
+        node: The node, with its own layout of shares.
+        request: Not for whole GPUs that Linkwise chooses.
         placement: The layout of GPUs that are only counted.
     """
     if not request.places:

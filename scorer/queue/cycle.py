@@ -13,7 +13,7 @@ from cluster.gang import GangKey
 from scorer.gang.unit import Unit
 from scorer.placement.node_cache import DeadlineExceeded
 from scorer.placement.result import Plan, Refusal
-from scorer.placement.schedule import nodes_for, plan, plan_near
+from scorer.placement.schedule import feasible_nodes, plan, plan_near
 from scorer.placement.snapshot import Snapshot
 
 
@@ -159,7 +159,7 @@ def _could_use(snapshot: Snapshot, unit: Unit) -> frozenset[str]:
     try:
         freed = snapshot.freed()
         if isinstance(plan(freed, unit.members, link=unit.link), Plan):
-            return nodes_for(freed, unit.members, link=unit.link)
+            return feasible_nodes(freed, unit.members, link=unit.link)
     except DeadlineExceeded:
         pass
     return frozenset()

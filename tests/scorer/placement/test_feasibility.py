@@ -23,7 +23,7 @@ from cluster.node import Taint
 from cluster.record import GPUShare
 from scorer.placement.feasibility import (
     Feasibility,
-    closed,
+    excluded,
     feasibility_of,
     feasibility_of_all,
     labels,
@@ -49,8 +49,8 @@ def opening(port: int, name: str = "worker-0") -> Member:
 def told(found: Feasibility) -> int | Reason:
     """Return the answer of the only node."""
     (why,) = found.blocked or [None]
-    assert (why is None) is bool(found.room[0])
-    return why or int(found.room[0])
+    assert (why is None) is bool(found.capacity[0])
+    return why or int(found.capacity[0])
 
 
 def room(node: NodeLedger, group: Group) -> int | Reason:
@@ -168,15 +168,15 @@ def test_nodes_are_counted_by_the_reason_why_they_take_none():
     nodes = [a_node("a"), a_node("b", unschedulable=True), a_node("c"), a_node("d", mode="mig")]
     found = feasibility_of(a_snapshot(*nodes), new_group([a_member(3)]))
 
-    assert found.able.tolist() == [0, 2]
-    assert found.room.tolist() == [2, 0, 2, 0]
+    assert found.feasible.tolist() == [0, 2]
+    assert found.capacity.tolist() == [2, 0, 2, 0]
     assert found.blocked == Counter({Reason.CORDONED: 1, Reason.MODE: 1})
 
 
 def test_of_no_nodes_none_takes_any():
     for look in (feasibility_of, feasibility_of_all):
         found = look(a_snapshot(), new_group([a_member()]))
-        assert (found.able.tolist(), found.blocked) == ([], Counter())
+        assert (found.feasible.tolist(), found.blocked) == ([], Counter())
 
 
 def test_shares_go_where_their_cards_have_room():
@@ -229,7 +229,7 @@ def test_what_is_remembered_of_nodes_never_changes_an_answer(snapshot, offered, 
                 group = new_group(members)
                 if group.gpus or look is feasibility_of:
                     mine, afresh = look(seen, group), look(fresh, group)
-                    assert np.array_equal(mine.room, afresh.room)
+                    assert np.array_equal(mine.capacity, afresh.capacity)
                     assert mine.blocked == afresh.blocked
             assert plan(seen, members) == plan(fresh, members)
         found = plan(snapshot, members)
@@ -296,7 +296,7 @@ def test_nodes_that_are_alike_are_asked_once_and_answer_as_each_of_them_would(
         affinity = {"nodeAffinity": required} if terms else None
         member = a_member(1, "w", nodeSelector=selector, affinity=affinity, tolerations=tolerations)
 
-        found = closed(snapshot, new_group([member]))
+        found = excluded(snapshot, new_group([member]))
 
         expected = [filter_node(node, member) is not None for node in snapshot.nodes]
         assert found.tolist() == expected

@@ -15,7 +15,7 @@ from scorer.placement.snapshot import Snapshot
 from topology.choice import Ask, Mode, choose
 from topology.machine import NIC, Level, Machine, gpus_of
 
-WISH = SelectionOptions(Mode.KEEP, multi_node=True)
+OPTIONS = SelectionOptions(Mode.KEEP, multi_node=True)
 
 
 def seated(
@@ -26,13 +26,13 @@ def seated(
         [min(node.free_mask.bit_count() // each, workers - 1) for node in snapshot.nodes]
     )
     able = np.flatnonzero(rooms)
-    options = {"wish": WISH, "domains": snapshot.domains, **fields}
+    options = {"options": OPTIONS, "labels": snapshot.domains, **fields}
     return best_assignment(CandidateNodes(snapshot, able, rooms[able]), workers, each, **options)
 
 
-def by_name(seating: MultiNodeAssignment | None) -> dict[str, int]:
-    assert seating is not None
-    return {seat.name: seat.workers for seat in seating.seats}
+def by_name(found: MultiNodeAssignment | None) -> dict[str, int]:
+    assert found is not None
+    return {assignment.name: assignment.workers for assignment in found.assignments}
 
 
 def all_seatings(snapshot: Snapshot, workers: int, each: int) -> list[dict[str, int]]:
@@ -60,17 +60,17 @@ def counts_of(workers: int, count: int) -> set[tuple[int, ...]]:
     }
 
 
-def judged(snapshot: Snapshot, seating: dict[str, int], each: int) -> tuple[object, ...]:
+def judged(snapshot: Snapshot, found: dict[str, int], each: int) -> tuple[object, ...]:
     """Return how good a seating is, word by word as the model's page has it; the least is best."""
-    nodes = {name: snapshot.ledger.nodes[name] for name in seating}
-    tables = {name: snapshot.tables[name] for name in seating}
+    nodes = {name: snapshot.ledger.nodes[name] for name in found}
+    tables = {name: snapshot.tables[name] for name in found}
     common = [
         len({node.node.labels.get(label, node.node.name) for node in nodes.values()}) == 1
         for label in snapshot.domains
     ]
     masks = {
         name: choose(tables[name], Ask(nodes[name].free_mask, number * each, multi_node=True))
-        for name, number in seating.items()
+        for name, number in found.items()
     }
     kept = {name: nodes[name].free_mask & ~mask for name, mask in masks.items()}
 
@@ -78,15 +78,15 @@ def judged(snapshot: Snapshot, seating: dict[str, int], each: int) -> tuple[obje
         return 0.25 * float(tables[name].v(2)[free] + tables[name].v(4)[free])
 
     speeds = [tables[n].bandwidth(mask) for n, mask in masks.items() if mask.bit_count() > 1]
-    damage = sum(goodness(n, nodes[n].free_mask) - goodness(n, kept[n]) for n in seating)
+    damage = sum(goodness(n, nodes[n].free_mask) - goodness(n, kept[n]) for n in found)
     return (
         [*common, True].index(True),
-        max(seating.values()) - min(seating.values()),
+        max(found.values()) - min(found.values()),
         -min(speeds, default=0.0),
         len(set(masks.values())),
         -sum(int(tables[name].near[mask]) for name, mask in masks.items()),
         round(damage, 5),
-        sorted(seating),
+        sorted(found),
     )
 
 
@@ -111,7 +111,7 @@ def test_no_seating_on_any_nodes_is_better(snapshot, workers, each):
     if not every:
         assert found is None
         return
-    best = min(judged(snapshot, seating, each) for seating in every)
+    best = min(judged(snapshot, found, each) for found in every)
     assert found is not None
     assert found.exact
     assert judged(snapshot, by_name(found), each)[:-1] == best[:-1]
@@ -132,13 +132,14 @@ def test_many_nodes_are_chosen_greedily_and_validly_and_so_told(masks, workers, 
     assert found is not None
     assert sum(by_name(found).values()) == workers
     assert len(by_name(found)) == next(n for n in range(99) if sum(rooms[:n]) >= workers)
-    for seat in found.seats:
-        assert seat.mask & ~free[seat.name] == 0
-        assert seat.mask.bit_count() == seat.workers
+    for assignment in found.assignments:
+        assert assignment.mask & ~free[assignment.name] == 0
+        assert assignment.mask.bit_count() == assignment.workers
     if found.domain is None and not found.exact:
         most = max(by_name(found).values())
         assert all(
-            seat.workers in (most, most - 1, free[seat.name].bit_count()) for seat in found.seats
+            assignment.workers in (most, most - 1, free[assignment.name].bit_count())
+            for assignment in found.assignments
         )
 
 
@@ -153,9 +154,9 @@ def test_a_greedy_choice_of_equal_parts_has_the_best_worst_node_then_equal_gpus(
     found = seated(snapshot, 20, 4)
 
     assert not found.exact
-    assert {seat.bandwidth for seat in found.seats} == {55.2}
+    assert {assignment.bandwidth for assignment in found.assignments} == {55.2}
     # Fifteen nodes have the one half of the machine free; the others give its other half.
-    assert {seat.mask for seat in found.seats} == {0b00001111, 0b11110000}
+    assert {assignment.mask for assignment in found.assignments} == {0b00001111, 0b11110000}
 
 
 def test_nodes_alike_are_tried_once():
@@ -283,4 +284,4 @@ def test_hundreds_of_nodes_all_of_which_differ_are_all_taken_where_all_are_neede
     found = seated(snapshot, workers)
 
     assert found.exact
-    assert len(found.seats) == 255
+    assert len(found.assignments) == 255

@@ -5,10 +5,10 @@ from cluster.node import uniform_machine
 from scorer.placement.node_assignment import (
     Candidate,
     NodeAssignment,
-    Offer,
+    Selection,
     SelectionOptions,
     bandwidth_over,
-    offer,
+    select_gpus,
 )
 from topology.choice import Mode
 from topology.machine import NIC, Level, mask_of
@@ -19,12 +19,14 @@ def a_candidate(machine=None, taken=(), **node) -> Candidate:
     return Candidate(snapshot.nodes[0], snapshot.tables["node-0"], 8)
 
 
-def seat(*gpus: int, machine=None, **node) -> NodeAssignment:
+def assignment(*gpus: int, machine=None, **node) -> NodeAssignment:
     return NodeAssignment(a_candidate(machine, **node), 1, mask_of(gpus))
 
 
-def taken(candidate: Candidate, sizes: tuple[int, ...], wish: SelectionOptions) -> Offer | None:
-    return offer(candidate.table, candidate.node.free_mask, sizes, wish)
+def taken(
+    candidate: Candidate, sizes: tuple[int, ...], options: SelectionOptions
+) -> Selection | None:
+    return select_gpus(candidate.table, candidate.node.free_mask, sizes, options)
 
 
 def test_a_seat_tells_what_it_gives_and_what_it_leaves():
@@ -46,21 +48,21 @@ UNKNOWN = {"machine": uniform_machine(4), "machine_known": False}
 
 
 @pytest.mark.parametrize(
-    ("seats", "nic", "bandwidth"),
+    ("assignments", "nic", "bandwidth"),
     [
-        ([seat(0, 1, 2, 3)], None, 55.2),
-        ([seat(0, 1, 2, 3)], 10.0, 55.2),
-        ([seat(0)], 10.0, None),
-        ([seat(0, 3), seat(0, 1)], None, 20.0),
-        ([seat(0, 3), seat(0, 1)], 100.0, 20.0),
-        ([seat(0, 3), seat(0, 1)], 12.5, 12.5),
-        ([seat(0, 3)] * 4, 12.0, 8.0),
-        ([seat(0, 3), seat(1)], None, 40.0),
-        ([seat(0), seat(1)], None, None),
-        ([seat(0), seat(1)], 12.5, 12.5),
-        ([seat(0, 1), seat(0, 1, **UNKNOWN)], 12.5, None),
-        ([seat(0, 1), seat(0, **UNKNOWN)], None, 20.0),
-        ([seat(0, **UNKNOWN), seat(1, **UNKNOWN)], 12.5, 12.5),
+        ([assignment(0, 1, 2, 3)], None, 55.2),
+        ([assignment(0, 1, 2, 3)], 10.0, 55.2),
+        ([assignment(0)], 10.0, None),
+        ([assignment(0, 3), assignment(0, 1)], None, 20.0),
+        ([assignment(0, 3), assignment(0, 1)], 100.0, 20.0),
+        ([assignment(0, 3), assignment(0, 1)], 12.5, 12.5),
+        ([assignment(0, 3)] * 4, 12.0, 8.0),
+        ([assignment(0, 3), assignment(1)], None, 40.0),
+        ([assignment(0), assignment(1)], None, None),
+        ([assignment(0), assignment(1)], 12.5, 12.5),
+        ([assignment(0, 1), assignment(0, 1, **UNKNOWN)], 12.5, None),
+        ([assignment(0, 1), assignment(0, **UNKNOWN)], None, 20.0),
+        ([assignment(0, **UNKNOWN), assignment(1, **UNKNOWN)], 12.5, 12.5),
     ],
     ids=[
         "one node",
@@ -78,8 +80,8 @@ UNKNOWN = {"machine": uniform_machine(4), "machine_known": False}
         "one GPU each of unknown machines",
     ],
 )
-def test_bandwidth_over_nodes_is_the_least_that_is_known(seats, nic, bandwidth):
-    assert bandwidth_over(seats, nic) == bandwidth
+def test_bandwidth_over_nodes_is_the_least_that_is_known(assignments, nic, bandwidth):
+    assert bandwidth_over(assignments, nic) == bandwidth
 
 
 def test_a_seat_is_taken_by_the_mode():

@@ -131,7 +131,7 @@ def test_a_gang_is_refused_only_when_its_members_fit_nowhere_together(snapshot, 
     names = [node.node.name for node in snapshot.nodes]
     for chosen in product(names, repeat=len(members)):
         seated = {(n, tuple(i for i in indices if chosen[i] == n)) for n in chosen}
-        assert not all(fits[seat] for seat in seated)
+        assert not all(fits[assignment] for assignment in seated)
 
 
 @quick

@@ -9,7 +9,7 @@ from strategies import clusters
 from cluster.keys import GPU_CORE, GPU_MEM, NVIDIA_GPU
 from cluster.node import Placement
 from cluster.record import GPUShare
-from scorer.placement.node_assignment import Candidate, SelectionOptions, offer
+from scorer.placement.node_assignment import Candidate, SelectionOptions, select_gpus
 from scorer.placement.score import rank_nodes
 from scorer.placement.single_node import best_node
 
@@ -19,13 +19,13 @@ whole = st.integers(1, 8).map(lambda gpus: a_member(gpus).request)
 @settings(max_examples=80)
 @given(clusters(), whole)
 def test_scores_are_whole_numbers_from_0_to_10_and_the_best_node_has_10(snapshot, request_):
-    wish = SelectionOptions(snapshot.mode)
+    options = SelectionOptions(snapshot.mode)
     able = [
         Candidate(node, snapshot.tables[node.node.name], 1)
         for node in snapshot.nodes
         if node.free_mask.bit_count() >= request_.gpus
     ]
-    best = best_node(able, (request_.gpus,), wish, snapshot.placement)
+    best = best_node(able, (request_.gpus,), options, snapshot.placement)
 
     scores = rank_nodes(snapshot, snapshot.ledger.nodes, request_)
 
@@ -35,15 +35,17 @@ def test_scores_are_whole_numbers_from_0_to_10_and_the_best_node_has_10(snapshot
         assert set(scores.values()) == {0}
     else:
         assert scores[best.name] == 10
-        seats = {c.name: offer(c.table, c.node.free_mask, (request_.gpus,), wish) for c in able}
+        assignments = {
+            c.name: select_gpus(c.table, c.node.free_mask, (request_.gpus,), options) for c in able
+        }
         sign = 1 if snapshot.placement is Placement.BINPACK else -1
         goodness = {
-            name: (seat.bandwidth < best.bandwidth * 0.99, sign * seat.left)
-            for name, seat in seats.items()
+            name: (assignment.bandwidth < best.bandwidth * 0.99, sign * assignment.left)
+            for name, assignment in assignments.items()
         }
-        for one in seats:
+        for one in assignments:
             assert one not in goodness or scores[one] <= 10
-            for other in seats:
+            for other in assignments:
                 fast = not (goodness[one][0] or goodness[other][0])
                 if fast and goodness[one] < goodness[other]:
                     assert scores[one] >= scores[other]

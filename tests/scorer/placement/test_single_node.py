@@ -8,7 +8,12 @@ from strategies import clusters
 
 from cluster.node import Placement
 from scorer.placement.candidates import candidate
-from scorer.placement.node_assignment import Candidate, NodeAssignment, SelectionOptions, offer
+from scorer.placement.node_assignment import (
+    Candidate,
+    NodeAssignment,
+    SelectionOptions,
+    select_gpus,
+)
 from scorer.placement.single_node import TOLERANCE, best_node, best_node_of_pod
 from scorer.placement.snapshot import Snapshot
 from topology.choice import Mode
@@ -34,21 +39,21 @@ def best(snapshot: Snapshot, gpus: int, **fields: Any) -> NodeAssignment | None:
 @settings(max_examples=50)
 @given(clusters(), st.integers(1, 8))
 def test_the_node_is_the_first_by_bandwidth_room_damage_and_name(snapshot, gpus):
-    wish = SelectionOptions(snapshot.mode)
+    options = SelectionOptions(snapshot.mode)
     able = candidates(snapshot, gpus)
-    seats = [(c.name, offer(c.table, c.node.free_mask, (gpus,), wish)) for c in able]
-    found = best_node(candidates(snapshot, gpus), (gpus,), wish, snapshot.placement)
+    assignments = [(c.name, select_gpus(c.table, c.node.free_mask, (gpus,), options)) for c in able]
+    found = best_node(candidates(snapshot, gpus), (gpus,), options, snapshot.placement)
 
-    if not seats:
+    if not assignments:
         assert found is None
         return
-    fastest = max(given.bandwidth for _, given in seats)
-    fast = [seat for seat in seats if seat[1].bandwidth >= fastest * 0.99]
+    fastest = max(given.bandwidth for _, given in assignments)
+    fast = [assignment for assignment in assignments if assignment[1].bandwidth >= fastest * 0.99]
     left = [given.left for _, given in fast]
     wanted = min(left) if snapshot.placement is Placement.BINPACK else max(left)
-    as_full = [seat for seat in fast if seat[1].left == wanted]
+    as_full = [assignment for assignment in fast if assignment[1].left == wanted]
     least = min(given.damage for _, given in as_full)
-    name, given = min(seat for seat in as_full if seat[1].damage == least)
+    name, given = min(assignment for assignment in as_full if assignment[1].damage == least)
     assert found is not None
     assert (found.name, found.mask) == (name, given.mask)
 
@@ -100,10 +105,10 @@ def test_no_linked_set_is_none():
 def test_for_one_worker_all_nodes_at_once_give_what_one_after_another_does(
     snapshot, gpus, linked, placement
 ):
-    wish = SelectionOptions(snapshot.mode, linked=linked, multi_node=True)
+    options = SelectionOptions(snapshot.mode, linked=linked, multi_node=True)
     rows = [row for row, node in enumerate(snapshot.nodes) if node.node.name in snapshot.tables]
     candidates = [candidate(snapshot, row) for row in rows]
 
-    found = best_node_of_pod(snapshot, np.array(rows, dtype=np.int64), gpus, wish, placement)
+    found = best_node_of_pod(snapshot, np.array(rows, dtype=np.int64), gpus, options, placement)
 
-    assert found == best_node(candidates, (gpus,), wish, placement)
+    assert found == best_node(candidates, (gpus,), options, placement)
