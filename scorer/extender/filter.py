@@ -101,8 +101,8 @@ class Filter:
 
         self._invalidate()
         question = f"score {preferences.mode} {_kind(request)}"
-        worths = self._cache.get_or_compute(question, names, value)
-        return scores(worths, preferences.placement)
+        values = self._cache.get_or_compute(question, names, value)
+        return scores(values, preferences.placement)
 
     def _invalidate(self) -> None:
         self._cache.invalidate(self._state.drain_dirty_nodes())

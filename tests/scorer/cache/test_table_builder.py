@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest_asyncio
 from builders import a_member, a_pod, an_nvswitch_machine
-from leader_harness import Cluster, soon
+from leader_harness import Cluster
+from waiting import until
 
 from cluster import keys
 from cluster.pod import Pod
@@ -68,7 +69,7 @@ async def gated(cluster):
     cluster.node("gpu-8")
     publish(cluster, an_nvswitch_machine(16, 6))
     async with informing(cluster, build) as informers:
-        await soon(lambda: build.started)
+        await until(lambda: build.started)
         yield informers, build
 
 
@@ -97,7 +98,7 @@ async def test_other_nodes_are_planned_while_the_tables_of_one_are_built(gated):
     )
     informers.changed.clear()
     build.gate.set()
-    await soon(lambda: planned(informers, 16) == "gpu-16")
+    await until(lambda: planned(informers, 16) == "gpu-16")
     assert informers.changed.is_set()
 
 
@@ -116,11 +117,11 @@ async def test_node_whose_machine_changes_while_its_tables_are_built_gets_the_ne
     informers, build = gated
     changed = an_nvswitch_machine(16, 12)
     publish(cluster, changed)
-    await soon(lambda: node_in(informers, "gpu-16").machine.links == changed.links)
+    await until(lambda: node_in(informers, "gpu-16").machine.links == changed.links)
 
     assert node_in(informers, "gpu-16").preparing
     build.gate.set()
-    await soon(lambda: not node_in(informers, "gpu-16").preparing)
+    await until(lambda: not node_in(informers, "gpu-16").preparing)
 
     assert build.started.count(12) == 1
     assert informers.state.table("gpu-16") is table_of(changed)
@@ -130,10 +131,10 @@ async def test_node_whose_machine_changes_while_its_tables_are_built_gets_the_ne
 async def test_node_that_goes_while_its_tables_are_built_stays_away(cluster, gated):
     informers, build = gated
     cluster.remove("/api/v1/nodes/gpu-16")
-    await soon(lambda: node_in(informers, "gpu-16") is None)
+    await until(lambda: node_in(informers, "gpu-16") is None)
     build.gate.set()
     publish(cluster, an_nvswitch_machine(16, 12), "other")
-    await soon(lambda: node_in(informers, "other") and not node_in(informers, "other").preparing)
+    await until(lambda: node_in(informers, "other") and not node_in(informers, "other").preparing)
 
     assert node_in(informers, "gpu-16") is None
 
@@ -141,9 +142,9 @@ async def test_node_that_goes_while_its_tables_are_built_stays_away(cluster, gat
 async def test_known_class_of_machines_is_usable_as_soon_as_its_node_is_seen(cluster, gated):
     informers, build = gated
     build.gate.set()
-    await soon(lambda: not node_in(informers, "gpu-16").preparing)
+    await until(lambda: not node_in(informers, "gpu-16").preparing)
     publish(cluster, an_nvswitch_machine(16, 6), "other")
-    await soon(lambda: node_in(informers, "other") and node_in(informers, "other").machine_known)
+    await until(lambda: node_in(informers, "other") and node_in(informers, "other").machine_known)
 
     assert not node_in(informers, "other").preparing
     assert build.started.count(6) == 1
