@@ -11,9 +11,10 @@ import msgspec
 from bench.figure import Figure
 from bench.rounds import rounds, spread
 from cluster.keys import GPU_WHOLE, NODE_MODE
-from cluster.ledger import Holding, Ledger, NodeLedger
+from cluster.ledger import Ledger
 from cluster.mode import Mode
 from cluster.node import Card, Node
+from cluster.node_ledger import Holding, NodeLedger
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from scorer.placement.baselines import best_possible, index_order

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from cluster.gpu_usage import LedgerError
-from cluster.ledger import Conflict, Holding, Ledger, NodeLedger
+from cluster.ledger import Conflict, Ledger
 from cluster.node import Node
+from cluster.node_ledger import Holding, NodeLedger
 from cluster.pod import Pod
 from cluster.pod_usage import PodUsage, pod_usage
 from cluster.record import RecordError

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from msgspec import Struct
-
 from cluster.keys import (
     GFD_COUNT,
     GFD_REPLICAS,
@@ -16,6 +14,7 @@ from cluster.keys import (
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
 )
+from cluster.kube_object import KubeObject
 from cluster.mode import COUNTED_BY, Mode, read_mode
 from cluster.pod import Amounts, Metadata
 from cluster.quantity import QuantityError, parse_quantity
@@ -25,33 +24,29 @@ class NodeError(ValueError):
     """A Node object is invalid; the message names the field."""
 
 
-class _Object(Struct, frozen=True, rename="camel", kw_only=True):
-    """The names on the wire are lowerCamelCase."""
-
-
-class _Taint(_Object, frozen=True):
+class _Taint(KubeObject, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
 
 
-class _NodeSpec(_Object, frozen=True):
+class _NodeSpec(KubeObject, frozen=True):
     taints: list[_Taint] | None = None
     unschedulable: bool | None = None
 
 
-class _Condition(_Object, frozen=True):
+class _Condition(KubeObject, frozen=True):
     type: str = ""
     status: str = ""
 
 
-class _NodeStatus(_Object, frozen=True):
+class _NodeStatus(KubeObject, frozen=True):
     allocatable: Amounts | None = None
     capacity: Amounts | None = None
     conditions: list[_Condition] | None = None
 
 
-class NodeObject(_Object, frozen=True):
+class NodeObject(KubeObject, frozen=True):
     """The fields of a Node that Linkwise reads."""
 
     kind: str = "Node"

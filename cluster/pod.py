@@ -11,25 +11,19 @@ allocated again. Amounts have no bound, since reading one is linear in its lengt
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, field
 
+from cluster.affinity import Affinity, NodeSelector, NodeSelectorTerm, Toleration
 from cluster.keys import GANG
+from cluster.kube_object import KubeObject, Labels
 
-Labels: TypeAlias = dict[str, str]
 _NewLabels: TypeAlias = Annotated[Labels, Meta(max_length=4096)]
 Amount: TypeAlias = str | int | float
 """An unparsed Kubernetes quantity; JSON allows a bare number."""
 Amounts: TypeAlias = dict[str, Amount]
 
 
-class _Object(Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """The names on the wire are lowerCamelCase.
-
-    Decoded JSON has no cycles, so garbage collection is not needed.
-    """
-
-
-class NewOwner(_Object, frozen=True):
+class NewOwner(KubeObject, frozen=True):
     """An ownerReference of a pod that is being created."""
 
     kind: str = ""
@@ -44,7 +38,7 @@ class Owner(NewOwner, frozen=True):
     uid: str = ""
 
 
-class NewMetadata(_Object, frozen=True):
+class NewMetadata(KubeObject, frozen=True):
     """ObjectMeta of a pod that is being created."""
 
     generate_name: str = ""
@@ -67,76 +61,25 @@ class Metadata(NewMetadata, frozen=True):
     owner_references: Sequence[Owner] | None = None
 
 
-class Requirement(_Object, frozen=True):
-    """One requirement of a label selector, or of a node selector term."""
-
-    key: str
-    operator: str
-    values: list[str] | None = None
-
-
-class LabelSelector(_Object, frozen=True):
-    """A label selector."""
-
-    match_labels: Labels | None = None
-    match_expressions: list[Requirement] | None = None
-
-
-class NodeSelectorTerm(_Object, frozen=True):
-    """A node selector term."""
-
-    match_expressions: list[Requirement] | None = None
-    match_fields: list[Requirement] | None = None
-
-
-class NodeSelector(_Object, frozen=True):
-    """ORed node selector terms."""
-
-    node_selector_terms: list[NodeSelectorTerm] | None = None
-
-
-class NodeAffinity(_Object, frozen=True):
-    """The required part of a node affinity."""
-
-    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-
-
-class Affinity(_Object, frozen=True):
-    """Affinity; of pod (anti-)affinity only the presence is read."""
-
-    node_affinity: NodeAffinity | None = None
-    pod_affinity: dict[str, object] | None = None
-    pod_anti_affinity: dict[str, object] | None = None
-
-
-class Toleration(_Object, frozen=True):
-    """A toleration."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-
-class SchedulingGate(_Object, frozen=True):
+class SchedulingGate(KubeObject, frozen=True):
     """A scheduling gate."""
 
     name: str
 
 
-class FieldRef(_Object, frozen=True):
+class FieldRef(KubeObject, frozen=True):
     """A field of the pod, by the downward API."""
 
     field_path: str = ""
 
 
-class EnvSource(_Object, frozen=True):
+class EnvSource(KubeObject, frozen=True):
     """Source of the value of a variable."""
 
     field_ref: FieldRef | None = None
 
 
-class Env(_Object, frozen=True):
+class Env(KubeObject, frozen=True):
     """An environment variable."""
 
     name: str
@@ -144,7 +87,7 @@ class Env(_Object, frozen=True):
     value_from: EnvSource | None = None
 
 
-class Port(_Object, frozen=True):
+class Port(KubeObject, frozen=True):
     """A container's port."""
 
     container_port: int = 0
@@ -153,31 +96,31 @@ class Port(_Object, frozen=True):
     protocol: str = "TCP"
 
 
-class EnvFrom(_Object, frozen=True):
+class EnvFrom(KubeObject, frozen=True):
     """Variables from another object; only the presence is read."""
 
 
-class VolumeMount(_Object, frozen=True):
+class VolumeMount(KubeObject, frozen=True):
     """A volume mount."""
 
     name: str = ""
     mount_path: str = ""
 
 
-class Resources(_Object, frozen=True):
+class Resources(KubeObject, frozen=True):
     """A container's requests and limits."""
 
     limits: Amounts | None = None
     requests: Amounts | None = None
 
 
-class SecurityContext(_Object, frozen=True):
+class SecurityContext(KubeObject, frozen=True):
     """Security context of a container."""
 
     privileged: bool | None = None
 
 
-class NewContainer(_Object, frozen=True):
+class NewContainer(KubeObject, frozen=True):
     """A container, an init container, or a sidecar (an init container that restarts)."""
 
     name: str = ""
@@ -210,17 +153,17 @@ _NewContainers: TypeAlias = Annotated[Sequence[NewContainer], Meta(max_length=10
 """Bounded, since admission visits each container: a huge review would delay all others."""
 
 
-class VolumeClaim(_Object, frozen=True):
+class VolumeClaim(KubeObject, frozen=True):
     """A PersistentVolumeClaim, which may restrict the nodes."""
 
     claim_name: str = ""
 
 
-class HostPath(_Object, frozen=True):
+class HostPath(KubeObject, frozen=True):
     """A hostPath; only the presence is read."""
 
 
-class Volume(_Object, frozen=True):
+class Volume(KubeObject, frozen=True):
     """A volume: a PersistentVolumeClaim, a hostPath, or any other."""
 
     name: str = ""
@@ -228,20 +171,20 @@ class Volume(_Object, frozen=True):
     host_path: HostPath | None = None
 
 
-class ResourceClaim(_Object, frozen=True):
+class ResourceClaim(KubeObject, frozen=True):
     """A DRA claim; only the presence is read."""
 
 
-class SchedulingGroup(_Object, frozen=True):
+class SchedulingGroup(KubeObject, frozen=True):
     """The native gang mark (Kubernetes 1.36)."""
 
     pod_group_name: str = ""
 
 
-class NewPodSpec(_Object, frozen=True):
+class NewPodSpec(KubeObject, frozen=True):
     """The spec of a pod that is being created."""
 
-    containers: _NewContainers = []
+    containers: _NewContainers = field(default_factory=list)
     init_containers: _NewContainers | None = None
     node_name: str = ""
     node_selector: Labels | None = None
@@ -274,7 +217,7 @@ class NewPodSpec(_Object, frozen=True):
 class PodSpec(NewPodSpec, frozen=True):
     """The spec of an existing pod."""
 
-    containers: Sequence[Container] = []
+    containers: Sequence[Container] = field(default_factory=list)
     init_containers: Sequence[Container] | None = None
     tolerations: list[Toleration] | None = None
     volumes: list[Volume] | None = None
@@ -284,14 +227,14 @@ class PodSpec(NewPodSpec, frozen=True):
     resource_claims: list[ResourceClaim] | None = None
 
 
-class PodCondition(_Object, frozen=True):
+class PodCondition(KubeObject, frozen=True):
     """One condition of a pod."""
 
     type: str = ""
     reason: str = ""
 
 
-class PodStatus(_Object, frozen=True):
+class PodStatus(KubeObject, frozen=True):
     """A pod's status."""
 
     phase: str = ""
@@ -304,7 +247,7 @@ class PodStatus(_Object, frozen=True):
         return any(reason != "SchedulingGated" for reason in reasons)
 
 
-class NewPod(_Object, frozen=True):
+class NewPod(KubeObject, frozen=True):
     """A pod that is being created, with the fields that admission reads.
 
     Fewer fields than `Pod`, since each list costs admission some microseconds. Both fields are

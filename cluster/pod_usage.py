@@ -9,9 +9,9 @@ from cluster.foreign import read_foreign
 from cluster.gang import gang_mark, is_member
 from cluster.gpu_usage import LedgerError
 from cluster.keys import ALLOCATION, NVIDIA_GPU, NVIDIA_GPU_SHARED
-from cluster.ledger import Holding
 from cluster.mode import Mode
 from cluster.node import Node
+from cluster.node_ledger import Holding
 from cluster.pod import Pod
 from cluster.record import Allocation, GPUShare, RecordError, parse_record
 from cluster.request import Family, Request, read_request

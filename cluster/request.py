@@ -185,17 +185,16 @@ def _families(claims: list[ContainerRequest]) -> dict[Family, tuple[str, Contain
 
 def _cards(pod: NewPod) -> int | None:
     """Return the number of cards of a share; None if the label is invalid."""
-    label = pod.labels.get(GPU_COUNT, "1")
-    return count(label) or None
+    return count(pod.labels.get(GPU_COUNT, "1")) or None
 
 
 def _ask(claim: ContainerRequest, amounts: dict[str, int], family: Family) -> Ask | None:
     container, index, init = claim.container, claim.index, claim.init
     if family is _SHARE:
+        memory, core = amounts.get(GPU_MEM, 0), amounts.get(GPU_CORE, 0)
         decisive = GPU_MEM if GPU_MEM in amounts else GPU_CORE
         if decisive not in amounts:
             return None
-        memory, core = amounts.get(GPU_MEM, 0), amounts.get(GPU_CORE, 0)
         limited = decisive in claim.limits
         return Ask(container, index, init, claim.sidecar, decisive, limited, 0, memory, core)
     for resource, amount in amounts.items():

@@ -10,15 +10,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
+from cluster.affinity import LabelSelector, NodeSelectorTerm, Requirement, Toleration
 from cluster.keys import NODE_NAME_FIELD
-from cluster.pod import (
-    LabelSelector,
-    NewPodSpec,
-    NodeSelectorTerm,
-    PodSpec,
-    Requirement,
-    Toleration,
-)
+from cluster.pod import NewPodSpec, PodSpec
 
 LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 REPELLING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})

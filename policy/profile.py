@@ -7,8 +7,8 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator
 
+from cluster.affinity import LabelSelector, Requirement
 from cluster.finding import Code
-from cluster.pod import LabelSelector, Requirement
 from cluster.selector import check_label_selector, label_key_problem, label_value_problem
 from manifest.json_text import places, read_json
 from manifest.lines import WHOLE, Embedded

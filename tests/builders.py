@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from cluster import keys
-from cluster.ledger import Holding, Ledger, NodeLedger
+from cluster.ledger import Ledger
 from cluster.node import Card, Mode, Node
+from cluster.node_ledger import Holding, NodeLedger
 from cluster.pod import Pod
 from cluster.record import Allocation, GPUShare, Isolation, format_record
 from cluster.request import read_request

@@ -11,7 +11,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cluster.pod import Affinity, NewPodSpec, NodeSelectorTerm
+from cluster.affinity import Affinity, NodeSelectorTerm
+from cluster.pod import NewPodSpec
 from webhook.patch import Operation, add, extend, join_rules, pre_encoded
 
 _AFFINITY = "/spec/affinity"

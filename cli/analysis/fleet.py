@@ -10,9 +10,9 @@ from functools import cache
 from typing import TypeAlias
 
 from cluster.keys import GFD_PRODUCT, NODE_POOLS, NVIDIA_GPU_SHARED
-from cluster.ledger import Holding, NodeLedger
 from cluster.mode import Mode
 from cluster.node import Node
+from cluster.node_ledger import Holding, NodeLedger
 from topology.machine import gpus_of
 from topology.table import Table, table_of
 

@@ -6,9 +6,9 @@ from functools import cached_property
 
 from cli.files.cluster_file import Cluster
 from cluster.keys import GFD_PRODUCT, ISOLATION
-from cluster.ledger import Holding, NodeLedger
 from cluster.mode import Mode
 from cluster.node import Node
+from cluster.node_ledger import Holding, NodeLedger
 from cluster.pod import Pod
 from cluster.record import GPUShare, Isolation
 from cluster.request import Family, read_request

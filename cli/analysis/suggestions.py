@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from cluster.capacity import capacity_of
 from cluster.gang import Link
-from cluster.ledger import Holding, NodeLedger
+from cluster.node_ledger import Holding, NodeLedger
 from scorer.gang.unit import Unit
 from scorer.placement.baselines import never_fits
 from scorer.placement.member import Member

@@ -11,7 +11,7 @@ from cli.live.current import Current
 from cli.render import inspect_gpushare, inspect_json, inspect_text
 from cli.render.output import Format, emit, say, warn, widely
 from cli.render.page.caption import Caption
-from cluster.ledger import NodeLedger
+from cluster.node_ledger import NodeLedger
 from manifest.value import InputError
 
 

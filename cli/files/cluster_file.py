@@ -11,8 +11,9 @@ from cli.files.short_form import ShortNode, is_short_form, read_short_form
 from cli.files.source import shown_name
 from cluster.accounting import ledger_of
 from cluster.gpu_usage import LedgerError
-from cluster.ledger import Ledger, NodeLedger
+from cluster.ledger import Ledger
 from cluster.node import Node, NodeError, NodeObject
+from cluster.node_ledger import NodeLedger
 from cluster.pod import Pod
 from manifest.lines import without_nulls
 from manifest.typed import read_as

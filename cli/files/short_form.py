@@ -9,9 +9,9 @@ from msgspec import convert
 from pydantic import Field
 
 from cluster import keys
-from cluster.ledger import Holding
 from cluster.mode import Mode
 from cluster.node import Node, NodeError, NodeObject, Placement, read_node
+from cluster.node_ledger import Holding
 from cluster.record import GPUShare
 from manifest.value import InputError, Value
 from policy.wire import Wire, read_value

@@ -6,7 +6,7 @@ from msgspec.structs import asdict, replace
 from cli.analysis.simulation import PodResult, UnitResult, notes_of
 from cli.analysis.simulation import Simulation as Simulated
 from cli.render.document import Document
-from cluster.ledger import NodeLedger
+from cluster.node_ledger import NodeLedger
 from cluster.whatif_api import NodeLeft
 from manifest.workload import Unjudged
 from scorer.placement.baselines import IndexOrder as Order

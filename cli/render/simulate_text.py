@@ -18,8 +18,8 @@ from cli.render.output import (
     table,
 )
 from cluster.keys import NVIDIA_GPU_SHARED
-from cluster.ledger import NodeLedger
 from cluster.node import Mode
+from cluster.node_ledger import NodeLedger
 from cluster.request import Family
 from scorer.placement.baselines import IndexOrder
 from scorer.placement.explain import explain_plan

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from cluster.accounting import account, unresolved_conflict
 from cluster.gpu_usage import LedgerError
-from cluster.ledger import Conflict, Ledger, NodeLedger
+from cluster.ledger import Conflict, Ledger
 from cluster.node import Node
+from cluster.node_ledger import NodeLedger
 from cluster.pod_usage import PodUsage
 from cluster.record import Allocation, RecordError
 from scorer.gang.pod_info import PodInfo

@@ -7,18 +7,11 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
+from cluster.affinity import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, Requirement
 from cluster.isolation import isolation_of
 from cluster.keys import GANG, NODE_NAME_FIELD
 from cluster.node import Node
-from cluster.pod import (
-    Affinity,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorTerm,
-    Pod,
-    PodSpec,
-    Requirement,
-)
+from cluster.pod import Pod, PodSpec
 from cluster.pointer import escape
 from cluster.record import Allocation, format_record
 from scorer.gang.pod_info import PodInfo

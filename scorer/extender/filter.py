@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cluster.finding import Severity
 from cluster.gang import gang_mark, is_member
-from cluster.ledger import NodeLedger
+from cluster.node_ledger import NodeLedger
 from cluster.pod import Pod
 from cluster.record import Allocation, RecordError, parse_record
 from cluster.request import Request, read_request

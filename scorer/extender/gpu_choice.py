@@ -1,6 +1,6 @@
 """Choose the GPUs of a pod on the node that a scheduler chose."""
 
-from cluster.ledger import NodeLedger
+from cluster.node_ledger import NodeLedger
 from cluster.record import GPUShare
 from cluster.request import Family, Request
 from scorer.extender.filter import filter_gpus

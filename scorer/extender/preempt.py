@@ -7,7 +7,7 @@ that the pod may fit on none of them afterwards.
 from collections.abc import Iterable, Mapping
 
 from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NVIDIA_GPU_SHARED
-from cluster.ledger import NodeLedger
+from cluster.node_ledger import NodeLedger
 from cluster.pod import Pod
 from cluster.pod_usage import PodUsage
 from cluster.record import Allocation

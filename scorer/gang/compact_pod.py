@@ -6,15 +6,15 @@ from functools import lru_cache
 import msgspec
 
 from cluster import keys
+from cluster.affinity import Affinity
 from cluster.demand import PORTS_MAX, Demand
+from cluster.kube_object import Labels
 from cluster.node_terms import node_terms_finding
 from cluster.pod import (
-    Affinity,
     Amounts,
     Container,
     EnvFrom,
     HostPath,
-    Labels,
     Metadata,
     Owner,
     Pod,

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.ledger import NodeLedger
+from cluster.node_ledger import NodeLedger
 from cluster.request import Family, Request
 from cluster.selector import labels_read
 from scorer.placement.filters import filter_node, gpu_capacity

@@ -1,7 +1,7 @@
 """Filter nodes for a pod, and count how often the GPUs of a node satisfy its request."""
 
-from cluster.ledger import NodeLedger
 from cluster.node import Mode
+from cluster.node_ledger import NodeLedger
 from cluster.request import Family, Request
 from cluster.selector import node_matches, tolerates
 from scorer.placement.member import Member

@@ -9,7 +9,7 @@ import msgspec
 from cluster.demand import Demand, demand_of
 from cluster.finding import Finding, Severity
 from cluster.keys import NVIDIA_GPU
-from cluster.ledger import Holding
+from cluster.node_ledger import Holding
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from cluster.request import Family, Request, read_request

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cluster.gang import Link
 from cluster.keys import COMPUTE_CLASS, DRIVER_VERSION, MODEL_SERIES
-from cluster.ledger import NodeLedger
+from cluster.node_ledger import NodeLedger
 from cluster.request import Family
 from cluster.selector import names_label
 from policy.catalogue import GPU

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from cluster.ledger import NodeLedger
+from cluster.node_ledger import NodeLedger
 from scorer.placement.partition import choose_linked
 from topology.choice import Ask, Mode, choose
 from topology.table import Table

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.ledger import Ledger, NodeLedger
+from cluster.ledger import Ledger
+from cluster.node_ledger import NodeLedger
 from topology.table import Table
 
 MOST = 256

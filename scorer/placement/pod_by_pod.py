@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from cluster.ledger import NodeLedger
+from cluster.node_ledger import NodeLedger
 from cluster.record import GPUShare
 from cluster.request import Family
 from scorer.placement.feasibility import (

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
-from cluster.ledger import NodeLedger
 from cluster.node import Placement
+from cluster.node_ledger import NodeLedger
 from cluster.request import Family, Request
 from scorer.placement.filters import gpu_capacity
 from scorer.placement.node_assignment import Selection, SelectionOptions, select_gpus

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from cluster.ledger import FreeShare, NodeLedger
 from cluster.node import Placement
+from cluster.node_ledger import FreeShare, NodeLedger
 from cluster.record import GPUShare
 from cluster.request import Family, Request
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from cluster.ledger import NodeLedger
 from cluster.node import Placement
+from cluster.node_ledger import NodeLedger
 from scorer.placement.feasibility import Ints
 from scorer.placement.node_assignment import (
     Candidate,

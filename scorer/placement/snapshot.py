@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import lt
 
-from cluster.ledger import Holding, Ledger, NodeLedger
+from cluster.ledger import Ledger
 from cluster.node import Placement
+from cluster.node_ledger import Holding, NodeLedger
 from scorer.placement.node_cache import EmptiedNodes, NodeCache, changed_nodes
 from topology.choice import Mode
 from topology.table import Table, table_of

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from cluster.ledger import NodeLedger
+from cluster.node_ledger import NodeLedger
 from scorer.gang.crd import Gang, GangPlan, Phase
 from scorer.gang.unit import Unit
 from scorer.placement.snapshot import Snapshot

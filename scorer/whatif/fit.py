@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from cluster.ledger import NodeLedger
 from cluster.node import Mode
+from cluster.node_ledger import NodeLedger
 from cluster.whatif_api import FitQuestion, FitResult, FitTemplate, NodeLeft, PodFit
 from scorer.cache.cluster_state import ClusterState
 from scorer.gang.unit import link_of

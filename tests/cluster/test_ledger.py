@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from cluster.demand import HostPort
 from cluster.gpu_usage import LedgerError
 from cluster.keys import NVIDIA_GPU
-from cluster.ledger import Holding, Ledger, NodeLedger
+from cluster.ledger import Ledger
 from cluster.node import Node
+from cluster.node_ledger import Holding, NodeLedger
 from cluster.record import GPUShare
 
 FOUR = a_machine(4)

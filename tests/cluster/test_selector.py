@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.affinity import LabelSelector, Toleration
 from cluster.node import Taint
-from cluster.pod import LabelSelector, PodSpec, Toleration
+from cluster.pod import PodSpec
 from cluster.selector import (
     check_label_selector,
     label_key_problem,

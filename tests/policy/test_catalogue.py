@@ -1,15 +1,9 @@
 import pytest
 
 from cluster import keys
+from cluster.affinity import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, Requirement
 from cluster.finding import Code, Severity
-from cluster.pod import (
-    Affinity,
-    NewPodSpec,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorTerm,
-    Requirement,
-)
+from cluster.pod import NewPodSpec
 from cluster.request import Ask, Family, Request
 from policy.catalogue import SHIPPED, Catalogue, Model, check_class
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import profile_labels, profiles
 
-from cluster.pod import LabelSelector, Requirement
+from cluster.affinity import LabelSelector, Requirement
 from cluster.selector import label_selector_matches
 from policy.condition import can_hold, conditions_of, first_unmet
 

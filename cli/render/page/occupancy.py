@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cli.analysis.simulation import Simulation, UnitResult
-from cluster.ledger import Holding, NodeLedger
 from cluster.node import Card, Node
+from cluster.node_ledger import Holding, NodeLedger
 from cluster.record import GPUShare
 from topology.table import table_of
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cli.analysis.fleet import fleet_of, pieces_of, usage_of
 from cluster import keys
-from cluster.ledger import Holding, NodeLedger
+from cluster.node_ledger import Holding, NodeLedger
 from cluster.record import GPUShare
 from topology.catalogue import entry
 

@@ -18,8 +18,9 @@ from cluster.keys import (
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
 )
-from cluster.ledger import Ledger, NodeLedger
+from cluster.ledger import Ledger
 from cluster.node import Taint
+from cluster.node_ledger import NodeLedger
 from cluster.record import GPUShare
 from scorer.placement.feasibility import (
     Feasibility,

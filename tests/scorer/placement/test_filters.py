@@ -5,8 +5,8 @@ import pytest
 from builders import a_machine, a_member, a_node, a_snapshot
 
 from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED
-from cluster.ledger import NodeLedger
 from cluster.node import Taint
+from cluster.node_ledger import NodeLedger
 from cluster.record import GPUShare
 from scorer.placement.filters import filter_node, gives, gpu_capacity
 from scorer.placement.reasons import Reason

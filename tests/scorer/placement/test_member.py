@@ -2,7 +2,7 @@ import pytest
 from builders import a_member
 
 from cluster.keys import GPU_CORE, GPU_MEM, NVIDIA_GPU
-from cluster.ledger import Holding
+from cluster.node_ledger import Holding
 from cluster.record import GPUShare
 from scorer.placement.member import new_member
 

@@ -17,8 +17,9 @@ from strategies import RACK, clusters, gangs
 
 from cluster.gang import Link
 from cluster.keys import COMPUTE_CLASS, GPU_MEM, MODEL_SERIES, NVIDIA_GPU
-from cluster.ledger import Ledger, NodeLedger
+from cluster.ledger import Ledger
 from cluster.node import Placement, uniform_machine
+from cluster.node_ledger import NodeLedger
 from cluster.record import GPUShare
 from cluster.selector import node_matches, tolerates
 from scorer.placement.member import Member

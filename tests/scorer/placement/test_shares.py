@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.keys import GPU_CORE, GPU_COUNT, GPU_MEM, NVIDIA_GPU, NVIDIA_GPU_SHARED
-from cluster.ledger import NodeLedger
 from cluster.node import Placement
+from cluster.node_ledger import NodeLedger
 from cluster.record import GPUShare
 from cluster.request import Request
 from scorer.placement.result import Plan

@@ -2,7 +2,8 @@ from dataclasses import replace
 
 from builders import a_machine, a_member, a_node, a_snapshot
 
-from cluster.ledger import Ledger, NodeLedger
+from cluster.ledger import Ledger
+from cluster.node_ledger import NodeLedger
 from cluster.record import GPUShare
 from scorer.placement.snapshot import snapshot_of
 

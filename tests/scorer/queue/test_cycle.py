@@ -9,7 +9,7 @@ from strategies import clusters
 
 from cluster import keys
 from cluster.gang import GangKey
-from cluster.ledger import Holding
+from cluster.node_ledger import Holding
 from cluster.record import Allocation, GPUShare
 from scorer.gang.unit import Owners, units_of
 from scorer.placement.result import Plan, Refusal

@@ -2,7 +2,8 @@ import msgspec
 from builders import a_node, a_snapshot, workers
 
 from cluster.gang import GangKey, Link
-from cluster.ledger import Holding, Ledger, NodeLedger
+from cluster.ledger import Ledger
+from cluster.node_ledger import Holding, NodeLedger
 from cluster.record import GPUShare
 from scorer.gang.crd import Gang, GangMetadata, GangPlan, GangSpec, GangStatus, Phase, PlannedPod
 from scorer.gang.pod_info import pod_info
