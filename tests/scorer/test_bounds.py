@@ -229,12 +229,12 @@ def test_a_pod_is_read_and_planned_in_time_linear_in_its_size(spec):
 def test_a_pod_with_oversized_node_terms_is_compared_with_no_node(spec):
     (unit,) = units_of([pod_info(msgspec.json.decode(the_pod(True, spec), type=Pod))], NOBODY)
 
-    found = SchedulingCycle(is_starving=lambda _: True, excluded_nodes={}).decide(
+    outcome = SchedulingCycle(is_starving=lambda _: True, excluded_nodes={}).decide(
         a_snapshot(a_node()), unit
     )
 
-    assert isinstance(found, Refusal)
-    assert "it is too large to plan" in found.reason
+    assert isinstance(outcome, Refusal)
+    assert "it is too large to plan" in outcome.reason
 
 
 def test_ports_of_many_pods_are_compared_in_time_linear_in_their_number():
@@ -326,8 +326,8 @@ def test_a_node_is_read_in_time_linear_in_its_labels_and_taints():
 )
 def test_config_maps_of_a_node_are_read_in_time_linear_in_their_size(data):
     def work(n):
-        told = ConfigMap(data=data(n))
-        return lambda: read_published(told.data)
+        config_map = ConfigMap(data=data(n))
+        return lambda: read_published(config_map.data)
 
     assert is_linear(work(20_000), work(40_000))
 
@@ -335,7 +335,7 @@ def test_config_maps_of_a_node_are_read_in_time_linear_in_their_size(data):
 def test_owners_and_podgroups_are_read_in_time_linear_in_their_size():
     def work(full):
         roles = repeated(lambda i: {"replicas": i, "template": {"spec": {}}}, full=full)
-        spec = {"mpiReplicaSpecs": {f"r{i}": one for i, one in enumerate(roles)}}
+        spec = {"mpiReplicaSpecs": {f"r{i}": role for i, role in enumerate(roles)}}
         text = json.dumps({"metadata": {"uid": "u"}, "spec": spec}).encode()
         group = json.dumps({"spec": {"minMember": 1 << 62}}).encode()
 

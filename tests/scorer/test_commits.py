@@ -162,7 +162,7 @@ async def test_a_gang_with_a_refused_member_starts_with_a_dry_run_next_time(clus
         before = len(cluster.patches("bert-0"))
         refuse(cluster, "bert-1", (403, "no"))
         for i in (0, 1):
-            cluster.pod(f"bert-{i}", 4, gang="bert", uid=f"again-{i}")
+            cluster.pod(f"bert-{i}", 4, gang="bert", uid=f"new-{i}")
         await until(lambda: (f"{PODS}/bert-1", (403, "no")) in cluster.tried)
         assert len(cluster.patches("bert-0")) == before
 
@@ -186,7 +186,7 @@ async def test_bare_pods_are_placed_if_a_webhook_does_not_support_dry_runs(clust
 
 async def test_a_partial_gang_that_cannot_be_evicted_has_an_event_and_is_counted(cluster):
     # The dry run passes; the write does not.
-    cluster.fail("PATCH", "bert-3", *[(403, "somebody's policy")] * 1000)
+    cluster.fail("PATCH", "bert-3", *[(403, "another policy")] * 1000)
     async with leading(cluster) as leader:
         bare_gang(cluster)
         (event, *_) = await shown(cluster, "GangPartial")
@@ -198,7 +198,7 @@ async def test_a_partial_gang_that_cannot_be_evicted_has_an_event_and_is_counted
     assert event["type"] == "Warning"
     assert re.match(
         r"3 of 4 members of gang bert have their GPUs, the others do not: the API server did not"
-        r" let its pods go: pod bert-3: somebody's policy \(status 403\);"
+        r" let its pods go: pod bert-3: another policy \(status 403\);"
         r" pod bert-\d has no controller that would make it again",
         event["message"],
     )
@@ -252,7 +252,7 @@ async def test_every_write_that_allocates_gpus_has_a_timeout_at_the_server(clust
         await until(lambda: cluster["bert-0"] is None)
         await shown(cluster, "GangEvicted")
         for i in (0, 1):
-            cluster.pod(f"bert-{i}", 2, gang="bert", uid=f"again-{i}")
+            cluster.pod(f"bert-{i}", 2, gang="bert", uid=f"new-{i}")
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
         cluster.pod("single", 1, gates=())
         known = leader.context.informers.state.pod
@@ -260,11 +260,13 @@ async def test_every_write_that_allocates_gpus_has_a_timeout_at_the_server(clust
         assert not await leader.context.binder.bind(Binding("single", "team", "single", "gpu-1"))
 
     writes = list(zip(cluster.writes, cluster.queries, strict=True))
-    found = {(method, kind_of(path)): {} for (method, path, _), _ in writes}
+    timeouts = {(method, kind_of(path)): {} for (method, path, _), _ in writes}
     for (method, path, body), query in writes:
-        found[method, kind_of(path)].setdefault(allocates(body), set()).add(query.get("timeout"))
-    assert found.keys() == WRITES.keys()
-    assert {write for write, told in found.items() if True in told} == {
+        timeouts[method, kind_of(path)].setdefault(allocates(body), set()).add(query.get("timeout"))
+    assert timeouts.keys() == WRITES.keys()
+    assert {write for write, by_kind in timeouts.items() if True in by_kind} == {
         write for write, granting in WRITES.items() if granting
     }
-    assert {t for told in found.values() for t in told.get(True, ())} == {WRITE_TIMEOUT["timeout"]}
+    assert {t for by_kind in timeouts.values() for t in by_kind.get(True, ())} == {
+        WRITE_TIMEOUT["timeout"]
+    }

@@ -40,8 +40,8 @@ def a_worker(cluster, name="bert-0", gpus=1):
 
 
 def placed(cluster, name="bert-0"):
-    found = cluster.get(f"/api/v1/namespaces/default/pods/{name}")
-    return found and found["metadata"]["annotations"].get(keys.ALLOCATION)
+    pod = cluster.get(f"/api/v1/namespaces/default/pods/{name}")
+    return pod and pod["metadata"]["annotations"].get(keys.ALLOCATION)
 
 
 def test_an_invalid_setting_is_reported_in_one_line(monkeypatch, capsys):

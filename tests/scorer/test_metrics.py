@@ -34,9 +34,9 @@ def shown(registry, **values):
 
 def test_gangs_are_counted_by_phase_and_one_without_a_phase_is_assembling(registry):
     phases = (Phase.PLACED, Phase.PLACED, Phase.WAITING, None)
-    found = shown(registry, gangs=lambda: map(a_gang, phases))
+    samples = shown(registry, gangs=lambda: map(a_gang, phases))
 
-    assert [line for line in found if line.startswith("linkwise_gangs{")] == [
+    assert [line for line in samples if line.startswith("linkwise_gangs{")] == [
         'linkwise_gangs{phase="Assembling"} 1.0',
         'linkwise_gangs{phase="Waiting"} 1.0',
         'linkwise_gangs{phase="Committing"} 0.0',
@@ -48,18 +48,18 @@ def test_gangs_are_counted_by_phase_and_one_without_a_phase_is_assembling(regist
 
 
 def test_a_process_that_does_not_lead_counts_no_gangs(registry):
-    found = shown(registry, leads=lambda: False, gangs=lambda: [a_gang(Phase.PLACED)])
+    samples = shown(registry, leads=lambda: False, gangs=lambda: [a_gang(Phase.PLACED)])
 
-    assert "linkwise_leader 0.0" in found
-    assert not any(line.startswith("linkwise_gangs{") for line in found)
+    assert "linkwise_leader 0.0" in samples
+    assert not any(line.startswith("linkwise_gangs{") for line in samples)
 
 
 def test_an_unknown_value_has_no_sample(registry):
-    found = shown(registry, watch_ages=lambda: {"pods": 2.5, "nodes": None})
+    samples = shown(registry, watch_ages=lambda: {"pods": 2.5, "nodes": None})
 
-    assert 'linkwise_watch_age_seconds{resource="pods"} 2.5' in found
-    assert not any('resource="nodes"' in line for line in found)
-    assert not any(line.startswith("linkwise_unaccounted_nodes ") for line in found)
+    assert 'linkwise_watch_age_seconds{resource="pods"} 2.5' in samples
+    assert not any('resource="nodes"' in line for line in samples)
+    assert not any(line.startswith("linkwise_unaccounted_nodes ") for line in samples)
 
 
 def test_nodes_with_unknown_free_gpus_are_counted(registry):

@@ -339,7 +339,7 @@ async def test_an_owner_that_cannot_be_read_is_read_again(cluster):
 
 
 async def test_the_size_of_another_owner_of_the_same_name_is_ignored(cluster):
-    cluster.put(OWNER, a_job("again"))
+    cluster.put(OWNER, a_job("other"))
     async with leading(cluster):
         cluster.gang(size=None)
         await until(lambda: cluster.phase() == "Assembling")

@@ -40,13 +40,13 @@ class Gated(Cluster):
 
     def order(self):
         """Return the gangs in the order of their writes, one entry for a series of writes."""
-        found = []
+        order = []
         for method, path, _ in self.writes:
             if method == "PATCH" and "/pods/" in path:
                 gang = path.rpartition("/")[2].rpartition("-")[0]
-                if found[-1:] != [gang]:
-                    found.append(gang)
-        return found
+                if order[-1:] != [gang]:
+                    order.append(gang)
+        return order
 
 
 @pytest_asyncio.fixture
@@ -232,7 +232,7 @@ async def test_a_slow_unit_is_planned_after_the_others(cluster, monkeypatch):
         await until(lambda: cluster.order() == ["next", "choosy"])
 
     # There was no time left for the plan on an empty cluster.
-    plans = {one["spec"]["gang"]: one["spec"]["plan"] for one in cluster.all(GANGS)}
+    plans = {gang["spec"]["gang"]: gang["spec"]["plan"] for gang in cluster.all(GANGS)}
     assert "bestPossible" not in plans["choosy"]
 
 
@@ -248,7 +248,7 @@ async def test_a_unit_whose_planning_raises_backs_off_and_others_are_placed(clus
             cluster.offer("next")
             await until(lambda: cluster.order() == ["next"])
 
-    first, *_ = (one for one in logs if one["event"] == "Could not plan")
+    first, *_ = (line for line in logs if line["event"] == "Could not plan")
     assert (first["unit"], first["again"], first["exc_info"]) == (
         "team/huge",
         Timings().slow_unit_retry,

@@ -40,28 +40,28 @@ def nodes(cluster):
         cluster.put(f"/api/v1/nodes/{name}", {"metadata": {"labels": LABELS}, **NODE})
 
 
-async def asked(scorer, verb, body):
+async def send(scorer, verb, body):
     status, text = await scorer.ask(verb, json.dumps(body))
     return status, json.loads(text) if status == 200 else text
 
 
 async def bound(scorer, pod, node="gpu-0"):
     """Bind the pod once the watch has shown it; return the error, or an empty text."""
-    said = []
+    errors = []
 
     async def known():
-        said.append((await asked(scorer, "bind", binding(pod, node)))[1]["Error"])
-        return "does not show this pod yet" not in said[-1]
+        errors.append((await send(scorer, "bind", binding(pod, node)))[1]["Error"])
+        return "does not show this pod yet" not in errors[-1]
 
     await until_true(known)
-    return said[-1]
+    return errors[-1]
 
 
 @pytest.mark.usefixtures("nodes")
 async def test_a_scheduler_filters_prioritizes_and_binds_a_pod(scorer, cluster):
     body = asking(cluster, NodeNames=["gpu-0", "gpu-1", "web"])
 
-    assert await asked(scorer, "filter", body) == (
+    assert await send(scorer, "filter", body) == (
         200,
         {
             "NodeNames": ["gpu-0", "gpu-1"],
@@ -70,7 +70,7 @@ async def test_a_scheduler_filters_prioritizes_and_binds_a_pod(scorer, cluster):
             "Error": "",
         },
     )
-    assert await asked(scorer, "prioritize", body | {"NodeNames": ["gpu-0", "web"]}) == (
+    assert await send(scorer, "prioritize", body | {"NodeNames": ["gpu-0", "web"]}) == (
         200,
         [{"Host": "gpu-0", "Score": 10}, {"Host": "web", "Score": 0}],
     )
@@ -78,14 +78,14 @@ async def test_a_scheduler_filters_prioritizes_and_binds_a_pod(scorer, cluster):
     assert cluster.get("/api/v1/namespaces/default/pods/train")["spec"]["nodeName"] == "gpu-0"
 
     late = asking(cluster, name="late", NodeNames=["gpu-0"])
-    assert (await asked(scorer, "filter", late))[1]["FailedNodes"] == {"gpu-0": Reason.GPUS}
+    assert (await send(scorer, "filter", late))[1]["FailedNodes"] == {"gpu-0": Reason.GPUS}
     assert await bound(scorer, late["Pod"]) == Reason.GPUS
 
     urgent = asking(cluster, name="urgent")
     urgent["Pod"]["spec"]["priority"] = 100
     victims = {"Pods": [{"UID": body["Pod"]["metadata"]["uid"]}], "NumPDBViolations": 1}
     urgent["NodeNameToMetaVictims"] = {"gpu-0": victims, "web": victims}
-    assert await asked(scorer, "preempt", urgent) == (
+    assert await send(scorer, "preempt", urgent) == (
         200,
         {"NodeNameToMetaVictims": {"gpu-0": victims}},
     )
@@ -94,9 +94,9 @@ async def test_a_scheduler_filters_prioritizes_and_binds_a_pod(scorer, cluster):
 @pytest.mark.usefixtures("nodes")
 async def test_responses_are_logged_and_counted(scorer, cluster):
     body = asking(cluster, NodeNames=["gpu-0", "web"])
-    await asked(scorer, "filter", body)
-    await asked(scorer, "filter", body | {"NodeNames": ["web"]})
-    await asked(scorer, "filter", {})
+    await send(scorer, "filter", body)
+    await send(scorer, "filter", body | {"NodeNames": ["web"]})
+    await send(scorer, "filter", {})
     await bound(scorer, body["Pod"])
 
     _, metrics = await scorer.probe("/metrics")
@@ -114,20 +114,20 @@ async def test_responses_are_logged_and_counted(scorer, cluster):
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "errors"),
     [
         ({"Pod": a_pod({}), "Nodes": {"items": []}}, "set nodeCacheCapable to true"),
         ({"NodeNames": []}, "no Pod"),
     ],
     ids=["whole nodes", "no pod"],
 )
-async def test_an_invalid_request_has_an_error_for_the_scheduler(scorer, body, said):
-    status, answer = await asked(scorer, "filter", body)
-    assert (status, said in answer["Error"], answer["NodeNames"]) == (200, True, [])
-    status, answer = await asked(scorer, "bind", body)
+async def test_an_invalid_request_has_an_error_for_the_scheduler(scorer, body, errors):
+    status, answer = await send(scorer, "filter", body)
+    assert (status, errors in answer["Error"], answer["NodeNames"]) == (200, True, [])
+    status, answer = await send(scorer, "bind", body)
     assert (status, "PodName" in answer["Error"]) == (200, True)
-    status, text = await asked(scorer, "prioritize", body)
-    assert (status, said in text) == (503, True)
+    status, text = await send(scorer, "prioritize", body)
+    assert (status, errors in text) == (503, True)
 
 
 @pytest.mark.parametrize("beside", ["replica-1_scheduler"])
@@ -135,10 +135,10 @@ async def test_an_invalid_request_has_an_error_for_the_scheduler(scorer, body, s
 async def test_a_replica_that_does_not_lead_lets_the_scheduler_retry(started, cluster):
     body = asking(cluster, NodeNames=["gpu-0"])
 
-    assert (await asked(started, "filter", body))[1]["Error"] == NOT_LEADING
+    assert (await send(started, "filter", body))[1]["Error"] == NOT_LEADING
     assert await bound(started, body["Pod"]) == NOT_LEADING
     for verb in ("prioritize", "preempt"):
-        assert await asked(started, verb, body) == (503, f"{NOT_LEADING}\n")
+        assert await send(started, verb, body) == (503, f"{NOT_LEADING}\n")
 
 
 @pytest.mark.parametrize("started", [{"write_seconds": 60}], indirect=True)
@@ -149,7 +149,7 @@ async def test_a_leader_that_is_not_synced_says_so(started, cluster):
     await until_true(leads)
     body = asking(cluster, NodeNames=["gpu-0"])
 
-    assert "not listed yet" in (await asked(started, "filter", body))[1]["Error"]
+    assert "not listed yet" in (await send(started, "filter", body))[1]["Error"]
     assert "not listed yet" in await bound(started, body["Pod"])
 
 

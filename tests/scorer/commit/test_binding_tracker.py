@@ -45,10 +45,10 @@ async def placed(cluster, *bound, **gang):
     return cluster.record("bert-0")["node"]
 
 
-def again(cluster, **gang):
+def recreate(cluster, **gang):
     """Create the pods of a gang again, as its job controller does."""
     for i in (0, 1):
-        cluster.pod(f"bert-{i}", 2, gang="bert", uid=f"again-{i}", **gang)
+        cluster.pod(f"bert-{i}", 2, gang="bert", uid=f"new-{i}", **gang)
 
 
 async def passed(cluster, clock, seconds, name="sign"):
@@ -66,7 +66,7 @@ async def test_an_unbound_member_evicts_its_gang_which_is_placed_elsewhere(clust
         assert evicted(cluster) == {}
         await passed(cluster, clock, 2, "another")
         await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
-        again(cluster)
+        recreate(cluster)
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
         assert cluster.record("bert-0")["node"] != node
 
@@ -122,13 +122,13 @@ async def test_only_nodes_that_the_scheduler_could_not_use_are_excluded(cluster,
         await passed(cluster, clock, 61)
         await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
         for i in (0, 1):
-            cluster.pod(f"bert-{i}", 8, gang="bert", uid=f"again-{i}")
+            cluster.pod(f"bert-{i}", 8, gang="bert", uid=f"new-{i}")
         await until(lambda: "excluded" in (reason(cluster) or ""))
 
     assert "1 of 3 nodes is excluded for now, since a member" in reason(cluster)
 
 
-@pytest.mark.parametrize("owner", [JOB, None], ids=["job", "nobody"])
+@pytest.mark.parametrize("owner", [JOB, None], ids=["job", "no owner"])
 async def test_a_gang_that_is_bound_in_time_stays(cluster, clock, owner):
     async with leading(cluster, clock=clock):
         await placed(cluster, "bert-0", "bert-1", owner=owner)
@@ -268,7 +268,7 @@ async def test_the_exclusion_of_a_node_ends(cluster, clock):
         await placed(cluster, "bert-0", nodeSelector={keys.HOSTNAME: "gpu-0"})
         await passed(cluster, clock, 61)
         await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
-        again(cluster, nodeSelector={keys.HOSTNAME: "gpu-0"})
+        recreate(cluster, nodeSelector={keys.HOSTNAME: "gpu-0"})
         await until(lambda: cluster.phase() == "Waiting")
         await passed(cluster, clock, 11 * 60, "another")
         await until(lambda: cluster.allocated("bert-0", "bert-1"))

@@ -182,11 +182,11 @@ def test_a_record_has_the_bandwidth_of_its_gpus(gpus, table, bandwidth):
     shares = tuple(GPUShare(i) for i in gpus)
     member = new_member(msgspec.convert(a_held_pod(len(gpus)), Pod), "team")
 
-    found = allocation_of(Placement(member, "gpu-1", shares), known, "7-1")
+    record = allocation_of(Placement(member, "gpu-1", shares), known, "7-1")
 
-    assert (found.node, found.gpus, found.plan) == ("gpu-1", shares, "7-1")
-    assert found.machine_class == (known.key if known else None)
-    assert found.bandwidth == bandwidth
+    assert (record.node, record.gpus, record.plan) == ("gpu-1", shares, "7-1")
+    assert record.machine_class == (known.key if known else None)
+    assert record.bandwidth == bandwidth
 
 
 TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
@@ -200,7 +200,7 @@ TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]
         [TERM, {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}],
         [{**TERM, "matchFields": [HERE]}],
     ],
-    ids=["nothing", "a term", "two terms", "a node that somebody named"],
+    ids=["nothing", "a term", "two terms", "a node"],
 )
 def test_a_pod_without_our_pin_requires_what_it_required_before(terms):
     affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}} if terms else None

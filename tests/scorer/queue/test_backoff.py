@@ -9,50 +9,50 @@ ONE, OTHER = GangKey("team", "one", ""), GangKey("team", "other", "")
 
 
 def test_delays_double_up_to_the_maximum_until_a_reset():
-    async def pauses():
-        woken = []
-        backoff = Backoff(1.0, 3.0, lambda: woken.append(asyncio.get_running_loop().time()))
-        found = []
+    async def delays():
+        ready = []
+        backoff = Backoff(1.0, 3.0, lambda: ready.append(asyncio.get_running_loop().time()))
+        seen = []
         for _ in range(4):
-            found.append(backoff.start(ONE))
+            seen.append(backoff.start(ONE))
             assert ONE in backoff
             assert OTHER not in backoff
-            await asyncio.sleep(found[-1])
+            await asyncio.sleep(seen[-1])
             assert ONE not in backoff
         backoff.reset(ONE)
         assert ONE not in backoff
-        return [*found, backoff.start(ONE)], woken
+        return [*seen, backoff.start(ONE)], ready
 
-    assert virtual_time.run(pauses()) == ([1.0, 2.0, 3.0, 3.0, 1.0], [1.0, 3.0, 6.0, 9.0])
+    assert virtual_time.run(delays()) == ([1.0, 2.0, 3.0, 3.0, 1.0], [1.0, 3.0, 6.0, 9.0])
 
 
 def test_a_reset_cancels_the_timer():
-    async def woken():
-        found = []
-        backoff = Backoff(1.0, 3.0, lambda: found.append(True))
+    async def ready():
+        calls = []
+        backoff = Backoff(1.0, 3.0, lambda: calls.append(True))
         backoff.start(ONE)
         backoff.reset(ONE)
         assert ONE not in backoff
         await asyncio.sleep(5)
-        return found
+        return calls
 
-    assert virtual_time.run(woken()) == []
+    assert virtual_time.run(ready()) == []
 
 
 def test_the_reason_is_known_until_the_delay_ends():
-    async def told():
+    async def reasons():
         backoff = Backoff(1.0, 3.0, lambda: None)
-        found = [backoff.reason(ONE)]
+        seen = [backoff.reason(ONE)]
         backoff.start(ONE, "refused")
-        found.append(backoff.reason(ONE))
+        seen.append(backoff.reason(ONE))
         await asyncio.sleep(1.0)
-        return [*found, backoff.reason(ONE)]
+        return [*seen, backoff.reason(ONE)]
 
-    assert virtual_time.run(told()) == [None, "refused", None]
+    assert virtual_time.run(reasons()) == [None, "refused", None]
 
 
 def test_restarted_backoff_ignores_old_timer():
-    async def rests_still():
+    async def is_backing_off():
         backoff = Backoff(1.0, 3.0, lambda: None)
         backoff.start(ONE)
         await asyncio.sleep(0.5)
@@ -61,16 +61,16 @@ def test_restarted_backoff_ignores_old_timer():
         await asyncio.sleep(0.7)
         return ONE in backoff
 
-    assert virtual_time.run(rests_still())
+    assert virtual_time.run(is_backing_off())
 
 
 def test_a_key_without_failures_for_the_maximum_delay_is_reset():
-    async def pauses():
+    async def delays():
         backoff = Backoff(1.0, 3.0, lambda: None)
-        found = [backoff.start(ONE)]
+        seen = [backoff.start(ONE)]
         await asyncio.sleep(1.0 + 2.9)
-        found.append(backoff.start(ONE))
+        seen.append(backoff.start(ONE))
         await asyncio.sleep(2.0 + 3.1)
-        return [*found, backoff.start(ONE)]
+        return [*seen, backoff.start(ONE)]
 
-    assert virtual_time.run(pauses()) == [1.0, 2.0, 1.0]
+    assert virtual_time.run(delays()) == [1.0, 2.0, 1.0]

@@ -291,9 +291,9 @@ def test_a_gang_is_not_placed_on_excluded_nodes():
 
     (first,) = cycle(a_snapshot(*nodes), unit)
     failed = first.outcome.placements[0].node
-    (again,) = cycle(a_snapshot(*nodes), unit, excluded={unit.key: frozenset({failed})})
+    (second,) = cycle(a_snapshot(*nodes), unit, excluded={unit.key: frozenset({failed})})
 
-    assert again.outcome.placements[0].node != failed
+    assert second.outcome.placements[0].node != failed
     decisions = cycle(
         a_snapshot(*nodes), unit, excluded={unit.key: frozenset({"node-0", "node-1"})}
     )
@@ -344,15 +344,15 @@ def test_no_gpu_is_allocated_twice_no_gang_is_partial_and_arrival_order_does_not
     for decision in decisions:
         if isinstance(decision.outcome, Plan):
             placements = decision.outcome.placements
-            assert [one.member for one in placements] == list(decision.unit.members)
-            assert all(len(one.shares) == one.member.gpus for one in placements)
-            taken.update((one.node, share.i) for one in placements for share in one.shares)
+            assert [placement.member for placement in placements] == list(decision.unit.members)
+            assert all(len(p.shares) == p.member.gpus for p in placements)
+            taken.update((p.node, share.i) for p in placements for share in p.shares)
     assert set(taken.values()) <= {1}
     assert {
         (node.node.name, i)
         for node in snapshot_after(decisions).nodes
-        for i, one in enumerate(node.taken)
-        if one.holders
+        for i, card in enumerate(node.taken)
+        if card.holders
     } == set(taken)
     shuffled = chance.sample(units, len(units))
     assert cycle(replace(snapshot), *shuffled, starving=starving) == decisions

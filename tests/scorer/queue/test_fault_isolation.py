@@ -33,10 +33,10 @@ class Broken(Kube):
         self.breaks = lambda _method, _path: False
         self.error = RuntimeError("unforeseen")
 
-    async def _call(self, method, path, **given):
+    async def _call(self, method, path, **options):
         if self.breaks(method, path):
             raise self.error
-        return await super()._call(method, path, **given)
+        return await super()._call(method, path, **options)
 
 
 class Leading:
@@ -74,8 +74,8 @@ async def cluster():
 @pytest.fixture(autouse=True)
 def logs():
     # Rendering a traceback takes longer than the tests.
-    with capture_logs() as found:
-        yield found
+    with capture_logs() as lines:
+        yield lines
 
 
 @asynccontextmanager

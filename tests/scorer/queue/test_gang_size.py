@@ -159,11 +159,11 @@ async def test_a_pod_group_is_read_again_for_a_resubmitted_job(cluster):
         await until(lambda: cluster.allocated("bert-0"))
         # The last pod of the first job still exists when the next job starts.
         cluster.remove(LABELLED)
-        cluster.put(LABELLED, {"metadata": {"uid": "again"}, "spec": {"minMember": 2}})
-        member(cluster, 1, owner={**JOB, "uid": "again"})
+        cluster.put(LABELLED, {"metadata": {"uid": "new"}, "spec": {"minMember": 2}})
+        member(cluster, 1, owner={**JOB, "uid": "new"})
         await until(lambda: "1/2" in [status.get("members") for status in statuses(cluster)])
         assert cluster.patches("bert-1") == []
-        member(cluster, 2, owner={**JOB, "uid": "again"})
+        member(cluster, 2, owner={**JOB, "uid": "new"})
         await until(lambda: cluster.allocated("bert-1", "bert-2"))
 
 
@@ -174,7 +174,7 @@ async def test_a_pod_group_that_is_being_deleted_is_ignored(cluster):
         member(cluster, 0)
         await until(lambda: cluster.reads.count(LABELLED) > 1)
         assert cluster.patches("bert-0") == []
-        cluster.put(LABELLED, {"metadata": {"uid": "again"}, "spec": {"minMember": 2}})
+        cluster.put(LABELLED, {"metadata": {"uid": "new"}, "spec": {"minMember": 2}})
         await until(lambda: cluster.the_gang()["status"]["members"] == "1/2")
         member(cluster, 1)
         await until(lambda: cluster.allocated("bert-0", "bert-1"))

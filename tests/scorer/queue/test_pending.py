@@ -104,7 +104,7 @@ def test_a_gang_has_another_key_once_the_owner_of_its_job_is_known(pods):
     pods.assemble()
     alone = pods.units()["alone"]
     pods.above["job"] = Owner(kind="JobSet", name="set", uid="set")
-    pods.assemble("somebody")
+    pods.assemble("another")
     assert pods.units()["bert"].key.owner == "job"
 
     assert {key.owner for key in pods.assemble("job")} == {"job"}
@@ -160,8 +160,8 @@ def test_only_changed_members_of_a_gang_are_read_again(pods):
     pods.assemble()
     (after,) = pods.pending
 
-    again = [member in map(id, before.members) for member in map(id, after.members)]
-    assert dict(zip([pod.name for pod in after.waiting], again, strict=True)) == {
+    kept = [member in map(id, before.members) for member in map(id, after.members)]
+    assert dict(zip([pod.name for pod in after.waiting], kept, strict=True)) == {
         "one": True,
         "two": False,
     }
@@ -194,8 +194,8 @@ def test_a_cached_refusal_is_dropped_with_its_unit(pods):
     assert pods.pending.reason(unit) == "no"
     pods.put("one", priority=1)
     pods.assemble()
-    (again,) = pods.pending
+    (unit,) = pods.pending
 
-    assert pods.pending.cached_refusal(again, 0, OPEN) is None
-    pods.pending.accept(again)
-    assert pods.pending.reason(again) == "queued"
+    assert pods.pending.cached_refusal(unit, 0, OPEN) is None
+    pods.pending.accept(unit)
+    assert pods.pending.reason(unit) == "queued"

@@ -31,11 +31,11 @@ def times(guard, units, *, until, length=AGEING, step=50):
 def test_reservations_last_the_ageing_time_with_doubling_pauses():
     large = a_unit("large")
 
-    found = times(StarvationGuard(MIN), [large], until=10 * 600)
+    reserved_at = times(StarvationGuard(MIN), [large], until=10 * 600)
 
     # The pauses are 600 s and 1,200 s.
     expected = [*range(600, 1200, 50), *range(1800, 2400, 50), *range(3600, 4200, 50)]
-    assert found == expected
+    assert reserved_at == expected
 
 
 def test_many_units_of_a_namespace_share_its_reservations():
