@@ -11,6 +11,7 @@ from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
 from runtime.process.clock import Clock
 from scorer.cache.informers import Informers
+from scorer.commit.handle import Handle
 from scorer.extender.bind import Binder
 from scorer.extender.filter import Filter
 from scorer.fence import LeadershipLost
@@ -75,77 +76,43 @@ class Leader:
 
     async def lead(self, term: int) -> None:
         """Plan and bind until cancelled; return once another process leads."""
-        informers = Informers(self._reading)
-        faults = FaultIsolation(
-            self._metrics, informers.changed.set, retry=self._timings.fault_retry
-        )
+        clock, timings, informers = self._clock, self._timings, Informers(self._reading)
+        faults = FaultIsolation(self._metrics, informers.changed.set, retry=timings.fault_retry)
         status_reporter = StatusReporter(
-            self._writing,
-            informers,
-            self._recorder,
-            faults,
-            self._clock,
-            timings=self._timings,
+            self._writing, informers, self._recorder, faults, clock, timings=timings
         )
-        self.context = self._new_context(term, informers, status_reporter, faults)
+        handle = Handle(
+            self._writing, informers, status_reporter, self._metrics, faults, term, clock, timings
+        )
+        binder = Binder(self._writing, informers, faults, term=term, clock=clock, timings=timings)
+        self.context = LeaderContext(
+            term, informers, Planner(handle), Filter(informers.state), binder
+        )
         try:
             # Until then writes of the last leader may arrive, which must be seen.
             await asyncio.sleep(self._wait)
-            await self._run(self.context, status_reporter, faults)
+            await self._run(self.context, handle)
         except* LeadershipLost as refused:
             _log.warning("Stopped leading", term=term, err=str(refused.exceptions[0]))
         finally:
             self.context = None
 
-    def _new_context(
-        self,
-        term: int,
-        informers: Informers,
-        status_reporter: StatusReporter,
-        faults: FaultIsolation,
-    ) -> LeaderContext:
-        planner = Planner(
-            self._writing,
-            informers,
-            status_reporter,
-            self._metrics,
-            faults,
-            term=term,
-            clock=self._clock,
-            timings=self._timings,
-        )
-        binder = Binder(
-            self._writing,
-            informers,
-            faults,
-            term=term,
-            clock=self._clock,
-            timings=self._timings,
-        )
-        return LeaderContext(term, informers, planner, Filter(informers.state), binder)
-
-    async def _run(
-        self, context: LeaderContext, status_reporter: StatusReporter, faults: FaultIsolation
-    ) -> None:
+    async def _run(self, context: LeaderContext, handle: Handle) -> None:
         """Run the components until cancelled, or until leadership is lost."""
+        state, interval = context.informers.state, self._timings.node_check_interval
         async with asyncio.TaskGroup() as group:
             informing = group.create_task(context.informers.run())
             binding = group.create_task(context.binder.run())
             await context.informers.synced()
             _log.info("Leading", term=context.term)
             reporting = group.create_task(
-                report_unaccounted(
-                    context.informers.state,
-                    self._recorder,
-                    faults,
-                    interval=self._timings.node_check_interval,
-                )
+                report_unaccounted(state, self._recorder, handle.faults, interval=interval)
             )
             try:
                 await context.planner.run()
             finally:
                 binding.cancel()
-                await status_reporter.close()
+                await handle.status_reporter.close()
                 reporting.cancel()
                 informing.cancel()
 

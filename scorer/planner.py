@@ -11,68 +11,34 @@ from typing import Any
 
 from cluster.gang import GangKey
 from cluster.pod import Owner
-from runtime.kube.client import Kube
-from runtime.process.clock import Clock, loop_time
+from runtime.process.clock import loop_time
 from scorer.cache.cluster_state import Key
-from scorer.cache.informers import Informers
 from scorer.commit.binding_tracker import BindingTracker
-from scorer.commit.committer import Committer
+from scorer.commit.handle import Handle
 from scorer.commit.queue import CommitQueue
 from scorer.gang.crd import name_of
 from scorer.gang.unit import Unit
-from scorer.metrics import Metrics, Stage
+from scorer.metrics import Stage
 from scorer.queue.cycle import Reservation
-from scorer.queue.fault_isolation import FaultIsolation
 from scorer.queue.gang_size import GangSizeResolver
 from scorer.queue.pending import PendingUnits
-from scorer.report.status_reporter import StatusReporter
-from scorer.timings import Timings
 from scorer.unit_scheduler import UnitScheduler
 
 
 class Planner:
     """The loop of one leader, for one term of the Lease."""
 
-    def __init__(  # noqa: PLR0913 - one for each collaborator.
-        self,
-        kube: Kube,
-        informers: Informers,
-        status_reporter: StatusReporter,
-        metrics: Metrics,
-        faults: FaultIsolation,
-        *,
-        term: int,
-        clock: Clock,
-        timings: Timings,
-    ) -> None:
+    def __init__(self, handle: Handle) -> None:
         """Create the components of the loop."""
-        self._informers, self._status_reporter, self._faults = informers, status_reporter, faults
-        self._timings = timings
+        informers, faults, timings = handle.informers, handle.faults, handle.timings
+        self._informers, self._faults, self._timings = informers, faults, timings
+        self._status_reporter = handle.status_reporter
         self._pending = PendingUnits(informers.state, informers.owners, faults)
-        self._sizes = GangSizeResolver(kube, informers, faults, retry=timings.owner_retry)
-        self._binding_tracker = BindingTracker(
-            kube, informers, status_reporter, metrics, faults, clock
-        )
-        self._commit_queue = CommitQueue(
-            informers.state,
-            Committer(kube, term, clock, faults, outcome_read=timings.outcome_read),
-            self._binding_tracker,
-            status_reporter,
-            metrics,
-            faults,
-            retry=timings.commit_retry,
-            on_change=informers.changed.set,
-        )
+        self._sizes = GangSizeResolver(handle.kube, informers, faults, retry=timings.owner_retry)
+        self._binding_tracker = BindingTracker(handle)
+        self._commit_queue = CommitQueue(handle, self._binding_tracker)
         self._scheduler = UnitScheduler(
-            informers,
-            self._pending,
-            self._commit_queue,
-            self._binding_tracker,
-            status_reporter,
-            metrics,
-            term=term,
-            clock=clock,
-            timings=timings,
+            handle, self._pending, self._commit_queue, self._binding_tracker
         )
         self._lacking: dict[GangKey, Owner] = {}
         """Gangs that lack members although none waits; their owners may want fewer members."""

@@ -11,15 +11,15 @@ from contextlib import suppress
 import structlog
 
 from cluster.gang import GangKey
-from runtime.process.clock import Clock, loop_time
+from runtime.process.clock import loop_time
 from scorer.cache.cluster_state import Key
-from scorer.cache.informers import Informers
 from scorer.commit.binding_tracker import BindingTracker
+from scorer.commit.handle import Handle
 from scorer.commit.queue import CommitQueue
 from scorer.gang.crd import Gang, Phase, name_of
 from scorer.gang.plan_record import plan_id_of, plan_of, remaining_placements
 from scorer.gang.unit import Unit
-from scorer.metrics import Metrics, Stage
+from scorer.metrics import Stage
 from scorer.placement.baselines import best_possible, index_order
 from scorer.placement.node_cache import DeadlineExceeded
 from scorer.placement.result import Plan, Refusal
@@ -27,9 +27,7 @@ from scorer.queue.cycle import Reservation, SchedulingCycle, in_order
 from scorer.queue.pending import ClosedNodes, PendingUnits
 from scorer.queue.starvation import StarvationGuard
 from scorer.queue.time_budget import TimeBudget
-from scorer.report.status_reporter import StatusReporter
 from scorer.report.status_update import StatusUpdate
-from scorer.timings import Timings
 
 _OPEN: ClosedNodes = None, frozenset()
 
@@ -39,26 +37,21 @@ _log = structlog.get_logger()
 class UnitScheduler:
     """Plans pending units, and queues the commits of their plans."""
 
-    def __init__(  # noqa: PLR0913 - one for each collaborator.
+    def __init__(
         self,
-        informers: Informers,
+        handle: Handle,
         pending: PendingUnits,
         commit_queue: CommitQueue,
         binding_tracker: BindingTracker,
-        status_reporter: StatusReporter,
-        metrics: Metrics,
-        *,
-        term: int,
-        clock: Clock,
-        timings: Timings,
     ) -> None:
         """Start without cycles."""
-        self._informers, self._state, self._pending = informers, informers.state, pending
-        self._commit_queue, self._binding_tracker = commit_queue, binding_tracker
-        self._status_reporter, self._metrics = status_reporter, metrics
-        self._term, self._clock, self._timings = term, clock, timings
-        self._time_budget = TimeBudget(timings, informers.changed.set)
-        self._starvation = StarvationGuard(timings.min_reservation)
+        self._informers, self._state = handle.informers, handle.informers.state
+        self._status_reporter, self._metrics = handle.status_reporter, handle.metrics
+        self._term, self._clock, self._timings = handle.term, handle.clock, handle.timings
+        self._pending, self._commit_queue = pending, commit_queue
+        self._binding_tracker = binding_tracker
+        self._time_budget = TimeBudget(handle.timings, handle.informers.changed.set)
+        self._starvation = StarvationGuard(handle.timings.min_reservation)
         self._capacity_version = 0
         """Of the cluster state when the current pass over all pending units began."""
         self._plans = 0

@@ -13,11 +13,9 @@ from dataclasses import replace
 import structlog
 
 from cluster.gang import GangKey
-from runtime.kube.client import Kube
-from runtime.process.clock import Clock
 from scorer.cache.cluster_state import Key
-from scorer.cache.informers import Informers
 from scorer.commit.evict import evict
+from scorer.commit.handle import Handle
 from scorer.commit.pending_binding import (
     PendingBinding,
     Progress,
@@ -28,9 +26,7 @@ from scorer.gang.crd import GangPlan, Phase, name_of
 from scorer.gang.plan_record import plan_from_records, plan_id_of
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit, settled_unit
-from scorer.metrics import Metrics, Stage
-from scorer.queue.fault_isolation import FaultIsolation
-from scorer.report.status_reporter import StatusReporter
+from scorer.metrics import Stage
 from scorer.report.status_update import StatusUpdate
 
 Call = Coroutine[None, None, None]
@@ -44,18 +40,11 @@ _log = structlog.get_logger()
 class BindingTracker:
     """The plans of one term of the Lease whose members are not all bound."""
 
-    def __init__(
-        self,
-        kube: Kube,
-        informers: Informers,
-        status_reporter: StatusReporter,
-        metrics: Metrics,
-        faults: FaultIsolation,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, handle: Handle) -> None:
         """Start without plans."""
-        self._kube, self._informers, self._clock = kube, informers, clock
-        self._status_reporter, self._metrics, self._faults = status_reporter, metrics, faults
+        self._kube, self._informers, self._clock = handle.kube, handle.informers, handle.clock
+        self._status_reporter, self._metrics = handle.status_reporter, handle.metrics
+        self._faults = handle.faults
         self._bindings: dict[GangKey, dict[str, PendingBinding]] = {}
         """By id of the plan: members that were created later have a plan of their own."""
         self._failed_nodes: dict[GangKey, tuple[frozenset[str], float]] = {}

@@ -15,15 +15,15 @@ from msgspec import Struct
 from cluster.keys import ALLOCATION
 from cluster.node import Node
 from cluster.record import Allocation
-from runtime.kube.client import ApiError, Kube, KubeError
-from runtime.process.clock import Clock
+from runtime.kube.client import ApiError, KubeError
+from scorer.commit.handle import Handle
 from scorer.commit.patches import Step, allocation_annotations, allocation_patch
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
 from scorer.fence import WRITE_TIMEOUT, LeadershipLost, is_leadership_lost
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 from scorer.placement.result import Placement
-from scorer.queue.fault_isolation import FAULT, FaultIsolation
+from scorer.queue.fault_isolation import FAULT
 
 _DRY_RUN = {**WRITE_TIMEOUT, "dryRun": "All"}
 _NO_DRY_RUN = 400
@@ -70,20 +70,10 @@ class Refused:
 class Committer:
     """Writes pods, for one term of the Lease."""
 
-    def __init__(
-        self, kube: Kube, term: int, clock: Clock, faults: FaultIsolation, *, outcome_read: float
-    ) -> None:
-        """Start a term.
-
-        Args:
-            kube: The API server.
-            term: Of the Lease.
-            clock: The wall clock [s since 1970].
-            faults: Isolates faults.
-            outcome_read: Before the first read after a write without an answer [s].
-        """
-        self._kube, self._term, self._clock, self._faults = kube, term, clock, faults
-        self._outcome_read = outcome_read
+    def __init__(self, handle: Handle) -> None:
+        """Start without commits."""
+        self._kube, self._term, self._clock = handle.kube, handle.term, handle.clock
+        self._faults, self._outcome_read = handle.faults, handle.timings.outcome_read
         self._fence_checked = False
 
     async def commit(self, allocations: Sequence[PodAllocation], *, dry_run: bool) -> list[Refused]:

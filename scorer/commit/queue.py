@@ -6,7 +6,7 @@ next ones are planned, and their plans recorded.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -14,19 +14,18 @@ import structlog
 from cluster.gang import GangKey
 from runtime.kube.client import KubeError
 from runtime.process.clock import loop_time
-from scorer.cache.cluster_state import ClusterState
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.committer import Committer, PodAllocation, Refused, differ
+from scorer.commit.handle import Handle
 from scorer.commit.patches import allocation_of
 from scorer.gang.crd import GangPlan, Phase
 from scorer.gang.plan_record import plan_id_of
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
-from scorer.metrics import Metrics, Stage
+from scorer.metrics import Stage
 from scorer.placement.result import Placement
 from scorer.queue.backoff import Backoff
-from scorer.queue.fault_isolation import FAULT, FaultIsolation
-from scorer.report.status_reporter import StatusReporter
+from scorer.queue.fault_isolation import FAULT
 from scorer.report.status_update import StatusUpdate
 
 _REFUSED = "the API server did not let its pods go"
@@ -57,34 +56,13 @@ class CommitJob:
 class CommitQueue:
     """The units that were planned and are not written yet."""
 
-    def __init__(  # noqa: PLR0913 - one for each collaborator.
-        self,
-        state: ClusterState,
-        committer: Committer,
-        binding_tracker: BindingTracker,
-        status_reporter: StatusReporter,
-        metrics: Metrics,
-        faults: FaultIsolation,
-        *,
-        retry: float,
-        on_change: Callable[[], None],
-    ) -> None:
-        """Start without units.
-
-        Args:
-            state: Assumes and forgets allocations.
-            committer: Writes pods.
-            binding_tracker: Tracks written plans.
-            status_reporter: Records plans.
-            metrics: Counts commits.
-            faults: Isolates faults.
-            retry: First delay before a refused unit is tried again [s].
-            on_change: Called when units should be planned again.
-        """
-        self._state, self._committer, self._binding_tracker = state, committer, binding_tracker
-        self._status_reporter, self._metrics, self._faults = status_reporter, metrics, faults
-        self._retry, self._on_change = retry, on_change
-        self._backoff = Backoff(retry, _RETRY_MAX, on_change)
+    def __init__(self, handle: Handle, binding_tracker: BindingTracker) -> None:
+        """Start without units."""
+        self._state, self._on_change = handle.informers.state, handle.informers.changed.set
+        self._status_reporter, self._metrics = handle.status_reporter, handle.metrics
+        self._faults, self._retry = handle.faults, handle.timings.commit_retry
+        self._committer, self._binding_tracker = Committer(handle), binding_tracker
+        self._backoff = Backoff(self._retry, _RETRY_MAX, self._on_change)
         """Units whose plan, or all of whose pods, were refused."""
         self._suspects: dict[GangKey, float] = {}
         """Gangs of which some pods were refused, and until when their commits start with a dry run
