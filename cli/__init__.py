@@ -1,6 +1,5 @@
-"""The `linkwise` command: the same functions as the servers, on files.
+"""The `linkwise` command: the functions of the webhook and the scorer, on files and live clusters.
 
-Read `__main__` (what there is to call), then `inputs` (what `check` and `simulate` are given) and
-`cluster` (what a cluster file tells). `source` alone reads files; what stands in them is read by
-`webhook.manifest`.
+`commands` has the command line, `render` the text, documents and pages of results, `analysis` what
+they show, `live` the reading of clusters, `files` the reading of files, `output` the printing.
 """

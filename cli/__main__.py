@@ -1,4 +1,4 @@
-"""The `linkwise` command as a process: each failure is one line, and tells its exit code."""
+"""The process of the `linkwise` command: each failure is one line and an exit code."""
 
 import gc
 import os
@@ -7,9 +7,9 @@ import sys
 
 import typer
 
-from cli.commands.app import app
-from cli.commands.conventions import separated
-from cli.render.output import complain, sentence
+from cli.commands.output_options import split_short_options
+from cli.commands.root import app
+from cli.output.printer import complain, sentence
 from manifest.value import InputError
 
 EXIT_UNREADABLE = 2
@@ -17,9 +17,9 @@ EXIT_UNREADABLE = 2
 
 
 def run(arguments: list[str], name: str = "linkwise") -> int:
-    """Run one command line; return its exit code. Every failure is one line on standard error."""
+    """Run a command line; return its exit code. A failure is one line on standard error."""
     try:
-        words = list(separated(arguments))
+        words = list(split_short_options(arguments))
         code = app(words, prog_name=name, standalone_mode=False, color=_colour())
         sys.stdout.flush()
     except InputError as error:
@@ -30,30 +30,32 @@ def run(arguments: list[str], name: str = "linkwise") -> int:
         complain(f"{sentence(_problem(error))} See {command} --help.")
     except OSError as error:
         complain(f"the answer cannot be written: {error.strerror or error}. Name another place.")
-    except Exception as error:  # noqa: BLE001 - nobody shall see a traceback for an answer
-        what = f"{type(error).__name__}: {error}".partition("\n")[0]
-        complain(f"internal error: {what}. Please report it, with the command line and its files.")
+    except Exception as error:  # noqa: BLE001 - users get a line, not a traceback
+        problem = f"{type(error).__name__}: {error}".partition("\n")[0]
+        complain(
+            f"internal error: {problem}. Please report it, with the command line and its files."
+        )
     else:
         return int(code or 0)
     return EXIT_UNREADABLE
 
 
 def _colour() -> bool | None:
-    """Return False where people want no colour; None: a terminal has it, a pipe has not."""
+    """Return False where colour is switched off; None: only a terminal gets colour."""
     return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
 
 
 def _problem(error: typer.TyperException) -> str:
-    """Return what is wrong with a command line, without the words of the library's validator."""
+    """Return the problem of a command line, without the prefix of the library's validator."""
     return " ".join(error.format_message().split()).replace("Value error, ", "")
 
 
 def main() -> None:
     """Run the command line of this process."""
-    # A reader that goes away, such as head, ends us as it ends other programs: without a word.
+    # A closed pipe, as by `head`, ends the process without a message, like other programs.
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    # A command lives for a second, of which looking for cycles of garbage would take a tenth.
+    # A command runs for about a second; garbage collection would take a tenth of it.
     gc.disable()
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):

@@ -1,1 +1,1 @@
-"""What the commands compute, before it is rendered. Pure."""
+"""The results of commands, before they are rendered. Pure."""

@@ -1,13 +1,18 @@
-"""Why something that has its GPUs has these: its records, beside what would be decided now.
+"""Explains a placed pod or gang: its records, compared with the plan that would be made now.
 
-It is decided again on the cluster without it. Pure.
+That plan is made for the cluster without the unit. Pure.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from cli.analysis.explained import Explained, UnitState, pod_placement, record_of
 from cli.analysis.planner_view import PlannerView
+from cli.analysis.unit_explanation import (
+    UnitExplanation,
+    UnitState,
+    allocation_of,
+    pod_placement,
+)
 from cluster.gang import GangKey
 from scorer.commit.patches import unpinned
 from scorer.gang.crd import GangPlan
@@ -23,87 +28,99 @@ from scorer.placement.snapshot import Snapshot
 
 
 def explain_placed(
-    scene: PlannerView, kind: str, key: GangKey, pods: Sequence[PodInfo]
-) -> Explained:
-    """Explain a pod on its own, or a gang, of which nobody waits.
+    view: PlannerView, kind: str, key: GangKey, pods: Sequence[PodInfo]
+) -> UnitExplanation:
+    """Explain a pod on its own or a gang, none of whose pods waits.
 
     Args:
-        scene: The cluster.
+        view: The cluster.
         kind: `pod` or `gang`.
-        key: Its own.
-        pods: Its pods, in rank order; one of them at least has a record.
+        key: The unit's key.
+        pods: Its pods, in rank order; at least one has an allocation record.
     """
-    running = [(one, record) for one in pods if (record := record_of(one)) is not None]
+    running = [(pod, record) for pod in pods if (record := allocation_of(pod)) is not None]
     gang = f"{key.namespace}/{key.name}" if kind == "gang" else None
     placements = tuple(
         Placement(
-            new_member(unpinned(scene.pods[one.key], record.node), one.namespace, gang),
+            new_member(unpinned(view.pods[pod.key], record.node), pod.namespace, gang),
             record.node,
             record.gpus,
         )
-        for one, record in running
+        for pod, record in running
     )
-    told = _told(scene, key, {record.plan for _, record in running})
-    known = Explained(
+    recorded = _recorded_plan(view, key, {record.plan for _, record in running})
+    explanation = UnitExplanation(
         kind,
         key.namespace,
         key.name,
         UnitState.PLACED,
         tuple(map(pod_placement, pods)),
-        bandwidth=told.bandwidth if told else None,
-        best_possible=told.best_possible if told else None,
+        bandwidth=recorded.bandwidth if recorded else None,
+        best_possible=recorded.best_possible if recorded else None,
     )
-    if not all(one.node in scene.snapshot.ledger.nodes for one in placements):
-        return replace(known, changed="a node of it is gone")
-    return _judged(known, _without(scene.snapshot, placements), placements, told)
+    if not all(placement.node in view.snapshot.ledger.nodes for placement in placements):
+        return replace(explanation, changed="a node of it is gone")
+    without = _without(view.snapshot, placements)
+    return _compared(explanation, without, placements, recorded)
 
 
-def _told(scene: PlannerView, key: GangKey, plans: set[str | None]) -> GangPlan | None:
-    """Return the plan that stands in the Gang object, if it is the one that was carried out."""
-    found = scene.gang_object(key)
-    written = found.spec.plan if found else None
-    return written if written and plans == {written.id} else None
+def _recorded_plan(view: PlannerView, key: GangKey, plans: set[str | None]) -> GangPlan | None:
+    """Return the plan in the Gang object, if it is the one that was carried out."""
+    gang = view.gang_object(key)
+    recorded = gang.spec.plan if gang else None
+    return recorded if recorded and plans == {recorded.id} else None
 
 
-def _judged(
-    known: Explained, before: Snapshot, placements: tuple[Placement, ...], told: GangPlan | None
-) -> Explained:
-    """Add to what the records tell what the engine says of it now, on the cluster without it."""
-    members = [one.member for one in placements]
-    link = link_of(members, is_gang=known.kind == "gang")
-    again = plan(before, members, link=link)
+def _compared(
+    explanation: UnitExplanation,
+    before: Snapshot,
+    placements: tuple[Placement, ...],
+    recorded: GangPlan | None,
+) -> UnitExplanation:
+    """Add the engine's reasons and the plan that it would make now.
+
+    Args:
+        explanation: What the records say.
+        before: The cluster without the unit.
+        placements: Where the unit's pods are.
+        recorded: The plan in the Gang object.
+    """
+    members = [placement.member for placement in placements]
+    link = link_of(members, is_gang=explanation.kind == "gang")
+    current = plan(before, members, link=link)
     bandwidth = bandwidth_over(assignments_of(before, placements), before.nic_bandwidth)
     shown, changed = Plan(placements, bandwidth=bandwidth), None
-    if isinstance(again, Plan) and again.gpus == shown.gpus:
-        shown = replace(again, placements=placements)
+    if isinstance(current, Plan) and current.gpus == shown.gpus:
+        shown = replace(current, placements=placements)
     else:
-        changed = _instead(again)
+        changed = _change_text(current)
     order = index_order(before, members)
-    if told and told.index_order is not None:
-        order = IndexOrder(order.gpus if order else {}, told.index_order)
+    if recorded and recorded.index_order is not None:
+        order = IndexOrder(order.gpus if order else {}, recorded.index_order)
+    best = recorded.best_possible if recorded else best_possible(before, members)
     return replace(
-        known,
+        explanation,
         plan=shown,
-        seen=before,
-        bandwidth=known.bandwidth if told else shown.bandwidth,
-        best_possible=known.best_possible if told else best_possible(before, members),
+        snapshot=before,
+        bandwidth=recorded.bandwidth if recorded else shown.bandwidth,
+        best_possible=best,
         index_order=order,
         changed=changed,
     )
 
 
-def _instead(again: Plan | Refusal) -> str:
-    """Say what would be decided now in place of what was."""
-    if isinstance(again, Refusal):
-        return f"decided now, it would wait: {again.reason}"
-    gpus = "; ".join(f"{node}: {' '.join(map(str, taken))}" for node, taken in again.gpus.items())
-    speed = f" at {again.bandwidth:.1f} GB/s" if again.bandwidth is not None else ""
+def _change_text(current: Plan | Refusal) -> str:
+    """Describe the decision that would be made now."""
+    if isinstance(current, Refusal):
+        return f"decided now, it would wait: {current.reason}"
+    gpus = "; ".join(f"{node}: {' '.join(map(str, taken))}" for node, taken in current.gpus.items())
+    speed = f" at {current.bandwidth:.1f} GB/s" if current.bandwidth is not None else ""
     return f"decided now, it would be {gpus}{speed}"
 
 
 def _without(snapshot: Snapshot, placements: Iterable[Placement]) -> Snapshot:
-    """Return the cluster as if these pods were not there."""
+    """Return the cluster without these pods."""
     ledger = snapshot.ledger
-    for one in placements:
-        ledger = ledger.release(one.member.pod.metadata.uid or one.member.name)
+    for placement in placements:
+        ledger = ledger.release(placement.member.pod.metadata.uid or placement.member.name)
     return replace(snapshot, ledger=ledger)

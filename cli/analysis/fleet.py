@@ -1,7 +1,6 @@
-"""All nodes with GPUs at a glance: how full each is, who is there, who holds what. Pure.
+"""An overview of all nodes with GPUs: how full each is, its pods and its problems. Pure.
 
-The pages of `inspect` and `simulate` show the same fleet: one of a cluster as it is, the other of
-one with the pods that were placed.
+The page of `inspect` shows the fleet as it is, the page of `simulate` after the placement of pods.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TypeAlias
 
+from cli.output.words import amount_text, plural
 from cluster.keys import GFD_PRODUCT, NODE_POOLS, NVIDIA_GPU_SHARED
 from cluster.mode import Mode
 from cluster.node import Node
@@ -17,25 +17,25 @@ from topology.machine import gpus_of
 from topology.table import Table, table_of
 
 FREE, WHOLE, NEW, COUNTED, UNKNOWN, UNHEALTHY, CORDONED = ".#+c?xo"
-"""What a GPU is, in one character; one that is given out by parts has a digit, its ninths."""
+"""The state of a GPU as a character; a shared one has a digit, the ninths that are given out."""
 
-_Best: TypeAlias = Callable[[Table, int], float]
-"""The best bandwidth of so many GPUs of an empty machine."""
+_BestBandwidth: TypeAlias = Callable[[Table, int], float]
+"""Returns the best bandwidth of a number of GPUs of an empty machine [GB/s]."""
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """A pod that has something of a node's GPUs."""
+class FleetPod:
+    """A pod that holds GPUs of a node."""
 
     namespace: str
     name: str
     gang: str | None
     gpus: tuple[int, ...]
-    """Ascending; empty where NVIDIA's plugin chooses them."""
+    """Ascending; empty for GPUs that NVIDIA's plugin chooses."""
     amount: str
-    """How much it has, in words."""
+    """How much it holds, in words."""
     is_new: bool
-    """It was placed in this simulation."""
+    """This simulation placed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +48,28 @@ class FleetNode:
     states: str
     """A character for each GPU."""
     used: int
-    """How much of its GPUs is given out [%]."""
+    """The part of its GPUs that is given out [%]."""
     free: int
-    """GPUs of which nobody has anything."""
+    """The number of GPUs without holders."""
     links: tuple[float, float] | None
-    """What its free GPUs reach together, and as many of such a machine at best [GB/s]."""
-    holders: tuple[Holder, ...]
+    """Bandwidth of its free GPUs, and of as many GPUs of an empty machine at best [GB/s]."""
+    pods: tuple[FleetPod, ...]
     problems: tuple[str, ...]
 
     @property
     def stranded(self) -> int:
-        """GPUs that are free beside others that are taken: no pod can have the whole node."""
+        """The number of free GPUs beside taken ones: no pod can have the whole node."""
         return self.free if self.used else 0
 
 
 @dataclass(slots=True)
-class Usage:
-    """What the pods of a namespace hold."""
+class NamespaceUsage:
+    """The GPUs that the pods of a namespace hold."""
 
     namespace: str
     pods: int = 0
     gpus: int = 0
-    """Whole GPUs, those that NVIDIA's plugin chooses among them."""
+    """Whole GPUs, including those that NVIDIA's plugin chooses."""
     memory: int = 0
     """Shares of GPUs [GiB]."""
     replicas: int = 0
@@ -81,24 +81,24 @@ def fleet_of(ledgers: Iterable[NodeLedger], new: frozenset[str] = frozenset()) -
 
     Args:
         ledgers: Nodes.
-        new: The uids of pods that were placed just now.
+        new: The uids of the pods that a simulation placed.
     """
     best = cache(Table.best_possible)
-    return [_node(one, new, best) for one in ledgers if one.has_gpus]
+    return [_node(ledger, new, best) for ledger in ledgers if ledger.has_gpus]
 
 
-def usage_of(ledgers: Iterable[NodeLedger]) -> list[Usage]:
-    """Return what each namespace holds, the most GPUs first."""
-    found: dict[str, Usage] = {}
+def usage_of(ledgers: Iterable[NodeLedger]) -> list[NamespaceUsage]:
+    """Return the usage of each namespace, the most GPUs first."""
+    usages: dict[str, NamespaceUsage] = {}
     for ledger in ledgers:
         for holding in ledger.holdings.values():
             if holding.has_gpus:
                 namespace = holding.pod.partition("/")[0]
-                _add(found.setdefault(namespace, Usage(namespace)), holding, ledger.node)
-    return sorted(found.values(), key=lambda one: (-one.gpus, -one.memory, one.namespace))
+                _add(usages.setdefault(namespace, NamespaceUsage(namespace)), holding, ledger.node)
+    return sorted(usages.values(), key=lambda usage: (-usage.gpus, -usage.memory, usage.namespace))
 
 
-def _add(usage: Usage, holding: Holding, node: Node) -> None:
+def _add(usage: NamespaceUsage, holding: Holding, node: Node) -> None:
     usage.pods += 1
     usage.nodes.add(node.name)
     if node.mode is Mode.TIMESLICE or node.replicas or holding.counted == NVIDIA_GPU_SHARED:
@@ -108,7 +108,7 @@ def _add(usage: Usage, holding: Holding, node: Node) -> None:
     usage.gpus += sum(share.mem is None for share in holding.shares) + holding.nvidia
 
 
-def _node(ledger: NodeLedger, new: frozenset[str], best: _Best) -> FleetNode:
+def _node(ledger: NodeLedger, new: frozenset[str], best: _BestBandwidth) -> FleetNode:
     node = ledger.node
     states = "".join(_states(ledger, new))
     return FleetNode(
@@ -119,20 +119,20 @@ def _node(ledger: NodeLedger, new: frozenset[str], best: _Best) -> FleetNode:
         used=_used(states),
         free=states.count(FREE) + states.count("0"),
         links=_links(ledger, best),
-        holders=tuple(_holders(ledger, new)),
+        pods=tuple(_pods(ledger, new)),
         problems=tuple(_problems(ledger)),
     )
 
 
 def _states(ledger: NodeLedger, new: frozenset[str]) -> Iterator[str]:
-    fresh = {
+    new_gpus = {
         share.i for uid in new & ledger.holdings.keys() for share in ledger.holdings[uid].shares
     }
-    # NVIDIA's plugin chooses which: the last ones are shown as taken.
+    # It is not known which GPUs NVIDIA's plugin chose: the last ones are shown as taken.
     last = ledger.gpus_free
     for i, (card, taken) in enumerate(zip(ledger.node.cards, ledger.taken, strict=True)):
         if taken.whole:
-            yield NEW if i in fresh else WHOLE
+            yield NEW if i in new_gpus else WHOLE
         elif not card.usable:
             yield CORDONED if card.healthy else UNHEALTHY
         elif ledger.unaccounted:
@@ -154,12 +154,12 @@ def _is_counted(ledger: NodeLedger) -> bool:
 
 def _used(states: str) -> int:
     parts = {WHOLE: 1.0, NEW: 1.0, COUNTED: 1.0}
-    given = sum(parts.get(one) or (int(one) / 9 if one.isdigit() else 0) for one in states)
-    usable = sum(one not in {UNHEALTHY, CORDONED} for one in states)
+    given = sum(parts.get(gpu) or (int(gpu) / 9 if gpu.isdigit() else 0) for gpu in states)
+    usable = sum(gpu not in {UNHEALTHY, CORDONED} for gpu in states)
     return min(100, max(1, round(100 * given / usable))) if usable and given else 0
 
 
-def _links(ledger: NodeLedger, best: _Best) -> tuple[float, float] | None:
+def _links(ledger: NodeLedger, best: _BestBandwidth) -> tuple[float, float] | None:
     node, mask = ledger.node, ledger.free_mask
     partly = 1 < mask.bit_count() < len(node.cards)
     if node.machine is None or not node.machine_known or not partly or _is_counted(ledger):
@@ -170,13 +170,13 @@ def _links(ledger: NodeLedger, best: _Best) -> tuple[float, float] | None:
     return table.bandwidth(mask), best(table, len(gpus_of(mask)))
 
 
-def _holders(ledger: NodeLedger, new: frozenset[str]) -> Iterator[Holder]:
-    for uid, holding in sorted(ledger.holdings.items(), key=lambda one: one[1].pod):
+def _pods(ledger: NodeLedger, new: frozenset[str]) -> Iterator[FleetPod]:
+    for uid, holding in sorted(ledger.holdings.items(), key=lambda item: item[1].pod):
         if holding.has_gpus:
             namespace, _, name = holding.pod.partition("/")
             gpus = tuple(sorted({share.i for share in holding.shares}))
             gang = holding.gang.partition("/")[2] if holding.gang else None
-            yield Holder(namespace, name, gang, gpus, _amount(holding, ledger.node), uid in new)
+            yield FleetPod(namespace, name, gang, gpus, _amount(holding, ledger.node), uid in new)
 
 
 def _amount(holding: Holding, node: Node) -> str:
@@ -184,10 +184,8 @@ def _amount(holding: Holding, node: Node) -> str:
         return f"{holding.nvidia} by count"
     if node.replicas:
         number = len(holding.shares)
-        return f"{number} replica{'s' * (number != 1)}"
-    memory = sum(share.mem or 0 for share in holding.shares)
-    core = sum(share.core or 0 for share in holding.shares)
-    return f"{memory} GiB{f', {core} %' if core else ''}" if memory else ""
+        return f"{number} {plural('replica', number)}"
+    return amount_text(holding.shares)
 
 
 def _problems(ledger: NodeLedger) -> Iterator[str]:
@@ -197,16 +195,16 @@ def _problems(ledger: NodeLedger) -> Iterator[str]:
     if node.unschedulable:
         yield "unschedulable"
     if ledger.unaccounted:
-        yield f"nobody knows what is taken: {ledger.unaccounted}"
-    ill = sum(not card.usable for card in node.cards)
-    if ill:
-        yield f"{ill} GPU{'s' * (ill != 1)} unhealthy or cordoned"
+        yield f"it is not known what is taken: {ledger.unaccounted}"
+    unusable = sum(not card.usable for card in node.cards)
+    if unusable:
+        yield f"{unusable} {plural('GPU', unusable)} unhealthy or cordoned"
 
 
-def pieces_of(nodes: Iterable[FleetNode]) -> Mapping[int, int]:
-    """Return how many nodes have so many GPUs free, by that number; those with none left out."""
-    found: dict[int, int] = {}
+def nodes_by_free_gpus(nodes: Iterable[FleetNode]) -> Mapping[int, int]:
+    """Return the number of nodes by their number of free GPUs, without fully taken nodes."""
+    counts: dict[int, int] = {}
     for node in nodes:
         if node.free:
-            found[node.free] = found.get(node.free, 0) + 1
-    return dict(sorted(found.items()))
+            counts[node.free] = counts.get(node.free, 0) + 1
+    return dict(sorted(counts.items()))

@@ -1,4 +1,4 @@
-"""Who has which GPU of a cluster: what `linkwise inspect` shows, before it is shown. Pure."""
+"""The GPUs of a cluster's nodes and their holders, for `linkwise inspect`. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,48 +17,48 @@ from topology.table import Table, table_of
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """A pod that has something of a node's GPUs."""
+class GPUHolder:
+    """A pod that holds GPUs of a node."""
 
     holding: Holding
     isolation: str | None
-    """What keeps it within its share, as its record says; None where it does not say."""
+    """The mechanism that enforces its share, by its record; None if the record names none."""
     bound: bool
-    """False while its record names the node, and the scheduler has not yet bound it there."""
+    """False while its record names the node, but the scheduler has not bound it yet."""
 
     @property
     def namespace(self) -> str:
-        """Its namespace."""
+        """The pod's namespace."""
         return self.holding.pod.partition("/")[0]
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The pod's name."""
         return self.holding.pod.partition("/")[2]
 
     def shares_of(self, i: int) -> tuple[GPUShare, ...]:
-        """Return what it has of GPU i; several where it has several replicas of it."""
+        """Return its shares of GPU i; several for several replicas."""
         return tuple(share for share in self.holding.shares if share.i == i)
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
-    """A pod that has GPUs of the node, and nobody knows which."""
+class PendingPod:
+    """A pod that has GPUs of the node, but it is not known which."""
 
     name: str
     """`namespace/name`."""
     memory: int
-    """What it asks for [GiB]; 0 where it asks for whole GPUs or replicas."""
+    """The requested memory [GiB]; 0 for whole GPUs and replicas."""
 
 
 @dataclass(frozen=True)
-class NodeView:
+class InspectedNode:
     """A node with GPUs."""
 
     ledger: NodeLedger
-    holders: tuple[Holder, ...]
-    """Those whose GPUs are known, and those that NVIDIA's plugin serves; by name."""
-    pending: tuple[Pending, ...]
+    holders: tuple[GPUHolder, ...]
+    """Pods whose GPUs are known, and pods with GPUs of NVIDIA's plugin; by name."""
+    pending: tuple[PendingPod, ...]
     address: str | None
     """Its InternalIP."""
 
@@ -69,48 +69,50 @@ class NodeView:
 
     @cached_property
     def table(self) -> Table:
-        """Bandwidths of its machine's sets."""
+        """The bandwidths of its machine."""
         if self.node.machine is None:
-            raise AssertionError("a node without GPUs has no view")
+            raise AssertionError("a node without GPUs is not inspected")
         return table_of(self.node.machine)
 
     @property
     def model(self) -> str | None:
-        """Its GPUs' product, where its machine or the label of feature discovery tells it."""
+        """The product name of its GPUs, by its machine or the label of GPU feature discovery."""
         known = self.node.machine.model if self.node.machine else None
         return known or self.node.labels.get(GFD_PRODUCT)
 
     @property
     def is_counted(self) -> bool:
-        """Whether NVIDIA's plugin chooses its GPUs: nobody knows which of them are free."""
-        return self.node.mode is Mode.DEFAULT and any(one.holding.nvidia for one in self.holders)
+        """NVIDIA's plugin chooses its GPUs, so it is not known which are free."""
+        return self.node.mode is Mode.DEFAULT and any(
+            holder.holding.nvidia for holder in self.holders
+        )
 
     @property
     def indices(self) -> range:
         """The indices of its GPUs."""
         return range(len(self.node.cards))
 
-    def of(self, i: int) -> tuple[Holder, ...]:
-        """Return who has something of GPU i."""
+    def holders_of(self, i: int) -> tuple[GPUHolder, ...]:
+        """Return the pods that hold GPU i or a part of it."""
         return tuple(holder for holder in self.holders if holder.shares_of(i))
 
     def bandwidth(self, gpus: tuple[int, ...]) -> float | None:
-        """Return A of some GPUs [GB/s]; None for one of them, or where nothing tells the links."""
+        """Return the all-reduce bandwidth of GPUs [GB/s]; None for one GPU or unknown links."""
         if len(gpus) < 2 or not self.node.machine_known:
             return None
         return self.table.bandwidth(mask_of(gpus))
 
     def total(self, i: int) -> int:
-        """Return the memory of GPU i [GiB]; 0 where nothing tells it."""
+        """Return the memory of GPU i [GiB]; 0 if it is not known."""
         return self.node.cards[i].memory or 0
 
     def used(self, i: int) -> int:
-        """Return how much of that is given out [GiB]; all of it where the GPU is given whole."""
+        """Return how much of GPU i is given out [GiB]; all of it where it is given out whole."""
         taken = self.ledger.taken[i]
         return self.total(i) if taken.whole else taken.memory
 
-    def has(self, holder: Holder, i: int) -> int:
-        """Return how much memory of GPU i a pod has [GiB]."""
+    def memory_held(self, holder: GPUHolder, i: int) -> int:
+        """Return the memory of GPU i that a pod holds [GiB]."""
         shares = holder.shares_of(i)
         if any(share.mem is None for share in shares):
             return self.used(i)
@@ -118,19 +120,19 @@ class NodeView:
 
     @property
     def free(self) -> tuple[int, ...]:
-        """GPUs of which it is known that nobody has anything, and on which something may go."""
+        """GPUs that are known to be free and that may be given out."""
         unknown = self.ledger.unaccounted or self.is_counted
         return () if unknown else gpus_of(self.ledger.free_mask)
 
     @property
     def namespaces(self) -> frozenset[str]:
-        """Those of the pods that have GPUs here."""
+        """The namespaces of the pods that have GPUs here."""
         unknown = (pod.name.partition("/")[0] for pod in self.pending)
         return frozenset((*(holder.namespace for holder in self.holders), *unknown))
 
     @property
     def enforced(self) -> frozenset[str]:
-        """What keeps its shares within their limits; empty where nothing is shared."""
+        """The mechanisms that enforce shares on this node; empty where no GPU is shared."""
         return frozenset(
             holder.isolation or Isolation.NONE
             for holder in self.holders
@@ -138,22 +140,22 @@ class NodeView:
         )
 
 
-def views(cluster: Cluster, node: str | None = None) -> tuple[NodeView, ...]:
-    """Return the nodes that have GPUs, or pods with GPUs, by name.
+def inspect_nodes(cluster: Cluster, node: str | None = None) -> tuple[InspectedNode, ...]:
+    """Return the nodes that have GPUs, or pods with GPUs, sorted by name.
 
     Args:
         cluster: The cluster.
         node: Only this one.
     """
     pods = {pod.metadata.uid or _name(pod): pod for pod in cluster.pods}
-    asking: dict[str, list[Pod]] = {}
+    pods_by_node: dict[str, list[Pod]] = {}
     for pod in cluster.pods:
-        asking.setdefault(pod.spec.node_name, []).append(pod)
+        pods_by_node.setdefault(pod.spec.node_name, []).append(pod)
     return tuple(
-        NodeView(
+        InspectedNode(
             ledger,
             tuple(_holders(ledger, pods)),
-            tuple(_pending(ledger, asking.get(name, []))),
+            tuple(_pending(ledger, pods_by_node.get(name, []))),
             cluster.addresses.get(name),
         )
         for name, ledger in sorted(cluster.ledger.nodes.items())
@@ -161,25 +163,25 @@ def views(cluster: Cluster, node: str | None = None) -> tuple[NodeView, ...]:
     )
 
 
-def _holders(ledger: NodeLedger, pods: dict[str, Pod]) -> Iterator[Holder]:
-    for holding in sorted(ledger.holdings.values(), key=lambda one: one.pod):
+def _holders(ledger: NodeLedger, pods: dict[str, Pod]) -> Iterator[GPUHolder]:
+    for holding in sorted(ledger.holdings.values(), key=lambda holding: holding.pod):
         if holding.shares or holding.nvidia:
             pod = pods.get(holding.uid)
-            yield Holder(
+            yield GPUHolder(
                 holding,
                 isolation=pod.annotations.get(ISOLATION) if pod else None,
                 bound=pod is None or bool(pod.spec.node_name),
             )
 
 
-def _pending(ledger: NodeLedger, pods: list[Pod]) -> Iterator[Pending]:
+def _pending(ledger: NodeLedger, pods: list[Pod]) -> Iterator[PendingPod]:
     for pod in sorted(pods, key=_name):
         held = ledger.holdings.get(pod.metadata.uid or _name(pod))
         if held is None or held.shares:
             continue
         request = read_request(pod)[0]
         if request.places:
-            yield Pending(_name(pod), request.memory if request.family is Family.SHARE else 0)
+            yield PendingPod(_name(pod), request.memory if request.family is Family.SHARE else 0)
 
 
 def _name(pod: Pod) -> str:

@@ -1,4 +1,4 @@
-"""What of a cluster waits for GPUs, and why. Pure."""
+"""The pending units of a cluster, and why each waits. Pure."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -13,45 +13,52 @@ FITS = "it fits now: the planner places it next"
 
 
 @dataclass(frozen=True, slots=True)
-class PendingWork:
-    """A gang, or a pod on its own, without its GPUs."""
+class PendingUnit:
+    """A gang, or a pod on its own, that has no GPUs yet."""
 
     namespace: str
     name: str
     is_gang: bool
     requests: tuple[Request, ...]
-    """Of those of its pods that wait."""
+    """Of its pods that wait."""
     since: str
-    """When the first of them was created; empty where nothing tells."""
+    """When the first of them was created; empty if this is not known."""
     reason: str
     never: bool
     """It would not fit if nothing else ran."""
 
 
-def pending_work(scene: PlannerView) -> list[PendingWork]:
-    """Return everything that waits, in the order in which it is planned.
+def pending_units(view: PlannerView) -> list[PendingUnit]:
+    """Return the pending units, in the order of the planner's cycle.
 
-    Cost: a plan for each unit, and one more for each kind that is refused.
+    Cost: a plan for each unit, and one more for each kind of unit that is refused.
     """
     never: dict[Hashable, bool] = {}
-    units = {id(one.unit): one for one in scene.decisions.values()}
-    return [_waiting(one, scene, never) for one in units.values()]
+    decisions = {id(decision.unit): decision for decision in view.decisions.values()}
+    return [_pending_unit(decision, view, never) for decision in decisions.values()]
 
 
-def _waiting(decided: Decision, scene: PlannerView, never: dict[Hashable, bool]) -> PendingWork:
-    unit, outcome, before = decided
-    gang = scene.gang_object(unit.key)
+def _pending_unit(
+    decision: Decision, view: PlannerView, never: dict[Hashable, bool]
+) -> PendingUnit:
+    unit, outcome, before = decision
+    never_placed = False
     if isinstance(outcome, Plan):
+        gang = view.gang_object(unit.key)
         reason = (gang.status.reason if gang else "") or FITS
     else:
         reason = outcome.reason
-    lost = False
-    if not isinstance(outcome, Plan) and unit.blocked is None:
-        kind = unit.link, tuple(member.signature for member in unit.members)
-        if kind not in never:
-            never[kind] = never_fits(before, unit.members, unit.link)
-        lost = never[kind]
-    requests = tuple(member.request for member in unit.members)
-    return PendingWork(
-        unit.key.namespace, unit.key.name, unit.is_gang, requests, unit.since, reason, lost
+        if unit.blocked is None:
+            kind = unit.link, tuple(member.signature for member in unit.members)
+            if kind not in never:
+                never[kind] = never_fits(before, unit.members, unit.link)
+            never_placed = never[kind]
+    return PendingUnit(
+        unit.key.namespace,
+        unit.key.name,
+        unit.is_gang,
+        tuple(member.request for member in unit.members),
+        unit.since,
+        reason,
+        never_placed,
     )

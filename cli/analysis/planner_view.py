@@ -1,17 +1,19 @@
-"""A cluster as its planner sees it: what waits, whose turn it is, and what would become of it.
+"""A cluster as the planner sees it: the pending units, and the decision for each in one cycle.
 
-It is decided as the scorer decides it, by the scorer's own engine. Pure.
+The decisions are made by the scorer's own scheduling cycle. Pure.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import ValidationError, convert
 
-from cli.live.current import Current
+from cli.analysis.fit import placement_snapshot
+from cli.files.current_cluster import CurrentCluster
+from cli.files.objects import AnyObject
 from cluster.gang import GangKey
-from cluster.pod import Metadata, Owner, Pod
+from cluster.pod import Owner, Pod
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
@@ -28,7 +30,7 @@ from scorer.gang.owners import (
 )
 from scorer.gang.pod_info import PodInfo, controller_of, pod_info
 from scorer.gang.unit import Owners, Unit, units_of
-from scorer.placement.snapshot import Snapshot, snapshot_of
+from scorer.placement.snapshot import Snapshot
 from scorer.queue.cycle import Decision, run_cycle
 from scorer.queue.starvation import assembled_since
 from scorer.timings import Timings
@@ -36,7 +38,7 @@ from scorer.timings import Timings
 
 @dataclass(frozen=True)
 class PlannerView:
-    """A cluster, as far as it is asked about."""
+    """A cluster as the planner sees it."""
 
     snapshot: Snapshot
     pods: Mapping[tuple[str, str], Pod]
@@ -44,21 +46,21 @@ class PlannerView:
     owners: Owners
     gangs: Mapping[tuple[str, str], Gang]
     """Gang objects, by namespace and name."""
-    aged: Callable[[Unit], bool]
-    """Whether nodes are reserved for a unit, since it has waited so long."""
+    is_starving: Callable[[Unit], bool]
+    """Return whether nodes are reserved for a unit because it has waited so long."""
 
     @cached_property
-    def seen(self) -> tuple[PodInfo, ...]:
-        """The pods as the planner sees them."""
+    def pod_infos(self) -> tuple[PodInfo, ...]:
+        """The pods as the planner keeps them."""
         return tuple(pod_info(pod) for pod in self.pods.values())
 
     @cached_property
     def decisions(self) -> dict[tuple[str, str], Decision]:
-        """What becomes of everything that waits, in turn, by namespace and name of its pods."""
+        """The decision for each pending unit, by namespace and name of each of its pods."""
         decisions = run_cycle(
             self.snapshot,
-            units_of(self.seen, self.owners),
-            is_starving=self.aged,
+            units_of(self.pod_infos, self.owners),
+            is_starving=self.is_starving,
             cached_refusals={},
             excluded_nodes={},
         )
@@ -69,53 +71,44 @@ class PlannerView:
         }
 
     def gang_object(self, key: GangKey) -> Gang | None:
-        """Return what the planner told of a gang, or of a pod on its own."""
+        """Return the Gang object of a unit."""
         return self.gangs.get((key.namespace, name_of(key)))
 
 
-def planner_view(now: Current, clock: float) -> PlannerView:
-    """Return what the planner would see of a cluster.
+def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
+    """Return the planner's view of a cluster.
 
     Args:
-        now: The cluster.
+        current: The cluster.
         clock: The time [s since 1970].
     """
-    policy = now.policy.policy
-    snapshot = replace(
-        snapshot_of(now.cluster.ledger),
-        placement=policy.placement.strategy,
-        domains=policy.gangs.domains,
-    )
-
-    gangs, ageing = _gangs(now), policy.gangs.ageing_minutes * 60
+    gangs, ageing = _gangs(current), current.policy.policy.gangs.ageing_minutes * 60
     reserved_for = max(ageing, Timings().min_reservation)
 
-    def aged(unit: Unit) -> bool:
-        # How often nodes were reserved before stands nowhere: only the first time is sure.
+    def is_starving(unit: Unit) -> bool:
+        # Earlier reservations are not recorded, so only the first one is known.
         gang = gangs.get((unit.key.namespace, name_of(unit.key)))
         since = assembled_since(unit, gang)
         return since is not None and ageing <= clock - since < ageing + reserved_for
 
     pods = {
-        (pod.metadata.namespace or "default", pod.metadata.name): pod for pod in now.cluster.pods
+        (pod.metadata.namespace or "default", pod.metadata.name): pod
+        for pod in current.cluster.pods
     }
-    owners = _owners(now.objects, map(pod_info, pods.values()))
-    groups = dict(_groups(now.objects, pods.values(), owners))
-    return PlannerView(snapshot, pods, replace(owners, groups=groups), gangs, aged)
-
-
-class _Object(Struct, frozen=True):
-    metadata: Metadata = Metadata()
+    owners = _owners(current.objects, map(pod_info, pods.values()))
+    groups = dict(_group_sizes(current.objects, pods.values(), owners))
+    snapshot = placement_snapshot(current.cluster, current.policy)
+    return PlannerView(snapshot, pods, replace(owners, groups=groups), gangs, is_starving)
 
 
 def _owners(objects: Sequence[Value], pods: Iterable[PodInfo]) -> Owners:
-    """Return what the workloads among objects, and pods that lead others, tell of gangs."""
-    above: dict[str, Owner | None] = {one.uid: one.controller for one in pods if one.leads}
+    """Return what workloads, and the leaders of groups of pods, declare about gangs."""
+    above: dict[str, Owner | None] = {pod.uid: pod.controller for pod in pods if pod.leads}
     declared: dict[str, int] = {}
     makes: dict[str, ExpectedPods] = {}
     for value in objects:
         plain = without_nulls(value.mapping())
-        metadata = read_as(_Object, plain, value).metadata
+        metadata = read_as(AnyObject, plain, value).metadata
         kind, version = value.need("kind").text(), value.need("apiVersion").text()
         owner = Owner(api_version=version, kind=kind, name=metadata.name, uid=metadata.uid)
         if path_of(owner, "") is None:
@@ -129,32 +122,34 @@ def _owners(objects: Sequence[Value], pods: Iterable[PodInfo]) -> Owners:
     return Owners(above, declared, makes)
 
 
-def _groups(
+def _group_sizes(
     objects: Iterable[Value], pods: Iterable[Pod], owners: Owners
 ) -> Iterator[tuple[GangKey, int]]:
-    """Yield what the PodGroups among objects say of the gangs whose pods name them."""
-    told: dict[str, int] = {}
+    """Yield the size that a PodGroup states for each gang whose pods name the group."""
+    sizes: dict[str, int] = {}
     for value in objects:
         if value.need("kind").plain != "PodGroup":
             continue
         plain = without_nulls(value.mapping())
-        at, group = read_as(_Object, plain, value).metadata, read_as(PodGroup, plain, value)
+        metadata = read_as(AnyObject, plain, value).metadata
+        group = read_as(PodGroup, plain, value)
         if group.members and not group.leaves:
-            home = f"/apis/{value.need('apiVersion').text()}/namespaces/{at.namespace or 'default'}"
-            told[f"{home}/podgroups/{at.name}"] = group.members
-    for one in map(pod_info, pods if told else ()):
-        paths = group_paths(one.waiting, one.namespace) if one.gang and one.waiting else ()
-        if members := next(filter(None, map(told.get, paths)), None):
-            yield owners.key(one), members
+            version, namespace = value.need("apiVersion").text(), metadata.namespace or "default"
+            path = f"/apis/{version}/namespaces/{namespace}/podgroups/{metadata.name}"
+            sizes[path] = group.members
+    for pod in map(pod_info, pods if sizes else ()):
+        paths = group_paths(pod.waiting, pod.namespace) if pod.gang and pod.waiting else ()
+        if members := next(filter(None, map(sizes.get, paths)), None):
+            yield owners.key(pod), members
 
 
-def _gangs(now: Current) -> dict[tuple[str, str], Gang]:
-    found: dict[tuple[str, str], Gang] = {}
-    for plain in now.gangs:
+def _gangs(current: CurrentCluster) -> dict[tuple[str, str], Gang]:
+    gangs: dict[tuple[str, str], Gang] = {}
+    for plain in current.gangs:
         try:
             gang = convert(plain, Gang)
         except ValidationError:
-            # Another version's; the engine says as much.
+            # Written by another version; the unit is then decided without it.
             continue
-        found[gang.metadata.namespace, gang.metadata.name] = gang
-    return found
+        gangs[gang.metadata.namespace, gang.metadata.name] = gang
+    return gangs

@@ -1,7 +1,8 @@
-"""What would happen to these pods, denied ones and those without GPUs among them. Pure."""
+"""Simulates the creation of admitted pods, with the denied ones and those without GPUs. Pure."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TypeAlias
 
 from cluster.gang import gang_mark
@@ -14,148 +15,194 @@ from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import link_of
 from scorer.placement.baselines import IndexOrder, never_fits
 from scorer.placement.explain import notes_on
-from scorer.placement.member import Member
-from scorer.placement.result import Plan
 from scorer.placement.snapshot import Snapshot
 from scorer.whatif.fit import BY_COUNT
-from scorer.whatif.simulate import GangResult, Intended, settled_of, simulate_each
+from scorer.whatif.simulate import (
+    GangResult,
+    Intended,
+    UnitPlacement,
+    settled_of,
+    simulate_each,
+)
 from webhook.outcome import Outcome, Verdict
 
 KUBE_SCHEDULER = "asks for no GPU that Linkwise chooses; kube-scheduler picks its node"
 
 
+class PodState(StrEnum):
+    """The result for a pod, in the words of a summary."""
+
+    PLACED = "placed"
+    WAITING = "waiting"
+    NEVER = "never placed"
+    """It would not fit if nothing else ran."""
+    DENIED = "denied"
+    OTHERS = "with GPUs that others give out"
+    WITHOUT_GPUS = "without GPUs"
+
+
 @dataclass(frozen=True, slots=True)
 class AdmittedPod:
-    """A pod that is created, and what admission made of it."""
+    """A pod that is created, with the result of its admission."""
 
     pod: Pod
-    """As admitted: patched where it was allowed."""
+    """With the patch of admission; unchanged where it was denied."""
     namespace: str
     outcome: Outcome
     workload: Workload | None = None
-    """What makes the pod, where it tells more than the pod."""
+    """The owner that creates the pod, where it declares more than the pod."""
     owner: str = ""
-    """What tells its gang from one of the same name: the uid of its topmost owner."""
+    """The uid of its topmost owner: distinguishes gangs of one name."""
 
     @property
-    def is_placed(self) -> bool:
-        """Whether a place is looked for: it is not denied, and asks for GPUs of known kinds."""
+    def needs_placement(self) -> bool:
+        """It is not denied, and asks for GPUs of known kinds."""
         denied = self.outcome.verdict is Verdict.DENIED
         return not denied and self.outcome.request.family is not None and self.others is None
 
     @property
     def others(self) -> str | None:
-        """What it asks others for, who give out GPUs beside Linkwise; None: nothing."""
+        """The resources of other systems that give out GPUs; None: it asks for none."""
         return gpus_of_others(self.pod.spec, self.outcome.request.family)
 
     @property
     def intended(self) -> Intended:
-        """The pod as placement is asked about it."""
+        """The pod for the scorer's simulation."""
         declared = self.workload.members if self.workload else None
         return Intended(self.pod, self.namespace, self.owner, declared)
 
 
-@dataclass(frozen=True, slots=True)
-class UnitResult:
-    """What became of a gang, or of a pod on its own: no more than what is shown of it."""
+@dataclass(frozen=True)
+class UnitResult(UnitPlacement):
+    """The placement of a unit with what is shown of it.
 
-    name: str
-    namespace: str
-    places: tuple[int, ...]
-    """Of its pods, among those that were placed; in rank order."""
-    members: tuple[Member, ...]
-    plan: Plan | None
-    reason: str | None
-    """Why it is not placed; None where it is."""
-    is_gang: bool
-    seen: Snapshot
-    """The nodes of its plan as they were then; of a unit without a plan, the whole cluster."""
+    `seen` has only the nodes of its plan; for a unit without a plan it is the whole cluster.
+    """
+
     best_possible: float | None
     """The same members on the empty cluster [GB/s]."""
     index_order: IndexOrder | None
-    """Nodes by name and lowest free indices; None where no bandwidth is compared with it."""
+    """Nodes by name and lowest free indices; None where bandwidth is not compared with it."""
     never: bool
-    """It would have no place if nothing else ran."""
+    """It would not fit if nothing else ran."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What the plan could not know, or leaves to others."""
+        if self.plan is None:
+            return []
+        notes = notes_on(self.seen, self.plan)
+        return notes if self.members[0].request.places else [*notes, BY_COUNT]
 
 
 @dataclass(frozen=True, slots=True)
 class PodResult:
     """Where one pod goes, or why it goes nowhere."""
 
-    applicant: AdmittedPod
+    admitted: AdmittedPod
     gang: str | None
     node: str | None
     shares: tuple[GPUShare, ...]
-    """What it gets of each GPU; empty where somebody else chooses them."""
+    """Its part of each GPU; empty where another system chooses them."""
     reason: str | None
     """Never empty where there is no node."""
     unit: UnitResult | None = None
-    """With whom it was decided; None where no place was looked for."""
+    """The unit that it was placed with; None where it needed no placement."""
+
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        return self.admitted.pod.metadata.name
+
+    @property
+    def state(self) -> PodState:
+        """The result in a word."""
+        if self.admitted.outcome.verdict is Verdict.DENIED:
+            return PodState.DENIED
+        if not self.admitted.needs_placement:
+            return PodState.OTHERS if self.admitted.others else PodState.WITHOUT_GPUS
+        if self.node is not None:
+            return PodState.PLACED
+        return PodState.NEVER if self.unit and self.unit.never else PodState.WAITING
 
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """Everything that happened, and the cluster before and after."""
+    """All results, and the cluster before and after."""
 
     pods: tuple[PodResult, ...]
     """In the order in which they were given."""
-    gangs: tuple[UnitResult, ...]
+    units: tuple[UnitResult, ...]
     """In the order in which they were decided."""
     before: Snapshot
     after: Snapshot
 
+    def pods_in(self, state: PodState) -> list[PodResult]:
+        """Return the pods in a state."""
+        return [pod for pod in self.pods if pod.state is state]
 
-Step: TypeAlias = tuple[GangResult, Snapshot]
-"""What became of a unit, and the cluster after it."""
+
+def by_reason(pods: Iterable[PodResult]) -> dict[str, list[PodResult]]:
+    """Return pods grouped by their reasons."""
+    groups: dict[str, list[PodResult]] = {}
+    for pod in pods:
+        groups.setdefault(pod.reason or "", []).append(pod)
+    return groups
 
 
-def _unfollowed(steps: Iterable[Step], _: int) -> Iterable[Step]:
+SimulationStep: TypeAlias = tuple[GangResult, Snapshot]
+"""The result for a unit, and the cluster after it."""
+
+
+def _without_progress(steps: Iterable[SimulationStep], _: int) -> Iterable[SimulationStep]:
     return steps
 
 
 def simulate(
     snapshot: Snapshot,
-    applicants: Sequence[AdmittedPod],
+    admitted: Sequence[AdmittedPod],
     pods: Iterable[Pod] = (),
-    follow: Callable[[Iterable[Step], int], Iterable[Step]] = _unfollowed,
+    progress: Callable[[Iterable[SimulationStep], int], Iterable[SimulationStep]] = (
+        _without_progress
+    ),
 ) -> Simulation:
-    """Place pods in turn; what is denied or asks for no GPU takes nothing.
+    """Place pods in turn; denied pods and pods without GPUs take nothing.
 
     Args:
         snapshot: The cluster.
-        applicants: The pods that are created.
-        pods: The cluster's own: those that run or have completed count towards their gang's size.
-        follow: Yields every step when it is done; of so many pods.
+        admitted: The pods that are created.
+        pods: The cluster's pods: running and completed ones count towards their gang's size.
+        progress: Yields each step when it is done; its second argument is the number of pods.
     """
-    placed = [one for one in applicants if one.is_placed]
-    intended = [one.intended for one in placed]
-    shown = _Shown(snapshot)
+    placed = [pod for pod in admitted if pod.needs_placement]
+    intended = [pod.intended for pod in placed]
+    summaries = _Summaries(snapshot)
     units: list[UnitResult] = []
     after = snapshot
     members = (pod_info(pod) for pod in pods if gang_mark(pod)[0] is not None)
     steps = simulate_each(snapshot, intended, settled_of(members))
-    for result, then in follow(steps, len(intended)):
-        units.append(shown.of(result))
-        after = then
+    for result, following in progress(steps, len(intended)):
+        units.append(summaries.unit_result(result))
+        after = following
     results = {
-        id(placed[place]): _result(placed[place], unit, index)
+        id(placed[index]): _placed_result(placed[index], unit, rank)
         for unit in units
-        for index, place in enumerate(unit.places)
+        for rank, index in enumerate(unit.places)
     }
-    everybody = tuple(results.get(id(one)) or _elsewhere(one) for one in applicants)
-    return Simulation(everybody, tuple(units), snapshot, after)
+    everything = tuple(results.get(id(pod)) or _unplaced_result(pod) for pod in admitted)
+    return Simulation(everything, tuple(units), snapshot, after)
 
 
-class _Shown:
-    """What is shown of units: measured at once, so that no cluster of the past is kept."""
+class _Summaries:
+    """Reduces each result while its step is current, so that no past cluster is kept in memory."""
 
     def __init__(self, cluster: Snapshot) -> None:
         self._cluster = cluster
         self._never: dict[Hashable, bool] = {}
-        """By what tells a unit from others: pods of one workload are asked about once."""
+        """By what distinguishes units: pods of one workload are planned once."""
 
-    def of(self, result: GangResult) -> UnitResult:
-        """Return what is shown of a unit."""
+    def unit_result(self, result: GangResult) -> UnitResult:
+        """Return what is shown of a result."""
         compared = result.is_gang or (result.plan and result.plan.bandwidth is not None)
         return UnitResult(
             result.name,
@@ -168,44 +215,36 @@ class _Shown:
             _only(result.seen, result.plan.gpus) if result.plan else self._cluster,
             result.best_possible,
             result.index_order if compared else None,
-            result.plan is None and self._is_never(result),
+            result.plan is None and self._never_fits(result),
         )
 
-    def _is_never(self, result: GangResult) -> bool:
+    def _never_fits(self, result: GangResult) -> bool:
         link = link_of(result.members, is_gang=result.is_gang)
-        asked = link, tuple(member.signature for member in result.members)
-        if asked not in self._never:
-            self._never[asked] = never_fits(self._cluster, result.members, link)
-        return self._never[asked]
+        kind = link, tuple(member.signature for member in result.members)
+        if kind not in self._never:
+            self._never[kind] = never_fits(self._cluster, result.members, link)
+        return self._never[kind]
 
 
 def _only(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:
-    """Return the same moment with these nodes alone."""
+    """Return the snapshot reduced to these nodes."""
     nodes = {name: snapshot.ledger.nodes[name] for name in names}
     return replace(snapshot, ledger=Ledger(nodes))
 
 
-def notes_of(unit: UnitResult) -> list[str]:
-    """Return what the plan of a unit could not know, or leaves to others."""
-    if unit.plan is None:
-        return []
-    notes = notes_on(unit.seen, unit.plan)
-    return notes if unit.members[0].request.places else [*notes, BY_COUNT]
-
-
-def _result(applicant: AdmittedPod, gang: UnitResult, index: int) -> PodResult:
-    placement = gang.plan.placements[index] if gang.plan else None
-    name = gang.name if gang.is_gang else None
+def _placed_result(admitted: AdmittedPod, unit: UnitResult, rank: int) -> PodResult:
+    placement = unit.plan.placements[rank] if unit.plan else None
+    gang = unit.name if unit.is_gang else None
     node = placement.node if placement else None
     shares = placement.shares if placement else ()
-    return PodResult(applicant, name, node, shares, gang.reason, gang)
+    return PodResult(admitted, gang, node, shares, unit.reason, unit)
 
 
-def _elsewhere(applicant: AdmittedPod) -> PodResult:
-    """Say why a pod that was not placed was not even tried."""
-    others = applicant.others
+def _unplaced_result(admitted: AdmittedPod) -> PodResult:
+    """Return the result for a pod that needs no placement."""
+    others = admitted.others
     reason = f"asks for {others}: Linkwise does not place it" if others else KUBE_SCHEDULER
-    if applicant.outcome.verdict is Verdict.DENIED:
-        errors = [finding for finding in applicant.outcome.findings if finding.severity == "error"]
-        reason = "denied: " + "; ".join(f"{one.code} {one.message}" for one in errors)
-    return PodResult(applicant, None, None, (), reason)
+    if admitted.outcome.verdict is Verdict.DENIED:
+        errors = [finding for finding in admitted.outcome.findings if finding.severity == "error"]
+        reason = "denied: " + "; ".join(f"{error.code} {error.message}" for error in errors)
+    return PodResult(admitted, None, None, (), reason)

@@ -1,4 +1,4 @@
-"""What would help a gang, or a pod, that waits for GPUs. Pure."""
+"""Suggests changes that would let a waiting pod or gang be placed. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,43 +14,43 @@ from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
 
 MOST_NODES = 8
-"""So many nodes, those with the most free GPUs, are looked at for pods whose end makes room."""
+"""The number of nodes, those with the most free GPUs, that are searched for pods to end."""
 MOST_NAMES = 4
-"""More pods than these are not named."""
+"""The number of pods and gangs that are named."""
 
 
-def never_helped(before: Snapshot, members: Sequence[Member]) -> str:
-    """Say what to change for a unit that never fits."""
+def suggested_change(before: Snapshot, members: Sequence[Member]) -> str:
+    """Return what to change for a unit that never fits."""
     capacity = capacity_of(node.node for node in before.nodes)
     change = capacity.suggested_change(members[0].request)
     return f"it would not fit if nothing else ran: {change or 'add nodes, or ask for less'}"
 
 
 def suggestions(before: Snapshot, unit: Unit) -> Iterator[str]:
-    """Yield what would let a unit be placed that now waits, each a sentence.
+    """Yield changes that would let a waiting unit be placed, each a sentence.
 
     Args:
-        before: The cluster when it was refused.
-        unit: What waits.
+        before: The cluster for which the unit was refused.
+        unit: The waiting unit.
 
-    Cost: some dozen plans.
+    Cost: up to some dozens of plans.
     """
     if unit.blocked is not None:
-        yield from _missing(unit)
+        yield from _create_members(unit)
         return
     if unit.link is not Link.BEST:
-        loose = plan(before, unit.members)
-        if isinstance(loose, Plan):
-            speed = f" at {loose.bandwidth:.1f} GB/s" if loose.bandwidth is not None else ""
+        relaxed = plan(before, unit.members)
+        if isinstance(relaxed, Plan):
+            speed = f" at {relaxed.bandwidth:.1f} GB/s" if relaxed.bandwidth is not None else ""
             yield f"without its demand for links ({unit.link}) it would fit now{speed}"
     if never_fits(before, unit.members, unit.link):
-        yield never_helped(before, unit.members)
+        yield suggested_change(before, unit.members)
     else:
-        yield from _room(before, unit)
+        yield from _end_pods(before, unit)
 
 
-def _missing(unit: Unit) -> Iterator[str]:
-    """Yield who must make the members that are missing."""
+def _create_members(unit: Unit) -> Iterator[str]:
+    """Yield how the missing members can be created."""
     if unit.needed is None or unit.present >= unit.needed:
         return
     if unit.owner is None:
@@ -59,24 +59,24 @@ def _missing(unit: Unit) -> Iterator[str]:
         yield f"see what keeps {unit.owner.kind} {unit.owner.name} from making the others"
 
 
-def _room(before: Snapshot, unit: Unit) -> Iterator[str]:
-    """Yield which few pods keep it waiting; the fewest GPUs first."""
+def _end_pods(before: Snapshot, unit: Unit) -> Iterator[str]:
+    """Yield the pods, with the fewest GPUs, whose end would make room."""
     nodes = sorted(before.nodes, key=lambda node: -node.gpus_free)[:MOST_NODES]
-    ways = [way for node in nodes if (way := _freed(before, unit, [node]))]
-    if not ways and (together := _freed(before, unit, nodes)):
-        ways = [together]
-    if ways:
-        least = min(ways, key=lambda way: (sum(map(_size, way.values())), len(way)))
+    options = [option for node in nodes if (option := _ended(before, unit, [node]))]
+    if not options and (on_all := _ended(before, unit, nodes)):
+        options = [on_all]
+    if options:
+        least = min(options, key=lambda option: (sum(map(_size, option.values())), len(option)))
         names = list(least)
         shown = ", ".join(names[:MOST_NAMES])
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
         yield f"it would fit once {shown}{more} {'ends' if len(names) == 1 else 'end'}"
 
 
-def _freed(
+def _ended(
     before: Snapshot, unit: Unit, nodes: Sequence[NodeLedger]
 ) -> dict[str, list[Holding]] | None:
-    """Return what must end on these nodes, named, smallest first; None where all is not enough."""
+    """Return what must end on these nodes, by name, smallest first; None if that is not enough."""
     running: dict[str, list[Holding]] = {}
     for node in nodes:
         for holding in node.holdings.values():

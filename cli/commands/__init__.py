@@ -1,1 +1,1 @@
-"""The commands of `linkwise` and their parameters."""
+"""The command line: the commands of `linkwise` and their parameters."""

@@ -1,54 +1,56 @@
-"""`linkwise explain`: why a pod or a gang is where it is, or why it is nowhere yet."""
+"""`linkwise explain`: explains the placement of a pod or a gang, or why it waits."""
 
 from collections.abc import Sequence
 from typing import Literal
 
-from cli.analysis.explained import Explained, UnitState
-from cli.analysis.explanation import explain_gang, explain_pod
+from cli.analysis.explain import explain_gang, explain_pod
 from cli.analysis.planner_view import planner_view
-from cli.live.current import Current
+from cli.analysis.unit_explanation import UnitExplanation
+from cli.files.current_cluster import CurrentCluster
+from cli.output.printer import Format, emit, say, warn, widely
 from cli.render import explain_json, explain_text
-from cli.render.output import Format, emit, say, warn, widely
 from manifest.value import InputError
 
 Kind = Literal["pod", "gang"]
 
 
-def show_explanation(now: Current, kind: Kind, name: str, output: str, *, clock: float) -> int:
-    """Explain; return the exit code: 1 while it waits.
+def show_explanation(
+    current: CurrentCluster, kind: Kind, name: str, output: str, *, clock: float
+) -> int:
+    """Show an explanation; return the exit code, 1 for a unit that waits.
 
     Args:
-        now: The cluster.
-        kind: What the name names.
+        current: The cluster.
+        kind: The kind of object that the name names.
         name: `namespace/name`, or the name alone.
         output: `table`, `wide`, `json` or `yaml`.
         clock: The time [s since 1970].
 
     Raises:
-        InputError: There is nothing of that name.
+        InputError: There is no object of this name.
     """
-    home, _, rest = name.rpartition("/")
-    namespace = home or now.namespace
-    scene = planner_view(now, clock)
-    found: Sequence[Explained]
+    own_namespace, _, name = name.rpartition("/")
+    namespace = own_namespace or current.namespace
+    view = planner_view(current, clock)
+    explanations: Sequence[UnitExplanation]
     if kind == "gang":
-        found = explain_gang(scene, namespace, rest)
+        explanations = explain_gang(view, namespace, name)
     else:
-        alone = explain_pod(scene, namespace, rest)
-        found = [alone] if alone else []
-    if not found:
+        explanation = explain_pod(view, namespace, name)
+        explanations = [explanation] if explanation else []
+    if not explanations:
         raise InputError(
-            f"there is no {kind} {namespace}/{rest}. Write NAMESPACE/NAME, or name a namespace "
+            f"there is no {kind} {namespace}/{name}. Write NAMESPACE/NAME, or name a namespace "
             "with -n."
         )
-    for warning in now.warnings:
+    for warning in current.warnings:
         warn(warning)
     if output in {"table", "wide"}:
         with widely(wide=output == "wide"):
-            for place, one in enumerate(found):
-                if place:
+            for number, explanation in enumerate(explanations):
+                if number:
                     say()
-                explain_text.show(one)
+                explain_text.show(explanation)
     else:
-        emit(explain_json.document(found), Format(output))
-    return 1 if any(one.state in {UnitState.WAITS, UnitState.NEVER} for one in found) else 0
+        emit(explain_json.document(explanations), Format(output))
+    return 1 if any(unit.is_waiting for unit in explanations) else 0

@@ -1,4 +1,4 @@
-"""`linkwise inspect`: who has which GPU."""
+"""`linkwise inspect`: shows the GPUs of each node and the pods that hold them."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -6,83 +6,84 @@ from typing import NamedTuple
 
 from typer import echo
 
-from cli.analysis.inspection import views
-from cli.live.current import Current
+from cli.analysis.inspection import inspect_nodes
+from cli.files.current_cluster import CurrentCluster
+from cli.output.printer import Format, emit, say, warn, widely
 from cli.render import inspect_gpushare, inspect_json, inspect_text
-from cli.render.output import Format, emit, say, warn, widely
 from cli.render.page.caption import Caption
 from cluster.node_ledger import NodeLedger
 from manifest.value import InputError
 
 
 class Style(StrEnum):
-    """How people are shown it."""
+    """The layouts of the table."""
 
     LINKWISE = "linkwise"
     GPUSHARE = "gpushare"
 
 
-class Wanted(NamedTuple):
-    """Which nodes are shown: all that have GPUs, where nothing is said."""
+class NodeFilter(NamedTuple):
+    """Selects nodes; by default all that have GPUs."""
 
     node: str | None = None
     """Only this one."""
     namespace: str | None = None
-    """Only those of which this namespace's pods have GPUs."""
+    """Only nodes on which pods of this namespace have GPUs."""
 
 
 class View(NamedTuple):
-    """How `inspect` answers."""
+    """The output format of `inspect`."""
 
     output: str = "table"
-    """`table`, `wide`, `json`, `yaml` or `html`; scripts get one document, whatever the style."""
+    """`table`, `wide`, `json`, `yaml` or `html`; the style changes the table alone."""
     style: Style = Style.LINKWISE
-    """Which table people are shown."""
     detail: bool = False
-    """More of each node."""
+    """Show every GPU of each node."""
 
 
-def show_inspection(now: Current, wanted: Wanted, view: View, given: Caption) -> int:
-    """Show who has which GPU; return the exit code.
+def show_inspection(
+    current: CurrentCluster, selected: NodeFilter, view: View, caption: Caption
+) -> int:
+    """Show nodes and their GPUs; return the exit code.
 
     Args:
-        now: The cluster.
-        wanted: Which nodes.
-        view: How to answer.
-        given: Where a page comes from.
+        current: The cluster.
+        selected: The nodes to show.
+        view: The output format.
+        caption: The caption of a page.
 
     Raises:
-        InputError: There is no such node, or none with GPUs of that name.
+        InputError: There is no such node, or it has no GPUs.
     """
-    node, namespace = wanted
-    found = views(now.cluster, node)
-    if node is not None and not found:
-        here = node in now.cluster.ledger.nodes
+    node, namespace = selected
+    nodes = inspect_nodes(current.cluster, node)
+    if node is not None and not nodes:
+        here = node in current.cluster.ledger.nodes
         problem = f"node {node} has no GPUs" if here else f"there is no node {node}"
         raise InputError(f"{problem}. See linkwise inspect for those that have some.")
     if namespace is not None:
-        found = tuple(view for view in found if namespace in view.namespaces)
-    for warning in now.warnings:
+        nodes = tuple(inspected for inspected in nodes if namespace in inspected.namespaces)
+    for warning in current.warnings:
         warn(warning)
     if view.output == "html":
-        echo(_page(now, [one.ledger for one in found], given), nl=False)
+        echo(_page(current, [inspected.ledger for inspected in nodes], caption), nl=False)
     elif view.output not in {"table", "wide"}:
-        emit(inspect_json.document(found), Format(view.output))
+        emit(inspect_json.document(nodes), Format(view.output))
     elif view.style is Style.GPUSHARE:
-        for line in inspect_gpushare.lines(found, detail=view.detail):
+        for line in inspect_gpushare.lines(nodes, detail=view.detail):
             say(line)
     else:
         with widely(wide=view.output == "wide"):
-            inspect_text.show(found, detail=view.detail)
+            inspect_text.show(nodes, detail=view.detail)
     return 0
 
 
-def _page(now: Current, ledgers: Sequence[NodeLedger], given: Caption) -> str:
-    # 0.1 s that only a page needs.
+def _page(current: CurrentCluster, ledgers: Sequence[NodeLedger], caption: Caption) -> str:
+    # These cost 0.1 s to import; only a page needs them.
     from cli.analysis.fleet import fleet_of, usage_of  # noqa: PLC0415
-    from cli.analysis.pending import pending_work  # noqa: PLC0415
+    from cli.analysis.pending import pending_units  # noqa: PLC0415
     from cli.analysis.planner_view import planner_view  # noqa: PLC0415
-    from cli.render.page.inspection import render_fleet  # noqa: PLC0415
+    from cli.render.page.inspection import inspection_page  # noqa: PLC0415
 
-    waiting = pending_work(planner_view(now, given.clock))
-    return render_fleet(fleet_of(ledgers), usage_of(ledgers), waiting, given)
+    pending = pending_units(planner_view(current, caption.clock))
+    return inspection_page(fleet_of(ledgers), usage_of(ledgers), pending, caption)

@@ -1,10 +1,10 @@
-"""What several commands take: the names, the words and the help."""
+"""The parameters that several commands share."""
 
 from typing import Annotated
 
 import typer
 
-from cli.render.output import Format
+from cli.output.printer import Format
 
 Files = Annotated[
     list[str] | None,

@@ -1,13 +1,13 @@
-"""`linkwise policy lint`: what is wrong with a policy or a profile, and what it decides."""
+"""`linkwise policy lint`: shows the problems of a policy or a profile, and its settings."""
 
 from typing import Any
 
 from msgspec import Struct
 
 from cli.files.source import read_text, shown_name
-from cli.render.document import Document
-from cli.render.output import BAD, DOUBT, GOOD, QUIET, Cell, Format, Paint, emit, say, sentence
-from cli.render.patch_step import short
+from cli.output.document import Document
+from cli.output.printer import BAD, DOUBT, GOOD, QUIET, Cell, Format, Paint, emit, say, sentence
+from cli.render.patch_text import short
 from cluster.finding import Severity
 from policy.lint import Change, lint
 from policy.problem import Problem
@@ -15,7 +15,7 @@ from topology.catalogue import NAMES
 
 
 class LintFinding(Struct, frozen=True, kw_only=True):
-    """What is wrong or risky."""
+    """An error or a risk."""
 
     code: str
     severity: Severity
@@ -28,47 +28,47 @@ class LintFinding(Struct, frozen=True, kw_only=True):
 
 
 class LintChange(Struct, frozen=True, kw_only=True):
-    """What the file decides."""
+    """A setting of the file."""
 
     source: str
     """`file:line`."""
     name: str
     when: str
-    """For which pods; empty: for all."""
+    """The pods that it applies to; empty: all."""
     sets: dict[str, Any]
 
 
 class LintReport(Document, frozen=True, kw_only=True):
-    """What is wrong with a policy or a profile, and what it decides."""
+    """The problems of a policy or a profile, and its settings."""
 
     findings: list[LintFinding]
     changes: list[LintChange]
 
 
 def lint_file(name: str, output: Format, *, strict: bool) -> int:
-    """Show what there is to say about a file; return the exit code.
+    """Show the problems and the settings of a file; return the exit code.
 
     Raises:
         InputError: The file cannot be read.
     """
     file = shown_name(name)
-    found = lint(read_text(name), machines=NAMES)
+    result = lint(read_text(name), machines=NAMES)
     if output is Format.TABLE:
-        for problem in found.problems:
+        for problem in result.problems:
             _show_problem(file, problem)
-        for change in found.changes:
+        for change in result.changes:
             _show_change(file, change)
-        if not found.problems and not found.changes:
+        if not result.problems and not result.changes:
             say(f"{file}: nothing to complain about, and nothing is decided.")
     else:
         report = LintReport(
-            findings=[_problem(file, problem) for problem in found.problems],
-            changes=[_change(file, change) for change in found.changes],
+            findings=[_problem(file, problem) for problem in result.problems],
+            changes=[_change(file, change) for change in result.changes],
         )
         emit(report, output)
-    if any(problem.severity is Severity.ERROR for problem in found.problems):
+    if any(problem.severity is Severity.ERROR for problem in result.problems):
         return 1
-    return 3 if strict and found.problems else 0
+    return 3 if strict and result.problems else 0
 
 
 def _show_problem(file: str, problem: Problem) -> None:
@@ -85,7 +85,7 @@ def _show_problem(file: str, problem: Problem) -> None:
 def _show_change(file: str, change: Change) -> None:
     head: list[Cell] = [Paint("decides", bold=True), f"{file}:{change.line}", change.what]
     if change.what in change.sets:
-        # A key of a policy is named by its path.
+        # A key of a policy is its path.
         say(*head, f"= {short(change.sets[change.what])}")
         return
     say(*head, *([Paint(f"when {change.when}", QUIET)] if change.when else []))

@@ -1,6 +1,6 @@
-"""`linkwise schema`: the JSON Schema of every document for scripts, and of the policy file.
+"""`linkwise schema`: prints the JSON Schema of each document for scripts, and of the policy.
 
-They are made from the types that the commands write and read, so that they cannot differ.
+Schemas are generated from the types that the commands encode and decode.
 """
 
 import json
@@ -11,11 +11,11 @@ from msgspec import UNSET
 from msgspec.json import schema, schema_components
 from msgspec.structs import fields
 
-from cli.analysis.report import CheckReport
+from cli.analysis.check_report import CheckReport
 from cli.commands.policy_lint import LintReport
 from cli.live.dry_run_client import DryRun
 from cli.live.snapshot import Snapshot
-from cli.render.document import Document
+from cli.output.document import Document
 from cli.render.explain_json import Explanation
 from cli.render.inspect_json import Inspection
 from cli.render.simulate_json import Simulation
@@ -48,20 +48,20 @@ _REFUSALS = {
 Schema = dict[str, Any]
 
 
-def text_of(kind: str) -> str:
+def schema_text(kind: str) -> str:
     """Return the schema of a kind, as JSON text."""
     return f"{json.dumps(KINDS[kind](), indent=2, ensure_ascii=False)}\n"
 
 
-def _answer(kind: type[Document]) -> Schema:
-    made = schema(kind)
+def _document_schema(kind: type[Document]) -> Schema:
+    generated = schema(kind)
     name = _kind_of(kind)
-    # A document has its version and every field, but for those that are absent by their meaning.
-    own = made["$defs"][kind.__name__]
+    # A document has its version and every field, except those that may be absent.
+    own = generated["$defs"][kind.__name__]
     own["properties"]["apiVersion"] = {"const": CLI_API_VERSION}
-    always = [one.encode_name for one in fields(kind) if one.default is not UNSET]
+    always = [each.encode_name for each in fields(kind) if each.default is not UNSET]
     own["required"] = ["kind", *always]
-    return {"$schema": _DIALECT, "title": name, **made}
+    return {"$schema": _DIALECT, "title": name, **generated}
 
 
 def _policy() -> Schema:
@@ -77,13 +77,13 @@ def _dry_run() -> Schema:
         "info": {
             "title": "Linkwise dry-run API",
             "version": "v1",
-            "description": "What admission makes of a manifest, and where its pods would fit now.",
+            "description": "The result of admission for a manifest, and where its pods fit now.",
         },
         "paths": {
             PATH: {
                 "post": {
                     "operationId": "dryRun",
-                    "summary": "Judge a manifest; nothing is created and nothing is held.",
+                    "summary": "Judge a manifest; nothing is created or reserved.",
                     "security": [{"token": []}],
                     "parameters": [
                         {
@@ -121,12 +121,12 @@ def _kind_of(document: type[Document]) -> str:
     return str(document.__struct_config__.tag)
 
 
-def _of(kind: type[Document]) -> Callable[[], Schema]:
-    return lambda: _answer(kind)
+def _generator(kind: type[Document]) -> Callable[[], Schema]:
+    return lambda: _document_schema(kind)
 
 
 KINDS: dict[str, Callable[[], Schema]] = {
-    **{_kind_of(kind): _of(kind) for kind in _ANSWERS},
+    **{_kind_of(kind): _generator(kind) for kind in _ANSWERS},
     "Policy": _policy,
     "DryRun": _dry_run,
 }

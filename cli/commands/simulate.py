@@ -1,4 +1,4 @@
-"""`linkwise simulate`: admit pods, place them on a cluster in a file, and show what happens."""
+"""`linkwise simulate`: admits pods, places them on a cluster in a file, and shows the result."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -8,18 +8,13 @@ from jsonpatch import JsonPatch
 from msgspec import json, structs
 from typer import echo
 
-from cli.analysis.simulation import (
-    AdmittedPod,
-    PodResult,
-    Step,
-    simulate,
-)
-from cli.commands.fit import cluster_of
-from cli.files.inputs import Inputs, admitted
+from cli.analysis.fit import placement_snapshot
+from cli.analysis.simulation import AdmittedPod, PodResult, SimulationStep, simulate
+from cli.files.inputs import Inputs, admit_pod
+from cli.output.printer import Format, complain, emit, warn, widely
+from cli.output.progress import with_progress
 from cli.render import simulate_json, simulate_text
-from cli.render.output import Format, complain, emit, warn, widely
 from cli.render.page.caption import Caption
-from cli.render.progress import followed
 from cluster.ledger import Ledger
 from manifest.template import PodTemplate
 from topology.choice import Mode
@@ -27,58 +22,60 @@ from webhook.outcome import Verdict
 
 
 class View(StrEnum):
-    """How `simulate` answers."""
+    """The output formats of `simulate`."""
 
     TABLE = "table"
     WIDE = "wide"
-    """The table, whole."""
+    """The table with all rows."""
     JSON = "json"
     YAML = "yaml"
     HTML = "html"
 
 
-def show_simulation(inputs: Inputs, view: View, mode: Mode, given: Caption) -> int:
-    """Simulate and show; return the exit code.
+def show_simulation(inputs: Inputs, view: View, mode: Mode, caption: Caption) -> int:
+    """Simulate and show the result; return the exit code.
 
     Args:
         inputs: Manifests and a cluster.
-        view: How to answer.
+        view: The output format.
         mode: What a choice of GPUs prefers.
-        given: Where a page comes from.
+        caption: The caption of a page.
 
     Raises:
         InputError: A manifest cannot be a pod.
     """
-    snapshot = cluster_of(inputs, mode)
-    made = (one for template in inputs.templates for one in _applicants(inputs, template))
-    number = sum(template.replicas for template in inputs.templates)
-    applicants = list(followed(made, "Admitting pods", total=number))
-    pods = inputs.cluster.pods if inputs.cluster else ()
-    simulation = simulate(snapshot, applicants, pods, _placing)
-    for one in inputs.unjudged:
-        complain(one.sentence)
-    for warning in (*inputs.warnings, *_disputed(snapshot.ledger)):
+    if inputs.cluster is None:
+        raise ValueError("there is no cluster among the files")
+    snapshot = placement_snapshot(inputs.cluster, inputs.policy, mode)
+    created = (pod for template in inputs.templates for pod in _admit(inputs, template))
+    total = sum(template.replicas for template in inputs.templates)
+    admitted = list(with_progress(created, "Admitting pods", total=total))
+    simulation = simulate(snapshot, admitted, inputs.cluster.pods, _placing)
+    for unjudged in inputs.unjudged:
+        complain(unjudged.sentence)
+    for warning in (*inputs.warnings, *_ledger_warnings(snapshot.ledger)):
         warn(warning)
     if view is View.HTML:
-        from cli.render.page.document import render  # noqa: PLC0415 - 30 ms that only a page needs
+        # The page costs 30 ms to import.
+        from cli.render.page.simulation import simulation_page  # noqa: PLC0415
 
-        echo(render(simulation, given), nl=False)
+        echo(simulation_page(simulation, caption), nl=False)
     elif view in {View.TABLE, View.WIDE}:
         with widely(wide=view is View.WIDE):
             simulate_text.show(simulation)
     else:
         emit(simulate_json.document(simulation, inputs.unjudged), Format(view.value))
-    if not all(_is_settled(pod) for pod in simulation.pods):
+    if not all(map(_is_settled, simulation.pods)):
         return 1
     return 3 if inputs.unjudged else 0
 
 
-def _placing(steps: Iterable[Step], total: int) -> Iterator[Step]:
-    return followed(steps, "Placing pods", size=lambda step: len(step[0].places), total=total)
+def _placing(steps: Iterable[SimulationStep], total: int) -> Iterator[SimulationStep]:
+    return with_progress(steps, "Placing pods", size=lambda step: len(step[0].places), total=total)
 
 
-def _disputed(ledger: Ledger) -> Iterator[str]:
-    """Yield what the pods of the cluster tell wrongly, or not at all, of the GPUs they hold."""
+def _ledger_warnings(ledger: Ledger) -> Iterator[str]:
+    """Yield the pods of the cluster whose GPUs are unknown or recorded wrongly."""
     for node in ledger.nodes.values():
         if node.unaccounted:
             yield (
@@ -90,29 +87,29 @@ def _disputed(ledger: Ledger) -> Iterator[str]:
 
 
 def _is_settled(pod: PodResult) -> bool:
-    """Tell whether a pod was allowed, and placed where Linkwise or its planner places it."""
-    outcome = pod.applicant.outcome
+    """Return whether a pod was allowed, and placed if it asks for GPUs."""
+    outcome = pod.admitted.outcome
     if outcome.verdict is Verdict.DENIED:
         return False
     return pod.node is not None or outcome.request.family is None
 
 
-def _applicants(inputs: Inputs, template: PodTemplate) -> Iterator[AdmittedPod]:
-    """Yield the pods of a template; of those that differ in name only, one is admitted."""
-    one, alike = None, None
+def _admit(inputs: Inputs, template: PodTemplate) -> Iterator[AdmittedPod]:
+    """Yield the pods of a template; pods that differ in name only are admitted once."""
+    admitted, marks = None, None
     for index in range(template.replicas):
-        name, *marks = template.stamp(index)
-        if one is None or marks != alike:
-            one, alike = _applicant(inputs, template, index), marks
-        metadata = structs.replace(one.pod.metadata, name=name)
-        yield replace(one, pod=structs.replace(one.pod, metadata=metadata))
+        name, *own_marks = template.stamp(index)
+        if admitted is None or own_marks != marks:
+            admitted, marks = _admit_one(inputs, template, index), own_marks
+        metadata = structs.replace(admitted.pod.metadata, name=name)
+        yield replace(admitted, pod=structs.replace(admitted.pod, metadata=metadata))
 
 
-def _applicant(inputs: Inputs, template: PodTemplate, index: int) -> AdmittedPod:
+def _admit_one(inputs: Inputs, template: PodTemplate, index: int) -> AdmittedPod:
     raw = template.pod(index)
-    outcome = admitted(inputs, template, template.read(raw))
+    outcome = admit_pod(inputs, template, template.read(raw))
     patch = JsonPatch([step.wire() for step in outcome.patch])
-    # The pod shares parts with its template; a copy by way of JSON takes a tenth of the time.
+    # The pod shares parts with its template. A copy through JSON is ten times as fast as deepcopy.
     patched = patch.apply(json.decode(json.encode(raw)), in_place=True)
     return AdmittedPod(
         pod=template.read(patched),

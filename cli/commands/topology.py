@@ -1,173 +1,172 @@
-"""`linkwise topology`: what links a machine's GPUs, and which of them to take."""
+"""`linkwise topology`: its subcommands and their parameters.
 
-from cli.render import topology_json
-from cli.render.output import BAD, DOUBT, GOOD, QUIET, Cell, Format, Paint, emit, say, table
-from cli.render.topology_json import links, pairs, word
+Each subcommand imports what it runs when it runs, so that `--help` does not wait for libraries.
+"""
+
+from typing import Annotated, Literal
+
+import typer
+
+from cli.commands.output_options import with_output_options
+from cli.commands.parameters import Filename, Output
+from cli.output.printer import Format, emit
 from manifest.value import InputError
-from topology.catalogue import NAMES, entry
-from topology.choice import Ask
-from topology.explain import Explanation, GPUSet, explain
-from topology.machine import Machine, mask_of
-from topology.table import Table, table_of
 
-UNIT = "GB/s"
-_HINT = (
-    "NV2: two NVLinks; PIX, PXB: PCIe switches; PHB, NODE: one socket's host bridges; "
-    "SYS: between sockets"
+topology = typer.Typer(
+    help="What links a machine's GPUs, and which of them to take.",
+    epilog="Example: linkwise topology best dgx1-v100 --count 4",
+    invoke_without_command=True,
 )
 
 
-def show(name: str, machine: Machine, output: Format) -> int:
-    """Show a machine's links and bandwidths; return the exit code."""
-    bandwidths = table_of(machine)
-    if output is not Format.TABLE:
-        emit(topology_json.machine_report(machine, bandwidths), output)
-        return 0
-    say(Paint(name, bold=True), f"{machine.n} GPUs, {kind_of(machine)}, class {bandwidths.key}")
-    say()
-    say(f"Links ({_HINT})")
-    _matrix(links(machine), ["NUMA", *map(str, machine.numa)])
-    say()
-    say(f"Bandwidth of each pair [{UNIT}]")
-    _matrix([[f"{speed:.1f}" if speed else "-" for speed in row] for row in pairs(bandwidths)])
-    if machine.n > 1:
-        _show_sizes(bandwidths)
-    if machine.nics:
-        say()
-        say("Network cards, and how near each is to each GPU")
-        names: list[Cell] = ["", *(f"GPU{i}" for i in range(machine.n))]
-        table([names, *([nic.name, *map(word, nic.levels)] for nic in machine.nics)], indent=2)
-    _show_warnings(machine)
-    return 0
+def _complete_name(incomplete: str) -> list[str]:
+    from topology.catalogue import NAMES
+
+    return [name for name in NAMES if name.startswith(incomplete)]
 
 
-def best(name: str, machine: Machine, ask: Ask, output: Format) -> int:
-    """Show the set of GPUs to take, and what else there was; return the exit code."""
+Machine = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="FILE",
+        autocompletion=_complete_name,
+        help="Text of `nvidia-smi topo -m`, an NCCL topology XML, a catalogue name, or - .",
+    ),
+]
+
+
+def _parse_count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
+        raise typer.BadParameter(f"{text!r} is no number of GPUs; write 1 or more.")
+    return int(text)
+
+
+GPUModel = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Product name of the GPUs, or a part of it: V100, A100, H100."
+    ),
+]
+Partial = Annotated[
+    bool, typer.Option("--partial", help="Read the complete lines of a text that is cut off.")
+]
+
+
+@topology.command("show", epilog="Example: nvidia-smi topo -m | linkwise topology show -")
+@with_output_options
+def topology_show(
+    file: Machine = None,
+    filename: Filename = None,
+    gpu_model: GPUModel = None,
+    partial: Partial = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Show the links, the class and the bandwidths of a machine."""
+    from cli.files.machine import find_machine
+    from cli.files.source import only_file, shown_name
+    from cli.render import topology_json, topology_text
+    from topology.table import table_of
+
+    name = only_file(file, filename)
+    machine = find_machine(name, model=gpu_model, partial=partial)
     bandwidths = table_of(machine)
-    found = explain(bandwidths, ask)
-    if output is not Format.TABLE:
-        emit(topology_json.choice(machine, bandwidths, ask, found), output)
-    elif found.chosen is None:
-        say(Paint("no such set:", BAD), found.reason)
+    if output is Format.TABLE:
+        topology_text.show_machine(shown_name(name), machine, bandwidths)
     else:
-        _show_choice(name, found, found.chosen, ask)
-        _show_warnings(machine)
-    return 0 if found.chosen else 1
-
-
-def list_machines(output: Format) -> int:
-    """Show the catalogue; return the exit code."""
-    entries = [entry(name) for name in NAMES]
-    if output is not Format.TABLE:
-        emit(topology_json.machine_list(entries), output)
-        return 0
-    header: list[Cell] = ["NAME", "GPUS", "LINKS", "MACHINE"]
-    table(
-        [header]
-        + [[one.name, str(one.machine.n), kind_of(one.machine), one.title] for one in entries]
-    )
+        emit(topology_json.machine_report(machine, bandwidths), output)
     return 0
 
 
-def gpus_in(text: str, n: int, option: str) -> int:
+@topology.command("best", epilog="Example: linkwise topology best dgx1-v100 --count 2 --free 0-2,6")
+@with_output_options
+def topology_best(
+    count: Annotated[
+        int, typer.Option(parser=_parse_count, metavar="NUMBER", help="How many GPUs to take.")
+    ],
+    file: Machine = None,
+    filename: Filename = None,
+    free: Annotated[
+        str | None, typer.Option(metavar="GPUS", help="GPUs to choose from, such as 0-3,6.")
+    ] = None,
+    require: Annotated[
+        str | None, typer.Option(metavar="GPUS", help="GPUs that must be among them.")
+    ] = None,
+    mode: Annotated[
+        Literal["fast", "keep", "compat"],
+        typer.Option(
+            help="Most bandwidth now; or with a view to later jobs; or as NVIDIA's allocator."
+        ),
+    ] = "keep",
+    multi_node: Annotated[
+        bool, typer.Option("--multi-node", help="The job spans nodes: near network cards count.")
+    ] = False,
+    gpu_model: GPUModel = None,
+    partial: Partial = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Choose the GPUs that talk fastest to each other."""
+    from cli.files.machine import find_machine
+    from cli.files.source import only_file, shown_name
+    from cli.render import topology_json, topology_text
+    from topology.choice import Ask, Mode
+    from topology.explain import explain
+    from topology.table import table_of
+
+    name = only_file(file, filename)
+    machine = find_machine(name, model=gpu_model, partial=partial)
+    ask = Ask(
+        free=(1 << machine.n) - 1 if free is None else gpu_mask(free, machine.n, "--free"),
+        k=count,
+        required=gpu_mask(require or "", machine.n, "--require"),
+        mode=Mode(mode),
+        multi_node=multi_node,
+    )
+    bandwidths = table_of(machine)
+    explanation = explain(bandwidths, ask)
+    if output is Format.TABLE:
+        topology_text.show_choice(shown_name(name), machine, explanation, ask)
+    else:
+        emit(topology_json.choice(machine, bandwidths, ask, explanation), output)
+    return 0 if explanation.chosen else 1
+
+
+@topology.command("list", epilog="Example: linkwise topology list -o json")
+@with_output_options
+def topology_list(output: Output = Format.TABLE) -> int:
+    """List the machines of the catalogue."""
+    from cli.render import topology_json, topology_text
+    from topology.catalogue import NAMES, entry
+
+    entries = [entry(name) for name in NAMES]
+    if output is Format.TABLE:
+        topology_text.show_catalogue(entries)
+    else:
+        emit(topology_json.machine_list(entries), output)
+    return 0
+
+
+def gpu_mask(text: str, n: int, option: str) -> int:
     """Return the mask of a list of GPUs such as `0-3,6`.
 
     Raises:
-        InputError: Something in it is no index of one of the machine's n GPUs.
+        InputError: An item is no index of one of the machine's n GPUs.
     """
+    from topology.machine import mask_of
+
     gpus = set[int]()
     for item in filter(None, (part.strip() for part in text.split(","))):
         first, dash, last = item.partition("-")
-        taken = range(_index(first), _index(last if dash else first) + 1)
-        if not taken or not 0 <= taken[0] <= taken[-1] < n:
+        indices = range(_index(first), _index(last if dash else first) + 1)
+        if not indices or not 0 <= indices[0] <= indices[-1] < n:
             raise InputError(
                 f"{option}: {item!r} is no GPU of this machine. Write some of 0 to {n - 1}, "
                 "such as 0-3,6."
             )
-        gpus.update(taken)
+        gpus.update(indices)
     return mask_of(gpus)
 
 
 def _index(text: str) -> int:
-    """Return a GPU's index; -1 where it is none."""
-    word = text.strip()
-    return int(word) if word.isascii() and word.isdigit() and len(word) <= 4 else -1
-
-
-def _show_choice(name: str, found: Explanation, chosen: GPUSet, ask: Ask) -> None:
-    say(
-        Paint(f"GPU {_gpus(chosen)}", GOOD, bold=True),
-        Paint(_speed(chosen), bold=True),
-        f"on {name}, mode {ask.mode.value}",
-    )
-    say(f"  {found.reason[:1].upper()}{found.reason[1:]}.")
-    rows: list[list[Cell]] = []
-    if found.best_possible is not None:
-        rows.append(["best possible", "any GPUs", f"{found.best_possible:.1f} {UNIT}"])
-    for title, gpus in (
-        ("index order", found.index_order),
-        ("runner-up", found.runner_up),
-        ("left free", found.left),
-    ):
-        if gpus:
-            rows.append([title, f"GPU {_gpus(gpus)}", _speed(gpus), _times(chosen, gpus, title)])
-    table(rows, indent=2)
-    if not found.exact:
-        say("  ", Paint("Bandwidths of large meshes are upper bounds.", QUIET))
-
-
-def _times(chosen: GPUSet, other: GPUSet, title: str) -> str:
-    if title == "left free" or not chosen.bandwidth or not other.bandwidth:
-        return ""
-    if chosen.gpus == other.gpus:
-        return "the same set"
-    times = chosen.bandwidth / other.bandwidth
-    return f"the choice is {times:.1f} times as fast" if round(times, 1) > 1 else ""
-
-
-def _show_sizes(bandwidths: Table) -> None:
-    """Show for each size what the best set gives, and what taking the lowest indices gives."""
-    say()
-    say(f"A job's all-reduce over k GPUs of the empty machine [{UNIT}]")
-    header: list[Cell] = ["k", "best", "first k GPUs"]
-    rows: list[list[Cell]] = [header]
-    for k in range(2, bandwidths.n + 1):
-        first = bandwidths.bandwidth((1 << k) - 1)
-        rows.append([str(k), f"{bandwidths.best_possible(k):.1f}", f"{first:.1f}"])
-    table(rows, indent=2)
-    if not bandwidths.exact:
-        say(Paint("  Bandwidths of large meshes are upper bounds.", QUIET))
-
-
-def _show_warnings(machine: Machine) -> None:
-    for warning in machine.warnings:
-        say(Paint("warning:", DOUBT), warning)
-
-
-def _matrix(words: list[list[str]], last: list[str] | None = None) -> None:
-    names = [f"GPU{i}" for i in range(len(words))]
-    rows: list[list[Cell]] = [["", *names, *(last or [])[:1]]]
-    for i, row in enumerate(words):
-        rows.append([names[i], *map(_coloured, row), *(last or [])[i + 1 : i + 2]])
-    table(rows, indent=2)
-
-
-def _coloured(word: str) -> Cell:
-    if word.startswith("NV"):
-        return Paint(word, GOOD)
-    return Paint(word, QUIET) if word in {"X", "-"} else word
-
-
-def kind_of(machine: Machine) -> str:
-    """Return in two words what links a machine's GPUs."""
-    if machine.switched:
-        return "NVSwitch"
-    return "NVLink mesh" if machine.fabric else "PCIe only"
-
-
-def _gpus(gpus: GPUSet) -> str:
-    return ",".join(map(str, gpus.gpus))
-
-
-def _speed(gpus: GPUSet) -> str:
-    return "" if gpus.bandwidth is None else f"{gpus.bandwidth:.1f} {UNIT}"
+    """Return a GPU's index; -1 for a text that is none."""
+    digits = text.strip()
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 4 else -1

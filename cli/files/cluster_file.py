@@ -1,12 +1,11 @@
-"""A cluster in a file: its nodes, who has which GPU, and its namespaces."""
+"""Reads a cluster from a file: its nodes, the pods that hold GPUs, and its other objects."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from msgspec import Struct
-
 from cli.files.machine import find_machine
+from cli.files.objects import NodeAddresses
 from cli.files.short_form import ShortNode, is_short_form, read_short_form
 from cli.files.source import shown_name
 from cluster.accounting import ledger_of
@@ -27,15 +26,15 @@ _NODES = "Add Nodes, as kubectl get nodes -o yaml gives them, or take linkwise s
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What a cluster file tells."""
+    """The nodes and pods of a cluster, and who holds which GPU."""
 
     ledger: Ledger
     pods: tuple[Pod, ...] = ()
-    """The pods that are in the file, whatever their state."""
+    """Every pod, whatever its state."""
     warnings: tuple[str, ...] = ()
     """What was guessed or left out, for people."""
     addresses: Mapping[str, str] = field(default_factory=dict)
-    """The InternalIP of each node that has one, by its name."""
+    """The InternalIP of each node that has one, by the node's name."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -43,111 +42,88 @@ class Cluster:
         return tuple(ledger.node for ledger in self.ledger.nodes.values())
 
 
-class _Address(Struct, frozen=True):
-    type: str = ""
-    address: str = ""
-
-
-class _Status(Struct, frozen=True):
-    addresses: list[_Address] | None = None
-
-
-class _Addressed(Struct, frozen=True):
-    status: _Status = _Status()
-
-
-def read_cluster(objects: Iterable[Value], file: str, policy: PolicySnapshot) -> Cluster:
-    """Return what the objects of a cluster file tell.
+def collect_objects(objects: Iterable[Value], file: str) -> "ClusterObjects":
+    """Return the objects of a cluster, nodes and pods reduced to what placement reads.
 
     Args:
-        objects: Kubernetes objects and short forms; kinds that say nothing here are passed over.
-        file: The file's name, from whose folder it names matrix files.
-        policy: What it says of nodes that do not say it themselves, and of links' speeds.
+        objects: Kubernetes objects and short forms; unknown kinds are kept in `others`.
+        file: The file's name; matrix files that it names are relative to its folder.
 
     Raises:
-        InputError: Something in it cannot be; with its line.
+        InputError: An object is wrong; with its line.
     """
-    return gathered(objects, file).cluster(policy)
-
-
-def gathered(objects: Iterable[Value], file: str) -> "Gathered":
-    """Return what the objects of a cluster file tell, before anything is decided of it.
-
-    Nodes and pods are kept as placement knows them; of one object after another no more is held.
-
-    Args:
-        objects: As in `read_cluster`.
-        file: As there.
-
-    Raises:
-        InputError: Something in it cannot be; with its line.
-    """
-    found = Gathered(file)
+    collected = ClusterObjects(file)
     for value in objects:
-        found.take(value)
-    return found
+        collected.add(value)
+    return collected
 
 
 @dataclass(slots=True)
-class Gathered:
-    """The objects of a cluster."""
+class ClusterObjects:
+    """The objects of a cluster, before a policy is applied to them."""
 
     file: str
     nodes: dict[str, tuple[Value, NodeObject]] = field(default_factory=dict)
-    """Each with where it stands."""
-    short: list[Value] = field(default_factory=list)
-    """Short forms."""
+    """By name, each with its place in the file."""
+    short_forms: list[Value] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
     others: list[Value] = field(default_factory=list)
     """Everything but nodes and pods."""
-    told: dict[str, dict[str, ConfigMap]] = field(default_factory=dict)
-    """What ConfigMaps tell of each node, by node and their name."""
+    config_maps: dict[str, dict[str, ConfigMap]] = field(default_factory=dict)
+    """ConfigMaps about a node, by the node's name and their own."""
     addresses: dict[str, str] = field(default_factory=dict)
 
-    def take(self, value: Value) -> None:
-        """Go on with the next object."""
+    def add(self, value: Value) -> None:
+        """Add one object.
+
+        Raises:
+            InputError: It is wrong, or a node of its name is there already.
+        """
         if is_short_form(value):
-            self.short.append(value)
+            self.short_forms.append(value)
             return
         plain = without_nulls(value.mapping())
         match value.need("kind").plain:
             case "Node":
-                node = read_as(NodeObject, plain, value)
-                name = node.metadata.name
-                if name in self.nodes:
-                    raise _twice(value, name, self.nodes[name][0])
-                self.nodes[name] = value.place(), node
-                for one in read_as(_Addressed, plain, value).status.addresses or ():
-                    if one.type == "InternalIP":
-                        self.addresses.setdefault(name, one.address)
+                self._add_node(value, plain)
             case "Pod":
                 self.pods.append(read_as(Pod, plain, value))
             case "ConfigMap":
-                found = read_as(ConfigMap, plain, value)
-                if found.node:
-                    self.told.setdefault(found.node, {}).setdefault(found.metadata.name, found)
+                config_map = read_as(ConfigMap, plain, value)
+                if config_map.node:
+                    of_node = self.config_maps.setdefault(config_map.node, {})
+                    of_node.setdefault(config_map.metadata.name, config_map)
                 self.others.append(value)
             case _:
                 self.others.append(value)
 
-    def cluster(self, policy: PolicySnapshot) -> Cluster:
-        """Return the whole.
+    def _add_node(self, value: Value, plain: dict[str, object]) -> None:
+        node = read_as(NodeObject, plain, value)
+        name = node.metadata.name
+        if name in self.nodes:
+            raise _duplicate(value, name, self.nodes[name][0])
+        self.nodes[name] = value.place(), node
+        for internal in read_as(NodeAddresses, plain, value).internal[:1]:
+            self.addresses[name] = internal.address
+
+    def build(self, policy: PolicySnapshot) -> Cluster:
+        """Return the cluster.
 
         Args:
-            policy: What it says of nodes that do not say it themselves, and of links' speeds.
+            policy: Gives the mode and placement of nodes without such a label, and link speeds.
 
         Raises:
-            InputError: Something in it cannot be; with its line.
+            InputError: An object is wrong; with its line.
         """
         short = self._short_nodes(policy)
         nodes = [
-            *(_node(*one, self.told, policy) for one in self.nodes.values()),
-            *(measured(one.node, policy) for one in short.values()),
+            *(self._build_node(value, node, policy) for value, node in self.nodes.values()),
+            *(measured(short_node.node, policy) for short_node in short.values()),
         ]
         ledger = ledger_of(nodes, self.pods, migrate=policy.policy.migration.gpushare)
         ledgers = dict(ledger.nodes)
-        for name, one in short.items():
-            ledgers[name] = _hold(ledgers[name], one)
+        for name, short_node in short.items():
+            ledgers[name] = _hold(ledgers[name], short_node)
         return Cluster(
             Ledger(ledgers, ledger.conflicts),
             tuple(self.pods),
@@ -158,44 +134,37 @@ class Gathered:
     def _short_nodes(self, policy: PolicySnapshot) -> dict[str, ShortNode]:
         """Return the nodes of the short forms, by name."""
         machine = cache(lambda name: find_machine(name, near=self.file))
-        found: dict[str, ShortNode] = {}
-        for value in self.short:
-            for one in read_short_form(value, machine, policy.policy.placement.strategy):
-                name = one.node.name
-                if name in found or name in self.nodes:
-                    first = found[name].value if name in found else self.nodes[name][0]
-                    raise _twice(one.value, name, first)
-                found[name] = one
-        return found
+        nodes: dict[str, ShortNode] = {}
+        for value in self.short_forms:
+            for short_node in read_short_form(value, machine, policy.policy.placement.strategy):
+                name = short_node.node.name
+                if name in nodes or name in self.nodes:
+                    first = nodes[name].value if name in nodes else self.nodes[name][0]
+                    raise _duplicate(short_node.value, name, first)
+                nodes[name] = short_node
+        return nodes
+
+    def _build_node(self, value: Value, node: NodeObject, policy: PolicySnapshot) -> Node:
+        try:
+            return build_node(node, self.config_maps.get(node.metadata.name, {}), policy)
+        except NodeError as error:
+            raise value.error(f"{error}.") from None
+        except TopologyError as error:
+            raise InputError(f"the policy's machines: {error}.") from None
 
 
-def _twice(value: Value, name: str, first: Value) -> InputError:
+def _duplicate(value: Value, name: str, first: Value) -> InputError:
     return value.error(f"node {name} stands already at {first.source}.")
 
 
-def _node(
-    value: Value,
-    node: NodeObject,
-    told: Mapping[str, Mapping[str, ConfigMap]],
-    policy: PolicySnapshot,
-) -> Node:
-    try:
-        return build_node(node, told.get(node.metadata.name, {}), policy)
-    except NodeError as error:
-        raise value.error(f"{error}.") from None
-    except TopologyError as error:
-        raise InputError(f"the policy's machines: {error}.") from None
-
-
-def checked(cluster: Cluster, file: str) -> Cluster:
-    """Return the cluster of a file, which has a node at least.
+def require_nodes(cluster: Cluster, file: str) -> None:
+    """Check that the cluster of a file has a node.
 
     Raises:
-        InputError: There is no node in it.
+        InputError: It has none.
     """
     if not cluster.nodes:
         raise InputError(f"{shown_name(file)}: there is no node in it. {_NODES}")
-    return cluster
 
 
 def _hold(ledger: NodeLedger, short: ShortNode) -> NodeLedger:

@@ -1,4 +1,4 @@
-"""Finding a machine by what people call it: a name of the catalogue, a file, or a pipe."""
+"""Finds a machine by its name in the catalogue, or reads it from a file or a pipe."""
 
 import re
 from dataclasses import replace
@@ -12,22 +12,22 @@ from topology.machine import Machine, TopologyError
 from topology.read import read_machine
 
 _LINE = re.compile(r"\bline ([0-9]+)")
-"""Where a complaint about a text names a line of it."""
+"""The line number in an error message."""
 
 
 def find_machine(
     name: str, *, model: str | None = None, partial: bool = False, near: str | None = None
 ) -> Machine:
-    """Return the machine that a name stands for; names of the catalogue come before files.
+    """Return the machine of a name; names of the catalogue come before files.
 
     Args:
         name: A name of the catalogue, a file with `nvidia-smi topo -m` text or NCCL XML, or `-`.
-        model: Product name of the GPUs, which tells the speed of their links.
-        partial: Read what is whole of a text that is cut.
-        near: A file that names the machine; a relative path starts at its folder.
+        model: Product name of the GPUs, which decides the speed of their links.
+        partial: Read the complete lines of a text that is cut off.
+        near: The file that names the machine; a relative path is relative to its folder.
 
     Raises:
-        InputError: There is no such machine, the text is none, or the model is unknown.
+        InputError: There is no such machine, the text is not a topology, or the model is unknown.
     """
     if model is not None:
         try:

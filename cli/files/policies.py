@@ -1,4 +1,4 @@
-"""What administrators decided, from the files that people name: a policy and profiles."""
+"""Reads policies and profiles from files, and from the ConfigMaps of a cluster."""
 
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
@@ -15,26 +15,26 @@ from policy.snapshot import PolicySnapshot
 from webhook.active_config import POLICY, PROFILES
 
 _KINDS = {POLICY: Kind.POLICY, PROFILES: Kind.PROFILES}
-"""What the ConfigMaps hold that a cluster's webhook reads."""
+"""The content of each ConfigMap that the webhook reads."""
 
 
-def decisions_in(policy_file: str | None, profile_file: str | None) -> list[tuple[str, Found]]:
-    """Return the texts of the files that people name, each with the name of its file.
+def read_policies(policy_file: str | None, profile_file: str | None) -> list[tuple[str, Found]]:
+    """Return the policies and profiles in files, each with the name of its file.
 
     Raises:
-        InputError: A file cannot be read, or holds neither policy nor profiles.
+        InputError: A file cannot be read, or has neither a policy nor profiles.
     """
-    found: list[tuple[str, Found]] = []
+    texts: list[tuple[str, Found]] = []
     for name in filter(None, (policy_file, profile_file)):
         try:
-            found += [(shown_name(name), one) for one in read_policy_file(read_text(name))]
+            texts += [(shown_name(name), text) for text in read_policy_file(read_text(name))]
         except PolicyError as error:
-            _refuse(shown_name(name), error)
-    return found
+            _fail(shown_name(name), error)
+    return texts
 
 
-def decisions_of(objects: Iterable[Value]) -> Iterator[tuple[str, Found]]:
-    """Yield the texts of a cluster's own ConfigMaps, each with the name of its file."""
+def stored_policies(objects: Iterable[Value]) -> Iterator[tuple[str, Found]]:
+    """Yield the policies and profiles in ConfigMaps, each with the name of its file."""
     for value in objects:
         if value.need("kind").plain != "ConfigMap" or not (data := value.child("data")):
             continue
@@ -42,30 +42,29 @@ def decisions_of(objects: Iterable[Value]) -> Iterator[tuple[str, Found]]:
         for home, kind in _KINDS.items():
             text = data.child(home.key)
             named = (metadata.get("namespace"), metadata.get("name"))
-            # One that is empty decides nothing.
+            # An empty text sets nothing.
             if named == (home.namespace, home.name) and text and text.plain != "":
-                at = embedded(text.document, text.path)
-                yield value.file, Found(kind, text.text(), at)
+                yield value.file, Found(kind, text.text(), embedded(text.document, text.path))
 
 
-def snapshot_of(found: Iterable[tuple[str, Found]]) -> PolicySnapshot:
-    """Return what the texts decide; where two are of one kind, the later one counts.
+def policy_snapshot(texts: Iterable[tuple[str, Found]]) -> PolicySnapshot:
+    """Return the policy of these texts; of two texts of one kind the later one counts.
 
     Raises:
         InputError: A text is wrong; with its line.
     """
     policy, profiles, plugin = Policy(), Profiles(), dict[str, PluginConfig]()
-    for file, one in found:
+    for file, text in texts:
         try:
-            match one.kind:
+            match text.kind:
                 case Kind.POLICY:
-                    policy = parse_policy(one.text, at=one.at)
+                    policy = parse_policy(text.text, at=text.at)
                 case Kind.PROFILES:
-                    profiles = parse_profiles(one.text, at=one.at)
+                    profiles = parse_profiles(text.text, at=text.at)
                 case Kind.SHARING:
-                    plugin[one.name] = parse_plugin_config(one.text, at=one.at)
+                    plugin[text.name] = parse_plugin_config(text.text, at=text.at)
         except PolicyError as error:
-            _refuse(file, error)
+            _fail(file, error)
     if plugin:
         groups = (*policy.sharing.groups, *plugin_groups(plugin))
         sharing = policy.sharing.model_copy(update={"groups": groups})
@@ -73,7 +72,7 @@ def snapshot_of(found: Iterable[tuple[str, Found]]) -> PolicySnapshot:
     return PolicySnapshot(policy, profiles)
 
 
-def _refuse(file: str, error: PolicyError) -> NoReturn:
+def _fail(file: str, error: PolicyError) -> NoReturn:
     first, *others = error.problems
     path = f"{first.path}: " if first.path else ""
     more = f" ({len(others)} more: linkwise policy lint {file})" if others else ""

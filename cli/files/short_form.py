@@ -1,4 +1,4 @@
-"""`kind: Cluster`: a cluster as people write it by hand, made into Node objects."""
+"""Reads `kind: Cluster`, the short form of a cluster for people, as Node objects."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ MOST_NODES = 20_000
 """Kubernetes is tested with 5,000."""
 
 OTHERS = "others"
-"""Namespace of the pods that stand for what a short form says is used."""
+"""Namespace of the pods that hold what a short form marks as used."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_NAME = 253
@@ -44,13 +44,13 @@ class _Used(Wire):
 
 
 class _Line(Wire):
-    """One item of `nodes`: a node, or several that are alike."""
+    """One item of `nodes`: a node, or several equal ones."""
 
     name: Annotated[str, Field(min_length=1)]
     count: Annotated[int, Field(ge=1, le=MOST_NODES)] | None = None
     machine: str | None = None
     mode: Mode = Mode.DEFAULT
-    # Plenty, so that a file that is about GPUs need not speak of anything else.
+    # Large defaults, so that a file about GPUs need not name other resources.
     cpu: Quantity = 256
     memory: Quantity = "4Ti"
     pods: Annotated[int, Field(ge=1)] = 110
@@ -70,16 +70,16 @@ class _Document(Wire):
 
 @dataclass(frozen=True, slots=True)
 class ShortNode:
-    """A node of a short form, and what it says is taken of it."""
+    """A node of a short form, and what is used of it."""
 
     node: Node
     holdings: tuple[Holding, ...]
     value: Value
-    """Where it was written."""
+    """Its place in the file."""
 
 
 def is_short_form(document: Value) -> bool:
-    """Say whether a Kubernetes object is a cluster in the short form."""
+    """Return whether an object is a cluster in the short form."""
     return document.need("kind").plain == "Cluster" and (
         document.need("apiVersion").plain == keys.API_VERSION
     )
@@ -95,10 +95,10 @@ def read_short_form(
     Args:
         document: The short form.
         machine_of: Finds a machine by its name in the catalogue or by its file.
-        placement: How shares are laid out on a node whose label does not say.
+        placement: Layout of shares on a node without a placement label.
 
     Raises:
-        InputError: Something in it is wrong; with its line.
+        InputError: A field is wrong; with its line.
     """
     read, problems = read_value(_Document, document.plain, document.document.place, document.path)
     if read is None:
@@ -141,7 +141,7 @@ def _object(line: _Line, name: str, resources: dict[str, Quantity]) -> NodeObjec
     if line.replicas is not None:
         labels[keys.GFD_REPLICAS] = str(line.replicas)
     own = {"cpu": line.cpu, "memory": line.memory, "pods": line.pods}
-    taints = [{"key": one.key, "value": one.value, "effect": one.effect} for one in line.taints]
+    taints = [{"key": t.key, "value": t.value, "effect": t.effect} for t in line.taints]
     return convert(
         {
             "metadata": {"name": name, "labels": labels},
@@ -153,7 +153,7 @@ def _object(line: _Line, name: str, resources: dict[str, Quantity]) -> NodeObjec
 
 
 def _resources(line: _Line, machine: Machine, value: Value) -> dict[str, Quantity]:
-    """Return what the node offers of its GPUs, by its mode."""
+    """Return the GPU resources that the node offers in its mode."""
     mode = line.mode
     if mode.shares_memory:
         each = (line.gpu_memory,) * machine.n if line.gpu_memory else machine.memory

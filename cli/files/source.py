@@ -1,21 +1,21 @@
-"""Reading what people name on the command line: files, and standard input as `-`."""
+"""Reads and writes the files that are named on the command line; `-` is standard input."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from typer import echo, get_binary_stream
 
-from cli.render.progress import followed
-from manifest.objects import objects_in, objects_of_large, values_in
+from cli.output.progress import with_progress
+from manifest.objects import objects_in, objects_of_large
 from manifest.value import InputError, Value
 
 STDIN = "-"
+DEFAULT_NAMESPACE = "default"
 MOST_BYTES = 256 * 1024 * 1024
 """Largest file that is read. The objects of a cluster of 5,000 nodes are about 100 MB."""
 
-
 _MANIFESTS = {".yaml", ".yml", ".json"}
-"""As kubectl: what of a folder is read."""
+"""Files of these kinds are read from a folder, as by kubectl."""
 _NAME_ONE = "Write FILE or -f FILE; - is a pipe."
 
 
@@ -23,7 +23,7 @@ def read_text(name: str) -> str:
     """Return the text of a file, or of standard input for `-`.
 
     Raises:
-        InputError: There is no such file, it cannot be read, or it is no text.
+        InputError: The file does not exist, cannot be read, or is not text.
     """
     shown = shown_name(name)
     try:
@@ -45,7 +45,7 @@ def read_text(name: str) -> str:
 
 
 def write_text(name: str | None, text: str) -> None:
-    """Write a text to a file whole or not at all, or to standard output where none is named.
+    """Write a text to a file atomically, or to standard output if no file is named.
 
     Raises:
         InputError: The file cannot be written.
@@ -65,10 +65,10 @@ def write_text(name: str | None, text: str) -> None:
 
 
 def only_file(*names: str | None) -> str:
-    """Return the one file that a command line names, as FILE or with -f.
+    """Return the one file that a command line names, as FILE or by -f.
 
     Raises:
-        InputError: It names none, or two.
+        InputError: It names none, or several.
     """
     named = [name for name in names if name is not None]
     if len(named) != 1:
@@ -77,19 +77,19 @@ def only_file(*names: str | None) -> str:
 
 
 def all_files(names: Iterable[str], *, recursive: bool) -> tuple[str, ...]:
-    """Return the files that a command line names, and those of the folders that it names.
+    """Return the files that a command line names, with the manifests of its folders.
 
     Args:
         names: Files, folders and `-`.
-        recursive: Whether folders are read; each with its folders, the files by their names.
+        recursive: Read folders and their subfolders; files are sorted by name.
 
     Raises:
-        InputError: It names none, or a folder that is not to be read or has no manifests.
+        InputError: It names no file, a folder without `recursive`, or a folder without manifests.
     """
-    found = [file for name in names for file in _files_of(name, recursive=recursive)]
-    if not found:
+    files = [file for name in names for file in _files_of(name, recursive=recursive)]
+    if not files:
         raise InputError(f"no file is named. {_NAME_ONE}")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(files))
 
 
 def _files_of(name: str, *, recursive: bool) -> list[str]:
@@ -98,51 +98,43 @@ def _files_of(name: str, *, recursive: bool) -> list[str]:
         if name == STDIN or not path.is_dir():
             return [name]
     except ValueError:
-        # A name with a NUL; reading it says so.
+        # A name with a NUL; reading it reports that.
         return [name]
     if not recursive:
         raise InputError(f"{name}: is a directory. Add -R to read the manifests in it.")
-    files = sorted(str(one) for one in path.rglob("*") if one.suffix in _MANIFESTS)
+    files = sorted(str(file) for file in path.rglob("*") if file.suffix in _MANIFESTS)
     if not files:
         raise InputError(f"{name}: no manifest is in this directory. Name one with .yaml or .json.")
     return files
 
 
 def shown_name(name: str) -> str:
-    """Return a file's name as messages show it."""
+    """Return a file's name for messages."""
     return "<stdin>" if name == STDIN else name
 
 
 def beside(name: str, path: str) -> str:
-    """Return a path that a file gives relative to itself."""
+    """Return a path that is relative to the folder of a file."""
     return path if name == STDIN else str(Path(name).parent / path)
 
 
-def read_values(name: str) -> list[Value]:
-    """Return the documents of a YAML or JSON file.
-
-    Raises:
-        InputError: As `read_text`, or the text is neither, or there is nothing in it.
-    """
-    return values_in(read_text(name), shown_name(name))
-
-
 def read_objects(name: str) -> list[Value]:
-    """Return the Kubernetes objects of a file; those of a List one by one.
+    """Return the Kubernetes objects of a file; a List is replaced by its items.
 
     Raises:
-        InputError: As `read_values`, or something in it is no Kubernetes object.
+        InputError: As `read_text`, or it is neither YAML nor JSON, is empty, or contains
+            something else than Kubernetes objects.
     """
     return objects_in(read_text(name), shown_name(name))
 
 
 def stream_objects(name: str) -> Iterator[Value]:
-    """Yield the Kubernetes objects of a large file, as `read_objects`, one by one.
+    """Yield the Kubernetes objects of a large file one by one, with a progress bar.
 
     Raises:
         InputError: As `read_objects`.
     """
-    return followed(objects_of_large(read_text(name), shown_name(name)), f"Reading {name}")
+    return with_progress(objects_of_large(read_text(name), shown_name(name)), f"Reading {name}")
 
 
 def _read_bytes(path: Path) -> bytes:

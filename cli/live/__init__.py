@@ -1,1 +1,1 @@
-"""Readers of live clusters: kubeconfig, API server, dry-run API."""
+"""Readers of live clusters: the API server, and the webhook's dry-run API."""

@@ -1,42 +1,41 @@
-"""An API server, asked for objects with a person's own rights."""
+"""Reads objects from an API server with the rights of a kubeconfig's user."""
 
 import ssl
 from collections.abc import Callable
-from typing import Any, NoReturn, Self, TypeAlias, TypeVar, cast
+from typing import NoReturn, Self, TypeVar, cast
 
 import aiohttp
 import msgspec
 from kubernetes_asyncio.client.rest import RESTClientObject
 from msgspec import Struct
 
+from cli.files.objects import Plain
 from cli.live.kubeconfig import UserContext
 from manifest.value import InputError
 from runtime.kube.decode import decode
 
 T = TypeVar("T")
-Plain: TypeAlias = dict[str, Any]
-"""An object as JSON."""
 
 PAGE = 500
-"""Objects in one answer."""
+"""Objects in one page of a list."""
 TIMEOUT = aiohttp.ClientTimeout(sock_connect=10, sock_read=60)
 """[s]"""
 
 
-class NotThere(Exception):  # noqa: N818 - it says all.
+class NotFound(Exception):  # noqa: N818 - as in client-go
     """There is no such object, or no such kind of object."""
 
 
 class Forbidden(Exception):  # noqa: N818
-    """This person may not read it; the message is the API server's."""
+    """The user may not read it; the message is the API server's."""
 
 
 class _Expired(Exception):  # noqa: N818
-    """A list changed too much while its pages were read."""
+    """The resource version of a paged list is too old."""
 
 
-class _ListMeta(Struct, frozen=True, rename={"go_on": "continue"}):
-    go_on: str = ""
+class _ListMeta(Struct, frozen=True, rename={"continue_": "continue"}):
+    continue_: str = ""
 
 
 class _Page(Struct, frozen=True):
@@ -49,17 +48,17 @@ class _Status(Struct, frozen=True):
 
 
 class ApiReader:
-    """One API server and one person; use it in `async with`."""
+    """A connection to an API server as one user, to be used in `async with`."""
 
-    def __init__(self, person: UserContext) -> None:
-        """Say whom to ask, and as whom.
+    def __init__(self, user: UserContext) -> None:
+        """Prepare a connection.
 
         Raises:
-            InputError: The person's certificates cannot be used.
+            InputError: The user's certificates cannot be used.
         """
-        self.person = person
+        self.user = user
         try:
-            self._client = RESTClientObject(person.configuration)
+            self._client = RESTClientObject(user.configuration)
         except (OSError, ValueError) as error:
             # An SSLError is an OSError.
             reason = " ".join(str(error).split())
@@ -77,22 +76,22 @@ class ApiReader:
         """Return the object at a path.
 
         Raises:
-            NotThere: There is none.
-            Forbidden: This person may not see it.
+            NotFound: There is none.
+            Forbidden: The user may not read it.
             InputError: There is no answer.
         """
-        return self._decoded(await self._ask(path, {}), dict)
+        return self._decoded(await self._get(path, {}), dict)
 
     async def collection(self, path: str, keep: Callable[[Plain], T | None]) -> list[T]:
-        """Return what is kept of the objects of a collection, which is read page by page.
+        """Return the reduced objects of a collection, which is read page by page.
 
         Args:
             path: Of the collection.
-            keep: Says what to keep of each object; None: nothing.
+            keep: Reduces an object; an object for which it returns None is left out.
 
         Raises:
-            NotThere: There is no such collection.
-            Forbidden: This person may not list it.
+            NotFound: There is no such collection.
+            Forbidden: The user may not list it.
             InputError: There is no answer.
         """
         try:
@@ -103,35 +102,35 @@ class ApiReader:
     async def _pages(
         self, path: str, keep: Callable[[Plain], T | None], params: dict[str, str]
     ) -> list[T]:
-        found: list[T] = []
+        kept: list[T] = []
         while True:
-            page = self._decoded(await self._ask(path, params), _Page)
+            page = self._decoded(await self._get(path, params), _Page)
             try:
-                found += [kept for one in page.items or () if (kept := keep(one)) is not None]
+                kept += [small for item in page.items or () if (small := keep(item)) is not None]
             except msgspec.ValidationError as error:
                 self.fail(f"{path} has an object that Kubernetes would not take: {error}. Mend it.")
-            if not page.metadata.go_on:
-                return found
-            params = {**params, "continue": page.metadata.go_on}
+            if not page.metadata.continue_:
+                return kept
+            params = {**params, "continue": page.metadata.continue_}
 
-    async def _ask(self, path: str, params: dict[str, str]) -> bytes:
+    async def _get(self, path: str, params: dict[str, str]) -> bytes:
         try:
-            answer = await self._client.GET(
-                f"{self.person.server}{path}",
+            response = await self._client.GET(
+                f"{self.user.server}{path}",
                 query_params=params,
-                headers=cast(dict[str, str], self.person.headers.copy()),
+                headers=cast(dict[str, str], self.user.headers.copy()),
                 _preload_content=False,
                 _request_timeout=TIMEOUT,
             )
-            async with answer:
-                status, body = answer.status, await answer.read()
+            async with response:
+                status, body = response.status, await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            self.fail(f"{_why(error)}. See whether kubectl gets an answer, or name a --context.")
+            self.fail(f"{_reason(error)}. See whether kubectl gets an answer, or name a --context.")
         if status >= 300:
-            self._refuse(status, body, path)
+            self._raise(status, body, path)
         return bytes(body)
 
-    def _refuse(self, status: int, body: bytes, path: str) -> NoReturn:
+    def _raise(self, status: int, body: bytes, path: str) -> NoReturn:
         try:
             message = msgspec.json.decode(body, type=_Status).message
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -143,7 +142,7 @@ class ApiReader:
             case 403:
                 raise Forbidden(message)
             case 404:
-                raise NotThere(path)
+                raise NotFound(path)
             case 410:
                 raise _Expired
             case _:
@@ -156,17 +155,17 @@ class ApiReader:
             self.fail("it does not answer as an API server does. Look at the kubeconfig.")
 
     def fail(self, message: str) -> NoReturn:
-        """Raise InputError with the server's address before the message."""
-        raise InputError(f"{self.person.server}: {message}") from None
+        """Raise InputError; the message starts with the server's address."""
+        raise InputError(f"{self.user.server}: {message}") from None
 
 
-def _why(error: Exception) -> str:
-    """Return in a few words why there is no answer."""
+def _reason(error: Exception) -> str:
+    """Return in a few words why there is no response."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
             inner = error.certificate_error
-            told = inner.verify_message if isinstance(inner, ssl.SSLCertVerificationError) else ""
-            return f"its certificate is not trusted ({told or inner})"
+            detail = inner.verify_message if isinstance(inner, ssl.SSLCertVerificationError) else ""
+            return f"its certificate is not trusted ({detail or inner})"
         case aiohttp.ClientConnectorDNSError():
             return "there is no such host"
         case TimeoutError():

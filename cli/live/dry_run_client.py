@@ -1,4 +1,4 @@
-"""`check --server`: the same report, from the webhook of a cluster, by its dry-run API."""
+"""Client of the webhook's dry-run API, for `check --server`."""
 
 import re
 import socket
@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cli.analysis.report import CheckReport, Entry
-from cli.files.inputs import Given
+from cli.analysis.check_report import CheckReport, TemplateReport
+from cli.files.inputs import InputFiles
 from cli.files.source import read_text, shown_name
 from cluster.keys import DRY_RUN_AUDIENCE, SERVER_NAME
 from manifest.value import InputError
@@ -22,9 +22,9 @@ from manifest.workload import NO_PODS, Unjudged
 from webhook.dryrun import BODY_NAME, PATH
 
 TIMEOUT = 30
-"""For every step of a question [s]."""
+"""For connecting, sending and each read [s]."""
 MOST_BYTES = 64 * 1024 * 1024
-"""Largest answer that is read; one for 100 templates is about 1 MB."""
+"""Largest response that is read; one for 100 templates is about 1 MB."""
 
 _MAKE_TOKEN = f"kubectl create token <serviceaccount> --audience {DRY_RUN_AUDIENCE}"
 _FORWARD = "kubectl -n linkwise-system port-forward service/linkwise-webhook 8444"
@@ -41,40 +41,40 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Whom to ask and how, as named on the command line."""
+    """The webhook to call and the credentials, as named on the command line."""
 
     url: str
     token_file: str | None = None
     authority_file: str | None = None
-    """Of the CA that signs its certificate; the system's authorities when None."""
+    """Certificates of the CA; None: the system's."""
     name: str | None = None
-    """Whom its certificate must be for; the URL's host when None."""
+    """The name in the server's certificate; None: the URL's host."""
 
 
 class PolicyVersion(Struct, frozen=True):
-    """Which policy decided."""
+    """The policy that was applied."""
 
     generation: int
     digest: str
 
 
 class DryRun(Struct, frozen=True):
-    """The answer of the dry-run API."""
+    """The response of the dry-run API."""
 
-    pods: tuple[Entry, ...]
+    pods: tuple[TemplateReport, ...]
     """One for each pod template."""
     warnings: tuple[str, ...]
-    """What was passed over or guessed."""
+    """Objects that were passed over, and guesses."""
     policy: PolicyVersion | None = None
-    """What decided."""
+    """The policy that was applied."""
     notes: tuple[str, ...] = ()
-    """What is not known, which is no fault of what was sent."""
+    """What is not known, although the request is correct."""
     unjudged: tuple[Unjudged, ...] = ()
-    """What may make pods, and was not judged. Also among `warnings`."""
+    """Objects that may create pods and were not judged. Also among `warnings`."""
 
 
 class _Connection(HTTPSConnection):
-    """A connection to one address whose certificate is for another name."""
+    """A connection to an address whose certificate is for another name."""
 
     def __init__(self, address: tuple[str, int], name: str, context: ssl.SSLContext) -> None:
         super().__init__(name, address[1], timeout=TIMEOUT)
@@ -91,39 +91,39 @@ class _Connection(HTTPSConnection):
             raise
 
 
-def asked(server: Server, given: Given) -> CheckReport:
-    """Return what a cluster's webhook says of files: one question each.
+def dry_run(server: Server, files: InputFiles) -> CheckReport:
+    """Return the report of a cluster's webhook for files; each file is one request.
 
     Raises:
-        InputError: It cannot be asked, or refuses to answer; one line that says what to do.
+        InputError: A request fails; one line that says what to do.
     """
-    _refuse_files_beside_it(given)
-    if not _NAMESPACE.fullmatch(given.namespace):
-        raise InputError(f"--namespace {given.namespace}: no namespace can have this name.")
-    texts = {name: read_text(name) for name in given.files}
-    with closing(_Remote(server)) as remote:
-        answers = [
-            remote.ask(shown_name(name), text.encode(), given.namespace)
+    _refuse_other_files(files)
+    if not _NAMESPACE.fullmatch(files.namespace):
+        raise InputError(f"--namespace {files.namespace}: no namespace can have this name.")
+    texts = {name: read_text(name) for name in files.manifests}
+    with closing(_DryRunClient(server)) as client:
+        reports = [
+            client.post(shown_name(name), text.encode(), files.namespace)
             for name, text in texts.items()
         ]
-    entries = tuple(entry for answer in answers for entry in answer.items)
-    told = dict.fromkeys(one for answer in answers for one in answer.warnings)
-    warnings = [one for one in told if one != NO_PODS]
+    entries = tuple(entry for report in reports for entry in report.items)
+    texts_once = dict.fromkeys(text for report in reports for text in report.warnings)
+    warnings = [text for text in texts_once if text != NO_PODS]
     if not entries:
         warnings.append(NO_PODS)
     return CheckReport(
         items=entries,
-        unjudged=tuple(one for answer in answers for one in answer.unjudged),
+        unjudged=tuple(unjudged for report in reports for unjudged in report.unjudged),
         warnings=tuple(warnings),
-        notes=tuple(dict.fromkeys(one for answer in answers for one in answer.notes)),
+        notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
     )
 
 
-def _refuse_files_beside_it(given: Given) -> None:
+def _refuse_other_files(files: InputFiles) -> None:
     for option, file in (
-        ("--policy", given.policy),
-        ("--profile", given.profile),
-        ("--cluster", given.cluster),
+        ("--policy", files.policy),
+        ("--profile", files.profile),
+        ("--cluster", files.cluster),
     ):
         if file is not None:
             raise InputError(
@@ -131,8 +131,8 @@ def _refuse_files_beside_it(given: Given) -> None:
             )
 
 
-class _Remote:
-    """A dry-run API, and what its answers mean."""
+class _DryRunClient:
+    """A client of the dry-run API, which maps errors to messages."""
 
     def __init__(self, server: Server) -> None:
         self._url = server.url.rstrip("/")
@@ -140,7 +140,7 @@ class _Remote:
         address = _address(server.url)
         self._name = server.name or address[0]
         self._headers = {
-            # It reads JSON as well: whatever is JSON, is YAML.
+            # JSON files are valid YAML, too.
             "Content-Type": "application/yaml",
             "Authorization": f"Bearer {_token(server.token_file)}",
         }
@@ -150,30 +150,32 @@ class _Remote:
         """Close the connection."""
         self._connection.close()
 
-    def ask(self, file: str, body: bytes, namespace: str) -> CheckReport:
-        """Return the answer for one file, with its places in that file.
+    def post(self, file: str, body: bytes, namespace: str) -> CheckReport:
+        """Return the report for one file, with line numbers in that file.
 
         Raises:
-            InputError: There is none.
+            InputError: The request fails.
         """
         try:
             status, content = self._exchange(body, namespace)
         except (OSError, HTTPException) as error:
-            self._fail(_why(error, self._name))
+            self._fail(_reason(error, self._name))
         if status != 200:
             self._refuse(status, _first_line(content), file)
         try:
-            answer = msgspec.json.decode(content, type=DryRun)
+            response = msgspec.json.decode(content, type=DryRun)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            self._stranger("with something else")
-        passed_over = {one.sentence for one in answer.unjudged}
+            self._fail_unexpected("with something else")
+        passed_over = {item.sentence for item in response.unjudged}
         return CheckReport(
-            items=tuple(_placed(pod, file) for pod in answer.pods),
+            items=tuple(_placed(pod, file) for pod in response.pods),
             unjudged=tuple(
-                replace(one, source=_place(one.source, file)) for one in answer.unjudged
+                replace(item, source=_place(item.source, file)) for item in response.unjudged
             ),
-            warnings=tuple(_place(one, file) for one in answer.warnings if one not in passed_over),
-            notes=answer.notes,
+            warnings=tuple(
+                _place(text, file) for text in response.warnings if text not in passed_over
+            ),
+            notes=response.notes,
         )
 
     def _exchange(self, body: bytes, namespace: str) -> tuple[int, bytes]:
@@ -181,8 +183,8 @@ class _Remote:
         # A server may refuse a long body, and close, before it has read it.
         with suppress(BrokenPipeError, ConnectionResetError):
             self._connection.request("POST", f"{PATH}?{query}", body, self._headers)
-        answer = self._connection.getresponse()
-        return answer.status, answer.read(MOST_BYTES)
+        response = self._connection.getresponse()
+        return response.status, response.read(MOST_BYTES)
 
     def _refuse(self, status: int, reason: str, file: str) -> NoReturn:
         match status:
@@ -202,12 +204,12 @@ class _Remote:
             case 503:
                 self._fail(f"{reason}. Try again in a moment.")
             case _:
-                self._stranger(f"with status {status}")
+                self._fail_unexpected(f"with status {status}")
 
-    def _stranger(self, how: str) -> NoReturn:
+    def _fail_unexpected(self, response: str) -> NoReturn:
         self._fail(
-            f"it answers {how}, not as this version's dry-run API does. Name the address of port "
-            "8444 of linkwise-webhook, and use the linkwise of its version."
+            f"it answers {response}, not as this version's dry-run API does. Name the address of "
+            "port 8444 of linkwise-webhook, and use the linkwise of its version."
         )
 
     def _fail(self, message: str) -> NoReturn:
@@ -251,8 +253,8 @@ def _context(authority_file: str | None) -> ssl.SSLContext:
         ) from None
 
 
-def _why(error: Exception, name: str) -> str:
-    """Return why there is no answer, and what to do."""
+def _reason(error: Exception, name: str) -> str:
+    """Return why there is no response, and what to do."""
     match error:
         case ssl.SSLCertVerificationError():
             return _distrust(error, name)
@@ -287,9 +289,9 @@ def _first_line(content: bytes) -> str:
     return content.decode(errors="replace").partition("\n")[0][:500]
 
 
-def _placed(pod: Entry, file: str) -> Entry:
-    """Return an entry whose places are in the file, not in what was sent."""
-    findings = tuple(replace(one, source=_place(one.source, file)) for one in pod.findings)
+def _placed(pod: TemplateReport, file: str) -> TemplateReport:
+    """Return an entry whose sources name the file instead of the request body."""
+    findings = tuple(replace(each, source=_place(each.source, file)) for each in pod.findings)
     return replace(pod, source=_place(pod.source, file), findings=findings)
 
 

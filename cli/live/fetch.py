@@ -1,4 +1,4 @@
-"""Everything of a live cluster that tells who has which GPU, as a snapshot keeps it."""
+"""Fetches the objects of a live cluster that Linkwise reads, reduced as in a snapshot."""
 
 import asyncio
 from collections.abc import Iterable, Iterator
@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
-from msgspec import Struct
-from typer import echo
 
-from cli.live.api_reader import ApiReader, Forbidden, NotThere
-from cli.live.kubeconfig import Access, load_person
-from cli.live.snapshot import Plain, ordered, reduced, written
-from cli.render.output import Format, warn
+from cli.files.objects import AnyObject, Plain
+from cli.live.api_reader import ApiReader, Forbidden, NotFound
+from cli.live.kubeconfig import Access, load_user_context
+from cli.live.snapshot import ordered, reduced
 from cluster import keys
 from cluster.gang import gang_mark
 from cluster.pod import Metadata, Owner, Pod
@@ -21,127 +19,124 @@ from scorer.gang.crd import GANGS
 from scorer.gang.owners import group_paths, path_of
 
 ROLE = "linkwise-view"
-"""The ClusterRole, and the Role in `_HOMES`, that ship for people who look at a cluster."""
+"""The ClusterRole for people who look at a cluster; also a Role in `_CONFIG_NAMESPACES`."""
 _CORE = "/api/v1"
-_HOMES = {keys.PROFILE_NAMESPACE, keys.POLICY_NAMESPACE}
+_CONFIG_NAMESPACES = {keys.PROFILE_NAMESPACE, keys.POLICY_NAMESPACE}
 """Namespaces of the ConfigMaps that are read."""
 
 
-class _Object(Struct, frozen=True):
-    metadata: Metadata = Metadata()
-
-
 @dataclass(slots=True)
-class Fetched:
-    """What was read of a cluster."""
+class FetchedCluster:
+    """The objects of a live cluster."""
 
     server: str
-    """Its address, as messages name it."""
+    """Its address, for messages."""
     namespace: str
-    """Where things are that do not say it."""
+    """The namespace of the context."""
     objects: list[Plain] = field(default_factory=list)
     """In the order of a snapshot."""
     gangs: list[Plain] = field(default_factory=list)
-    """The Gang objects, as they are."""
+    """The Gang objects, complete."""
     warnings: list[str] = field(default_factory=list)
     """What could not be read, for people."""
 
 
-def fetched(access: Access) -> Fetched:
-    """Read a live cluster: nodes, pods, namespaces, ConfigMaps of ours, owners of gangs, Gangs.
+def fetch_cluster(access: Access) -> FetchedCluster:
+    """Read nodes, pods, namespaces, Linkwise's ConfigMaps, owners of waiting gangs, and Gangs.
 
     Raises:
         InputError: There is no answer, or nodes and pods may not be read; one line for people.
     """
-    return asyncio.run(_fetched(access))
+    return asyncio.run(_fetch(access))
 
 
-async def _fetched(access: Access) -> Fetched:
-    person = await load_person(access)
-    found = Fetched(person.server, person.namespace)
-    async with ApiReader(person) as reader:
+async def _fetch(access: Access) -> FetchedCluster:
+    user = await load_user_context(access)
+    fetched = FetchedCluster(user.server, user.namespace)
+    async with ApiReader(user) as reader:
         nodes, pods, *others = await asyncio.gather(
-            _needed(reader, "Node", f"{_CORE}/nodes"),
-            _needed(reader, "Pod", f"{_CORE}/pods"),
-            _wanted(reader, found, "Namespace", f"{_CORE}/namespaces", f"ClusterRole {ROLE}"),
-            *(_config_maps(reader, found, home) for home in sorted(_HOMES)),
+            _required(reader, "Node", f"{_CORE}/nodes"),
+            _required(reader, "Pod", f"{_CORE}/pods"),
+            _optional(reader, fetched, "Namespace", f"{_CORE}/namespaces", f"ClusterRole {ROLE}"),
+            *(_config_maps(reader, fetched, name) for name in sorted(_CONFIG_NAMESPACES)),
         )
-        found.gangs = await _gangs(reader)
-        waiting = list(_waiting(pods))
-        sizes = [*await _owners(reader, waiting), *await _groups(reader, waiting)]
-    found.objects = ordered([*nodes, *pods, *sizes, *(one for some in others for one in some)])
-    return found
+        fetched.gangs = await _gangs(reader)
+        waiting = list(_waiting_members(pods))
+        owners, groups = await _owners(reader, waiting), await _pod_groups(reader, waiting)
+    collections = (nodes, pods, owners, groups, *others)
+    fetched.objects = ordered(plain for collection in collections for plain in collection)
+    return fetched
 
 
-async def _needed(reader: ApiReader, kind: str, path: str) -> list[Plain]:
+async def _required(reader: ApiReader, kind: str, path: str) -> list[Plain]:
     try:
         return await reader.collection(path, partial(reduced, kind))
     except Forbidden as error:
         reader.fail(f"{error}. Ask for the ClusterRole {ROLE}.")
 
 
-async def _config_maps(reader: ApiReader, found: Fetched, home: str) -> list[Plain]:
-    path = f"{_CORE}/namespaces/{home}/configmaps"
-    return await _wanted(reader, found, "ConfigMap", path, f"Role {ROLE} in {home}")
+async def _config_maps(reader: ApiReader, fetched: FetchedCluster, namespace: str) -> list[Plain]:
+    path = f"{_CORE}/namespaces/{namespace}/configmaps"
+    return await _optional(reader, fetched, "ConfigMap", path, f"Role {ROLE} in {namespace}")
 
 
-async def _wanted(
-    reader: ApiReader, found: Fetched, kind: str, path: str, role: str
+async def _optional(
+    reader: ApiReader, fetched: FetchedCluster, kind: str, path: str, role: str
 ) -> list[Plain]:
-    """Return a collection without which less is known; the person may lack the role for it."""
+    """Return a collection; without the role for it, add a warning and return an empty list."""
     try:
         return await reader.collection(path, partial(reduced, kind))
-    except NotThere:
+    except NotFound:
         return []
     except Forbidden as error:
-        found.warnings.append(f"{error}: less is known. Ask for the {role}.")
+        fetched.warnings.append(f"{error}: less is known. Ask for the {role}.")
         return []
 
 
 async def _gangs(reader: ApiReader) -> list[Plain]:
     try:
-        return await reader.collection(GANGS, lambda one: one)
-    except (NotThere, Forbidden):
+        return await reader.collection(GANGS, lambda gang: gang)
+    except (NotFound, Forbidden):
         return []
 
 
 async def _owners(reader: ApiReader, pods: Iterable[Pod]) -> list[Plain]:
-    """Return what owns the pods of gangs that wait, and what owns that; each once."""
-    found: dict[str, Plain] = {}
-    asked = set[str]()
+    """Return the controllers of pods, and the controllers above them; each once."""
+    owners: dict[str, Plain] = {}
+    visited = set[str]()
     todo = [(pod.metadata.namespace, owner) for pod in pods for owner in _controllers(pod.metadata)]
     while todo:
         namespace, owner = todo.pop()
         path = path_of(owner, namespace)
-        if owner.uid in asked or path is None:
+        if owner.uid in visited or path is None:
             continue
-        asked.add(owner.uid)
+        visited.add(owner.uid)
         try:
-            whole = await reader.get(path)
-        except (NotThere, Forbidden):
+            plain = await reader.get(path)
+        except (NotFound, Forbidden):
             continue
-        kept = reduced(owner.kind, whole)
-        metadata = msgspec.convert(whole, _Object).metadata
+        kept = reduced(owner.kind, plain)
+        metadata = msgspec.convert(plain, AnyObject).metadata
         if kept is not None and metadata.uid == owner.uid:
-            found[owner.uid] = kept
-            todo += [(namespace, one) for one in _controllers(metadata)]
-    return list(found.values())
+            owners[owner.uid] = kept
+            todo += [(namespace, above) for above in _controllers(metadata)]
+    return list(owners.values())
 
 
-async def _groups(reader: ApiReader, pods: Iterable[Pod]) -> list[Plain]:
+async def _pod_groups(reader: ApiReader, pods: Iterable[Pod]) -> list[Plain]:
     """Return the PodGroups that pods name; each once."""
-    found: list[Plain] = []
+    groups: list[Plain] = []
     for paths in dict.fromkeys(group_paths(pod, pod.metadata.namespace) for pod in pods):
         for path in paths:
-            with suppress(NotThere, Forbidden):
+            with suppress(NotFound, Forbidden):
                 kept = reduced("PodGroup", await reader.get(path))
-                found += [kept] if kept else []
+                groups += [kept] if kept else []
                 break
-    return found
+    return groups
 
 
-def _waiting(pods: Iterable[Plain]) -> Iterator[Pod]:
-    """Yield the pods of gangs that have no node yet."""
+def _waiting_members(pods: Iterable[Plain]) -> Iterator[Pod]:
+    """Yield the members of gangs that have no node yet."""
     for plain in pods:
         pod = msgspec.convert(plain, Pod)
         if not pod.spec.node_name and gang_mark(pod)[0]:
@@ -149,17 +144,4 @@ def _waiting(pods: Iterable[Plain]) -> Iterator[Pod]:
 
 
 def _controllers(metadata: Metadata) -> Iterator[Owner]:
-    yield from (one for one in metadata.owner_references or () if one.controller)
-
-
-def take_snapshot(access: Access, output: Format) -> int:
-    """Write a live cluster as `simulate` and `check` read it; return the exit code.
-
-    Raises:
-        InputError: As `fetched`.
-    """
-    found = fetched(access)
-    for warning in found.warnings:
-        warn(warning)
-    echo(written(found.objects, output), nl=False)
-    return 0
+    yield from (owner for owner in metadata.owner_references or () if owner.controller)

@@ -1,4 +1,4 @@
-"""Which cluster a person means and who they are there, as kubectl finds out."""
+"""Loads the cluster and the user from a kubeconfig, by kubectl's rules."""
 
 import logging
 import os
@@ -9,37 +9,36 @@ from typing import TYPE_CHECKING, Any
 
 from multidict import CIMultiDict
 
+from cli.files.source import DEFAULT_NAMESPACE
 from manifest.value import InputError
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import Configuration
     from kubernetes_asyncio.config.kube_config import KubeConfigMerger
 
-DEFAULT_NAMESPACE = "default"
-
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What is named on the command line to choose a cluster."""
+    """The options of the command line that choose a cluster."""
 
     kubeconfig: str | None = None
     """Else $KUBECONFIG, else ~/.kube/config, else the pod that this runs in."""
     context: str | None = None
-    """Else the kubeconfig's own choice."""
+    """Else the kubeconfig's current context."""
     namespace: str | None = None
     """Else the context's."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserContext:
-    """A cluster, and who asks it."""
+    """A cluster, and the credentials of its user."""
 
     configuration: "Configuration"
     """Address, certificates, proxy."""
     headers: CIMultiDict[str]
-    """Who they are."""
+    """Authorization and impersonation."""
     namespace: str
-    """Where things are that do not say it."""
+    """Where objects are looked for that are named without a namespace."""
 
     @property
     def server(self) -> str:
@@ -47,21 +46,21 @@ class UserContext:
         return str(self.configuration.host).rstrip("/")
 
 
-async def load_person(access: Access) -> UserContext:
+async def load_user_context(access: Access) -> UserContext:
     """Read the kubeconfig, and run its credential plugin where it names one.
 
     Raises:
-        InputError: There is none, it cannot be read, or the plugin fails.
+        InputError: There is no kubeconfig, it cannot be read, or the plugin fails.
 
-    Cost: 0.3 s and 50 MB for the library that knows all kinds of credentials.
+    Cost: 0.3 s and 50 MB to import the library that supports all kinds of credentials.
     """
     from kubernetes_asyncio.client import Configuration  # noqa: PLC0415
     from kubernetes_asyncio.config import ConfigException  # noqa: PLC0415
 
-    # What it would write to standard error is raised as well.
+    # The library also raises what it logs to standard error.
     logging.getLogger("kubernetes_asyncio").addHandler(logging.NullHandler())
     configuration = Configuration()
-    # From 3.13 on Python asks for extensions that the authorities of some clusters lack.
+    # Python 3.13 and later requires extensions that the CAs of some clusters lack.
     configuration.disable_strict_ssl_verification = True
     try:
         context, user = await _load(access, configuration)
@@ -69,7 +68,7 @@ async def load_person(access: Access) -> UserContext:
         reason = " ".join(str(error).split())[:500]
         raise InputError(f"the kubeconfig does not let you in: {reason}. Try kubectl.") from None
     except (OSError, ValueError, TypeError, AttributeError, AssertionError, KeyError) as error:
-        # The library trusts that every part of the file has the right type.
+        # The library does not check the types of the file's parts.
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(
             f"the kubeconfig cannot be used: {reason}. See kubectl config view."
@@ -103,7 +102,7 @@ async def _load(
             f"there is no kubeconfig {paths[0]}. Name one with --kubeconfig, or set KUBECONFIG."
         )
     merged = KubeConfigMerger(os.pathsep.join(map(str, paths)))
-    context, user = _chosen(merged, access)
+    context, user = _select_context(merged, access)
     loader = KubeConfigLoader(
         merged.config,
         active_context=access.context,
@@ -115,47 +114,47 @@ async def _load(
 
 
 def _paths(access: Access) -> list[Path]:
-    """Return where kubeconfigs may be, the first first."""
+    """Return the paths of kubeconfigs, the most important first."""
     named = access.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     listed = [named] if access.kubeconfig else named.split(os.pathsep)
-    return [Path(one).expanduser() for one in listed if one] or [Path(named)]
+    return [Path(path).expanduser() for path in listed if path] or [Path(named)]
 
 
-def _chosen(
+def _select_context(
     merged: "KubeConfigMerger", access: Access
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the context that is meant, and its user, who may be nobody."""
-    # The library keeps each part beside the file that it came from.
+    """Return the selected context, and its user; an empty user where there is none."""
+    # The library wraps each part with the file that it came from.
     tree: dict[str, Any] = merged.config.value if merged.config else {}
-    contexts = {one["name"]: one.value.get("context") for one in tree.get("contexts") or ()}
+    contexts = {item["name"]: item.value.get("context") for item in tree.get("contexts") or ()}
     name = access.context or tree.get("current-context")
     if not name:
-        raise InputError(f"the kubeconfig chooses no context. {_use(contexts)}")
+        raise InputError(f"the kubeconfig chooses no context. {_advice(contexts)}")
     if name not in contexts:
-        raise InputError(f"there is no context {name} in the kubeconfig. {_use(contexts)}")
+        raise InputError(f"there is no context {name} in the kubeconfig. {_advice(contexts)}")
     context = dict(contexts[name] or {})
-    users = {one["name"]: one.value.get("user") for one in tree.get("users") or ()}
+    users = {item["name"]: item.value.get("user") for item in tree.get("users") or ()}
     user = users.get(context.get("user"))
     if user is None:
-        # The library stumbles over a context whose user is not there, or is nobody.
-        others = [one for one in tree["contexts"] if one["name"] != name]
+        # The library fails on a context without a user, or with an unknown one.
+        others = [item for item in tree["contexts"] if item["name"] != name]
         tree["contexts"] = [*others, {"name": name, "context": {**context, "user": "nobody"}}]
         tree["users"] = [{"name": "nobody", "user": {}}]
     return context, user or {}
 
 
-def _use(contexts: Mapping[str, object]) -> str:
+def _advice(contexts: Mapping[str, object]) -> str:
     if not contexts:
         return "Name another kubeconfig with --kubeconfig."
     return f"Name one with --context: {', '.join(sorted(contexts)[:10])}."
 
 
 def _impersonation(user: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the headers of a user who acts as somebody else."""
+    """Return the headers of a user who impersonates another."""
     if not user.get("as"):
         return []
-    found = [("Impersonate-User", str(user["as"]))]
-    found += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
+    headers = [("Impersonate-User", str(user["as"]))]
+    headers += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
     if user.get("as-uid"):
-        found.append(("Impersonate-Uid", str(user["as-uid"])))
-    return found
+        headers.append(("Impersonate-Uid", str(user["as-uid"])))
+    return headers

@@ -1,27 +1,25 @@
-"""What a snapshot of a cluster keeps: only what Linkwise reads, so that it holds no secret. Pure.
+"""Reduces objects to what Linkwise reads, for a snapshot without secrets. Pure.
 
-Every object is read as the type that placement knows and written again from it. Variables,
-commands, volumes' contents and foreign annotations have no place there, nor has what only changes
-with time: an unchanged cluster gives the same text twice.
+Every object is decoded as the type that placement uses and encoded again. This drops environment
+variables, commands, volumes and foreign annotations. It also drops fields that only change with
+time, so that two snapshots of an unchanged cluster are equal.
 """
 
 import json
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
 
-from cli.render.document import Document
-from cli.render.output import Format, dumped
+from cli.files.objects import NodeAddresses, Plain
+from cli.output.document import Document
+from cli.output.printer import Format, dumped
 from cluster import keys
 from cluster.node_resources import NodeObject
 from cluster.pod import Metadata, Pod
 from scorer.gang.owners import Declaration, PodGroup
-
-Plain: TypeAlias = dict[str, object]
-"""An object as JSON."""
 
 _ANNOTATIONS = keys.RECORD | {
     keys.GANG_SIZE,
@@ -45,59 +43,46 @@ _FIRST = ("Namespace", "ConfigMap", "Node")
 
 
 class Snapshot(Document, frozen=True, kw_only=True):
-    """Kubernetes objects of a cluster, as far as Linkwise reads them."""
+    """Kubernetes objects of a cluster, reduced to what Linkwise reads."""
 
     items: list[dict[str, Any]]
 
 
-class _Address(Struct, frozen=True):
-    type: str = ""
-    address: str = ""
-
-
-class _Status(Struct, frozen=True):
-    addresses: list[_Address] = []
-
-
-class _Addressed(Struct, frozen=True):
-    status: _Status = _Status()
-
-
-def reduced(kind: str, found: Plain) -> Plain | None:
-    """Return what a snapshot keeps of an object; None where it says nothing to Linkwise.
+def reduced(kind: str, plain: Plain) -> Plain | None:
+    """Return an object reduced to what Linkwise reads; None for one that it does not read.
 
     Args:
         kind: Its kind.
-        found: The object as the API server gives it.
+        plain: The object as the API server returns it.
 
     Raises:
-        msgspec.ValidationError: It is no such object.
+        msgspec.ValidationError: It is no object of this kind.
     """
     match kind:
         case "Pod":
-            return _pod(found)
+            return _pod(plain)
         case "Node":
-            return _node(found)
+            return _node(plain)
         case "ConfigMap":
-            return _config_map(found)
+            return _config_map(plain)
         case "Namespace":
-            return {"apiVersion": "v1", "kind": kind, "metadata": _metadata(found)}
+            return {"apiVersion": "v1", "kind": kind, "metadata": _metadata(plain)}
         case "PodGroup":
-            return _told(found, PodGroup)
+            return _declaration(plain, PodGroup)
         case _:
-            return _told(found, Declaration)
+            return _declaration(plain, Declaration)
 
 
-def written(objects: Iterable[Plain], output: Format = Format.JSON) -> str:
-    """Return a snapshot's text, its objects in the order of kinds and names.
+def snapshot_text(objects: Iterable[Plain], output: Format = Format.JSON) -> str:
+    """Return a snapshot's text, its objects ordered by kind and name.
 
-    JSON has one object a line, so that two snapshots can be compared with diff.
+    JSON has one object per line, so that two snapshots can be compared by diff.
     """
     if output is not Format.JSON:
         return dumped(msgspec.to_builtins(Snapshot(items=ordered(objects))), output)
     lines = (
-        json.dumps(one, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        for one in ordered(objects)
+        json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        for plain in ordered(objects)
     )
     head = msgspec.json.encode(Snapshot(items=[])).decode().removesuffix("]}")
     items = ",\n".join(lines)
@@ -106,40 +91,40 @@ def written(objects: Iterable[Plain], output: Format = Format.JSON) -> str:
 
 def ordered(objects: Iterable[Plain]) -> list[Plain]:
     """Return objects in the order of a snapshot."""
-    return sorted(objects, key=_place)
+    return sorted(objects, key=_sort_key)
 
 
-def _place(one: Plain) -> tuple[int, str, str, str]:
-    kind, metadata = str(one["kind"]), one["metadata"]
+def _sort_key(plain: Plain) -> tuple[int, str, str, str]:
+    kind, metadata = str(plain["kind"]), plain["metadata"]
     between = len(_FIRST) + (kind == "Pod")
     order = _FIRST.index(kind) if kind in _FIRST else between
     names = metadata if isinstance(metadata, dict) else {}
     return order, kind, str(names.get("namespace", "")), str(names.get("name", ""))
 
 
-def _pod(found: Plain) -> Plain:
-    pod = msgspec.convert(found, Pod)
-    told = _written(structs.replace(pod, metadata=_kept(pod.metadata)))
-    return {"apiVersion": "v1", "kind": "Pod", **told}
+def _pod(plain: Plain) -> Plain:
+    pod = msgspec.convert(plain, Pod)
+    reduced_pod = structs.replace(pod, metadata=_reduced_metadata(pod.metadata))
+    return {"apiVersion": "v1", "kind": "Pod", **_encoded(reduced_pod)}
 
 
-def _node(found: Plain) -> Plain:
-    node = msgspec.convert(found, NodeObject)
-    conditions = [one for one in node.status.conditions or () if one.type == "Ready"]
+def _node(plain: Plain) -> Plain:
+    node = msgspec.convert(plain, NodeObject)
+    conditions = [item for item in node.status.conditions or () if item.type == "Ready"]
     status = structs.replace(node.status, conditions=conditions)
-    told = _written(structs.replace(node, metadata=_kept(node.metadata), status=status))
-    addresses = msgspec.convert(found, _Addressed).status.addresses
-    inner = [_written(one) for one in addresses if one.type == "InternalIP"]
-    if inner:
-        told["status"] = {**_written(status), "addresses": inner}
-    return {"apiVersion": "v1", "kind": "Node", **told}
+    metadata = _reduced_metadata(node.metadata)
+    encoded = _encoded(structs.replace(node, metadata=metadata, status=status))
+    if internal := msgspec.convert(plain, NodeAddresses).internal:
+        encoded["status"] = {**_encoded(status), "addresses": list(map(_encoded, internal))}
+    return {"apiVersion": "v1", "kind": "Node", **encoded}
 
 
-def _config_map(found: Plain) -> Plain | None:
-    """Return a ConfigMap's keys that are ours; None where none is."""
-    told = _metadata(found)
-    name, namespace, labels = told.get("name"), told.get("namespace"), told.get("labels", {})
-    data = found.get("data")
+def _config_map(plain: Plain) -> Plain | None:
+    """Return a ConfigMap with the keys that Linkwise reads; None where there is none."""
+    metadata = _metadata(plain)
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    labels = metadata.get("labels", {})
+    data = plain.get("data")
     wanted: frozenset[str] | None = None
     if isinstance(labels, Mapping) and keys.TOPOLOGY_NODE in labels and keys.NODE_MODE in labels:
         wanted = _TOPOLOGY
@@ -152,21 +137,21 @@ def _config_map(found: Plain) -> Plain | None:
     if wanted is None or not isinstance(data, Mapping):
         return None
     kept = {key: text for key, text in data.items() if key in wanted}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": told, "data": kept}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": kept}
 
 
-def _told(found: Plain, kind: type[Struct]) -> Plain:
-    """Return what an object says of how many pods there are to be."""
-    head = {"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": _metadata(found)}
-    return {**_written(msgspec.convert(found, kind)), **head}
+def _declaration(plain: Plain, kind: type[Struct]) -> Plain:
+    """Return the part of an object that states the number of pods."""
+    head = {"apiVersion": plain["apiVersion"], "kind": plain["kind"], "metadata": _metadata(plain)}
+    return {**_encoded(msgspec.convert(plain, kind)), **head}
 
 
-def _metadata(found: Plain) -> Plain:
-    metadata = msgspec.convert(found.get("metadata", {}), Metadata)
-    return _written(structs.replace(metadata, annotations=None, resource_version=""))
+def _metadata(plain: Plain) -> Plain:
+    metadata = msgspec.convert(plain.get("metadata", {}), Metadata)
+    return _encoded(structs.replace(metadata, annotations=None, resource_version=""))
 
 
-def _kept(metadata: Metadata) -> Metadata:
+def _reduced_metadata(metadata: Metadata) -> Metadata:
     annotations = {
         key: text
         for key, text in (metadata.annotations or {}).items()
@@ -175,8 +160,8 @@ def _kept(metadata: Metadata) -> Metadata:
     return structs.replace(metadata, annotations=annotations or None, resource_version="")
 
 
-def _written(value: Struct) -> Plain:
-    """Return a value as JSON, without variables and fields that say nothing."""
+def _encoded(value: Struct) -> Plain:
+    """Return a value as JSON, without environment variables and default values."""
     return {
         name: _plain(inner)
         for attribute, name, default in _fields(type(value))
@@ -188,7 +173,7 @@ def _written(value: Struct) -> Plain:
 
 def _plain(value: object) -> object:
     if isinstance(value, Struct):
-        return _written(value)
+        return _encoded(value)
     if isinstance(value, list):
         return [_plain(inner) for inner in value]
     if isinstance(value, dict):
@@ -201,9 +186,9 @@ def _fields(kind: type[Struct]) -> tuple[tuple[str, str, object], ...]:
     """Return each field's name, its name on the wire, and its default."""
     return tuple(
         (
-            one.name,
-            one.encode_name,
-            one.default_factory() if one.default_factory is not msgspec.NODEFAULT else one.default,
+            each.name,
+            each.encode_name,
+            each.default if each.default_factory is msgspec.NODEFAULT else each.default_factory(),
         )
-        for one in structs.fields(kind)
+        for each in structs.fields(kind)
     )

@@ -1,1 +1,1 @@
-"""Text, JSON, YAML, CI formats and HTML pages of results."""
+"""Renders results as text, documents, CI formats and HTML pages."""

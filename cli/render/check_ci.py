@@ -1,12 +1,12 @@
-"""`check` for machines that test changes: JUnit XML, SARIF 2.1.0 and GitHub workflow commands."""
+"""The output of `linkwise check` for CI: JUnit XML, SARIF 2.1.0 and GitHub workflow commands."""
 
 import json
 from collections.abc import Iterator
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
-from cli.analysis.report import CheckReport, Entry, Finding
-from cli.render.output import sentence
+from cli.analysis.check_report import CheckReport, Finding, TemplateReport
+from cli.output.printer import sentence
 from cluster.finding import Severity
 from webhook.messages import printable
 from webhook.outcome import Verdict
@@ -15,13 +15,13 @@ _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def junit(report: CheckReport) -> str:
-    """Return a test case for each pod template; one that is denied fails."""
+    """Return JUnit XML with a test case for each pod template; a denied one fails."""
     suite = ET.Element("testsuite", name="linkwise check")
     for entry in report.items:
         _case(suite, entry)
-    for one in report.unjudged:
-        case = _element(suite, one.kind, one.name, one.source)
-        ET.SubElement(case, "error", message=printable(one.reason), type="unjudged")
+    for unjudged in report.unjudged:
+        case = _element(suite, unjudged.kind, unjudged.name, unjudged.source)
+        ET.SubElement(case, "error", message=printable(unjudged.reason), type="unjudged")
     counts = {
         "tests": len(suite),
         "failures": len(suite.findall("*/failure")),
@@ -38,9 +38,9 @@ def junit(report: CheckReport) -> str:
 
 
 def sarif(report: CheckReport) -> str:
-    """Return a result for each finding; its rule is the finding's code."""
-    found = [(entry, finding) for entry in report.items for finding in entry.findings]
-    rules = list(dict.fromkeys(finding.code for _, finding in found))
+    """Return SARIF with a result for each finding; its rule is the finding's code."""
+    findings = [(entry, finding) for entry in report.items for finding in entry.findings]
+    rules = list(dict.fromkeys(finding.code for _, finding in findings))
     run = {
         "tool": {"driver": {"name": "linkwise", "rules": [{"id": code} for code in rules]}},
         "invocations": [
@@ -49,10 +49,10 @@ def sarif(report: CheckReport) -> str:
                 "toolExecutionNotifications": [
                     {
                         "level": "error",
-                        "message": {"text": one.sentence},
-                        "locations": [_location(one.source)],
+                        "message": {"text": unjudged.sentence},
+                        "locations": [_location(unjudged.source)],
                     }
-                    for one in report.unjudged
+                    for unjudged in report.unjudged
                 ],
             }
         ],
@@ -64,7 +64,7 @@ def sarif(report: CheckReport) -> str:
                 "message": {"text": f"{_title(entry)}: {_text(finding)}"},
                 "locations": [_location(finding.source, finding.field)],
             }
-            for entry, finding in found
+            for entry, finding in findings
         ],
     }
     return f"{json.dumps({'$schema': _SARIF, 'version': '2.1.0', 'runs': [run]}, indent=2)}\n"
@@ -79,23 +79,27 @@ def github(report: CheckReport) -> str:
         for entry in report.items
         for finding in entry.findings
     ]
-    lines += [_command("error", one.source, "not judged", one.sentence) for one in report.unjudged]
+    lines += [
+        _command("error", unjudged.source, "not judged", unjudged.sentence)
+        for unjudged in report.unjudged
+    ]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _case(suite: ET.Element, entry: Entry) -> None:
+def _case(suite: ET.Element, entry: TemplateReport) -> None:
     name = f"{entry.namespace}/{entry.name}"
     role = f" ({entry.template})" if entry.template else ""
     case = _element(suite, entry.kind, f"{name}{role}", entry.source)
     if entry.verdict is Verdict.DENIED:
-        errors = [one for one in entry.findings if one.severity is Severity.ERROR]
-        codes = ", ".join(dict.fromkeys(one.code for one in errors))
+        errors = [finding for finding in entry.findings if finding.severity is Severity.ERROR]
+        codes = ", ".join(dict.fromkeys(finding.code for finding in errors))
         failure = ET.SubElement(case, "failure", message=f"denied: {codes}", type="denied")
         failure.text = "\n".join(_lines(errors))
     elif entry.verdict is Verdict.SKIPPED:
         ET.SubElement(case, "skipped", message=f"asks for {entry.others or 'no GPU'}")
-    if doubts := [one for one in entry.findings if one.severity is Severity.WARNING]:
-        ET.SubElement(case, "system-out").text = "\n".join(_lines(doubts))
+    warnings = [finding for finding in entry.findings if finding.severity is Severity.WARNING]
+    if warnings:
+        ET.SubElement(case, "system-out").text = "\n".join(_lines(warnings))
 
 
 def _element(suite: ET.Element, kind: str, name: str, source: str) -> ET.Element:
@@ -111,8 +115,9 @@ def _element(suite: ET.Element, kind: str, name: str, source: str) -> ET.Element
 
 
 def _lines(findings: list[Finding]) -> Iterator[str]:
-    for one in findings:
-        yield printable(f"{one.severity.value} {one.code} {one.source} {one.field}: {_text(one)}")
+    for finding in findings:
+        head = f"{finding.severity.value} {finding.code} {finding.source} {finding.field}"
+        yield printable(f"{head}: {_text(finding)}")
 
 
 def _location(source: str, field: str = "") -> dict[str, object]:
@@ -145,7 +150,7 @@ def _level(finding: Finding) -> str:
     return "error" if finding.severity is Severity.ERROR else "warning"
 
 
-def _title(entry: Entry) -> str:
+def _title(entry: TemplateReport) -> str:
     return f"{entry.kind} {entry.namespace}/{entry.name}"
 
 

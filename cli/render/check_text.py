@@ -1,11 +1,12 @@
-"""What `check` shows to people."""
+"""The text of `linkwise check`."""
 
 import json
 
-from cli.analysis.report import CheckReport, Entry, Finding
+from cli.analysis.check_report import CheckReport, Finding, TemplateReport
+from cli.output.printer import BAD, DOUBT, GOOD, QUIET, Cell, Paint, is_quiet, say, sentence
+from cli.output.words import plural
 from cli.render.fit_text import show_fit
-from cli.render.output import BAD, DOUBT, GOOD, QUIET, Cell, Paint, is_quiet, say, sentence
-from cli.render.patch_step import describe
+from cli.render.patch_text import describe
 from cluster.finding import Severity
 from manifest.value import path_of
 from policy.selection import Trace
@@ -15,15 +16,15 @@ _COLOURS = {Verdict.ALLOWED: GOOD, Verdict.DENIED: BAD, Verdict.SKIPPED: QUIET}
 
 
 def show(report: CheckReport) -> None:
-    """Write what admission would do with each pod template; quietly, only with denied ones."""
+    """Write the result for each pod template; quietly, only for denied ones."""
     denied = [entry for entry in report.items if entry.verdict is Verdict.DENIED]
     for entry in denied if is_quiet() else report.items:
         _show(entry)
     if not is_quiet():
-        _show_sum(report)
+        _show_summary(report)
 
 
-def _show(entry: Entry) -> None:
+def _show(entry: TemplateReport) -> None:
     role = f"{entry.template}s" if entry.template == "worker" else entry.template
     say(
         Paint(entry.verdict.value, _COLOURS[entry.verdict], bold=True),
@@ -33,8 +34,8 @@ def _show(entry: Entry) -> None:
     )
     if entry.others:
         say(" ", sentence(f"asks for {entry.others}: Linkwise does not place it"))
-    for told in entry.findings:
-        _show_finding(told)
+    for finding in entry.findings:
+        _show_finding(finding)
     for trace in entry.profiles:
         say(" ", f"profile {trace.name}", *_profile(trace))
     for step in entry.patch:
@@ -45,17 +46,17 @@ def _show(entry: Entry) -> None:
     say()
 
 
-def _show_finding(told: Finding) -> None:
-    colour = BAD if told.severity is Severity.ERROR else DOUBT
-    value = "" if told.value is None else f" = {json.dumps(told.value, ensure_ascii=False)}"
+def _show_finding(finding: Finding) -> None:
+    colour = BAD if finding.severity is Severity.ERROR else DOUBT
+    value = "" if finding.value is None else f" = {json.dumps(finding.value, ensure_ascii=False)}"
     say(
         " ",
-        Paint(f"{told.severity.value} {told.code}", colour, bold=True),
-        f"{told.field}{value}",
-        Paint(told.source, QUIET),
+        Paint(f"{finding.severity.value} {finding.code}", colour, bold=True),
+        f"{finding.field}{value}",
+        Paint(finding.source, QUIET),
     )
-    say("   ", sentence(told.message))
-    say("   ", Paint("fix:", GOOD), sentence(told.fix))
+    say("   ", sentence(finding.message))
+    say("   ", Paint("fix:", GOOD), sentence(finding.fix))
 
 
 def _profile(trace: Trace) -> list[Cell]:
@@ -63,9 +64,9 @@ def _profile(trace: Trace) -> list[Cell]:
         return ["does not match:", Paint(trace.reason, QUIET)]
     added = ", ".join(f"{_last(path)}={value}" for path, value in trace.added.items())
     kept = ", ".join(map(_last, trace.kept))
-    told = [f"adds {added}"] if added else []
-    told += [f"keeps the pod's own {kept}"] if kept else []
-    return ["matches,", "; ".join(told) or "adds nothing", Paint(f"({trace.reason})", QUIET)]
+    effects = [f"adds {added}"] if added else []
+    effects += [f"keeps the pod's own {kept}"] if kept else []
+    return ["matches,", "; ".join(effects) or "adds nothing", Paint(f"({trace.reason})", QUIET)]
 
 
 def _last(path: str) -> str:
@@ -73,13 +74,15 @@ def _last(path: str) -> str:
     return str(path_of(path)[-1])
 
 
-def _show_sum(report: CheckReport) -> None:
+def _show_summary(report: CheckReport) -> None:
     entries = report.items
-    counts = {verdict.value: sum(one.verdict is verdict for one in entries) for verdict in Verdict}
-    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    findings = [one for entry in entries for one in entry.findings]
-    warnings = sum(one.severity is Severity.WARNING for one in findings)
-    doubt = f"; {warnings} warning{'s' if warnings > 1 else ''}" if warnings else ""
+    counts = {
+        verdict.value: sum(entry.verdict is verdict for entry in entries) for verdict in Verdict
+    }
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    findings = [finding for entry in entries for finding in entry.findings]
+    warnings = sum(finding.severity is Severity.WARNING for finding in findings)
+    doubt = f"; {warnings} {plural('warning', warnings)}" if warnings else ""
     unjudged = f"; {len(report.unjudged)} not judged" if report.unjudged else ""
-    plural = "s" if len(entries) != 1 else ""
-    say(f"{len(entries)} pod template{plural}: {told or 'nothing to judge'}{doubt}{unjudged}")
+    templates = plural("pod template", len(entries))
+    say(f"{len(entries)} {templates}: {verdicts or 'nothing to judge'}{doubt}{unjudged}")

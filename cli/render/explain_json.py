@@ -1,12 +1,12 @@
-"""What `explain` answers to scripts."""
+"""The document of `linkwise explain` for scripts."""
 
 from collections.abc import Iterable
 
 from msgspec import Struct
 
-from cli.analysis.explained import Explained, PodPlacement, UnitState
-from cli.render.document import Document
-from cli.render.simulate_json import GPUsTaken, IndexOrder, index_order, lists, rounded, runner_up
+from cli.analysis.unit_explanation import PodPlacement, UnitExplanation, UnitState
+from cli.output.document import Document, rounded
+from cli.render.simulate_json import GPUsTaken, IndexOrder, index_order, lists, runner_up
 from scorer.placement.explain import explain_plan
 
 
@@ -20,7 +20,7 @@ class ExplainedPod(Struct, frozen=True, kw_only=True):
 
 
 class ExplainedUnit(Struct, frozen=True, kw_only=True):
-    """Why a pod or a gang is where it is, or why nowhere yet."""
+    """The placement of a pod or a gang, or why it waits."""
 
     kind: str
     """`pod` or `gang`."""
@@ -29,7 +29,7 @@ class ExplainedUnit(Struct, frozen=True, kw_only=True):
     state: UnitState
     reason: str | None
     help: list[str]
-    """What would let it be placed."""
+    """Changes that would let it be placed."""
     nodes: list[str]
     gpus: dict[str, list[int]]
     bandwidth: float | None
@@ -38,45 +38,45 @@ class ExplainedUnit(Struct, frozen=True, kw_only=True):
     """The same on the empty cluster [GB/s]."""
     index_order: IndexOrder
     runner_up: dict[str, GPUsTaken | None]
-    """The next set on each node; null where every other set is alike."""
+    """The second-best set of each node; null where every other set is equivalent."""
     why: str | None
-    """Why these nodes."""
+    """The reason for these nodes."""
     changed: str | None
-    """What would be decided now, where that differs."""
+    """The plan that would be made now, if it differs."""
     notes: list[str]
     pods: list[ExplainedPod]
 
 
 class Explanation(Document, frozen=True, kw_only=True):
-    """One item for a pod; of gangs several, where a job was submitted again."""
+    """One item for a pod or gang; several for gangs of one name, if a job was submitted again."""
 
     items: list[ExplainedUnit]
 
 
-def document(found: Iterable[Explained]) -> Explanation:
-    """Return the answer for scripts."""
-    return Explanation(items=[_unit(one) for one in found])
+def document(units: Iterable[UnitExplanation]) -> Explanation:
+    """Return the document of explanations."""
+    return Explanation(items=[_unit(unit) for unit in units])
 
 
-def _unit(one: Explained) -> ExplainedUnit:
-    told = explain_plan(one.seen, one.plan) if one.plan and one.seen else None
+def _unit(unit: UnitExplanation) -> ExplainedUnit:
+    explanation = explain_plan(unit.snapshot, unit.plan) if unit.plan and unit.snapshot else None
     return ExplainedUnit(
-        kind=one.kind,
-        namespace=one.namespace,
-        name=one.name,
-        state=one.state,
-        reason=one.reason,
-        help=list(one.remedies),
-        nodes=list(one.plan.gpus) if one.plan else [],
-        gpus=lists(one.plan.gpus) if one.plan else {},
-        bandwidth=rounded(one.bandwidth),
-        best_possible=rounded(one.best_possible),
-        index_order=index_order(one.index_order),
-        runner_up=runner_up(told) if told else {},
-        why=told.nodes if told and one.changed is None else None,
-        changed=one.changed,
-        notes=list(told.notes) if told else [],
-        pods=[_pod(pod) for pod in one.pods],
+        kind=unit.kind,
+        namespace=unit.namespace,
+        name=unit.name,
+        state=unit.state,
+        reason=unit.reason,
+        help=list(unit.suggestions),
+        nodes=list(unit.plan.gpus) if unit.plan else [],
+        gpus=lists(unit.plan.gpus) if unit.plan else {},
+        bandwidth=rounded(unit.bandwidth),
+        best_possible=rounded(unit.best_possible),
+        index_order=index_order(unit.index_order),
+        runner_up=runner_up(explanation) if explanation else {},
+        why=explanation.nodes if explanation and unit.changed is None else None,
+        changed=unit.changed,
+        notes=list(explanation.notes) if explanation else [],
+        pods=[_pod(pod) for pod in unit.pods],
     )
 
 

@@ -1,7 +1,7 @@
-"""What `explain` shows to people."""
+"""The text of `linkwise explain`."""
 
-from cli.analysis.explained import Explained, PodPlacement, UnitState
-from cli.render.output import (
+from cli.analysis.unit_explanation import PodPlacement, UnitExplanation, UnitState
+from cli.output.printer import (
     BAD,
     DOUBT,
     GOOD,
@@ -25,55 +25,46 @@ _COLOURS = {
 }
 
 
-def show(one: Explained) -> None:
-    """Write why a pod or a gang is where it is, or what keeps it, to standard output."""
-    waits = one.state in {UnitState.WAITS, UnitState.NEVER}
-    nodes = () if waits else dict.fromkeys(pod.node for pod in one.pods if pod.node)
+def show(unit: UnitExplanation) -> None:
+    """Write the explanation of a pod or a gang to standard output."""
+    nodes = () if unit.is_waiting else dict.fromkeys(pod.node for pod in unit.pods if pod.node)
     say(
-        Paint(one.state.value, _COLOURS.get(one.state, QUIET), bold=True),
-        one.kind,
-        Paint(f"{one.namespace}/{one.name}", bold=True),
-        *(
-            ["on", named(list(nodes))]
-            if nodes and one.state not in {UnitState.WAITS, UnitState.NEVER}
-            else []
-        ),
+        Paint(unit.state.value, _COLOURS.get(unit.state, QUIET), bold=True),
+        unit.kind,
+        Paint(f"{unit.namespace}/{unit.name}", bold=True),
+        *(["on", named(list(nodes))] if nodes else []),
     )
-    if one.reason is not None:
-        say(" ", sentence(one.reason))
-    for remedy in one.remedies:
-        say("  help:", sentence(remedy))
-    if one.state is UnitState.FITS:
+    if unit.reason is not None:
+        say(" ", sentence(unit.reason))
+    for suggestion in unit.suggestions:
+        say("  help:", sentence(suggestion))
+    if unit.state is UnitState.FITS:
         say("  It would go there now. If it still waits, see whether linkwise-scorer is ready.")
-    show_bandwidth(one.bandwidth, one.best_possible, one.index_order)
-    _show_waiting_best(one)
-    _show_why(one)
-    shown = cut(one.pods)
-    table([["  POD", "NODE", "GPUS", "STATE"], *map(_row, shown)])
-    say_rest(len(one.pods) - len(shown))
-
-
-def _show_waiting_best(one: Explained) -> None:
-    if one.bandwidth is None and one.best_possible is not None:
-        best = f"  {one.best_possible:.1f} GB/s"
+    show_bandwidth(unit.bandwidth, unit.best_possible, unit.index_order)
+    if unit.bandwidth is None and unit.best_possible is not None:
+        best = f"  {unit.best_possible:.1f} GB/s"
         say(best, Paint("the best that the empty cluster has", QUIET))
+    _show_reasons(unit)
+    shown = cut(unit.pods)
+    table([["  POD", "NODE", "GPUS", "STATE"], *map(_row, shown)])
+    say_rest(len(unit.pods) - len(shown))
 
 
-def _show_why(one: Explained) -> None:
-    if one.changed is not None:
-        say("  note:", sentence(one.changed))
-    if one.plan is None or one.seen is None:
+def _show_reasons(unit: UnitExplanation) -> None:
+    if unit.changed is not None:
+        say("  note:", sentence(unit.changed))
+    if unit.plan is None or unit.snapshot is None:
         return
-    told = explain_plan(one.seen, one.plan)
-    if one.changed is None:
-        say("  why:", sentence(told.nodes))
-    for node, gpus in told.gpus.items():
-        chosen = " ".join(map(str, gpus.chosen.gpus)) if gpus.chosen else ""
-        say(f"       {node}, GPUs {chosen}:", sentence(gpus.reason))
-        if (second := gpus.runner_up) is not None and second.bandwidth is not None:
-            taken = " ".join(map(str, second.gpus))
-            say(f"       {second.bandwidth:.1f} GB/s", Paint(f"the runner-up, GPUs {taken}", QUIET))
-    for note in told.notes:
+    explanation = explain_plan(unit.snapshot, unit.plan)
+    if unit.changed is None:
+        say("  why:", sentence(explanation.nodes))
+    for node, choice in explanation.gpus.items():
+        chosen = " ".join(map(str, choice.chosen.gpus)) if choice.chosen else ""
+        say(f"       {node}, GPUs {chosen}:", sentence(choice.reason))
+        if (second := choice.runner_up) is not None and second.bandwidth is not None:
+            gpus = " ".join(map(str, second.gpus))
+            say(f"       {second.bandwidth:.1f} GB/s", Paint(f"the runner-up, GPUs {gpus}", QUIET))
+    for note in explanation.notes:
         say("  note:", sentence(note))
 
 

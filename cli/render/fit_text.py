@@ -1,11 +1,12 @@
-"""What people are shown of where pods would go."""
+"""The text of a placement that `check` found for the pods of a template."""
 
-from cli.render.output import BAD, GOOD, QUIET, Paint, say, sentence, table
+from cli.output.printer import BAD, GOOD, QUIET, Paint, say, sentence, table
+from cli.output.words import plural
 from cluster.whatif_api import FitResult, NodeLeft
 
 
 def show_fit(fit: FitResult) -> None:
-    """Write whether the pods of a template fit now, where, and what would be left."""
+    """Write whether the pods of a template fit now, on which nodes, and what these have left."""
     placed = [pod for pod in fit.pods if pod.node]
     if fit.fits:
         nodes = ", ".join(dict.fromkeys(str(pod.node) for pod in placed))
@@ -21,7 +22,7 @@ def show_fit(fit: FitResult) -> None:
     for note in fit.notes:
         say("    note:", sentence(note))
     table([["    " + pod.name, str(pod.node), _gpus(pod.gpus)] for pod in placed])
-    for node in (one for one in fit.nodes if one.gpus):
+    for node in (left for left in fit.nodes if left.gpus):
         say(f"    left on {node.name}:", _left(node))
 
 
@@ -36,17 +37,17 @@ def _show_bandwidth(fit: FitResult) -> None:
 def _gpus(gpus: list[int] | None) -> str:
     if gpus is None:
         return "chosen by NVIDIA's device plugin"
-    return f"GPU{'s' * (len(gpus) > 1)} {' '.join(map(str, gpus))}"
+    return f"{plural('GPU', len(gpus))} {' '.join(map(str, gpus))}"
 
 
 def _left(node: NodeLeft) -> str:
-    """Return what a node has left, in what it gives out."""
+    """Return what a node has left, in the unit of its mode."""
     shared = (
         (node.memory_free_after, "GiB"),
         (node.core_free_after, "% of compute"),
         (node.replicas_free_after, "replicas"),
     )
-    told = [f"{' '.join(map(str, free))} {unit}" for free, unit in shared if free is not None]
-    if told:
-        return f"{' and '.join(told)}, GPU by GPU"
+    amounts = [f"{' '.join(map(str, free))} {unit}" for free, unit in shared if free is not None]
+    if amounts:
+        return f"{' and '.join(amounts)}, GPU by GPU"
     return f"{node.free_after} of {node.gpus} GPUs, of {node.free_before} that are free now"

@@ -1,35 +1,34 @@
-"""What `inspect` shows to those who know gpushare's inspect: GPU memory, card by card.
+"""The text of `linkwise inspect --format gpushare`: GPU memory, card by card.
 
 Source of the format: gpushare-device-plugin `cmd/inspect/display.go` at 2c1dcb9.
 """
 
 from collections.abc import Iterator, Sequence
 
-from cli.analysis.inspection import NodeView
-from cli.render.output import aligned
+from cli.analysis.inspection import InspectedNode
+from cli.output.printer import aligned
 from webhook.messages import printable
 
 _PENDING = "PENDING(Allocated)"
 _NO_CARD = "0/0"
 _RULE = 20
-"""The line below the table is so much longer than the first node's words."""
+"""The line below the table is longer than the first node's row by this number of characters."""
 
 
-def lines(views: Sequence[NodeView], *, detail: bool) -> Iterator[str]:
-    """Yield the lines of the table, or of one table a node and the sum.
+def lines(views: Sequence[InspectedNode], *, detail: bool) -> Iterator[str]:
+    """Yield the lines of the table, or of one table per node and the totals.
 
-    Nodes whose GPU memory is not shared have no place in it. A pod whose card nobody knows counts
-    as pending.
+    Nodes whose GPU memory is not shared are left out. A pod whose card is not known is pending.
 
     Args:
         views: The nodes.
-        detail: One table a node, a pod a line.
+        detail: One table per node, one line per pod.
     """
     shared = [view for view in views if view.node.mode.shares_memory]
     yield from _detailed(shared) if detail else _summary(shared)
 
 
-def _summary(views: list[NodeView]) -> Iterator[str]:
+def _summary(views: list[InspectedNode]) -> Iterator[str]:
     cards = range(max((len(view.indices) for view in views), default=0))
     pending = [_PENDING] if any(view.pending for view in views) else []
     heads = [f"GPU{i}(Allocated/Total)" for i in cards]
@@ -45,7 +44,7 @@ def _summary(views: list[NodeView]) -> Iterator[str]:
     yield _sum(views)
 
 
-def _detailed(views: list[NodeView]) -> Iterator[str]:
+def _detailed(views: list[InspectedNode]) -> Iterator[str]:
     rule = 0
     for view in views:
         yield ""
@@ -69,11 +68,11 @@ def _detailed(views: list[NodeView]) -> Iterator[str]:
     yield f"Allocated/Total GPU Memory In Cluster:  {_sum(views)}"
 
 
-def _pods(view: NodeView) -> Iterator[list[str]]:
-    nobody = ["0"] if view.pending else []
+def _pods(view: InspectedNode) -> Iterator[list[str]]:
+    pending = ["0"] if view.pending else []
     for holder in view.holders:
-        each = [str(view.has(holder, i)) for i in view.indices]
-        yield [holder.name, holder.namespace, *each, *nobody]
+        each = [str(view.memory_held(holder, i)) for i in view.indices]
+        yield [holder.name, holder.namespace, *each, *pending]
     for pod in view.pending:
         namespace, _, name = pod.name.partition("/")
         yield [name, namespace, *("0" for _ in view.indices), str(pod.memory)]
@@ -83,27 +82,27 @@ def _table(rows: list[list[str]]) -> Iterator[str]:
     yield from (printable(line.rstrip()) for line in aligned(rows))
 
 
-def _share(view: NodeView, i: int) -> str:
+def _share(view: InspectedNode, i: int) -> str:
     return f"{view.used(i)}/{view.total(i)}"
 
 
-def _waiting(view: NodeView) -> int:
+def _waiting(view: InspectedNode) -> int:
     return sum(pod.memory for pod in view.pending)
 
 
-def _used(view: NodeView) -> int:
+def _used(view: InspectedNode) -> int:
     return sum(map(view.used, view.indices)) + _waiting(view)
 
 
-def _total(view: NodeView) -> int:
+def _total(view: InspectedNode) -> int:
     return sum(map(view.total, view.indices))
 
 
-def _sum(views: list[NodeView]) -> str:
+def _sum(views: list[InspectedNode]) -> str:
     used, total = sum(map(_used, views)), sum(map(_total, views))
     return f"{used}/{total} ({_percent(used, total)}%)"
 
 
 def _percent(used: int, total: int) -> int:
-    """Return the share, cut to a whole number as gpushare does."""
+    """Return the percentage, rounded down as by gpushare."""
     return 100 * used // total if total else 0

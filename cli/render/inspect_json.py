@@ -1,16 +1,15 @@
-"""What `inspect` answers to scripts: gpushare's `/inspect`, with more beside it.
+"""The document of `linkwise inspect` for scripts: gpushare's `/inspect` with more fields.
 
-Of gpushare are `nodes[].{name,totalGPU,usedGPU,devs[].{id,totalGPU,usedGPU,pods[].{name,namespace,
-usedGPU}}}`, amounts in GiB, 0 where nothing tells a card's memory. Fields may be added.
+The fields of gpushare are `nodes[].{name,totalGPU,usedGPU,devs[].{id,totalGPU,usedGPU,pods[].{name,
+namespace,usedGPU}}}`, amounts in GiB, 0 for a card of unknown memory. Fields may be added.
 """
 
 from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from cli.analysis.inspection import Holder, NodeView
-from cli.render.document import Document
-from cli.render.simulate_json import rounded
+from cli.analysis.inspection import GPUHolder, InspectedNode
+from cli.output.document import Document, rounded
 
 
 class PodOnDevice(Struct, frozen=True, kw_only=True):
@@ -26,9 +25,9 @@ class PodOnDevice(Struct, frozen=True, kw_only=True):
     whole: bool
     gang: str | None
     isolation: str | None
-    """What keeps it within its share."""
+    """The mechanism that enforces its share."""
     bound: bool
-    """False while its record names the node and the scheduler has not yet bound it there."""
+    """False while its record names the node, but the scheduler has not bound it yet."""
 
 
 class Device(Struct, frozen=True, kw_only=True):
@@ -49,11 +48,11 @@ class Device(Struct, frozen=True, kw_only=True):
     used_core: int
     """[%]"""
     nvlinks: dict[str, int]
-    """How many, by the other GPU."""
+    """The number of links, by the other GPU."""
 
 
 class PendingPod(Struct, frozen=True, kw_only=True):
-    """A pod that has GPUs of the node, and nobody knows which."""
+    """A pod that has GPUs of the node, but it is not known which."""
 
     name: str
     namespace: str
@@ -84,32 +83,32 @@ class NodeReport(Struct, frozen=True, kw_only=True):
     ready: bool
     unschedulable: bool
     class_: str | None = field(name="class")
-    """Of machines that are linked alike; null where nothing tells the links."""
+    """Shared by machines with equal links; null where the links are not known."""
     model: str | None
     free: list[int]
-    """GPUs of which nobody has anything; empty where it is not known which are free."""
+    """GPUs without holders; empty where it is not known which are free."""
     free_bandwidth: float | None
     """[GB/s]"""
     gpus_free: int
     enforced: list[str]
     unaccounted: str | None
-    """A pod that has GPUs of the node while nobody knows which."""
+    """A pod that has GPUs of the node, but it is not known which."""
     pending: list[PendingPod]
     counted: list[CountedPod]
 
 
 class Inspection(Document, frozen=True, kw_only=True):
-    """Who has which GPU."""
+    """The GPUs of each node and their holders."""
 
     nodes: list[NodeReport]
 
 
-def document(views: Sequence[NodeView]) -> Inspection:
-    """Return the answer for scripts."""
+def document(views: Sequence[InspectedNode]) -> Inspection:
+    """Return the document of an inspection."""
     return Inspection(nodes=[_node(view) for view in views])
 
 
-def _node(view: NodeView) -> NodeReport:
+def _node(view: InspectedNode) -> NodeReport:
     node, ledger = view.node, view.ledger
     return NodeReport(
         name=node.name,
@@ -134,14 +133,14 @@ def _node(view: NodeView) -> NodeReport:
             for namespace, _, name in [pod.name.partition("/")]
         ],
         counted=[
-            CountedPod(name=one.name, namespace=one.namespace, gpus=one.holding.nvidia)
-            for one in view.holders
-            if one.holding.nvidia
+            CountedPod(name=holder.name, namespace=holder.namespace, gpus=holder.holding.nvidia)
+            for holder in view.holders
+            if holder.holding.nvidia
         ],
     )
 
 
-def _device(view: NodeView, i: int) -> Device:
+def _device(view: InspectedNode, i: int) -> Device:
     card, taken = view.node.cards[i], view.ledger.taken[i]
     machine = view.node.machine
     links = machine.links[i] if machine and view.node.machine_known else ()
@@ -149,7 +148,7 @@ def _device(view: NodeView, i: int) -> Device:
         id=i,
         total=view.total(i),
         used=view.used(i),
-        pods=[_pod(view, holder, i) for holder in view.of(i)],
+        pods=[_pod(view, holder, i) for holder in view.holders_of(i)],
         uuid=card.uuid,
         healthy=card.healthy,
         cordoned=card.cordoned,
@@ -161,12 +160,12 @@ def _device(view: NodeView, i: int) -> Device:
     )
 
 
-def _pod(view: NodeView, holder: Holder, i: int) -> PodOnDevice:
+def _pod(view: InspectedNode, holder: GPUHolder, i: int) -> PodOnDevice:
     shares = holder.shares_of(i)
     return PodOnDevice(
         name=holder.name,
         namespace=holder.namespace,
-        used=view.has(holder, i),
+        used=view.memory_held(holder, i),
         core=sum(share.core or 0 for share in shares) or None,
         replicas=len(shares) if view.node.replicas else None,
         whole=not view.node.replicas and any(share.mem is None for share in shares),

@@ -1,21 +1,22 @@
-"""What `inspect` shows to people."""
+"""The text of `linkwise inspect`."""
 
 from collections.abc import Iterator, Sequence
 
-from cli.analysis.inspection import Holder, NodeView
-from cli.commands.topology import kind_of
-from cli.render.output import BAD, DOUBT, GOOD, QUIET, Cell, Paint, cut, say, say_rest, table
+from cli.analysis.inspection import GPUHolder, InspectedNode
+from cli.output.printer import BAD, DOUBT, GOOD, QUIET, Cell, Paint, cut, say, say_rest, table
+from cli.output.words import amount_text, card_problems, plural
+from cli.render.topology_text import link_kind
 from cluster.amounts import CORE_MAX
 from cluster.keys import NVIDIA_GPU_SHARED
 from cluster.mode import Mode
 from cluster.record import Isolation
 
 MOST_NAMES = 4
-"""Of so many pods on one card, or in one gang, the names are shown; -d shows all."""
+"""The number of pods of one GPU that are named; -d names all."""
 
 
-def show(views: Sequence[NodeView], *, detail: bool) -> None:
-    """Write every node, and the sum of all, to standard output."""
+def show(views: Sequence[InspectedNode], *, detail: bool) -> None:
+    """Write every node, and the totals, to standard output."""
     shown = cut(views)
     for view in shown:
         _show_head(view)
@@ -24,10 +25,10 @@ def show(views: Sequence[NodeView], *, detail: bool) -> None:
         table(list(_gpu_rows(view) if detail else _rows(view)), indent=2)
         say()
     say_rest(len(views) - len(shown))
-    say(_sum(views))
+    say(_summary(views))
 
 
-def _show_head(view: NodeView) -> None:
+def _show_head(view: InspectedNode) -> None:
     node = view.node
     doubts = [
         *([Paint("not ready", BAD)] if not node.ready else []),
@@ -42,14 +43,14 @@ def _show_head(view: NodeView) -> None:
     )
 
 
-def _links(view: NodeView) -> str:
+def _links(view: InspectedNode) -> str:
     machine = view.node.machine
-    known = kind_of(machine) if machine and view.node.machine_known else "links unknown"
+    known = link_kind(machine) if machine and view.node.machine_known else "links unknown"
     return f"{view.model}, {known}" if view.model else known
 
 
-def _left(view: NodeView) -> str:
-    """Return what the node may still give out, in what it gives out."""
+def _left(view: InspectedNode) -> str:
+    """Return what the node can still give out, in the unit of its mode."""
     ledger, mode, cards = view.ledger, view.node.mode, view.indices
     if ledger.unaccounted:
         return f"{len(cards)} GPUs, none is given out"
@@ -69,20 +70,20 @@ def _left(view: NodeView) -> str:
     return f"{ledger.gpus_free} of {len(cards)} GPUs free"
 
 
-def _enforced(view: NodeView) -> Iterator[Paint]:
-    """Yield what keeps those who share a card within their limits."""
+def _enforced(view: InspectedNode) -> Iterator[Paint]:
+    """Yield the mechanisms that enforce the shares of a GPU."""
     if not view.enforced:
         return
     if view.enforced == {Isolation.NONE}:
         yield Paint("nothing enforces the limits", DOUBT)
     else:
-        means = ", ".join(sorted(view.enforced - {Isolation.NONE}))
+        mechanisms = ", ".join(sorted(view.enforced - {Isolation.NONE}))
         doubt = " of some pods only" if Isolation.NONE in view.enforced else ""
-        yield Paint(f"limits enforced by {means}{doubt}", DOUBT if doubt else GOOD)
+        yield Paint(f"limits enforced by {mechanisms}{doubt}", DOUBT if doubt else GOOD)
 
 
-def _rows(view: NodeView) -> Iterator[list[Cell]]:
-    """Yield a row for GPUs that go together: those of one holder, of one gang, free ones."""
+def _rows(view: InspectedNode) -> Iterator[list[Cell]]:
+    """Yield a row for each group of GPUs: those of one holder, of one gang, free ones."""
     if view.node.mode is Mode.DEFAULT:
         yield from _counted(view)
         return
@@ -92,60 +93,59 @@ def _rows(view: NodeView) -> Iterator[list[Cell]]:
             " ".join(map(str, gpus)),
             _state(view, gpus[0]),
             f"{speed:.1f} GB/s" if speed is not None and _is_whole(view, gpus[0]) else "",
-            _who(view, gpus),
+            _holder_names(view, gpus),
         ]
 
 
-def _counted(view: NodeView) -> Iterator[list[Cell]]:
-    """Yield who has how many GPUs, where NVIDIA's plugin chooses which."""
+def _counted(view: InspectedNode) -> Iterator[list[Cell]]:
+    """Yield the number of GPUs of each pod, where NVIDIA's plugin chooses which."""
     for holder in view.holders:
         number, is_shared = holder.holding.nvidia, holder.holding.counted == NVIDIA_GPU_SHARED
         yield [
-            f"{number} {'replica' if is_shared else 'GPU'}{'s' * (number != 1)}",
+            f"{number} {plural('replica' if is_shared else 'GPU', number)}",
             "chosen by NVIDIA's plugin",
             holder.holding.pod,
         ]
 
 
-def _groups(view: NodeView) -> list[tuple[int, ...]]:
-    """Return the GPUs in groups, each with the same state and, of whole GPUs, the same unit."""
+def _groups(view: InspectedNode) -> list[tuple[int, ...]]:
+    """Return GPUs in groups of equal state and, for whole GPUs, equal unit."""
     groups: dict[object, list[int]] = {}
     for i in view.indices:
         groups.setdefault(_unit(view, i), []).append(i)
     return [tuple(group) for group in groups.values()]
 
 
-def _unit(view: NodeView, i: int) -> object:
+def _unit(view: InspectedNode, i: int) -> object:
     card, taken = view.node.cards[i], view.ledger.taken[i]
     if not taken.holders:
         return card.healthy, card.cordoned, view.total(i)
     if not taken.whole:
         return i
-    holding = view.of(i)[0].holding
+    holding = view.holders_of(i)[0].holding
     return card.healthy, card.cordoned, holding.gang or holding.pod
 
 
-def _is_whole(view: NodeView, i: int) -> bool:
-    """Say whether a GPU is one that is given, or was given, to one pod alone."""
+def _is_whole(view: InspectedNode, i: int) -> bool:
+    """Return whether a GPU is held by one pod alone, or is free."""
     taken = view.ledger.taken[i]
     return taken.whole or (not taken.holders and view.node.cards[i].usable)
 
 
-def _state(view: NodeView, i: int) -> Cell:
+def _state(view: InspectedNode, i: int) -> Cell:
     card, taken = view.node.cards[i], view.ledger.taken[i]
     if view.is_counted and card.usable:
         return "by count"
-    doubts = [] if card.healthy else ["unhealthy"]
-    doubts += ["cordoned"] if card.cordoned else []
-    if not taken.holders and doubts:
-        return Paint(", ".join(doubts), BAD)
+    problems = card_problems(card)
+    if not taken.holders and problems:
+        return Paint(", ".join(problems), BAD)
     state = _taken(view, i) if taken.holders else "free"
     if not taken.holders:
         return Paint(state, GOOD) if not view.ledger.unaccounted else "unknown"
-    return Paint(", ".join([state, *doubts]), BAD) if doubts else state
+    return Paint(", ".join([state, *problems]), BAD) if problems else state
 
 
-def _taken(view: NodeView, i: int) -> str:
+def _taken(view: InspectedNode, i: int) -> str:
     taken = view.ledger.taken[i]
     if taken.whole:
         return "whole"
@@ -155,43 +155,39 @@ def _taken(view: NodeView, i: int) -> str:
     return f"{taken.memory} of {view.total(i)} GiB{core}"
 
 
-def _who(view: NodeView, gpus: tuple[int, ...]) -> str:
-    holders = list(dict.fromkeys(one for i in gpus for one in view.of(i)))
+def _holder_names(view: InspectedNode, gpus: tuple[int, ...]) -> str:
+    holders = list(dict.fromkeys(holder for i in gpus for holder in view.holders_of(i)))
     if not holders:
         return ""
     gang = holders[0].holding.gang
     if view.ledger.taken[gpus[0]].whole and gang:
         number = len(holders)
-        return f"gang {gang} ({number} pod{'s' * (number != 1)}{_unbound(holders)})"
-    named = [f"{one.holding.pod}{_amount(one, gpus[0])}" for one in holders[:MOST_NAMES]]
+        return f"gang {gang} ({number} {plural('pod', number)}{_unbound(holders)})"
+    names = [f"{pod.holding.pod}{_amount(pod, gpus[0])}" for pod in holders[:MOST_NAMES]]
     more = len(holders) - MOST_NAMES
-    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(names) + (f" and {more} more" if more > 0 else "")
 
 
-def _unbound(holders: list[Holder]) -> str:
+def _unbound(holders: list[GPUHolder]) -> str:
     number = sum(not holder.bound for holder in holders)
     return f", {number} not bound yet" if number else ""
 
 
-def _amount(holder: Holder, i: int) -> str:
+def _amount(holder: GPUHolder, i: int) -> str:
     shares = holder.shares_of(i)
-    told = []
-    if memory := sum(share.mem or 0 for share in shares):
-        told.append(f"{memory} GiB")
-    if core := sum(share.core or 0 for share in shares):
-        told.append(f"{core} %")
+    details = [amount] if (amount := amount_text(shares)) else []
     if len(shares) > 1:
-        told.append(f"{len(shares)} replicas")
+        details.append(f"{len(shares)} replicas")
     if not holder.bound:
-        told.append("not bound yet")
-    return f" ({', '.join(told)})" if told else ""
+        details.append("not bound yet")
+    return f" ({', '.join(details)})" if details else ""
 
 
-def _gpu_rows(view: NodeView) -> Iterator[list[Cell]]:
-    """Yield everything of each GPU, and a line for each pod that has something of it."""
+def _gpu_rows(view: InspectedNode) -> Iterator[list[Cell]]:
+    """Yield the details of each GPU, and a line for each pod that holds some of it."""
     yield ["GPU", "STATE", "NVLINKS", "UUID", "POD", "GANG", "ISOLATION"]
     for i in view.indices:
-        card, holders = view.node.cards[i], view.of(i)
+        card, holders = view.node.cards[i], view.holders_of(i)
         own: list[Cell] = [str(i), _state(view, i), _nvlinks(view, i), card.uuid or "-"]
         for holder in holders or [None]:
             yield [*own, *(_pod(holder, i) if holder else [])]
@@ -201,12 +197,12 @@ def _gpu_rows(view: NodeView) -> Iterator[list[Cell]]:
             yield [f"{number} by count", "", "", "", holder.holding.pod]
 
 
-def _pod(holder: Holder, i: int) -> list[Cell]:
+def _pod(holder: GPUHolder, i: int) -> list[Cell]:
     named = f"{holder.holding.pod}{_amount(holder, i)}"
     return [named, holder.holding.gang or "-", holder.isolation or "-"]
 
 
-def _nvlinks(view: NodeView, i: int) -> str:
+def _nvlinks(view: InspectedNode, i: int) -> str:
     machine = view.node.machine
     if machine is None or not view.node.machine_known:
         return "?"
@@ -216,16 +212,16 @@ def _nvlinks(view: NodeView, i: int) -> str:
     return " ".join(f"{j}×{count}" for j, count in linked) or "-"
 
 
-def _sum(views: Sequence[NodeView]) -> str:
+def _summary(views: Sequence[InspectedNode]) -> str:
     gpus = sum(len(view.indices) for view in views)
     free = sum(view.ledger.gpus_free for view in views)
-    nodes = f"{len(views)} node{'s' * (len(views) != 1)}"
+    nodes = f"{len(views)} {plural('node', len(views))}"
     if not views:
         return "no node with GPUs"
     shared = [view.ledger for view in views if view.ledger.replicas_counted]
-    told = [f"{gpus} GPUs, {free} free"] if gpus or not shared else []
+    totals = [f"{gpus} GPUs, {free} free"] if gpus or not shared else []
     if shared:
         replicas = sum(ledger.replicas_counted for ledger in shared)
         left = sum(ledger.counted_free(NVIDIA_GPU_SHARED) for ledger in shared)
-        told.append(f"{replicas} replicas of NVIDIA's plugin, {left} free")
-    return f"{nodes} with {'; '.join(told)}"
+        totals.append(f"{replicas} replicas of NVIDIA's plugin, {left} free")
+    return f"{nodes} with {'; '.join(totals)}"

@@ -1,11 +1,11 @@
-"""What `linkwise simulate` answers to scripts: the stable document of `-o json` and `-o yaml`."""
+"""The document of `linkwise simulate` for scripts."""
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from cli.analysis.simulation import PodResult, UnitResult, notes_of
+from cli.analysis.simulation import PodResult, UnitResult
 from cli.analysis.simulation import Simulation as Simulated
-from cli.render.document import Document
+from cli.output.document import Document, rounded
 from cluster.node_ledger import NodeLedger
 from cluster.whatif_api import NodeLeft
 from manifest.workload import Unjudged
@@ -24,7 +24,7 @@ class PodFinding(Struct, frozen=True, kw_only=True):
 
 
 class PodPlace(Struct, frozen=True, kw_only=True):
-    """What becomes of one pod."""
+    """The result for one pod."""
 
     name: str
     namespace: str
@@ -32,7 +32,7 @@ class PodPlace(Struct, frozen=True, kw_only=True):
     verdict: Verdict
     node: str | None
     gpus: list[int] | None
-    """Null where it goes nowhere, or NVIDIA's plugin chooses."""
+    """Null for a pod without a node, and where NVIDIA's plugin chooses."""
     reason: str | None
     """Why it has no node."""
     bandwidth: float | None
@@ -42,7 +42,7 @@ class PodPlace(Struct, frozen=True, kw_only=True):
     never: bool
     """It would not fit if nothing else ran."""
     notes: list[str]
-    """Of a pod on its own: what is not known, or left to others."""
+    """Of a pod on its own: what the plan could not know, or leaves to others."""
     findings: list[PodFinding]
 
 
@@ -55,7 +55,7 @@ class GPUsTaken(Struct, frozen=True, kw_only=True):
 
 
 class IndexOrder(Struct, frozen=True, kw_only=True):
-    """What nodes by name and lowest free indices would have given."""
+    """The baseline: nodes by name and lowest free indices."""
 
     nodes: list[str]
     gpus: dict[str, list[int]]
@@ -64,12 +64,12 @@ class IndexOrder(Struct, frozen=True, kw_only=True):
 
 
 class GangPlace(Struct, frozen=True, kw_only=True):
-    """What becomes of a gang."""
+    """The result for a gang."""
 
     name: str
     namespace: str
     size: int
-    """Members with GPUs that are there."""
+    """The number of members with GPUs that are present."""
     placed: bool
     nodes: list[str] = []
     gpus: dict[str, list[int]] = {}
@@ -86,22 +86,22 @@ class GangPlace(Struct, frozen=True, kw_only=True):
     exact: bool | None = None
     """False where bandwidths are upper bounds; null where it is not placed."""
     why: str | None = None
-    """Why these nodes."""
+    """The reason for these nodes."""
     notes: list[str] = []
-    """What is not known, or left to others."""
+    """What the plan could not know, or leaves to others."""
     runner_up: dict[str, GPUsTaken | None] = {}
-    """The next set on each node; null where every other set is alike."""
+    """The second-best set of each node; null where every other set is equivalent."""
 
 
 class NodeFree(NodeLeft, frozen=True, kw_only=True):
-    """What a node has free, before and after."""
+    """The free GPUs of a node, before and after."""
 
     unaccounted: str | None
-    """A pod that has GPUs of the node while nobody knows which."""
+    """A pod that has GPUs of the node, but it is not known which."""
 
 
 class Simulation(Document, frozen=True, kw_only=True):
-    """Where pods go, or why they go nowhere."""
+    """The results for pods, gangs and nodes."""
 
     pods: list[PodPlace]
     """In the order in which they were given."""
@@ -109,14 +109,14 @@ class Simulation(Document, frozen=True, kw_only=True):
     """In the order in which they were decided."""
     nodes: list[NodeFree]
     unjudged: tuple[Unjudged, ...]
-    """What may make pods, and was not judged: its kind is not known."""
+    """Objects that may create pods and were not judged, because their kind is not known."""
 
 
 def document(simulated: Simulated, unjudged: tuple[Unjudged, ...]) -> Simulation:
-    """Return the answer for scripts."""
+    """Return the document of a simulation."""
     return Simulation(
         pods=[_pod(pod) for pod in simulated.pods],
-        gangs=[_gang(one) for one in simulated.gangs if one.is_gang],
+        gangs=[_gang(unit) for unit in simulated.units if unit.is_gang],
         nodes=[
             _node(before, simulated.after.ledger.nodes[before.node.name])
             for before in simulated.before.nodes
@@ -126,23 +126,23 @@ def document(simulated: Simulated, unjudged: tuple[Unjudged, ...]) -> Simulation
 
 
 def _pod(result: PodResult) -> PodPlace:
-    request = result.applicant.outcome.request
+    request = result.admitted.outcome.request
     alone = result.unit if result.unit and not result.unit.is_gang else None
     return PodPlace(
-        name=result.applicant.pod.metadata.name,
-        namespace=result.applicant.namespace,
+        name=result.admitted.pod.metadata.name,
+        namespace=result.admitted.namespace,
         gang=result.gang,
-        verdict=result.applicant.outcome.verdict,
+        verdict=result.admitted.outcome.verdict,
         node=result.node,
         gpus=[share.i for share in result.shares] if request.places and result.node else None,
         reason=result.reason,
         bandwidth=rounded(alone.plan.bandwidth if alone and alone.plan else None),
         best_possible=rounded(alone.best_possible if alone else None),
         never=bool(result.unit and result.unit.never),
-        notes=notes_of(alone) if alone else [],
+        notes=alone.notes if alone else [],
         findings=[
-            PodFinding(code=one.code.value, message=one.message, fix=one.fix)
-            for one in result.applicant.outcome.findings
+            PodFinding(code=finding.code.value, message=finding.message, fix=finding.fix)
+            for finding in result.admitted.outcome.findings
         ],
     )
 
@@ -160,7 +160,7 @@ def _gang(gang: UnitResult) -> GangPlace:
     )
     if gang.plan is None:
         return shown
-    told = explain_plan(gang.seen, gang.plan)
+    explanation = explain_plan(gang.seen, gang.plan)
     return replace(
         shown,
         nodes=list(gang.plan.gpus),
@@ -168,14 +168,14 @@ def _gang(gang: UnitResult) -> GangPlace:
         bandwidth=rounded(gang.plan.bandwidth),
         bandwidth_note="nic unknown" if gang.plan.nic_unknown else None,
         exact=gang.plan.exact,
-        why=told.nodes,
-        notes=notes_of(gang),
-        runner_up=runner_up(told),
+        why=explanation.nodes,
+        notes=gang.notes,
+        runner_up=runner_up(explanation),
     )
 
 
 def index_order(order: Order | None) -> IndexOrder:
-    """Return what nodes by name and lowest free indices would have given."""
+    """Return the baseline: nodes by name and lowest free indices."""
     gpus = lists(order.gpus) if order else {}
     bandwidth = rounded(order.bandwidth) if order else None
     return IndexOrder(nodes=list(gpus), gpus=gpus, bandwidth=bandwidth)
@@ -186,22 +186,17 @@ def lists(gpus: dict[str, tuple[int, ...]]) -> dict[str, list[int]]:
     return {node: list(taken) for node, taken in gpus.items()}
 
 
-def runner_up(told: PlanExplanation) -> dict[str, GPUsTaken | None]:
-    """Return the next set on each node, by node; None where every other set is alike."""
+def runner_up(explanation: PlanExplanation) -> dict[str, GPUsTaken | None]:
+    """Return the second-best set of each node; None where every other set is equivalent."""
     return {
         node: (
-            GPUsTaken(gpus=list(one.runner_up.gpus), bandwidth=rounded(one.runner_up.bandwidth))
-            if one.runner_up
+            GPUsTaken(gpus=list(second.gpus), bandwidth=rounded(second.bandwidth))
+            if (second := choice.runner_up)
             else None
         )
-        for node, one in told.gpus.items()
+        for node, choice in explanation.gpus.items()
     }
 
 
 def _node(before: NodeLedger, after: NodeLedger) -> NodeFree:
     return NodeFree(**asdict(left_on(before, after)), unaccounted=before.unaccounted)
-
-
-def rounded(bandwidth: float | None) -> float | None:
-    """Return a bandwidth as answers show it, to 0.1 GB/s."""
-    return None if bandwidth is None else round(bandwidth, 1)

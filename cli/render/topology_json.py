@@ -1,10 +1,10 @@
-"""What `topology` answers to scripts."""
+"""The documents of `linkwise topology` for scripts."""
 
 from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from cli.render.document import Document
+from cli.output.document import Document, rounded
 from topology.catalogue import Entry
 from topology.choice import Ask, Mode
 from topology.explain import Explanation, GPUSet
@@ -12,7 +12,7 @@ from topology.machine import Level, Machine
 from topology.table import Table
 
 NO_LINK = "N-A"
-"""The word for a pair of which nothing is known, as in a published topology."""
+"""The word for a pair whose link is not known, as in a published topology."""
 
 
 class NIC(Struct, frozen=True):
@@ -20,7 +20,7 @@ class NIC(Struct, frozen=True):
 
     name: str
     levels: list[str]
-    """How near it is to each GPU."""
+    """The PCIe level to each GPU."""
 
 
 class MachineReport(Document, frozen=True, kw_only=True, tag="Machine"):
@@ -29,7 +29,7 @@ class MachineReport(Document, frozen=True, kw_only=True, tag="Machine"):
     gpus: int
     switched: bool
     class_: str = field(name="class")
-    """Of machines that are linked alike."""
+    """Shared by machines with equal links."""
     links: list[list[str]]
     """Of each pair: `X`, `NV2`, `PIX`, …"""
     bandwidth: list[list[float]]
@@ -53,7 +53,7 @@ class GPUList(Struct, frozen=True):
 
 
 class Choice(Document, frozen=True, kw_only=True):
-    """The GPUs to take; where there is no such set, `gpus` is null and `reason` says why."""
+    """The GPUs to take; if there is no such set, `gpus` is null and `reason` gives the reason."""
 
     gpus: list[int] | None
     reason: str
@@ -69,9 +69,9 @@ class Choice(Document, frozen=True, kw_only=True):
     index_order: GPUList | UnsetType | None = UNSET
     """The first free indices."""
     runner_up: GPUList | UnsetType | None = UNSET
-    """The next set that is no image of the choice under a symmetry of the machine."""
+    """The second-best set that is no image of the choice under a symmetry of the machine."""
     left: GPUList | UnsetType | None = UNSET
-    """What stays free."""
+    """The GPUs that stay free."""
     exact: bool | UnsetType = UNSET
     """False where bandwidths are upper bounds."""
     warnings: list[str] | UnsetType = UNSET
@@ -109,23 +109,23 @@ def machine_report(machine: Machine, bandwidths: Table) -> MachineReport:
     )
 
 
-def choice(machine: Machine, bandwidths: Table, ask: Ask, found: Explanation) -> Choice:
-    """Return which GPUs of a machine to take, and what else there was."""
-    if found.chosen is None:
-        return Choice(gpus=None, reason=found.reason)
+def choice(machine: Machine, bandwidths: Table, ask: Ask, explanation: Explanation) -> Choice:
+    """Return the GPUs to take, and the alternatives."""
+    if explanation.chosen is None:
+        return Choice(gpus=None, reason=explanation.reason)
     return Choice(
-        gpus=list(found.chosen.gpus),
-        bandwidth=_tenth(found.chosen.bandwidth),
+        gpus=list(explanation.chosen.gpus),
+        bandwidth=rounded(explanation.chosen.bandwidth),
         unit="GB/s",
         mode=ask.mode,
         class_=bandwidths.key,
-        best_possible=_tenth(found.best_possible),
-        best_free=_tenth(found.best_free),
-        index_order=_set(found.index_order),
-        runner_up=_set(found.runner_up),
-        left=_set(found.left),
-        exact=found.exact,
-        reason=found.reason,
+        best_possible=rounded(explanation.best_possible),
+        best_free=rounded(explanation.best_free),
+        index_order=_set(explanation.index_order),
+        runner_up=_set(explanation.runner_up),
+        left=_set(explanation.left),
+        exact=explanation.exact,
+        reason=explanation.reason,
         warnings=list(machine.warnings),
     )
 
@@ -134,14 +134,16 @@ def machine_list(entries: list[Entry]) -> MachineList:
     """Return the catalogue."""
     return MachineList(
         items=[
-            CatalogueEntry(one.name, one.machine.n, one.machine.switched, one.title, one.source)
-            for one in entries
+            CatalogueEntry(
+                entry.name, entry.machine.n, entry.machine.switched, entry.title, entry.source
+            )
+            for entry in entries
         ]
     )
 
 
 def links(machine: Machine) -> list[list[str]]:
-    """Return what links each pair of GPUs, shape (n, n)."""
+    """Return the link of each pair of GPUs as a word, shape (n, n)."""
     return [[_link(machine, i, j) for j in range(machine.n)] for i in range(machine.n)]
 
 
@@ -167,8 +169,4 @@ def _link(machine: Machine, i: int, j: int) -> str:
 
 
 def _set(gpus: GPUSet | None) -> GPUList | None:
-    return GPUList(list(gpus.gpus), _tenth(gpus.bandwidth)) if gpus else None
-
-
-def _tenth(bandwidth: float | None) -> float | None:
-    return None if bandwidth is None else round(bandwidth, 1)
+    return GPUList(list(gpus.gpus), rounded(gpus.bandwidth)) if gpus else None

@@ -1,1 +1,1 @@
-"""Pages that people open in a browser: one file each, nothing loaded from elsewhere."""
+"""HTML pages: one file each, which loads nothing."""

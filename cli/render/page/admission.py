@@ -1,52 +1,47 @@
-"""What admission said of the pods: those denied and how to mend them, warnings, profiles."""
+"""The sections of a page about admission: denied pods with fixes, warnings, profiles."""
 
 from collections.abc import Iterator, Sequence
 
-from cli.analysis.simulation import PodResult
-from cli.render.output import sentence
+from cli.analysis.simulation import PodResult, PodState
+from cli.output.printer import sentence
 from cli.render.page.markup import Markup, element, name, together
 from cluster.finding import Finding
-from webhook.outcome import Verdict
 
 NAMES = 12
-"""So many pods with the same findings are named."""
+"""The number of pods with equal findings that are named."""
 
 
 def admission_sections(pods: Sequence[PodResult]) -> Markup:
-    """Return what admission found and added; nothing of pods of which it said nothing."""
-    denied = [pod for pod in pods if is_denied(pod)]
-    doubtful = [pod for pod in pods if not is_denied(pod) and pod.applicant.outcome.findings]
+    """Return the findings of admission and the additions of profiles."""
+    denied = [pod for pod in pods if pod.state is PodState.DENIED]
+    others = [pod for pod in pods if pod.state is not PodState.DENIED]
+    with_warnings = [pod for pod in others if pod.admitted.outcome.findings]
     added = list(_added(pods))
     return together(
         element("h2", "Denied", id="denied") if denied else None,
-        _alike(denied, element("span", "✕ denied", class_="status bad")),
-        element("h2", "Admitted with warnings") if doubtful else None,
-        _alike(doubtful, element("span", "! warning", class_="status")),
+        _cards(denied, element("span", "✕ denied", class_="status bad")),
+        element("h2", "Admitted with warnings") if with_warnings else None,
+        _cards(with_warnings, element("span", "! warning", class_="status")),
         element("h2", "Added by profiles") if added else None,
         element("div", element("ul", added, class_="rows"), class_="card") if added else None,
     )
 
 
-def is_denied(pod: PodResult) -> bool:
-    """Tell whether admission refused a pod."""
-    return pod.applicant.outcome.verdict is Verdict.DENIED
-
-
-def _alike(pods: Sequence[PodResult], status: Markup) -> Iterator[Markup]:
-    """Yield one card for all pods with the same findings, such as those of one workload."""
+def _cards(pods: Sequence[PodResult], status: Markup) -> Iterator[Markup]:
+    """Yield one card for all pods with equal findings, such as those of one workload."""
     groups: dict[tuple[Finding, ...], list[PodResult]] = {}
     for pod in pods:
-        groups.setdefault(pod.applicant.outcome.findings, []).append(pod)
+        groups.setdefault(pod.admitted.outcome.findings, []).append(pod)
     for findings, group in groups.items():
         head = element("div", element("h3", names(group)), status, class_="head")
         yield element("article", head, map(_finding, findings), class_="card")
 
 
 def names(pods: Sequence[PodResult]) -> Markup:
-    """Return the names of pods, the first of them where they are many."""
-    shown = [name(pod.applicant.pod.metadata.name) for pod in pods[:NAMES]]
+    """Return the names of pods; of many, the first ones."""
+    shown = [name(pod.name) for pod in pods[:NAMES]]
     more = f" and {len(pods) - NAMES} more" if len(pods) > NAMES else None
-    return together([(", ", one) if place else one for place, one in enumerate(shown)], more)
+    return together([(", ", each) if number else each for number, each in enumerate(shown)], more)
 
 
 def _finding(finding: Finding) -> Markup:
@@ -60,16 +55,16 @@ def _finding(finding: Finding) -> Markup:
 
 
 def _added(pods: Sequence[PodResult]) -> Iterator[Markup]:
-    """Yield what each profile added, with the pods to which it did."""
-    found: dict[tuple[str, str, str], list[PodResult]] = {}
+    """Yield the fields that each profile added, with the pods."""
+    groups: dict[tuple[str, str, str], list[PodResult]] = {}
     for pod in pods:
-        for trace in pod.applicant.outcome.profiles:
-            for place, value in trace.added.items():
-                found.setdefault((trace.name, place, value), []).append(pod)
-    for (profile, place, value), group in found.items():
+        for trace in pod.admitted.outcome.profiles:
+            for field, value in trace.added.items():
+                groups.setdefault((trace.name, field, value), []).append(pod)
+    for (profile, field, value), group in groups.items():
         yield element(
             "li",
             element("b", name(profile)),
             element("span", "to ", names(group)),
-            element("span", f"{place} = {value}", class_="mono quiet where"),
+            element("span", f"{field} = {value}", class_="mono quiet where"),
         )

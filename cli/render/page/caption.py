@@ -1,4 +1,4 @@
-"""Where a page comes from: the command, the time, and what it read."""
+"""The caption of a page: the command, the time, and its inputs."""
 
 import shlex
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from cli.render.page.markup import Markup, element, name
 
 @dataclass(frozen=True, slots=True)
 class Caption:
-    """Where a page comes from."""
+    """The origin of a page."""
 
     command: Sequence[str]
-    """As it may be typed again."""
+    """As it can be typed again."""
     clock: float
-    """When it was made [s since 1970]."""
+    """The time of the page [s since 1970]."""
     inputs: Sequence[str]
     """Files, or the cluster's address."""
 
@@ -25,13 +25,13 @@ class Caption:
         return " ".join(self.command[:2])
 
 
-def caption(given: Caption) -> Markup:
+def caption_markup(caption: Caption) -> Markup:
     """Return the caption of a page."""
-    made = datetime.fromtimestamp(given.clock, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    inputs = [(" · " if place else "", name(one)) for place, one in enumerate(given.inputs)]
+    created = datetime.fromtimestamp(caption.clock, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    inputs = [(" · " if i else "", name(each)) for i, each in enumerate(caption.inputs)]
     return element(
         "div",
-        element("p", shlex.join(given.command), class_="mono quiet"),
-        element("p", made, " · from ", inputs, class_="quiet small"),
+        element("p", shlex.join(caption.command), class_="mono quiet"),
+        element("p", created, " · from ", inputs, class_="quiet small"),
         class_="caption",
     )

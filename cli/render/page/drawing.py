@@ -1,16 +1,16 @@
-"""The drawing of one node: its GPUs with who has them, its NVLinks, its sockets and switches."""
+"""The drawing of a node: its GPUs with their holders, its NVLinks, sockets and switches."""
 
 from collections.abc import Iterator, Sequence
 
 from cli.render.page.layout import Layout, Spot, Wire, layout_of
 from cli.render.page.markup import Markup, element, together
-from cli.render.page.occupancy import NodeView
+from cli.render.page.occupancy import SimulatedNode
 from cli.render.page.pcie import Group, groups
 from cli.render.page.tile import SHARED_HEIGHT, WHOLE_HEIGHT, state_words, tile
 from topology.machine import Machine
 
 _MARGINS = (14, 11, 7)
-"""From tiles to the frame around them, by the frame's depth."""
+"""Distance between tiles and the frame around them, by the frame's depth."""
 
 DEFINITIONS = element(
     "svg",
@@ -29,11 +29,11 @@ DEFINITIONS = element(
     class_="away",
     aria_hidden="true",
 )
-"""What all drawings refer to; it stands in the document once."""
+"""The definitions that all drawings use; a page has them once."""
 
 
-def drawing_of(view: NodeView, machine: Machine) -> Markup:
-    """Return the SVG of a node; everything in it stands in the node's table as text, too."""
+def drawing_of(view: SimulatedNode, machine: Machine) -> Markup:
+    """Return the SVG of a node; its table shows the same as text."""
     shared = any(gpu.capacity for gpu in view.gpus)
     height = SHARED_HEIGHT if shared else WHOLE_HEIGHT
     layout = layout_of(machine, height)
@@ -58,12 +58,12 @@ def drawing_of(view: NodeView, machine: Machine) -> Markup:
     )
 
 
-def _description(view: NodeView) -> str:
+def _description(view: SimulatedNode) -> str:
     return "; ".join(f"GPU{gpu.index} {state_words(gpu)}" for gpu in view.gpus)
 
 
 def _frame(group: Group, layout: Layout, height: float) -> Markup | None:
-    """Return the frame around a group; None where other GPUs stand among its own."""
+    """Return the frame around a group; None if other GPUs would be inside it."""
     spots = [layout.spots[gpu] for gpu in group.gpus]
     margin = _MARGINS[group.depth]
     left = min(spot.x for spot in spots) - layout.tile / 2 - margin
@@ -83,7 +83,7 @@ def _frame(group: Group, layout: Layout, height: float) -> Markup | None:
         rx=10 if group.depth else 14,
         class_=f"frame d{group.depth}",
     )
-    # A socket's name stands away from the middle, where wires run; a switch's, opposite to it.
+    # The label of a socket is away from the middle, where wires run; that of a switch, opposite.
     is_upper = top + bottom <= layout.height + 1
     middle, line = (left + right) / 2, top if is_upper is not bool(group.depth) else bottom
     text = element("text", group.label, x=middle, y=line + 3.5, class_="frame clear")
@@ -91,11 +91,11 @@ def _frame(group: Group, layout: Layout, height: float) -> Markup | None:
 
 
 def wire_kind(count: int) -> str:
-    """Return how a wire of so many NVLinks is drawn: one line, two, or a thick one."""
+    """Return the style for a number of NVLinks: one line, two, or a thick one."""
     return {1: "one", 2: "two"}.get(count, "many")
 
 
-def _wire(wire: Wire, view: NodeView) -> Markup:
+def _wire(wire: Wire, view: SimulatedNode) -> Markup:
     kind = wire_kind(wire.count) if len(wire.gpus) == 2 else "many"
     path = _path(wire.points)
     units = {
@@ -111,7 +111,7 @@ def _wire(wire: Wire, view: NodeView) -> Markup:
 
 
 def _path(points: Sequence[Spot]) -> str:
-    """Return straight lines from corner to corner, the corners rounded."""
+    """Return straight lines between the points, with rounded corners."""
     first, *rest = points
     words = [f"M{first.x:g} {first.y:g}"]
     for before, here, after in zip(points, rest, rest[1:], strict=False):
@@ -145,7 +145,7 @@ def _switch(layout: Layout) -> Markup | None:
 
 
 def _counts(layout: Layout) -> Iterator[Markup]:
-    """Yield the numbers on thick wires; on slanting ones aside, where they do not cross."""
+    """Yield the numbers on thick wires; on diagonal ones, away from where they cross."""
     for wire in layout.wires:
         if len(wire.gpus) == 2 and wire_kind(wire.count) == "many":
             a, b = wire.points[0], wire.points[-1]

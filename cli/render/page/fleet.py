@@ -1,11 +1,12 @@
-"""The map of all nodes: what it is asked with, what its colours mean, and what fills it."""
+"""The map of all nodes with its controls and legend; a script draws the nodes."""
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
 
-from cli.analysis.fleet import FleetNode, Usage, pieces_of
+from cli.analysis.fleet import FleetNode, NamespaceUsage, nodes_by_free_gpus
+from cli.output.words import plural
 from cli.render.page.drawing import drawing_of
 from cli.render.page.fleet_data import fleet_json
 from cli.render.page.markup import Markup, element, folded, name, together
@@ -15,9 +16,9 @@ from topology.table import table_of
 SCRIPT = Markup(files("cli.render.page").joinpath("fleet.js").read_text(encoding="utf-8"))
 """The only script of a page."""
 SCRIPT_HASH = f"'sha256-{b64encode(sha256(SCRIPT.encode()).digest()).decode()}'"
-"""How a page's security policy names it."""
+"""The script's source expression in the page's Content-Security-Policy."""
 NAMESPACES = 12
-"""More namespaces than these are folded."""
+"""The number of namespaces that are not folded."""
 
 _CONTROLS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "colour": ("Colour", {"used": "How full", "fragmented": "Fragmentation"}),
@@ -59,18 +60,18 @@ _SCALES = {
         "f0": "wholly free",
         "f1": "few GPUs free beside others",
         "f2": "about half",
-        "f3": "most: a little pod keeps the node from large ones",
+        "f3": "most: a small pod keeps the node from large ones",
         "full": "no GPU free",
     },
 }
 
 
 def fleet_section(nodes: Sequence[FleetNode], *, placed: bool) -> Markup:
-    """Return the map with its controls; a script fills it.
+    """Return the map with its controls.
 
     Args:
         nodes: The fleet.
-        placed: Whether pods were placed just now.
+        placed: The page shows a simulation, which placed pods.
     """
     drawings: dict[object, tuple[int, Markup]] = {}
     numbers = [_drawn(node, drawings) for node in nodes]
@@ -105,7 +106,7 @@ def fleet_section(nodes: Sequence[FleetNode], *, placed: bool) -> Markup:
 
 
 def _drawn(node: FleetNode, drawings: dict[object, tuple[int, Markup]]) -> int | None:
-    """Return the number of a node's drawing: machines alike have one."""
+    """Return the number of a node's drawing; equal machines share row."""
     machine = node.node.machine
     if machine is None or not node.node.cards:
         return None
@@ -150,9 +151,9 @@ def _gpu_signs(*, placed: bool) -> Iterator[Markup]:
 
 
 def totals(nodes: Sequence[FleetNode]) -> Markup:
-    """Return what the whole fleet has, and in what pieces its free GPUs are."""
-    gpus, free = sum(len(one.states) for one in nodes), sum(one.free for one in nodes)
-    stranded = sum(one.stranded for one in nodes)
+    """Return the totals of the fleet: nodes, GPUs, free and stranded GPUs."""
+    gpus, free = sum(len(node.states) for node in nodes), sum(node.free for node in nodes)
+    stranded = sum(node.stranded for node in nodes)
     facts = {
         "Nodes with GPUs": f"{len(nodes):,}",
         "GPUs": f"{gpus:,}",
@@ -169,12 +170,12 @@ def totals(nodes: Sequence[FleetNode]) -> Markup:
     )
 
 
-def pieces(nodes: Sequence[FleetNode]) -> Markup | None:
-    """Return how many nodes have so many GPUs free, as bars; None where none has."""
-    found = pieces_of(nodes)
-    if not found:
+def free_gpus_chart(nodes: Sequence[FleetNode]) -> Markup | None:
+    """Return the number of nodes by free GPUs as bars; None if no GPU is free."""
+    counts = nodes_by_free_gpus(nodes)
+    if not counts:
         return None
-    most = max(found.values())
+    most = max(counts.values())
     return together(
         element("h2", "Free GPUs by node"),
         element("p", "A pod for n GPUs fits a node with n or more free ones.", class_="quiet"),
@@ -185,21 +186,21 @@ def pieces(nodes: Sequence[FleetNode]) -> Markup | None:
                     element(
                         "dt",
                         element("span", f"{free} free"),
-                        element("b", f"{count:,} node{'s' * (count != 1)}"),
+                        element("b", f"{count:,} {plural('node', count)}"),
                     ),
                     element(
                         "dd", element("i", class_="best", style=f"width:{100 * count / most:.1f}%")
                     ),
                 )
-                for free, count in found.items()
+                for free, count in counts.items()
             ),
             class_="bars card",
         ),
     )
 
 
-def namespaces(usage: Sequence[Usage]) -> Markup | None:
-    """Return who holds what, by namespace; None where nobody holds anything."""
+def namespace_table(usage: Sequence[NamespaceUsage]) -> Markup | None:
+    """Return the usage of each namespace; None if no GPU is used."""
     if not usage:
         return None
     shown, rest = usage[:NAMESPACES], usage[NAMESPACES:]
@@ -214,7 +215,7 @@ def namespaces(usage: Sequence[Usage]) -> Markup | None:
     )
 
 
-def _usage_table(usage: Sequence[Usage]) -> Markup:
+def _usage_table(usage: Sequence[NamespaceUsage]) -> Markup:
     heads = ("Namespace", "GPUs", "Shared", "Pods", "Nodes", "")
     return element(
         "table",
@@ -224,21 +225,21 @@ def _usage_table(usage: Sequence[Usage]) -> Markup:
     )
 
 
-def _usage_row(one: Usage) -> Markup:
-    shared = [f"{one.memory:,} GiB"] if one.memory else []
-    shared += [f"{one.replicas:,} replica{'s' * (one.replicas != 1)}"] if one.replicas else []
+def _usage_row(row: NamespaceUsage) -> Markup:
+    shared = [f"{row.memory:,} GiB"] if row.memory else []
+    shared += [f"{row.replicas:,} {plural('replica', row.replicas)}"] if row.replicas else []
     find = element(
         "button",
         "Show",
         type="button",
         class_="link",
-        data_search=f"{one.namespace}/",
-        aria_label=f"Show the nodes of {one.namespace}",
+        data_search=f"{row.namespace}/",
+        aria_label=f"Show the nodes of {row.namespace}",
     )
-    cells = (f"{one.gpus:,}", ", ".join(shared) or "–", f"{one.pods:,}", f"{len(one.nodes):,}")
+    cells = (f"{row.gpus:,}", ", ".join(shared) or "–", f"{row.pods:,}", f"{len(row.nodes):,}")
     return element(
         "tr",
-        element("th", name(one.namespace), scope="row"),
+        element("th", name(row.namespace), scope="row"),
         (element("td", text) for text in cells),
         element("td", find),
     )

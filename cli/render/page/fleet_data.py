@@ -1,15 +1,14 @@
-"""What the map's script reads: the fleet as compact JSON, in which no name can end its element."""
+"""Encodes the fleet as compact JSON for the map's script; no name can end its element."""
 
 import json
 from collections.abc import Sequence
 
-from cli.analysis.fleet import FleetNode
-from cli.analysis.fleet import Holder as FleetHolder
+from cli.analysis.fleet import FleetNode, FleetPod
 from webhook.messages import printable
 
 
 class _Names:
-    """Texts that come often, each stored once."""
+    """Frequent texts, each stored once."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -29,11 +28,11 @@ class _Tables:
 
 
 def fleet_json(nodes: Sequence[FleetNode], drawings: Sequence[int | None]) -> str:
-    """Return the fleet as JSON that may stand inside a script element.
+    """Return the fleet as JSON that is safe inside a script element.
 
     Args:
         nodes: The fleet.
-        drawings: For each the number of its drawing; None: it has no GPUs to draw.
+        drawings: The number of each node's drawing; None: it has no GPUs to draw.
     """
     tables = _Tables()
     rows = [_row(node, drawing, tables) for node, drawing in zip(nodes, drawings, strict=True)]
@@ -54,17 +53,17 @@ def _row(node: FleetNode, drawing: int | None, tables: _Tables) -> list[object]:
         node.stranded,
         drawing,
         node.links,
-        [printable(one) for one in node.problems],
-        [_holder(one, tables) for one in node.holders],
+        [printable(problem) for problem in node.problems],
+        [_pod(pod, tables) for pod in node.pods],
     ]
 
 
-def _holder(holder: FleetHolder, tables: _Tables) -> list[object]:
+def _pod(pod: FleetPod, tables: _Tables) -> list[object]:
     return [
-        tables.namespaces.number(holder.namespace),
-        printable(holder.name),
-        tables.gangs.number(holder.gang) if holder.gang else -1,
-        holder.gpus,
-        tables.amounts.number(holder.amount),
-        int(holder.is_new),
+        tables.namespaces.number(pod.namespace),
+        printable(pod.name),
+        tables.gangs.number(pod.gang) if pod.gang else -1,
+        pod.gpus,
+        tables.amounts.number(pod.amount),
+        int(pod.is_new),
     ]

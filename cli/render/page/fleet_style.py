@@ -1,4 +1,4 @@
-"""How the map of all nodes looks."""
+"""The style sheet of the map of all nodes."""
 
 HEATS_LIGHT = {
     "h0": "#eef3f8",

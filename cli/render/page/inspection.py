@@ -1,46 +1,49 @@
-"""The page of `linkwise inspect -o html`: a cluster as it is now."""
+"""The page of `linkwise inspect -o html`."""
 
 from collections.abc import Sequence
 
-from cli.analysis.fleet import FleetNode, Usage
-from cli.analysis.pending import PendingWork
-from cli.render.output import sentence
-from cli.render.page.caption import Caption, caption
-from cli.render.page.fleet import fleet_section, namespaces, pieces, totals
+from cli.analysis.fleet import FleetNode, NamespaceUsage
+from cli.analysis.pending import PendingUnit
+from cli.output.printer import sentence
+from cli.output.words import plural
+from cli.render.page.caption import Caption, caption_markup
+from cli.render.page.fleet import fleet_section, free_gpus_chart, namespace_table, totals
 from cli.render.page.markup import Markup, element, folded, name, together
 from cli.render.page.shell import page
-from cli.render.page.units import asked
+from cli.render.page.unit_results import request_text
 
 SHOWN = 20
-"""More than these that wait are folded."""
+"""The number of pending units that are not folded."""
 
 
-def render_fleet(
+def inspection_page(
     nodes: Sequence[FleetNode],
-    usage: Sequence[Usage],
-    waiting: Sequence[PendingWork],
-    given: Caption,
+    usage: Sequence[NamespaceUsage],
+    pending: Sequence[PendingUnit],
+    caption: Caption,
 ) -> str:
-    """Return a page that shows who has which GPU, and who waits; it needs no network.
+    """Return a page that shows the holders of GPUs and the pending units; it needs no network.
 
     Args:
-        nodes: Every node with GPUs.
-        usage: What each namespace holds.
-        waiting: What has no GPUs yet.
-        given: Where the page comes from.
+        nodes: All nodes with GPUs.
+        usage: The usage of each namespace.
+        pending: The units without GPUs.
+        caption: The page's caption.
     """
     head = element(
         "header",
-        element("h1", _summary(nodes, waiting)),
-        caption(given),
+        element("h1", _summary(nodes, pending)),
+        caption_markup(caption),
     )
     return page(
-        given.title,
+        caption.title,
         head,
         totals(nodes),
         fleet_section(nodes, placed=False) if nodes else None,
-        element("div", _part(namespaces(usage)), _part(pieces(nodes)), class_="parts"),
-        _waiting(waiting),
+        element(
+            "div", _part(namespace_table(usage)), _part(free_gpus_chart(nodes)), class_="parts"
+        ),
+        _pending(pending),
     )
 
 
@@ -48,22 +51,22 @@ def _part(section: Markup | None) -> Markup | None:
     return element("section", section) if section else None
 
 
-def _summary(nodes: Sequence[FleetNode], waiting: Sequence[PendingWork]) -> str:
+def _summary(nodes: Sequence[FleetNode], pending: Sequence[PendingUnit]) -> str:
     if not nodes:
         return "No node of this cluster has GPUs"
-    gpus, free = sum(len(one.states) for one in nodes), sum(one.free for one in nodes)
+    gpus, free = sum(len(node.states) for node in nodes), sum(node.free for node in nodes)
     words = f"{free:,} of {gpus:,} GPUs free"
-    gangs = sum(one.is_gang for one in waiting)
-    pods = len(waiting) - gangs
-    waits = [f"{gangs:,} gang{'s' * (gangs != 1)}"] if gangs else []
-    waits += [f"{pods:,} pod{'s' * (pods != 1)}"] if pods else []
+    gangs = sum(unit.is_gang for unit in pending)
+    pods = len(pending) - gangs
+    waits = [f"{gangs:,} {plural('gang', gangs)}"] if gangs else []
+    waits += [f"{pods:,} {plural('pod', pods)}"] if pods else []
     return f"{words}, {' and '.join(waits)} waiting" if waits else words
 
 
-def _waiting(waiting: Sequence[PendingWork]) -> Markup | None:
-    if not waiting:
+def _pending(pending: Sequence[PendingUnit]) -> Markup | None:
+    if not pending:
         return None
-    rows = [_row(one) for one in waiting]
+    rows = [_row(unit) for unit in pending]
     rest = rows[SHOWN:]
     return together(
         element("h2", "Waiting for GPUs", id="waiting"),
@@ -76,16 +79,16 @@ def _waiting(waiting: Sequence[PendingWork]) -> Markup | None:
     )
 
 
-def _row(one: PendingWork) -> Markup:
-    size = len(one.requests)
-    asks = " or ".join(dict.fromkeys(map(asked, one.requests)))
-    kind = f"gang, {size} waiting, {asks} each" if one.is_gang else f"pod, {asks}"
-    since = f" · since {one.since}" if one.since else ""
+def _row(unit: PendingUnit) -> Markup:
+    size = len(unit.requests)
+    asks = " or ".join(dict.fromkeys(map(request_text, unit.requests)))
+    kind = f"gang, {size} waiting, {asks} each" if unit.is_gang else f"pod, {asks}"
+    since = f" · since {unit.since}" if unit.since else ""
     head = element(
         "div",
-        element("h3", name(one.name)),
-        element("span", kind, " · namespace ", name(one.namespace), since, class_="quiet small"),
-        element("span", "never fits" if one.never else "waits", class_="status bad"),
+        element("h3", name(unit.name)),
+        element("span", kind, " · namespace ", name(unit.namespace), since, class_="quiet small"),
+        element("span", "never fits" if unit.never else "waits", class_="status bad"),
         class_="head",
     )
-    return element("li", head, element("p", sentence(one.reason), class_="reason"))
+    return element("li", head, element("p", sentence(unit.reason), class_="reason"))

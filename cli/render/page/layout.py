@@ -1,6 +1,6 @@
-"""Where the GPUs of one machine stand in a drawing, and how the NVLinks run between them.
+"""Lays out a machine in a drawing: positions of GPUs, and paths of the NVLinks between them.
 
-All lengths are those of the drawing [px at scale 1]; y grows downwards.
+All lengths are in px at scale 1; y grows downwards.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,12 +12,12 @@ from cli.render.page.pcie import blocks, sockets
 from topology.machine import Machine, gpus_of, mask_of
 
 COLUMNS = 4
-"""GPUs side by side on a machine without a mesh."""
+"""The number of GPUs in a row on a machine without a mesh."""
 PITCH = 96
-"""From one GPU's centre to the next."""
+"""Distance between the centres of neighbouring GPUs."""
 MARGIN = 2
 TILE = 60
-"""Width of a GPU's tile where there is room."""
+"""Usual width of a GPU's tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Wire:
     """The NVLinks of a pair, or those from a GPU to the NVSwitch."""
 
     gpus: tuple[int, ...]
-    """Two GPUs, or the one at the switch."""
+    """Two GPUs, or one that is linked to the switch."""
     count: int
     points: tuple[Spot, ...]
     """Its corners."""
@@ -41,7 +41,7 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A machine laid out."""
+    """The layout of a machine."""
 
     width: float
     height: float
@@ -51,17 +51,17 @@ class Layout:
     """By GPU index."""
     wires: tuple[Wire, ...] = ()
     switch: tuple[Spot, Spot] | None = None
-    """Opposite corners of the NVSwitch, where there is one."""
+    """Opposite corners of the NVSwitch; None if there is none."""
     is_ring: bool = False
-    """The GPUs stand in a ring, so that those of a socket cannot be framed."""
+    """The GPUs form a ring, so that sockets cannot be framed."""
 
 
 def layout_of(machine: Machine, tile_height: float) -> Layout:
-    """Return a layout in which wires run clear of the GPUs at which they do not end.
+    """Return a layout in which no wire crosses a GPU at which it does not end.
 
-    Behind an NVSwitch they stand in two rows along it, in a cube mesh in two squares, up to four
-    in a square, bridged pairs and those without NVLinks in rows by socket. Any other mesh is a
-    ring; on a large one a wire may graze a neighbour.
+    GPUs behind an NVSwitch form two rows along it, a cube mesh two squares, up to four GPUs a
+    square; bridged pairs and GPUs without NVLinks form rows by socket. Any other mesh is a ring;
+    on a large one a wire may touch a neighbour.
     """
     if machine.switched:
         return _along_switch(machine, tile_height)
@@ -100,7 +100,7 @@ def _along_switch(machine: Machine, tile_height: float) -> Layout:
 
 
 def _halves(machine: Machine) -> tuple[list[int], list[int]] | None:
-    """Return the two squares of a cube mesh of eight, each a row after the other; None for others.
+    """Return the two squares of a cube mesh of eight, row by row; None for other machines.
 
     The right square is the mirror image of the left one, by the links between them.
     """
@@ -115,7 +115,7 @@ def _halves(machine: Machine) -> tuple[list[int], list[int]] | None:
         i: [j for j in range(8) if machine.links[i][j] and (left >> i ^ left >> j) & 1]
         for i in range(8)
     }
-    if any(len(found) != 1 for found in opposite.values()):
+    if any(len(peers) != 1 for peers in opposite.values()):
         return None
     rows = _paired(machine, halves[0])
     return rows, [opposite[rows[place]][0] for place in (1, 0, 3, 2)]
@@ -126,7 +126,7 @@ def _inside(machine: Machine, mask: int) -> int:
 
 
 def _paired(machine: Machine, gpus: Sequence[int]) -> list[int]:
-    """Return GPUs so that the nearest over PCIe stand next to each other."""
+    """Return GPUs ordered so that the nearest over PCIe are neighbours."""
     left, order = list(gpus), list[int]()
     while left:
         first = left.pop(0)
@@ -152,7 +152,7 @@ def _two_squares(machine: Machine, halves: tuple[list[int], list[int]], height: 
         a, b = spots[i], spots[j]
         if a.y != b.y or {a.x, b.x} != {columns[0], columns[3]}:
             return a, b
-        # Straight, it would run behind the two tiles between.
+        # A straight wire would run behind the two tiles between.
         y = 12 if a.y == top else bottom + height / 2 + margin + 4
         return a, Spot(a.x, y), Spot(b.x, y), b
 
@@ -171,7 +171,7 @@ def _square(machine: Machine, height: float) -> Layout:
 
 
 def _in_rows(machine: Machine, height: float) -> Layout | None:
-    """Return sockets as rows of what is near; None where an NVLink would run behind a tile."""
+    """Return sockets as rows of near GPUs; None if an NVLink would run behind a tile."""
     found: dict[int, Spot] = {}
     x, y, lowest = 0, 28 + height / 2, 0.0
     for socket in sockets(machine):

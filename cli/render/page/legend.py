@@ -1,4 +1,4 @@
-"""What the drawings' signs mean; only those that are drawn."""
+"""The legend of the drawings: the signs that they use."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -6,7 +6,7 @@ from itertools import combinations
 from cli.render.page.drawing import wire_kind
 from cli.render.page.layout import TILE, Spot
 from cli.render.page.markup import Markup, element, together
-from cli.render.page.occupancy import NodeView, State
+from cli.render.page.occupancy import SimulatedNode, State
 from cli.render.page.pcie import groups
 from cli.render.page.tile import WHOLE_HEIGHT, tile
 
@@ -14,7 +14,7 @@ _STATES = {
     State.PLACED: "placed now: the gang's or pod's letter, and the member's number",
     State.HELD: "held by a pod that was there before",
     State.COUNTED: "NVIDIA's plugin chooses: some are taken, by count",
-    State.UNSURE: "nobody knows whether it is taken",
+    State.UNSURE: "it is not known whether it is taken",
 }
 _WIRES = {
     "one": "one NVLink",
@@ -28,13 +28,13 @@ _FRAMES = {
 }
 
 
-def legend(views: Sequence[NodeView]) -> Markup:
-    """Return the meaning of every sign that these nodes' drawings have."""
+def legend(views: Sequence[SimulatedNode]) -> Markup:
+    """Return the meaning of every sign in the drawings of these nodes."""
     entries = [*_states(views), *_wires(views), *_frames(views)]
     return element("ul", (element("li", entry) for entry in entries), class_="legend")
 
 
-def _states(views: Sequence[NodeView]) -> Iterator[Markup]:
+def _states(views: Sequence[SimulatedNode]) -> Iterator[Markup]:
     gpus = [gpu for view in views for gpu in view.gpus]
     for state, meaning in _STATES.items():
         sample = next((gpu for gpu in gpus if gpu.state is state), None)
@@ -44,7 +44,7 @@ def _states(views: Sequence[NodeView]) -> Iterator[Markup]:
             yield together(_svg(drawn, TILE + 2, WHOLE_HEIGHT + 2, 0.75), meaning)
 
 
-def _wires(views: Sequence[NodeView]) -> Iterator[Markup]:
+def _wires(views: Sequence[SimulatedNode]) -> Iterator[Markup]:
     direct = [view for view in views if not _switched(view)]
     counts = {count for view in direct for count in _link_counts(view)}
     kinds = {wire_kind(count) for count in counts}
@@ -56,7 +56,7 @@ def _wires(views: Sequence[NodeView]) -> Iterator[Markup]:
         yield together(_line(f"wire lit u{lit.colour}"), "NVLinks inside a gang or pod")
 
 
-def _frames(views: Sequence[NodeView]) -> Iterator[Markup]:
+def _frames(views: Sequence[SimulatedNode]) -> Iterator[Markup]:
     known = [view.ledger.node for view in views if view.ledger.node.machine_known]
     depths = {group.depth for node in known if node.machine for group in groups(node.machine)}
     for depth, meaning in _FRAMES.items():
@@ -65,12 +65,12 @@ def _frames(views: Sequence[NodeView]) -> Iterator[Markup]:
             yield together(_svg(frame, 36, 20, 1), meaning)
 
 
-def _switched(view: NodeView) -> bool:
+def _switched(view: SimulatedNode) -> bool:
     machine = view.ledger.node.machine
     return machine is not None and machine.switched
 
 
-def _link_counts(view: NodeView) -> set[int]:
+def _link_counts(view: SimulatedNode) -> set[int]:
     machine = view.ledger.node.machine
     if machine is None:
         return set()

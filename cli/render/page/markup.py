@@ -1,7 +1,7 @@
-"""HTML that is escaped by the way it is made.
+"""Builds HTML that is always escaped.
 
-Names of pods and nodes come from people, and nobody has validated them. Whatever is not `Markup`
-is text, and becomes harmless the moment it enters an element.
+Names of pods and nodes come from people and are not validated. Everything that is not `Markup` is
+text, which is escaped when it becomes part of an element.
 """
 
 from collections.abc import Iterable
@@ -11,13 +11,13 @@ from webhook.messages import printable
 
 
 class Markup(str):
-    """Text that is HTML already, made by this module only."""
+    """Text that is HTML; only this module creates it from other text."""
 
     __slots__ = ()
 
 
 Child = str | Iterable["Child"] | None
-"""Text, markup, several of them, or nothing."""
+"""Text, markup, several of them, or None."""
 Attribute = str | float | bool | None
 """True writes the bare name; False and None leave the attribute out."""
 
@@ -32,17 +32,17 @@ def element(tag: str, *children: Child, **attributes: Attribute) -> Markup:
 
 
 def together(*children: Child) -> Markup:
-    """Return children beside each other, without an element around them."""
+    """Return children without an element around them."""
     return Markup("".join(map(_text, children)))
 
 
 def name(text: str) -> Markup:
-    """Return a name that somebody gave; its writing direction ends where the name ends."""
+    """Return a name from a person, isolated from the writing direction of the text around it."""
     return element("bdi", text)
 
 
 def folded(summary: str, *children: Child, is_open: bool = False) -> Markup:
-    """Return something that the reader unfolds."""
+    """Return content that the reader unfolds."""
     return element("details", element("summary", summary), *children, class_="more", open=is_open)
 
 

@@ -1,21 +1,22 @@
-"""The nodes of the cluster: for each a drawing, and the same as a table."""
+"""The nodes on which pods were placed: for each a drawing, and the same as a table."""
 
 from collections.abc import Iterator, Sequence
 
-from cli.render.output import sentence
+from cli.output.printer import sentence
+from cli.output.words import card_problems
 from cli.render.page.drawing import drawing_of
 from cli.render.page.markup import Markup, element, name, together
-from cli.render.page.occupancy import GPU, NodeView, Part, State, alike
+from cli.render.page.occupancy import GPU, Part, SimulatedNode, State, alike
 from cli.render.page.tile import state_words
 from cluster.mode import Mode
 from topology.machine import Level, Machine
 
 OPEN = 8
-"""So many are open; the reader opens the others."""
+"""The number of nodes that are unfolded."""
 DRAWN = 40
-"""So many are drawn; the map has the others."""
+"""The number of nodes that are drawn; the others are on the map."""
 NAMES = 24
-"""So many of the nodes that are alike are named."""
+"""The number of equal nodes that are named."""
 
 _PCIE = {
     Level.PSB: "PSB on one board",
@@ -27,17 +28,17 @@ _PCIE = {
 }
 
 
-def node_sections(views: Sequence[NodeView]) -> Markup:
-    """Return the nodes on which something was placed; those that are alike as one."""
+def node_sections(views: Sequence[SimulatedNode]) -> Markup:
+    """Return the nodes on which pods were placed; equal nodes as one."""
     groups = alike(views)
     left = sum(map(len, groups[DRAWN:]))
     return together(
-        (_node(group, is_open=place < OPEN) for place, group in enumerate(groups[:DRAWN])),
+        (_node(group, is_open=number < OPEN) for number, group in enumerate(groups[:DRAWN])),
         element("p", f"{left} more are on the map.", class_="quiet") if left else None,
     )
 
 
-def _node(group: Sequence[NodeView], *, is_open: bool) -> Markup:
+def _node(group: Sequence[SimulatedNode], *, is_open: bool) -> Markup:
     view, *others = group
     machine = view.ledger.node.machine
     more = f" and {len(others)} alike" if others else None
@@ -61,8 +62,10 @@ def _node(group: Sequence[NodeView], *, is_open: bool) -> Markup:
     )
 
 
-def _named(view: NodeView, others: Sequence[NodeView]) -> Markup:
-    names = [(", " if place else "", name(one.name)) for place, one in enumerate(others[:NAMES])]
+def _named(view: SimulatedNode, others: Sequence[SimulatedNode]) -> Markup:
+    names = [
+        (", " if number else "", name(node.name)) for number, node in enumerate(others[:NAMES])
+    ]
     left = len(others) - NAMES
     more = f" and {left} more" if left > 0 else None
     return element(
@@ -75,7 +78,7 @@ def _named(view: NodeView, others: Sequence[NodeView]) -> Markup:
     )
 
 
-def _inside(view: NodeView, machine: Machine) -> Markup:
+def _inside(view: SimulatedNode, machine: Machine) -> Markup:
     return element(
         "div",
         element(
@@ -88,7 +91,7 @@ def _inside(view: NodeView, machine: Machine) -> Markup:
     )
 
 
-def _facts(view: NodeView) -> str:
+def _facts(view: SimulatedNode) -> str:
     node, n = view.ledger.node, len(view.gpus)
     model = f"{n} × {node.machine.model}" if node.machine and node.machine.model else f"{n} GPUs"
     words = [model, f"mode {node.mode}", f"{view.ledger.gpus_free} of {n} GPUs wholly free"]
@@ -98,8 +101,8 @@ def _facts(view: NodeView) -> str:
     return " · ".join(words)
 
 
-def _strip(view: NodeView) -> Markup:
-    """Return the GPUs in a line, for a glance at a node that is closed."""
+def _strip(view: SimulatedNode) -> Markup:
+    """Return the GPUs in a line, which is shown while the node is folded."""
     return element("span", map(_cell, view.gpus), class_="strip", aria_hidden="true")
 
 
@@ -112,7 +115,7 @@ def _cell(gpu: GPU) -> Markup:
     return element("i", mark, class_=state.value)
 
 
-def _table(view: NodeView, machine: Machine) -> Markup:
+def _table(view: SimulatedNode, machine: Machine) -> Markup:
     direct = bool(machine.fabric) and not machine.switched
     head = ["GPU", "Who has it", *(["NVLinks"] if direct else [])]
     return element(
@@ -135,14 +138,10 @@ def _table(view: NodeView, machine: Machine) -> Markup:
 
 
 def _who(gpu: GPU) -> Markup:
-    ill = [
-        word
-        for word, so in (("unhealthy", not gpu.card.healthy), ("cordoned", gpu.card.cordoned))
-        if so
-    ]
-    warning = element("b", ", ".join(ill), class_="bad") if ill else None
+    problems = ", ".join(card_problems(gpu.card))
+    warning = element("b", problems, class_="bad") if problems else None
     if not gpu.parts:
-        return together(warning or element("span", _nobody(gpu), class_="quiet"))
+        return together(warning or element("span", _without_holder(gpu), class_="quiet"))
     parts = (element("li", _holder(part)) for part in gpu.parts)
     free = (
         element("li", f"{gpu.capacity - gpu.taken} {gpu.measure} free", class_="quiet")
@@ -152,7 +151,7 @@ def _who(gpu: GPU) -> Markup:
     return element("ul", element("li", warning) if warning else None, parts, free)
 
 
-def _nobody(gpu: GPU) -> str:
+def _without_holder(gpu: GPU) -> str:
     return f"free, {gpu.capacity} {gpu.measure}" if gpu.state is State.SHARED else state_words(gpu)
 
 
@@ -171,26 +170,26 @@ def _holder(part: Part) -> Markup:
 
 
 def _linked(machine: Machine, gpu: int) -> Iterator[Markup]:
-    """Say to which GPUs how many NVLinks run, in the words of `nvidia-smi topo -m`."""
+    """Yield the peers of a GPU by number of NVLinks, in the words of `nvidia-smi topo -m`."""
     for count in sorted(set(machine.links[gpu]) - {0}):
         peers = [str(j) for j, links in enumerate(machine.links[gpu]) if links == count]
         yield element("span", f"NV{count}: {', '.join(peers)}", class_="piece")
         yield together(" ")
 
 
-def _links(view: NodeView, machine: Machine) -> Iterator[str]:
+def _links(view: SimulatedNode, machine: Machine) -> Iterator[str]:
     if not view.ledger.node.machine_known:
-        yield "Nothing tells how these GPUs are linked: all count as equal."
+        yield "It is not known how these GPUs are linked: all links count as equal."
     levels = {machine.levels[i][j] for i in range(machine.n) for j in range(i)}
-    told = [text for level, text in _PCIE.items() if level in levels]
-    if told:
-        yield f"PCIe paths: {', '.join(told)}."
+    paths = [text for level, text in _PCIE.items() if level in levels]
+    if paths:
+        yield f"PCIe paths: {', '.join(paths)}."
 
 
-def _notes(view: NodeView) -> Iterator[str]:
+def _notes(view: SimulatedNode) -> Iterator[str]:
     node = view.ledger.node
     if view.ledger.unaccounted:
-        yield f"nobody knows what is taken here: {view.ledger.unaccounted}"
+        yield f"it is not known what is taken here: {view.ledger.unaccounted}"
     if view.counted:
         pods = ", ".join(f"{holding.pod} ({holding.nvidia})" for holding in view.counted)
         yield f"NVIDIA's device plugin chooses the GPUs of {pods}"

@@ -1,66 +1,66 @@
-"""Who has what of every GPU once the simulation is over, as a reader of the page asks it."""
+"""The holders of every GPU after a simulation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cli.analysis.simulation import Simulation, UnitResult
+from cli.output.words import amount_text
 from cluster.node import Card, Node
 from cluster.node_ledger import Holding, NodeLedger
 from cluster.record import GPUShare
 from topology.table import table_of
 
 COLOURS = 6
-"""How many units have a colour of their own before colours come again; letters never do."""
+"""The number of colours; units after these repeat them, but not the letters."""
 
 
 class State(StrEnum):
-    """What a GPU is to the reader; each looks different without its colour."""
+    """The state of a GPU; each looks different without colour, too."""
 
     PLACED = "placed"
     """Given out in this simulation."""
     HELD = "held"
-    """Taken before."""
+    """Taken before this simulation."""
     SHARED = "shared"
-    """Given out by parts, some of them perhaps."""
+    """Given out in parts; some, all or none of them are taken."""
     FREE = "free"
     UNHEALTHY = "unhealthy"
     CORDONED = "cordoned"
     COUNTED = "counted"
-    """NVIDIA's plugin chooses: some of the node are taken, and nobody knows which."""
+    """Chosen by NVIDIA's plugin: some GPUs of the node are taken; it is not known which."""
     UNSURE = "unsure"
-    """Nobody knows who has it."""
+    """Its holder is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A gang or a pod that was decided, with the letters that stand for it in drawings."""
+    """A gang or a pod of the simulation, with its letters in drawings."""
 
     letters: str
     colour: int
     result: UnitResult
 
     def tag(self, number: int) -> str:
-        """Return what stands on the GPUs of its member of this number, counted from 0."""
+        """Return the label of the GPUs of a member, counted from 0."""
         return f"{self.letters}{number}" if self.result.is_gang else self.letters
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one pod has of one GPU."""
+    """One pod's part of one GPU."""
 
     holding: Holding
     share: GPUShare
     unit: Unit | None
     """None for a pod that was there before."""
     tag: str = ""
-    """What stands for the pod in drawings; empty for a pod that was there before."""
+    """The pod's label in drawings; empty for a pod that was there before."""
 
     @property
     def words(self) -> str:
-        """Say how much it is; nothing for a whole GPU."""
-        core = f", {self.share.core} %" if self.share.core else ""
-        return f"{self.share.mem} GiB{core}" if self.share.mem is not None else ""
+        """Its size; empty for a whole GPU."""
+        return amount_text([self.share])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ class GPU:
     state: State
     parts: tuple[Part, ...]
     capacity: int = 0
-    """How much of it is given out by parts; 0 for a GPU that is given whole."""
+    """The amount that is given out in parts; 0 for a GPU that is given out whole."""
     measure: str = "GiB"
-    """What the capacity counts: GiB of memory, or replicas."""
+    """The unit of the capacity: GiB of memory, or replicas."""
 
     @property
     def unit(self) -> Unit | None:
@@ -92,17 +92,17 @@ class GPU:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeView:
+class SimulatedNode:
     """One node after the simulation."""
 
     ledger: NodeLedger
     gpus: tuple[GPU, ...]
     counted: tuple[Holding, ...] = ()
-    """Pods that got GPUs by count: NVIDIA's plugin chooses which."""
+    """Pods with GPUs by count, chosen by NVIDIA's plugin."""
     placed: int = 0
-    """How many pods came in this simulation."""
+    """The number of pods that this simulation placed here."""
     units: tuple[Unit, ...] = field(default=())
-    """Those of which pods came, in the order of decision."""
+    """The units of these pods, in the order of decision."""
 
     @property
     def name(self) -> str:
@@ -113,41 +113,44 @@ class NodeView:
 def units_of(simulation: Simulation) -> tuple[Unit, ...]:
     """Return every unit in the order of decision, with its letters."""
     return tuple(
-        Unit(_letters(place), place % COLOURS, result)
-        for place, result in enumerate(simulation.gangs)
+        Unit(_letters(number), number % COLOURS, result)
+        for number, result in enumerate(simulation.units)
     )
 
 
-def _letters(place: int) -> str:
-    """Count in letters: A to Z, then AA, AB and so on."""
+def _letters(number: int) -> str:
+    """Return A to Z for 0 to 25, then AA, AB and so on."""
     letters = ""
-    place += 1
-    while place:
-        place, letter = divmod(place - 1, 26)
+    number += 1
+    while number:
+        number, letter = divmod(number - 1, 26)
         letters = chr(ord("A") + letter) + letters
     return letters
 
 
-def nodes_of(simulation: Simulation, units: Sequence[Unit]) -> list[NodeView]:
+def nodes_of(simulation: Simulation, units: Sequence[Unit]) -> list[SimulatedNode]:
     """Return the nodes on which something was placed, by name."""
-    newcomers = {
+    placed = {
         member.pod.metadata.uid or member.name: (unit, unit.tag(number))
         for unit in units
         for number, member in enumerate(unit.result.members)
     }
     touched = {
-        one.node for unit in units if unit.result.plan for one in unit.result.plan.placements
+        placement.node
+        for unit in units
+        if unit.result.plan
+        for placement in unit.result.plan.placements
     }
     ledgers = simulation.after.ledger.nodes
-    return [_view(ledgers[name], newcomers) for name in sorted(touched)]
+    return [_view(ledgers[name], placed) for name in sorted(touched)]
 
 
-def alike(views: Sequence[NodeView]) -> list[list[NodeView]]:
-    """Return nodes in groups whose drawings differ in the numbers of members alone."""
-    groups: dict[object, list[NodeView]] = {}
+def alike(views: Sequence[SimulatedNode]) -> list[list[SimulatedNode]]:
+    """Return nodes in groups of equal drawings, except for the numbers of members."""
+    groups: dict[object, list[SimulatedNode]] = {}
     for view in views:
-        gpus = tuple((one.state, one.unit and one.unit.letters) for one in view.gpus)
-        shares = any(one.capacity or (one.parts and not one.unit) for one in view.gpus)
+        gpus = tuple((gpu.state, gpu.unit and gpu.unit.letters) for gpu in view.gpus)
+        shares = any(gpu.capacity or (gpu.parts and not gpu.unit) for gpu in view.gpus)
         machine = view.ledger.node.machine
         key: object = view.name
         if machine is not None and not shares and not view.counted:
@@ -156,23 +159,23 @@ def alike(views: Sequence[NodeView]) -> list[list[NodeView]]:
     return list(groups.values())
 
 
-Newcomers = Mapping[str, tuple[Unit, str]]
+PlacedPods = Mapping[str, tuple[Unit, str]]
 
 
-def _view(ledger: NodeLedger, newcomers: Newcomers) -> NodeView:
-    here = [newcomers[uid][0] for uid in ledger.holdings if uid in newcomers]
-    return NodeView(
+def _view(ledger: NodeLedger, placed: PlacedPods) -> SimulatedNode:
+    here = [placed[uid][0] for uid in ledger.holdings if uid in placed]
+    return SimulatedNode(
         ledger,
-        tuple(_gpu(ledger, i, newcomers) for i in range(len(ledger.node.cards))),
+        tuple(_gpu(ledger, i, placed) for i in range(len(ledger.node.cards))),
         tuple(holding for holding in ledger.holdings.values() if holding.nvidia),
         len(here),
         tuple({unit.letters: unit for unit in here}.values()),
     )
 
 
-def _gpu(ledger: NodeLedger, i: int, newcomers: Newcomers) -> GPU:
+def _gpu(ledger: NodeLedger, i: int, placed: PlacedPods) -> GPU:
     card, node = ledger.node.cards[i], ledger.node
-    parts = tuple(_parts(ledger, i, newcomers))
+    parts = tuple(_parts(ledger, i, placed))
     capacity = node.replicas or ((card.memory or 0) if node.mode.shares_memory else 0)
     if any(part.share.mem is None for part in parts) and not node.replicas:
         capacity = 0
@@ -180,9 +183,9 @@ def _gpu(ledger: NodeLedger, i: int, newcomers: Newcomers) -> GPU:
     return GPU(i, card, state, parts, capacity, "replicas" if node.replicas else "GiB")
 
 
-def _parts(ledger: NodeLedger, i: int, newcomers: Newcomers) -> Iterator[Part]:
+def _parts(ledger: NodeLedger, i: int, placed: PlacedPods) -> Iterator[Part]:
     for uid, holding in ledger.holdings.items():
-        unit, tag = newcomers.get(uid, (None, ""))
+        unit, tag = placed.get(uid, (None, ""))
         yield from (Part(holding, share, unit, tag) for share in holding.shares if share.i == i)
 
 
@@ -200,6 +203,6 @@ def _state(ledger: NodeLedger, card: Card, parts: tuple[Part, ...], capacity: in
     return State.SHARED if capacity else State.FREE
 
 
-def empty_view(node: Node) -> NodeView:
-    """Return a node on which nothing runs."""
+def empty_view(node: Node) -> SimulatedNode:
+    """Return a node without pods."""
     return _view(NodeLedger.empty(node), {})

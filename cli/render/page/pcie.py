@@ -1,4 +1,4 @@
-"""What is near what over PCIe on one machine: its sockets, and the switches below them."""
+"""Groups the GPUs of a machine by PCIe: its sockets, and the switches below them."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -18,17 +18,17 @@ class Group:
 
 
 def sockets(machine: Machine) -> list[list[int]]:
-    """Return the GPUs of each socket, by NUMA node; where that tells nothing, by PCIe level."""
+    """Return the GPUs of each socket, by NUMA node, or by PCIe level if that is not meaningful."""
     gpus = range(machine.n)
-    found = clusters(gpus, lambda i, j: machine.numa[i] == machine.numa[j])
-    if _tells(found):
-        return found
-    found = clusters(gpus, lambda i, j: machine.levels[i][j] is not Level.SYS)
-    return found if _tells(found) else [list(gpus)]
+    by_numa = clusters(gpus, lambda i, j: machine.numa[i] == machine.numa[j])
+    if _is_meaningful(by_numa):
+        return by_numa
+    by_level = clusters(gpus, lambda i, j: machine.levels[i][j] is not Level.SYS)
+    return by_level if _is_meaningful(by_level) else [list(gpus)]
 
 
-def _tells(found: list[list[int]]) -> bool:
-    return len(found) > 1 and any(len(one) > 1 for one in found)
+def _is_meaningful(groups: list[list[int]]) -> bool:
+    return len(groups) > 1 and any(len(group) > 1 for group in groups)
 
 
 def blocks(machine: Machine, socket: Iterable[int]) -> list[list[int]]:
@@ -45,7 +45,7 @@ def blocks(machine: Machine, socket: Iterable[int]) -> list[list[int]]:
 
 
 def groups(machine: Machine) -> Iterator[Group]:
-    """Yield what is worth a frame in a drawing."""
+    """Yield the groups that get a frame in a drawing."""
     many = len(set(machine.numa)) > 1
     for socket in sockets(machine):
         numa = {machine.numa[gpu] for gpu in socket}
@@ -59,19 +59,19 @@ def groups(machine: Machine) -> Iterator[Group]:
 def _switches(machine: Machine, socket: list[int]) -> Iterator[Group]:
     seen = [socket]
     for depth, level in ((2, Level.PIX), (1, Level.PXB)):
-        for found in clusters(socket, _within(machine, level)):
-            if len(found) > 1 and found not in seen:
-                seen.append(found)
-                yield Group(level.name, tuple(found), depth)
+        for group in clusters(socket, _within(machine, level)):
+            if len(group) > 1 and group not in seen:
+                seen.append(group)
+                yield Group(level.name, tuple(group), depth)
 
 
 def _within(machine: Machine, level: Level) -> Callable[[int, int], bool]:
-    """Return the test whether two GPUs meet at this level or nearer."""
+    """Return a predicate: two GPUs are joined at this level or a nearer one."""
     return lambda i, j: machine.levels[i][j] >= level
 
 
 def _worst(machine: Machine, gpus: list[int]) -> list[Level]:
-    """Return the farthest level between GPUs, in a list; an empty one where nothing tells it."""
+    """Return the farthest level between GPUs in a list, which is empty if no level is known."""
     levels = {machine.levels[i][j] for i, j in combinations(gpus, 2)} - {Level.UNKNOWN}
     return [min(levels)] if levels else []
 
@@ -81,10 +81,10 @@ def _numa(node: int) -> str:
 
 
 def clusters(gpus: Iterable[int], joined: Callable[[int, int], bool]) -> list[list[int]]:
-    """Return the parts that chains of joined pairs hold together, by their lowest GPU."""
-    found: list[list[int]] = []
+    """Return the connected components of a relation, ordered by their lowest GPU."""
+    components: list[list[int]] = []
     for gpu in gpus:
-        touched = [one for one in found if any(joined(gpu, other) for other in one)]
-        merged = sorted([*(other for one in touched for other in one), gpu])
-        found = sorted([one for one in found if one not in touched] + [merged])
-    return found
+        touched = [part for part in components if any(joined(gpu, other) for other in part)]
+        merged = sorted([*(other for part in touched for other in part), gpu])
+        components = sorted([part for part in components if part not in touched] + [merged])
+    return components

@@ -1,4 +1,4 @@
-"""The frame of every page: one file, nothing loaded from elsewhere, one known script."""
+"""The frame of every page: a single file with one script, which loads nothing."""
 
 from cli.render.page.drawing import DEFINITIONS
 from cli.render.page.fleet import SCRIPT, SCRIPT_HASH
@@ -6,11 +6,11 @@ from cli.render.page.markup import Child, Markup, element
 from cli.render.page.style import STYLE
 
 POLICY = f"default-src 'none'; style-src 'unsafe-inline'; script-src {SCRIPT_HASH}"
-"""The browser itself keeps the page from loading anything, or running any other script."""
+"""The browser then loads nothing and runs no other script."""
 
 
 def page(title: str, *body: Child) -> str:
-    """Return a whole page with the map's script, which waits for nothing."""
+    """Return a complete HTML page with the script of the map."""
     head = element(
         "head",
         element("meta", charset="utf-8"),

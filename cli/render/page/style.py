@@ -1,7 +1,7 @@
-"""How the page looks: two palettes, and the rules that use them.
+"""The style sheet of a page: two palettes, and the rules that use them.
 
-The colours of units are Okabe and Ito's, which people with any common colour blindness tell apart;
-letters, patterns and strokes say the same without them.
+The colours of units are by Okabe and Ito and can be distinguished with any common colour blindness;
+letters, patterns and strokes give the same information without colour.
 """
 
 from cli.render.page.fleet_style import FLEET_STYLE

@@ -1,18 +1,18 @@
-"""One GPU in a drawing: its index, and who has it."""
+"""The drawing of one GPU: its index, and its holder or state."""
 
 from collections.abc import Iterator
 
+from cli.output.words import card_problems
 from cli.render.page.layout import Spot
 from cli.render.page.markup import Markup, element, together
 from cli.render.page.occupancy import GPU, Part, State
 
 WHOLE_HEIGHT, SHARED_HEIGHT = 48, 64
-"""Of a tile; one that is given out by parts has a bar more."""
+"""Of a tile; a shared GPU has a bar more."""
 
 
 def state_words(gpu: GPU) -> str:
-    """Say what a GPU is, with its condition where it is not well."""
-    ill = ([] if gpu.card.healthy else ["unhealthy"]) + ["cordoned"] * gpu.card.cordoned
+    """Return the state of a GPU, with its problems."""
     match gpu.state:
         case State.PLACED:
             words = [gpu.parts[0].tag]
@@ -26,11 +26,11 @@ def state_words(gpu: GPU) -> str:
             words = ["unknown"]
         case _:
             words = [gpu.state.value]
-    return ", ".join(words + ill)
+    return ", ".join(words + card_problems(gpu.card))
 
 
 def tile(gpu: GPU, spot: Spot, size: tuple[float, float]) -> Markup:
-    """Return one GPU: its index, and who has it in a word."""
+    """Return the drawing of one GPU."""
     width, height = size
     left, top = spot.x - width / 2, spot.y - height / 2
     unit, ill = gpu.unit, "" if gpu.card.usable else " ill"

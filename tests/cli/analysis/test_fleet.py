@@ -5,7 +5,7 @@ from builders import a_node, a_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.analysis.fleet import fleet_of, pieces_of, usage_of
+from cli.analysis.fleet import fleet_of, nodes_by_free_gpus, usage_of
 from cluster import keys
 from cluster.node_ledger import Holding, NodeLedger
 from cluster.record import GPUShare
@@ -33,7 +33,7 @@ def test_whole_gpus_are_free_taken_or_placed_now():
     assert found.states == "#..#...+"
     assert (found.free, found.stranded) == (5, 5)
     assert found.used == 38
-    assert [(h.namespace, h.name, h.gpus, h.is_new) for h in found.holders] == [
+    assert [(h.namespace, h.name, h.gpus, h.is_new) for h in found.pods] == [
         ("a", "p", (0, 3), False),
         ("b", "q", (7,), True),
     ]
@@ -67,7 +67,7 @@ def test_shares_are_told_by_parts_of_a_card():
 
     assert found.states == "1900"
     assert found.free == 2
-    assert found.holders[0].amount == "1 GiB, 5 %"
+    assert found.pods[0].amount == "1 GiB, 5 %"
 
 
 def test_what_nvidias_plugin_gives_is_told_by_count():
@@ -77,7 +77,7 @@ def test_what_nvidias_plugin_gives_is_told_by_count():
     )
 
     assert found.states == ".ccc"
-    assert found.holders[0].amount == "3 by count"
+    assert found.pods[0].amount == "3 by count"
 
 
 def test_ill_cards_and_nodes_are_problems():
@@ -100,14 +100,14 @@ def test_the_pool_is_the_label_of_the_provider(label):
 
 
 @given(st.lists(st.sets(st.integers(0, 7)), max_size=6))
-def test_pieces_count_every_node_with_free_gpus_once(taken):
+def test_counts_count_every_node_with_free_gpus_once(taken):
     nodes = [a_node(f"n-{i}", DGX) for i in range(len(taken))]
     snapshot = a_snapshot(*nodes, taken={f"n-{i}": gpus for i, gpus in enumerate(taken) if gpus})
 
-    pieces = pieces_of(fleet_of(snapshot.nodes))
+    counts = nodes_by_free_gpus(fleet_of(snapshot.nodes))
 
-    assert sum(free * count for free, count in pieces.items()) == sum(8 - len(t) for t in taken)
-    assert list(pieces) == sorted(pieces)
+    assert sum(free * count for free, count in counts.items()) == sum(8 - len(t) for t in taken)
+    assert list(counts) == sorted(counts)
 
 
 def test_usage_sums_what_each_namespace_holds_the_most_first():

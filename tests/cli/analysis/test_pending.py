@@ -2,11 +2,11 @@ import msgspec
 import pytest
 from builders import a_node, a_pod, a_snapshot
 
-from cli.analysis.pending import FITS, pending_work
+from cli.analysis.pending import FITS, pending_units
 from cli.analysis.planner_view import planner_view
 from cli.analysis.simulation import AdmittedPod, simulate
-from cli.live.current import current
 from cli.live.kubeconfig import Access
+from cli.live.load import load_cluster
 from cluster import keys
 from cluster.pod import Pod
 from cluster.request import read_request
@@ -41,7 +41,8 @@ def waiting(write):
             text += POD.replace("NAME", name).replace("SIZE", str(size)).replace("GPUS", str(gpus))
         file = write("cluster.yaml", text)
         return {
-            one.name: one for one in pending_work(planner_view(current(Access(), str(file)), 0))
+            one.name: one
+            for one in pending_units(planner_view(load_cluster(Access(), str(file)), 0))
         }
 
     return found
@@ -97,9 +98,9 @@ def test_results_keep_no_more_of_the_cluster_than_the_nodes_of_their_plan():
         [AdmittedPod(pod, "default", one) for pod, one in zip(pods, outcomes, strict=True)],
     )
 
-    placed = [unit for unit in result.gangs if unit.plan]
+    placed = [unit for unit in result.units if unit.plan]
     assert [list(unit.seen.ledger.nodes) for unit in placed] == [["n-0"], ["n-1"], ["n-2"]]
-    left = [unit for unit in result.gangs if not unit.plan]
+    left = [unit for unit in result.units if not unit.plan]
     assert all(unit.seen is result.before for unit in left)
     assert [unit.never for unit in left] == [False, False, True]
     assert left[0].reason == left[1].reason

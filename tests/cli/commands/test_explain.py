@@ -3,10 +3,10 @@ import json
 import pytest
 from builders import a_pod, dgx1_v100, node_object, placed_pod, topology_map
 
-from cli.analysis.explained import UnitState
-from cli.analysis.explanation import explain_gang
+from cli.analysis.explain import explain_gang
 from cli.analysis.planner_view import PlannerView
-from cli.live.snapshot import written
+from cli.analysis.unit_explanation import UnitState
+from cli.live.snapshot import snapshot_text
 from cluster import keys
 from cluster.gang import Link
 from cluster.ledger import Ledger
@@ -60,7 +60,7 @@ def explain(linkwise, write):
     """Explains something of a cluster of these objects."""
 
     def call(objects, *arguments):
-        write("cluster.json", written(objects))
+        write("cluster.json", snapshot_text(objects))
         return linkwise("explain", *arguments, "--cluster", "cluster.json")
 
     return call
@@ -115,11 +115,11 @@ def test_a_gang_that_waits_is_told_the_reason_of_simulate_and_who_would_make_roo
     running = [*dgx("dgx-0"), *settled("old", "dgx-0", *range(6))]
     ran = explain([*running, *waiting("new", 4)], "gang", "default/new")
 
-    write("cluster.json", written(running))
+    write("cluster.json", snapshot_text(running))
     pods = waiting("new", 4)
     for pod in pods:
         del pod["spec"]["schedulingGates"]
-    write("pods.json", written(pods))
+    write("pods.json", snapshot_text(pods))
     simulated = linkwise("simulate", "pods.json", "--cluster", "cluster.json")
     reason = simulated.out.splitlines()[1]
     assert "2 of 4 workers fit now" in reason
@@ -327,12 +327,14 @@ def test_a_gang_of_which_only_its_object_is_left_is_known(name, phase, state, re
         GangStatus(phase, reason="why"),
     )
     gangs = {("team", "bert-1234"): gang}
-    scene = PlannerView(snapshot_of(Ledger()), {}, Owners({}, {}), gangs, aged=lambda _: False)
+    view = PlannerView(
+        snapshot_of(Ledger()), {}, Owners({}, {}), gangs, is_starving=lambda _: False
+    )
 
-    (told,) = explain_gang(scene, "team", name)
+    (told,) = explain_gang(view, "team", name)
 
     assert (told.name, told.state, told.pods, told.reason) == ("bert", state, (), reason)
-    assert explain_gang(scene, "other", name) == ()
+    assert explain_gang(view, "other", name) == ()
 
 
 def pod_of(state, **spec):

@@ -3,7 +3,7 @@ import json
 import pytest
 from builders import a_pod, dgx1_v100, node_object, placed_pod, topology_map
 
-from cli.live.snapshot import written
+from cli.live.snapshot import snapshot_text
 from cluster import keys
 from cluster.record import GPUShare, Isolation
 from cluster.topology_configmap import PublishedTopology
@@ -40,7 +40,7 @@ def inspect(linkwise, write):
     """Inspects a cluster of these objects."""
 
     def call(objects, *arguments):
-        write("cluster.json", written(objects))
+        write("cluster.json", snapshot_text(objects))
         return linkwise("inspect", "--cluster", "cluster.json", *arguments)
 
     return call

@@ -8,8 +8,8 @@ import yaml
 from builders import node_object
 
 from cli.commands.schema import KINDS
-from cli.live.snapshot import written
-from cli.render.output import Format
+from cli.live.snapshot import snapshot_text
+from cli.output.printer import Format
 from cluster import keys
 from cluster.capacity import Capacity
 from cluster.ledger import Ledger
@@ -150,9 +150,9 @@ def test_another_document_is_refused(answer, change):
 @pytest.mark.parametrize("output", list(Format)[1:])
 def test_a_snapshot_is_what_its_schema_says_and_is_read_again(linkwise, write, output):
     node = node_object("n", {keys.NODE_MODE: "topology"}, **{keys.GPU_WHOLE: "8"})
-    write("snapshot", written([node], output))
+    write("snapshot", snapshot_text([node], output))
 
-    document = yaml.safe_load(written([node], output))
+    document = yaml.safe_load(snapshot_text([node], output))
 
     jsonschema.validate(document, closed(KINDS["Snapshot"]()))
     assert linkwise("inspect", "--cluster", "snapshot").out.startswith("n topology")

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from cli.files.cluster_file import read_cluster
+from cli.files.cluster_file import collect_objects
 from cli.files.source import read_objects
 from cluster.node import Mode
 from manifest.value import InputError
@@ -33,7 +33,7 @@ def read(write):
     def read_objects_of(*objects, policy=""):
         listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
         path = str(write("cluster.json", json.dumps(listed, indent=1)))
-        return read_cluster(read_objects(path), path, PolicySnapshot(parse_policy(policy)))
+        return collect_objects(read_objects(path), path).build(PolicySnapshot(parse_policy(policy)))
 
     return read_objects_of
 

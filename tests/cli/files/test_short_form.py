@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from cli.files.cluster_file import read_cluster
+from cli.files.cluster_file import collect_objects
 from cli.files.source import read_objects
 from cluster.node import Mode
 from policy.snapshot import PolicySnapshot
@@ -14,7 +14,7 @@ HEAD = "apiVersion: linkwise.dev/v1alpha1\nkind: Cluster\nnodes:\n"
 def read(write):
     def read_text(*nodes):
         path = str(write("cluster.yaml", HEAD + "".join(f"- {node}\n" for node in nodes)))
-        return read_cluster(read_objects(path), path, PolicySnapshot())
+        return collect_objects(read_objects(path), path).build(PolicySnapshot())
 
     return read_text
 

@@ -6,7 +6,7 @@ from builders import a_pod
 from hypothesis import given
 from strategies import pods
 
-from cli.live.snapshot import reduced, written
+from cli.live.snapshot import reduced, snapshot_text
 from cluster import keys
 from cluster.gang import gang_mark, link_strictness
 from cluster.node import NodeObject
@@ -183,9 +183,9 @@ def test_a_snapshot_is_the_same_text_whatever_the_order_of_its_objects():
         for name in ("y", "x")
     ]
 
-    text = written(objects)
+    text = snapshot_text(objects)
 
-    assert text == written(reversed(objects))
+    assert text == snapshot_text(reversed(objects))
     read = [(one["kind"], one["metadata"]["name"]) for one in json.loads(text)["items"]]
     order = ["Namespace", "ConfigMap", "Node", "MPIJob", "Pod"]
     assert [kind for kind, _ in read] == [kind for kind in order for _ in range(4)]

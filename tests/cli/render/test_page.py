@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from cli.analysis.simulation import AdmittedPod, Simulation, simulate
 from cli.render.page.caption import Caption
-from cli.render.page.document import render as render_page
 from cli.render.page.fleet import SCRIPT
+from cli.render.page.simulation import simulation_page as render_page
 from cluster import keys
 from cluster.finding import Code, Finding, Severity
 from cluster.node import Node
@@ -151,7 +151,7 @@ def sharing() -> Simulation:
 
 @cache
 def mixed() -> Simulation:
-    """Return a gang over several kinds of nodes, one of which nobody knows."""
+    """Return a gang over several kinds of nodes, one of them unknown."""
     machines = ("dgx-h100", "rtx8000x4", "dgx2", "l4x8", "a100x8-bridges", "gh200x4", "dgx1-p100")
     nodes = [a_cluster_node(name, name, unhealthy=(1,), cordoned=(2,)) for name in machines]
     uniform = a_node("unknown", entry("rtx4090x8").machine, machine_known=False)
@@ -291,7 +291,7 @@ def test_waiting_pods_are_counted_and_their_reason_is_told():
     root = read(render(simulation, "t"))
 
     assert root.all("h1")[0].text == "0 of 9 pods placed, 9 wait"
-    reason = simulation.gangs[0].reason
+    reason = simulation.units[0].reason
     assert reason
     assert reason[1:] in root.all("article")[0].text
 
@@ -332,7 +332,7 @@ def test_the_table_names_the_nvlinks_of_each_gpu():
 def test_no_bandwidth_is_told_where_nothing_tells_how_gpus_are_linked():
     card = read(render(unknown(), "t")).all("article")[0]
 
-    assert "nothing tells how these GPUs are linked" in card.text
+    assert "it is not known how these GPUs are linked" in card.text
     assert "GB/s" not in card.text
 
 
@@ -351,7 +351,7 @@ def test_one_gpu_alone_has_no_bandwidth():
 
     card = read(render(simulation, "t")).all("article")[0]
 
-    assert "A single GPU talks to no other" in card.text
+    assert "A single GPU has no bandwidth to compare" in card.text
     assert not card.all("dl")
 
 
@@ -381,7 +381,7 @@ def test_where_index_order_does_not_work_its_bar_is_empty():
 
     card = read(render(simulation, "t")).all("article")[0]
 
-    assert simulation.gangs[0].index_order is None
+    assert simulation.units[0].index_order is None
     assert "Index order: does not work here–" in card.text
     assert len(card.all("dl", "bars")[0].all("i")) == 2
 
@@ -406,7 +406,7 @@ def test_a_node_that_nobody_accounts_for_calls_nothing_free():
     assert alone[4] == "." * 8
     assert node[4] == "????"
     assert node[6] == 0
-    assert node[10] == ["nobody knows what is taken: default/old has no record"]
+    assert node[10] == ["it is not known what is taken: default/old has no record"]
 
 
 def test_shares_show_how_much_of_each_card_is_given_out():

@@ -8,12 +8,12 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from cli.analysis.fleet import fleet_of, usage_of
-from cli.analysis.pending import pending_work
+from cli.analysis.pending import pending_units
 from cli.analysis.planner_view import planner_view
-from cli.live.current import current
 from cli.live.kubeconfig import Access
+from cli.live.load import load_cluster
 from cli.render.page.caption import Caption
-from cli.render.page.inspection import render_fleet
+from cli.render.page.inspection import inspection_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(
@@ -125,11 +125,11 @@ def page_of(folder: Path, nodes: int) -> str:
     head = "apiVersion: linkwise.dev/v1alpha1\nkind: Cluster\nnodes:"
     file = folder / "cluster.yaml"
     file.write_text(head + GROUPS.replace("COUNT", str(nodes - 2)) + PENDING)
-    now = current(Access(), str(file))
+    now = load_cluster(Access(), str(file))
     ledgers = list(now.cluster.ledger.nodes.values())
     given = Caption(("linkwise", "inspect", "--cluster", "cluster.yaml"), 0, ("cluster.yaml",))
-    waiting = pending_work(planner_view(now, 0))
-    return render_fleet(fleet_of(ledgers), usage_of(ledgers), waiting, given)
+    waiting = pending_units(planner_view(now, 0))
+    return inspection_page(fleet_of(ledgers), usage_of(ledgers), waiting, given)
 
 
 def boxes(page, selector: str) -> list[dict]:

@@ -1,4 +1,4 @@
-"""What holds of every command, as people know it from kubectl: `-q`, `--to`, and `-o=json`."""
+"""The options that every command has, as in kubectl: `-q`, `--to`, and the form `-o=json`."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.files.source import write_text
-from cli.render.output import quietly
+from cli.output.printer import quietly
 
 _SHORT_WITH_VALUE = re.compile(r"(-[A-Za-z])=(.*)", re.DOTALL)
 
@@ -25,7 +25,7 @@ _COMMON = {
 }
 
 
-def answers(command: Callable[..., int]) -> Callable[..., int]:
+def with_output_options(command: Callable[..., int]) -> Callable[..., int]:
     """Return a command that also takes `--to FILE` and `-q`.
 
     Args:
@@ -54,8 +54,8 @@ def answers(command: Callable[..., int]) -> Callable[..., int]:
     return run
 
 
-def separated(arguments: Iterable[str]) -> Iterator[str]:
-    """Yield a command line in which `-o=json`, as kubectl takes it, is `-o json`."""
+def split_short_options(arguments: Iterable[str]) -> Iterator[str]:
+    """Yield a command line in which `-o=json` is replaced by `-o json`."""
     words = iter(arguments)
     for word in words:
         if word == "--":

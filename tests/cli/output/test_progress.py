@@ -3,8 +3,8 @@ import itertools
 
 import pytest
 
-from cli.render.output import quietly
-from cli.render.progress import followed
+from cli.output.printer import quietly
+from cli.output.progress import with_progress
 
 
 class Terminal(io.StringIO):
@@ -31,7 +31,7 @@ def slow():
 
 
 def work(clock, total: int | None = 20) -> list[int]:
-    return list(followed(range(20), "Placing pods", total=total, clock=clock))
+    return list(with_progress(range(20), "Placing pods", total=total, clock=clock))
 
 
 def test_long_work_has_a_bar_on_a_terminal(stderr):
@@ -89,4 +89,4 @@ def test_what_stops_the_work_is_not_hidden(stderr):
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        list(followed(broken(), "Reading", clock=slow()))
+        list(with_progress(broken(), "Reading", clock=slow()))

@@ -1,4 +1,4 @@
-"""How results are shown: JSON and YAML for scripts, plain columns for people."""
+"""Prints results: JSON and YAML for scripts, plain columns for people."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -10,12 +10,12 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import typer
 from msgspec import to_builtins
 
-from cli.render.document import Document
+from cli.output.document import Document
 from webhook.messages import printable
 
 
 class Format(StrEnum):
-    """How a command answers."""
+    """The output formats of a command."""
 
     TABLE = "table"
     JSON = "json"
@@ -23,7 +23,7 @@ class Format(StrEnum):
 
 
 class Paint(NamedTuple):
-    """Text in a colour, which is shown on a terminal only."""
+    """Text in a colour, which only a terminal shows."""
 
     text: str
     colour: str | None = None
@@ -41,7 +41,7 @@ _quiet = ContextVar("quiet", default=False)
 
 @contextmanager
 def quietly(*, quiet: bool) -> Iterator[None]:
-    """Within this, write no warnings if `quiet` is true."""
+    """Within this context, write no warnings if `quiet` is true."""
     before = _quiet.set(quiet)
     try:
         yield
@@ -50,19 +50,19 @@ def quietly(*, quiet: bool) -> Iterator[None]:
 
 
 def is_quiet() -> bool:
-    """Say whether people asked for what is wrong alone."""
+    """Return whether -q was given."""
     return _quiet.get()
 
 
 MOST_ROWS, MOST_NAMES = 50, 8
-"""People are shown so many rows, and so many names in a line, unless they ask for all."""
+"""The numbers of rows, and of names in a line, that are shown unless -o wide is given."""
 
 _wide = ContextVar("wide", default=False)
 
 
 @contextmanager
 def widely(*, wide: bool) -> Iterator[None]:
-    """Within this, cut nothing if `wide` is true."""
+    """Within this context, cut nothing if `wide` is true."""
     before = _wide.set(wide)
     try:
         yield
@@ -71,18 +71,18 @@ def widely(*, wide: bool) -> Iterator[None]:
 
 
 def cut(items: Sequence[T], most: int = MOST_ROWS) -> Sequence[T]:
-    """Return the first of many items; all where people ask for them."""
+    """Return the first of many items; all of them if -o wide is given."""
     return items if _wide.get() else items[:most]
 
 
 def say_rest(left: int) -> None:
-    """Say how many more there are, where that is one at least, and how to see them."""
+    """Write the number of items that are not shown, if any, and how to see them."""
     if left > 0:
         say(Paint(f"… {left:,} more (-o wide)", QUIET))
 
 
 def named(names: Sequence[str], most: int = MOST_NAMES) -> str:
-    """Return names in a line, the first of them where they are many."""
+    """Return names in a line; of many, the first ones."""
     shown = cut(names, most)
     left = len(names) - len(shown)
     return ", ".join(shown) + (f" and {left:,} more" if left else "")
@@ -97,7 +97,7 @@ def dumped(document: object, output: Format) -> str:
     """Return a document for scripts, as JSON or YAML text."""
     if output is Format.JSON:
         return f"{json.dumps(document, indent=2, ensure_ascii=False)}\n"
-    from cli.render.yaml_text import yaml_text  # noqa: PLC0415 - costs 40 ms; only this format needs it
+    from cli.output.yaml_text import yaml_text  # noqa: PLC0415 - costs 40 ms; only this format needs it
 
     return yaml_text(document)
 
@@ -120,13 +120,13 @@ def sentence(text: str) -> str:
 
 
 def warn(message: str) -> None:
-    """Write a warning to standard error, one line, unless nobody wants any."""
+    """Write a warning to standard error, in one line, unless -q was given."""
     if not is_quiet():
         complain(message)
 
 
 def complain(message: str) -> None:
-    """Write one line to standard error, where it does not disturb what scripts read."""
+    """Write one line to standard error."""
     typer.echo(f"linkwise: {printable(message)}", err=True)
 
 
@@ -137,7 +137,7 @@ def table(rows: Sequence[Sequence[Cell]], *, indent: int = 0) -> None:
 
 
 def aligned(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
-    """Yield rows as lines in which every column starts at the same place.
+    """Yield rows as lines with aligned columns.
 
     >>> list(aligned([["GPU", "LINK"], ["GPU0", "X"]]))
     ['GPU   LINK', 'GPU0  X   ']

@@ -1,6 +1,6 @@
 import pytest
 
-from cli.render.patch_step import LONGEST_VALUE, describe
+from cli.render.patch_text import LONGEST_VALUE, describe
 from webhook.patch import Operation, add, remove
 
 REFERENCE = {"valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['a.b/c']"}}}

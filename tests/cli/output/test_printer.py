@@ -1,6 +1,6 @@
 import pytest
 
-from cli.render.output import Paint, aligned, sentence
+from cli.output.printer import Paint, aligned, sentence
 
 
 def test_columns_start_at_the_same_place():

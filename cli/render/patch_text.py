@@ -1,19 +1,19 @@
-"""What a step of a patch does, in words."""
+"""Describes the steps of a patch in words."""
 
 import json
 from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from cli.analysis.report import Step
+from cli.analysis.check_report import PatchStep
 from cluster.keys import GANG
 
 LONGEST_VALUE = 80
-"""How much of a value is shown [characters]; JSON output has all of it."""
+"""The length at which a value is cut [characters]; JSON output has all of it."""
 
 
-def describe(step: Step) -> Iterator[str]:
-    """Yield what a step does; one sentence for each thing that it adds, removes or replaces."""
+def describe(step: PatchStep) -> Iterator[str]:
+    """Yield one sentence for each field that a step adds, removes or replaces."""
     parts = [part.replace("~1", "/").replace("~0", "~") for part in step.path.split("/")[1:]]
     value = step.value
     if value is UNSET:
@@ -57,7 +57,7 @@ def _variable(entry: object) -> str:
         return short(entry)
     if "valueFrom" not in entry:
         return f"{entry['name']}={entry.get('value', '')}"
-    # The only references that we write are to annotations: metadata.annotations['<key>'].
+    # Linkwise only writes references to annotations: metadata.annotations['<key>'].
     reference = str(entry["valueFrom"]["fieldRef"]["fieldPath"])
     _, annotation, _ = reference.split("'")
     return f"{entry['name']} from annotation {annotation}"
@@ -68,7 +68,7 @@ def _listed(value: object) -> list[object]:
 
 
 def _words(parts: list[str]) -> str:
-    """Return a path as people write it; a `-` at its end, which appends, is left out."""
+    """Return a path as in `kubectl explain`; a `-` at its end, which appends, is left out."""
     text = ""
     for part in parts[:-1] if parts[-1] == "-" else parts:
         if part.isidentifier():

@@ -1,11 +1,11 @@
-"""What `check` shows, whoever judged it: a document for scripts, and for people from it."""
+"""The report of `linkwise check`, from files or from a webhook; also its document for scripts."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from cli.render.document import Document
+from cli.output.document import Document
 from cluster.finding import Severity
 from cluster.request import Family
 from cluster.whatif_api import FitResult
@@ -18,10 +18,10 @@ class Finding(Struct, frozen=True):
     """One problem of a pod template."""
 
     code: str
-    """Not a `Code`: a server may know more of them."""
+    """Text, because a server may have codes that this version does not know."""
     severity: Severity
     field: str
-    """As `kubectl explain` writes it, relative to the pod."""
+    """The path as in `kubectl explain`, relative to the pod."""
     value: Any
     message: str
     fix: str
@@ -29,8 +29,8 @@ class Finding(Struct, frozen=True):
     """`file:line`."""
 
 
-class Step(Struct, frozen=True):
-    """One step of a JSON patch (RFC 6902), with the rule that asks for it."""
+class PatchStep(Struct, frozen=True):
+    """One step of a JSON patch (RFC 6902), with the rule that adds it."""
 
     op: Literal["add", "remove", "replace"]
     path: str
@@ -40,8 +40,8 @@ class Step(Struct, frozen=True):
     """Absent for `remove`."""
 
 
-class Asked(Struct, frozen=True):
-    """What was read of a pod's request."""
+class PodRequest(Struct, frozen=True):
+    """The GPU request of a pod."""
 
     family: Family | None
     gpus: int
@@ -51,42 +51,42 @@ class Asked(Struct, frozen=True):
     """Of one card's compute [%]."""
 
 
-class Entry(Struct, frozen=True, kw_only=True):
-    """What admission makes of one pod template."""
+class TemplateReport(Struct, frozen=True, kw_only=True):
+    """The result of admission for one pod template."""
 
     source: str
     """`file:line`."""
     kind: str
-    """Of the workload, and so its name."""
+    """Of the workload, like its name."""
     name: str
     namespace: str
     template: str | None
-    """`worker`, `launcher`, …; null where the workload has one template."""
+    """`worker`, `launcher`, …; null for a workload with one template."""
     replicas: int
     verdict: Verdict
     findings: tuple[Finding, ...]
     profiles: tuple[Trace, ...]
-    patch: tuple[Step, ...]
+    patch: tuple[PatchStep, ...]
     patched: Mapping[str, Any]
-    """The pod as admission leaves it."""
-    request: Asked
+    """The pod after admission."""
+    request: PodRequest
     warnings: tuple[str, ...]
-    """What kubectl would show."""
+    """The warnings that kubectl would show."""
     placement: FitResult | None = None
-    """Null where nobody knows, or no place is looked for."""
+    """Null where it is not known, or the pod needs no placement."""
     others: str | None = None
-    """What it asks others for, who give out GPUs beside Linkwise; null: nothing."""
+    """The resources of other systems that give out GPUs; null: it asks for none."""
     diff: str | UnsetType = UNSET
-    """What admission changes, as `diff -u` shows it; only from a server."""
+    """The changes of admission in the format of `diff -u`; only from a server."""
 
 
 class CheckReport(Document, frozen=True, kw_only=True):
-    """Everything that was judged, in the order of the files."""
+    """The results for all pod templates, in the order of the files."""
 
-    items: tuple[Entry, ...]
+    items: tuple[TemplateReport, ...]
     unjudged: tuple[Unjudged, ...] = ()
-    """What may make pods, and was not judged: its kind is not known."""
+    """Objects that may create pods and were not judged, because their kind is not known."""
     warnings: tuple[str, ...] = ()
-    """What was passed over or guessed."""
+    """Objects that were passed over, and guesses."""
     notes: tuple[str, ...] = ()
-    """What is not known, which is no fault of the files."""
+    """What is not known, although the files are correct."""

@@ -1,8 +1,9 @@
-"""What became of every gang and pod that asks for GPUs: where it is, how fast, and why."""
+"""The results of a simulation by unit: node and GPUs, bandwidth, and reasons."""
 
 from collections.abc import Hashable, Iterable, Sequence
 
-from cli.render.output import sentence
+from cli.output.printer import sentence
+from cli.output.words import plural
 from cli.render.page.bandwidth import bandwidth
 from cli.render.page.markup import Markup, element, folded, name, together
 from cli.render.page.occupancy import Unit
@@ -13,15 +14,15 @@ from scorer.placement.snapshot import Snapshot
 from topology.explain import Explanation
 
 MEMBERS = 8
-"""Longer lists of members, and of nodes, are folded."""
+"""The number of members, and of nodes, that are not folded."""
 PODS = 40
-"""Rows of single pods beyond these are folded."""
+"""The number of rows of single pods that are not folded."""
 
 
 def unit_sections(units: Sequence[Unit]) -> Markup:
-    """Return a card for everything with several GPUs, and a list of single pods."""
+    """Return a card for each unit with several GPUs, and a list of single pods."""
     cards = [unit for unit in units if _is_large(unit)]
-    pods = [_pods(alike) for alike in _alike(one for one in units if not _is_large(one))]
+    pods = [_pods(group) for group in _alike(unit for unit in units if not _is_large(unit))]
     return together(
         element("h2", "Gangs, and pods with several GPUs") if cards else None,
         map(_card, cards),
@@ -35,7 +36,7 @@ def _is_large(unit: Unit) -> bool:
 
 
 def _alike(pods: Iterable[Unit]) -> Iterable[list[Unit]]:
-    """Return single pods, those that wait for one reason together: there may be thousands."""
+    """Return single pods; those that wait for one reason as one group, of up to thousands."""
     groups: dict[Hashable, list[Unit]] = {}
     for unit in pods:
         result = unit.result
@@ -45,7 +46,7 @@ def _alike(pods: Iterable[Unit]) -> Iterable[list[Unit]]:
 
 
 def _first(items: Sequence[Markup], most: int, noun: str) -> Markup:
-    """Return a list, of which all beyond the first `most` are folded."""
+    """Return a list in which all items after the first `most` are folded."""
     shown, rest = items[:most], items[most:]
     return together(
         element("ul", shown, class_="rows"),
@@ -70,7 +71,7 @@ def _head(unit: Unit, facts: Sequence[str | Markup]) -> Markup:
 def _card(unit: Unit) -> Markup:
     result = unit.result
     size = len(result.members)
-    asks = " or ".join(dict.fromkeys(asked(member.request) for member in result.members))
+    asks = " or ".join(dict.fromkeys(request_text(member.request) for member in result.members))
     kind = f"gang of {size}, {asks} each" if result.is_gang else f"pod, {asks}"
     return element(
         "article",
@@ -80,8 +81,8 @@ def _card(unit: Unit) -> Markup:
     )
 
 
-def asked(request: Request) -> str:
-    """Say what a pod asks for, in a few words.
+def request_text(request: Request) -> str:
+    """Return what a pod asks for as text.
 
     >>> asked(Request(Family.SHARE, gpus=1, memory=3, core=30))
     '3 GiB and 30 %'
@@ -90,7 +91,7 @@ def asked(request: Request) -> str:
     if request.family is Family.SHARE:
         core = f" and {request.core} %" if request.core else ""
         return f"{request.memory} GiB{core}{f' over {n} cards' if n > 1 else ''}"
-    return f"{n} {'replica' if request.family is Family.REPLICA else 'GPU'}{'s' * (n != 1)}"
+    return f"{n} {plural('replica' if request.family is Family.REPLICA else 'GPU', n)}"
 
 
 def _waiting(unit: Unit) -> Markup:
@@ -103,13 +104,13 @@ def _waiting(unit: Unit) -> Markup:
 
 
 def _placed(unit: Unit, plan: Plan) -> Markup:
-    told = explain_plan(unit.result.seen, plan)
+    explanation = explain_plan(unit.result.seen, plan)
     return element(
         "div",
         element(
             "div",
-            _first([_node(*one) for one in plan.gpus.items()], MEMBERS, "nodes"),
-            _reasons(unit.result.seen, told),
+            _first([_node(node, gpus) for node, gpus in plan.gpus.items()], MEMBERS, "nodes"),
+            _reasons(unit.result.seen, explanation),
             _members(unit, plan) if unit.result.is_gang else None,
         ),
         bandwidth(unit.result, plan),
@@ -124,30 +125,30 @@ def _node(node: str, gpus: Sequence[int]) -> Markup:
 def _gpus(gpus: Sequence[int]) -> str:
     if not gpus:
         return "GPUs chosen by NVIDIA's device plugin"
-    return f"GPU{'s' * (len(gpus) != 1)} {' '.join(map(str, gpus))}"
+    return f"{plural('GPU', len(gpus))} {' '.join(map(str, gpus))}"
 
 
-def _reasons(seen: Snapshot, told: PlanExplanation) -> Markup:
-    known = [(node, seen.ledger.nodes[node].node.machine_known) for node in told.gpus]
-    explained = [_explained(node, told.gpus[node]) for node, is_known in known if is_known]
+def _reasons(seen: Snapshot, explanation: PlanExplanation) -> Markup:
+    known = [node for node in explanation.gpus if seen.ledger.nodes[node].node.machine_known]
+    explained = [_explained(node, explanation.gpus[node]) for node in known]
     return element(
         "div",
-        element("p", sentence(told.nodes)),
+        element("p", sentence(explanation.nodes)),
         explained[:1],
-        (element("p", sentence(f"note: {note}"), class_="quiet") for note in told.notes),
+        (element("p", sentence(f"note: {note}"), class_="quiet") for note in explanation.notes),
         folded("Why these GPUs on the other nodes", explained[1:]) if explained[1:] else None,
         class_="why",
     )
 
 
-def _explained(node: str, told: Explanation) -> Markup:
-    left = _gpus(told.left.gpus) if told.left else "none"
-    reason = f": {sentence(told.reason)} It leaves {left} free."
+def _explained(node: str, choice: Explanation) -> Markup:
+    left = _gpus(choice.left.gpus) if choice.left else "none"
+    reason = f": {sentence(choice.reason)} It leaves {left} free."
     return element("p", name(node), reason, class_="quiet")
 
 
 def _members(unit: Unit, plan: Plan) -> Markup:
-    rows = [_member(unit, i, one) for i, one in enumerate(plan.placements)]
+    rows = [_member(unit, i, placement) for i, placement in enumerate(plan.placements)]
     heads = (element("th", text, scope="col") for text in ("", "Member", "Node", "Gets"))
     table = element("table", element("thead", element("tr", heads)), element("tbody", rows))
     return folded(
@@ -164,18 +165,18 @@ def _member(unit: Unit, number: int, placement: Placement) -> Markup:
 
 def _gets(placement: Placement) -> str:
     share = placement.member.request.family is Family.SHARE
-    amount = f"{asked(placement.member.request)} of " if share else ""
+    amount = f"{request_text(placement.member.request)} of " if share else ""
     return f"{amount}{_gpus(placement.gpus)}"
 
 
-def _pods(alike: Sequence[Unit]) -> Markup:
-    unit, rest = alike[0], alike[1:]
+def _pods(group: Sequence[Unit]) -> Markup:
+    unit, rest = group[0], group[1:]
     result = unit.result
-    facts = [asked(result.members[0].request), " · namespace ", name(result.namespace)]
+    facts = [request_text(result.members[0].request), " · namespace ", name(result.namespace)]
     for placement in result.plan.placements if result.plan else ():
         where = (name(placement.node), f", {_gpus(placement.gpus)}")
         facts = [element("span", where, class_="ink"), " · ", *facts]
     reason = element("p", sentence(result.reason), class_="small") if result.reason else None
-    others = [(" ", name(one.result.name)) for one in rest]
+    others = [(" ", name(other.result.name)) for other in rest]
     more = folded(f"{len(rest):,} more wait for the same reason", others) if rest else None
     return element("li", _head(unit, facts), reason, more)

@@ -1,15 +1,15 @@
-"""A document as YAML that every reader takes as it is meant."""
+"""Writes YAML that all readers decode to the same values."""
 
 import re
 
 import yaml
 
 _WORD = re.compile(r"[A-Za-z/][\w./ -]+")
-"""Readers differ on which other texts are numbers or, such as `n`, booleans."""
+"""Texts that need no quotes. Readers disagree which others are numbers or booleans, such as `n`."""
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Quotes every text that some reader could take for something else."""
+    """Quotes every text that a reader could decode as another type."""
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.Node:

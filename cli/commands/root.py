@@ -1,13 +1,13 @@
-"""The commands of `linkwise`: what each is called with, and what it then calls.
+"""The root command `linkwise`: its subcommands and their parameters.
 
-Each imports what it runs only when it runs, so that none waits for another's libraries.
+Each subcommand imports what it runs when it runs, so that `--help` does not wait for libraries.
 """
 
 from typing import Annotated, Literal
 
 import typer
 
-from cli.commands.conventions import answers
+from cli.commands.output_options import with_output_options
 from cli.commands.parameters import (
     Context,
     Filename,
@@ -21,8 +21,8 @@ from cli.commands.parameters import (
     Recursive,
     Strict,
 )
-from cli.commands.topology_app import topology
-from cli.render.output import Format
+from cli.commands.topology import topology
+from cli.output.printer import Format
 
 app = typer.Typer(
     name="linkwise",
@@ -44,11 +44,11 @@ app.add_typer(policy, name="policy")
 
 
 @app.callback()
-def start(
+def root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> int:
-    """Show the version, or what there is to call."""
+    """Show the version, or the help."""
     if not version:
         return show_help(context)
     from importlib.metadata import version as installed
@@ -60,14 +60,14 @@ def start(
 @topology.callback()
 @policy.callback()
 def show_help(context: typer.Context) -> int:
-    """Show what there is to call, where nothing is called."""
+    """Show the help, where no subcommand is given."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
     return 0
 
 
 @app.command(epilog="Example: linkwise check job.yaml --profile acs-profile.yaml -o json")
-@answers
+@with_output_options
 def check(
     files: Files = None,
     filenames: Filenames = None,
@@ -111,22 +111,24 @@ def check(
     ] = "table",
 ) -> int:
     """Say what admission would do with the pods of these files, and where they would fit now."""
-    from cli.commands.check import View, judged, show_report
-    from cli.files.inputs import Given, read_inputs
+    from cli.commands.check import View, show_report
+    from cli.files.inputs import InputFiles, read_inputs
     from cli.files.source import all_files
 
-    named = all_files((*(files or ()), *(filenames or ())), recursive=recursive)
-    given = Given(named, policy_file, profile_file, cluster, namespace)
+    manifests = all_files((*(files or ()), *(filenames or ())), recursive=recursive)
+    inputs = InputFiles(manifests, policy_file, profile_file, cluster, namespace)
     if server is None:
-        return show_report(judged(read_inputs(given)), View(output), strict=strict)
-    from cli.live.dry_run_client import Server, asked
+        from cli.analysis.check import judge
 
-    remote = Server(server, token_file, authority_file, tls_server_name)
-    return show_report(asked(remote, given), View(output), strict=strict)
+        return show_report(judge(read_inputs(inputs)), View(output), strict=strict)
+    from cli.live.dry_run_client import Server, dry_run
+
+    webhook = Server(server, token_file, authority_file, tls_server_name)
+    return show_report(dry_run(webhook, inputs), View(output), strict=strict)
 
 
 @app.command(epilog="Example: linkwise snapshot --to cluster.json")
-@answers
+@with_output_options
 def snapshot(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -135,14 +137,14 @@ def snapshot(
     ] = "json",
 ) -> int:
     """Write what a live cluster has and runs into one file, for check and simulate."""
-    from cli.live.fetch import take_snapshot
+    from cli.commands.snapshot import show_snapshot
     from cli.live.kubeconfig import Access
 
-    return take_snapshot(Access(kubeconfig, context), Format(output))
+    return show_snapshot(Access(kubeconfig, context), Format(output))
 
 
 @app.command(epilog="Example: linkwise inspect dgx-0 -d")
-@answers
+@with_output_options
 def inspect(
     node: Annotated[
         str | None, typer.Argument(metavar="NODE", help="Only this node; else all with GPUs.")
@@ -173,21 +175,21 @@ def inspect(
     ] = "table",
 ) -> int:
     """Show who has which GPU, and what keeps those who share one apart."""
-    from cli.commands.inspect import Style, View, Wanted, show_inspection
-    from cli.live.current import current
+    from cli.commands.inspect import NodeFilter, Style, View, show_inspection
     from cli.live.kubeconfig import Access
+    from cli.live.load import load_cluster
     from cli.render.page.caption import Caption
     from runtime.process.clock import wall
 
-    now = current(Access(kubeconfig, context), cluster)
+    loaded = load_cluster(Access(kubeconfig, context), cluster)
     command = ("linkwise", "inspect", *(("--cluster", cluster) if cluster else ()))
-    caption = Caption(command, wall(), (now.source,))
+    caption = Caption(command, wall(), (loaded.source,))
     view = View(output, Style(style), detail=detail)
-    return show_inspection(now, Wanted(node, namespace), view, caption)
+    return show_inspection(loaded, NodeFilter(node, namespace), view, caption)
 
 
 @app.command(epilog="Example: linkwise simulate job.yaml --cluster cluster.yaml -o html")
-@answers
+@with_output_options
 def simulate(
     cluster: Annotated[
         str, typer.Option(metavar="FILE", help="Nodes, what runs on them, and namespaces.")
@@ -209,21 +211,21 @@ def simulate(
 ) -> int:
     """Admit the pods of these files, place them on a cluster, and show what happens."""
     from cli.commands.simulate import View, show_simulation
-    from cli.files.inputs import Given, read_inputs
+    from cli.files.inputs import InputFiles, read_inputs
     from cli.files.source import all_files
     from cli.render.page.caption import Caption
     from runtime.process.clock import wall
     from topology.choice import Mode
 
-    named = all_files((*(files or ()), *(filenames or ())), recursive=recursive)
-    given = Given(named, policy_file, profile_file, cluster, namespace)
-    command = ("linkwise", "simulate", *named, "--cluster", cluster)
-    caption = Caption(command, wall(), (*named, cluster))
-    return show_simulation(read_inputs(given), View(output), Mode(mode), caption)
+    manifests = all_files((*(files or ()), *(filenames or ())), recursive=recursive)
+    inputs = read_inputs(InputFiles(manifests, policy_file, profile_file, cluster, namespace))
+    command = ("linkwise", "simulate", *manifests, "--cluster", cluster)
+    caption = Caption(command, wall(), (*manifests, cluster))
+    return show_simulation(inputs, View(output), Mode(mode), caption)
 
 
 @app.command(epilog="Example: linkwise explain gang team/mpijob-vgg16")
-@answers
+@with_output_options
 def explain(
     kind: Annotated[
         Literal["pod", "gang"], typer.Argument(metavar="pod|gang", help="What to explain.")
@@ -245,43 +247,43 @@ def explain(
 ) -> int:
     """Say why a pod or a gang is where it is, why on these GPUs, or why nowhere yet."""
     from cli.commands.explain import show_explanation
-    from cli.live.current import current
     from cli.live.kubeconfig import Access
+    from cli.live.load import load_cluster
     from runtime.process.clock import wall
 
-    now = current(Access(kubeconfig, context, namespace), cluster)
-    return show_explanation(now, kind, name, output, clock=wall())
+    loaded = load_cluster(Access(kubeconfig, context, namespace), cluster)
+    return show_explanation(loaded, kind, name, output, clock=wall())
 
 
-def _kinds(incomplete: str) -> list[str]:
+def _complete_kind(incomplete: str) -> list[str]:
     from cli.commands.schema import KINDS
 
     return [kind for kind in KINDS if kind.startswith(incomplete)]
 
 
 @app.command(epilog="Example: linkwise schema CheckReport")
-@answers
+@with_output_options
 def schema(
     kind: Annotated[
         str,
         typer.Argument(
             metavar="KIND",
-            autocompletion=_kinds,
+            autocompletion=_complete_kind,
             help="A kind that -o json names; Policy; or DryRun, the dry-run API as OpenAPI.",
         ),
     ],
 ) -> int:
     """Show the JSON Schema of an answer, or of the policy file."""
-    from cli.commands.schema import KINDS, text_of
+    from cli.commands.schema import KINDS, schema_text
 
     if kind not in KINDS:
         raise typer.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}.", param_hint="KIND")
-    typer.echo(text_of(kind), nl=False)
+    typer.echo(schema_text(kind), nl=False)
     return 0
 
 
 @policy.command("lint", epilog="Example: linkwise policy lint acs-profile.yaml")
-@answers
+@with_output_options
 def policy_lint(
     file: Annotated[
         str | None,

@@ -1,4 +1,4 @@
-"""What there is to say of a pod or a gang: how it stands, where its pods are, and why."""
+"""The explanation of a pod or a gang: its state, where its pods are, and the reasons."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,39 +11,39 @@ from scorer.placement.snapshot import Snapshot
 
 
 class UnitState(StrEnum):
-    """How things stand."""
+    """The state of a pod or a gang."""
 
     PLACED = "placed"
-    """Everything has its GPUs."""
+    """All its pods have their GPUs."""
     FITS = "fits"
-    """It could be placed now, and was not yet."""
+    """It fits now, but is not placed yet."""
     WAITS = "waits"
     NEVER = "never"
     """It would not fit if nothing else ran."""
     ALONE = "not placed by Linkwise"
-    """It asks for no GPU that Linkwise chooses, or nobody knows its GPUs."""
+    """It asks for no GPU that Linkwise chooses, or its GPUs are not known."""
     ENDED = "finished"
     SUSPENDED = "suspended"
-    """No pod of it is there, since its owner makes none for now."""
+    """It has no pods, because its owner is suspended."""
     GONE = "gone"
-    """No pod of it is there."""
+    """It has no pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodPlacement:
-    """One pod's part."""
+    """The placement of one pod."""
 
     name: str
     node: str | None
     gpus: tuple[int, ...]
-    """Ascending; empty where it has none, or NVIDIA's plugin chooses."""
+    """Ascending; empty for a pod without GPUs, or whose GPUs NVIDIA's plugin chooses."""
     state: str
     """In a word: bound, not bound yet, waits, finished."""
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
-    """Everything there is to say."""
+class UnitExplanation:
+    """The explanation of a pod or a gang."""
 
     kind: str
     """`pod` or `gang`."""
@@ -53,38 +53,43 @@ class Explained:
     pods: tuple[PodPlacement, ...]
     """In rank order."""
     reason: str | None = None
-    """Why it has no GPUs of Linkwise; None where it has."""
+    """Why Linkwise gave it no GPUs; None where it did."""
     plan: Plan | None = None
-    """Where it is, or would be."""
-    seen: Snapshot | None = None
-    """The cluster on which it is judged: without it."""
+    """Its placement, or the one that it would get now."""
+    snapshot: Snapshot | None = None
+    """The cluster without the unit, for which the plan was made."""
     bandwidth: float | None = None
     """Modelled all-reduce bandwidth [GB/s]."""
     best_possible: float | None = None
     """The same members on the empty cluster [GB/s]."""
     index_order: IndexOrder | None = None
-    """Nodes by name and lowest free indices."""
+    """The baseline: nodes by name and lowest free indices."""
     changed: str | None = None
-    """What would be decided now, where that differs from what was; None where it does not."""
-    remedies: tuple[str, ...] = ()
-    """What would help, each a sentence."""
+    """The plan that would be made now; None where it equals the one that was carried out."""
+    suggestions: tuple[str, ...] = ()
+    """Changes that would let it be placed, each a sentence."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """It has no GPUs, and cannot get them now."""
+        return self.state in {UnitState.WAITS, UnitState.NEVER}
 
 
-def record_of(pod: PodInfo) -> Allocation | None:
-    """Return which GPUs a pod's record says it has; None where it is finished or has no record."""
+def allocation_of(pod: PodInfo) -> Allocation | None:
+    """Return a pod's allocation record; None if it is finished or has none."""
     record = pod.usage.record if pod.usage else None
     return record if isinstance(record, Allocation) else None
 
 
 def pod_placement(pod: PodInfo, planned: Placement | None = None) -> PodPlacement:
-    """Return a pod's part: where it is, or where it is planned to go."""
+    """Return where a pod is, or where it is planned to go."""
     if planned is not None:
         return PodPlacement(pod.name, planned.node, planned.gpus, "would go there")
     if pod.usage is None:
         return PodPlacement(pod.name, None, (), "finished")
     bound = bool(pod.usage.node)
-    record = record_of(pod)
-    if record is None:
+    allocation = allocation_of(pod)
+    if allocation is None:
         return PodPlacement(pod.name, pod.usage.node or None, (), "bound" if bound else "waits")
-    gpus = tuple(sorted(share.i for share in record.gpus))
-    return PodPlacement(pod.name, record.node, gpus, "bound" if bound else "not bound yet")
+    gpus = tuple(sorted(share.i for share in allocation.gpus))
+    return PodPlacement(pod.name, allocation.node, gpus, "bound" if bound else "not bound yet")

@@ -1,0 +1,54 @@
+"""Judges pod templates from files: their admission, and with a cluster their placement. Pure."""
+
+import msgspec
+
+from cli.analysis.check_report import CheckReport, TemplateReport
+from cli.files.inputs import Inputs, admit_pod
+from cli.files.objects import Plain
+from cluster.whatif_api import MOST_PODS, FitQuestion, FitTemplate
+from manifest.template import PodTemplate
+from webhook.fit_template import fit_template
+from webhook.pod_report import pod_report
+
+
+def judge(inputs: Inputs) -> CheckReport:
+    """Judge each pod template; with a cluster, find a place for its pods."""
+    reports, questions = [], []
+    for template in inputs.templates:
+        report, question = _judge_template(inputs, template)
+        reports.append(report)
+        questions.append(question)
+    fits, notes = _fits(inputs, questions)
+    for report, fit in zip(reports, fits, strict=True):
+        report["placement"] = fit
+    return CheckReport(
+        items=msgspec.convert(reports, tuple[TemplateReport, ...]),
+        unjudged=inputs.unjudged,
+        warnings=inputs.warnings,
+        notes=notes,
+    )
+
+
+def _judge_template(inputs: Inputs, template: PodTemplate) -> tuple[Plain, FitTemplate | None]:
+    pod = template.pod()
+    typed = template.read(pod)
+    outcome = admit_pod(inputs, template, typed)
+    report = pod_report(template, pod, typed, outcome)
+    return report, fit_template(template, report["patched"], outcome)
+
+
+def _fits(
+    inputs: Inputs, templates: list[FitTemplate | None]
+) -> tuple[list[object], tuple[str, ...]]:
+    """Return where each template's pods would go, as JSON; and a note where this is not known."""
+    question = FitQuestion([template for template in templates if template])
+    if inputs.cluster is None or not question.templates:
+        return [None] * len(templates), ()
+    if question.pods > MOST_PODS:
+        note = f"placement is not known: of more than {MOST_PODS} pods, ask linkwise simulate."
+        return [None] * len(templates), (note,)
+    # Placement costs 0.3 s to import; a check without a cluster needs none.
+    from cli.analysis.fit import fit_results  # noqa: PLC0415
+
+    fits = iter(msgspec.to_builtins(fit_results(inputs.cluster, inputs.policy, question)))
+    return [next(fits) if template else None for template in templates], ()

@@ -1,0 +1,165 @@
+"""Explains the placement of a pod or a gang, or why it waits, with the scorer's engine. Pure.
+
+A unit that waits is explained by the planner's decision for it, a placed one by its records.
+"""
+
+from cli.analysis.explain_placed import explain_placed
+from cli.analysis.planner_view import PlannerView
+from cli.analysis.suggestions import suggested_change, suggestions
+from cli.analysis.unit_explanation import (
+    UnitExplanation,
+    UnitState,
+    allocation_of,
+    pod_placement,
+)
+from cluster.gang import GangKey, Link, rank_order
+from cluster.keys import ALLOCATION, GANG
+from cluster.other_systems import gpus_of_others
+from cluster.request import Family
+from scorer.gang.crd import Gang, Phase, name_of
+from scorer.gang.pod_info import PodInfo, pod_info
+from scorer.placement.baselines import best_possible, index_order, never_fits
+from scorer.placement.member import new_member
+from scorer.placement.result import Plan
+from scorer.placement.schedule import plan
+from scorer.queue.cycle import Decision
+
+_WITHOUT_PODS = frozenset({Phase.SUSPENDED, Phase.GONE})
+_ENDED = "it is finished and holds no GPUs"
+
+
+def explain_gang(view: PlannerView, namespace: str, name: str) -> tuple[UnitExplanation, ...]:
+    """Explain the gangs of a name: several if a job was submitted again, none if there is none.
+
+    Args:
+        view: The cluster.
+        namespace: The gang's namespace.
+        name: The gang's name in its pods, or the name of its Gang object.
+    """
+    keys = {
+        view.owners.key(pod): None
+        for pod in view.pod_infos
+        if pod.gang is not None and pod.namespace == namespace
+    }
+    present = tuple(_explain_gang(view, key) for key in keys if name in {key.name, name_of(key)})
+    return present + tuple(
+        _explain_empty_gang(gang)
+        for gang in view.gangs.values()
+        if gang.key not in keys
+        and gang.metadata.namespace == namespace
+        and name in {gang.spec.gang, gang.metadata.name}
+    )
+
+
+def explain_pod(view: PlannerView, namespace: str, name: str) -> UnitExplanation | None:
+    """Explain a pod, together with its gang if it has one; None where there is no such pod."""
+    pod = view.pods.get((namespace, name))
+    if pod is None:
+        return None
+    info = pod_info(pod)
+    if info.gang is not None:
+        return _explain_gang(view, view.owners.key(info))
+    return _explain_single(view, info)
+
+
+def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
+    members = [
+        pod for pod in view.pod_infos if pod.gang is not None and view.owners.key(pod) == key
+    ]
+    for pod in members:
+        if decision := view.decisions.get(pod.key):
+            return _explain_decision(view, decision)
+    members.sort(key=lambda pod: (*rank_order(view.pods[pod.key]), pod.name))
+    if any(map(allocation_of, members)):
+        return explain_placed(view, "gang", key, members)
+    running = next((pod for pod in members if pod.usage is not None), None)
+    state = UnitState.WAITS if running else UnitState.ENDED
+    reason = _reason_unplaced(view, running) if running else _ENDED
+    pods = tuple(map(pod_placement, members))
+    return UnitExplanation("gang", key.namespace, key.name, state, pods, reason)
+
+
+def _explain_empty_gang(gang: Gang) -> UnitExplanation:
+    """Explain a gang that has a Gang object but no pods."""
+    is_suspended = gang.status.phase is Phase.SUSPENDED
+    state = UnitState.SUSPENDED if is_suspended else UnitState.GONE
+    reason = gang.status.reason if gang.status.phase in _WITHOUT_PODS else ""
+    namespace, name = gang.metadata.namespace, gang.spec.gang
+    reason = reason or "none of its pods is there"
+    return UnitExplanation("gang", namespace, name, state, (), reason)
+
+
+def _explain_single(view: PlannerView, pod: PodInfo) -> UnitExplanation:
+    if decision := view.decisions.get(pod.key):
+        return _explain_decision(view, decision)
+    usage = pod.usage
+    if usage is not None and usage.places and allocation_of(pod) is not None:
+        return explain_placed(view, "pod", view.owners.key(pod), [pod])
+    suggestion, outcome = None, None
+    others = gpus_of_others(view.pods[pod.key].spec, usage.family) if usage else None
+    if usage is None:
+        state, reason = UnitState.ENDED, _ENDED
+    elif others:
+        state, reason = UnitState.ALONE, f"it asks for {others}: Linkwise does not place it"
+    else:
+        state, reason = UnitState.ALONE, _reason_unplaced(view, pod)
+        if usage.family is not None and not usage.node:
+            members = [new_member(view.pods[pod.key], pod.namespace)]
+            outcome = plan(view.snapshot, members)
+            if not isinstance(outcome, Plan):
+                state, reason = UnitState.WAITS, outcome.reason
+                if never_fits(view.snapshot, members, Link.BEST):
+                    state = UnitState.NEVER
+                    suggestion = suggested_change(view.snapshot, members)
+    return UnitExplanation(
+        "pod",
+        pod.namespace,
+        pod.name,
+        state,
+        (pod_placement(pod),),
+        reason,
+        plan=outcome if isinstance(outcome, Plan) else None,
+        suggestions=(suggestion,) if suggestion else (),
+    )
+
+
+def _explain_decision(view: PlannerView, decision: Decision) -> UnitExplanation:
+    """Explain a unit that waits by the planner's decision for it."""
+    unit, outcome, before = decision
+    planned = outcome if isinstance(outcome, Plan) else None
+    placements = {one.member.name: one for one in planned.placements} if planned else {}
+    gang = view.gang_object(unit.key)
+    refusal = None if isinstance(outcome, Plan) else outcome.reason
+    never = refusal and not unit.blocked and never_fits(before, unit.members, unit.link)
+    unplaced = UnitState.NEVER if never else UnitState.WAITS
+    return UnitExplanation(
+        kind="gang" if unit.is_gang else "pod",
+        namespace=unit.key.namespace,
+        name=unit.key.name,
+        state=UnitState.FITS if planned else unplaced,
+        pods=tuple(
+            pod_placement(pod, placements.get(f"{pod.namespace}/{pod.name}"))
+            for pod in (*unit.settled, *unit.waiting)
+        ),
+        reason=refusal or (gang.status.reason if gang else None) or None,
+        plan=planned,
+        snapshot=before,
+        bandwidth=planned.bandwidth if planned else None,
+        best_possible=None if unit.blocked else best_possible(before, unit.members),
+        index_order=index_order(before, unit.members),
+        suggestions=() if planned else tuple(suggestions(before, unit)),
+    )
+
+
+def _reason_unplaced(view: PlannerView, pod: PodInfo) -> str:
+    """Return why Linkwise did not choose a pod's GPUs."""
+    usage = pod.usage
+    if usage is None or usage.family is None:
+        return "it asks for no GPU; kube-scheduler chooses its node"
+    if usage.family is Family.NVIDIA:
+        return "kube-scheduler chooses its node by count, and NVIDIA's plugin its GPUs"
+    if not usage.node:
+        return f"it has no scheduling gate {GANG}: Linkwise was not asked when it was created"
+    ledger = view.snapshot.ledger.nodes.get(usage.node)
+    unaccounted = ledger.unaccounted if ledger else None
+    return unaccounted or f"it has GPUs of {usage.node}, but no {ALLOCATION}"

@@ -1,0 +1,36 @@
+"""Places pods that do not exist yet on the cluster in a file, with the scorer's engine. Pure."""
+
+from dataclasses import replace
+
+from cli.files.cluster_file import Cluster
+from cluster.whatif_api import FitQuestion, FitResult
+from policy.snapshot import PolicySnapshot
+from scorer.gang.pod_info import pod_info
+from scorer.placement.snapshot import Snapshot, snapshot_of
+from scorer.whatif.fit import would_fit
+from scorer.whatif.simulate import settled_of
+from topology.choice import Mode
+
+
+def placement_snapshot(
+    cluster: Cluster, policy: PolicySnapshot, mode: Mode = Mode.KEEP
+) -> Snapshot:
+    """Return a cluster for placement under a policy.
+
+    Args:
+        cluster: The cluster.
+        policy: Gives placement strategy and topology domains.
+        mode: What the choice of GPUs prefers.
+    """
+    return replace(
+        snapshot_of(cluster.ledger),
+        mode=mode,
+        placement=policy.policy.placement.strategy,
+        domains=policy.policy.gangs.domains,
+    )
+
+
+def fit_results(cluster: Cluster, policy: PolicySnapshot, question: FitQuestion) -> list[FitResult]:
+    """Return where each template's pods would go, as the scorer of a cluster answers."""
+    settled = settled_of(map(pod_info, cluster.pods))
+    return would_fit(placement_snapshot(cluster, policy), question, settled)

@@ -1,0 +1,37 @@
+"""Loads the cluster that a command looks at: a live one, or the one in a file."""
+
+from dataclasses import replace
+
+from cli.files.cluster_file import collect_objects, require_nodes
+from cli.files.current_cluster import CurrentCluster, current_cluster
+from cli.files.source import DEFAULT_NAMESPACE, shown_name, stream_objects
+from cli.live.kubeconfig import Access
+from manifest.lines import Document
+from manifest.place import Place
+from manifest.value import Value
+
+
+def load_cluster(access: Access, file: str | None = None) -> CurrentCluster:
+    """Return the live cluster, or the one in a file.
+
+    Raises:
+        InputError: It cannot be read; one line for people.
+    """
+    if file is not None:
+        objects = collect_objects(stream_objects(file), file)
+        namespace = access.namespace or DEFAULT_NAMESPACE
+        loaded = current_cluster(objects, namespace, shown_name(file))
+        require_nodes(loaded.cluster, file)
+        return loaded
+    from cli.live.fetch import fetch_cluster  # noqa: PLC0415 - its library costs 0.3 s and 50 MB
+
+    live = fetch_cluster(access)
+    values = (_value(plain, live.server) for plain in live.objects)
+    loaded = current_cluster(collect_objects(values, live.server), live.namespace, live.server)
+    warnings = (*live.warnings, *loaded.warnings)
+    return replace(loaded, gangs=tuple(live.gangs), warnings=warnings)
+
+
+def _value(plain: dict[str, object], server: str) -> Value:
+    """Return an object that is in no file; error messages about it name the server."""
+    return Value(server, plain, Document(plain, lambda: Place(1)))

@@ -1,0 +1,1 @@
+"""Plain text, tables, versioned documents and progress bars on standard output and error."""

@@ -1,0 +1,34 @@
+"""Words for numbers, amounts and conditions that several outputs show. Pure."""
+
+from collections.abc import Iterable
+
+from cluster.node import Card
+from cluster.record import GPUShare
+
+
+def plural(noun: str, number: int) -> str:
+    """Return a noun in the form for a number.
+
+    >>> plural("pod", 1), plural("pod", 0)
+    ('pod', 'pods')
+    """
+    return noun if number == 1 else f"{noun}s"
+
+
+def amount_text(shares: Iterable[GPUShare]) -> str:
+    """Return the sum of shares as text; empty for whole GPUs and replicas.
+
+    >>> amount_text([GPUShare(0, mem=3, core=30), GPUShare(1, mem=3)])
+    '6 GiB, 30 %'
+    """
+    listed = list(shares)
+    amounts = (
+        (sum(share.mem or 0 for share in listed), "GiB"),
+        (sum(share.core or 0 for share in listed), "%"),
+    )
+    return ", ".join(f"{amount} {unit}" for amount, unit in amounts if amount)
+
+
+def card_problems(card: Card) -> list[str]:
+    """Return the conditions that keep pods off a GPU, each as a word."""
+    return ["unhealthy"] * (not card.healthy) + ["cordoned"] * card.cordoned
