@@ -1,32 +1,52 @@
-"""Waiting for what gives no event."""
+"""Wait for a condition that no event announces."""
 
 import asyncio
+import inspect
 
 PATIENCE = 60
-"""How long tests wait for what comes soon; a machine may be busy, or stand still meanwhile [s]."""
+"""How long a test waits for something that normally takes milliseconds [s]. A busy machine may
+stand still for many seconds."""
 
 
-async def until(claim):
-    """Return when the claim holds; the test fails when it does not hold in time.
+async def until(condition, patience=PATIENCE):
+    """Return when the condition is true.
 
-    What a claim is about may be on its way still: until then it may fail.
+    A LookupError counts as false: the object that the condition looks up may not exist yet.
+
+    Raises:
+        TimeoutError: The condition was not true in time; the message shows its source.
     """
     why = None
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience):
             while True:
                 try:
-                    if claim():
+                    if condition():
                         return
-                except (LookupError, TypeError, AttributeError) as error:
+                except LookupError as error:
                     why = error
                 await asyncio.sleep(0.001)
     except TimeoutError:
-        raise TimeoutError from why
+        raise TimeoutError(f"not true after {patience} s: {_source(condition)}") from why
 
 
-async def until_true(claim):
-    """Return when the coroutine function says so; the test fails when it does not in time."""
-    async with asyncio.timeout(PATIENCE):
-        while not await claim():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+async def until_true(condition, patience=PATIENCE):
+    """Return when the coroutine function returns something true.
+
+    Raises:
+        TimeoutError: It did not in time; the message shows its source.
+    """
+    try:
+        async with asyncio.timeout(patience):
+            while not await condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise TimeoutError(f"not true after {patience} s: {_source(condition)}") from None
+
+
+def _source(condition):
+    """Return the lines in which a function is written, such as the call that a lambda is in."""
+    try:
+        return " ".join(inspect.getsource(condition).split())
+    except (OSError, TypeError):
+        return repr(condition)

@@ -41,10 +41,18 @@ def free_ports(count: int) -> list[int]:
 
 
 def wait_until(met: Callable[[], bool], what: str, seconds: float = 90) -> None:
-    """Return as soon as a condition is met; one that cannot be asked yet is not.
+    """Return as soon as a condition is met.
+
+    A condition that raises is not met yet: the objects and servers that it reads may not be there.
+    Mistakes of the test and failed assertions are raised at once.
+
+    Args:
+        met: The condition.
+        what: The condition in words, for the message.
+        seconds: How long to wait [s].
 
     Raises:
-        NotReadyError: It was not met in time, or can never be, as it says itself.
+        NotReadyError: It was not met in time, or the condition raises this itself.
     """
     asked = time.monotonic()
     deadline = asked + seconds
@@ -53,14 +61,14 @@ def wait_until(met: Callable[[], bool], what: str, seconds: float = 90) -> None:
         try:
             if met():
                 return
-        except NotReadyError:
+        except (NotReadyError, AssertionError, AttributeError, NameError, TypeError):
             raise
-        except Exception as error:  # noqa: BLE001 - what it asks about is on its way still.
+        except Exception as error:  # noqa: BLE001 - it may be met later.
             why = error
         now = time.monotonic()
         if now > deadline:
             raise NotReadyError(f"{what}: not so after {seconds:g} s") from why
-        # What is costly to ask is asked less often: those who are to work need the processor.
+        # An expensive condition is evaluated less often, to leave the processor to others.
         time.sleep(min(max(POLL, 3 * (now - asked)), 0.5))
         asked = time.monotonic()
 

@@ -366,7 +366,7 @@ async def test_a_retry_under_another_plan_does_not_extend_the_deadline(cluster, 
         clock.now += 61
         cluster.pod("sign", 1)
         state = leader.context.informers.state
-        await until(lambda: state.pod(("team", "sign")).usage.record)
+        await until(lambda: (pod := state.pod(("team", "sign"))) and pod.usage.record)
         assert evicted(cluster) == {}
         tries += [(403, "no")] * 1000
         answered.set()
