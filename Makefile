@@ -3,17 +3,19 @@ PY := .venv/bin/python
 .venv: requirements/dev.txt ; @echo "Setting up .venv ..." && python3 -m venv .venv && $(PY) -m pip install -q --require-hashes -r requirements/dev.txt && $(PY) -m pip install -q --no-deps --no-build-isolation -e . && touch .venv || { rm -rf .venv; exit 1; }
 demo: .venv ; @docs/demo/run
 test: .venv ; $(PY) -m pytest -n 2 --cov --cov-report=term:skip-covered
-e2e: .venv ; $(PY) -m pytest -m e2e --tb=short --durations=20 tests/e2e
+# The programs of a control plane; about ten minutes where there are none yet.
+controlplane: ; @PYTHONPATH=tests python3 -m controlplane.build
+e2e: .venv controlplane ; $(PY) -m pytest -m e2e -n 2 --dist loadfile --no-loadscope-reorder --tb=short --durations=20 tests/e2e
 # For how long each target is fuzzed: make fuzz SECONDS=600
 SECONDS := 60
 fuzz: .venv ; FUZZ_SECONDS=$(SECONDS) $(PY) -m pytest -m fuzz -n 2 --tb=short tests/fuzz
 up: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.up
-SOAKED := $(addprefix tests/e2e/test_,double_booking.py gang_chaos.py gang_load.py sidecar_killed.py rolling.py)
-soak: .venv ; RUNS=$${RUNS:-20} $(PY) -m pytest -m e2e --tb=short --durations=20 $(SOAKED)
+SOAKED := $(addprefix tests/e2e/,test_double_booking.py test_gang_chaos.py test_gang_load.py test_sidecar_killed.py test_rolling.py test_tenant.py beside/test_load.py)
+soak: .venv controlplane ; RUNS=$${RUNS:-20} $(PY) -m pytest -m e2e --tb=short --durations=20 $(SOAKED)
 down: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.down
 lint: .venv ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
 bench: .venv ; PYTHONPATH=tests $(PY) -m bench
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q
 lock: ; $(LOCK) pyproject.toml --group dev -o requirements/dev.txt && $(LOCK) --group webhook --group certs --group scorer -c requirements/dev.txt -o requirements/image.txt
 clean: ; rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
-.PHONY: demo test e2e soak fuzz up down lint bench lock clean
+.PHONY: demo test controlplane e2e soak fuzz up down lint bench lock clean

@@ -10,11 +10,11 @@ from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
 from controlplane.binaries import Binaries
+from controlplane.manifests import BASE, MUTATING, REGISTRATIONS, VALIDATING
 from controlplane.nodes import Line, add_nodes, read_nodes
 from controlplane.plane import ControlPlane, control_plane
 from controlplane.process import Process, answers, free_ports, wait_until
 from controlplane.scorer import Scorer, start_scorer, wait_for_leader
-from controlplane.webhook import BASE, MUTATING, REGISTRATIONS, VALIDATING
 
 from bench.gangrun import Stopwatch
 

@@ -8,8 +8,9 @@ from tempfile import mkdtemp
 
 from controlplane.binaries import Binaries
 from controlplane.credentials import SCHEDULER
+from controlplane.manifests import WITH_SCHEDULER
 from controlplane.pods import container
-from controlplane.sidecar import MANIFESTS, run_sidecar, start_scheduler
+from controlplane.sidecar import run_sidecar, start_scheduler
 
 from bench.figure import Figure
 from bench.floor import Floor, floor
@@ -33,7 +34,7 @@ _ASKED = {keys.GPU_MEM: 5, keys.GPU_CORE: 30}
 
 def figures(found: Binaries) -> Iterator[Figure]:
     """Yield what the extender leaves of a scheduler's throughput."""
-    with floor(found, _LINE, MANIFESTS) as ready:
+    with floor(found, _LINE, WITH_SCHEDULER) as ready:
         pairs = rounds(lambda: _extended(ready), lambda: _plain(ready), count=_ROUNDS)
     name = f"{_PODS} shares on {_NODES} nodes: pods/s, as a share of those without the extender"
     yield Figure(name, "≥ 0.5", spread([ours / plain for ours, plain in pairs]))

@@ -19,10 +19,11 @@ from certificates import a_ca, a_leaf
 from controlplane.api import Api, ApiError, Object
 from controlplane.binaries import Binaries
 from controlplane.credentials import ADMIN
+from controlplane.manifests import BASE, MUTATING, REGISTRATIONS
 from controlplane.nodes import add_nodes, read_nodes
 from controlplane.plane import ControlPlane, control_plane
 from controlplane.process import Process, free_ports, wait_until
-from controlplane.webhook import BASE, MUTATING, REGISTRATIONS, Replica, register, start_replica
+from controlplane.webhook import Replica, register, start_replica
 
 from bench.load import Load, Target
 from bench.review import NAMESPACE, review_bytes, run, worker

@@ -13,13 +13,14 @@ from controlplane.process import NotReadyError, wait_until
 
 SIZE = 4
 """Pods of a gang, of one GPU each."""
-_PERIOD = 2
+_PERIOD = 1
+"""Between the beginnings of two gangs, where the first is bound sooner [s]."""
 _PATIENCE = 20
 
 
 @dataclass(slots=True)
 class HonestGangs(Background):
-    """A gang every two seconds, deleted once all of it is bound; use it in `with`."""
+    """A gang every second, deleted once all of it is bound; use it in `with`."""
 
     pods: Pods
     waited: list[float] = field(default_factory=list)

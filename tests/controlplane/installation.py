@@ -17,10 +17,11 @@ from threading import Lock
 
 from controlplane.api import ApiError
 from controlplane.background import Background
+from controlplane.manifests import NAMESPACE, install
 from controlplane.plane import ControlPlane
 from controlplane.process import Process, answers, free_ports, wait_until
 from controlplane.relay import Relay
-from controlplane.webhook import NAMESPACE, Replica, access, installed, register, start_replica
+from controlplane.webhook import Replica, access, register, start_replica
 
 from certs.settings import SECRET
 
@@ -150,7 +151,8 @@ def run_installation(
     """
     folder = plane.site.folder / f"installation-{free_ports(1)[0]}"
     folder.mkdir()
-    with installed(plane), ExitStack() as stack:
+    install(plane)
+    with ExitStack() as stack:
         certs = certs_process(plane, folder, server, leaf_seconds)
         plane.processes.start(certs)
         stack.callback(plane.processes.stop, certs)

@@ -41,6 +41,8 @@ class ControlPlane:
         ports = dict(zip(_LISTENERS, free_ports(len(_LISTENERS)), strict=True))
         self.site = Site(folder, binaries, ports, flags)
         self.processes = processes
+        self.manifests: Path | None = None
+        """The folder of Linkwise's manifests that are installed."""
         self.tokens = credentials.write_credentials(folder)
         for user, token in self.tokens.items():
             self.site.kubeconfig(user).write_text(self._kubeconfig(token))

@@ -9,9 +9,10 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from controlplane.api import Object
+from controlplane.manifests import NAMESPACE
 from controlplane.plane import ControlPlane
 from controlplane.process import NotReadyError, Process, answers, free_ports, wait_until
-from controlplane.webhook import NAMESPACE, access
+from controlplane.webhook import access
 
 ACCOUNT = "linkwise-scorer"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{ACCOUNT}"

@@ -10,12 +10,10 @@ from pathlib import Path
 import yaml
 from controlplane import credentials
 from controlplane.api import Object
+from controlplane.manifests import NAMESPACE, WITH_SCHEDULER
 from controlplane.plane import ControlPlane
 from controlplane.process import Process, answers, free_ports
 from controlplane.scorer import ACCOUNT, Scorer, start_scorer, wait_for_leader
-from controlplane.webhook import NAMESPACE, ROOT
-
-MANIFESTS = ROOT / "manifests/scheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ def _wait_ready(scheduler: Process) -> None:
 
 def _shipped_flags() -> list[str]:
     """Return the scheduler's flags; the last of a name counts."""
-    (shipped,) = yaml.safe_load_all((MANIFESTS / "scorer.yaml").read_text())
+    (shipped,) = yaml.safe_load_all((WITH_SCHEDULER / "scorer.yaml").read_text())
     containers = shipped["spec"]["template"]["spec"]["containers"]
     (scheduler,) = (one for one in containers if one["name"] == "scheduler")
     flags: list[str] = scheduler["command"][1:]
@@ -108,7 +106,7 @@ def _shipped_flags() -> list[str]:
 
 def _configuration(plane: ControlPlane, folder: Path, port: int) -> object:
     """Return what is shipped, for the scorer's account, with the extender's own port."""
-    (shipped,) = yaml.safe_load_all((MANIFESTS / "configuration.yaml").read_text())
+    (shipped,) = yaml.safe_load_all((WITH_SCHEDULER / "configuration.yaml").read_text())
     given = yaml.safe_load(shipped["data"]["config.yaml"])
     given["extenders"][0]["urlPrefix"] = f"http://127.0.0.1:{port}"
     config = folder / "scheduler.kubeconfig"

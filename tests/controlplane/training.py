@@ -1,6 +1,7 @@
 """training-operator beside a control plane: it makes the pods of MPIJobs."""
 
 import base64
+import fcntl
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,8 @@ from controlplane.process import Process, answers, free_ports, wait_until
 _NAMESPACE = "kubeflow"
 _SECRET = f"/api/v1/namespaces/{_NAMESPACE}/secrets/training-operator-webhook-cert"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-# Named in the program, so one machine runs one training-operator at a time.
+# The program has no option for this folder, so all its processes on one machine share it. Each
+# reads it when it starts; nothing calls its webhooks, so any certificate will do afterwards.
 _CERTIFICATES = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108
 
 
@@ -26,19 +28,29 @@ def run_training_operator(plane: ControlPlane) -> Iterator[None]:
         NotReadyError: It did not become ready.
     """
     _prepare(plane)
-    shutil.rmtree(_CERTIFICATES, ignore_errors=True)
     process = _process(plane)
-    plane.processes.start(process)
-    try:
+    with _only_one_starts():
+        plane.processes.start(process)
         wait_until(lambda: bool(_secret(plane)), "training-operator makes its certificate")
         # In a pod the kubelet would mount the Secret here, and the program waits for that.
-        _CERTIFICATES.mkdir(parents=True)
+        _CERTIFICATES.mkdir()
         for name, text in _secret(plane).items():
             (_CERTIFICATES / name).write_bytes(base64.b64decode(text))
         process.wait_ready(lambda: answers(f"{process.urls[0]}/readyz"))
+    try:
         yield
     finally:
         plane.processes.stop(process)
+
+
+@contextmanager
+def _only_one_starts() -> Iterator[None]:
+    """Wait until no other process of the machine uses the folder of certificates; empty it."""
+    _CERTIFICATES.parent.mkdir(parents=True, exist_ok=True)
+    with (_CERTIFICATES.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        shutil.rmtree(_CERTIFICATES, ignore_errors=True)
+        yield
         shutil.rmtree(_CERTIFICATES, ignore_errors=True)
 
 

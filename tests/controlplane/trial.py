@@ -6,10 +6,11 @@ from pathlib import Path
 
 from controlplane import installation, scorer, webhook
 from controlplane.installation import SECRET_PATH, Cluster, certs_process
+from controlplane.manifests import BASE, NAMESPACE
 from controlplane.plane import ControlPlane
 from controlplane.process import NotReadyError, answers, wait_until
 from controlplane.scorer import start_scorer
-from controlplane.webhook import BASE, NAMESPACE, register, start_replica
+from controlplane.webhook import register, start_replica
 
 from cluster import keys
 from scorer.gang.crd import Phase, gangs_of

@@ -9,8 +9,8 @@ from urllib.request import urlopen
 
 import yaml
 from controlplane.background import Background
+from controlplane.manifests import BASE
 from controlplane.process import Process
-from controlplane.webhook import BASE
 
 MIB = 1 << 20
 _PAUSE = 0.02

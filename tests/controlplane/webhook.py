@@ -13,25 +13,24 @@ from urllib.request import urlopen
 
 from certificates import KeyPair, a_ca, a_leaf
 from controlplane.api import ApiError, Object
+from controlplane.manifests import (
+    BASE,
+    MUTATING,
+    NAMESPACE,
+    NAMESPACES,
+    ROOT,
+    VALIDATING,
+    install,
+)
 from controlplane.plane import ControlPlane
 from controlplane.process import NotReadyError, Process, answers, free_ports, wait_until
 
 from cluster import keys
 
-ROOT = Path(__file__).parents[2]
 PATIENT = 30
 """For how long an API server waits for an answer where that is not what is tested: a machine may
 stand still for longer than the 3 s that are shipped [s]."""
-BASE = ROOT / "manifests/base"
-NAMESPACE = keys.POLICY_NAMESPACE
 ACCOUNT = "linkwise-webhook"
-NAMESPACES = "/api/v1/namespaces"
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-GANGS = "gangs.linkwise.dev"
-REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
-MUTATING = f"{REGISTRATIONS}/mutatingwebhookconfigurations/linkwise"
-VALIDATING = f"{REGISTRATIONS}/validatingwebhookconfigurations/linkwise"
-BUT_THE_FENCE = "app.kubernetes.io/component!=fence"
 _REVIEWS = re.compile(r"^linkwise_admission_reviews_total\{.*\} (\S+)$", re.MULTILINE)
 _NOBODY = 1
 """A port at which nobody listens."""
@@ -87,35 +86,20 @@ def run_webhook(plane: ControlPlane, manifests: Path = BASE) -> Iterator[Webhook
     Raises:
         NotReadyError: It did not become ready.
     """
-    with installed(plane, manifests):
-        folder = Path(mkdtemp(prefix="webhook-", dir=plane.site.folder))
-        ca = a_ca()
-        leaf = a_leaf(ca)
-        # The second is where a scorer looks.
-        for place in (folder, plane.site.folder):
-            leaf.write(place)
-        (folder / "ca.crt").write_bytes(ca.cert_pem)
-        one = start_replica(plane, folder, "log", LINKWISE_DRAIN_SECONDS="0")
-        try:
-            register(plane, one.ports[0], base64.b64encode(ca.cert_pem).decode(), seconds=PATIENT)
-            yield Webhook(one.process, one.ports, plane, ca)
-        finally:
-            plane.processes.stop(one.process)
-
-
-@contextmanager
-def installed(plane: ControlPlane, manifests: Path = BASE) -> Iterator[None]:
-    """Apply what is shipped, and take it away at the end, as the docs say."""
-    applied = plane.kubectl("apply", "-k", str(manifests))
+    install(plane, manifests)
+    folder = Path(mkdtemp(prefix="webhook-", dir=plane.site.folder))
+    ca = a_ca()
+    leaf = a_leaf(ca)
+    # The second is where a scorer looks.
+    for place in (folder, plane.site.folder):
+        leaf.write(place)
+    (folder / "ca.crt").write_bytes(ca.cert_pem)
+    one = start_replica(plane, folder, "log", LINKWISE_DRAIN_SECONDS="0")
     try:
-        if applied.returncode:
-            raise ValueError(applied.stderr)
-        yield
+        register(plane, one.ports[0], base64.b64encode(ca.cert_pem).decode(), seconds=PATIENT)
+        yield Webhook(one.process, one.ports, plane, ca)
     finally:
-        options = ("--ignore-not-found", "--wait=false", f"--selector={BUT_THE_FENCE}")
-        plane.kubectl("delete", *options, "-k", str(manifests))
-        wait_until(lambda: NAMESPACE not in _names(plane, NAMESPACES), f"{NAMESPACE} is gone", 300)
-        wait_until(lambda: GANGS not in _names(plane, DEFINITIONS), f"{GANGS} is gone", 300)
+        plane.processes.stop(one.process)
 
 
 def start_replica(
@@ -227,10 +211,6 @@ def _name(
         }.items()
     ]
     plane.api.patch(path, changes, "json")
-
-
-def _names(plane: ControlPlane, path: str) -> set[str]:
-    return {one["metadata"]["name"] for one in plane.api.get(path)["items"]}
 
 
 def _is_in_force(plane: ControlPlane) -> bool:

@@ -7,13 +7,14 @@ from subprocess import CompletedProcess
 import pytest
 from controlplane.api import Api, refusal
 from controlplane.binaries import Binaries, BuildError, MissingError, binaries
+from controlplane.manifests import BASE, NAMESPACE, install, uninstall
 from controlplane.nodes import Line, add_nodes, read_nodes, remove_nodes
 from controlplane.plane import ControlPlane, control_plane
 from controlplane.pods import Pods, a_pod
 from controlplane.process import wait_until
 from controlplane.scorer import Scorer, run_scorer
 from controlplane.training import run_training_operator
-from controlplane.webhook import BASE, NAMESPACE, Webhook, installed, register_nobody, run_webhook
+from controlplane.webhook import Webhook, register_nobody, run_webhook
 
 from cluster import keys
 from cluster.node import Node
@@ -22,11 +23,44 @@ PROFILES_ALL = BASE.parent / "profiles-all"
 _BINARIES = pytest.StashKey[Binaries | MissingError]()
 
 
+_FIRST = (
+    # Modules with control planes of their own, the longest first.
+    "test_gang_chaos",
+    "test_up",
+    "test_faults",
+    "test_printed",
+    "test_arena",
+    # Without Linkwise, with the overlay of a scheduler, without Linkwise again and then with the
+    # base: each change of manifests takes several seconds.
+    "test_control_plane",
+    "beside/",
+    "test_sidecar_killed",
+    "test_gangs.py",
+    # Long modules, so that no process is left with one of them at the end.
+    "test_tenant.py",
+    "test_rolling",
+    "test_double_booking",
+    "test_certificates",
+    "test_changes",
+)
+"""The order of modules; the others follow in the order of their names."""
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     # Here, so that no test of this folder can forget it.
     item.add_marker(pytest.mark.e2e)
     # What is installed for the first test of a file, and removed after the last, counts.
     item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    found = (place for place, name in enumerate(_FIRST) if f"e2e/{name}" in item.nodeid)
+    return next(found, len(_FIRST))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -86,6 +120,12 @@ def _new_plane(
         pytest.skip(str(found))
     with control_plane(tmp_path_factory.mktemp("plane"), found, **flags) as plane:
         yield plane
+
+
+@pytest.fixture
+def bare(plane: ControlPlane) -> None:
+    """No part of Linkwise is installed."""
+    uninstall(plane)
 
 
 @pytest.fixture(scope="session")
@@ -166,17 +206,17 @@ def _written(
 
 
 @pytest.fixture(scope="module")
-def shipped(plane: ControlPlane) -> Iterator[tuple[CompletedProcess[str], ...]]:
-    """What is shipped, applied; nobody listens where its webhooks are said to be.
+def shipped(plane: ControlPlane) -> tuple[CompletedProcess[str], ...]:
+    """The manifests of the base; nobody listens at the addresses of their webhooks.
 
-    Gives what a second look at it, and its overlay, are answered with.
+    Returns the results of `kubectl diff` and of a dry run of the overlay for all pods.
     """
-    with installed(plane):
-        difference = plane.kubectl("diff", "-k", str(BASE))
-        overlay = plane.kubectl("apply", "--dry-run=server", "-k", str(PROFILES_ALL))
-        register_nobody(plane)
-        wait_until(lambda: _policies_hold(plane.api), "the policies are in force")
-        yield difference, overlay
+    install(plane)
+    difference = plane.kubectl("diff", "-k", str(BASE))
+    overlay = plane.kubectl("apply", "--dry-run=server", "-k", str(PROFILES_ALL))
+    register_nobody(plane)
+    wait_until(lambda: _policies_hold(plane.api), "the policies are in force")
+    return difference, overlay
 
 
 def _policies_hold(api: Api) -> bool:

@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from controlplane.installation import run_installation
 from controlplane.load import Load
+from controlplane.manifests import MUTATING
 from controlplane.process import wait_until
-from controlplane.webhook import MUTATING, PATIENT
+from controlplane.webhook import PATIENT
 from cryptography import x509
 
 from cluster import keys

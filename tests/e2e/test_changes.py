@@ -7,9 +7,10 @@ import pytest
 from controlplane.api import refusal
 from controlplane.installation import run_installation
 from controlplane.load import Load
+from controlplane.manifests import VALIDATING
 from controlplane.pods import a_pod
 from controlplane.process import wait_until
-from controlplane.webhook import PATIENT, VALIDATING
+from controlplane.webhook import PATIENT
 
 from cluster import keys
 

@@ -8,8 +8,9 @@ import ssl
 import pytest
 from builders import a_pod
 from certificates import a_ca, a_leaf
+from controlplane.manifests import install
 from controlplane.process import wait_until
-from controlplane.webhook import installed, register, start_replica
+from controlplane.webhook import register, start_replica
 
 from cluster import keys
 
@@ -59,14 +60,14 @@ def webhook(configured, folder):
     clients.write_bytes(CLIENTS.cert_pem)
     a_leaf(SERVERS).write(folder)
     given = {"LINKWISE_CLIENT_CA": str(clients), "LINKWISE_DRAIN_SECONDS": "0"}
-    with installed(configured):
-        replica = start_replica(configured, folder, "webhook.log", **given)
-        try:
-            # In force: the API server was answered.
-            register(configured, replica.ports[0], base64.b64encode(SERVERS.cert_pem).decode())
-            yield replica
-        finally:
-            configured.processes.stop(replica.process)
+    install(configured)
+    replica = start_replica(configured, folder, "webhook.log", **given)
+    try:
+        # It returns when the API server was answered.
+        register(configured, replica.ports[0], base64.b64encode(SERVERS.cert_pem).decode())
+        yield replica
+    finally:
+        configured.processes.stop(replica.process)
 
 
 def write(path, kind, **fields):

@@ -7,6 +7,8 @@ import pytest
 from controlplane.api import Api, ApiError
 from controlplane.process import wait_until
 
+pytestmark = pytest.mark.usefixtures("bare")
+
 GPU_NODE = {"name": "gpu", "count": 2, "machine": "dgx1-v100", "mode": "topology"}
 
 

@@ -7,8 +7,9 @@ import subprocess
 
 import pytest
 from controlplane.api import ApiError, refusal
+from controlplane.manifests import BASE, MUTATING, NOT_FENCE, ROOT, install
 from controlplane.process import wait_until
-from controlplane.webhook import BASE, BUT_THE_FENCE, MUTATING, ROOT, register, run_webhook
+from controlplane.webhook import register, run_webhook
 
 from cluster import keys
 
@@ -33,14 +34,9 @@ def running(plane):
 
 @pytest.fixture
 def webhook(running):
-    """Installed anew, since the test before took it out."""
-    plane, bundle = running.plane, base64.b64encode(running.ca.cert_pem).decode()
-    plane.kubectl(
-        "delete", "--ignore-not-found", f"--filename={BASE / 'webhook-configurations.yaml'}"
-    )
-    applied = plane.kubectl("apply", "-k", str(BASE))
-    assert applied.returncode == 0, applied.stderr
-    register(plane, running.ports[0], bundle)
+    """The webhook; what the test before took out is installed again."""
+    install(running.plane)
+    register(running.plane, running.ports[0], base64.b64encode(running.ca.cert_pem).decode())
     return running
 
 
@@ -81,7 +77,7 @@ def gates(api, path):
 
 
 def left(api):
-    chosen = {"labelSelector": f"app.kubernetes.io/name=linkwise,{BUT_THE_FENCE}"}
+    chosen = {"labelSelector": f"app.kubernetes.io/name=linkwise,{NOT_FENCE}"}
     return [item for kind in KINDS for item in api.get(f"{ADMISSION}/{kind}", **chosen)["items"]]
 
 

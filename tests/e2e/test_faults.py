@@ -12,9 +12,10 @@ from urllib.request import Request, urlopen
 import pytest
 from controlplane.api import ApiError
 from controlplane.installation import SECRET_PATH, run_installation
+from controlplane.manifests import MUTATING
 from controlplane.process import answers, wait_until
 from controlplane.relay import Relay
-from controlplane.webhook import MUTATING, PATIENT
+from controlplane.webhook import PATIENT
 
 from certs.bundle import read_bundle
 from cluster import keys

@@ -10,9 +10,10 @@ import pytest
 from controlplane.api import ApiError, refusal
 from controlplane.history import History
 from controlplane.holder import NAME
+from controlplane.manifests import BASE, NAMESPACE, NOT_FENCE, ROOT
 from controlplane.pods import a_pod
 from controlplane.process import Process, wait_until
-from controlplane.webhook import BASE, BUT_THE_FENCE, NAMESPACE, ROOT, access
+from controlplane.webhook import access
 
 from cluster import keys
 
@@ -197,7 +198,7 @@ def test_without_a_lease_nobodys_pods_are_held_up(plane, leader, pods, lease):
 
 def test_what_is_taken_out_as_the_docs_say_and_put_back_is_still_fenced(plane, leader, pods, lease):
     files = [f"--filename={BASE / name}" for name in ("fence.yaml", "guard.yaml")]
-    plane.kubectl("delete", f"--selector={BUT_THE_FENCE}", *files)
+    plane.kubectl("delete", f"--selector={NOT_FENCE}", *files)
     wait_until(
         lambda: refusal(lambda: plane.api.create(pods, gated("any", annotations=record(1)))) == "",
         "the guard is out",

@@ -10,8 +10,8 @@ from controlplane.crowd import PASSING, Crowd, check
 from controlplane.history import History
 from controlplane.soak import often
 
-GANGS = often(60, 200)
-NODES = often(20, 64)
+GANGS = often(40, 200)
+NODES = often(12, 64)
 """So few that gangs wait."""
 COMMIT_DEADLINE = 60
 """As it is shipped [s]."""

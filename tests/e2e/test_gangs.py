@@ -41,7 +41,7 @@ def test_dgx1_has_two_best_sets_of_four():
 # ---- Without Linkwise, and with it.
 
 
-@pytest.mark.usefixtures("training_operator")
+@pytest.mark.usefixtures("bare", "training_operator")
 def test_an_mpi_job_that_scatters_without_linkwise_is_on_one_best_set_with_it(
     plane, namespace, machines, request
 ):

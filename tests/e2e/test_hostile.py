@@ -11,7 +11,6 @@ from controlplane.hostile import JSON, MIB, connect, review, send, status, verdi
 from controlplane.load import Load
 from controlplane.process import wait_until
 from controlplane.vitals import granted, memory
-from controlplane.webhook import run_webhook
 
 from cluster import keys
 from runtime.http.limits import Limits
@@ -23,12 +22,6 @@ ROOM = 16 * MIB
 """What memory may differ by between two waves: two bodies being decoded, and the allocator's."""
 GATE = {"name": keys.GANG}
 LIMITS = Limits()
-
-
-@pytest.fixture(scope="module")
-def webhook(plane):
-    with run_webhook(plane) as running:
-        yield running
 
 
 @pytest.fixture

@@ -8,19 +8,13 @@ from pathlib import Path
 import pytest
 from builders import a_pod
 from controlplane.api import ApiError
+from controlplane.manifests import NAMESPACE
 from controlplane.process import wait_until
-from controlplane.webhook import NAMESPACE, run_webhook
 
 from cluster import keys
 
 PAGE = Path(__file__).parents[2] / "docs/operations.md"
 REFUSED = {keys.GPU_MEM: 2, keys.GPU_CORE: 22}
-
-
-@pytest.fixture(scope="module")
-def webhook(plane):
-    with run_webhook(plane) as running:
-        yield running
 
 
 def refusal(api, namespace, pod):

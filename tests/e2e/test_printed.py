@@ -156,7 +156,7 @@ def test_the_answer_that_the_guide_to_dry_runs_shows_is_the_whole_one(up):
 
 
 @pytest.fixture
-def empty(plane, nodes, tmp_path):
+def empty(plane, bare, nodes, tmp_path):  # noqa: ARG001 - the fixture uninstalls.
     nodes({"name": "gpu", "count": 3, "machine": "dgx1-v100", "mode": "topology"})
     return Shell(tmp_path / "shell", plane.kubeconfig, plane.site.binaries["kubectl"])
 

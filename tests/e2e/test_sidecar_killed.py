@@ -12,10 +12,11 @@ import pytest
 from controlplane.api import ApiError
 from controlplane.cards import overfull
 from controlplane.history import History
+from controlplane.manifests import WITH_SCHEDULER
 from controlplane.pods import Pods
 from controlplane.process import wait_until
 from controlplane.shares import CARDS, MEMORY, bound, create_all, share, share_nodes
-from controlplane.sidecar import MANIFESTS, run_sidecar
+from controlplane.sidecar import run_sidecar
 from controlplane.soak import often
 from controlplane.webhook import run_webhook
 
@@ -24,7 +25,7 @@ PATIENCE = 400
 
 @pytest.fixture(scope="module")
 def webhook(plane):
-    with run_webhook(plane, MANIFESTS) as running:
+    with run_webhook(plane, WITH_SCHEDULER) as running:
         yield running
 
 
@@ -64,7 +65,7 @@ def test_usage_returns_to_the_truth_whoever_dies_and_whatever_is_deleted(
                 pods.api.delete(f"{pods.path}/{name}", gracePeriodSeconds="0")
 
     with History(pods.api) as history:
-        for turn in range(often(8, 50)):
+        for turn in range(often(4, 50)):
             come_and_go(turn)
             time.sleep(random.uniform(0, 0.5))
             revive(sidecar)

@@ -1,6 +1,7 @@
 """A hostile tenant harms nobody else: gangs of others are placed in time during each attack.
 
 At the end a table shows the memory and event loop lag of scorer and webhook for each attack.
+`make soak` lets each attack last longer.
 """
 
 import json
@@ -18,12 +19,15 @@ from controlplane.nodes import add_nodes, read_nodes, remove_nodes
 from controlplane.pods import Pods, variables
 from controlplane.process import answers, wait_until
 from controlplane.scorer import LEASE
+from controlplane.soak import often
 from controlplane.vitals import MIB, Limited, granted
 
 from cluster import keys
 
 IN_TIME = 5
 """A gang is bound so soon after somebody began to create it, whoever attacks [s]."""
+GANGS = often(3, 20)
+"""Of the honest tenant, during each attack."""
 GPUS = 8
 ROOM = 128 * MIB
 """A process may grow by so much, for bodies in flight and what is read of them [bytes]. With more
@@ -133,7 +137,9 @@ def table(request):
     rows = {}
     yield rows
     FILE.write_text(json.dumps(rows, indent=1) + "\n")
-    say = request.config.pluginmanager.get_plugin("terminalreporter").write_line
+    # A process of pytest-xdist has no terminal; the file has the same.
+    terminal = request.config.pluginmanager.get_plugin("terminalreporter")
+    say = terminal.write_line if terminal else lambda _line: None
     say("")
     say(LINE.format("attack", "gang [s]", *("memory [MiB]", "most", "lag [s]") * 2, "harm"))
     for name, row in rows.items():
@@ -167,7 +173,7 @@ def test_a_tenant_hurts_only_itself(request, cluster, honest, tenant, table, att
 
     with History(cluster.api) as history:
         with HonestGangs(honest) as gangs, attack(tenant):
-            gangs.more(3)
+            gangs.more(GANGS)
         vitals = {name: one.end() for name, one in cluster.limited.items()}
         history.catch_up()
     harm = {

@@ -174,7 +174,7 @@ def test_pods_are_admitted_while_all_of_it_goes_on(webhook, load, namespace):
         post(webhook, webhook.ports[1], "/v1/dry-run", manifest, kind, **bearer)
 
     with ThreadPoolExecutor(4) as attackers:
-        list(attackers.map(attack, range(20)))
+        list(attackers.map(attack, range(len(TEXTS) * len(DRY_RUNS))))
 
     all_were_served(load)
 

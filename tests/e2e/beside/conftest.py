@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import pytest
+from controlplane.manifests import WITH_SCHEDULER
 from controlplane.plane import ControlPlane
 from controlplane.pods import Pods
 from controlplane.process import wait_until
-from controlplane.sidecar import MANIFESTS, Sidecar, restart_scheduler, run_sidecar
+from controlplane.sidecar import Sidecar, restart_scheduler, run_sidecar
 from controlplane.webhook import Webhook, run_webhook
 
 from cluster import keys
@@ -18,7 +19,7 @@ _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 @pytest.fixture(scope="package")
 def webhook(plane: ControlPlane) -> Iterator[Webhook]:
     """What is shipped with that scheduler, and one replica of the webhook."""
-    with run_webhook(plane, MANIFESTS) as running:
+    with run_webhook(plane, WITH_SCHEDULER) as running:
         yield running
 
 

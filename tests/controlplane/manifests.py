@@ -1,0 +1,62 @@
+"""Linkwise's manifests on a control plane; one test module after the other shares them."""
+
+from pathlib import Path
+
+from controlplane.plane import ControlPlane
+from controlplane.process import wait_until
+
+from cluster import keys
+
+ROOT = Path(__file__).parents[2]
+BASE = ROOT / "manifests/base"
+WITH_SCHEDULER = ROOT / "manifests/scheduler"
+NAMESPACE = keys.POLICY_NAMESPACE
+NAMESPACES = "/api/v1/namespaces"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+GANGS = "gangs.linkwise.dev"
+REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
+MUTATING = f"{REGISTRATIONS}/mutatingwebhookconfigurations/linkwise"
+VALIDATING = f"{REGISTRATIONS}/validatingwebhookconfigurations/linkwise"
+NOT_FENCE = "app.kubernetes.io/component!=fence"
+_WRITTEN_BY_COMPONENTS = (
+    f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases",
+    f"{NAMESPACES}/{NAMESPACE}/secrets",
+)
+
+
+def install(plane: ControlPlane, manifests: Path = BASE) -> None:
+    """Apply the manifests of a folder, and undo what tests changed in them.
+
+    Manifests of the same folder that are there are kept: to delete them takes several seconds.
+    Manifests of another folder are deleted.
+
+    Raises:
+        ValueError: They cannot be applied.
+    """
+    if plane.manifests == manifests:
+        # `kubectl apply` keeps the addresses and certificates that tests write into registrations.
+        options = ("--ignore-not-found", f"--filename={BASE / 'webhook-configurations.yaml'}")
+        plane.kubectl("delete", *options)
+        for path in _WRITTEN_BY_COMPONENTS:
+            plane.api.delete(path)
+    else:
+        uninstall(plane)
+    plane.manifests = manifests
+    applied = plane.kubectl("apply", "-k", str(manifests))
+    if applied.returncode:
+        raise ValueError(applied.stderr)
+
+
+def uninstall(plane: ControlPlane) -> None:
+    """Delete the manifests as the documentation says, and wait until they are gone."""
+    if plane.manifests is None:
+        return
+    options = ("--ignore-not-found", "--wait=false", f"--selector={NOT_FENCE}")
+    plane.kubectl("delete", *options, "-k", str(plane.manifests))
+    wait_until(lambda: NAMESPACE not in _names(plane, NAMESPACES), f"{NAMESPACE} is gone", 300)
+    wait_until(lambda: GANGS not in _names(plane, DEFINITIONS), f"{GANGS} is gone", 300)
+    plane.manifests = None
+
+
+def _names(plane: ControlPlane, path: str) -> set[str]:
+    return {item["metadata"]["name"] for item in plane.api.get(path)["items"]}
