@@ -1,7 +1,9 @@
 """Linkwise's manifests on a control plane; one test module after the other shares them."""
 
+from contextlib import suppress
 from pathlib import Path
 
+from controlplane.api import ApiError
 from controlplane.plane import ControlPlane
 from controlplane.process import wait_until
 
@@ -41,6 +43,7 @@ def install(plane: ControlPlane, manifests: Path = BASE) -> None:
             plane.api.delete(path)
     else:
         uninstall(plane)
+    _delete_remaining_pods(plane)
     plane.manifests = manifests
     applied = plane.kubectl("apply", "-k", str(manifests))
     if applied.returncode:
@@ -56,6 +59,25 @@ def uninstall(plane: ControlPlane) -> None:
     wait_until(lambda: NAMESPACE not in _names(plane, NAMESPACES), f"{NAMESPACE} is gone", 300)
     wait_until(lambda: GANGS not in _names(plane, DEFINITIONS), f"{GANGS} is gone", 300)
     plane.manifests = None
+
+
+def _delete_remaining_pods(plane: ControlPlane) -> None:
+    """Delete the pods of terminating namespaces, which would take GPUs of the next test's nodes."""
+
+    def are_gone() -> bool:
+        namespaces = [
+            item["metadata"]["name"]
+            for item in plane.api.get(NAMESPACES)["items"]
+            if "deletionTimestamp" in item["metadata"]
+        ]
+        collections = [f"{NAMESPACES}/{name}/pods" for name in namespaces]
+        for path in collections:
+            # One request may not delete thousands in its time.
+            with suppress(ApiError, OSError):
+                plane.api.delete(path, gracePeriodSeconds="0")
+        return not any(plane.api.get(path, limit="1")["items"] for path in collections)
+
+    wait_until(are_gone, "the pods of terminating namespaces are gone", 300)
 
 
 def _names(plane: ControlPlane, path: str) -> set[str]:

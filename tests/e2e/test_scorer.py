@@ -1,7 +1,4 @@
-"""The scorer as a process on a real API server, under its own account: who leads, and what it says.
-
-Where pods go is told in other files.
-"""
+"""The scorer as a process on a real API server, under its own account: leadership and reports."""
 
 import re
 import signal
@@ -20,10 +17,10 @@ LINE = {"name": "gpu", "count": 2, "machine": "dgx1-v100", "mode": "topology"}
 GANG = {keys.GANG: "bert", keys.GANG_SIZE: "4"}
 
 
-@pytest.fixture
-def running(plane, tmp_path):
-    with run_scorer(plane, tmp_path) as one:
-        yield one
+@pytest.fixture(scope="module")
+def running(plane, tmp_path_factory):
+    with run_scorer(plane, tmp_path_factory.mktemp("scorer")) as scorer:
+        yield scorer
 
 
 @pytest.fixture
@@ -59,6 +56,46 @@ def the_gang(plane, namespace):
 
 def phase(plane, namespace):
     return the_gang(plane, namespace).get("status", {}).get("phase")
+
+
+# ---- Leadership, before the scorer of the other tests leads.
+
+
+def test_of_two_one_leads_and_the_other_follows_at_once_when_it_ends(plane, replica):
+    # Whoever had to wait for the duration would wait for longer than the test does.
+    timing = {"LINKWISE_LEASE_SECONDS": "600", "LINKWISE_RENEW_SECONDS": "400"}
+    first = replica("first", **timing)
+    wait_for_leader(first)
+    second = replica("second", **timing)
+    assert (second.leads, second.metrics["linkwise_leader"]) == (False, 0)
+    assert holder(plane) == "first"
+
+    plane.processes.stop(first.process)
+    wait_for_leader(second)
+
+    assert first.process.child.returncode == 0
+    assert '"msg":"Released Lease"' in first.process.log.read_text()
+    assert holder(plane) == "second"
+    assert terms(second) == [terms(first)[0] + 1]
+
+
+def terms(scorer):
+    text = scorer.process.log.read_text()
+    return [int(term) for term in re.findall(r'"term":(\d+)[^\n]*"msg":"Leading"', text)]
+
+
+def test_a_leader_that_is_killed_is_followed(plane, replica):
+    first = replica("first", **QUICK)
+    wait_for_leader(first)
+    second = replica("second", **QUICK)
+
+    first.process.signal(signal.SIGKILL)
+
+    wait_for_leader(second)
+    wait_until(lambda: holder(plane) == "second", "the Lease says so")
+
+
+# ---- What one scorer does.
 
 
 @pytest.mark.usefixtures("running")
@@ -134,40 +171,6 @@ def test_metrics_tell_of_gangs_and_of_how_long_they_took(plane, running, nodes, 
     assert found["linkwise_placement_duration_seconds_count"] >= 1
     assert found["linkwise_placement_conflicts_total"] == 0
     assert 'linkwise_watch_age_seconds{resource="pods"}' in found
-
-
-def test_of_two_one_leads_and_the_other_follows_at_once_when_it_ends(plane, replica):
-    # Whoever had to wait for the duration would wait for longer than the test does.
-    timing = {"LINKWISE_LEASE_SECONDS": "600", "LINKWISE_RENEW_SECONDS": "400"}
-    first = replica("first", **timing)
-    wait_for_leader(first)
-    second = replica("second", **timing)
-    assert (second.leads, second.metrics["linkwise_leader"]) == (False, 0)
-    assert holder(plane) == "first"
-
-    plane.processes.stop(first.process)
-    wait_for_leader(second)
-
-    assert first.process.child.returncode == 0
-    assert '"msg":"Released Lease"' in first.process.log.read_text()
-    assert holder(plane) == "second"
-    assert terms(second) == [terms(first)[0] + 1]
-
-
-def terms(scorer):
-    text = scorer.process.log.read_text()
-    return [int(term) for term in re.findall(r'"term":(\d+)[^\n]*"msg":"Leading"', text)]
-
-
-def test_a_leader_that_is_killed_is_followed(plane, replica):
-    first = replica("first", **QUICK)
-    wait_for_leader(first)
-    second = replica("second", **QUICK)
-
-    first.process.signal(signal.SIGKILL)
-
-    wait_for_leader(second)
-    wait_until(lambda: holder(plane) == "second", "the Lease says so")
 
 
 def test_nothing_is_refused_to_its_account(plane, running, nodes, pods, namespace):
