@@ -9,8 +9,8 @@ from typing import Self
 from controlplane.api import Api, ApiError, Object
 from controlplane.process import wait_until
 
-PAUSE = 0.02
-"""Between two creations of one client [s]; other work is done on this machine, too."""
+PAUSE = 0.1
+"""Between two creations of one client [s]: each pod takes time to delete, too."""
 
 
 @dataclass(slots=True)

@@ -1,11 +1,16 @@
-"""How long tests of chaos and load run: short ones with all others, long ones by `make soak`."""
+"""Whether chaos and load run in the short form of `make e2e` or the long one of `make soak`."""
 
 import os
 
+import pytest
+
 RUNS = int(os.environ.get("RUNS", "0"))
-"""How often the tests of double booking run in a soak; 0 where this is none."""
+"""How often a soak runs the tests of double booking; 0: this is no soak."""
+
+long = pytest.mark.skipif(not RUNS, reason="takes more than a minute: make soak runs it")
+"""Marks a test that waits for a pause of a minute, which unit tests prove on a shorter one."""
 
 
 def often(short: int, long: int) -> int:
-    """Return the number that fits: of all tests, or of a soak."""
+    """Return the first number, or the second one in a soak."""
     return long if RUNS else short

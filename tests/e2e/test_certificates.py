@@ -16,7 +16,7 @@ from cryptography import x509
 from cluster import keys
 from runtime.process.clock import wall
 
-LASTS = 60
+LASTS = 45
 """A leaf is renewed when a third of this is left: more than what mounting and reloading take."""
 GATE = {"name": keys.GANG}
 
@@ -60,7 +60,7 @@ def test_while_a_certificate_is_renewed_and_the_old_one_ends_no_create_fails(pla
     first, pid, asked = shown(linkwise), replica.pid, linkwise.standby.judged
     ends = first.not_valid_after_utc.timestamp()
 
-    with Load(plane.api, path, body) as load:
+    with Load(plane.api, path, body, clients=2) as load:
         wait_until(lambda: shown(linkwise) != first, "another certificate is shown", 240)
         load.goes_on()
         wait_until(lambda: wall() > ends, "the first certificate has ended", 240)

@@ -1,6 +1,7 @@
 """What users of role `edit` can do to the writes of the leader: only to those for themselves."""
 
 import pytest
+from controlplane import soak
 from controlplane.api import refusal
 from controlplane.pods import Pods, a_pod
 from controlplane.process import wait_until
@@ -72,10 +73,17 @@ def test_a_pod_that_can_never_be_patched_deposes_nobody_whatever_its_name(
     assert (term(plane), placing.leads) == (before, True)
     assert not is_placed(tenant, "linkwise-fence-0")
 
-    # Once it can be patched it is.
-    change = {"metadata": {"annotations": {"any": None}}}
-    tenant.api.patch(f"{tenant.path}/linkwise-fence-0", change)
-    wait_until(lambda: is_placed(tenant, "linkwise-fence-0"), "it is placed in the end", 120)
+
+@soak.long
+def test_a_pod_that_could_not_be_patched_is_placed_once_it_can_be(placing, tenant, machines):
+    machines(1)
+    tenant.api.create(tenant.path, a_pod("full", {keys.GPU_WHOLE: 1}, annotations=NEARLY_FULL))
+    wait_until(lambda: bool(told(tenant, "WaitingForGPUs")), "its owner is told why it waits")
+
+    tenant.api.patch(f"{tenant.path}/full", {"metadata": {"annotations": {"any": None}}})
+
+    wait_until(lambda: is_placed(tenant, "full"), "it is placed", 120)
+    assert placing.leads
 
 
 def test_a_gang_of_bare_pods_of_which_one_can_never_be_patched_gets_no_gpus_at_all(

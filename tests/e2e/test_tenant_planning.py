@@ -6,6 +6,7 @@ The leader keeps its Lease, and an honest gang of another tenant is placed in 5 
 import time
 
 import pytest
+from controlplane import soak
 from controlplane.gangs import make_gang, told, where
 from controlplane.pods import Pods, container
 from controlplane.process import wait_until
@@ -127,35 +128,59 @@ def test_members_that_all_differ_do_not_hold_up_anybody(machines, pods, tenant, 
     assert term() == before
 
 
-def test_an_aged_gang_leaves_alone_what_it_could_never_use(policy, machines, pods, tenant, term):
-    nodes = machines(2)
+@pytest.fixture
+def reserved(policy, machines, pods, tenant):
+    """A node reserved for a tenant's gang that needs all of it, and another one."""
+    first, second = machines(2)
     policy(AGED_AT_ONCE)
-    before = term()
-    first = nodes[0].name
-    on_first = {"nodeSelector": {keys.HOSTNAME: first}}
-    busy = {"containers": [container({keys.GPU_WHOLE: 1})], **on_first}
-    pods.create(name="busy", spec=busy)
-    wait_until(lambda: pods.all()["busy"]["spec"].get("nodeName") == first, "it is bound", 60)
-    all_of_it = {"containers": [container({keys.GPU_WHOLE: 8})], **on_first}
-    make_gang(tenant, "large", 1, 8, spec=all_of_it)
+    pods.create(name="busy", spec=on(first))
+    wait_until(lambda: node_of(pods, "busy") == first.name, "it is bound", 60)
+    make_gang(tenant, "large", 1, 8, spec=on(first, gpus=8))
     told(tenant, "large", "Waiting", "needs 8 GPUs")
+    return first, second
+
+
+def on(node, gpus=1):
+    selector = {keys.HOSTNAME: node.name}
+    return {"containers": [container({keys.GPU_WHOLE: gpus})], "nodeSelector": selector}
+
+
+def node_of(pods, name):
+    return pods.all()[name]["spec"].get("nodeName")
+
+
+def wait_for_reserved_node(pods, node):
+    """Create a pod that may run on one node only; return its Gang when it waits for that node."""
+    marks = {keys.POD_GROUP_NAME: "late", keys.POD_GROUP_MIN_AVAILABLE: "1"}
+    pods.create(name="late", labels=marks, spec=on(node))
+    return told(pods, "late", "Waiting", KEPT)
+
+
+def test_an_aged_gang_reserves_no_node_that_it_could_never_use(reserved, pods, term):
+    before = term()
 
     took = seconds_until_placed(pods, "honest")
-    assert took < SOON
-    assert {node for gpus in where(pods, "honest").values() for node, _ in gpus} == {nodes[1].name}
 
-    # On the node that is reserved nobody else is placed, for a minute, and nobody learns for whom.
-    pods.create(
-        name="late",
-        labels={keys.POD_GROUP_NAME: "late", keys.POD_GROUP_MIN_AVAILABLE: "1"},
-        spec=busy,
-    )
-    gang = told(pods, "late", "Waiting", KEPT)
+    assert took < SOON
+    assert {node for gpus in where(pods, "honest").values() for node, _ in gpus} == {
+        reserved[1].name
+    }
+    assert term() == before
+
+
+def test_a_pod_that_waits_for_a_reserved_node_learns_no_name_of_another_tenant(reserved, pods):
+    gang = wait_for_reserved_node(pods, reserved[0])
+
     assert "secret" not in str(gang["status"])
     events = pods.api.get(f"/api/v1/namespaces/{pods.namespace}/events")["items"]
     assert "secret" not in str([one["message"] for one in events])
-    wait_until(lambda: pods.all()["late"]["spec"].get("nodeName") == first, "it is passed", 150)
-    assert term() == before
+
+
+@soak.long
+def test_a_node_is_reserved_for_a_minute_at_most(reserved, pods):
+    wait_for_reserved_node(pods, reserved[0])
+
+    wait_until(lambda: node_of(pods, "late") == reserved[0].name, "it is bound", 150)
 
 
 def test_hundreds_of_pods_that_never_fit_do_not_hold_up_anybody(machines, pods, tenant, term):
