@@ -24,14 +24,17 @@ class NoPlacementError(Exception):
 class ScorerClient:
     """Sends requests to the leading scorer."""
 
-    def __init__(self, kube: Kube, connect: Callable[[str], Kube]) -> None:
+    def __init__(
+        self, kube: Kube, connect: Callable[[str], Kube], timeout: float = SCORER_TIMEOUT
+    ) -> None:
         """Create the client.
 
         Args:
             kube: Client of the API server, for the leader's Lease.
             connect: Returns a client for an address, `host:port`.
+            timeout: Of one request, with the wait for its turn [s].
         """
-        self._kube, self._connect = kube, connect
+        self._kube, self._connect, self._timeout = kube, connect, timeout
         self._lock = asyncio.Lock()
         """The scorer handles one request at a time, so concurrent requests wait here."""
 
@@ -47,15 +50,15 @@ class ScorerClient:
             )
         address = ""
         try:
-            async with asyncio.timeout(SCORER_TIMEOUT), self._lock:
+            async with asyncio.timeout(self._timeout), self._lock:
                 address = await self._leader()
                 # A new client, since the CA and the token may have been renewed.
                 async with self._connect(address) as scorer:
                     fits = (await scorer.create(PATH, question, FitAnswer)).fits
         except (TimeoutError, KubeError, OSError) as error:
-            message = str(error) or f"no answer within {SCORER_TIMEOUT:g} s"
+            message = str(error) or f"no answer within {self._timeout:g} s"
             _log.warning("Could not query scorer", address=address, err=message)
-            raise NoPlacementError(_reason(error)) from None
+            raise NoPlacementError(_reason(error, self._timeout)) from None
         if len(fits) != len(question.templates):
             raise NoPlacementError("the scorer is of another version")
         return fits
@@ -76,11 +79,11 @@ class ScorerClient:
         return lease.address
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, timeout: float) -> str:
     """Return why there is no placement, for users: without addresses."""
     match error:
         case TimeoutError():
-            return f"the scorer did not answer within {SCORER_TIMEOUT:g} s"
+            return f"the scorer did not answer within {timeout:g} s"
         case ApiError() if error.status not in _TOKEN_REJECTED:
             return f"the scorer answers: {error.message or error.status}"
         case _:

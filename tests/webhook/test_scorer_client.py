@@ -26,18 +26,12 @@ from runtime.http import types
 from runtime.http.server import serve
 from runtime.http.types import Route, error_response
 from runtime.kube.client import Kube
-from webhook import scorer_client
 from webhook.__main__ import _scorer_client
 from webhook.scorer_client import NoPlacementError, ScorerClient
 from webhook.settings import Settings
 
 QUESTION = FitQuestion([FitTemplate(Pod(metadata=Metadata(name="train")), ["train"])])
 FIT = FitResult(True, None, [PodFit("train", "gpu-0", [3])], [], None, None, None, [], None)
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch):
-    monkeypatch.setattr(scorer_client, "SCORER_TIMEOUT", PATIENCE)
 
 
 @pytest_asyncio.fixture
@@ -77,17 +71,16 @@ def settings_of(files):
     return Settings(scorer_token_file=str(files / "token"), scorer_ca_file=str(files / "ca.crt"))
 
 
-async def ask(cluster, files, question=QUESTION):
+async def ask(cluster, files, question=QUESTION, patience=PATIENCE):
     settings = settings_of(files)
     async with Kube(cluster.url) as kube:
-        return await ScorerClient(kube, lambda address: _scorer_client(settings, address)).fits(
-            question
-        )
+        client = ScorerClient(kube, lambda address: _scorer_client(settings, address), patience)
+        return await client.fits(question)
 
 
-async def why(cluster, files, question=QUESTION):
+async def why(cluster, files, question=QUESTION, patience=PATIENCE):
     with pytest.raises(NoPlacementError) as caught:
-        await ask(cluster, files, question)
+        await ask(cluster, files, question, patience)
     return str(caught.value)
 
 
@@ -120,7 +113,8 @@ async def test_concurrent_queries_are_serialized(cluster, files):
         return types.HttpResponse(msgspec.json.encode(FitAnswer([FIT])))
 
     async with a_scorer(cluster, files, answer), Kube(cluster.url) as kube:
-        scorer = ScorerClient(kube, lambda address: _scorer_client(settings_of(files), address))
+        settings = settings_of(files)
+        scorer = ScorerClient(kube, lambda address: _scorer_client(settings, address), PATIENCE)
         assert await asyncio.gather(*(scorer.fits(QUESTION) for _ in range(3))) == [[FIT]] * 3
 
     assert not two.is_set()
@@ -151,11 +145,9 @@ async def test_missing_leader_is_the_reason(cluster, files):
     assert await why(cluster, files) == "the scorer that leads does not say where it is"
 
 
-async def test_unreachable_or_silent_leader_times_out(cluster, files, monkeypatch):
+async def test_unreachable_or_silent_leader_times_out(cluster, files):
     lead(cluster, "127.0.0.1:1")
     assert await why(cluster, files) == "the scorer cannot be asked"
-
-    monkeypatch.setattr(scorer_client, "SCORER_TIMEOUT", 0.5)
 
     asked_why = asyncio.Event()
 
@@ -169,7 +161,7 @@ async def test_unreachable_or_silent_leader_times_out(cluster, files, monkeypatc
 
             async def is_silent():
                 # A machine that stands still may break the connection instead.
-                told = await why(cluster, files)
+                told = await why(cluster, files, patience=0.5)
                 logged = logs[-1]["address"], logs[-1]["err"]
                 return (told, *logged) == (
                     "the scorer did not answer within 0.5 s",
