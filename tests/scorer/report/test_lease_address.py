@@ -8,7 +8,6 @@ from waiting import until
 from cluster import keys
 from cluster.scorer_lease import LEASE
 from runtime.kube.client import Kube
-from scorer.report import lease_address as announcing
 from scorer.report.lease_address import publish_address
 
 ADDRESS = "192.0.2.1:8445"
@@ -41,28 +40,26 @@ def annotations(cluster):
 async def test_a_leader_says_where_it_is_and_leaves_what_others_say(cluster, kube, others):
     lead(cluster, 3, **others)
 
-    await publish_address(kube, ADDRESS, 3)
+    await publish_address(kube, ADDRESS, 3, 0.01)
 
     assert annotations(cluster) == {**others, keys.SCORER_ADDRESS: ADDRESS}
 
 
-async def test_of_a_lease_that_is_anothers_by_now_nothing_is_changed(cluster, kube, monkeypatch):
-    monkeypatch.setattr(announcing, "_PAUSE", 0.01)
+async def test_of_a_lease_that_is_anothers_by_now_nothing_is_changed(cluster, kube):
     lead(cluster, 4, **{keys.SCORER_ADDRESS: "192.0.2.9:1"})
 
-    late = asyncio.create_task(publish_address(kube, ADDRESS, 3))
+    late = asyncio.create_task(publish_address(kube, ADDRESS, 3, 0.01))
     await until(lambda: len(cluster.writes) > 1)
     late.cancel()
 
     assert annotations(cluster) == {keys.SCORER_ADDRESS: "192.0.2.9:1"}
 
 
-async def test_what_could_not_be_written_is_tried_again(cluster, kube, monkeypatch):
-    monkeypatch.setattr(announcing, "_PAUSE", 0.01)
+async def test_what_could_not_be_written_is_tried_again(cluster, kube):
     lead(cluster, 3)
     cluster.refuse = lambda *_: (500, "not now") if len(cluster.writes) < 3 else None
 
-    await publish_address(kube, ADDRESS, 3)
+    await publish_address(kube, ADDRESS, 3, 0.01)
 
     assert annotations(cluster) == {keys.SCORER_ADDRESS: ADDRESS}
 
