@@ -9,7 +9,7 @@ from enum import Enum, auto
 
 import msgspec
 from controlplane.credentials import ADMIN
-from controlplane.gangs import mark
+from controlplane.gangs import gang_labels
 from controlplane.plane import ControlPlane
 from controlplane.pods import container
 from msgspec import Raw, Struct
@@ -154,7 +154,7 @@ def _pod(gang: str, index: int, by: By) -> dict[str, object]:
         By.SCHEDULER: {"schedulingGroup": {"podGroupName": gang}},
     }
     return {
-        "metadata": {"name": f"{gang}-{index}", "labels": mark(gang, WORKERS)},
+        "metadata": {"name": f"{gang}-{index}", "labels": gang_labels(gang, WORKERS)},
         "spec": {"containers": [container(asked)], **held[by]},
     }
 

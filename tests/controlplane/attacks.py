@@ -13,7 +13,7 @@ from threading import Event, Thread
 
 from controlplane.api import Api, ApiError, Object
 from controlplane.dryruns import person
-from controlplane.gangs import mark
+from controlplane.gangs import gang_labels
 from controlplane.hostile import connect, post, review, send, status
 from controlplane.pods import Pods, a_pod, container
 from controlplane.process import wait_until
@@ -150,7 +150,7 @@ def host_ports(tenant: Tenant) -> Iterator[None]:
         addresses = (f"10.{i}.{number // 250}.{number % 250 + 1}" for number in range(6000))
         ports = [{"containerPort": 80, "hostPort": 80, "hostIP": one} for one in addresses]
         spec = {"containers": [{**container(GPU), "ports": ports}]}
-        tenant.create(f"ports-{i}", labels=mark("ports", 2), spec=spec)
+        tenant.create(f"ports-{i}", labels=gang_labels("ports", 2), spec=spec)
     yield
 
 
@@ -227,7 +227,7 @@ def a_gang_that_stays_in_part(tenant: Tenant) -> Iterator[None]:
     """Let one member of a gang be too large for what the scorer writes on it."""
     for i in range(4):
         annotations = _nearly_full() if i == 3 else {}
-        tenant.create(f"part-{i}", GPU, labels=mark("part", 4), annotations=annotations)
+        tenant.create(f"part-{i}", GPU, labels=gang_labels("part", 4), annotations=annotations)
     yield
 
 

@@ -1,4 +1,4 @@
-"""Work in a thread beside a test."""
+"""Run work in a thread while a test runs."""
 
 from dataclasses import dataclass, field
 from threading import Event, Thread
@@ -7,7 +7,7 @@ from typing import Self
 
 @dataclass(slots=True)
 class Background:
-    """Runs `_run` in a thread while a `with` block runs; it returns soon after `_over` is set."""
+    """Runs `_run` in a thread during a `with` block; `_run` returns soon after `_over` is set."""
 
     _over: Event = field(default_factory=Event, init=False)
     _thread: Thread = field(init=False)
@@ -23,7 +23,7 @@ class Background:
         self._thread.join()
 
     def _prepare(self) -> None:
-        """Do what must be done before the block begins."""
+        """Prepare; the block begins afterwards."""
 
     def _run(self) -> None:
         raise NotImplementedError

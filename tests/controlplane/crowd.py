@@ -32,7 +32,7 @@ _SHAPES = (
 
 @dataclass
 class Crowd:
-    """Gangs that people submit, and end as they like."""
+    """Gangs that users submit, and end at random."""
 
     pods: Pods
     history: History

@@ -1,4 +1,4 @@
-"""Gangs as people submit them, and what can be read of how they stand."""
+"""Submit gangs, and read their Gang objects, pods and Events."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,11 +11,11 @@ from cluster import keys
 from scorer.gang.crd import gangs_of
 
 _PATIENCE = 120
-"""For what a busy machine does at last [s]."""
+"""How long to wait; a busy machine may be slow [s]."""
 
 
-def mark(gang: str, size: int) -> dict[str, str]:
-    """Return the labels by which arena and others tell a gang."""
+def gang_labels(gang: str, size: int) -> dict[str, str]:
+    """Return the labels that name a gang and its size, as arena sets them."""
     return {keys.POD_GROUP_NAME: gang, keys.POD_GROUP_MIN_AVAILABLE: str(size)}
 
 
@@ -27,33 +27,33 @@ def make_gang(
     members: Sequence[int] | None = None,
     **given: Mapping[str, object],
 ) -> list[str]:
-    """Create pods of a gang that nobody owns; return their names.
+    """Create pods of a gang without an owner; return their names.
 
     Args:
-        pods: Where.
-        gang: Its name.
-        size: How many members it says it has.
-        each: GPUs of each.
-        members: Which of them; all where nothing is given.
-        given: What else a pod is created with.
+        pods: The namespace.
+        gang: The gang's name.
+        size: The number of members in the labels.
+        each: GPUs of each pod.
+        members: The indices to create; all of them by default.
+        given: Other arguments of `Pods.create`.
     """
     names = [f"{gang}-{index}" for index in (range(size) if members is None else members)]
     for name in names:
-        pods.create({keys.GPU_WHOLE: each}, name=name, labels=mark(gang, size), **given)
+        pods.create({keys.GPU_WHOLE: each}, name=name, labels=gang_labels(gang, size), **given)
     return names
 
 
 def mpi_job(name: str, workers: int, each: int, **given: object) -> Object:
-    """Return an MPIJob with arena's labels; its launcher asks for no GPU.
+    """Return an MPIJob with arena's labels; its launcher requests no GPU.
 
     Args:
-        name: Its name.
-        workers: How many.
-        each: GPUs of each.
-        given: What else stands in the workers' spec.
+        name: The job's name.
+        workers: The number of workers.
+        each: GPUs of each worker.
+        given: Other fields of the workers' pod spec.
     """
     labels = {
-        **mark(f"mpijob-{name}", workers),
+        **gang_labels(f"mpijob-{name}", workers),
         keys.GPU_TOPOLOGY: name,
         keys.GPU_TOPOLOGY_REPLICA: str(workers),
     }
@@ -73,18 +73,18 @@ def mpi_job(name: str, workers: int, each: int, **given: object) -> Object:
 
 
 def jobs_of(namespace: str) -> str:
-    """Return the collection of a namespace's MPIJobs."""
+    """Return the path of a namespace's MPIJobs."""
     return f"/apis/kubeflow.org/v1/namespaces/{namespace}/mpijobs"
 
 
-def remove(pods: Pods, *names: str) -> None:
-    """Delete pods at once."""
+def delete_pods(pods: Pods, *names: str) -> None:
+    """Delete pods without a grace period."""
     for name in names:
         pods.api.delete(f"{pods.path}/{name}", gracePeriodSeconds="0")
 
 
 def where(pods: Pods, gang: str) -> dict[str, tuple[Gpu, ...]]:
-    """Return what each bound member of a gang has, by its pod's name."""
+    """Return the GPUs of each bound member of a gang, by pod name."""
     return {
         name: gpus(pod)
         for name, pod in pods.all().items()
@@ -93,23 +93,25 @@ def where(pods: Pods, gang: str) -> dict[str, tuple[Gpu, ...]]:
     }
 
 
-def placed(pods: Pods, gang: str, size: int) -> dict[str, tuple[Gpu, ...]]:
-    """Return what each member of a gang has, once all are bound."""
+def wait_until_placed(pods: Pods, gang: str, size: int) -> dict[str, tuple[Gpu, ...]]:
+    """Wait until all members of a gang are bound; return their GPUs by pod name."""
     wait_until(
         lambda: len(where(pods, gang)) == size, f"{size} members of {gang} are bound", _PATIENCE
     )
     return where(pods, gang)
 
 
-def told(pods: Pods, gang: str, phase: str, reason: str = "", members: str = "") -> Object:
-    """Return a Gang once it is said to be in a phase, for a reason that contains some text.
+def wait_for_phase(
+    pods: Pods, gang: str, phase: str, reason: str = "", members: str = ""
+) -> Object:
+    """Wait until a Gang object has this status; return it.
 
     Args:
-        pods: Of its namespace.
-        gang: Its name.
-        phase: As the object says it.
-        reason: What it says, too, somewhere.
-        members: How many it is said to have; any when empty.
+        pods: The namespace.
+        gang: The gang's name.
+        phase: Its phase.
+        reason: A part of its reason.
+        members: Its members, such as `2/4`; any when empty.
     """
     found: list[Object] = []
 
@@ -123,12 +125,12 @@ def told(pods: Pods, gang: str, phase: str, reason: str = "", members: str = "")
         ]
         return bool(found)
 
-    wait_until(is_so, f"{gang} is said to be {phase}: {reason}", _PATIENCE)
+    wait_until(is_so, f"Gang {gang} is {phase}: {reason}", _PATIENCE)
     return found[0]
 
 
 def events(pods: Pods, reason: str, *, of: str = "") -> list[str]:
-    """Return the messages of the events of a reason, of one kind of object where it is given."""
+    """Return the messages of the Events with a reason; `of` selects the kind of their object."""
     found = pods.api.get(f"/api/v1/namespaces/{pods.namespace}/events")["items"]
     return [
         one["message"]
@@ -138,7 +140,7 @@ def events(pods: Pods, reason: str, *, of: str = "") -> list[str]:
 
 
 def is_gone(pods: Pods, path: str) -> bool:
-    """Say whether nothing is at a path."""
+    """Return whether no object exists at a path."""
     try:
         pods.api.get(path)
     except ApiError as error:

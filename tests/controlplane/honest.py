@@ -24,11 +24,12 @@ class HonestGangs(Background):
 
     pods: Pods
     waited: list[float] = field(default_factory=list)
-    """From the first attempt to create a pod of a gang until all were bound or given up [s]."""
+    """Of each gang: from the first attempt to create a pod until all are bound, or until this gave
+    up [s]."""
     begun: int = 0
 
     def more(self, gangs: int) -> None:
-        """Return when so many gangs that are begun from now on are bound, or given up."""
+        """Return when this number of further gangs are bound or given up."""
         enough = self.begun + gangs
         wait_until(lambda: len(self.waited) >= enough, f"{gangs} more gangs", 30 * gangs)
 
@@ -45,7 +46,7 @@ class HonestGangs(Background):
                 return
 
     def _is_bound(self, gang: str) -> bool:
-        """Create what is missing, as a controller does, and say whether all of it is bound."""
+        """Create missing pods, as a controller does; return whether all are bound."""
         there = self.pods.all()
         for index in range(SIZE):
             if f"{gang}-{index}" not in there:

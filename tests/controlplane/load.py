@@ -1,4 +1,4 @@
-"""Clients that create pods one after another, and remember what came of it."""
+"""Clients that create pods one after another, and record the results."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,17 +15,17 @@ PAUSE = 0.1
 
 @dataclass(slots=True)
 class Load:
-    """Use it in `with`: clients create while the block runs, none tries anything twice."""
+    """Use it in `with`: the clients create pods while the block runs. They do not retry."""
 
     api: Api
     path: str
-    """Of the collection of pods."""
+    """The collection of pods."""
     body: Callable[[int], Object]
-    """The pod of a number; each is asked for once."""
+    """Returns the pod with a number; each number is used once."""
     clients: int = 4
     created: list[Object] = field(default_factory=list)
     failed: list[tuple[Object, str]] = field(default_factory=list)
-    """What was not created, and why."""
+    """The pods that were not created, and why."""
     _numbers: Iterator[int] = field(default_factory=count)
     _over: Event = field(default_factory=Event)
     _lock: Lock = field(default_factory=Lock)
@@ -43,10 +43,10 @@ class Load:
             thread.join()
 
     def goes_on(self, more: int = 50) -> None:
-        """Return when so many more pods were created.
+        """Return when this number of further pods is created.
 
         Raises:
-            NotReadyError: They were not, in some minutes.
+            NotReadyError: They were not created within 5 minutes.
         """
         enough = len(self.created) + more
         wait_until(lambda: len(self.created) >= enough, f"{more} more pods are created", 300)

@@ -1,4 +1,4 @@
-"""A TCP relay: it spreads connections, cuts or delays them, or keeps them open and says nothing."""
+"""A TCP relay that balances, cuts, delays or silences connections."""
 
 import asyncio
 import itertools

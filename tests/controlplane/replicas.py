@@ -1,4 +1,4 @@
-"""Replicas of the scorer, and how the one that leads, or its connections, are harmed."""
+"""Replicas of the scorer, and faults of the leader and of its connections."""
 
 import re
 import time
@@ -21,36 +21,39 @@ _QUICK = {
     "LINKWISE_RETRY_SECONDS": "0.4",
     "LINKWISE_WRITE_SECONDS": "0.5",
 }
-"""Where the machine is busy, more leaders come and go than are harmed: all the better."""
+"""On a busy machine leadership also changes without a fault, which tests more."""
 _LED = r'"term":(\d+)[^\n]*"msg":"Leading"'
 
 
 class Replicas:
-    """Processes of the scorer; who leads changes."""
+    """Processes of the scorer, one of which leads."""
 
     def __init__(self, plane: ControlPlane, ways: Sequence[Relay], folder: Path) -> None:
-        """Start none yet.
+        """Start no process yet.
 
         Args:
-            plane: Where.
-            ways: To API servers; replicas take them in turn.
+            plane: The control plane.
+            ways: Relays to API servers; replicas use them in turn.
             folder: For tokens and logs.
         """
         self.plane, self.ways, self.folder = plane, ways, folder
         self.numbers = count()
         self.running: list[Scorer] = []
         self.without = 0.0
-        """For how long the API server was away, or those who work with it [s]."""
+        """How long the API server and its clients were down [s]."""
 
     def start(self) -> None:
-        """Start one more."""
+        """Start another replica."""
         number = next(self.numbers)
         server = self.ways[number % len(self.ways)].server
         log = f"scorer-{number}.log"
         self.running.append(start_scorer(self.plane, self.folder, log, server=server, **_QUICK))
 
     def leader(self) -> Scorer:
-        """Return the one that leads, once one does; one that was deposed may not know it yet."""
+        """Wait for a leader that holds the Lease; return it.
+
+        A former leader may still believe that it leads.
+        """
         found: list[Scorer] = []
 
         def one_leads() -> bool:
@@ -62,26 +65,26 @@ class Replicas:
         return found[0]
 
     def kill(self, after: float) -> None:
-        """Kill the leader, so long after it began to lead, and start another [s]."""
+        """Kill the leader this long after it began to lead, and start another replica [s]."""
         leader = self.leader()
         time.sleep(after)
         leader.process.signal(SIGKILL)
         self._replace(leader)
 
     def end(self, after: float) -> None:
-        """End the leader, and start another."""
+        """Terminate the leader, and start another replica."""
         leader = self.leader()
         time.sleep(after)
         self._replace(leader)
 
     def stop_past_its_lease(self, after: float) -> None:
-        """Let the leader stand still until another one leads."""
+        """Stop the leader's process until another replica leads; then continue it."""
         leader = self.leader()
         time.sleep(after)
         self._stop(leader)
 
     def stop_while_it_writes(self, history: History) -> None:
-        """Let the leader stand still in the middle of its writes, until another one leads."""
+        """Stop the leader's process while it writes; continue it when another replica leads."""
         leader = self.leader()
         seen = len(history.writes)
         wait_until(
@@ -105,13 +108,13 @@ class Replicas:
         assert all(way.cut() for way in self.ways)
 
     def silence_the_way(self, after: float) -> None:
-        """Let all connections to API servers stay open, and pass nothing on."""
+        """Keep all connections to API servers open, and forward nothing."""
         self.leader()
         time.sleep(after)
         assert all(way.silence() for way in self.ways)
 
     def terms(self) -> list[int]:
-        """Return the terms in which somebody led, in the order of the logs."""
+        """Return the terms of all leaders, in the order of the logs."""
         texts = [path.read_text() for path in sorted(self.folder.glob("scorer-*.log"))]
         return [int(term) for text in texts for term in re.findall(_LED, text)]
 
@@ -132,7 +135,7 @@ class Replicas:
 
 @contextmanager
 def two_replicas(plane: ControlPlane, ways: Sequence[Relay], folder: Path) -> Iterator[Replicas]:
-    """Run two while the block runs; arguments as of `Replicas`."""
+    """Run two replicas while the block runs; arguments as of `Replicas`."""
     replicas = Replicas(plane, ways, folder)
     try:
         replicas.start()

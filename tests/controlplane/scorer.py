@@ -1,4 +1,4 @@
-"""The scorer beside a control plane: its processes on this machine, under their own account."""
+"""Run the scorer on this machine beside a control plane, under its own ServiceAccount."""
 
 import json
 import sys
@@ -22,32 +22,32 @@ QUICK = {
     "LINKWISE_RETRY_SECONDS": "0.5",
     "LINKWISE_WRITE_SECONDS": "1",
 }
-"""For tests that wait for another leader."""
+"""Settings of the Lease for tests that wait for another leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """One process of the scorer, and how it is reached."""
+    """One process of the scorer, and its addresses."""
 
     process: Process
     probes: str
-    """Where probes and metrics are."""
+    """The address of probes and metrics."""
     inspection: str
-    """Where it says who has which GPU, while it leads."""
+    """The address of the inspection API, which answers while this process leads."""
 
     @property
     def ready(self) -> bool:
-        """Whether it says so."""
+        """Whether its readiness probe succeeds."""
         return answers(f"{self.probes}/readyz")
 
     @property
     def leads(self) -> bool:
-        """Whether it decides, and knows the cluster."""
+        """Whether it leads and has synced its informers."""
         return answers(f"{self.inspection}/v1/gangs")
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Its samples, by name and labels as they are written."""
+        """Its samples, by name and labels in the text format."""
         with urlopen(f"{self.probes}/metrics", timeout=10) as answer:  # noqa: S310
             lines = answer.read().decode().splitlines()
         return {
@@ -56,7 +56,7 @@ class Scorer:
         }
 
     def look(self, path: str) -> Object:
-        """Return what it answers to people."""
+        """Return an answer of the inspection API."""
         with urlopen(f"{self.inspection}{path}", timeout=10) as answer:  # noqa: S310
             found: Object = json.loads(answer.read())
         return found
@@ -122,7 +122,7 @@ def start_scorer(
 
 
 def holder(plane: ControlPlane) -> str:
-    """Return the name of the process that leads; empty where none does."""
+    """Return the name of the process that holds the Lease; empty when there is none."""
     spec: Object = {}
     with suppress(OSError):
         spec = plane.api.get(LEASE)["spec"]

@@ -1,4 +1,4 @@
-"""Admission beside a control plane: what is shipped, with the process on this machine."""
+"""Run the webhook on this machine beside a control plane with the shipped manifests."""
 
 import base64
 import os
@@ -28,8 +28,8 @@ from controlplane.process import NotReadyError, Process, answers, free_ports, wa
 from cluster import keys
 
 PATIENT = 30
-"""For how long an API server waits for an answer where that is not what is tested: a machine may
-stand still for longer than the 3 s that are shipped [s]."""
+"""Timeout of the API server's calls, in tests of other subjects [s]: a busy machine may stand still
+for longer than the shipped 3 s."""
 ACCOUNT = "linkwise-webhook"
 _REVIEWS = re.compile(r"^linkwise_admission_reviews_total\{.*\} (\S+)$", re.MULTILINE)
 _NOBODY = 1
@@ -38,7 +38,7 @@ _NOBODY = 1
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One process of the webhook, and how it is reached."""
+    """One process of the webhook, and its addresses."""
 
     process: Process
     ports: tuple[int, int, int]
@@ -46,22 +46,22 @@ class Replica:
 
     @property
     def probes(self) -> str:
-        """Where probes and metrics are."""
+        """The address of probes and metrics."""
         return f"http://127.0.0.1:{self.ports[2]}"
 
     @property
     def dry_run(self) -> str:
-        """Where dry-run is."""
+        """The address of dry runs."""
         return f"https://127.0.0.1:{self.ports[1]}"
 
     @property
     def ready(self) -> bool:
-        """Whether it says so."""
+        """Whether its readiness probe succeeds."""
         return answers(f"{self.probes}/readyz")
 
     @property
     def judged(self) -> int:
-        """How many pods it has judged since it started."""
+        """The number of pods reviewed since its start."""
         with urlopen(f"{self.probes}/metrics", timeout=30) as answer:  # noqa: S310
             text: str = answer.read().decode()
         return sum(int(float(count)) for count in _REVIEWS.findall(text))
@@ -69,7 +69,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Webhook(Replica):
-    """The only replica, with a certificate of the test's own."""
+    """The only replica, with a certificate made for the test."""
 
     plane: ControlPlane
     ca: KeyPair
@@ -77,10 +77,10 @@ class Webhook(Replica):
 
 @contextmanager
 def run_webhook(plane: ControlPlane, manifests: Path = BASE) -> Iterator[Webhook]:
-    """Install what is shipped, and run the webhook here; only addresses differ.
+    """Install the manifests, and run the webhook; only addresses differ from a cluster's.
 
     Args:
-        plane: Where.
+        plane: The control plane.
         manifests: The base, or an overlay.
 
     Raises:

@@ -3,7 +3,7 @@
 import pytest
 from controlplane.api import refusal
 from controlplane.arena import DEFINITION, launcher_of, submitted, workers_of
-from controlplane.gangs import placed, told
+from controlplane.gangs import wait_for_phase, wait_until_placed
 from controlplane.pods import gates
 from controlplane.process import wait_until
 
@@ -35,14 +35,14 @@ def test_workers_of_arenas_mpi_job_are_placed_as_one_gang_and_the_launcher_follo
     job = create("kubeflow.org/v1alpha1", "mpijobs", submitted())
     create("apps/v1", "statefulsets", workers_of(job))
 
-    members = placed(pods, f"mpijob-{JOB}", 4)
+    members = wait_until_placed(pods, f"mpijob-{JOB}", 4)
     gpus = [gpu for held in members.values() for gpu in held]
     assert members.keys() == {f"{JOB}-worker-{index}" for index in range(4)}
     assert len(set(gpus)) == 4
     assert {index for _, index in gpus} in ({0, 1, 2, 3}, {4, 5, 6, 7})
     assert len({node for node, _ in gpus}) == 1
 
-    gang = told(pods, f"mpijob-{JOB}", "Placed", members="4/4")
+    gang = wait_for_phase(pods, f"mpijob-{JOB}", "Placed", members="4/4")
 
     create("batch/v1", "jobs", launcher_of(job))
 
@@ -54,4 +54,4 @@ def test_workers_of_arenas_mpi_job_are_placed_as_one_gang_and_the_launcher_follo
     )
     assert gates(launcher()) == []
     assert keys.ALLOCATION not in launcher()["metadata"].get("annotations", {})
-    assert told(pods, f"mpijob-{JOB}", "Placed", members="4/4")["spec"] == gang["spec"]
+    assert wait_for_phase(pods, f"mpijob-{JOB}", "Placed", members="4/4")["spec"] == gang["spec"]

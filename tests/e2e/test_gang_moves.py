@@ -5,14 +5,14 @@ Which pods may be beside which is left to kube-scheduler, so the planner does no
 
 import pytest
 from controlplane.gangs import (
+    delete_pods,
     events,
+    gang_labels,
     jobs_of,
     make_gang,
-    mark,
     mpi_job,
-    placed,
-    remove,
-    told,
+    wait_for_phase,
+    wait_until_placed,
     where,
 )
 from controlplane.history import History, gpus
@@ -95,7 +95,7 @@ def required():
 def a_job(name, workers, each, pod, **given):
     """Return a Job whose pods are a gang."""
     spec = {"containers": [container({keys.GPU_WHOLE: each})], "restartPolicy": "Never", **pod}
-    template = {"metadata": {"labels": mark(name, workers)}, "spec": spec}
+    template = {"metadata": {"labels": gang_labels(name, workers)}, "spec": spec}
     counts = {"parallelism": workers, "completions": workers, "completionMode": "Indexed"}
     return {"metadata": {"name": name}, "spec": {**counts, "template": template, **given}}
 
@@ -117,7 +117,7 @@ def test_an_mpi_job_of_which_one_worker_cannot_be_bound_is_moved_as_a_whole(pods
     pods.api.create(jobs_of(pods.namespace), mpi_job("moved", 2, 8, **never_beside()))
     failed = first_node(history, pods, "moved-worker-0")
     others = {*HOSTS} - {failed}
-    remove(pods, *(f"on-{node}" for node in others))
+    delete_pods(pods, *(f"on-{node}" for node in others))
 
     wait_until(lambda: homes(pods, "mpijob-moved") == others, "it is bound elsewhere", PATIENCE)
 
@@ -126,7 +126,7 @@ def test_an_mpi_job_of_which_one_worker_cannot_be_bound_is_moved_as_a_whole(pods
     made = history.creations(pods.namespace)
     assert min(made["moved-worker-0"], made["moved-worker-1"]) > 1
     assert made["moved-launcher"] == 1
-    told(pods, "mpijob-moved", "Placed")
+    wait_for_phase(pods, "mpijob-moved", "Placed")
     wait_until(lambda: bool(events(pods, "GangEvicted", of="MPIJob")), "an event says so")
     (event, *_) = events(pods, "GangEvicted", of="MPIJob")
     assert event.startswith("All 2 members of gang mpijob-moved were evicted")
@@ -138,8 +138,10 @@ def test_no_gang_is_moved_while_the_scheduler_is_away(plane, pods, hosts, histor
     hosts(2)
     with plane.paused("kube-scheduler"):
         pods.api.create(jobs_of(pods.namespace), mpi_job("away", 4, 2))
-        told(pods, "mpijob-away", "Committing", "no scheduler has looked at pod away-worker-")
-    placed(pods, "mpijob-away", 4)
+        wait_for_phase(
+            pods, "mpijob-away", "Committing", "no scheduler has looked at pod away-worker-"
+        )
+    wait_until_placed(pods, "mpijob-away", 4)
     history.catch_up()
     made = history.creations(pods.namespace)
     assert [made[f"away-worker-{index}"] for index in range(4)] == [1] * 4
@@ -164,7 +166,7 @@ def test_an_mpi_job_whose_node_is_deleted_before_it_is_bound_goes_to_another(
         node = first_node(history, pods, "homeless-worker-0")
         plane.api.delete(f"{NODES}/{node}")
         wait_until(lambda: planned() == {*HOSTS[:2]} - {node}, "it has others", PATIENCE)
-    placed(pods, "mpijob-homeless", 4)
+    wait_until_placed(pods, "mpijob-homeless", 4)
 
 
 def test_a_job_that_ignores_disruptions_is_moved(pods, hosts, history):
@@ -175,7 +177,7 @@ def test_a_job_that_ignores_disruptions_is_moved(pods, hosts, history):
     wait_until(lambda: bool(pods.all().keys() - NEIGHBOURS), "its pods are there", PATIENCE)
     (name, *_) = pods.all().keys() - NEIGHBOURS
     failed = first_node(history, pods, name)
-    remove(pods, *(f"on-{node}" for node in HOSTS[:2] if node != failed))
+    delete_pods(pods, *(f"on-{node}" for node in HOSTS[:2] if node != failed))
 
     # The Job's pods succeed as soon as they run.
     wait_until(lambda: is_complete(pods, "ready"), "it is complete", PATIENCE)
@@ -190,7 +192,7 @@ def test_a_job_that_counts_evictions_as_failures_waits_with_the_reason(pods, hos
     hosts(2)
     pods.api.create(batch_jobs(pods), a_job("fragile", 2, 4, only_beside()))
 
-    gang = told(
+    gang = wait_for_phase(
         pods, "fragile", "Committing", "Job fragile would count an evicted pod as a failure"
     )
     assert gang["status"]["members"] == "0/2"
@@ -205,9 +207,11 @@ def test_pods_that_nobody_would_make_again_wait_with_the_reason(pods, hosts, his
     make_gang(pods, "bare", 2, 8, [0])
     make_gang(pods, "bare", 2, 8, [1], spec=only_beside())
 
-    gang = told(pods, "bare", "Committing", "no controller that would make it again", "1/2")
+    gang = wait_for_phase(
+        pods, "bare", "Committing", "no controller that would make it again", "1/2"
+    )
     assert set(where(pods, "bare")) == {"bare-0"}
     neighbour(pods, next(one["node"] for one in gang["spec"]["plan"]["members"][1:]))
-    assert len(placed(pods, "bare", 2)) == 2
+    assert len(wait_until_placed(pods, "bare", 2)) == 2
     assert sum(history.creations(pods.namespace).values()) == 3
-    told(pods, "bare", "Placed")
+    wait_for_phase(pods, "bare", "Placed")

@@ -3,7 +3,16 @@
 from itertools import combinations
 
 import pytest
-from controlplane.gangs import events, jobs_of, make_gang, mpi_job, placed, remove, told, where
+from controlplane.gangs import (
+    delete_pods,
+    events,
+    jobs_of,
+    make_gang,
+    mpi_job,
+    wait_for_phase,
+    wait_until_placed,
+    where,
+)
 from controlplane.history import History
 from controlplane.pods import Pods
 from controlplane.process import wait_until
@@ -67,8 +76,8 @@ def test_an_mpi_job_that_scatters_without_linkwise_is_on_one_best_set_with_it(
     pods = request.getfixturevalue("pods")
     pods.api.create(jobs_of(namespace), mpi_job("with", 4, 1))
 
-    members = placed(pods, "mpijob-with", 4)
-    gang = told(pods, "mpijob-with", "Placed")
+    members = wait_until_placed(pods, "mpijob-with", 4)
+    gang = wait_for_phase(pods, "mpijob-with", "Placed")
     assert len(nodes_of(members)) == 1
     assert set(indices(members)) in BEST_FOURS
     assert gang["status"]["bandwidth"] == gang["spec"]["plan"]["bestPossible"] == 55.2
@@ -86,7 +95,7 @@ def test_an_mpi_job_that_scatters_without_linkwise_is_on_one_best_set_with_it(
 def test_two_workers_of_four_gpus_each_have_one_of_the_two_best_sets(pods, machines):
     machines(2)
     make_gang(pods, "pair", 2, 4)
-    members = placed(pods, "pair", 2)
+    members = wait_until_placed(pods, "pair", 2)
     assert len(nodes_of(members)) == 1
     assert {frozenset(indices({name: members[name]})) for name in members} == {
         frozenset(four) for four in BEST_FOURS
@@ -99,7 +108,7 @@ def test_sixteen_workers_fill_two_nodes_of_three_and_neighbours_in_rank_share_a_
 ):
     machines(3)
     make_gang(pods, "wide", 16, 1)
-    members = placed(pods, "wide", 16)
+    members = wait_until_placed(pods, "wide", 16)
     by_rank = [members[f"wide-{rank}"][0] for rank in range(16)]
     halves = by_rank[:8], by_rank[8:]
     for half in halves:
@@ -117,7 +126,10 @@ def test_three_pairs_on_what_others_left_are_split_so_that_the_worst_is_best(pod
     fill(pods, keep_free=left)
     make_gang(pods, "three", 3, 2)
 
-    pairs = [frozenset(index for _, index in held) for held in placed(pods, "three", 3).values()]
+    pairs = [
+        frozenset(index for _, index in held)
+        for held in wait_until_placed(pods, "three", 3).values()
+    ]
 
     assert frozenset().union(*pairs) == set(left)
     assert min(map(bandwidth, pairs)) == max(
@@ -133,11 +145,11 @@ def test_a_gang_that_insists_on_nvlink_waits_for_it_and_then_fits(pods, machines
     filler = fill(pods, keep_free=(0, 5, 6))
     make_gang(pods, "strict", 3, 1, annotations={keys.LINK: "nvlink"})
 
-    told(pods, "strict", "Waiting", "NVLink")
+    wait_for_phase(pods, "strict", "Waiting", "NVLink")
     assert where(pods, "strict") == {}
 
-    remove(pods, filler[4])
-    members = placed(pods, "strict", 3)
+    delete_pods(pods, filler[4])
+    members = wait_until_placed(pods, "strict", 3)
     assert 4 in indices(members)
     assert is_connected(indices(members))
 
@@ -145,8 +157,8 @@ def test_a_gang_that_insists_on_nvlink_waits_for_it_and_then_fits(pods, machines
 def fill(pods, keep_free):
     """Take all GPUs of the only node but some; return who has each."""
     make_gang(pods, "filler", 8, 1)
-    holders = {index: name for name, [(_, index)] in placed(pods, "filler", 8).items()}
-    remove(pods, *(holders.pop(index) for index in keep_free))
+    holders = {index: name for name, [(_, index)] in wait_until_placed(pods, "filler", 8).items()}
+    delete_pods(pods, *(holders.pop(index) for index in keep_free))
     return holders
 
 
@@ -180,10 +192,10 @@ def splits_in_pairs(gpus):
 def test_of_two_gangs_that_need_all_gpus_one_waits_until_the_other_ends(plane, pods, machines):
     machines(2)
     first = make_gang(pods, "first", 4, 4)
-    placed(pods, "first", 4)
+    wait_until_placed(pods, "first", 4)
     make_gang(pods, "second", 4, 4)
 
-    gang = told(pods, "second", "Waiting", "0 of 4 workers fit now")
+    gang = wait_for_phase(pods, "second", "Waiting", "0 of 4 workers fit now")
     assert "needs 16 GPUs as 4 × 4 GPUs" in gang["status"]["reason"]
     assert gang["status"]["members"] == "4/4"
     wait_until(
@@ -195,9 +207,9 @@ def test_of_two_gangs_that_need_all_gpus_one_waits_until_the_other_ends(plane, p
     described = plane.kubectl("describe", "gang", "-n", pods.namespace, gang["metadata"]["name"])
     assert gang["status"]["reason"] in described.stdout
 
-    remove(pods, *first)
-    assert len(placed(pods, "second", 4)) == 4
-    told(pods, "second", "Placed")
+    delete_pods(pods, *first)
+    assert len(wait_until_placed(pods, "second", 4)) == 4
+    wait_for_phase(pods, "second", "Placed")
     wait_until(
         lambda: any("gang second are on gpu-0" in text for text in events(pods, "GangPlaced")),
         "an event says where",
@@ -210,7 +222,7 @@ def test_a_gang_larger_than_the_cluster_waits_with_numbers_and_holds_nothing(pod
     machines(2)
     make_gang(pods, "huge", 5, 4)
     reason = "needs 20 GPUs as 5 × 4 GPUs; 4 of 5 workers fit now"
-    gang = told(pods, "huge", "Waiting", reason)
+    gang = wait_for_phase(pods, "huge", "Waiting", reason)
     assert "plan" not in gang["spec"]
     assert not any(
         keys.ALLOCATION in pod["metadata"].get("annotations", {}) for pod in pods.all().values()
@@ -218,7 +230,7 @@ def test_a_gang_larger_than_the_cluster_waits_with_numbers_and_holds_nothing(pod
 
     # What it would need is free for others.
     make_gang(pods, "small", 4, 4)
-    assert len(placed(pods, "small", 4)) == 4
+    assert len(wait_until_placed(pods, "small", 4)) == 4
 
 
 # ---- Gangs whose pods come one by one.
@@ -229,9 +241,9 @@ def test_a_gang_whose_pods_come_slowly_is_placed_as_a_whole(pods, machines):
     machines(8)
     with History(pods.api) as history:
         make_gang(pods, "slow", 64, 1, range(40))
-        told(pods, "slow", "Assembling", "40 of 64 members", "40/64")
+        wait_for_phase(pods, "slow", "Assembling", "40 of 64 members", "40/64")
         make_gang(pods, "slow", 64, 1, range(40, 64))
-        members = placed(pods, "slow", 64)
+        members = wait_until_placed(pods, "slow", 64)
         history.catch_up()
 
     assert sorted(indices(members)) == sorted(list(range(8)) * 8)

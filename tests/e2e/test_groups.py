@@ -1,7 +1,7 @@
 """LeaderWorkerSet and JobSet, whose controllers are not here: their objects and what they make."""
 
 import pytest
-from controlplane.gangs import mark, placed, told, where
+from controlplane.gangs import gang_labels, wait_for_phase, wait_until_placed, where
 from controlplane.pods import container
 from controlplane.process import wait_until
 
@@ -71,15 +71,15 @@ def test_a_group_of_a_leader_worker_set_is_one_gang_with_its_leader(pods, machin
     template = {"spec": {"containers": [container({keys.GPU_WHOLE: 4})]}}
     spec = {"replicas": 1, "leaderWorkerTemplate": {"size": 4, "workerTemplate": template}}
     lws = made(pods, LWS, spec, "serve")
-    labels = {**mark("serve", 4), keys.LWS_NAME: "serve", keys.LWS_GROUP_INDEX: "0"}
+    labels = {**gang_labels("serve", 4), keys.LWS_NAME: "serve", keys.LWS_GROUP_INDEX: "0"}
     a_stateful_set(pods, "serve", lws, 1, {**labels, keys.LWS_WORKER_INDEX: "0"})
-    told(pods, "serve-0", "Assembling", members="1/4")
+    wait_for_phase(pods, "serve-0", "Assembling", members="1/4")
     leader = {"apiVersion": "v1", "kind": "Pod", **pods.all()["serve-0"]}
     a_stateful_set(pods, "serve-0", owner(leader), 3, {**labels, "role": "worker"}, start=1)
 
-    members = placed(pods, "serve", 4)
+    members = wait_until_placed(pods, "serve", 4)
 
-    gang = told(pods, "serve-0", "Placed", members="4/4")
+    gang = wait_for_phase(pods, "serve-0", "Placed", members="4/4")
     assert [one["uid"] for one in gang["metadata"]["ownerReferences"]] == [lws["uid"]]
     ranks = [member["pod"] for member in gang["spec"]["plan"]["members"]]
     assert ranks == ["serve-0", "serve-0-1", "serve-0-2", "serve-0-3"]
@@ -88,7 +88,7 @@ def test_a_group_of_a_leader_worker_set_is_one_gang_with_its_leader(pods, machin
 
 def a_job(pods, above, index, count):
     labels = {
-        **mark("train", 2 * count),
+        **gang_labels("train", 2 * count),
         keys.JOBSET_REPLICATED_JOB: "workers",
         keys.JOBSET_JOB_INDEX: str(index),
         keys.JOBSET_GLOBAL_INDEX: str(index),
@@ -121,7 +121,7 @@ def test_each_job_of_a_job_set_has_a_node_of_its_own_where_one_takes_it(pods, ma
     for index in (0, 1):
         a_job(pods, above, index, 8)
 
-    members = placed(pods, "train", 16)
+    members = wait_until_placed(pods, "train", 16)
 
     homes = [
         {held[0][0] for name, held in members.items() if name.startswith(f"train-workers-{index}-")}
@@ -137,5 +137,7 @@ def test_a_job_set_in_order_says_why_its_gang_waits_for_ever(pods, machines):
     above = made(pods, JOB_SET, a_job_set(2, startupPolicy=order), "train")
     a_job(pods, above, 0, 2)
 
-    told(pods, "train", "Assembling", "create it anew without startupPolicyOrder: InOrder")
+    wait_for_phase(
+        pods, "train", "Assembling", "create it anew without startupPolicyOrder: InOrder"
+    )
     assert where(pods, "train") == {}

@@ -1,7 +1,7 @@
 """What a Gang says when controllers replace, scale or suspend its pods."""
 
 import pytest
-from controlplane.gangs import mark, placed, remove, told, where
+from controlplane.gangs import delete_pods, gang_labels, wait_for_phase, wait_until_placed, where
 from controlplane.pods import container
 from controlplane.process import wait_until
 
@@ -13,7 +13,7 @@ WORKER = {keys.GPU_WHOLE: 4}
 
 
 def a_template(gang, size, **spec):
-    labels = {**mark(gang, size), "app": gang}
+    labels = {**gang_labels(gang, size), "app": gang}
     return {"metadata": {"labels": labels}, "spec": {"containers": [container(WORKER)], **spec}}
 
 
@@ -48,52 +48,52 @@ def test_a_job_that_is_suspended_and_resumed(pods, machines):
     term = {"labelSelector": {"matchLabels": {"app": "none"}}, "topologyKey": keys.HOSTNAME}
     beside = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     pods.api.create(job_path(pods), a_job("sweep", affinity={"podAffinity": beside}))
-    before = told(pods, "sweep", "Committing", members="0/4")
+    before = wait_for_phase(pods, "sweep", "Committing", members="0/4")
     assert before["status"]["gpus"] == 16
 
     pods.api.patch(f"{job_path(pods)}/sweep", {"spec": {"suspend": True}})
-    gone = told(pods, "sweep", "Suspended", members="0/4")
+    gone = wait_for_phase(pods, "sweep", "Suspended", members="0/4")
     assert {"nodes", "gpus", "held", "bandwidth"} & gone["status"].keys() == set()
 
     pods.api.patch(f"{job_path(pods)}/sweep", {"spec": {"suspend": False}})
-    again = told(pods, "sweep", "Committing", members="0/4")
+    again = wait_for_phase(pods, "sweep", "Committing", members="0/4")
     assert again["status"]["held"] == before["status"]["held"]
 
 
 def test_a_job_that_has_succeeded(pods, machines):
     machines(2)
     pods.api.create(job_path(pods), a_job("short"))
-    assert "nodes" not in told(pods, "short", "Finished", members="4/4")["status"]
+    assert "nodes" not in wait_for_phase(pods, "short", "Finished", members="4/4")["status"]
 
 
 def test_a_stateful_set_that_is_scaled_down(pods, machines):
     machines(3)
     pods.api.create(set_path(pods), a_stateful_set("ranks", 6))
-    placed(pods, "ranks", 6)
-    assert told(pods, "ranks", "Placed", members="6/6")["status"]["gpus"] == 24
+    wait_until_placed(pods, "ranks", 6)
+    assert wait_for_phase(pods, "ranks", "Placed", members="6/6")["status"]["gpus"] == 24
 
     pods.api.patch(f"{set_path(pods)}/ranks", {"spec": {"replicas": 4}})
-    now = told(pods, "ranks", "Placed", members="4/4")
+    now = wait_for_phase(pods, "ranks", "Placed", members="4/4")
     assert now["status"]["gpus"] == 16
     assert now["status"]["nodes"] == ",".join(nodes_of(pods, "ranks"))
 
     pods.api.patch(f"{set_path(pods)}/ranks", {"spec": {"replicas": 0}})
-    assert "held" not in told(pods, "ranks", "Suspended")["status"]
+    assert "held" not in wait_for_phase(pods, "ranks", "Suspended")["status"]
 
 
 def test_a_member_that_is_replaced_leaves_the_rest_of_what_is_told(pods, machines):
     machines(2)
     pods.api.create(set_path(pods), a_stateful_set("pair", 4))
-    before = told(pods, "pair", "Placed", members="4/4")["status"]
+    before = wait_for_phase(pods, "pair", "Placed", members="4/4")["status"]
     first = pods.all()["pair-1"]["metadata"]["uid"]
-    remove(pods, "pair-1")
+    delete_pods(pods, "pair-1")
 
     def replaced():
         pod = pods.all().get("pair-1", {"metadata": {"uid": first}})
         return pod["metadata"]["uid"] != first and "pair-1" in where(pods, "pair")
 
     wait_until(replaced, "it is there again", 120)
-    now = told(pods, "pair", "Placed", members="4/4")["status"]
+    now = wait_for_phase(pods, "pair", "Placed", members="4/4")["status"]
     told_of = ("nodes", "gpus", "held", "bandwidth")
     assert [now[key] for key in told_of] == [before[key] for key in told_of]
     assert now["bandwidth"] > 0

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from controlplane import soak
-from controlplane.gangs import make_gang, told, where
+from controlplane.gangs import make_gang, wait_for_phase, where
 from controlplane.pods import Pods, container
 from controlplane.process import wait_until
 from controlplane.scorer import LEASE, QUICK, run_scorer
@@ -100,7 +100,7 @@ def test_a_pod_with_too_many_host_ports_is_told_so(machines, pods, tenant):
     machines(1)
     make_gang(tenant, "ports", 2, 1, spec=with_ports(PORTS["6,000 host ports"]))
 
-    told(tenant, "ports", "Assembling", "asks for more than 256 host ports")
+    wait_for_phase(tenant, "ports", "Assembling", "asks for more than 256 host ports")
 
 
 def test_members_that_all_differ_do_not_hold_up_anybody(machines, pods, tenant, term):
@@ -136,7 +136,7 @@ def reserved(policy, machines, pods, tenant):
     pods.create(name="busy", spec=on(first))
     wait_until(lambda: node_of(pods, "busy") == first.name, "it is bound", 60)
     make_gang(tenant, "large", 1, 8, spec=on(first, gpus=8))
-    told(tenant, "large", "Waiting", "needs 8 GPUs")
+    wait_for_phase(tenant, "large", "Waiting", "needs 8 GPUs")
     return first, second
 
 
@@ -153,7 +153,7 @@ def wait_for_reserved_node(pods, node):
     """Create a pod that may run on one node only; return its Gang when it waits for that node."""
     marks = {keys.POD_GROUP_NAME: "late", keys.POD_GROUP_MIN_AVAILABLE: "1"}
     pods.create(name="late", labels=marks, spec=on(node))
-    return told(pods, "late", "Waiting", KEPT)
+    return wait_for_phase(pods, "late", "Waiting", KEPT)
 
 
 def test_an_aged_gang_reserves_no_node_that_it_could_never_use(reserved, pods, term):
