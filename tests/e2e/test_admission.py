@@ -121,7 +121,7 @@ def classes(plane):
 
 
 @pytest.mark.usefixtures("classes")
-def test_held_pods_preempt_nobody_where_the_policy_names_a_class_for_them(pods, policy):
+def test_gated_pods_get_the_non_preempting_class_of_the_policy(pods, policy):
     policy("gangs: {nonPreemptingClasses: {high: high-waits}}")
 
     def priority(limits, **query):

@@ -59,7 +59,7 @@ OWN = f"metadata.annotations['{keys.VISIBLE_DEVICES}']"
 
 
 @pytest.mark.parametrize("change", [inject, inject_first])
-def test_what_another_webhook_adds_before_ours_is_told_that_it_has_no_gpu(pods, beside, change):
+def test_containers_that_another_webhook_adds_before_ours_see_no_gpu(pods, beside, change):
     with beside(BEFORE, change) as neighbour:
         made = pods.create({keys.GPU_WHOLE: 1}, labels=GANG)
 
@@ -72,7 +72,9 @@ def test_what_another_webhook_adds_before_ours_is_told_that_it_has_no_gpu(pods, 
 
 
 @pytest.mark.parametrize("change", [inject, inject_first])
-def test_what_another_webhook_adds_after_ours_leaves_our_work_as_it_is(pods, beside, change):
+def test_containers_that_another_webhook_adds_after_ours_change_nothing_of_ours(
+    pods, beside, change
+):
     with beside(AFTER, change):
         made = pods.create({keys.GPU_WHOLE: 1}, labels=GANG)
 
@@ -130,7 +132,7 @@ def test_a_webhook_that_takes_our_gate_away_after_us_gets_the_pod_refused(pods, 
     assert pods.all() == {}
 
 
-def test_what_another_webhook_asks_for_before_ours_is_judged(pods, beside):
+def test_gpus_that_another_webhook_requests_before_ours_are_validated(pods, beside):
     def shares(pod):
         limits = pod["spec"]["containers"][0]["resources"].get("limits", {})
         if keys.GPU_CORE in limits or keys.GPU_MEM not in limits:

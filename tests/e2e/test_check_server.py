@@ -110,7 +110,9 @@ def _is_of_capacity(line):
     return "LW111" in line or "no node offers" in line or line.startswith("    fix: Ask for less")
 
 
-def test_who_may_not_ask_is_told_why_and_what_to_do(check, webhook, namespace, tmp_path):
+def test_a_user_without_the_right_gets_the_reason_and_a_suggestion(
+    check, webhook, namespace, tmp_path
+):
     forbidden = check("-o", "json")
     assert (forbidden.code, forbidden.out) == (2, "")
     assert f"you may not create pods in namespace {namespace}. Ask for a role" in forbidden.err
@@ -122,7 +124,7 @@ def test_who_may_not_ask_is_told_why_and_what_to_do(check, webhook, namespace, t
 
 
 @pytest.mark.usefixtures("allowed")
-def test_a_file_that_a_server_does_not_take_is_told(check, tmp_path):
+def test_a_file_that_the_server_refuses_is_reported(check, tmp_path):
     wait_until(lambda: check().code == 1, "the role is in force")
     (tmp_path / "large.yaml").write_text(f"{GOOD}# {'x' * (1 << 20)}\n")
     (tmp_path / "broken.yaml").write_text("apiVersion: v1\nkind: [\n")
@@ -133,7 +135,7 @@ def test_a_file_that_a_server_does_not_take_is_told(check, tmp_path):
     assert broken.err.startswith("linkwise: broken.yaml:3: ")
 
 
-def test_another_port_of_the_webhook_is_told_from_the_right_one(check, webhook):
+def test_the_wrong_port_of_the_webhook_is_recognized(check, webhook):
     admission, _, probes = (f"https://127.0.0.1:{port}" for port in webhook.ports)
 
     assert "answers with status 404" in check(server=admission).err

@@ -90,7 +90,7 @@ def said(port):
             return b""
 
 
-def test_an_api_server_that_shows_its_certificate_is_answered_and_nobody_else(webhook):
+def test_only_an_api_server_that_shows_its_certificate_is_answered(webhook):
     admission, dry_run, _ = webhook.ports
 
     assert said(admission) == b""

@@ -34,7 +34,7 @@ def test_a_server_side_dry_run_shows_the_pod_as_it_would_be_and_makes_none(webho
     assert pods.all() == {}
 
 
-def test_a_server_side_dry_run_tells_what_is_wrong(webhook, pods):
+def test_a_server_side_dry_run_reports_the_problems(webhook, pods):
     wrong = a_pod("dry", {keys.GPU_MEM: 2, keys.GPU_CORE: 22})
     body = {"apiVersion": "v1", "kind": "Pod", **wrong}
 
@@ -133,7 +133,7 @@ def allow(plane, namespace):
 
 
 @pytest.mark.parametrize("token", [None, "", "nobody", "a.b.c"], ids=repr)
-def test_who_does_not_say_who_he_is_gets_no_answer(webhook, namespace, token):
+def test_a_request_without_a_valid_token_is_refused(webhook, namespace, token):
     status, said = dry_run(webhook, token, namespace)
 
     assert status == 401
@@ -151,7 +151,9 @@ def test_a_token_that_was_made_for_somebody_else_opens_nothing(
     assert dry_run(webhook, ann(*audiences), namespace)[0] == 401
 
 
-def test_only_who_may_create_pods_in_a_namespace_is_told_about_it(webhook, namespace, ann, allow):
+def test_only_users_who_may_create_pods_in_a_namespace_get_an_answer_about_it(
+    webhook, namespace, ann, allow
+):
     token = ann(keys.DRY_RUN_AUDIENCE)
     assert dry_run(webhook, token, namespace)[0] == 403
 

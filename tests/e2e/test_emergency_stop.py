@@ -162,7 +162,7 @@ def test_many_pods_of_several_namespaces_are_let_go(webhook, namespace, stop):
     api.delete(f"/api/v1/namespaces/{other['metadata']['name']}")
 
 
-def test_options_reach_kubectl_and_a_failure_is_told_before_anything_is_done(webhook, stop):
+def test_options_reach_kubectl_and_a_failure_is_reported_before_any_change(webhook, stop):
     api = webhook.plane.api
     failed = stop("--context=nowhere")
 
@@ -171,7 +171,7 @@ def test_options_reach_kubectl_and_a_failure_is_told_before_anything_is_done(web
     assert len(left(api)) == 6
 
 
-def test_who_may_not_let_go_of_pods_is_told_and_the_exit_code_says_so(
+def test_without_the_right_to_patch_pods_the_script_says_so_and_fails(
     webhook, namespace, stop, tmp_path
 ):
     plane = webhook.plane

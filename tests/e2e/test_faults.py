@@ -137,7 +137,7 @@ def test_after_a_restart_of_the_api_server_pods_are_decided_at_once_and_changes_
     wait_until(pods.are_decided, "pods are decided")
 
 
-def test_while_watches_are_broken_pods_are_decided_by_what_is_known_and_then_state_catches_up(
+def test_while_watches_are_broken_pods_are_admitted_by_the_last_known_state(
     linkwise, way, pods, profiles
 ):
     profiles("1.5.0")

@@ -160,7 +160,7 @@ def test_a_record_is_taken_away_or_changed_in_the_current_term_alone(plane, lead
     leader.patch(f"{pods}/placed", {"metadata": {"annotations": {**gone, keys.TERM: "2"}}})
 
 
-def test_what_is_no_allocation_needs_no_term_and_nobody_else_does(plane, leader, pods, lease):
+def test_writes_without_an_allocation_need_no_term(plane, leader, pods, lease):
     lease({"holderIdentity": "old", "leaseTransitions": 1})
     plane.api.create(pods, gated("placed"))
     leader.patch(f"{pods}/placed", place(1), "json")
@@ -183,7 +183,7 @@ def test_a_lease_without_transitions_is_at_term_0(leader, pods, lease, spec):
     leader.patch(f"{pods}/probe", place(0), "json")
 
 
-def test_without_a_lease_nobodys_pods_are_held_up(plane, leader, pods, lease):
+def test_without_a_lease_writes_to_pods_pass(plane, leader, pods, lease):
     lease({"holderIdentity": "old", "leaseTransitions": 3})
     plane.api.create(pods, gated("pod"))
     plane.api.delete(LEASE)
@@ -196,7 +196,7 @@ def test_without_a_lease_nobodys_pods_are_held_up(plane, leader, pods, lease):
     plane.api.patch(f"{pods}/pod", {"metadata": {"labels": {"any": "thing"}}})
 
 
-def test_what_is_taken_out_as_the_docs_say_and_put_back_is_still_fenced(plane, leader, pods, lease):
+def test_the_fence_holds_after_an_uninstall_and_a_new_installation(plane, leader, pods, lease):
     files = [f"--filename={BASE / name}" for name in ("fence.yaml", "guard.yaml")]
     plane.kubectl("delete", f"--selector={NOT_FENCE}", *files)
     wait_until(
@@ -299,7 +299,7 @@ def log(holder):
     return holder.process.log.read_text()
 
 
-def test_a_leader_that_is_told_to_end_is_followed_at_once(plane, pods, holders):
+def test_a_leader_that_is_terminated_is_followed_at_once(plane, pods, holders):
     # Whoever had to wait for the duration would wait for longer than the test does.
     with history(plane, pods) as terms:
         first = holders("first", 600, 400, 1)
@@ -318,7 +318,7 @@ def test_a_leader_that_is_told_to_end_is_followed_at_once(plane, pods, holders):
     assert (spec.get("holderIdentity", ""), spec["leaseTransitions"]) == ("", 1)
 
 
-def test_the_scorers_account_may_do_with_its_lease_what_leading_takes_and_no_more(plane, scorer):
+def test_the_scorers_account_has_only_the_rights_to_its_lease_that_leading_takes(plane, scorer):
     scorer.create(LEASES, {"metadata": {"name": NAME}, "spec": {}})
     try:
         scorer.get(LEASE)

@@ -52,7 +52,7 @@ def created(plane, namespace, *pods):
 
 
 # The first, while no scorer has run here.
-def test_where_nobody_leads_admission_is_answered_and_a_note_says_why(ann):
+def test_without_a_leader_admission_is_answered_with_a_note(ann):
     answer = ann.ask(*gang(2))
 
     assert [(pod["verdict"], pod["placement"]) for pod in answer["pods"]] == [("allowed", None)] * 2
@@ -76,7 +76,7 @@ def test_a_gang_goes_where_the_dry_run_said(plane, machines, namespace, ann):
 
 
 @pytest.mark.usefixtures("placing")
-def test_a_gang_that_does_not_fit_is_told_why_with_the_nodes_counted(machines, ann):
+def test_a_gang_that_does_not_fit_gets_a_reason_with_the_number_of_nodes(machines, ann):
     machines(2)
     wait_until(lambda: ann.fits(*gang(16)), "the nodes are known")
 
@@ -89,7 +89,9 @@ def test_a_gang_that_does_not_fit_is_told_why_with_the_nodes_counted(machines, a
 
 
 @pytest.mark.usefixtures("placing")
-def test_shares_go_where_the_dry_run_said_and_leave_what_it_said(plane, nodes, namespace, ann):
+def test_shares_go_where_the_dry_run_said_and_leave_the_memory_it_said(
+    plane, nodes, namespace, ann
+):
     nodes(SHARES)
     shares = [a_pod(f"share-{i}", SHARE) for i in range(2)]
     wait_until(lambda: ann.fits(*shares), "the node is known")

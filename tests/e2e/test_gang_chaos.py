@@ -46,7 +46,7 @@ def replicas(webhook, policy, tmp_path):
         pytest.param(Replicas.silence_the_way, often(1, 5), False, id="connections silent"),
     ],
 )
-def test_gangs_are_placed_whole_whatever_becomes_of_the_leader(
+def test_gangs_are_placed_whole_after_faults_of_the_leader(
     pods, machines, replicas, harm, times, each_leads
 ):
     random = Random(7)  # noqa: S311 - the same gangs in every run.

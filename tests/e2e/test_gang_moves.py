@@ -202,7 +202,7 @@ def test_a_job_that_counts_evictions_as_failures_waits_with_the_reason(pods, hos
     assert sum(history.creations(pods.namespace).values()) == 3
 
 
-def test_pods_that_nobody_would_make_again_wait_with_the_reason(pods, hosts, history):
+def test_pods_without_a_controller_are_not_evicted_and_wait_with_the_reason(pods, hosts, history):
     hosts(2)
     make_gang(pods, "bare", 2, 8, [0])
     make_gang(pods, "bare", 2, 8, [1], spec=only_beside())

@@ -131,7 +131,7 @@ def test_under_waves_of_hostile_bodies_memory_stays_flat_and_others_are_served(w
     assert memory(webhook.process, "VmHWM") < granted("webhook")
 
 
-def test_whoever_sends_slowly_is_cut_off_and_others_are_served(webhook, load):
+def test_slow_senders_are_cut_off_and_other_clients_are_served(webhook, load):
     with ExitStack() as stack:
         heads = [stack.enter_context(connect(webhook)) for _ in range(40)]
         bodies = [stack.enter_context(connect(webhook)) for _ in range(40)]
@@ -155,7 +155,7 @@ def test_whoever_sends_slowly_is_cut_off_and_others_are_served(webhook, load):
         all_were_served(load)
 
 
-def test_more_connections_than_there_is_room_for_take_nobody_elses(webhook, load):
+def test_too_many_connections_of_one_client_close_none_of_others(webhook, load):
     with ExitStack() as stack:
         many = [stack.enter_context(connect(webhook)) for _ in range(LIMITS.connections + 50)]
         load.goes_on()

@@ -100,7 +100,7 @@ def test_a_snapshot_has_the_nodes_and_pods_that_are_there_and_nothing_secret(
 
 
 @pytest.mark.usefixtures("webhook")
-def test_a_snapshot_leaves_nobodys_pods_out(plane, live):
+def test_a_snapshot_has_all_pods(plane, live):
     def snapshot():
         items = json.loads(live("snapshot").stdout)["items"]
         return sorted(one["metadata"]["name"] for one in items if one["kind"] == "Pod")
@@ -124,7 +124,7 @@ def _asking(name, namespace):
 
 
 @pytest.mark.usefixtures("machines", "placing")
-def test_a_snapshot_simulated_gives_what_the_planner_decides_and_explain_tells_it(
+def test_simulate_on_a_snapshot_agrees_with_the_planner_and_with_explain(
     plane, nodes, pods, live, tmp_path
 ):
     nodes(DGX)
@@ -150,7 +150,7 @@ def test_a_snapshot_simulated_gives_what_the_planner_decides_and_explain_tells_i
 
 
 @pytest.mark.usefixtures("machines", "placing")
-def test_a_gang_that_waits_is_told_the_same_by_its_object_by_explain_and_by_simulate(
+def test_object_explain_and_simulate_give_a_waiting_gang_the_same_reason(
     plane, nodes, pods, live, tmp_path
 ):
     nodes({**DGX, "count": 1})

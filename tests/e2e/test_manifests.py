@@ -80,9 +80,7 @@ def test_the_overlay_is_taken_and_calls_the_webhook_for_every_pod(plane, shipped
         ),
     ],
 )
-def test_what_the_scorer_asks_does_not_queue_behind_everybodys_accounts(
-    plane, scorer, path, query, flow
-):
+def test_requests_of_the_scorer_match_its_flow_schemas(plane, scorer, path, query, flow):
     dispatched = f'apiserver_flowcontrol_dispatched_requests_total{{flow_schema="{flow}"'
 
     def counted():

@@ -90,7 +90,7 @@ def test_replicas_that_are_killed_one_after_the_other_fail_no_create(plane, link
     assert linkwise.standby.judged > asked
 
 
-def test_while_only_the_standby_runs_what_would_fail_closed_is_created(plane, linkwise, path):
+def test_while_only_the_standby_runs_pods_that_fail_closed_are_created(plane, linkwise, path):
     for one in linkwise.replicas:
         linkwise.kill(one)
     try:
@@ -100,7 +100,7 @@ def test_while_only_the_standby_runs_what_would_fail_closed_is_created(plane, li
             linkwise.revive(one)
 
 
-def test_a_standby_that_is_away_is_missed_by_nobody(plane, linkwise, path):
+def test_pods_are_created_while_the_standby_is_down(plane, linkwise, path):
     linkwise.kill(linkwise.standby)
     try:
         assert without_gate([plane.api.create(path, body(n)) for n in range(9)]) == []
@@ -125,7 +125,7 @@ def test_pods_of_controllers_are_all_there_after_a_replica_was_killed(plane, lin
     assert without_gate(made()) == []
 
 
-def test_while_no_replica_runs_what_fails_open_is_created_and_what_fails_closed_is_not(
+def test_while_no_replica_runs_pods_that_fail_open_are_created_and_others_are_not(
     plane, linkwise, path
 ):
     everyone = (*linkwise.replicas, linkwise.standby)

@@ -99,7 +99,7 @@ def test_a_leader_that_is_killed_is_followed(plane, replica):
 
 
 @pytest.mark.usefixtures("running")
-def test_a_gang_is_placed_on_the_best_set_and_people_are_told(plane, nodes, pods, namespace):
+def test_a_gang_is_placed_on_the_best_set_and_reported(plane, nodes, pods, namespace):
     nodes(LINE)
     for index in range(4):
         plane.api.create(pods, worker(index))
@@ -122,7 +122,7 @@ def reasons(plane, namespace):
     return [one["reason"] for one in plane.api.get(path, fieldSelector=chosen)["items"]]
 
 
-def test_whoever_looks_sees_who_has_which_gpu_and_why_others_wait(
+def test_inspection_shows_the_holder_of_each_gpu_and_why_pods_wait(
     plane, running, nodes, pods, namespace
 ):
     nodes(LINE)

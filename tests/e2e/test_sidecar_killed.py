@@ -44,7 +44,7 @@ def pods(webhook, namespace):
 
 
 @pytest.mark.timeout(2400)
-def test_usage_returns_to_the_truth_whoever_dies_and_whatever_is_deleted(
+def test_usage_is_correct_after_kills_of_the_scorer_and_deletions_of_pods(
     nodes, pods, sidecar, revive
 ):
     random = Random(11)  # noqa: S311 - the same pods in every run.

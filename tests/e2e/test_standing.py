@@ -81,7 +81,7 @@ def test_a_stateful_set_that_is_scaled_down(pods, machines):
     assert "held" not in wait_for_phase(pods, "ranks", "Suspended")["status"]
 
 
-def test_a_member_that_is_replaced_leaves_the_rest_of_what_is_told(pods, machines):
+def test_a_replaced_member_leaves_the_rest_of_the_status_unchanged(pods, machines):
     machines(2)
     pods.api.create(set_path(pods), a_stateful_set("pair", 4))
     before = wait_for_phase(pods, "pair", "Placed", members="4/4")["status"]

@@ -56,7 +56,7 @@ def told(pods, reason):
     return [one["message"] for one in events if one["reason"] == reason]
 
 
-def test_a_pod_that_can_never_be_patched_deposes_nobody_whatever_its_name(
+def test_a_pod_that_cannot_be_patched_deposes_no_leader_whatever_its_name(
     plane, placing, tenant, honest, machines
 ):
     machines(1)

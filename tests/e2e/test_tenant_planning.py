@@ -84,7 +84,7 @@ PORTS = {
 
 
 @pytest.mark.parametrize("ports", PORTS.values(), ids=PORTS)
-def test_host_ports_do_not_hold_up_anybody(ports, machines, pods, tenant, term):
+def test_host_ports_do_not_delay_other_gangs(ports, machines, pods, tenant, term):
     machines(4)
     before = term()
     make_gang(tenant, "ports", 2, 1, spec=with_ports(ports))
@@ -95,7 +95,7 @@ def test_host_ports_do_not_hold_up_anybody(ports, machines, pods, tenant, term):
     assert term() == before
 
 
-def test_a_pod_with_too_many_host_ports_is_told_so(machines, pods, tenant):
+def test_a_pod_with_too_many_host_ports_gets_the_reason(machines, pods, tenant):
     del pods
     machines(1)
     make_gang(tenant, "ports", 2, 1, spec=with_ports(PORTS["6,000 host ports"]))
@@ -103,7 +103,7 @@ def test_a_pod_with_too_many_host_ports_is_told_so(machines, pods, tenant):
     wait_for_phase(tenant, "ports", "Assembling", "asks for more than 256 host ports")
 
 
-def test_members_that_all_differ_do_not_hold_up_anybody(machines, pods, tenant, term):
+def test_members_that_all_differ_do_not_delay_other_gangs(machines, pods, tenant, term):
     machines(4)
     before = term()
     for i in range(64):
@@ -183,7 +183,7 @@ def test_a_node_is_reserved_for_a_minute_at_most(reserved, pods):
     wait_until(lambda: node_of(pods, "late") == reserved[0].name, "it is bound", 150)
 
 
-def test_hundreds_of_pods_that_never_fit_do_not_hold_up_anybody(machines, pods, tenant, term):
+def test_hundreds_of_pods_that_never_fit_do_not_delay_other_gangs(machines, pods, tenant, term):
     machines(4)
     before = term()
     for i in range(300):

@@ -179,7 +179,7 @@ def test_pods_are_admitted_while_all_of_it_goes_on(webhook, load, namespace):
     all_were_served(load)
 
 
-def test_the_api_server_is_told_that_a_text_is_too_long(policy):
+def test_a_text_that_is_too_long_is_refused_with_the_limit(policy):
     policy("strict: true")
 
     said = refusal(lambda: policy("#" * (MOST_BYTES + 1)))

@@ -83,7 +83,7 @@ def up(plane, tmp_path_factory):  # noqa: ARG001 - where there are no programs i
         call("down", folder)
 
 
-def test_what_up_starts_goes_on_with_the_nodes_that_were_asked_for(plane, up):
+def test_processes_of_make_up_keep_running_with_the_requested_nodes(plane, up):
     folder, made = up
     assert (made.returncode, made.stderr) == (0, "")
     names = [one["name"] for one in processes(folder)]
@@ -144,7 +144,7 @@ def test_a_second_up_says_the_same_again_and_starts_nothing(up):
     assert processes(folder) == before
 
 
-def test_down_leaves_nothing_of_what_went_on_or_died_or_was_paused(plane, folder):  # noqa: ARG001
+def test_down_removes_processes_that_run_ended_or_are_paused(plane, folder):  # noqa: ARG001
     assert call("up", folder).returncode == 0
     made = {one["name"]: one for one in processes(folder)}
     for name, number in (("etcd", 9), ("webhook", 9), ("kwok", signal.SIGSTOP)):
@@ -192,7 +192,7 @@ def test_an_up_that_is_ended_halfway_leaves_nothing_running(plane, folder, numbe
         pytest.param({"MODE": "best"}, "mode: must be 'default'", id="mode"),
     ],
 )
-def test_nodes_that_cannot_be_are_told_in_one_line_and_nothing_starts(folder, asked, told):
+def test_invalid_nodes_are_reported_in_one_line_and_nothing_starts(folder, asked, told):
     up = call("up", folder, **asked)
     assert (up.returncode, up.stdout, up.stderr.count("\n")) == (1, "", 1)
     assert told in up.stderr

@@ -45,7 +45,7 @@ def knows(sidecar, pod, mode):
 
 
 @pytest.mark.usefixtures("untold")
-def test_a_node_that_grows_takes_who_waited_for_it(pods, offers):
+def test_a_node_that_grows_gets_the_pods_that_waited_for_it(pods, offers):
     pods.create(share(20), name="large")
     wait_for_reason(pods, "large", "no card with enough free memory")
 
@@ -108,9 +108,7 @@ def test_cards_of_one_node_that_differ_are_each_taken_for_what_they_have(pods, n
     assert dev == {"large": "24", "small": "6", "middle": "15", "last": "24"}
 
 
-def test_a_card_that_is_told_to_be_unhealthy_is_given_to_nobody_until_it_is_well(
-    pods, nodes, sidecar
-):
+def test_an_unhealthy_card_is_not_allocated_until_it_is_healthy(pods, nodes, sidecar):
     nodes(SHARED)
     maps = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
     told = {"metadata": {"name": "unhealthy-gpu-share"}, "data": {keys.UNHEALTHY_KEY: "0, 2"}}

@@ -43,9 +43,7 @@ def test_a_node_stays_open_to_others_after_pods_were_evicted_there(pods, nodes, 
         assert create(pods, f"after-{name}", 5) == card_of[name]
 
 
-def test_a_pod_that_no_eviction_helps_evicts_nobody_and_keeps_no_node_from_others(
-    pods, nodes, urgent
-):
+def test_a_pod_that_no_eviction_helps_preempts_no_pod_and_reserves_no_node(pods, nodes, urgent):
     nodes(SHARED)
     for i in range(4):
         # 8 GiB that stay and 7 that might go, on each card: in sum more than enough.

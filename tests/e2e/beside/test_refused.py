@@ -50,7 +50,7 @@ def holders(sidecar):
     return [one["pod"] for gpu in sidecar.node("share")["gpus"] for one in gpu["holders"]]
 
 
-def test_a_pod_whose_binding_is_refused_keeps_no_gpu_from_others_and_is_bound_once_it_may_be(
+def test_a_pod_whose_binding_is_refused_holds_no_gpu_and_is_bound_once_it_is_allowed(
     pods, nodes, sidecar, refused
 ):
     nodes(SHARED)

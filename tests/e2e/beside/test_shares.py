@@ -30,7 +30,7 @@ def placed(pods, *asked):
 # ---- Which card.
 
 
-def test_four_pods_of_10_gib_and_30_percent_take_a_card_each_and_a_fifth_is_told_why_it_waits(
+def test_four_pods_of_10_gib_and_30_percent_take_a_card_each_and_a_fifth_waits_with_the_reason(
     pods, nodes
 ):
     nodes(SHARED)
@@ -82,7 +82,7 @@ def test_memory_only_and_compute_pods_do_not_share_a_node(pods, nodes):
     wait_for_reason(pods, "memory", "in use by pods that share compute, too")
 
 
-def test_whole_gpus_are_those_that_talk_fastest(pods, nodes):
+def test_whole_gpus_are_the_set_with_the_most_bandwidth(pods, nodes):
     nodes(MACHINE)
 
     [(node, both)] = placed(pods, {keys.GPU_WHOLE: 2})
@@ -132,7 +132,7 @@ def test_pods_that_gpushare_placed_before_keep_their_cards(pods, nodes, sidecar)
 
 
 @pytest.mark.parametrize("asked", [share(5), {keys.GPU_WHOLE: 1}])
-def test_a_pod_that_names_another_scheduler_is_refused_with_what_to_do(pods, asked):
+def test_a_pod_that_names_another_scheduler_is_refused_with_a_suggestion(pods, asked):
     said = pods.refusal(asked, spec={"schedulerName": "another"})
 
     assert "leave schedulerName out, or write linkwise [LW116]" in said
@@ -141,7 +141,7 @@ def test_a_pod_that_names_another_scheduler_is_refused_with_what_to_do(pods, ask
 # ---- A job whose percentage cannot be.
 
 
-def test_a_job_whose_percentage_is_no_multiple_of_5_is_told_so(pods, nodes):
+def test_a_job_whose_percentage_is_no_multiple_of_5_gets_the_reason(pods, nodes):
     nodes(SHARED)
     template = {"spec": {"restartPolicy": "Never", "containers": [container(share(2, 32))]}}
     jobs = f"/apis/batch/v1/namespaces/{pods.namespace}/jobs"
@@ -191,7 +191,7 @@ def test_a_node_whose_mode_changes_takes_no_more_of_the_old_and_those_that_run_s
     assert where(pods, "new") == ("share", (0,))
 
 
-def test_a_card_that_is_cordoned_is_given_to_nobody(pods, nodes, sidecar):
+def test_a_cordoned_card_is_not_allocated(pods, nodes, sidecar):
     nodes(SHARED)
     pods.api.patch(f"{NODES}/share", {"metadata": {"annotations": {keys.CORDON: "0,2"}}})
 

@@ -138,7 +138,7 @@ def test_who_asks_by_the_other_name_gets_a_replica_and_is_told_its_part_of_the_m
     assert variables[keys.ENV_MEMORY_FRACTION] == "0.225"
 
 
-def test_who_finds_no_replica_on_gpus_that_are_given_out_is_told_so(pods, sliced, sidecar):
+def test_a_pod_without_a_free_replica_waits_with_the_reason(pods, sliced, sidecar):
     sliced(LOOSE)
     pods.api.patch(f"{NODES}/sliced", {"metadata": {"annotations": {keys.CORDON: "0,1,2"}}})
 
@@ -155,7 +155,9 @@ def test_who_finds_no_replica_on_gpus_that_are_given_out_is_told_so(pods, sliced
     wait_for_reason(pods, "third", "not enough without the GPUs that are cordoned or unhealthy")
 
 
-def test_a_pod_for_a_replica_that_names_another_scheduler_is_refused_with_what_to_do(pods, sliced):
+def test_a_pod_for_a_replica_that_names_another_scheduler_is_refused_with_a_suggestion(
+    pods, sliced
+):
     sliced(LOOSE)
 
     said = pods.refusal(ONE, spec={"schedulerName": "another"})

@@ -30,7 +30,9 @@ def killed(plane, sidecar):
         start()
 
 
-def test_a_scorer_that_was_killed_says_again_what_stands_on_the_pods(pods, nodes, sidecar, killed):
+def test_a_scorer_that_was_killed_reports_the_records_of_the_pods_again(
+    pods, nodes, sidecar, killed
+):
     nodes(share_nodes(2))
 
     def said():
