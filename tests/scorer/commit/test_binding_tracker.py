@@ -95,7 +95,9 @@ async def test_the_event_says_why_a_gang_is_evicted(cluster, clock):
 
 def statuses(cluster):
     """Return phase, reason and members of each status that was written."""
-    steps = [step for body in cluster.status_patches() for step in body if step["path"] == "/status"]
+    steps = [
+        step for body in cluster.status_patches() for step in body if step["path"] == "/status"
+    ]
     return [tuple(step["value"].get(k) for k in ("phase", "reason", "members")) for step in steps]
 
 
