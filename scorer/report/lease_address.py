@@ -1,4 +1,4 @@
-"""Where the leader answers, written into the Lease it holds, so that nobody has to guess."""
+"""Publication of the leader's address for dry runs, in the Lease that it holds."""
 
 import asyncio
 
@@ -15,12 +15,12 @@ _log = structlog.get_logger()
 
 
 async def publish_address(kube: Kube, address: str, term: int, retry: float = _RETRY) -> None:
-    """Write the leader's address, and return once it stands there; without one, at once.
+    """Write the leader's address into the Lease; return once it is written.
 
     Args:
         kube: The API server.
-        address: `host:port`.
-        term: Under which it leads: of a Lease that is another's by now, nothing is changed.
+        address: `host:port`; empty: nothing is written.
+        term: The leader's term; a Lease of another term is not changed.
         retry: Before a failed write is tried again [s].
     """
     while address:
