@@ -11,10 +11,10 @@ CONFIG_MAPS = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
 
 
 @asynccontextmanager
-async def watching(cluster):
+async def watching(cluster, *build_table):
     """Run informers in the block, once they have listed everything."""
     async with Kube(cluster.url) as kube:
-        informers = Informers(kube)
+        informers = Informers(kube, *build_table)
         task = asyncio.create_task(informers.run())
         try:
             await asyncio.wait_for(informers.synced(), 30)

@@ -1,11 +1,12 @@
-"""What the API server has shown, and what was written since: from both, the cluster's snapshots.
+"""The cluster as watched, plus assumed allocations; both give the snapshots that plans are made of.
 
-Pods are the truth. What we write counts from the moment it is decided, and until the watch shows
-it: a write whose answer is lost may have been carried out.
+Pods are the source of truth. An allocation is assumed from the decision until the watch shows it:
+a write whose response is lost may have been carried out.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 
 from cluster.accounting import account, unresolved_conflict
 from cluster.gpu_usage import LedgerError
@@ -23,29 +24,29 @@ Key = tuple[str, str]
 
 
 class ClusterState:
-    """Nodes, pods, and who has what; a snapshot costs what changed since the last one."""
+    """Nodes, pods and their GPUs. A snapshot costs the nodes that changed since the last one."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start without nodes and pods."""
         self._preferences = Snapshot(Ledger())
         self._migrate = False
         self._nodes: dict[str, Node] = {}
         self._tables: dict[str, Table] = {}
         self._pods: dict[Key, PodInfo] = {}
-        """As they will be once the watch shows what we wrote."""
+        """Pods with their assumed allocations."""
         self._assumed: dict[str, tuple[PodInfo, Allocation]] = {}
-        """By uid: pods that the watch does not show yet with what we wrote, as it shows them."""
-        self._claims: dict[str, dict[str, PodUsage]] = {}
-        """By the node on which they hold something, then by uid."""
+        """By uid: pods as the watch shows them, without the allocation that is assumed."""
+        self._usages: dict[str, dict[str, PodUsage]] = {}
+        """By node, then by uid of the pod."""
         self._groups: dict[Key, dict[Key, PodInfo]] = {}
-        """Pods that wait or waited for us, by namespace and gang; alone by their own name."""
+        """Pods that wait or waited for GPUs, by namespace and gang, or by their own name."""
         self._ledgers: dict[str, NodeLedger] = {}
-        self._in_order = True
-        """The ledgers are by name."""
+        self._is_sorted = True
+        """The ledgers are sorted by name."""
         self._conflicts: dict[str, tuple[Conflict, ...]] = {}
-        """By the node that is claimed, where there are any."""
+        """By node."""
         self._stale: dict[str, set[str]] = {}
-        """Nodes that are to be accounted anew, and the uids of whose claims changed there."""
+        """Nodes whose ledger is outdated, and the uids of the pods that changed there."""
         self._snapshot: Snapshot | None = None
         self.capacity_version = 0
         """Grows with every change that may free capacity, so that a refused unit may fit."""
@@ -53,11 +54,11 @@ class ClusterState:
         self._dirty_nodes: set[str] = set()
 
     def set_preferences(self, preferences: Snapshot, *, migrate: bool) -> None:
-        """Take what the policy prefers.
+        """Take the preferences of the policy.
 
         Args:
             preferences: A snapshot without nodes.
-            migrate: Believe what another scheduler wrote on pods without our record.
+            migrate: Accept gpushare's records on pods without a record of Linkwise.
         """
         self._preferences, self._snapshot = preferences, None
         self.capacity_version += 1
@@ -65,10 +66,10 @@ class ClusterState:
             self._migrate = migrate
             self._ledgers.clear()
             for name in self._nodes:
-                self._touch(name)
+                self._mark_node_dirty(name)
 
     def update_node(self, name: str, node: Node | None, table: Table | None = None) -> None:
-        """Take a node as it is now; None: it is gone.
+        """Take a node; None: it was deleted.
 
         Args:
             name: Its name.
@@ -84,10 +85,10 @@ class ClusterState:
             if node.machine is not None and not node.preparing:
                 self._tables[name] = table or table_of(node.machine)
         self.capacity_version += 1
-        self._touch(name)
+        self._mark_node_dirty(name)
 
     def update_pod(self, key: Key, pod: PodInfo | None) -> None:
-        """Take a pod as the watch shows it now; None: it is gone."""
+        """Take a pod of the watch; None: it was deleted."""
         before = self._pods.get(key)
         if before and (pod is None or pod.uid != before.uid):
             self._assumed.pop(before.uid, None)
@@ -97,46 +98,46 @@ class ClusterState:
                 self._assumed[pod.uid] = pod, allocation
                 pod = pod.with_allocation(allocation)
             else:
-                # The watch shows it now, or it needs nothing any more.
+                # The watch shows the allocation, or the pod has finished.
                 del self._assumed[pod.uid]
         self._set(key, pod)
 
     def assume(self, pod: PodInfo, allocation: Allocation) -> None:
-        """Count GPUs as held by a pod that waits for them, since they are about to be written."""
+        """Count GPUs as allocated to a waiting pod, before they are written."""
         self._assumed[pod.uid] = pod, allocation
         self._set(pod.key, pod.with_allocation(allocation))
 
     def forget(self, pod: PodInfo) -> None:
-        """Count a pod's GPUs as free again: what was to be written was refused."""
-        found = self._assumed.pop(pod.uid, None)
-        if found is not None:
-            self._set(pod.key, found[0])
+        """Count the assumed GPUs of a pod as free again, since the write was refused."""
+        assumed = self._assumed.pop(pod.uid, None)
+        if assumed is not None:
+            self._set(pod.key, assumed[0])
 
     def is_assumed(self, pod: PodInfo) -> bool:
-        """Tell whether a pod is not shown yet with the GPUs that we hold for it."""
+        """Return whether the watch does not show the allocation of a pod yet."""
         return pod.uid in self._assumed
 
     def pod(self, key: Key) -> PodInfo | None:
-        """Return a pod as it will be once the watch shows what we wrote; None: it is not there."""
+        """Return a pod with its assumed allocation; None: it does not exist."""
         return self._pods.get(key)
 
     def usages(self, node: str) -> Iterable[PodUsage]:
-        """Return the pods that hold something of a node, or will."""
-        return self._claims.get(node, {}).values()
+        """Return the usages of pods that are bound to a node, or have an allocation there."""
+        return self._usages.get(node, {}).values()
 
     @property
     def preferences(self) -> Snapshot:
-        """What the policy prefers, as a snapshot without nodes."""
+        """The preferences of the policy, as a snapshot without nodes."""
         return self._preferences
 
     def ledger(self, name: str) -> NodeLedger | None:
-        """Return who has what of one node; None: it is not there. Cost: what changed there."""
+        """Return the ledger of a node; None: no such node. Cost: the pods that changed there."""
         if name in self._stale:
             self._account(name)
         return self._ledgers.get(name)
 
     def table(self, name: str) -> Table | None:
-        """Return what links a node's GPUs; None where it has none, or is not there."""
+        """Return the table of a node's machine; None: it has none, or it does not exist."""
         return self._tables.get(name)
 
     def mark_group_dirty(self, group: Key) -> None:
@@ -157,72 +158,74 @@ class ClusterState:
 
     @property
     def groups(self) -> Iterable[Key]:
-        """All gangs' names, and the pods that wait on their own."""
+        """Namespaces and names of gangs, and of pods that wait without a gang."""
         return self._groups.keys()
 
-    def group(self, at: Key) -> Iterable[PodInfo]:
+    def group(self, key: Key) -> Iterable[PodInfo]:
         """Return the pods of a group: of all gangs of a name, or one pod."""
-        return self._groups.get(at, {}).values()
+        return self._groups.get(key, {}).values()
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
-        """Pods whose records cannot be honoured. Cost: the nodes on which something changed."""
+        """Pods whose records contradict others. Cost: the nodes that changed."""
         for name in list(self._stale):
             self._account(name)
-        found = [one for conflicts in self._conflicts.values() for one in conflicts]
-        return tuple(sorted(found, key=lambda one: one.pod))
+        conflicts = chain.from_iterable(self._conflicts.values())
+        return tuple(sorted(conflicts, key=lambda conflict: conflict.pod))
 
     def snapshot(self) -> Snapshot:
-        """Return the cluster as it is now. Cost: the nodes on which something changed."""
+        """Return the current snapshot. Cost: the nodes that changed."""
         if self._snapshot is not None:
             return self._snapshot
         conflicts = self.conflicts
-        if not self._in_order:
-            # Whoever reads a snapshot wants its nodes by name.
+        if not self._is_sorted:
+            # `Snapshot.nodes` is sorted by name.
             self._ledgers = dict(sorted(self._ledgers.items()))
-            self._in_order = True
+            self._is_sorted = True
         ledger = Ledger(dict(self._ledgers), conflicts)
         self._snapshot = replace(self._preferences, ledger=ledger, tables=dict(self._tables))
         return self._snapshot
 
     def _account(self, name: str) -> None:
-        node, claims = self._nodes.get(name), self._claims.get(name, {})
+        node, usages = self._nodes.get(name), self._usages.get(name, {})
         changed = self._stale.pop(name, set())
         if node is None:
             self._ledgers.pop(name, None)
-            self._refuse(name, tuple(filter(None, map(unresolved_conflict, claims.values()))))
+            self._set_conflicts(
+                name, tuple(filter(None, map(unresolved_conflict, usages.values())))
+            )
             return
         ledger = self._ledgers.get(name)
-        self._in_order &= ledger is not None
+        self._is_sorted &= ledger is not None
         if ledger is not None and ledger.node is node and not self._conflicts.get(name):
-            found = self._reaccount(ledger, {uid: claims.get(uid) for uid in changed})
+            updated = self._updated(ledger, {uid: usages.get(uid) for uid in changed})
         else:
-            found = None
-        self._ledgers[name], refused = (
-            (found, ()) if found else account(node, claims.values(), migrate=self._migrate)
+            updated = None
+        self._ledgers[name], conflicts = (
+            (updated, ()) if updated else account(node, usages.values(), migrate=self._migrate)
         )
-        self._refuse(name, refused)
+        self._set_conflicts(name, conflicts)
 
-    def _refuse(self, name: str, conflicts: tuple[Conflict, ...]) -> None:
+    def _set_conflicts(self, name: str, conflicts: tuple[Conflict, ...]) -> None:
         self._conflicts.pop(name, None)
         if conflicts:
             self._conflicts[name] = conflicts
 
-    def _reaccount(
+    def _updated(
         self, ledger: NodeLedger, changed: Mapping[str, PodUsage | None]
     ) -> NodeLedger | None:
-        """Return the ledger with some claims as they are now; None where all must be looked at.
+        """Return the ledger with changed usages; None where all usages must be accounted.
 
-        While nobody's claim is refused, it does not matter who came first.
+        Without conflicts the order of the usages does not matter.
         """
         if ledger.unaccounted:
             return None
         for uid in changed:
             ledger = ledger.release(uid)
         try:
-            for one in filter(None, changed.values()):
-                shares = one.shares_on(ledger.node, migrate=self._migrate)
-                ledger = ledger.hold(one.holding(shares))
+            for usage in filter(None, changed.values()):
+                shares = usage.shares_on(ledger.node, migrate=self._migrate)
+                ledger = ledger.hold(usage.holding(shares))
         except (LedgerError, RecordError):
             return None
         return ledger
@@ -230,43 +233,42 @@ class ClusterState:
     def _set(self, key: Key, pod: PodInfo | None) -> None:
         before = self._pods.pop(key, None)
         if before is not None:
-            self._claim(before.uid, before.usage, holds=False)
-            self._group(key, before, there=False)
+            self._set_usage(before.uid, before.usage, exists=False)
+            self._set_group(key, before, exists=False)
         if pod is not None:
             self._pods[key] = pod
-            self._claim(pod.uid, pod.usage, holds=True)
-            self._group(key, pod, there=True)
-        had = before.usage if before else None
-        has = pod.usage if pod else None
-        if had != has:
-            self.capacity_version += had is not None and bool(had.target)
-            for usage in (had, has):
+            self._set_usage(pod.uid, pod.usage, exists=True)
+            self._set_group(key, pod, exists=True)
+        old = before.usage if before else None
+        new = pod.usage if pod else None
+        if old != new:
+            self.capacity_version += old is not None and bool(old.target)
+            for usage in (old, new):
                 if usage and (usage.target or usage.record):
-                    self._touch(usage.target, usage.uid)
+                    self._mark_node_dirty(usage.target, usage.uid)
 
-    def _claim(self, uid: str, usage: PodUsage | None, *, holds: bool) -> None:
+    def _set_usage(self, uid: str, usage: PodUsage | None, *, exists: bool) -> None:
         if usage and (usage.target or usage.record):
-            claims = self._claims.setdefault(usage.target, {})
-            if holds:
-                claims[uid] = usage
+            usages = self._usages.setdefault(usage.target, {})
+            if exists:
+                usages[uid] = usage
             else:
-                del claims[uid]
+                del usages[uid]
 
-    def _group(self, key: Key, pod: PodInfo, *, there: bool) -> None:
-        name = pod.group
-        if name is None:
+    def _set_group(self, key: Key, pod: PodInfo, *, exists: bool) -> None:
+        if pod.group is None:
             return
-        at = pod.namespace, name
-        self.mark_group_dirty(at)
-        group = self._groups.setdefault(at, {})
-        if there:
+        group_key = pod.namespace, pod.group
+        self.mark_group_dirty(group_key)
+        group = self._groups.setdefault(group_key, {})
+        if exists:
             group[key] = pod
         else:
             group.pop(key, None)
             if not group:
-                del self._groups[at]
+                del self._groups[group_key]
 
-    def _touch(self, name: str, *uids: str) -> None:
+    def _mark_node_dirty(self, name: str, *uids: str) -> None:
         self._stale.setdefault(name, set()).update(uids)
         self._dirty_nodes.add(name)
         self._snapshot = None

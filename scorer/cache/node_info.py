@@ -1,4 +1,4 @@
-"""What a Node object, its agent and the policy tell of one node."""
+"""Build a node from its Node object, the ConfigMaps about it, and the policy."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,76 +14,84 @@ from topology.catalogue import entry
 
 
 class ConfigMap(Struct, frozen=True):
-    """A ConfigMap in which agents, or gpushare's users, tell of a node."""
+    """A ConfigMap with the topology of a node, or with its unhealthy GPUs (gpushare)."""
 
     metadata: Metadata = Metadata()
     data: dict[str, str] | None = None
 
     @property
     def node(self) -> str | None:
-        """Of which node it tells; None where of none."""
+        """The name of its node; None: it is about no node."""
         labels, name = self.metadata.labels or {}, self.metadata.name
         if name.startswith(UNHEALTHY_NAME_PREFIX):
             return name.removeprefix(UNHEALTHY_NAME_PREFIX)
         return labels.get(TOPOLOGY_NODE) if NODE_MODE in labels else None
 
     @property
-    def tells_health(self) -> bool:
-        """It lists unhealthy GPUs, else it is a published topology."""
+    def lists_unhealthy(self) -> bool:
+        """It lists unhealthy GPUs; otherwise it is a published topology."""
         return self.metadata.name.startswith(UNHEALTHY_NAME_PREFIX)
 
 
-def build_node(raw: NodeObject, told: Mapping[str, ConfigMap], policy: PolicySnapshot) -> Node:
-    """Return a node with everything that is known of it.
+def build_node(
+    raw: NodeObject, config_maps: Mapping[str, ConfigMap], policy: PolicySnapshot
+) -> Node:
+    """Return a node with its machine and the health of its GPUs.
 
     Args:
         raw: The Node.
-        told: What ConfigMaps tell of it, by their names.
-        policy: Its machines by node label, the speeds of links, and how shares are laid out.
+        config_maps: The ConfigMaps about it, by name.
+        policy: Has machines by node label, the speeds of links, and the strategy for shares.
 
     Raises:
-        NodeError: An amount is no Kubernetes quantity.
+        NodeError: An amount is not a Kubernetes quantity.
         TopologyError: The policy names a machine that the catalogue does not have.
     """
     name = policy.machine_for(raw.metadata.labels or {})
     node = read_node(
         raw,
-        published=_published(told),
+        published=_published(config_maps),
         machine=entry(name).machine if name else None,
-        unhealthy=_unhealthy(told),
+        unhealthy=_unhealthy(config_maps),
         placement=policy.policy.placement.strategy,
     )
     return measured(node, policy)
 
 
 def measured(node: Node, policy: PolicySnapshot) -> Node:
-    """Return a node with the speeds of links that the policy states."""
-    stated = policy.constants_for(node.labels).model_dump(exclude_none=True)
-    if not stated or node.machine is None:
+    """Return a node with the speeds of links in the policy."""
+    speeds = policy.constants_for(node.labels).model_dump(exclude_none=True)
+    if not speeds or node.machine is None:
         return node
-    constants = replace(node.machine.constants, **stated)
+    constants = replace(node.machine.constants, **speeds)
     return replace(node, machine=replace(node.machine, constants=constants))
 
 
-def _published(told: Mapping[str, ConfigMap]) -> PublishedTopology | None:
-    """Return the first machine that is published, and what all that is published says besides.
+def _published(config_maps: Mapping[str, ConfigMap]) -> PublishedTopology | None:
+    """Return the first published topology with a machine, with the warnings of all.
 
-    Where none can be read, health of as many GPUs as anything is said of.
+    A GPU is unhealthy if any of them says so. Where none has a machine: the one with most GPUs.
     """
-    read = [
-        read_published(one.data or {}) for _, one in sorted(told.items()) if not one.tells_health
+    topologies = [
+        read_published(config_map.data or {})
+        for _, config_map in sorted(config_maps.items())
+        if not config_map.lists_unhealthy
     ]
-    if not read:
+    if not topologies:
         return None
-    first = next((one for one in read if one.machine), max(read, key=lambda one: len(one.healthy)))
-    ill = frozenset[int]().union(*(one.unhealthy for one in read))
+    largest = max(topologies, key=lambda topology: len(topology.healthy))
+    first = next((topology for topology in topologies if topology.machine), largest)
+    unhealthy = frozenset[int]().union(*(topology.unhealthy for topology in topologies))
     return replace(
         first,
-        healthy=tuple(i not in ill for i in range(len(first.healthy))),
-        warnings=tuple(warning for one in read for warning in one.warnings),
+        healthy=tuple(i not in unhealthy for i in range(len(first.healthy))),
+        warnings=tuple(warning for topology in topologies for warning in topology.warnings),
     )
 
 
-def _unhealthy(told: Mapping[str, ConfigMap]) -> str:
-    lists = (one.data or {} for one in told.values() if one.tells_health)
-    return ",".join(data.get(UNHEALTHY_KEY, "") for data in lists)
+def _unhealthy(config_maps: Mapping[str, ConfigMap]) -> str:
+    return ",".join(
+        (config_map.data or {}).get(UNHEALTHY_KEY, "")
+        for config_map in config_maps.values()
+        if config_map.lists_unhealthy
+    )

@@ -22,8 +22,8 @@ from topology.table import Table
 _WARNINGS_MAX, _TEXT_MAX = 5, 200
 """Warnings that are logged of one node, and characters of each."""
 
-_nodes = msgspec.json.Decoder(NodeObject)
-_config_maps = msgspec.json.Decoder(ConfigMap)
+_node_decoder = msgspec.json.Decoder(NodeObject)
+_config_map_decoder = msgspec.json.Decoder(ConfigMap)
 _log = structlog.get_logger()
 
 
@@ -123,7 +123,7 @@ class NodeInformer:
 def _read_node(raw: Raw) -> NodeObject | None:
     """Return a Node; None if it cannot be read, since nothing is placed by its older version."""
     try:
-        return _nodes.decode(raw)
+        return _node_decoder.decode(raw)
     except UNDECODABLE as error:
         _log.warning("Could not read node", err=str(error)[:_TEXT_MAX])
         return None
@@ -131,7 +131,7 @@ def _read_node(raw: Raw) -> NodeObject | None:
 
 def _read_config_map(raw: Raw) -> ConfigMap | None:
     """Return a ConfigMap about a node; None for all others, so that these are not kept."""
-    config_map = _config_maps.decode(raw)
+    config_map = _config_map_decoder.decode(raw)
     return config_map if config_map.node else None
 
 

@@ -1,7 +1,7 @@
 """Read pods from the watch; where a pod cannot be decoded, read each part of it separately.
 
-One bad field must not hide the GPUs that a pod holds: where it is not known which these are, the
-pod's node becomes unaccounted.
+An invalid field must not hide the GPUs of a pod: where these are unknown, the pod's node becomes
+unaccounted.
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ from runtime.kube.decode import decode
 from scorer.gang.pod_info import PodInfo, pod_info, unplanned
 from scorer.placement.member import new_member
 
-_LONGEST = 200
-"""Of an error's text [characters]."""
+_ERROR_MAX = 200
+"""Length of an error's text [characters]."""
 
-_pods = msgspec.json.Decoder(Pod)
-_anything = msgspec.json.Decoder()
+_pod_decoder = msgspec.json.Decoder(Pod)
+_json_decoder = msgspec.json.Decoder()
 _log = structlog.get_logger()
 
 
@@ -33,17 +33,17 @@ def read_pod(raw: bytes | Raw) -> PodInfo:
     Never raises for the JSON of an object: a pod that cannot be decoded is read part by part.
     """
     try:
-        return pod_info(decode(raw, _pods))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the pod may hold GPUs.
-        why = f"its object cannot be read: {str(error)[:_LONGEST]}"
-        found = _read_apart(raw, why)
-        _log.warning("Could not read pod", pod="/".join(found.key), err=why)
-        return found
+        return pod_info(decode(raw, _pod_decoder))
+    except Exception as error:  # noqa: BLE001 - whatever the fault, the pod may hold GPUs.
+        why = f"its object cannot be read: {str(error)[:_ERROR_MAX]}"
+        pod = _read_parts(raw, why)
+        _log.warning("Could not read pod", pod="/".join(pod.key), err=why)
+        return pod
 
 
-def _read_apart(raw: bytes | Raw, why: str) -> PodInfo:
+def _read_parts(raw: bytes | Raw, why: str) -> PodInfo:
     """Return what is kept of a pod that cannot be decoded as a whole."""
-    pod, is_complete = _readable(decode(raw, _anything))
+    pod, is_complete = _readable(decode(raw, _json_decoder))
     usage = _usage(pod, why, is_complete=is_complete)
     return unplanned(
         PodInfo(
@@ -65,12 +65,12 @@ def _read_apart(raw: bytes | Raw, why: str) -> PodInfo:
 
 
 def _usage(pod: Pod, why: str, *, is_complete: bool) -> PodUsage | None:
-    """Return what the pod claims.
+    """Return the usage of a pod.
 
     Args:
         pod: Its readable parts.
-        why: Why there are others.
-        is_complete: The resources of all its containers are among them.
+        why: Why other parts cannot be read.
+        is_complete: The resources of all its containers could be read.
     """
     usage = pod_usage(pod)
     if usage is None or not usage.node or (is_complete and not usage.places):
@@ -80,14 +80,16 @@ def _usage(pod: Pod, why: str, *, is_complete: bool) -> PodUsage | None:
 
 
 def _readable(whole: object) -> tuple[Pod, bool]:
-    """Return the readable parts of a pod, and whether all resources are among them."""
+    """Return the readable parts of a pod, and whether all its resources could be read."""
     name, namespace, uid, version, created = (
         _text(_part(whole, "metadata", field))
         for field in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     )
     spec = _part(whole, "spec")
-    lists = [list(_containers(_part(spec, kind))) for kind in ("containers", "initContainers")]
-    apps, inits = ([one for one in each if one is not None] for each in lists)
+    all_apps, all_inits = (
+        list(_containers(_part(spec, kind))) for kind in ("containers", "initContainers")
+    )
+    apps, inits = (list(filter(None, containers)) for containers in (all_apps, all_inits))
     gates = _part(spec, "schedulingGates")
     gated = isinstance(gates, list) and any(_part(gate, "name") == GANG for gate in gates)
     record = _part(whole, "metadata", "annotations", ALLOCATION)
@@ -108,22 +110,22 @@ def _readable(whole: object) -> tuple[Pod, bool]:
         ),
         status=PodStatus(phase=_text(_part(whole, "status", "phase"))),
     )
-    return pod, all(one is not None for each in lists for one in each)
+    return pod, None not in (*all_apps, *all_inits)
 
 
-def _containers(listed: object) -> Iterator[Container | None]:
-    """Yield each container by its resources; None for each of which these cannot be read."""
-    if listed is None:
+def _containers(part: object) -> Iterator[Container | None]:
+    """Yield each container with its resources; None where these cannot be read."""
+    if part is None:
         return
-    for one in listed if isinstance(listed, list) else [None]:
-        if not isinstance(one, dict):
+    for container in part if isinstance(part, list) else [None]:
+        if not isinstance(container, dict):
             yield None
             continue
         try:
             yield Container(
-                name=_text(_part(one, "name")),
-                resources=msgspec.convert(_part(one, "resources") or {}, Resources),
-                restart_policy=_text(_part(one, "restartPolicy")),
+                name=_text(_part(container, "name")),
+                resources=msgspec.convert(_part(container, "resources") or {}, Resources),
+                restart_policy=_text(_part(container, "restartPolicy")),
             )
         except msgspec.ValidationError:
             yield None

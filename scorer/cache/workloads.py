@@ -1,4 +1,4 @@
-"""Batch Jobs and StatefulSets as the scorer keeps them: owners, and what an eviction costs."""
+"""Read batch Jobs and StatefulSets: their controllers, and whether they create pods."""
 
 from dataclasses import dataclass
 
@@ -48,8 +48,8 @@ class _StatefulSet(Struct, frozen=True):
     spec: _SetSpec = _SetSpec()
 
 
-_sets = msgspec.json.Decoder(_StatefulSet)
-_jobs = msgspec.json.Decoder(_Job)
+_stateful_set_decoder = msgspec.json.Decoder(_StatefulSet)
+_job_decoder = msgspec.json.Decoder(_Job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +58,26 @@ class StatefulSet:
 
     uid: str
     above: Owner | None
-    """The leader that it makes the workers of, or the LeaderWorkerSet that it makes the leaders
-    of; None where it has another controller: its own size is the gang's then."""
+    """The leader pod or the LeaderWorkerSet that controls it; None where it has another controller,
+    and its own size is that of the gang."""
     is_suspended: bool = False
-    """It is scaled to 0, so that it makes no pods for now."""
+    """It is scaled to 0."""
 
 
 def read_stateful_set(raw: bytes | Raw) -> StatefulSet:
     """Return what is kept of a StatefulSet, from its JSON.
 
     Raises:
-        msgspec.DecodeError: It is none.
+        msgspec.DecodeError: The JSON is not that of a StatefulSet.
     """
-    found = decode(raw, _sets)
-    metadata = found.metadata
+    stateful_set = decode(raw, _stateful_set_decoder)
+    metadata = stateful_set.metadata
     above = above_set(controller_of(metadata.owner_references or ()))
-    return StatefulSet(metadata.uid, above, is_suspended=found.spec.replicas == 0)
+    return StatefulSet(metadata.uid, above, is_suspended=stateful_set.spec.replicas == 0)
 
 
 def above_set(controller: Owner | None) -> Owner | None:
-    """Return the controller of a StatefulSet where the gang's size stands there."""
+    """Return the controller of a StatefulSet if it declares the size of the gang."""
     return controller if controller and controller.kind in {"Pod", GROUPS} else None
 
 
@@ -91,7 +91,7 @@ class Job:
     fails_when_evicted: bool
     """It counts an evicted pod as a failure."""
     is_suspended: bool = False
-    """It makes no pods for now, and deletes those that do not run to their end."""
+    """It creates no pods for now, and deletes its unfinished ones."""
 
 
 def read_job(raw: bytes | Raw) -> Job:
@@ -100,14 +100,14 @@ def read_job(raw: bytes | Raw) -> Job:
     Raises:
         msgspec.DecodeError: The JSON is not that of a Job.
     """
-    found = decode(raw, _jobs)
+    job = decode(raw, _job_decoder)
     return Job(
-        uid=found.metadata.uid,
-        above=controller_of(found.metadata.owner_references or ()),
+        uid=job.metadata.uid,
+        above=controller_of(job.metadata.owner_references or ()),
         fails_when_evicted=not any(
             rule.action == "Ignore" and condition.type == "DisruptionTarget"
-            for rule in found.spec.pod_failure_policy.rules or ()
+            for rule in job.spec.pod_failure_policy.rules or ()
             for condition in rule.on_pod_conditions or ()
         ),
-        is_suspended=bool(found.spec.suspend),
+        is_suspended=bool(job.spec.suspend),
     )

@@ -57,7 +57,7 @@ def out_of_use(node):
 
 
 @pytest.mark.parametrize(
-    ("found", "node", "tells_health"),
+    ("found", "node", "lists_unhealthy"),
     [
         pytest.param(topology_of(), "gpu-0", False, id="topology"),
         pytest.param(unhealthy("1"), "gpu-0", True, id="unhealthy GPUs"),
@@ -67,8 +67,8 @@ def out_of_use(node):
         ),
     ],
 )
-def test_a_config_map_tells_of_one_node_or_of_none(found, node, tells_health):
-    assert (found.node, found.tells_health) == (node, tells_health)
+def test_a_config_map_is_about_one_node_or_none(found, node, lists_unhealthy):
+    assert (found.node, found.lists_unhealthy) == (node, lists_unhealthy)
 
 
 # ---- Machines.

@@ -1,44 +1,29 @@
-import asyncio
 import threading
 from contextlib import asynccontextmanager
 
 import msgspec
 import pytest_asyncio
 from builders import a_member, a_pod, an_nvswitch_machine
-from leader_harness import Cluster
+from informers_harness import CONFIG_MAPS, node_in, watching
 from waiting import until
 
 from cluster import keys
 from cluster.pod import Pod
 from cluster.topology_configmap import PublishedTopology, write_published
-from runtime.kube.client import Kube
-from scorer.cache.informers import Informers
 from scorer.extender.filter import Filter
 from scorer.placement.reasons import Reason
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
 from topology.table import table_of
 
-CONFIG_MAPS = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
-
 
 @asynccontextmanager
 async def informing(cluster, build):
-    async with Kube(cluster.url) as kube:
-        informers = Informers(kube, build)
-        task = asyncio.create_task(informers.run())
+    async with watching(cluster, build) as informers:
         try:
-            await asyncio.wait_for(informers.synced(), 30)
             yield informers
         finally:
             build.gate.set()
-            task.cancel()
-            await asyncio.wait((task,))
-
-
-def node_in(informers, name):
-    found = informers.state.snapshot().ledger.nodes.get(name)
-    return found and found.node
 
 
 class GatedBuild:
@@ -54,12 +39,6 @@ class GatedBuild:
             self.started.append(machine.links[0][1])
             self.gate.wait(60)
         return table_of(machine)
-
-
-@pytest_asyncio.fixture
-async def cluster():
-    async with Cluster() as running:
-        yield running
 
 
 @pytest_asyncio.fixture
