@@ -1,4 +1,4 @@
-"""Why a plan is as it is: the nodes, the GPUs on each, and what is left to others."""
+"""Explain a plan: its nodes, the GPUs on each, and what it leaves to other components."""
 
 from dataclasses import dataclass
 
@@ -11,19 +11,19 @@ from topology.explain import Explanation, explain
 from topology.machine import mask_of
 
 MOST_EXPLAINED = 16
-"""Of so many nodes of a plan the GPUs are explained; ranking all sets of a node takes a while."""
+"""Nodes of a plan whose GPUs are explained: it takes long to rank all sets of a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanExplanation:
-    """What a person may ask of a plan."""
+    """The explanation of a plan."""
 
     nodes: str
     """Why these nodes, one sentence."""
     gpus: dict[str, Explanation]
     """Why these GPUs, by node; for whole GPUs that Linkwise chooses."""
     notes: tuple[str, ...]
-    """What the plan could not know or does not decide."""
+    """Facts that are unknown to the plan, or not decided by it."""
 
 
 def explain_plan(snapshot: Snapshot, plan: Plan) -> PlanExplanation:
@@ -35,8 +35,8 @@ def explain_plan(snapshot: Snapshot, plan: Plan) -> PlanExplanation:
 
 
 def why_these(plan: Plan) -> str:
-    """Return why a plan has these nodes, one sentence."""
-    able = f"{plan.nodes_considered} node{'s' * (plan.nodes_considered != 1)}"
+    """Return in one sentence why a plan has these nodes."""
+    feasible = f"{plan.nodes_considered} node{'s' * (plan.nodes_considered != 1)}"
     members = len(plan.placements)
     used = len(plan.gpus)
     if plan.one_by_one:
@@ -46,7 +46,7 @@ def why_these(plan: Plan) -> str:
         together = "it" if members == 1 else f"all {members}"
         if plan.nodes_considered == 1:
             return f"only {node} takes {together} now"
-        return f"of the {able} that take {together} now, {node} is the best"
+        return f"of the {feasible} that take {together} now, {node} is the best"
     near = f", all with {plan.domain}" if plan.domain else ""
     proven = "the best such set" if plan.exact else "found step by step, perhaps not the best"
     return f"no single node takes all {members}; {used} nodes is the fewest{near}; {proven}"
@@ -62,14 +62,15 @@ def _gpus(snapshot: Snapshot, plan: Plan) -> dict[str, Explanation]:
             continue
         several = len(plan.gpus) > 1
         ask = Ask(held.free_mask, len(gpus), mode=snapshot.mode, multi_node=several)
-        told = explain(snapshot.tables[node], ask)
-        if told.chosen is not None and mask_of(told.chosen.gpus) == mask_of(gpus):
-            found[node] = told
+        explanation = explain(snapshot.tables[node], ask)
+        chosen = explanation.chosen
+        if chosen is not None and mask_of(chosen.gpus) == mask_of(gpus):
+            found[node] = explanation
     return found
 
 
 def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
-    """Return what a plan that was made on this snapshot could not know or does not decide."""
+    """Return the facts that are unknown to a plan on this snapshot, or not decided by it."""
     nodes = [snapshot.ledger.nodes[name].node for name in plan.gpus]
     unknown = [node.name for node in nodes if not node.machine_known and node.cards]
     notes = []
@@ -85,12 +86,12 @@ def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
 
 
 def left_to_scheduler(spec: PodSpec) -> tuple[str, ...]:
-    """Name the constraints of a pod that only kube-scheduler judges."""
+    """Name the constraints of a pod that only kube-scheduler checks."""
     affinity = spec.affinity
-    found = (
+    constraints = (
         ("pod affinity", affinity is not None and affinity.pod_affinity),
         ("pod anti-affinity", affinity is not None and affinity.pod_anti_affinity),
         ("topology spread", spec.topology_spread_constraints),
         ("volumes", any(v.persistent_volume_claim is not None for v in spec.volumes or [])),
     )
-    return tuple(name for name, there in found if there)
+    return tuple(name for name, is_set in constraints if is_set)

@@ -65,9 +65,8 @@ class Selection(NamedTuple):
     """Sum of the PCIe levels between each GPU and its nearest NIC."""
 
 
-@dataclass(frozen=True, slots=True)
-class SelectionOptions:
-    """How GPUs are selected on each node of a plan."""
+class SelectionOptions(NamedTuple):
+    """How GPUs are selected on each node of a plan; a tuple, which has the fastest hash."""
 
     mode: Mode
     linked: bool = False

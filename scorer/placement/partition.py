@@ -1,4 +1,4 @@
-"""Who gets which GPUs of a set that several workers share, and in which order."""
+"""Split a set of GPUs among several workers, in the order of a ring."""
 
 from collections.abc import Iterator
 from functools import cache, lru_cache
@@ -10,9 +10,9 @@ from topology.machine import gpus_of, mask_of
 from topology.table import Table
 
 UNEQUAL_EXACT = 8
-"""Up to this many GPUs every split among unequal workers is tried: 10 ms; for 16 it takes 10 s."""
+"""Most GPUs for which every split among unequal workers is tried: 10 ms; 16 GPUs take 10 s."""
 RING_EXACT = 8
-"""Up to this many stops every ring is tried (2 520 rings of 8); beyond, the nearest is next."""
+"""Most parts for which every ring is tried (2 520 rings of 8); of more, the nearest is next."""
 
 
 @lru_cache(maxsize=4096)
@@ -58,7 +58,7 @@ def choose_linked(table: Table, ask: Ask, sizes: tuple[int, ...]) -> int | None:
 
 
 def linked_capacity(table: Table, free: int, each: int) -> int:
-    """Return how many workers find a set that NVLink alone connects among free GPUs at once."""
+    """Return the most disjoint sets of free GPUs that NVLink alone connects, one for a worker."""
     return _most_linked(table, each)[free]
 
 
@@ -71,7 +71,7 @@ def _most_linked(table: Table, each: int) -> list[int]:
 def _lowest_parts(
     table: Table, mask: int, sizes: tuple[int, ...], *, linked: bool
 ) -> tuple[int, ...] | None:
-    """Return the parts of lowest indices where no part can be faster, as behind an NVSwitch."""
+    """Return the parts of lowest indices if no part can be faster, as behind an NVSwitch."""
     gpus = list(gpus_of(mask))
     parts: list[int] = []
     for size in sizes:
@@ -168,7 +168,7 @@ def _ring(table: Table, parts: tuple[int, ...]) -> tuple[int, ...]:
         steps = [step[a][b] for a, b in zip(order, (*order[1:], order[0]), strict=True)]
         return min(steps), sum(steps)
 
-    # A ring and its reverse are one, and it may begin anywhere: the lowest GPU comes first.
+    # A ring and its reverse are equal, and so are all its rotations: the lowest GPU comes first.
     rings = ((0, *rest) for rest in permutations(range(1, count)) if rest[0] < rest[-1])
     return tuple(parts[i] for i in max(rings, key=worth))
 

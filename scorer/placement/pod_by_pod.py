@@ -1,4 +1,4 @@
-"""Pods placed one after another, all or nothing: shares, replicas, counted or unequal GPUs."""
+"""Place pods one after another, all or none: shares, replicas, counted or unequal GPUs."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ from topology.machine import gpus_of, mask_of
 
 
 def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Plan | Refusal:
-    """Place every member on what the ones before it left; the ones that ask for most go first.
+    """Place every member on what the ones before it left; the largest requests first.
 
     Args:
         snapshot: The cluster.
@@ -42,31 +42,29 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
     Cost: one look at each node for each member.
     """
     placed: dict[int, Placement] = {}
-    """By place among the members."""
+    """By index among the members."""
     considered: set[int] = set()
     rows = {node.node.name: row for row, node in enumerate(snapshot.nodes)}
     used: dict[int, None] = {}
-    """The nodes that others go to, as places in `snapshot.nodes`."""
+    """The nodes of placed members, as indices in `snapshot.nodes`."""
     later = snapshot
     for place, member in sorted(enumerate(group.members), key=lambda pair: _most_first(pair[1])):
-        seen = feasibility_of(later, new_group([member]))
-        able = seen.feasible
-        found = _place(later, member, able, [r for r in used if seen.capacity[r]], linked=linked)
+        feasibility = feasibility_of(later, new_group([member]))
+        feasible = feasibility.feasible
+        near = [row for row in used if feasibility.capacity[row]]
+        found = _place(later, member, feasible, near, linked=linked)
         if found is None:
-            blocked = seen.blocked + Counter({Reason.LINK: len(able)})
+            blocked = feasibility.blocked + Counter({Reason.LINK: len(feasible)})
             reason = member_refusal(member, len(placed), group.size, blocked)
             return Refusal(reason + label_hint(member, snapshot.nodes, blocked))
         placed[place] = found
         used.setdefault(rows[found.node])
-        considered.update(able.tolist())
+        considered.update(feasible.tolist())
         later = later.hold_all([(found.node, member.holding(found.shares))])
     placements = tuple(placed[place] for place in range(group.size))
     assignments = assignments_of(snapshot, placements)
-    if (
-        linked
-        and len(assignments) == 1
-        and not assignments[0].candidate.table.linked[assignments[0].mask]
-    ):
+    only = assignments[0] if len(assignments) == 1 else None
+    if linked and only and not only.candidate.table.linked[only.mask]:
         return Refusal(together_refusal(group, "NVLink alone does not connect them there"))
     return Plan(
         placements,
@@ -79,19 +77,19 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
 
 
 def place_together(snapshot: Snapshot, group: Group) -> Plan | Refusal:
-    """Place all members on one node: the first, in the order for one of them, that takes all.
+    """Place all members on one node: the first that fits them, in the order for the largest member.
 
-    Cost: a plan on each node that has as much as all of them ask for, however it is cut, until one
-    takes them.
+    Cost: a plan on each node that has the total of all requests, until one fits.
     """
     first = min(group.members, key=_most_first)
-    seen = feasibility_of(snapshot, new_group([first]))
-    if not len(seen.feasible):
-        return Refusal(member_refusal(first, 0, group.size, seen.blocked))
-    able = np.flatnonzero((seen.capacity > 0) & (feasibility_of_all(snapshot, group).capacity > 0))
-    nodes = (snapshot.nodes[row] for row in able.tolist())
-    asked = [member.request for member in group.members]
-    enough = (node for node in nodes if has_enough(node, asked))
+    feasibility = feasibility_of(snapshot, new_group([first]))
+    if not len(feasibility.feasible):
+        return Refusal(member_refusal(first, 0, group.size, feasibility.blocked))
+    together = feasibility_of_all(snapshot, group)
+    rows = np.flatnonzero((feasibility.capacity > 0) & (together.capacity > 0))
+    nodes = (snapshot.nodes[row] for row in rows.tolist())
+    requests = [member.request for member in group.members]
+    enough = (node for node in nodes if has_enough(node, requests))
     for node in sorted(enough, key=_order(snapshot, first)):
         plan = place_each(snapshot.only(node.node.name), group)
         if isinstance(plan, Plan):
@@ -100,52 +98,47 @@ def place_together(snapshot: Snapshot, group: Group) -> Plan | Refusal:
 
 
 def _most_first(member: Member) -> tuple[int, int, int]:
-    asked = member.request
-    return -asked.memory_per_card, -asked.core_per_card, -asked.gpus
+    request = member.request
+    return -request.memory_per_card, -request.core_per_card, -request.gpus
 
 
 def _place(
-    snapshot: Snapshot, member: Member, able: Ints, near: list[int], *, linked: bool
+    snapshot: Snapshot, member: Member, rows: Ints, near: list[int], *, linked: bool
 ) -> Placement | None:
-    """Place one pod on one of the nodes that have room for it.
+    """Place one pod on one of the nodes that fit it.
 
     Args:
         snapshot: The cluster.
         member: The pod.
-        able: The nodes, as places in `snapshot.nodes`.
-        near: Those of them that others of its gang go to.
+        rows: The nodes, as indices in `snapshot.nodes`.
+        near: Those of them with other members of its gang.
         linked: As in `place_each`.
     """
-    if not len(able):
+    if not len(rows):
         return None
     if member.request.family is Family.WHOLE:
-        return _whole(snapshot, member, able, near, linked=linked)
-    node = snapshot.nodes[preferred_node(snapshot, member, able)]
+        return _whole(snapshot, member, rows, near, linked=linked)
+    node = snapshot.nodes[preferred_node(snapshot, member, rows)]
     shares = cards_for(node, member.request) if member.request.places else ()
     return Placement(member, node.node.name, shares)
 
 
 def _order(snapshot: Snapshot, member: Member) -> Callable[[NodeLedger], tuple[object, ...]]:
-    """Return how nodes that could take a pod are ordered, the best first."""
-    return lambda node: (
-        *preference(node, member.request, snapshot.placement),
-        node.node.name,
-    )
+    """Return the key that orders feasible nodes for a pod, the best first."""
+    layout = snapshot.placement
+    return lambda node: (*preference(node, member.request, layout), node.node.name)
 
 
 def _whole(
-    snapshot: Snapshot, member: Member, able: Ints, near: list[int], *, linked: bool
+    snapshot: Snapshot, member: Member, rows: Ints, near: list[int], *, linked: bool
 ) -> Placement | None:
-    """Place a member whose gang asks for unequal numbers of GPUs, near the others if possible."""
-    options, layout = (
-        SelectionOptions(snapshot.mode, linked=linked, multi_node=True),
-        snapshot.placement,
+    """Place a member of a gang with unequal numbers of GPUs, near the others if possible."""
+    options = SelectionOptions(snapshot.mode, linked=linked, multi_node=True)
+    tried = (
+        best_node_of_pod(snapshot, some, member.gpus, options, snapshot.placement)
+        for some in (np.array(near, dtype=np.int64), rows)
     )
-    assignments = (
-        best_node_of_pod(snapshot, rows, member.gpus, options, layout)
-        for rows in (np.array(near, dtype=np.int64), able)
-    )
-    assignment = next((assignment for assignment in assignments if assignment is not None), None)
+    assignment = next((found for found in tried if found is not None), None)
     if assignment is None:
         return None
     cards = assignment.candidate.node.node.cards
@@ -154,7 +147,7 @@ def _whole(
 
 
 def assignments_of(snapshot: Snapshot, placements: Iterable[Placement]) -> list[NodeAssignment]:
-    """Return what the members with whole GPUs take of each node, together."""
+    """Return the assignment of each node, of the members with whole GPUs."""
     gpus: dict[str, list[tuple[int, ...]]] = {}
     for placement in placements:
         if placement.member.gpus:

@@ -1,6 +1,7 @@
 """Score feasible nodes for one pod from 0 to 10, in the range of the extender protocol."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from cluster.node import Placement
@@ -16,7 +17,6 @@ from topology.table import Table
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
 _WHOLE = Family.WHOLE
-_OPTIONS = {mode: SelectionOptions(mode) for mode in Mode}
 
 HIGHEST = 10
 """`MaxExtenderPriority` of the scheduler's extender protocol."""
@@ -53,9 +53,7 @@ def value_of(
 ) -> Value | None:
     """Return the value of a node for a pod, to compare nodes; None where the pod does not fit."""
     if request.family is _WHOLE:
-        if table is None:
-            return None
-        return select_gpus(table, node.free_mask, (request.gpus,), _OPTIONS[mode])
+        return _selection(table, node.free_mask, request.gpus, mode) if table else None
     if not isinstance(gpu_capacity(node, request), int):
         return None
     return preference(node, request, placement)
@@ -63,14 +61,21 @@ def value_of(
 
 def scores(values: Sequence[Value | None], placement: Placement) -> list[int]:
     """Return the score of each node by its value for one pod; see `rank_nodes`."""
-    different = set(values)
-    different.discard(None)
-    selections = {value for value in different if isinstance(value, Selection)}
-    others = {value for value in different if value is not None} - selections
+    # Equal selections are mostly the same object, and an id has a faster hash than a tuple.
+    different = dict(zip(map(id, values), values, strict=True))
+    selections = {value for value in different.values() if isinstance(value, Selection)}
+    others = {value for value in different.values() if value is not None} - selections
     score: dict[Value | None, int] = {None: 0}
     score.update(_scores(selections, placement).items())
     score.update(_spread_over(others, lambda key: key, 0).items())
-    return list(map(score.__getitem__, values))
+    by_id = {key: score[value] for key, value in different.items()}
+    return list(map(by_id.__getitem__, map(id, values)))
+
+
+@lru_cache(maxsize=1 << 16)
+def _selection(table: Table, free: int, gpus: int, mode: Mode) -> Selection | None:
+    """Return what `select_gpus` selects for one pod; here, since its own cache is slower."""
+    return select_gpus(table, free, (gpus,), SelectionOptions(mode))
 
 
 def _scores(selections: set[Selection], placement: Placement) -> dict[Selection, int]:

@@ -1,6 +1,6 @@
-"""Would pods fit that are not there yet, where, and what would be left? Pure.
+"""Report whether pods that do not exist yet would fit, where, and what would stay free. Pure.
 
-One answer for everybody who asks: dry runs on a cluster, and `check` with a cluster in a file.
+Dry runs on a cluster and `check` with a cluster in a file use it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ BY_COUNT = "a guess by count: kube-scheduler chooses the node, and NVIDIA's plug
 BY_SCHEDULER = "kube-scheduler chooses among the nodes that fit, by rules of its own, too"
 
 _Placements: TypeAlias = Sequence[Placement | None]
-"""Of each pod; None: it goes nowhere."""
+"""Of each pod; None: it is not placed."""
 
 
 def would_fit(
@@ -41,43 +41,44 @@ def would_fit(
     settled: Settled,
     reserved: Reservation | None = None,
 ) -> list[FitResult]:
-    """Return what would become of each template's pods, were all of them created now.
+    """Return the placement of each template's pods as if all of them were created now.
 
     Args:
         snapshot: The cluster.
-        question: Which pods.
-        settled: The members of gangs that are there already.
-        reserved: Nodes that are reserved for one that waits; None: there are none.
+        question: The templates.
+        settled: The members of gangs that have their GPUs already.
+        reserved: Nodes that are reserved for a waiting unit; None: there are none.
 
     Raises:
-        Overdue: The snapshot's time is over; that is looked at before each node that is asked.
+        DeadlineExceeded: The snapshot's time is over; it is checked before each node.
 
     Cost: a plan for each gang and each pod on its own, twice where whole GPUs are asked for, and
         some ms for each template.
     """
-    pods = [one for asked in question.templates for one in _intended(asked)]
+    pods = [pod for template in question.templates for pod in _intended(template)]
     results, after = simulate(snapshot, pods, settled, reserved)
     decided = {place: result for result in results for place in result.places}
     found: list[FitResult] = []
     start = 0
-    for asked in question.templates:
-        places = range(start, start + len(asked.names))
+    for template in question.templates:
+        places = range(start, start + len(template.names))
         units = [decided[place] for place in places]
         placements = [_placement(decided[place], place) for place in places]
-        found.append(_fit(asked, units, placements, _left(snapshot, after, placements)))
+        found.append(_fit(template, units, placements, _left(snapshot, after, placements)))
         start = places.stop
     return found
 
 
 def settled_in(state: ClusterState, question: FitQuestion) -> Settled:
-    """Return the members that are there already of the gangs that are asked about."""
-    named = (gang_name(asked.pod, asked.pod.metadata.namespace) for asked in question.templates)
-    groups = {gang[:2] for gang in named if gang}
+    """Return the members of the templates' gangs that have their GPUs already."""
+    pods = (template.pod for template in question.templates)
+    gangs = (gang_name(pod, pod.metadata.namespace) for pod in pods)
+    groups = {gang[:2] for gang in gangs if gang}
     return settled_of(pod for group in groups for pod in state.group(group))
 
 
 def left_on(before: NodeLedger, after: NodeLedger) -> NodeLeft:
-    """Return what a node has free at two moments."""
+    """Return the free amounts of a node before and after."""
     mode, cards = before.node.mode, range(len(before.node.cards))
     measures = (
         ("memory", NodeLedger.memory_free, mode.shares_memory),
@@ -85,8 +86,8 @@ def left_on(before: NodeLedger, after: NodeLedger) -> NodeLeft:
         ("replicas", NodeLedger.replicas_free, mode is Mode.TIMESLICE),
     )
     free = {
-        f"{what}_free_{when}": [of(node, i) for i in cards]
-        for what, of, applies in measures
+        f"{amount}_free_{when}": [free_on(node, i) for i in cards]
+        for amount, free_on, applies in measures
         for when, node in (("before", before), ("after", after))
         if applies
     }
@@ -94,10 +95,10 @@ def left_on(before: NodeLedger, after: NodeLedger) -> NodeLeft:
     return replace(NodeLeft(before.node.name, mode.value, len(cards), *totals), **free)
 
 
-def _intended(asked: FitTemplate) -> Iterator[Intended]:
-    for name in asked.names:
-        pod = replace(asked.pod, metadata=replace(asked.pod.metadata, name=name))
-        yield Intended(pod, pod.metadata.namespace, asked.owner, asked.members)
+def _intended(template: FitTemplate) -> Iterator[Intended]:
+    for name in template.names:
+        pod = replace(template.pod, metadata=replace(template.pod.metadata, name=name))
+        yield Intended(pod, pod.metadata.namespace, template.owner, template.members)
 
 
 def _placement(result: GangResult, place: int) -> Placement | None:
@@ -105,35 +106,39 @@ def _placement(result: GangResult, place: int) -> Placement | None:
 
 
 def _left(before: Snapshot, after: Snapshot, placements: _Placements) -> list[NodeLeft]:
-    used = sorted({one.node for one in placements if one})
+    used = sorted({placement.node for placement in placements if placement})
     return [left_on(before.ledger.nodes[name], after.ledger.nodes[name]) for name in used]
 
 
 def _fit(
-    asked: FitTemplate, units: Sequence[GangResult], placements: _Placements, nodes: list[NodeLeft]
+    template: FitTemplate,
+    units: Sequence[GangResult],
+    placements: _Placements,
+    nodes: list[NodeLeft],
 ) -> FitResult:
-    """Return what becomes of one template's pods.
+    """Return the result of one template.
 
     Args:
-        asked: The template.
-        units: With whom each pod is decided.
-        placements: Where each goes.
-        nodes: Those they go to.
+        template: The template.
+        units: The unit of each of its pods.
+        placements: The placement of each pod.
+        nodes: The nodes of these placements.
     """
     first, *others = {unit.places: unit for unit in units}.values()
-    told = (note for one in (first, *others) if one.plan for note in notes_on(one.seen, one.plan))
-    speeds = [unit.plan.bandwidth for unit in (first, *others) if unit.plan]
+    plans = [(unit.seen, unit.plan) for unit in (first, *others) if unit.plan]
+    notes = (note for seen, plan in plans for note in notes_on(seen, plan))
+    speeds = [plan.bandwidth for _, plan in plans]
     refused = next((unit for unit in units if unit.reason), None)
     known = [speed for speed in speeds if speed is not None]
     return FitResult(
         fits=None not in placements,
         gang=first.name if first.is_gang else None,
-        pods=[_pod(*pair) for pair in zip(asked.names, placements, strict=True)],
+        pods=[_pod(*pair) for pair in zip(template.names, placements, strict=True)],
         nodes=nodes,
         bandwidth=_tenths(min(known, default=None)),
         best_possible=_tenths(first.best_possible),
         why=why_these(first.plan) if first.plan and not others else None,
-        notes=list(dict.fromkeys((*told, *_left_to_others(first.members[0])))),
+        notes=list(dict.fromkeys((*notes, *_left_to_others(first.members[0])))),
         reason=refused.reason if refused else None,
         never=refused is not None and _never_fits(refused),
     )
@@ -147,12 +152,12 @@ def _never_fits(unit: GangResult) -> bool:
 def _pod(name: str, placement: Placement | None) -> PodFit:
     if placement is None:
         return PodFit(name, None, None)
-    chosen = placement.member.request.places
-    return PodFit(name, placement.node, list(placement.gpus) if chosen else None)
+    is_chosen = placement.member.request.places
+    return PodFit(name, placement.node, list(placement.gpus) if is_chosen else None)
 
 
 def _left_to_others(member: Member) -> Iterable[str]:
-    """Say what is chosen for such a pod by others than the planner."""
+    """Return what other components than the planner choose for such a pod."""
     if not member.request.places:
         return (BY_COUNT,)
     return () if member.pod.spec.is_gated else (BY_SCHEDULER,)
