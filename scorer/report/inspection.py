@@ -1,6 +1,6 @@
-"""What people may look at: every node with who has which GPU, and everything that waits or ran.
+"""Views of nodes and gangs for the inspection API.
 
-`GET /v1/nodes` and `GET /v1/gangs` answer these as JSON; fields may be added, never changed.
+`GET /v1/nodes` and `GET /v1/gangs` return them as JSON. Fields may be added, but never changed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from scorer.placement.snapshot import Snapshot
 
 
 class HolderView(Struct, frozen=True):
-    """A pod that has something of a GPU."""
+    """A pod with a GPU, or with a part of it."""
 
     pod: str
     """`namespace/name`."""
@@ -22,7 +22,7 @@ class HolderView(Struct, frozen=True):
     gang: str | None
     """`namespace/name`."""
     mem: int | None
-    """[GiB]; null: the whole GPU, or one replica of it."""
+    """[GiB]; null: the whole GPU, or one of its replicas."""
     core: int | None
     """[%]"""
 
@@ -38,7 +38,7 @@ class GPUView(Struct, frozen=True):
 
 
 class CountedView(Struct, frozen=True):
-    """A pod whose GPUs NVIDIA's plugin chooses."""
+    """A pod whose GPUs are chosen by NVIDIA's plugin."""
 
     pod: str
     gpus: int
@@ -52,13 +52,13 @@ class NodeView(Struct, frozen=True):
     ready: bool
     unschedulable: bool
     unaccounted: str | None
-    """Why nothing is placed here; null where everything is known."""
+    """Why no pod is placed here; null: all GPUs are accounted."""
     gpus: tuple[GPUView, ...]
     counted: tuple[CountedView, ...]
 
 
 class NodesView(Struct, frozen=True):
-    """The answer to `/v1/nodes`."""
+    """The response of `/v1/nodes`."""
 
     term: int
     nodes: tuple[NodeView, ...]
@@ -79,7 +79,7 @@ class WaitingView(Struct, frozen=True):
 
 
 class GangView(Struct, frozen=True):
-    """A gang, as its object says."""
+    """A Gang object."""
 
     namespace: str
     name: str
@@ -91,21 +91,21 @@ class GangView(Struct, frozen=True):
 
 
 class GangsView(Struct, frozen=True):
-    """The answer to `/v1/gangs`."""
+    """The response of `/v1/gangs`."""
 
     term: int
     gangs: tuple[GangView, ...]
     waiting: tuple[WaitingView, ...]
-    """What waits now, single pods too, in no order."""
+    """Gangs and pods without a gang, in no order."""
 
 
 def view_nodes(snapshot: Snapshot, term: int, name: str | None = None) -> NodesView:
-    """Return who has which GPU.
+    """Return nodes with GPUs, or with pods that have GPUs.
 
     Args:
         snapshot: The cluster.
-        term: Of the leader that says so.
-        name: Of one node; all that have GPUs, or pods with GPUs, when None.
+        term: The leader's.
+        name: Of one node; None: all.
     """
     chosen = [node for node in snapshot.nodes if node.has_gpus and name in {None, node.node.name}]
     return NodesView(term, tuple(map(_node, chosen)))
@@ -117,18 +117,22 @@ def view_gangs(
     term: int,
     namespace: str | None = None,
 ) -> GangsView:
-    """Return how gangs stand, and what waits.
+    """Return gangs, and units that wait.
 
     Args:
-        gangs: All that there are.
-        waiting: What waits, and why.
-        term: Of the leader that says so.
-        namespace: Whose; all when None.
+        gangs: All Gangs.
+        waiting: All units that wait, each with its reason.
+        term: The leader's.
+        namespace: Of gangs and units; None: all.
     """
     return GangsView(
         term,
-        tuple(_gang(one) for one in gangs if namespace in {None, one.metadata.namespace}),
-        tuple(_waits(one, why) for one, why in waiting if namespace in {None, one.key.namespace}),
+        tuple(_gang(gang) for gang in gangs if namespace in {None, gang.metadata.namespace}),
+        tuple(
+            _waiting(unit, reason)
+            for unit, reason in waiting
+            if namespace in {None, unit.key.namespace}
+        ),
     )
 
 
@@ -148,15 +152,18 @@ def _node(ledger: NodeLedger) -> NodeView:
             for i, card in enumerate(node.cards)
         ),
         counted=tuple(
-            CountedView(one.pod, one.nvidia) for one in ledger.holdings.values() if one.nvidia
+            CountedView(holding.pod, holding.nvidia)
+            for holding in ledger.holdings.values()
+            if holding.nvidia
         ),
     )
 
 
 def _holders(ledger: NodeLedger) -> Iterator[tuple[int, HolderView]]:
-    for one in ledger.holdings.values():
-        for share in one.shares:
-            yield share.i, HolderView(one.pod, one.uid, one.gang, share.mem, share.core)
+    for holding in ledger.holdings.values():
+        for share in holding.shares:
+            holder = HolderView(holding.pod, holding.uid, holding.gang, share.mem, share.core)
+            yield share.i, holder
 
 
 def _gang(gang: Gang) -> GangView:
@@ -172,7 +179,7 @@ def _gang(gang: Gang) -> GangView:
     )
 
 
-def _waits(unit: Unit, reason: str) -> WaitingView:
+def _waiting(unit: Unit, reason: str) -> WaitingView:
     return WaitingView(
         namespace=unit.key.namespace,
         name=unit.key.name,

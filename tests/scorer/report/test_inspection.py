@@ -38,7 +38,7 @@ def a_gang(namespace, plan=None, **status):
     return Gang(GangMetadata("bert-1", namespace), spec, GangStatus(**status))
 
 
-def test_each_gpu_tells_who_has_it():
+def test_a_gpu_has_its_holders():
     node = a_node("gpu-0", mode="core_mem", card_memory=16, uuids=True, cordoned=(7,))
     shares = (GPUShare(0, mem=4, core=20), GPUShare(3, mem=4, core=20))
     ledger = NodeLedger.empty(node).hold(Holding("team/a", "u1", shares, gang="team/bert"))
@@ -55,7 +55,7 @@ def test_each_gpu_tells_who_has_it():
     assert last["cordoned"] is True
 
 
-def test_pods_whose_gpus_nobody_here_chooses_are_counted():
+def test_pods_whose_gpus_nvidias_plugin_chooses_are_counted():
     ledger = NodeLedger.empty(a_node(mode="default")).hold(Holding("team/a", "u1", nvidia=2))
 
     (found,) = shown(view_nodes(snapshot_of(Ledger({"node-0": ledger})), 1))["nodes"]
@@ -63,14 +63,14 @@ def test_pods_whose_gpus_nobody_here_chooses_are_counted():
     assert found["counted"] == [{"pod": "team/a", "gpus": 2}]
 
 
-def test_nodes_without_gpus_are_left_out_and_one_can_be_asked_for():
+def test_nodes_with_gpus_are_shown_or_one_node_by_name():
     snapshot = a_snapshot(a_node("a"), a_node("b"), a_node("c", machine=None))
 
     assert [node["name"] for node in shown(view_nodes(snapshot, 1))["nodes"]] == ["a", "b"]
     assert [node["name"] for node in shown(view_nodes(snapshot, 1, "b"))["nodes"]] == ["b"]
 
 
-def test_a_gang_tells_its_phase_and_its_plan():
+def test_a_gang_has_its_phase_and_its_plan():
     plan = GangPlan("1-1", True, (PlannedPod("p", "u", "gpu-0", (0,)),), best_possible=55.2)
     gang = a_gang("team", plan, phase=Phase.WAITING, members="3/4", reason="3 of 4 members")
 
@@ -82,12 +82,12 @@ def test_a_gang_tells_its_phase_and_its_plan():
     assert found["plan"]["bestPossible"] == 55.2
 
 
-def test_a_gang_of_which_nobody_told_yet_is_assembling():
+def test_a_gang_without_a_status_is_assembling():
     (found,) = shown(view_gangs([a_gang("team")], (), 1))["gangs"]
     assert found["phase"] == "Assembling"
 
 
-def test_what_waits_tells_why_and_who_it_is():
+def test_a_waiting_unit_has_its_pods_and_its_reason():
     waiting = [(a_unit(), "2 of 4 members"), (a_unit(namespace="other"), "x")]
 
     (found,) = shown(view_gangs((), waiting, 1, "team"))["waiting"]

@@ -37,7 +37,7 @@ def annotations(cluster):
 
 
 @pytest.mark.parametrize("others", [{}, {"theirs": "kept", keys.SCORER_ADDRESS: "192.0.2.9:1"}])
-async def test_a_leader_says_where_it_is_and_leaves_what_others_say(cluster, kube, others):
+async def test_the_address_is_written_beside_other_annotations(cluster, kube, others):
     lead(cluster, 3, **others)
 
     await publish_address(kube, ADDRESS, 3, 0.01)
@@ -45,7 +45,7 @@ async def test_a_leader_says_where_it_is_and_leaves_what_others_say(cluster, kub
     assert annotations(cluster) == {**others, keys.SCORER_ADDRESS: ADDRESS}
 
 
-async def test_of_a_lease_that_is_anothers_by_now_nothing_is_changed(cluster, kube):
+async def test_the_lease_of_another_term_is_not_changed(cluster, kube):
     lead(cluster, 4, **{keys.SCORER_ADDRESS: "192.0.2.9:1"})
 
     late = asyncio.create_task(publish_address(kube, ADDRESS, 3, 0.01))
@@ -55,7 +55,7 @@ async def test_of_a_lease_that_is_anothers_by_now_nothing_is_changed(cluster, ku
     assert annotations(cluster) == {keys.SCORER_ADDRESS: "192.0.2.9:1"}
 
 
-async def test_what_could_not_be_written_is_tried_again(cluster, kube):
+async def test_a_failed_write_is_retried(cluster, kube):
     lead(cluster, 3)
     cluster.refuse = lambda *_: (500, "not now") if len(cluster.writes) < 3 else None
 
@@ -64,7 +64,7 @@ async def test_what_could_not_be_written_is_tried_again(cluster, kube):
     assert annotations(cluster) == {keys.SCORER_ADDRESS: ADDRESS}
 
 
-async def test_who_does_not_know_where_it_is_says_nothing(cluster, kube):
+async def test_an_empty_address_is_not_written(cluster, kube):
     await publish_address(kube, "", 3)
 
     assert cluster.writes == []

@@ -1,4 +1,4 @@
-"""What people are told of gangs, and how often."""
+"""Reports on gangs, and their number."""
 
 import pytest
 import pytest_asyncio
@@ -56,7 +56,7 @@ def told(cluster):
 # ---- Waiting.
 
 
-async def test_a_gang_that_waits_tells_why_at_itself_and_at_its_job(cluster):
+async def test_a_waiting_gang_has_its_reason_in_its_status_and_an_event_of_its_job(cluster):
     async with leading(cluster):
         cluster.gang(workers=2, gpus=8)
         await until(lambda: cluster.phase() == "Waiting" and cluster.events())
@@ -76,7 +76,7 @@ async def test_a_gang_that_waits_tells_why_at_itself_and_at_its_job(cluster):
     assert event["reportingInstance"] == "scorer-0"
 
 
-async def test_what_stays_as_it_is_is_told_once(cluster):
+async def test_an_unchanged_reason_is_written_once(cluster):
     async with leading(cluster):
         cluster.gang(workers=2, gpus=16)
         await until(lambda: cluster.phase() == "Waiting" and cluster.events())
@@ -89,7 +89,7 @@ async def test_what_stays_as_it_is_is_told_once(cluster):
     assert len(cluster.events("GangWaiting")) == len(before)
 
 
-async def test_a_reason_that_changes_often_is_told_seldom(cluster):
+async def test_a_reason_that_changes_often_is_written_rarely(cluster):
     async with leading(cluster, report_interval=3600):
         cluster.pod("bert-0", gang="bert", size=9)
         await until(lambda: cluster.phase() == "Assembling" and cluster.events("GangWaiting"))
@@ -101,7 +101,7 @@ async def test_a_reason_that_changes_often_is_told_seldom(cluster):
     assert len(cluster.events("GangWaiting")) == 1
 
 
-async def test_a_new_reason_to_wait_is_shown_and_is_no_event(cluster):
+async def test_a_new_reason_to_wait_changes_the_status_without_an_event(cluster):
     async with leading(cluster):
         cluster.pod("bert-0", gang="bert", size=9)
         await until(lambda: cluster.phase() == "Assembling" and cluster.events())
@@ -111,7 +111,7 @@ async def test_a_new_reason_to_wait_is_shown_and_is_no_event(cluster):
     assert len(cluster.events("GangWaiting")) == 1
 
 
-async def test_a_pod_on_its_own_tells_itself(cluster):
+async def test_a_pod_without_a_gang_gets_an_event(cluster):
     async with leading(cluster):
         cluster.pod("alone", 16)
         await until(cluster.events)
@@ -122,7 +122,7 @@ async def test_a_pod_on_its_own_tells_itself(cluster):
     assert cluster.all(GANGS) == []
 
 
-async def test_a_gang_that_nobody_owns_goes_with_its_pods_and_tells_the_first(cluster):
+async def test_a_gang_without_a_job_is_owned_by_its_pods_and_reports_at_the_first(cluster):
     async with leading(cluster):
         cluster.gang(gpus=16, owner=None)
         await until(lambda: cluster.phase() == "Waiting" and cluster.events())
@@ -135,7 +135,7 @@ async def test_a_gang_that_nobody_owns_goes_with_its_pods_and_tells_the_first(cl
     assert cluster.events()[-1]["involvedObject"]["name"] == "bert-0"
 
 
-async def test_a_gang_that_is_gone_before_anybody_was_told_leaves_nothing(cluster):
+async def test_a_gang_deleted_before_its_report_leaves_nothing(cluster):
     async with leading(cluster, report_delay=3):
         cluster.gang(gpus=16)
         await passed(cluster)
@@ -150,7 +150,7 @@ async def test_a_gang_that_is_gone_before_anybody_was_told_leaves_nothing(cluste
 # ---- Placed.
 
 
-async def test_a_gang_that_is_placed_at_once_costs_one_object_one_status_and_one_event(cluster):
+async def test_a_gang_placed_immediately_costs_one_object_one_status_and_one_event(cluster):
     async with leading(cluster, report_delay=3600):
         cluster.gang()
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
@@ -176,7 +176,7 @@ async def test_a_gang_that_is_placed_at_once_costs_one_object_one_status_and_one
     assert "All 2 members of gang bert are on gpu-0" in cluster.events()[0]["message"]
 
 
-async def test_that_a_gang_waits_is_not_told_once_it_has_a_plan(cluster):
+async def test_a_gang_with_a_plan_is_not_reported_as_waiting(cluster):
     async with leading(cluster, report_delay=3):
         cluster.pod("bert-0", 4, gang="bert")
         await passed(cluster)
@@ -188,7 +188,7 @@ async def test_that_a_gang_waits_is_not_told_once_it_has_a_plan(cluster):
     assert [event["involvedObject"]["name"] for event in cluster.events()] == ["late"]
 
 
-async def test_a_gang_that_was_told_to_wait_is_told_when_its_pods_are_let_go(cluster):
+async def test_a_gang_reported_as_waiting_is_reported_as_committing(cluster):
     async with leading(cluster):
         cluster.gang(workers=2, gpus=8)
         await until(lambda: cluster.phase() == "Waiting")
@@ -203,7 +203,7 @@ async def test_a_gang_that_was_told_to_wait_is_told_when_its_pods_are_let_go(clu
     assert [phase for phase, _ in told(cluster)] == ["Waiting", "Committing", "Placed"]
 
 
-async def test_that_members_do_not_ask_for_the_same_is_told_once_they_are_placed(cluster):
+async def test_members_with_different_requests_are_named_in_the_event(cluster):
     async with leading(cluster):
         cluster.pod("bert-0", 1, gang="bert")
         cluster.pod("bert-1", 2, gang="bert")
@@ -215,7 +215,7 @@ async def test_that_members_do_not_ask_for_the_same_is_told_once_they_are_placed
     assert event["message"].endswith("they do not all ask for the same")
 
 
-async def test_a_replacement_is_told_with_those_that_stayed(cluster):
+async def test_a_replacement_is_reported_with_the_remaining_members(cluster):
     async with leading(cluster):
         cluster.gang()
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
@@ -259,7 +259,7 @@ def status(cluster):
 
 
 @pytest.mark.usefixtures("machines")
-async def test_a_gang_whose_member_was_replaced_tells_all_nodes_gpus_and_their_bandwidth(cluster):
+async def test_a_replaced_member_updates_nodes_gpus_and_bandwidth(cluster):
     async with leading(cluster):
         await running(cluster, gpus=8)
         before = status(cluster)
@@ -279,7 +279,7 @@ async def test_a_gang_whose_member_was_replaced_tells_all_nodes_gpus_and_their_b
     assert [now[key] for key in told] == [before[key] for key in told]
 
 
-async def test_a_gang_that_lost_a_member_tells_that_and_what_the_others_have(cluster):
+async def test_a_lost_member_is_reported_with_the_gpus_of_the_others(cluster):
     async with leading(cluster):
         await running(cluster)
         cluster.delete("bert-1")
@@ -290,7 +290,7 @@ async def test_a_gang_that_lost_a_member_tells_that_and_what_the_others_have(clu
     assert status(cluster)["nodes"] == "gpu-0"
 
 
-async def test_a_gang_of_which_the_job_wants_fewer_by_now_is_placed_with_these(cluster):
+async def test_a_gang_scaled_down_by_its_job_is_placed_with_fewer_members(cluster):
     cluster.put(f"{OWNERS}/bert", a_job(2))
     async with leading(cluster):
         await running(cluster)
@@ -302,7 +302,7 @@ async def test_a_gang_of_which_the_job_wants_fewer_by_now_is_placed_with_these(c
 @pytest.mark.parametrize(
     ("policy", "phase"), [({"suspend": True}, "Suspended"), ({}, "Gone")], ids=["suspended", "gone"]
 )
-async def test_a_gang_without_pods_says_so_and_names_no_node(cluster, policy, phase):
+async def test_a_gang_without_pods_has_no_nodes(cluster, policy, phase):
     cluster.put(f"{OWNERS}/bert", a_job(2))
     async with leading(cluster):
         await running(cluster)
@@ -315,7 +315,7 @@ async def test_a_gang_without_pods_says_so_and_names_no_node(cluster, policy, ph
     assert {"nodes", "gpus", "held", "bandwidth"} & status(cluster).keys() == set()
 
 
-async def test_a_stateful_set_that_is_scaled_to_nothing_is_suspended(cluster):
+async def test_a_stateful_set_scaled_to_zero_is_suspended(cluster):
     path = "/apis/apps/v1/namespaces/team/statefulsets/bert"
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "bert", "uid": "set"}
 
@@ -334,7 +334,7 @@ async def test_a_stateful_set_that_is_scaled_to_nothing_is_suspended(cluster):
         await until(lambda: cluster.phase() == "Suspended")
 
 
-async def test_a_gang_that_comes_back_is_told_as_at_first(cluster):
+async def test_a_gang_created_again_is_reported_again(cluster):
     async with leading(cluster):
         await running(cluster)
         cluster.delete("bert-0")
@@ -344,7 +344,7 @@ async def test_a_gang_that_comes_back_is_told_as_at_first(cluster):
     assert status(cluster)["members"] == "2/2"
 
 
-async def test_a_gang_whose_pods_went_while_nobody_led_is_told_by_the_next_leader(cluster):
+async def test_the_next_leader_reports_a_gang_whose_pods_were_deleted(cluster):
     async with leading(cluster):
         await running(cluster)
     cluster.delete("bert-0")
@@ -353,7 +353,7 @@ async def test_a_gang_whose_pods_went_while_nobody_led_is_told_by_the_next_leade
         await until(lambda: cluster.phase() == "Gone")
 
 
-async def test_a_gang_that_has_succeeded_holds_nothing_any_more(cluster):
+async def test_a_succeeded_gang_holds_no_gpus(cluster):
     async with leading(cluster):
         await running(cluster)
         for name in ("bert-0", "bert-1"):
@@ -364,7 +364,7 @@ async def test_a_gang_that_has_succeeded_holds_nothing_any_more(cluster):
     assert (status(cluster)["members"], status(cluster).get("nodes")) == ("2/2", None)
 
 
-async def test_changes_within_a_moment_cost_one_write(cluster):
+async def test_changes_within_the_delay_cost_one_write(cluster):
     async with leading(cluster, report_delay=3600):
         await running(cluster)
         before = len(cluster.status_patches())
@@ -375,7 +375,7 @@ async def test_changes_within_a_moment_cost_one_write(cluster):
     assert len(cluster.status_patches()) == before
 
 
-async def test_a_status_of_which_an_older_definition_keeps_a_part_is_written_once(cluster):
+async def test_a_status_that_an_older_crd_prunes_is_written_once(cluster):
     async with leading(cluster):
         await running(cluster)
         gang = cluster.the_gang()
@@ -392,7 +392,7 @@ async def test_a_status_of_which_an_older_definition_keeps_a_part_is_written_onc
 
 
 @pytest.mark.parametrize("wrong", [(500, "broken"), (404, "it is gone"), "lost", "unanswered"])
-async def test_a_status_that_could_not_be_written_is_written_later(cluster, wrong):
+async def test_a_refused_status_is_retried(cluster, wrong):
     cluster.outcomes["PATCH", f"{OBJECT}/status"].append(wrong)
     cluster.outcomes["GET", OBJECT].append((503, "starting"))
     async with leading(cluster):
@@ -407,7 +407,7 @@ async def test_a_status_that_could_not_be_written_is_written_later(cluster, wron
         pytest.param((409, "it is there"), 0, id="made before"),
     ],
 )
-async def test_an_event_is_made_once_whatever_happens(cluster, wrong, made):
+async def test_an_event_is_created_once_despite_failures(cluster, wrong, made):
     async with leading(cluster):
         cluster.outcomes["POST", EVENTS].append(wrong)
         cluster.pod("alone", 16)
@@ -418,7 +418,7 @@ async def test_an_event_is_made_once_whatever_happens(cluster, wrong, made):
     assert len(cluster.events()) == made + 1
 
 
-async def test_a_gang_that_somebody_changed_is_given_its_plan_all_the_same(cluster):
+async def test_a_plan_is_written_to_a_gang_that_was_changed_meanwhile(cluster):
     async with leading(cluster):
         cluster.gang(gpus=8)
         await until(lambda: cluster.phase() == "Waiting" and cluster.events())
@@ -431,7 +431,7 @@ async def test_a_gang_that_somebody_changed_is_given_its_plan_all_the_same(clust
     assert cluster.the_gang()["spec"]["plan"]["id"] == cluster.record("bert-0")["plan"]
 
 
-async def test_a_gang_that_somebody_deleted_is_made_again_with_its_plan(cluster):
+async def test_a_deleted_gang_is_created_again_with_its_plan(cluster):
     async with leading(cluster):
         cluster.gang(gpus=8)
         await until(lambda: cluster.phase() == "Waiting" and cluster.events())
@@ -442,7 +442,7 @@ async def test_a_gang_that_somebody_deleted_is_made_again_with_its_plan(cluster)
     assert cluster.the_gang()["spec"]["plan"]["id"] == cluster.record("bert-0")["plan"]
 
 
-async def test_a_gang_that_was_made_before_and_not_seen_yet_is_given_its_plan(cluster):
+async def test_a_plan_is_written_to_a_gang_that_the_watch_does_not_show_yet(cluster):
     cluster.outcomes["POST", GANG_PATH].append((409, "it is there"))
     async with leading(cluster, report_delay=3600):
         cluster.gang()
@@ -459,7 +459,7 @@ async def test_a_gang_that_was_made_before_and_not_seen_yet_is_given_its_plan(cl
         pytest.param((422, "few-gangs: its spec is invalid"), id="invalid"),
     ],
 )
-async def test_why_no_gang_can_be_made_is_told_at_its_job(cluster, refusal):
+async def test_a_gang_that_cannot_be_created_is_reported_at_its_job(cluster, refusal):
     cluster.node("gpu-1", 4)
     cluster.outcomes["POST", GANG_PATH] += [refusal] * 1000
     async with leading(cluster):
@@ -474,7 +474,7 @@ async def test_why_no_gang_can_be_made_is_told_at_its_job(cluster, refusal):
     assert len(cluster.events()) == 2
 
 
-async def test_a_refused_plan_is_told_at_the_gang_that_is_there(cluster):
+async def test_a_refused_plan_is_reported_in_the_existing_gang(cluster):
     async with leading(cluster):
         cluster.gang(workers=2, gpus=8)
         await until(lambda: cluster.phase() == "Waiting")

@@ -8,7 +8,7 @@ PODS = "/api/v1/namespaces/team/pods"
 
 
 def a_node(cluster, name):
-    """Create a node, and a pod that runs there with GPUs of which nobody wrote which they are."""
+    """Create a node with a running pod whose GPUs are not recorded."""
     body = {
         "metadata": {"name": name, "labels": {keys.NODE_MODE: "topology"}},
         "status": {"allocatable": {keys.GPU_WHOLE: "8"}},
@@ -22,7 +22,7 @@ def events(cluster):
     return [one for one in cluster.all("/api/v1/events") if one["reason"] == "NodeUnaccounted"]
 
 
-async def test_a_node_of_which_nobody_knows_what_is_free_is_named_at_that_node(scorer, cluster):
+async def test_an_unaccounted_node_gets_an_event(scorer, cluster):
     a_node(cluster, "gpu-0")
     await until(lambda: events(cluster))
 
@@ -34,7 +34,7 @@ async def test_a_node_of_which_nobody_knows_what_is_free_is_named_at_that_node(s
     assert "linkwise_unaccounted_nodes 1.0" in (await scorer.probe("/metrics"))[1]
 
 
-async def test_what_could_not_be_told_is_told_again(scorer, cluster):
+async def test_a_refused_event_is_retried(scorer, cluster):
     refused = []
 
     def refuse(_method, path, _body):
@@ -51,7 +51,7 @@ async def test_what_could_not_be_told_is_told_again(scorer, cluster):
 
 
 @pytest.mark.usefixtures("scorer")
-async def test_a_node_is_told_of_once(cluster):
+async def test_an_unaccounted_node_is_reported_once(cluster):
     for count, name in enumerate(("gpu-0", "gpu-1"), 1):
         a_node(cluster, name)
         await until(lambda count=count: len(events(cluster)) == count)
@@ -61,7 +61,7 @@ async def test_a_node_is_told_of_once(cluster):
 
 
 @pytest.mark.usefixtures("scorer")
-async def test_the_node_of_a_pod_that_cannot_be_read_is_named_and_the_pod_too(cluster):
+async def test_the_event_of_a_node_names_a_pod_that_cannot_be_read(cluster):
     status = {"allocatable": {keys.GPU_WHOLE: "8"}}
     cluster.put("/api/v1/nodes/gpu-0", {"metadata": {"labels": {}}, "status": status})
     pod = a_pod({keys.GPU_WHOLE: 1}, name="odd", nodeName="gpu-0", tolerations="all")
