@@ -7,7 +7,7 @@ request is arriving, and enforces times and the number of connections.
 import asyncio
 import math
 from enum import Enum, auto
-from typing import cast
+from typing import Any, cast
 
 from runtime.http.connection_limiter import ConnectionLimiter
 from runtime.http.limits import Limits
@@ -15,6 +15,9 @@ from runtime.http.limits import Limits
 _ROUNDS = 8
 """Rounds of the event loop within which aiohttp calls the handler of a request that has arrived.
 It needs three. If it needed more, requests that arrive together would count as incomplete."""
+
+_MAX_UNREAD = 64 << 10
+"""Bytes that aiohttp may hold for handlers, beyond one read of the socket [bytes]."""
 
 
 async def handlers_called() -> None:
@@ -36,6 +39,37 @@ class _Phase(Enum):
     """The last answer was given; further bytes are ignored."""
 
 
+class _Transport:
+    """A transport for aiohttp, which does not resume reading while the connection has a buffer."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._paused = {"aiohttp": False, "connection": False}
+        # Bound here, since it is called for every response.
+        self.write = transport.write
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of a transport.
+        return getattr(self._transport, name)
+
+    def pause_reading(self) -> None:
+        self.pause("aiohttp", paused=True)
+
+    def resume_reading(self) -> None:
+        self.pause("aiohttp", paused=False)
+
+    def pause(self, owner: str, *, paused: bool) -> None:
+        """Pause or resume reading for one owner; bytes are read while no owner has paused."""
+        if self._paused[owner] is paused:
+            return
+        before = any(self._paused.values())
+        self._paused[owner] = paused
+        after = any(self._paused.values())
+        if after and not before:
+            self._transport.pause_reading()
+        elif before and not after:
+            self._transport.resume_reading()
+
+
 class Connection(asyncio.Protocol):
     """A protocol around aiohttp's; the handler of a request reports its progress to it."""
 
@@ -53,10 +87,12 @@ class Connection(asyncio.Protocol):
         self._http = http
         self._limiter = limiter
         self._limits = limits
-        self._transport: asyncio.Transport | None = None
+        self._transport: _Transport | None = None
         self._phase = _Phase.IDLE
         self._due = math.inf
         self._requests = 0
+        self._unread = 0
+        self._ahead = False
         self._buffer = b""
         self._flushing: asyncio.Task[None] | None = None
         self._writing_paused = False
@@ -90,11 +126,11 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start; the TLS handshake is complete."""
         # uvloop's transports do not inherit from asyncio's.
-        self._transport = cast("asyncio.Transport", transport)
+        self._transport = _Transport(cast("asyncio.Transport", transport))
         address = transport.get_extra_info("peername")
         self.peer = str(address[0]) if address else ""
         self._rest(_Phase.IDLE)
-        self._http.connection_made(transport)
+        self._http.connection_made(cast("asyncio.Transport", self._transport))
         self._limiter.add(self, self.since)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -107,12 +143,17 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass bytes on; buffer them and pause reading while a request is being answered."""
-        if self._phase is _Phase.ANSWER or self._writing_paused:
-            # aiohttp would parse and keep up to 32 requests of a connection, bodies included.
+        # aiohttp would parse and keep up to 32 requests of a connection, bodies included.
+        ahead = self._unread > _MAX_UNREAD and self._phase is not _Phase.BODY
+        if self._buffer or self._phase is _Phase.ANSWER or self._writing_paused or ahead:
+            self._ahead = True
             self._buffer += data
             if self._transport is not None:
-                self._transport.pause_reading()
+                self._transport.pause("connection", paused=True)
+            if ahead:
+                self._flush_later()
             return
+        self._unread += len(data)
         if self._phase is _Phase.IDLE:
             self._phase = _Phase.HEAD
             self.since = self._loop.time()
@@ -158,14 +199,17 @@ class Connection(asyncio.Protocol):
         self._phase = _Phase.ANSWER
         self._uncount()
 
-    def end_request(self, *, last: bool, abandoned: bool) -> None:
+    def end_request(self, read: int, *, last: bool, abandoned: bool) -> None:
         """Record that a request has its answer, which is written next.
 
         Args:
+            read: Size of the body that the handler read [bytes].
             last: The connection ends with it.
             abandoned: The client may still be sending the body.
         """
         self.used = True
+        # Heads count until the connection is idle: their size is not known.
+        self._unread = max(0, self._unread - read)
         self._uncount()
         self._rest(_Phase.CLOSING if last else _Phase.IDLE)
         if abandoned:
@@ -205,21 +249,29 @@ class Connection(asyncio.Protocol):
             self._limiter.remove_half_sent(self)
 
     def _flush_later(self) -> None:
-        if self._buffer:
+        if self._ahead:
             self._flushing = self._loop.create_task(self._flush_when_idle(self._requests))
 
     async def _flush_when_idle(self, requests: int) -> None:
         """Pass the buffer on, unless aiohttp has already parsed another request."""
         await handlers_called()
-        if (
-            requests == self._requests
-            and self._phase is not _Phase.ANSWER
-            and not self._writing_paused
-        ):
+        if not self._is_idle(requests):
+            return
+        # aiohttp may hold bytes that it parses only when it is called again.
+        self._http.data_received(b"")
+        await handlers_called()
+        if self._is_idle(requests):
+            self._unread = 0
+            self._ahead = bool(self._buffer)
             self._flush()
+
+    def _is_idle(self, requests: int) -> bool:
+        """Return whether no request has begun since, and none is being answered."""
+        answering = self._phase is _Phase.ANSWER or self._writing_paused
+        return self._open and requests == self._requests and not answering
 
     def _flush(self) -> None:
         data, self._buffer = self._buffer, b""
-        if self._transport is not None:
-            self._transport.resume_reading()
+        if self._transport is not None and data:
+            self._transport.pause("connection", paused=False)
             self.data_received(data)

@@ -71,7 +71,7 @@ class Handler:
             body.close()
         abandoned = not request.content.is_eof()
         last = abandoned or self.draining or _closes(request)
-        connection.end_request(last=last, abandoned=abandoned)
+        connection.end_request(body.size, last=last, abandoned=abandoned)
         return _converted(response, last=last)
 
     def observe(self, completed: CompletedRequest) -> None:
