@@ -74,8 +74,11 @@ class Body:
         return None
 
     def content(self) -> bytes:
-        """Return all bytes that were taken."""
-        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        """Return all bytes that were taken; call it once."""
+        content = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        # The pieces would double the memory of a large body while it is decoded.
+        self._pieces.clear()
+        return content
 
     def close(self) -> None:
         """Return its bytes to the budget."""
