@@ -180,9 +180,9 @@ class UnitScheduler:
         """Let a unit back off whose planning exceeded its deadline."""
         limit, delay = self._time_budget.limit(unit), self._time_budget.exceeded(unit)
         refusal = Refusal(
-            f"planning it takes more than {limit:g} s, while all others wait; tried again after"
-            f" them in {delay:g} s: it takes less where members are alike and node affinities"
-            " short",
+            f"planning it takes more than {limit:g} s, during which nothing else is planned; tried"
+            f" again after the others in {delay:g} s: it is faster if members are alike and node"
+            " affinities are short",
             stands=False,
         )
         _log.warning(

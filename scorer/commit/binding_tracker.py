@@ -188,9 +188,7 @@ class BindingTracker:
         reason = f"pod {first.name} was not bound to {node} within {limit:g} s"
         if waited >= recreation or binding.evicting:
             return self._give_up(binding, progress, reason)
-        reason += (
-            f"; it is not moved before {recreation:g} s: its Job may take as long to make it anew"
-        )
+        reason += f"; it is not evicted before {recreation:g} s, in which its Job may recreate it"
         self._wait(binding, progress, reason, recreation - waited)
         return []
 
@@ -250,7 +248,7 @@ class BindingTracker:
         """Evict all members, or report why they must stay."""
         key, pods = binding.unit.key, progress.bound + progress.unbound
         blocker = self.eviction_blocker(pods)
-        reason = f"{failure}; {blocker or 'all members are moved'}"
+        reason = f"{failure}; {blocker or 'all members are evicted'}"
         members = len(progress.bound), binding.unit.needed
         evicted_because = "" if blocker else failure
         self._status_reporter.enqueue(

@@ -80,7 +80,7 @@ def eviction_blocker(pods: Iterable[PodInfo], fragile: Set[str]) -> str | None:
     """
     for pod in pods:
         if pod.controller is None:
-            return f"pod {pod.name} has no controller that would make it again"
+            return f"pod {pod.name} has no controller that would create it again"
         if pod.controller.uid in fragile:
             return (
                 f"Job {pod.controller.name} would count an evicted pod as a failure: give it a "

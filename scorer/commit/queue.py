@@ -28,8 +28,8 @@ from scorer.queue.backoff import Backoff
 from scorer.queue.fault_isolation import FAULT
 from scorer.report.status_update import StatusUpdate
 
-_REFUSED = "the API server did not let its pods go"
-_UNRECORDED = "the API server did not take its plan"
+_REFUSED = "the API server refused to update its pods"
+_UNRECORDED = "the API server refused its plan"
 _RETRY_MAX = 60.0
 """The longest delay before a refused unit is tried again [s]."""
 _FULL = 32

@@ -208,7 +208,7 @@ def test_pods_without_a_controller_are_not_evicted_and_wait_with_the_reason(pods
     make_gang(pods, "bare", 2, 8, [1], spec=only_beside())
 
     gang = wait_for_phase(
-        pods, "bare", "Committing", "no controller that would make it again", "1/2"
+        pods, "bare", "Committing", "no controller that would create it again", "1/2"
     )
     assert set(where(pods, "bare")) == {"bare-0"}
     neighbour(pods, next(one["node"] for one in gang["spec"]["plan"]["members"][1:]))

@@ -122,6 +122,6 @@ def test_a_partial_gang_of_bare_pods_is_an_event_and_is_counted(placing, tenant,
 
     (message,) = told(tenant, "GangPartial")
     assert message.startswith("1 of 2 members of gang bert have their GPUs, the others do not: ")
-    assert "pod bert-0 has no controller that would make it again" in message
+    assert "pod bert-0 has no controller that would create it again" in message
     assert placing.metrics["linkwise_partial_gangs"] == 1
     assert placing.leads

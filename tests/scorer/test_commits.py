@@ -197,9 +197,9 @@ async def test_a_partial_gang_that_cannot_be_evicted_has_an_event_and_is_counted
 
     assert event["type"] == "Warning"
     assert re.match(
-        r"3 of 4 members of gang bert have their GPUs, the others do not: the API server did not"
-        r" let its pods go: pod bert-3: another policy \(status 403\);"
-        r" pod bert-\d has no controller that would make it again",
+        r"3 of 4 members of gang bert have their GPUs, the others do not: the API server refused"
+        r" to update its pods: pod bert-3: another policy \(status 403\);"
+        r" pod bert-\d has no controller that would create it again",
         event["message"],
     )
     assert len(cluster.events("GangPartial")) == 1

@@ -133,7 +133,7 @@ async def test_a_unit_that_is_always_refused_releases_its_gpus(cluster):
         cluster.pod("other", 8)
         await until(lambda: cluster.allocated("other"))
         cluster.delete("other")
-        refusal = "the API server did not let its pods go: pod cursed-0: no (status 403)"
+        refusal = "the API server refused to update its pods: pod cursed-0: no (status 403)"
         reason = f"{refusal}; tried again in 0.8 s"
         await until(lambda: cluster.the_gang().get("status", {}).get("reason") == reason)
         assert len(cluster.patches("cursed-0")) == 3

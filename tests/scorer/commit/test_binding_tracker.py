@@ -82,7 +82,7 @@ async def test_the_event_says_why_a_gang_is_evicted(cluster, clock):
         node = await placed(cluster, "bert-0")
         await passed(cluster, clock, 61)
         await until(lambda: cluster.events("GangEvicted"))
-        why = f"pod bert-1 was not bound to {node} within 60 s; all members are moved"
+        why = f"pod bert-1 was not bound to {node} within 60 s; all members are evicted"
         # Soon afterwards the status says that the pods are gone.
         await until(lambda: ("Committing", why, "1/2") in statuses(cluster))
 
@@ -153,7 +153,7 @@ async def test_pods_without_a_controller_are_not_evicted_and_the_status_says_why
         await until(lambda: cluster.phase() == "Committing")
 
     assert evicted(cluster) == {}
-    assert "has no controller that would make it again" in cluster.the_gang()["status"]["reason"]
+    assert "has no controller that would create it again" in cluster.the_gang()["status"]["reason"]
 
 
 async def test_pods_whose_job_counts_evictions_as_failures_stay(cluster, clock):
@@ -182,7 +182,7 @@ async def test_a_job_is_not_evicted_before_the_recreation_time(cluster, clock):
         cluster.mark_unschedulable(*names)
         await passed(cluster, clock, 0, "seen")
         await passed(cluster, clock, 61)
-        await until(lambda: "it is not moved before 600 s" in (reason(cluster) or ""))
+        await until(lambda: "it is not evicted before 600 s" in (reason(cluster) or ""))
         assert evicted(cluster) == {}
         await passed(cluster, clock, 540, "late")
         await until(lambda: not any(cluster[name] for name in names))
