@@ -7,7 +7,7 @@ from msgspec import Struct
 from cluster.amounts import check_amount, sound_amount, unreadable
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import GPU_CORE, GPU_MEM, RESOURCES
-from cluster.pod import Amount, NewContainer, NewPodSpec
+from cluster.pod import Amount, Amounts, NewContainer, NewPodSpec
 from cluster.quantity import QuantityError, is_zero, parse_quantity
 
 
@@ -39,12 +39,15 @@ def all_containers(spec: NewPodSpec) -> Sequence[NewContainer]:
     return (*spec.containers, *init_containers) if init_containers else spec.containers
 
 
-def indexed_containers(spec: NewPodSpec) -> Iterator[tuple[bool, int, NewContainer]]:
-    """Yield (is it an init container, index, container): app containers, then init containers."""
-    for index, container in enumerate(spec.containers):
-        yield False, index, container
-    for index, container in enumerate(spec.init_containers or ()):
-        yield True, index, container
+def indexed_containers(spec: NewPodSpec) -> list[tuple[bool, int, NewContainer]]:
+    """Return (is it an init container, index, container): app containers, then init containers.
+
+    A list is faster than a generator, and this is called several times for each admission.
+    """
+    containers = [(False, index, app) for index, app in enumerate(spec.containers)]
+    if spec.init_containers:
+        containers += [(True, index, init) for index, init in enumerate(spec.init_containers)]
+    return containers
 
 
 def container_path(init: bool, index: int) -> str:
@@ -64,15 +67,18 @@ def amount_path(index: int, init: bool, part: str, resource: str) -> str:
 
 def container_requests(spec: NewPodSpec) -> list[ContainerRequest]:
     """Return the requests of all containers that name GPU resources: app containers first."""
-    requests = []
+    found = []
     for init, index, container in indexed_containers(spec):
-        if container.resources and (named := _named_resources(container)):
+        resources = container.resources
+        if resources is None:
+            continue
+        limits, requests = resources.limits or {}, resources.requests or {}
+        if named := _named_resources(limits, requests):
             sidecar = init and container.restart_policy == "Always"
-            limits, amounts = container.limits, container.requests
-            requests.append(
-                ContainerRequest(container.name, index, init, sidecar, limits, amounts, named)
+            found.append(
+                ContainerRequest(container.name, index, init, sidecar, limits, requests, named)
             )
-    return requests
+    return found
 
 
 def read_container_request(
@@ -111,9 +117,8 @@ def read_container_request(
     return amounts, findings
 
 
-def _named_resources(container: NewContainer) -> dict[str, Amount]:
-    named: dict[str, Amount] = {}
-    limits, requests = container.limits, container.requests
+def _named_resources(limits: Amounts, requests: Amounts) -> Amounts:
+    named: Amounts = {}
     for resource in limits | requests:
         if resource in _RESOURCES and not (
             is_zero(limits.get(resource, 0)) and is_zero(requests.get(resource, 0))

@@ -39,9 +39,10 @@ def near(resource: str) -> str | None:
 
 def _findings(spec: NewPodSpec) -> Iterator[Finding]:
     for init, index, container in indexed_containers(spec):
-        if container.resources is None:
+        resources = container.resources
+        if resources is None:
             continue
-        limits, requests = container.limits, container.requests
+        limits, requests = resources.limits or {}, resources.requests or {}
         if _KNOWN.issuperset(limits) and _KNOWN.issuperset(requests):
             continue  # Fast path: nearly every pod.
         for resource, amount in {**requests, **limits}.items():
