@@ -7,7 +7,7 @@ tolerations, and who owns which field.
 import json
 from typing import Any
 
-from admission import handle
+from admission import review_response
 
 from cluster import keys
 from cluster.capacity import Capacity
@@ -29,7 +29,7 @@ _NAMESPACES = {NAMESPACE: {keys.NAMESPACE_NAME: NAMESPACE}}
 
 def run(body: bytes) -> bytes:
     """Return the answer to a review, under a policy with one profile."""
-    return handle(body, namespaces=_NAMESPACES, policy=_POLICY, capacity=_CAPACITY)
+    return review_response(body, namespaces=_NAMESPACES, policy=_POLICY, capacity=_CAPACITY)
 
 
 def review_bytes() -> bytes:

@@ -1,4 +1,4 @@
-"""Admission of one pod, as tests ask for it, and what they look at in its answer."""
+"""Admission of one pod for tests, and parts of its outcome."""
 
 import json
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from webhook.admit import admit, deny_unreadable
 from webhook.outcome import Verdict
 from webhook.review import allow_unchanged, encode_response, parse_pod_review
 
-# A node gives out replicas that Linkwise chooses.
+# A node offers replicas that Linkwise chooses.
 SLICED = Capacity(nodes=1, whole=8, replicas=8)
 NO_POLICY, NO_CAPACITY, NO_LABELS = PolicySnapshot(), Capacity(), MappingProxyType({})
 GATE = {"name": keys.GANG}
@@ -49,8 +49,8 @@ def a_snapshot(policy="", profiles=()):
     return PolicySnapshot(parse_policy(policy), parse_profiles(json.dumps(list(profiles))))
 
 
-def judged(pod, policy=NO_POLICY, *, namespace=NO_LABELS, capacity=NO_CAPACITY, workload=None):
-    """Return the outcome for a pod; `namespace`: its labels, None where nobody knows them."""
+def outcome_of(pod, policy=NO_POLICY, *, namespace=NO_LABELS, capacity=NO_CAPACITY, workload=None):
+    """Return the outcome for a pod; `namespace`: its labels, None where they are not known."""
     return admit(
         msgspec.convert(pod, Pod),
         namespace="default",
@@ -61,8 +61,8 @@ def judged(pod, policy=NO_POLICY, *, namespace=NO_LABELS, capacity=NO_CAPACITY, 
     )
 
 
-def handle(body, *, namespaces, policy, capacity):
-    """Return the answer to one AdmissionReview, bytes to bytes, without a server.
+def review_response(body, *, namespaces, policy, capacity):
+    """Return the encoded response to one AdmissionReview, without a server.
 
     Raises:
         ProtocolError: The body is not an AdmissionReview v1 with a request.
@@ -83,26 +83,26 @@ def handle(body, *, namespaces, policy, capacity):
 
 
 def patched(pod, outcome):
-    return jsonpatch.apply_patch(pod, [step.wire() for step in outcome.patch])
+    return jsonpatch.apply_patch(pod, [operation.wire() for operation in outcome.patch])
 
 
-def admitted(pod, policy=NO_POLICY, **given):
-    """Return the pod after an admission that must let it pass."""
-    outcome = judged(pod, policy, **given)
+def admitted(pod, policy=NO_POLICY, **options):
+    """Return the patched pod of an admission that must allow it."""
+    outcome = outcome_of(pod, policy, **options)
     assert outcome.verdict is Verdict.ALLOWED, outcome.findings
     return patched(pod, outcome)
 
 
 def codes(outcome, severity=None):
-    return [one.code for one in outcome.findings if severity in {None, one.severity}]
+    return [each.code for each in outcome.findings if severity in {None, each.severity}]
 
 
 def requirements_of(pod):
     terms = pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
     (term,) = terms
-    return {one["key"]: one["values"] for one in term["matchExpressions"]}
+    return {each["key"]: each["values"] for each in term["matchExpressions"]}
 
 
 def env_of(pod, container=0):
     entries = pod["spec"]["containers"][container].get("env", [])
-    return {one["name"]: one.get("valueFrom", one.get("value")) for one in entries}
+    return {each["name"]: each.get("valueFrom", each.get("value")) for each in entries}

@@ -13,7 +13,7 @@ from zlib import crc32
 
 import jsonpatch
 import msgspec
-from admission import handle
+from admission import review_response
 from builders import a_node, a_pcie_machine
 
 from certs.__main__ import KEY_SOURCE
@@ -78,7 +78,7 @@ _TERMS = IssuancePolicy(("a.ns.svc", "127.0.0.1"), 30 * _DAY, 360 * _DAY)
 def review(data: bytes) -> None:
     policy = _POLICIES[crc32(data) % len(_POLICIES)]
     with suppress(ProtocolError):
-        said = handle(data, namespaces={"default": {}}, policy=policy, capacity=Capacity())
+        said = review_response(data, namespaces={"default": {}}, policy=policy, capacity=Capacity())
         patch = msgspec.json.decode(said)["response"].get("patch")
         if patch is not None:
             _apply(b64decode(patch).decode(), data)

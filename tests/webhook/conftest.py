@@ -1,4 +1,4 @@
-"""A webhook as it runs, beside an API server that is none."""
+"""A running webhook process with a fake API server."""
 
 import asyncio
 import gc
@@ -37,9 +37,9 @@ class Cluster(FakeAPI):
         self.users = {}
         """Status of a TokenReview, by token."""
         self.asked = []
-        """Kinds of the reviews that were made."""
+        """Kinds of the reviews that were requested."""
         self.allowed = set()
-        """User and namespace of those who may create pods there."""
+        """(user, namespace) pairs with the right to create pods."""
 
     async def _call(self, request):
         body = await request.json()
@@ -49,9 +49,9 @@ class Cluster(FakeAPI):
             status = self.users.get(body["spec"]["token"], {"authenticated": False})
             return web.json_response({"status": status}, status=201)
         if body["kind"] == "SubjectAccessReview":
-            wanted = body["spec"]["resourceAttributes"]
-            assert (wanted["verb"], wanted["resource"]) == ("create", "pods")
-            allowed = (body["spec"]["user"], wanted["namespace"]) in self.allowed
+            attributes = body["spec"]["resourceAttributes"]
+            assert (attributes["verb"], attributes["resource"]) == ("create", "pods")
+            allowed = (body["spec"]["user"], attributes["namespace"]) in self.allowed
             return web.json_response({"status": {"allowed": allowed}}, status=201)
         return await super()._call(request)
 
@@ -93,7 +93,7 @@ class Cluster(FakeAPI):
         self.collections[PROFILES].remove(keys.PROFILE_NAME)
 
     def events(self):
-        """Return the Events that were made."""
+        """Return the created Events."""
         return [json.loads(body) for _, path, _, body in self.calls if path.endswith("/events")]
 
     async def watched(self):
@@ -112,19 +112,19 @@ class Cluster(FakeAPI):
 
 
 class Webhook:
-    """The process, seen by an API server."""
+    """The webhook process, as clients see it."""
 
     def __init__(self, settings, session, context, logged):
-        self.settings, self.told, self.task = settings, asyncio.Event(), None
+        self.settings, self.stop, self.task = settings, asyncio.Event(), None
         self.session, self._context, self._logged = session, context, logged
 
     @property
     def lines(self):
-        """What it logged."""
+        """Decoded log lines."""
         return [json.loads(line) for line in self._logged.getvalue().splitlines()]
 
     def answered(self):
-        """Return the lines of requests."""
+        """Return the log lines of requests."""
         return [line for line in self.lines if line["msg"] == "Answered request"]
 
     async def post(self, path, body, *, port=None, **headers):
@@ -172,7 +172,7 @@ def ca():
 
 @pytest_asyncio.fixture
 async def started(request, cluster, ca, tmp_path):
-    """A webhook whose ports are open; it may not be ready yet. Its parameter: other settings."""
+    """A webhook that listens but may not be ready; its parameter overrides settings."""
     cert, key = a_leaf(ca).write(tmp_path)
     port, dry_run_port, probe_port = free_ports(3)
     settings = Settings(
@@ -191,10 +191,10 @@ async def started(request, cluster, ca, tmp_path):
     context = ssl.create_default_context(cadata=ca.cert_pem.decode())
     async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as group:
         webhook = Webhook(settings, session, context, logged)
-        webhook.task = group.create_task(admission(settings, "replica-0", webhook.told))
+        webhook.task = group.create_task(admission(settings, "replica-0", webhook.stop))
         await until(lambda: any(line["msg"] == "Listening" for line in webhook.lines))
         yield webhook
-        webhook.told.set()
+        webhook.stop.set()
     structlog.reset_defaults()
     gc.unfreeze()
 

@@ -14,7 +14,7 @@ from admission import (
     admitted,
     codes,
     env_of,
-    judged,
+    outcome_of,
     patched,
     requirements_of,
 )
@@ -82,14 +82,14 @@ MODEL_AND_DRIVER = {
     ],
 )
 def test_examples_of_the_protocol_are_allowed_or_denied(pod, policy, denials):
-    outcome = judged(pod, a_snapshot(policy))
+    outcome = outcome_of(pod, a_snapshot(policy))
 
     assert codes(outcome, Severity.ERROR) == denials
     assert outcome.verdict is (Verdict.DENIED if denials else Verdict.ALLOWED)
 
 
 def test_denied_pod_has_no_patch():
-    outcome = judged(
+    outcome = outcome_of(
         a_pod({keys.GPU_CORE: 22}, annotations={keys.TERM: "1"}), a_snapshot("", [DRIVER_PROFILE])
     )
 
@@ -106,7 +106,7 @@ def test_all_problems_are_in_one_response():
         containers=[a_container({keys.GPU_MEM: "1.5", keys.GPU_CORE: 22}, env=env)],
     )
 
-    outcome = judged(pod, a_snapshot("visibleDevices: deny"))
+    outcome = outcome_of(pod, a_snapshot("visibleDevices: deny"))
 
     assert set(codes(outcome)) == {
         Code.MEMORY_WHOLE,
@@ -123,7 +123,7 @@ def test_gpushare_pod_sees_only_its_card():
     env = [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]
     pod = a_pod(containers=[a_container({keys.GPU_MEM: 5}, env=env)])
 
-    outcome = judged(pod)
+    outcome = outcome_of(pod)
 
     assert codes(outcome) == [Code.VISIBLE_DEVICES]
     reference = env_of(patched(pod, outcome))[keys.ENV_VISIBLE_DEVICES]
@@ -142,7 +142,7 @@ def test_gpushare_pod_sees_only_its_card():
     ],
 )
 def test_pods_out_of_scope_are_unchanged(pod):
-    outcome = judged(pod, a_snapshot("", [{"name": "all", "effect": {"labels": {"a": "b"}}}]))
+    outcome = outcome_of(pod, a_snapshot("", [{"name": "all", "effect": {"labels": {"a": "b"}}}]))
 
     assert outcome.verdict is Verdict.SKIPPED
     assert outcome.patch == ()
@@ -164,7 +164,7 @@ def test_pods_out_of_scope_are_unchanged(pod):
     ],
 )
 def test_pods_in_scope_are_handled(pod):
-    assert judged(pod).verdict is not Verdict.SKIPPED
+    assert outcome_of(pod).verdict is not Verdict.SKIPPED
 
 
 # ---- GPUs that NVIDIA's plugin shares.
@@ -173,20 +173,20 @@ def test_pods_in_scope_are_handled(pod):
 def test_request_is_renamed_to_the_resource_of_the_nodes():
     pod = a_pod({keys.NVIDIA_GPU: 1})
 
-    outcome = judged(pod, a_snapshot(TIME_SLICING + "  rename: true"), capacity=SLICED)
+    outcome = outcome_of(pod, a_snapshot(TIME_SLICING + "  rename: true"), capacity=SLICED)
 
     after = patched(pod, outcome)
     assert after["spec"]["containers"][0]["resources"]["limits"] == {keys.NVIDIA_GPU_SHARED: 1}
     assert requirements_of(after) == {keys.NODE_MODE: ["timeslice"]}
     assert env_of(after)[keys.ENV_REPLICAS] == "4"
     assert env_of(after)[keys.ENV_MEMORY_FRACTION] == "0.225"
-    assert [one.field for one in outcome.findings] == [
+    assert [finding.field for finding in outcome.findings] == [
         f"spec.containers[0].resources.limits[{keys.NVIDIA_GPU}]"
     ]
 
 
 @pytest.mark.parametrize(
-    ("policy", "told"),
+    ("policy", "variables"),
     [
         pytest.param("", {}, id="empty"),
         pytest.param(TIME_SLICING.replace("ByDefault: true", "ByDefault: false"), {}, id="kept"),
@@ -195,12 +195,12 @@ def test_request_is_renamed_to_the_resource_of_the_nodes():
         ),
     ],
 )
-def test_variables_of_replicas_come_only_from_groups_of_the_policy(policy, told):
+def test_variables_of_replicas_come_only_from_groups_of_the_policy(policy, variables):
     pod = a_pod({keys.NVIDIA_GPU_SHARED: 1})
     env = env_of(admitted(pod, a_snapshot(policy), capacity=SLICED))
 
     parts = (keys.ENV_REPLICAS, keys.ENV_MEMORY_FRACTION)
-    assert {name: env[name] for name in parts if name in env} == told
+    assert {name: env[name] for name in parts if name in env} == variables
     assert keys.ENV_VISIBLE_DEVICES in env
 
 
@@ -236,7 +236,7 @@ def test_linkwise_places_replicas_if_a_node_of_mode_timeslice_offers_them(
 ):
     pod = a_pod({keys.NVIDIA_GPU_SHARED: 1}, **spec)
 
-    outcome = judged(pod, a_snapshot(policy), capacity=capacity)
+    outcome = outcome_of(pod, a_snapshot(policy), capacity=capacity)
 
     assert outcome.verdict is Verdict.ALLOWED
     assert outcome.request.places is placed
@@ -250,16 +250,16 @@ def test_linkwise_places_replicas_if_a_node_of_mode_timeslice_offers_them(
 def test_replicas_above_the_capacity_of_nvidias_plugin_are_a_finding():
     capacity = Capacity(nodes=1, nvidia_replicas=4)
 
-    outcome = judged(a_pod({keys.NVIDIA_GPU_SHARED: 5}), capacity=capacity)
+    outcome = outcome_of(a_pod({keys.NVIDIA_GPU_SHARED: 5}), capacity=capacity)
 
-    (finding,) = (one for one in outcome.findings if one.code is Code.CAPACITY)
+    (finding,) = (finding for finding in outcome.findings if finding.code is Code.CAPACITY)
     assert "5 nvidia.com/gpu.shared is more than any node has: at most 4" in finding.message
-    few = judged(a_pod({keys.NVIDIA_GPU_SHARED: 4}), capacity=capacity)
+    few = outcome_of(a_pod({keys.NVIDIA_GPU_SHARED: 4}), capacity=capacity)
     assert Code.CAPACITY not in codes(few)
 
 
 @pytest.mark.parametrize(
-    ("pod", "found"),
+    ("pod", "findings"),
     [
         pytest.param(
             a_pod({keys.GPU_WHOLE: 2}, labels={keys.GPU_COUNT: "2"}),
@@ -285,10 +285,10 @@ def test_replicas_above_the_capacity_of_nvidias_plugin_are_a_finding():
         ),
     ],
 )
-def test_misleading_requests_are_warnings(pod, found):
-    outcome = judged(pod)
+def test_misleading_requests_are_warnings(pod, findings):
+    outcome = outcome_of(pod)
 
-    assert [(one.code, one.field) for one in outcome.findings] == found
+    assert [(finding.code, finding.field) for finding in outcome.findings] == findings
     assert outcome.verdict is Verdict.ALLOWED
 
 
@@ -302,18 +302,20 @@ SMALL = Capacity(nodes=2, memory_cards=(15, 15), compute_cards=(15, 15), whole=8
     [("warn", [Severity.WARNING]), ("deny", [Severity.ERROR]), ("off", [])],
 )
 def test_request_above_the_capacity_is_a_finding_with_the_policys_severity(mode, severities):
-    outcome = judged(a_pod({keys.GPU_MEM: 20}), a_snapshot(f"capacity: '{mode}'"), capacity=SMALL)
+    outcome = outcome_of(
+        a_pod({keys.GPU_MEM: 20}), a_snapshot(f"capacity: '{mode}'"), capacity=SMALL
+    )
 
-    found = [one for one in outcome.findings if one.code is Code.CAPACITY]
-    assert [one.severity for one in found] == severities
-    for one in found:
-        assert "20 GiB" in one.message
-        assert "15 GiB" in one.message
-        assert one.field.endswith(f"[{keys.GPU_MEM}]")
+    findings = [finding for finding in outcome.findings if finding.code is Code.CAPACITY]
+    assert [finding.severity for finding in findings] == severities
+    for finding in findings:
+        assert "20 GiB" in finding.message
+        assert "15 GiB" in finding.message
+        assert finding.field.endswith(f"[{keys.GPU_MEM}]")
 
 
 def test_request_within_the_capacity_has_no_finding():
-    assert codes(judged(a_pod({keys.GPU_WHOLE: 8}), capacity=SMALL)) == []
+    assert codes(outcome_of(a_pod({keys.GPU_WHOLE: 8}), capacity=SMALL)) == []
 
 
 # ---- Records that users wrote.
@@ -328,7 +330,7 @@ def test_allocation_written_by_a_user_is_removed_with_a_warning():
         "example.org/note": "kept",
     }
 
-    outcome = judged(a_pod({keys.GPU_MEM: 1}, annotations=own))
+    outcome = outcome_of(a_pod({keys.GPU_MEM: 1}, annotations=own))
     after = patched(a_pod({keys.GPU_MEM: 1}, annotations=own), outcome)
 
     assert after["metadata"]["annotations"] == {"example.org/note": "kept"}
@@ -342,7 +344,7 @@ def test_allocation_written_by_a_user_is_removed_with_a_warning():
 def test_audit_annotations_have_policy_rules_and_findings():
     policy = a_snapshot()
 
-    audit = judged(a_pod({keys.GPU_WHOLE: 1}, annotations={keys.TERM: "1"}), policy).audit
+    audit = outcome_of(a_pod({keys.GPU_WHOLE: 1}, annotations={keys.TERM: "1"}), policy).audit
 
     assert audit == {
         "policy": f"generation=0 digest={policy.digest}",

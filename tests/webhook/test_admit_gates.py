@@ -11,7 +11,7 @@ from admission import (
     admitted,
     codes,
     env_of,
-    judged,
+    outcome_of,
     requirements_of,
 )
 from builders import a_pod
@@ -143,10 +143,10 @@ WHOLE = {keys.GPU_WHOLE: 1}
     ],
 )
 def test_pod_that_another_scheduler_would_bind_without_gpus_is_refused(pod, policy):
-    outcome = judged(pod, a_snapshot(policy), capacity=SLICED)
+    outcome = outcome_of(pod, a_snapshot(policy), capacity=SLICED)
 
     assert codes(outcome, Severity.ERROR) == [Code.SCHEDULER]
-    (finding,) = (one for one in outcome.findings if one.code is Code.SCHEDULER)
+    (finding,) = (each for each in outcome.findings if each.code is Code.SCHEDULER)
     assert (finding.field, finding.value) == ("spec.schedulerName", pod["spec"]["schedulerName"])
     ours = "second" if policy is BY_ANOTHER else keys.SCHEDULER
     assert finding.fix == f"leave schedulerName out, or write {ours}"
@@ -175,7 +175,7 @@ def test_pod_that_another_scheduler_would_bind_without_gpus_is_refused(pod, poli
     ],
 )
 def test_pod_with_chosen_or_foreign_gpus_may_name_its_scheduler(pod, policy):
-    assert codes(judged(pod, a_snapshot(policy))) == []
+    assert codes(outcome_of(pod, a_snapshot(policy))) == []
 
 
 def test_gated_pods_get_the_non_preempting_class_without_resolved_priority():
@@ -186,7 +186,7 @@ def test_gated_pods_get_the_non_preempting_class_without_resolved_priority():
 
     assert pod["spec"]["priorityClassName"] == "high-waits"
     assert not {"priority", "preemptionPolicy"} & pod["spec"].keys()
-    assert judged(pod, policy).patch == ()
+    assert outcome_of(pod, policy).patch == ()
 
 
 @pytest.mark.parametrize(
@@ -199,18 +199,18 @@ def test_gated_pods_get_the_non_preempting_class_without_resolved_priority():
 )
 def test_other_pods_keep_their_priority_class(limits, spec):
     policy = a_snapshot("gangs: {nonPreemptingClasses: {high: high-waits}}")
-    given = {**spec, "priority": 7, "preemptionPolicy": "PreemptLowerPriority"}
+    resolved = {**spec, "priority": 7, "preemptionPolicy": "PreemptLowerPriority"}
 
-    pod = admitted(a_pod(limits, **given), policy)
+    pod = admitted(a_pod(limits, **resolved), policy)
 
-    assert given.items() <= pod["spec"].items()
+    assert resolved.items() <= pod["spec"].items()
     assert pod["spec"].get("priorityClassName") == spec.get("priorityClassName")
 
 
 def test_gang_of_a_workload_is_validated_with_it():
     workload = Workload("StatefulSet", "web", members=4, ordered=True)
 
-    outcome = judged(a_pod({keys.GPU_WHOLE: 1}, labels=ARENA), workload=workload)
+    outcome = outcome_of(a_pod({keys.GPU_WHOLE: 1}, labels=ARENA), workload=workload)
 
     assert codes(outcome, Severity.ERROR) == [Code.GANG_ORDERED]
 
@@ -218,8 +218,8 @@ def test_gang_of_a_workload_is_validated_with_it():
 def test_invalid_gang_size_is_a_finding_only_for_members():
     labels = {**ARENA, keys.POD_GROUP_MIN_AVAILABLE: "many"}
 
-    assert Code.GANG_SIZE in codes(judged(a_pod({keys.GPU_WHOLE: 1}, labels=labels)))
-    assert codes(judged(a_pod({keys.NVIDIA_GPU: 1}, labels=labels))) == [Code.GANG_COUNTED]
+    assert Code.GANG_SIZE in codes(outcome_of(a_pod({keys.GPU_WHOLE: 1}, labels=labels)))
+    assert codes(outcome_of(a_pod({keys.NVIDIA_GPU: 1}, labels=labels))) == [Code.GANG_COUNTED]
 
     by_another = a_pod({keys.NVIDIA_GPU: 1}, labels=labels, schedulerName="volcano")
-    assert codes(judged(by_another)) == []
+    assert codes(outcome_of(by_another)) == []

@@ -1,6 +1,6 @@
 """What profiles bring to the pods that they select."""
 
-from admission import DRIVER_PROFILE, a_snapshot, admitted, codes, judged, patched
+from admission import DRIVER_PROFILE, a_snapshot, admitted, codes, outcome_of, patched
 from builders import a_pod
 
 from cluster import keys
@@ -11,12 +11,12 @@ def test_profile_adds_the_driver_to_pods_of_its_class():
     policy = a_snapshot("", [DRIVER_PROFILE])
     pod = a_pod({keys.NVIDIA_GPU: 8}, labels={keys.COMPUTE_CLASS: "gpu-hpn"})
 
-    outcome = judged(pod, policy)
+    outcome = outcome_of(pod, policy)
 
     assert patched(pod, outcome)["metadata"]["labels"][keys.DRIVER_VERSION] == "1.5.0"
     assert outcome.labels[keys.DRIVER_VERSION] == "1.5.0"
     assert outcome.patch[0].rule == "profile gpu-hpn-driver"
-    assert [one.matched for one in outcome.profiles] == [True]
+    assert [trace.matched for trace in outcome.profiles] == [True]
 
 
 def test_driver_of_the_pod_is_kept():
@@ -30,7 +30,7 @@ def test_driver_of_the_pod_is_kept():
 def test_labels_of_profiles_are_validated():
     profile = {"name": "slip", "effect": {"labels": {keys.COMPUTE_CLASS: "fast"}}}
 
-    outcome = judged(a_pod({keys.NVIDIA_GPU: 1}), a_snapshot("", [profile]))
+    outcome = outcome_of(a_pod({keys.NVIDIA_GPU: 1}), a_snapshot("", [profile]))
 
     assert codes(outcome, Severity.ERROR) == [Code.CLASS]
 
@@ -38,7 +38,7 @@ def test_labels_of_profiles_are_validated():
 def test_profiles_cannot_write_an_allocation():
     profile = {"name": "bold", "effect": {"annotations": {keys.TERM: "9", "note": "kept"}}}
 
-    outcome = judged(a_pod({keys.GPU_WHOLE: 1}), a_snapshot("", [profile]))
+    outcome = outcome_of(a_pod({keys.GPU_WHOLE: 1}), a_snapshot("", [profile]))
 
     assert patched(a_pod({keys.GPU_WHOLE: 1}), outcome)["metadata"]["annotations"] == {
         "note": "kept"
@@ -55,7 +55,7 @@ def test_namespace_selector_of_an_unknown_namespace_does_not_match_with_a_warnin
     }
     pod, policy = a_pod({keys.NVIDIA_GPU: 1}), a_snapshot("", [profile])
 
-    outcome = judged(pod, policy, namespace=None)
+    outcome = outcome_of(pod, policy, namespace=None)
 
     assert codes(outcome) == [Code.NAMESPACE_UNKNOWN]
     assert "team" not in outcome.labels

@@ -7,7 +7,7 @@ from admission import (
     SLICED,
     TIME_SLICING,
     a_snapshot,
-    judged,
+    outcome_of,
     patched,
 )
 from hypothesis import assume, given
@@ -36,7 +36,7 @@ def asking(pod, limits):
     """Return a pod whose first container asks for these GPUs, and nothing else for any."""
     spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
     for name in ("containers", "initContainers"):
-        spec[name] = [{**one, "resources": None} for one in spec.get(name) or []]
+        spec[name] = [{**entry, "resources": None} for entry in spec.get(name) or []]
     spec["containers"][0]["resources"] = {"limits": limits}
     metadata = {key: value for key, value in pod["metadata"].items() if key != "labels"}
     return {**pod, "metadata": metadata, "spec": spec}
@@ -49,19 +49,19 @@ placed_pods = st.builds(asking, pods(), st.sampled_from(PLACED))
 
 @given(pod=placed_pods | pods(), policy=policies)
 def test_patch_applies_to_any_pod_and_is_idempotent(pod, policy):
-    outcome = judged(pod, policy)
+    outcome = outcome_of(pod, policy)
     assume(outcome.verdict is Verdict.ALLOWED)
 
     after = patched(pod, outcome)
 
-    again = judged(after, policy)
+    again = outcome_of(after, policy)
     assert again.verdict is Verdict.ALLOWED
     assert again.patch == ()
 
 
 @given(pod=pods(), policy=policies)
 def test_admission_is_deterministic(pod, policy):
-    assert judged(pod, policy) == judged(pod, policy)
+    assert outcome_of(pod, policy) == outcome_of(pod, policy)
 
 
 def as_map(table):
@@ -70,7 +70,7 @@ def as_map(table):
 
 @given(pod=placed_pods | pods(), policy=policies)
 def test_fields_of_the_user_are_kept(pod, policy):
-    outcome = judged(pod, policy)
+    outcome = outcome_of(pod, policy)
     after = patched(pod, outcome)
 
     before_meta, after_meta = pod["metadata"], after["metadata"]
@@ -80,10 +80,10 @@ def test_fields_of_the_user_are_kept(pod, policy):
         own = {key: value for key, value in own.items() if not record_keys([key])}
     assert own.items() <= as_map(after_meta.get("annotations")).items()
     for name in ("containers", "initContainers"):
-        for one, other in zip(
+        for entry, other in zip(
             pod["spec"].get(name) or [], after["spec"].get(name) or [], strict=True
         ):
-            assert_env_stays(one.get("env") or [], other.get("env") or [], outcome.request.places)
+            assert_env_stays(entry.get("env") or [], other.get("env") or [], outcome.request.places)
     gates = pod["spec"].get("schedulingGates") or []
     assert (after["spec"].get("schedulingGates") or [])[: len(gates)] == gates
 
@@ -93,8 +93,8 @@ def assert_env_stays(before, after, places):
     replaceable = {keys.ENV_VISIBLE_DEVICES, keys.ENV_CGPU_OFF}
     if places:
         replaceable |= {keys.ENV_MPS_THREADS, keys.ENV_MPS_MEMORY}
-    kept = [one for one in before if one["name"] not in replaceable]
-    assert [one for one in after if one["name"] not in replaceable][: len(kept)] == kept
+    kept = [entry for entry in before if entry["name"] not in replaceable]
+    assert [entry for entry in after if entry["name"] not in replaceable][: len(kept)] == kept
 
 
 ADDED_TO = {"containers", "initContainers", "affinity", "schedulingGates"}
@@ -106,7 +106,7 @@ UNKNOWN = {"futureField", "x/y~z"}
 
 @given(pod=pods(), policy=policies)
 def test_unread_fields_are_kept(pod, policy):
-    after = patched(pod, judged(pod, policy))
+    after = patched(pod, outcome_of(pod, policy))
 
     spec = {key: value for key, value in pod["spec"].items() if key not in ADDED_TO | SET}
     assert spec.items() <= after["spec"].items()
@@ -119,42 +119,42 @@ def unknown_in(thing, path=()):
         thing = dict(enumerate(thing))
     if not isinstance(thing, dict):
         return {}
-    found = {(*path, key): thing[key] for key in UNKNOWN & thing.keys()}
+    unknown = {(*path, key): thing[key] for key in UNKNOWN & thing.keys()}
     for key in thing.keys() - UNKNOWN:
-        found |= unknown_in(thing[key], (*path, key))
-    return found
+        unknown |= unknown_in(thing[key], (*path, key))
+    return unknown
 
 
 @given(pod=placed_pods, policy=policies)
 def test_every_term_has_each_required_key(pod, policy):
     assume(keys.NODE_MODE not in as_map(pod["spec"].get("nodeSelector")))
 
-    outcome = judged(pod, policy, capacity=SLICED)
+    outcome = outcome_of(pod, policy, capacity=SLICED)
 
     assume(outcome.verdict is Verdict.ALLOWED)
     spec = patched(pod, outcome)["spec"]
     for term in spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]:
         expressions = term.get("matchExpressions") or []
         if expressions or term.get("matchFields"):
-            assert keys.NODE_MODE in {one["key"] for one in expressions}
+            assert keys.NODE_MODE in {entry["key"] for entry in expressions}
 
 
 @given(pod=pods(), policy=policies)
 def test_warnings_of_any_pod_are_few_short_and_printable(pod, policy):
-    outcome = judged(pod, policy)
+    outcome = outcome_of(pod, policy)
 
     assert len(outcome.warnings) <= 3
     assert all(len(warning) <= 120 and warning.isprintable() for warning in outcome.warnings)
     assert bool(outcome.warnings) == any(
-        one.severity is Severity.WARNING for one in outcome.findings
+        entry.severity is Severity.WARNING for entry in outcome.findings
     )
 
 
 @given(pod=pods(), policy=policies)
 def test_only_errors_deny_and_only_allowed_pods_have_a_patch(pod, policy):
-    outcome = judged(pod, policy)
+    outcome = outcome_of(pod, policy)
 
-    errors = Severity.ERROR in {one.severity for one in outcome.findings}
+    errors = Severity.ERROR in {entry.severity for entry in outcome.findings}
     assert (outcome.verdict is Verdict.DENIED) == errors
     if outcome.verdict is not Verdict.ALLOWED:
         assert outcome.patch == ()

@@ -35,9 +35,9 @@ def a_map_review(key, text, *, name, namespace, operation="CREATE"):
     )
 
 
-def a_profile_review(text, **given):
+def a_profile_review(text, **options):
     source = {"name": keys.PROFILE_NAME, "namespace": keys.PROFILE_NAMESPACE}
-    return a_map_review(keys.PROFILE_KEY, text, **{**source, **given})
+    return a_map_review(keys.PROFILE_KEY, text, **{**source, **options})
 
 
 def patch_of(response):
@@ -67,8 +67,14 @@ async def test_patched_pod_is_logged_and_counted(webhook):
     assert (answer["uid"], answer["allowed"]) == ("42", True)
     assert "/spec/schedulingGates" in {step["path"] for step in patch_of(answer)}
     (line,) = webhook.answered()
-    told = {"path": "/mutate", "status": 200, "uid": "42", "namespace": "default", "name": "train"}
-    assert line.items() >= {**told, "verdict": "allowed", "findings": []}.items()
+    fields = {
+        "path": "/mutate",
+        "status": 200,
+        "uid": "42",
+        "namespace": "default",
+        "name": "train",
+    }
+    assert line.items() >= {**fields, "verdict": "allowed", "findings": []}.items()
     await until_sample(
         webhook,
         'linkwise_admission_reviews_total{dry_run="false",verdict="allowed"} 1.0',
@@ -127,12 +133,12 @@ async def test_review_waits_for_a_new_namespace(cluster, webhook, monkeypatch):
     await until(lambda: webhook.lines[-1].get("msg") == "Policy loaded")
     review = a_review(a_pod({keys.GPU_WHOLE: 1}), namespace="late")
 
-    asked = asyncio.create_task(webhook.review(review))
+    pending = asyncio.create_task(webhook.review(review))
     # Nobody outside can see that it waits.
     await asyncio.sleep(0.2)
     cluster.namespace("late", team="a")
 
-    assert labels_added(await asked) == [{"team": "a"}]
+    assert labels_added(await pending) == [{"team": "a"}]
     await until_sample(webhook, 'linkwise_admission_namespace_waits_total{came="true"} 1.0')
 
 
@@ -196,11 +202,11 @@ async def test_webhook_with_an_invalid_policy_at_start_is_not_ready_until_it_is_
 ):
     await until(lambda: any(line["msg"] == "Policy rejected" for line in started.lines))
     status, _, _ = await started.post("/mutate", a_review(a_pod({keys.GPU_WHOLE: 1})))
-    ready, why = await started.probe()
+    ready, reason = await started.probe()
 
     assert (status, ready) == (503, 503)
-    assert f"ConfigMap {keys.POLICY_NAMESPACE}/{keys.POLICY_NAME}" in why
-    assert "line 1" in why
+    assert f"ConfigMap {keys.POLICY_NAMESPACE}/{keys.POLICY_NAME}" in reason
+    assert "line 1" in reason
     assert (await started.probe("/healthz"))[0] == 200
 
     cluster.policy("strict: false")
@@ -246,14 +252,14 @@ async def test_valid_profiles_are_allowed_with_warnings(webhook):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         pytest.param({"name": "other"}, id="name"),
         pytest.param({"namespace": "other"}, id="namespace"),
         pytest.param({"operation": "DELETE"}, id="operation"),
     ],
 )
-async def test_other_config_maps_are_allowed(webhook, given):
-    answer = await webhook.review(a_profile_review("[{", **given), "/validate")
+async def test_other_config_maps_are_allowed(webhook, options):
+    answer = await webhook.review(a_profile_review("[{", **options), "/validate")
 
     assert answer == {"uid": "42", "allowed": True}

@@ -1,7 +1,7 @@
 """What is refused stays refused, however it is spelled and wherever in the pod it stands."""
 
 import pytest
-from admission import judged
+from admission import outcome_of
 from builders import a_container, a_pod
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,11 +53,11 @@ def test_invalid_request_is_refused_in_every_spelling_and_container(
         pod = a_pod(containers=[*harmless, asks])
     pod["metadata"]["annotations"] = marks
 
-    assert judged(pod).verdict is Verdict.DENIED
+    assert outcome_of(pod).verdict is Verdict.DENIED
 
 
 @pytest.mark.parametrize("limits", REFUSED)
 def test_request_that_differs_from_its_limit_is_refused(limits):
     container = {"name": "c", "resources": {"requests": limits}}
 
-    assert judged(a_pod(containers=[container])).verdict is Verdict.DENIED
+    assert outcome_of(a_pod(containers=[container])).verdict is Verdict.DENIED

@@ -15,11 +15,11 @@ def ref(annotation):
 
 
 def container(name="main", env=None, **limits):
-    made = {"name": name, "resources": {"limits": limits}}
-    return made if env is None else {**made, "env": env}
+    result = {"name": name, "resources": {"limits": limits}}
+    return result if env is None else {**result, "env": env}
 
 
-def told(spec, rules=None, replicas=0):
+def variables_set(spec, rules=None, replicas=0):
     pod = msgspec.convert({"spec": spec}, Pod)
     request, errors = read_request(pod)
     assert not errors
@@ -38,7 +38,7 @@ def env_of(container):
 
 
 def test_container_reads_its_devices_from_the_record():
-    spec, findings = told({"containers": [container(**{keys.GPU_WHOLE: 2})]})
+    spec, findings = variables_set({"containers": [container(**{keys.GPU_WHOLE: 2})]})
 
     assert env_of(spec["containers"][0]) == {keys.ENV_VISIBLE_DEVICES: ref(keys.VISIBLE_DEVICES)}
     assert findings == []
@@ -47,16 +47,16 @@ def test_container_reads_its_devices_from_the_record():
 def test_each_of_several_gpu_containers_reads_its_own_key():
     whole = {keys.GPU_WHOLE: 1}
 
-    spec, _ = told({"containers": [container("a", **whole), container("b", **whole)]})
+    spec, _ = variables_set({"containers": [container("a", **whole), container("b", **whole)]})
 
-    assert [env_of(one)[keys.ENV_VISIBLE_DEVICES] for one in spec["containers"]] == [
+    assert [env_of(each)[keys.ENV_VISIBLE_DEVICES] for each in spec["containers"]] == [
         ref(keys.VISIBLE_DEVICES_OF + "a"),
         ref(keys.VISIBLE_DEVICES_OF + "b"),
     ]
 
 
 def test_containers_without_a_gpu_request_see_no_gpu():
-    spec, _ = told(
+    spec, _ = variables_set(
         {
             "containers": [container(**{keys.GPU_WHOLE: 1}), container("side")],
             "initContainers": [
@@ -67,13 +67,13 @@ def test_containers_without_a_gpu_request_see_no_gpu():
     )
 
     others = [spec["containers"][1], *spec["initContainers"]]
-    assert [env_of(one) for one in others] == [{keys.ENV_VISIBLE_DEVICES: "void"}] * 3
+    assert [env_of(each) for each in others] == [{keys.ENV_VISIBLE_DEVICES: "void"}] * 3
 
 
 def test_init_container_with_gpus_gets_its_variable():
     whole = {keys.GPU_WHOLE: 1}
 
-    spec, _ = told(
+    spec, _ = variables_set(
         {"containers": [container(**whole)], "initContainers": [container("warm", **whole)]}
     )
 
@@ -82,7 +82,7 @@ def test_init_container_with_gpus_gets_its_variable():
 
 
 def test_share_gets_the_variables_of_gpushare():
-    spec, _ = told({"containers": [container(**{keys.GPU_MEM: 5})]})
+    spec, _ = variables_set({"containers": [container(**{keys.GPU_MEM: 5})]})
 
     assert env_of(spec["containers"][0]) == {
         keys.ENV_VISIBLE_DEVICES: ref(keys.VISIBLE_DEVICES),
@@ -96,7 +96,7 @@ def test_share_gets_the_variables_of_gpushare():
 def test_variables_that_are_no_limit_keep_the_users_value():
     env = [{"name": keys.MEM_IDX, "value": "7"}, {"name": keys.MEM_CONTAINER, "value": "9"}]
 
-    spec, findings = told({"containers": [container(env=env, **{keys.GPU_MEM: 5})]})
+    spec, findings = variables_set({"containers": [container(env=env, **{keys.GPU_MEM: 5})]})
 
     assert spec["containers"][0]["env"][:2] == env
     assert findings == []
@@ -114,7 +114,7 @@ def test_variables_that_are_no_limit_keep_the_users_value():
 def test_devices_of_the_user_are_replaced_with_a_warning(written):
     env = [{"name": "A", "value": "1"}, {"name": keys.ENV_VISIBLE_DEVICES, **written}]
 
-    spec, (finding,) = told({"containers": [container(env=env, **{keys.GPU_WHOLE: 1})]})
+    spec, (finding,) = variables_set({"containers": [container(env=env, **{keys.GPU_WHOLE: 1})]})
 
     name = keys.ENV_VISIBLE_DEVICES
     assert spec["containers"][0]["env"] == [
@@ -128,7 +128,7 @@ def test_devices_of_the_user_are_replaced_with_a_warning(written):
 def test_policy_can_refuse_devices_of_the_user():
     env = [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]
 
-    _, (finding,) = told(
+    _, (finding,) = variables_set(
         {"containers": [container(env=env, **{keys.GPU_WHOLE: 1})]},
         Policy(visible_devices="deny"),
     )
@@ -143,9 +143,9 @@ def test_policy_can_refuse_devices_of_the_user():
 @pytest.mark.parametrize("rules", [Policy(), Policy(visible_devices="deny")])
 def test_correct_variables_are_unchanged(rules):
     spec = {"containers": [container(**{keys.GPU_MEM: 5}), container("side")]}
-    once, _ = told(spec, rules)
+    once, _ = variables_set(spec, rules)
 
-    twice, findings = told(once, rules)
+    twice, findings = variables_set(once, rules)
 
     assert twice == once
     assert findings == []
@@ -156,7 +156,7 @@ MPS = Policy(sharing={"computeByMps": True})
 
 
 def test_mps_limits_are_set_if_the_policy_shares_compute_by_mps():
-    spec, _ = told({"containers": [container(**SHARE)]}, MPS)
+    spec, _ = variables_set({"containers": [container(**SHARE)]}, MPS)
 
     variables = env_of(spec["containers"][0])
     assert variables[keys.ENV_MPS_THREADS] == "20"
@@ -164,7 +164,7 @@ def test_mps_limits_are_set_if_the_policy_shares_compute_by_mps():
 
 
 def test_mps_limits_are_set_for_memory_only():
-    spec, _ = told({"containers": [container(**{keys.GPU_MEM: 4})]}, MPS)
+    spec, _ = variables_set({"containers": [container(**{keys.GPU_MEM: 4})]}, MPS)
 
     variables = env_of(spec["containers"][0])
     assert variables[keys.ENV_MPS_MEMORY] == "0=4096M"
@@ -177,7 +177,7 @@ def test_mps_limits_are_set_for_memory_only():
     ids=["policy", "whole-gpus"],
 )
 def test_mps_limits_are_not_set_otherwise(limits, rules):
-    spec, _ = told({"containers": [container(**limits)]}, rules)
+    spec, _ = variables_set({"containers": [container(**limits)]}, rules)
 
     assert not any(name.startswith(keys.ENV_MPS_PREFIX) for name in env_of(spec["containers"][0]))
 
@@ -194,7 +194,7 @@ def test_mps_limits_are_not_set_otherwise(limits, rules):
 def test_mps_limit_of_the_user_may_only_be_tighter(written, after, told_so):
     env = [{"name": keys.ENV_MPS_THREADS, **written}]
 
-    spec, findings = told({"containers": [container(env=env, **SHARE)]}, MPS)
+    spec, findings = variables_set({"containers": [container(env=env, **SHARE)]}, MPS)
 
     assert env_of(spec["containers"][0])[keys.ENV_MPS_THREADS] == after
     assert [finding.code for finding in findings] == [Code.MPS_LIMIT] * told_so
@@ -204,13 +204,13 @@ def test_looser_mps_limit_is_replaced_even_if_devices_are_refused():
     env = [{"name": keys.ENV_MPS_THREADS, "value": "90"}]
     rules = Policy(sharing={"computeByMps": True}, visible_devices="deny")
 
-    _, (finding,) = told({"containers": [container(env=env, **SHARE)]}, rules)
+    _, (finding,) = variables_set({"containers": [container(env=env, **SHARE)]}, rules)
 
     assert (finding.code, finding.severity) == (Code.MPS_LIMIT, Severity.WARNING)
 
 
 def test_time_sliced_container_gets_the_number_of_replicas():
-    spec, _ = told({"containers": [container(**{keys.NVIDIA_GPU_SHARED: 1})]}, replicas=4)
+    spec, _ = variables_set({"containers": [container(**{keys.NVIDIA_GPU_SHARED: 1})]}, replicas=4)
 
     variables = env_of(spec["containers"][0])
     assert variables[keys.ENV_REPLICAS] == "4"
@@ -230,8 +230,8 @@ def test_launcher_sees_no_gpus_unless_it_names_them():
 
     after = patched(spec, changes)
     values = [
-        env_of(one)[keys.ENV_VISIBLE_DEVICES]
-        for one in (*after["containers"], *after["initContainers"])
+        env_of(each)[keys.ENV_VISIBLE_DEVICES]
+        for each in (*after["containers"], *after["initContainers"])
     ]
     assert values == ["void", "all", "void"]
     assert changes.findings == []

@@ -35,7 +35,7 @@ def judged(text, namespace="default"):
     return dry_run(manifest, namespaces=namespaces, policy=PolicySnapshot(), capacity=Capacity())
 
 
-def answered(text, fits="nobody was asked"):
+def answered(text, fits="no scorer leads"):
     return json.loads(encode_dry_run(judged(text), fits))
 
 
@@ -43,7 +43,7 @@ def test_each_template_has_verdict_patch_and_rules():
     answer = answered(f"{POD}---\n{DEPLOYMENT}")
 
     pod, serve = answer["pods"]
-    assert [one["verdict"] for one in (pod, serve)] == ["allowed", "allowed"]
+    assert [report["verdict"] for report in (pod, serve)] == ["allowed", "allowed"]
     assert (pod["source"], serve["source"], serve["replicas"]) == ("body:1", "body:6", 3)
     assert pod["patched"]["spec"]["schedulingGates"] == [{"name": keys.GANG}]
     assert "gate single pod" in {step["rule"] for step in pod["patch"]}
@@ -65,7 +65,7 @@ def test_denied_pod_has_findings_with_lines_and_no_diff():
     (pod,) = answered(text)["pods"]
 
     assert (pod["verdict"], pod["diff"], pod["patch"]) == ("denied", "", [])
-    assert [one["source"] for one in pod["findings"]] == ["body:5"]
+    assert [report["source"] for report in pod["findings"]] == ["body:5"]
 
 
 def test_namespaces_are_those_of_the_pods():
@@ -141,10 +141,10 @@ FIT = FitResult(
 
 
 def test_fit_request_has_patched_gpu_pods_that_are_allowed():
-    found = judged("---\n".join((NOT_OURS, DENIED, NONE, POD, DEPLOYMENT)))
+    result = judged("---\n".join((NOT_OURS, DENIED, NONE, POD, DEPLOYMENT)))
 
-    pod, serve = found.question.templates
-    assert list(found.fit_templates) == [3, 4]
+    pod, serve = result.question.templates
+    assert list(result.fit_templates) == [3, 4]
     assert (pod.names, serve.names) == (["train"], ["serve-0", "serve-1", "serve-2"])
     assert (pod.pod.metadata.namespace, serve.pod.metadata.namespace) == ("default", "team")
     assert [gate.name for gate in pod.pod.spec.scheduling_gates] == [keys.GANG]

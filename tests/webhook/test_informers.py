@@ -64,7 +64,7 @@ async def test_failed_event_does_not_block_later_ones(cluster):
     async with watching(cluster):
         for wrong in ("[1]", "[2]", "[3]"):
             cluster.profiles(text=wrong)
-            await until(lambda made=wrong: _events_about(cluster, made))
+            await until(lambda text=wrong: _events_about(cluster, text))
 
         assert [event["firstTimestamp"] for event in cluster.events()] == [
             "1970-01-01T00:00:00Z"
@@ -89,8 +89,8 @@ async def test_each_invalid_content_gets_one_event(cluster):
 
 def _seen(informers):
     """Return the version of the profiles that the watch has shown."""
-    (found,) = informers._config_maps[PROFILES].items.values()
-    return int(found.metadata.resource_version)
+    (config_map,) = informers._config_maps[PROFILES].items.values()
+    return int(config_map.metadata.resource_version)
 
 
 async def test_watch_ages_count_from_the_last_event(cluster):

@@ -45,7 +45,7 @@ async def test_process_serves_until_sigterm(cluster):
 @pytest.mark.parametrize("started", [{"drain_seconds": 60}], indirect=True)
 async def test_draining_webhook_serves_and_is_not_ready(started):
     await started.ready()
-    started.told.set()
+    started.stop.set()
     await until(lambda: started.lines[-1]["msg"] == "Draining")
 
     assert await started.probe() == (503, "draining: no new connections are accepted\n")
@@ -56,7 +56,7 @@ async def test_draining_webhook_serves_and_is_not_ready(started):
 
 @pytest.mark.parametrize("started", [{"certificate": "/nowhere/tls.crt"}], indirect=True)
 async def test_webhook_without_a_certificate_is_not_ready(started):
-    status, why = await started.probe()
+    status, reason = await started.probe()
 
     assert status == 503
-    assert "certificate: /nowhere/tls.crt: No such file or directory\n" in why
+    assert "certificate: /nowhere/tls.crt: No such file or directory\n" in reason

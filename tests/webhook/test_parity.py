@@ -1,11 +1,11 @@
-"""The command line and the server, asked about one pod, answer the same."""
+"""The command line and the server give the same answer about a pod."""
 
 import base64
 import json
 
 import jsonpatch
 import pytest
-from admission import handle
+from admission import review_response
 from builders import a_container, a_pod
 
 from cli.__main__ import run
@@ -32,7 +32,7 @@ ARENA = {keys.POD_GROUP_NAME: "job", keys.POD_GROUP_MIN_AVAILABLE: "4"}
 
 
 @pytest.fixture
-def told(tmp_path, capsys):
+def check(tmp_path, capsys):
     """Returns what `linkwise check` says of a pod."""
     policy = {"namespace": keys.POLICY_NAMESPACE, "name": keys.POLICY_NAME}
     (tmp_path / "profiles.json").write_text(PROFILES)
@@ -60,7 +60,7 @@ def answered(pod):
         "object": pod,
     }
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    answer = handle(
+    answer = review_response(
         json.dumps(review).encode(),
         namespaces={"default": {}},
         policy=PolicySnapshot(parse_policy(POLICY), parse_profiles(PROFILES)),
@@ -87,8 +87,8 @@ def answered(pod):
         pytest.param(a_pod({keys.GPU_WHOLE: 1}, annotations={keys.TERM: "1"}), id="record"),
     ],
 )
-def test_check_and_server_decide_equally(told, pod):
-    verdict, patched, warnings = told(pod)
+def test_check_and_server_decide_equally(check, pod):
+    verdict, patched, warnings = check(pod)
     allowed, after, response = answered(pod)
 
     assert (verdict != "denied") == allowed

@@ -1,4 +1,4 @@
-"""What a webhook does not do: it asks nobody about a pod, and it does not tell what is in one."""
+"""Admission makes no calls, and logs no content of pods."""
 
 from builders import a_container, a_pod
 
@@ -29,8 +29,8 @@ async def test_pod_is_admitted_without_calls_while_the_api_server_is_unavailable
 async def test_log_has_no_content_of_pods(webhook):
     container = a_container({keys.GPU_WHOLE: 1}, env=[{"name": "PASSWORD", "value": SECRET}])
     bad = a_container({keys.GPU_CORE: 20}, command=["run", SECRET])
-    for one in (container, bad):
-        await webhook.review(a_review(a_pod(containers=[one], annotations={"note": SECRET})))
+    for each in (container, bad):
+        await webhook.review(a_review(a_pod(containers=[each], annotations={"note": SECRET})))
     broken = a_pod(containers=[{**container, "resources": SECRET}])
     answer = await webhook.review(a_review(broken))
 

@@ -87,6 +87,6 @@ COMPUTE = Request(Family.SHARE, 1, 4, 20)
 def test_requirements_follow_request_and_class(labels, request_, policy, required):
     snapshot = PolicySnapshot(parse_policy(policy))
 
-    found = node_requirements(labels, request_, snapshot)
+    requirements = node_requirements(labels, request_, snapshot)
 
-    assert {one.key: one.values for one in found} == required
+    assert {requirement.key: requirement.values for requirement in requirements} == required

@@ -3,7 +3,7 @@ import json
 
 import jsonpatch
 import pytest
-from admission import handle
+from admission import review_response
 from builders import a_pod
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,11 +36,11 @@ def a_review(pod=None, **request):
 def answered(review, policy=POLICY, namespaces=None):
     text = review if isinstance(review, bytes) else json.dumps(review).encode()
     namespaces = {"default": {}} if namespaces is None else namespaces
-    return handle(text, namespaces=namespaces, policy=policy, capacity=Capacity())
+    return review_response(text, namespaces=namespaces, policy=policy, capacity=Capacity())
 
 
-def response(review, **given):
-    answer = json.loads(answered(review, **given))
+def response(review, **options):
+    answer = json.loads(answered(review, **options))
     assert answer["apiVersion"] == "admission.k8s.io/v1"
     assert answer["kind"] == "AdmissionReview"
     return answer["response"]
@@ -164,7 +164,7 @@ def test_dry_run_review_is_answered_like_any_other():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reason"),
     [
         (b"", "cannot be read"),
         (b"{", "cannot be read"),
@@ -182,8 +182,8 @@ def test_dry_run_review_is_answered_like_any_other():
         (json.dumps(a_review(uid="\n")).encode().replace(b"v1", b"v\\u0007", 1), "not a request"),
     ],
 )
-def test_invalid_review_is_refused_with_the_reason(text, told):
-    with pytest.raises(ProtocolError, match=told) as error:
+def test_invalid_review_is_refused_with_the_reason(text, reason):
+    with pytest.raises(ProtocolError, match=reason) as error:
         parse_pod_review(text)
 
     assert str(error.value).isprintable()

@@ -78,17 +78,17 @@ async def ask(cluster, files, question=QUESTION, patience=PATIENCE):
         return await client.fits(question)
 
 
-async def why(cluster, files, question=QUESTION, patience=PATIENCE):
+async def reason_of(cluster, files, question=QUESTION, patience=PATIENCE):
     with pytest.raises(NoPlacementError) as caught:
         await ask(cluster, files, question, patience)
     return str(caught.value)
 
 
 async def test_leader_is_queried_with_our_token(cluster, files):
-    asked = []
+    queries = []
 
     def answer(call):
-        asked.append(
+        queries.append(
             (call.headers["Authorization"], msgspec.json.decode(call.body, type=FitQuestion))
         )
         return types.HttpResponse(msgspec.json.encode(FitAnswer([FIT])))
@@ -96,7 +96,7 @@ async def test_leader_is_queried_with_our_token(cluster, files):
     async with a_scorer(cluster, files, answer):
         assert await ask(cluster, files) == [FIT]
 
-    assert asked == [("Bearer secret", QUESTION)]
+    assert queries == [("Bearer secret", QUESTION)]
 
 
 async def test_concurrent_queries_are_serialized(cluster, files):
@@ -132,22 +132,22 @@ async def test_replaced_token_and_ca_are_used(cluster, files):
         (files / "token").write_text("another")
         await ask(cluster, files)
         (files / "ca.crt").write_bytes(a_ca("other").cert_pem)
-        assert await why(cluster, files) == "the scorer cannot be asked"
+        assert await reason_of(cluster, files) == "the scorer cannot be asked"
 
     assert tokens == ["Bearer secret", "Bearer another"]
 
 
 async def test_missing_leader_is_the_reason(cluster, files):
-    assert await why(cluster, files) == "no scorer has led so far"
+    assert await reason_of(cluster, files) == "no scorer has led so far"
     lead(cluster, "127.0.0.1:1", holder="")
-    assert await why(cluster, files) == "no scorer leads now"
+    assert await reason_of(cluster, files) == "no scorer leads now"
     lead(cluster)
-    assert await why(cluster, files) == "the scorer that leads does not say where it is"
+    assert await reason_of(cluster, files) == "the scorer that leads does not say where it is"
 
 
 async def test_unreachable_or_silent_leader_times_out(cluster, files):
     lead(cluster, "127.0.0.1:1")
-    assert await why(cluster, files) == "the scorer cannot be asked"
+    assert await reason_of(cluster, files) == "the scorer cannot be asked"
 
     asked_why = asyncio.Event()
 
@@ -161,9 +161,9 @@ async def test_unreachable_or_silent_leader_times_out(cluster, files):
 
             async def is_silent():
                 # A machine that stands still may break the connection instead.
-                told = await why(cluster, files, patience=0.5)
+                reason = await reason_of(cluster, files, patience=0.5)
                 logged = logs[-1]["address"], logs[-1]["err"]
-                return (told, *logged) == (
+                return (reason, *logged) == (
                     "the scorer did not answer within 0.5 s",
                     address,
                     "no answer within 0.5 s",
@@ -174,7 +174,7 @@ async def test_unreachable_or_silent_leader_times_out(cluster, files):
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reason"),
     [
         pytest.param(
             error_response(503, "another replica leads"),
@@ -193,13 +193,13 @@ async def test_unreachable_or_silent_leader_times_out(cluster, files):
         ),
     ],
 )
-async def test_invalid_answer_is_the_reason(cluster, files, answer, told):
+async def test_invalid_answer_is_the_reason(cluster, files, answer, reason):
     async with a_scorer(cluster, files, lambda _call: answer) as server:
         address = f"127.0.0.1:{server.port}"
         with capture_logs() as logs:
-            assert await why(cluster, files) == told
+            assert await reason_of(cluster, files) == reason
 
-    if "another version" not in told:
+    if "another version" not in reason:
         (line,) = logs
         assert (line["event"], line["address"]) == ("Could not query scorer", address)
 
@@ -209,14 +209,14 @@ async def test_missing_token_file_is_not_an_error_of_the_user(cluster, files, mi
     (files / missing).unlink()
     lead(cluster, "127.0.0.1:1")
 
-    assert await why(cluster, files) == "the scorer cannot be asked"
+    assert await reason_of(cluster, files) == "the scorer cannot be asked"
 
 
 async def test_too_many_pods_are_refused_without_a_query(cluster, files):
     many = FitQuestion([FitTemplate(Pod(), ["a"] * (MOST_PODS + 1))])
 
     assert (
-        await why(cluster, files, many)
+        await reason_of(cluster, files, many)
         == f"more than {MOST_PODS} pods, the most that one request can have"
     )
 
@@ -229,6 +229,6 @@ async def test_query_is_sent_only_to_our_servers(cluster, files):
     (files / "ca.crt").write_bytes(ca.cert_pem)
 
     async with a_scorer(cluster, files, called.append):
-        assert await why(cluster, files) == "the scorer cannot be asked"
+        assert await reason_of(cluster, files) == "the scorer cannot be asked"
 
     assert called == []

@@ -13,9 +13,9 @@ from webhook.sharing import offering, rename_resource, replicas, sharing_finding
 
 
 def group(labels="{}", strategy="timeSlicing", **fields):
-    given = "".join(f", {key}: {value}" for key, value in fields.items())
+    extra = "".join(f", {key}: {value}" for key, value in fields.items())
     resources = f"resources: [{{name: {keys.NVIDIA_GPU}, replicas: 4}}]"
-    config = f"{{sharing: {{{strategy}: {{{resources}{given}}}}}}}"
+    config = f"{{sharing: {{{strategy}: {{{resources}{extra}}}}}}}"
     return f"{{nodeLabels: {labels}, config: {config}}}"
 
 
@@ -84,7 +84,7 @@ def test_groups_are_restricted_to_labels_of_existing_nodes(selector, nodes, name
     assert [offer and offer.resource for offer in offers] == names
 
 
-def found(limits, *texts, selector=None):
+def findings_of(limits, *texts, selector=None):
     pod = a_pod(limits, nodeSelector=selector)
     request, _ = read_request(msgspec.convert(pod, Pod))
     return list(sharing_findings(offering(where(pod, *texts), request), request))
@@ -114,11 +114,11 @@ SHARED_TWO = {keys.NVIDIA_GPU_SHARED: 2}
     ],
 )
 def test_more_than_one_shared_gpu_is_denied_if_all_nodes_refuse_it(limits, texts, codes):
-    assert [one.code for one in found(limits, *texts)] == codes
+    assert [limits_of_one.code for limits_of_one in findings_of(limits, *texts)] == codes
 
 
 def test_denial_has_the_number_and_the_fix():
-    finding = found(SHARED_TWO, group(**RENAMED, **FAILS))[0]
+    finding = findings_of(SHARED_TWO, group(**RENAMED, **FAILS))[0]
 
     assert "shared by 4" in finding.message
     assert finding.value == 2
@@ -160,12 +160,12 @@ def test_request_is_renamed_in_limits_and_requests_of_all_containers():
 
     after = renamed(pod, group(**RENAMED))
 
-    one = {keys.NVIDIA_GPU_SHARED: 1}
+    limits_of_one = {keys.NVIDIA_GPU_SHARED: 1}
     assert after["spec"]["containers"][0]["resources"] == {
-        "limits": {"cpu": 1, **one},
-        "requests": one,
+        "limits": {"cpu": 1, **limits_of_one},
+        "requests": limits_of_one,
     }
-    assert after["spec"]["initContainers"][0]["resources"] == {"limits": one}
+    assert after["spec"]["initContainers"][0]["resources"] == {"limits": limits_of_one}
     assert renamed(after, group(**RENAMED)) is None
 
 

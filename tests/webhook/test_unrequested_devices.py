@@ -1,7 +1,7 @@
 """Variables by which a container would take GPUs that its pod does not ask for."""
 
 import pytest
-from admission import ARENA, a_snapshot, admitted, codes, judged, patched
+from admission import ARENA, a_snapshot, admitted, codes, outcome_of, patched
 from builders import a_container, a_pod
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -19,9 +19,9 @@ def variable(value, name=DEVICES):
     return {"name": name, **(value if isinstance(value, dict) else {"value": value})}
 
 
-def env_after(env, limits=None, policy="", **given):
+def env_after(env, limits=None, policy="", **options):
     """Return the variables of the only container, after an admission that lets it pass."""
-    pod = a_pod(containers=[a_container(limits, env=env, **given)])
+    pod = a_pod(containers=[a_container(limits, env=env, **options)])
     return admitted(pod, a_snapshot(policy))["spec"]["containers"][0]["env"]
 
 
@@ -40,7 +40,7 @@ def test_container_of_a_pod_without_gpus_sees_none(value, limits):
 def test_variable_without_gpus_is_kept(value):
     pod = a_pod(containers=[a_container(env=[variable(value)])])
 
-    outcome = judged(pod)
+    outcome = outcome_of(pod)
 
     assert (outcome.patch, outcome.findings) == ((), ())
 
@@ -55,7 +55,7 @@ def test_init_containers_and_launchers_are_covered():
 
     after = admitted(pod)["spec"]
 
-    assert [one["env"] for one in (*after["containers"], *after["initContainers"])] == [
+    assert [each["env"] for each in (*after["containers"], *after["initContainers"])] == [
         [variable("void")]
     ] * 2
 
@@ -66,9 +66,9 @@ def test_value_of_nvidias_plugin_has_precedence_and_other_containers_see_none():
     )
     beside = a_container(env=[variable("all")])
 
-    one, other = admitted(a_pod(containers=[asks, beside]))["spec"]["containers"]
+    each, other = admitted(a_pod(containers=[asks, beside]))["spec"]["containers"]
 
-    assert (one["env"], other["env"]) == ([variable("1", "A")], [variable("void")])
+    assert (each["env"], other["env"]) == ([variable("1", "A")], [variable("void")])
 
 
 def test_privileged_container_keeps_its_variable():
@@ -87,7 +87,7 @@ def test_policy_can_allow_variables():
 
     assert env_after([variable("true", CGPU)], {keys.GPU_MEM: 4}, allow)[0]["value"] == "true"
     pod = a_pod(containers=[a_container(env=[variable("all")])])
-    assert judged(pod, a_snapshot(allow)).verdict is Verdict.SKIPPED
+    assert outcome_of(pod, a_snapshot(allow)).verdict is Verdict.SKIPPED
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_finding_has_the_field_of_the_variable(policy, severity, verdict):
     env = [variable("1", "A"), variable("all")]
     pod = a_pod(containers=[a_container(), a_container(env=env)])
 
-    outcome = judged(pod, a_snapshot(policy))
+    outcome = outcome_of(pod, a_snapshot(policy))
 
     (finding,) = outcome.findings
     assert (finding.code, finding.severity) == (Code.ENVIRONMENT, severity)
@@ -113,25 +113,25 @@ def test_finding_has_the_field_of_the_variable(policy, severity, verdict):
 def test_visible_devices_policy_applies_where_linkwise_chooses():
     pod = a_pod(containers=[a_container({keys.GPU_WHOLE: 1}, env=[variable("all")])])
 
-    assert codes(judged(pod, a_snapshot("environment: refuse"))) == [Code.VISIBLE_DEVICES]
+    assert codes(outcome_of(pod, a_snapshot("environment: refuse"))) == [Code.VISIBLE_DEVICES]
 
 
 values = st.sampled_from(["", "void", "none", "all", "0", "true", "false", ELSEWHERE])
 variables = st.lists(st.builds(variable, values, st.sampled_from([DEVICES, CGPU, "A"])), max_size=5)
-asked = st.sampled_from(
+requested = st.sampled_from(
     [None, {keys.NVIDIA_GPU: 1}, {keys.GPU_MEM: 4}, {keys.GPU_WHOLE: 1}, {keys.GPU_WHOLE: 0}]
 )
 
 
-@given(containers=st.lists(st.tuples(variables, asked), min_size=1, max_size=3))
+@given(containers=st.lists(st.tuples(variables, requested), min_size=1, max_size=3))
 def test_no_container_keeps_gpus_that_it_does_not_request(containers):
     pod = a_pod(containers=[a_container(limits, env=env) for env, limits in containers])
-    outcome = judged(pod)
+    outcome = outcome_of(pod)
     assume(outcome.verdict is not Verdict.DENIED)  # Two kinds of GPUs in one pod.
 
-    for one in patched(pod, outcome)["spec"]["containers"]:
-        chosen = [env for env in one["env"] if env["name"] == DEVICES]
-        if keys.NVIDIA_GPU in one.get("resources", {}).get("limits", {}):
+    for each in patched(pod, outcome)["spec"]["containers"]:
+        chosen = [env for env in each["env"] if env["name"] == DEVICES]
+        if keys.NVIDIA_GPU in each.get("resources", {}).get("limits", {}):
             assert {env.get("value") for env in chosen} <= {"", "void", "none"}
         else:
             assert all(is_ours(env) for env in chosen)
