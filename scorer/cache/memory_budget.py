@@ -7,64 +7,64 @@ from operator import itemgetter
 from scorer.cache.cluster_state import Key
 from scorer.gang.pod_info import PodInfo, unplanned
 
-MOST = 64 << 20
-"""What the waiting pods of one namespace may take [bytes, about]: some 13,000 plain ones."""
-MOST_OF_ALL = 256 << 20
-"""What those of all namespaces may take [bytes, about]."""
+NAMESPACE_MAX = 64 << 20
+"""Limit of the waiting pods of one namespace [bytes]: about 13,000 small pods."""
+TOTAL_MAX = 256 << 20
+"""Limit of the waiting pods of all namespaces [bytes]."""
 
 _WHY = (
-    f"too much waits in its namespace: at most {MOST >> 20} MiB of its pods are kept, and "
-    f"{MOST_OF_ALL >> 20} MiB of all namespaces; this one is planned when others are placed, or "
+    f"too much waits in its namespace: at most {NAMESPACE_MAX >> 20} MiB of its pods are kept, and "
+    f"{TOTAL_MAX >> 20} MiB of all namespaces; this one is planned when others are placed, or "
     "deleted"
 )
 
 
 class MemoryBudget:
-    """The memory that waiting pods take, by namespace.
+    """The memory of waiting pods, by namespace.
 
-    Where all namespaces together would take too much, the one that takes the most has the pods left
-    out that came last, as long as it still takes at least as much as the namespace for which they
-    are left out. So the smaller part only grows, and pods are not exchanged without end.
+    At the total limit, the namespace that uses most memory loses its newest pods to a namespace
+    that uses less, as long as it keeps using at least as much. So the smaller share only grows, and
+    pods are not exchanged without end.
     """
 
-    def __init__(self, most: int = MOST, most_of_all: int = MOST_OF_ALL) -> None:
+    def __init__(self, most: int = NAMESPACE_MAX, most_of_all: int = TOTAL_MAX) -> None:
         """Start without pods.
 
         Args:
-            most: What the waiting pods of one namespace may take [bytes].
-            most_of_all: What those of all namespaces may take [bytes].
+            most: Limit of one namespace [bytes].
+            most_of_all: Limit of all namespaces [bytes].
         """
         self._most, self._most_of_all = most, most_of_all
         self._kept: dict[str, dict[Key, int]] = {}
-        """By namespace: pods that are kept, the first one first, and what they take [bytes]."""
+        """By namespace: the memory of pods that are kept, oldest first [bytes]."""
         self._used: Counter[str] = Counter()
         """By namespace [bytes]."""
         self._total = 0
-        """By all namespaces [bytes]."""
-        self._over: dict[str, dict[Key, int]] = {}
-        """By namespace: pods that are not kept, the first seen first, and what they would take."""
+        """Of all namespaces [bytes]."""
+        self._excluded: dict[str, dict[Key, int]] = {}
+        """By namespace: the memory that pods that are not kept would use, oldest first [bytes]."""
         self._dropped: set[Key] = set()
 
     def __len__(self) -> int:
         """Return how many pods are not kept."""
-        return sum(map(len, self._over.values()))
+        return sum(map(len, self._excluded.values()))
 
     @property
     def dropped(self) -> frozenset[Key]:
-        """Pods that `take` returned whole, and of which less has to be kept by now: `shrink`."""
+        """Pods that `take` returned whole, but that lost their memory since: call `shrink`."""
         return frozenset(self._dropped)
 
     def take(self, pod: PodInfo) -> PodInfo:
-        """Return what is kept of a pod as it is now."""
+        """Return what is kept of a new version of a pod."""
         self.release(pod.key)
         if pod.unplannable or not (pod.waiting or pod.ungated):
             return pod
         largest = self._largest() if self._total + pod.weight > self._most_of_all else ("", 0)
-        instead = self._instead_of(pod.namespace, pod.weight, *largest)
-        if instead is None:
-            self._over.setdefault(pod.namespace, {})[pod.key] = pod.weight
+        victims = self._victims(pod.namespace, pod.weight, *largest)
+        if victims is None:
+            self._excluded.setdefault(pod.namespace, {})[pod.key] = pod.weight
             return unplanned(pod, _WHY)
-        for key in instead:
+        for key in victims:
             self._leave_out(key)
             self._dropped.add(key)
         self._kept.setdefault(pod.namespace, {})[pod.key] = pod.weight
@@ -78,15 +78,15 @@ class MemoryBudget:
         return unplanned(pod, _WHY)
 
     def confirm(self, pod: PodInfo) -> None:
-        """Note what is kept of a pod in the end: a list may have been read while it was taken."""
+        """Note the version that the watch keeps, since a list may replace pods while it is read."""
         if pod.unplannable is _WHY:
             if pod.key in self._kept.get(pod.namespace, {}):
                 self._leave_out(pod.key)
-        elif pod.key in self._over.get(pod.namespace, {}):
+        elif pod.key in self._excluded.get(pod.namespace, {}):
             self._dropped.add(pod.key)
 
     def release(self, key: Key) -> None:
-        """Forget a pod."""
+        """Free the memory of a deleted pod."""
         namespace, _ = key
         self._dropped.discard(key)
         freed = _pop(self._kept, key)
@@ -94,17 +94,17 @@ class MemoryBudget:
         self._total -= freed
         if not self._used[namespace]:
             del self._used[namespace]
-        _pop(self._over, key)
+        _pop(self._excluded, key)
 
     def fitting(self) -> Key | None:
-        """Return a pod that is not kept though there is room for it by now; None: there is none.
+        """Return a pod that is not kept, but would fit now; None: there is none.
 
-        Cost: linear in the namespaces, where any pod is not kept.
+        Cost: linear in the namespaces, if any pod is not kept.
         """
-        largest = self._largest() if self._over else ("", 0)
-        for namespace, pods in self._over.items():
+        largest = self._largest() if self._excluded else ("", 0)
+        for namespace, pods in self._excluded.items():
             key, weighs = next(iter(pods.items()))
-            if self._instead_of(namespace, weighs, *largest) is not None:
+            if self._victims(namespace, weighs, *largest) is not None:
                 return key
         return None
 
@@ -112,39 +112,39 @@ class MemoryBudget:
         namespace, _ = key
         weighs = self._kept[namespace][key]
         self.release(key)
-        self._over.setdefault(namespace, {})[key] = weighs
+        self._excluded.setdefault(namespace, {})[key] = weighs
 
     def _largest(self) -> tuple[str, int]:
-        """Return the namespace that takes the most, and how much [bytes]."""
+        """Return the namespace that uses most memory, and how much [bytes]."""
         return max(self._used.items(), key=itemgetter(1), default=("", 0))
 
-    def _instead_of(
+    def _victims(
         self, namespace: str, weighs: int, largest: str, takes: int
     ) -> Sequence[Key] | None:
-        """Return which pods are left out where one more is kept; None: that one is left out.
+        """Return the pods that must give way to keep another pod; None: it cannot be kept.
 
         Args:
-            namespace: Of the one more.
-            weighs: What it would take [bytes].
-            largest: The namespace that takes the most, and gives way where there is no room.
-            takes: How much that is [bytes].
+            namespace: The pod's.
+            weighs: The pod's memory [bytes].
+            largest: The namespace that uses most memory; its pods give way.
+            takes: The memory of that namespace [bytes].
         """
         used, left = self._used[namespace] + weighs, self._most_of_all - self._total - weighs
         if used > self._most:
             return None
         if left >= 0:
             return ()
-        found = []
+        victims = []
         for key, weight in reversed(self._kept.get(largest, {}).items()):
-            found.append(key)
+            victims.append(key)
             left, takes = left + weight, takes - weight
             if left >= 0:
                 break
-        return found if left >= 0 and used <= takes else None
+        return victims if left >= 0 and used <= takes else None
 
 
 def _pop(pods: dict[str, dict[Key, int]], key: Key) -> int:
-    """Remove a pod from its namespace, and return its bytes; 0 where it is not there."""
+    """Remove a pod from its namespace, and return its memory [bytes]; 0: it is not there."""
     namespace, _ = key
     of_namespace = pods.get(namespace, {})
     weighs = of_namespace.pop(key, 0)

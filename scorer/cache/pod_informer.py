@@ -1,4 +1,4 @@
-"""The watch of all pods; those beyond the budget are read again when there is room."""
+"""Watch all pods; read pods that exceeded the memory budget again once they fit."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Set
@@ -12,14 +12,14 @@ from scorer.cache.memory_budget import MemoryBudget
 from scorer.cache.partial_pod import read_pod
 from scorer.gang.pod_info import PodInfo
 
-_PAUSE = 5.0
-"""Before another pod is read after one could not be [s]."""
+_RETRY = 5.0
+"""After a pod could not be read [s]."""
 
 _log = structlog.get_logger()
 
 
 class PodInformer:
-    """All pods, as much as is kept of each."""
+    """All pods, within the memory budget."""
 
     def __init__(
         self, kube: Kube, on_change: Callable[[Mapping[Key, PodInfo], Set[Key]], None]
@@ -28,21 +28,21 @@ class PodInformer:
 
         Args:
             kube: The API server.
-            on_change: As a `Reflector` calls it.
+            on_change: Called as by a `Reflector`.
         """
         self._kube, self._on_change = kube, on_change
         self._budget = MemoryBudget()
         self._room = asyncio.Event()
-        """Set when a pod that is not kept may fit, or one that is kept has to be dropped."""
+        """Set when a pod that is not kept may fit, or a pod that is kept must be dropped."""
         self.reflector = Reflector(kube, "/api/v1/pods", self._read, on_change=self._changed)
 
     @property
     def left_out(self) -> int:
-        """How many waiting pods are not kept, since their namespaces are over the budget."""
+        """The number of waiting pods that exceed the budget."""
         return len(self._budget)
 
     async def run(self) -> None:
-        """Drop pods that gave way, and read again those that fit by now, until cancelled."""
+        """Drop pods that gave way to others, and read pods that fit again, until cancelled."""
         while True:
             await self._room.wait()
             self._room.clear()
@@ -52,7 +52,7 @@ class PodInformer:
                 self._drop()
 
     def _drop(self) -> None:
-        """Keep less of pods that gave way; one that is just being listed is dropped later."""
+        """Shrink pods that gave way. A pod of a list that is being read is dropped later."""
         for key in self._budget.dropped:
             if (pod := self.reflector.items.get(key)) is not None:
                 self.reflector.replace(key, self._budget.shrink(pod))
@@ -80,11 +80,11 @@ class PodInformer:
                 self._budget.release(key)
                 return
             _log.warning("Could not read pod", pod=f"{namespace}/{name}", err=str(error))
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_RETRY)
             return
         pod, known = self._read(raw), self.reflector.items.get(key)
         if known is None:
             self._budget.release(key)
         elif known.version == pod.version:
             self.reflector.replace(key, pod)
-        # Otherwise the watch is about to show a newer version.
+        # Otherwise the watch is about to deliver a newer version.
