@@ -1,4 +1,4 @@
-"""Keep only the fields of a waiting pod that planning reads: users decide how long the rest is."""
+"""Keep only the fields of a waiting pod that planning reads; the rest may have any length."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -27,9 +27,9 @@ from cluster.pod import (
 MOST = 128 << 10
 """Largest pod that is planned, once it is compact [bytes]."""
 TOLERATIONS_MAX = 256
-"""Each is compared with the taints of every kind of node; people write one to ten."""
+"""Each is compared with the taints of every kind of node; one to ten are usual."""
 OVERHEAD = 4 << 10
-"""What a pod takes besides its compact form [bytes]."""
+"""Memory of a pod besides its compact form [bytes]."""
 
 _LABELS = (
     keys.GPU_COUNT,
@@ -64,9 +64,9 @@ _VARIABLES = frozenset(
     {keys.ENV_CGPU_OFF, keys.ENV_MPS_MEMORY, keys.ENV_MPS_PIPES, keys.ENV_MPS_THREADS}
 )
 _SOME: dict[str, object] = {"some": True}
-"""Stands for a value of which planning reads only whether it is there."""
+"""Stands for a value of which planning reads only whether it exists."""
 _SHARED = 2 << 10
-"""Longest spec that is kept once for all pods that have the same [bytes]."""
+"""Longest spec that is shared by all pods with the same one [bytes]."""
 
 _specs = msgspec.msgpack.Decoder(PodSpec)
 
@@ -77,17 +77,17 @@ def compact(pod: Pod) -> Pod:
     Pods with equal specs, such as a gang's members, share one.
     """
     metadata = pod.metadata
-    controllers = [Owner(kind=one.kind, controller=True) for one in _controllers(metadata)]
-    annotations = _of(metadata.annotations, _ANNOTATIONS)
+    controllers = [Owner(kind=owner.kind, controller=True) for owner in _controllers(metadata)]
+    annotations = _some_of(metadata.annotations, _ANNOTATIONS)
     if annotations is None and metadata.annotations is not None:
-        # A patch adds to those that are there, and makes the map where there is none.
+        # A patch adds to existing annotations; only without any it creates the map.
         annotations = {}
     kept = Metadata(
         name=metadata.name,
         namespace=metadata.namespace,
         uid=metadata.uid,
         creation_timestamp=metadata.creation_timestamp,
-        labels=_of(metadata.labels, _LABELS),
+        labels=_some_of(metadata.labels, _LABELS),
         annotations=annotations,
         owner_references=controllers or None,
     )
@@ -97,16 +97,16 @@ def compact(pod: Pod) -> Pod:
 
 
 def weight(kept: Pod) -> int:
-    """Return about how much memory a compact pod takes [bytes]."""
+    """Return the approximate memory of a compact pod [bytes]."""
     return OVERHEAD + len(msgspec.msgpack.encode(kept))
 
 
 def oversize(pod: Pod, demand: Demand, weighs: int = 0) -> str | None:
-    """Say why a pod is too large to plan, and what to do; None where it is not.
+    """Return why a pod is too large to plan, and what to do; None where it is not.
 
     Args:
         pod: The pod, compact or whole.
-        demand: What it needs besides GPUs.
+        demand: Its CPU, memory and host ports.
         weighs: The `weight` of the compact pod; 0 where it is not kept.
 
     Cost: linear in the pod.
@@ -136,27 +136,28 @@ def _shared(encoded: bytes) -> PodSpec:
 def _controllers(metadata: Metadata) -> Iterator[Owner]:
     # Planning only checks for kinds such as DaemonSet; Kubernetes has no longer kind than this.
     return (
-        one for one in metadata.owner_references or () if one.controller and len(one.kind) <= 253
+        owner
+        for owner in metadata.owner_references or ()
+        if owner.controller and len(owner.kind) <= 253
     )
 
 
-def _of(texts: Labels | None, names: Sequence[str]) -> Labels | None:
+def _some_of(texts: Labels | None, names: Sequence[str]) -> Labels | None:
     return {name: texts[name] for name in names if name in texts} or None if texts else None
 
 
 def _spec(spec: PodSpec) -> PodSpec:
-    host_paths = [one for one in spec.volumes or () if one.host_path is not None]
-    claims = [one for one in spec.volumes or () if one.persistent_volume_claim is not None]
-    volumes = [Volume(name=one.name, host_path=HostPath()) for one in host_paths]
-    if claims:
+    host_paths = [volume.name for volume in spec.volumes or () if volume.host_path is not None]
+    volumes = [Volume(name=name, host_path=HostPath()) for name in host_paths]
+    if any(volume.persistent_volume_claim is not None for volume in spec.volumes or ()):
         volumes.append(Volume(persistent_volume_claim=VolumeClaim()))
-    mounted = {one.name for one in host_paths}
+    mounted = set(host_paths)
     ports = bool(spec.host_network)
     return msgspec.structs.replace(
         spec,
-        containers=[_container(one, mounted, ports=ports) for one in spec.containers],
+        containers=[_container(container, mounted, ports=ports) for container in spec.containers],
         init_containers=[
-            _container(one, mounted, ports=ports) for one in spec.init_containers or ()
+            _container(container, mounted, ports=ports) for container in spec.init_containers or ()
         ]
         or None,
         affinity=_affinity(spec.affinity),
@@ -167,7 +168,7 @@ def _spec(spec: PodSpec) -> PodSpec:
 
 
 def _affinity(affinity: Affinity | None) -> Affinity | None:
-    """Return the terms that nodes must satisfy, and whether there is anything about other pods."""
+    """Return the node affinity, and whether there is any affinity to other pods."""
     if affinity is None:
         return None
     return Affinity(
@@ -177,31 +178,32 @@ def _affinity(affinity: Affinity | None) -> Affinity | None:
     )
 
 
-def _container(one: Container, mounted: set[str], *, ports: bool) -> Container:
-    """Return what is read of a container.
+def _container(container: Container, mounted: set[str], *, ports: bool) -> Container:
+    """Return the fields of a container that are read.
 
     Args:
-        one: The container.
+        container: The container.
         mounted: Names of the volumes that are folders of the node.
-        ports: All its ports are the node's; else those that say so.
+        ports: All its ports are ports of the node; else those with a hostPort.
     """
-    resources = one.resources
+    resources = container.resources
     return Container(
-        name=one.name,
+        name=container.name,
         resources=Resources(
             limits=_amounts(resources.limits), requests=_amounts(resources.requests)
         )
         if resources
         else None,
-        env=[each for each in one.env or () if each.name in _VARIABLES] or None,
-        restart_policy=one.restart_policy,
-        ports=[each for each in one.ports or () if ports or each.host_port] or None,
-        env_from=[EnvFrom()] if one.env_from else None,
-        volume_mounts=[each for each in one.volume_mounts or () if each.name in mounted] or None,
+        env=[variable for variable in container.env or () if variable.name in _VARIABLES] or None,
+        restart_policy=container.restart_policy,
+        ports=[port for port in container.ports or () if ports or port.host_port] or None,
+        env_from=[EnvFrom()] if container.env_from else None,
+        volume_mounts=[mount for mount in container.volume_mounts or () if mount.name in mounted]
+        or None,
     )
 
 
 def _amounts(amounts: Amounts | None) -> Amounts | None:
-    # In their order, which decides between families; a bare number may be too long to encode.
+    # In their order, which decides between families. A number may be too long to encode.
     kept = ((name, amount) for name, amount in (amounts or {}).items() if name in _AMOUNTS)
     return {name: str(amount) for name, amount in kept} or None

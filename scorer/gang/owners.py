@@ -1,6 +1,6 @@
-"""How many pods with GPUs the owner of a gang declares: what its labels do not say, or overstate.
+"""Read how many pods with GPUs the owner of a gang declares, or its PodGroup requires.
 
-A PodGroup says so, too, of the gang that names it.
+The labels of pods do not say it, or state too large a number.
 
 Sources: kubeflow/training-operator `pkg/apis/kubeflow.org/v1`, kubeflow/mpi-operator
 `pkg/apis/kubeflow/v2beta1`, kubernetes/api `batch/v1` and `apps/v1`, kubernetes-sigs/jobset
@@ -32,9 +32,9 @@ _PLURALS = {
     "StatefulSet": "statefulsets",
     "LeaderWorkerSet": "leaderworkersets",
 }
-"""The owners that tell how many pods they make."""
+"""The kinds of owners that declare a number of pods."""
 GROUPS = "LeaderWorkerSet"
-"""The kind whose pods are many gangs: one for each group."""
+"""The kind whose pods are several gangs, one for each group."""
 ORDERED = {
     "StatefulSet": "makes each pod only when the one before it is ready, which a gang never is: "
     "create it anew with podManagementPolicy: Parallel",
@@ -43,9 +43,9 @@ ORDERED = {
     GROUPS: "makes the workers of a group only when its leader is ready, which a gang never is: "
     "create it anew with startupPolicy: LeaderCreated",
 }
-"""By kind: why the members that are missing never come, and what to do."""
+"""By kind: why missing members are never created, and what to do."""
 _PART = re.compile(r"[a-z0-9][-.a-z0-9]*")
-"""What may stand between two slashes: a pod's author writes its owners at will."""
+"""A valid part of a path: users can write any text into ownerReferences."""
 
 
 class _Template(Struct, frozen=True):
@@ -72,7 +72,7 @@ class _StartupPolicy(Struct, frozen=True, rename="camel"):
 
 
 class _Group(Struct, frozen=True, rename="camel"):
-    """Of a LeaderWorkerSet."""
+    """The template of a LeaderWorkerSet's groups."""
 
     size: int | None = None
     leader_template: _Template | None = None
@@ -89,7 +89,7 @@ class _RunPolicy(Struct, frozen=True):
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
-    """What the kinds have, one beside the other: none has the fields of two."""
+    """The fields of all kinds together; their names do not conflict."""
 
     suspend: bool | None = None
     run_policy: _RunPolicy | None = None
@@ -102,7 +102,7 @@ class _Spec(Struct, frozen=True, rename="camel"):
     replicas: int | None = None
     pod_management_policy: str = ""
     startup_policy: str | _StartupPolicy = ""
-    """A LeaderWorkerSet's word, or how a JobSet orders its Jobs."""
+    """Of a LeaderWorkerSet a text, of a JobSet the order of its Jobs."""
     leader_worker_template: _Group | None = None
     template: _Template | None = None
 
@@ -112,7 +112,7 @@ class _Metadata(Struct, frozen=True):
 
 
 class Declaration(Struct, frozen=True):
-    """An owner, as far as it says how many pods it makes."""
+    """The part of an owner that declares its pods."""
 
     metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()
@@ -120,12 +120,12 @@ class Declaration(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ExpectedPods:
-    """Which pods with GPUs an owner makes, where it is known by which names."""
+    """The pods with GPUs that an owner makes, where their names are known."""
 
     parts: tuple[tuple[str, int], ...] = ()
-    """How its pods' names begin, before `-0` and the following numbers, and how many there are."""
+    """Prefixes of its pods' names, before `-0` and the following numbers, and their number."""
     ordered: bool = False
-    """It makes each pod only once the one before it is ready."""
+    """It makes each pod only when the one before it is ready."""
 
 
 class _Gang(Struct, frozen=True, rename="camel"):
@@ -141,14 +141,14 @@ class _GroupMetadata(Struct, frozen=True, rename="camel"):
 
 
 class _GroupSpec(Struct, frozen=True, rename="camel"):
-    """Of scheduler-plugins' PodGroup, and of Kubernetes' own."""
+    """The spec of scheduler-plugins' PodGroup, and of Kubernetes' own."""
 
     min_member: int | None = None
     scheduling_policy: _Policy = _Policy()
 
 
 class PodGroup(Struct, frozen=True):
-    """A PodGroup, as far as it says how many pods are placed together."""
+    """The part of a PodGroup that says how many pods are placed together."""
 
     metadata: _GroupMetadata = _GroupMetadata()
     spec: _GroupSpec = _GroupSpec()
@@ -160,13 +160,13 @@ class PodGroup(Struct, frozen=True):
 
     @property
     def members(self) -> int | None:
-        """How many there must be; None where it does not say."""
-        told = self.spec.min_member or self.spec.scheduling_policy.gang.min_count
-        return told if told and told > 0 else None
+        """How many members it requires; None where it does not say."""
+        count = self.spec.min_member or self.spec.scheduling_policy.gang.min_count
+        return count if count and count > 0 else None
 
 
 def group_paths(pod: Pod, namespace: str) -> tuple[str, ...]:
-    """Return where the API server may have the PodGroup that a pod names; none: it names none."""
+    """Return the possible paths of the PodGroup that a pod names; empty where it names none."""
     native = pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else ""
     name = native or pod.labels.get(POD_GROUP, "")
     if not _PART.fullmatch(name):
@@ -176,7 +176,7 @@ def group_paths(pod: Pod, namespace: str) -> tuple[str, ...]:
 
 
 def path_of(owner: Owner, namespace: str) -> str | None:
-    """Return where the API server has an owner; None where its kind does not tell a size."""
+    """Return the path of an owner; None where its kind declares no number of pods."""
     plural = _PLURALS.get(owner.kind)
     group, _, version = owner.api_version.partition("/")
     if plural is None or not all(map(_PART.fullmatch, (group, version, owner.name))):
@@ -187,9 +187,8 @@ def path_of(owner: Owner, namespace: str) -> str | None:
 def members_of(declaration: Declaration, uid: str) -> int:
     """Return how many pods with GPUs that Linkwise chooses an owner declares.
 
-    Of a LeaderWorkerSet it is one group's number.
-
-    0 where what was found is not the owner, but another of its name.
+    For a LeaderWorkerSet it is the number of one group. It is 0 where the object is not the owner,
+    but another one of its name.
     """
     if declaration.metadata.uid != uid:
         return 0
@@ -204,7 +203,7 @@ def is_suspended(declaration: Declaration, uid: str) -> bool:
 
 
 def expected_pods(declaration: Declaration, owner: Owner) -> ExpectedPods:
-    """Return which pods an owner makes: nothing is known of pods whose names are drawn by lot."""
+    """Return the pods that an owner makes; none where their names have random suffixes."""
     spec = declaration.spec
     if owner.kind in {"JobSet", GROUPS}:
         return ExpectedPods(ordered=_is_ordered(spec))
@@ -222,11 +221,11 @@ def expected_pods(declaration: Declaration, owner: Owner) -> ExpectedPods:
 
 
 def _is_ordered(spec: _Spec) -> bool:
-    """Tell whether pods with GPUs are made only when others with GPUs are ready."""
+    """Tell whether some pods with GPUs are made only when others with GPUs are ready."""
     if spec.leader_worker_template is not None:
         leader, workers = _group(spec.leader_worker_template)
-        waits = spec.startup_policy == "LeaderReady"
-        return waits and _places(leader[1]) and bool(workers[0]) and _places(workers[1])
+        is_ordered = spec.startup_policy == "LeaderReady"
+        return is_ordered and _places(leader[1]) and bool(workers[0]) and _places(workers[1])
     policy = spec.startup_policy
     if isinstance(policy, str) or policy.startup_policy_order != "InOrder":
         return False
@@ -234,14 +233,14 @@ def _is_ordered(spec: _Spec) -> bool:
 
 
 def _group(group: _Group) -> tuple[tuple[int, PodSpec], tuple[int, PodSpec]]:
-    """Return how many leaders and workers one group has, and what each of them asks for."""
+    """Return the number of leaders and of workers of one group, and their specs."""
     leader = group.leader_template or group.worker_template
     workers = max(_count(group.size) - 1, 0)
     return (1, leader.spec), (workers, group.worker_template.spec)
 
 
 def _pods(spec: _Spec) -> Iterator[tuple[int, PodSpec]]:
-    """Yield how many pods there are to be of each template; 1 where nothing is written."""
+    """Yield the number of pods of each template, and its spec; 1 where no number is written."""
     for replicas in (*spec.mpi_replica_specs.values(), *spec.pytorch_replica_specs.values()):
         yield _count(replicas.replicas), replicas.template.spec
     if spec.leader_worker_template is not None:
@@ -249,21 +248,21 @@ def _pods(spec: _Spec) -> Iterator[tuple[int, PodSpec]]:
         return
     for job in spec.replicated_jobs:
         inner = job.template.spec
-        yield _count(job.replicas) * _at_once(inner), inner.template.spec
+        yield _count(job.replicas) * _parallel_pods(inner), inner.template.spec
     if spec.template is not None:
-        count = _at_once(spec) if spec.replicas is None else _count(spec.replicas)
+        count = _parallel_pods(spec) if spec.replicas is None else _count(spec.replicas)
         yield count, spec.template.spec
 
 
-def _at_once(job: _JobSpec | _Spec) -> int:
-    """Return how many pods of a Job run at once: no more than it shall complete."""
+def _parallel_pods(job: _JobSpec | _Spec) -> int:
+    """Return how many pods of a Job run concurrently: at most its completions."""
     most = _count(job.parallelism)
     return most if job.completions is None else min(most, _count(job.completions))
 
 
-def _count(written: int | None) -> int:
-    """Return a number of pods: 1 where nothing is written; less than none is none."""
-    return 1 if written is None else max(written, 0)
+def _count(number: int | None) -> int:
+    """Return a number of pods: 1 where it is absent, 0 where it is negative."""
+    return 1 if number is None else max(number, 0)
 
 
 def _places(spec: PodSpec) -> bool:

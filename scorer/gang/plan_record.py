@@ -23,10 +23,10 @@ def plan_of(
     """Return a plan as it is written.
 
     Args:
-        plan: Where the members go.
-        plan_id: Another for each plan; it stands in the pods' records.
-        best_possible: What the empty cluster would give [GB/s].
-        index_order: What nodes by name and lowest free indices would have given [GB/s].
+        plan: The placements of the members.
+        plan_id: Different for each plan; the pods' records contain it.
+        best_possible: Bandwidth on the empty cluster [GB/s].
+        index_order: Bandwidth on nodes by name and lowest free indices [GB/s].
     """
     return GangPlan(
         id=plan_id,
@@ -40,15 +40,15 @@ def plan_of(
 
 
 def placement_of(planned: PlannedPod, member: Member, node: Node) -> Placement:
-    """Return where a member goes by a plan that was read: what the planner meant when it wrote it.
+    """Return the placement of a member by a plan that was read.
 
     Args:
-        planned: What stands in the plan, of the pod's uid.
+        planned: The plan's entry for the pod's uid.
         member: The pod.
-        node: The one that is named.
+        node: The node of this entry.
 
     Raises:
-        IndexError: The node has fewer GPUs by now.
+        IndexError: The node has fewer GPUs now.
     """
     request = member.request
     is_share = request.family is Family.SHARE
