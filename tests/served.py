@@ -1,4 +1,4 @@
-"""A server with routes of a test's own, and a client that says HTTP byte by byte."""
+"""A server with test routes, and a client that writes HTTP byte by byte."""
 
 import asyncio
 import time
@@ -14,16 +14,16 @@ from runtime.http.types import JSON, HttpResponse, Route
 TAKES = frozenset({JSON})
 USUAL = Limits()
 LONG = 2 * PATIENCE
-"""No test waits so long [s]."""
+"""Longer than any test waits [s]."""
 PATIENT = replace(USUAL, head_seconds=LONG, body_seconds=LONG, answer_seconds=LONG)
 """Clients of a busy machine are slow."""
 WORK = 0.0003
-"""What the route `/work` takes [s]."""
+"""Duration of the route `/work` [s]."""
 SMALL = replace(PATIENT, body_bytes=1000, bytes_in_flight=1500, linger_seconds=0.05)
 
 
 class Site:
-    """Routes that say what they saw, and everything that was observed."""
+    """Test routes, and everything that was observed."""
 
     def __init__(self):
         self.seen = []
@@ -56,7 +56,7 @@ class Site:
 
 
 class Client:
-    """One connection, and what HTTP needs to be said on it."""
+    """One connection, and helpers to write requests on it."""
 
     def __init__(self, reader, writer):
         self.reader, self.writer = reader, writer
@@ -73,7 +73,7 @@ class Client:
         self.writer.write(data)
 
     async def answer(self, *, bare=False):
-        """Return status, headers and body of the next answer; None when there is none."""
+        """Return status, headers and body of the next response; None where there is none."""
         async with asyncio.timeout(PATIENCE):
             try:
                 first, *rest = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
