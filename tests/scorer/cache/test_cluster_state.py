@@ -144,7 +144,7 @@ TestWriting = Writing.TestCase
 TestWriting.settings = settings(max_examples=60, stateful_step_count=30)
 
 
-def test_nothing_is_read_again_while_nothing_changes():
+def test_the_snapshot_is_reused_while_nothing_changes():
     state = ClusterState()
     state.update_node("a", a_node("a"))
     first = state.snapshot()
@@ -159,7 +159,7 @@ def test_nothing_is_read_again_while_nothing_changes():
 
 
 @pytest.mark.parametrize("node", ["a", ""], ids=["bound", "not bound yet"])
-def test_a_node_is_accounted_as_before_once_who_claimed_a_gpu_twice_is_gone(node):
+def test_a_node_is_accounted_again_once_a_duplicate_claim_is_deleted(node):
     state = ClusterState()
     state.update_node("a", a_node("a"))
     state.update_pod(("default", "x"), pod_info(recorded("x", "1", "a", (1,))))
@@ -175,7 +175,7 @@ def test_a_node_is_accounted_as_before_once_who_claimed_a_gpu_twice_is_gone(node
     assert state.snapshot().ledger.conflicts == ()
 
 
-def test_who_was_refused_is_looked_at_again_when_another_one_goes():
+def test_a_conflicting_pod_is_accounted_once_the_other_is_deleted():
     state = ClusterState()
     state.update_node("a", a_node("a"))
     state.update_pod(("default", "x"), pod_info(recorded("x", "1", "a", (1,))))

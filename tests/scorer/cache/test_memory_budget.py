@@ -23,7 +23,7 @@ def pod(name, namespace="team", **fields):
     return a_seen(1, name, namespace=namespace, **fields)
 
 
-def test_beyond_its_part_no_more_than_the_name_of_a_pod_is_kept():
+def test_only_the_name_of_a_pod_beyond_the_limit_is_kept():
     kept = room_for(2)
     taken = [kept.take(pod(name)) for name in "abc"]
 
@@ -33,7 +33,7 @@ def test_beyond_its_part_no_more_than_the_name_of_a_pod_is_kept():
     assert len(kept) == 1
 
 
-def test_another_namespace_has_a_part_of_its_own():
+def test_each_namespace_has_its_own_limit():
     kept = room_for(1)
     for name in "abc":
         kept.take(pod(name))
@@ -49,7 +49,7 @@ def test_another_namespace_has_a_part_of_its_own():
         pytest.param(None, id="deleted"),
     ],
 )
-def test_when_one_waits_no_more_the_first_that_was_left_out_fits(now):
+def test_the_oldest_excluded_pod_fits_once_another_waits_no_more(now):
     kept = room_for(1)
     for name in "abc":
         kept.take(pod(name))
@@ -65,7 +65,7 @@ def test_when_one_waits_no_more_the_first_that_was_left_out_fits(now):
     assert len(kept) == 1
 
 
-def test_a_pod_that_was_listed_while_it_was_taken_is_still_left_out():
+def test_a_pod_listed_while_it_was_taken_stays_excluded():
     kept = room_for(1)
     kept.take(pod("a"))
     listed = kept.take(pod("b"))
@@ -77,7 +77,7 @@ def test_a_pod_that_was_listed_while_it_was_taken_is_still_left_out():
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["here", "bound", "gone"]))))
-def test_whatever_comes_and_goes_what_is_kept_stays_within_the_part(changes):
+def test_kept_pods_never_exceed_the_limit_of_their_namespace(changes):
     kept, there = room_for(2), {}
     for name, becomes in changes:
         if becomes == "gone":
@@ -98,7 +98,7 @@ def shared_by_all(pods, each=3):
     return MemoryBudget(WEIGHT * each + WEIGHT // 2, WEIGHT * pods + WEIGHT // 2)
 
 
-def test_the_namespace_that_takes_the_most_gives_way_to_a_smaller_one():
+def test_the_largest_namespace_gives_way_to_a_smaller_one():
     kept = shared_by_all(5)
     for namespace, names in (("a", "123"), ("b", "12")):
         for name in names:
@@ -113,7 +113,7 @@ def test_the_namespace_that_takes_the_most_gives_way_to_a_smaller_one():
     assert kept.fitting() == ("a", "3")
 
 
-def test_however_many_namespaces_want_all_there_is_one_of_few_pods_has_them_kept():
+def test_the_pods_of_a_small_namespace_are_kept_beside_many_large_ones():
     kept = shared_by_all(20)
     for namespace in "abcdefghi":
         for name in "123":
@@ -128,7 +128,7 @@ def test_however_many_namespaces_want_all_there_is_one_of_few_pods_has_them_kept
         max_size=60,
     )
 )
-def test_whatever_comes_and_goes_all_namespaces_share_what_there_is(changes):
+def test_all_namespaces_share_the_total_limit(changes):
     kept, there = shared_by_all(6), {}
     for namespace, name, comes in changes:
         if comes:
@@ -177,7 +177,7 @@ async def test_a_pod_gives_way_to_one_of_a_smaller_namespace_and_is_read_again(m
             await until(lambda: "too much waits" not in reasons()["large-1"])
 
 
-async def test_a_pod_that_was_left_out_is_read_again_and_placed_when_there_is_room(monkeypatch):
+async def test_an_excluded_pod_is_read_again_and_placed_when_it_fits(monkeypatch):
     monkeypatch.setattr(
         memory_budget.MemoryBudget.__init__, "__defaults__", (WEIGHT * 5 // 2, WEIGHT * 9)
     )
@@ -196,7 +196,7 @@ async def test_a_pod_that_was_left_out_is_read_again_and_placed_when_there_is_ro
             assert leader.context.informers.pods.left_out == 0
 
 
-async def test_a_pod_that_was_left_out_and_is_deleted_is_forgotten(monkeypatch):
+async def test_a_deleted_excluded_pod_is_forgotten(monkeypatch):
     monkeypatch.setattr(
         memory_budget.MemoryBudget.__init__, "__defaults__", (WEIGHT * 3 // 2, WEIGHT * 9)
     )

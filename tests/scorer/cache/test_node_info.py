@@ -74,38 +74,38 @@ def test_a_config_map_is_about_one_node_or_none(found, node, lists_unhealthy):
 # ---- Machines.
 
 
-def test_a_node_of_which_nothing_is_told_has_equal_gpus():
+def test_gpus_of_an_unknown_machine_are_equal():
     node = known()
 
     assert (len(node.cards), node.machine_known) == (8, False)
 
 
-def test_a_node_is_the_machine_that_its_agent_publishes():
+def test_a_node_has_the_machine_that_its_agent_publishes():
     node = known(topology_of())
 
     assert node.machine_known
     assert node.machine.links == dgx1_v100().links
 
 
-def test_a_node_is_the_machine_that_the_policy_names():
+def test_a_node_has_the_machine_that_the_policy_names():
     assert known(policy=MAPPED).machine_known
     assert not known(raw=a_raw(labels={keys.NODE_MODE: "topology"}), policy=MAPPED).machine_known
 
 
-def test_who_is_unhealthy_is_believed_of_every_map_though_no_machine_can_be_read():
+def test_unhealthy_gpus_of_every_topology_count_without_a_machine():
     told = topology_of("second", data={keys.TOPOLOGY_DEVICES: '{"0": "Unhealthy"}'})
 
     assert out_of_use(known(topology_of("first", data={}), told)) == [0]
 
 
-def test_an_agent_is_believed_before_the_policy():
+def test_the_published_machine_precedes_that_of_the_policy():
     node = known(topology_of(machine=dgx1_v100()), policy=MAPPED)
 
     assert node.machine.links == dgx1_v100().links
     assert node.machine.constants == Constants()
 
 
-def test_what_is_published_and_cannot_be_read_is_told_and_passed_over():
+def test_an_invalid_topology_is_skipped_with_a_warning():
     broken = topology_of(
         "a-broken",
         data={keys.TOPOLOGY_MACHINE: "{", keys.TOPOLOGY_DEVICES: '{"1":"Unhealthy"}'},
@@ -149,7 +149,9 @@ def test_the_speeds_of_a_node_without_gpus_do_not_matter():
         pytest.param("spraed", "", "binpack", "binpack is taken", id="misspelt, no policy"),
     ],
 )
-def test_shares_are_laid_out_as_the_node_says_else_the_policy(label, policy, expected, told):
+def test_the_strategy_for_shares_is_that_of_the_node_else_of_the_policy(
+    label, policy, expected, told
+):
     labels = {keys.NODE_MODE: "share", **({keys.NODE_PLACEMENT: label} if label else {})}
     raw = a_raw(0, labels, **{keys.GPU_COUNT: "2", keys.GPU_MEM: "32"})
 
@@ -172,11 +174,11 @@ def test_shares_are_laid_out_as_the_node_says_else_the_policy(label, policy, exp
         pytest.param([topology_of(unhealthy=(2,)), unhealthy("5")], [2, 5], id="both"),
     ],
 )
-def test_gpus_that_are_told_to_be_unhealthy_are_out_of_use(told, expected):
+def test_unhealthy_gpus_are_not_used(told, expected):
     assert out_of_use(known(*told)) == expected
 
 
-def test_a_list_that_cannot_be_read_is_told():
+def test_an_invalid_list_of_unhealthy_gpus_is_a_warning():
     assert known(unhealthy("all")).warnings == (
         "ConfigMap unhealthy-gpu-gpu-0: 'all': not an index of one of 8 GPUs (0,3 is an example)",
     )
@@ -185,7 +187,7 @@ def test_a_list_that_cannot_be_read_is_told():
 # ---- What cannot be read.
 
 
-def test_an_amount_that_is_none_is_an_error():
+def test_an_invalid_quantity_is_an_error():
     with pytest.raises(NodeError):
         known(raw=a_raw("many"))
 

@@ -27,7 +27,7 @@ def running(gpus=2, **broken):
     return pod
 
 
-def test_a_pod_of_which_one_field_is_bad_still_claims_what_is_on_its_node():
+def test_a_pod_with_one_invalid_field_still_uses_its_node():
     with capture_logs() as logs:
         found = read_pod(raw(running(**BAD_VARIABLES)))
 
@@ -47,25 +47,25 @@ def test_a_pod_of_which_one_field_is_bad_still_claims_what_is_on_its_node():
         pytest.param({**BAD_VARIABLES, "resources": None}, False, id="no-resources"),
     ],
 )
-def test_whether_a_pod_has_gpus_is_told_by_its_resources_and_doubt_counts(broken, places):
+def test_a_pod_with_unreadable_resources_counts_as_one_with_gpus(broken, places):
     assert read_pod(raw(running(**broken))).usage.places is places
 
 
-def test_a_pod_whose_containers_are_no_list_may_have_gpus():
+def test_a_pod_without_a_list_of_containers_may_have_gpus():
     pod = running()
     pod["spec"]["containers"] = "none"
 
     assert read_pod(raw(pod)).usage.unreadable
 
 
-def test_a_finished_pod_that_cannot_be_read_claims_nothing():
+def test_a_finished_unreadable_pod_uses_nothing():
     pod = running(**BAD_VARIABLES)
     pod["status"]["phase"] = "Succeeded"
 
     assert read_pod(raw(pod)).usage is None
 
 
-def test_a_pod_that_waits_and_cannot_be_read_is_not_planned_and_says_why():
+def test_a_waiting_unreadable_pod_is_not_planned_with_a_reason():
     pod = a_held_pod(1, "waits")
     pod["spec"]["tolerations"] = "all"
 
@@ -75,7 +75,7 @@ def test_a_pod_that_waits_and_cannot_be_read_is_not_planned_and_says_why():
     assert found.unplannable.startswith("its object cannot be read: Expected `array | null`")
 
 
-def test_a_pod_on_its_way_to_its_node_keeps_the_gpus_of_its_record():
+def test_an_unbound_unreadable_pod_keeps_the_gpus_of_its_record():
     record = {"v": 1, "node": "gpu-0", "gpus": [{"i": 3}]}
     pod = a_held_pod(1, "goes", gates=(), annotations={keys.ALLOCATION: json.dumps(record)})
     pod["spec"]["tolerations"] = "all"
@@ -86,7 +86,7 @@ def test_a_pod_on_its_way_to_its_node_keeps_the_gpus_of_its_record():
 
 
 @pytest.mark.parametrize("levels", [*range(890, 1000, 2), 9980])
-def test_a_pod_of_any_depth_is_read_as_others_are(levels):
+def test_a_deeply_nested_pod_is_read(levels):
     deep = '{"f:a":' * levels + "{}" + "}" * levels
     pod = raw(running()).replace(b'"metadata": {', f'"metadata": {{"managed": {deep}, '.encode(), 1)
 

@@ -88,7 +88,7 @@ def free(leader, node="gpu-0"):
     return leader.context.informers.state.ledger(node).free_mask.bit_count()
 
 
-async def test_a_pod_is_bound_and_given_its_gpus_by_one_write(cluster):
+async def test_one_write_binds_a_pod_and_records_its_gpus(cluster):
     cluster.single("train", {keys.GPU_WHOLE: "2"})
     async with leading(cluster, term=42) as leader:
         assert await bound(leader, "train") == ""
@@ -101,7 +101,7 @@ async def test_a_pod_is_bound_and_given_its_gpus_by_one_write(cluster):
     assert cluster.patches("train") == []
 
 
-async def test_a_share_lies_on_the_card_that_fits_best_and_says_so_in_others_words(cluster):
+async def test_a_share_is_on_the_best_fitting_card_and_recorded_for_gpushare(cluster):
     cluster.shares()
     for name, memory in {"a": 10, "b": 5, "c": 5, "d": 12}.items():
         cluster.share(name, memory, 30)
@@ -121,7 +121,7 @@ async def test_a_share_lies_on_the_card_that_fits_best_and_says_so_in_others_wor
     assert annotations[keys.VISIBLE_DEVICES] == "0"
 
 
-async def test_replicas_lie_on_different_gpus_and_the_last_ones_are_told_to_nobody_else(cluster):
+async def test_replicas_are_on_different_gpus_and_allocated_once(cluster):
     cluster.shares("sliced", "timeslice", {keys.GFD_REPLICAS: "2"}, **{keys.NVIDIA_GPU_SHARED: "6"})
     for name, number in {"a": 1, "b": 1, "pair": 2, "rest": 2, "late": 1}.items():
         cluster.single(name, {keys.NVIDIA_GPU_SHARED: str(number)}, **TIMESLICED)
@@ -140,7 +140,7 @@ async def test_replicas_lie_on_different_gpus_and_the_last_ones_are_told_to_nobo
 
 
 @pytest.mark.parametrize("mode", ["share", "cgpu", "mps"])
-async def test_what_keeps_a_share_within_its_limits_is_written_with_it(cluster, mode):
+async def test_the_isolation_of_a_share_is_recorded(cluster, mode):
     cluster.shares(mode=mode)
     cluster.share("pod", 4)
     spec = cluster["pod"]["spec"]
@@ -155,7 +155,7 @@ async def test_what_keeps_a_share_within_its_limits_is_written_with_it(cluster, 
     assert kept == ("none" if mode == "share" else mode)
 
 
-async def test_what_was_given_counts_before_the_watch_shows_it(cluster):
+async def test_assumed_gpus_count_before_the_watch_shows_them(cluster):
     for name in ("first", "second"):
         cluster.single(name)
     async with leading(cluster) as leader:
@@ -168,7 +168,7 @@ async def test_what_was_given_counts_before_the_watch_shows_it(cluster):
         assert (free(leader), free(leader, "gpu-1")) == (0, 0)
 
 
-async def test_of_two_that_want_the_same_at_once_one_gets_it(cluster):
+async def test_one_of_two_concurrent_requests_gets_the_gpus(cluster):
     for name in ("first", "second"):
         cluster.single(name)
     async with leading(cluster) as leader:
@@ -188,7 +188,7 @@ async def test_of_two_that_want_the_same_at_once_one_gets_it(cluster):
         pytest.param((500, "broken"), id="broken"),
     ],
 )
-async def test_a_binding_that_is_refused_is_an_answer_and_holds_nothing(cluster, refusal):
+async def test_a_refused_binding_assumes_no_gpus(cluster, refusal):
     for name in ("first", "second"):
         cluster.single(name)
     cluster.fail_binding("first", refusal)
@@ -200,7 +200,7 @@ async def test_a_binding_that_is_refused_is_an_answer_and_holds_nothing(cluster,
     assert cluster.node_of("first") is None
 
 
-async def test_an_answer_that_got_lost_is_read(cluster):
+async def test_the_outcome_of_a_lost_response_is_read(cluster):
     cluster.single("train")
     cluster.fail_binding("train", "unanswered")
     async with leading(cluster) as leader:
@@ -210,7 +210,7 @@ async def test_an_answer_that_got_lost_is_read(cluster):
     assert len(cluster.bindings("train")) == 1
 
 
-async def test_a_binding_that_the_api_server_gave_up_may_have_been_carried_out(cluster):
+async def test_a_binding_that_timed_out_may_have_been_carried_out(cluster):
     cluster.single("train")
 
     def late(_method, path, body):
@@ -235,7 +235,7 @@ async def test_a_binding_that_the_api_server_gave_up_may_have_been_carried_out(c
         assert free(leader) == 0
 
 
-async def test_a_binding_that_never_arrived_keeps_its_gpus_until_that_is_known(cluster):
+async def test_a_lost_binding_keeps_its_gpus_until_its_outcome_is_known(cluster):
     for name in ("first", "second"):
         cluster.single(name)
     cluster.fail_binding("first", "lost")
@@ -274,7 +274,7 @@ async def test_repeated_requests_return_the_outcome_of_the_write(cluster):
     assert len(cluster.bindings("train")) == 1
 
 
-async def test_a_pod_that_is_bound_already_is_not_bound_again(cluster):
+async def test_a_bound_pod_is_not_bound_again(cluster):
     cluster.single("train")
     async with leading(cluster) as leader:
         assert await bound(leader, "train") == ""
@@ -285,7 +285,7 @@ async def test_a_pod_that_is_bound_already_is_not_bound_again(cluster):
     assert len(cluster.bindings("train")) == 1
 
 
-async def test_one_that_was_bound_unseen_keeps_what_it_has(cluster):
+async def test_a_pod_bound_by_an_earlier_write_keeps_its_gpus(cluster):
     cluster.single("train", {keys.GPU_WHOLE: "1"})
     async with leading(cluster) as leader:
         cluster.paused = True
@@ -300,7 +300,7 @@ async def test_one_that_was_bound_unseen_keeps_what_it_has(cluster):
         assert kept.plan == "7-s1"
 
 
-async def test_a_pod_that_the_scheduler_knows_before_us_is_bound_once_it_is_shown(cluster):
+async def test_a_pod_is_bound_once_the_watch_shows_it(cluster):
     async with leading(cluster) as leader:
         asked = Binding("train", "team", "train", "gpu-0")
         waiting = asyncio.create_task(leader.context.binder.bind(asked))
@@ -318,7 +318,7 @@ async def test_another_pod_of_the_name_is_not_bound(cluster):
     assert cluster.bindings("train") == []
 
 
-async def test_a_pod_that_has_its_gpus_is_bound_as_recorded(cluster):
+async def test_a_pod_with_gpus_is_bound_to_their_node(cluster):
     async with leading(cluster) as leader:
         cluster.gang("bert", 2, 4)
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
@@ -333,7 +333,7 @@ async def test_a_pod_that_has_its_gpus_is_bound_as_recorded(cluster):
     assert cluster.node_of("bert-0") == node
 
 
-async def test_a_recorded_pod_that_cannot_be_bound_keeps_its_gpus(cluster):
+async def test_a_pod_with_gpus_keeps_them_when_its_binding_is_refused(cluster):
     async with leading(cluster) as leader:
         cluster.paused = True
         cluster.gang("bert", 2, 4)
@@ -362,7 +362,7 @@ async def test_a_recorded_pod_that_cannot_be_bound_keeps_its_gpus(cluster):
     ],
     ids=["too many", "mode", "no node", "broken rule", "loose member", "finished", "leaving"],
 )
-async def test_nothing_is_written_for_who_gets_nothing(cluster, limits, pod, node, why):
+async def test_nothing_is_written_for_a_pod_without_gpus(cluster, limits, pod, node, why):
     leaves = pod.pop("leaves", False)
     made = cluster.single("train", limits, **pod)
     if leaves:
@@ -374,7 +374,7 @@ async def test_nothing_is_written_for_who_gets_nothing(cluster, limits, pod, nod
     assert cluster.bindings("train") == []
 
 
-async def test_a_pod_that_is_deleted_meanwhile_leaves_nothing_behind(cluster):
+async def test_a_pod_deleted_meanwhile_frees_its_gpus(cluster):
     cluster.single("train")
 
     def gone(_method, path, _body):
@@ -388,7 +388,7 @@ async def test_a_pod_that_is_deleted_meanwhile_leaves_nothing_behind(cluster):
         assert free(leader) == 8
 
 
-async def test_who_leads_no_longer_stops(cluster):
+async def test_a_past_leader_stops(cluster):
     cluster.single("train")
     cluster.fail_binding("train", FENCED)
     async with leading(cluster) as leader:
@@ -398,7 +398,7 @@ async def test_who_leads_no_longer_stops(cluster):
     assert leader.context is None
 
 
-async def test_what_waits_for_an_answer_ends_with_the_tenure(cluster):
+async def test_pending_requests_end_with_the_term(cluster):
     cluster.single("train")
     cluster.fail_binding("train", "lost")
     cluster.fail("GET", "train", *["lost"] * 1000)
@@ -429,7 +429,7 @@ async def test_gangs_and_single_pods_never_get_the_same_gpu(cluster):
     assert len(taken) == len(set(taken)) == 8 + answers.count("")
 
 
-async def test_what_a_gang_is_yet_to_be_given_is_bound_to_nobody_before_the_first_look(cluster):
+async def test_gpus_of_an_interrupted_plan_are_not_allocated_before_the_first_round(cluster):
     cluster.interrupted_gang()
     cluster.single("train", {keys.GPU_WHOLE: "4"})
     binding = {"PodName": "train", "PodNamespace": "team", "PodUID": "train", "Node": "gpu-0"}

@@ -138,14 +138,14 @@ CASES = {
 
 
 @pytest.mark.parametrize(("asking", "state", "expected"), CASES.values(), ids=CASES)
-def test_a_node_passes_or_fails_for_a_reason_that_an_eviction_cures_or_not(asking, state, expected):
+def test_a_node_is_feasible_or_has_a_reason_that_evictions_resolve_or_not(asking, state, expected):
     assert why(state, asking) == expected
 
 
 @pytest.mark.parametrize(
     "asking", [pod({"cpu": 1}), pod({keys.NVIDIA_GPU: 1}), pod({}, annotations=GANG)], ids=repr
 )
-def test_a_pod_that_asks_for_nothing_that_is_placed_here_passes_everywhere_and_equally(asking):
+def test_a_pod_without_placed_resources_fits_everywhere_with_equal_scores(asking):
     state = a_state(a_node("a", mode="mig"), sharing("b"))
     names = ("b", "unheard-of", "a")
 
@@ -159,7 +159,7 @@ def recorded(node, *gpus, bound=False, **fields):
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["told by us", "told by the pod"])
-def test_a_pod_that_has_its_gpus_passes_where_they_are(known):
+def test_a_pod_with_gpus_fits_on_their_node_only(known):
     state = a_state(*(a_node(name) for name in "abc"))
     raw = recorded("b", 0, 1, labels={keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "2"})
     put(state, raw)
@@ -178,7 +178,7 @@ def test_a_pod_that_has_its_gpus_passes_where_they_are(known):
 
 
 @pytest.mark.parametrize("gpus", [(0, 1), None], ids=["taken by another", "unreadable"])
-def test_a_pod_whose_gpus_are_not_its_own_passes_nowhere(gpus):
+def test_a_pod_whose_gpus_are_allocated_to_others_fits_nowhere(gpus):
     state = a_state(a_node("a"), taken={"a": (0,)})
     raw = recorded("a", *(gpus or (0, 1)))
     if gpus is None:
@@ -197,7 +197,7 @@ def test_a_pod_whose_gpus_are_not_its_own_passes_nowhere(gpus):
     gpus=st.integers(1, 8),
     names=st.lists(st.sampled_from("abcdefg"), unique=True),
 )
-def test_who_passes_is_asked_about_and_ranks_as_whoever_asks_for_the_first_time(free, gpus, names):
+def test_cached_verdicts_equal_those_of_a_new_filter(free, gpus, names):
     state = a_state(
         *(a_node(name) for name in free),
         taken={name: range(8 - count) for name, count in free.items() if count < 8},
@@ -213,7 +213,7 @@ def test_who_passes_is_asked_about_and_ranks_as_whoever_asks_for_the_first_time(
         assert ranked == [scores[name] for name in names]
 
 
-def test_what_changes_is_looked_at_again():
+def test_changed_nodes_are_filtered_again():
     state = a_state(sharing())
     fit, asking, names = Filter(state), share(9), ("a", "b")
     assert (fit.run(asking, names).names, fit.score(asking, names)) == (["a"], [10, 0])
@@ -232,7 +232,7 @@ def test_what_changes_is_looked_at_again():
     assert fit.run(asking, names).unresolvable == {"b": Reason.UNKNOWN}
 
 
-def test_a_node_that_grows_or_takes_another_mode_is_taken_as_it_is_now():
+def test_a_node_that_grows_or_changes_its_mode_is_filtered_again():
     state = a_state(sharing())
     fit, asking = Filter(state), share(20)
     assert fit.run(asking, ["a"]).unresolvable == {"a": Reason.MEMORY_SHARE}
@@ -242,7 +242,7 @@ def test_a_node_that_grows_or_takes_another_mode_is_taken_as_it_is_now():
     assert fit.run(asking, ["a"]).unresolvable == {"a": Reason.MODE}
 
 
-def test_of_a_node_that_shrank_below_what_is_taken_nothing_is_given():
+def test_a_node_that_shrank_below_its_use_fits_no_pod():
     state = a_state(sharing(memory=16), shares={"a": [GPUShare(0, mem=16)]})
     state.update_node("a", sharing(memory=8))
 

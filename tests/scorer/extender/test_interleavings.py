@@ -201,7 +201,7 @@ class Run:
 
 @settings(max_examples=200)
 @given(STEPS)
-def test_no_card_gives_more_than_it_has_and_none_is_lost(steps):
+def test_no_card_is_overallocated_or_leaked(steps):
     async def scenario():
         run = Run()
         running = asyncio.create_task(run.binder.run())

@@ -174,7 +174,7 @@ def test_a_filter_returns_every_node_that_fits_and_keeps_none_of_them():
     assert passing(state, memory(16)) == passing(state, memory(16)) == ["m", "n"]
 
 
-def test_what_cannot_be_cured_asks_for_no_eviction():
+def test_unresolvable_nodes_need_no_eviction():
     state = cluster(n=[(16, 10)], m=[(8, 8)])
 
     found = Filter(state).run(memory(12), ("n", "m"))

@@ -82,7 +82,7 @@ def fits_without(state, pod, uids):
 TEN = {keys.GPU_MEM: 10}
 
 
-def test_pods_of_one_card_go_instead_of_pods_of_several():
+def test_victims_are_on_one_card_instead_of_several():
     node = Node().full()
 
     gone = evicted(node, asking(TEN), "c0-2", "c3-2")
@@ -93,11 +93,11 @@ def test_pods_of_one_card_go_instead_of_pods_of_several():
     assert fits_without(node.state, asking(TEN), gone)
 
 
-def test_who_was_proposed_rightly_goes_and_nobody_else():
+def test_sufficient_proposed_victims_are_kept():
     assert evicted(Node().full(), asking(TEN), "c1-0", "c1-1") == {"c1-0", "c1-1"}
 
 
-def test_more_pods_of_a_card_go_where_those_proposed_are_too_few():
+def test_more_pods_of_a_card_are_evicted_if_the_proposed_do_not_suffice():
     node = Node()
     node.share("large", 0, 11)
     for card in (1, 2, 3):
@@ -107,7 +107,7 @@ def test_more_pods_of_a_card_go_where_those_proposed_are_too_few():
     assert evicted(node, asking({keys.GPU_MEM: 14}), "c2-0") == {"c2-0", "c2-1"}
 
 
-def test_a_pod_that_fits_nowhere_even_then_evicts_nobody():
+def test_a_pod_that_fits_on_no_empty_card_has_no_victims():
     node = Node()
     for card in range(4):
         node.share(f"keep-{card}", card, 6, priority=100)
@@ -116,7 +116,7 @@ def test_a_pod_that_fits_nowhere_even_then_evicts_nobody():
     assert evicted(node, asking(TEN), "low-0", "low-1") is None
 
 
-def test_who_has_the_same_priority_or_a_higher_one_stays():
+def test_pods_of_equal_or_higher_priority_are_no_victims():
     node = Node()
     for card, priority in enumerate((100, 200, 5, 100)):
         for i in range(3):
@@ -128,7 +128,7 @@ def test_who_has_the_same_priority_or_a_higher_one_stays():
     assert evicted(node, asking(TEN, priority=5), "c2-0") is None
 
 
-def test_the_least_important_of_a_card_go():
+def test_victims_are_the_least_important_pods_of_a_card():
     node = Node()
     for priority in (3, 1, 2):
         node.share(f"p{priority}", 0, priority=priority)
@@ -138,7 +138,7 @@ def test_the_least_important_of_a_card_go():
     assert evicted(node, asking(TEN), "p1") == {"p1", "p2"}
 
 
-def test_the_most_important_of_those_who_go_is_told_first():
+def test_the_most_important_victim_is_first():
     node = Node("topology")
     for card, priority in enumerate((3, 7, 7, 1)):
         node.whole(f"p{card}", card, priority=priority)
@@ -150,7 +150,7 @@ def test_the_most_important_of_those_who_go_is_told_first():
     assert [one.uid for one in found["a"].pods] == ["p1", "p2", "p0", "p3"]
 
 
-def test_who_else_goes_ends_no_gang_where_another_card_will_do():
+def test_additional_victims_are_no_gang_members_if_another_card_suffices():
     node = Node()
     labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "3"}
     for i in range(3):
@@ -162,7 +162,7 @@ def test_who_else_goes_ends_no_gang_where_another_card_will_do():
     assert evicted(node, asking(TEN), "gone-already") == {"alone-1", "alone-2", "gone-already"}
 
 
-def test_whole_gpus_are_freed_by_those_who_have_them():
+def test_victims_for_whole_gpus_have_whole_gpus():
     node = Node("topology")
     node.whole("pair", 0, 1)
     node.whole("other", 2)
@@ -173,7 +173,7 @@ def test_whole_gpus_are_freed_by_those_who_have_them():
     assert evicted(node, asking({keys.GPU_WHOLE: 4}), "other", "pair") is None
 
 
-def test_replicas_are_freed_by_those_who_have_them_on_gpus_that_are_given_out():
+def test_victims_for_replicas_have_replicas_of_usable_gpus():
     node = Node("timeslice", cordoned=(3,), replicas=2)
     for gpu in range(4):
         node.replicas(f"first-{gpu}", gpu)
@@ -186,7 +186,7 @@ def test_replicas_are_freed_by_those_who_have_them_on_gpus_that_are_given_out():
     assert evicted(node, asking({keys.NVIDIA_GPU_SHARED: 7}, **TIMESLICED), "first-0") is None
 
 
-def test_all_of_one_kind_go_for_one_of_the_other():
+def test_all_pods_of_one_kind_of_share_are_victims_for_the_other():
     node = Node("core_mem")
     for card in range(3):
         node.share(f"c{card}", card, 1)
@@ -196,7 +196,7 @@ def test_all_of_one_kind_go_for_one_of_the_other():
     assert gone == {"c0", "c1", "c2"}
 
 
-def test_who_goes_for_another_reason_than_amounts_goes_all_the_same():
+def test_a_victim_for_an_uncounted_resource_stays_a_victim():
     node = Node()
     node.put(a_pod({"cpu": 1}, name="web", nodeName="a"))
     for card in range(4):
@@ -207,7 +207,7 @@ def test_who_goes_for_another_reason_than_amounts_goes_all_the_same():
     assert gone == {"web", "unknown", "c0"}
 
 
-def test_who_goes_for_its_cpu_goes_unless_another_frees_enough():
+def test_a_victim_for_cpu_is_reprieved_if_another_frees_enough():
     node = Node(cpu=4000)
     node.put(a_pod({"cpu": 2}, name="web", nodeName="a"))
     node.share("small", 0, 15)
@@ -220,7 +220,7 @@ def test_who_goes_for_its_cpu_goes_unless_another_frees_enough():
     assert evicted(node, pod, "large") == {"large"}
 
 
-def test_sums_hold_too_where_a_broken_card_is_in_use():
+def test_amounts_include_unhealthy_cards_in_use():
     node = Node(unhealthy=(3,), resources={keys.GPU_MEM: 45})
     for i in range(3):
         node.share(f"broken-{i}", 3)
@@ -233,7 +233,7 @@ def test_sums_hold_too_where_a_broken_card_is_in_use():
     assert any(uid.startswith("c") for uid in gone)
 
 
-def test_budgets_are_told_as_the_scheduler_counted_them():
+def test_violated_budgets_are_those_that_the_scheduler_counted():
     proposed = {"a": victims("c0-0", "c0-1", violations=2), "gone": victims("x")}
 
     found = preemption(Node().full().state, asking(TEN), proposed)
@@ -242,7 +242,7 @@ def test_budgets_are_told_as_the_scheduler_counted_them():
     assert found["a"].num_pdb_violations == 2
 
 
-def test_nothing_is_changed_for_who_asks_for_nothing_that_is_placed_here():
+def test_victims_for_a_pod_without_placed_resources_are_unchanged():
     proposed = {"a": victims("c0-0"), "b": victims("x")}
 
     assert preemption(Node().full().state, asking({"cpu": 1}), proposed) == proposed
@@ -257,7 +257,7 @@ def test_nothing_is_changed_by_being_asked():
     assert state.snapshot().ledger is before
 
 
-def test_a_pod_that_has_its_gpus_makes_room_where_they_are():
+def test_a_pod_with_gpus_has_victims_on_their_node_only():
     node = Node("topology")
     raw = placed_pod("asking", {keys.GPU_WHOLE: 2}, "a", GPUShare(0), GPUShare(1), bound=False)
     node.put(raw)
@@ -269,7 +269,7 @@ def test_a_pod_that_has_its_gpus_makes_room_where_they_are():
 @pytest.mark.parametrize(
     "limits", [{keys.GPU_MEM: 5, keys.GPU_CORE: 7}, {keys.GPU_WHOLE: 1}], ids=["rule", "mode"]
 )
-def test_nobody_goes_for_who_cannot_be_there(limits):
+def test_an_infeasible_pod_has_no_victims(limits):
     assert evicted(Node().full(), asking(limits), "c0-0") is None
 
 
@@ -280,7 +280,7 @@ def test_nobody_goes_for_who_cannot_be_there(limits):
     cards=st.integers(1, 2),
     proposed=st.sets(st.integers(0, 11)),
 )
-def test_after_evictions_the_pod_fits_and_with_one_fewer_it_does_not(pods, memory, cards, proposed):
+def test_victims_are_sufficient_and_minimal(pods, memory, cards, proposed):
     node, left = Node(), [15] * 4
     for number, (card, size, priority) in enumerate(pods):
         if left[card] >= size:

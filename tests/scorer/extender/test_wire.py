@@ -50,7 +50,7 @@ def test_names_on_the_wire_are_those_of_the_schedulers_types(value, expected):
     assert json.loads(msgspec.json.encode(value)) == expected
 
 
-def test_no_node_passes_by_an_empty_list_not_by_a_missing_one():
+def test_a_result_without_feasible_nodes_has_an_empty_list():
     assert json.loads(msgspec.json.encode(FilterResult()))["NodeNames"] == []
 
 
@@ -94,7 +94,7 @@ def test_victims_are_read_by_uid(victims):
         (read_preempt, b'{"NodeNameToMetaVictims":{}}', "no Pod"),
     ],
 )
-def test_what_the_protocol_does_not_say_is_refused_with_the_reason(read, text, said):
+def test_an_invalid_request_is_refused_with_the_reason(read, text, said):
     with pytest.raises(WireError) as refused:
         read(text)
     assert said in str(refused.value)
