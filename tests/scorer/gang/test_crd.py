@@ -148,7 +148,7 @@ def test_a_status_that_is_read_is_the_one_that_was_written(phase, members, plann
     assert gang.status == status
 
 
-def test_what_is_created_says_what_it_is_and_with_whom_it_goes():
+def test_created_gang_has_kind_and_owners():
     job = Owner(api_version="kubeflow.org/v1", kind="MPIJob", name="bert", uid="7f3c")
     gang = new_gang(KEY, owners_of(job, ()), size=4, link=Link.NVLINK)
 
@@ -166,7 +166,7 @@ def test_what_is_created_says_what_it_is_and_with_whom_it_goes():
     }
 
 
-def test_without_a_job_it_goes_with_its_pods():
+def test_gang_without_a_job_is_owned_by_its_pods():
     pods = [pod_info(member.pod) for member in workers(2)]
 
     assert [(one.kind, one.name) for one in owners_of(None, pods)] == [
@@ -229,7 +229,7 @@ def test_a_plan_is_not_given_to_a_gang_that_changed_meanwhile(changed):
         patched(stored(gang, **changed), steps)
 
 
-def test_a_plan_is_unfinished_until_all_are_told_to_be_bound():
+def test_plan_is_unfinished_until_the_phase_is_placed():
     gang = a_gang(PLAN)
     placed = status_of(Phase.PLACED, members=(2, 2), held=PLAN.held, now=NOW)
 
@@ -258,7 +258,7 @@ def test_nodes_are_named_while_they_are_few(nodes, told):
     assert status_of(Phase.PLACED, members=(1, 1), held=planned.held, now=NOW).nodes == told
 
 
-def test_a_status_tells_members_phase_bandwidth_and_reason():
+def test_status_has_members_phase_bandwidth_and_reason():
     waits = status_of(Phase.WAITING, members=(3, 4), reason="too big", now=NOW)
     commits = status_of(Phase.COMMITTING, members=(0, 2), held=PLAN.held, now=NOW)
     unsized = status_of(Phase.ASSEMBLING, members=(3, None), reason="no size", now=NOW)
@@ -269,7 +269,7 @@ def test_a_status_tells_members_phase_bandwidth_and_reason():
     assert unsized.members == "3/?"
 
 
-def test_the_condition_tells_since_when_it_is_so():
+def test_condition_keeps_its_transition_time():
     first = status_of(Phase.WAITING, members=(2, 2), reason="too big", now=NOW)
     second = status_of(Phase.WAITING, members=(2, 2), reason="bigger", before=first, now=LATER)
     third = status_of(Phase.PLACED, members=(2, 2), held=PLAN.held, before=second, now=LATER)
@@ -295,7 +295,7 @@ def test_a_gang_is_assembled_since_it_could_be_planned_whatever_becomes_of_it_th
     assert condition(first, "Assembled").message == "1 of 2 members"
 
 
-def test_nothing_new_gives_the_status_of_before():
+def test_unchanged_state_gives_an_equal_status():
     first = status_of(Phase.PLACED, members=(2, 2), held=PLAN.held, now=NOW)
     assert status_of(Phase.PLACED, members=(2, 2), held=PLAN.held, before=first, now=LATER) == first
 
@@ -312,7 +312,7 @@ def test_a_status_is_not_written_to_a_gang_of_another_uid():
         patched(stored(gang, uid="g2"), steps)
 
 
-def test_a_gang_that_the_scorer_has_not_told_of_yet_is_read():
+def test_gang_without_a_status_is_read():
     raw = b'{"apiVersion":"linkwise.dev/v1alpha1","kind":"Gang","metadata":{"name":"a","x":1},'
     gang = read_gang(raw + b'"spec":{"gang":"a","link":"best"},"future":{}}')
 

@@ -41,7 +41,7 @@ def names(*numbers, stem="bert-worker"):
         pytest.param(names(0, 5), 3, None, "bert-worker-1", id="no more than are missing"),
     ],
 )
-def test_who_is_missing_is_named_where_it_is_known(there, needed, makes, who):
+def test_missing_members_are_named_where_their_names_are_known(there, needed, makes, who):
     told = assembling(there, needed, makes)
 
     assert told == f"{len(there)} of {needed} members" + (f"; missing: {who}" if who else "")

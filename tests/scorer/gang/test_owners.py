@@ -308,7 +308,7 @@ NO_GPUS = {"spec": {"containers": [{"name": "leader"}]}}
         ),
     ],
 )
-def test_who_makes_pods_with_gpus_only_after_others_are_ready_is_known(text, spec, expected):
+def test_owners_that_order_their_pods_are_recognized(text, spec, expected):
     assert ordered(text, **spec) is expected
 
 
@@ -346,7 +346,7 @@ def test_another_owner_of_the_same_name_declares_nothing():
         ("", "Job", None),
     ],
 )
-def test_only_owners_that_tell_a_size_are_asked(api_version, kind, path):
+def test_only_owners_that_declare_a_size_have_a_path(api_version, kind, path):
     owner = Owner(api_version=api_version, kind=kind, name="x", uid="u")
 
     assert path_of(owner, "team") == path

@@ -31,7 +31,7 @@ from scorer.placement.schedule import plan
         ),
     ],
 )
-def test_a_plan_that_is_read_gives_each_pod_what_was_planned(node, member):
+def test_read_plan_gives_each_pod_its_placement(node, member):
     planned = plan(a_snapshot(node), [member])
     assert isinstance(planned, Plan)
     key, kept = GangKey("team", "bert", ""), plan_of(planned, "p1")
@@ -42,7 +42,7 @@ def test_a_plan_that_is_read_gives_each_pod_what_was_planned(node, member):
     assert placement_of(again, member, node) == planned.placements[0]
 
 
-def test_a_plan_tells_how_good_it_is_in_tenths():
+def test_plan_states_bandwidths_in_tenths():
     placement = Placement(a_member(), "gpu-0", (GPUShare(3), GPUShare(0)))
     written_plan = plan_of(
         Plan((placement,), 40.04, exact=False, domain="rack=a"),

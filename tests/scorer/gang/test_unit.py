@@ -81,7 +81,7 @@ def test_a_job_that_is_submitted_again_does_not_join_the_one_before():
     ]
 
 
-def test_members_that_nobody_owns_are_a_gang_by_name():
+def test_members_without_an_owner_are_a_gang_by_name():
     unit = the_unit(workers(2, owner=None))
 
     assert unit.key == GangKey("team", "bert", "")
@@ -120,7 +120,7 @@ def test_jobs_that_own_each_other_in_a_circle_have_an_owner_all_the_same():
     assert tops <= {"a", "b", "c"}
 
 
-def test_a_pod_without_a_mark_is_placed_on_its_own():
+def test_pod_without_a_mark_is_a_unit_of_its_own():
     pod = a_seen(2, "notebook", owner=JOB)
 
     unit = the_unit([pod])
@@ -133,7 +133,7 @@ def test_a_pod_without_a_mark_is_placed_on_its_own():
 
 
 @pytest.mark.parametrize(("gpus", "link"), [(2, Link.NVLINK), (1, Link.BEST)])
-def test_a_pod_of_several_gpus_on_its_own_holds_to_the_links_that_it_names(gpus, link):
+def test_single_pod_with_several_gpus_keeps_its_link_strictness(gpus, link):
     pod = a_seen(gpus, "notebook", annotations={keys.LINK: "nvlink"})
 
     assert the_unit([pod]).link is link
@@ -231,7 +231,7 @@ def test_a_group_has_the_size_that_its_annotation_says_where_nobody_else_does():
         ("LeaderWorkerSet", "with startupPolicy: LeaderCreated"),
     ],
 )
-def test_who_makes_members_only_after_others_are_ready_is_told(kind, told):
+def test_owner_that_orders_its_pods_is_named_as_the_reason(kind, told):
     owners = Owners({}, {}, {"job": ExpectedPods(ordered=True)})
 
     unit = the_unit(workers(2, owner={**JOB, "kind": kind})[:1], owners)
@@ -305,7 +305,7 @@ def test_a_pod_group_says_how_many_there_must_be_where_the_pods_do_not(group, de
     assert units[1].needed == 4
 
 
-def test_who_is_missing_is_named():
+def test_missing_members_are_named():
     owners = Owners({}, {}, {"job": ExpectedPods((("bert-worker", 4),))})
 
     unit = the_unit(workers(4)[1:3], owners)
@@ -316,7 +316,7 @@ def test_who_is_missing_is_named():
 @pytest.mark.parametrize(
     ("members", "ordered", "told"), [(1, True, True), (1, False, False), (2, True, False)]
 )
-def test_a_stateful_set_that_makes_one_pod_after_the_other_is_told(members, ordered, told):
+def test_ordered_stateful_set_is_named_as_the_reason(members, ordered, told):
     owners = Owners({}, {}, {"job": ExpectedPods((("bert-worker", 2),), ordered=ordered)})
 
     unit = the_unit(workers(2, owner={**JOB, "kind": "StatefulSet"})[:members], owners)

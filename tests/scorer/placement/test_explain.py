@@ -35,7 +35,7 @@ def test_several_nodes_are_the_fewest_in_the_nearest_domain():
     )
 
 
-def test_what_was_found_step_by_step_is_not_called_best():
+def test_plan_that_is_not_exact_is_not_called_best():
     snapshot = a_snapshot(a_node("a"), a_node("b"))
     found = plan(snapshot, workers(9))
 
@@ -89,7 +89,7 @@ def test_what_only_kube_scheduler_judges_is_named(spec, note):
     )
 
 
-def test_what_nobody_knows_is_named():
+def test_unknown_facts_are_named():
     unknown = [a_node(n, uniform_machine(4), machine_known=False) for n in ("a", "b", "c", "d")]
 
     assert told(a_snapshot(*unknown), workers(16)).notes == (

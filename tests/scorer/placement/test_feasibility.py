@@ -76,7 +76,7 @@ FAMILIES = {
 @pytest.mark.parametrize(
     "mode", ["default", "topology", "share", "cgpu", "core_mem", "mps", "timeslice", "mig"]
 )
-def test_each_kind_of_request_goes_to_nodes_that_give_it_out(mode, family):
+def test_each_request_fits_only_nodes_of_its_mode(mode, family):
     limits, modes = FAMILIES[family]
     node = a_ledger(mode=mode, card_memory=8)
 
@@ -159,7 +159,7 @@ def test_a_host_port_is_taken_once():
         *("pods", "cpu", "memory", "ports", "other ports"),
     ],
 )
-def test_all_members_fit_one_node_or_the_reason_is_told(node, members, reason):
+def test_all_members_fit_one_node_or_a_reason_is_returned(node, members, reason):
     ledger = a_ledger(**node)
 
     assert shortage(ledger, new_group(members)) is reason
@@ -283,7 +283,7 @@ _tolerations = st.lists(
     ),
     st.lists(st.tuples(_selectors, st.lists(_terms, max_size=2), _tolerations), max_size=4),
 )
-def test_nodes_that_are_alike_are_asked_once_and_answer_as_each_of_them_would(
+def test_equal_nodes_are_filtered_once_with_the_result_of_each(
     nodes: list[Any], pods: list[Any]
 ) -> None:
     snapshot = a_snapshot(

@@ -67,7 +67,7 @@ def test_shares_are_judged_card_by_card():
     ],
     ids=["whole", "share", "replicas"],
 )
-def test_what_only_cordoned_or_unhealthy_cards_would_have_is_told_as_that(node, limits):
+def test_reason_names_cordoned_and_unhealthy_cards_where_they_would_be_enough(node, limits):
     request = a_member(0, limits=limits).request
     broken = {"machine": a_machine(2), "unhealthy": (0,), "cordoned": (1,)}
 

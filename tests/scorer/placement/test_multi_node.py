@@ -104,7 +104,7 @@ def small_clusters(draw: st.DrawFn) -> Snapshot:
 
 @settings(max_examples=80)
 @given(small_clusters(), st.integers(2, 7), st.sampled_from((1, 1, 2, 3, 4)))
-def test_no_seating_on_any_nodes_is_better(snapshot, workers, each):
+def test_no_other_node_set_is_better(snapshot, workers, each):
     every = all_seatings(snapshot, workers, each)
     found = seated(snapshot, workers, each)
 
@@ -120,7 +120,7 @@ def test_no_seating_on_any_nodes_is_better(snapshot, workers, each):
 
 @settings(max_examples=40)
 @given(st.lists(st.integers(0, 255), min_size=20, max_size=30), st.integers(20, 60), st.booleans())
-def test_many_nodes_are_chosen_greedily_and_validly_and_so_told(masks, workers, racks):
+def test_many_nodes_are_chosen_greedily_and_marked_as_not_exact(masks, workers, racks):
     nodes = [a_node(f"n{i:02}", labels={RACK: str(i % 3)}) for i in range(len(masks))]
     taken = {f"n{i:02}": [g for g in range(8) if mask >> g & 1] for i, mask in enumerate(masks)}
     snapshot = a_snapshot(*nodes, taken=taken, domains=(RACK,) if racks else ())
@@ -243,7 +243,7 @@ def test_what_stays_free_is_kept_good():
     assert by_name(seated(a_snapshot(*nodes, taken={"b": (1,), "c": (1,)}), 2)) == {"b": 1, "c": 1}
 
 
-def test_the_larger_part_goes_where_the_smaller_would_be_slow():
+def test_larger_part_is_placed_where_the_smaller_would_be_slow():
     # Two workers of two on one node, one on the other: node b has no other pair of free GPUs.
     nodes = [a_node(name) for name in "ab"]
     taken = {"a": (4, 5, 6, 7), "b": (1, 2, 4, 5, 6, 7)}
@@ -259,7 +259,7 @@ def test_beside_a_slow_part_a_fast_one_is_worth_nothing_and_the_least_is_broken(
     assert by_name(seated(a_snapshot(*nodes), 3, 2)) == {"b": 1, "x": 2}
 
 
-def test_too_many_workers_have_no_seats():
+def test_too_many_workers_get_no_assignment():
     assert seated(a_snapshot(a_node("a"), a_node("b")), 17) is None
 
 
@@ -268,7 +268,7 @@ def test_the_order_of_nodes_does_not_matter(order):
     assert by_name(seated(a_snapshot(*(a_node(name) for name in order)), 10)) == {"a": 5, "b": 5}
 
 
-def test_the_larger_part_goes_to_the_first_of_nodes_that_differ_in_nothing_that_counts():
+def test_larger_part_is_placed_on_the_first_of_equal_nodes():
     nodes = [a_node(name, a_machine(3, numa=(0, 0, i))) for i, name in enumerate("ab")]
 
     assert by_name(seated(a_snapshot(*nodes), 5)) == {"a": 3, "b": 2}

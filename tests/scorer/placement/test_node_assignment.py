@@ -29,14 +29,14 @@ def taken(
     return select_gpus(candidate.table, candidate.node.free_mask, sizes, options)
 
 
-def test_a_seat_tells_what_it_gives_and_what_it_leaves():
+def test_assignment_has_bandwidth_and_free_gpus():
     found = NodeAssignment(a_candidate(taken=(7,)), 2, 0b00001111)
 
     assert found.bandwidth == 55.2
     assert found.left == 0b01110000
 
 
-def test_an_offer_tells_what_it_gives_and_what_it_leaves():
+def test_selection_has_bandwidth_free_gpus_and_damage():
     found = taken(a_candidate(taken=(7,)), (2, 2), SelectionOptions(Mode.FAST))
 
     assert (found.mask, found.bandwidth, found.left) == (0b00001111, 55.2, 3)
@@ -84,7 +84,7 @@ def test_bandwidth_over_nodes_is_the_least_that_is_known(assignments, nic, bandw
     assert bandwidth_over(assignments, nic) == bandwidth
 
 
-def test_a_seat_is_taken_by_the_mode():
+def test_gpus_are_selected_by_mode():
     assert taken(a_candidate(), (2, 2), SelectionOptions(Mode.FAST)).mask == 0b00001111
     assert taken(a_candidate(), (4, 4, 1), SelectionOptions(Mode.FAST)) is None
 

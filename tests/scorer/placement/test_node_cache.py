@@ -43,7 +43,7 @@ A, B, C, D = nodes_of("a", "b", "c", "d")
         pytest.param((C, held(A), D), ["a", "d"], id="all is another"),
     ],
 )
-def test_only_nodes_that_are_new_are_asked(now, asked):
+def test_only_new_nodes_are_computed(now, asked):
     known, asking = NodeCache(), Asking()
     known.get_or_compute("room", (A, B, C), asking, np.int64)
     asking.asked.clear()
@@ -63,7 +63,7 @@ def test_what_was_answered_before_stays_as_it_was():
     assert before.tolist() == [[8, 8], [1, 1]]
 
 
-def test_of_many_questions_those_asked_last_are_kept(monkeypatch):
+def test_most_recently_used_columns_are_kept(monkeypatch):
     monkeypatch.setattr(node_cache, "MOST", 2)
     known, asking = NodeCache(), Asking()
     for question in ("one", "two", "one", "three", "one"):
@@ -85,7 +85,7 @@ def test_things_have_numbers_of_their_own_that_stay():
     assert known.states == [(table, 255), (table, 1)]
 
 
-def test_places_that_changed_are_found_among_many():
+def test_changed_nodes_are_found_among_many():
     many = A, B, C, D
     row = many * 100
     now = list(row)
@@ -96,7 +96,7 @@ def test_places_that_changed_are_found_among_many():
     assert changed_nodes(row[:130], tuple(now)) == [0, 127, 128]
 
 
-def test_a_copy_knows_the_same_and_what_either_learns_stays_its_own():
+def test_fork_has_the_same_values_and_later_ones_of_its_own():
     ask, again = Asking(), Asking()
     first = NodeCache()
     first.get_or_compute("free", (A, B), ask, np.int64)
@@ -111,7 +111,7 @@ def test_a_copy_knows_the_same_and_what_either_learns_stays_its_own():
     assert (copy.number("b"), first.number("c"), copy.number("a")) == (2, 2, 1)
 
 
-def test_a_snapshot_for_another_thread_shares_what_was_found_and_nothing_that_changes():
+def test_forked_snapshot_shares_nodes_and_no_cache():
     before = a_snapshot(a_node("a"), a_node("b"), taken={"a": [0]})
     plan(before, [a_member()])
     empty = before.emptied()
@@ -134,7 +134,7 @@ def test_a_snapshot_for_another_thread_shares_what_was_found_and_nothing_that_ch
     ],
 )
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
-def test_who_has_had_their_time_asks_nothing_more(look, known):
+def test_nothing_is_computed_after_the_deadline(look, known):
     snapshot = a_snapshot(a_node("a"), a_node("b"))
     if known:
         plan(look(snapshot), [a_member()])
@@ -144,7 +144,7 @@ def test_who_has_had_their_time_asks_nothing_more(look, known):
     assert isinstance(plan(look(snapshot), [a_member()]), Plan)
 
 
-def test_the_time_is_looked_at_before_each_node():
+def test_deadline_is_checked_before_each_node():
     asking, is_over = Asking(), iter([False, False, False, True])
 
     with pytest.raises(DeadlineExceeded):
@@ -153,7 +153,7 @@ def test_the_time_is_looked_at_before_each_node():
     assert asking.asked == ["a", "b"]
 
 
-def test_what_was_found_before_the_time_was_over_is_not_asked_again():
+def test_values_computed_before_the_deadline_are_kept():
     known, asking, again = NodeCache(), Asking(), Asking()
     is_over = iter([False, False, False, True])
 
@@ -167,7 +167,7 @@ def test_what_was_found_before_the_time_was_over_is_not_asked_again():
     assert (asking.asked, again.asked) == (["a", "b"], ["c"])
 
 
-def test_who_has_no_time_for_any_node_that_changed_keeps_the_others():
+def test_deadline_before_the_first_changed_node_keeps_the_other_values():
     known, asking, again = NodeCache(), Asking(), Asking()
     other, is_over = held(B), iter([False, True])
     known.get_or_compute("free", (A, B), Asking(), np.int64)
@@ -179,7 +179,7 @@ def test_who_has_no_time_for_any_node_that_changed_keeps_the_others():
     assert (asking.asked, again.asked) == ([], ["b", "c"])
 
 
-def test_time_is_granted_for_the_empty_cluster_too_and_for_no_longer_than_it_is_said():
+def test_deadline_holds_for_the_emptied_cluster_and_ends_with_its_block():
     snapshot = a_snapshot(a_node("a"), a_node("b"))
     plan(snapshot.emptied(), [a_member()])
 

@@ -17,7 +17,7 @@ def a_share(name: str, memory: int):
     return a_member(0, name, limits={GPU_MEM: memory})
 
 
-def test_members_keep_their_order_though_the_largest_goes_first():
+def test_members_keep_their_order_although_the_largest_is_placed_first():
     # Best fit for the small one first would take the only card with room for the large one.
     node = a_node(machine=a_machine(2), mode="share", card_memory=(16, 24))
     shares = {"node-0": [GPUShare(0, mem=2), GPUShare(1, mem=12)]}
@@ -83,7 +83,7 @@ def test_together_says_why_not_even_the_first_fits():
     taken=st.integers(0, 16),
     asked=st.lists(st.integers(1, 8), min_size=1, max_size=6),
 )
-def test_who_fits_a_node_together_is_not_kept_from_it(sizes, taken, asked):
+def test_members_that_fit_a_node_together_are_placed_there(sizes, taken, asked):
     node = a_node(machine=a_machine(len(sizes)), mode="share", card_memory=tuple(sizes))
     share = GPUShare(0, mem=min(taken, sizes[0])) if taken else None
     snapshot = a_snapshot(node, shares={"node-0": [share]} if share else {})
@@ -106,7 +106,7 @@ def test_nodes_that_are_too_small_for_all_are_not_tried_one_by_one():
     assert found == Refusal(reason)
 
 
-def test_nodes_where_only_trying_tells_are_tried_no_longer_than_there_is_time():
+def test_nodes_that_must_be_tried_are_tried_until_the_deadline():
     nodes = [a_node(f"n{i}", a_machine(2), "share", card_memory=16) for i in range(50)]
     looks = iter(range(250))
     snapshot = a_snapshot(*nodes).fork(lambda: next(looks, None) is None)

@@ -10,7 +10,7 @@ def placed(name: str, node: str, *gpus: int) -> Placement:
     return Placement(a_member(len(gpus), name), node, tuple(GPUShare(i) for i in gpus))
 
 
-def test_a_plan_tells_the_gpus_of_each_node_in_the_order_of_ranks():
+def test_plan_lists_the_gpus_of_each_node_in_rank_order():
     plan = Plan((placed("w0", "b", 5, 3), placed("w1", "a", 0), placed("w2", "b", 1)))
 
     assert plan.placements[0].gpus == (3, 5)

@@ -195,7 +195,7 @@ def test_unequal_members_share_one_node():
     assert found.gpus == {"node-0": (0, 1, 2, 3, 4, 5, 6)}
 
 
-def test_unequal_members_over_nodes_are_placed_and_their_bandwidth_told():
+def test_unequal_members_are_placed_over_nodes_with_a_bandwidth():
     members = [a_member(2, "w-0"), a_member(8, "w-1")]
 
     found = planned(a_snapshot(a_node("a"), a_node("b"), nic_bandwidth=10.0), members)
@@ -306,7 +306,7 @@ def test_pairs_without_a_link_wait_for_nvlink_and_then_fit():
     assert planned(freed, members, Link.NVLINK).gpus == {"b": (0, 1), "node-0": (6, 7)}
 
 
-def test_a_gang_that_one_node_holds_but_nvlink_does_not_join_there_goes_over_nodes():
+def test_gang_whose_node_lacks_nvlink_between_all_is_placed_over_nodes():
     nodes = [a_node(name, machine=bridged_pairs()) for name in ("a", "b")]
 
     found = planned(a_snapshot(*nodes), workers(2, 2), Link.NVLINK)
@@ -359,7 +359,7 @@ def test_on_an_unknown_machine_a_plan_has_no_bandwidth():
     assert planned(a_snapshot(node), workers(2, 2)).bandwidth is None
 
 
-def test_a_bound_instead_of_an_exact_bandwidth_is_told():
+def test_inexact_bandwidth_is_marked():
     mesh = a_machine(10, {(i, j): 1 for j in range(10) for i in range(j)})
 
     found = planned(a_snapshot(a_node(machine=mesh)), workers(2, 3))
@@ -375,7 +375,7 @@ def test_the_nearest_domain_with_room_is_named():
     assert planned(snapshot, workers(24)).domain is None
 
 
-def test_nodes_of_which_somebody_has_gpus_unaccounted_are_left_alone():
+def test_unaccounted_nodes_are_refused():
     snapshot = a_snapshot(a_node("a"))
     node = replace(snapshot.ledger.nodes["a"], unaccounted="who has what is not known")
 

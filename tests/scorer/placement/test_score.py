@@ -96,7 +96,7 @@ def test_equally_fast_nodes_score_by_what_they_leave(placement, scores):
     assert list(ranked.values()) == scores
 
 
-def test_only_the_best_of_many_kinds_of_node_has_10():
+def test_only_the_best_of_many_node_classes_scores_10():
     taken = {f"n{i}": tuple(range(4, 4 + i)) for i in range(5)}
     snapshot = a_snapshot(*(a_node(name) for name in taken), taken=taken)
 
@@ -109,7 +109,7 @@ def test_only_the_best_of_many_kinds_of_node_has_10():
     }
 
 
-def test_nodes_that_cannot_and_nodes_that_nobody_knows_score_0():
+def test_infeasible_and_unknown_nodes_score_0():
     nodes = [
         a_node("full"),
         a_node("none", None, "default"),

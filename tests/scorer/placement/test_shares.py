@@ -70,7 +70,7 @@ def test_cards_are_chosen_by_free_memory(placement, first):
 
 
 @pytest.mark.parametrize(("placement", "first"), [("binpack", [2]), ("spread", [0])])
-def test_equal_memory_is_told_apart_by_compute_then_by_index(placement, first):
+def test_ties_in_memory_are_broken_by_compute_then_by_index(placement, first):
     node = a_share_node(
         (16, 16, 16, 16),
         GPUShare(0, mem=4, core=10),

@@ -33,7 +33,7 @@ def fits(snapshot, *templates, settled=None, reserved=None):
     return would_fit(snapshot, FitQuestion(list(templates)), settled or {}, reserved)
 
 
-def test_a_gang_that_fits_is_told_where_at_which_bandwidth_and_what_is_left():
+def test_gang_that_fits_has_nodes_bandwidth_and_free_gpus():
     snapshot = a_snapshot(a_node("gpu-0"), taken={"gpu-0": [0, 3]})
 
     (fit,) = fits(snapshot, gang(4))
@@ -57,7 +57,7 @@ def test_a_gang_that_does_not_fit_holds_nothing_and_nodes_are_counted_by_the_rea
     assert fit.best_possible == 55.2
 
 
-def test_a_share_is_told_its_card_and_what_is_left_of_each():
+def test_share_has_its_card_and_the_free_amounts():
     node = a_node("share-0", mode="core_mem", card_memory=15)
     snapshot = a_snapshot(node, shares={"share-0": [GPUShare(0, mem=3, core=10)]})
 
@@ -71,7 +71,7 @@ def test_a_share_is_told_its_card_and_what_is_left_of_each():
     assert left.replicas_free_before is None
 
 
-def test_replicas_are_told_by_gpu():
+def test_replicas_are_reported_by_gpu():
     snapshot = a_snapshot(a_node("slice-0", mode="timeslice"))
 
     (fit,) = fits(snapshot, asked({keys.NVIDIA_GPU_SHARED: 2}, "a"))
@@ -81,7 +81,7 @@ def test_replicas_are_told_by_gpu():
     assert fit.nodes[0].memory_free_after is None
 
 
-def test_of_pods_on_their_own_each_is_told_and_why_the_first_that_does_not_fit_does_not():
+def test_single_pods_have_placements_and_the_first_refusal():
     snapshot = a_snapshot(a_node("gpu-0"))
 
     (fit,) = fits(snapshot, asked({keys.GPU_WHOLE: 4}, "a", "b", "c"))
@@ -92,7 +92,7 @@ def test_of_pods_on_their_own_each_is_told_and_why_the_first_that_does_not_fit_d
     assert fit.nodes == [NodeLeft("gpu-0", "topology", 8, 8, 0)]
 
 
-def test_of_pods_on_their_own_the_slowest_tells_the_bandwidth():
+def test_bandwidth_of_single_pods_is_that_of_the_slowest():
     snapshot = a_snapshot(a_node("gpu-0"), taken={"gpu-0": [1, 2, 4, 6]})
 
     (fit,) = fits(snapshot, asked({keys.GPU_WHOLE: 2}, "a", "b"))
@@ -198,7 +198,7 @@ def test_what_others_than_the_planner_choose_is_said(template, notes):
     assert (fit.fits, fit.notes) == (True, notes)
 
 
-def test_which_gpus_nvidias_plugin_chooses_nobody_knows():
+def test_gpus_that_nvidias_plugin_chooses_are_unknown():
     (fit,) = fits(a_snapshot(a_node("plain-0", mode="default")), asked({keys.NVIDIA_GPU: 3}, "a"))
 
     assert fit.pods == [PodFit("a", "plain-0", None)]
@@ -247,7 +247,7 @@ def test_a_pod_with_too_many_host_ports_does_not_fit():
     )
 
 
-def test_a_gang_that_is_incomplete_is_told_so_before_that_all_is_kept_for_another():
+def test_incomplete_gang_is_refused_as_incomplete_before_reserved_nodes_count():
     reserved = Reservation(0, frozenset({"gpu-0"}))
 
     (fit,) = fits(a_snapshot(a_node("gpu-0")), gang(2, size=3), reserved=reserved)
