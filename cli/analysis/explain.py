@@ -127,7 +127,7 @@ def _explain_decision(view: PlannerView, decision: Decision) -> UnitExplanation:
     """Explain a unit that waits by the planner's decision for it."""
     unit, outcome, before = decision
     planned = outcome if isinstance(outcome, Plan) else None
-    placements = {one.member.name: one for one in planned.placements} if planned else {}
+    placements = {each.member.name: each for each in planned.placements} if planned else {}
     gang = view.gang_object(unit.key)
     refusal = None if isinstance(outcome, Plan) else outcome.reason
     never = refusal and not unit.blocked and never_fits(before, unit.members, unit.link)

@@ -154,7 +154,7 @@ class ClusterObjects:
 
 
 def _duplicate(value: Value, name: str, first: Value) -> InputError:
-    return value.error(f"node {name} stands already at {first.source}.")
+    return value.error(f"node {name} is already defined at {first.source}.")
 
 
 def require_nodes(cluster: Cluster, file: str) -> None:

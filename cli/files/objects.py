@@ -35,4 +35,4 @@ class NodeAddresses(Struct, frozen=True):
     @property
     def internal(self) -> list[NodeAddress]:
         """Those of type InternalIP."""
-        return [one for one in self.status.addresses or () if one.type == "InternalIP"]
+        return [item for item in self.status.addresses or () if item.type == "InternalIP"]

@@ -159,7 +159,7 @@ def _resources(line: _Line, machine: Machine, value: Value) -> dict[str, Quantit
         each = (line.gpu_memory,) * machine.n if line.gpu_memory else machine.memory
         if not each:
             raise value.error(
-                "gpuMemory is missing: nothing tells the cards' memory; add it [GiB]."
+                "gpuMemory is missing: the memory of the cards is not known; add it [GiB]."
             )
         core = {keys.GPU_CORE: 100 * machine.n} if mode.shares_compute else {}
         return {keys.GPU_MEM: sum(each), keys.GPU_COUNT: machine.n, **core}

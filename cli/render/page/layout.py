@@ -141,11 +141,11 @@ def _paired(machine: Machine, gpus: Sequence[int]) -> list[int]:
 def _two_squares(machine: Machine, halves: tuple[list[int], list[int]], height: float) -> Layout:
     top, pitch, margin = 42 + height / 2, height + 76, 26
     columns = (50.0, 152.0, 264.0, 366.0)
-    found: dict[int, Spot] = {}
+    spots_by_gpu: dict[int, Spot] = {}
     for half, (a, b) in zip(halves, (columns[:2], columns[2:]), strict=True):
         for place, gpu in enumerate(half):
-            found[gpu] = Spot((a, b)[place % 2], top + pitch * (place // 2))
-    spots = _by_gpu(found.items())
+            spots_by_gpu[gpu] = Spot((a, b)[place % 2], top + pitch * (place // 2))
+    spots = _by_gpu(spots_by_gpu.items())
     bottom = top + pitch
 
     def corners(i: int, j: int) -> tuple[Spot, ...]:
@@ -172,7 +172,7 @@ def _square(machine: Machine, height: float) -> Layout:
 
 def _in_rows(machine: Machine, height: float) -> Layout | None:
     """Return sockets as rows of near GPUs; None if an NVLink would run behind a tile."""
-    found: dict[int, Spot] = {}
+    spots_by_gpu: dict[int, Spot] = {}
     x, y, lowest = 0, 28 + height / 2, 0.0
     for socket in sockets(machine):
         width = min(len(socket), COLUMNS)
@@ -185,11 +185,11 @@ def _in_rows(machine: Machine, height: float) -> Layout | None:
             for gpu in block:
                 if column == COLUMNS:
                     column, row = 0, row + height + 34
-                found[gpu] = Spot(MARGIN + PITCH * (x + column + 0.5), row)
+                spots_by_gpu[gpu] = Spot(MARGIN + PITCH * (x + column + 0.5), row)
                 column += 1
         lowest = max(lowest, row)
         x += width
-    spots = _by_gpu(found.items())
+    spots = _by_gpu(spots_by_gpu.items())
     wires = _straight(machine, spots)
     for wire in wires:
         a, b = wire.points
@@ -213,8 +213,8 @@ def _ring(machine: Machine, height: float) -> Layout:
     return Layout(416, 2 * middle, tile, spots, _straight(machine, spots), is_ring=True)
 
 
-def _by_gpu(found: Iterable[tuple[int, Spot]]) -> tuple[Spot, ...]:
-    return tuple(spot for _, spot in sorted(found, key=lambda pair: pair[0]))
+def _by_gpu(spots: Iterable[tuple[int, Spot]]) -> tuple[Spot, ...]:
+    return tuple(spot for _, spot in sorted(spots, key=lambda pair: pair[0]))
 
 
 def _pairs(machine: Machine) -> Iterator[tuple[int, int]]:

@@ -84,7 +84,7 @@ def _card(unit: Unit) -> Markup:
 def request_text(request: Request) -> str:
     """Return what a pod asks for as text.
 
-    >>> asked(Request(Family.SHARE, gpus=1, memory=3, core=30))
+    >>> request_text(Request(Family.SHARE, gpus=1, memory=3, core=30))
     '3 GiB and 30 %'
     """
     n = request.gpus

@@ -165,5 +165,5 @@ def test_a_node_that_kubernetes_would_refuse_is_told_with_its_line(read, node, c
 
 
 def test_the_same_node_twice_is_refused(read):
-    with pytest.raises(InputError, match="node n stands already at"):
+    with pytest.raises(InputError, match="node n is already defined at"):
         read(a_node(), a_node())

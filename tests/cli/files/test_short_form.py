@@ -196,7 +196,7 @@ POD = (
         ),
         (
             "{name: a, machine: two.txt, mode: share}",
-            "gpuMemory is missing: nothing tells the cards' memory; add it [GiB].",
+            "gpuMemory is missing: the memory of the cards is not known; add it [GiB].",
         ),
         ("{name: a, cpu: many}", "node a: status.allocatable[cpu]: 'many' is no quantity"),
     ],
@@ -219,4 +219,4 @@ def test_two_nodes_of_one_name_are_refused(linkwise, write):
 
     err = linkwise("check", "pod.yaml", "--cluster", "cluster.yaml").err
 
-    assert err == "linkwise: cluster.yaml:5: node a-0 stands already at cluster.yaml:4.\n"
+    assert err == "linkwise: cluster.yaml:5: node a-0 is already defined at cluster.yaml:4.\n"
