@@ -38,7 +38,7 @@ def check(linkwise, write):
 
 
 @pytest.mark.parametrize(
-    ("limits", "replicas", "told"),
+    ("limits", "replicas", "expected"),
     [
         pytest.param(
             WHOLE,
@@ -112,15 +112,15 @@ resource (3), too few free GPUs (1).
         ),
     ],
 )
-def test_people_read_where_pods_would_go_and_what_would_be_left(check, limits, replicas, told):
+def test_table_shows_placement_and_remaining_gpus(check, limits, replicas, expected):
     code, out, _ = check(limits, replicas=replicas)
 
     # That something does not fit now is no fault of the manifest.
     assert code == 0
-    assert told in out
+    assert expected in out
 
 
-def test_scripts_read_the_same_as_of_a_server(check):
+def test_local_json_equals_the_json_of_a_server(check):
     (whole,) = json.loads(check(WHOLE, "-o", "json").out)["items"]
     (denied,) = json.loads(check("aliyun.com/gpu: 0", "-o", "json").out)["items"]
 
@@ -138,7 +138,7 @@ def test_without_a_cluster_nothing_is_said_of_placement(check, linkwise):
     assert entry["placement"] is None
 
 
-def test_of_too_many_pods_no_place_is_looked_for_and_it_is_said(check):
+def test_too_many_pods_are_not_placed_and_noted(check):
     code, out, err = check(WHOLE, replicas=10**9)
 
     assert (code, "fit" in out) == (0, False)
@@ -146,5 +146,5 @@ def test_of_too_many_pods_no_place_is_looked_for_and_it_is_said(check):
     assert check(WHOLE, "--strict", replicas=10**9).code == 0
 
 
-def test_what_does_not_fit_now_is_no_fault_of_the_manifest_however_strict(check):
+def test_strict_check_accepts_pods_that_do_not_fit_now(check):
     assert check("aliyun.com/gpu: 8", "--strict").code == 0

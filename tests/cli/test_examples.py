@@ -45,7 +45,7 @@ def test_the_placeholder_model_is_refused_with_the_list_and_t4_is_allowed(check)
     assert check(MODEL_AND_DRIVER.replace("example-model", "T4"))[0] == 0
 
 
-def test_a_profile_adds_its_driver_unless_the_pod_says_otherwise(check, write):
+def test_profile_adds_driver_unless_the_pod_sets_it(check, write):
     write("profile.yaml", PROFILE)
     driver = "alibabacloud.com/gpu-driver-version"
 

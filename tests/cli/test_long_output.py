@@ -54,7 +54,7 @@ def test_many_pods_are_cut_and_counted(simulated):
     assert lines[-1] == "130 pods: 120 placed, 10 waiting"
 
 
-def test_nodes_are_cut_to_those_on_which_something_was_placed(simulated):
+def test_node_table_is_cut_to_nodes_with_placed_pods(simulated):
     lines = simulated(PODS.replace("replicas: 130", "replicas: 1"))
 
     assert sum(line.startswith("gpu-") for line in lines) == 50

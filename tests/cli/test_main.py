@@ -35,7 +35,7 @@ WARNED = (
         pytest.param([], [], 2, id="no file"),
     ],
 )
-def test_the_exit_code_tells_what_happened(linkwise, write, texts, arguments, code):
+def test_exit_code_depends_on_the_results(linkwise, write, texts, arguments, code):
     names = [str(write(f"{i}.yaml", text)) for i, text in enumerate(texts)]
 
     ran = linkwise("check", *names, *arguments, "-o", "json")
@@ -70,7 +70,7 @@ def test_the_exit_code_tells_what_happened(linkwise, write, texts, arguments, co
         ),
     ],
 )
-def test_a_wrong_command_line_is_told_in_one_line(linkwise, arguments, complaint):
+def test_wrong_command_line_is_one_line(linkwise, arguments, complaint):
     code, out, err = linkwise(*arguments)
 
     assert (code, out) == (2, "")
@@ -105,7 +105,7 @@ def test_a_noun_alone_shows_its_help(linkwise):
     assert "topology" in linkwise().out
 
 
-def test_a_bug_is_one_line_too(linkwise, monkeypatch):
+def test_internal_error_is_one_line(linkwise, monkeypatch):
     monkeypatch.setattr(source, "Path", lambda _name: 1 / 0)
 
     code, out, err = linkwise("check", "job.yaml")
@@ -154,7 +154,7 @@ def test_kubectl_finds_it_as_a_plugin():
     assert ran.stdout.startswith("Usage: kubectl linkwise ")
 
 
-def test_a_reader_that_goes_away_ends_it_without_a_word():
+def test_closed_pipe_ends_the_process_silently():
     read, write = os.pipe()
     os.close(read)
     ran = spawn(SCRIPTS / "linkwise", "topology", "list", "-o", "json", stdout=write)

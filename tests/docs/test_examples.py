@@ -92,7 +92,7 @@ def test_simulate_places_as_the_table_says(linkwise, row):
     assert code == (row.simulate == "denied")
 
 
-def test_the_placeholder_of_a_model_is_all_that_is_wrong_with_its_example(linkwise, tmp_path):
+def test_example_with_model_placeholder_has_no_other_finding(linkwise, tmp_path):
     text = (FOLDER / "model-and-driver.yaml").read_text(encoding="utf-8")
     (tmp_path / "t4.yaml").write_text(text.replace("example-model", "T4"))
 

@@ -69,7 +69,7 @@ def test_the_installation_has_what_every_command_imports(installed):
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_the_installed_command_places_a_gang_on_machines_of_the_catalogue(installed, clone):
+def test_installed_command_places_a_gang_on_catalogue_machines(installed, clone):
     arguments = ("simulate", "docs/demo/gang.yaml", "--cluster", "docs/demo/cluster.yaml")
     ran = call(str(installed / "linkwise"), *arguments, cwd=clone)
 

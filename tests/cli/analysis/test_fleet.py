@@ -19,84 +19,84 @@ def whole(pod: str, *gpus: int) -> Holding:
     return Holding(pod, pod, tuple(GPUShare(i) for i in gpus))
 
 
-def one(node, *holdings: Holding, new: frozenset[str] = frozenset(), **change):
+def only_node(node, *holdings: Holding, new: frozenset[str] = frozenset(), **change):
     ledger = NodeLedger.empty(node)
     for holding in holdings:
         ledger = ledger.hold(holding)
-    (found,) = fleet_of([replace(ledger, **change)], new)
-    return found
+    (shown,) = fleet_of([replace(ledger, **change)], new)
+    return shown
 
 
 def test_whole_gpus_are_free_taken_or_placed_now():
-    found = one(a_node("n", DGX), whole("a/p", 0, 3), whole("b/q", 7), new=frozenset({"b/q"}))
+    shown = only_node(a_node("n", DGX), whole("a/p", 0, 3), whole("b/q", 7), new=frozenset({"b/q"}))
 
-    assert found.states == "#..#...+"
-    assert (found.free, found.stranded) == (5, 5)
-    assert found.used == 38
-    assert [(h.namespace, h.name, h.gpus, h.is_new) for h in found.pods] == [
+    assert shown.states == "#..#...+"
+    assert (shown.free, shown.stranded) == (5, 5)
+    assert shown.used == 38
+    assert [(h.namespace, h.name, h.gpus, h.is_new) for h in shown.pods] == [
         ("a", "p", (0, 3), False),
         ("b", "q", (7,), True),
     ]
 
 
 def test_an_empty_node_strands_nothing():
-    found = one(a_node("n", DGX))
+    shown = only_node(a_node("n", DGX))
 
-    assert (found.states, found.used, found.free, found.stranded) == ("." * 8, 0, 8, 0)
-    assert found.links is None
+    assert (shown.states, shown.used, shown.free, shown.stranded) == ("." * 8, 0, 8, 0)
+    assert shown.links is None
 
 
-def test_links_of_free_gpus_are_told_beside_the_best():
-    found = one(a_node("n", DGX), whole("a/p", 0, 1, 2, 4, 5, 6))
+def test_bandwidth_of_free_gpus_is_shown_with_the_best():
+    shown = only_node(a_node("n", DGX), whole("a/p", 0, 1, 2, 4, 5, 6))
 
-    have, best = found.links
+    have, best = shown.links
     assert have < best
 
 
 def test_a_single_free_gpu_has_no_links():
-    assert one(a_node("n", DGX), whole("a/p", *range(7))).links is None
+    assert only_node(a_node("n", DGX), whole("a/p", *range(7))).links is None
 
 
-def test_shares_are_told_by_parts_of_a_card():
+def test_shares_are_shown_as_ninths():
     node = a_node("n", T4, "core_mem", card_memory=15)
-    found = one(
+    shown = only_node(
         node,
         Holding("a/p", "p", (GPUShare(0, mem=1, core=5),)),
         Holding("a/q", "q", (GPUShare(1, mem=15, core=100),)),
     )
 
-    assert found.states == "1900"
-    assert found.free == 2
-    assert found.pods[0].amount == "1 GiB, 5 %"
+    assert shown.states == "1900"
+    assert shown.free == 2
+    assert shown.pods[0].amount == "1 GiB, 5 %"
 
 
-def test_what_nvidias_plugin_gives_is_told_by_count():
-    found = one(
+def test_gpus_of_nvidias_plugin_are_counted():
+    shown = only_node(
         a_node("n", T4, "default", resources={keys.NVIDIA_GPU: 4}),
         Holding("a/p", "p", nvidia=3),
     )
 
-    assert found.states == ".ccc"
-    assert found.pods[0].amount == "3 by count"
+    assert shown.states == ".ccc"
+    assert shown.pods[0].amount == "3 by count"
 
 
-def test_ill_cards_and_nodes_are_problems():
-    found = one(a_node("n", DGX, unhealthy=(1,), cordoned=(2,), ready=False))
+def test_unhealthy_cards_and_nodes_are_problems():
+    shown = only_node(a_node("n", DGX, unhealthy=(1,), cordoned=(2,), ready=False))
 
-    assert found.states == ".xo....."
-    assert found.problems == ("not ready", "2 GPUs unhealthy or cordoned")
+    assert shown.states == ".xo....."
+    assert shown.problems == ("not ready", "2 GPUs unhealthy or cordoned")
 
 
-def test_where_nobody_knows_nothing_is_free():
-    found = one(a_node("n", DGX), unaccounted="a/p has no record")
+def test_unknown_holders_leave_nothing_free():
+    shown = only_node(a_node("n", DGX), unaccounted="a/p has no record")
 
-    assert found.states == "?" * 8
-    assert found.free == 0
+    assert shown.states == "?" * 8
+    assert shown.free == 0
 
 
 @pytest.mark.parametrize("label", keys.NODE_POOLS)
 def test_the_pool_is_the_label_of_the_provider(label):
-    assert one(a_node("n", DGX, labels={label: "train"})).pool == "train"
+    assert only_node(a_node("n", DGX, labels={label: "train"})).pool == "train"
 
 
 @given(st.lists(st.sets(st.integers(0, 7)), max_size=6))
@@ -115,9 +115,9 @@ def test_usage_sums_what_each_namespace_holds_the_most_first():
     share = NodeLedger.empty(a_node("s", T4, "core_mem", card_memory=15))
     share = share.hold(Holding("a/r", "r", (GPUShare(0, mem=3, core=5),)))
 
-    found = usage_of([dgx, share])
+    shown = usage_of([dgx, share])
 
-    assert [(u.namespace, u.gpus, u.memory, u.pods, len(u.nodes)) for u in found] == [
+    assert [(u.namespace, u.gpus, u.memory, u.pods, len(u.nodes)) for u in shown] == [
         ("a", 2, 3, 2, 2),
         ("b", 1, 0, 1, 1),
     ]

@@ -35,7 +35,7 @@ spec:
 
 @pytest.fixture
 def waiting(write):
-    def found(*pods: tuple[str, int, int]):
+    def units(*pods: tuple[str, int, int]):
         text = CLUSTER
         for name, size, gpus in pods:
             text += POD.replace("NAME", name).replace("SIZE", str(size)).replace("GPUS", str(gpus))
@@ -45,20 +45,20 @@ def waiting(write):
             for one in pending_units(planner_view(load_cluster(Access(), str(file)), 0))
         }
 
-    return found
+    return units
 
 
-def test_what_waits_tells_why_and_whether_it_ever_fits(waiting):
-    found = waiting(("small", 1, 2), ("full", 1, 8), ("huge", 1, 64), ("alone", 2, 1))
+def test_pending_units_have_reason_and_never_flag(waiting):
+    waiting_units = waiting(("small", 1, 2), ("full", 1, 8), ("huge", 1, 64), ("alone", 2, 1))
 
-    assert found["small"].reason == FITS
-    assert "8 GPUs on one node" in found["full"].reason
-    assert found["alone"].reason == "1 of 2 members"
-    assert {name for name, one in found.items() if one.never} == {"huge"}
-    assert found["full"].since == "2026-11-22T10:00:00Z"
+    assert waiting_units["small"].reason == FITS
+    assert "8 GPUs on one node" in waiting_units["full"].reason
+    assert waiting_units["alone"].reason == "1 of 2 members"
+    assert {name for name, one in waiting_units.items() if one.never} == {"huge"}
+    assert waiting_units["full"].since == "2026-11-22T10:00:00Z"
 
 
-def test_where_nothing_waits_there_is_nothing(waiting):
+def test_no_pending_units_without_waiting_pods(waiting):
     assert waiting() == {}
 
 
@@ -85,7 +85,7 @@ def test_the_page_of_a_cluster_without_gpus_says_so(linkwise, write):
     assert "<h1>No node of this cluster has GPUs</h1>" in ran.out
 
 
-def test_results_keep_no_more_of_the_cluster_than_the_nodes_of_their_plan():
+def test_results_keep_only_the_nodes_of_their_plan():
     nodes = [a_node(f"n-{i}", "dgx1-v100") for i in range(3)]
     pods = [
         msgspec.convert(a_pod({keys.GPU_WHOLE: gpus}, name=f"p-{place}"), Pod)

@@ -91,7 +91,7 @@ def test_the_patch_makes_the_patched_pod(check):
     assert entry["patched"] != pod
 
 
-def test_a_denial_tells_what_where_and_how_to_mend_it(check):
+def test_denial_names_problem_place_and_fix(check):
     code, (entry,) = check(BAD)
 
     assert (code, entry["verdict"], entry["patch"]) == (1, "denied", [])
@@ -107,7 +107,7 @@ def test_a_denial_tells_what_where_and_how_to_mend_it(check):
     assert "20" in finding["fix"]
 
 
-def test_a_scheduler_that_would_choose_no_gpus_is_told_at_its_line(check, write):
+def test_scheduler_that_chooses_no_gpus_is_a_finding_with_line(check, write):
     write("policy.yaml", "placement: {mode: scheduler}\n")
     named = WHOLE.replace("spec:\n", "spec:\n  schedulerName: mine\n")
 
@@ -159,7 +159,7 @@ def test_there_is_one_entry_a_template(check):
     assert worker["findings"][0]["source"] == "job.yaml:14"
 
 
-def test_a_bad_gang_is_told_from_its_workload(check):
+def test_gang_error_names_the_workload(check):
     text = """\
         apiVersion: apps/v1
         kind: StatefulSet
@@ -228,7 +228,7 @@ def test_a_namespace_beside_the_manifests_is_known_too(check, write):
     assert entry["source"] == "job.yaml:5"
 
 
-def test_a_clusters_own_policy_and_profiles_count_where_none_is_named(check, write):
+def test_stored_policy_and_profiles_apply_by_default(check, write):
     write("cluster.yaml", f"{CLUSTER}---\n{PROFILE}---\n{POLICY}")
     huge = WHOLE.replace("gpu: 2", "gpu: 9")
 
@@ -281,7 +281,7 @@ data:
         ("--profile", POD, "f:2: kind: a Pod is no policy"),
     ],
 )
-def test_a_policy_that_is_wrong_is_told_with_its_line(linkwise, write, option, text, complaint):
+def test_wrong_policy_is_an_error_with_line(linkwise, write, option, text, complaint):
     write("f", text)
     write("job.yaml", SHARE)
 
@@ -292,7 +292,7 @@ def test_a_policy_that_is_wrong_is_told_with_its_line(linkwise, write, option, t
     assert err.count("\n") == 1
 
 
-def test_what_was_not_looked_at_is_said(linkwise, write):
+def test_unjudged_objects_are_named(linkwise, write):
     write("job.yaml", "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\n")
 
     code, out, err = linkwise("check", "job.yaml", "-o", "json")
@@ -314,7 +314,7 @@ def test_what_was_not_looked_at_is_said(linkwise, write):
     )
 
 
-def test_what_is_denied_goes_before_what_was_not_judged(linkwise, write):
+def test_denied_exit_code_precedes_unjudged(linkwise, write):
     write("ray.yaml", "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\n")
     write("bad.yaml", BAD)
 
@@ -331,7 +331,7 @@ def test_kinds_without_pods_are_passed_over_in_silence(linkwise, write):
     assert linkwise("check", "job.yaml", "--strict").err == ""
 
 
-def test_people_read_verdicts_reasons_and_changes(linkwise, write):
+def test_table_shows_verdicts_reasons_and_changes(linkwise, write):
     write("a.yaml", BAD)
     write("b.yaml", WHOLE)
     write("profile.yaml", PROFILE)
@@ -351,7 +351,7 @@ def test_people_read_verdicts_reasons_and_changes(linkwise, write):
     assert out.endswith("2 pod templates: 1 allowed, 1 denied; 2 warnings\n")
 
 
-def test_people_read_what_a_profile_adds(linkwise, write):
+def test_table_shows_additions_of_profiles(linkwise, write):
     write("a.yaml", WHOLE)
     write(
         "profile.json", '[{"name": "all", "effect": {"labels": {"x/y": "1"}, "annotations": {}}}]'
@@ -377,7 +377,7 @@ def test_control_characters_of_a_manifest_do_not_reach_the_terminal(linkwise, wr
     assert "\x1b" not in linkwise("check", "a.yaml").out
 
 
-def test_several_files_of_nvidias_plugin_are_each_for_the_nodes_that_name_them(linkwise, write):
+def test_plugin_configs_apply_to_the_nodes_that_name_them(linkwise, write):
     files = "".join(
         f"  {name}: |-\n    sharing:\n      timeSlicing:\n"
         "        failRequestsGreaterThanOne: true\n"
@@ -395,7 +395,7 @@ def test_several_files_of_nvidias_plugin_are_each_for_the_nodes_that_name_them(l
 
 
 @pytest.mark.parametrize("make", [workers_of, launcher_of, lambda job: job])
-def test_what_arenas_operator_makes_is_allowed_beside_its_0_gpus_of_nvidia(check, make):
+def test_arena_pods_with_zero_nvidia_gpus_are_allowed(check, make):
     code, entries = check(json.dumps(make(submitted())))
 
     assert code == 0
@@ -412,7 +412,7 @@ def test_what_arenas_operator_makes_is_allowed_beside_its_0_gpus_of_nvidia(check
     ],
     ids=["mig", "claim", "hami"],
 )
-def test_gpus_that_others_give_out_are_called_what_they_are(check, linkwise, write, text, named):
+def test_gpus_of_other_systems_are_named(check, linkwise, write, text, named):
     write("cluster.yaml", CLUSTER)
     code, (entry,) = check(text, "--cluster", "cluster.yaml")
 

@@ -76,7 +76,7 @@ def document(explain):
     return call
 
 
-def test_a_placed_gang_is_told_its_gpus_their_bandwidth_and_what_else_there_was(explain):
+def test_placed_gang_shows_gpus_bandwidth_and_alternatives(explain):
     objects = [*dgx("dgx-0"), *settled("vgg16", "dgx-0", 0, 1, 2, 3)]
 
     ran = explain(objects, "gang", "default/vgg16")
@@ -98,20 +98,18 @@ def test_a_placed_gang_is_told_its_gpus_their_bandwidth_and_what_else_there_was(
     assert ran.code == 0
 
 
-def test_a_gang_that_would_go_elsewhere_by_now_is_told_so(document):
+def test_changed_plan_of_a_placed_gang_is_a_note(document):
     objects = [*dgx("dgx-0"), *settled("vgg16", "dgx-0", 0, 1, 6, 7)]
 
-    [told] = document(objects, "gang", "default/vgg16")
+    [unit] = document(objects, "gang", "default/vgg16")
 
-    assert (told["state"], told["bandwidth"], told["best_possible"]) == ("placed", 4.0, 55.2)
-    assert told["gpus"] == {"dgx-0": [0, 1, 6, 7]}
-    assert told["changed"] == "decided now, it would be dgx-0: 0 1 2 3 at 55.2 GB/s"
-    assert told["why"] is None
+    assert (unit["state"], unit["bandwidth"], unit["best_possible"]) == ("placed", 4.0, 55.2)
+    assert unit["gpus"] == {"dgx-0": [0, 1, 6, 7]}
+    assert unit["changed"] == "decided now, it would be dgx-0: 0 1 2 3 at 55.2 GB/s"
+    assert unit["why"] is None
 
 
-def test_a_gang_that_waits_is_told_the_reason_of_simulate_and_who_would_make_room(
-    explain, linkwise, write
-):
+def test_waiting_gang_has_the_reason_of_simulate_and_pods_to_end(explain, linkwise, write):
     running = [*dgx("dgx-0"), *settled("old", "dgx-0", *range(6))]
     ran = explain([*running, *waiting("new", 4)], "gang", "default/new")
 
@@ -142,9 +140,9 @@ def test_the_fewest_that_would_make_room_are_named(document):
         a_pod({keys.GPU_WHOLE: 3}, name="p", schedulingGates=GATE),
     ]
 
-    [told] = document(objects, "pod", "default/p")
+    [unit] = document(objects, "pod", "default/p")
 
-    assert told["help"] == ["it would fit once pod default/small on dgx-0 ends"]
+    assert unit["help"] == ["it would fit once pod default/small on dgx-0 ends"]
 
 
 def test_the_node_where_the_least_must_end_is_named(document):
@@ -157,9 +155,9 @@ def test_the_node_where_the_least_must_end_is_named(document):
         a_pod({keys.GPU_WHOLE: 4}, name="p", schedulingGates=GATE),
     ]
 
-    [told] = document(objects, "pod", "default/p")
+    [unit] = document(objects, "pod", "default/p")
 
-    assert told["help"] == ["it would fit once pod default/five on dgx-1 ends"]
+    assert unit["help"] == ["it would fit once pod default/five on dgx-1 ends"]
 
 
 def test_several_nodes_are_freed_where_one_is_not_enough(document):
@@ -171,34 +169,34 @@ def test_several_nodes_are_freed_where_one_is_not_enough(document):
         *waiting("new", 16),
     ]
 
-    [told] = document(objects, "gang", "default/new")
+    [unit] = document(objects, "gang", "default/new")
 
-    assert told["help"] == [
+    assert unit["help"] == [
         "it would fit once gang default/a on dgx-0, gang default/b on dgx-1 end"
     ]
 
 
-def test_a_gang_too_large_for_the_cluster_is_told_so(document):
-    [told] = document([*dgx("dgx-0"), *waiting("big", 9)], "gang", "default/big")
+def test_gang_larger_than_the_cluster_never_fits(document):
+    [unit] = document([*dgx("dgx-0"), *waiting("big", 9)], "gang", "default/big")
 
-    assert told["help"] == ["it would not fit if nothing else ran: add nodes, or ask for less"]
-    assert (told["state"], told["best_possible"]) == ("never", None)
+    assert unit["help"] == ["it would not fit if nothing else ran: add nodes, or ask for less"]
+    assert (unit["state"], unit["best_possible"]) == ("never", None)
 
 
-def test_a_demand_for_links_that_keeps_a_gang_waiting_is_told(document):
+def test_link_requirement_of_a_waiting_gang_is_a_suggestion(document):
     objects = [
         *dgx("dgx-0"),
         *settled("old", "dgx-0", 1, 2, 3, 4, 6, 7),
         *waiting("new", 1, limits={keys.GPU_WHOLE: 2}, **{keys.LINK: "nvlink"}),
     ]
 
-    [told] = document(objects, "gang", "default/new")
+    [unit] = document(objects, "gang", "default/new")
 
-    assert told["state"] == "waits"
-    assert told["help"][0].startswith("without its demand for links (nvlink) it would fit now at")
+    assert unit["state"] == "waits"
+    assert unit["help"][0].startswith("without its demand for links (nvlink) it would fit now at")
 
 
-def test_a_gang_that_lacks_members_is_told_how_many(explain):
+def test_incomplete_gang_states_its_missing_members(explain):
     lines = explain([*dgx("dgx-0"), *waiting("part", 4, 3)], "gang", "part").out.splitlines()
 
     assert lines[:3] == [
@@ -229,10 +227,10 @@ def test_the_size_that_a_workload_declares_counts(document):
         pod["metadata"]["labels"] = {keys.POD_GROUP_NAME: "gang"}
         pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
 
-    [told] = document([*dgx("dgx-0"), job, *pods], "gang", "default/gang")
+    [unit] = document([*dgx("dgx-0"), job, *pods], "gang", "default/gang")
 
-    assert told["reason"] == "2 of 3 members"
-    assert told["help"] == ["see what keeps MPIJob job from making the others"]
+    assert unit["reason"] == "2 of 3 members"
+    assert unit["help"] == ["see what keeps MPIJob job from making the others"]
 
 
 @pytest.mark.parametrize(
@@ -260,12 +258,12 @@ def test_the_size_that_a_pod_group_says_counts(document, version, spec, named):
         pod["metadata"]["labels"] = named.get("labels", {})
         pod["spec"].update(named.get("spec", {}))
 
-    [told] = document([*dgx("dgx-0"), group, *pods], "gang", "default/gang")
+    [unit] = document([*dgx("dgx-0"), group, *pods], "gang", "default/gang")
 
-    assert told["reason"] == "2 of 3 members"
+    assert unit["reason"] == "2 of 3 members"
 
 
-def test_what_waits_first_is_decided_first(document):
+def test_pending_units_are_decided_in_queue_order(document):
     objects = [
         *dgx("dgx-0"),
         *waiting("young", 8),
@@ -306,9 +304,9 @@ def test_a_job_that_was_submitted_again_is_another_gang(document):
             owner = {"kind": "MPIJob", "apiVersion": "x/v1", "name": "job", "uid": uid}
             pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
 
-    told = document([*dgx("dgx-0"), *first, *second], "gang", "default/job")
+    unit = document([*dgx("dgx-0"), *first, *second], "gang", "default/job")
 
-    assert sorted(one["state"] for one in told) == ["fits", "placed"]
+    assert sorted(one["state"] for one in unit) == ["fits", "placed"]
 
 
 @pytest.mark.parametrize(
@@ -320,7 +318,7 @@ def test_a_job_that_was_submitted_again_is_another_gang(document):
     ],
 )
 @pytest.mark.parametrize("name", ["bert", "bert-1234"])
-def test_a_gang_of_which_only_its_object_is_left_is_known(name, phase, state, reason):
+def test_gang_without_pods_is_explained_by_its_object(name, phase, state, reason):
     gang = Gang(
         GangMetadata("bert-1234", "team"),
         GangSpec("bert", Link.BEST, owner="job"),
@@ -331,9 +329,9 @@ def test_a_gang_of_which_only_its_object_is_left_is_known(name, phase, state, re
         snapshot_of(Ledger()), {}, Owners({}, {}), gangs, is_starving=lambda _: False
     )
 
-    (told,) = explain_gang(view, "team", name)
+    (unit,) = explain_gang(view, "team", name)
 
-    assert (told.name, told.state, told.pods, told.reason) == ("bert", state, (), reason)
+    assert (unit.name, unit.state, unit.pods, unit.reason) == ("bert", state, (), reason)
     assert explain_gang(view, "other", name) == ()
 
 
@@ -386,28 +384,28 @@ def pod_of(state, **spec):
         "finished",
     ],
 )
-def test_a_pod_that_linkwise_does_not_place_is_told_why(document, pod, state, reason):
-    [told] = document([*dgx("dgx-0"), pod], "pod", "default/p")
+def test_unplaced_pod_has_a_reason(document, pod, state, reason):
+    [unit] = document([*dgx("dgx-0"), pod], "pod", "default/p")
 
-    assert told["state"] == state
-    assert told["reason"].startswith(reason)
+    assert unit["state"] == state
+    assert unit["reason"].startswith(reason)
 
 
-def test_pods_without_uids_are_told_apart_by_their_names(document):
+def test_pods_without_uids_are_distinguished_by_name(document):
     pods = [a_pod(ONE, name=name, schedulingGates=GATE) for name in ("a", "b")]
 
-    [told] = document([*dgx("dgx-0"), *pods], "pod", "default/b")
+    [unit] = document([*dgx("dgx-0"), *pods], "pod", "default/b")
 
-    assert (told["name"], told["gpus"]) == ("b", {"dgx-0": [3]})
+    assert (unit["name"], unit["gpus"]) == ("b", {"dgx-0": [3]})
 
 
 def test_a_pod_that_waits_for_the_scheduler_has_its_gpus_already(document):
     pod = placed_pod("p", {keys.GPU_WHOLE: 2}, "dgx-0", GPUShare(0), GPUShare(3), bound=False)
 
-    [told] = document([*dgx("dgx-0"), pod], "pod", "default/p")
+    [unit] = document([*dgx("dgx-0"), pod], "pod", "default/p")
 
-    assert (told["state"], told["bandwidth"]) == ("placed", 40.0)
-    assert told["pods"] == [
+    assert (unit["state"], unit["bandwidth"]) == ("placed", 40.0)
+    assert unit["pods"] == [
         {"name": "p", "node": "dgx-0", "gpus": [0, 3], "state": "not bound yet"}
     ]
 
@@ -424,16 +422,16 @@ def test_our_own_pin_is_not_the_users_affinity_after_a_cordon(document):
     cordoned["spec"] = {"unschedulable": True}
     gang = settled("g", "dgx-0", 0, 3, affinity=pinned_to("dgx-0"))
 
-    [told] = document([cordoned, map_of_it, *dgx("dgx-1"), *gang], "gang", "default/g")
+    [unit] = document([cordoned, map_of_it, *dgx("dgx-1"), *gang], "gang", "default/g")
 
-    assert told["changed"].startswith("decided now, it would be dgx-1:")
+    assert unit["changed"].startswith("decided now, it would be dgx-1:")
 
 
-def test_a_gang_whose_node_is_gone_is_told_by_its_record(document):
-    [told] = document([*dgx("dgx-1"), *settled("g", "dgx-0", 0, 3)], "gang", "default/g")
+def test_gang_on_deleted_node_is_explained_by_its_record(document):
+    [unit] = document([*dgx("dgx-1"), *settled("g", "dgx-0", 0, 3)], "gang", "default/g")
 
-    assert (told["state"], told["changed"]) == ("placed", "a node of it is gone")
-    assert [pod["gpus"] for pod in told["pods"]] == [[0], [3]]
+    assert (unit["state"], unit["changed"]) == ("placed", "a node of it is gone")
+    assert [pod["gpus"] for pod in unit["pods"]] == [[0], [3]]
 
 
 @pytest.mark.parametrize(
@@ -443,7 +441,7 @@ def test_a_gang_whose_node_is_gone_is_told_by_its_record(document):
         (("gang", "none", "-n", "team"), "there is no gang team/none."),
     ],
 )
-def test_what_is_not_there_is_an_error(explain, arguments, said):
+def test_missing_object_is_an_error(explain, arguments, said):
     ran = explain(dgx("dgx-0"), *arguments)
 
     assert (ran.code, ran.out) == (2, "")

@@ -46,18 +46,18 @@ def inspect(linkwise, write):
     return call
 
 
-def test_a_node_that_offers_no_gpus_any_more_is_shown_while_pods_hold_some(inspect):
+def test_node_without_gpus_is_shown_while_pods_hold_some(inspect):
     gone = node_object("share-0", {keys.NODE_MODE: "core_mem"}, cpu="4")
     held = placed_pod("a", BOTH, "share-0", GPUShare(0, mem=3, core=30))
 
     for arguments in ((), ("-d",), ("--format", "gpushare"), ("-o", "json")):
-        told = inspect([gone, held], *arguments)
-        assert told.code == 0
-        assert "share-0" in told.out
+        ran = inspect([gone, held], *arguments)
+        assert ran.code == 0
+        assert "share-0" in ran.out
     assert "default/a: " in inspect([gone, held]).out
 
 
-def test_people_see_who_has_which_gpus_how_they_are_linked_and_what_is_enforced(inspect):
+def test_table_shows_holders_links_and_enforcement(inspect):
     assert inspect(a_cluster()).out == (
         "dgx-0 topology, NVLink mesh; 2 of 8 GPUs free\n"
         "  0 1 2 3  whole      55.2 GB/s  gang default/vgg16 (4 pods, 1 not bound yet)\n"
@@ -116,7 +116,7 @@ def test_a_node_that_has_nothing_to_show_is_an_error(inspect, name, said):
     assert ran.err.startswith(f"linkwise: {said}.")
 
 
-def test_the_table_of_gpushare_is_as_its_users_know_it(inspect):
+def test_gpushare_table_has_its_known_format(inspect):
     amounts = {keys.GPU_MEM: "30", keys.GPU_COUNT: "2"}
     ran = inspect(
         [
@@ -169,7 +169,7 @@ def test_gpushares_table_counts_gib_however_large_cards_are(inspect):
 
 
 @pytest.mark.parametrize("form", [(), ("-d",), ("--format=gpushare",), ("--format=gpushare", "-d")])
-def test_a_node_that_lost_a_card_is_shown_with_the_pod_that_was_on_it(inspect, form):
+def test_node_with_lost_card_is_shown_with_its_pod(inspect, form):
     amounts = {keys.GPU_MEM: "15", keys.GPU_COUNT: "1"}
     ran = inspect(
         [
@@ -201,7 +201,7 @@ def test_gpushares_details_are_a_pod_a_line(inspect):
     assert lines[-1] == "Allocated/Total GPU Memory In Cluster:  6/30 (20%)"
 
 
-def test_scripts_get_what_gpushares_inspect_answers_and_more(inspect):
+def test_json_has_the_fields_of_gpushare_inspect(inspect):
     document = json.loads(inspect(a_cluster(), "-o", "json").out)
 
     dgx, share = document["nodes"]
@@ -217,7 +217,7 @@ def test_scripts_get_what_gpushares_inspect_answers_and_more(inspect):
     assert dgx["devs"][0]["pods"][0]["gang"] == "default/vgg16"
 
 
-def test_a_pod_whose_gpus_nobody_knows_makes_its_node_say_so(inspect):
+def test_pod_with_unknown_gpus_marks_its_node(inspect):
     objects = [*a_cluster(), a_pod({keys.GPU_WHOLE: 1}, name="stray", nodeName="dgx-0")]
 
     shown = inspect(objects, "dgx-0").out
@@ -237,7 +237,7 @@ def test_a_pod_whose_gpus_nobody_knows_makes_its_node_say_so(inspect):
     ],
     ids=["all", "some"],
 )
-def test_what_keeps_shares_apart_is_what_their_records_say(inspect, isolations, said):
+def test_enforcement_is_read_from_records(inspect, isolations, said):
     amounts = {keys.GPU_MEM: "30", keys.GPU_COUNT: "2", keys.GPU_CORE: "200"}
     pods = [
         placed_pod(f"p-{i}", BOTH, "n", GPUShare(0, mem=3, core=30), isolation=isolation)
@@ -275,7 +275,7 @@ def test_a_cluster_without_gpus_has_nothing_to_show(inspect):
 
 
 @pytest.mark.parametrize("home", [POLICY, PROFILES], ids=lambda home: home.name)
-def test_a_policy_or_profiles_without_a_word_decide_nothing(inspect, home):
+def test_empty_policy_and_profiles_change_nothing(inspect, home):
     metadata = {"namespace": home.namespace, "name": home.name}
     empty = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {home.key: ""}}
 
@@ -301,7 +301,7 @@ def test_what_is_free_and_taken_by_count_agrees(inspect, taken, states, free):
     assert sum(one["gpus"] for one in node["counted"]) == taken
 
 
-def test_a_node_whose_label_names_a_mode_that_it_does_not_offer_says_what_to_change(inspect):
+def test_mismatched_mode_label_is_a_warning_with_a_fix(inspect):
     labels = {keys.NODE_MODE: "topology"}
 
     ran = inspect([node_object("gpu-0", labels, **{keys.NVIDIA_GPU: "8"})])

@@ -69,7 +69,7 @@ def test_the_answer_goes_to_the_file_that_is_named(linkwise, write, tmp_path):
         assert written == linkwise("check", "pod.yaml", "-o", answer).out
 
 
-def test_input_that_cannot_be_read_leaves_the_file_of_the_answer_alone(linkwise, tmp_path):
+def test_unreadable_input_does_not_overwrite_the_output_file(linkwise, tmp_path):
     assert linkwise("check", "missing.yaml", "--to", "answer.txt").code == 2
     assert not (tmp_path / "answer.txt").exists()
 
@@ -119,7 +119,7 @@ def test_quietly_only_what_is_wrong_is_shown(linkwise, write):
     assert "good" not in quiet.out
 
 
-def test_the_version_is_told(linkwise):
+def test_version_option_prints_the_version(linkwise):
     assert linkwise("--version") == (0, f"linkwise {version('linkwise')}\n", "")
 
 
@@ -150,7 +150,7 @@ def test_help_is_as_wide_as_the_terminal(linkwise, monkeypatch):
         pytest.param({"TERM": "dumb"}, False, id="a dumb terminal"),
     ],
 )
-def test_people_say_whether_a_terminal_has_colours(environment, coloured):
+def test_colours_can_be_switched_off(environment, coloured):
     if not LINKWISE.exists():
         pytest.skip("the command is not installed beside this Python")
     main, terminal = pty.openpty()
@@ -181,7 +181,7 @@ def test_gpus_are_named_one_by_one_and_as_ranges(linkwise, text, gpus):
 
 
 @pytest.mark.parametrize("text", ["3-1", "0-8", "-1", "1-", "a-b", "0--1"])
-def test_a_range_that_is_none_is_told(linkwise, text):
+def test_invalid_range_is_an_error(linkwise, text):
     ran = linkwise("topology", "best", "dgx1-v100", "--count=1", f"--free={text}")
 
     assert (ran.code, ran.out) == (2, "")

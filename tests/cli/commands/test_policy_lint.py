@@ -26,7 +26,7 @@ def lint(linkwise, write):
     return lint_text
 
 
-def test_a_clean_profile_is_told_with_what_it_decides(lint):
+def test_clean_profile_shows_its_settings(lint):
     code, answer = lint(PROFILE)
 
     assert (code, answer["findings"]) == (0, [])
@@ -67,13 +67,13 @@ def test_a_mistake_fails_the_check_with_its_line(lint, text, source):
     assert answer["changes"] == []
 
 
-def test_a_machine_that_the_catalogue_does_not_have_is_told(lint):
+def test_unknown_machine_name_is_an_error(lint):
     _, answer = lint("machines: [{nodeLabels: {a: b}, machine: t4x5}]")
 
     assert "t4x5" in answer["findings"][0]["message"]
 
 
-def test_people_read_problems_and_decisions(linkwise, write):
+def test_table_shows_problems_and_settings(linkwise, write):
     write("f", PROFILE)
     write("g", "capasity: warn\n")
     write("h", RISKY)
@@ -88,7 +88,7 @@ def test_people_read_problems_and_decisions(linkwise, write):
     assert linkwise("policy", "lint", "h").out.startswith("warning LW503 h:1 ")
 
 
-def test_people_read_the_path_of_a_key_once_and_of_a_long_value_its_beginning(linkwise):
+def test_table_shows_a_key_once_and_cuts_long_values(linkwise):
     machines = [f"{{nodeLabels: {{a: b{i}}}, machine: t4x4}}" for i in range(9)]
     text = f"strict: false\nmachines: [{', '.join(machines)}]\n"
 

@@ -108,7 +108,7 @@ def closed(schema):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_published_is_what_the_types_say(linkwise, kind):
+def test_published_schemas_match_the_types(linkwise, kind):
     ran = linkwise("schema", kind)
 
     assert (ran.code, ran.err) == (0, "")
@@ -159,7 +159,7 @@ def test_a_snapshot_is_what_its_schema_says_and_is_read_again(linkwise, write, o
 
 
 @pytest.mark.parametrize("fits", ["no scorer leads", []], ids=["no placement", "placed"])
-def test_the_dry_run_api_answers_what_its_description_says(fits):
+def test_dry_run_response_matches_its_schema(fits):
     manifest = read_manifest(JOBS.encode(), "default")
     judged = dry_run(
         manifest,
@@ -179,7 +179,7 @@ def test_the_dry_run_api_answers_what_its_description_says(fits):
     assert [one["kind"] for one in document["unjudged"]] == ["RayCluster"]
 
 
-def test_an_unknown_kind_is_told_with_the_known_ones(linkwise):
+def test_unknown_kind_is_an_error_with_known_kinds(linkwise):
     ran = linkwise("schema", "Report")
 
     assert (ran.code, ran.out) == (2, "")

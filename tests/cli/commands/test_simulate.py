@@ -62,7 +62,7 @@ def simulate(linkwise, write):
     return simulate_texts
 
 
-def test_a_gang_gets_the_best_set_of_one_node_and_is_told_what_else_there_was(simulate):
+def test_gang_takes_the_best_set_of_one_node_and_shows_alternatives(simulate):
     code, answer = simulate(gang())
 
     (found,) = answer["gangs"]
@@ -82,7 +82,7 @@ def test_a_gang_gets_the_best_set_of_one_node_and_is_told_what_else_there_was(si
     ]
 
 
-def test_a_launcher_without_gpus_is_left_to_kube_scheduler_and_says_so(simulate):
+def test_launcher_without_gpus_is_left_to_kube_scheduler(simulate):
     _, answer = simulate(gang())
 
     (launcher,) = [p for p in answer["pods"] if p["name"] == "vgg16-launcher"]
@@ -177,7 +177,7 @@ def test_two_gangs_of_one_name_from_two_owners_stay_two(simulate):
         pytest.param("best", 2, 4, True, id="over-two-nodes"),
     ],
 )
-def test_a_gang_may_insist_on_links(simulate, link, workers, gpus, placed):
+def test_gang_may_require_links(simulate, link, workers, gpus, placed):
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -237,21 +237,21 @@ def test_the_page_is_written_whole(linkwise, write, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         pytest.param(["-o", "json", "--to", "gone/x.json"], "gone/x.json", id="no-folder"),
         pytest.param(["-o", "pdf"], "pdf", id="unknown-format"),
         pytest.param(["--mode", "compat"], "compat", id="unknown-mode"),
     ],
 )
-def test_what_cannot_be_answered_is_one_line(linkwise, write, arguments, told):
+def test_failure_is_one_line(linkwise, write, arguments, expected):
     write("cluster.yaml", CLUSTER)
     write("job.yaml", gang())
 
     code, out, err = linkwise("simulate", "job.yaml", "--cluster", "cluster.yaml", *arguments)
 
     assert (code, out) == (2, "")
-    assert told in err
+    assert expected in err
     assert err.count("\n") == 1
 
 
@@ -277,7 +277,7 @@ def test_a_cluster_is_needed(linkwise, write):
         pytest.param(json.dumps(pod("share", {"aliyun.com/gpu-mem": 3})), id="share"),
     ],
 )
-def test_people_are_told_where_everything_goes(linkwise, write, snapshot, manifest):
+def test_table_shows_all_placements(linkwise, write, snapshot, manifest):
     write("cluster.yaml", CLUSTER)
     write("job.yaml", manifest)
 
@@ -294,7 +294,7 @@ def bound(name, node, record=None):
     return json.dumps(made | {"metadata": metadata})
 
 
-def test_pods_whose_gpus_nobody_can_tell_are_named_with_their_node(linkwise, write):
+def test_pods_with_unknown_gpus_are_named_with_their_node(linkwise, write):
     taken = {"node": "dgx-1", "gpus": [{"i": 2}], "class": "c", "bandwidth": 0, "plan": "p"}
     pods = [bound("stray", "dgx-0"), bound("late", None, taken | {"node": "gone"})]
     write("cluster.yaml", "---\n".join([CLUSTER, *(f"{one}\n" for one in pods)]))
@@ -341,7 +341,7 @@ def test_a_gangs_replacement_counts_the_members_that_were_placed(simulate, owner
     assert answer["gangs"][0]["reason"] == (None if placed else "1 of 2 members")
 
 
-def test_a_pod_on_its_own_has_the_bandwidth_that_people_are_shown(simulate, linkwise):
+def test_single_pod_has_the_bandwidth_of_the_table(simulate, linkwise):
     _, answer = simulate(pod("pair", {"aliyun.com/gpu": 2}))
 
     (found,) = answer["pods"]
@@ -355,9 +355,7 @@ def test_a_pod_on_its_own_has_the_bandwidth_that_people_are_shown(simulate, link
     [(8, "waits", False), (40, "never", True)],
     ids=["it fits the empty cluster", "it does not"],
 )
-def test_what_would_not_fit_if_nothing_else_ran_never_runs(
-    simulate, linkwise, workers, word, never
-):
+def test_pod_larger_than_the_cluster_never_fits(simulate, linkwise, workers, word, never):
     code, answer = simulate(gang(8), gang(workers).replace("vgg16", "bert"))
 
     assert code == 1
@@ -424,9 +422,7 @@ status: {allocatable: {cpu: "96", memory: 512Gi, pods: "110", RESOURCE: "8"}}
         ),
     ],
 )
-def test_a_pod_is_told_which_label_or_resource_to_change(
-    simulate, linkwise, offered, asked, change
-):
+def test_finding_names_the_label_or_resource_to_change(simulate, linkwise, offered, asked, change):
     cluster = UNLABELLED.replace("RESOURCE", offered)
 
     simulate(pod("a", {asked: 2}), cluster=cluster)
@@ -449,7 +445,7 @@ def test_a_cluster_file_without_nodes_is_refused(linkwise, write, command):
     assert ran.err.startswith("linkwise: cluster.yaml: there is no node in it. Add Nodes, ")
 
 
-def test_what_was_not_judged_is_exit_code_3_with_a_list(linkwise, write):
+def test_unjudged_objects_are_exit_code_3_with_a_list(linkwise, write):
     write("cluster.yaml", CLUSTER)
     write("jobs.yaml", "apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: r}\n---\n" + gang())
 
@@ -484,7 +480,7 @@ HAMI = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000}
     ],
     ids=["mig", "claim", "hami"],
 )
-def test_gpus_that_others_give_out_are_called_what_they_are(simulate, linkwise, job, named):
+def test_gpus_of_other_systems_are_named(simulate, linkwise, job, named):
     _, answer = simulate(job, pod("plain", {}))
     shown = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml").out
 

@@ -48,7 +48,7 @@ def test_a_machine_is_read_from_a_pipe(linkwise):
     assert out.startswith("<stdin> 2 GPUs, NVLink mesh")
 
 
-def test_what_a_reader_doubts_is_told(linkwise, write):
+def test_warnings_of_a_reader_are_shown(linkwise, write):
     write("m.txt", ONE_WAY)
 
     assert (
@@ -103,7 +103,7 @@ def test_a_text_that_is_no_machine_is_refused_with_its_line(linkwise, write, tex
     assert err.count("\n") == 1
 
 
-def test_what_is_whole_of_a_partial_matrix_is_read_on_demand(linkwise, write):
+def test_partial_matrix_is_read_with_option(linkwise, write):
     write("m.txt", "\tGPU0\tGPU1\tGPU2\nGPU0\t X \tNV2\tSYS\nGPU1\tNV2\t X \tSYS\n")
 
     assert linkwise("topology", "show", "m.txt").code == 2
@@ -119,7 +119,7 @@ def test_what_is_whole_of_a_partial_matrix_is_read_on_demand(linkwise, write):
         ("zzz.txt", "Name a file that can be read, or - for a pipe."),
     ],
 )
-def test_a_machine_that_nobody_knows_is_refused_with_a_hint(linkwise, name, hint):
+def test_unknown_machine_is_refused_with_a_hint(linkwise, name, hint):
     code, out, err = linkwise("topology", "show", name)
 
     assert (code, out) == (2, "")

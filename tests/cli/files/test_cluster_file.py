@@ -61,7 +61,7 @@ def test_nodes_and_the_gpus_of_their_pods_are_read(read):
     assert [pod.metadata.name for pod in cluster.pods] == ["a"]
 
 
-def test_a_published_topology_tells_the_machine(read):
+def test_published_topology_gives_the_machine(read):
     data = {
         "devices": '{"0": "Healthy", "1": "Unhealthy"}',
         "linkType": '[["N-A", "NV2"], ["NV2", "N-A"]]',
@@ -76,7 +76,7 @@ def test_a_published_topology_tells_the_machine(read):
     assert [card.healthy for card in node.cards] == [True, False]
 
 
-def test_what_cannot_be_read_of_a_published_topology_is_told_and_the_rest_is_kept(read):
+def test_unreadable_parts_of_published_topology_are_warnings(read):
     labels = {"ack.node.gpu.schedule": "topology", "nodename": "n"}
     data = {"devices": '{"0": "Unhealthy", "1": "Healthy"}'}
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_read_of_a_published_topology_is_told_and_the_rest_is_kep
     assert cluster.warnings == ("node n: published topology: linkType: missing",)
 
 
-def test_cards_that_a_config_map_calls_unhealthy_are_not_usable(read):
+def test_cards_marked_unhealthy_by_config_map_are_unusable(read):
     cluster = read(a_node(), a_config_map("unhealthy-gpu-n", {"gpus": "0, x"}))
 
     assert cluster.nodes[0].usable_mask == 0b10
@@ -106,7 +106,7 @@ def test_the_policy_maps_nodes_to_machines_of_the_catalogue(read):
     assert not second.machine_known
 
 
-def test_the_policy_says_how_shares_are_laid_out_where_a_node_does_not(read):
+def test_policy_sets_placement_of_nodes_without_label(read):
     labelled = a_node("labelled", labels={"ack.node.gpu.placement": "binpack"})
     misspelt = a_node("misspelt", labels={"ack.node.gpu.placement": "spraed"})
 
@@ -157,7 +157,7 @@ def test_annotations_of_other_schedulers_count_when_the_policy_says_so(read):
         (a_node(allocatable={"cpu": 4, "pods": True}), "status.allocatable[pods]: expected `int"),
     ],
 )
-def test_a_node_that_kubernetes_would_refuse_is_told_with_its_line(read, node, complaint):
+def test_invalid_node_is_an_error_with_line(read, node, complaint):
     with pytest.raises(InputError, match=r"cluster\.json:\d+: ") as refused:
         read(node)
 

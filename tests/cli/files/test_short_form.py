@@ -117,9 +117,7 @@ SHARE = (
         ("binpack", ", labels: {ack.node.gpu.placement: spread}", ["a-0", "a-1", "a-0"]),
     ],
 )
-def test_shares_are_laid_out_as_the_policy_says_where_a_node_does_not(
-    linkwise, write, strategy, label, nodes
-):
+def test_shares_follow_the_policy_on_nodes_without_label(linkwise, write, strategy, label, nodes):
     write("cluster.yaml", f"{HEAD}- {{name: a, count: 2, machine: t4x4, mode: share{label}}}\n")
     write("policy.yaml", f"placement: {{strategy: {strategy}}}\n")
     write("pods.yaml", "---\n".join(SHARE.replace("NUMBER", str(i)) for i in range(3)))
@@ -201,7 +199,7 @@ POD = (
         ("{name: a, cpu: many}", "node a: status.allocatable[cpu]: 'many' is no quantity"),
     ],
 )
-def test_a_mistake_is_told_with_its_line(linkwise, write, node, complaint):
+def test_mistake_is_an_error_with_line(linkwise, write, node, complaint):
     write("two.txt", "GPU0\tGPU1\nGPU0\tX\tNV2\nGPU1\tNV2\tX\n")
     write("cluster.yaml", f"{HEAD}- {node}\n")
     write("pod.yaml", POD)

@@ -31,7 +31,7 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: []}\n"
         ),
     ],
 )
-def test_what_is_no_kubernetes_object_is_refused_with_its_line(linkwise, tmp_path, raw, complaint):
+def test_other_objects_are_an_error_with_line(linkwise, tmp_path, raw, complaint):
     (tmp_path / "f").write_bytes(raw if isinstance(raw, bytes) else raw.encode())
 
     code, out, err = linkwise("check", "f")
@@ -51,7 +51,7 @@ def test_what_is_no_kubernetes_object_is_refused_with_its_line(linkwise, tmp_pat
         (".", "is a directory. Add -R to read the manifests in it."),
     ],
 )
-def test_what_cannot_be_opened_is_named(linkwise, name, complaint):
+def test_unopenable_file_is_named(linkwise, name, complaint):
     code, out, err = linkwise("check", name)
 
     assert (code, out) == (2, "")

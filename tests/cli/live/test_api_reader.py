@@ -25,7 +25,7 @@ class Served(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         url = urlsplit(self.path)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
-        self.server.asked.append((url.path, query, self.headers))
+        self.server.requests.append((url.path, query, self.headers))
         status, body = self.server.answer(url.path, query)
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
@@ -53,7 +53,7 @@ class Cluster:
             self.server.socket, server_side=True, do_handshake_on_connect=False
         )
         self.server.handle_error = lambda *_: None
-        self.server.answer, self.server.asked = self.answer, []
+        self.server.answer, self.server.requests = self.answer, []
         self.url = f"https://127.0.0.1:{self.server.server_port}"
 
     def answer(self, path, query):
@@ -67,8 +67,8 @@ class Cluster:
         return 200, {"metadata": {"continue": go_on}, "items": items[start : start + limit]}
 
     @property
-    def asked(self):
-        return [path for path, _, _ in self.server.asked]
+    def requests(self):
+        return [path for path, _, _ in self.server.requests]
 
     def kubeconfig(self, user=None, name="config", namespace="team", **cluster):
         """Write the kubeconfig of a person; without a user it is one with the token."""
@@ -87,7 +87,7 @@ class Cluster:
         return config
 
     def header(self, name):
-        _, _, headers = self.server.asked[0]
+        _, _, headers = self.server.requests[0]
         return headers[name]
 
 
@@ -114,7 +114,7 @@ def refused(status, message=""):
     return lambda _: (status, {"kind": "Status", "message": message})
 
 
-def test_a_person_is_who_the_kubeconfig_says(cluster, linkwise):
+def test_user_is_read_from_the_kubeconfig(cluster, linkwise):
     ran = linkwise("inspect")
 
     assert (ran.code, ran.err) == (0, "")
@@ -122,7 +122,7 @@ def test_a_person_is_who_the_kubeconfig_says(cluster, linkwise):
     assert cluster.header("Authorization") == f"Bearer {TOKEN}"
 
 
-def test_a_token_comes_from_a_file_without_its_last_line_break(cluster, linkwise, write):
+def test_token_is_read_without_trailing_newline(cluster, linkwise, write):
     write("token", f"{TOKEN}\n")
     cluster.kubeconfig({"tokenFile": "token"})
 
@@ -147,7 +147,7 @@ def test_a_credential_plugin_is_run(cluster, linkwise, write):
     assert cluster.header("Authorization") == "Bearer plugged"
 
 
-def test_a_credential_plugin_that_fails_is_told(cluster, linkwise):
+def test_failing_credential_plugin_is_an_error(cluster, linkwise):
     version = "client.authentication.k8s.io/v1"
     args = ["-c", "import sys; sys.exit('log in\\nfirst')"]
     user = {"exec": {"apiVersion": version, "command": sys.executable, "args": args}}
@@ -175,26 +175,26 @@ def test_a_client_certificate_is_shown(cluster, linkwise):
     assert linkwise("inspect").code == 0
 
 
-def test_a_user_who_acts_as_another_asks_as_that_one(cluster, linkwise):
+def test_impersonation_sets_the_headers(cluster, linkwise):
     cluster.kubeconfig({"token": TOKEN, "as": "bob", "as-groups": ["a", "b"], "as-uid": "7"})
 
     assert linkwise("inspect").code == 0
     assert cluster.header("Impersonate-User") == "bob"
-    _, _, headers = cluster.server.asked[0]
+    _, _, headers = cluster.server.requests[0]
     assert headers.get_all("Impersonate-Group") == ["a", "b"]
     assert cluster.header("Impersonate-Uid") == "7"
 
 
-def test_a_context_without_a_user_asks_as_nobody(cluster, linkwise):
+def test_context_without_user_has_no_credentials(cluster, linkwise):
     assert linkwise("inspect", "--context", "play").code == 0
     assert cluster.header("Authorization") is None
 
 
-def test_a_server_that_is_not_trusted_is_not_asked_unless_that_is_wished(cluster, linkwise):
+def test_untrusted_server_is_contacted_only_with_insecure_setting(cluster, linkwise):
     other = encoded(a_ca().cert_pem)
     cluster.kubeconfig(**{"certificate-authority-data": other})
     ran = linkwise("inspect")
-    assert (ran.code, cluster.asked) == (2, [])
+    assert (ran.code, cluster.requests) == (2, [])
     assert ran.err.startswith(f"linkwise: {cluster.url}: its certificate is not trusted (")
 
     config = cluster.kubeconfig(**{"insecure-skip-tls-verify": True})
@@ -203,9 +203,7 @@ def test_a_server_that_is_not_trusted_is_not_asked_unless_that_is_wished(cluster
     assert linkwise("inspect").code == 0
 
 
-def test_the_first_of_several_kubeconfigs_that_names_a_context_counts(
-    cluster, linkwise, monkeypatch
-):
+def test_first_kubeconfig_with_current_context_wins(cluster, linkwise, monkeypatch):
     other = cluster.kubeconfig(name="other", namespace="theirs")
     other["contexts"][0]["context"]["cluster"] = "nowhere"
     (cluster.folder / "other").write_text(json.dumps(other))
@@ -233,7 +231,7 @@ def test_the_first_of_several_kubeconfigs_that_names_a_context_counts(
     ],
 )
 @pytest.mark.usefixtures("cluster")
-def test_a_kubeconfig_that_does_not_do_is_told_in_a_line(cluster, linkwise, write, arguments, said):
+def test_invalid_kubeconfig_is_one_line(cluster, linkwise, write, arguments, said):
     write("empty", "")
     write("list", "[1]")
     good = json.dumps(cluster.kubeconfig())
@@ -249,7 +247,7 @@ def test_a_kubeconfig_that_does_not_do_is_told_in_a_line(cluster, linkwise, writ
     assert ran.err.count("\n") == 1
 
 
-def test_a_server_that_is_away_is_told(cluster, linkwise):
+def test_unavailable_server_is_an_error(cluster, linkwise):
     cluster.kubeconfig(server="https://127.0.0.1:1")
 
     ran = linkwise("snapshot")
@@ -280,7 +278,7 @@ FORBIDDEN = 'pods is forbidden: User "ann" cannot list resource "pods" at the cl
     ],
     ids=["unknown", "forbidden", "broken", "no text", "no API server", "nested", "no pods"],
 )
-def test_an_answer_that_does_not_do_is_told_in_a_line(cluster, linkwise, fault, said):
+def test_unusable_response_is_one_line(cluster, linkwise, fault, said):
     cluster.faults[PODS] = fault
 
     ran = linkwise("inspect")
@@ -290,7 +288,7 @@ def test_an_answer_that_does_not_do_is_told_in_a_line(cluster, linkwise, fault, 
     assert ran.err.count("\n") == 1
 
 
-def test_what_a_person_may_not_see_but_can_do_without_is_a_warning(cluster, linkwise):
+def test_optional_objects_without_permission_are_a_warning(cluster, linkwise):
     cluster.faults["/api/v1/namespaces/kube-system/configmaps"] = refused(403, "configmaps: no")
 
     ran = linkwise("inspect")
@@ -309,11 +307,11 @@ def test_lists_are_read_in_pages(cluster, linkwise):
     document = json.loads(linkwise("snapshot").out)
 
     assert sum(one["kind"] == "Pod" for one in document["items"]) == 1001
-    pages = [query for path, query, _ in cluster.server.asked if path == PODS]
+    pages = [query for path, query, _ in cluster.server.requests if path == PODS]
     assert [page.get("continue") for page in pages] == [None, "500", "1000"]
 
 
-def test_a_list_that_changes_too_fast_for_pages_is_read_at_once(cluster, linkwise):
+def test_expired_list_is_read_again_without_pages(cluster, linkwise):
     pods = [{"metadata": {"name": f"p-{i}", "namespace": "team"}} for i in range(501)]
     cluster.objects[PODS] = pods
 
@@ -330,7 +328,7 @@ def test_a_list_that_changes_too_fast_for_pages_is_read_at_once(cluster, linkwis
     assert sum(one["kind"] == "Pod" for one in document["items"]) == 501
 
 
-def test_a_snapshot_is_written_to_a_file_and_read_as_the_cluster_it_was(cluster, linkwise):
+def test_snapshot_file_is_read_as_the_same_cluster(cluster, linkwise):
     live = linkwise("inspect", "-o", "json").out
 
     ran = linkwise("snapshot", "--to", "cluster.json")
@@ -340,7 +338,7 @@ def test_a_snapshot_is_written_to_a_file_and_read_as_the_cluster_it_was(cluster,
     assert (cluster.folder / "cluster.json").read_text() == linkwise("snapshot").out
 
 
-def test_workloads_are_asked_only_where_a_gang_waits_for_its_size(cluster, linkwise):
+def test_workloads_are_read_only_for_waiting_gangs(cluster, linkwise):
     version = "kubeflow.org/v2beta1"
     owner = {"apiVersion": version, "kind": "MPIJob", "name": "job", "uid": "u"}
     pod = {
@@ -362,16 +360,16 @@ def test_workloads_are_asked_only_where_a_gang_waits_for_its_size(cluster, linkw
     whole = {**job, "spec": {"mpiReplicaSpecs": replicas}}
     cluster.faults[path] = lambda _: (200, whole)
     assert linkwise("snapshot").code == 0
-    assert path not in cluster.asked
+    assert path not in cluster.requests
 
     names = ("job-worker-0", "job-worker-1")
     cluster.objects[PODS] = [
         {**pod, "metadata": {**pod["metadata"], "name": name}} for name in names
     ]
-    [told] = json.loads(linkwise("explain", "gang", "job", "-o", "json").out)["items"]
+    [unit] = json.loads(linkwise("explain", "gang", "job", "-o", "json").out)["items"]
 
-    assert cluster.asked.count(path) == 1
-    assert told["reason"].startswith("needs 2 GPUs as 2 × 1 GPU")
+    assert cluster.requests.count(path) == 1
+    assert unit["reason"].startswith("needs 2 GPUs as 2 × 1 GPU")
 
     # Another job of its name, of which these pods are not.
     whole["metadata"] = {"name": "job", "uid": "other"}
@@ -396,15 +394,15 @@ def test_the_pod_group_of_a_gang_that_waits_is_kept(cluster, linkwise):
     ]
 
     kept = json.loads(linkwise("snapshot").out)["items"]
-    [told] = json.loads(linkwise("explain", "gang", "bert", "-o", "json").out)["items"]
+    [unit] = json.loads(linkwise("explain", "gang", "bert", "-o", "json").out)["items"]
 
     groups = [one for one in kept if one["kind"] == "PodGroup"]
     assert groups == [{**whole, "metadata": metadata, "spec": policy}]
-    assert cluster.asked.count(path) == 2
-    assert told["reason"] == "2 of 3 members"
+    assert cluster.requests.count(path) == 2
+    assert unit["reason"] == "2 of 3 members"
 
 
-def test_a_gang_object_tells_what_was_decided_then(cluster, linkwise):
+def test_recorded_plan_is_read_from_the_gang_object(cluster, linkwise):
     record = '{"v":1,"node":"gpu","gpus":[{"i":0}],"plan":"1-1"}'
     labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "1"}
     metadata = {"name": "p", "namespace": "team", "uid": "u", "labels": labels}
@@ -436,12 +434,12 @@ def test_a_gang_object_tells_what_was_decided_then(cluster, linkwise):
         "spec": {"gang": "g", "link": "best", "size": 1, "plan": plan},
     }
     cluster.objects[f"/apis/{keys.API_VERSION}/gangs"] = [gang]
-    [told] = json.loads(linkwise("explain", "gang", gang["metadata"]["name"], "-o", "json").out)[
+    [unit] = json.loads(linkwise("explain", "gang", gang["metadata"]["name"], "-o", "json").out)[
         "items"
     ]
 
-    assert (told["bandwidth"], told["best_possible"]) == (30.5, 40.5)
-    assert told["index_order"]["bandwidth"] == 20.5
+    assert (unit["bandwidth"], unit["best_possible"]) == (30.5, 40.5)
+    assert unit["index_order"]["bandwidth"] == 20.5
 
     # A plan that was not the one carried out tells nothing of it.
     plan["id"] = "1-2"

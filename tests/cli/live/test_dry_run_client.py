@@ -69,8 +69,8 @@ def judge(request, fits=None):
     policy = PolicySnapshot(profiles=parse_profiles(PROFILES))
     namespaces = {name: {} for name in manifest.namespaces}
     capacity = capacity_of([NODE])
-    found = judged(manifest, namespaces=namespaces, policy=policy, capacity=capacity)
-    return 200, answered(found, fits or would_fit(a_snapshot(NODE), found.question, {}))
+    report = judged(manifest, namespaces=namespaces, policy=policy, capacity=capacity)
+    return 200, answered(report, fits or would_fit(a_snapshot(NODE), report.question, {}))
 
 
 @contextmanager
@@ -118,9 +118,7 @@ def answering(status, body=b"no\n"):
 
 @pytest.mark.parametrize("output", ["table", "json", "yaml"])
 @pytest.mark.parametrize("files", [("a.yaml", "b.yaml"), ("b.yaml",)], ids=["denied", "allowed"])
-def test_a_server_gives_the_report_that_the_same_decisions_give_here(
-    ask, linkwise, write, files, output
-):
+def test_report_of_a_server_equals_the_local_report(ask, linkwise, write, files, output):
     write("cluster.yaml", CLUSTER)
     remote = ask("-o", output, files=files)
 
@@ -143,19 +141,19 @@ def test_a_server_gives_the_report_that_the_same_decisions_give_here(
         assert "  fits now on gpu-0\n    40.0 GB/s modelled all-reduce bandwidth" in remote.out
 
 
-def test_where_a_server_does_not_know_where_pods_would_go_it_is_said_once(ask):
+def test_unknown_placement_of_a_server_is_one_note(ask):
     def judged_alone(request):
         return judge(request, fits="no scorer leads now")
 
-    told = ask(answer=judged_alone)
+    ran = ask(answer=judged_alone)
 
-    assert (told.code, told.err) == (1, "linkwise: placement is not known: no scorer leads now.\n")
-    assert "fits now" not in told.out
+    assert (ran.code, ran.err) == (1, "linkwise: placement is not known: no scorer leads now.\n")
+    assert "fits now" not in ran.out
     # Whether a scorer leads at the moment says nothing of the manifest.
     assert ask("--strict", answer=judged_alone, files=("b.yaml",)).code == 0
 
 
-def test_a_server_that_does_not_know_of_notes_yet_is_understood(ask):
+def test_response_without_notes_is_accepted(ask):
     def of_before(request):
         status, body = judge(request)
         answer = json.loads(body)
@@ -171,14 +169,14 @@ def test_a_finding_has_the_line_of_the_file(ask):
     assert entry["findings"][0]["source"] == "a.yaml:8"
 
 
-def test_a_pipe_is_asked_about_in_the_namespace_that_is_named(ask):
+def test_standard_input_uses_the_given_namespace(ask):
     ran = ask("-n", "team", files=("-",), stdin=BAD)
 
     assert ran.code == 1
     assert "denied Pod team/train <stdin>:1\n" in ran.out
 
 
-def test_what_was_not_looked_at_is_said_with_its_file(ask, write):
+def test_unjudged_objects_are_named_with_their_file(ask, write):
     write("ray.yaml", "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\n")
 
     warning = "linkwise: ray.yaml:1: RayCluster (ray.io/v1) was not looked at.\n"
@@ -190,7 +188,7 @@ def test_what_was_not_looked_at_is_said_with_its_file(ask, write):
     )
 
 
-def test_a_file_that_a_server_cannot_read_is_told_with_its_line(ask, write):
+def test_file_refused_by_server_is_an_error_with_line(ask, write):
     write("a.yaml", "apiVersion: v1\nkind: [\n")
 
     code, out, err = ask("-o", "json")
@@ -228,7 +226,7 @@ def test_a_file_that_a_server_cannot_read_is_told_with_its_line(ask, write):
         "400", "401", "403", "413", "503", "404", "no JSON", "nested", "no text", "another shape",
     ],
 )  # fmt: skip
-def test_an_answer_that_is_none_is_told_in_one_line_with_what_to_do(ask, answer, complaint):
+def test_invalid_response_is_one_line_with_advice(ask, answer, complaint):
     code, out, err = ask("-o", "json", answer=answer)
 
     assert (code, out) == (2, "")
@@ -265,7 +263,7 @@ def test_an_answer_that_is_none_is_told_in_one_line_with_what_to_do(ask, answer,
         "a policy too", "namespace", "refused", "no host",
     ],
 )  # fmt: skip
-def test_what_cannot_be_asked_is_told_in_one_line(linkwise, write, arguments, complaint):
+def test_unreachable_server_is_one_line(linkwise, write, arguments, complaint):
     write("a.yaml", WHOLE)
     write("empty", "\n")
     write("t", TOKEN)
@@ -280,7 +278,7 @@ def test_what_cannot_be_asked_is_told_in_one_line(linkwise, write, arguments, co
     assert err.count("\n") == 1
 
 
-def test_a_certificate_must_be_signed_by_who_was_named_and_for_the_name(ask, write):
+def test_certificate_must_match_ca_and_server_name(ask, write):
     write("other.crt", a_ca("other").cert_pem.decode())
 
     unknown = ask("--certificate-authority", "other.crt")
@@ -296,7 +294,7 @@ def test_a_certificate_must_be_signed_by_who_was_named_and_for_the_name(ask, wri
     assert ask("--tls-server-name", "localhost").code == 1
 
 
-def test_a_port_without_tls_or_without_http_is_told(linkwise, write):
+def test_port_without_tls_or_http_is_an_error(linkwise, write):
     write("a.yaml", WHOLE)
     write("t", TOKEN)
     with socket.create_server(("127.0.0.1", 0)) as listening:

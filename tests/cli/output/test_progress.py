@@ -56,7 +56,7 @@ def test_there_is_none_in_a_pipe(stderr):
     assert not shown.getvalue()
 
 
-def test_there_is_none_where_people_ask_for_what_is_wrong_alone(stderr):
+def test_quiet_mode_has_no_bar(stderr):
     shown = stderr(Terminal())
 
     with quietly(quiet=True):
@@ -81,7 +81,7 @@ def test_the_end_of_the_bar_leaves_nothing_on_the_terminal(stderr):
     assert shown.getvalue().endswith("\x1b[2K")
 
 
-def test_what_stops_the_work_is_not_hidden(stderr):
+def test_exceptions_of_the_work_are_raised(stderr):
     stderr(Terminal())
 
     def broken():

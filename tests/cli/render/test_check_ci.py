@@ -66,7 +66,7 @@ def test_sarif_has_a_result_for_each_finding_at_its_line(check):
     (run,) = document["runs"]
     assert run["tool"]["driver"]["name"] == "linkwise"
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
-    found = [
+    results = [
         (
             one["ruleId"],
             one["level"],
@@ -75,7 +75,7 @@ def test_sarif_has_a_result_for_each_finding_at_its_line(check):
         )
         for one in run["results"]
     ]
-    assert found == [("LW108", "error", "jobs.yaml", 4), ("LW113", "warning", "jobs.yaml", 9)]
+    assert results == [("LW108", "error", "jobs.yaml", 4), ("LW113", "warning", "jobs.yaml", 9)]
     assert [rules[one["ruleIndex"]] for one in run["results"]] == rules == ["LW108", "LW113"]
     assert "Fix: Write 1" in run["results"][0]["message"]["text"]
     (invocation,) = run["invocations"]

@@ -46,14 +46,14 @@ class Element:
 
     def all(self, tag: str, class_: str = "") -> list["Element"]:
         """Return every element below with this tag and class, in the order of the document."""
-        found = []
+        matches = []
         for child in self.children:
             if isinstance(child, Element):
                 classes = (child.attributes.get("class") or "").split()
                 if child.tag == tag and (not class_ or class_ in classes):
-                    found.append(child)
-                found += child.all(tag, class_)
-        return found
+                    matches.append(child)
+                matches += child.all(tag, class_)
+        return matches
 
     @property
     def text(self) -> str:
@@ -229,7 +229,7 @@ def test_every_gpu_and_every_holder_stands_on_the_map(case):
 
 
 @every_case
-def test_nodes_on_which_something_was_placed_name_who_has_each_gpu(case):
+def test_drawn_nodes_name_the_holder_of_each_gpu(case):
     simulation = case()
     root = read(render(simulation, "t"))
 
@@ -284,7 +284,7 @@ def test_the_summary_counts_every_pod_once():
     assert header.all("a")[0].attributes["href"] == "#denied"
 
 
-def test_waiting_pods_are_counted_and_their_reason_is_told():
+def test_waiting_pods_are_counted_with_their_reason():
     node = a_cluster_node("dgx-0", "dgx1-v100")
     simulation = simulate(a_snapshot(node), a_gang(9))
 
@@ -308,7 +308,7 @@ def test_a_gang_shows_its_bandwidth_beside_the_best_and_index_order():
     assert "It leaves GPUs 1 2 free." in card.text
 
 
-def test_members_are_numbered_alike_in_the_list_the_table_and_the_drawing():
+def test_members_have_the_same_numbers_in_list_table_and_drawing():
     root = read(render(two_dgx(), "t"))
 
     members = root.all("article")[0].all("tbody")[0].all("tr")
@@ -329,7 +329,7 @@ def test_the_table_names_the_nvlinks_of_each_gpu():
     assert rows[0].all("td")[-1].text.split("NV")[1:] == ["1: 1, 2 ", "2: 3, 4 "]
 
 
-def test_no_bandwidth_is_told_where_nothing_tells_how_gpus_are_linked():
+def test_unknown_links_have_no_bandwidth():
     card = read(render(unknown(), "t")).all("article")[0]
 
     assert "it is not known how these GPUs are linked" in card.text
@@ -356,14 +356,14 @@ def test_one_gpu_alone_has_no_bandwidth():
 
 
 @pytest.mark.parametrize(
-    ("machine", "mode", "limits", "told"),
+    ("machine", "mode", "limits", "expected"),
     [
         ("t4x4", "core_mem", {keys.GPU_MEM: 2}, "modelled for whole GPUs"),
         ("dgx1-v100", "topology", {keys.GPU_WHOLE: 1}, "only the network links them"),
     ],
     ids=["shares", "one GPU on each node"],
 )
-def test_why_a_gang_has_no_bandwidth_is_told(machine, mode, limits, told):
+def test_missing_bandwidth_of_a_gang_has_a_reason(machine, mode, limits, expected):
     nodes = [a_cluster_node(f"n-{i}", machine, mode, card_memory=15) for i in range(2)]
     used = {node.name: range(1, len(node.cards)) for node in nodes}
     annotations = {keys.GANG: "g", keys.GANG_SIZE: "2"}
@@ -372,7 +372,7 @@ def test_why_a_gang_has_no_bandwidth_is_told(machine, mode, limits, told):
     card = read(render(simulate(a_snapshot(*nodes, taken=used), gang), "t")).all("article")[0]
 
     assert "placed" in card.text
-    assert told in card.text
+    assert expected in card.text
 
 
 def test_where_index_order_does_not_work_its_bar_is_empty():
@@ -395,7 +395,7 @@ def test_index_order_over_many_nodes_is_cut_short():
     assert "As fast as index order here." in card.text
 
 
-def test_a_node_that_nobody_accounts_for_calls_nothing_free():
+def test_unaccounted_node_has_no_free_gpus():
     snapshot = a_snapshot(a_cluster_node("n", "t4x4"), a_cluster_node("m", "l4x8", "mig"))
     lost = replace(snapshot.ledger.nodes["n"], unaccounted="default/old has no record")
     ledger = replace(snapshot.ledger, nodes={**snapshot.ledger.nodes, "n": lost})
@@ -420,10 +420,10 @@ def test_shares_show_how_much_of_each_card_is_given_out():
 
     titles = [title.text for title in share.all("title")]
     assert titles[0].startswith("GPU0: ")
-    given = sum(share.mem for pod in simulation.pods for share in pod.shares if share.mem)
-    assert given == 6
+    amount = sum(share.mem for pod in simulation.pods for share in pod.shares if share.mem)
+    assert amount == 6
     words = [word.text for word in share.all("text", "word")]
-    assert sum(int(word.partition("/")[0]) for word in words if "/" in word) == given + 3
+    assert sum(int(word.partition("/")[0]) for word in words if "/" in word) == amount + 3
     assert words[3] == "unhealthy"
     bars = share.all("rect", "part")
     assert Counter(bar.attributes["class"].split()[1] for bar in bars) == {"placed": 3, "held": 2}
@@ -431,7 +431,7 @@ def test_shares_show_how_much_of_each_card_is_given_out():
     assert "4 GiB, 25 %" in share.all("tbody")[0].all("tr")[3].text
 
 
-def test_gpus_that_the_plugin_chooses_are_not_called_free():
+def test_gpus_of_nvidias_plugin_are_not_free():
     plain = next(
         node
         for node in read(render(sharing(), "t")).all("details", "node")
@@ -444,7 +444,7 @@ def test_gpus_that_the_plugin_chooses_are_not_called_free():
     assert "default/plugin (2)" in plain.text
 
 
-def test_ill_gpus_differ_in_words_and_in_their_outline():
+def test_unhealthy_gpus_have_words_and_outline():
     node = read(render(mixed(), "t")).all("details", "node")[0]
 
     words = [word.text for word in node.all("text")]
@@ -453,7 +453,7 @@ def test_ill_gpus_differ_in_words_and_in_their_outline():
     assert len(node.all("rect", "ill")) == 2
 
 
-def test_denied_pods_show_what_to_do_and_alike_ones_stand_together():
+def test_denied_pods_show_fixes_and_equal_ones_are_grouped():
     findings = (FINDING,)
     alike = [an_applicant(f"n-{i}", {}, findings=findings, denied=True) for i in range(14)]
     doubtful = an_applicant("w", {}, findings=findings)
@@ -467,7 +467,7 @@ def test_denied_pods_show_what_to_do_and_alike_ones_stand_together():
     assert warned.all("h3")[0].text == "w"
 
 
-def test_what_profiles_added_is_told():
+def test_additions_of_profiles_are_shown():
     trace = Trace("driver", matched=True, reason="it is", added={"metadata.labels[a]": "1.5.0"})
 
     root = read(render(simulate(a_snapshot(), [an_applicant("p", {}, profiles=(trace,))]), "t"))
@@ -497,9 +497,11 @@ def test_nodes_that_others_have_too_are_drawn_each():
 
 
 def test_the_caption_names_the_command_the_time_and_the_inputs():
-    given = Caption(("linkwise", "simulate", "my job.yaml", "--cluster", "c.yaml"), 0, ("c.yaml",))
+    caption = Caption(
+        ("linkwise", "simulate", "my job.yaml", "--cluster", "c.yaml"), 0, ("c.yaml",)
+    )
 
-    shown = read(render_page(simulate(a_snapshot(), []), given)).all("div", "caption")[0].text
+    shown = read(render_page(simulate(a_snapshot(), []), caption)).all("div", "caption")[0].text
 
     assert "linkwise simulate 'my job.yaml' --cluster c.yaml" in shown
     assert "1970-01-01 00:00 UTC · from c.yaml" in shown
@@ -515,7 +517,7 @@ def test_long_lists_of_pods_are_folded():
     assert [chip.text for chip in root.all("span", "chip")][24:28] == ["Y", "Z", "AA", "AB"]
 
 
-def test_pods_that_wait_for_one_reason_are_told_once_with_all_names():
+def test_pods_waiting_for_one_reason_are_grouped():
     pods = [an_applicant(f"pod-{i}", {keys.GPU_WHOLE: 1}) for i in range(45)]
 
     root = read(render(simulate(a_snapshot(a_cluster_node("n", "dgx2")), pods), "t"))

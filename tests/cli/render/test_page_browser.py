@@ -97,8 +97,8 @@ def opened_file(chromium, tmp_path):
         page.on("dialog", lambda dialog: page.problems.append(dialog.message))
         page.on(
             "request",
-            lambda asked: (
-                page.problems.append(asked.url) if not asked.url.startswith("file:") else None
+            lambda request: (
+                page.problems.append(request.url) if not request.url.startswith("file:") else None
             ),
         )
         page.goto((tmp_path / name).as_uri())
@@ -127,14 +127,14 @@ def page_of(folder: Path, nodes: int) -> str:
     file.write_text(head + GROUPS.replace("COUNT", str(nodes - 2)) + PENDING)
     now = load_cluster(Access(), str(file))
     ledgers = list(now.cluster.ledger.nodes.values())
-    given = Caption(("linkwise", "inspect", "--cluster", "cluster.yaml"), 0, ("cluster.yaml",))
+    caption = Caption(("linkwise", "inspect", "--cluster", "cluster.yaml"), 0, ("cluster.yaml",))
     waiting = pending_units(planner_view(now, 0))
-    return inspection_page(fleet_of(ledgers), usage_of(ledgers), waiting, given)
+    return inspection_page(fleet_of(ledgers), usage_of(ledgers), waiting, caption)
 
 
 def boxes(page, selector: str) -> list[dict]:
     """Return where the shown elements are, of the first 200."""
-    found = page.evaluate(
+    matches = page.evaluate(
         """selector => [...document.querySelectorAll(selector)].slice(0, 200).map(one => {
             const box = one.getBoundingClientRect();
             return {x: box.x, y: box.y, right: box.right, bottom: box.bottom,
@@ -142,8 +142,8 @@ def boxes(page, selector: str) -> list[dict]:
         }).filter(box => box.right > box.x && box.bottom > box.y)""",
         selector,
     )
-    assert found, f"nothing is shown of {selector}"
-    return found
+    assert matches, f"nothing is shown of {selector}"
+    return matches
 
 
 def overlaps(a: dict, b: dict) -> bool:
@@ -163,9 +163,9 @@ def test_nothing_overlaps_and_nothing_is_wider_than_the_screen(opened, nodes, wi
 
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     for selector in APART:
-        found = boxes(page, selector)
-        assert not [pair for pair in combinations(found, 2) if overlaps(*pair)], selector
-        assert all(box["x"] >= 0 and box["right"] <= width for box in found), selector
+        matches = boxes(page, selector)
+        assert not [pair for pair in combinations(matches, 2) if overlaps(*pair)], selector
+        assert all(box["x"] >= 0 and box["right"] <= width for box in matches), selector
     for selector in ("button.n", ".fact", "label", "td", "th", "li", ".caption p"):
         assert not [b for b in boxes(page, selector) if b["over"] > 1 and not b["inline"]], selector
     assert not page.problems
@@ -276,8 +276,8 @@ def test_the_page_of_a_simulation_is_laid_out_alike(linkwise, write, opened_file
 
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     for selector in ("main > *", "article > *", ".head > *", "button.n", ".inside > .halves > *"):
-        found = boxes(page, selector)
-        assert not [pair for pair in combinations(found, 2) if overlaps(*pair)], selector
+        matches = boxes(page, selector)
+        assert not [pair for pair in combinations(matches, 2) if overlaps(*pair)], selector
     page.select_option("#show", "new")
     assert page.locator("#count").inner_text() == "3 of 6 nodes"
     page.locator("button.n").first.click()

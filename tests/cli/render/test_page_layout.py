@@ -93,9 +93,9 @@ def test_a_tray_of_four_stands_in_one_row():
 
 
 def test_sockets_and_switches_are_named_with_what_their_gpus_share():
-    found = [(group.label, group.gpus) for group in groups(a_pcie_machine(8, socket=4))]
+    components = [(group.label, group.gpus) for group in groups(a_pcie_machine(8, socket=4))]
 
-    assert found == [
+    assert components == [
         ("NUMA 0, PHB", (0, 1, 2, 3)),
         ("PIX", (0, 1)),
         ("PIX", (2, 3)),
@@ -105,13 +105,13 @@ def test_sockets_and_switches_are_named_with_what_their_gpus_share():
     ]
 
 
-def test_without_numa_nodes_the_socket_link_tells_the_sockets():
+def test_sockets_without_numa_are_found_by_pcie_level():
     machine = a_machine(4, level=lambda i, j: Level.PHB if i // 2 == j // 2 else Level.SYS)
 
     assert sockets(machine) == [[0, 1], [2, 3]]
 
 
-def test_a_numa_node_for_each_gpu_tells_nothing():
+def test_numa_node_per_gpu_is_not_a_socket():
     machine = a_machine(4, dict.fromkeys(combinations(range(4), 2), 4), numa=(3, 2, 1, 0))
 
     assert sockets(machine) == [[0, 1, 2, 3]]
@@ -127,6 +127,6 @@ def test_several_levels_of_switches_are_framed_from_the_outer_to_the_inner():
 
 
 def test_clusters_hold_together_through_chains():
-    found = clusters(range(6), lambda i, j: abs(i - j) == 2)
+    components = clusters(range(6), lambda i, j: abs(i - j) == 2)
 
-    assert found == [[0, 2, 4], [1, 3, 5]]
+    assert components == [[0, 2, 4], [1, 3, 5]]

@@ -53,7 +53,7 @@ def test_both_palettes_have_the_same_colours_and_all_that_are_used():
     assert used <= LIGHT.keys() | {"unit", "on", "heat", "on-heat", "taken", "seam"}
 
 
-def test_the_dark_palette_is_for_those_who_prefer_dark():
+def test_dark_palette_follows_colour_scheme():
     dark = STYLE.partition("@media (prefers-color-scheme:dark)")[2]
 
     assert dark.startswith(f"{{:root{{--page:{DARK['page']};")

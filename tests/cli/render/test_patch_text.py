@@ -7,7 +7,7 @@ REFERENCE = {"valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['a.b/
 
 
 @pytest.mark.parametrize(
-    ("step", "told"),
+    ("step", "expected"),
     [
         pytest.param(
             remove("/metadata/annotations/linkwise.dev~1term", "r"),
@@ -76,12 +76,12 @@ REFERENCE = {"valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['a.b/
         ),
     ],
 )
-def test_a_step_is_told_in_words(step, told):
-    assert list(describe(step)) == told
+def test_step_is_described_in_words(step, expected):
+    assert list(describe(step)) == expected
 
 
 def test_a_long_value_is_cut():
-    (told,) = describe(add("/spec/x", "y" * 200, "r"))
+    (expected,) = describe(add("/spec/x", "y" * 200, "r"))
 
-    assert told.endswith("…")
-    assert len(told) == len("sets spec.x = ") + LONGEST_VALUE
+    assert expected.endswith("…")
+    assert len(expected) == len("sets spec.x = ") + LONGEST_VALUE
