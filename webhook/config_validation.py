@@ -108,16 +108,14 @@ def config_response(review: ConfigReview, problems: Sequence[Problem]) -> Config
     if errors:
         field_name = f"data[{source.key}]"
         causes = [(field_name, printable(problem_text(error))) for error in errors]
-        body, verdict = (
-            deny_invalid(request, f"{field_name}: {summarize(errors)}", causes),
-            "denied",
-        )
+        body = deny_invalid(request, f"{field_name}: {summarize(errors)}", causes)
     else:
         with_lines = (
             replace(warning, message=f"line {warning.line}: {warning.message}")
             for warning in problems
         )
-        body, verdict = allow_unchanged(request, admission_warnings(with_lines)), "allowed"
+        body = allow_unchanged(request, admission_warnings(with_lines))
+    verdict = "denied" if errors else "allowed"
     return ConfigResponse(body, verdict, request.uid, source.display_name, tuple(problems))
 
 
