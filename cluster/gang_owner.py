@@ -56,7 +56,7 @@ def _sizeless(mark: Mark) -> Finding:
         Severity.ERROR,
         mark.source,
         mark.name,
-        f"nothing tells how many pods gang {mark.name} has, so that it would wait for ever",
+        f"the number of pods of gang {mark.name} is unknown, so it would wait forever",
         f'write their number next to the name, such as annotation {GANG_SIZE}: "4"',
     )
 

@@ -221,7 +221,7 @@ def _missing(offer: NodeResources, cards: tuple[Card, ...]) -> str | None:
     missing = offer.count - offer.usable
     if not offer.mode.is_ours or missing <= sum(not card.healthy for card in cards):
         return None
-    return f"{missing} of {offer.count} GPUs are not allocatable, and nothing tells which"
+    return f"{missing} of {offer.count} GPUs are not allocatable, and it is unknown which"
 
 
 def _unit(cards: tuple[Card, ...]) -> str | None:

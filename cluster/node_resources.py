@@ -136,7 +136,7 @@ def _divide(offer: NodeResources, cards: int) -> NodeResources:
     replicas = _read_number(offer.labels, GFD_REPLICAS) or (offer.count // gpus if gpus else 0)
     counted, problem = f"{offer.count} {NVIDIA_GPU_SHARED}", None
     if not gpus and not replicas:
-        problem = f"nothing tells how many GPUs the {counted} are of"
+        problem = f"the number of GPUs of the {counted} is unknown"
     elif offer.count != (gpus or offer.count // replicas) * replicas:
         problem = f"{counted} are not the same number of replicas of each GPU"
     warnings = offer.warnings

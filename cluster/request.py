@@ -295,6 +295,6 @@ def _node_name_finding(node_name: str) -> Finding:
         Severity.ERROR,
         "spec.nodeName",
         node_name,
-        "a pod with a nodeName passes by the scheduler, so nobody would choose its GPUs",
+        "a pod with a nodeName bypasses the scheduler, so its GPUs would not be chosen",
         f"remove nodeName; a nodeSelector {HOSTNAME}: {node_name} asks for the same node",
     )

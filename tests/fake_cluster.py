@@ -20,7 +20,7 @@ _PATH = re.compile(
 
 _DENIED = (
     "ValidatingAdmissionPolicy 'linkwise-fence' with binding 'linkwise-fence' denied request: "
-    "the scorer that decided this leads no more"
+    "the scorer that decided this is no longer the leader"
 )
 FENCED = (403, f'pods "x" is forbidden: {_DENIED}', _DENIED)
 """The refusal of a past leader's write: status, message and cause."""

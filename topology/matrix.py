@@ -158,7 +158,7 @@ def _numa(grid: Grid) -> tuple[tuple[int, ...], list[str]]:
     else:
         numbers = {value: at for at, value in enumerate(dict.fromkeys(v for v in given if v))}
     silent = [f"GPU{row.gpu}" for row, value in zip(rows, given, strict=True) if value is None]
-    warning = f"nothing tells the NUMA node of {', '.join(silent)}: counted as one of its own"
+    warning = f"the NUMA node of {', '.join(silent)} is unknown: counted as one of its own"
     return tuple(numbers[v] if v else -1 for v in given), [warning] if silent else []
 
 

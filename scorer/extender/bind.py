@@ -169,7 +169,7 @@ class Binder:
         if usage is None:
             return "the pod is gone"
         if not isinstance(usage.record, Allocation):
-            return f"the pod is on node {usage.node}, with GPUs that nobody chose"
+            return f"the pod is on node {usage.node}, with GPUs that Linkwise did not choose"
         if usage.target != request.node:
             return f"the pod has GPUs of node {usage.target}"
         ledger = self._state.ledger(request.node)

@@ -37,11 +37,11 @@ GROUPS = "LeaderWorkerSet"
 """The kind whose pods are several gangs, one for each group."""
 ORDERED = {
     "StatefulSet": "makes each pod only when the one before it is ready, which a gang never is: "
-    "create it anew with podManagementPolicy: Parallel",
+    "create it again with podManagementPolicy: Parallel",
     "JobSet": "makes the pods of each Job only when those before are ready, which a gang never is: "
-    "create it anew without startupPolicyOrder: InOrder",
+    "create it again without startupPolicyOrder: InOrder",
     GROUPS: "makes the workers of a group only when its leader is ready, which a gang never is: "
-    "create it anew with startupPolicy: LeaderCreated",
+    "create it again with startupPolicy: LeaderCreated",
 }
 """By kind: why missing members are never created, and what to do."""
 _PART = re.compile(r"[a-z0-9][-.a-z0-9]*")
@@ -196,7 +196,7 @@ def members_of(declaration: Declaration, uid: str) -> int:
 
 
 def is_suspended(declaration: Declaration, uid: str) -> bool:
-    """Tell whether an owner makes no pods for now."""
+    """Return whether an owner makes no pods for now."""
     spec = declaration.spec
     suspended = spec.suspend or (spec.run_policy is not None and spec.run_policy.suspend)
     return declaration.metadata.uid == uid and (bool(suspended) or spec.replicas == 0)
@@ -221,7 +221,7 @@ def expected_pods(declaration: Declaration, owner: Owner) -> ExpectedPods:
 
 
 def _is_ordered(spec: _Spec) -> bool:
-    """Tell whether some pods with GPUs are made only when others with GPUs are ready."""
+    """Return whether some pods with GPUs are made only when others with GPUs are ready."""
     if spec.leader_worker_template is not None:
         leader, workers = _group(spec.leader_worker_template)
         is_ordered = spec.startup_policy == "LeaderReady"
@@ -266,7 +266,7 @@ def _count(number: int | None) -> int:
 
 
 def _places(spec: PodSpec) -> bool:
-    """Tell whether Linkwise may choose the GPUs of pods of a template, once they are admitted."""
+    """Return whether Linkwise may choose the GPUs of pods of a template, once they are admitted."""
     request, _ = read_request(Pod(spec=spec))
     # Only admission ties a pod to nodes of mode `timeslice`.
     return request.places or request.counted == NVIDIA_GPU_SHARED

@@ -221,7 +221,8 @@ def _violation(members: Iterable[Member]) -> str | None:
         if found := member.violation:
             return (
                 f"pod {member.pod.metadata.name} makes a request for GPUs that breaks a rule: "
-                f"{found.field}: {found.message}; {found.fix} [{found.code}]; or make the pod anew"
+                f"{found.field}: {found.message}; {found.fix} [{found.code}]; "
+                "or create the pod again"
             )
     return None
 
@@ -231,7 +232,7 @@ def _missing(
 ) -> str | None:
     """Name the missing members, and why they are missing where it is known; None: all exist."""
     if needed is None:
-        return "nothing tells how many members it has: neither its labels nor what owns its pods"
+        return "the number of its members is unknown: neither their labels nor their owner has it"
     if max(needed, len(pods)) > MEMBERS_MAX:
         return f"a gang has at most {MEMBERS_MAX} members: split it"
     if len(pods) >= needed:

@@ -36,7 +36,7 @@ def best_possible(snapshot: Snapshot, members: Sequence[Member]) -> float | None
 
 
 def never_fits(snapshot: Snapshot, members: Sequence[Member], link: Link) -> bool:
-    """Tell whether a gang, or a pod on its own, would not fit if nothing else ran.
+    """Return whether a gang, or a pod on its own, would not fit if nothing else ran.
 
     Cost: a plan.
     """

@@ -76,7 +76,7 @@ def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
     notes = []
     if unknown:
         names = ", ".join(unknown[:3]) + (" and others" if len(unknown) > 3 else "")
-        notes.append(f"nothing tells how the GPUs of {names} are linked: all count as equal")
+        notes.append(f"the GPU links of {names} are unknown: all GPUs count as equal")
     if plan.nic_unknown:
         notes.append("the bandwidth of the nodes' NICs is unknown, so it is not counted")
     left = {c for p in plan.placements for c in left_to_scheduler(p.member.pod.spec)}

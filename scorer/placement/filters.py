@@ -36,7 +36,7 @@ def hidden_capacity(node: NodeLedger) -> Reason | None:
 
 
 def gives(mode: Mode, request: Request) -> bool:
-    """Tell whether nodes of this mode offer the requested GPUs."""
+    """Return whether nodes of this mode offer the requested GPUs."""
     match request.family:
         case Family.WHOLE:
             return mode is Mode.TOPOLOGY

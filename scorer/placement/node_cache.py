@@ -143,7 +143,7 @@ class NodeCache:
         return values
 
     def has(self, key: Hashable) -> bool:
-        """Tell whether values of a key are kept, of any nodes."""
+        """Return whether values of a key are kept, of any nodes."""
         return key in self._columns
 
     def put(self, key: Hashable, nodes: Nodes, values: NDArray[Any]) -> None:

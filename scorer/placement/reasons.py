@@ -12,9 +12,9 @@ class Reason(StrEnum):
     TAINT = "a taint that the pod does not tolerate"
     SELECTOR = "excluded by the pod's node selector or affinity"
     MODE = "another kind of GPU resource"
-    UNACCOUNTED = "GPUs in use that nobody accounts for"
+    UNACCOUNTED = "GPUs in use without a record"
     PREPARING = "tables of its GPU links still being computed"
-    RESERVED = "kept for one that has waited longest"
+    RESERVED = "reserved for the unit that waited longest"
     GPUS = "too few free GPUs"
     UNUSABLE = "not enough without the GPUs that are cordoned or unhealthy"
     LINK = "no free set connected by NVLink alone"
@@ -29,8 +29,8 @@ class Reason(StrEnum):
     UNKNOWN = "nothing is known of the node"
     ELSEWHERE = "the pod has its GPUs on another node"
     LOST = "the GPUs that the pod was given are not its own any more"
-    GATE = "a gang's member that does not wait for its gang: make it anew"
-    REQUEST = "a request for GPUs that breaks a rule: make the pod anew, and it is told"
+    GATE = "a gang's member that does not wait for its gang: create it again"
+    REQUEST = "a request for GPUs that breaks a rule: create the pod again to see the finding"
 
 
 def count_reasons(counts: Mapping[Reason, int]) -> str:

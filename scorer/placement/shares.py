@@ -25,14 +25,14 @@ def cards_for(node: NodeLedger, request: Request) -> tuple[GPUShare, ...]:
 
 
 def has_room(node: NodeLedger, request: Request) -> bool:
-    """Tell whether this node's cards fit a share or replica request."""
+    """Return whether this node's cards fit a share or replica request."""
     if request.family is Family.REPLICA:
         return sum(map(node.replicas_free, range(len(node.taken)))) >= request.gpus
     return len(_feasible(node, request)) >= request.gpus
 
 
 def has_enough(node: NodeLedger, requests: Sequence[Request]) -> bool:
-    """Tell whether a node has the total of some requests, however it is divided among cards.
+    """Return whether a node has the total of some requests, however it is divided among cards.
 
     Without the total it cannot fit all of them. Requests are not for whole GPUs that Linkwise
     chooses.

@@ -126,6 +126,6 @@ def snapshot_of(ledger: Ledger, tables: Mapping[str, Table] | None = None) -> Sn
 
 
 def _are_same(before: tuple[NodeLedger, ...], now: tuple[NodeLedger, ...]) -> bool:
-    """Tell whether the nodes themselves are the same, whatever runs on them."""
+    """Return whether the nodes themselves are the same, whatever runs on them."""
     changed = changed_nodes(before, now)
     return len(before) == len(now) and all(before[i].node is now[i].node for i in changed)

@@ -222,7 +222,7 @@ def _oversized(members: Iterable[Member]) -> str | None:
 
 
 def _waits_after(priority: int, members: Sequence[Member]) -> bool:
-    """Tell whether our planner places a unit, and only after a waiting one of this priority."""
+    """Return whether our planner places a unit, and only after a waiting one of this priority."""
     is_urgent = max(member.pod.spec.priority or 0 for member in members) > priority
     return members[0].request.places and members[0].pod.spec.is_gated and not is_urgent
 

@@ -170,8 +170,8 @@ def test_replicas_of_each_gpu_come_from_the_labels_or_the_agent(labels, known, c
 @pytest.mark.parametrize(
     ("labels", "cards", "told"),
     [
-        ({}, 0, "nothing tells how many GPUs the 8 nvidia.com/gpu.shared are of"),
-        ({GFD_COUNT: "some"}, 0, "nothing tells how many GPUs the 8 nvidia.com/gpu.shared are of"),
+        ({}, 0, "the number of GPUs of the 8 nvidia.com/gpu.shared is unknown"),
+        ({GFD_COUNT: "some"}, 0, "the number of GPUs of the 8 nvidia.com/gpu.shared is unknown"),
         ({GFD_COUNT: "3"}, 3, "8 nvidia.com/gpu.shared are not the same number of replicas of"),
         ({GFD_COUNT: "16"}, 0, "8 nvidia.com/gpu.shared are not the same number of replicas of"),
         ({GFD_REPLICAS: "3"}, 2, "8 nvidia.com/gpu.shared are not the same number of replicas of"),
@@ -317,7 +317,7 @@ def test_gpus_that_the_kubelet_holds_back_are_told_when_nothing_names_them():
     named = read("topology", {GPU_WHOLE: 6}, capacity={GPU_WHOLE: 8}, unhealthy="0,5")
 
     assert len(node.cards) == 8
-    assert node.warnings == ("2 of 8 GPUs are not allocatable, and nothing tells which",)
+    assert node.warnings == ("2 of 8 GPUs are not allocatable, and it is unknown which",)
     assert named.warnings == ()
 
 

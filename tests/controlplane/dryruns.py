@@ -41,7 +41,7 @@ class Person:
         return [one for one in found if one]
 
     def fits(self, *pods: Object) -> bool:
-        """Say whether all of them would fit now."""
+        """Return whether all of them would fit now."""
         return all(one and one["fits"] for one in self._placements(pods))
 
     def _placements(self, pods: tuple[Object, ...]) -> list[Object | None]:

@@ -74,7 +74,7 @@ def wait_until(met: Callable[[], bool], what: str, seconds: float = 90) -> None:
 
 
 def answers(url: str) -> bool:
-    """Say whether a GET of this address is answered with success, whoever answers it."""
+    """Return whether a GET of this address is answered with success, whoever answers it."""
     # Most servers here make a certificate for themselves when they start.
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE

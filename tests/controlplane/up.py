@@ -51,7 +51,7 @@ def main(folder: Path) -> int:
 
 
 def runs(pid: int, argv: Sequence[str]) -> bool:
-    """Say whether a process is still the one that was started: its id may be another's by now."""
+    """Return whether a process is still the started one; its id may be reused by another."""
     try:
         line = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -214,7 +214,7 @@ def _name(
 
 
 def _is_in_force(plane: ControlPlane) -> bool:
-    """Say whether both are called: each refuses something that it alone minds."""
+    """Return whether both are called: each refuses something that it alone minds."""
     limits = {"limits": {keys.GPU_CORE: "22"}}
     container = {"name": "main", "image": "registry.example/none", "resources": limits}
     pod = {"metadata": {"name": "probe"}, "spec": {"containers": [container]}}

@@ -220,7 +220,7 @@ def shipped(plane: ControlPlane) -> tuple[CompletedProcess[str], ...]:
 
 
 def _policies_hold(api: Api) -> bool:
-    """Say whether both do: each refuses something that it alone minds."""
+    """Return whether both do: each refuses something that it alone minds."""
     pods = "/api/v1/namespaces/default/pods"
     asks = a_pod("probe", {keys.GPU_WHOLE: 1})
     tells = a_pod("probe", annotations={keys.ALLOCATION: "{}"})

@@ -69,7 +69,7 @@ class Pods:
         return self.api.create(self.path, body)
 
     def are_decided(self):
-        """Say whether one that fails closed is made, and gated."""
+        """Return whether one that fails closed is made, and gated."""
         try:
             made = self.create({keys.GPU_WHOLE: "1"})
         except ApiError:

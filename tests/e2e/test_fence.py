@@ -22,7 +22,7 @@ LEASE = f"{LEASES}/{NAME}"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 GATE = {"name": keys.GANG}
 GPU = {keys.GPU_WHOLE: "1"}
-LATE = "the scorer that decided this leads no more"
+LATE = "the scorer that decided this is no longer the leader"
 
 
 @pytest.fixture(scope="module")

@@ -138,6 +138,6 @@ def test_a_job_set_in_order_says_why_its_gang_waits_for_ever(pods, machines):
     a_job(pods, above, 0, 2)
 
     wait_for_phase(
-        pods, "train", "Assembling", "create it anew without startupPolicyOrder: InOrder"
+        pods, "train", "Assembling", "create it again without startupPolicyOrder: InOrder"
     )
     assert where(pods, "train") == {}

@@ -20,7 +20,7 @@ SOON = 5.0
 """From the creation of its last pod until an honest gang is bound [s]."""
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 AGED_AT_ONCE = "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {ageingMinutes: 0}\n"
-KEPT = "kept for one that has waited longest"
+KEPT = "reserved for the unit that waited longest"
 
 
 @pytest.fixture(scope="module", autouse=True)

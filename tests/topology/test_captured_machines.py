@@ -158,7 +158,7 @@ FILES: dict[str, Read | Refused] = {
             links={(0, 4): 18},
             numa="00001",
             nics=13,
-            warning="nothing tells the NUMA node of GPU4",
+            warning="the NUMA node of GPU4 is unknown",
         ),
     ),
     "dgx-a100-8x-10nic.txt": Read(

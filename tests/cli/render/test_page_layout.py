@@ -64,7 +64,7 @@ def test_on_machines_of_the_catalogue_wires_run_clear_of_other_gpus(name):
 
 
 def _runs_behind(a: Spot, b: Spot, tile: Spot, width: float) -> bool:
-    """Tell whether a straight line touches a tile, looked at in many places."""
+    """Return whether a straight line touches a tile, looked at in many places."""
     places = [(a.x + (b.x - a.x) * t / 100, a.y + (b.y - a.y) * t / 100) for t in range(101)]
     return any(abs(x - tile.x) < width / 2 and abs(y - tile.y) < HEIGHT / 2 for x, y in places)
 

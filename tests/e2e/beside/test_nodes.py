@@ -13,7 +13,7 @@ from cluster import keys
 SHARED = {"name": "share", "machine": "t4x4", "mode": "share", "gpuMemory": 15}
 NODE = f"{NODES}/share"
 MAP = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps/topology-share"
-UNACCOUNTED = "GPUs in use that nobody accounts for"
+UNACCOUNTED = "GPUs in use without a record"
 
 
 def share(memory):
@@ -39,7 +39,7 @@ def untold(plane, nodes):
 
 
 def knows(sidecar, pod, mode):
-    """Say whether the scorer sees GPUs of that mode, and that nobody accounts for a pod's."""
+    """Return whether the scorer sees GPUs of that mode, and that nobody accounts for a pod's."""
     node = sidecar.node("share")
     return node["gpus"] and node["mode"] == mode and pod in (node["unaccounted"] or "")
 

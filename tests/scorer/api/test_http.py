@@ -178,7 +178,7 @@ async def test_the_reason_of_a_reservation_does_not_name_the_starving_unit(score
         _, body = await scorer.fits(FitQuestion([FitTemplate(pod, ["train"])]), WEBHOOK)
         assert b"secret" not in body
         (fit,) = msgspec.json.decode(body, type=FitAnswer).fits
-        return not fit.fits and "kept for one that has waited longest (1)" in fit.reason
+        return not fit.fits and "reserved for the unit that waited longest (1)" in fit.reason
 
     await until_true(reserved)
 

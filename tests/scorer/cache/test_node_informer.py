@@ -75,7 +75,7 @@ def warnings_in(logs):
     ]
 
 
-HELD_BACK = "2 of 8 GPUs are not allocatable, and nothing tells which"
+HELD_BACK = "2 of 8 GPUs are not allocatable, and it is unknown which"
 
 
 def held_back(cluster, **labels):

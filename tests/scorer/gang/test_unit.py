@@ -279,7 +279,7 @@ def test_how_many_members_there_must_be(labels, declared, needed):
     unit = the_unit([a_seen(1, "bert-worker-0", labels=labels, owner=JOB)], owners)
 
     assert unit.needed == needed
-    told = f"1 of {needed} members" if needed else "nothing tells how many members it has"
+    told = f"1 of {needed} members" if needed else "the number of its members is unknown"
     assert unit.blocked.startswith(told)
 
 
@@ -411,7 +411,7 @@ def test_a_pod_whose_request_breaks_a_rule_since_its_label_was_changed_is_not_pl
         "pod w makes a request for GPUs that breaks a rule: "
         "metadata.labels[aliyun.com/gpu-count]: 1 GiB cannot be divided evenly over 4 cards; "
         "ask for 4 GiB in total, or for a number of cards that divides 1 [LW106]; "
-        "or make the pod anew"
+        "or create the pod again"
     )
 
 

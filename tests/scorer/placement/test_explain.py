@@ -93,7 +93,7 @@ def test_unknown_facts_are_named():
     unknown = [a_node(n, uniform_machine(4), machine_known=False) for n in ("a", "b", "c", "d")]
 
     assert told(a_snapshot(*unknown), workers(16)).notes == (
-        "nothing tells how the GPUs of a, b, c and others are linked: all count as equal",
+        "the GPU links of a, b, c and others are unknown: all GPUs count as equal",
         "the bandwidth of the nodes' NICs is unknown, so it is not counted",
     )
     assert told(a_snapshot(a_node()), workers(2), link=Link.NVLINK).notes == ()

@@ -55,7 +55,7 @@ def may_use(node: NodeLedger, member: Member) -> bool:
 
 
 def fits_together(node: NodeLedger, members: list[Member]) -> bool:
-    """Say whether all go to one node: written from the rules, for members with equal ports."""
+    """Return whether all go to one node: written from the rules, for members with equal ports."""
     return (
         all(may_use(node, member) for member in members)
         and node.free_mask.bit_count() >= sum(member.gpus for member in members)
@@ -381,7 +381,7 @@ def test_unaccounted_nodes_are_refused():
 
     reason = refused(replace(snapshot, ledger=Ledger({"a": node})), [a_member()])
 
-    assert "GPUs in use that nobody accounts for" in reason
+    assert "GPUs in use without a record" in reason
 
 
 def test_no_node_at_all_is_said():

@@ -111,7 +111,7 @@ def test_nodes_are_reserved_for_a_starving_unit():
     assert placed(decisions) == []
     assert outcomes(decisions)["small"].reason == (
         "needs 1 GPU on one node; the freest suitable node has 0; "
-        "of 1 node: kept for one that has waited longest (1)"
+        "of 1 node: reserved for the unit that waited longest (1)"
     )
 
 
@@ -242,9 +242,9 @@ def test_nodes_are_reserved_for_one_unit_only():
 
     reasons = {name: outcome.reason for name, outcome in outcomes(decisions).items()}
     assert reasons["first"].startswith("needs 8 GPUs")
-    assert "kept for one that has waited longest (1)" not in reasons["first"]
-    assert "kept for one that has waited longest (1)" in reasons["second"]
-    assert "kept for one that has waited longest (1)" in reasons["small"]
+    assert "reserved for the unit that waited longest (1)" not in reasons["first"]
+    assert "reserved for the unit that waited longest (1)" in reasons["second"]
+    assert "reserved for the unit that waited longest (1)" in reasons["small"]
 
 
 # ---- Cached refusals and excluded nodes.

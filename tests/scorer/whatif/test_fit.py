@@ -26,7 +26,7 @@ def gang(count, gpus=1, size=None):
     return asked({keys.GPU_WHOLE: gpus}, *names, annotations=mark)
 
 
-KEPT = "kept for one that has waited longest (1)"
+KEPT = "reserved for the unit that waited longest (1)"
 
 
 def fits(snapshot, *templates, settled=None, reserved=None):
@@ -267,7 +267,7 @@ def test_of_pods_on_their_own_every_note_is_said_once():
         None,
         [
             "left to kube-scheduler: volumes",
-            "nothing tells how the GPUs of unknown are linked: all count as equal",
+            "the GPU links of unknown are unknown: all GPUs count as equal",
         ],
     )
 
