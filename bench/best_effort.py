@@ -9,7 +9,7 @@ from itertools import combinations
 from statistics import mean
 
 from topology.catalogue import NAMES, entry
-from topology.choice import Ask, Mode, choose
+from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.machine import Machine, gpus_of, mask_of
 from topology.table import table_of
 
@@ -82,7 +82,7 @@ def compare(name: str) -> Comparison:
             if len(theirs) < k:
                 padded += 1
                 continue
-            ours = choose(table, Ask(free, k, mode=Mode.FAST))
+            ours = choose(table, ChoiceRequest(free, k, mode=ChoiceMode.FAST))
             a, b = table.bandwidth(ours or 0), table.bandwidth(mask_of(theirs))
             worse += a < b
             gains += [a / b] if a > b else []

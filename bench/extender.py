@@ -22,7 +22,7 @@ from fake_cluster import FakeCluster
 from prometheus_client import CollectorRegistry
 
 from cluster import keys
-from cluster.mode import Mode
+from cluster.mode import NodeMode
 from cluster.node import Card, Node
 from cluster.pod import Pod
 from cluster.record import Allocation, GPUShare, Isolation, format_record
@@ -114,7 +114,7 @@ async def _scorer(pipe: Connection, nodes: int) -> None:
     async with FakeCluster() as cluster:
         _policy(cluster)
         for i in range(nodes):
-            labels = {keys.NODE_MODE: Mode.TOPOLOGY, _CLASS: _CLASSES[i % len(_CLASSES)]}
+            labels = {keys.NODE_MODE: NodeMode.TOPOLOGY, _CLASS: _CLASSES[i % len(_CLASSES)]}
             amounts = {keys.GPU_WHOLE: "8", "cpu": "96", "memory": "768Gi"}
             body = {"metadata": {"labels": labels}, "status": {"allocatable": amounts}}
             cluster.put(f"/api/v1/nodes/node-{i:04}", body)
@@ -186,7 +186,7 @@ async def _binding() -> float:
 
 def _node(name: str) -> Node:
     machine = entry(_CLASSES[0]).machine
-    return Node(name, mode=Mode.TOPOLOGY, machine=machine, cards=(Card(),) * machine.n)
+    return Node(name, mode=NodeMode.TOPOLOGY, machine=machine, cards=(Card(),) * machine.n)
 
 
 def _pod(name: str, gpus: int) -> dict[str, Any]:

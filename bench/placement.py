@@ -12,7 +12,7 @@ from bench.figure import Figure
 from bench.rounds import rounds, spread
 from cluster.keys import GPU_WHOLE, NODE_MODE
 from cluster.ledger import Ledger
-from cluster.mode import Mode
+from cluster.mode import NodeMode
 from cluster.node import Card, Node
 from cluster.node_ledger import Holding, NodeLedger
 from cluster.pod import Pod
@@ -116,8 +116,8 @@ def cluster(count: int, classes: tuple[str, ...], *, busy: float = 0.5) -> Snaps
         machine = entry(classes[i % len(classes)]).machine
         node = Node(
             f"node-{i:04}",
-            {NODE_MODE: Mode.TOPOLOGY},
-            Mode.TOPOLOGY,
+            {NODE_MODE: NodeMode.TOPOLOGY},
+            NodeMode.TOPOLOGY,
             machine=machine,
             machine_known=True,
             cards=(Card(),) * machine.n,

@@ -8,7 +8,7 @@ from topology import packing, table
 from topology.bandwidth import bandwidths
 from topology.canonical import class_of
 from topology.catalogue import entry
-from topology.choice import Ask, Mode, choose
+from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.disjoint import best_disjoint
 from topology.machine import Level, Machine
 from topology.table import Table, table_of
@@ -23,7 +23,7 @@ def rows() -> Iterator[tuple[str, str, Callable[[], float]]]:
     # Building is not measured below: it happens off the request path.
     built = table_of(_sixteen())
     built.prepare()
-    for mode in Mode:
+    for mode in ChoiceMode:
         yield f"first choice of 8 of 16 GPUs, {mode}", "≤ 5 ms", partial(_first, built, mode)
     yield "choice from the table", "≤ 2 µs", partial(_look_up, built)
 
@@ -36,10 +36,10 @@ def _direct_mesh() -> float:
     start = perf_counter()
     built = Table(machine)
     built.prepare()
-    for mode in Mode:
+    for mode in ChoiceMode:
         for free in range(1 << machine.n):
             for k in range(1, free.bit_count() + 1):
-                choose(built, Ask(free, k, mode=mode))
+                choose(built, ChoiceRequest(free, k, mode=mode))
     return perf_counter() - start
 
 
@@ -52,15 +52,15 @@ def _pcie() -> float:
     return perf_counter() - start
 
 
-def _first(built: Table, mode: Mode) -> float:
+def _first(built: Table, mode: ChoiceMode) -> float:
     built.chosen.clear()
     start = perf_counter()
-    choose(built, Ask(0xFFFF, 8, mode=mode))
+    choose(built, ChoiceRequest(0xFFFF, 8, mode=mode))
     return perf_counter() - start
 
 
 def _look_up(built: Table) -> float:
-    ask = Ask(0xFFFF, 8)
+    ask = ChoiceRequest(0xFFFF, 8)
     choose(built, ask)
     start = perf_counter()
     for _ in range(LOOK_UPS):

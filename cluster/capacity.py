@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NODE_MODE, NVIDIA_GPU, NVIDIA_GPU_SHARED
-from cluster.mode import Mode
+from cluster.mode import NodeMode
 from cluster.request import Family, Request
 
 if TYPE_CHECKING:
@@ -91,15 +91,15 @@ class Capacity:
         offered = f"at most {maximum} on one node" if maximum else self._not_offered(resource)
         return Excess(f"{request.gpus} {resource}", offered)
 
-    def _offer(self, request: Request) -> tuple[str, Mode | None, int]:
+    def _offer(self, request: Request) -> tuple[str, NodeMode | None, int]:
         """Return the requested resource, the node mode that Linkwise needs, and the maximum.
 
         The mode is None for resources under NVIDIA's names. The maximum is of one node [GPUs].
         """
         if request.family is _WHOLE:
-            return GPU_WHOLE, Mode.TOPOLOGY, self.whole
+            return GPU_WHOLE, NodeMode.TOPOLOGY, self.whole
         if request.family is _SHARE:
-            mode = Mode.CORE_MEM if request.core else Mode.SHARE
+            mode = NodeMode.CORE_MEM if request.core else NodeMode.SHARE
             return GPU_MEM, mode, len(self._share_cards(request))
         if request.family is _REPLICA:
             return NVIDIA_GPU_SHARED, None, self.replicas
@@ -136,10 +136,10 @@ def capacity_of(nodes: Iterable["Node"]) -> Capacity:
         nodes=len(known),
         memory_cards=_cards_of(node for node in known if node.mode.shares_memory),
         compute_cards=_cards_of(node for node in known if node.mode.shares_compute),
-        whole=max((len(node.cards) for node in known if node.mode is Mode.TOPOLOGY), default=0),
+        whole=max((len(node.cards) for node in known if node.mode is NodeMode.TOPOLOGY), default=0),
         nvidia=max((node.resources.get(NVIDIA_GPU, 0) for node in known), default=0),
         replicas=max(
-            (len(node.cards) * node.replicas for node in known if node.mode is Mode.TIMESLICE),
+            (len(node.cards) * node.replicas for node in known if node.mode is NodeMode.TIMESLICE),
             default=0,
         ),
         by_nvidias_names=tuple(
@@ -151,14 +151,14 @@ def capacity_of(nodes: Iterable["Node"]) -> Capacity:
             (
                 node.resources.get(NVIDIA_GPU_SHARED, 0)
                 for node in known
-                if node.mode is not Mode.TIMESLICE
+                if node.mode is not NodeMode.TIMESLICE
             ),
             default=0,
         ),
         unlabelled=frozenset(
             name
             for node in known
-            if node.mode is Mode.DEFAULT
+            if node.mode is NodeMode.DEFAULT
             for name in (GPU_MEM, GPU_WHOLE)
             if node.resources.get(name)
         ),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Set
 
 from cluster import mps
 from cluster.keys import ENV_CGPU_OFF, ENV_MPS_PIPES, NODE_CGPU_OFF
-from cluster.mode import Mode
+from cluster.mode import NodeMode
 from cluster.node import Node
 from cluster.pod import Container, Pod
 from cluster.record import Isolation
@@ -32,9 +32,9 @@ def isolation_of(pod: Pod, request: Request, node: Node) -> Isolation:
     side of nvidia-cuda-mps-control; gpushare-device-plugin at 45fb8b8, `CGPU_DISABLE`.
     """
     asking = _asking(pod, request)
-    if node.mode is Mode.CGPU and node.labels.get(NODE_CGPU_OFF) != "true":
+    if node.mode is NodeMode.CGPU and node.labels.get(NODE_CGPU_OFF) != "true":
         return Isolation.NONE if any(_may_be_off(one) for one, _ in asking) else Isolation.CGPU
-    if node.mode is Mode.MPS:
+    if node.mode is NodeMode.MPS:
         host_paths = {one.name for one in pod.spec.volumes or () if one.host_path is not None}
         if all(_is_client(one, ask, request.gpus, host_paths) for one, ask in asking):
             return Isolation.MPS

@@ -15,7 +15,7 @@ from cluster.keys import (
 )
 
 
-class Mode(StrEnum):
+class NodeMode(StrEnum):
     """How the GPUs of a node are allocated: values of the label `ack.node.gpu.schedule`."""
 
     DEFAULT = "default"
@@ -46,30 +46,30 @@ class Mode(StrEnum):
 
 
 # Read for every card of every node for every pod; building the sets each time was slow.
-_SHARING_COMPUTE = frozenset({Mode.CORE_MEM, Mode.MPS})
-_SHARING_MEMORY = _SHARING_COMPUTE | {Mode.SHARE, Mode.CGPU}
-_OURS = _SHARING_MEMORY | {Mode.TOPOLOGY, Mode.TIMESLICE}
+_SHARING_COMPUTE = frozenset({NodeMode.CORE_MEM, NodeMode.MPS})
+_SHARING_MEMORY = _SHARING_COMPUTE | {NodeMode.SHARE, NodeMode.CGPU}
+_OURS = _SHARING_MEMORY | {NodeMode.TOPOLOGY, NodeMode.TIMESLICE}
 
 COUNTED_BY = {
-    Mode.DEFAULT: NVIDIA_GPU,
-    Mode.TOPOLOGY: GPU_WHOLE,
-    Mode.SHARE: GPU_COUNT,
-    Mode.CGPU: GPU_COUNT,
-    Mode.CORE_MEM: GPU_COUNT,
-    Mode.MPS: GPU_COUNT,
-    Mode.TIMESLICE: NVIDIA_GPU_SHARED,
+    NodeMode.DEFAULT: NVIDIA_GPU,
+    NodeMode.TOPOLOGY: GPU_WHOLE,
+    NodeMode.SHARE: GPU_COUNT,
+    NodeMode.CGPU: GPU_COUNT,
+    NodeMode.CORE_MEM: GPU_COUNT,
+    NodeMode.MPS: GPU_COUNT,
+    NodeMode.TIMESLICE: NVIDIA_GPU_SHARED,
 }
 """The resource that counts the GPUs of a node; of a time-sliced node, its replicas."""
 
 
-class Placement(StrEnum):
+class PackingStrategy(StrEnum):
     """How shares are distributed: values of the node label `ack.node.gpu.placement`."""
 
     BINPACK = "binpack"
     SPREAD = "spread"
 
 
-def read_mode(labels: Mapping[str, str]) -> tuple[Mode, str | None]:
+def read_mode(labels: Mapping[str, str]) -> tuple[NodeMode, str | None]:
     """Return the mode of a node, and a warning if its label is unknown.
 
     An unknown value may belong to another system: such a node is left alone.
@@ -77,15 +77,17 @@ def read_mode(labels: Mapping[str, str]) -> tuple[Mode, str | None]:
     word = labels.get(NODE_MODE)
     if word is None:
         if labels.get(NODE_CGPU) == "true":
-            return Mode.CGPU, None
-        return (Mode.SHARE if labels.get(NODE_GPUSHARE) == "true" else Mode.DEFAULT), None
-    if word not in set(Mode):
-        known = ", ".join(Mode)
-        return Mode.DISABLED, f"{NODE_MODE}={word} is no mode ({known}): the node is left alone"
-    return Mode(word), None
+            return NodeMode.CGPU, None
+        return (NodeMode.SHARE if labels.get(NODE_GPUSHARE) == "true" else NodeMode.DEFAULT), None
+    if word not in set(NodeMode):
+        known = ", ".join(NodeMode)
+        return NodeMode.DISABLED, f"{NODE_MODE}={word} is no mode ({known}): the node is left alone"
+    return NodeMode(word), None
 
 
-def read_placement(labels: Mapping[str, str], default: Placement) -> tuple[Placement, str | None]:
+def read_placement(
+    labels: Mapping[str, str], default: PackingStrategy
+) -> tuple[PackingStrategy, str | None]:
     """Return how shares are distributed on a node, and a warning if its label is unknown.
 
     Args:
@@ -93,7 +95,7 @@ def read_placement(labels: Mapping[str, str], default: Placement) -> tuple[Place
         default: The value without a label.
     """
     word = labels.get(NODE_PLACEMENT, default)
-    if word not in set(Placement):
+    if word not in set(PackingStrategy):
         problem = f"{NODE_PLACEMENT}={word} is neither binpack nor spread: {default} is taken"
         return default, problem
-    return Placement(word), None
+    return PackingStrategy(word), None

@@ -6,18 +6,18 @@ from functools import cache
 
 from cluster.amounts import MEMORY_MAX
 from cluster.keys import CORDON, GPU_MEM, UNHEALTHY_NAME_PREFIX
-from cluster.mode import Mode, Placement, read_placement
+from cluster.mode import NodeMode, PackingStrategy, read_placement
 from cluster.node_resources import NodeError, NodeObject, NodeResources, read_node_resources
 from cluster.topology_configmap import PublishedTopology, read_indices
 from topology.machine import MAX_GPUS, Level, Machine
 
 __all__ = [
     "Card",
-    "Mode",
     "Node",
     "NodeError",
+    "NodeMode",
     "NodeObject",
-    "Placement",
+    "PackingStrategy",
     "Taint",
     "read_node",
     "uniform_machine",
@@ -60,8 +60,8 @@ class Node:
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
-    mode: Mode = Mode.DEFAULT
-    placement: Placement = Placement.BINPACK
+    mode: NodeMode = NodeMode.DEFAULT
+    placement: PackingStrategy = PackingStrategy.BINPACK
     machine: Machine | None = None
     """Links of the cards; None if there are no cards."""
     machine_known: bool = False
@@ -102,7 +102,7 @@ def read_node(
     published: PublishedTopology | None = None,
     machine: Machine | None = None,
     unhealthy: str = "",
-    placement: Placement = Placement.BINPACK,
+    placement: PackingStrategy = PackingStrategy.BINPACK,
 ) -> Node:
     """Return a node from its Node object and other sources about its GPUs.
 

@@ -15,7 +15,7 @@ from cluster.keys import (
     NVIDIA_GPU_SHARED,
 )
 from cluster.kube_object import KubeObject
-from cluster.mode import COUNTED_BY, Mode, read_mode
+from cluster.mode import COUNTED_BY, NodeMode, read_mode
 from cluster.pod import Amounts, Metadata
 from cluster.quantity import QuantityError, parse_quantity
 
@@ -61,7 +61,7 @@ class NodeResources:
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
-    mode: Mode
+    mode: NodeMode
     allocatable: Mapping[str, int]
     """CPU [millicores], memory [bytes], pods, and the extended resources."""
     shared_memory: int
@@ -106,7 +106,7 @@ def read_node_resources(raw: NodeObject, cards: int) -> NodeResources:
         count=count,
         usable=usable,
     )
-    return _divide(offer, cards) if mode is Mode.TIMESLICE and count else offer
+    return _divide(offer, cards) if mode is NodeMode.TIMESLICE and count else offer
 
 
 def _unlabelled(labels: Mapping[str, str], allocatable: Mapping[str, int]) -> str | None:
@@ -119,7 +119,7 @@ def _unlabelled(labels: Mapping[str, str], allocatable: Mapping[str, int]) -> st
     return f"it offers {offered[0]} but has no label {NODE_MODE}: none of it is given out"
 
 
-def _mislabelled(mode: Mode, count: int, allocatable: Mapping[str, int]) -> str | None:
+def _mislabelled(mode: NodeMode, count: int, allocatable: Mapping[str, int]) -> str | None:
     """Return a warning if a node offers NVIDIA's resource instead of that of its mode."""
     resource = COUNTED_BY.get(mode)
     if count or not mode.is_ours or not allocatable.get(NVIDIA_GPU):

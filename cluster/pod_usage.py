@@ -9,7 +9,7 @@ from cluster.foreign import read_foreign
 from cluster.gang import gang_mark, is_member
 from cluster.gpu_usage import LedgerError
 from cluster.keys import ALLOCATION, NVIDIA_GPU, NVIDIA_GPU_SHARED
-from cluster.mode import Mode
+from cluster.mode import NodeMode
 from cluster.node import Node
 from cluster.node_ledger import Holding
 from cluster.pod import Pod
@@ -97,7 +97,11 @@ class PodUsage:
             RecordError: Its GPUs are unknown.
         """
         if not self.places:
-            if self.nvidia and self.counted == NVIDIA_GPU_SHARED and node.mode is Mode.TIMESLICE:
+            if (
+                self.nvidia
+                and self.counted == NVIDIA_GPU_SHARED
+                and node.mode is NodeMode.TIMESLICE
+            ):
                 raise RecordError(f"it has GPUs of this node, but no {ALLOCATION}")
             return ()
         if self.unreadable:
@@ -165,7 +169,7 @@ def _read(read: Callable[[dict[str, str]], T], annotations: dict[str, str]) -> T
         return str(error)[:_LONGEST]
 
 
-def _offers(mode: Mode, family: Family | None) -> bool:
+def _offers(mode: NodeMode, family: Family | None) -> bool:
     if family is Family.SHARE:
         return mode.shares_memory
-    return mode is (Mode.TOPOLOGY if family is Family.WHOLE else Mode.TIMESLICE)
+    return mode is (NodeMode.TOPOLOGY if family is Family.WHOLE else NodeMode.TIMESLICE)

@@ -26,7 +26,7 @@ from cluster.keys import (
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
 )
-from cluster.mode import Mode
+from cluster.mode import NodeMode
 from cluster.pod import NewPod
 from cluster.quantity import count
 from cluster.selector import is_tied
@@ -168,7 +168,7 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
 def _is_placed(pod: NewPod) -> bool:
     """Return whether Linkwise chooses, or chose, the replicas of a pod."""
     return (
-        is_tied(pod.spec, NODE_MODE, Mode.TIMESLICE)
+        is_tied(pod.spec, NODE_MODE, NodeMode.TIMESLICE)
         or ALLOCATION in pod.annotations
         or pod.spec.is_gated
     )

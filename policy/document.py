@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from cluster import keys
-from cluster.mode import Placement
+from cluster.mode import PackingStrategy
 from manifest.lines import WHOLE, Document, Embedded, read_documents, without_nulls
 from manifest.place import SourceError, field
 from policy.catalogue_section import CatalogueSection, slips
@@ -78,7 +78,7 @@ class PlacementSection(Wire):
         keys.SCHEDULER
     )
     """Name of that second scheduler."""
-    strategy: Placement = Placement.BINPACK
+    strategy: PackingStrategy = PackingStrategy.BINPACK
     """Default for nodes without the label."""
     nvidia: Annotated[Literal["auto", "off"], BeforeValidator(_off)] = "auto"
     """Whether Linkwise chooses GPUs under NVIDIA's resource names: `auto` where a node of our modes

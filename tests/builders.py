@@ -8,7 +8,7 @@ import msgspec
 
 from cluster import keys
 from cluster.ledger import Ledger
-from cluster.node import Card, Mode, Node
+from cluster.node import Card, Node, NodeMode
 from cluster.node_ledger import Holding, NodeLedger
 from cluster.pod import Pod
 from cluster.record import Allocation, GPUShare, Isolation, format_record
@@ -242,7 +242,7 @@ def a_node(
         "resources": resources,
         "replicas": replicas,
     }
-    mode_word = Mode(mode)
+    mode_word = NodeMode(mode)
     return Node(name, mode=mode_word, machine=linked, cards=cards, **{**defaults, **fields})
 
 

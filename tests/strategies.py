@@ -16,10 +16,10 @@ from builders import (
 from hypothesis import strategies as st
 
 from cluster import keys
-from cluster.node import Node, Placement, Taint, uniform_machine
+from cluster.node import Node, PackingStrategy, Taint, uniform_machine
 from scorer.placement.member import Member
 from scorer.placement.snapshot import Snapshot
-from topology.choice import Mode
+from topology.choice import ChoiceMode
 from topology.constants import Constants
 from topology.machine import NIC, Level, Machine
 
@@ -310,8 +310,8 @@ def clusters(draw: st.DrawFn, most: int = 5) -> Snapshot:
     return a_snapshot(
         *nodes,
         taken=taken,
-        mode=draw(st.sampled_from(Mode)),
-        placement=draw(st.sampled_from(Placement)),
+        mode=draw(st.sampled_from(ChoiceMode)),
+        placement=draw(st.sampled_from(PackingStrategy)),
         domains=draw(st.sampled_from(((), (RACK,), (RACK, ZONE)))),
         nic_bandwidth=draw(st.sampled_from((None, 12.5, 200.0))),
     )

@@ -20,7 +20,7 @@ MOST_CHOSEN = 1 << 16
 """Maximum number of cached choices: all of 8 GPUs, about 15 MB; 16 GPUs have more."""
 
 
-class Mode(StrEnum):
+class ChoiceMode(StrEnum):
     """The objective of a choice."""
 
     FAST = "fast"
@@ -32,7 +32,7 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ChoiceRequest:
     """A request for a choice."""
 
     free: int
@@ -41,7 +41,7 @@ class Ask:
     """How many to take, at least 1."""
     required: int = 0
     """Mask of GPUs that the set must hold."""
-    mode: Mode = Mode.KEEP
+    mode: ChoiceMode = ChoiceMode.KEEP
     multi_node: bool = False
     """The job spans nodes, so that being near a NIC counts."""
     linked: bool = False
@@ -61,7 +61,7 @@ class Ask:
         return None
 
 
-def choose(table: Table, ask: Ask) -> int | None:
+def choose(table: Table, ask: ChoiceRequest) -> int | None:
     """Return the mask of the GPUs to take, or None where no set satisfies the ask.
 
     Cost: 0.3 µs once decided for this free mask; at first up to 5 ms for 16 GPUs with prepared
@@ -77,7 +77,7 @@ def choose(table: Table, ask: Ask) -> int | None:
         return chosen
 
 
-def ranked(table: Table, ask: Ask) -> Iterator[int]:
+def ranked(table: Table, ask: ChoiceRequest) -> Iterator[int]:
     """Yield every candidate, best first, ties by ascending indices."""
     sets = candidates(table, ask)
     keys = [key.of(table, ask, sets) for key in _KEYS[ask.mode]]
@@ -85,7 +85,7 @@ def ranked(table: Table, ask: Ask) -> Iterator[int]:
     yield from sets[order].tolist()
 
 
-def advantage(table: Table, ask: Ask, chosen: int, other: int) -> str:
+def advantage(table: Table, ask: ChoiceRequest, chosen: int, other: int) -> str:
     """Return the first key by which the chosen set precedes another candidate, as a clause."""
     both = np.array([chosen, other])
     for key in _KEYS[ask.mode]:
@@ -94,12 +94,12 @@ def advantage(table: Table, ask: Ask, chosen: int, other: int) -> str:
             return key.words
         if one < two:
             break
-    if ask.mode is Mode.COMPAT:
+    if ask.mode is ChoiceMode.COMPAT:
         return "NVIDIA's policy meets it first"
     return "its indices are lower"
 
 
-def candidates(table: Table, ask: Ask) -> Ints:
+def candidates(table: Table, ask: ChoiceRequest) -> Ints:
     """Return the masks of the sets to choose from, by ascending tuple of indices."""
     if ask.problem() is not None:
         return np.zeros(0, dtype=np.int64)
@@ -107,11 +107,11 @@ def candidates(table: Table, ask: Ask) -> Ints:
     return sets[table.linked[sets]] if ask.linked else sets
 
 
-def _choose(table: Table, ask: Ask) -> int | None:
+def _choose(table: Table, ask: ChoiceRequest) -> int | None:
     sets = candidates(table, ask)
     if not len(sets):
         return None
-    if ask.mode is Mode.COMPAT:
+    if ask.mode is ChoiceMode.COMPAT:
         intended = first_optimal_set(table, ask.free, ask.k, ask.required)
         if table.linked[intended] or not ask.linked:
             return intended
@@ -128,44 +128,44 @@ def _micro(gigabytes: Floats) -> Ints:
     return np.rint(gigabytes * 1e6).astype(np.int64)
 
 
-def _a(table: Table, _ask: Ask, sets: Ints) -> Ints:
+def _a(table: Table, _ask: ChoiceRequest, sets: Ints) -> Ints:
     """A(S)."""
     return _micro(table.a[sets])
 
 
-def _kept(table: Table, ask: Ask, sets: Ints) -> Ints:
+def _kept(table: Table, ask: ChoiceRequest, sets: Ints) -> Ints:
     """A(S) + 0.25·(V_2 + V_4)(F−S)."""
     rest = ask.free & ~sets
     return _micro(table.a[sets] + 0.25 * (table.v(2)[rest] + table.v(4)[rest]))
 
 
-def _a_left(table: Table, ask: Ask, sets: Ints) -> Ints:
+def _a_left(table: Table, ask: ChoiceRequest, sets: Ints) -> Ints:
     """A(F−S)."""
     return _micro(table.a[ask.free & ~sets])
 
 
-def _again(table: Table, ask: Ask, sets: Ints) -> Ints:
+def _again(table: Table, ask: ChoiceRequest, sets: Ints) -> Ints:
     """V_k(F−S): how well the same job would fit once more."""
     return _micro(table.v(ask.k)[ask.free & ~sets])
 
 
-def _partitioned(table: Table, ask: Ask, sets: Ints) -> Ints:
+def _partitioned(table: Table, ask: ChoiceRequest, sets: Ints) -> Ints:
     """W(S) + W*(F−S)."""
     total: Ints = table.w[sets] + table.partition(ask.k)[ask.free & ~sets]
     return total
 
 
-def _own_weight(table: Table, _ask: Ask, sets: Ints) -> Ints:
+def _own_weight(table: Table, _ask: ChoiceRequest, sets: Ints) -> Ints:
     """W(S)."""
     return table.w[sets]
 
 
-def _few_numa(table: Table, _ask: Ask, sets: Ints) -> Ints:
+def _few_numa(table: Table, _ask: ChoiceRequest, sets: Ints) -> Ints:
     """Fewest NUMA nodes."""
     return -table.numa[sets]
 
 
-def _near_nics(table: Table, ask: Ask, sets: Ints) -> Ints:
+def _near_nics(table: Table, ask: ChoiceRequest, sets: Ints) -> Ints:
     """Nearest NICs, when the job spans nodes."""
     return table.near[sets] * ask.multi_node
 
@@ -174,7 +174,7 @@ def _near_nics(table: Table, ask: Ask, sets: Ints) -> Ints:
 class _Key:
     """One key of a mode."""
 
-    of: Callable[[Table, Ask, Ints], Ints]
+    of: Callable[[Table, ChoiceRequest, Ints], Ints]
     """Its value for each of some sets; the largest is kept."""
     words: str
     """What is said of a set that it prefers to another."""
@@ -189,11 +189,11 @@ _FAST = (
     _Key(_near_nics, "it is nearer to the NICs"),
 )
 _KEYS = {
-    Mode.FAST: _FAST,
-    Mode.KEEP: (
+    ChoiceMode.FAST: _FAST,
+    ChoiceMode.KEEP: (
         _Key(_kept, "what it leaves free keeps better sets of two and four"),
         _Key(_a_left, "all that it leaves free is faster together"),
         *_FAST,
     ),
-    Mode.COMPAT: (_PARTITION, _Key(_own_weight, "its own pair scores are higher")),
+    ChoiceMode.COMPAT: (_PARTITION, _Key(_own_weight, "its own pair scores are higher")),
 }

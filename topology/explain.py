@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from topology.choice import Ask, advantage, candidates, choose, ranked
+from topology.choice import ChoiceRequest, advantage, candidates, choose, ranked
 from topology.machine import gpus_of, mask_of
 from topology.table import Table
 
@@ -38,7 +38,7 @@ class Explanation:
     """A is solved exactly; else the bandwidths of large direct meshes are upper bounds."""
 
 
-def explain(table: Table, ask: Ask) -> Explanation:
+def explain(table: Table, ask: ChoiceRequest) -> Explanation:
     """Choose and explain. Cost: the choice, and milliseconds to rank every candidate."""
     chosen = choose(table, ask)
     if chosen is None:
@@ -62,7 +62,7 @@ def explain(table: Table, ask: Ask) -> Explanation:
     )
 
 
-def index_order(ask: Ask) -> int:
+def index_order(ask: ChoiceRequest) -> int:
     """Return the mask of the required GPUs and the lowest free indices."""
     others = gpus_of(ask.free & ~ask.required)
     return ask.required | mask_of(others[: ask.k - ask.required.bit_count()])
@@ -73,7 +73,7 @@ def _set(table: Table, mask: int) -> GPUSet:
     return GPUSet(gpus, table.bandwidth(mask) if len(gpus) > 1 else None)
 
 
-def _reason(table: Table, ask: Ask, chosen: int, runner_up: int | None) -> str:
+def _reason(table: Table, ask: ChoiceRequest, chosen: int, runner_up: int | None) -> str:
     sets = candidates(table, ask)
     a, best_free = table.bandwidth(chosen), max(table.bandwidth(s) for s in sets.tolist())
     speed = f"{a:.1f} GB/s" if ask.k > 1 else "a single GPU"

@@ -7,7 +7,7 @@ from cluster.capacity import Capacity
 from cluster.finding import Finding
 from cluster.gang import Mark, gang_mark, is_member
 from cluster.keys import NODE_MODE, NVIDIA_GPU_SHARED
-from cluster.mode import Mode
+from cluster.mode import NodeMode
 from cluster.pod import NewPod
 from cluster.request import Family, Request, read_request
 from cluster.selector import is_tied, names_label
@@ -85,5 +85,5 @@ def _nvidia_family(
     if request.counted != NVIDIA_GPU_SHARED or policy.policy.placement.nvidia == "off":
         return _NVIDIA
     if names_label(pod.spec, NODE_MODE):
-        return _REPLICA if is_tied(pod.spec, NODE_MODE, Mode.TIMESLICE) else _NVIDIA
+        return _REPLICA if is_tied(pod.spec, NODE_MODE, NodeMode.TIMESLICE) else _NVIDIA
     return _REPLICA if capacity.replicas else _NVIDIA

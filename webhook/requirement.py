@@ -11,7 +11,7 @@ from cluster.keys import (
     NODE_TYPE,
     NVIDIA_GPU_SHARED,
 )
-from cluster.mode import Mode
+from cluster.mode import NodeMode
 from cluster.request import Family, Request
 from policy.catalogue import GPU, GPU_HPN
 from policy.document import NodeLabel
@@ -26,15 +26,15 @@ SHARED_PRODUCT = "-SHARED"
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
 _WHOLE, _SHARE, _REPLICA, _NVIDIA = Family.WHOLE, Family.SHARE, Family.REPLICA, Family.NVIDIA
 
-_TOPOLOGY = NodeRequirement(NODE_MODE, (Mode.TOPOLOGY.value,), "affinity whole GPUs")
-_TIMESLICE = NodeRequirement(NODE_MODE, (Mode.TIMESLICE.value,), "affinity time-slicing")
+_TOPOLOGY = NodeRequirement(NODE_MODE, (NodeMode.TOPOLOGY.value,), "affinity whole GPUs")
+_TIMESLICE = NodeRequirement(NODE_MODE, (NodeMode.TIMESLICE.value,), "affinity time-slicing")
 _NOT_TIMESLICE = NodeRequirement(
-    NODE_MODE, (Mode.TIMESLICE.value,), "affinity NVIDIA's time-slicing", "NotIn"
+    NODE_MODE, (NodeMode.TIMESLICE.value,), "affinity NVIDIA's time-slicing", "NotIn"
 )
 """Linkwise chooses the replicas on nodes of mode `timeslice`: other pods would have no record."""
-_COMPUTE = NodeRequirement(NODE_MODE, (Mode.CORE_MEM.value,), "affinity compute share")
+_COMPUTE = NodeRequirement(NODE_MODE, (NodeMode.CORE_MEM.value,), "affinity compute share")
 _COMPUTE_OR_MPS = NodeRequirement(
-    NODE_MODE, (Mode.CORE_MEM.value, Mode.MPS.value), "affinity compute share"
+    NODE_MODE, (NodeMode.CORE_MEM.value, NodeMode.MPS.value), "affinity compute share"
 )
 _RESERVED = NodeRequirement(NODE_TYPE, (RESERVED,), "affinity gpu-hpn")
 

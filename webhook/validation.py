@@ -9,7 +9,7 @@ from cluster.gang import Mark
 from cluster.gang_owner import Workload, gang_findings
 from cluster.keys import DEFAULT_SCHEDULER, DRIVER_VERSION, GPU_WHOLE, MODEL_SERIES
 from cluster.misspelled import misspelled
-from cluster.mode import Mode
+from cluster.mode import NodeMode
 from cluster.node_terms import node_terms_finding
 from cluster.pod import NewPod
 from cluster.request import Family, Request
@@ -90,7 +90,7 @@ def _unplanned_gang(pod: NewPod, mark: Mark, request: Request) -> list[Finding]:
         mark.name,
         f"Linkwise does not place gang {mark.name} as a whole: NVIDIA's plugin chooses the GPUs of "
         f"{resource}, and the scheduler places its pods one by one",
-        f"ask for {GPU_WHOLE} on nodes of mode {Mode.TOPOLOGY}, or remove the mark",
+        f"ask for {GPU_WHOLE} on nodes of mode {NodeMode.TOPOLOGY}, or remove the mark",
     )
     return [warning]
 

@@ -9,11 +9,11 @@ from scorer.gang.pod_info import pod_info
 from scorer.placement.snapshot import Snapshot, snapshot_of
 from scorer.whatif.fit import would_fit
 from scorer.whatif.simulate import settled_of
-from topology.choice import Mode
+from topology.choice import ChoiceMode
 
 
 def placement_snapshot(
-    cluster: Cluster, policy: PolicySnapshot, mode: Mode = Mode.KEEP
+    cluster: Cluster, policy: PolicySnapshot, mode: ChoiceMode = ChoiceMode.KEEP
 ) -> Snapshot:
     """Return a cluster for placement under a policy.
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from cli.output.words import amount_text, plural
 from cluster.keys import GFD_PRODUCT, NODE_POOLS, NVIDIA_GPU_SHARED
-from cluster.mode import Mode
+from cluster.mode import NodeMode
 from cluster.node import Node
 from cluster.node_ledger import Holding, NodeLedger
 from topology.machine import gpus_of
@@ -101,7 +101,7 @@ def usage_of(ledgers: Iterable[NodeLedger]) -> list[NamespaceUsage]:
 def _add(usage: NamespaceUsage, holding: Holding, node: Node) -> None:
     usage.pods += 1
     usage.nodes.add(node.name)
-    if node.mode is Mode.TIMESLICE or node.replicas or holding.counted == NVIDIA_GPU_SHARED:
+    if node.mode is NodeMode.TIMESLICE or node.replicas or holding.counted == NVIDIA_GPU_SHARED:
         usage.replicas += len(holding.shares) + holding.nvidia
         return
     usage.memory += sum(share.mem or 0 for share in holding.shares)

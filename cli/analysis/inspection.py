@@ -6,7 +6,7 @@ from functools import cached_property
 
 from cli.files.cluster_file import Cluster
 from cluster.keys import GFD_PRODUCT, ISOLATION
-from cluster.mode import Mode
+from cluster.mode import NodeMode
 from cluster.node import Node
 from cluster.node_ledger import Holding, NodeLedger
 from cluster.pod import Pod
@@ -83,7 +83,7 @@ class InspectedNode:
     @property
     def is_counted(self) -> bool:
         """NVIDIA's plugin chooses its GPUs, so it is not known which are free."""
-        return self.node.mode is Mode.DEFAULT and any(
+        return self.node.mode is NodeMode.DEFAULT and any(
             holder.holding.nvidia for holder in self.holders
         )
 

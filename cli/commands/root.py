@@ -215,13 +215,13 @@ def simulate(
     from cli.files.source import all_files
     from cli.render.page.caption import Caption
     from runtime.process.clock import wall
-    from topology.choice import Mode
+    from topology.choice import ChoiceMode
 
     manifests = all_files((*(files or ()), *(filenames or ())), recursive=recursive)
     inputs = read_inputs(InputFiles(manifests, policy_file, profile_file, cluster, namespace))
     command = ("linkwise", "simulate", *manifests, "--cluster", cluster)
     caption = Caption(command, wall(), (*manifests, cluster))
-    return show_simulation(inputs, View(output), Mode(mode), caption)
+    return show_simulation(inputs, View(output), ChoiceMode(mode), caption)
 
 
 @app.command(epilog="Example: linkwise explain gang team/mpijob-vgg16")

@@ -17,7 +17,7 @@ from cli.render import simulate_json, simulate_text
 from cli.render.page.caption import Caption
 from cluster.ledger import Ledger
 from manifest.template import PodTemplate
-from topology.choice import Mode
+from topology.choice import ChoiceMode
 from webhook.outcome import Verdict
 
 
@@ -32,7 +32,7 @@ class View(StrEnum):
     HTML = "html"
 
 
-def show_simulation(inputs: Inputs, view: View, mode: Mode, caption: Caption) -> int:
+def show_simulation(inputs: Inputs, view: View, mode: ChoiceMode, caption: Caption) -> int:
     """Simulate and show the result; return the exit code.
 
     Args:

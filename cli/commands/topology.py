@@ -108,17 +108,17 @@ def topology_best(
     from cli.files.machine import find_machine
     from cli.files.source import only_file, shown_name
     from cli.render import topology_json, topology_text
-    from topology.choice import Ask, Mode
+    from topology.choice import ChoiceMode, ChoiceRequest
     from topology.explain import explain
     from topology.table import table_of
 
     name = only_file(file, filename)
     machine = find_machine(name, model=gpu_model, partial=partial)
-    ask = Ask(
+    ask = ChoiceRequest(
         free=(1 << machine.n) - 1 if free is None else gpu_mask(free, machine.n, "--free"),
         k=count,
         required=gpu_mask(require or "", machine.n, "--require"),
-        mode=Mode(mode),
+        mode=ChoiceMode(mode),
         multi_node=multi_node,
     )
     bandwidths = table_of(machine)

@@ -9,8 +9,8 @@ from msgspec import convert
 from pydantic import Field
 
 from cluster import keys
-from cluster.mode import Mode
-from cluster.node import Node, NodeError, NodeObject, Placement, read_node
+from cluster.mode import NodeMode
+from cluster.node import Node, NodeError, NodeObject, PackingStrategy, read_node
 from cluster.node_ledger import Holding
 from cluster.record import GPUShare
 from manifest.value import InputError, Value
@@ -49,7 +49,7 @@ class _Line(Wire):
     name: Annotated[str, Field(min_length=1)]
     count: Annotated[int, Field(ge=1, le=MOST_NODES)] | None = None
     machine: str | None = None
-    mode: Mode = Mode.DEFAULT
+    mode: NodeMode = NodeMode.DEFAULT
     # Large defaults, so that a file about GPUs need not name other resources.
     cpu: Quantity = 256
     memory: Quantity = "4Ti"
@@ -88,7 +88,7 @@ def is_short_form(document: Value) -> bool:
 def read_short_form(
     document: Value,
     machine_of: Callable[[str], Machine],
-    placement: Placement = Placement.BINPACK,
+    placement: PackingStrategy = PackingStrategy.BINPACK,
 ) -> Iterator[ShortNode]:
     """Yield the nodes of a short form.
 
@@ -111,13 +111,13 @@ def read_short_form(
 
 
 def _nodes(
-    line: _Line, value: Value, machine_of: Callable[[str], Machine], placement: Placement
+    line: _Line, value: Value, machine_of: Callable[[str], Machine], placement: PackingStrategy
 ) -> Iterator[ShortNode]:
     try:
         machine = machine_of(line.machine) if line.machine else None
     except InputError as error:
         raise value.at("machine").error(str(error)) from None
-    if machine is None and (line.used or line.mode is not Mode.DEFAULT):
+    if machine is None and (line.used or line.mode is not NodeMode.DEFAULT):
         raise value.error(f"a node of mode {line.mode} has GPUs; add its machine.")
     resources = _resources(line, machine, value) if machine else {}
     names = [line.name] if line.count is None else [f"{line.name}-{i}" for i in range(line.count)]
@@ -136,7 +136,7 @@ def _nodes(
 def _object(line: _Line, name: str, resources: dict[str, Quantity]) -> NodeObject:
     """Return the Node that a kubelet would register."""
     labels = {keys.HOSTNAME: name, **line.labels}
-    if line.mode is not Mode.DEFAULT:
+    if line.mode is not NodeMode.DEFAULT:
         labels[keys.NODE_MODE] = line.mode
     if line.replicas is not None:
         labels[keys.GFD_REPLICAS] = str(line.replicas)
@@ -163,11 +163,11 @@ def _resources(line: _Line, machine: Machine, value: Value) -> dict[str, Quantit
             )
         core = {keys.GPU_CORE: 100 * machine.n} if mode.shares_compute else {}
         return {keys.GPU_MEM: sum(each), keys.GPU_COUNT: machine.n, **core}
-    if mode is Mode.TIMESLICE:
+    if mode is NodeMode.TIMESLICE:
         if line.replicas is None:
             raise value.error("replicas is missing: how many pods may share one GPU; add it.")
         return {keys.NVIDIA_GPU_SHARED: machine.n * line.replicas}
-    counted = {Mode.TOPOLOGY: keys.GPU_WHOLE, Mode.DEFAULT: keys.NVIDIA_GPU}.get(mode)
+    counted = {NodeMode.TOPOLOGY: keys.GPU_WHOLE, NodeMode.DEFAULT: keys.NVIDIA_GPU}.get(mode)
     return {counted: machine.n} if counted else {}
 
 

@@ -8,7 +8,7 @@ from cli.output.words import amount_text, card_problems, plural
 from cli.render.topology_text import link_kind
 from cluster.amounts import CORE_MAX
 from cluster.keys import NVIDIA_GPU_SHARED
-from cluster.mode import Mode
+from cluster.mode import NodeMode
 from cluster.record import Isolation
 
 MOST_NAMES = 4
@@ -60,7 +60,7 @@ def _left(view: InspectedNode) -> str:
             return memory
         core = f"{sum(map(ledger.core_free, cards))} of {CORE_MAX * len(cards)} % compute"
         return f"{memory}, {core}"
-    if mode is Mode.TIMESLICE:
+    if mode is NodeMode.TIMESLICE:
         left = sum(map(ledger.replicas_free, cards))
         return f"{left} of {view.node.replicas * len(cards)} replicas free"
     if ledger.replicas_counted:
@@ -84,7 +84,7 @@ def _enforced(view: InspectedNode) -> Iterator[Paint]:
 
 def _rows(view: InspectedNode) -> Iterator[list[Cell]]:
     """Yield a row for each group of GPUs: those of one holder, of one gang, free ones."""
-    if view.node.mode is Mode.DEFAULT:
+    if view.node.mode is NodeMode.DEFAULT:
         yield from _counted(view)
         return
     for gpus in _groups(view):

@@ -20,7 +20,7 @@ from cli.output.printer import (
 )
 from cli.output.words import plural
 from cluster.keys import NVIDIA_GPU_SHARED
-from cluster.node import Mode
+from cluster.node import NodeMode
 from cluster.node_ledger import NodeLedger
 from cluster.request import Family
 from scorer.placement.baselines import IndexOrder
@@ -152,7 +152,7 @@ def _free(node: NodeLedger) -> str:
     if node.node.mode.shares_memory:
         total = sum(card.memory or 0 for card in node.node.cards)
         return f"{sum(node.memory_free(i) for i in cards)} of {total} GiB"
-    if node.node.mode is Mode.TIMESLICE:
+    if node.node.mode is NodeMode.TIMESLICE:
         left = sum(node.replicas_free(i) for i in cards)
         return f"{left} of {node.node.replicas * len(cards)} replicas"
     if node.replicas_counted and not cards:

@@ -6,7 +6,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from cli.output.document import Document, rounded
 from topology.catalogue import Entry
-from topology.choice import Ask, Mode
+from topology.choice import ChoiceMode, ChoiceRequest
 from topology.explain import Explanation, GPUSet
 from topology.machine import Level, Machine
 from topology.table import Table
@@ -60,7 +60,7 @@ class Choice(Document, frozen=True, kw_only=True):
     bandwidth: float | UnsetType | None = UNSET
     """Null for one GPU."""
     unit: Literal["GB/s"] | UnsetType = UNSET
-    mode: Mode | UnsetType = UNSET
+    mode: ChoiceMode | UnsetType = UNSET
     class_: str | UnsetType = field(default=UNSET, name="class")
     best_possible: float | UnsetType | None = UNSET
     """Of any GPUs."""
@@ -109,7 +109,9 @@ def machine_report(machine: Machine, bandwidths: Table) -> MachineReport:
     )
 
 
-def choice(machine: Machine, bandwidths: Table, ask: Ask, explanation: Explanation) -> Choice:
+def choice(
+    machine: Machine, bandwidths: Table, ask: ChoiceRequest, explanation: Explanation
+) -> Choice:
     """Return the GPUs to take, and the alternatives."""
     if explanation.chosen is None:
         return Choice(gpus=None, reason=explanation.reason)

@@ -3,7 +3,7 @@
 from cli.output.printer import BAD, DOUBT, GOOD, QUIET, Cell, Paint, say, table
 from cli.render.topology_json import links, pairs, word
 from topology.catalogue import Entry
-from topology.choice import Ask
+from topology.choice import ChoiceRequest
 from topology.explain import Explanation, GPUSet
 from topology.machine import Machine
 from topology.table import Table
@@ -34,7 +34,7 @@ def show_machine(name: str, machine: Machine, bandwidths: Table) -> None:
     _show_warnings(machine)
 
 
-def show_choice(name: str, machine: Machine, explanation: Explanation, ask: Ask) -> None:
+def show_choice(name: str, machine: Machine, explanation: Explanation, ask: ChoiceRequest) -> None:
     """Write which GPUs to take, and the alternatives."""
     if explanation.chosen is None:
         say(Paint("no such set:", BAD), explanation.reason)
@@ -55,7 +55,7 @@ def show_catalogue(entries: list[Entry]) -> None:
     )
 
 
-def _show_chosen(name: str, explanation: Explanation, chosen: GPUSet, ask: Ask) -> None:
+def _show_chosen(name: str, explanation: Explanation, chosen: GPUSet, ask: ChoiceRequest) -> None:
     say(
         Paint(f"GPU {_gpus(chosen)}", GOOD, bold=True),
         Paint(_speed(chosen), bold=True),

@@ -6,13 +6,13 @@ from cluster.request import Family, Request
 from scorer.extender.filter import filter_gpus
 from scorer.placement.reasons import Reason
 from scorer.placement.shares import cards_for
-from topology.choice import Ask, Mode, choose
+from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.machine import gpus_of
 from topology.table import Table
 
 
 def choose_gpus(
-    node: NodeLedger, table: Table | None, request: Request, mode: Mode
+    node: NodeLedger, table: Table | None, request: Request, mode: ChoiceMode
 ) -> tuple[GPUShare, ...] | Reason:
     """Return the GPUs for a pod, or why there are none.
 
@@ -27,7 +27,7 @@ def choose_gpus(
         return infeasible.reason
     if request.family is not Family.WHOLE:
         return cards_for(node, request)
-    ask = Ask(node.free_mask, request.gpus, mode=mode)
+    ask = ChoiceRequest(node.free_mask, request.gpus, mode=mode)
     mask = choose(table, ask) if table else None
     if mask is None:
         return Reason.GPUS

@@ -6,7 +6,7 @@ from cluster.pod import PodSpec
 from cluster.request import Family
 from scorer.placement.result import Plan
 from scorer.placement.snapshot import Snapshot
-from topology.choice import Ask
+from topology.choice import ChoiceRequest
 from topology.explain import Explanation, explain
 from topology.machine import mask_of
 
@@ -61,7 +61,7 @@ def _gpus(snapshot: Snapshot, plan: Plan) -> dict[str, Explanation]:
         if not held.node.machine_known:
             continue
         several = len(plan.gpus) > 1
-        ask = Ask(held.free_mask, len(gpus), mode=snapshot.mode, multi_node=several)
+        ask = ChoiceRequest(held.free_mask, len(gpus), mode=snapshot.mode, multi_node=several)
         explanation = explain(snapshot.tables[node], ask)
         chosen = explanation.chosen
         if chosen is not None and mask_of(chosen.gpus) == mask_of(gpus):

@@ -1,6 +1,6 @@
 """Filter nodes for a pod, and count how often the GPUs of a node satisfy its request."""
 
-from cluster.node import Mode
+from cluster.node import NodeMode
 from cluster.node_ledger import NodeLedger
 from cluster.request import Family, Request
 from cluster.selector import node_matches, tolerates
@@ -35,17 +35,17 @@ def hidden_capacity(node: NodeLedger) -> Reason | None:
     return Reason.PREPARING if node.node.preparing else None
 
 
-def gives(mode: Mode, request: Request) -> bool:
+def gives(mode: NodeMode, request: Request) -> bool:
     """Return whether nodes of this mode offer the requested GPUs."""
     match request.family:
         case Family.WHOLE:
-            return mode is Mode.TOPOLOGY
+            return mode is NodeMode.TOPOLOGY
         case Family.SHARE:
             return mode.shares_compute if request.core else mode.shares_memory
         case Family.REPLICA:
-            return mode is Mode.TIMESLICE
+            return mode is NodeMode.TIMESLICE
         case _:
-            return mode is Mode.DEFAULT
+            return mode is NodeMode.DEFAULT
 
 
 def gpu_capacity(node: NodeLedger, request: Request) -> int | Reason:

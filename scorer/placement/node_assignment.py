@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cluster.node_ledger import NodeLedger
 from scorer.placement.partition import choose_linked
-from topology.choice import Ask, Mode, choose
+from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.table import Table
 
 
@@ -68,7 +68,7 @@ class Selection(NamedTuple):
 class SelectionOptions(NamedTuple):
     """How GPUs are selected on each node of a plan; a tuple, which has the fastest hash."""
 
-    mode: Mode
+    mode: ChoiceMode
     linked: bool = False
     """Every worker's set must be connected by NVLink alone; on one node the whole set, too."""
     multi_node: bool = False
@@ -86,7 +86,7 @@ def select_gpus(
         sizes: GPUs of each worker.
         options: How to select them.
     """
-    ask = Ask(
+    ask = ChoiceRequest(
         free,
         sum(sizes),
         mode=options.mode,

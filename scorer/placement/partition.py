@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from itertools import combinations, permutations
 
-from topology.choice import Ask, Mode, candidates, choose, ranked
+from topology.choice import ChoiceMode, ChoiceRequest, candidates, choose, ranked
 from topology.disjoint import best_disjoint
 from topology.machine import gpus_of, mask_of
 from topology.table import Table
@@ -51,7 +51,7 @@ def split(
 
 
 @lru_cache(maxsize=4096)
-def choose_linked(table: Table, ask: Ask, sizes: tuple[int, ...]) -> int | None:
+def choose_linked(table: Table, ask: ChoiceRequest, sizes: tuple[int, ...]) -> int | None:
     """Return the best set that splits into worker sets which NVLink alone connects, or None."""
     fitting = (s for s in ranked(table, ask) if split(table, s, sizes, linked=True) is not None)
     return next(fitting, None)
@@ -77,7 +77,7 @@ def _lowest_parts(
     for size in sizes:
         part = mask_of(gpus[:size])
         del gpus[:size]
-        best = table.a[candidates(table, Ask(mask, size))].max()
+        best = table.a[candidates(table, ChoiceRequest(mask, size))].max()
         if table.bandwidth(part) < round(float(best), 6) or (linked and not table.linked[part]):
             return None
         parts.append(part)
@@ -90,7 +90,7 @@ def _largest_first(
     """Return the fastest part for the largest worker, then of what it leaves for the next."""
     parts: list[int] = []
     for size in sizes:
-        part = choose(table, Ask(mask, size, mode=Mode.FAST, linked=linked))
+        part = choose(table, ChoiceRequest(mask, size, mode=ChoiceMode.FAST, linked=linked))
         if part is None:
             return None
         parts.append(part)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
-from cluster.node import Placement
+from cluster.node import PackingStrategy
 from cluster.node_ledger import NodeLedger
 from cluster.request import Family, Request
 from scorer.placement.filters import gpu_capacity
@@ -12,7 +12,7 @@ from scorer.placement.node_assignment import Selection, SelectionOptions, select
 from scorer.placement.shares import preference
 from scorer.placement.single_node import TOLERANCE
 from scorer.placement.snapshot import Snapshot
-from topology.choice import Mode
+from topology.choice import ChoiceMode
 from topology.table import Table
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
@@ -49,7 +49,11 @@ def rank_nodes(snapshot: Snapshot, names: Iterable[str], request: Request) -> di
 
 
 def value_of(
-    node: NodeLedger, table: Table | None, request: Request, mode: Mode, placement: Placement
+    node: NodeLedger,
+    table: Table | None,
+    request: Request,
+    mode: ChoiceMode,
+    placement: PackingStrategy,
 ) -> Value | None:
     """Return the value of a node for a pod, to compare nodes; None where the pod does not fit."""
     if request.family is _WHOLE:
@@ -59,7 +63,7 @@ def value_of(
     return preference(node, request, placement)
 
 
-def scores(values: Sequence[Value | None], placement: Placement) -> list[int]:
+def scores(values: Sequence[Value | None], placement: PackingStrategy) -> list[int]:
     """Return the score of each node by its value for one pod; see `rank_nodes`."""
     # Equal selections are mostly the same object, and an id has a faster hash than a tuple.
     different = dict(zip(map(id, values), values, strict=True))
@@ -73,15 +77,15 @@ def scores(values: Sequence[Value | None], placement: Placement) -> list[int]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _selection(table: Table, free: int, gpus: int, mode: Mode) -> Selection | None:
+def _selection(table: Table, free: int, gpus: int, mode: ChoiceMode) -> Selection | None:
     """Return what `select_gpus` selects for one pod; here, since its own cache is slower."""
     return select_gpus(table, free, (gpus,), SelectionOptions(mode))
 
 
-def _scores(selections: set[Selection], placement: Placement) -> dict[Selection, int]:
+def _scores(selections: set[Selection], placement: PackingStrategy) -> dict[Selection, int]:
     best = max((selection.bandwidth for selection in selections), default=0.0)
     fast = {found for found in selections if found.bandwidth >= best * (1 - TOLERANCE)}
-    sign = 1 if placement is Placement.BINPACK else -1
+    sign = 1 if placement is PackingStrategy.BINPACK else -1
     slow = {found: int((FAST - 1) * found.bandwidth / best) for found in selections - fast}
     return slow | _spread_over(fast, lambda found: (sign * found.left, found.damage), FAST)
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from cluster.node import Placement
+from cluster.node import PackingStrategy
 from cluster.node_ledger import FreeShare, NodeLedger
 from cluster.record import GPUShare
 from cluster.request import Family, Request
@@ -66,7 +66,7 @@ def _chosen(node: NodeLedger, request: Request) -> list[FreeShare]:
     cards = _feasible(node, request)
     if len(cards) < request.gpus:
         return []
-    if node.node.placement is Placement.BINPACK:
+    if node.node.placement is PackingStrategy.BINPACK:
         return sorted(cards)[: request.gpus]
     return sorted(cards, key=lambda card: (-card.memory, -card.core, card.i))[: request.gpus]
 
@@ -84,7 +84,7 @@ def _replicas(node: NodeLedger, wanted: int) -> tuple[GPUShare, ...]:
     return tuple(GPUShare(i, node.node.cards[i].uuid) for i in sorted(chosen))
 
 
-def preference(node: NodeLedger, request: Request, placement: Placement) -> tuple[float, ...]:
+def preference(node: NodeLedger, request: Request, placement: PackingStrategy) -> tuple[float, ...]:
     """Return the key that orders nodes for a request that fits: the least first, then by name.
 
     For shares best fit prefers nodes in use, `spread` emptier ones; then the card rule decides.
@@ -97,12 +97,12 @@ def preference(node: NodeLedger, request: Request, placement: Placement) -> tupl
     """
     if not request.places:
         free = node.counted_free(request.counted)
-        return (free if placement is Placement.BINPACK else -free,)
+        return (free if placement is PackingStrategy.BINPACK else -free,)
     if request.family is Family.REPLICA:
         return (min(-node.replicas_free(share.i) for share in cards_for(node, request)),)
     chosen = _chosen(node, request)
     memory, core = min(card.memory for card in chosen), min(card.core for card in chosen)
-    if node.node.placement is Placement.BINPACK:
+    if node.node.placement is PackingStrategy.BINPACK:
         return (float(node.sharing is None), memory, core)
     total = sum(card.memory or 0 for card in node.node.cards)
     used = sum(taken.memory for taken in node.taken)

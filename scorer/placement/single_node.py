@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from cluster.node import Placement
+from cluster.node import PackingStrategy
 from cluster.node_ledger import NodeLedger
 from scorer.placement.feasibility import Ints
 from scorer.placement.node_assignment import (
@@ -25,7 +25,7 @@ def best_node(
     candidates: Iterable[Candidate],
     sizes: tuple[int, ...],
     options: SelectionOptions,
-    placement: Placement,
+    placement: PackingStrategy,
 ) -> NodeAssignment | None:
     """Return the best node for all workers together, and their GPUs there.
 
@@ -49,7 +49,7 @@ def best_node(
     if not selections:
         return None
     enough = max(selection.bandwidth for selection, _ in selections) * (1 - TOLERANCE)
-    sign = 1 if placement is Placement.BINPACK else -1
+    sign = 1 if placement is PackingStrategy.BINPACK else -1
 
     def order(pair: tuple[Selection, Candidate]) -> tuple[int, float, str]:
         selection, candidate = pair
@@ -61,7 +61,7 @@ def best_node(
 
 
 def best_node_of_pod(
-    snapshot: Snapshot, rows: Ints, gpus: int, options: SelectionOptions, placement: Placement
+    snapshot: Snapshot, rows: Ints, gpus: int, options: SelectionOptions, placement: PackingStrategy
 ) -> NodeAssignment | None:
     """Return the same as `best_node` for one worker, out of many nodes.
 
@@ -92,7 +92,7 @@ def best_node_of_pod(
     if best < 0:
         return None
     rows = rows[bandwidth[rows] >= best * (1 - TOLERANCE)]
-    sign = 1 if placement is Placement.BINPACK else -1
+    sign = 1 if placement is PackingStrategy.BINPACK else -1
     for order in (sign * left, damage):
         rows = rows[order[rows] == order[rows].min()]
     node = snapshot.nodes[rows[0]]

@@ -6,10 +6,10 @@ from functools import cached_property
 from operator import lt
 
 from cluster.ledger import Ledger
-from cluster.node import Placement
+from cluster.node import PackingStrategy
 from cluster.node_ledger import Holding, NodeLedger
 from scorer.placement.node_cache import EmptiedNodes, NodeCache, changed_nodes
-from topology.choice import Mode
+from topology.choice import ChoiceMode
 from topology.table import Table, table_of
 
 
@@ -18,9 +18,9 @@ class Snapshot:
     """An immutable view of nodes, their GPU links and holders, and the policy's preferences."""
 
     ledger: Ledger
-    mode: Mode = Mode.KEEP
+    mode: ChoiceMode = ChoiceMode.KEEP
     """How GPUs are chosen on one node."""
-    placement: Placement = Placement.BINPACK
+    placement: PackingStrategy = PackingStrategy.BINPACK
     """How whole GPUs are laid out over nodes of equal bandwidth."""
     domains: tuple[str, ...] = ()
     """Node labels whose equal values mean a common network domain, nearest first."""

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from cluster.node import Mode
+from cluster.node import NodeMode
 from cluster.node_ledger import NodeLedger
 from cluster.whatif_api import FitQuestion, FitResult, FitTemplate, NodeLeft, PodFit
 from scorer.cache.cluster_state import ClusterState
@@ -83,7 +83,7 @@ def left_on(before: NodeLedger, after: NodeLedger) -> NodeLeft:
     measures = (
         ("memory", NodeLedger.memory_free, mode.shares_memory),
         ("core", NodeLedger.core_free, mode.shares_compute),
-        ("replicas", NodeLedger.replicas_free, mode is Mode.TIMESLICE),
+        ("replicas", NodeLedger.replicas_free, mode is NodeMode.TIMESLICE),
     )
     free = {
         f"{amount}_free_{when}": [free_on(node, i) for i in cards]

@@ -7,7 +7,7 @@ from strategies import pods
 
 from cluster import keys
 from cluster.isolation import isolation_of
-from cluster.mode import Mode
+from cluster.mode import NodeMode
 from cluster.pod import Pod
 from cluster.record import Isolation
 from cluster.request import read_request
@@ -165,7 +165,7 @@ def test_a_node_may_do_without_cgpus_limits():
     assert isolation(node, MEMORY_ONLY) == "none"
 
 
-@given(raw=pods(), mode=st.sampled_from(Mode))
+@given(raw=pods(), mode=st.sampled_from(NodeMode))
 def test_of_any_pod_no_more_is_said_than_its_node_can_enforce(raw, mode):
     pod = msgspec.convert(raw, Pod)
 

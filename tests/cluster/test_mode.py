@@ -1,19 +1,19 @@
 import pytest
 
 from cluster.keys import NODE_CGPU, NODE_GPUSHARE, NODE_MODE, NODE_PLACEMENT
-from cluster.mode import Mode, Placement, read_mode, read_placement
+from cluster.mode import NodeMode, PackingStrategy, read_mode, read_placement
 
 
 @pytest.mark.parametrize(
     ("labels", "mode"),
     [
-        ({}, Mode.DEFAULT),
-        ({NODE_MODE: "core_mem"}, Mode.CORE_MEM),
-        ({NODE_GPUSHARE: "true"}, Mode.SHARE),
-        ({NODE_CGPU: "true"}, Mode.CGPU),
-        ({NODE_CGPU: "true", NODE_GPUSHARE: "true"}, Mode.CGPU),
-        ({NODE_GPUSHARE: "false"}, Mode.DEFAULT),
-        ({NODE_GPUSHARE: "true", NODE_MODE: "default"}, Mode.DEFAULT),
+        ({}, NodeMode.DEFAULT),
+        ({NODE_MODE: "core_mem"}, NodeMode.CORE_MEM),
+        ({NODE_GPUSHARE: "true"}, NodeMode.SHARE),
+        ({NODE_CGPU: "true"}, NodeMode.CGPU),
+        ({NODE_CGPU: "true", NODE_GPUSHARE: "true"}, NodeMode.CGPU),
+        ({NODE_GPUSHARE: "false"}, NodeMode.DEFAULT),
+        ({NODE_GPUSHARE: "true", NODE_MODE: "default"}, NodeMode.DEFAULT),
     ],
     ids=str,
 )
@@ -25,19 +25,19 @@ def test_the_mode_is_the_label_or_an_older_one(labels, mode):
 def test_a_node_of_an_unknown_mode_is_left_alone_with_a_warning(word):
     mode, warning = read_mode({NODE_MODE: word})
 
-    assert mode is Mode.DISABLED
+    assert mode is NodeMode.DISABLED
     assert f"{NODE_MODE}={word}" in warning
     assert "core_mem" in warning
 
 
-@pytest.mark.parametrize("default", Placement)
+@pytest.mark.parametrize("default", PackingStrategy)
 def test_placement_is_what_the_label_says_else_the_default(default):
     assert read_placement({}, default) == (default, None)
-    for word in Placement:
+    for word in PackingStrategy:
         assert read_placement({NODE_PLACEMENT: word.value}, default) == (word, None)
 
 
-@pytest.mark.parametrize("default", Placement)
+@pytest.mark.parametrize("default", PackingStrategy)
 @pytest.mark.parametrize("word", ["random", "Spread", ""])
 def test_a_label_that_is_no_placement_is_told_and_the_default_is_taken(word, default):
     placement, warning = read_placement({NODE_PLACEMENT: word}, default)
@@ -49,15 +49,15 @@ def test_a_label_that_is_no_placement_is_told_and_the_default_is_taken(word, def
 @pytest.mark.parametrize(
     ("mode", "ours", "memory", "compute"),
     [
-        (Mode.DEFAULT, False, False, False),
-        (Mode.TOPOLOGY, True, False, False),
-        (Mode.SHARE, True, True, False),
-        (Mode.CGPU, True, True, False),
-        (Mode.CORE_MEM, True, True, True),
-        (Mode.MPS, True, True, True),
-        (Mode.TIMESLICE, True, False, False),
-        (Mode.MIG, False, False, False),
-        (Mode.DISABLED, False, False, False),
+        (NodeMode.DEFAULT, False, False, False),
+        (NodeMode.TOPOLOGY, True, False, False),
+        (NodeMode.SHARE, True, True, False),
+        (NodeMode.CGPU, True, True, False),
+        (NodeMode.CORE_MEM, True, True, True),
+        (NodeMode.MPS, True, True, True),
+        (NodeMode.TIMESLICE, True, False, False),
+        (NodeMode.MIG, False, False, False),
+        (NodeMode.DISABLED, False, False, False),
     ],
 )
 def test_each_mode_gives_out_what_the_protocol_says(mode, ours, memory, compute):

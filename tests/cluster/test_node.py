@@ -20,11 +20,11 @@ from cluster.keys import (
 )
 from cluster.node import (
     Card,
-    Mode,
     Node,
     NodeError,
+    NodeMode,
     NodeObject,
-    Placement,
+    PackingStrategy,
     Taint,
     read_node,
     uniform_machine,
@@ -81,8 +81,8 @@ def test_a_node_is_read_with_all_that_placement_asks():
     assert node == Node(
         name="n1",
         labels={NODE_MODE: "topology", NODE_PLACEMENT: "spread", "zone": "a"},
-        mode=Mode.TOPOLOGY,
-        placement=Placement.SPREAD,
+        mode=NodeMode.TOPOLOGY,
+        placement=PackingStrategy.SPREAD,
         machine=dgx1_v100(),
         machine_known=True,
         cards=(Card(),) * 8,
@@ -116,7 +116,7 @@ def test_a_node_that_offers_what_no_label_lets_be_given_out_is_told(labels, offe
 def test_an_empty_object_is_a_node_without_gpus():
     node = read_node(NodeObject())
 
-    assert (node.mode, node.machine, node.cards) == (Mode.DEFAULT, None, ())
+    assert (node.mode, node.machine, node.cards) == (NodeMode.DEFAULT, None, ())
     assert node.warnings == ()
     assert node.pods == 110
 

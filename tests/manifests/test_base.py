@@ -11,7 +11,7 @@ from certs.settings import SECRET, SERVICES, WEBHOOK_CONFIGURATIONS
 from certs.settings import read_settings as certs_settings
 from cluster import keys
 from cluster.gang import Link
-from cluster.mode import Mode
+from cluster.mode import NodeMode
 from policy.document import parse_policy
 from scorer.gang.crd import (
     GANGS,
@@ -260,7 +260,7 @@ def test_placement_policy_requires_our_gate_or_scheduler_and_no_node_name():
     (rule,) = spec["matchConditions"]
     nodes = {keys.NODE_USER_PREFIX, keys.NODES_GROUP}
     requested = {"aliyun.com/", keys.NVIDIA_GPU_SHARED, "0"}
-    excludes = {keys.NODE_MODE, Mode.TIMESLICE.value, "In", "NotIn", "DoesNotExist"}
+    excludes = {keys.NODE_MODE, NodeMode.TIMESLICE.value, "In", "NotIn", "DoesNotExist"}
     named = {*requested, *nodes, keys.GANG, keys.SCHEDULER, *excludes}
     assert quoted(rule["expression"]) - {""} == named
     # Whenever the condition matches, one of the validations fails.

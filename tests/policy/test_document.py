@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cluster import keys
 from cluster.finding import Code, Severity
-from cluster.mode import Placement
+from cluster.mode import PackingStrategy
 from manifest.lines import Embedded
 from policy.document import Policy, PolicyError, parse_plugin_config, parse_policy
 
@@ -66,7 +66,7 @@ def test_an_empty_policy_has_its_defaults(text):
     assert policy == Policy()
     assert (policy.strict, policy.capacity, policy.visible_devices) == (True, "warn", "replace")
     assert policy.environment == "replace"
-    assert (policy.placement.mode, policy.placement.strategy) == ("gates", Placement.BINPACK)
+    assert (policy.placement.mode, policy.placement.strategy) == ("gates", PackingStrategy.BINPACK)
     assert (policy.gangs.commit_deadline_seconds, policy.gangs.ageing_minutes) == (60, 10)
     assert (policy.sharing.memory_fraction, policy.sharing.compute_by_mps) == (0.9, False)
     assert policy.affinity.node_labels.model.key == keys.MODEL_SERIES
@@ -82,7 +82,7 @@ def test_everything_can_be_said():
     assert (policy.strict, policy.capacity, policy.visible_devices) == (False, "deny", "deny")
     assert policy.environment == "refuse"
     assert policy.affinity.node_labels.model.values == {"T4": ("Tesla-T4", "Tesla-T4-SHARED")}
-    assert policy.placement.strategy is Placement.SPREAD
+    assert policy.placement.strategy is PackingStrategy.SPREAD
     assert policy.gangs.domains == ("rack",)
     assert (policy.machines[0].machine, policy.machines[0].constants.nvlink) == ("dgx1-v100", 21)
     assert policy.constants.pcie == 11.5

@@ -19,7 +19,7 @@ from strategies import machines
 
 from bench.best_effort import best_effort, pair_scores
 from topology.bandwidth import bandwidths
-from topology.choice import Ask, Mode, advantage, candidates, choose, ranked
+from topology.choice import ChoiceMode, ChoiceRequest, advantage, candidates, choose, ranked
 from topology.constants import Constants
 from topology.machine import NIC, Level, Machine, gpus_of, mask_of
 from topology.table import Table, table_of
@@ -70,7 +70,7 @@ class Rules:
     def near(self, gpu: int) -> int:
         return max((nic.levels[gpu] for nic in self.machine.nics), default=0)
 
-    def keys(self, ask: Ask, chosen: int) -> tuple[float, ...]:
+    def keys(self, ask: ChoiceRequest, chosen: int) -> tuple[float, ...]:
         rest, k = ask.free & ~chosen, ask.k
         fast = (
             round(self.a[chosen], 6),
@@ -79,7 +79,7 @@ class Rules:
             -len({self.machine.numa[g] for g in gpus_of(chosen)}),
             sum(self.near(g) for g in gpus_of(chosen)) if ask.multi_node else 0,
         )
-        if ask.mode is Mode.FAST:
+        if ask.mode is ChoiceMode.FAST:
             return fast
         kept = self.a[chosen] + 0.25 * (self.v(2, rest) + self.v(4, rest))
         return (round(kept, 6), round(self.a[rest], 6), *fast)
@@ -91,36 +91,36 @@ class Rules:
             reached |= {j for i in reached for j in gpus if self.machine.links[i][j]}
         return reached == set(gpus)
 
-    def candidates(self, ask: Ask) -> Iterator[int]:
+    def candidates(self, ask: ChoiceRequest) -> Iterator[int]:
         for gpus in combinations(gpus_of(ask.free), ask.k):
             mask = mask_of(gpus)
             if mask & ask.required == ask.required and (self.connected(mask) or not ask.linked):
                 yield mask
 
-    def choose(self, ask: Ask) -> int | None:
+    def choose(self, ask: ChoiceRequest) -> int | None:
         return max(self.candidates(ask), key=lambda s: self.keys(ask, s), default=None)
 
 
 @st.composite
-def asks(draw: st.DrawFn, machine: Machine, mode: Mode | None = None) -> Ask:
+def asks(draw: st.DrawFn, machine: Machine, mode: ChoiceMode | None = None) -> ChoiceRequest:
     free = draw(st.integers(1, (1 << machine.n) - 1))
     k = draw(st.integers(1, free.bit_count()))
     required = draw(st.sets(st.sampled_from(gpus_of(free)), max_size=min(k, 2)))
-    return Ask(
+    return ChoiceRequest(
         free,
         k,
         mask_of(required),
-        mode or draw(st.sampled_from([Mode.FAST, Mode.KEEP])),
+        mode or draw(st.sampled_from([ChoiceMode.FAST, ChoiceMode.KEEP])),
         multi_node=draw(st.booleans()),
         linked=draw(st.booleans()),
     )
 
 
 def chosen(machine: Machine, free: set[int] | range, k: int, **ask: object) -> tuple[int, ...]:
-    return gpus_of(choose(table_of(machine), Ask(mask_of(set(free)), k, **ask)) or 0)
+    return gpus_of(choose(table_of(machine), ChoiceRequest(mask_of(set(free)), k, **ask)) or 0)
 
 
-@pytest.mark.parametrize("mode", [Mode.FAST, Mode.KEEP])
+@pytest.mark.parametrize("mode", [ChoiceMode.FAST, ChoiceMode.KEEP])
 @pytest.mark.parametrize("name", MACHINES)
 def test_every_choice_on_eight_gpus_is_the_one_the_rules_give(name, mode):
     machine = MACHINES[name]
@@ -128,7 +128,7 @@ def test_every_choice_on_eight_gpus_is_the_one_the_rules_give(name, mode):
 
     for free in range(1, 256):
         for k in range(1, free.bit_count() + 1):
-            ask = Ask(free, k, mode=mode)
+            ask = ChoiceRequest(free, k, mode=mode)
             assert choose(table, ask) == rules.choose(ask), (gpus_of(free), k)
 
 
@@ -179,7 +179,7 @@ def test_ranking_begins_with_the_choice_and_goes_down(machine, data):
 @given(machines(least=3), st.data())
 @settings(max_examples=50)
 def test_fast_is_never_below_best_effort_whatever_is_required(machine, data):
-    ask = data.draw(asks(machine, Mode.FAST).filter(lambda ask: ask.k > 1))
+    ask = data.draw(asks(machine, ChoiceMode.FAST).filter(lambda ask: ask.k > 1))
     ask = replace(ask, linked=False)
     table = Table(machine)
 
@@ -204,16 +204,16 @@ def test_fast_is_never_below_best_effort_whatever_is_required(machine, data):
     ids=str,
 )
 def test_known_choices_on_a_dgx1_v100(free, k, fast, keep):
-    assert chosen(dgx1_v100(), free, k, mode=Mode.FAST) == fast
-    assert chosen(dgx1_v100(), free, k, mode=Mode.KEEP) == keep
+    assert chosen(dgx1_v100(), free, k, mode=ChoiceMode.FAST) == fast
+    assert chosen(dgx1_v100(), free, k, mode=ChoiceMode.KEEP) == keep
 
 
 def test_keep_gives_up_bandwidth_now_where_it_would_break_more():
     # A row of four GPUs: the middle pair is the fastest, and no link is left beside it.
     machine = a_machine(4, {(0, 1): 9, (1, 2): 10, (2, 3): 9})
 
-    assert chosen(machine, range(4), 2, mode=Mode.FAST) == (1, 2)
-    assert chosen(machine, range(4), 2, mode=Mode.KEEP) == (0, 1)
+    assert chosen(machine, range(4), 2, mode=ChoiceMode.FAST) == (1, 2)
+    assert chosen(machine, range(4), 2, mode=ChoiceMode.KEEP) == (0, 1)
 
 
 def test_a_single_gpu_is_taken_off_the_fabric_first():
@@ -223,7 +223,9 @@ def test_a_single_gpu_is_taken_off_the_fabric_first():
 
 
 def test_the_default_is_keep_on_one_node():
-    assert Ask(0b11, 1) == Ask(0b11, 1, 0, Mode.KEEP, multi_node=False, linked=False)
+    assert ChoiceRequest(0b11, 1) == ChoiceRequest(
+        0b11, 1, 0, ChoiceMode.KEEP, multi_node=False, linked=False
+    )
 
 
 def test_fewer_numa_nodes_break_a_tie():
@@ -252,7 +254,7 @@ def test_bandwidths_a_millionth_apart_are_equal():
     constants = Constants(pcie=12.0, bridge=12.0 + 1e-8)
     machine = a_machine(4, level=level, constants=constants)
 
-    for mode in (Mode.FAST, Mode.KEEP):
+    for mode in (ChoiceMode.FAST, ChoiceMode.KEEP):
         assert chosen(machine, range(4), 2, mode=mode) == (0, 1)
 
 
@@ -270,23 +272,23 @@ def test_compat_takes_a_linked_set_even_where_its_own_choice_is_not_linked():
 
     machine = a_machine(4, {(0, 1): 1}, level=level)
 
-    assert chosen(machine, range(4), 2, mode=Mode.COMPAT) == (0, 3)
-    assert chosen(machine, range(4), 2, mode=Mode.COMPAT, linked=True) == (0, 1)
+    assert chosen(machine, range(4), 2, mode=ChoiceMode.COMPAT) == (0, 3)
+    assert chosen(machine, range(4), 2, mode=ChoiceMode.COMPAT, linked=True) == (0, 1)
 
 
 @pytest.mark.parametrize(
     ("ask", "problem"),
     [
-        (Ask(0b1111, 0), "asked for 0 GPUs; the least is 1"),
-        (Ask(0b1111, -2), "asked for -2 GPUs; the least is 1"),
-        (Ask(0b0101, 2, required=0b1010), "required, but not free: GPU 1, 3"),
-        (Ask(0b1111, 1, required=0b0011), "asked for 1, fewer than the 2 GPUs required"),
-        (Ask(0b0101, 3), "asked for 3, more than the 2 GPUs free"),
-        (Ask(0, 1), "asked for 1, more than the 0 GPUs free"),
+        (ChoiceRequest(0b1111, 0), "asked for 0 GPUs; the least is 1"),
+        (ChoiceRequest(0b1111, -2), "asked for -2 GPUs; the least is 1"),
+        (ChoiceRequest(0b0101, 2, required=0b1010), "required, but not free: GPU 1, 3"),
+        (ChoiceRequest(0b1111, 1, required=0b0011), "asked for 1, fewer than the 2 GPUs required"),
+        (ChoiceRequest(0b0101, 3), "asked for 3, more than the 2 GPUs free"),
+        (ChoiceRequest(0, 1), "asked for 1, more than the 0 GPUs free"),
     ],
     ids=["none", "negative", "taken", "too many required", "too few free", "none free"],
 )
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", ChoiceMode)
 def test_an_ask_that_cannot_be_met_says_why_and_gets_nothing(ask, problem, mode):
     ask = replace(ask, mode=mode)
 
@@ -296,12 +298,12 @@ def test_an_ask_that_cannot_be_met_says_why_and_gets_nothing(ask, problem, mode)
 
 
 def test_an_ask_that_can_be_met_has_no_problem():
-    assert Ask(0b0101, 2, required=0b0100).problem() is None
+    assert ChoiceRequest(0b0101, 2, required=0b0100).problem() is None
 
 
 def test_a_choice_is_made_once_and_then_looked_up():
     table = Table(dgx1_v100())
-    ask = Ask(0b1011_0111, 3)
+    ask = ChoiceRequest(0b1011_0111, 3)
 
     first = choose(table, ask)
 
@@ -313,12 +315,12 @@ def test_a_choice_is_made_once_and_then_looked_up():
 def test_choices_that_are_kept_are_told_apart_by_all_of_the_ask():
     nic = NIC("mlx5_0", (Level.SYS,) * 6 + (Level.PIX, Level.SYS))
     table = Table(replace(bridged_pairs(), nics=(nic,)))
-    plain = Ask(mask_of([0, 2, 3, 5, 6]), 1, mode=Mode.FAST)
+    plain = ChoiceRequest(mask_of([0, 2, 3, 5, 6]), 1, mode=ChoiceMode.FAST)
     others = [
         replace(plain, free=mask_of([2, 3, 5])),
         replace(plain, k=3),
         replace(plain, required=mask_of([5])),
-        replace(plain, mode=Mode.KEEP),
+        replace(plain, mode=ChoiceMode.KEEP),
         replace(plain, multi_node=True),
         replace(plain, k=2),
         replace(plain, k=2, required=mask_of([5])),
@@ -334,35 +336,35 @@ def test_choices_that_are_kept_are_told_apart_by_all_of_the_ask():
 @pytest.mark.parametrize(
     ("machine", "ask", "other", "words"),
     [
-        (bridged_pairs(), Ask(0xFF, 2, mode=Mode.FAST), (0, 2), "it is faster"),
-        (bridged_pairs(), Ask(0xFF, 1), (0,), "its indices are lower"),
+        (bridged_pairs(), ChoiceRequest(0xFF, 2, mode=ChoiceMode.FAST), (0, 2), "it is faster"),
+        (bridged_pairs(), ChoiceRequest(0xFF, 1), (0,), "its indices are lower"),
         (
             bridged_pairs(),
-            Ask(mask_of([0, 2, 3]), 1),
+            ChoiceRequest(mask_of([0, 2, 3]), 1),
             (2,),
             "what it leaves free keeps better sets of two and four",
         ),
         (
             replace(a_machine(4), numa=(0, 1, 0, 1)),
-            Ask(15, 2),
+            ChoiceRequest(15, 2),
             (0, 1),
             "it touches fewer NUMA nodes",
         ),
         (
             replace(a_machine(2), nics=(NIC("n", (Level.SYS, Level.PIX)),)),
-            Ask(3, 1, multi_node=True),
+            ChoiceRequest(3, 1, multi_node=True),
             (0,),
             "it is nearer to the NICs",
         ),
         (
             a_pcie_machine(4, socket=2),
-            Ask(15, 2, mode=Mode.COMPAT),
+            ChoiceRequest(15, 2, mode=ChoiceMode.COMPAT),
             (0, 2),
             "with it the free GPUs divide best by NVIDIA's pair scores",
         ),
         (
             a_pcie_machine(4, socket=2),
-            Ask(15, 2, mode=Mode.COMPAT),
+            ChoiceRequest(15, 2, mode=ChoiceMode.COMPAT),
             (2, 3),
             "NVIDIA's policy meets it first",
         ),
@@ -381,7 +383,7 @@ def test_of_two_optimal_partitions_compat_keeps_the_first_even_where_the_other_h
         return {(0, 1): Level.PIX, (2, 3): Level.PIX}.get((i, j), Level.UNKNOWN)
 
     table = table_of(a_machine(4, {(0, 2): 1}, level=level))
-    ask = Ask(15, 2, mode=Mode.COMPAT)
+    ask = ChoiceRequest(15, 2, mode=ChoiceMode.COMPAT)
 
     assert choose(table, ask) == mask_of([0, 1])
     assert (

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from strategies import machines
 
 from bench.best_effort import best_effort, pair_scores
-from topology.choice import Ask, Mode, choose
+from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.machine import Level, Machine, gpus_of, mask_of
 from topology.table import table_of
 
 
 def compat(machine: Machine, free: object, k: int, *required: int) -> tuple[int, ...]:
-    ask = Ask(mask_of(set(free)), k, mask_of(required), Mode.COMPAT)
+    ask = ChoiceRequest(mask_of(set(free)), k, mask_of(required), ChoiceMode.COMPAT)
     return gpus_of(choose(table_of(machine), ask) or 0)
 
 

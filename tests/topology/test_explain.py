@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import machines
 
-from topology.choice import Ask, Mode, choose, ranked
+from topology.choice import ChoiceMode, ChoiceRequest, choose, ranked
 from topology.explain import Explanation, GPUSet, explain, index_order
 from topology.machine import Machine, gpus_of, mask_of
 from topology.table import Table, table_of
 
 
 def told(machine: Machine, free: object, k: int, **ask: object) -> Explanation:
-    return explain(table_of(machine), Ask(mask_of(set(free)), k, **ask))
+    return explain(table_of(machine), ChoiceRequest(mask_of(set(free)), k, **ask))
 
 
 def test_every_field_of_a_choice_on_a_partly_taken_dgx1():
@@ -100,7 +100,7 @@ def test_without_a_linked_set_the_reason_says_so():
             replace(a_machine(4), numa=(0, 1, 0, 1)),
             range(4),
             2,
-            {"mode": Mode.FAST},
+            {"mode": ChoiceMode.FAST},
             "6.0 GB/s; taken before the runner-up because it touches fewer NUMA nodes",
         ),
     ],
@@ -112,7 +112,7 @@ def test_the_reason_names_what_decided(machine, free, k, ask, reason):
 
 def test_compat_does_not_claim_to_keep_sets():
     # On an empty DGX-1 best-effort takes a slower set of five.
-    explanation = told(dgx1_v100(), range(8), 5, mode=Mode.COMPAT)
+    explanation = told(dgx1_v100(), range(8), 5, mode=ChoiceMode.COMPAT)
 
     assert explanation.chosen is not None
     assert (explanation.chosen.bandwidth, explanation.best_free) == (36.8, 46.0)
@@ -131,10 +131,10 @@ def test_compat_does_not_claim_to_keep_sets():
     ids=["lowest", "required first", "all", "only the required"],
 )
 def test_index_order_takes_the_required_and_then_the_lowest(free, k, required, expected):
-    assert gpus_of(index_order(Ask(mask_of(free), k, mask_of(required)))) == expected
+    assert gpus_of(index_order(ChoiceRequest(mask_of(free), k, mask_of(required)))) == expected
 
 
-@pytest.mark.parametrize("mode", [Mode.FAST, Mode.KEEP])
+@pytest.mark.parametrize("mode", [ChoiceMode.FAST, ChoiceMode.KEEP])
 @pytest.mark.parametrize(
     "machine", [dgx1_v100(), dgx1_p100(), bridged_pairs()], ids=["v100", "p100", "bridges"]
 )
@@ -143,7 +143,7 @@ def test_the_runner_up_is_the_next_set_that_is_no_image_of_the_choice(machine, m
 
     for free in range(1, 256, 5):
         for k in range(1, free.bit_count() + 1):
-            ask = Ask(free, k, mode=mode)
+            ask = ChoiceRequest(free, k, mode=mode)
             runner_up = explain(table, ask).runner_up
             images = table.images(choose(table, ask) or 0)
             others = [s for s in ranked(table, ask) if not images[s]]
@@ -156,8 +156,10 @@ def test_the_runner_up_is_the_next_set_that_is_no_image_of_the_choice(machine, m
 @settings(max_examples=40)
 def test_an_explanation_agrees_with_the_table_it_explains(machine, data):
     free = data.draw(st.integers(1, (1 << machine.n) - 1))
-    ask = Ask(
-        free, data.draw(st.integers(1, free.bit_count())), mode=data.draw(st.sampled_from(Mode))
+    ask = ChoiceRequest(
+        free,
+        data.draw(st.integers(1, free.bit_count())),
+        mode=data.draw(st.sampled_from(ChoiceMode)),
     )
     table = Table(machine)
 
@@ -177,7 +179,7 @@ def test_an_explanation_agrees_with_the_table_it_explains(machine, data):
             assert one.bandwidth == (None if alone else table.bandwidth(mask_of(one.gpus)))
     if ask.k > 1:
         assert explanation.chosen.bandwidth <= explanation.best_free <= explanation.best_possible
-        if ask.mode is Mode.FAST:
+        if ask.mode is ChoiceMode.FAST:
             assert explanation.chosen.bandwidth == explanation.best_free
 
 

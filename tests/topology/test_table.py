@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from strategies import machines
 
 from topology.bandwidth import bandwidths
-from topology.choice import Ask, Mode, choose
+from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.machine import NIC, Level, Machine, gpus_of, mask_of
 from topology.table import Table, table_of
 
@@ -144,10 +144,10 @@ def test_a_prepared_table_chooses_what_an_unprepared_one_does():
     prepared, fresh = Table(dgx1_p100()), Table(dgx1_p100())
     prepared.prepare()
 
-    for mode in Mode:
+    for mode in ChoiceMode:
         for free in (255, 0b1011_0110):
             for k in (1, 3, 4):
-                ask = Ask(free, k, mode=mode)
+                ask = ChoiceRequest(free, k, mode=mode)
                 assert choose(prepared, ask) == choose(fresh, ask)
 
 
@@ -175,4 +175,4 @@ def sixteen() -> Table:
     ids=str,
 )
 def test_sixteen_gpus_on_pcie_keep_whole_switches_together(sixteen, free, k, gpus):
-    assert gpus_of(choose(sixteen, Ask(mask_of(set(free)), k)) or 0) == gpus
+    assert gpus_of(choose(sixteen, ChoiceRequest(mask_of(set(free)), k)) or 0) == gpus

@@ -8,7 +8,7 @@ from cli.render.page.drawing import drawing_of
 from cli.render.page.markup import Markup, element, name, together
 from cli.render.page.occupancy import GPU, Part, SimulatedNode, State, alike
 from cli.render.page.tile import state_words
-from cluster.mode import Mode
+from cluster.mode import NodeMode
 from topology.machine import Level, Machine
 
 OPEN = 8
@@ -193,6 +193,6 @@ def _notes(view: SimulatedNode) -> Iterator[str]:
     if view.counted:
         pods = ", ".join(f"{holding.pod} ({holding.nvidia})" for holding in view.counted)
         yield f"NVIDIA's device plugin chooses the GPUs of {pods}"
-    if node.mode is Mode.MIG or node.mode is Mode.DISABLED:
+    if node.mode is NodeMode.MIG or node.mode is NodeMode.DISABLED:
         yield "Linkwise leaves this node alone"
     yield from node.warnings

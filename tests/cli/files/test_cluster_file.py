@@ -4,7 +4,7 @@ import pytest
 
 from cli.files.cluster_file import collect_objects
 from cli.files.source import read_objects
-from cluster.node import Mode
+from cluster.node import NodeMode
 from manifest.value import InputError
 from policy.document import parse_policy
 from policy.snapshot import PolicySnapshot
@@ -55,7 +55,7 @@ def test_nodes_and_the_gpus_of_their_pods_are_read(read):
     )
 
     (node,) = cluster.nodes
-    assert (node.mode, node.cpu, node.machine_known) == (Mode.TOPOLOGY, 8000, False)
+    assert (node.mode, node.cpu, node.machine_known) == (NodeMode.TOPOLOGY, 8000, False)
     assert cluster.ledger.nodes["n"].unaccounted is None
     assert cluster.ledger.nodes["n"].free_mask == 0b01
     assert [pod.metadata.name for pod in cluster.pods] == ["a"]

@@ -4,7 +4,7 @@ import pytest
 
 from cli.files.cluster_file import collect_objects
 from cli.files.source import read_objects
-from cluster.node import Mode
+from cluster.node import NodeMode
 from policy.snapshot import PolicySnapshot
 
 HEAD = "apiVersion: linkwise.dev/v1alpha1\nkind: Cluster\nnodes:\n"
@@ -27,7 +27,7 @@ def test_the_example_of_the_command_line_is_read(read):
 
     gpu, _, share = cluster.nodes
     assert [node.name for node in cluster.nodes] == ["gpu-0", "gpu-1", "share-0"]
-    assert (gpu.mode, gpu.cpu, gpu.memory) == (Mode.TOPOLOGY, 96_000, 768 << 30)
+    assert (gpu.mode, gpu.cpu, gpu.memory) == (NodeMode.TOPOLOGY, 96_000, 768 << 30)
     assert gpu.machine_known
     assert gpu.labels["kubernetes.io/hostname"] == "gpu-0"
     assert [card.memory for card in share.cards] == [15] * 4
@@ -67,7 +67,7 @@ def test_a_node_offers_what_its_mode_does(read, mode, extra, resources):
 def test_a_node_without_a_machine_has_no_gpu(read):
     (node,) = read("{name: cpu}").nodes
 
-    assert (node.mode, node.cards, node.machine) == (Mode.DEFAULT, (), None)
+    assert (node.mode, node.cards, node.machine) == (NodeMode.DEFAULT, (), None)
 
 
 def test_labels_and_taints_are_the_nodes_own(read):

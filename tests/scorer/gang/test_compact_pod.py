@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cluster import isolation, keys
 from cluster.gang import gang_mark, is_member, link_strictness, rank_order
 from cluster.isolation import isolation_of
-from cluster.mode import Mode
+from cluster.mode import NodeMode
 from cluster.pod import Pod
 from cluster.request import read_request
 from cluster.selector import node_matches, tolerates
@@ -139,7 +139,10 @@ def planned(pod):
         [finding.message for finding in findings],
         (mark, is_member(pod, request, mark), link_strictness(pod)[0], rank_order(pod)),
         (member.name, member.demand, member.violation and member.violation.message, spec.priority),
-        [isolation_of(pod, request, a_node("a", mode=mode)) for mode in (Mode.CGPU, Mode.MPS)],
+        [
+            isolation_of(pod, request, a_node("a", mode=mode))
+            for mode in (NodeMode.CGPU, NodeMode.MPS)
+        ],
         [node_matches(spec, "a", {"zone": zone}) for zone in ("a", "b", "1")],
         [tolerates(spec.tolerations, one) for one in taint],
         left_to_scheduler(spec),

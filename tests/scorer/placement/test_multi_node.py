@@ -12,10 +12,10 @@ from scorer.placement.candidates import CandidateNodes
 from scorer.placement.multi_node import EXACT, MultiNodeAssignment, best_assignment
 from scorer.placement.node_assignment import SelectionOptions
 from scorer.placement.snapshot import Snapshot
-from topology.choice import Ask, Mode, choose
+from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.machine import NIC, Level, Machine, gpus_of
 
-OPTIONS = SelectionOptions(Mode.KEEP, multi_node=True)
+OPTIONS = SelectionOptions(ChoiceMode.KEEP, multi_node=True)
 
 
 def seated(
@@ -69,7 +69,9 @@ def judged(snapshot: Snapshot, found: dict[str, int], each: int) -> tuple[object
         for label in snapshot.domains
     ]
     masks = {
-        name: choose(tables[name], Ask(nodes[name].free_mask, number * each, multi_node=True))
+        name: choose(
+            tables[name], ChoiceRequest(nodes[name].free_mask, number * each, multi_node=True)
+        )
         for name, number in found.items()
     }
     kept = {name: nodes[name].free_mask & ~mask for name, mask in masks.items()}

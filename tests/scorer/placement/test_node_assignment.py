@@ -10,7 +10,7 @@ from scorer.placement.node_assignment import (
     bandwidth_over,
     select_gpus,
 )
-from topology.choice import Mode
+from topology.choice import ChoiceMode
 from topology.machine import NIC, Level, mask_of
 
 
@@ -37,7 +37,7 @@ def test_assignment_has_bandwidth_and_free_gpus():
 
 
 def test_selection_has_bandwidth_free_gpus_and_damage():
-    found = taken(a_candidate(taken=(7,)), (2, 2), SelectionOptions(Mode.FAST))
+    found = taken(a_candidate(taken=(7,)), (2, 2), SelectionOptions(ChoiceMode.FAST))
 
     assert (found.mask, found.bandwidth, found.left) == (0b00001111, 55.2, 3)
     # Of 0 to 6 three pairs and a four were as fast as they can be; of 4 to 6 one pair is left.
@@ -85,23 +85,28 @@ def test_bandwidth_over_nodes_is_the_least_that_is_known(assignments, nic, bandw
 
 
 def test_gpus_are_selected_by_mode():
-    assert taken(a_candidate(), (2, 2), SelectionOptions(Mode.FAST)).mask == 0b00001111
-    assert taken(a_candidate(), (4, 4, 1), SelectionOptions(Mode.FAST)) is None
+    assert taken(a_candidate(), (2, 2), SelectionOptions(ChoiceMode.FAST)).mask == 0b00001111
+    assert taken(a_candidate(), (4, 4, 1), SelectionOptions(ChoiceMode.FAST)) is None
 
 
 def test_nics_count_only_between_nodes():
     far, near = (Level.SYS,) * 2, (Level.PIX,) * 2
     machine = a_machine(4, {(0, 1): 1, (2, 3): 1}, nics=(NIC("mlx5_0", far + near),))
 
-    assert taken(a_candidate(machine), (2,), SelectionOptions(Mode.FAST)).mask == 0b0011
-    between = taken(a_candidate(machine), (2,), SelectionOptions(Mode.FAST, multi_node=True))
+    assert taken(a_candidate(machine), (2,), SelectionOptions(ChoiceMode.FAST)).mask == 0b0011
+    between = taken(a_candidate(machine), (2,), SelectionOptions(ChoiceMode.FAST, multi_node=True))
     assert (between.mask, between.near) == (0b1100, 2 * Level.PIX)
 
 
 def test_on_one_node_nvlink_connects_the_whole_set_between_nodes_each_workers():
     candidate = a_candidate(bridged_pairs())
 
-    assert taken(candidate, (2, 2), SelectionOptions(Mode.KEEP, linked=True)) is None
-    between = taken(candidate, (2, 2), SelectionOptions(Mode.KEEP, linked=True, multi_node=True))
+    assert taken(candidate, (2, 2), SelectionOptions(ChoiceMode.KEEP, linked=True)) is None
+    between = taken(
+        candidate, (2, 2), SelectionOptions(ChoiceMode.KEEP, linked=True, multi_node=True)
+    )
     assert between.mask == 0b00001111
-    assert taken(a_candidate(), (2, 2), SelectionOptions(Mode.KEEP, linked=True)).bandwidth == 55.2
+    assert (
+        taken(a_candidate(), (2, 2), SelectionOptions(ChoiceMode.KEEP, linked=True)).bandwidth
+        == 55.2
+    )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from strategies import machines
 
 from scorer.placement.partition import choose_linked, linked_capacity, split
-from topology.choice import Ask
+from topology.choice import ChoiceRequest
 from topology.machine import Machine, gpus_of, mask_of
 from topology.table import Table, table_of
 
@@ -132,8 +132,8 @@ def test_so_many_workers_find_a_linked_set_on_bridged_pairs(mask, each, most):
 def test_the_best_set_that_splits_into_linked_sets_is_chosen():
     table = table_of(bridged_pairs())
 
-    assert choose_linked(table, Ask(0b11110111, 4), (2, 2)) == 0b11110000
-    assert choose_linked(table, Ask(0b00010111, 4), (2, 2)) is None
+    assert choose_linked(table, ChoiceRequest(0b11110111, 4), (2, 2)) == 0b11110000
+    assert choose_linked(table, ChoiceRequest(0b00010111, 4), (2, 2)) is None
 
 
 def test_unequal_workers_that_share_many_gpus_choose_the_largest_first():

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.keys import GPU_MEM, NVIDIA_GPU
-from cluster.node import Placement
+from cluster.node import PackingStrategy
 from cluster.record import GPUShare
 from scorer.placement.group import new_group
 from scorer.placement.node_cache import DeadlineExceeded
@@ -41,7 +41,7 @@ def test_unequal_members_stay_on_the_nodes_in_use_where_they_fit():
 
 
 def test_unequal_members_stay_together_where_nodes_are_spread_too():
-    snapshot = a_snapshot(*(a_node(name) for name in "abc"), placement=Placement.SPREAD)
+    snapshot = a_snapshot(*(a_node(name) for name in "abc"), placement=PackingStrategy.SPREAD)
     members = [a_member(6, "w0"), a_member(7, "w1"), a_member(1, "w2")]
 
     found = place_each(snapshot, new_group(members))

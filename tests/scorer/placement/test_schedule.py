@@ -18,7 +18,7 @@ from strategies import RACK, clusters, gangs
 from cluster.gang import Link
 from cluster.keys import COMPUTE_CLASS, GPU_MEM, MODEL_SERIES, NVIDIA_GPU
 from cluster.ledger import Ledger
-from cluster.node import Placement, uniform_machine
+from cluster.node import PackingStrategy, uniform_machine
 from cluster.node_ledger import NodeLedger
 from cluster.record import GPUShare
 from cluster.selector import node_matches, tolerates
@@ -435,7 +435,7 @@ def test_gpus_by_count_may_be_spread():
     nodes = [a_node("a", mode="default"), a_node("b", mode="default")]
 
     found = planned(
-        a_snapshot(*nodes, placement=Placement.SPREAD), workers(2, 0, limits={NVIDIA_GPU: 4})
+        a_snapshot(*nodes, placement=PackingStrategy.SPREAD), workers(2, 0, limits={NVIDIA_GPU: 4})
     )
 
     assert [p.node for p in found.placements] == ["a", "b"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from strategies import clusters
 
 from cluster.keys import GPU_CORE, GPU_MEM, NVIDIA_GPU
-from cluster.node import Placement
+from cluster.node import PackingStrategy
 from cluster.record import GPUShare
 from scorer.placement.node_assignment import Candidate, SelectionOptions, select_gpus
 from scorer.placement.score import rank_nodes
@@ -38,7 +38,7 @@ def test_scores_are_whole_numbers_from_0_to_10_and_the_best_node_has_10(snapshot
         assignments = {
             c.name: select_gpus(c.table, c.node.free_mask, (request_.gpus,), options) for c in able
         }
-        sign = 1 if snapshot.placement is Placement.BINPACK else -1
+        sign = 1 if snapshot.placement is PackingStrategy.BINPACK else -1
         goodness = {
             name: (assignment.bandwidth < best.bandwidth * 0.99, sign * assignment.left)
             for name, assignment in assignments.items()
@@ -81,7 +81,7 @@ def test_slower_nodes_score_by_their_share_of_the_best():
 
 @pytest.mark.parametrize(
     ("placement", "scores"),
-    [(Placement.BINPACK, [8, 9, 10]), (Placement.SPREAD, [10, 9, 8])],
+    [(PackingStrategy.BINPACK, [8, 9, 10]), (PackingStrategy.SPREAD, [10, 9, 8])],
     ids=str,
 )
 def test_equally_fast_nodes_score_by_what_they_leave(placement, scores):
@@ -140,7 +140,10 @@ def test_shares_rank_by_best_fit_and_as_compute_allows():
 
 @pytest.mark.parametrize(
     ("placement", "scores"),
-    [(Placement.BINPACK, {"a": 0, "b": 10, "c": 0}), (Placement.SPREAD, {"a": 10, "b": 0, "c": 0})],
+    [
+        (PackingStrategy.BINPACK, {"a": 0, "b": 10, "c": 0}),
+        (PackingStrategy.SPREAD, {"a": 10, "b": 0, "c": 0}),
+    ],
     ids=str,
 )
 def test_counted_gpus_rank_by_how_many_are_left(placement, scores):

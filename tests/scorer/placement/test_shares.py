@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.keys import GPU_CORE, GPU_COUNT, GPU_MEM, NVIDIA_GPU, NVIDIA_GPU_SHARED
-from cluster.node import Placement
+from cluster.node import PackingStrategy
 from cluster.node_ledger import NodeLedger
 from cluster.record import GPUShare
 from cluster.request import Request
@@ -37,7 +37,7 @@ def a_share_node(
         machine=a_machine(len(sizes)),
         mode=mode,
         card_memory=tuple(sizes),
-        placement=Placement(placement),
+        placement=PackingStrategy(placement),
         **fields,
     )
     return a_snapshot(node, shares={"node-0": shares}).nodes[0]
@@ -195,7 +195,9 @@ def nodes_of(nodes: list[Any], shares: dict[str, list[GPUShare]], *asked: dict[s
 
 def two(placement: str = "binpack", mode: str = "share", **fields: Any) -> list[Any]:
     return [
-        a_node(n, a_machine(2), mode, card_memory=16, placement=Placement(placement), **fields)
+        a_node(
+            n, a_machine(2), mode, card_memory=16, placement=PackingStrategy(placement), **fields
+        )
         for n in "ab"
     ]
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import clusters
 
-from cluster.node import Placement
+from cluster.node import PackingStrategy
 from scorer.placement.candidates import candidate
 from scorer.placement.node_assignment import (
     Candidate,
@@ -16,7 +16,7 @@ from scorer.placement.node_assignment import (
 )
 from scorer.placement.single_node import TOLERANCE, best_node, best_node_of_pod
 from scorer.placement.snapshot import Snapshot
-from topology.choice import Mode
+from topology.choice import ChoiceMode
 
 
 def candidates(snapshot: Snapshot, gpus: int = 1) -> list[Candidate]:
@@ -31,7 +31,7 @@ def best(snapshot: Snapshot, gpus: int, **fields: Any) -> NodeAssignment | None:
     return best_node(
         candidates(snapshot, gpus),
         (gpus,),
-        SelectionOptions(Mode.KEEP, **fields),
+        SelectionOptions(ChoiceMode.KEEP, **fields),
         snapshot.placement,
     )
 
@@ -50,7 +50,7 @@ def test_the_node_is_the_first_by_bandwidth_room_damage_and_name(snapshot, gpus)
     fastest = max(given.bandwidth for _, given in assignments)
     fast = [assignment for assignment in assignments if assignment[1].bandwidth >= fastest * 0.99]
     left = [given.left for _, given in fast]
-    wanted = min(left) if snapshot.placement is Placement.BINPACK else max(left)
+    wanted = min(left) if snapshot.placement is PackingStrategy.BINPACK else max(left)
     as_full = [assignment for assignment in fast if assignment[1].left == wanted]
     least = min(given.damage for _, given in as_full)
     name, given = min(assignment for assignment in as_full if assignment[1].damage == least)
@@ -72,7 +72,7 @@ def test_nodes_within_one_percent_are_filled_first():
     packed = a_snapshot(*nodes, taken={"b": (4, 5, 6, 7)})
     assert best(packed, 2).name == "b"
 
-    spread = a_snapshot(*nodes, taken={"a": (4,)}, placement=Placement.SPREAD)
+    spread = a_snapshot(*nodes, taken={"a": (4,)}, placement=PackingStrategy.SPREAD)
     assert best(spread, 2).name == "b"
 
 
@@ -101,7 +101,7 @@ def test_no_linked_set_is_none():
     assert best(a_snapshot(node), 2, linked=True) is None
 
 
-@given(clusters(most=5), st.integers(1, 4), st.booleans(), st.sampled_from(Placement))
+@given(clusters(most=5), st.integers(1, 4), st.booleans(), st.sampled_from(PackingStrategy))
 def test_for_one_worker_all_nodes_at_once_give_what_one_after_another_does(
     snapshot, gpus, linked, placement
 ):
