@@ -29,7 +29,7 @@ from cluster.record import Allocation, GPUShare, Isolation, format_record
 from cluster.request import read_request
 from runtime.process.clock import wall
 from runtime.process.logs import configure
-from scorer.__main__ import LEASE, placement
+from scorer.__main__ import LEASE, run_scorer
 from scorer.cache.informers import Informers
 from scorer.extender.bind import Binder
 from scorer.extender.wire import Binding
@@ -124,7 +124,7 @@ async def _scorer(pipe: Connection, nodes: int) -> None:
         loop.add_reader(pipe.fileno(), on_readable)
         ports = free_ports(4)
         settings = Settings("127.0.0.1", *ports, api_server=cluster.url, log_level="error")
-        scorer = asyncio.create_task(placement(settings, Timings(), "bench", stop))
+        scorer = asyncio.create_task(run_scorer(settings, Timings(), "bench", stop))
         pipe.send(settings.extender_port)
         while not scorer.done():
             _renew(cluster, next(numbers))

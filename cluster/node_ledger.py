@@ -113,7 +113,7 @@ class NodeLedger:
         return ledger
 
     @cached_property
-    def mended(self) -> "NodeLedger":
+    def ignoring_unhealthy(self) -> "NodeLedger":
         """The ledger of the same node with every card healthy and not cordoned."""
         cards = self.node.cards
         if self.node.usable_mask == (1 << len(cards)) - 1:

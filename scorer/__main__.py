@@ -26,8 +26,8 @@ from runtime.process.environment import SettingsError
 from runtime.process.lifecycle import run, tune_gc
 from runtime.process.logs import configure
 from runtime.process.metrics import measure_loop_lag, new_registry
-from scorer.api.extender import LIMITS, Extender
-from scorer.api.http import FEW, Inspection, WhatIf
+from scorer.api.extender import EXTENDER_LIMITS, Extender
+from scorer.api.http import WHATIF_LIMITS, Inspection, WhatIf
 from scorer.leader import Leader
 from scorer.metrics import Metrics, show_state
 from scorer.report.lease_address import publish_address
@@ -47,11 +47,11 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     configure(level=settings.log_level)
-    run(partial(placement, settings, Timings(), os.environ.get("HOSTNAME", "")))
+    run(partial(run_scorer, settings, Timings(), os.environ.get("HOSTNAME", "")))
     return 0
 
 
-async def placement(
+async def run_scorer(
     settings: Settings, timings: Timings, instance: str, stopped: asyncio.Event
 ) -> None:
     """Take part in the election, and lead while this process holds the Lease.
@@ -101,7 +101,7 @@ async def placement(
                 host=settings.host,
                 port=settings.fit_port,
                 context=certificate.context,
-                limits=FEW,
+                limits=WHATIF_LIMITS,
                 observers=observers,
             ),
             _extender(settings, Extender(leader, metrics), observers),
@@ -125,7 +125,7 @@ def _extender(
         extender.routes(),
         host=_LOOPBACK,
         port=settings.extender_port,
-        limits=LIMITS,
+        limits=EXTENDER_LIMITS,
         observers=observers,
     )
 

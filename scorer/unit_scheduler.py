@@ -118,7 +118,7 @@ class UnitScheduler:
             outcome = cycle.decide(self._state.snapshot(), unit, cached)
             if isinstance(outcome, Plan):
                 self._accept(unit, outcome)
-            elif cached is None or not outcome.stands:
+            elif cached is None or not outcome.is_cacheable:
                 self._refuse(unit, outcome, closed)
             elif outcome is not cached:
                 self._pending.update(unit, outcome)
@@ -183,7 +183,7 @@ class UnitScheduler:
             f"planning it takes more than {limit:g} s, during which nothing else is planned; tried"
             f" again after the others in {delay:g} s: it is faster if members are alike and node"
             " affinities are short",
-            stands=False,
+            is_cacheable=False,
         )
         _log.warning(
             "Planning took too long", unit=_name(unit), pods=len(unit.waiting), again=delay
@@ -199,7 +199,7 @@ class UnitScheduler:
             "planning it fails by a fault of the scorer, whose log shows it: please report it;"
             f" tried again in {delay:g} s"
         )
-        self._refuse(unit, Refusal(reason, stands=False))
+        self._refuse(unit, Refusal(reason, is_cacheable=False))
 
     def _resume_plans(self, units: Iterable[Unit]) -> list[Unit]:
         """Queue the rest of plans that a leader left interrupted; return the other units."""

@@ -103,9 +103,11 @@ def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
 
 def _owners(objects: Sequence[Value], pods: Iterable[PodInfo]) -> Owners:
     """Return what workloads, and the leaders of groups of pods, declare about gangs."""
-    above: dict[str, Owner | None] = {pod.uid: pod.controller for pod in pods if pod.leads}
+    controllers: dict[str, Owner | None] = {
+        pod.uid: pod.controller for pod in pods if pod.is_group_leader
+    }
     declared: dict[str, int] = {}
-    makes: dict[str, ExpectedPods] = {}
+    expected: dict[str, ExpectedPods] = {}
     for value in objects:
         plain = without_nulls(value.mapping())
         metadata = read_as(AnyObject, plain, value).metadata
@@ -114,12 +116,12 @@ def _owners(objects: Sequence[Value], pods: Iterable[PodInfo]) -> Owners:
         if path_of(owner, "") is None:
             continue
         controller = controller_of(metadata.owner_references or ())
-        above[metadata.uid] = above_set(controller) if kind == "StatefulSet" else controller
+        controllers[metadata.uid] = above_set(controller) if kind == "StatefulSet" else controller
         declaration = read_as(Declaration, plain, value)
         if members := members_of(declaration, metadata.uid):
             declared[metadata.uid] = members
-            makes[metadata.uid] = expected_pods(declaration, owner)
-    return Owners(above, declared, makes)
+            expected[metadata.uid] = expected_pods(declaration, owner)
+    return Owners(controllers, declared, expected)
 
 
 def _group_sizes(
@@ -133,7 +135,7 @@ def _group_sizes(
         plain = without_nulls(value.mapping())
         metadata = read_as(AnyObject, plain, value).metadata
         group = read_as(PodGroup, plain, value)
-        if group.members and not group.leaves:
+        if group.members and not group.is_deleting:
             version, namespace = value.need("apiVersion").text(), metadata.namespace or "default"
             path = f"/apis/{version}/namespaces/{namespace}/podgroups/{metadata.name}"
             sizes[path] = group.members

@@ -26,7 +26,7 @@ from scorer.metrics import Metrics
 
 T = TypeVar("T")
 
-LIMITS = Limits(requests=800)
+EXTENDER_LIMITS = Limits(requests=800)
 """A scheduler binds many pods concurrently, and each request waits for the API server."""
 
 _TAKES = frozenset({JSON})

@@ -23,7 +23,7 @@ from scorer.placement.node_cache import DeadlineExceeded
 from scorer.report.inspection import view_gangs, view_nodes
 from scorer.whatif.fit import settled_in, would_fit
 
-FEW = Limits(body_bytes=1 << 20, bytes_in_flight=8 << 20, requests=8, connections=50)
+WHATIF_LIMITS = Limits(body_bytes=1 << 20, bytes_in_flight=8 << 20, requests=8, connections=50)
 """Of the webhook's requests, so that they leave processor time to the planner."""
 
 _questions = msgspec.json.Decoder(FitQuestion)

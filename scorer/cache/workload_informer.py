@@ -36,11 +36,11 @@ class WorkloadInformer:
         """
         self._state = state
         self._on_change, self._on_owner_change = on_change, on_owner_change
-        self._above: dict[str, Owner] = {}
+        self._controllers: dict[str, Owner] = {}
         self._declared: dict[str, int] = {}
         self._expected: dict[str, ExpectedPods] = {}
         self._group_sizes: dict[GangKey, int] = {}
-        self.owners = Owners(self._above, self._declared, self._expected, self._group_sizes)
+        self.owners = Owners(self._controllers, self._declared, self._expected, self._group_sizes)
         self.fails_on_eviction: set[str] = set()
         """Uids of the Jobs that count an evicted pod as a failure."""
         self._suspended: set[str] = set()
@@ -61,11 +61,11 @@ class WorkloadInformer:
 
     def update_leader(self, key: Key, pod: PodInfo | None) -> None:
         """Take a pod, which may own the StatefulSet of other pods; None: it was deleted."""
-        leader = pod if pod and pod.leads else None
+        leader = pod if pod and pod.is_group_leader else None
         if deleted := _replace(self._leader_uids, key, leader.uid if leader else None):
-            self._set_above(deleted, None)
+            self._set_controller(deleted, None)
         if leader is not None:
-            self._set_above(leader.uid, leader.controller)
+            self._set_controller(leader.uid, leader.controller)
 
     def set_expected(self, uid: str, members: int, expected: ExpectedPods) -> None:
         """Take how many pods with GPUs an owner declares, and which."""
@@ -124,23 +124,23 @@ class WorkloadInformer:
 
     def _take(self, uids: dict[Key, str], key: Key, workload: Job | StatefulSet | None) -> None:
         if deleted := _replace(uids, key, workload.uid if workload else None):
-            self._set_above(deleted, None)
+            self._set_controller(deleted, None)
             self.fails_on_eviction.discard(deleted)
             self._suspended.discard(deleted)
             self._watched.discard(deleted)
         if workload is not None:
             self._watched.add(workload.uid)
-            self._set_above(workload.uid, workload.above)
+            self._set_controller(workload.uid, workload.controller)
             self._note_suspended(workload.uid, suspended=workload.is_suspended)
 
-    def _set_above(self, uid: str, above: Owner | None) -> None:
+    def _set_controller(self, uid: str, controller: Owner | None) -> None:
         """Note the controller of an owner; None: it has none, or the owner was deleted."""
-        if self._above.get(uid) == above:
+        if self._controllers.get(uid) == controller:
             return
-        if above is None:
-            del self._above[uid]
+        if controller is None:
+            del self._controllers[uid]
         else:
-            self._above[uid] = above
+            self._controllers[uid] = controller
         self._dirty_owners.add(uid)
 
     def _note_suspended(self, uid: str, *, suspended: bool) -> bool:

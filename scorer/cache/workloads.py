@@ -7,7 +7,7 @@ from msgspec import Raw, Struct
 
 from cluster.pod import Owner
 from runtime.kube.decode import decode
-from scorer.gang.owners import GROUPS
+from scorer.gang.owners import LEADER_WORKER_SET
 from scorer.gang.pod_info import controller_of
 
 
@@ -57,7 +57,7 @@ class StatefulSet:
     """What is kept of a StatefulSet."""
 
     uid: str
-    above: Owner | None
+    controller: Owner | None
     """The leader pod or the LeaderWorkerSet that controls it; None where it has another controller,
     and its own size is that of the gang."""
     is_suspended: bool = False
@@ -72,13 +72,13 @@ def read_stateful_set(raw: bytes | Raw) -> StatefulSet:
     """
     stateful_set = decode(raw, _stateful_set_decoder)
     metadata = stateful_set.metadata
-    above = above_set(controller_of(metadata.owner_references or ()))
-    return StatefulSet(metadata.uid, above, is_suspended=stateful_set.spec.replicas == 0)
+    controller = above_set(controller_of(metadata.owner_references or ()))
+    return StatefulSet(metadata.uid, controller, is_suspended=stateful_set.spec.replicas == 0)
 
 
 def above_set(controller: Owner | None) -> Owner | None:
     """Return the controller of a StatefulSet if it declares the size of the gang."""
-    return controller if controller and controller.kind in {"Pod", GROUPS} else None
+    return controller if controller and controller.kind in {"Pod", LEADER_WORKER_SET} else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Job:
     """What is kept of a Job."""
 
     uid: str
-    above: Owner | None
+    controller: Owner | None
     """Its own controller."""
     fails_when_evicted: bool
     """It counts an evicted pod as a failure."""
@@ -103,7 +103,7 @@ def read_job(raw: bytes | Raw) -> Job:
     job = decode(raw, _job_decoder)
     return Job(
         uid=job.metadata.uid,
-        above=controller_of(job.metadata.owner_references or ()),
+        controller=controller_of(job.metadata.owner_references or ()),
         fails_when_evicted=not any(
             rule.action == "Ignore" and condition.type == "DisruptionTarget"
             for rule in job.spec.pod_failure_policy.rules or ()

@@ -15,7 +15,7 @@ from cluster.record import Allocation, RecordError, parse_record
 from cluster.request import Request, read_request
 from scorer.cache.cluster_state import ClusterState
 from scorer.extender.verdict_cache import VerdictCache
-from scorer.placement.filters import gives, gpu_capacity, hidden_capacity
+from scorer.placement.filters import gpu_capacity, hidden_capacity, mode_serves
 from scorer.placement.reasons import Reason
 from scorer.placement.score import HIGHEST, Value, scores, value_of
 
@@ -146,7 +146,7 @@ def request_of(pod: Pod) -> Request | Reason:
 
 def filter_gpus(node: NodeLedger, request: Request) -> Infeasible | None:
     """Return why the GPUs of a node do not satisfy a request now; None: they do."""
-    if not gives(node.node.mode, request):
+    if not mode_serves(node.node.mode, request):
         return Infeasible(Reason.MODE, resolvable=False)
     if (hidden := hidden_capacity(node)) is not None:
         return Infeasible(hidden, resolvable=False)

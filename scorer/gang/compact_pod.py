@@ -101,7 +101,7 @@ def weight(kept: Pod) -> int:
     return OVERHEAD + len(msgspec.msgpack.encode(kept))
 
 
-def oversize(pod: Pod, demand: Demand, weighs: int = 0) -> str | None:
+def oversize_reason(pod: Pod, demand: Demand, weighs: int = 0) -> str | None:
     """Return why a pod is too large to plan, and what to do; None where it is not.
 
     Args:

@@ -33,15 +33,15 @@ _PLURALS = {
     "LeaderWorkerSet": "leaderworkersets",
 }
 """The kinds of owners that declare a number of pods."""
-GROUPS = "LeaderWorkerSet"
+LEADER_WORKER_SET = "LeaderWorkerSet"
 """The kind whose pods are several gangs, one for each group."""
-ORDERED = {
+ORDERED_STARTUP = {
     "StatefulSet": "makes each pod only when the one before it is ready, which a gang never is: "
     "create it again with podManagementPolicy: Parallel",
     "JobSet": "makes the pods of each Job only when those before are ready, which a gang never is: "
     "create it again without startupPolicyOrder: InOrder",
-    GROUPS: "makes the workers of a group only when its leader is ready, which a gang never is: "
-    "create it again with startupPolicy: LeaderCreated",
+    LEADER_WORKER_SET: "makes the workers of a group only when its leader is ready, which a gang"
+    " never is: create it again with startupPolicy: LeaderCreated",
 }
 """By kind: why missing members are never created, and what to do."""
 _PART = re.compile(r"[a-z0-9][-.a-z0-9]*")
@@ -154,7 +154,7 @@ class PodGroup(Struct, frozen=True):
     spec: _GroupSpec = _GroupSpec()
 
     @property
-    def leaves(self) -> bool:
+    def is_deleting(self) -> bool:
         """It is being deleted."""
         return self.metadata.deletion_timestamp is not None
 
@@ -205,7 +205,7 @@ def is_suspended(declaration: Declaration, uid: str) -> bool:
 def expected_pods(declaration: Declaration, owner: Owner) -> ExpectedPods:
     """Return the pods that an owner makes; none where their names have random suffixes."""
     spec = declaration.spec
-    if owner.kind in {"JobSet", GROUPS}:
+    if owner.kind in {"JobSet", LEADER_WORKER_SET}:
         return ExpectedPods(ordered=_is_ordered(spec))
     if owner.kind == "StatefulSet" and spec.template and _places(spec.template.spec):
         ordered = spec.pod_management_policy != "Parallel"

@@ -10,7 +10,7 @@ from cluster.pod import Metadata, Owner, Pod, PodSpec
 from cluster.pod_usage import PodUsage, pod_usage
 from cluster.record import Allocation
 from cluster.request import read_request
-from scorer.gang.compact_pod import compact, oversize, weight
+from scorer.gang.compact_pod import compact, oversize_reason, weight
 from scorer.placement.member import Member, first_error, new_member
 
 _LONGEST = 320
@@ -43,7 +43,7 @@ class PodInfo:
     """Why it is not planned although it waits; only its name is kept then."""
     was_tried: bool = False
     """A scheduler has looked for a node for it since its gates were removed."""
-    leads: bool = False
+    is_group_leader: bool = False
     """It may own the object that makes the other members of its gang."""
     weight: int = 0
     """Memory for the pod while it waits [bytes, about]."""
@@ -108,7 +108,7 @@ def pod_info(pod: Pod) -> PodInfo:
         settled=(is_placed and not is_terminating) or phase == "Succeeded",
         member=None,
         was_tried=pod.status.was_tried,
-        leads=is_leader(pod),
+        is_group_leader=is_leader(pod),
     )
     if usage is None or not usage.places or is_placed or is_terminating:
         return info
@@ -128,7 +128,7 @@ def pod_info(pod: Pod) -> PodInfo:
         weight=weight(kept),
         annotations=sum(len(key) + len(text) for key, text in pod.annotations.items()),
     )
-    reason = oversize(kept, usage.demand, info.weight)
+    reason = oversize_reason(kept, usage.demand, info.weight)
     return unplanned(info, f"it is too large to plan: {reason}") if reason else info
 
 

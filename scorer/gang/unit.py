@@ -15,7 +15,7 @@ from cluster.gang import (
 from cluster.keys import GANG
 from cluster.pod import Owner, Pod
 from scorer.gang.missing_members import assembling
-from scorer.gang.owners import GROUPS, ORDERED, ExpectedPods
+from scorer.gang.owners import LEADER_WORKER_SET, ORDERED_STARTUP, ExpectedPods
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.member import Member
 
@@ -52,7 +52,7 @@ class Unit:
         return len(self.waiting) + len(self.settled)
 
     @property
-    def alike(self) -> bool:
+    def is_uniform(self) -> bool:
         """All waiting members ask for the same, as members of a gang should."""
         return len({member.signature for member in self.members}) == 1
 
@@ -71,12 +71,12 @@ class Unit:
 class Owners:
     """The known facts about objects that own pods."""
 
-    above: Mapping[str, Owner | None]
+    controllers: Mapping[str, Owner | None]
     """By uid of a batch Job, of a StatefulSet or the leader of a LeaderWorkerSet: its own
     controller, None where it has none."""
     declared: Mapping[str, int]
     """By uid of a top owner: how many pods with GPUs it declares."""
-    makes: Mapping[str, ExpectedPods] = field(default_factory=dict)
+    expected: Mapping[str, ExpectedPods] = field(default_factory=dict)
     """By uid of a top owner: the pods with GPUs that it makes."""
     groups: Mapping[GangKey, int] = field(default_factory=dict)
     """By gang: how many members its PodGroup requires. An earlier job of the same name may have had
@@ -86,7 +86,7 @@ class Owners:
         """Return the top owner; the given one where nothing above it is known."""
         # Users can write owners that form a circle.
         passed: set[str] = set()
-        while owner and owner.uid not in passed and (higher := self.above.get(owner.uid)):
+        while owner and owner.uid not in passed and (higher := self.controllers.get(owner.uid)):
             passed.add(owner.uid)
             owner = higher
         return owner
@@ -170,7 +170,7 @@ def _gang(key: GangKey, pods: list[PodInfo], owners: Owners) -> Unit:
     first = members[0].pod
     owner = owners.top(waiting[0].controller)
     # Until it is followed to its LeaderWorkerSet, a StatefulSet declares only a part.
-    is_part = is_of_group(first) and owner is not None and owner.kind != GROUPS
+    is_part = is_of_group(first) and owner is not None and owner.kind != LEADER_WORKER_SET
     declared = None if is_part else owners.declared.get(key.owner)
     needed = needed_members(first, declared, owners.groups.get(key))
     settled = tuple(pod for pod in pods if pod.settled)
@@ -237,10 +237,10 @@ def _missing(
         return f"a gang has at most {MEMBERS_MAX} members: split it"
     if len(pods) >= needed:
         return None
-    expected = owners.makes.get(owner.uid) if owner else None
+    expected = owners.expected.get(owner.uid) if owner else None
     reason = assembling([pod.name for pod in pods], needed, expected)
     if owner and expected and expected.ordered:
-        return f"{reason}; {owner.kind} {owner.name} {ORDERED[owner.kind]}"
+        return f"{reason}; {owner.kind} {owner.name} {ORDERED_STARTUP[owner.kind]}"
     return reason
 
 

@@ -150,7 +150,7 @@ def _columns(snapshot: Snapshot) -> Ints:
         free, table = node.free_mask, tables.get(node.node.name)
         return (
             free.bit_count(),
-            node.mended.free_mask.bit_count(),
+            node.ignoring_unhealthy.free_mask.bit_count(),
             -1 if table is None else state(table, free),
             node.pods_free,
             _bounded(node.cpu_free),

@@ -17,7 +17,7 @@ def filter_node(node: NodeLedger, member: Member) -> Reason | None:
     facts, spec = node.node, member.pod.spec
     if not facts.ready or facts.unschedulable:
         return Reason.CORDONED if facts.ready else Reason.NOT_READY
-    if not gives(facts.mode, member.request):
+    if not mode_serves(facts.mode, member.request):
         return Reason.MODE
     if any(not tolerates(spec.tolerations, taint) for taint in facts.taints):
         return Reason.TAINT
@@ -35,7 +35,7 @@ def hidden_capacity(node: NodeLedger) -> Reason | None:
     return Reason.PREPARING if node.node.preparing else None
 
 
-def gives(mode: NodeMode, request: Request) -> bool:
+def mode_serves(mode: NodeMode, request: Request) -> bool:
     """Return whether nodes of this mode offer the requested GPUs."""
     match request.family:
         case Family.WHOLE:
@@ -51,7 +51,7 @@ def gives(mode: NodeMode, request: Request) -> bool:
 def gpu_capacity(node: NodeLedger, request: Request) -> int | Reason:
     """Return how often this node's GPUs satisfy a request, or why not once; 1 for shares."""
     capacity = _gpu_capacity(node, request)
-    if capacity in _SHORT and isinstance(_gpu_capacity(node.mended, request), int):
+    if capacity in _SHORT and isinstance(_gpu_capacity(node.ignoring_unhealthy, request), int):
         return Reason.UNUSABLE
     return capacity
 

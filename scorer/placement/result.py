@@ -60,7 +60,7 @@ class Refusal:
 
     reason: str
     """One sentence with numbers and a remedy."""
-    stands: bool = True
+    is_cacheable: bool = True
     """It holds until capacity is freed; else the unit is planned again in the next cycle."""
     could_use: frozenset[str] | None = None
     """Nodes that would fit some of its members once pods with GPUs end; empty where not all members

@@ -96,19 +96,23 @@ def feasible_nodes(
 
 
 def plan_near(
-    snapshot: Snapshot, members: Sequence[Member], homes: Iterable[str], *, link: Link = Link.BEST
+    snapshot: Snapshot,
+    members: Sequence[Member],
+    assigned_nodes: Iterable[str],
+    *,
+    link: Link = Link.BEST,
 ) -> Plan | Refusal:
     """Plan members of a gang whose other members are placed: on the node of these, if they fit.
 
     Args:
         snapshot: The cluster.
         members: As in `plan`.
-        homes: The node of each of the others; the one with most of them is tried first.
+        assigned_nodes: The node of each of the others; the one with most of them is tried first.
         link: As in `plan`.
 
     Cost: a plan on one node for each home, and one on all.
     """
-    counts = Counter(node for node in homes if node in snapshot.ledger.nodes)
+    counts = Counter(node for node in assigned_nodes if node in snapshot.ledger.nodes)
     for node in sorted(counts, key=lambda node: (-counts[node], node)):
         near = plan(snapshot.only(node), members, link=link)
         if isinstance(near, Plan):

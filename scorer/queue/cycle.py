@@ -80,7 +80,7 @@ class SchedulingCycle:
         """
         outcome: Plan | Refusal | None = cached_refusal
         if unit.blocked is not None:
-            outcome = Refusal(unit.blocked, stands=False)
+            outcome = Refusal(unit.blocked, is_cacheable=False)
         excluded = self._excluded_nodes.get(unit.key, frozenset())
         visible = snapshot.without(excluded)
         if outcome is None:
@@ -91,11 +91,11 @@ class SchedulingCycle:
         return self._reserve(visible, unit, outcome) if self._is_starving(unit) else outcome
 
     def _plan(self, snapshot: Snapshot, unit: Unit) -> Plan | Refusal:
-        homes = (pod.usage.target for pod in unit.settled if pod.usage)
+        assigned_nodes = (pod.usage.target for pod in unit.settled if pod.usage)
         open_nodes = (
             replace(snapshot, reserved=self.reserved_nodes) if self.reserved_nodes else snapshot
         )
-        return plan_near(open_nodes, unit.members, homes, link=unit.link)
+        return plan_near(open_nodes, unit.members, assigned_nodes, link=unit.link)
 
     def _reserve(self, snapshot: Snapshot, unit: Unit, refusal: Refusal) -> Refusal:
         """Reserve the nodes that a refused unit could use; return the refusal with these nodes."""

@@ -116,7 +116,7 @@ class GangSizeResolver:
                 if not (isinstance(error, ApiError) and error.status == 404):
                     _log.warning("Could not read PodGroup", group=path, err=str(error))
                 continue
-            if not group.leaves:
+            if not group.is_deleting:
                 break
             # Another one may be created under its name.
             group = None

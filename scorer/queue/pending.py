@@ -87,7 +87,7 @@ class PendingUnits:
 
     def refuse(self, unit: Unit, refusal: Refusal, closed: ClosedNodes) -> None:
         """Cache why a unit waits, for the cluster as it is now."""
-        version = self._state.capacity_version if refusal.stands else _NEVER
+        version = self._state.capacity_version if refusal.is_cacheable else _NEVER
         self._refusals[unit.key] = _CachedRefusal(unit, version, closed, refusal)
 
     def update(self, unit: Unit, refusal: Refusal) -> None:

@@ -19,7 +19,7 @@ _MAX_PAUSE = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Reservation:
+class _ReservationWindow:
     until: float
     """[s since 1970]"""
     pause: float
@@ -42,7 +42,7 @@ class StarvationGuard:
         self._min_reservation = min_reservation
         self._since: dict[GangKey, float] = {}
         """Since when each unit could be planned [s since 1970]."""
-        self._reservations: dict[str, _Reservation] = {}
+        self._reservations: dict[str, _ReservationWindow] = {}
         """By namespace: the last one."""
         self._reserved_for: GangKey | None = None
 
@@ -89,10 +89,10 @@ class StarvationGuard:
         namespace, length = unit.key.namespace, max(ageing, self._min_reservation)
         last = self._reservations.get(namespace)
         if last is None or now >= last.next + last.pause:
-            self._reservations[namespace] = _Reservation(now + length, length)
+            self._reservations[namespace] = _ReservationWindow(now + length, length)
         elif now >= last.next:
             pause = min(2 * last.pause, _MAX_PAUSE)
-            self._reservations[namespace] = _Reservation(now + length, pause)
+            self._reservations[namespace] = _ReservationWindow(now + length, pause)
 
     def placed(self, key: GangKey) -> None:
         """End the reservation of a unit that was placed, and the pause of its namespace."""

@@ -51,15 +51,15 @@ def partial(gang: str, allocated: int, needed: int | None, why: str) -> EventMes
     return EventMessage(EventReason.PARTIAL, f"{count}, the others do not: {why}")
 
 
-def placed(gang: str, plan: GangPlan, *, alike: bool = True) -> EventMessage:
+def placed(gang: str, plan: GangPlan, *, is_uniform: bool = True) -> EventMessage:
     """Report that all members of a gang are bound.
 
     Args:
         gang: Its name.
         plan: Their nodes and GPUs.
-        alike: All members request the same, as they should.
+        is_uniform: All members request the same, as they should.
     """
-    unlike = "" if alike else "; they do not all ask for the same"
+    unlike = "" if is_uniform else "; they do not all ask for the same"
     members = _members(gang, len(plan.members), "is", "are")
     text = f"{members} on {_nodes(plan.nodes)}{_bandwidth(plan)}{unlike}"
     return EventMessage(EventReason.PLACED, text)

@@ -53,7 +53,7 @@ class StatusUpdate:
         if not self.unit.is_gang:
             return pod_waiting(self.reason) if waits else None
         if self.phase is Phase.PLACED and self.plan is not None:
-            return placed(gang, self.plan, alike=self.unit.alike)
+            return placed(gang, self.plan, is_uniform=self.unit.is_uniform)
         if self.is_partial:
             return partial(gang, len(self.unit.settled), self.unit.needed, self.reason)
         if self.eviction_reason and self.plan is not None:

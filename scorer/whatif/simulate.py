@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from cluster.gang import gang_mark, is_member, rank_order
 from cluster.pod import Pod
 from cluster.request import Request, read_request
-from scorer.gang.compact_pod import oversize
+from scorer.gang.compact_pod import oversize_reason
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import link_of, needed_members
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
@@ -178,16 +178,16 @@ def _decided(
     first, gang = unit[0].intended, unit[0].gang
     name = gang[1] if gang else None
     members = tuple(pod.member for pod in unit)
-    homes = settled.get(gang, ()) if gang else ()
+    assigned_nodes = settled.get(gang, ()) if gang else ()
     outcome: Plan | Refusal
-    reason = _blocked(members, first, len(homes)) if gang else _oversized(members)
+    reason = _blocked(members, first, len(assigned_nodes)) if gang else _oversized(members)
     if reason:
         outcome = Refusal(reason)
     else:
         is_closed = reserved is not None and _waits_after(reserved.priority, members)
         here = replaced(snapshot, reserved=reserved.nodes) if reserved and is_closed else snapshot
         if gang:
-            outcome = plan_near(here, members, homes, link=link_of(members, is_gang=True))
+            outcome = plan_near(here, members, assigned_nodes, link=link_of(members, is_gang=True))
         else:
             key = is_closed, members[0].signature
             outcome = refused.get(key) or plan(here, members)
@@ -216,7 +216,7 @@ def _blocked(members: Sequence[Member], first: Intended, settled: int) -> str | 
 
 def _oversized(members: Iterable[Member]) -> str | None:
     for member in members:
-        if reason := oversize(member.pod, member.demand):
+        if reason := oversize_reason(member.pod, member.demand):
             return f"pod {member.pod.metadata.name} is too large to plan: {reason}"
     return None
 

@@ -20,7 +20,7 @@ from waiting import PATIENCE, until, until_true
 from cluster.whatif_api import PATH
 from runtime.process.logs import configure
 from scorer import __main__ as process
-from scorer.__main__ import LEASE, placement
+from scorer.__main__ import LEASE, run_scorer
 from scorer.settings import Settings
 from scorer.timings import Timings
 
@@ -131,7 +131,9 @@ async def started(request, cluster, beside, timings, tmp_path, monkeypatch):
     configure(stream=stream)
     async with aiohttp.ClientSession() as session:
         scorer = Scorer(settings, session, stream)
-        scorer.task = asyncio.create_task(placement(settings, timings, "replica-0", scorer.stopped))
+        scorer.task = asyncio.create_task(
+            run_scorer(settings, timings, "replica-0", scorer.stopped)
+        )
         await until(lambda: scorer.logged("Listening") or scorer.task.done())
         yield scorer
         scorer.stopped.set()

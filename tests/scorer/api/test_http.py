@@ -119,7 +119,7 @@ async def test_a_dry_run_ends_at_its_limit(scorer, cluster):
 @pytest.fixture
 def impatient(monkeypatch):
     """Scorers that give up a response long before its thread has ended."""
-    monkeypatch.setattr(process, "FEW", replace(http.FEW, answer_seconds=1))
+    monkeypatch.setattr(process, "WHATIF_LIMITS", replace(http.WHATIF_LIMITS, answer_seconds=1))
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ async def test_an_owner_with_an_impossibly_long_uid_is_not_kept(cluster):
     cluster.put(f"{JOBS}/bert", job)
     async with watching(cluster) as informers:
         assert informers.workloads.fails_on_eviction == {"job"}
-        assert informers.owners.above == {}
+        assert informers.owners.controllers == {}
 
 
 def a_job(cluster, name, *owners, **spec):
@@ -30,7 +30,7 @@ async def test_the_controller_of_a_job_is_known(cluster):
     above = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "s", "uid": "set"}
     a_job(cluster, "in-set", {**above, "uid": "x"}, {**above, "controller": True})
     async with watching(cluster) as informers:
-        owner = informers.owners.above["in-set"]
+        owner = informers.owners.controllers["in-set"]
         assert (owner.kind, owner.uid) == ("JobSet", "set")
         assert informers.workloads.drain_dirty_owners() == {"in-set"}
         assert informers.workloads.drain_dirty_owners() == set()
@@ -54,7 +54,7 @@ async def test_the_top_owner_of_a_worker_is_found_through_its_leader(cluster):
         cluster.put(path, leader)
         worker = Owner(kind="StatefulSet", name="s-0", uid="set-s-0")
         await until(lambda: informers.owners.top(worker).uid == "lws")
-        assert "set-web" not in informers.owners.above
+        assert "set-web" not in informers.owners.controllers
 
         cluster.remove(path)
         await until(lambda: informers.owners.top(worker).kind == "Pod")
@@ -76,7 +76,7 @@ async def test_only_owners_that_changed_are_dirty(cluster):
         assert informers.workloads.drain_dirty_owners() == set()
 
         cluster.remove(f"{JOBS}/in-set")
-        await until(lambda: "in-set" not in informers.owners.above)
+        await until(lambda: "in-set" not in informers.owners.controllers)
         assert informers.workloads.drain_dirty_owners() == {"in-set"}
         assert informers.workloads.fails_on_eviction == {"alone", "last"}
 
@@ -98,7 +98,7 @@ async def test_sizes_are_kept_until_the_gang_is_forgotten(cluster):
         made = ExpectedPods((("bert", 4),))
         informers.workloads.set_expected("job", 4, made)
 
-        assert (informers.owners.declared, informers.owners.makes) == ({"job": 4}, {"job": made})
+        assert (informers.owners.declared, informers.owners.expected) == ({"job": 4}, {"job": made})
         assert informers.workloads.drain_dirty_owners() == {"job"}
         assert informers.changed.is_set()
 
@@ -109,7 +109,7 @@ async def test_sizes_are_kept_until_the_gang_is_forgotten(cluster):
 
         informers.workloads.forget_gang(gang)
         owners = informers.owners
-        assert (owners.declared, owners.makes, owners.groups) == ({}, {}, {})
+        assert (owners.declared, owners.expected, owners.groups) == ({}, {}, {})
 
 
 @pytest.mark.parametrize(

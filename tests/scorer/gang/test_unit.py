@@ -206,7 +206,7 @@ def test_each_group_of_a_leader_worker_set_is_a_gang_with_its_leader_first():
 
 @pytest.mark.parametrize("known", [(), ("leaders",), ("leaders", "serve-0")])
 def test_a_group_whose_owners_are_not_all_known_yet_is_not_placed_by_parts(known):
-    whole = followed(0).above
+    whole = followed(0).controllers
     declared = {"leaders": 1, "workers-0": 3, "lws": 4}
     owners = Owners({uid: whole[uid] for uid in known}, declared)
 
@@ -327,8 +327,8 @@ def test_ordered_stateful_set_is_named_as_the_reason(members, ordered, told):
 def test_members_that_ask_for_other_things_are_unlike():
     other = a_seen(2, "bert-worker-9", labels=arena(3), owner=JOB)
 
-    assert the_unit(workers(2)).alike
-    assert not the_unit([*workers(2), other]).alike
+    assert the_unit(workers(2)).is_uniform
+    assert not the_unit([*workers(2), other]).is_uniform
 
 
 def test_a_gang_of_which_all_members_are_there_is_placed():

@@ -8,7 +8,7 @@ from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SH
 from cluster.node import Taint
 from cluster.node_ledger import NodeLedger
 from cluster.record import GPUShare
-from scorer.placement.filters import filter_node, gives, gpu_capacity
+from scorer.placement.filters import filter_node, gpu_capacity, mode_serves
 from scorer.placement.reasons import Reason
 
 
@@ -91,7 +91,7 @@ def test_replicas_of_nvidias_plugin_are_counted_apart_from_whole_gpus():
     node = a_ledger(machine=None, mode="default", resources={NVIDIA_GPU_SHARED: 4})
     replica = a_member(0, limits={NVIDIA_GPU_SHARED: 1}, nodeSelector={})
 
-    assert gives(node.node.mode, replica.request)
+    assert mode_serves(node.node.mode, replica.request)
     assert gpu_capacity(node, replica.request) == 4
     taken = node.hold(replica.holding(()))
     assert gpu_capacity(taken, replica.request) == 3

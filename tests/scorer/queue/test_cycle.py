@@ -96,7 +96,7 @@ def test_smaller_units_pass_a_unit_that_does_not_fit():
 def test_an_incomplete_gang_is_not_planned():
     decisions = cycle(a_snapshot(a_node()), a_unit("half", 2, missing=2, age=9), a_unit("whole"))
 
-    assert outcomes(decisions)["half"] == Refusal("2 of 4 members", stands=False)
+    assert outcomes(decisions)["half"] == Refusal("2 of 4 members", is_cacheable=False)
     assert placed(decisions) == ["whole"]
 
 

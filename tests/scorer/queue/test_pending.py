@@ -22,9 +22,9 @@ class Pods:
     """A cluster state, its pending units, and the known owners."""
 
     def __init__(self):
-        self.state, self.above = ClusterState(), {}
+        self.state, self.controllers = ClusterState(), {}
         faults = FaultIsolation(Metrics(CollectorRegistry()), lambda: None)
-        self.pending = PendingUnits(self.state, Owners(self.above, {}), faults)
+        self.pending = PendingUnits(self.state, Owners(self.controllers, {}), faults)
 
     def put(self, name, there=True, **pod):
         pod = a_seen(1, name, **pod) if there else None
@@ -103,7 +103,7 @@ def test_a_gang_has_another_key_once_the_owner_of_its_job_is_known(pods):
     pods.put("alone")
     pods.assemble()
     alone = pods.units()["alone"]
-    pods.above["job"] = Owner(kind="JobSet", name="set", uid="set")
+    pods.controllers["job"] = Owner(kind="JobSet", name="set", uid="set")
     pods.assemble("another")
     assert pods.units()["bert"].key.owner == "job"
 

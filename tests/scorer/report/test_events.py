@@ -31,7 +31,7 @@ def a_plan(*nodes, **given):
             id="placed, without a bandwidth",
         ),
         pytest.param(
-            placed("bert", a_plan(*"abcd", bandwidth=4), alike=False),
+            placed("bert", a_plan(*"abcd", bandwidth=4), is_uniform=False),
             "GangPlaced",
             "All 4 members of gang bert are on 4 nodes: 4 GB/s; they do not all ask for the same",
             id="placed on many nodes",
