@@ -1,4 +1,4 @@
-"""What pods ask for, what nodes hold, and who has which GPU. Pure.
+"""Model of the cluster: GPU requests of pods, GPUs of nodes, and allocations. Pure.
 
-Read `keys` (every word on the wire), `pod` and `request` first; `ledger` holds who has what.
+Read `keys` (all names on the wire), `pod` and `request` first; then `ledger`, the allocations.
 """

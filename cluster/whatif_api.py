@@ -1,4 +1,4 @@
-"""Types of the fit API of the scorer: would pods fit that do not exist yet?
+"""Types of the fit API of the scorer, which simulates the placement of pods that do not exist yet.
 
 `POST /v1/fit`. Parts of the answer appear in dry runs and in `check` unchanged: fields may be
 added, never changed.

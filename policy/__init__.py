@@ -1,1 +1,1 @@
-"""What administrators decide: profiles, the catalogue of models and drivers, the Policy. Pure."""
+"""Settings of administrators: profiles, the catalogue of models and drivers, the Policy. Pure."""

@@ -1,1 +1,4 @@
-"""Placement: which node and which GPUs every pod and every gang gets, and why. Pure core."""
+"""Scorer: allocate GPUs of nodes to pods and gangs, and answer a scheduler's extender calls.
+
+Read `placement` first, the pure core; then `planner` and `leader`, which run it.
+"""

@@ -118,7 +118,7 @@ class Server:
             connection.drop()
 
     async def enforce_times(self) -> None:
-        """Drop connections that are overdue, for ever."""
+        """Drop connections that exceed their time limits. Runs until cancelled."""
         limits = self._limits
         period = min(_SWEEP_SECONDS, limits.head_seconds / 4, limits.linger_seconds / 4)
         while True:

@@ -69,7 +69,7 @@ def encode_line(event: MutableMapping[str, object]) -> bytes:
 
 
 class _Forward(logging.Handler):
-    """What libraries log, in the same lines."""
+    """Write the log records of libraries in the format of Linkwise's own."""
 
     def emit(self, record: logging.LogRecord) -> None:
         structlog.get_logger().log(

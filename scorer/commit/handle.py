@@ -1,4 +1,4 @@
-"""The objects that the components of a leader share."""
+"""Shared dependencies of the components of one leader."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,13 @@ from scorer.timings import Timings
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """For one term of the Lease, as the handle of the scheduling framework is for its plugins."""
+    """The dependencies of components during one term of the Lease.
+
+    It corresponds to `framework.Handle` of kube-scheduler, which is passed to plugins.
+    """
 
     kube: Kube
-    """With a short timeout, for writes."""
+    """A client with a short timeout, for writes."""
     informers: Informers
     status_reporter: StatusReporter
     metrics: Metrics
