@@ -186,7 +186,7 @@ class UnitScheduler:
             is_cacheable=False,
         )
         _log.warning(
-            "Planning took too long", unit=_name(unit), pods=len(unit.waiting), again=delay
+            "Planning took too long", unit=_name(unit), pods=len(unit.waiting), retry_after=delay
         )
         self._refuse(unit, refusal)
 
@@ -194,7 +194,7 @@ class UnitScheduler:
         """Let a unit back off whose planning raised the current exception."""
         delay = self._time_budget.exceeded(unit)
         self._metrics.failed(Stage.PLAN)
-        _log.exception("Could not plan", unit=_name(unit), again=delay)
+        _log.exception("Could not plan", unit=_name(unit), retry_after=delay)
         reason = (
             "planning it fails by a fault of the scorer, whose log shows it: please report it;"
             f" tried again in {delay:g} s"

@@ -59,7 +59,11 @@ class FaultIsolation:
         self._metrics.failed(stage)
         delay = self._backoff.start((stage, unit))
         _log.error(
-            "Work on one unit failed", stage=stage, unit=str(unit), again=delay, exc_info=error
+            "Work on one unit failed",
+            stage=stage,
+            unit=str(unit),
+            retry_after=delay,
+            exc_info=error,
         )
 
     def succeed(self, stage: Stage, unit: Hashable) -> None:

@@ -249,7 +249,7 @@ async def test_a_unit_whose_planning_raises_backs_off_and_others_are_placed(clus
             await until(lambda: cluster.order() == ["next"])
 
     first, *_ = (line for line in logs if line["event"] == "Could not plan")
-    assert (first["unit"], first["again"], first["exc_info"]) == (
+    assert (first["unit"], first["retry_after"], first["exc_info"]) == (
         "team/huge",
         Timings().slow_unit_retry,
         True,
