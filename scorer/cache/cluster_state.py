@@ -85,6 +85,7 @@ class ClusterState:
             if node.machine is not None and not node.preparing:
                 self._tables[name] = table or table_of(node.machine)
         self.capacity_version += 1
+        self._dirty_nodes.add(name)
         self._mark_node_dirty(name)
 
     def update_pod(self, key: Key, pod: PodInfo | None) -> None:
@@ -151,7 +152,10 @@ class ClusterState:
         return drained
 
     def drain_dirty_nodes(self) -> frozenset[str]:
-        """Return the nodes that changed since the last call. The filter is the only consumer."""
+        """Return the nodes that changed since the last call. The filter is the only consumer.
+
+        Pods may name nodes that do not exist; these are left out.
+        """
         drained = frozenset(self._dirty_nodes)
         self._dirty_nodes.clear()
         return drained
@@ -254,6 +258,8 @@ class ClusterState:
                 usages[uid] = usage
             else:
                 del usages[uid]
+                if not usages:
+                    del self._usages[usage.target]
 
     def _set_group(self, key: Key, pod: PodInfo, *, exists: bool) -> None:
         if pod.group is None:
@@ -270,5 +276,6 @@ class ClusterState:
 
     def _mark_node_dirty(self, name: str, *uids: str) -> None:
         self._stale.setdefault(name, set()).update(uids)
-        self._dirty_nodes.add(name)
+        if name in self._nodes:
+            self._dirty_nodes.add(name)
         self._snapshot = None

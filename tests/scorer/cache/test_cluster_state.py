@@ -186,3 +186,25 @@ def test_a_conflicting_pod_is_accounted_once_the_other_is_deleted():
 
     assert "2" in state.ledger("a").holdings
     assert state.snapshot().ledger.conflicts == ()
+
+
+def test_pods_that_name_unknown_nodes_leave_nothing_behind():
+    state = ClusterState()
+    for node in NODES:
+        state.update_pod(("default", node), pod_info(recorded(node, node, node, (1,))))
+
+    assert state.drain_dirty_nodes() == frozenset()
+    assert [usage.uid for usage in state.usages("a")] == ["a"]
+    for node in NODES:
+        state.update_pod(("default", node), None)
+    assert state._usages == {}
+
+
+def test_deleted_node_is_dirty():
+    state = ClusterState()
+    state.update_node("a", a_node("a"))
+    state.drain_dirty_nodes()
+
+    state.update_node("a", None)
+
+    assert state.drain_dirty_nodes() == {"a"}
