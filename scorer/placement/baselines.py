@@ -27,9 +27,14 @@ class IndexOrder:
 
 
 def best_possible(snapshot: Snapshot, members: Sequence[Member]) -> float | None:
-    """Return the bandwidth of the same members on the empty cluster [GB/s], or None."""
+    """Return the bandwidth of the same members on the empty cluster [GB/s], or None.
+
+    None is also returned while link tables of a node are being computed: it may be the best one.
+    """
     if sum(member.gpus for member in members) < 2:
         # No plan of one GPU, shares, replicas or counted GPUs has a bandwidth.
+        return None
+    if _is_preparing(snapshot):
         return None
     planned = plan(snapshot.emptied(), members)
     return planned.bandwidth if isinstance(planned, Plan) else None
@@ -38,9 +43,13 @@ def best_possible(snapshot: Snapshot, members: Sequence[Member]) -> float | None
 def never_fits(snapshot: Snapshot, members: Sequence[Member], link: Link) -> bool:
     """Return whether a gang, or a pod on its own, would not fit if nothing else ran.
 
+    False while link tables of a node are being computed: it may fit there.
+
     Cost: a plan.
     """
-    return isinstance(plan(snapshot.emptied(), members, link=link), Refusal)
+    return not _is_preparing(snapshot) and isinstance(
+        plan(snapshot.emptied(), members, link=link), Refusal
+    )
 
 
 def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | None:
@@ -67,3 +76,7 @@ def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | N
         return None
     gpus = {assignment.name: gpus_of(assignment.mask) for assignment in assignments}
     return IndexOrder(gpus, bandwidth_over(assignments, snapshot.nic_bandwidth))
+
+
+def _is_preparing(snapshot: Snapshot) -> bool:
+    return any(node.node.preparing for node in snapshot.nodes)

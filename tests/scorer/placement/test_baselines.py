@@ -3,7 +3,8 @@ from builders import a_member, a_node, a_snapshot, workers
 from hypothesis import given, settings
 from strategies import clusters, gangs
 
-from scorer.placement.baselines import IndexOrder, best_possible, index_order
+from cluster.gang import Link
+from scorer.placement.baselines import IndexOrder, best_possible, index_order, never_fits
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
 
@@ -35,6 +36,15 @@ def test_the_best_possible_is_that_of_the_empty_cluster():
     assert best_possible(snapshot, workers(2, 4)) > 55.2
     assert best_possible(snapshot, workers(4)) == 55.2
     assert best_possible(snapshot, workers(9)) is None
+
+
+def test_nothing_is_said_of_the_empty_cluster_while_link_tables_are_computed():
+    known = a_snapshot(a_node("a"))
+    preparing = a_snapshot(a_node("a"), a_node("b", preparing=True))
+
+    assert never_fits(known, workers(9), Link.BEST)
+    assert not never_fits(preparing, workers(9), Link.BEST)
+    assert best_possible(preparing, workers(4)) is None
 
 
 def test_choosing_well_is_worth_fourteen_times_the_worst_four():
