@@ -131,6 +131,10 @@ class ClusterState:
         """The preferences of the policy, as a snapshot without nodes."""
         return self._preferences
 
+    def node(self, name: str) -> Node | None:
+        """Return a node; None: it does not exist."""
+        return self._nodes.get(name)
+
     def ledger(self, name: str) -> NodeLedger | None:
         """Return the ledger of a node; None: no such node. Cost: the pods that changed there."""
         if name in self._stale:

@@ -46,6 +46,7 @@ class Informers:
         """Prepare the watches; `run` starts them."""
         self.state = ClusterState()
         self.policy = PolicySnapshot()
+        self._has_synced = False
         self.changed = asyncio.Event()
         """Set by every change; the planner clears it."""
         self.pods = PodInformer(kube, self._pods_changed)
@@ -98,12 +99,16 @@ class Informers:
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
         await self.nodes.tables.small_built()
+        self._has_synced = True
 
     def missing(self) -> str | None:
-        """Return which resource was not listed yet, and why; None: all were listed."""
+        """Return what `synced` waits for; None: nothing."""
         for name, reflector in self._reflectors.items():
             if not reflector.synced.is_set():
                 return f"{name} were not listed yet: {reflector.error or 'the list is under way'}"
+        if (count := self.nodes.tables.small_missing) and not self._has_synced:
+            nodes = "node" if count == 1 else "nodes"
+            return f"link tables of {count} {nodes} are being computed"
         return None
 
     def ages(self) -> Mapping[str, Callable[[], float | None]]:

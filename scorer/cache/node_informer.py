@@ -93,9 +93,11 @@ class NodeInformer:
                 self._update(node)
         self._on_change()
 
-    def _table_built(self, node: str) -> None:
-        self._update(node)
-        self._on_change()
+    def _table_built(self, name: str, table: Table) -> None:
+        node = self._state.node(name)
+        if node is not None:
+            self._state.update_node(name, replace(node, preparing=False), table)
+            self._on_change()
 
     def _update(self, name: str) -> None:
         raw = self.nodes.items.get(("", name))

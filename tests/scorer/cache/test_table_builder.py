@@ -1,15 +1,21 @@
+import asyncio
 import threading
 from contextlib import asynccontextmanager
 
 import msgspec
+import pytest
 import pytest_asyncio
 from builders import a_member, a_pod, an_nvswitch_machine
 from informers_harness import CONFIG_MAPS, node_in, watching
+from structlog.testing import capture_logs
 from waiting import until
 
 from cluster import keys
 from cluster.pod import Pod
 from cluster.topology_configmap import PublishedTopology, write_published
+from runtime.kube.client import Kube
+from scorer.cache.informers import Informers
+from scorer.cache.table_builder import TableBuilder
 from scorer.extender.filter import Filter
 from scorer.placement.reasons import Reason
 from scorer.placement.result import Plan
@@ -107,6 +113,16 @@ async def test_node_whose_machine_changes_while_its_tables_are_built_gets_the_ne
     assert planned(informers, 16) == "gpu-16"
 
 
+async def test_node_whose_tables_were_built_is_not_parsed_again(gated):
+    informers, build = gated
+    before = node_in(informers, "gpu-16")
+
+    build.gate.set()
+    await until(lambda: not node_in(informers, "gpu-16").preparing)
+
+    assert node_in(informers, "gpu-16").machine is before.machine
+
+
 async def test_node_that_goes_while_its_tables_are_built_stays_away(cluster, gated):
     informers, build = gated
     cluster.remove("/api/v1/nodes/gpu-16")
@@ -127,3 +143,81 @@ async def test_known_class_of_machines_is_usable_as_soon_as_its_node_is_seen(clu
 
     assert not node_in(informers, "other").preparing
     assert build.started.count(6) == 1
+
+
+@pytest.mark.parametrize("gpus", [4, 8, 16])
+async def test_machine_whose_build_fails_is_tried_again_and_other_nodes_are_planned(
+    cluster, monkeypatch, gpus
+):
+    monkeypatch.setattr("scorer.cache.table_builder._RETRY", 0.01)
+    broken = True
+
+    def build(machine):
+        if machine.n == gpus and broken:
+            raise IndexError("no such link")
+        return table_of(machine)
+
+    cluster.node("other", gpus=2)
+    publish(cluster, an_nvswitch_machine(gpus, 6), "gpu-0")
+    with capture_logs() as logs:
+        async with watching(cluster, build) as informers:
+            await until(lambda: 0.02 in failed_builds(logs))
+            assert node_in(informers).preparing
+            assert planned(informers, 2) == "other"
+            broken = False
+            await until(lambda: not node_in(informers).preparing)
+            assert planned(informers, gpus) == "gpu-0"
+
+    assert failed_builds(logs)[0] == 0.01
+
+
+def failed_builds(logs):
+    """Return the delay after each failed build [s]."""
+    return [log["again"] for log in logs if log["event"] == "Could not build tables"]
+
+
+async def test_missing_names_the_tables_of_small_machines_until_they_are_built(cluster):
+    gate = threading.Event()
+
+    def build(machine):
+        gate.wait(60)
+        return table_of(machine)
+
+    publish(cluster, an_nvswitch_machine(8, 6), "gpu-8")
+    async with Kube(cluster.url) as kube:
+        informers = Informers(kube, build)
+        task = asyncio.create_task(informers.run())
+        await until(lambda: informers.missing() == "link tables of 1 node are being computed")
+        gate.set()
+        await until(lambda: informers.missing() is None)
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+async def test_deleted_node_is_not_waited_for():
+    builder = TableBuilder(lambda *_: None)
+    builder.table("gpu-8", an_nvswitch_machine(8, 6))
+    waiting = asyncio.create_task(builder.small_built())
+    await asyncio.sleep(0)
+
+    builder.table("gpu-8", None)
+
+    await asyncio.wait_for(waiting, 10)
+
+
+async def test_other_tasks_run_while_many_nodes_of_a_class_are_updated():
+    updated, seen = [], set()
+
+    def on_built(node, _table):
+        updated.append(node)
+        asyncio.get_running_loop().call_soon(lambda: seen.add(len(updated)))
+
+    builder = TableBuilder(on_built, table_of)
+    for number in range(120):
+        builder.table(f"gpu-{number}", an_nvswitch_machine(8, 6))
+    task = asyncio.create_task(builder.run())
+    await until(lambda: 120 in seen)
+    task.cancel()
+
+    assert seen == {50, 100, 120}
+    assert len(set(updated)) == 120
