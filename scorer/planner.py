@@ -42,6 +42,8 @@ class Planner:
         )
         self._lacking: dict[GangKey, Owner] = {}
         """Gangs that lack members although none waits; their owners may want fewer members."""
+        self._unreported: set[GangKey] = set()
+        """Gangs whose report raised, or was due during a backoff: they are reported again."""
         self.has_synced = False
         """True after the first full round. Before it, the GPUs that interrupted plans still need
         are not assumed, so nothing may be allocated."""
@@ -112,12 +114,15 @@ class Planner:
 
     def _report(self, dirty_groups: Iterable[Key]) -> None:
         """Let the status of changed gangs be written: a pod, the Gang or the owner changed."""
-        keys = set(self._informers.gang_objects.drain_dirty())
+        self._unreported |= self._informers.gang_objects.drain_dirty()
         for group in dirty_groups:
-            keys |= self._informers.gang_objects.named(group)
-        for key in keys:
+            self._unreported |= self._informers.gang_objects.named(group)
+        for key in list(self._unreported):
+            if self._faults.is_backing_off(Stage.REPORT, key):
+                continue
             with self._faults.isolate(Stage.REPORT, key):
                 self._report_one(key)
+                self._unreported.discard(key)
 
     def _report_one(self, key: GangKey) -> None:
         was_lacking = self._lacking.pop(key, None)

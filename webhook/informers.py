@@ -207,9 +207,12 @@ class Informers:
             event = await self._events.get()
             try:
                 await self._recorder.record(event)
-            except KubeError as error:
+            except Exception as error:  # noqa: BLE001 - an Event must not end admission.
                 source = f"ConfigMap {event.about.namespace}/{event.about.name}"
-                _log.warning("Could not create event", source=source, err=str(error))
+                unforeseen = None if isinstance(error, KubeError) else error
+                _log.warning(
+                    "Could not create event", source=source, err=str(error), exc_info=unforeseen
+                )
 
     async def _compute_capacity(self) -> None:
         while True:

@@ -49,7 +49,7 @@ class RequestMetrics:
         )
         self._seconds = Histogram(
             "linkwise_http_request_duration_seconds",
-            "From the request's head until its answer was ready.",
+            "From the call of the handler until the answer was ready.",
             ("path",),
             registry=registry,
             buckets=_SECONDS,

@@ -6,10 +6,11 @@ aiohttp's server speaks HTTP. Routes see only whole bodies within the limits.
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from operator import attrgetter
 
+import structlog
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 
@@ -19,6 +20,7 @@ from runtime.http.handler import HANDLED, Handler
 from runtime.http.limits import Limits
 from runtime.http.types import CompletedRequest, Observers, Route
 
+_log = structlog.get_logger()
 _DEFAULTS = Limits()
 _SWEEP_SECONDS = 0.1
 """Longest time between two checks of connections [s]."""
@@ -126,10 +128,12 @@ class Server:
             incomplete = [each for each in self.limiter.open if each.head_incomplete]
             await handlers_called()
             for connection in sorted(incomplete, key=attrgetter("since")):
-                connection.count_half_sent()
+                with _isolated(connection):
+                    connection.count_half_sent()
             now = self._loop.time()
             for connection in list(self.limiter.open):
-                connection.enforce(now)
+                with _isolated(connection):
+                    connection.enforce(now)
 
 
 @asynccontextmanager
@@ -163,6 +167,16 @@ async def serve(
     finally:
         sweep.cancel()
         await server.stop()
+
+
+@contextmanager
+def _isolated(connection: Connection) -> Iterator[None]:
+    """Log an unforeseen exception and drop its connection; the limits of others still hold."""
+    try:
+        yield
+    except Exception:  # noqa: BLE001 - one connection must not end the limits of all.
+        _log.exception("Could not enforce limits of connection", peer=connection.peer)
+        connection.drop()
 
 
 def _malformed_requests(handler: Handler) -> type[AbstractAccessLogger]:

@@ -49,6 +49,10 @@ class BindingTracker:
         """By id of the plan: members that were created later have a plan of their own."""
         self._failed_nodes: dict[GangKey, tuple[frozenset[str], float]] = {}
         """Nodes where a gang could not be bound, and until when they are excluded."""
+        self._unrestored: set[Key] = set()
+        """Groups whose plans of the last leader are not tracked yet."""
+        self._unreconciled: set[tuple[GangKey, str]] = set()
+        """Plans whose check raised, or was due during a backoff: they are checked again."""
 
     @property
     def excluded_nodes(self) -> Mapping[GangKey, frozenset[str]]:
@@ -102,9 +106,16 @@ class BindingTracker:
 
     def restore(self) -> None:
         """Start to track the plans of the last leader whose members are not all bound."""
-        for group in self._informers.state.groups:
+        self._unrestored.update(self._informers.state.groups)
+        self._restore_groups()
+
+    def _restore_groups(self) -> None:
+        for group in list(self._unrestored):
+            if self._faults.is_backing_off(Stage.TRACK, group):
+                continue
             with self._faults.isolate(Stage.TRACK, group):
                 self._restore(group)
+                self._unrestored.discard(group)
 
     def _restore(self, group: Key) -> None:
         state, owners = self._informers.state, self._informers.owners
@@ -114,11 +125,12 @@ class BindingTracker:
             if plan_id and pod.settled:
                 plans.setdefault((owners.key(pod), plan_id), []).append(pod)
         for (key, plan_id), pods in plans.items():
-            if all(pod.bound for pod in pods):
+            if all(pod.bound for pod in pods) or plan_id in self._bindings.get(key, {}):
                 continue
             members = [pod for pod in state.group(group) if owners.key(pod) == key]
             unit = settled_unit(key, members, owners)
             self.track(unit, self._recorded_plan(unit, plan_id) or plan_from_records(plan_id, pods))
+            self._unreconciled.add((key, plan_id))
 
     def _recorded_plan(self, unit: Unit, plan_id: str) -> GangPlan | None:
         """Return the plan of this id in the Gang of a unit."""
@@ -132,17 +144,24 @@ class BindingTracker:
         Args:
             dirty_groups: Groups of which a pod changed since the last call.
         """
+        self._restore_groups()
         excluded = self.excluded_nodes
         self._failed_nodes = {key: self._failed_nodes[key] for key in excluded}
         conflicts = {pod.uid: pod.reason for pod in self._informers.state.conflicts}
         calls: list[Call] = []
+        retried, self._unreconciled = self._unreconciled, set()
         for binding in self._all():
+            plan = binding.unit.key, binding.plan.id
             is_due = self._clock() >= binding.deadline
+            is_changed = binding.unit.group in dirty_groups or plan in retried
+            if not (is_due or conflicts or is_changed):
+                continue
+            self._unreconciled.add(plan)
             if self._is_backing_off(binding):
                 continue
-            if is_due or conflicts or binding.unit.group in dirty_groups:
-                with self._faults.isolate(Stage.TRACK, binding.unit.key):
-                    calls += self._reconcile(binding, conflicts, is_due=is_due)
+            with self._faults.isolate(Stage.TRACK, binding.unit.key):
+                calls += self._reconcile(binding, conflicts, is_due=is_due)
+                self._unreconciled.discard(plan)
         return calls
 
     def _reconcile(

@@ -5,8 +5,11 @@ import asyncio
 import structlog
 
 from cluster.keys import SCORER_ADDRESS
+from cluster.pod import Metadata
+from cluster.pointer import escape
 from cluster.scorer_lease import LEASE, ScorerLease
 from runtime.kube.client import Kube, KubeError
+from scorer.gang.crd_patch import Steps
 
 _RETRY = 5.0
 """Before a failed write is tried again [s]."""
@@ -25,14 +28,10 @@ async def publish_address(kube: Kube, address: str, term: int, retry: float = _R
     """
     while address:
         try:
-            annotations = (await kube.get(LEASE, ScorerLease)).metadata.annotations or {}
+            lease = await kube.get(LEASE, ScorerLease)
             steps = [
                 {"op": "test", "path": "/spec/leaseTransitions", "value": term},
-                {
-                    "op": "add",
-                    "path": "/metadata/annotations",
-                    "value": {**annotations, SCORER_ADDRESS: address},
-                },
+                *_annotation_steps(lease.metadata, address),
             ]
             await kube.patch(LEASE, steps, ScorerLease, kind="json")
         except KubeError as error:
@@ -40,3 +39,14 @@ async def publish_address(kube: Kube, address: str, term: int, retry: float = _R
             await asyncio.sleep(retry)
         else:
             return
+
+
+def _annotation_steps(metadata: Metadata, address: str) -> Steps:
+    """Return the steps that set the address and keep annotations that others write meanwhile."""
+    path = "/metadata/annotations"
+    if metadata.annotations:
+        return [{"op": "add", "path": f"{path}/{escape(SCORER_ADDRESS)}", "value": address}]
+    return [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": metadata.resource_version},
+        {"op": "add", "path": path, "value": {SCORER_ADDRESS: address}},
+    ]

@@ -146,11 +146,13 @@ class StatusReporter:
             try:
                 async with self._slots:
                     await self._write(key, update)
-            except KubeError as error:
-                _log.warning("Could not report gang", gang="/".join(key[:2]), err=str(error))
+            except Exception as error:
                 # Try again with the current Gang, unless there is a newer update.
                 if update is not None and self._latest.get(key) == update:
                     self._unwritten[key] = update
+                if not isinstance(error, KubeError):
+                    raise
+                _log.warning("Could not report gang", gang="/".join(key[:2]), err=str(error))
                 await asyncio.sleep(self._timings.report_interval)
                 with suppress(KubeError):
                     await self._gangs.refresh(key)

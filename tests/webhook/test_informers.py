@@ -2,9 +2,11 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from fake_api import status, text
+from structlog.testing import capture_logs
 from waiting import until
 
 from cluster import keys
+from runtime.kube import event_recorder
 from runtime.kube.client import Kube
 from webhook.active_config import PROFILES
 from webhook.informers import Informers
@@ -70,6 +72,25 @@ async def test_failed_event_does_not_block_later_ones(cluster):
             "1970-01-01T00:00:00Z"
         ] * 3
         assert {event["reportingInstance"] for event in cluster.events()} == {"replica-0"}
+
+
+async def test_an_event_that_raises_does_not_end_the_informers(cluster, monkeypatch):
+    rfc3339 = event_recorder.rfc3339
+    moments = iter([None])
+    monkeypatch.setattr(event_recorder, "rfc3339", lambda now: rfc3339(next(moments, now)))
+    with capture_logs() as logs:
+        async with watching(cluster):
+            cluster.profiles(text="[1]")
+            await until(lambda: logged(logs, "Could not create event"))
+            cluster.profiles(text="[2]")
+            await until(cluster.events)
+
+    (line,) = logged(logs, "Could not create event")
+    assert isinstance(line["exc_info"], TypeError)
+
+
+def logged(logs, event):
+    return [line for line in logs if line["event"] == event]
 
 
 async def test_each_invalid_content_gets_one_event(cluster):

@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 from certificates import a_ca, a_leaf
 from served import LONG, PATIENT, client, served
+from structlog.testing import capture_logs
 from waiting import PATIENCE, until
 
+from runtime.http.connection import Connection
 from runtime.http.limits import Limits
 from runtime.http.server import Server, serve
 from runtime.http.tls import ServingCertificate
@@ -149,3 +151,26 @@ async def test_port_in_use_raises():
 async def test_port_is_unknown_before_listen():
     with pytest.raises(RuntimeError, match="does not listen"):
         _ = Server([], Limits(), ()).port
+
+
+async def test_limits_hold_for_others_when_the_check_of_a_connection_raises(monkeypatch):
+    enforce = Connection.enforce
+    faulty = []
+
+    def raises(connection, now):
+        if connection in faulty:
+            raise RuntimeError("a fault of ours")
+        enforce(connection, now)
+
+    monkeypatch.setattr(Connection, "enforce", raises)
+    limits = replace(PATIENT, head_seconds=0.2)
+    with capture_logs() as logs:
+        async with served(limits) as site, client(site) as first:
+            await until(lambda: site.server.limiter.open)
+            faulty.extend(site.server.limiter.open)
+            assert await first.is_closed()
+            async with client(site) as slow:
+                slow.send(b"POST")
+                assert await slow.is_closed()
+
+    assert [line["event"] for line in logs] == ["Could not enforce limits of connection"]

@@ -9,6 +9,7 @@ from leader_harness import JOB, NOW, Clock, Cluster, leading
 from waiting import until
 
 from cluster import keys
+from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.pending_binding import recreation_time
 from scorer.gang.crd import GANGS
 
@@ -389,3 +390,39 @@ async def test_a_refused_plan_does_not_untrack_the_one_before(cluster, clock):
         await until(lambda: cluster.patches("bert-2"))
         await passed(cluster, clock, 61)
         await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+
+
+async def test_a_plan_whose_check_raised_is_checked_again(cluster, monkeypatch):
+    fail_once(monkeypatch, "_try_to_complete")
+    async with leading(cluster):
+        cluster.gang(gpus=2)
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        cluster.bind("bert-0", "bert-1")
+        await until(lambda: cluster.events("GangPlaced"))
+
+
+async def test_a_group_whose_restoration_raised_is_restored_again(cluster, clock, monkeypatch):
+    async with leading(cluster, clock=clock):
+        cluster.gang(gpus=2)
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+    cluster.bind("bert-0")
+    cluster.mark_unschedulable("bert-1")
+    fail_once(monkeypatch, "_restore")
+    async with leading(cluster, term=8, clock=clock) as leader:
+        tracker = leader.context.planner._binding_tracker
+        await until(lambda: tracker.time_left() is not None)
+        await passed(cluster, clock, 61)
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+
+
+def fail_once(monkeypatch, name):
+    """Let the next call of a method of the tracker raise."""
+    method = getattr(BindingTracker, name)
+    faults = iter([RuntimeError("a fault of ours")])
+
+    def run(*args, **kwargs):
+        if fault := next(faults, None):
+            raise fault
+        return method(*args, **kwargs)
+
+    monkeypatch.setattr(BindingTracker, name, run)

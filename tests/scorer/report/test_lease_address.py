@@ -64,6 +64,21 @@ async def test_a_failed_write_is_retried(cluster, kube):
     assert annotations(cluster) == {keys.SCORER_ADDRESS: ADDRESS}
 
 
+@pytest.mark.parametrize("others", [{}, {"theirs": "old"}], ids=["none before", "one before"])
+async def test_an_annotation_that_is_written_meanwhile_is_kept(cluster, kube, others):
+    lead(cluster, 3, **others)
+
+    def write_meanwhile(*_):
+        if len(cluster.writes) == 1:
+            lead(cluster, 3, theirs="new")
+
+    cluster.refuse = write_meanwhile
+
+    await publish_address(kube, ADDRESS, 3, 0.01)
+
+    assert annotations(cluster) == {"theirs": "new", keys.SCORER_ADDRESS: ADDRESS}
+
+
 async def test_an_empty_address_is_not_written(cluster, kube):
     await publish_address(kube, "", 3)
 

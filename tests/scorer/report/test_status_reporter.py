@@ -10,6 +10,8 @@ from cluster import keys
 from cluster.gang import GangKey
 from cluster.topology_configmap import PublishedTopology
 from scorer.gang.crd import GANGS, name_of
+from scorer.report.gang_writer import GangWriter
+from scorer.report.status_reporter import StatusReporter
 
 GANG_PATH = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
 OBJECT = f"{GANG_PATH}/{name_of(GangKey('team', 'bert', 'job'))}"
@@ -51,6 +53,38 @@ def told(cluster):
         (step[1]["value"]["phase"], step[1]["value"].get("reason"))
         for step in cluster.status_patches()
     ]
+
+
+async def test_an_update_whose_write_raises_keeps_its_event(cluster, monkeypatch):
+    monkeypatch.setattr(GangWriter, "write_status", raising(1, GangWriter.write_status))
+    async with leading(cluster):
+        cluster.gang(gpus=16)
+        await until(lambda: cluster.phase() == "Waiting" and cluster.events("GangWaiting"))
+
+
+async def test_a_gang_whose_report_raises_is_reported_again(cluster, monkeypatch):
+    async with leading(cluster):
+        cluster.gang()
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        cluster.bind("bert-0", "bert-1")
+        await until(lambda: cluster.phase() == "Placed")
+        await passed(cluster)
+        failing = raising(1, StatusReporter.reconcile)
+        monkeypatch.setattr(StatusReporter, "reconcile", failing)
+        cluster.delete("bert-1")
+        await until(lambda: cluster.the_gang()["status"]["members"] == "1/2")
+
+
+def raising(times, method):
+    """Return a method that raises the first times, and then is the given one."""
+    faults = iter(range(times))
+
+    def run(*args):
+        if next(faults, None) is not None:
+            raise RuntimeError("a fault of ours")
+        return method(*args)
+
+    return run
 
 
 # ---- Waiting.
