@@ -138,7 +138,7 @@ class TableBuilder:
         self._delays[machine] = delay
         self._backing_off.add(machine)
         self._update_small_built()
-        _log.error("Could not build tables", gpus=machine.n, again=delay, exc_info=error)
+        _log.error("Could not build tables", gpus=machine.n, retry_after=delay, exc_info=error)
         asyncio.get_running_loop().call_later(delay, self._end_backoff, machine)
 
     def _end_backoff(self, machine: Machine) -> None:

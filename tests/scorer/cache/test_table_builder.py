@@ -173,7 +173,7 @@ async def test_machine_whose_build_fails_is_tried_again_and_other_nodes_are_plan
 
 def failed_builds(logs):
     """Return the delay after each failed build [s]."""
-    return [log["again"] for log in logs if log["event"] == "Could not build tables"]
+    return [log["retry_after"] for log in logs if log["event"] == "Could not build tables"]
 
 
 async def test_missing_names_the_tables_of_small_machines_until_they_are_built(cluster):
