@@ -22,7 +22,10 @@ from scorer.timings import Timings
 
 NOW = 1_767_225_660.0
 """A minute after the creation of the pods of `a_held_pod`."""
+# Planning has no real time limit: a busy machine may stand still meanwhile.
 SHORT = Timings(
+    first_limit=PATIENCE,
+    retry_limit=PATIENCE,
     owner_retry=0.01,
     commit_retry=0.01,
     outcome_read=0.01,

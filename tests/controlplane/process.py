@@ -8,8 +8,11 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Self
 from urllib.request import urlopen
@@ -19,6 +22,7 @@ POLL = 0.02
 # Below the ports from which systems take those of outgoing connections: else a client that keeps
 # trying to reach a server that restarts can take the server's port, or connect to itself.
 _PORTS = range(20_000, 30_000)
+_PORTS_OF_PROCESS = 250
 
 
 class NotReadyError(Exception):
@@ -26,18 +30,40 @@ class NotReadyError(Exception):
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback interface on which nobody listens."""
-    found: list[int] = []
-    for port in random.sample(_PORTS, len(_PORTS)):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == count:
-            return found
-    raise NotReadyError(f"no {count} free ports in {_PORTS}")
+    """Return free ports of the loopback interface.
+
+    No other process gets them from this function while this process runs.
+
+    Raises:
+        NotReadyError: There are too few.
+    """
+    own = islice(_own_ports(), _PORTS_OF_PROCESS)
+    free = list(islice(filter(_is_free, own), count))
+    if len(free) < count:
+        raise NotReadyError(f"no {count} free ports in {_PORTS}")
+    return free
+
+
+@cache
+def _own_ports() -> Iterator[int]:
+    """Return an endless iterator over ports that are reserved for this process."""
+    starts = _PORTS[::_PORTS_OF_PROCESS]
+    for start in random.sample(starts, len(starts)):
+        # The UDP port of the first number is the lock. It is open until this process ends.
+        with socket.socket(type=socket.SOCK_DGRAM) as lock, suppress(OSError):
+            lock.bind(("127.0.0.1", start))
+            lock.detach()
+            return cycle(range(start, start + _PORTS_OF_PROCESS))
+    raise NotReadyError(f"other processes have reserved all of {_PORTS}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def wait_until(met: Callable[[], bool], what: str, seconds: float = 90) -> None:

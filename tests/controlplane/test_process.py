@@ -1,3 +1,4 @@
+import os
 import signal
 import subprocess
 import sys
@@ -105,3 +106,12 @@ def test_free_ports_are_different_and_below_those_of_outgoing_connections():
     ports = free_ports(6)
     assert len(set(ports)) == 6
     assert max(ports) < 32_768
+
+
+def test_two_processes_get_different_free_ports():
+    code = "from controlplane.process import free_ports; print(*free_ports(200))"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    own = free_ports(200)
+
+    text = subprocess.check_output((sys.executable, "-c", code), env=environment)
+    assert len({*own, *map(int, text.split())}) == 400
