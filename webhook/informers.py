@@ -166,7 +166,7 @@ class Informers:
             "nodes": self._nodes,
         }
         reflectors |= {source.name: reflector for source, reflector in self._config_maps.items()}
-        return {name: partial(_age, reflector) for name, reflector in reflectors.items()}
+        return {name: reflector.age for name, reflector in reflectors.items()}
 
     def policy_age(self) -> float:
         """Return for how long the present policy and profiles have been in force [s]."""
@@ -244,9 +244,3 @@ def _node(raw: NodeObject) -> Node | None:
     except NodeError as error:
         _log.warning("Node skipped", err=str(error))
         return None
-
-
-def _age(reflector: Reflector[Any]) -> float | None:
-    if not reflector.synced.is_set():
-        return None
-    return reflector.last_event_age(time.monotonic())

@@ -25,7 +25,7 @@ from runtime.kube.errors import (
     api_error,
 )
 
-__all__ = ["ApiError", "Kube", "KubeError", "Unreachable", "Unreadable"]
+__all__ = ["ApiError", "Ignored", "Kube", "KubeError", "Unreachable", "Unreadable"]
 
 T = TypeVar("T")
 Params = Mapping[str, str]
@@ -37,6 +37,10 @@ _PATCHES = {
     "apply": "application/apply-patch+yaml",
 }
 _NONE: Params = {}
+
+
+class Ignored(msgspec.Struct, frozen=True):
+    """A response whose body is not needed."""
 
 
 class Kube:

@@ -3,19 +3,13 @@
 from dataclasses import dataclass
 from hashlib import sha256
 
-from msgspec import Struct
-
-from runtime.kube.client import ApiError, Kube
+from runtime.kube.client import ApiError, Ignored, Kube
 from runtime.process.clock import Clock, rfc3339
 
 MESSAGE_MAX = 1024
 """The API server refuses a longer message [characters]."""
 _NAME_MAX = 253 - 17
 _CONFLICT = 409
-
-
-class _Ignored(Struct, frozen=True):
-    """The Event as it was stored, of which nothing is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +75,7 @@ class EventRecorder:
         """
         path = f"/api/v1/namespaces/{event.about.event_namespace}/events"
         try:
-            await self._kube.create(path, self._body(event), _Ignored)
+            await self._kube.create(path, self._body(event), Ignored)
         except ApiError as error:
             if error.status != _CONFLICT:
                 raise

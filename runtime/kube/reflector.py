@@ -152,13 +152,9 @@ class Reflector(Generic[T]):
         """All items: a live, read-only view."""
         return MappingProxyType(self._items)
 
-    def last_event_age(self, now: float) -> float:
-        """Return the time since the last event or list [s].
-
-        Args:
-            now: `time.monotonic()`.
-        """
-        return now - self._last_event_at
+    def age(self) -> float | None:
+        """Return the time since the last event or list [s]; None before the first list."""
+        return time.monotonic() - self._last_event_at if self.synced.is_set() else None
 
     def replace(self, key: Key, item: T) -> None:
         """Replace the item of an unchanged object, and call `on_change`."""

@@ -1,8 +1,4 @@
-"""Clocks, and waiting by the wall clock.
-
-Certificates expire by the wall clock. Timers stop while a machine is suspended, so a single sleep
-until the expiry could end too late; `wait_until` reads the clock repeatedly.
-"""
+"""Clocks, and times as Kubernetes writes them."""
 
 import asyncio
 import time
@@ -42,15 +38,3 @@ def now_rfc3339() -> str:
 @lru_cache(maxsize=1)
 def _whole_second(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-async def wait_until(moment: float, *, clock: Clock = wall, step: float = 30) -> None:
-    """Wait until the clock has reached a moment.
-
-    Args:
-        moment: [s since 1970].
-        clock: The clock to read.
-        step: Longest time between two reads, and longest delay after a suspension [s].
-    """
-    while (left := moment - clock()) > 0:  # noqa: ASYNC110 - there is no event for a time.
-        await asyncio.sleep(min(left, step))

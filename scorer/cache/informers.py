@@ -5,10 +5,8 @@ it sees one consistent state.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -113,7 +111,7 @@ class Informers:
 
     def ages(self) -> Mapping[str, Callable[[], float | None]]:
         """Return, by resource, what returns the time since the last message of its watch [s]."""
-        return {name: partial(_age, reflector) for name, reflector in self._reflectors.items()}
+        return {name: reflector.age for name, reflector in self._reflectors.items()}
 
     def _pods_changed(self, items: Mapping[Key, PodInfo], changed: Set[Key]) -> None:
         for key in changed:
@@ -139,9 +137,3 @@ class Informers:
         self.state.set_preferences(preferences, migrate=policy.migration.gpushare)
         self.nodes.set_policy(self.policy)
         self.changed.set()
-
-
-def _age(reflector: Reflector[Any]) -> float | None:
-    if not reflector.synced.is_set():
-        return None
-    return reflector.last_event_age(time.monotonic())

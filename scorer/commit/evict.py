@@ -4,18 +4,13 @@ import asyncio
 from collections.abc import Iterable
 
 import structlog
-from msgspec import Struct
 
-from runtime.kube.client import ApiError, Kube, KubeError
+from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
 
 _log = structlog.get_logger()
-
-
-class _Ignored(Struct, frozen=True):
-    """A response whose body is not needed."""
 
 
 async def evict(kube: Kube, pods: Iterable[PodInfo], faults: FaultIsolation) -> None:
@@ -40,7 +35,7 @@ async def _evict(kube: Kube, pod: PodInfo) -> None:
     }
     path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
     try:
-        await kube.create(path, body, _Ignored)
+        await kube.create(path, body, Ignored)
     except KubeError as error:
         if not (isinstance(error, ApiError) and error.status == 404):
             _log.warning("Could not evict pod", pod="/".join(pod.key), err=str(error))

@@ -8,11 +8,10 @@ import asyncio
 from collections.abc import Mapping
 
 import structlog
-from msgspec import Struct
 
 from cluster.pod import Pod
 from cluster.record import Allocation
-from runtime.kube.client import ApiError, Kube, KubeError
+from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from runtime.process.clock import Clock, loop_time
 from scorer.cache.informers import Informers
 from scorer.commit.patches import allocation_annotations, allocation_of, binding
@@ -33,10 +32,6 @@ _POLL_INTERVAL = 0.02
 """Between two checks whether the watch shows a pod [s]."""
 
 _log = structlog.get_logger()
-
-
-class _Ignored(Struct, frozen=True):
-    """A response of which nothing is needed."""
 
 
 class Binder:
@@ -196,7 +191,7 @@ class Binder:
 
     async def _send(self, path: str, body: object) -> KubeError | None:
         try:
-            await self._kube.create(f"{path}/binding", body, _Ignored, params=WRITE_TIMEOUT)
+            await self._kube.create(f"{path}/binding", body, Ignored, params=WRITE_TIMEOUT)
         except KubeError as error:
             if is_leadership_lost(error):
                 raise LeadershipLost(str(error)) from error

@@ -211,11 +211,6 @@ class Gang(_Wire, frozen=True):
         """The time since which it could be planned (RFC 3339); None: it cannot be planned now."""
         return self.status.since(ASSEMBLED, "True")
 
-    @property
-    def unfinished(self) -> GangPlan | None:
-        """The plan, until all its pods are bound; some of them may lack their GPUs."""
-        return None if self.status.phase is Phase.PLACED else self.spec.plan
-
 
 def gangs_of(namespace: str) -> str:
     """Return the collection of a namespace's Gangs."""

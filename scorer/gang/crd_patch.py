@@ -56,12 +56,12 @@ def new_gang(
     )
 
 
-def plan_steps(gang: Gang, plan: GangPlan | None, *, size: int | None, link: Link) -> Steps:
-    """Return the patch that replaces or removes the plan, if the Gang is still as it was read.
+def plan_steps(gang: Gang, plan: GangPlan, *, size: int | None, link: Link) -> Steps:
+    """Return the patch that replaces the plan, if the Gang is still as it was read.
 
     Args:
         gang: As it was read, or as the last write returned it.
-        plan: The new one, of another id; None where the gang waits again.
+        plan: The new one, of another id.
         size: Members that are placed together now.
         link: How strictly they insist on links now.
     """
@@ -71,7 +71,7 @@ def plan_steps(gang: Gang, plan: GangPlan | None, *, size: int | None, link: Lin
         {"op": "replace", "path": "/spec/link", "value": link},
         *_put("/spec/size", gang.spec.size, size),
         # A merge patch would keep fields of the old plan that the new one does not have.
-        *_put("/spec/plan", gang.spec.plan, plan),
+        {"op": "add", "path": "/spec/plan", "value": plan},
     ]
 
 

@@ -32,9 +32,9 @@ def plan_of(
         id=plan_id,
         exact=plan.exact,
         members=tuple(_planned(placement) for placement in plan.placements),
-        bandwidth=_tenths(plan.bandwidth),
-        best_possible=_tenths(best_possible),
-        index_order=_tenths(index_order),
+        bandwidth=tenths(plan.bandwidth),
+        best_possible=tenths(best_possible),
+        index_order=tenths(index_order),
         domain=plan.domain,
     )
 
@@ -101,5 +101,6 @@ def _planned(placement: Placement) -> PlannedPod:
     return PlannedPod(metadata.name, metadata.uid, placement.node, placement.gpus)
 
 
-def _tenths(bandwidth: float | None) -> float | None:
+def tenths(bandwidth: float | None) -> float | None:
+    """Return a bandwidth as it is reported [GB/s], in tenths."""
     return None if bandwidth is None else round(bandwidth, 1)

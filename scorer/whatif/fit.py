@@ -12,6 +12,7 @@ from cluster.node import NodeMode
 from cluster.node_ledger import NodeLedger
 from cluster.whatif_api import FitQuestion, FitResult, FitTemplate, NodeLeft, PodFit
 from scorer.cache.cluster_state import ClusterState
+from scorer.gang.plan_record import tenths
 from scorer.gang.unit import link_of
 from scorer.placement.baselines import never_fits
 from scorer.placement.explain import notes_on, why_these
@@ -135,8 +136,8 @@ def _fit(
         gang=first.name if first.is_gang else None,
         pods=[_pod(*pair) for pair in zip(template.names, placements, strict=True)],
         nodes=nodes,
-        bandwidth=_tenths(min(known, default=None)),
-        best_possible=_tenths(first.best_possible),
+        bandwidth=tenths(min(known, default=None)),
+        best_possible=tenths(first.best_possible),
         why=why_these(first.plan) if first.plan and not others else None,
         notes=list(dict.fromkeys((*notes, *_left_to_others(first.members[0])))),
         reason=refused.reason if refused else None,
@@ -161,7 +162,3 @@ def _left_to_others(member: Member) -> Iterable[str]:
     if not member.request.places:
         return (BY_COUNT,)
     return () if member.pod.spec.is_gated else (BY_SCHEDULER,)
-
-
-def _tenths(bandwidth: float | None) -> float | None:
-    return None if bandwidth is None else round(bandwidth, 1)

@@ -213,29 +213,12 @@ def test_another_plan_takes_the_place_of_the_whole_old_one():
     assert (changed.spec.size, changed.spec.link) == (3, Link.NVLINK)
 
 
-@pytest.mark.parametrize("before", [None, PLAN])
-def test_a_gang_that_waits_again_has_no_plan(before):
-    gang = a_gang(before)
-    assert patched(gang, plan_steps(gang, None, size=None, link=Link.BEST)).spec == GangSpec(
-        "mpijob-bert", Link.BEST, owner="7f3c"
-    )
-
-
 @pytest.mark.parametrize("changed", [{"uid": "g2"}, {"resource_version": "8"}])
 def test_a_plan_is_not_given_to_a_gang_that_changed_meanwhile(changed):
     gang = a_gang()
     steps = plan_steps(gang, PLAN, size=2, link=Link.BEST)
     with pytest.raises(jsonpatch.JsonPatchTestFailed):
         patched(stored(gang, **changed), steps)
-
-
-def test_plan_is_unfinished_until_the_phase_is_placed():
-    gang = a_gang(PLAN)
-    placed = status_of(Phase.PLACED, members=(2, 2), held=PLAN.held, now=NOW)
-
-    assert gang.unfinished == PLAN
-    assert patched(gang, status_steps(gang, placed)).unfinished is None
-    assert a_gang().unfinished is None
 
 
 # ---- What people are told.
