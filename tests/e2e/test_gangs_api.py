@@ -49,7 +49,7 @@ def test_a_gang_is_kept_as_it_is_written(scorer, namespace):
 
     assert gang.spec.plan == told.spec.plan == PLAN
     assert told.status == status_of(Phase.PLACED, members=(4, 4), held=PLAN.held, now=NOW)
-    assert told.unfinished is None
+    assert told.status.phase is Phase.PLACED
 
 
 def test_a_gang_of_unknown_size_is_kept_too(scorer, namespace):
