@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from cluster.container_request import all_containers
 from cluster.keys import HAMI_RESOURCES, HAMI_SCHEDULER, MIG_PREFIX
 from cluster.pod import PodSpec
 from cluster.quantity import is_zero
@@ -33,7 +34,7 @@ def gpus_of_others(spec: PodSpec, family: Family | None) -> str | None:
 
 
 def _resources(spec: PodSpec) -> Iterator[str]:
-    for container in (*spec.containers, *(spec.init_containers or ())):
+    for container in all_containers(spec):
         for amounts in (container.limits, container.requests):
             yield from (one for one, amount in amounts.items() if not is_zero(amount))
 

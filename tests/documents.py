@@ -113,3 +113,16 @@ spec:
     env: [{name: NVIDIA_VISIBLE_DEVICES, value: "all"}]
     resources: {limits: {aliyun.com/gpu-mem: 5}}
 """
+TIME_SLICING = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: nvidia-device-plugin-config}
+data:
+  any: |-
+    sharing:
+      timeSlicing:
+        renameByDefault: true
+        failRequestsGreaterThanOne: true
+        resources:
+        - {name: nvidia.com/gpu, replicas: 4}
+"""

@@ -2,6 +2,7 @@ import json
 
 import pytest
 import yaml
+from documents import PROFILE, TIME_SLICING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import profiles
@@ -9,28 +10,7 @@ from strategies import profiles
 from cluster.finding import Code, Severity
 from policy.lint import lint, lint_plugin_config, lint_policy, lint_profiles
 
-EXAMPLES = """\
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: acs-profile, namespace: kube-system}
-data:
-  selectors: |
-    [{"name": "gpu-hpn-driver",
-      "objectSelector": {"matchLabels": {"alibabacloud.com/compute-class": "gpu-hpn"}},
-      "effect": {"labels": {"alibabacloud.com/gpu-driver-version": "1.5.0"}}}]
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: nvidia-device-plugin-config}
-data:
-  any: |-
-    sharing:
-      timeSlicing:
-        renameByDefault: true
-        failRequestsGreaterThanOne: true
-        resources:
-        - {name: nvidia.com/gpu, replicas: 4}
-"""
+EXAMPLES = f"{PROFILE}---\n{TIME_SLICING}"
 
 
 def test_the_examples_of_the_protocols_are_clean_and_told_in_full():

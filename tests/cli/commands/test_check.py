@@ -5,6 +5,7 @@ import jsonpatch
 import pytest
 import yaml
 from controlplane.arena import launcher_of, submitted, workers_of
+from documents import TIME_SLICING
 
 POD = """\
 apiVersion: v1
@@ -246,21 +247,6 @@ def test_nvidias_own_file_says_how_gpus_are_shared(check, write):
 
     assert (code, entry["findings"][0]["code"]) == (1, "LW301")
     assert check(two.replace("shared: 2", "shared: 1"), "--policy", "plugin.yaml")[0] == 0
-
-
-TIME_SLICING = """\
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: nvidia-device-plugin-config}
-data:
-  any: |-
-    sharing:
-      timeSlicing:
-        renameByDefault: true
-        failRequestsGreaterThanOne: true
-        resources:
-        - {name: nvidia.com/gpu, replicas: 4}
-"""
 
 
 @pytest.mark.parametrize(
