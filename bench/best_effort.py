@@ -1,4 +1,4 @@
-"""How much faster `fast` is than NVIDIA's best-effort policy, on every 8-GPU machine known by name.
+"""Compare `fast` with NVIDIA's best-effort policy on every 8-GPU machine of the catalogue.
 
 `python -m bench.best_effort > docs/fast-against-best-effort.md` writes the page.
 """

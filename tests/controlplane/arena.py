@@ -1,4 +1,4 @@
-"""What `arena submit mpi --gang --gputopology` makes: an MPIJob, and what its operator makes of it.
+"""The MPIJob of `arena submit mpi --gang --gputopology`, and the objects that its operator creates.
 
 Source: the operator of MPIJob v1alpha1 (mpi-operator v0.2.3), seen on a real API server.
 """

@@ -1,4 +1,4 @@
-"""Which cards pods have of shared ones, from what stands on the pods."""
+"""Read the cards of shares from the annotations of pods."""
 
 import json
 from collections import defaultdict

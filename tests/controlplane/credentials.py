@@ -1,4 +1,4 @@
-"""Who may speak to the control plane: key of the tokens, fixed users, kubeconfigs."""
+"""Credentials for the control plane: key of the tokens, fixed users, kubeconfigs."""
 
 import json
 import secrets

@@ -1,4 +1,4 @@
-"""What the API server wrote about pods, from a moment on, and in its order.
+"""Record the changes of pods in the order of the API server.
 
 It is judged after the fact and by nothing that Linkwise remembers: of every write, who has which
 GPU from then on, and which gangs are bound in part.

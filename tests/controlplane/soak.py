@@ -1,4 +1,4 @@
-"""Whether chaos and load run in the short form of `make e2e` or the long one of `make soak`."""
+"""Select the short form of `make e2e` or the long one of `make soak` for chaos and load."""
 
 import os
 

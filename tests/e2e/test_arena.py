@@ -1,4 +1,4 @@
-"""What arena submits, made on a real API server as its operator makes it."""
+"""Jobs of arena on a real API server, with pods as its operator creates them."""
 
 import pytest
 from controlplane.api import refusal

@@ -1,4 +1,4 @@
-"""What the documents of ACK, ACS, arena and gpushare show, on a real API server."""
+"""Examples from the documentation of ACK, ACS, arena and gpushare on a real API server."""
 
 import pytest
 import yaml

@@ -1,4 +1,4 @@
-"""Where pods would go: dry runs tell it as the scorer that leads decides it, with real tokens."""
+"""Dry runs give the placement of the leading scorer, with real tokens."""
 
 import json
 import signal

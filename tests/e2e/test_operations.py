@@ -1,4 +1,4 @@
-"""What docs/operations.md tells of the API server, on a real one."""
+"""Statements of docs/operations.md about the API server, on a real one."""
 
 # ruff: noqa: ARG001 - the webhook runs, and is called by the API server alone.
 

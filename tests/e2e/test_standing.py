@@ -1,4 +1,4 @@
-"""What a Gang says when controllers replace, scale or suspend its pods."""
+"""Status of a Gang when controllers replace, scale or suspend its pods."""
 
 import pytest
 from controlplane.gangs import delete_pods, gang_labels, wait_for_phase, wait_until_placed, where

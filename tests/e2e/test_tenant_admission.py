@@ -1,4 +1,4 @@
-"""What a tenant with the role `edit` may not get past admission, on a real API server."""
+"""Attempts of a tenant with the role `edit` to bypass admission, on a real API server."""
 
 import sys
 

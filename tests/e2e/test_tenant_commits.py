@@ -1,4 +1,4 @@
-"""What users of role `edit` can do to the writes of the leader: only to those for themselves."""
+"""Attacks of users with the role `edit` on the writes of the leader: they harm only themselves."""
 
 import pytest
 from controlplane import soak

@@ -1,4 +1,4 @@
-"""What a tenant of role `edit` can do to the scorer's memory, and to the account of a node."""
+"""Attacks of a tenant with the role `edit` on the memory of the scorer and on the ledger."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What is fuzzed: each function takes any bytes, and raises only where the code is wrong.
+"""Fuzz targets: each function takes any bytes, and raises only if the code is wrong.
 
 Errors that a reader states in its docstring are answers. Everything else is a defect, also what a
 target checks itself: that a patch applies, and that what was renewed needs no renewal.

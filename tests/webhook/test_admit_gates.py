@@ -1,4 +1,4 @@
-"""Which pods wait, where they may go, and which scheduler brings them."""
+"""Scheduling gates, node requirements and schedulers of admitted pods."""
 
 import pytest
 from admission import (

@@ -1,4 +1,4 @@
-"""What profiles bring to the pods that they select."""
+"""Labels and annotations that profiles add to selected pods."""
 
 from admission import DRIVER_PROFILE, a_snapshot, admitted, codes, outcome_of, patched
 from builders import a_pod

@@ -1,4 +1,4 @@
-"""What holds of the admission of every pod, under every policy."""
+"""Properties of the admission of every pod under every policy."""
 
 from admission import (
     COMPUTE,

@@ -1,4 +1,4 @@
-"""What is refused stays refused, however it is spelled and wherever in the pod it stands."""
+"""A denied request is denied in every spelling and in every container."""
 
 import pytest
 from admission import outcome_of

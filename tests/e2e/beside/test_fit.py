@@ -1,4 +1,4 @@
-"""Where pods would go that a scheduler beside the scorer brings to their nodes."""
+"""Dry runs of pods that a scheduler beside the scorer binds."""
 
 from controlplane.cards import where
 from controlplane.dryruns import person, told

@@ -1,4 +1,4 @@
-"""What gpushare's own device plugin and its inspect tool make of pods that Linkwise placed.
+"""Pods that Linkwise placed, read by gpushare's own device plugin and inspect tool.
 
 Sources: gpushare-device-plugin `pkg/gpu/nvidia/{allocate,podutils,podmanager}.go` and
 `cmd/inspect/nodeinfo.go` at 45fb8b8.

@@ -1,4 +1,4 @@
-"""What a node is like after pods were evicted there, and where evicting would not help."""
+"""Preemption by a scheduler beside the scorer, and pods that no preemption helps."""
 
 from controlplane.cards import wait_for_reason, where
 from controlplane.process import wait_until

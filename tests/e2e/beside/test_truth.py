@@ -1,4 +1,4 @@
-"""What the scorer says that pods have, beside what stands on the pods."""
+"""Compare the inspection API of the scorer with the annotations of pods."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""What waits of one namespace takes no more memory than its part, and no other notices."""
+"""The waiting pods of a namespace use at most its part of the memory, without effect on others."""
 
 from collections import Counter
 

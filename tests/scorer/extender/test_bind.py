@@ -1,4 +1,4 @@
-"""What becomes of the pods that a scheduler wants bound."""
+"""Bind requests of a scheduler."""
 
 import asyncio
 import json

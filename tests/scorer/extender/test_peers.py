@@ -1,4 +1,4 @@
-"""What gpushare's and HAMi's extenders get wrong, as their users met it; and their examples."""
+"""Reported defects of the extenders of gpushare and HAMi, and their examples."""
 
 import msgspec
 import pytest
