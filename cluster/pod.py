@@ -5,7 +5,7 @@ Other fields are skipped while decoding; patches consist of explicit operations,
 Bounds (`max_length`) limit hostile reviews. Only types named `New...` (a pod that is being created)
 have them: an existing pod that could not be decoded would not be counted, and its GPUs would be
 allocated again. Amounts have no bound, since reading one is linear in its length
-(`cluster.quantity`).
+(`cluster.quantity`). Integers have the bounds of the Kubernetes API.
 """
 
 from collections.abc import Sequence
@@ -21,6 +21,8 @@ _NewLabels: TypeAlias = Annotated[Labels, Meta(max_length=4096)]
 Amount: TypeAlias = str | int | float
 """An unparsed Kubernetes quantity; JSON allows a bare number."""
 Amounts: TypeAlias = dict[str, Amount]
+Int32: TypeAlias = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)]
+"""An integer of the Kubernetes API; an API server stores no larger one."""
 
 
 class NewOwner(KubeObject, frozen=True):
@@ -90,8 +92,8 @@ class Env(KubeObject, frozen=True):
 class Port(KubeObject, frozen=True):
     """A container's port."""
 
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int32 = 0
+    host_port: Int32 = 0
     host_ip: str = field(default="", name="hostIP")
     protocol: str = "TCP"
 
@@ -193,7 +195,7 @@ class NewPodSpec(KubeObject, frozen=True):
     scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None
     priority_class_name: str = ""
-    priority: int | None = None
+    priority: Int32 | None = None
     preemption_policy: str | None = None
 
     @property

@@ -35,7 +35,7 @@ from policy.snapshot import PolicySnapshot
 from runtime.kube.errors import UNDECODABLE
 from scorer.extender.wire import WireError, read_binding, read_candidates, read_preempt
 from scorer.gang.pod_info import pod_info
-from scorer.placement.member import new_member
+from scorer.placement.member import Member, new_member
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import snapshot_of
 from topology.catalogue import NAMES
@@ -160,9 +160,15 @@ def watched(data: bytes) -> None:
         ledger = ledger_of(_NODES, [pod], migrate=True)
         found, member = pod_info(pod), new_member(pod, "default")
         if (found.waiting or found.ungated) and member.violation is None:
-            members = [replace(member, name=f"default/{i}") for i in range(3)]
+            members = [_renamed(member, f"default/{i}") for i in range(3)]
             for count in (1, len(members)):
                 plan(snapshot_of(ledger, _TABLES), members[:count])
+
+
+def _renamed(member: Member, name: str) -> Member:
+    """Return a member as of another pod; an API server gives no two pods the same uid."""
+    metadata = msgspec.structs.replace(member.pod.metadata, uid=name)
+    return replace(member, name=name, pod=msgspec.structs.replace(member.pod, metadata=metadata))
 
 
 def _validate(home: ConfigSource, text: str) -> None:
