@@ -16,6 +16,7 @@ COPY runtime /opt/linkwise/runtime
 COPY webhook /opt/linkwise/webhook
 COPY certs /opt/linkwise/certs
 COPY scorer /opt/linkwise/scorer
+COPY agent /opt/linkwise/agent
 COPY LICENSE /opt/linkwise/
 # Nobody can compile it later, on a read-only root; unchecked, since nobody changes it either.
 RUN python -m compileall -q --invalidation-mode=unchecked-hash /opt/linkwise

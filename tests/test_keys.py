@@ -7,7 +7,7 @@ import pytest
 from cluster import keys
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("topology", "cluster", "policy", "webhook", "scorer", "certs", "cli")
+PACKAGES = ("topology", "cluster", "policy", "webhook", "scorer", "certs", "agent", "cli")
 HOME = "cluster/keys.py"
 
 WORDS = frozenset(

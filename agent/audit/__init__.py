@@ -1,0 +1,1 @@
+"""Comparison of the processes on the GPUs with the records of pods."""

@@ -1,0 +1,1 @@
+"""The GPUs of this node, as the driver reports them."""

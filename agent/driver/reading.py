@@ -1,0 +1,53 @@
+"""One reading of the driver: every GPU of the node, and what links each pair."""
+
+from dataclasses import dataclass
+
+from topology.machine import Level
+
+
+@dataclass(frozen=True, slots=True)
+class GPU:
+    """One GPU. A GPU that fell off the bus keeps the identity of its last good reading."""
+
+    i: int
+    """Index in the driver's order."""
+    uuid: str
+    bus_id: str
+    """Such as `0000:07:00.0`, in lower case."""
+    model: str
+    memory: int
+    """[bytes]"""
+    numa: int | None = None
+    minor: int | None = None
+    """Number of its device node `/dev/nvidia<minor>`."""
+    mig: bool = False
+    """MIG mode is enabled: it is not offered."""
+    fault: str | None = None
+    """Why it is unhealthy; None: it is healthy."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverReading:
+    """All GPUs at one moment. Matrices have the shape (n, n), by GPU index."""
+
+    driver: str
+    """Version, such as `535.161.08`."""
+    cuda: str
+    """Version, such as `12.2`."""
+    gpus: tuple[GPU, ...]
+    levels: tuple[tuple[Level, ...], ...]
+    """PCIe level of each pair."""
+    links: tuple[tuple[int, ...], ...]
+    """Active NVLinks: of each pair on a direct mesh, of each GPU behind an NVSwitch."""
+    switched: bool
+    """The NVLinks end at an NVSwitch."""
+    peer_access: tuple[tuple[bool, ...], ...] = ()
+    """Whether each pair can read each other's memory; empty if unknown."""
+    fabric_clique: str | None = None
+    """`<cluster uuid>.<clique id>` of a multi-node NVLink fabric."""
+    warnings: tuple[str, ...] = ()
+    """Data that was guessed or left out, for people."""
+
+
+class DriverError(Exception):
+    """The driver cannot be read at all; the message has the reason and the remedy."""

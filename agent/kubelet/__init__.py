@@ -1,0 +1,1 @@
+"""Clients of the gRPC services of the kubelet."""

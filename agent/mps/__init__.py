@@ -1,0 +1,1 @@
+"""The control daemon of NVIDIA's Multi-Process Service."""

@@ -1,0 +1,1 @@
+"""The device plugins that offer the resources of this node to the kubelet."""
