@@ -1,0 +1,102 @@
+"""Settings of the agent, read from the environment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.process.environment import Environment, SettingsError
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Folders of the node, as this process sees them."""
+
+    host_root: Path
+    """Root of the node's file system: its driver library and programs lie below it."""
+    device_plugins: Path
+    """Sockets of device plugins, and of the kubelet's registration service."""
+    pod_resources: Path
+    """Socket of the kubelet's PodResources service."""
+    cdi: Path
+    """CDI specifications of containers are written here."""
+    nvidia_cdi: tuple[Path, ...]
+    """NVIDIA's CDI specification is searched here."""
+    proc: Path
+    sys: Path
+    mps: Path
+    """Pipes and logs of an MPS control daemon that the agent starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings, read once at start."""
+
+    node: str
+    paths: Paths
+    read_seconds: float
+    """Interval between two readings of the driver; faults are reported by events in between."""
+    host: str
+    probe_port: int
+    """Port of probes and metrics, without TLS."""
+    api_server: str
+    """URL; empty for the API server of the pod's cluster."""
+    api_token_file: str
+    api_ca_file: str
+    log_level: str
+
+
+def read_settings(environment: Mapping[str, str]) -> Settings:
+    """Return the settings; an unset or empty variable has its default.
+
+    | variable | default | meaning |
+    |---|---|---|
+    | `LINKWISE_NODE_NAME` | none: required | name of this node |
+    | `LINKWISE_HOST_ROOT` | `/` | root of the node's file system, where it is mounted |
+    | `LINKWISE_KUBELET_DIR` | `/var/lib/kubelet` | sockets of the kubelet |
+    | `LINKWISE_CDI_DIR` | `/var/run/cdi` | CDI specifications of containers are written here |
+    | `LINKWISE_NVIDIA_CDI_DIRS` | `/etc/cdi:/var/run/cdi` | NVIDIA's CDI specification |
+    | `LINKWISE_PROC_DIR`, `LINKWISE_SYS_DIR` | `/proc`, `/sys` | file systems of the kernel |
+    | `LINKWISE_MPS_DIR` | `/run/linkwise/mps` | pipes and logs of an MPS daemon |
+    | `LINKWISE_READ_SECONDS` | 30 | interval between two readings of the driver |
+    | `LINKWISE_HOST` | all addresses | address of probes and metrics |
+    | `LINKWISE_PROBE_PORT` | 8080 | port of probes and metrics |
+    | `LINKWISE_API_SERVER`, `…_TOKEN_FILE`, `…_CA_FILE` | a pod's | the API server |
+    | `LINKWISE_LOG_LEVEL` | `info` | minimum level of log messages |
+
+    Raises:
+        SettingsError: A value cannot be used.
+    """
+    read = Environment(environment)
+    node = read.text("NODE_NAME")
+    if not node:
+        raise SettingsError("LINKWISE_NODE_NAME is not set: set it to the name of the node")
+    root = Path(read.text("HOST_ROOT", "/"))
+    kubelet = Path(read.text("KUBELET_DIR", "/var/lib/kubelet"))
+    cdi = read.text("NVIDIA_CDI_DIRS", "/etc/cdi:/var/run/cdi")
+    return Settings(
+        node=node,
+        paths=Paths(
+            host_root=root,
+            device_plugins=kubelet / "device-plugins",
+            pod_resources=kubelet / "pod-resources/kubelet.sock",
+            cdi=Path(read.text("CDI_DIR", "/var/run/cdi")),
+            nvidia_cdi=tuple(root / folder.lstrip("/") for folder in cdi.split(":") if folder),
+            proc=Path(read.text("PROC_DIR", "/proc")),
+            sys=Path(read.text("SYS_DIR", "/sys")),
+            mps=Path(read.text("MPS_DIR", "/run/linkwise/mps")),
+        ),
+        read_seconds=_positive(read, "READ_SECONDS", 30),
+        host=read.text("HOST"),
+        probe_port=int(read.number("PROBE_PORT", 8080, 65535)),
+        api_server=read.api_server(),
+        api_token_file=read.text("API_TOKEN_FILE"),
+        api_ca_file=read.text("API_CA_FILE"),
+        log_level=read.level(),
+    )
+
+
+def _positive(read: Environment, name: str, default: float) -> float:
+    seconds = read.number(name, default, 3600)
+    if seconds < 1:
+        raise SettingsError(f"LINKWISE_{name}={seconds:g}: write a number from 1 to 3600")
+    return seconds
