@@ -16,8 +16,9 @@ def ledger_of(nodes: Iterable[Node], pods: Iterable[Pod], *, migrate: bool = Fal
     """Return the ledger of all nodes, from the nodes and all pods of the cluster.
 
     A pod counts on the node to which it is bound, or which its record names; finished pods hold
-    nothing. If the GPUs of a bound pod are unknown, its node becomes `unaccounted`. An unbound pod
-    whose record is invalid is a conflict. The result does not depend on the order of the pods.
+    nothing. A node becomes `unaccounted` if the GPUs of a bound pod are unknown, or if its agent
+    reports a mismatch. An unbound pod whose record is invalid is a conflict. The result does not
+    depend on the order of the pods.
 
     Args:
         nodes: All nodes.
@@ -53,7 +54,7 @@ def account(
     others: list[Holding] = []
     """Pods without GPUs here. Any pod can name a node, so there may be thousands."""
     uids: set[str] = set()
-    unaccounted = None
+    unaccounted = f"its agent reports: {node.mismatch}" if node.mismatch else None
     for one in sorted(claimants, key=lambda one: one.order):
         if one.uid in uids:
             unaccounted = unaccounted or f"{one.name}: {one.name} is on {node.name} already"

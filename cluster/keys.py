@@ -187,6 +187,8 @@ TOPOLOGY_BANDWIDTH = "bandwidth"
 TOPOLOGY_BANDWIDTH_ARENA = "bandwith"
 """The same, spelled as arena's code reads it (`pkg/topnode/gputopology.go` at 0ebde4d)."""
 TOPOLOGY_MACHINE = "machine.json"
+TOPOLOGY_MISMATCH = "mismatch"
+"""Ours: how the processes on the GPUs contradict the records of pods; missing if they agree."""
 UNHEALTHY_NAME_PREFIX = "unhealthy-gpu-"
 UNHEALTHY_KEY = "gpus"
 

@@ -84,6 +84,8 @@ class Node:
     """False only with a Ready condition that is not True."""
     replicas: int = 0
     """Replicas per GPU of a time-sliced node; 0 in every other mode."""
+    mismatch: str | None = None
+    """How the processes on its GPUs contradict the records of pods, as its agent publishes it."""
     warnings: tuple[str, ...] = ()
     """Warnings about guessed or ignored data, for users."""
     usable_mask: int = field(init=False, repr=False, compare=False)
@@ -158,6 +160,7 @@ def read_node(
         unschedulable=bool(raw.spec.unschedulable),
         ready=all(c.status == "True" for c in raw.status.conditions or () if c.type == "Ready"),
         replicas=offer.replicas if linked else 0,
+        mismatch=said.mismatch,
         warnings=(*offer.warnings, *(problem for problem in problems if problem)),
     )
 

@@ -17,6 +17,7 @@ from cluster.keys import (
     TOPOLOGY_DEVICES,
     TOPOLOGY_LINKS,
     TOPOLOGY_MACHINE,
+    TOPOLOGY_MISMATCH,
 )
 from cluster.machine_record import (
     LEVELS,
@@ -34,6 +35,9 @@ from topology.machine import MAX_GPUS, Level, Machine, TopologyError
 
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
+
+MISMATCH_MAX = 1024
+"""Longest text of a mismatch [characters]; the rest is cut off."""
 
 _T = TypeVar("_T")
 _NVLINK = re.compile(r"NV([1-9][0-9]{0,2})")
@@ -55,6 +59,8 @@ class PublishedTopology:
     """Version of the driver, or None."""
     warnings: tuple[str, ...] = ()
     """Unreadable keys, with reasons."""
+    mismatch: str | None = None
+    """How the processes on the GPUs contradict the records of pods; None if they agree."""
 
     def __post_init__(self) -> None:
         if self.machine and len(self.healthy) != self.machine.n:
@@ -75,7 +81,8 @@ def read_published(data: dict[str, str]) -> PublishedTopology:
     """
     machine, driver, unread = _read_machine(data)
     healthy, doubts = _read_health(data, machine.n if machine else None)
-    return PublishedTopology(machine, healthy, driver, (*unread, *doubts))
+    mismatch = data.get(TOPOLOGY_MISMATCH, "").strip()[:MISMATCH_MAX] or None
+    return PublishedTopology(machine, healthy, driver, (*unread, *doubts), mismatch)
 
 
 def write_published(
@@ -96,7 +103,9 @@ def write_published(
         raise PublishedError("there is no machine to publish")
     health = {str(i): HEALTHY if ok else UNHEALTHY for i, ok in enumerate(published.healthy)}
     speeds = _encode([[round(speed, 2) for speed in row] for row in bandwidth])
+    mismatch = (published.mismatch or "").strip()[:MISMATCH_MAX]
     return {
+        **({TOPOLOGY_MISMATCH: mismatch} if mismatch else {}),
         TOPOLOGY_DEVICES: _encode(health),
         TOPOLOGY_LINKS: _encode(
             [[_link_word(machine, i, j) for j in range(machine.n)] for i in range(machine.n)]

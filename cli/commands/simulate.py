@@ -78,10 +78,9 @@ def _ledger_warnings(ledger: Ledger) -> Iterator[str]:
     """Yield the pods of the cluster whose GPUs are unknown or recorded wrongly."""
     for node in ledger.nodes.values():
         if node.unaccounted:
-            yield (
-                f"node {node.node.name} takes no GPU pods: {node.unaccounted}. End it, or let "
-                "the policy's migration.gpushare read what another scheduler wrote."
-            )
+            migrate = ", or let the policy's migration.gpushare read what another scheduler wrote"
+            fix = "End that process" if node.node.mismatch else f"End it{migrate}"
+            yield f"node {node.node.name} takes no GPU pods: {node.unaccounted}. {fix}."
     for conflict in ledger.conflicts:
         yield f"pod {conflict.pod}: its record does not count: {conflict.reason}. Delete it."
 

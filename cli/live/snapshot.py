@@ -36,6 +36,7 @@ _TOPOLOGY = frozenset(
         keys.TOPOLOGY_BANDWIDTH,
         keys.TOPOLOGY_BANDWIDTH_ARENA,
         keys.TOPOLOGY_MACHINE,
+        keys.TOPOLOGY_MISMATCH,
     }
 )
 _FIRST = ("Namespace", "ConfigMap", "Node")

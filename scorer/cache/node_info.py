@@ -70,7 +70,8 @@ def measured(node: Node, policy: PolicySnapshot) -> Node:
 def _published(config_maps: Mapping[str, ConfigMap]) -> PublishedTopology | None:
     """Return the first published topology with a machine, with the warnings of all.
 
-    A GPU is unhealthy if any of them says so. Where none has a machine: the one with most GPUs.
+    A GPU is unhealthy if any of them says so; the first mismatch counts. Where none has a machine:
+    the one with most GPUs.
     """
     topologies = [
         read_published(config_map.data or {})
@@ -86,6 +87,7 @@ def _published(config_maps: Mapping[str, ConfigMap]) -> PublishedTopology | None
         first,
         healthy=tuple(i not in unhealthy for i in range(len(first.healthy))),
         warnings=tuple(warning for topology in topologies for warning in topology.warnings),
+        mismatch=next((topology.mismatch for topology in topologies if topology.mismatch), None),
     )
 
 

@@ -193,6 +193,16 @@ def test_a_node_whose_pods_do_not_tell_what_they_hold_is_unaccounted(node, bad, 
     assert all(other.unaccounted is None for other in others)
 
 
+def test_a_node_whose_agent_reports_a_mismatch_is_unaccounted():
+    node = a_node("a", mismatch="process 7 uses GPU 3, which no pod has")
+
+    ledger = ledger_of([node, a_node("b")], [whole_on("x", "a", 1, bound="a")]).nodes
+
+    assert ledger["a"].unaccounted == f"its agent reports: {node.mismatch}"
+    assert not ledger["a"].free_mask & 1 << 1
+    assert (ledger["a"].gpus_free, ledger["b"].unaccounted) == (0, None)
+
+
 def test_the_first_reason_stays():
     ledger = account(
         pod("x", WHOLE, bound="whole-0", age=2), pod("y", WHOLE, bound="whole-0", age=1)

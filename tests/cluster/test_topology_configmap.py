@@ -13,6 +13,7 @@ from cluster.keys import (
     TOPOLOGY_DEVICES,
     TOPOLOGY_LINKS,
     TOPOLOGY_MACHINE,
+    TOPOLOGY_MISMATCH,
 )
 from cluster.topology_configmap import (
     PublishedError,
@@ -48,7 +49,9 @@ def records(draw: st.DrawFn) -> PublishedTopology:
         warnings=draw(st.just(()) | st.just(("guessed",))),
     )
     healthy = tuple(draw(st.lists(st.booleans(), min_size=n, max_size=n)))
-    return PublishedTopology(machine, healthy, draw(st.none() | st.text(max_size=9)))
+    driver = draw(st.none() | st.text(max_size=9))
+    mismatch = draw(st.none() | st.text("abc", min_size=1, max_size=9))
+    return PublishedTopology(machine, healthy, driver, mismatch=mismatch)
 
 
 def zeros(published: PublishedTopology) -> list[list[float]]:
@@ -63,6 +66,14 @@ def by_links(links: object, devices: object = FOUR) -> Machine:
 @given(records())
 def test_what_is_published_is_read_back_as_it_was(published):
     assert read_published(write_published(published, zeros(published))) == published
+
+
+def test_a_long_mismatch_is_cut_off_and_a_blank_one_is_none():
+    published = replace(PublishedTopology(dgx1_v100(), (True,) * 8), mismatch="x" * 5000)
+
+    assert read_published(write_published(published, zeros(published))).mismatch == "x" * 1024
+    assert read_published({TOPOLOGY_MISMATCH: "y" * 5000}).mismatch == "y" * 1024
+    assert read_published({TOPOLOGY_MISMATCH: " "}).mismatch is None
 
 
 def test_arena_finds_its_keys():

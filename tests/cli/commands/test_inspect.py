@@ -74,6 +74,16 @@ def test_table_shows_holders_links_and_enforcement(inspect):
     )
 
 
+def test_mismatch_that_an_agent_reports_is_shown(inspect):
+    dgx, topology, *_ = a_cluster()
+    topology["data"][keys.TOPOLOGY_MISMATCH] = "process 7 uses GPU 3, which no pod has"
+
+    shown = inspect([dgx, topology])
+
+    assert shown.out.startswith("dgx-0 topology, NVLink mesh; 8 GPUs, none is given out\n")
+    assert "  unaccounted its agent reports: process 7 uses GPU 3, which no pod has\n" in shown.out
+
+
 def test_details_are_every_gpu_and_every_pod_on_it(inspect):
     lines = inspect(a_cluster(), "-d").out.splitlines()
 

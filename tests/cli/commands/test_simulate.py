@@ -2,6 +2,11 @@ import json
 import textwrap
 
 import pytest
+from builders import dgx1_v100, node_object, topology_map
+
+from cli.live.snapshot import snapshot_text
+from cluster import keys
+from cluster.topology_configmap import PublishedTopology
 
 CLUSTER = """\
 apiVersion: linkwise.dev/v1alpha1
@@ -308,6 +313,18 @@ def test_pods_with_unknown_gpus_are_named_with_their_node(linkwise, write):
     stated = {node["name"]: node["unaccounted"] for node in json.loads(out)["nodes"]}
     assert stated["dgx-0"].startswith("default/stray: ")
     assert stated["dgx-1"] is None
+
+
+def test_node_with_a_mismatch_takes_no_pods_and_is_named(linkwise, write):
+    node = node_object("dgx-0", {keys.NODE_MODE: "topology"}, cpu="8", **{keys.GPU_WHOLE: "8"})
+    topology = topology_map("dgx-0", PublishedTopology(dgx1_v100(), (True,) * 8, mismatch="PID 7"))
+    write("cluster.json", snapshot_text([node, topology]))
+    write("jobs.yaml", json.dumps(pod("one", {"aliyun.com/gpu": 1})))
+
+    code, _, err = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.json")
+
+    assert code == 1
+    assert "node dgx-0 takes no GPU pods: its agent reports: PID 7. End that process." in err
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,13 @@ def test_the_speeds_of_a_node_without_gpus_do_not_matter():
     assert node.machine is None
 
 
+def test_the_mismatch_of_any_published_topology_counts():
+    wrong = topology_of("second", data={keys.TOPOLOGY_MISMATCH: "process 7 uses GPU 3"})
+
+    assert known(topology_of("first"), wrong).mismatch == "process 7 uses GPU 3"
+    assert known(topology_of("first")).mismatch is None
+
+
 # ---- How shares are laid out.
 
 

@@ -93,6 +93,11 @@ CASES = {
     ),
     "mig": (pod(WHOLE), a_state(a_node("a", mode="mig")), (Reason.MODE, False)),
     "GPUs of shares": (pod(WHOLE), a_state(sharing()), (Reason.MODE, False)),
+    "mismatch": (
+        pod(WHOLE),
+        a_state(a_node("a", mismatch="process 7 uses GPU 3")),
+        (Reason.UNACCOUNTED, False),
+    ),
     "unaccounted": (
         pod(WHOLE),
         a_state(WHOLES, pods=[a_pod({keys.GPU_WHOLE: 1}, name="who", nodeName="a")]),
