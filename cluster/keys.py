@@ -128,6 +128,14 @@ TERM = "linkwise.dev/term"
 ISOLATION = "linkwise.dev/isolation"
 CORDON = "linkwise.dev/cordon"
 
+# The CDI specifications that the agent writes, one for each container with GPUs.
+CDI_KIND = "linkwise.dev/gpu"
+"""Vendor and class of their devices."""
+CDI_BINDING = "linkwise.dev/binding"
+"""An annotation of the specification: container and GPUs, as JSON."""
+NVIDIA_CDI_KIND = "nvidia.com/gpu"
+"""Vendor and class of the devices in the specification of NVIDIA's toolkit."""
+
 # The same record in the words of others: arena, then gpushare and ACK.
 ARENA_GPU_GROUP = "topology.kubernetes.io/gpu-group"
 ARENA_GPU_VISIBLE = "topology.kubernetes.io/gpu-visible"

@@ -6,7 +6,7 @@ Ours is authoritative; the others are written for gpushare's plugin and for aren
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -158,7 +158,7 @@ def _visible_devices(gpus: tuple[GPUShare, ...], request: Request) -> dict[str, 
         return {VISIBLE_DEVICES: _names(gpus)}
     return {
         f"{VISIBLE_DEVICES_OF}{ask.container}": _names(part)
-        for ask, part in zip(request.asks, _parts(gpus, request), strict=True)
+        for ask, part in zip(request.asks, divide_gpus(gpus, request), strict=True)
     }
 
 
@@ -170,20 +170,29 @@ def _names(gpus: Iterable[GPUShare]) -> str:
     return ",".join(str(gpu.i) for gpu in unique)
 
 
-def _parts(gpus: tuple[GPUShare, ...], request: Request) -> list[tuple[GPUShare, ...]]:
+def divide_gpus(gpus: tuple[GPUShare, ...], request: Request) -> list[tuple[GPUShare, ...]]:
     """Return the GPUs of each container, in the order of the asks.
 
     A share uses all cards of the pod. Whole GPUs and replicas are divided among containers that run
-    together; an init container that ends before the others start gets the first ones.
+    together; an init container that ends before the others start gets the first ones that no
+    sidecar before it has.
     """
     if request.family is Family.SHARE:
         return [gpus] * len(request.asks)
     counts = [0 if _ends_early(ask) else ask.gpus for ask in request.asks]
-    starts = [end - count for end, count in zip(accumulate(counts), counts, strict=True)]
-    return [
-        gpus[: ask.gpus] if _ends_early(ask) else gpus[start : start + ask.gpus]
-        for ask, start in zip(request.asks, starts, strict=True)
-    ]
+    ends = list(accumulate(counts))
+    parts = [gpus[end - count : end] for end, count in zip(ends, counts, strict=True)]
+    for position, ask in enumerate(request.asks):
+        if _ends_early(ask):
+            used = {
+                gpu
+                for other, end in zip(request.asks, ends, strict=True)
+                if other.sidecar and other.index < ask.index
+                for gpu in range(end - other.gpus, end)
+            }
+            free = (gpu for number, gpu in enumerate(gpus) if number not in used)
+            parts[position] = tuple(islice(free, ask.gpus))
+    return parts
 
 
 def _ends_early(ask: Ask) -> bool:

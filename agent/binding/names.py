@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from hashlib import sha256
 
-KIND = "linkwise.dev/gpu"
-"""CDI vendor and class of all our devices."""
-_FILE_PREFIX = f"{KIND.replace('/', '-')}-"
+from cluster.keys import CDI_KIND
+
+_FILE_PREFIX = f"{CDI_KIND.replace('/', '-')}-"
 _FILE_SUFFIX = ".json"
 
 
@@ -20,7 +20,7 @@ def device_name(resource: str, device_ids: Iterable[str]) -> str:
 
 def qualified_name(name: str) -> str:
     """Return the name by which a container runtime finds a device, such as `vendor/class=name`."""
-    return f"{KIND}={name}"
+    return f"{CDI_KIND}={name}"
 
 
 def file_name(name: str) -> str:

@@ -29,6 +29,7 @@ from cluster.record import (
     GPUShare,
     Isolation,
     RecordError,
+    divide_gpus,
     format_record,
     parse_record,
 )
@@ -231,6 +232,23 @@ def test_containers_of_a_share_see_all_its_cards():
     assert annotations[f"{VISIBLE_DEVICES_OF}a"] == "0,5"
     assert annotations[f"{VISIBLE_DEVICES_OF}b"] == "0,5"
     assert annotations[GPUSHARE_ALLOCATION] == '{"0":{"0":1},"1":{"0":1,"5":2}}'
+
+
+def test_an_init_container_has_no_gpu_of_a_sidecar_that_started_before_it():
+    asks = (
+        ask("train", 0, gpus=1),
+        ask("proxy", 0, init=True, sidecar=True, gpus=1),
+        ask("fetch", 1, init=True, gpus=2),
+        ask("second", 2, init=True, sidecar=True, gpus=1),
+    )
+    request = Request(Family.WHOLE, 3, asks=asks)
+
+    assert divide_gpus(tuple(map(GPUShare, range(3))), request) == [
+        (GPUShare(0),),
+        (GPUShare(1),),
+        (GPUShare(0), GPUShare(2)),
+        (GPUShare(2),),
+    ]
 
 
 def test_an_init_container_is_not_counted_among_the_app_containers():
