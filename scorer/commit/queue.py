@@ -13,6 +13,7 @@ import structlog
 
 from cluster.gang import GangKey
 from runtime.kube.client import KubeError
+from runtime.process.backoff import Backoff
 from runtime.process.clock import loop_time
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.committer import Committer, PodAllocation, Refused, differ
@@ -24,7 +25,6 @@ from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.metrics import Stage
 from scorer.placement.result import Placement
-from scorer.queue.backoff import Backoff
 from scorer.queue.fault_isolation import FAULT
 from scorer.report.status_update import StatusUpdate
 

@@ -10,9 +10,9 @@ from types import TracebackType
 
 import structlog
 
+from runtime.process.backoff import Backoff
 from scorer.fence import LeadershipLost
 from scorer.metrics import Metrics, Stage
-from scorer.queue.backoff import Backoff
 
 FAULT = "a fault of the scorer, whose log shows it: please report it"
 _RETRY_MAX = 600.0

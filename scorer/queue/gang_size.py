@@ -9,6 +9,7 @@ import structlog
 from cluster.gang import GangKey
 from cluster.pod import Owner
 from runtime.kube.client import ApiError, Kube, KubeError
+from runtime.process.backoff import Backoff
 from scorer.cache.informers import Informers
 from scorer.gang.owners import (
     Declaration,
@@ -21,7 +22,6 @@ from scorer.gang.owners import (
 )
 from scorer.gang.unit import Unit
 from scorer.metrics import Stage
-from scorer.queue.backoff import Backoff
 from scorer.queue.fault_isolation import FaultIsolation
 
 _CONCURRENT_READS = 8

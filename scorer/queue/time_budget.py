@@ -8,8 +8,8 @@ can create any number of slow units, so all units of its namespace are planned a
 from collections.abc import Callable, Hashable
 
 from cluster.gang import GangKey
+from runtime.process.backoff import Backoff
 from scorer.gang.unit import Unit
-from scorer.queue.backoff import Backoff
 from scorer.timings import Timings
 
 

@@ -2,10 +2,9 @@ import asyncio
 
 import virtual_time
 
-from cluster.gang import GangKey
-from scorer.queue.backoff import Backoff
+from runtime.process.backoff import Backoff
 
-ONE, OTHER = GangKey("team", "one", ""), GangKey("team", "other", "")
+ONE, OTHER = "one", "other"
 
 
 def test_delays_double_up_to_the_maximum_until_a_reset():
