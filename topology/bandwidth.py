@@ -15,7 +15,7 @@ A(S) is the largest that applies; host(S) applies only where NVLink alone does n
 import numpy as np
 from numpy.typing import NDArray
 
-from topology.machine import Level, Machine, gpus_of
+from topology.machine import Machine, gpus_of
 from topology.packing import pack_chains, pack_rings
 from topology.subsets import Floats, Ints, pair_sums, popcounts, subset_minima, subset_sums
 
@@ -90,21 +90,10 @@ def _connected(edge: list[list[bool]]) -> NDArray[np.bool_]:
     return connected
 
 
-def _speed(machine: Machine, level: Level) -> float:
-    """Return the bandwidth of a PCIe level [GB/s]; an unknown level counts as the slowest."""
-    match level:
-        case Level.PIX | Level.PXB | Level.PSB:
-            return machine.constants.pcie
-        case Level.PHB | Level.NODE:
-            return machine.constants.bridge
-        case _:
-            return machine.constants.socket
-
-
 def _host(machine: Machine) -> Floats:
     """Return host(S) of every set, also where NVLink alone connects it, shape (2ⁿ,)."""
     n = machine.n
-    speed = [[_speed(machine, level) for level in row] for row in machine.levels]
+    speed = [[machine.pcie_speed(level) for level in row] for row in machine.levels]
     worst = np.zeros(1 << n)
     for limit in sorted({s for row in speed for s in row}):
         edge = [

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from topology.constants import UNKNOWN_ARCHITECTURE, Constants, architecture
+from topology.constants import Constants, nvlink_speed
 from topology.machine import NIC, Level, Machine, TopologyError
 from topology.shapes import SHAPES, Shape
 
@@ -52,7 +52,7 @@ def _machine(shape: Shape) -> Machine:
         links=tuple(tuple(links.get((i, j), 0) for j in gpus) for i in gpus),
         levels=tuple(tuple(levels.get((i, j), Level.SYS) for j in gpus) for i in gpus),
         numa=shape.numa,
-        constants=Constants(nvlink=_nvlink(shape.model)),
+        constants=Constants(nvlink=nvlink_speed(shape.model)),
         switched=shape.switched,
         nics=tuple(
             NIC(name, tuple(Level[word] for word in words.split())) for name, words in shape.nics
@@ -60,14 +60,6 @@ def _machine(shape: Shape) -> Machine:
         model=shape.model,
         memory=(shape.memory,) * len(gpus),
     )
-
-
-def _nvlink(model: str) -> float:
-    """Return the speed of a GPU's NVLinks [GB/s]; the default if unknown."""
-    try:
-        return architecture(model).nvlink
-    except TopologyError:
-        return UNKNOWN_ARCHITECTURE.nvlink
 
 
 def _pairs(groups: str) -> Iterator[tuple[int, int]]:

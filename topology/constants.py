@@ -106,3 +106,11 @@ def architecture(model: str) -> Architecture:
     raise TopologyError(
         f"unknown GPU model {model[:60]!r}: use one of {', '.join(PRODUCTS)}, or leave it out"
     )
+
+
+def nvlink_speed(model: str) -> float:
+    """Return the speed of a GPU's NVLinks [GB/s]; the default if the model is unknown."""
+    try:
+        return architecture(model).nvlink
+    except TopologyError:
+        return UNKNOWN_ARCHITECTURE.nvlink

@@ -98,6 +98,16 @@ class Machine:
         """Mask of the GPUs that have any NVLink; on a switched machine, those on the NVSwitch."""
         return sum(1 << i for i, row in enumerate(self.links) if any(row))
 
+    def pcie_speed(self, level: Level) -> float:
+        """Return the bandwidth of a PCIe level [GB/s]; an unknown level counts as the slowest."""
+        match level:
+            case Level.PIX | Level.PXB | Level.PSB:
+                return self.constants.pcie
+            case Level.PHB | Level.NODE:
+                return self.constants.bridge
+            case _:
+                return self.constants.socket
+
 
 def mask_of(gpus: "tuple[int, ...] | list[int] | set[int] | frozenset[int]") -> int:
     """Return the bit mask of a set of GPU indices: bit i stands for GPU i."""

@@ -1,6 +1,8 @@
 """One reading of the driver: every GPU of the node, and what links each pair."""
 
+import re
 from dataclasses import dataclass
+from typing import Protocol
 
 from topology.machine import Level
 
@@ -24,6 +26,11 @@ class GPU:
     """MIG mode is enabled: it is not offered."""
     fault: str | None = None
     """Why it is unhealthy; None: it is healthy."""
+
+    @property
+    def usable(self) -> bool:
+        """The GPU can be given to a container as a whole."""
+        return self.fault is None and not self.mig
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +58,41 @@ class DriverReading:
 
 class DriverError(Exception):
     """The driver cannot be read at all; the message has the reason and the remedy."""
+
+
+class DriverReplacedError(DriverError):
+    """The loaded library is older or newer than the driver; only a new process can load another."""
+
+
+class GPUDriver(Protocol):
+    """A source of readings. Every call blocks; one thread reads and waits."""
+
+    def read(self) -> DriverReading:
+        """Read all GPUs.
+
+        Raises:
+            DriverError: The driver does not answer.
+        """
+
+    def wait_for_fault(self, timeout_s: float) -> tuple[tuple[int, str], ...]:
+        """Return the GPU index and the reason of each new fault, or nothing after the timeout.
+
+        Raises:
+            DriverError: The driver does not answer.
+        """
+
+    def processes(self) -> tuple[tuple[int, int], ...]:
+        """Return the GPU index and the process id of each process on a GPU.
+
+        Raises:
+            DriverError: The driver does not answer.
+        """
+
+    def close(self) -> None:
+        """Release the driver. No other call may be in progress or follow."""
+
+
+def bus_id_of(text: str) -> str:
+    """Return a PCI bus id as the kernel writes it: `0000:07:00.0`; empty if it is none."""
+    parts = re.fullmatch(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])", text)
+    return f"{int(parts[1], 16):04x}:{parts[2].lower()}" if parts else ""
