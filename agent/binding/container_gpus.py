@@ -1,0 +1,105 @@
+"""The GPUs that a container may have, by the record of its pod."""
+
+from collections.abc import Iterable
+
+from agent.binding.container_spec import Binding
+from agent.binding.errors import BindError
+from agent.driver.reading import GPU, DriverReading
+from cluster.keys import ALLOCATION, GPU_MEM, NVIDIA_GPU_SHARED
+from cluster.pod import Pod
+from cluster.record import GPUShare, RecordError, divide_gpus, parse_record
+from cluster.request import Family, read_request
+
+_SHARED = frozenset({GPU_MEM, NVIDIA_GPU_SHARED})
+"""Resources whose containers may have the same GPU."""
+_REMEDY = "delete the pod, so that its replacement is scheduled again"
+
+
+def container_gpus(
+    pod: Pod, container: str, resource: str, node: str, reading: DriverReading
+) -> tuple[GPUShare, ...]:
+    """Return the GPUs of a container, each with its UUID.
+
+    Args:
+        pod: The pod with its record.
+        container: Name of the container.
+        resource: The resource that the kubelet allocated to it.
+        node: Name of this node.
+        reading: The GPUs of this node.
+
+    Raises:
+        BindError: The record is missing or unreadable, does not fit the pod or the node, or names a
+            GPU that cannot be used.
+    """
+    shares = _recorded(pod, container, resource, node)
+    return tuple(_present(share, reading) for share in shares)
+
+
+def gpu_problem(share: GPUShare, reading: DriverReading) -> str | None:
+    """Return why a recorded GPU cannot be used; None if it can."""
+    gpu = gpu_of(share, reading)
+    if gpu is None:
+        return f"the node has no GPU {share.i}"
+    if share.uuid not in {None, gpu.uuid}:
+        return f"GPU {share.i} was {share.uuid} when it was allocated, and is {gpu.uuid} now"
+    if gpu.mig:
+        return f"GPU {share.i} ({gpu.uuid}) is in MIG mode"
+    return f"GPU {share.i} ({gpu.uuid}) is unhealthy: {gpu.fault}" if gpu.fault else None
+
+
+def gpu_of(share: GPUShare, reading: DriverReading) -> GPU | None:
+    """Return the GPU at the index of a share, or None."""
+    return next((gpu for gpu in reading.gpus if gpu.i == share.i), None)
+
+
+def conflicts(wanted: Binding, others: Iterable[Binding]) -> tuple[Binding, ...]:
+    """Return bindings of other pods that have a GPU of a container.
+
+    Shares of one resource may have the same GPU. Containers of one pod have what its record divides
+    among them, where only init containers overlap with others.
+    """
+    gpus = {gpu.i for gpu in wanted.gpus}
+    return tuple(
+        other
+        for other in others
+        if other.uid != wanted.uid
+        and not (other.resource == wanted.resource and other.resource in _SHARED)
+        and not gpus.isdisjoint(gpu.i for gpu in other.gpus)
+    )
+
+
+def _recorded(pod: Pod, container: str, resource: str, node: str) -> tuple[GPUShare, ...]:
+    try:
+        record = parse_record(pod.annotations)
+    except RecordError as error:
+        raise BindError(
+            f"the record of the pod's GPUs is unreadable: {error}; {_REMEDY}"
+        ) from error
+    if record is None:
+        raise BindError(
+            f"no GPUs are recorded for the pod: the annotation {ALLOCATION} is missing, so it "
+            f"bypassed Linkwise; {_REMEDY}"
+        )
+    if record.node != node:
+        raise BindError(
+            f"{ALLOCATION} has GPUs of node {record.node}, and the pod is on {node}; {_REMEDY}"
+        )
+    request, _ = read_request(pod)
+    if len(record.gpus) != request.gpus:
+        raise BindError(
+            f"{ALLOCATION} names {len(record.gpus)} GPUs, and the pod asks for {request.gpus}; "
+            f"{_REMEDY}"
+        )
+    if request.family is not Family.REPLICA and len({gpu.i for gpu in record.gpus}) < request.gpus:
+        raise BindError(f"{ALLOCATION} names a GPU twice; {_REMEDY}")
+    for ask, gpus in zip(request.asks, divide_gpus(record.gpus, request), strict=True):
+        if ask.container == container and ask.resource == resource:
+            return gpus
+    raise BindError(f"container {container} does not ask for {resource}; {_REMEDY}")
+
+
+def _present(share: GPUShare, reading: DriverReading) -> GPUShare:
+    gpu, problem = gpu_of(share, reading), gpu_problem(share, reading)
+    if gpu is None or problem:
+        raise BindError(f"{ALLOCATION}: {problem}; {_REMEDY}")
+    return GPUShare(share.i, gpu.uuid, share.mem, share.core)

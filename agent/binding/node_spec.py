@@ -1,0 +1,180 @@
+"""NVIDIA's CDI specification of this node: found in the CDI folders, else generated."""
+
+import asyncio
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from agent.binding.cdi_spec import MAX_BYTES, Spec, SpecError, parse_spec
+from agent.binding.gpu_edits import problem_of
+from agent.binding.names import is_ours
+from agent.driver.reading import DriverReading
+from cluster.keys import NVIDIA_CDI_KIND
+from runtime.process.clock import Clock, monotonic
+
+_log = structlog.get_logger()
+_SUFFIXES = (".json", ".yaml")
+_RETRY_SECONDS = 600
+_PATH = (
+    "/usr/local/nvidia/toolkit:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    ":/run/current-system/sw/bin"
+)
+_IN_ROOT = (
+    "import os, sys; os.chroot(sys.argv[1]); os.chdir('/'); os.execvp(sys.argv[2], sys.argv[2:])"
+)
+"""An image without a shell has no chroot program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """NVIDIA's `nvidia-ctk` on the node."""
+
+    host_root: Path
+    """Root of the node's file system, as this process sees it."""
+    output: Path
+    """File that it writes, as the node sees it. Outside of CDI folders: two files there that define
+    one device make it unusable."""
+    program: str = "nvidia-ctk"
+    """Name or path on the node."""
+    timeout: float = 30
+    """[s]"""
+
+    @property
+    def file(self) -> Path:
+        """The output, as this process sees it."""
+        return self.host_root / self.output.relative_to("/")
+
+    async def generate(self) -> str | None:
+        """Write the output; return why that failed, or None."""
+        command = [self.program, "cdi", "generate", f"--output={self.output}"]
+        if self.host_root != Path("/"):
+            command = [sys.executable, "-c", _IN_ROOT, str(self.host_root), *command]
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                env={"PATH": _PATH},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            return f"{self.program} cannot be started: {error}"
+        try:
+            async with asyncio.timeout(self.timeout):
+                _, errors = await process.communicate()
+        except TimeoutError:
+            return f"{self.program} did not end within {self.timeout:g} s"
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+        if process.returncode:
+            last = errors.decode(errors="replace").strip().splitlines()[-1:]
+            return f"{self.program} failed: {''.join(last)[:300] or process.returncode}"
+        return None
+
+
+class NodeSpec:
+    """NVIDIA's CDI specification that fits the driver, or the reason why there is none."""
+
+    def __init__(self, folders: Sequence[Path], toolkit: Toolkit, clock: Clock = monotonic) -> None:
+        """Read nothing yet.
+
+        Args:
+            folders: CDI folders of the node, as this process sees them.
+            toolkit: It generates a specification if none in the folders fits.
+            clock: A monotonic clock [s].
+        """
+        self._folders, self._toolkit, self._clock = folders, toolkit, clock
+        self._cache: dict[Path, tuple[tuple[int, int, int], Spec | str]] = {}
+        self._tried: tuple[DriverReading, float, str | None] | None = None
+        self.spec: Spec | None = None
+        self.reason: str = "NVIDIA's CDI specification has not been searched yet"
+        """Why there is no specification: problem and remedy, for people."""
+
+    async def refresh(self, reading: DriverReading) -> None:
+        """Find a specification that fits a reading of the driver; generate one if none does.
+
+        Never raises. A generation without success is repeated for another reading, or after ten
+        minutes.
+        """
+        spec, problems = self._find(reading)
+        if spec is None:
+            problem = await self._generate(reading)
+            if problem is None:
+                spec, problems = self._find(reading)
+            problems += [problem] if problem else []
+        self.spec = spec
+        self.reason = "" if spec else _reason(self._folders, problems)
+        if spec:
+            self._tried = None
+        else:
+            _log.warning("No CDI specification of NVIDIA", reason=self.reason)
+
+    async def _generate(self, reading: DriverReading) -> str | None:
+        if self._tried:
+            tried, time, problem = self._tried
+            if tried == reading and self._clock() < time + _RETRY_SECONDS:
+                return problem
+        problem = await self._toolkit.generate()
+        self._tried = (reading, self._clock(), problem)
+        return problem
+
+    def _find(self, reading: DriverReading) -> tuple[Spec | None, list[str]]:
+        """Return the newest specification that fits, and the problems of the others."""
+        problems = []
+        self._cache = dict(self._read())
+        newest_first = sorted(self._cache.items(), key=lambda item: item[1][0], reverse=True)
+        for path, (_, spec) in newest_first:
+            if isinstance(spec, str):
+                problems.append(f"{path}: {spec}")
+            elif spec.kind == NVIDIA_CDI_KIND:
+                problem = problem_of(spec, reading)
+                if problem is None:
+                    return spec, []
+                problems.append(f"{path}: {problem}")
+        return None, problems
+
+    def _read(self) -> Iterator[tuple[Path, tuple[tuple[int, int, int], Spec | str]]]:
+        for path in self._files():
+            try:
+                status = path.stat()
+                version = (status.st_mtime_ns, status.st_size, status.st_ino)
+                known = self._cache.get(path)
+                yield path, known if known and known[0] == version else (version, _parse(path))
+            except OSError as error:
+                _log.warning("Unreadable CDI file", file=str(path), reason=str(error))
+
+    def _files(self) -> Iterator[Path]:
+        if self._toolkit.file.exists():
+            yield self._toolkit.file
+        for folder in dict.fromkeys(self._folders):
+            if folder.is_dir():
+                for path in folder.iterdir():
+                    if path.suffix in _SUFFIXES and not is_ours(path.name):
+                        yield path
+
+
+def _parse(path: Path) -> Spec | str:
+    with path.open("rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    try:
+        return parse_spec(data)
+    except SpecError as error:
+        return str(error)
+
+
+def _reason(folders: Sequence[Path], problems: Sequence[str]) -> str:
+    searched = ", ".join(map(str, folders))
+    detail = "; ".join(problem[:500] for problem in problems[:4])
+    return (
+        f"no CDI specification of {NVIDIA_CDI_KIND} in {searched} fits the driver ({detail}): "
+        "install NVIDIA's container toolkit, or write one with "
+        "`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"
+    )

@@ -1,0 +1,89 @@
+"""The files of our CDI specifications, in a folder that other vendors share."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+
+from agent.binding.cdi_spec import MAX_BYTES, SpecError
+from agent.binding.container_spec import Binding, read_binding
+from agent.binding.names import file_name, is_ours
+
+_log = structlog.get_logger()
+_Version = tuple[int, int, int]
+
+
+class SpecFiles:
+    """One file for each container with GPUs; files of others are never touched."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read nothing yet.
+
+        Args:
+            folder: A CDI folder of the container runtime; it is created with the first file.
+        """
+        self._folder = folder
+        self._read: dict[str, tuple[_Version, Binding | None]] = {}
+
+    def bindings(self) -> dict[str, Binding | None]:
+        """Return the binding in each of our files by file name; None if it cannot be used.
+
+        Raises:
+            OSError: The folder cannot be read.
+
+        Cost: only changed files are read.
+        """
+        self._read = dict(self._scan())
+        return {name: binding for name, (_, binding) in self._read.items()}
+
+    def get(self, device: str) -> Binding | None:
+        """Return the binding in the file of a device, or None."""
+        return self.bindings().get(file_name(device))
+
+    def write(self, device: str, spec: bytes) -> None:
+        """Create or replace the file of a device atomically.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / file_name(device)
+        # Runtimes read files that end in .json or .yaml.
+        new = path.with_suffix(".tmp")
+        try:
+            new.write_bytes(spec)
+            new.replace(path)
+        finally:
+            new.unlink(missing_ok=True)
+
+    def remove(self, file: str) -> None:
+        """Remove a file of ours, if it exists."""
+        (self._folder / file).unlink(missing_ok=True)
+
+    def _scan(self) -> Iterator[tuple[str, tuple[_Version, Binding | None]]]:
+        if not self._folder.is_dir():
+            return
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                if is_ours(entry.name):
+                    status = entry.stat(follow_symlinks=False)
+                    version = (status.st_mtime_ns, status.st_size, status.st_ino)
+                    known = self._read.get(entry.name)
+                    if known and known[0] == version:
+                        yield entry.name, known
+                    else:
+                        yield entry.name, (version, _read(Path(entry.path)))
+
+
+def _read(path: Path) -> Binding | None:
+    try:
+        with path.open("rb") as file:
+            binding = read_binding(file.read(MAX_BYTES + 1))
+    except (OSError, SpecError) as error:
+        _log.warning("Unreadable CDI file", file=str(path), reason=str(error))
+        return None
+    if file_name(binding.device) != path.name:
+        _log.warning("Unreadable CDI file", file=str(path), reason="it is named after other ids")
+        return None
+    return binding

@@ -1,0 +1,175 @@
+"""NVIDIA's CDI specification of a node."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from gpu_readings import gpu, reading
+from nvidia_cdi import as_yaml, nvidia_spec
+
+from agent.binding.node_spec import NodeSpec, Toolkit
+
+FOUR = reading()
+
+
+class Node:
+    """The file system of a node with a stand-in toolkit."""
+
+    def __init__(self, root):
+        self.root, self.now = root, 0
+        self.etc, self.run = root / "etc/cdi", root / "var/run/cdi"
+        self.program = root / "nvidia-ctk"
+        self.output = root / "out/nvidia.yaml"
+        for folder in (self.etc, self.run):
+            folder.mkdir(parents=True)
+
+    def toolkit(self, script):
+        self.program.write_text(f"#!{sys.executable}\nimport sys, time, pathlib\n{script}\n")
+        self.program.chmod(0o755)
+
+    def write(self, path, spec, age=0):
+        path.write_bytes(spec if isinstance(spec, bytes) else as_yaml(spec))
+        os.utime(path, (1000 - age, 1000 - age))
+
+    def spec(self, timeout=30):
+        toolkit = Toolkit(Path("/"), self.output, str(self.program), timeout)
+        return NodeSpec((self.etc, self.run), toolkit, lambda: self.now)
+
+
+@pytest.fixture
+def node(tmp_path):
+    return Node(tmp_path)
+
+
+WRITES = """
+calls = pathlib.Path(sys.argv[0]).with_name("calls")
+calls.write_text(calls.read_text() + "x" if calls.exists() else "x")
+output = [arg.partition("=")[2] for arg in sys.argv if arg.startswith("--output=")][0]
+source = pathlib.Path(sys.argv[0]).with_name("generated")
+pathlib.Path(output).write_bytes(source.read_bytes())
+"""
+
+
+def calls(node):
+    path = node.root / "calls"
+    return len(path.read_text()) if path.exists() else 0
+
+
+async def test_the_newest_specification_that_fits_is_used(node):
+    node.write(node.etc / "nvidia.yaml", nvidia_spec(FOUR.gpus, version="0.5.0"), age=5)
+    node.write(node.run / "nvidia.yaml", nvidia_spec(FOUR.gpus, version="0.6.0"), age=3)
+    node.write(node.run / "old.yaml", nvidia_spec(FOUR.gpus, driver="1.2.3"))
+    node.write(node.run / "other.yaml", {**nvidia_spec(FOUR.gpus), "kind": "other.com/gpu"})
+    node.write(node.run / "broken.json", b"{")
+    node.write(node.run / "readme.txt", b"{")
+    found = node.spec()
+    await found.refresh(FOUR)
+
+    assert found.spec.cdi_version == "0.6.0"
+    assert found.reason == ""
+
+
+async def test_a_changed_specification_is_read_again(node):
+    path = node.etc / "nvidia.yaml"
+    node.write(path, nvidia_spec(FOUR.gpus), age=5)
+    found = node.spec()
+    await found.refresh(FOUR)
+    node.write(path, nvidia_spec(FOUR.gpus, version="1.0.0"))
+    await found.refresh(FOUR)
+
+    assert found.spec.cdi_version == "1.0.0"
+
+
+@pytest.mark.parametrize(
+    "existing",
+    [
+        pytest.param(None, id="none"),
+        pytest.param(nvidia_spec(FOUR.gpus, driver="1.2.3"), id="of another driver"),
+        pytest.param(nvidia_spec(FOUR.gpus[:3]), id="without a GPU"),
+        pytest.param(b"{", id="broken"),
+    ],
+)
+async def test_the_toolkit_writes_a_specification_where_none_fits(node, existing):
+    if existing is not None:
+        node.write(node.etc / "nvidia.yaml", existing)
+    (node.root / "generated").write_bytes(as_yaml(nvidia_spec(FOUR.gpus, version="0.7.0")))
+    node.toolkit(WRITES)
+    found = node.spec()
+    await found.refresh(FOUR)
+    await found.refresh(FOUR)
+
+    assert found.spec.cdi_version == "0.7.0"
+    assert calls(node) == 1
+
+    again = node.spec()
+    await again.refresh(FOUR)
+    assert again.spec.cdi_version == "0.7.0"
+    assert calls(node) == 1
+
+
+async def test_a_new_driver_makes_the_toolkit_write_again(node):
+    node.toolkit(WRITES)
+    found = node.spec()
+    for driver in ("535.161.08", "550.90.07"):
+        (node.root / "generated").write_bytes(as_yaml(nvidia_spec(FOUR.gpus, driver=driver)))
+        await found.refresh(reading(driver=driver))
+        assert f"libcuda.so.{driver}" in found.spec.container_edits.mounts[0].host_path
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        pytest.param(None, "cannot be started", id="not installed"),
+        pytest.param(
+            "print('loading'); sys.exit('no NVML library')", "no NVML library", id="fails"
+        ),
+        pytest.param("time.sleep(600)", "within 0.5 s", id="hangs"),
+        pytest.param("", "no CDI specification", id="writes nothing"),
+    ],
+)
+async def test_without_a_specification_the_reason_has_the_remedy(node, script, reason):
+    if script is not None:
+        node.toolkit(script)
+    found = node.spec(timeout=0.5)
+    await found.refresh(FOUR)
+
+    assert found.spec is None
+    assert reason in found.reason
+    assert "install NVIDIA's container toolkit" in found.reason
+
+
+async def test_the_reason_names_the_file_that_does_not_fit(node):
+    node.write(node.etc / "nvidia.yaml", nvidia_spec(FOUR.gpus, driver="1.2.3"))
+    found = node.spec()
+    await found.refresh(FOUR)
+
+    assert f"{node.etc}/nvidia.yaml: made for driver 1.2.3, and 535.161.08" in found.reason
+
+
+@pytest.mark.parametrize("end", ["sys.exit(1)", ""], ids=["fails", "useless output"])
+async def test_a_generation_without_success_is_repeated_later_or_for_other_gpus(node, end):
+    node.toolkit(WRITES + end)
+    (node.root / "generated").write_bytes(b"{")
+    found = node.spec()
+    for now, of, expected in [
+        (0, FOUR, 1),
+        (500, FOUR, 1),
+        (600, FOUR, 2),
+        (601, reading(gpu(0)), 3),
+    ]:
+        node.now = now
+        await found.refresh(of)
+        assert calls(node) == expected
+
+
+async def test_a_lost_specification_leaves_a_reason(node):
+    path = node.etc / "nvidia.yaml"
+    node.write(path, nvidia_spec(FOUR.gpus))
+    found = node.spec()
+    await found.refresh(FOUR)
+    path.unlink()
+    await found.refresh(FOUR)
+
+    assert found.spec is None
+    assert "cannot be started" in found.reason

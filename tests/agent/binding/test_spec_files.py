@@ -1,0 +1,97 @@
+"""The files of our CDI specifications."""
+
+import pytest
+
+from agent.binding.cdi_spec import Edits, encode_spec
+from agent.binding.container_spec import Binding, container_spec
+from agent.binding.names import file_name
+from agent.binding.spec_files import SpecFiles
+from cluster.record import GPUShare
+
+
+def binding(slot="slot-0", gpu=0):
+    ids = frozenset({slot})
+    return Binding("ns", "p", "u1", "main", "aliyun.com/gpu", ids, (GPUShare(gpu, "GPU"),))
+
+
+def spec(binding):
+    return encode_spec(container_spec(binding, Edits(), {}, "0.6.0"))
+
+
+@pytest.fixture
+def files(tmp_path):
+    return SpecFiles(tmp_path / "cdi")
+
+
+def write(files, binding):
+    files.write(binding.device, spec(binding))
+
+
+def test_a_missing_folder_has_no_bindings(files):
+    assert files.bindings() == {}
+    files.remove("none.json")
+
+
+def test_bindings_are_read_from_the_files(files, tmp_path):
+    a, b = binding("slot-0"), binding("slot-1")
+    for each in (a, b):
+        write(files, each)
+
+    expected = {file_name(each.device): each for each in (a, b)}
+    assert files.bindings() == expected
+    assert SpecFiles(tmp_path / "cdi").bindings() == expected
+    assert files.get(a.device) == a
+
+
+def test_a_replaced_file_is_read_again(files):
+    write(files, binding(gpu=0))
+    assert files.get(binding().device).gpus[0].i == 0
+    write(files, binding(gpu=5))
+    assert files.get(binding().device).gpus[0].i == 5
+
+
+def test_a_removed_file_has_no_binding(files):
+    write(files, binding())
+    files.remove(file_name(binding().device))
+
+    assert files.bindings() == {}
+
+
+def test_nothing_else_is_left_in_the_folder(files, tmp_path):
+    write(files, binding())
+
+    assert [path.name for path in (tmp_path / "cdi").iterdir()] == [file_name(binding().device)]
+
+
+def test_a_failed_write_leaves_the_old_file(files, tmp_path):
+    write(files, binding(gpu=0))
+    blocker = (tmp_path / "cdi" / file_name(binding().device)).with_suffix(".tmp")
+    blocker.mkdir()
+    with pytest.raises(OSError, match="tmp"):
+        write(files, binding(gpu=5))
+
+    assert files.get(binding().device).gpus[0].i == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"{}", id="no annotation"),
+        pytest.param(spec(binding("slot-9")), id="of other ids"),
+        pytest.param(b"{" * (3 << 20), id="too long"),
+    ],
+)
+def test_a_changed_file_has_no_binding(files, tmp_path, data):
+    write(files, binding())
+    (tmp_path / "cdi" / file_name(binding().device)).write_bytes(data)
+
+    assert files.bindings() == {file_name(binding().device): None}
+
+
+def test_files_of_others_are_not_read(files, tmp_path):
+    write(files, binding())
+    for name in ("nvidia.yaml", "linkwise.dev-gpu-x.yaml", "other.json"):
+        (tmp_path / "cdi" / name).write_bytes(b"x")
+
+    assert list(files.bindings()) == [file_name(binding().device)]
