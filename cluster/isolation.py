@@ -10,7 +10,6 @@ from cluster.pod import Container, Pod
 from cluster.record import Isolation
 from cluster.request import Ask, Request
 
-_PIPES = "/tmp/nvidia-mps"  # noqa: S108 - where NVIDIA's control daemon has its pipes by default.
 _UNKNOWN = "?"
 """Placeholder for a value that is unknown."""
 
@@ -18,10 +17,12 @@ _UNKNOWN = "?"
 def isolation_of(pod: Pod, request: Request, node: Node) -> Isolation:
     """Return the isolation that is in effect in all GPU containers of a pod.
 
-    cGPU nodes isolate unless their label or a variable of a container disables it. On an MPS node a
-    container is limited if it has the limits as variables, and mounts a hostPath at the directory
-    of the daemon's pipes: otherwise CUDA silently runs without the daemon. Variables from other
-    objects count as the worst case; those of the image are unknown.
+    cGPU nodes isolate unless their label or a variable of a container disables it. On an MPS node
+    with an agent, the agent sets the limits of every container, and reports whether a client was
+    seen to be limited. Without an agent a container is limited if it has the limits as variables,
+    and mounts a hostPath at the directory of the daemon's pipes: otherwise CUDA silently runs
+    without the daemon. Variables from other objects count as the worst case; those of the image are
+    unknown.
 
     Args:
         pod: The admitted pod.
@@ -34,6 +35,8 @@ def isolation_of(pod: Pod, request: Request, node: Node) -> Isolation:
     asking = _asking(pod, request)
     if node.mode is NodeMode.CGPU and node.labels.get(NODE_CGPU_OFF) != "true":
         return Isolation.NONE if any(_may_be_off(one) for one, _ in asking) else Isolation.CGPU
+    if node.mode is NodeMode.MPS and node.isolation is not None:
+        return node.isolation
     if node.mode is NodeMode.MPS:
         host_paths = {one.name for one in pod.spec.volumes or () if one.host_path is not None}
         if all(_is_client(one, ask, request.gpus, host_paths) for one, ask in asking):
@@ -61,7 +64,7 @@ def _is_client(container: Container, ask: Ask, cards: int, host_paths: Set[str])
         cards: Number of cards of the share.
         host_paths: Names of hostPath volumes.
     """
-    pipes = _value(container, ENV_MPS_PIPES, _PIPES)
+    pipes = _value(container, ENV_MPS_PIPES, mps.PIPES)
     mounts = container.volume_mounts or ()
     mounted = {one.mount_path.rstrip("/") for one in mounts if one.name in host_paths}
     return (

@@ -197,6 +197,8 @@ TOPOLOGY_BANDWIDTH_ARENA = "bandwith"
 TOPOLOGY_MACHINE = "machine.json"
 TOPOLOGY_MISMATCH = "mismatch"
 """Ours: how the processes on the GPUs contradict the records of pods; missing if they agree."""
+TOPOLOGY_ISOLATION = "isolation"
+"""Ours: what the agent saw to keep shares within their limits, `mps` or `none`."""
 UNHEALTHY_NAME_PREFIX = "unhealthy-gpu-"
 UNHEALTHY_KEY = "gpus"
 

@@ -10,7 +10,9 @@ from cluster.keys import ENV_MPS_MEMORY, ENV_MPS_THREADS
 from cluster.request import Ask
 from topology.machine import MAX_GPUS
 
-_MIB_PER_GIB = 1024
+PIPES = "/tmp/nvidia-mps"  # noqa: S108 - the default of CUDA_MPS_PIPE_DIRECTORY.
+"""Directory in which clients search the pipes of the control daemon."""
+MIB_PER_GIB = 1024
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 """[bytes]"""
 _DEVICE_LIMIT = re.compile(r"\s*([0-9]{1,4})\s*=\s*([0-9]{1,18})([KMG]?)B?\s*", re.IGNORECASE)
@@ -35,7 +37,7 @@ def limits(ask: Ask, cards: int) -> dict[str, str]:
     if ask.core:
         variables[ENV_MPS_THREADS] = str(ask.core // cards)
     if ask.memory:
-        each = ask.memory * _MIB_PER_GIB // cards
+        each = ask.memory * MIB_PER_GIB // cards
         variables[ENV_MPS_MEMORY] = ",".join(f"{card}={each}M" for card in range(cards))
     return variables
 

@@ -8,6 +8,7 @@ from cluster.amounts import MEMORY_MAX
 from cluster.keys import CORDON, GPU_MEM, UNHEALTHY_NAME_PREFIX
 from cluster.mode import NodeMode, PackingStrategy, read_placement
 from cluster.node_resources import NodeError, NodeObject, NodeResources, read_node_resources
+from cluster.record import Isolation
 from cluster.topology_configmap import PublishedTopology, read_indices
 from topology.machine import MAX_GPUS, Level, Machine
 
@@ -84,6 +85,8 @@ class Node:
     """False only with a Ready condition that is not True."""
     replicas: int = 0
     """Replicas per GPU of a time-sliced node; 0 in every other mode."""
+    isolation: Isolation | None = None
+    """What its agent saw to keep shares within their limits; None: no agent reports it."""
     mismatch: str | None = None
     """How the processes on its GPUs contradict the records of pods, as its agent publishes it."""
     warnings: tuple[str, ...] = ()
@@ -160,6 +163,7 @@ def read_node(
         unschedulable=bool(raw.spec.unschedulable),
         ready=all(c.status == "True" for c in raw.status.conditions or () if c.type == "Ready"),
         replicas=offer.replicas if linked else 0,
+        isolation=said.isolation,
         mismatch=said.mismatch,
         warnings=(*offer.warnings, *(problem for problem in problems if problem)),
     )

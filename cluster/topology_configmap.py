@@ -15,6 +15,7 @@ from cluster.keys import (
     TOPOLOGY_BANDWIDTH,
     TOPOLOGY_BANDWIDTH_ARENA,
     TOPOLOGY_DEVICES,
+    TOPOLOGY_ISOLATION,
     TOPOLOGY_LINKS,
     TOPOLOGY_MACHINE,
     TOPOLOGY_MISMATCH,
@@ -30,6 +31,7 @@ from cluster.machine_record import (
     no_link,
     record_of,
 )
+from cluster.record import Isolation
 from topology.constants import UNKNOWN_ARCHITECTURE
 from topology.machine import MAX_GPUS, Level, Machine, TopologyError
 
@@ -61,6 +63,8 @@ class PublishedTopology:
     """Unreadable keys, with reasons."""
     mismatch: str | None = None
     """How the processes on the GPUs contradict the records of pods; None if they agree."""
+    isolation: Isolation | None = None
+    """What keeps shares within their limits; None: the agent does not know, or there is none."""
 
     def __post_init__(self) -> None:
         if self.machine and len(self.healthy) != self.machine.n:
@@ -82,7 +86,9 @@ def read_published(data: dict[str, str]) -> PublishedTopology:
     machine, driver, unread = _read_machine(data)
     healthy, doubts = _read_health(data, machine.n if machine else None)
     mismatch = data.get(TOPOLOGY_MISMATCH, "").strip()[:MISMATCH_MAX] or None
-    return PublishedTopology(machine, healthy, driver, (*unread, *doubts), mismatch)
+    return PublishedTopology(
+        machine, healthy, driver, (*unread, *doubts), mismatch, _isolation(data)
+    )
 
 
 def write_published(
@@ -106,6 +112,7 @@ def write_published(
     mismatch = (published.mismatch or "").strip()[:MISMATCH_MAX]
     return {
         **({TOPOLOGY_MISMATCH: mismatch} if mismatch else {}),
+        **({TOPOLOGY_ISOLATION: published.isolation.value} if published.isolation else {}),
         TOPOLOGY_DEVICES: _encode(health),
         TOPOLOGY_LINKS: _encode(
             [[_link_word(machine, i, j) for j in range(machine.n)] for i in range(machine.n)]
@@ -131,6 +138,13 @@ def read_indices(text: str, n: int) -> tuple[frozenset[int], str | None]:
         return frozenset(good), None
     problem = f"{_shown(bad)}: not an index of one of {n} GPUs (0,3 is an example)"
     return frozenset(good), problem
+
+
+def _isolation(data: dict[str, str]) -> Isolation | None:
+    word = data.get(TOPOLOGY_ISOLATION)
+    if word is None:
+        return None
+    return Isolation(word) if word in set(Isolation) else Isolation.NONE
 
 
 def _shown(items: Sequence[str]) -> str:

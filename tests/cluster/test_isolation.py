@@ -172,3 +172,15 @@ def test_of_any_pod_no_more_is_said_than_its_node_can_enforce(raw, mode):
     kept = isolation_of(pod, read_request(pod)[0], a_node(mode=mode.value))
 
     assert kept in {Isolation.NONE, *(one for one in Isolation if one.value == mode.value)}
+
+
+@pytest.mark.parametrize("reported", ["mps", "none"])
+@pytest.mark.parametrize("container", [FULL, client(mounts=None)], ids=["by-hand", "bare"])
+def test_mps_node_with_an_agent_has_the_isolation_that_the_agent_saw(reported, container):
+    node = a_node(mode="mps", isolation=Isolation(reported))
+
+    assert isolation(node, container) == reported
+
+
+def test_agent_does_not_decide_the_isolation_of_another_mode():
+    assert isolation(a_node(mode="share", isolation=Isolation.MPS), MEMORY_ONLY) == "none"

@@ -11,10 +11,12 @@ from cluster.keys import (
     TOPOLOGY_BANDWIDTH,
     TOPOLOGY_BANDWIDTH_ARENA,
     TOPOLOGY_DEVICES,
+    TOPOLOGY_ISOLATION,
     TOPOLOGY_LINKS,
     TOPOLOGY_MACHINE,
     TOPOLOGY_MISMATCH,
 )
+from cluster.record import Isolation
 from cluster.topology_configmap import (
     PublishedError,
     PublishedTopology,
@@ -51,7 +53,8 @@ def records(draw: st.DrawFn) -> PublishedTopology:
     healthy = tuple(draw(st.lists(st.booleans(), min_size=n, max_size=n)))
     driver = draw(st.none() | st.text(max_size=9))
     mismatch = draw(st.none() | st.text("abc", min_size=1, max_size=9))
-    return PublishedTopology(machine, healthy, driver, mismatch=mismatch)
+    isolation = draw(st.none() | st.sampled_from(Isolation))
+    return PublishedTopology(machine, healthy, driver, mismatch=mismatch, isolation=isolation)
 
 
 def zeros(published: PublishedTopology) -> list[list[float]]:
@@ -66,6 +69,20 @@ def by_links(links: object, devices: object = FOUR) -> Machine:
 @given(records())
 def test_what_is_published_is_read_back_as_it_was(published):
     assert read_published(write_published(published, zeros(published))) == published
+
+
+@pytest.mark.parametrize(
+    ("data", "isolation"),
+    [
+        ({}, None),
+        ({TOPOLOGY_ISOLATION: "mps"}, Isolation.MPS),
+        ({TOPOLOGY_ISOLATION: "none"}, Isolation.NONE),
+        ({TOPOLOGY_ISOLATION: "everything"}, Isolation.NONE),
+    ],
+    ids=["missing", "mps", "none", "unknown"],
+)
+def test_isolation_of_an_agent_is_read(data, isolation):
+    assert read_published(data).isolation is isolation
 
 
 def test_a_long_mismatch_is_cut_off_and_a_blank_one_is_none():
