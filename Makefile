@@ -17,5 +17,13 @@ lint: .venv ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv
 bench: .venv ; PYTHONPATH=tests $(PY) -m bench
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q
 lock: ; $(LOCK) pyproject.toml --group dev -o requirements/dev.txt && $(LOCK) --group webhook --group certs --group scorer --group agent -c requirements/dev.txt -o requirements/image.txt
+# The messages of the kubelet's gRPC APIs. Options are dropped, because they are for Go alone.
+KUBELET := k8s.io/kubelet@v0.36.3
+API := agent/kubelet/api
+protos: .venv
+	@set -e; from=$$(go mod download -json $(KUBELET) | sed -n 's/.*"Dir": "\(.*\)",/\1/p'); to=$$(mktemp -d); trap 'rm -r $$to' EXIT; \
+	mkdir -p $$to/$(API); for name in deviceplugin/v1beta1 podresources/v1; do \
+	sed '/^option /d; /gogo/d' $$from/pkg/apis/$$name/api.proto > $$to/$(API)/$${name%/*}.proto; done; \
+	$(PY) -m grpc_tools.protoc -I$$to --python_out=. --pyi_out=. $$to/$(API)/*.proto
 clean: ; rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
-.PHONY: demo test controlplane e2e soak fuzz up down lint bench lock clean
+.PHONY: demo test controlplane e2e soak fuzz up down lint bench lock protos clean

@@ -127,6 +127,8 @@ VISIBLE_DEVICES_OF = "visible-devices.linkwise.dev/"
 TERM = "linkwise.dev/term"
 ISOLATION = "linkwise.dev/isolation"
 CORDON = "linkwise.dev/cordon"
+RESOURCE_NAME = "linkwise.dev/resource-name"
+"""A node label: the resource by which the agent offers whole GPUs."""
 
 # The CDI specifications that the agent writes, one for each container with GPUs.
 CDI_KIND = "linkwise.dev/gpu"

@@ -1,0 +1,167 @@
+"""Register device plugins with the kubelet, again after each of its restarts.
+
+At its start the kubelet removes all sockets in its folder and makes `kubelet.sock` anew.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from agent.kubelet.api.deviceplugin_pb2 import Empty, RegisterRequest
+from agent.kubelet.call import KubeletError, call
+from agent.plugin.devices import Offer
+from agent.plugin.server import Binder, DevicePlugin
+from runtime.process.backoff import Backoff
+
+_VERSION = "v1beta1"
+_REGISTER = f"/{_VERSION}.Registration/Register"
+_KUBELET_SOCKET = "kubelet.sock"
+_PREFIX, _SUFFIX = "linkwise-", ".sock"
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Intervals of registration."""
+
+    poll: float = 1.0
+    """Between two looks at the sockets [s]; a look costs two system calls a resource."""
+    watch: float = 10.0
+    """How long a kubelet that accepted a registration may take to list the slots [s]."""
+    max_backoff: float = 30.0
+    """The longest delay after a failure [s]."""
+
+
+_DEFAULT_TIMINGS = Timings()
+
+
+class DevicePlugins:
+    """The device plugins of this node: one server and one registration for each resource."""
+
+    def __init__(self, folder: Path, binder: Binder, timings: Timings = _DEFAULT_TIMINGS) -> None:
+        """Offer nothing yet; `run` serves what `set` gives.
+
+        Args:
+            folder: Such as `/var/lib/kubelet/device-plugins`. It need not exist yet.
+            binder: Gives containers their GPUs.
+            timings: Intervals.
+        """
+        self._folder, self._binder, self._timings = folder, binder, timings
+        self._plugins: dict[str, DevicePlugin] = {}
+        self._changed = asyncio.Event()
+        self._backoff = Backoff(timings.poll, timings.max_backoff, on_ready=lambda: None)
+
+    @property
+    def registered(self) -> frozenset[str]:
+        """Resources whose slots the kubelet watches."""
+        return frozenset(
+            resource for resource, plugin in self._plugins.items() if plugin.watched.is_set()
+        )
+
+    def set(self, unhealthy: Mapping[Offer, frozenset[str]]) -> None:
+        """Replace all resources. One that is not given any more is withdrawn.
+
+        Args:
+            unhealthy: The unhealthy slots of each resource.
+        """
+        plugins = {}
+        for offer, slots in unhealthy.items():
+            plugin = self._plugins.get(offer.resource) or DevicePlugin(offer, self._binder)
+            plugin.update(offer, slots)
+            plugins[offer.resource] = plugin
+        self._plugins = plugins
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        for socket in self._folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+            socket.unlink(missing_ok=True)
+        tasks: dict[str, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._changed.clear()
+                for resource in tasks.keys() - self._plugins.keys():
+                    task = tasks.pop(resource)
+                    task.cancel()
+                    await asyncio.wait([task])
+                for resource in self._plugins.keys() - tasks.keys():
+                    tasks[resource] = group.create_task(
+                        self._keep_registered(self._plugins[resource])
+                    )
+                await self._changed.wait()
+
+    async def _keep_registered(self, plugin: DevicePlugin) -> None:
+        resource = plugin.offer.resource
+        while True:
+            try:
+                await self._serve_once(plugin)
+                self._backoff.reset(resource)
+            except (KubeletError, OSError) as error:
+                delay = self._backoff.start(resource)
+                _log.warning(
+                    "Device plugin is not registered",
+                    resource=resource,
+                    err=str(error),
+                    retry_after=delay,
+                )
+                await asyncio.sleep(delay)
+
+    async def _serve_once(self, plugin: DevicePlugin) -> None:
+        """Serve and register a plugin; return when the kubelet needs another registration.
+
+        Raises:
+            KubeletError: The kubelet does not accept the plugin, or does not watch it.
+            OSError: The socket cannot be created.
+        """
+        resource = plugin.offer.resource
+        kubelet, own = self._folder / _KUBELET_SOCKET, self._folder / _socket_name(resource)
+        while (kubelet_id := _identity(kubelet)) is None:  # noqa: ASYNC110 - no event announces a file
+            await asyncio.sleep(self._timings.poll)
+        server = await plugin.start(own)
+        try:
+            own_id = _identity(own)
+            await self._register(plugin, kubelet, own.name)
+            _log.info("Device plugin registered", resource=resource)
+            while (  # noqa: ASYNC110 - no event announces a file
+                plugin.watched.is_set()
+                and _identity(kubelet) == kubelet_id
+                and _identity(own) == own_id
+            ):
+                await asyncio.sleep(self._timings.poll)
+            _log.info("Kubelet disconnected: the device plugin registers again", resource=resource)
+        finally:
+            await server.stop(grace=None)
+            own.unlink(missing_ok=True)
+
+    async def _register(self, plugin: DevicePlugin, kubelet: Path, endpoint: str) -> None:
+        request = RegisterRequest(
+            version=_VERSION,
+            endpoint=endpoint,
+            resource_name=plugin.offer.resource,
+            options=plugin.options,
+        )
+        await call(kubelet, _REGISTER, request, Empty)
+        try:
+            async with asyncio.timeout(self._timings.watch):
+                await plugin.watched.wait()
+        except TimeoutError as error:
+            raise KubeletError(
+                f"kubelet at {kubelet} does not list the slots of {plugin.offer.resource}"
+            ) from error
+
+
+def _socket_name(resource: str) -> str:
+    return f"{_PREFIX}{resource.replace('/', '_')}{_SUFFIX}"
+
+
+def _identity(socket: Path) -> tuple[int, int, int] | None:
+    """Return what tells a file from another one of the same name; None: there is none."""
+    try:
+        status = socket.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns
