@@ -113,7 +113,7 @@ def _topology(node: Node, machine: Machine, uid: str) -> Object:
 
 
 def _map_of(node: str) -> str:
-    return f"topology-{node}"
+    return f"{keys.TOPOLOGY_NAME_PREFIX}{node}"
 
 
 def _schedulable(api: Api) -> set[str]:

@@ -1,0 +1,141 @@
+"""Labels of the node about its GPUs and driver, by server-side apply.
+
+A label of another field manager is left to it: `kubectl`, the cloud provider or GPU feature
+discovery. A label that nobody has set is ours.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct, field
+
+from agent.driver.reading import DriverReading
+from cluster.keys import (
+    DRIVER_VERSION,
+    GFD_COUNT,
+    GFD_DRIVER,
+    GFD_MEMORY,
+    GFD_PRODUCT,
+    MODEL_SERIES,
+)
+from runtime.kube.client import ApiError, Ignored, Kube
+
+FIELD_MANAGER = "linkwise-agent"
+LABELS = (MODEL_SERIES, DRIVER_VERSION, GFD_PRODUCT, GFD_COUNT, GFD_MEMORY, GFD_DRIVER)
+"""The only labels that the agent writes."""
+SERIES = {"Tesla T4": "T4", "NVIDIA A10": "A10", "NVIDIA L20": "L20"}
+"""Name in ACS's catalogue by product name of the driver. The products of the other series are not
+documented."""
+
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_CONFLICT = 409
+
+
+class _LabelFields(Struct, frozen=True):
+    labels: dict[str, object] = field(name="f:labels", default_factory=dict)
+
+
+class _Fields(Struct, frozen=True):
+    metadata: _LabelFields = field(name="f:metadata", default=_LabelFields())
+
+
+class _ManagedFields(Struct, frozen=True, rename="camel"):
+    manager: str = ""
+    operation: str = ""
+    fields: _Fields = field(name="fieldsV1", default=_Fields())
+
+    @property
+    def is_ours(self) -> bool:
+        return (self.manager, self.operation) == (FIELD_MANAGER, "Apply")
+
+    @property
+    def labels(self) -> frozenset[str]:
+        return frozenset(name.removeprefix("f:") for name in self.fields.metadata.labels)
+
+
+class _NodeMetadata(Struct, frozen=True, rename="camel"):
+    name: str
+    uid: str
+    labels: dict[str, str] | None = None
+    managed_fields: list[_ManagedFields] | None = None
+
+
+class LabelledNode(Struct, frozen=True):
+    """The labels of a Node, and their field managers."""
+
+    metadata: _NodeMetadata
+
+
+def gpu_labels(reading: DriverReading | None) -> dict[str, str]:
+    """Return the labels that a reading of the driver gives; none without GPUs.
+
+    A value that no label can have is left out, as are model and memory of GPUs that differ.
+    """
+    if reading is None or not reading.gpus:
+        return {}
+    model = _common(gpu.model for gpu in reading.gpus)
+    memory = _common(str(gpu.memory >> 20) for gpu in reading.gpus)
+    labels = {
+        MODEL_SERIES: SERIES.get(model, ""),
+        DRIVER_VERSION: reading.driver,
+        # In the format of GPU feature discovery: memory in MiB, hyphens for blanks.
+        GFD_PRODUCT: model.replace(" ", "-"),
+        GFD_COUNT: str(len(reading.gpus)),
+        GFD_MEMORY: memory,
+        GFD_DRIVER: reading.driver,
+    }
+    return {key: value for key, value in labels.items() if _LABEL_VALUE.fullmatch(value)}
+
+
+def labels_patch(node: LabelledNode, wanted: Mapping[str, str]) -> dict[str, object] | None:
+    """Return the object to apply so that a node has our labels; None if it has them.
+
+    Labels that are missing in `wanted` are removed if they are ours.
+    """
+    present, managers = node.metadata.labels or {}, node.metadata.managed_fields or []
+    ours = frozenset[str]().union(*(each.labels for each in managers if each.is_ours))
+    others = frozenset[str]().union(*(each.labels for each in managers if not each.is_ours))
+    foreign = others | (present.keys() - ours)
+    labels = {key: value for key, value in wanted.items() if key not in foreign}
+    if ours == labels.keys() and all(present.get(key) == labels[key] for key in labels):
+        return None
+    # With the uid, a Node of the same name that was registered since is not changed.
+    metadata = {"name": node.metadata.name, "uid": node.metadata.uid, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+
+
+async def read_node_labels(kube: Kube, node: str) -> LabelledNode:
+    """Return the labels of a node.
+
+    Raises:
+        KubeError: The API server cannot be reached, or the node does not exist.
+    """
+    return await kube.get(f"/api/v1/nodes/{node}", LabelledNode)
+
+
+async def publish_labels(kube: Kube, node: LabelledNode, wanted: Mapping[str, str]) -> bool:
+    """Apply our labels where they differ; return whether they were written.
+
+    Labels that another client has set since the node was read are left to the next call.
+
+    Raises:
+        KubeError: The API server cannot be reached, or refuses.
+    """
+    patch = labels_patch(node, wanted)
+    if patch is None:
+        return False
+    params = {"fieldManager": FIELD_MANAGER, "force": "false"}
+    path = f"/api/v1/nodes/{node.metadata.name}"
+    try:
+        await kube.patch(path, patch, Ignored, kind="apply", params=params)
+    except ApiError as error:
+        if error.status != _CONFLICT:
+            raise
+        return False
+    return True
+
+
+def _common(values: Iterable[str]) -> str:
+    """Return the value that all have; empty if they differ."""
+    first, *others = dict.fromkeys(values)
+    return "" if others else first
