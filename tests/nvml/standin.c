@@ -346,9 +346,9 @@ static int next_event(EventSet *set, EventData *data) {
     })
 }
 int nvmlEventSetWait_v2(EventSet *set, EventData *data, unsigned timeout_ms) {
-  for (unsigned waited = 0;; waited += 10) {
+  for (unsigned waited = 0;; waited += 40) {
     int code = next_event(set, data);
     if (code != TIMEOUT || waited >= timeout_ms) return code;
-    usleep(10000);
+    usleep(40000);
   }
 }
