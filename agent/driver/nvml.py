@@ -10,7 +10,7 @@ from pathlib import Path
 import pynvml as nvml
 
 from agent.driver.library import preload
-from agent.driver.nvml_calls import SESSION_OVER, Handle, answer, process_ids
+from agent.driver.nvml_calls import SESSION_OVER, Handle, answer, process_ids, supported
 from agent.driver.reading import DriverError, DriverReading, DriverReplacedError
 from agent.driver.snapshot import Slot, read_pairs, read_slots
 
@@ -177,6 +177,7 @@ class Driver:
                 continue
             try:
                 nvml.nvmlDeviceGetHandleByIndex(slot.driver_index)
+                supported(nvml.nvmlDeviceGetMemoryInfo, slot.handle)
             except nvml.NVMLError as error:
                 if error.value in SESSION_OVER:
                     raise

@@ -161,9 +161,10 @@ static void put_pci(PCI *pci, const char *bus_id) {
            pci->bus & 0xff, pci->device & 0xff);
 }
 
-#define SERVE(...)                                \
+#define SERVE(...) SERVE_AS(__func__, __VA_ARGS__)
+#define SERVE_AS(function, ...)                   \
   pthread_mutex_lock(&lock);                      \
-  int code = ready(__func__);                     \
+  int code = ready(function);                     \
   if (code == OK) { __VA_ARGS__; }                \
   pthread_mutex_unlock(&lock);                    \
   return code;
@@ -335,7 +336,7 @@ int nvmlDeviceRegisterEvents(void *device, unsigned long long types, EventSet *s
   SERVE_GPU(set->registered[g - machine.gpu] = 1)
 }
 static int next_event(EventSet *set, EventData *data) {
-  SERVE(
+  SERVE_AS("nvmlEventSetWait_v2",
     code = TIMEOUT;
     while (code == TIMEOUT && set->next < machine.events) {
       Event *e = &machine.event[set->next++];

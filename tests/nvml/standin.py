@@ -19,6 +19,7 @@ SOURCE = Path(__file__).with_name("standin.c")
 MACHINE = "LINKWISE_NVML_MACHINE"
 """Environment variable with the path of the description."""
 
+UNINITIALIZED = 1
 DRIVER_NOT_LOADED = 9
 GPU_IS_LOST = 15
 VERSION_MISMATCH = 18

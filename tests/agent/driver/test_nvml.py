@@ -4,7 +4,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from nvml.standin import GPU_IS_LOST, VERSION_MISMATCH
+from nvml.standin import GPU_IS_LOST, UNINITIALIZED, VERSION_MISMATCH
 
 from agent.driver.machine import machine_of
 from agent.driver.nvml import APPLICATION_XIDS
@@ -336,6 +336,16 @@ def test_lost_gpu_is_one_fault(serve):
     assert driver.wait_for_fault(SOON) == ()
 
 
+def test_gpu_that_keeps_its_handle_but_does_not_answer_is_a_fault(serve):
+    stand_in, driver = serve("gb200-tray")
+    driver.read()
+    stand_in.fail("nvmlDeviceGetMemoryInfo", GPU_IS_LOST)
+
+    assert driver.wait_for_fault(SOON) == tuple((i, LOST) for i in range(4))
+    assert not any(gpu.usable for gpu in driver.read().gpus)
+    assert driver.wait_for_fault(SOON) == ()
+
+
 def test_driver_that_fails_its_events_still_reports_lost_gpus(serve):
     stand_in, driver = serve()
     driver.read()
@@ -375,6 +385,40 @@ def test_driver_of_another_version_than_the_library_needs_a_new_process(serve):
 
     with pytest.raises(DriverReplacedError, match="restart the agent"):
         driver.read()
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["nvmlDeviceGetHandleByIndex_v2", "nvmlEventSetWait_v2", "nvmlDeviceGetMemoryInfo"],
+)
+def test_session_that_ends_during_a_wait_is_an_error(serve, function):
+    stand_in, driver = serve()
+    driver.read()
+    stand_in.fail(function, UNINITIALIZED)
+
+    with pytest.raises(DriverError, match="Uninitialized"):
+        driver.wait_for_fault(SOON)
+    stand_in.fail(function, 0)
+
+    assert all(gpu.usable for gpu in driver.read().gpus)
+
+
+@pytest.mark.parametrize(
+    "function", ["nvmlDeviceGetCount_v2", "nvmlSystemGetDriverVersion", "nvmlDeviceGetUUID"]
+)
+def test_driver_that_fails_its_basic_calls_does_not_stop_the_agent(serve, function):
+    stand_in, driver = serve()
+    stand_in.fail(function, 999)
+
+    with pytest.raises(DriverError, match="Unknown Error"):
+        raise_fault(driver.read())
+    stand_in.fail(function, 0)
+
+    assert all(gpu.usable for gpu in driver.read().gpus)
+
+
+def raise_fault(reading):
+    raise DriverError(reading.gpus[0].fault)
 
 
 def test_driver_without_gpus_is_an_error(serve):
