@@ -1,7 +1,7 @@
-"""The programs of a control plane: where they lie, and how they are built where they do not.
+"""The programs of a control plane and of a node: where they lie, and how missing ones are built.
 
-They are built once, from the Go modules that stand beside this file, into a cache folder outside
-the tree. `KUBEBUILDER_ASSETS` may name a folder with ready ones.
+They are built once, from the Go modules in and below this folder, into cache folders outside the
+tree. `KUBEBUILDER_ASSETS` may name a folder with ready ones.
 """
 
 import fcntl
@@ -11,7 +11,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +42,14 @@ _STAGE_FILES = (
     "pod/fast/pod-delete.yaml",
 )
 _TRAINING = HERE / "training"
+_NODE = {
+    "kubelet": ("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
+    **{
+        name: ("containerd", f"github.com/containerd/containerd/v2/cmd/{name}")
+        for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+    },
+}
+"""The folder below `node` of each program's module, and its package."""
 _OPERATOR = "github.com/kubeflow/training-operator"
 _FLAGS = ("-mod=readonly", "-ldflags", LINKER_FLAGS)
 _REPORT_EVERY = 200
@@ -73,7 +81,7 @@ class Binaries:
 
 
 def binaries(say: Say) -> Binaries:
-    """Return every program, after building those that are missing.
+    """Return every program of a control plane, after building those that are missing.
 
     The first time takes about ten minutes on two cores, later ones nothing.
 
@@ -84,25 +92,50 @@ def binaries(say: Say) -> Binaries:
         MissingError: A program is missing, and there is no Go to build it.
         BuildError: Its build failed.
     """
-    cache = _cache_folder()
-    found = {name: path for name, _ in _parts() if (path := _find(name, cache))}
-    missing = [(name, make) for name, make in _parts() if name not in found]
+    return _built("controlplane", (HERE, _TRAINING), dict(_parts()), say)
+
+
+def node_binaries(say: Say) -> Binaries:
+    """Return the kubelet and the programs of containerd, after building those that are missing.
+
+    The first time takes about three minutes on two cores, where a control plane was built before.
+
+    Args:
+        say: Takes one line for people at a time.
+
+    Raises:
+        MissingError: A program is missing, and there is no Go to build it.
+        BuildError: Its build failed.
+    """
+    folders = [HERE / "node" / name for name in ("kubelet", "containerd")]
+    parts = {
+        name: partial(_build, HERE / "node" / folder, package)
+        for name, (folder, package) in _NODE.items()
+    }
+    return _built("node", folders, parts, say)
+
+
+def _built(kind: str, modules: Sequence[Path], parts: Mapping[str, Make], say: Say) -> Binaries:
+    """Return the parts, after building into the cache of these modules those that are missing."""
+    cache = _cache_folder(kind, modules)
+    found = {name: path for name in parts if (path := _find(name, cache))}
+    missing = [name for name in parts if name not in found]
     if not missing:
         return Binaries(found)
-    names = ", ".join(name for name, _ in missing)
+    names = ", ".join(missing)
     if shutil.which("go") is None:
         raise MissingError(f"no Go to build {names}; install Go 1.26 or set KUBEBUILDER_ASSETS")
     say(f"building {names} into {cache}")
     cache.mkdir(parents=True, exist_ok=True)
     with _locked(cache):
-        for name, make in missing:
+        for name in missing:
             # Someone else may have built it while this process waited for the lock.
-            found[name] = _find(name, cache) or _made(name, make, cache, say)
+            found[name] = _find(name, cache) or _made(name, parts[name], cache, say)
     return Binaries(found)
 
 
 def _parts() -> Iterator[tuple[str, Make]]:
-    """Yield what is needed, and how it is made."""
+    """Yield the parts of a control plane, and how each is made."""
     for name, package in PACKAGES.items():
         yield name, partial(_build, HERE, package)
     yield STAGES, _copy_stages
@@ -110,14 +143,15 @@ def _parts() -> Iterator[tuple[str, Make]]:
     yield CRDS, _copy_crds
 
 
-def _cache_folder() -> Path:
+def _cache_folder(kind: str, modules: Sequence[Path]) -> Path:
     """Return the folder of exactly these versions, built in exactly this way."""
     how = (*_FLAGS, platform.system(), platform.machine())
     digest = hashlib.sha256(" ".join(how).encode())
-    for name in ("go.mod", "go.sum", "training/go.mod", "training/go.sum"):
-        digest.update((HERE / name).read_bytes())
+    for module in modules:
+        for name in ("go.mod", "go.sum"):
+            digest.update((module / name).read_bytes())
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "linkwise" / "controlplane" / digest.hexdigest()[:16]
+    return root / "linkwise" / kind / digest.hexdigest()[:16]
 
 
 def _find(name: str, cache: Path) -> Path | None:

@@ -1,23 +1,33 @@
-"""Build the programs of a control plane where they are missing: `python -m controlplane.build`.
+"""Build the programs of a control plane and of a node where they are missing.
 
-Without Go nothing is built, and the tests that need the programs are skipped.
+Run as `python -m controlplane.build`. Without Go nothing is built, and the tests that need the
+programs are skipped. The programs of a node are built where one can run.
 """
 
 import sys
 
-from controlplane.binaries import BuildError, MissingError, binaries
+from controlplane.binaries import BuildError, MissingError, binaries, node_binaries
+from controlplane.node.machine import unavailable
 
 
 def main() -> int:
     """Build, and return the exit code."""
     try:
-        binaries(lambda line: print(line, flush=True))
+        binaries(_say)
+        if reason := unavailable():
+            _say(f"programs of a node are not built: {reason}")
+        else:
+            node_binaries(_say)
     except MissingError as missing:
         print(missing)
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ from subprocess import CompletedProcess
 
 import pytest
 from controlplane.api import Api, refusal
-from controlplane.binaries import Binaries, BuildError, MissingError, binaries
+from controlplane.binaries import Binaries, BuildError, MissingError, binaries, node_binaries
 from controlplane.manifests import BASE, NAMESPACE, install, uninstall
+from controlplane.node.machine import unavailable
 from controlplane.nodes import Line, add_nodes, read_nodes, remove_nodes
 from controlplane.plane import ControlPlane, control_plane
 from controlplane.pods import Pods, a_pod
@@ -21,6 +22,7 @@ from cluster.node import Node
 
 PROFILES_ALL = BASE.parent / "profiles-all"
 _BINARIES = pytest.StashKey[Binaries | MissingError]()
+_NODE_BINARIES = pytest.StashKey[Binaries | MissingError]()
 
 
 _FIRST = (
@@ -66,14 +68,30 @@ def _place(item: pytest.Item) -> int:
 def pytest_collection_finish(session: pytest.Session) -> None:
     # Not in a fixture: a first build takes longer than any test may.
     if any(item.get_closest_marker("e2e") for item in session.items):
-        say = _speaker(session.config)
-        try:
-            session.config.stash[_BINARIES] = binaries(say)
-        except MissingError as missing:
-            say(f"end-to-end tests are skipped: {missing}")
-            session.config.stash[_BINARIES] = missing
-        except BuildError as error:
-            raise pytest.UsageError(str(error)) from None
+        found = _build(session.config, binaries, "end-to-end tests")
+        session.config.stash[_BINARIES] = found
+    if any("e2e/node/" in item.nodeid for item in session.items):
+        found = _build(session.config, _node_binaries, "tests of real nodes")
+        session.config.stash[_NODE_BINARIES] = found
+
+
+def _build(
+    config: pytest.Config, build: Callable[[Callable[[str], None]], Binaries], tests: str
+) -> Binaries | MissingError:
+    say = _speaker(config)
+    try:
+        return build(say)
+    except MissingError as missing:
+        say(f"{tests} are skipped: {missing}")
+        return missing
+    except BuildError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _node_binaries(say: Callable[[str], None]) -> Binaries:
+    if reason := unavailable():
+        raise MissingError(reason)
+    return node_binaries(say)
 
 
 def _speaker(config: pytest.Config) -> Callable[[str], None]:
@@ -106,6 +124,28 @@ def plane_with_history(
     """Another, whose watches can be taken up where they broke, however long ago: from etcd."""
     uncached = {"kube_apiserver": ["--watch-cache=false"]}
     with _new_plane(request, tmp_path_factory, **uncached) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def programs_of_node(request: pytest.FixtureRequest) -> Binaries:
+    """The kubelet and the programs of containerd."""
+    found = request.config.stash[_NODE_BINARIES]
+    if isinstance(found, MissingError):
+        pytest.skip(str(found))
+    return found
+
+
+@pytest.fixture(scope="session")
+def plane_of_real_nodes(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    programs_of_node: Binaries,
+) -> Iterator[ControlPlane]:
+    """Another, whose kwok leaves nodes alone that have a kubelet."""
+    del programs_of_node  # Without them no control plane is needed.
+    kwok = ["--manage-all-nodes=false", "--manage-nodes-with-label-selector=type=kwok"]
+    with _new_plane(request, tmp_path_factory, kwok=kwok) as plane:
         yield plane
 
 

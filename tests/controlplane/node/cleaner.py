@@ -1,0 +1,79 @@
+"""Removes what a node of the tests has on this machine, when the process that started it is gone.
+
+Run as a program, it reads its standard input until that closes. It inherits the lock of the place,
+so that the next node starts there only after this one is gone.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_SECONDS = 30
+"""How long processes are waited for that were killed [s]."""
+
+
+def hierarchies() -> list[Path]:
+    """Return the roots of the hierarchies of cgroups: one of version 2, or several of version 1."""
+    if (_CGROUPS / "cgroup.controllers").exists():
+        return [_CGROUPS]
+    return sorted(path for path in _CGROUPS.iterdir() if (path / "cgroup.procs").exists())
+
+
+def processes(cgroup: str) -> set[int]:
+    """Return the ids of all processes in a cgroup and below it."""
+    found: set[int] = set()
+    for root in hierarchies():
+        for file in (root / cgroup).rglob("cgroup.procs"):
+            with suppress(OSError):
+                found |= {int(line) for line in file.read_text().split()}
+    return found
+
+
+def kill(cgroup: str) -> None:
+    """Kill all processes of a cgroup, and remove it.
+
+    Raises:
+        TimeoutError: Processes did not end.
+    """
+    deadline = time.monotonic() + _SECONDS
+    while pids := processes(cgroup):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{cgroup}: processes {sorted(pids)} did not end in {_SECONDS} s")
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    for root in hierarchies():
+        folders = [path for path in (root / cgroup).rglob("*") if path.is_dir()]
+        for path in (*sorted(folders, reverse=True), root / cgroup):
+            with suppress(FileNotFoundError):
+                path.rmdir()
+
+
+def clean(folder: Path, name: str) -> None:
+    """Remove the processes, cgroups, bridge and files of a node; mounts go with the processes.
+
+    Args:
+        folder: Of the node's files.
+        name: Of its cgroup and of its bridge.
+    """
+    kill(name)
+    if Path("/sys/class/net", name).exists():
+        argv = ("ip", "link", "delete", name)
+        subprocess.run(argv, check=True, timeout=_SECONDS)
+    deadline = time.monotonic() + _SECONDS
+    while folder.exists() and time.monotonic() < deadline:
+        # The kernel ends a mount namespace a moment after its last process.
+        with suppress(OSError):
+            shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    sys.stdin.read()
+    clean(Path(sys.argv[1]), sys.argv[2])
