@@ -1,0 +1,236 @@
+"""Give each container the GPUs of its record, by a CDI file that is written before it starts."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+
+from agent.binding.cdi_spec import Edits, SpecError, encode_spec
+from agent.binding.container_gpus import conflicts, container_gpus, gpu_of, gpu_problem
+from agent.binding.container_spec import Binding, container_spec
+from agent.binding.errors import BindError
+from agent.binding.gpu_edits import edits_of
+from agent.binding.holder import ApiOutage, Holders
+from agent.binding.names import device_name, file_name
+from agent.binding.node_spec import NodeSpec
+from agent.binding.spec_files import SpecFiles
+from agent.driver.reading import DriverReading
+from agent.kubelet.container_devices import ContainerDevices
+from cluster.pod import Pod
+from cluster.record import GPUShare
+from runtime.kube.client import KubeError
+from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+
+_log = structlog.get_logger()
+
+ExtraEnvironment = Callable[[Pod, str, tuple[GPUShare, ...]], Mapping[str, str]]
+"""Returns more variables of a container: pod, name of the container, its GPUs."""
+
+
+def no_environment(_pod: Pod, _container: str, _gpus: tuple[GPUShare, ...]) -> Mapping[str, str]:
+    """Return no variables."""
+    return {}
+
+
+class Binder:
+    """Writes the CDI files of containers, and removes those of containers that are gone.
+
+    The files are the only state: after a restart the bindings are read from them.
+    """
+
+    def __init__(
+        self,
+        holders: Holders,
+        events: EventRecorder,
+        reading: Callable[[], DriverReading],
+        node_spec: NodeSpec,
+        folder: Path,
+        *,
+        extra_environment: ExtraEnvironment = no_environment,
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            holders: Finds the container that holds devices.
+            events: Records why a container was refused, on its pod.
+            reading: Returns the latest reading of the driver.
+            node_spec: NVIDIA's CDI specification of the node.
+            folder: CDI folder in which the files are written.
+            extra_environment: Returns more variables of a container.
+        """
+        self._holders, self._events = holders, events
+        self._reading, self._node_spec = reading, node_spec
+        self._files = SpecFiles(folder)
+        self._extra_environment = extra_environment
+        self._lock = asyncio.Lock()
+
+    async def bind(self, resource: str, device_ids: Iterable[str]) -> None:
+        """Write the CDI file of the container that holds devices; call it before each start.
+
+        If the API server cannot be reached, the file of an earlier start of the same container is
+        kept. After an error there is no file.
+
+        Args:
+            resource: The resource.
+            device_ids: All devices of the resource that the container holds.
+
+        Raises:
+            BindError: The container must not start.
+        """
+        ids = frozenset(device_ids)
+        device = device_name(resource, ids)
+        try:
+            await self._bind(device, resource, ids)
+        except Exception as error:
+            with suppress(OSError):
+                self._files.remove(file_name(device))
+            if isinstance(error, OSError):
+                raise BindError(
+                    f"the CDI file of the container cannot be written: {error}"
+                ) from error
+            raise
+
+    async def bindings(self) -> tuple[Binding, ...]:
+        """Return what containers have, and remove the files of containers that are gone.
+
+        Raises:
+            BindError: The kubelet gives no answer.
+            OSError: The files cannot be read.
+        """
+        files = self._files.bindings()
+        listed = await self._holders.listed()
+        held = {file_name(device_name(each.resource, each.device_ids)) for each in listed}
+        live = []
+        for name, binding in files.items():
+            if binding is None and name in held:
+                _log.error("The CDI file of a running container is unreadable", file=name)
+            elif binding is not None and await self._is_live(binding, listed):
+                live.append(binding)
+            # A file that was replaced in the meantime belongs to a container that starts.
+            elif self._files.bindings().get(name) == binding:
+                self._files.remove(name)
+        return tuple(live)
+
+    async def _bind(self, device: str, resource: str, ids: frozenset[str]) -> None:
+        try:
+            pod, container = await self._holders.find(resource, ids)
+        except ApiOutage as outage:
+            await self._keep(device, resource, ids, outage)
+            return
+        try:
+            reading = self._reading()
+            gpus = container_gpus(pod, container, resource, self._holders.node, reading)
+            about = pod.metadata
+            binding = Binding(
+                about.namespace, about.name, about.uid, container, resource, ids, gpus
+            )
+            environment = self._extra_environment(pod, container, gpus)
+            edits, version = self._edits(gpus, reading)
+            spec = encode_spec(container_spec(binding, edits, environment, version))
+            async with self._lock:
+                await self._check_conflicts(binding)
+                self._files.write(device, spec)
+        except BindError as error:
+            await self._report(pod, f"container {container}: {error}")
+            raise
+        _log.info(
+            "GPUs bound",
+            namespace=binding.namespace,
+            pod=binding.pod,
+            container=container,
+            gpus=[gpu.uuid for gpu in gpus],
+        )
+
+    def _edits(self, gpus: tuple[GPUShare, ...], reading: DriverReading) -> tuple[Edits, str]:
+        """Return the edits of GPUs, and the CDI version that they need."""
+        spec = self._node_spec.spec
+        if spec is None:
+            raise BindError(self._node_spec.reason)
+        # The GPU of a replica may repeat.
+        present = dict.fromkeys(gpu for share in gpus if (gpu := gpu_of(share, reading)))
+        try:
+            return edits_of(spec, present), spec.cdi_version
+        except SpecError as error:
+            raise BindError(f"NVIDIA's CDI specification does not fit: {error}") from error
+
+    async def _check_conflicts(self, binding: Binding) -> None:
+        """Raise BindError if a container of another pod has one of the GPUs."""
+        files = self._files.bindings()
+        files.pop(file_name(binding.device), None)
+        rivals = conflicts(binding, filter(None, files.values()))
+        # Listed again: a rival may be newer than the list by which this container was found.
+        listed = await self._holders.listed() if rivals else ()
+        for rival in rivals:
+            if await self._is_live(rival, listed):
+                common = {gpu.i for gpu in rival.gpus} & {gpu.i for gpu in binding.gpus}
+                raise BindError(
+                    f"GPU {', '.join(map(str, sorted(common)))} belongs to container "
+                    f"{rival.container} of pod {rival.namespace}/{rival.pod}, which has not ended; "
+                    "the kubelet tries again"
+                )
+            self._files.remove(file_name(rival.device))
+
+    async def _is_live(self, binding: Binding, listed: Iterable[ContainerDevices]) -> bool:
+        """Return whether a container still holds the devices of a binding.
+
+        PodResources lacks init containers that end early, and after a restart of the kubelet all
+        containers for a moment, so a pod that is not listed is read from the API server.
+        """
+        of_pod = [
+            each
+            for each in listed
+            if (each.namespace, each.pod, each.resource)
+            == (binding.namespace, binding.pod, binding.resource)
+        ]
+        if any(each.device_ids == binding.device_ids for each in of_pod):
+            return True
+        if any(each.container == binding.container for each in of_pod):
+            return False  # It holds other devices now.
+        return not await self._holders.is_gone(binding)
+
+    async def _keep(
+        self, device: str, resource: str, ids: frozenset[str], outage: ApiOutage
+    ) -> None:
+        """Keep the file of an earlier start of the container that holds devices.
+
+        Raises:
+            BindError: There is none, or one of its GPUs cannot be used.
+        """
+        binding = self._files.get(device)
+        if binding is None or not await self._is_holder(binding, resource, ids):
+            raise BindError(
+                f"the API server cannot be asked for the record of the pod: {outage}; "
+                "the kubelet tries again"
+            )
+        reading = self._reading()
+        problems = [problem for gpu in binding.gpus if (problem := gpu_problem(gpu, reading))]
+        if problems:
+            raise BindError(f"{'; '.join(problems)}; delete the pod")
+        _log.warning("GPUs kept during an API outage", pod=binding.pod, reason=str(outage))
+
+    async def _is_holder(self, binding: Binding, resource: str, ids: frozenset[str]) -> bool:
+        """Return whether a binding is of the container that holds devices now."""
+        uids = {
+            each.uid for each in await asyncio.to_thread(self._holders.in_checkpoint, resource, ids)
+        }
+        if uids and binding.uid not in uids:
+            return False
+        of_devices = (binding.namespace, binding.pod, binding.container)
+        listed = [
+            (each.namespace, each.pod, each.container)
+            for each in await self._holders.listed()
+            if (each.resource, each.device_ids) == (resource, ids)
+        ]
+        return of_devices in listed if listed else bool(uids)
+
+    async def _report(self, pod: Pod, message: str) -> None:
+        about = ObjectReference(
+            "v1", "Pod", pod.metadata.name, pod.metadata.uid, pod.metadata.namespace
+        )
+        _log.warning("GPUs not bound", pod=about.name, namespace=about.namespace, reason=message)
+        try:
+            await self._events.record(Event(about, "GPUsNotBound", message, message))
+        except KubeError as error:
+            _log.warning("Event not recorded", pod=about.name, reason=str(error))

@@ -1,0 +1,524 @@
+"""CDI files of containers, from the record of the pod to the file."""
+
+import asyncio
+import json
+
+import pytest
+from aiohttp import web
+from fake_api import FakeAPI, status
+from gpu_readings import gpu, reading
+from nvidia_cdi import as_yaml, nvidia_spec
+
+from agent.binding.binder import Binder
+from agent.binding.errors import BindError
+from agent.binding.holder import Holders
+from agent.binding.names import device_name, file_name
+from agent.binding.node_spec import NodeSpec, Toolkit
+from agent.kubelet.call import KubeletError
+from agent.kubelet.container_devices import ContainerDevices
+from cluster.keys import ALLOCATION, CDI_BINDING
+from runtime.kube.client import Kube
+from runtime.kube.event_recorder import EventRecorder
+
+WHOLE, SHARE = "aliyun.com/gpu", "aliyun.com/gpu-mem"
+
+
+class PodAPI(FakeAPI):
+    """Serves pods by name and as a list; creates Events."""
+
+    async def _list(self, request):
+        name = request.path.partition("/pods/")[2]
+        if not name:
+            return await super()._list(request)
+        if name not in self.objects:
+            return await status(404, "NotFound", f'pods "{name}" not found')(request)
+        return web.json_response(self.objects[name])
+
+    @property
+    def events(self):
+        bodies = [json.loads(body) for _, path, _, body in self.calls if path.endswith("/events")]
+        return [
+            (body["involvedObject"]["name"], body["reason"], body["message"]) for body in bodies
+        ]
+
+
+class Kubelet:
+    """The books of a kubelet: PodResources and the checkpoint."""
+
+    def __init__(self, checkpoint):
+        self.checkpoint, self.listed, self.entries = checkpoint, [], []
+        self.fault = None
+        self.asked = asyncio.Event()
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def list(self):
+        listed = tuple(self.listed)
+        self.asked.set()
+        await self.answers.wait()
+        if self.fault:
+            raise KubeletError(self.fault)
+        return listed
+
+    def allocate(self, pod, container, *ids, resource=WHOLE, uid=None, early=False):
+        if not early:
+            self.listed.append(ContainerDevices("ns", pod, container, resource, frozenset(ids)))
+        self.entries.append(
+            {
+                "PodUID": uid or f"uid-{pod}",
+                "ContainerName": container,
+                "ResourceName": resource,
+                "DeviceIDs": {"-1": list(ids)},
+                "AllocResp": "",
+            }
+        )
+        data = {"PodDeviceEntries": self.entries, "RegisteredDevices": {WHOLE: []}}
+        self.checkpoint.write_text(json.dumps({"Data": data, "Checksum": 1}))
+
+    def end(self, pod):
+        self.listed = [devices for devices in self.listed if devices.pod != pod]
+
+
+class Node:
+    """A node whose parts are real but for the kubelet and the API server."""
+
+    def __init__(self, root, api, kube):
+        self.root, self.api, self.kube = root, api, kube
+        self.folder = root / "cdi"
+        self.kubelet = Kubelet(root / "kubelet_internal_checkpoint")
+        self.reading = reading()
+        self.nvidia = root / "etc"
+        self.nvidia.mkdir()
+        (self.nvidia / "nvidia.yaml").write_bytes(as_yaml(nvidia_spec(self.reading.gpus)))
+        self.environment = {}
+        self.node_spec = NodeSpec((self.nvidia,), Toolkit(root, root / "none", "/none"))
+        self.binder = self.restarted()
+
+    def restarted(self):
+        return Binder(
+            Holders("n1", self.kubelet, self.kubelet.checkpoint, self.kube),
+            EventRecorder(self.kube, "linkwise-agent", "n1", lambda: 0.0),
+            lambda: self.reading,
+            self.node_spec,
+            self.folder,
+            extra_environment=lambda pod, container, gpus: self.environment,  # noqa: ARG005
+        )
+
+    def pod(self, name, gpus, *containers, init=(), uid=None, phase="Running", **fields):
+        record = json.dumps({"v": 1, "node": "n1", "gpus": gpus, **fields})
+        self.api.put(
+            name,
+            metadata={
+                "name": name,
+                "namespace": "ns",
+                "uid": uid or f"uid-{name}",
+                "annotations": {ALLOCATION: record} if gpus else {},
+            },
+            spec={"containers": list(containers), "initContainers": list(init), "nodeName": "n1"},
+            status={"phase": phase},
+        )
+
+    async def bind(self, *ids, resource=WHOLE):
+        await self.binder.bind(resource, ids)
+
+    def file(self, *ids, resource=WHOLE):
+        return self.folder / file_name(device_name(resource, ids))
+
+    def edits(self, *ids, resource=WHOLE):
+        return json.loads(self.file(*ids, resource=resource).read_text())["devices"][0][
+            "containerEdits"
+        ]
+
+    def gpus(self, *ids, resource=WHOLE):
+        paths = [node["path"] for node in self.edits(*ids, resource=resource)["deviceNodes"]]
+        return sorted(
+            int(path.removeprefix("/dev/nvidia"))
+            for path in paths
+            if path.removeprefix("/dev/nvidia").isdigit()
+        )
+
+    async def held(self):
+        return {
+            (b.pod, b.container): [gpu.i for gpu in b.gpus] for b in await self.binder.bindings()
+        }
+
+    def files(self):
+        return {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
+
+
+@pytest.fixture
+async def node(tmp_path):
+    async with PodAPI() as api, Kube(api.url) as kube:
+        node = Node(tmp_path, api, kube)
+        await node.node_spec.refresh(node.reading)
+        yield node
+
+
+def container(name="main", amount=1, resource=WHOLE, **fields):
+    return {"name": name, "resources": {"limits": {resource: str(amount)}}, **fields}
+
+
+def whole(*indices):
+    return [{"i": i, "uuid": f"GPU-{i}"} for i in indices]
+
+
+def running(node, name, gpu, *ids, **fields):
+    node.pod(name, whole(gpu), container(), **fields)
+    node.kubelet.allocate(name, "main", *ids, uid=fields.get("uid"))
+
+
+async def test_a_container_has_the_recorded_gpus_whatever_its_slots_are(node):
+    node.pod("a", whole(3, 1), container(amount=2))
+    node.kubelet.allocate("a", "main", "slot-0", "slot-2")
+    await node.bind("slot-2", "slot-0")
+
+    assert node.gpus("slot-0", "slot-2") == [1, 3]
+    assert await node.held() == {("a", "main"): [3, 1]}
+    assert node.api.events == []
+
+
+async def test_a_forged_environment_is_replaced(node):
+    forged = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    node.pod("a", whole(0), container(env=forged))
+    node.kubelet.allocate("a", "main", "slot-0")
+    node.environment = {"CUDA_MPS_PIPE_DIRECTORY": "/p", "NVIDIA_VISIBLE_DEVICES": "all"}
+    await node.bind("slot-0")
+
+    env = node.edits("slot-0")["env"]
+    assert [each for each in env if each.startswith("NVIDIA_VISIBLE")] == [
+        "NVIDIA_VISIBLE_DEVICES=void"
+    ]
+    assert "CUDA_MPS_PIPE_DIRECTORY=/p" in env
+
+
+async def test_shares_of_two_pods_have_one_gpu(node):
+    for name in ("a", "b"):
+        node.pod(name, [{"i": 1, "mem": 4}], container(resource=SHARE, amount=4))
+        node.kubelet.allocate(name, "main", f"{name}-0", resource=SHARE)
+        await node.bind(f"{name}-0", resource=SHARE)
+
+    assert node.gpus("a-0", resource=SHARE) == node.gpus("b-0", resource=SHARE) == [1]
+    assert await node.held() == {("a", "main"): [1], ("b", "main"): [1]}
+
+
+async def test_containers_sidecars_and_init_containers_have_their_parts(node):
+    node.pod(
+        "a",
+        whole(2, 0, 3),
+        container("main"),
+        container("second"),
+        init=[container("fetch", 3), container("proxy", restartPolicy="Always")],
+    )
+    node.kubelet.allocate("a", "fetch", "s0", "s1", "s2", early=True)
+    for name, slot in (("proxy", "s2"), ("main", "s1"), ("second", "s0")):
+        node.kubelet.allocate("a", name, slot)
+    await node.bind("s0", "s1", "s2")
+    for slot in ("s2", "s1", "s0"):
+        await node.bind(slot)
+
+    assert node.gpus("s0", "s1", "s2") == [0, 2, 3]
+    assert [node.gpus(slot) for slot in ("s1", "s0", "s2")] == [[2], [0], [3]]
+    assert len(await node.held()) == 4
+
+
+async def test_an_init_container_with_the_devices_of_an_app_container_has_its_gpus(node):
+    node.pod("a", whole(2, 0), container("x"), container("y"), init=[container("fetch")])
+    node.kubelet.allocate("a", "fetch", "s0", early=True)
+    node.kubelet.allocate("a", "x", "s1")
+    node.kubelet.allocate("a", "y", "s0")
+    await node.bind("s0")
+
+    assert node.gpus("s0") == [0]
+
+
+async def test_a_restarted_container_keeps_its_gpus(node):
+    running(node, "a", 2, "slot-0")
+    await node.bind("slot-0")
+    before = node.file("slot-0").read_bytes()
+    await node.bind("slot-0")
+
+    assert node.file("slot-0").read_bytes() == before
+    assert await node.held() == {("a", "main"): [2]}
+
+
+async def test_ids_that_the_next_pod_has_get_its_gpus(node):
+    running(node, "a", 2, "slot-0")
+    await node.bind("slot-0")
+    node.kubelet.end("a")
+    node.api.remove("a")
+    running(node, "b", 3, "slot-0")
+    await node.bind("slot-0")
+
+    assert node.gpus("slot-0") == [3]
+    assert await node.held() == {("b", "main"): [3]}
+
+
+async def test_the_next_pod_has_the_gpu_of_one_that_is_gone(node):
+    running(node, "a", 2, "slot-0")
+    await node.bind("slot-0")
+    node.kubelet.end("a")
+    node.api.remove("a")
+    running(node, "b", 2, "slot-1")
+    await node.bind("slot-1")
+
+    assert node.gpus("slot-1") == [2]
+    assert not node.file("slot-0").exists()
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["same agent", "restarted agent"])
+async def test_a_gpu_of_a_running_container_is_refused_to_another_pod(node, restarted):
+    running(node, "a", 2, "slot-0")
+    await node.bind("slot-0")
+    running(node, "b", 2, "slot-1")
+    if restarted:
+        node.binder = node.restarted()
+    with pytest.raises(BindError, match="GPU 2 belongs to container main of pod ns/a"):
+        await node.bind("slot-1")
+
+    assert node.files() == {node.file("slot-0").name}
+    ((about, reason, message),) = node.api.events
+    assert (about, reason) == ("b", "GPUsNotBound")
+    assert "container main: GPU 2 belongs" in message
+
+
+async def test_a_gpu_is_refused_while_the_kubelet_has_not_listed_its_pods_yet(node):
+    running(node, "a", 2, "slot-0")
+    await node.bind("slot-0")
+    node.kubelet.end("a")
+    running(node, "b", 2, "slot-1")
+    with pytest.raises(BindError, match="belongs to"):
+        await node.bind("slot-1")
+
+
+async def test_pods_that_start_together_never_both_have_one_gpu(node):
+    running(node, "old", 2, "slot-9")
+    await node.bind("slot-9")
+    node.kubelet.end("old")
+    node.api.remove("old")
+    for name, slot in (("a", "slot-0"), ("b", "slot-1"), ("c", "slot-2")):
+        running(node, name, 2, slot)
+    results = await asyncio.gather(
+        *(node.bind(slot) for slot in ("slot-0", "slot-1", "slot-2")), return_exceptions=True
+    )
+
+    assert [type(result) for result in results].count(BindError) == 2
+    assert len(node.files()) == 1
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        pytest.param(lambda n: n.pod("a", None, container()), "bypassed", id="no record"),
+        pytest.param(
+            lambda n: n.pod("a", whole(0), container(), v=7), "unreadable", id="unreadable record"
+        ),
+        pytest.param(
+            lambda n: setattr(n, "reading", reading(gpu(0, fault="lost"))), "lost", id="lost GPU"
+        ),
+        pytest.param(
+            lambda n: setattr(n, "reading", reading(gpu(0, uuid="GPU-x"))), "GPU-x", id="new GPU"
+        ),
+        pytest.param(
+            lambda n: setattr(n, "reading", reading(gpu(0, minor=9))),
+            "specification does not fit",
+            id="specification of another driver",
+        ),
+        pytest.param(
+            lambda n: setattr(n.node_spec, "spec", None) or setattr(n.node_spec, "reason", "why"),
+            "why",
+            id="no specification",
+        ),
+    ],
+)
+async def test_a_refused_container_has_no_file_and_its_pod_an_event(node, prepare, reason):
+    running(node, "a", 0, "slot-0")
+    await node.bind("slot-0")
+    prepare(node)
+    with pytest.raises(BindError, match=reason):
+        await node.bind("slot-0")
+
+    assert node.files() == set()
+    ((about, _, message),) = node.api.events
+    assert about == "a"
+    assert reason in message
+
+
+async def test_devices_without_a_container_are_refused(node):
+    with pytest.raises(BindError, match="no container of the kubelet's books holds the devices s0"):
+        await node.bind("s0")
+
+
+async def test_a_pod_that_is_gone_is_refused(node):
+    node.kubelet.allocate("a", "main", "slot-0")
+    with pytest.raises(BindError, match="not found"):
+        await node.bind("slot-0")
+
+
+async def test_a_silent_kubelet_refuses_a_start_and_ends_no_binding(node):
+    running(node, "a", 0, "slot-0")
+    running(node, "b", 1, "slot-1")
+    await node.bind("slot-0")
+    node.kubelet.fault = "no answer"
+    for call in (node.bind("slot-1"), node.binder.bindings()):
+        with pytest.raises(BindError, match="no answer"):
+            await call
+
+    assert node.files() == {node.file("slot-0").name}
+
+
+async def test_an_unwritable_folder_refuses_a_start(node):
+    running(node, "a", 0, "slot-0")
+    node.folder.write_text("a file, not a folder")
+    with pytest.raises(BindError, match="cannot be written"):
+        await node.bind("slot-0")
+
+
+@pytest.mark.parametrize("fault", [status(503), status(429)], ids=["503", "429"])
+@pytest.mark.parametrize("restarted", [False, True], ids=["same agent", "restarted agent"])
+async def test_a_container_keeps_its_gpus_while_the_api_server_is_away(node, fault, restarted):
+    running(node, "a", 2, "slot-0")
+    await node.bind("slot-0")
+    if restarted:
+        node.binder = node.restarted()
+    node.api.faults["list"].append(fault)
+    await node.bind("slot-0")
+
+    assert node.gpus("slot-0") == [2]
+
+
+async def test_an_init_container_keeps_its_gpus_while_the_api_server_is_away(node):
+    node.pod("a", whole(2, 1), container("main"), init=[container("fetch", 2)])
+    node.kubelet.allocate("a", "fetch", "s0", "s1", early=True)
+    node.kubelet.allocate("a", "main", "s0")
+    await node.bind("s0", "s1")
+    await node.api.stop()
+    await node.bind("s0", "s1")
+
+    assert node.gpus("s0", "s1") == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        pytest.param(lambda n: n.file("slot-0").unlink(), "cannot be asked", id="no file"),
+        pytest.param(
+            lambda n: n.file("slot-0").write_text("{}"), "cannot be asked", id="changed file"
+        ),
+        pytest.param(
+            lambda n: (n.kubelet.end("a"), n.kubelet.allocate("b", "main", "slot-0")),
+            "cannot be asked",
+            id="another pod",
+        ),
+        pytest.param(
+            lambda n: (
+                n.kubelet.entries.clear(),
+                n.kubelet.allocate("a", "main", "slot-0", uid="uid-of-the-next"),
+            ),
+            "cannot be asked",
+            id="the next pod of this name",
+        ),
+        pytest.param(
+            lambda n: setattr(n, "reading", reading(gpu(0), gpu(1), gpu(2, fault="lost"))),
+            "lost",
+            id="lost GPU",
+        ),
+    ],
+)
+async def test_nothing_is_kept_for_another_container_or_a_lost_gpu(node, prepare, reason):
+    running(node, "a", 2, "slot-0")
+    await node.bind("slot-0")
+    prepare(node)
+    await node.api.stop()
+    with pytest.raises(BindError, match=reason):
+        await node.bind("slot-0")
+
+    assert node.files() == set()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(lambda n: n.api.remove("a"), id="deleted"),
+        pytest.param(lambda n: n.pod("a", whole(2), container(), phase="Succeeded"), id="ended"),
+        pytest.param(lambda n: n.pod("a", whole(2), container(), uid="new"), id="replaced"),
+        pytest.param(
+            lambda n: (n.pod("a", whole(2), container()), n.kubelet.allocate("a", "main", "other")),
+            id="with other devices now",
+        ),
+    ],
+)
+async def test_files_of_containers_that_are_gone_are_removed(node, end):
+    running(node, "a", 2, "slot-0")
+    await node.bind("slot-0")
+    node.kubelet.end("a")
+    end(node)
+
+    assert await node.held() == {}
+    assert node.files() == set()
+
+
+async def test_a_pod_that_the_kubelet_does_not_list_yet_keeps_its_file(node):
+    running(node, "a", 2, "slot-0")
+    await node.bind("slot-0")
+    node.kubelet.end("a")
+    assert await node.held() == {("a", "main"): [2]}
+
+    node.api.faults["list"].append(status(503))
+    assert await node.held() == {("a", "main"): [2]}
+
+
+async def test_a_file_that_is_replaced_during_the_listing_is_kept(node):
+    running(node, "a", 2, "slot-0")
+    await node.bind("slot-0")
+    node.kubelet.end("a")
+    node.api.remove("a")
+    node.kubelet.answers.clear()
+    node.kubelet.asked.clear()
+    collecting = asyncio.create_task(node.binder.bindings())
+    await node.kubelet.asked.wait()
+    running(node, "b", 3, "slot-0")
+    binding = asyncio.create_task(node.bind("slot-0"))
+    node.kubelet.answers.set()
+    await asyncio.gather(binding, collecting)
+
+    assert node.gpus("slot-0") == [3]
+
+
+async def test_files_of_other_vendors_are_never_touched(node):
+    node.folder.mkdir()
+    for name in ("nvidia.yaml", "other.json"):
+        (node.folder / name).write_text("x")
+    running(node, "a", 2, "slot-0")
+    await node.bind("slot-0")
+    node.kubelet.end("a")
+    node.api.remove("a")
+    await node.held()
+
+    assert node.files() == {"nvidia.yaml", "other.json"}
+
+
+async def test_a_changed_file_is_removed_unless_a_container_holds_its_devices(node):
+    for name, slot in (("a", "slot-0"), ("b", "slot-1")):
+        running(node, name, int(slot[-1]), slot)
+        await node.bind(slot)
+        node.file(slot).write_text("{}")
+    node.kubelet.end("b")
+
+    assert await node.held() == {}
+    assert node.files() == {node.file("slot-0").name}
+
+
+async def test_the_annotation_says_who_has_the_gpus(node):
+    running(node, "a", 2, "slot-0")
+    await node.bind("slot-0")
+    annotations = json.loads(node.file("slot-0").read_text())["annotations"]
+
+    assert json.loads(annotations[CDI_BINDING]) == {
+        "namespace": "ns",
+        "pod": "a",
+        "uid": "uid-a",
+        "container": "main",
+        "resource": WHOLE,
+        "device_ids": ["slot-0"],
+        "gpus": [{"i": 2, "uuid": "GPU-2", "mem": None, "core": None}],
+    }
