@@ -22,6 +22,8 @@ from cluster.keys import (
 from cluster.mode import NodeMode, read_mode
 from topology.machine import Machine
 
+SLOT_PREFIX = "slot-"
+"""Device ids of other plugins begin otherwise."""
 _CORE_OF_GPU = 100
 """Compute of a GPU [%]."""
 _MAX_REPLICAS = 1000
@@ -41,7 +43,7 @@ class Offer:
     @property
     def slots(self) -> tuple[str, ...]:
         """Device ids; after a restart they are the same."""
-        return tuple(f"slot-{number}" for number in range(sum(self.slots_per_gpu)))
+        return tuple(f"{SLOT_PREFIX}{number}" for number in range(sum(self.slots_per_gpu)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class DevicePlugin:
         self._unhealthy: frozenset[str] = frozenset()
         self._binder = binder
         self._changed = asyncio.Event()
-        self._streams: set[object] = set()
+        self._streams = 0
         self.watched = asyncio.Event()
         """Set while the kubelet watches the list of slots."""
 
@@ -76,9 +76,6 @@ class DevicePlugin:
         Raises:
             OSError: The socket cannot be created.
         """
-        # Streams of the server before may end later than it.
-        self._streams.clear()
-        self.watched.clear()
         server = grpc.aio.server()
         server.add_generic_rpc_handlers((self._handlers(),))
         try:
@@ -117,8 +114,7 @@ class DevicePlugin:
         _request: Empty,
         context: Any,  # noqa: ANN401 - grpc has no types
     ) -> None:
-        stream = object()
-        self._streams.add(stream)
+        self._streams += 1
         self.watched.set()
         try:
             while True:
@@ -126,7 +122,7 @@ class DevicePlugin:
                 await context.write(self._list())
                 await changed.wait()
         finally:
-            self._streams.discard(stream)
+            self._streams -= 1
             if not self._streams:
                 self.watched.clear()
 

@@ -1,0 +1,158 @@
+"""`python -m agent`: the process that reads the GPUs of a node and gives them to containers."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from agent.binding.binder import Binder
+from agent.binding.errors import BindError
+from agent.binding.holder import Holders
+from agent.binding.node_spec import NodeSpec, Toolkit
+from agent.driver.health import GPUHealth
+from agent.driver.library import find_library
+from agent.driver.nvml import Driver
+from agent.driver.reading import DriverError, DriverReading, DriverReplacedError, GPUDriver
+from agent.driver.smi import TextDriver
+from agent.kubelet.pod_resources import PodResources
+from agent.metrics import Metrics
+from agent.node_agent import NodeAgent, Services
+from agent.plugin.registration import DevicePlugins
+from agent.publish.publisher import Publisher
+from agent.settings import Settings, read_settings
+from cluster.keys import AGENT
+from runtime.http.probes import probe_routes
+from runtime.http.server import serve
+from runtime.kube.client import Kube
+from runtime.kube.event_recorder import EventRecorder
+from runtime.process import lifecycle, logs
+from runtime.process.clock import monotonic, wall
+from runtime.process.environment import SettingsError
+from runtime.process.metrics import measure_loop_lag, new_registry
+
+_CHECKPOINT = "kubelet_internal_checkpoint"
+_SPEC = Path("/run/linkwise/nvidia.yaml")
+"""On the node: what `nvidia-ctk` generates where no CDI specification fits."""
+
+_log = structlog.get_logger()
+
+
+def main() -> int:
+    """Run until a termination signal; return 2 where the environment is invalid."""
+    try:
+        settings = read_settings(os.environ)
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    logs.configure(level=settings.log_level)
+    try:
+        lifecycle.run(partial(run, settings))
+    except ExceptionGroup as errors:
+        if errors.subgroup(DriverReplacedError) is None:
+            raise
+        _log.error("Driver replaced: the process ends, so that the next one loads its library")
+        return 1
+    return 0
+
+
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Run the agent, and serve probes and metrics, until `stop` is set."""
+    registry = new_registry()
+    measure_loop_lag(registry)
+    metrics = Metrics(registry, settings.node)
+    driver = _driver(settings)
+    loop = asyncio.get_running_loop()
+
+    def on_change(_change: DriverReading | DriverError) -> None:
+        loop.call_soon_threadsafe(agent.wake)
+
+    health = GPUHealth(driver, on_change, interval_s=settings.read_seconds)
+    async with _kube(settings) as kube:
+        services = _services(settings, kube, driver, health, metrics)
+        agent = NodeAgent(settings.node, settings.paths, health, services)
+        routes = probe_routes(registry, {"node": lambda: agent.not_ready})
+        async with serve(routes, host=settings.host, port=settings.probe_port):
+            lifecycle.tune_gc()
+            await _run_until(stop, agent)
+
+
+def _kube(settings: Settings) -> Kube:
+    return Kube.from_settings(
+        settings.api_server, settings.api_token_file, settings.api_ca_file, os.environ
+    )
+
+
+def _driver(settings: Settings) -> GPUDriver:
+    """Return the driver by NVML, or by `nvidia-smi` where its library cannot be loaded."""
+    root = settings.paths.host_root
+    try:
+        # Below another root, the dynamic linker does not search.
+        return Driver(None if root == Path("/") else find_library(root), sys=settings.paths.sys)
+    except DriverError as error:
+        _log.warning("NVML cannot be loaded: nvidia-smi is used", err=str(error))
+        command = () if root == Path("/") else ("chroot", str(root))
+        return TextDriver((*command, "nvidia-smi"))
+
+
+def _services(
+    settings: Settings, kube: Kube, driver: GPUDriver, health: GPUHealth, metrics: Metrics
+) -> Services:
+    paths = settings.paths
+    events = EventRecorder(kube, AGENT, settings.node, wall)
+    pod_resources = PodResources(paths.pod_resources)
+    node_spec = NodeSpec(paths.nvidia_cdi, Toolkit(paths.host_root, _SPEC))
+
+    def reading() -> DriverReading:
+        if health.reading is None:
+            raise BindError(f"the GPUs were not read yet: {health.error}; the kubelet tries again")
+        return health.reading
+
+    holders = Holders(settings.node, pod_resources, paths.device_plugins / _CHECKPOINT, kube)
+    binder = Binder(holders, events, reading, node_spec, paths.cdi)
+    return Services(
+        kube=kube,
+        driver=driver,
+        pod_resources=pod_resources,
+        node_spec=node_spec,
+        binder=binder,
+        plugins=DevicePlugins(paths.device_plugins, _MeasuredBinder(binder, metrics)),
+        publisher=Publisher(kube, settings.node),
+        events=events,
+        metrics=metrics,
+    )
+
+
+class _MeasuredBinder:
+    """Measures how long binding takes."""
+
+    def __init__(self, binder: Binder, metrics: Metrics) -> None:
+        self._binder, self._metrics = binder, metrics
+
+    async def bind(self, resource: str, device_ids: Iterable[str]) -> None:
+        """Bind a container, and count it."""
+        began, refused = monotonic(), True
+        try:
+            await self._binder.bind(resource, device_ids)
+            refused = False
+        finally:
+            self._metrics.bound(monotonic() - began, refused=refused)
+
+
+async def _run_until(stop: asyncio.Event, agent: NodeAgent) -> None:
+    """Run the agent until `stop` is set; raise its error where it fails before."""
+    running = asyncio.ensure_future(agent.run())
+    waiting = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if running.done():
+        running.result()
+    running.cancel()
+    await asyncio.wait((running,))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""The resources that a node should offer now, and the problems to report. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agent.driver.reading import DriverReading
+from agent.kubelet.container_devices import ContainerDevices
+from agent.plugin.devices import (
+    SLOT_PREFIX,
+    Offer,
+    holders,
+    offers,
+    unhealthy_slots,
+    unusable_gpus,
+)
+from cluster.keys import (
+    GPU_CORE,
+    GPU_MEM,
+    GPU_WHOLE,
+    NODE_MODE,
+    NVIDIA_GPU,
+    NVIDIA_GPU_SHARED,
+    RESOURCE_NAME,
+    RESOURCES,
+)
+from cluster.mode import NodeMode, read_mode
+from topology.machine import Machine
+
+ContainerKey = tuple[str, str, str]
+"""Namespace, pod and container."""
+_NAMED = 5
+"""Containers that a message names."""
+
+
+class ProblemReason(StrEnum):
+    """Reasons of Events about the node."""
+
+    GPU_UNHEALTHY = "GPUUnhealthy"
+    MODE_NOT_SWITCHED = "ModeNotSwitched"
+    NOTHING_OFFERED = "NoGPUsOffered"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem of the node, for an Event."""
+
+    reason: ProblemReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything that decides what a node offers."""
+
+    labels: Mapping[str, str]
+    """Of the Node."""
+    reading: DriverReading
+    machine: Machine
+    """The same GPUs with their links."""
+    allocated: tuple[ContainerDevices, ...]
+    """Devices of all containers, as the kubelet lists them."""
+    bound: Mapping[ContainerKey, Collection[int]]
+    """GPU indices of the containers that were bound."""
+    mode: NodeMode | None
+    """The mode in effect before; None at the start."""
+    no_cdi: str | None
+    """Why the GPUs of this node cannot be given to containers; None: they can."""
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredState:
+    """What the node offers."""
+
+    mode: NodeMode
+    """The mode in effect, which stays while a container has devices of it."""
+    slots: Mapping[Offer, frozenset[str]]
+    """Unhealthy slots of each resource."""
+    healthy: tuple[bool, ...]
+    """By GPU index."""
+    problems: tuple[Problem, ...]
+
+
+def desired_state(seen: Observation) -> DesiredState:
+    """Return what a node should offer."""
+    unusable = unusable_gpus(seen.reading.gpus)
+    labels, problems = _labels_in_effect(seen)
+    offered = _offered(seen, labels, problems)
+    slots = {
+        offer: unhealthy_slots(offer, unusable, holders(offer.resource, seen.allocated, seen.bound))
+        for offer in offered
+    }
+    for gpu in seen.reading.gpus:
+        if gpu.fault:
+            message = f"GPU {gpu.i} ({gpu.uuid}): {gpu.fault}"
+            problems.append(Problem(ProblemReason.GPU_UNHEALTHY, message))
+    healthy = tuple(i not in unusable for i in range(len(seen.reading.gpus)))
+    return DesiredState(read_mode(labels)[0], slots, healthy, tuple(problems))
+
+
+def _labels_in_effect(seen: Observation) -> tuple[Mapping[str, str], list[Problem]]:
+    """Return the labels of the node, with the mode before where it is still in use."""
+    in_use = [part for part in seen.allocated if part.resource in RESOURCES and _has_slots(part)]
+    if not in_use:
+        return seen.labels, []
+    wanted = offers(seen.labels, seen.machine, seen.reading.gpus)
+    resources = {part.resource for part in in_use}
+    kept = _labels_of(seen, resources)
+    if resources <= {offer.resource for offer in wanted.offers} and (
+        seen.mode is None or read_mode(seen.labels)[0] is seen.mode
+    ):
+        return seen.labels, []
+    message = (
+        f"mode {read_mode(seen.labels)[0]} waits: {', '.join(sorted(resources))} of mode "
+        f"{read_mode(kept)[0]} is in use by {_names(in_use)}; end these pods"
+    )
+    return kept, [Problem(ProblemReason.MODE_NOT_SWITCHED, message)]
+
+
+def _offered(
+    seen: Observation, labels: Mapping[str, str], problems: list[Problem]
+) -> tuple[Offer, ...]:
+    """Return the resources that are offered; where none is, append the reason."""
+    wanted = offers(labels, seen.machine, seen.reading.gpus)
+    resources = {offer.resource for offer in wanted.offers}
+    others = [
+        part for part in seen.allocated if part.resource in resources and not _has_slots(part)
+    ]
+    reason = wanted.reason
+    if wanted.offers and seen.no_cdi:
+        reason = seen.no_cdi
+    elif others:
+        reason = (
+            f"another device plugin gave devices to {_names(others)}: end these pods, and keep "
+            "that plugin off this node"
+        )
+    if reason is None:
+        return wanted.offers
+    problems.append(Problem(ProblemReason.NOTHING_OFFERED, reason))
+    return ()
+
+
+def _has_slots(part: ContainerDevices) -> bool:
+    return any(device.startswith(SLOT_PREFIX) for device in part.device_ids)
+
+
+def _labels_of(seen: Observation, resources: Collection[str]) -> Mapping[str, str]:
+    """Return labels with the mode before, or after a restart one that offers what is in use."""
+    if seen.mode is not None and seen.mode.is_ours:
+        mode = seen.mode
+    elif GPU_MEM in resources:
+        mode = NodeMode.CORE_MEM if GPU_CORE in resources else NodeMode.SHARE
+    elif NVIDIA_GPU_SHARED in resources:
+        mode = NodeMode.TIMESLICE
+    else:
+        mode = NodeMode.TOPOLOGY
+    name = NVIDIA_GPU if NVIDIA_GPU in resources else GPU_WHOLE
+    return {**seen.labels, NODE_MODE: mode, RESOURCE_NAME: name}
+
+
+def _names(parts: Iterable[ContainerDevices]) -> str:
+    names = sorted({f"{part.namespace}/{part.pod}" for part in parts})
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
