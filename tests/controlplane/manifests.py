@@ -56,8 +56,8 @@ def uninstall(plane: ControlPlane) -> None:
         return
     options = ("--ignore-not-found", "--wait=false", f"--selector={NOT_FENCE}")
     plane.kubectl("delete", *options, "-k", str(plane.manifests))
-    wait_until(lambda: NAMESPACE not in _names(plane, NAMESPACES), f"{NAMESPACE} is gone", 300)
-    wait_until(lambda: GANGS not in _names(plane, DEFINITIONS), f"{GANGS} is gone", 300)
+    wait_until(lambda: NAMESPACE not in names(plane, NAMESPACES), f"{NAMESPACE} is gone", 300)
+    wait_until(lambda: GANGS not in names(plane, DEFINITIONS), f"{GANGS} is gone", 300)
     plane.manifests = None
 
 
@@ -80,5 +80,6 @@ def _delete_remaining_pods(plane: ControlPlane) -> None:
     wait_until(are_gone, "the pods of terminating namespaces are gone", 300)
 
 
-def _names(plane: ControlPlane, path: str) -> set[str]:
+def names(plane: ControlPlane, path: str) -> set[str]:
+    """Return the names of the objects in a collection."""
     return {item["metadata"]["name"] for item in plane.api.get(path)["items"]}

@@ -106,6 +106,8 @@ def api_server(site: Site) -> Process:
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--token-auth-file={site.folder / credentials.USERS}",
         "--authorization-mode=RBAC",
+        # As kubeadm does, for the agent; Pod Security decides in which namespaces.
+        "--allow-privileged=true",
         "--service-cluster-ip-range=10.96.0.0/16",
         # Thousands of pods are deleted in one request.
         "--delete-collection-workers=8",
