@@ -1,13 +1,13 @@
 """Give each container the GPUs of its record, by a CDI file that is written before it starts."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
-from agent.binding.cdi_spec import Edits, SpecError, encode_spec
+from agent.binding.cdi_spec import Edits, Mount, SpecError, encode_spec
 from agent.binding.container_gpus import conflicts, container_gpus, gpu_of, gpu_problem
 from agent.binding.container_spec import Binding, container_spec
 from agent.binding.errors import BindError
@@ -18,6 +18,7 @@ from agent.binding.node_spec import NodeSpec
 from agent.binding.spec_files import SpecFiles
 from agent.driver.reading import DriverReading
 from agent.kubelet.container_devices import ContainerDevices
+from agent.mps.limits import ClientEdits
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from runtime.kube.client import KubeError
@@ -25,13 +26,14 @@ from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 
 _log = structlog.get_logger()
 
-ExtraEnvironment = Callable[[Pod, str, tuple[GPUShare, ...]], Mapping[str, str]]
-"""Returns more variables of a container: pod, name of the container, its GPUs."""
+ExtraEdits = Callable[[Pod, str, tuple[GPUShare, ...]], Awaitable[ClientEdits]]
+"""Returns more edits of a container: pod, name of the container, its GPUs. May raise BindError."""
+_MOUNT_OPTIONS = ("rw", "nosuid", "nodev", "rbind", "rprivate")
 
 
-def no_environment(_pod: Pod, _container: str, _gpus: tuple[GPUShare, ...]) -> Mapping[str, str]:
-    """Return no variables."""
-    return {}
+async def no_edits(_pod: Pod, _container: str, _gpus: tuple[GPUShare, ...]) -> ClientEdits:
+    """Return no edits."""
+    return ClientEdits({}, ())
 
 
 class Binder:
@@ -48,7 +50,7 @@ class Binder:
         node_spec: NodeSpec,
         folder: Path,
         *,
-        extra_environment: ExtraEnvironment = no_environment,
+        extra_edits: ExtraEdits = no_edits,
     ) -> None:
         """Read nothing yet.
 
@@ -58,12 +60,12 @@ class Binder:
             reading: Returns the latest reading of the driver.
             node_spec: NVIDIA's CDI specification of the node.
             folder: CDI folder in which the files are written.
-            extra_environment: Returns more variables of a container.
+            extra_edits: Returns more edits of a container, such as those of an MPS client.
         """
         self._holders, self._events = holders, events
         self._reading, self._node_spec = reading, node_spec
         self._files = SpecFiles(folder)
-        self._extra_environment = extra_environment
+        self._extra_edits = extra_edits
         self._lock = asyncio.Lock()
 
     async def bind(self, resource: str, device_ids: Iterable[str]) -> None:
@@ -126,9 +128,9 @@ class Binder:
             binding = Binding(
                 about.namespace, about.name, about.uid, container, resource, ids, gpus
             )
-            environment = self._extra_environment(pod, container, gpus)
+            extra = _as_edits(await self._extra_edits(pod, container, gpus))
             edits, version = self._edits(gpus, reading)
-            spec = encode_spec(container_spec(binding, edits, environment, version))
+            spec = encode_spec(container_spec(binding, edits, extra, version))
             async with self._lock:
                 await self._check_conflicts(binding)
                 self._files.write(device, spec)
@@ -234,3 +236,10 @@ class Binder:
             await self._events.record(Event(about, "GPUsNotBound", message, message))
         except KubeError as error:
             _log.warning("Event not recorded", pod=about.name, reason=str(error))
+
+
+def _as_edits(extra: ClientEdits) -> Edits:
+    return Edits(
+        env=tuple(f"{name}={value}" for name, value in extra.environment.items()),
+        mounts=tuple(Mount(host, inside, _MOUNT_OPTIONS) for host, inside in extra.mounts),
+    )

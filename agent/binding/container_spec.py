@@ -1,6 +1,5 @@
 """CDI specification of one container: the edits of its GPUs, and a record of who has them."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -41,24 +40,21 @@ class _Annotated(Struct, frozen=True):
     annotations: dict[str, str]
 
 
-def container_spec(
-    binding: Binding, edits: Edits, environment: Mapping[str, str], version: str
-) -> Spec:
+def container_spec(binding: Binding, edits: Edits, extra: Edits, version: str) -> Spec:
     """Return the specification of a container.
 
     Args:
         binding: The container and its GPUs.
         edits: Edits of the GPUs.
-        environment: More variables of the container.
+        extra: Other edits of the container; they take precedence.
         version: CDI version of the specification that the edits come from.
     """
     # Last, so that no variable of the pod or of NVIDIA's specification adds GPUs.
-    variables = {**environment, ENV_VISIBLE_DEVICES: "void"}
-    ours = Edits(env=tuple(f"{name}={value}" for name, value in variables.items()))
+    void = Edits(env=(f"{ENV_VISIBLE_DEVICES}=void",))
     return Spec(
         cdi_version=max(version, _OLDEST_VERSION, key=_numbers),
         kind=CDI_KIND,
-        devices=(Device(binding.device, merge_edits([edits, ours])),),
+        devices=(Device(binding.device, merge_edits([edits, extra, void])),),
         annotations={CDI_BINDING: msgspec.json.encode(binding, order="deterministic").decode()},
     )
 

@@ -16,6 +16,7 @@ from agent.binding.names import device_name, file_name
 from agent.binding.node_spec import NodeSpec, Toolkit
 from agent.kubelet.call import KubeletError
 from agent.kubelet.container_devices import ContainerDevices
+from agent.mps.limits import ClientEdits
 from cluster.keys import ALLOCATION, CDI_BINDING
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
@@ -90,7 +91,7 @@ class Node:
         self.nvidia = root / "etc"
         self.nvidia.mkdir()
         (self.nvidia / "nvidia.yaml").write_bytes(as_yaml(nvidia_spec(self.reading.gpus)))
-        self.environment = {}
+        self.extra = ClientEdits({}, ())
         self.node_spec = NodeSpec((self.nvidia,), Toolkit(root, root / "none", "/none"))
         self.binder = self.restarted()
 
@@ -101,8 +102,11 @@ class Node:
             lambda: self.reading,
             self.node_spec,
             self.folder,
-            extra_environment=lambda pod, container, gpus: self.environment,  # noqa: ARG005
+            extra_edits=self.extra_edits,
         )
+
+    async def extra_edits(self, _pod, _container, _gpus):
+        return self.extra
 
     def pod(self, name, gpus, *containers, init=(), uid=None, phase="Running", **fields):
         record = json.dumps({"v": 1, "node": "n1", "gpus": gpus, **fields})
@@ -181,14 +185,27 @@ async def test_a_forged_environment_is_replaced(node):
     forged = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
     node.pod("a", whole(0), container(env=forged))
     node.kubelet.allocate("a", "main", "slot-0")
-    node.environment = {"CUDA_MPS_PIPE_DIRECTORY": "/p", "NVIDIA_VISIBLE_DEVICES": "all"}
+    node.extra = ClientEdits({"NVIDIA_VISIBLE_DEVICES": "all"}, ())
     await node.bind("slot-0")
 
     env = node.edits("slot-0")["env"]
     assert [each for each in env if each.startswith("NVIDIA_VISIBLE")] == [
         "NVIDIA_VISIBLE_DEVICES=void"
     ]
-    assert "CUDA_MPS_PIPE_DIRECTORY=/p" in env
+
+
+async def test_a_client_of_mps_has_its_limits_and_the_folders_of_the_daemon(node):
+    running(node, "a", 0, "slot-0")
+    node.extra = ClientEdits({"CUDA_MPS_X": "40"}, (("/run/mps/shm", "/mps/shm"),))
+    await node.bind("slot-0")
+
+    edits = node.edits("slot-0")
+    assert "CUDA_MPS_X=40" in edits["env"]
+    assert edits["mounts"][-1] == {
+        "hostPath": "/run/mps/shm",
+        "containerPath": "/mps/shm",
+        "options": ["rw", "nosuid", "nodev", "rbind", "rprivate"],
+    }
 
 
 async def test_shares_of_two_pods_have_one_gpu(node):

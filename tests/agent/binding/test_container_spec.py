@@ -20,8 +20,11 @@ BINDING = Binding(
 )
 
 
-def written(binding=BINDING, edits=Edits(), environment=None, version="0.5.0"):  # noqa: B008
-    return json.loads(encode_spec(container_spec(binding, edits, environment or {}, version)))
+NONE = Edits()
+
+
+def written(binding=BINDING, edits=NONE, extra=NONE, version="0.5.0"):
+    return json.loads(encode_spec(container_spec(binding, edits, extra, version)))
 
 
 def env(spec):
@@ -38,9 +41,13 @@ def test_the_file_of_a_container_has_the_edits_of_its_gpu_and_the_common_ones():
 
 def test_no_variable_of_others_follows_or_replaces_void():
     nvidia = Edits(env=("NVIDIA_VISIBLE_DEVICES=all", "PATH=/bin"))
-    spec = written(edits=nvidia, environment={"NVIDIA_VISIBLE_DEVICES": "1", "CUDA_MPS_X": "y"})
+    extra = Edits(env=("NVIDIA_VISIBLE_DEVICES=1", "CUDA_MPS_X=y"))
 
-    assert env(spec) == ["PATH=/bin", "NVIDIA_VISIBLE_DEVICES=void", "CUDA_MPS_X=y"]
+    assert env(written(edits=nvidia, extra=extra)) == [
+        "PATH=/bin",
+        "CUDA_MPS_X=y",
+        "NVIDIA_VISIBLE_DEVICES=void",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +76,7 @@ BINDINGS = st.builds(
 
 @given(BINDINGS)
 def test_a_binding_is_read_back_from_its_file(binding):
-    assert read_binding(encode_spec(container_spec(binding, Edits(), {}, "0.5.0"))) == binding
+    assert read_binding(encode_spec(container_spec(binding, Edits(), Edits(), "0.5.0"))) == binding
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ def binding(slot="slot-0", gpu=0):
 
 
 def spec(binding):
-    return encode_spec(container_spec(binding, Edits(), {}, "0.6.0"))
+    return encode_spec(container_spec(binding, Edits(), Edits(), "0.6.0"))
 
 
 @pytest.fixture
