@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from agent.driver.reading import DriverReading
 from cluster.keys import (
+    AGENT,
     DRIVER_VERSION,
     GFD_COUNT,
     GFD_DRIVER,
@@ -20,7 +21,7 @@ from cluster.keys import (
 )
 from runtime.kube.client import ApiError, Ignored, Kube
 
-FIELD_MANAGER = "linkwise-agent"
+FIELD_MANAGER = AGENT
 LABELS = (MODEL_SERIES, DRIVER_VERSION, GFD_PRODUCT, GFD_COUNT, GFD_MEMORY, GFD_DRIVER)
 """The only labels that the agent writes."""
 SERIES = {"Tesla T4": "T4", "NVIDIA A10": "A10", "NVIDIA L20": "L20"}
