@@ -9,6 +9,7 @@ import pytest
 import yaml
 from controlplane.process import free_ports, wait_until
 
+from agent.settings import read_settings as agent_settings
 from certs.settings import read_settings as certs_settings
 from scorer.settings import read_settings as scorer_settings
 from webhook.settings import read_settings as webhook_settings
@@ -143,7 +144,7 @@ class Asked(dict):
     """An environment that notes which variables are read."""
 
     def __init__(self):
-        super().__init__(A_POD)
+        super().__init__({**A_POD, "LINKWISE_NODE_NAME": "gpu-0"})
         self.names = set()
 
     def get(self, name, default=None):
@@ -152,7 +153,12 @@ class Asked(dict):
 
 
 def test_the_page_names_each_setting_and_no_other_and_whose_it_is():
-    read = {"webhook": webhook_settings, "certs": certs_settings, "scorer": scorer_settings}
+    read = {
+        "webhook": webhook_settings,
+        "certs": certs_settings,
+        "scorer": scorer_settings,
+        "agent": agent_settings,
+    }
     owners = {}
     for component, settings in read.items():
         asked = Asked()
