@@ -258,6 +258,17 @@ async def test_a_restarted_container_keeps_its_gpus(node):
     assert await node.held() == {("a", "main"): [2]}
 
 
+async def test_a_container_has_its_gpus_again_after_a_reboot_of_the_node(node):
+    running(node, "a", 2, "slot-0")
+    await node.bind("slot-0")
+    node.file("slot-0").unlink()
+    node.folder.rmdir()
+    node.binder = node.restarted()
+    await node.bind("slot-0")
+
+    assert node.gpus("slot-0") == [2]
+
+
 async def test_ids_that_the_next_pod_has_get_its_gpus(node):
     running(node, "a", 2, "slot-0")
     await node.bind("slot-0")
