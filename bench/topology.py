@@ -60,11 +60,11 @@ def _first(built: Table, mode: ChoiceMode) -> float:
 
 
 def _look_up(built: Table) -> float:
-    ask = ChoiceRequest(0xFFFF, 8)
-    choose(built, ask)
+    request = ChoiceRequest(0xFFFF, 8)
+    choose(built, request)
     start = perf_counter()
     for _ in range(LOOK_UPS):
-        choose(built, ask)
+        choose(built, request)
     return (perf_counter() - start) / LOOK_UPS
 
 

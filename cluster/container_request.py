@@ -11,7 +11,7 @@ from cluster.pod import Amount, Amounts, NewContainer, NewPodSpec
 from cluster.quantity import QuantityError, is_zero, parse_quantity
 
 
-class ContainerRequest(Struct, frozen=True, gc=False):
+class ContainerResources(Struct, frozen=True, gc=False):
     """GPU resources that one container names, at least one; an amount of 0 does not count."""
 
     container: str
@@ -65,7 +65,7 @@ def amount_path(index: int, init: bool, part: str, resource: str) -> str:
     return f"{container_path(init, index)}.resources.{part}[{resource}]"
 
 
-def container_requests(spec: NewPodSpec) -> list[ContainerRequest]:
+def container_resources(spec: NewPodSpec) -> list[ContainerResources]:
     """Return the requests of all containers that name GPU resources: app containers first."""
     found = []
     for init, index, container in indexed_containers(spec):
@@ -76,13 +76,13 @@ def container_requests(spec: NewPodSpec) -> list[ContainerRequest]:
         if named := _named_resources(limits, requests):
             sidecar = init and container.restart_policy == "Always"
             found.append(
-                ContainerRequest(container.name, index, init, sidecar, limits, requests, named)
+                ContainerResources(container.name, index, init, sidecar, limits, requests, named)
             )
     return found
 
 
-def read_container_request(
-    request: ContainerRequest, cards: int | None
+def read_container_resources(
+    request: ContainerResources, cards: int | None
 ) -> tuple[dict[str, int], list[Finding]]:
     """Return the amount of each resource, 0 where it is invalid, and all findings.
 
@@ -128,7 +128,7 @@ def _named_resources(limits: Amounts, requests: Amounts) -> Amounts:
 
 
 def _request_findings(
-    request: ContainerRequest, resource: str, *, limit_is_valid: bool
+    request: ContainerResources, resource: str, *, limit_is_valid: bool
 ) -> Iterator[Finding]:
     """Yield a finding for a `requests` amount that differs from its limit."""
     amount = request.requests[resource]

@@ -8,7 +8,7 @@ from cluster.mode import NodeMode
 from cluster.node import Node
 from cluster.pod import Container, Pod
 from cluster.record import Isolation
-from cluster.request import Ask, Request
+from cluster.request import ContainerRequest, Request
 
 _UNKNOWN = "?"
 """Placeholder for a value that is unknown."""
@@ -39,15 +39,15 @@ def isolation_of(pod: Pod, request: Request, node: Node) -> Isolation:
         return node.isolation
     if node.mode is NodeMode.MPS:
         host_paths = {one.name for one in pod.spec.volumes or () if one.host_path is not None}
-        if all(_is_client(one, ask, request.gpus, host_paths) for one, ask in asking):
+        if all(_is_client(one, requested, request.gpus, host_paths) for one, requested in asking):
             return Isolation.MPS
     return Isolation.NONE
 
 
-def _asking(pod: Pod, request: Request) -> Iterator[tuple[Container, Ask]]:
-    for ask in request.asks:
-        containers = (pod.spec.init_containers or ()) if ask.init else pod.spec.containers
-        yield containers[ask.index], ask
+def _asking(pod: Pod, request: Request) -> Iterator[tuple[Container, ContainerRequest]]:
+    for requested in request.containers:
+        containers = (pod.spec.init_containers or ()) if requested.init else pod.spec.containers
+        yield containers[requested.index], requested
 
 
 def _may_be_off(container: Container) -> bool:
@@ -55,12 +55,14 @@ def _may_be_off(container: Container) -> bool:
     return _value(container, ENV_CGPU_OFF, "") not in {"", "false"}
 
 
-def _is_client(container: Container, ask: Ask, cards: int, host_paths: Set[str]) -> bool:
+def _is_client(
+    container: Container, requested: ContainerRequest, cards: int, host_paths: Set[str]
+) -> bool:
     """Return whether a container is an MPS client within its limits.
 
     Args:
         container: The container.
-        ask: Its request.
+        requested: Its request.
         cards: Number of cards of the share.
         host_paths: Names of hostPath volumes.
     """
@@ -72,7 +74,7 @@ def _is_client(container: Container, ask: Ask, cards: int, host_paths: Set[str])
         and pipes.rstrip("/") in mounted
         and all(
             mps.is_tighter(name, _value(container, name, ""), most)
-            for name, most in mps.limits(ask, cards).items()
+            for name, most in mps.limits(requested, cards).items()
         )
     )
 

@@ -7,7 +7,7 @@ CUDA_MPS_PINNED_DEVICE_MEM_LIMIT. Devices are numbered as the container sees the
 import re
 
 from cluster.keys import ENV_MPS_MEMORY, ENV_MPS_THREADS
-from cluster.request import Ask
+from cluster.request import ContainerRequest
 from topology.machine import MAX_GPUS
 
 PIPES = "/tmp/nvidia-mps"  # noqa: S108 - the default of CUDA_MPS_PIPE_DIRECTORY.
@@ -19,11 +19,11 @@ _DEVICE_LIMIT = re.compile(r"\s*([0-9]{1,4})\s*=\s*([0-9]{1,18})([KMG]?)B?\s*", 
 _PERCENT = re.compile(r"\s*[0-9]{1,3}(\.[0-9]{1,6})?\s*")
 
 
-def limits(ask: Ask, cards: int) -> dict[str, str]:
+def limits(container: ContainerRequest, cards: int) -> dict[str, str]:
     """Return the variables that limit a container to its share.
 
     Args:
-        ask: Request of the container, over all cards.
+        container: Request of the container, over all cards.
         cards: Number of cards of the share.
 
     Returns:
@@ -34,10 +34,10 @@ def limits(ask: Ask, cards: int) -> dict[str, str]:
         return {}
     cards = max(cards, 1)
     variables = {}
-    if ask.core:
-        variables[ENV_MPS_THREADS] = str(ask.core // cards)
-    if ask.memory:
-        each = ask.memory * MIB_PER_GIB // cards
+    if container.core:
+        variables[ENV_MPS_THREADS] = str(container.core // cards)
+    if container.memory:
+        each = container.memory * MIB_PER_GIB // cards
         variables[ENV_MPS_MEMORY] = ",".join(f"{card}={each}M" for card in range(cards))
     return variables
 

@@ -96,12 +96,12 @@ class NodeLedger:
         """Return the ledger of an empty node."""
         return cls(node, (GPUUsage(),) * len(node.cards), {}, node.cpu, node.memory)
 
-    def emptied(self) -> "NodeLedger":
+    def without_pods(self) -> "NodeLedger":
         """Return the ledger of the same node without pods."""
         return NodeLedger.empty(self.node) if self.holdings or self.unaccounted else self
 
     @cached_property
-    def freed(self) -> "NodeLedger":
+    def without_gpu_pods(self) -> "NodeLedger":
         """The ledger of the same node without pods with GPUs, except those that stay.
 
         Pods without GPUs remain, since no unit waits for them, and so does `unaccounted`.

@@ -29,7 +29,7 @@ from cluster.keys import (
     VISIBLE_DEVICES,
     VISIBLE_DEVICES_OF,
 )
-from cluster.request import Ask, Family, Request
+from cluster.request import ContainerRequest, Family, Request
 from topology.machine import MAX_GPUS
 
 Index: TypeAlias = Annotated[int, Meta(ge=0, lt=MAX_GPUS)]
@@ -154,11 +154,11 @@ def format_record(
 
 
 def _visible_devices(gpus: tuple[GPUShare, ...], request: Request) -> dict[str, str]:
-    if len(request.asks) <= 1:
+    if len(request.containers) <= 1:
         return {VISIBLE_DEVICES: _names(gpus)}
     return {
-        f"{VISIBLE_DEVICES_OF}{ask.container}": _names(part)
-        for ask, part in zip(request.asks, divide_gpus(gpus, request), strict=True)
+        f"{VISIBLE_DEVICES_OF}{container.container}": _names(part)
+        for container, part in zip(request.containers, divide_gpus(gpus, request), strict=True)
     }
 
 
@@ -171,32 +171,32 @@ def _names(gpus: Iterable[GPUShare]) -> str:
 
 
 def divide_gpus(gpus: tuple[GPUShare, ...], request: Request) -> list[tuple[GPUShare, ...]]:
-    """Return the GPUs of each container, in the order of the asks.
+    """Return the GPUs of each container, in the order of the containers.
 
     A share uses all cards of the pod. Whole GPUs and replicas are divided among containers that run
     together; an init container that ends before the others start gets the first ones that no
     sidecar before it has.
     """
     if request.family is Family.SHARE:
-        return [gpus] * len(request.asks)
-    counts = [0 if _ends_early(ask) else ask.gpus for ask in request.asks]
+        return [gpus] * len(request.containers)
+    counts = [0 if _ends_early(container) else container.gpus for container in request.containers]
     ends = list(accumulate(counts))
     parts = [gpus[end - count : end] for end, count in zip(ends, counts, strict=True)]
-    for position, ask in enumerate(request.asks):
-        if _ends_early(ask):
+    for position, container in enumerate(request.containers):
+        if _ends_early(container):
             used = {
                 gpu
-                for other, end in zip(request.asks, ends, strict=True)
-                if other.sidecar and other.index < ask.index
+                for other, end in zip(request.containers, ends, strict=True)
+                if other.sidecar and other.index < container.index
                 for gpu in range(end - other.gpus, end)
             }
             free = (gpu for number, gpu in enumerate(gpus) if number not in used)
-            parts[position] = tuple(islice(free, ask.gpus))
+            parts[position] = tuple(islice(free, container.gpus))
     return parts
 
 
-def _ends_early(ask: Ask) -> bool:
-    return ask.init and not ask.sidecar
+def _ends_early(container: ContainerRequest) -> bool:
+    return container.init and not container.sidecar
 
 
 def _write_gpushare(gpus: tuple[GPUShare, ...], request: Request, now_ns: int) -> dict[str, str]:
@@ -205,32 +205,34 @@ def _write_gpushare(gpus: tuple[GPUShare, ...], request: Request, now_ns: int) -
         MEM_ASSIGNED: "false",
         MEM_ASSUME_TIME: str(now_ns),
         GPUSHARE_ALLOCATION: _by_container(
-            gpus, request.asks, [ask.memory for ask in request.asks]
+            gpus, request.containers, [container.memory for container in request.containers]
         ),
     }
     if len(gpus) == 1:
         annotations[MEM_IDX] = str(gpus[0].i)
     if request.core:
-        parts = [ask.core for ask in request.asks]
-        annotations[GPUSHARE_CORE] = _by_container(gpus, request.asks, parts)
+        parts = [container.core for container in request.containers]
+        annotations[GPUSHARE_CORE] = _by_container(gpus, request.containers, parts)
     return annotations
 
 
-def _by_container(gpus: tuple[GPUShare, ...], asks: tuple[Ask, ...], amounts: list[int]) -> str:
+def _by_container(
+    gpus: tuple[GPUShare, ...], containers: tuple[ContainerRequest, ...], amounts: list[int]
+) -> str:
     """Return `{"<container>": {"<GPU>": amount}}` for the app containers.
 
     Units of all containers are distributed round-robin, so that all cards give the same amount,
     although the amount of one container need not be divisible.
     """
     dealt, table = 0, {}
-    for ask, amount in zip(asks, amounts, strict=True):
-        if ask.init or not amount:
+    for container, amount in zip(containers, amounts, strict=True):
+        if container.init or not amount:
             continue
         extra, each = amount % len(gpus), amount // len(gpus)
         first = dealt % len(gpus)
         lucky = {(first + step) % len(gpus) for step in range(extra)}
         given = {str(gpu.i): each + (turn in lucky) for turn, gpu in enumerate(gpus)}
-        table[str(ask.index)] = {i: units for i, units in given.items() if units}
+        table[str(container.index)] = {i: units for i, units in given.items() if units}
         dealt += amount
     return _encode(table)
 

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from cluster.amounts import CORE_MAX, either, nearest_multiples
 from cluster.container_request import (
-    ContainerRequest,
+    ContainerResources,
     amount_path,
-    container_requests,
-    read_container_request,
+    container_resources,
+    read_container_resources,
 )
 from cluster.demand import pod_total
 from cluster.finding import Code, Finding, Severity
@@ -47,7 +47,7 @@ class Family(StrEnum):
     nodes of mode `timeslice`, waits behind our gate, or has its record."""
 
 
-class Ask(Struct, frozen=True, gc=False):
+class ContainerRequest(Struct, frozen=True, gc=False):
     """GPU request of one container."""
 
     container: str
@@ -87,7 +87,7 @@ class Request(Struct, frozen=True, gc=False):
     """GPU memory of the pod [GiB], over all its cards."""
     core: int = 0
     """Compute of the pod [% of one card], over all its cards."""
-    asks: tuple[Ask, ...] = ()
+    containers: tuple[ContainerRequest, ...] = ()
     """App containers first, then init containers, in order."""
 
     @property
@@ -98,7 +98,7 @@ class Request(Struct, frozen=True, gc=False):
     @property
     def counted(self) -> str:
         """The requested resource, if NVIDIA's plugin chooses the GPUs."""
-        return self.asks[0].resource if self.asks else NVIDIA_GPU
+        return self.containers[0].resource if self.containers else NVIDIA_GPU
 
     @property
     def memory_per_card(self) -> int:
@@ -136,30 +136,34 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
 
     With errors the request has the readable parts, and of several families the first.
     """
-    claims = container_requests(pod.spec)
-    if not claims:
+    containers = container_resources(pod.spec)
+    if not containers:
         return Request(), ()
-    families = _families(claims)
+    families = _families(containers)
     family = next(iter(families))
     cards = _cards(pod) if _SHARE in families else 1
     findings: list[Finding] = []
-    asks: list[Ask] = []
-    for claim in claims:
-        amounts, problems = read_container_request(claim, cards)
+    requests: list[ContainerRequest] = []
+    for resources in containers:
+        amounts, problems = read_container_resources(resources, cards)
         findings += problems
-        if ask := _ask(claim, amounts, family):
-            asks.append(ask)
-    request = _total(tuple(asks), family, cards or 1)
+        if requested := _container_request(resources, amounts, family):
+            requests.append(requested)
+    request = _total(tuple(requests), family, cards or 1)
     if family is _REPLICA and not _is_placed(pod):
         request = msgspec.structs.replace(request, family=_NVIDIA)
     if cards is None:
         findings.append(_label_finding(pod.labels[GPU_COUNT]))
     elif family is _SHARE:
-        findings += _total_findings(request, claims, pod, {finding.code for finding in findings})
+        findings += _total_findings(
+            request, containers, pod, {finding.code for finding in findings}
+        )
     if len(families) > 1:
         findings += _family_findings(families)
     elif family is not _SHARE and GPU_COUNT in pod.labels:
-        findings.append(_unused_label_finding(pod.labels[GPU_COUNT], next(iter(claims[0].named))))
+        findings.append(
+            _unused_label_finding(pod.labels[GPU_COUNT], next(iter(containers[0].named)))
+        )
     if pod.spec.node_name and families.keys() != {Family.NVIDIA}:
         findings.append(_node_name_finding(pod.spec.node_name))
     return request, tuple(findings)
@@ -174,12 +178,12 @@ def _is_placed(pod: NewPod) -> bool:
     )
 
 
-def _families(claims: list[ContainerRequest]) -> dict[Family, tuple[str, ContainerRequest]]:
+def _families(containers: list[ContainerResources]) -> dict[Family, tuple[str, ContainerResources]]:
     """Return the families in order of appearance, with the first resource and container."""
-    families: dict[Family, tuple[str, ContainerRequest]] = {}
-    for claim in claims:
-        for resource in claim.named:
-            families.setdefault(_FAMILY_OF[resource], (resource, claim))
+    families: dict[Family, tuple[str, ContainerResources]] = {}
+    for resources in containers:
+        for resource in resources.named:
+            families.setdefault(_FAMILY_OF[resource], (resource, resources))
     return families
 
 
@@ -188,47 +192,60 @@ def _cards(pod: NewPod) -> int | None:
     return count(pod.labels.get(GPU_COUNT, "1")) or None
 
 
-def _ask(claim: ContainerRequest, amounts: dict[str, int], family: Family) -> Ask | None:
-    container, index, init = claim.container, claim.index, claim.init
+def _container_request(
+    resources: ContainerResources, amounts: dict[str, int], family: Family
+) -> ContainerRequest | None:
+    container, index, init = resources.container, resources.index, resources.init
     if family is _SHARE:
         memory, core = amounts.get(GPU_MEM, 0), amounts.get(GPU_CORE, 0)
         decisive = GPU_MEM if GPU_MEM in amounts else GPU_CORE
         if decisive not in amounts:
             return None
-        limited = decisive in claim.limits
-        return Ask(container, index, init, claim.sidecar, decisive, limited, 0, memory, core)
+        limited = decisive in resources.limits
+        return ContainerRequest(
+            container, index, init, resources.sidecar, decisive, limited, 0, memory, core
+        )
     for resource, amount in amounts.items():
         if _FAMILY_OF[resource] is family:
-            limited = resource in claim.limits
-            return Ask(container, index, init, claim.sidecar, resource, limited, amount)
+            limited = resource in resources.limits
+            return ContainerRequest(
+                container, index, init, resources.sidecar, resource, limited, amount
+            )
     return None
 
 
-def _total(asks: tuple[Ask, ...], family: Family, cards: int) -> Request:
-    if len(asks) == 1:  # Fast path for nearly every pod.
-        (ask,) = asks
-        gpus = cards if family is _SHARE else ask.gpus
-        return Request(family, gpus, ask.memory, ask.core, asks)
-    gpus = cards if family is _SHARE else _pod_total(asks, [ask.gpus for ask in asks])
-    memory = _pod_total(asks, [ask.memory for ask in asks])
-    core = _pod_total(asks, [ask.core for ask in asks])
-    return Request(family, gpus, memory, core, asks)
+def _total(requests: tuple[ContainerRequest, ...], family: Family, cards: int) -> Request:
+    if len(requests) == 1:  # Fast path for nearly every pod.
+        (requested,) = requests
+        gpus = cards if family is _SHARE else requested.gpus
+        return Request(family, gpus, requested.memory, requested.core, requests)
+    gpus = (
+        cards
+        if family is _SHARE
+        else _pod_total(requests, [requested.gpus for requested in requests])
+    )
+    memory = _pod_total(requests, [requested.memory for requested in requests])
+    core = _pod_total(requests, [requested.core for requested in requests])
+    return Request(family, gpus, memory, core, requests)
 
 
-def _pod_total(asks: tuple[Ask, ...], amounts: list[int]) -> int:
+def _pod_total(requests: tuple[ContainerRequest, ...], amounts: list[int]) -> int:
     """Return the total of a resource by the rule of Kubernetes."""
-    pairs = list(zip(asks, amounts, strict=True))
-    apps = sum(amount for ask, amount in pairs if not ask.init)
-    return pod_total(apps, ((amount, ask.sidecar) for ask, amount in pairs if ask.init))
+    pairs = list(zip(requests, amounts, strict=True))
+    apps = sum(amount for requested, amount in pairs if not requested.init)
+    return pod_total(
+        apps,
+        ((amount, requested.sidecar) for requested, amount in pairs if requested.init),
+    )
 
 
 def _total_findings(
-    request: Request, claims: list[ContainerRequest], pod: NewPod, judged: set[Code]
+    request: Request, containers: list[ContainerResources], pod: NewPod, judged: set[Code]
 ) -> Iterator[Finding]:
     """Yield findings about the totals of a share, unless its parts have findings."""
     cards = request.gpus
     if request.core > CORE_MAX * cards and Code.CORE_STEP not in judged:
-        asking = [claim for claim in claims if GPU_CORE in claim.named]
+        asking = [resources for resources in containers if GPU_CORE in resources.named]
         yield Finding(
             Code.CORE_STEP,
             Severity.ERROR,
@@ -251,16 +268,16 @@ def _total_findings(
         )
 
 
-def _family_findings(families: dict[Family, tuple[str, ContainerRequest]]) -> Iterator[Finding]:
+def _family_findings(families: dict[Family, tuple[str, ContainerResources]]) -> Iterator[Finding]:
     """Yield a finding at the first use of each additional family."""
-    (first, claim), *others = families.values()
-    first_field = claim.field(first)
-    for other, claim in others:
+    (first, resources), *others = families.values()
+    first_field = resources.field(first)
+    for other, resources in others:
         yield Finding(
             Code.TWO_FAMILIES,
             Severity.ERROR,
-            claim.field(other),
-            claim.named[other],
+            resources.field(other),
+            resources.named[other],
             f"a pod asks for one kind of GPU resource, and this one names {first} ({first_field}) "
             f"and {other}",
             f"keep either {first} or {other}, in all containers and init containers",

@@ -9,8 +9,8 @@ from msgspec import Struct
 from cluster.pod import Pod
 
 PATH = "/v1/fit"
-MOST_PODS = 256
-"""Maximum number of pods per question, since each is placed, which costs CPU time."""
+MAX_PODS = 256
+"""Maximum number of pods per request, since each is placed, which costs CPU time."""
 
 
 class FitTemplate(Struct, frozen=True):
@@ -26,7 +26,7 @@ class FitTemplate(Struct, frozen=True):
     """Number of GPU pods of that owner; None if unknown."""
 
 
-class FitQuestion(Struct, frozen=True):
+class FitRequest(Struct, frozen=True):
     """Templates whose pods would be created together, in order."""
 
     templates: list[FitTemplate]
@@ -34,7 +34,7 @@ class FitQuestion(Struct, frozen=True):
     @property
     def pods(self) -> int:
         """Number of pods."""
-        return sum(len(asked.names) for asked in self.templates)
+        return sum(len(template.names) for template in self.templates)
 
 
 class PodFit(Struct, frozen=True):
@@ -74,9 +74,9 @@ class FitResult(Struct, frozen=True):
     gang: str | None
     """The gang that is placed as a whole; None: single pods."""
     pods: list[PodFit]
-    """In the order of the question."""
+    """In the order of the request."""
     nodes: list[NodeLeft]
-    """Their nodes by name, before and after all pods of the question."""
+    """Their nodes by name, before and after all pods of the request."""
     bandwidth: float | None
     """Modelled all-reduce bandwidth, of single pods the minimum [GB/s]; None: undefined."""
     best_possible: float | None
@@ -91,7 +91,7 @@ class FitResult(Struct, frozen=True):
     """They would not fit even on the empty cluster."""
 
 
-class FitAnswer(Struct, frozen=True):
+class FitResponse(Struct, frozen=True):
     """One result for each template."""
 
     fits: list[FitResult]

@@ -174,7 +174,7 @@ def _count(request: Request, model: Model, severity: Severity) -> Iterator[Findi
         return
     *fewer, most = map(str, model.counts)
     counts = f"{', '.join(fewer)} or {most}" if fewer else most
-    field = request.asks[0].field if request.asks else "spec.containers"
+    field = request.containers[0].field if request.containers else "spec.containers"
     yield Finding(
         Code.MODEL_COUNT,
         severity,

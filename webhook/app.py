@@ -213,7 +213,7 @@ class DryRun:
         fits: Sequence[FitResult] | str = ()
         if result.fit_templates:
             try:
-                fits = await self._scorer.fits(result.question)
+                fits = await self._scorer.fits(result.fit_request)
             except NoPlacementError as error:
                 fits = str(error)
         fields = {"user": caller.username, "templates": len(result.pods)}

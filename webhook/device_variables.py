@@ -27,7 +27,7 @@ from cluster.keys import (
     VISIBLE_DEVICES_OF,
 )
 from cluster.pod import Env, NewPod
-from cluster.request import Ask, Family, Request
+from cluster.request import ContainerRequest, Family, Request
 from policy.document import Policy
 from webhook.patch import Operation, append, extend, pre_encoded
 
@@ -121,9 +121,11 @@ def set_visible_devices(
         replicas: Pods that share one GPU by NVIDIA's sharing; 0 where none, or not known.
     """
     changes = PatchSet()
-    asks = {(ask.init, ask.index): ask for ask in request.asks}
+    requested_by = {
+        (requested.init, requested.index): requested for requested in request.containers
+    }
     for init, index, container in indexed_containers(pod.spec):
-        variables = _variables(asks.get((init, index)), request, rules, replicas)
+        variables = _variables(requested_by.get((init, index)), request, rules, replicas)
         _write(f"{container_pointer(init, index)}/env", container.env, variables, changes)
     if changes.findings and rules.visible_devices == "deny":
         changes.findings = [_denied(finding) for finding in changes.findings]
@@ -142,18 +144,20 @@ def hide_devices(pod: NewPod) -> PatchSet:
     return changes
 
 
-def _variables(ask: Ask | None, request: Request, rules: Policy, replicas: int) -> list[Variable]:
+def _variables(
+    requested: ContainerRequest | None, request: Request, rules: Policy, replicas: int
+) -> list[Variable]:
     """Return the variables of a container; one without a GPU request sees no GPU."""
     family = request.family
     if family is _NVIDIA:
-        return _fraction(rules, replicas) if ask else []
-    if ask is None:
+        return _fraction(rules, replicas) if requested else []
+    if requested is None:
         return [_NO_GPU_ASKED]
-    devices = _devices(ask, request)
+    devices = _devices(requested, request)
     if family is _WHOLE:
         return [devices]
     if family is _SHARE:
-        return [devices, *_share(ask, request, rules)]
+        return [devices, *_share(requested, request, rules)]
     return [devices, *_fraction(rules, replicas)]
 
 
@@ -167,18 +171,18 @@ def _fraction(rules: Policy, replicas: int) -> list[Variable]:
     ]
 
 
-def _devices(ask: Ask, request: Request) -> Variable:
-    if len(request.asks) == 1:
+def _devices(requested: ContainerRequest, request: Request) -> Variable:
+    if len(request.containers) == 1:
         return _DEVICES
     # For several containers with GPUs, the scorer writes one annotation each.
-    key = f"{VISIBLE_DEVICES_OF}{ask.container}"
+    key = f"{VISIBLE_DEVICES_OF}{requested.container}"
     return _reference(ENV_VISIBLE_DEVICES, key, "visible devices", OnConflict.REPLACE)
 
 
-def _share(ask: Ask, request: Request, rules: Policy) -> list[Variable]:
-    variables = [*_SHARE_VARIABLES, _literal(MEM_CONTAINER, str(ask.memory), "share")]
+def _share(requested: ContainerRequest, request: Request, rules: Policy) -> list[Variable]:
+    variables = [*_SHARE_VARIABLES, _literal(MEM_CONTAINER, str(requested.memory), "share")]
     if rules.sharing.compute_by_mps:
-        limits = mps.limits(ask, request.gpus)
+        limits = mps.limits(requested, request.gpus)
         variables += [
             _literal(name, text, "mps", OnConflict.TIGHTEN) for name, text in limits.items()
         ]

@@ -13,7 +13,7 @@ import yaml
 from msgspec import Raw, Struct
 
 from cluster.capacity import Capacity
-from cluster.whatif_api import FitQuestion, FitResult, FitTemplate
+from cluster.whatif_api import FitRequest, FitResult, FitTemplate
 from manifest.objects import objects_in
 from manifest.template import PodTemplate
 from manifest.value import InputError
@@ -80,9 +80,9 @@ class DryRunResult(Struct, frozen=True):
     unjudged: tuple[Unjudged, ...]
 
     @property
-    def question(self) -> FitQuestion:
+    def fit_request(self) -> FitRequest:
         """The request to the scorer's fit API."""
-        return FitQuestion(list(self.fit_templates.values()))
+        return FitRequest(list(self.fit_templates.values()))
 
 
 class _Failed(Struct, frozen=True, tag="failed"):

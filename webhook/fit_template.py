@@ -3,7 +3,7 @@
 from typing import Any
 
 from cluster.other_systems import gpus_of_others
-from cluster.whatif_api import MOST_PODS, FitTemplate
+from cluster.whatif_api import MAX_PODS, FitTemplate
 from manifest.template import PodTemplate
 from webhook.outcome import Outcome, Verdict
 
@@ -23,7 +23,7 @@ def fit_template(template: PodTemplate, patched: Any, outcome: Outcome) -> FitTe
     if gpus_of_others(pod.spec, family):
         return None
     # Requests for more pods are refused; the exact number is not needed.
-    count = min(template.replicas, MOST_PODS + 1)
+    count = min(template.replicas, MAX_PODS + 1)
     if not count:
         return None
     return FitTemplate(

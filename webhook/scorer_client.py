@@ -6,7 +6,7 @@ from collections.abc import Callable
 import structlog
 
 from cluster.scorer_lease import LEASE, ScorerLease
-from cluster.whatif_api import MOST_PODS, PATH, FitAnswer, FitQuestion, FitResult
+from cluster.whatif_api import MAX_PODS, PATH, FitRequest, FitResponse, FitResult
 from runtime.kube.client import ApiError, Kube, KubeError
 
 SCORER_TIMEOUT = 2.0
@@ -38,28 +38,26 @@ class ScorerClient:
         self._lock = asyncio.Lock()
         """The scorer handles one request at a time, so concurrent requests wait here."""
 
-    async def fits(self, question: FitQuestion) -> list[FitResult]:
+    async def fits(self, request: FitRequest) -> list[FitResult]:
         """Return the placement of the pods of each template.
 
         Raises:
             NoPlacementError: No scorer answers in time.
         """
-        if question.pods > MOST_PODS:
-            raise NoPlacementError(
-                f"more than {MOST_PODS} pods, the most that one request can have"
-            )
+        if request.pods > MAX_PODS:
+            raise NoPlacementError(f"more than {MAX_PODS} pods, the most that one request can have")
         address = ""
         try:
             async with asyncio.timeout(self._timeout), self._lock:
                 address = await self._leader()
                 # A new client, since the CA and the token may have been renewed.
                 async with self._connect(address) as scorer:
-                    fits = (await scorer.create(PATH, question, FitAnswer)).fits
+                    fits = (await scorer.create(PATH, request, FitResponse)).fits
         except (TimeoutError, KubeError, OSError) as error:
             message = str(error) or f"no answer within {self._timeout:g} s"
             _log.warning("Could not query scorer", address=address, err=message)
             raise NoPlacementError(_reason(error, self._timeout)) from None
-        if len(fits) != len(question.templates):
+        if len(fits) != len(request.templates):
             raise NoPlacementError("the scorer is of another version")
         return fits
 

@@ -90,27 +90,29 @@ def sharing_findings(sharing: NodeSharing, request: Request) -> Iterator[Finding
     if all_share and all(each.fails_above_one for each in shared):
         yield from _above_one(shared[0], request)
     time_sliced = all_share and all(each.strategy == "time-slicing" for each in shared)
-    if request.asks and (time_sliced or (request.counted == NVIDIA_GPU_SHARED and not shared)):
-        ask = request.asks[0]
+    if request.containers and (
+        time_sliced or (request.counted == NVIDIA_GPU_SHARED and not shared)
+    ):
+        container = request.containers[0]
         yield Finding(
             Code.NOT_ENFORCED,
             Severity.WARNING,
-            ask.field,
-            ask.gpus,
+            container.field,
+            container.gpus,
             "a GPU shared by time-slicing: no limit on the memory or time of its pods is enforced",
             f"limit the memory in the framework, or ask for {GPU_MEM} on nodes that enforce it",
         )
 
 
 def _above_one(shared: Shared, request: Request) -> Iterator[Finding]:
-    for ask in request.asks:
-        if ask.gpus > 1:
+    for container in request.containers:
+        if container.gpus > 1:
             yield Finding(
                 Code.SHARED_ONE,
                 Severity.ERROR,
-                ask.field,
-                ask.gpus,
-                f"{ask.gpus} {shared.resource} in one container, where each GPU is shared by "
+                container.field,
+                container.gpus,
+                f"{container.gpus} {shared.resource} in one container, where each GPU is shared by "
                 f"{shared.replicas} and a container may have 1: more is not a larger part of a GPU",
                 "ask for 1, or for whole GPUs",
             )

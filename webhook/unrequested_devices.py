@@ -61,7 +61,7 @@ def remove_variables(spec: NewPodSpec, request: Request, rules: Policy) -> Patch
     changes = PatchSet()
     if rules.environment == "allow" or not _has_variable(spec, _CHECKED):
         return changes
-    requesting = {(ask.init, ask.index) for ask in request.asks}
+    requesting = {(requested.init, requested.index) for requested in request.containers}
     for init, index, container in indexed_containers(spec):
         variables = container.env or []
         requests_gpus = (init, index) in requesting

@@ -130,12 +130,12 @@ def namespace_findings(namespace: str, policy: PolicySnapshot) -> list[Finding]:
 
 
 def _capacity_finding(request: Request, excess: Excess, severity: Severity, fix: str) -> Finding:
-    ask = request.asks[0] if request.asks else None
+    container = request.containers[0] if request.containers else None
     return Finding(
         Code.CAPACITY,
         severity,
-        ask.field if ask else "spec.containers",
-        (ask.memory or ask.gpus) if ask else None,
+        container.field if container else "spec.containers",
+        (container.memory or container.gpus) if container else None,
         f"{excess.requested} is more than any node has: {excess.offered}",
         fix,
     )

@@ -92,7 +92,7 @@ def _recorded(pod: Pod, container: str, resource: str, node: str) -> tuple[GPUSh
         )
     if request.family is not Family.REPLICA and len({gpu.i for gpu in record.gpus}) < request.gpus:
         raise BindError(f"{ALLOCATION} names a GPU twice; {_REMEDY}")
-    for ask, gpus in zip(request.asks, divide_gpus(record.gpus, request), strict=True):
+    for ask, gpus in zip(request.containers, divide_gpus(record.gpus, request), strict=True):
         if ask.container == container and ask.resource == resource:
             return gpus
     raise BindError(f"container {container} does not ask for {resource}; {_REMEDY}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from cluster import mps
 from cluster.keys import ENV_MPS_PIPES
 from cluster.record import GPUShare
-from cluster.request import Ask
+from cluster.request import ContainerRequest
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where the server and its clients exchange data.
 _ALL_THREADS = 100
@@ -48,7 +48,7 @@ class DaemonLimits:
 
 
 def client_edits(
-    ask: Ask, cards: int, variables: Mapping[str, str], directories: Directories
+    ask: ContainerRequest, cards: int, variables: Mapping[str, str], directories: Directories
 ) -> ClientEdits:
     """Return the edits of a container with a share.
 

@@ -5,7 +5,7 @@ import msgspec
 from cli.analysis.check_report import CheckReport, TemplateReport
 from cli.files.inputs import Inputs, admit_pod
 from cli.files.objects import Plain
-from cluster.whatif_api import MOST_PODS, FitQuestion, FitTemplate
+from cluster.whatif_api import MAX_PODS, FitRequest, FitTemplate
 from manifest.template import PodTemplate
 from webhook.fit_template import fit_template
 from webhook.pod_report import pod_report
@@ -13,12 +13,12 @@ from webhook.pod_report import pod_report
 
 def judge(inputs: Inputs) -> CheckReport:
     """Judge each pod template; with a cluster, find a place for its pods."""
-    reports, questions = [], []
+    reports, templates = [], []
     for template in inputs.templates:
-        report, question = _judge_template(inputs, template)
+        report, to_place = _judge_template(inputs, template)
         reports.append(report)
-        questions.append(question)
-    fits, notes = _fits(inputs, questions)
+        templates.append(to_place)
+    fits, notes = _fits(inputs, templates)
     for report, fit in zip(reports, fits, strict=True):
         report["placement"] = fit
     return CheckReport(
@@ -41,14 +41,14 @@ def _fits(
     inputs: Inputs, templates: list[FitTemplate | None]
 ) -> tuple[list[object], tuple[str, ...]]:
     """Return where each template's pods would go, as JSON; and a note where this is not known."""
-    question = FitQuestion([template for template in templates if template])
-    if inputs.cluster is None or not question.templates:
+    request = FitRequest([template for template in templates if template])
+    if inputs.cluster is None or not request.templates:
         return [None] * len(templates), ()
-    if question.pods > MOST_PODS:
-        note = f"placement is not known: of more than {MOST_PODS} pods, ask linkwise simulate."
+    if request.pods > MAX_PODS:
+        note = f"placement is not known: of more than {MAX_PODS} pods, ask linkwise simulate."
         return [None] * len(templates), (note,)
     # Placement costs 0.3 s to import; a check without a cluster needs none.
     from cli.analysis.fit import fit_results  # noqa: PLC0415
 
-    fits = iter(msgspec.to_builtins(fit_results(inputs.cluster, inputs.policy, question)))
+    fits = iter(msgspec.to_builtins(fit_results(inputs.cluster, inputs.policy, request)))
     return [next(fits) if template else None for template in templates], ()

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from cli.files.cluster_file import Cluster
-from cluster.whatif_api import FitQuestion, FitResult
+from cluster.whatif_api import FitRequest, FitResult
 from policy.snapshot import PolicySnapshot
 from scorer.gang.pod_info import pod_info
 from scorer.placement.snapshot import Snapshot, snapshot_of
@@ -30,7 +30,7 @@ def placement_snapshot(
     )
 
 
-def fit_results(cluster: Cluster, policy: PolicySnapshot, question: FitQuestion) -> list[FitResult]:
+def fit_results(cluster: Cluster, policy: PolicySnapshot, request: FitRequest) -> list[FitResult]:
     """Return where each template's pods would go, as the scorer of a cluster answers."""
     settled = settled_of(map(pod_info, cluster.pods))
-    return would_fit(placement_snapshot(cluster, policy), question, settled)
+    return would_fit(placement_snapshot(cluster, policy), request, settled)

@@ -114,7 +114,7 @@ def topology_best(
 
     name = only_file(file, filename)
     machine = find_machine(name, model=gpu_model, partial=partial)
-    ask = ChoiceRequest(
+    request = ChoiceRequest(
         free=(1 << machine.n) - 1 if free is None else gpu_mask(free, machine.n, "--free"),
         k=count,
         required=gpu_mask(require or "", machine.n, "--require"),
@@ -122,11 +122,11 @@ def topology_best(
         multi_node=multi_node,
     )
     bandwidths = table_of(machine)
-    explanation = explain(bandwidths, ask)
+    explanation = explain(bandwidths, request)
     if output is Format.TABLE:
-        topology_text.show_choice(shown_name(name), machine, explanation, ask)
+        topology_text.show_choice(shown_name(name), machine, explanation, request)
     else:
-        emit(topology_json.choice(machine, bandwidths, ask, explanation), output)
+        emit(topology_json.choice(machine, bandwidths, request, explanation), output)
     return 0 if explanation.chosen else 1
 
 

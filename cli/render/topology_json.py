@@ -110,7 +110,7 @@ def machine_report(machine: Machine, bandwidths: Table) -> MachineReport:
 
 
 def choice(
-    machine: Machine, bandwidths: Table, ask: ChoiceRequest, explanation: Explanation
+    machine: Machine, bandwidths: Table, request: ChoiceRequest, explanation: Explanation
 ) -> Choice:
     """Return the GPUs to take, and the alternatives."""
     if explanation.chosen is None:
@@ -119,7 +119,7 @@ def choice(
         gpus=list(explanation.chosen.gpus),
         bandwidth=rounded(explanation.chosen.bandwidth),
         unit="GB/s",
-        mode=ask.mode,
+        mode=request.mode,
         class_=bandwidths.key,
         best_possible=rounded(explanation.best_possible),
         best_free=rounded(explanation.best_free),

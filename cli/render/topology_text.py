@@ -34,12 +34,14 @@ def show_machine(name: str, machine: Machine, bandwidths: Table) -> None:
     _show_warnings(machine)
 
 
-def show_choice(name: str, machine: Machine, explanation: Explanation, ask: ChoiceRequest) -> None:
+def show_choice(
+    name: str, machine: Machine, explanation: Explanation, request: ChoiceRequest
+) -> None:
     """Write which GPUs to take, and the alternatives."""
     if explanation.chosen is None:
         say(Paint("no such set:", BAD), explanation.reason)
     else:
-        _show_chosen(name, explanation, explanation.chosen, ask)
+        _show_chosen(name, explanation, explanation.chosen, request)
         _show_warnings(machine)
 
 
@@ -55,11 +57,13 @@ def show_catalogue(entries: list[Entry]) -> None:
     )
 
 
-def _show_chosen(name: str, explanation: Explanation, chosen: GPUSet, ask: ChoiceRequest) -> None:
+def _show_chosen(
+    name: str, explanation: Explanation, chosen: GPUSet, request: ChoiceRequest
+) -> None:
     say(
         Paint(f"GPU {_gpus(chosen)}", GOOD, bold=True),
         Paint(_speed(chosen), bold=True),
-        f"on {name}, mode {ask.mode.value}",
+        f"on {name}, mode {request.mode.value}",
     )
     say(f"  {explanation.reason[:1].upper()}{explanation.reason[1:]}.")
     rows: list[list[Cell]] = []

@@ -1,1 +1,1 @@
-"""HTTP endpoints of the leader: inspection, fit questions and the scheduler extender."""
+"""HTTP endpoints of the leader: inspection, what-if requests and the scheduler extender."""

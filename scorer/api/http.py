@@ -12,7 +12,7 @@ import structlog
 from msgspec import Struct
 
 from cluster.keys import FIT_AUDIENCE, WEBHOOK_USER
-from cluster.whatif_api import MOST_PODS, PATH, FitAnswer, FitQuestion
+from cluster.whatif_api import MAX_PODS, PATH, FitRequest, FitResponse
 from runtime.http.authentication import authenticate
 from runtime.http.limits import Limits
 from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response, retry_later
@@ -26,7 +26,7 @@ from scorer.whatif.fit import settled_in, would_fit
 WHATIF_LIMITS = Limits(body_bytes=1 << 20, bytes_in_flight=8 << 20, requests=8, connections=50)
 """Of the webhook's requests, so that they leave processor time to the planner."""
 
-_questions = msgspec.json.Decoder(FitQuestion)
+_fit_requests = msgspec.json.Decoder(FitRequest)
 _log = structlog.get_logger()
 
 
@@ -89,18 +89,16 @@ class WhatIf:
         if self._working is not None and not self._working.done():
             return retry_later("another dry run is in progress")
         try:
-            question = _questions.decode(request.body)
+            fit_request = _fit_requests.decode(request.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return error_response(400, f"the body is no valid request: {error}")
-        if question.pods > MOST_PODS or not all(one.names for one in question.templates):
-            return error_response(
-                413, f"ask about 1 to {MOST_PODS} pods, and some of each template"
-            )
+        if fit_request.pods > MAX_PODS or not all(each.names for each in fit_request.templates):
+            return error_response(413, f"ask about 1 to {MAX_PODS} pods, and some of each template")
         context = _leading(self._leader)
         if isinstance(context, HttpResponse):
             return context
         deadline = self._clock() + self._limit
-        fits = _fits(context, question, lambda: self._clock() >= deadline)
+        fits = _fits(context, fit_request, lambda: self._clock() >= deadline)
         self._working = asyncio.create_task(self._in_time(fits))
         # A thread cannot be cancelled: if the client leaves, others are refused until it ends.
         return await asyncio.shield(self._working)
@@ -157,10 +155,10 @@ def _gangs(context: LeaderContext, namespace: str | None) -> Callable[[], Struct
 
 
 def _fits(
-    context: LeaderContext, question: FitQuestion, is_expired: Callable[[], bool]
+    context: LeaderContext, request: FitRequest, is_expired: Callable[[], bool]
 ) -> Callable[[], Struct]:
     state = context.informers.state
     snapshot = state.snapshot().fork(is_expired)
-    settled = settled_in(state, question)
+    settled = settled_in(state, request)
     reservation = context.planner.reservation
-    return lambda: FitAnswer(would_fit(snapshot, question, settled, reservation))
+    return lambda: FitResponse(would_fit(snapshot, request, settled, reservation))

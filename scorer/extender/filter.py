@@ -153,7 +153,7 @@ def filter_gpus(node: NodeLedger, request: Request) -> Infeasible | None:
     capacity = gpu_capacity(node, request)
     if not isinstance(capacity, Reason):
         return None
-    when_empty = gpu_capacity(node.emptied(), request)
+    when_empty = gpu_capacity(node.without_pods(), request)
     return Infeasible(capacity, resolvable=not isinstance(when_empty, Reason))
 
 

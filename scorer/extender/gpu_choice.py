@@ -27,8 +27,8 @@ def choose_gpus(
         return infeasible.reason
     if request.family is not Family.WHOLE:
         return cards_for(node, request)
-    ask = ChoiceRequest(node.free_mask, request.gpus, mode=mode)
-    mask = choose(table, ask) if table else None
+    choice = ChoiceRequest(node.free_mask, request.gpus, mode=mode)
+    mask = choose(table, choice) if table else None
     if mask is None:
         return Reason.GPUS
     return tuple(GPUShare(i, node.node.cards[i].uuid) for i in gpus_of(mask))

@@ -36,7 +36,7 @@ def best_possible(snapshot: Snapshot, members: Sequence[Member]) -> float | None
         return None
     if _is_preparing(snapshot):
         return None
-    planned = plan(snapshot.emptied(), members)
+    planned = plan(snapshot.without_pods(), members)
     return planned.bandwidth if isinstance(planned, Plan) else None
 
 
@@ -48,7 +48,7 @@ def never_fits(snapshot: Snapshot, members: Sequence[Member], link: Link) -> boo
     Cost: a plan.
     """
     return not _is_preparing(snapshot) and isinstance(
-        plan(snapshot.emptied(), members, link=link), Refusal
+        plan(snapshot.without_pods(), members, link=link), Refusal
     )
 
 

@@ -86,14 +86,14 @@ def select_gpus(
         sizes: GPUs of each worker.
         options: How to select them.
     """
-    ask = ChoiceRequest(
+    request = ChoiceRequest(
         free,
         sum(sizes),
         mode=options.mode,
         multi_node=options.multi_node,
         linked=options.linked and not options.multi_node,
     )
-    mask = choose_linked(table, ask, sizes) if options.linked else choose(table, ask)
+    mask = choose_linked(table, request, sizes) if options.linked else choose(table, request)
     if mask is None:
         return None
     left = free & ~mask

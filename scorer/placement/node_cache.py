@@ -34,14 +34,14 @@ class DeadlineExceeded(Exception):  # noqa: N818 - the name of Go's context pack
 
 
 class _Deadline:
-    """The deadline that all caches of one cluster share, that of the emptied cluster included."""
+    """The deadline that all caches of one cluster share, also that without pods."""
 
     def __init__(self, is_over: Callable[[], bool] | None) -> None:
         self.is_over = is_over or _never
 
 
 @dataclass(frozen=True, slots=True)
-class EmptiedNodes:
+class NodesWithoutPods:
     """Nodes with nothing running on them."""
 
     before: Nodes
@@ -70,8 +70,8 @@ class NodeCache:
         self._state_numbers: dict[tuple[Table, int], int] = {}
         self.states: list[tuple[Table, int]] = []
         """By number: a machine's tables, and the mask of its free GPUs."""
-        self.emptied: EmptiedNodes | None = None
-        """The nodes for which an emptied cluster was last needed."""
+        self.nodes_without_pods: NodesWithoutPods | None = None
+        """The nodes of the last `Snapshot.without_pods`."""
 
     def fresh(self) -> "NodeCache":
         """Return an empty cache with the same deadline."""
@@ -80,7 +80,7 @@ class NodeCache:
         return cache
 
     @cached_property
-    def freed(self) -> "NodeCache":
+    def without_gpu_pods(self) -> "NodeCache":
         """The cache of the same cluster without the pods with GPUs that can end."""
         return self.fresh()
 
@@ -102,8 +102,8 @@ class NodeCache:
         cache = NodeCache(is_over)
         cache._columns, cache._numbers = dict(self._columns), dict(self._numbers)
         cache._state_numbers, cache.states = dict(self._state_numbers), list(self.states)
-        if (empty := self.emptied) is not None:
-            cache.emptied = replace(empty, cache=empty.cache.fork(is_over))
+        if (empty := self.nodes_without_pods) is not None:
+            cache.nodes_without_pods = replace(empty, cache=empty.cache.fork(is_over))
         return cache
 
     def get_or_compute(

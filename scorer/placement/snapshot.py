@@ -8,7 +8,7 @@ from operator import lt
 from cluster.ledger import Ledger
 from cluster.node import PackingStrategy
 from cluster.node_ledger import Holding, NodeLedger
-from scorer.placement.node_cache import EmptiedNodes, NodeCache, changed_nodes
+from scorer.placement.node_cache import NodeCache, NodesWithoutPods, changed_nodes
 from topology.choice import ChoiceMode
 from topology.table import Table, table_of
 
@@ -76,31 +76,31 @@ class Snapshot:
         nodes = {name: node for name, node in self.ledger.nodes.items() if name not in names}
         return replace(self, ledger=Ledger(nodes))
 
-    def freed(self) -> "Snapshot":
+    def without_gpu_pods(self) -> "Snapshot":
         """Return the same cluster without the pods with GPUs that can end.
 
         Cost: the nodes that changed since the last call.
         """
-        nodes = {name: node.freed for name, node in self.ledger.nodes.items()}
-        return replace(self, ledger=Ledger(nodes), cache=self.cache.freed)
+        nodes = {name: node.without_gpu_pods for name, node in self.ledger.nodes.items()}
+        return replace(self, ledger=Ledger(nodes), cache=self.cache.without_gpu_pods)
 
-    def emptied(self) -> "Snapshot":
+    def without_pods(self) -> "Snapshot":
         """Return the same cluster with nothing running on it.
 
         Cost: that of `nodes`, while no node itself changes.
         """
-        known = self.cache.emptied
+        known = self.cache.nodes_without_pods
         if known and _are_same(known.before, self.nodes):
-            emptied = replace(known, before=self.nodes)
+            without_pods = replace(known, before=self.nodes)
         else:
             by_node = {id(node.node): node for node in known.nodes} if known else {}
-            nodes = tuple(by_node.get(id(node.node)) or node.emptied() for node in self.nodes)
+            nodes = tuple(by_node.get(id(node.node)) or node.without_pods() for node in self.nodes)
             ledger = Ledger({node.node.name: node for node in nodes})
             cache = known.cache if known else self.cache.fresh()
-            emptied = EmptiedNodes(self.nodes, nodes, ledger, cache)
-        self.cache.emptied = emptied
-        empty = replace(self, ledger=emptied.ledger, cache=emptied.cache)
-        vars(empty).update(nodes=emptied.nodes, _in_order=True)
+            without_pods = NodesWithoutPods(self.nodes, nodes, ledger, cache)
+        self.cache.nodes_without_pods = without_pods
+        empty = replace(self, ledger=without_pods.ledger, cache=without_pods.cache)
+        vars(empty).update(nodes=without_pods.nodes, _in_order=True)
         return empty
 
 

@@ -157,9 +157,9 @@ def run_cycle(
 def _could_use(snapshot: Snapshot, unit: Unit) -> frozenset[str]:
     """Return the nodes that a unit could use once running pods end; empty after the deadline."""
     try:
-        freed = snapshot.freed()
-        if isinstance(plan(freed, unit.members, link=unit.link), Plan):
-            return feasible_nodes(freed, unit.members, link=unit.link)
+        empty = snapshot.without_gpu_pods()
+        if isinstance(plan(empty, unit.members, link=unit.link), Plan):
+            return feasible_nodes(empty, unit.members, link=unit.link)
     except DeadlineExceeded:
         pass
     return frozenset()

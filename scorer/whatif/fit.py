@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cluster.node import NodeMode
 from cluster.node_ledger import NodeLedger
-from cluster.whatif_api import FitQuestion, FitResult, FitTemplate, NodeLeft, PodFit
+from cluster.whatif_api import FitRequest, FitResult, FitTemplate, NodeLeft, PodFit
 from scorer.cache.cluster_state import ClusterState
 from scorer.gang.plan_record import tenths
 from scorer.gang.unit import link_of
@@ -38,7 +38,7 @@ _Placements: TypeAlias = Sequence[Placement | None]
 
 def would_fit(
     snapshot: Snapshot,
-    question: FitQuestion,
+    request: FitRequest,
     settled: Settled,
     reserved: Reservation | None = None,
 ) -> list[FitResult]:
@@ -46,7 +46,7 @@ def would_fit(
 
     Args:
         snapshot: The cluster.
-        question: The templates.
+        request: The templates.
         settled: The members of gangs that have their GPUs already.
         reserved: Nodes that are reserved for a waiting unit; None: there are none.
 
@@ -56,12 +56,12 @@ def would_fit(
     Cost: a plan for each gang and each pod on its own, twice where whole GPUs are asked for, and
         some ms for each template.
     """
-    pods = [pod for template in question.templates for pod in _intended(template)]
+    pods = [pod for template in request.templates for pod in _intended(template)]
     results, after = simulate(snapshot, pods, settled, reserved)
     decided = {place: result for result in results for place in result.places}
     found: list[FitResult] = []
     start = 0
-    for template in question.templates:
+    for template in request.templates:
         places = range(start, start + len(template.names))
         units = [decided[place] for place in places]
         placements = [_placement(decided[place], place) for place in places]
@@ -70,9 +70,9 @@ def would_fit(
     return found
 
 
-def settled_in(state: ClusterState, question: FitQuestion) -> Settled:
+def settled_in(state: ClusterState, request: FitRequest) -> Settled:
     """Return the members of the templates' gangs that have their GPUs already."""
-    pods = (template.pod for template in question.templates)
+    pods = (template.pod for template in request.templates)
     gangs = (gang_name(pod, pod.metadata.namespace) for pod in pods)
     groups = {gang[:2] for gang in gangs if gang}
     return settled_of(pod for group in groups for pod in state.group(group))

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from cluster.whatif_api import MOST_PODS
+from cluster.whatif_api import MAX_PODS
 
 CLUSTER = """\
 apiVersion: linkwise.dev/v1alpha1
@@ -142,7 +142,7 @@ def test_too_many_pods_are_not_placed_and_noted(check):
     code, out, err = check(WHOLE, replicas=10**9)
 
     assert (code, "fit" in out) == (0, False)
-    assert f"of more than {MOST_PODS} pods, ask linkwise simulate" in err
+    assert f"of more than {MAX_PODS} pods, ask linkwise simulate" in err
     assert check(WHOLE, "--strict", replicas=10**9).code == 0
 
 

@@ -317,4 +317,4 @@ def test_a_pod_that_is_there_for_as_long_as_its_node_keeps_its_gpus(owner, stays
     raw = a_pod({NVIDIA_GPU: 2}, name="a", owner=owner, nodeName="node-0")
     ledger = ledger_of([a_node(mode="default")], [msgspec.convert(raw, Pod)]).nodes["node-0"]
 
-    assert (ledger.freed is ledger) is stays
+    assert (ledger.without_gpu_pods is ledger) is stays

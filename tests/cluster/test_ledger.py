@@ -263,9 +263,9 @@ def test_whatever_is_held_and_released_the_account_is_right(mode, steps):
 def test_emptying_takes_everything_off_a_node_and_leaves_an_empty_one_as_it_is():
     empty = NodeLedger.empty(a_node())
 
-    assert empty.emptied() is empty
-    assert empty.hold(Holding("a/b", "u", (GPUShare(0),))).emptied() == empty
-    assert replace(empty, unaccounted="somebody has GPUs").emptied() == empty
+    assert empty.without_pods() is empty
+    assert empty.hold(Holding("a/b", "u", (GPUShare(0),))).without_pods() == empty
+    assert replace(empty, unaccounted="somebody has GPUs").without_pods() == empty
 
 
 def test_freeing_takes_off_a_node_who_has_gpus_and_nobody_else():
@@ -277,8 +277,8 @@ def test_freeing_takes_off_a_node_who_has_gpus_and_nobody_else():
     counted = Holding("ns/b", "b", cpu=8_000, nvidia=2)
 
     for kept in (empty, lasting):
-        assert kept.freed is kept
-        assert kept.hold(whole).hold(counted).freed == kept
+        assert kept.without_gpu_pods is kept
+        assert kept.hold(whole).hold(counted).without_gpu_pods == kept
 
 
 def test_gpus_nobody_has_are_counted_whoever_chooses_them():

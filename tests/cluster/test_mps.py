@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from cluster.keys import ENV_MPS_MEMORY, ENV_MPS_THREADS, GPU_MEM
 from cluster.mps import is_tighter, limits
-from cluster.request import Ask
+from cluster.request import ContainerRequest
 
 
 @pytest.mark.parametrize(
@@ -21,9 +21,11 @@ from cluster.request import Ask
     ],
 )
 def test_a_container_is_limited_to_its_part_of_each_card(memory, core, cards, variables):
-    ask = Ask("a", 0, init=False, sidecar=False, resource=GPU_MEM, memory=memory, core=core)
+    container = ContainerRequest(
+        "a", 0, init=False, sidecar=False, resource=GPU_MEM, memory=memory, core=core
+    )
 
-    assert limits(ask, cards) == variables
+    assert limits(container, cards) == variables
 
 
 @pytest.mark.parametrize(

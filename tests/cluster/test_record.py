@@ -33,15 +33,15 @@ from cluster.record import (
     format_record,
     parse_record,
 )
-from cluster.request import Ask, Family, Request
+from cluster.request import ContainerRequest, Family, Request
 
 NOW = 1_790_000_000_123_456_789
 
 
 def ask(
     container: str, index: int = 0, *, init: bool = False, sidecar: bool = False, **amounts: int
-) -> Ask:
-    return Ask(container, index, init, sidecar=sidecar, resource="", **amounts)
+) -> ContainerRequest:
+    return ContainerRequest(container, index, init, sidecar=sidecar, resource="", **amounts)
 
 
 def share(memory: int, core: int = 0, cards: int = 1) -> Request:
@@ -49,7 +49,7 @@ def share(memory: int, core: int = 0, cards: int = 1) -> Request:
 
 
 def whole(gpus: int, family: Family = Family.WHOLE) -> Request:
-    return Request(family, gpus, asks=(ask("c0", gpus=gpus),))
+    return Request(family, gpus, containers=(ask("c0", gpus=gpus),))
 
 
 def written(
@@ -210,7 +210,7 @@ def test_containers_that_run_together_see_different_gpus():
     )
     gpus = tuple(GPUShare(i) for i in (4, 7, 1, 2))
 
-    annotations = written(Request(Family.WHOLE, 4, asks=asks), *gpus)
+    annotations = written(Request(Family.WHOLE, 4, containers=asks), *gpus)
 
     assert VISIBLE_DEVICES not in annotations
     assert {
@@ -241,7 +241,7 @@ def test_an_init_container_has_no_gpu_of_a_sidecar_that_started_before_it():
         ask("fetch", 1, init=True, gpus=2),
         ask("second", 2, init=True, sidecar=True, gpus=1),
     )
-    request = Request(Family.WHOLE, 3, asks=asks)
+    request = Request(Family.WHOLE, 3, containers=asks)
 
     assert divide_gpus(tuple(map(GPUShare, range(3))), request) == [
         (GPUShare(0),),

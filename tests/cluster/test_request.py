@@ -80,7 +80,7 @@ def test_true_is_no_amount_where_one_was_read_before():
 def test_each_container_that_asks_is_told_with_its_place():
     pod = a_pod({}, SHARE, initContainers=[a_container({GPU_MEM: 1}, name="fetch")])
 
-    app, init = read(pod)[0].asks
+    app, init = read(pod)[0].containers
 
     assert (app.container, app.index, app.init, app.memory, app.core) == ("c1", 1, False, 2, 30)
     assert app.field == f"spec.containers[1].resources.limits[{GPU_MEM}]"
@@ -252,7 +252,12 @@ def test_an_amount_of_0_asks_for_nothing(zero):
 
     assert read(a_pod(nothing, nodeName="n1")) == (Request(), ())
     request, findings = read(a_pod({**nothing, GPU_WHOLE: 2}, nothing))
-    assert (request.family, request.gpus, len(request.asks), findings) == (Family.WHOLE, 2, 1, ())
+    assert (request.family, request.gpus, len(request.containers), findings) == (
+        Family.WHOLE,
+        2,
+        1,
+        (),
+    )
 
 
 def test_a_limit_of_0_does_not_hide_a_request():
@@ -329,7 +334,7 @@ def test_two_families_in_one_pod_are_refused_where_the_second_is_named():
     assert finding.field == f"spec.initContainers[0].resources.limits[{NVIDIA_GPU}]"
     assert f"{GPU_MEM} ({FIRST}[{GPU_MEM}])" in finding.message
     assert finding.message.endswith(f"and {NVIDIA_GPU}")
-    assert (request.family, request.memory, len(request.asks)) == (Family.SHARE, 2, 1)
+    assert (request.family, request.memory, len(request.containers)) == (Family.SHARE, 2, 1)
 
 
 def test_every_family_beside_the_first_is_told():
@@ -432,11 +437,11 @@ def test_every_finding_quotes_the_pod_at_its_field_and_says_what_to_do(pod):
 def test_a_request_without_findings_is_consistent(pod):
     request, findings = read(pod)
 
-    assert (request.family is None) == (request.asks == ())
+    assert (request.family is None) == (request.containers == ())
     if findings:
         return
-    assert request.gpus >= max((ask.gpus for ask in request.asks), default=0)
-    assert request.memory >= max((ask.memory for ask in request.asks), default=0)
+    assert request.gpus >= max((ask.gpus for ask in request.containers), default=0)
+    assert request.memory >= max((ask.memory for ask in request.containers), default=0)
     assert request.memory_per_card * request.gpus == request.memory
     assert request.core_per_card * request.gpus == request.core
     assert request.core_per_card in range(0, 101, 5)

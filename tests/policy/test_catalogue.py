@@ -4,15 +4,17 @@ from cluster import keys
 from cluster.affinity import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, Requirement
 from cluster.finding import Code, Severity
 from cluster.pod import NewPodSpec
-from cluster.request import Ask, Family, Request
+from cluster.request import ContainerRequest, Family, Request
 from policy.catalogue import SHIPPED, Catalogue, Model, check_class
 
 NONE = Request()
 
 
 def gpus(count, family=Family.NVIDIA):
-    ask = Ask("c", 0, init=False, sidecar=False, resource=keys.NVIDIA_GPU, gpus=count)
-    return Request(family, count, asks=(ask,))
+    request = ContainerRequest(
+        "c", 0, init=False, sidecar=False, resource=keys.NVIDIA_GPU, gpus=count
+    )
+    return Request(family, count, containers=(request,))
 
 
 def labels(**given):
@@ -107,7 +109,7 @@ def test_a_count_that_a_model_does_not_come_in_is_denied(model, count, counts):
     [finding] = check_class(labels(klass="gpu", model=model), NewPodSpec(), gpus(count), SHIPPED)
 
     assert (finding.code, finding.value) == (Code.MODEL_COUNT, count)
-    assert finding.field == gpus(1).asks[0].field
+    assert finding.field == gpus(1).containers[0].field
     assert f"comes with {counts} GPUs" in finding.message
     assert f"ask for {counts} GPUs" in finding.fix
 

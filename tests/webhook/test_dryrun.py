@@ -7,7 +7,7 @@ from msgspec import to_builtins
 
 from cluster import keys
 from cluster.capacity import Capacity
-from cluster.whatif_api import MOST_PODS, FitResult, NodeLeft, PodFit
+from cluster.whatif_api import MAX_PODS, FitResult, NodeLeft, PodFit
 from manifest.value import InputError
 from policy.snapshot import PolicySnapshot
 from webhook.dryrun import MAX_NAMESPACES, MAX_TEMPLATES, dry_run, encode_dry_run, read_manifest
@@ -143,7 +143,7 @@ FIT = FitResult(
 def test_fit_request_has_patched_gpu_pods_that_are_allowed():
     result = judged("---\n".join((NOT_OURS, DENIED, NONE, POD, DEPLOYMENT)))
 
-    pod, serve = result.question.templates
+    pod, serve = result.fit_request.templates
     assert list(result.fit_templates) == [3, 4]
     assert (pod.names, serve.names) == (["train"], ["serve-0", "serve-1", "serve-2"])
     assert (pod.pod.metadata.namespace, serve.pod.metadata.namespace) == ("default", "team")
@@ -172,7 +172,7 @@ def test_unknown_placement_is_a_note():
 def test_fit_request_names_at_most_one_pod_above_the_limit():
     text = DEPLOYMENT.replace("replicas: 3", "replicas: 1000000000")
 
-    assert judged(text).question.pods == MOST_PODS + 1
+    assert judged(text).fit_request.pods == MAX_PODS + 1
 
 
 # ---- Who may ask.

@@ -14,10 +14,10 @@ from cluster import keys
 from cluster.pod import Metadata, Pod
 from cluster.scorer_lease import LEASE
 from cluster.whatif_api import (
-    MOST_PODS,
+    MAX_PODS,
     PATH,
-    FitAnswer,
-    FitQuestion,
+    FitRequest,
+    FitResponse,
     FitResult,
     FitTemplate,
     PodFit,
@@ -30,7 +30,7 @@ from webhook.__main__ import _scorer_client
 from webhook.scorer_client import NoPlacementError, ScorerClient
 from webhook.settings import Settings
 
-QUESTION = FitQuestion([FitTemplate(Pod(metadata=Metadata(name="train")), ["train"])])
+QUESTION = FitRequest([FitTemplate(Pod(metadata=Metadata(name="train")), ["train"])])
 FIT = FitResult(True, None, [PodFit("train", "gpu-0", [3])], [], None, None, None, [], None)
 
 
@@ -89,9 +89,9 @@ async def test_leader_is_queried_with_our_token(cluster, files):
 
     def answer(call):
         queries.append(
-            (call.headers["Authorization"], msgspec.json.decode(call.body, type=FitQuestion))
+            (call.headers["Authorization"], msgspec.json.decode(call.body, type=FitRequest))
         )
-        return types.HttpResponse(msgspec.json.encode(FitAnswer([FIT])))
+        return types.HttpResponse(msgspec.json.encode(FitResponse([FIT])))
 
     async with a_scorer(cluster, files, answer):
         assert await ask(cluster, files) == [FIT]
@@ -110,7 +110,7 @@ async def test_concurrent_queries_are_serialized(cluster, files):
         with suppress(TimeoutError):
             await asyncio.wait_for(two.wait(), 0.1)
         beside -= 1
-        return types.HttpResponse(msgspec.json.encode(FitAnswer([FIT])))
+        return types.HttpResponse(msgspec.json.encode(FitResponse([FIT])))
 
     async with a_scorer(cluster, files, answer), Kube(cluster.url) as kube:
         settings = settings_of(files)
@@ -125,7 +125,7 @@ async def test_replaced_token_and_ca_are_used(cluster, files):
 
     def answer(call):
         tokens.append(call.headers["Authorization"])
-        return types.HttpResponse(msgspec.json.encode(FitAnswer([FIT])))
+        return types.HttpResponse(msgspec.json.encode(FitResponse([FIT])))
 
     async with a_scorer(cluster, files, answer):
         await ask(cluster, files)
@@ -213,11 +213,11 @@ async def test_missing_token_file_is_not_an_error_of_the_user(cluster, files, mi
 
 
 async def test_too_many_pods_are_refused_without_a_query(cluster, files):
-    many = FitQuestion([FitTemplate(Pod(), ["a"] * (MOST_PODS + 1))])
+    many = FitRequest([FitTemplate(Pod(), ["a"] * (MAX_PODS + 1))])
 
     assert (
         await reason_of(cluster, files, many)
-        == f"more than {MOST_PODS} pods, the most that one request can have"
+        == f"more than {MAX_PODS} pods, the most that one request can have"
     )
 
 

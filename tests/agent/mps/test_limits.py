@@ -12,13 +12,13 @@ from agent.mps.limits import (
 from cluster.keys import ENV_MPS_MEMORY, ENV_MPS_PIPES, ENV_MPS_THREADS, GPU_MEM
 from cluster.mps import PIPES
 from cluster.record import GPUShare
-from cluster.request import Ask
+from cluster.request import ContainerRequest
 
 HERE = Directories("/run/linkwise/mps/pipe", "/run/linkwise/mps/shm")
 
 
 def ask(memory=4, core=20):
-    return Ask("main", 0, False, False, GPU_MEM, memory=memory, core=core)
+    return ContainerRequest("main", 0, False, False, GPU_MEM, memory=memory, core=core)
 
 
 def test_container_reaches_the_daemon_with_the_limits_of_its_request():

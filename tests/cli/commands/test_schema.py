@@ -168,7 +168,7 @@ def test_dry_run_response_matches_its_schema(fits):
         capacity=Capacity(),
     )
     if not isinstance(fits, str):
-        fits = would_fit(snapshot_of(Ledger({})), judged.question, {})
+        fits = would_fit(snapshot_of(Ledger({})), judged.fit_request, {})
 
     document = json.loads(answered(judged, fits))
 

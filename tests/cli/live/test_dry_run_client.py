@@ -70,7 +70,7 @@ def judge(request, fits=None):
     namespaces = {name: {} for name in manifest.namespaces}
     capacity = capacity_of([NODE])
     report = judged(manifest, namespaces=namespaces, policy=policy, capacity=capacity)
-    return 200, answered(report, fits or would_fit(a_snapshot(NODE), report.question, {}))
+    return 200, answered(report, fits or would_fit(a_snapshot(NODE), report.fit_request, {}))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from cluster import keys
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from cluster.scorer_lease import LEASE
-from cluster.whatif_api import MOST_PODS, FitAnswer, FitQuestion, FitTemplate
+from cluster.whatif_api import MAX_PODS, FitRequest, FitResponse, FitTemplate
 from scorer import __main__ as process
 from scorer.api import http
 from scorer.timings import Timings
@@ -71,7 +71,7 @@ NODE = {
 }
 GATED = a_pod({keys.GPU_WHOLE: 6}, schedulingGates=[{"name": keys.GANG}])
 WEBHOOK = "webhook"
-QUESTION = FitQuestion([FitTemplate(msgspec.convert(GATED, Pod), ["train"])])
+QUESTION = FitRequest([FitTemplate(msgspec.convert(GATED, Pod), ["train"])])
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ async def test_a_dry_run_shows_where_pods_would_fit_and_assumes_nothing(scorer, 
     await nodes_known(scorer, cluster)
     for _ in range(2):
         status, body = await scorer.fits(QUESTION, WEBHOOK)
-        (fit,) = msgspec.json.decode(body, type=FitAnswer).fits
+        (fit,) = msgspec.json.decode(body, type=FitResponse).fits
         assert (status, fit.fits, fit.pods[0].node) == (200, True, "gpu-0")
         assert (fit.nodes[0].free_before, fit.nodes[0].free_after) == (8, 2)
     assert [path for _, path, _ in cluster.writes if "/pods" in path] == []
@@ -175,9 +175,9 @@ async def test_the_reason_of_a_reservation_does_not_name_the_starving_unit(score
     pod = msgspec.convert(a_pod({keys.GPU_WHOLE: 1}, **gate), Pod)
 
     async def reserved():
-        _, body = await scorer.fits(FitQuestion([FitTemplate(pod, ["train"])]), WEBHOOK)
+        _, body = await scorer.fits(FitRequest([FitTemplate(pod, ["train"])]), WEBHOOK)
         assert b"secret" not in body
-        (fit,) = msgspec.json.decode(body, type=FitAnswer).fits
+        (fit,) = msgspec.json.decode(body, type=FitResponse).fits
         return not fit.fits and "reserved for the unit that waited longest (1)" in fit.reason
 
     await until_true(reserved)
@@ -196,9 +196,9 @@ async def test_only_the_webhook_may_request_dry_runs(scorer, token, status):
     [
         pytest.param(b"{", 400, id="not JSON"),
         pytest.param(b'{"templates": 1}', 400, id="wrong type"),
-        pytest.param(FitQuestion([FitTemplate(Pod(), [])]), 413, id="no pods"),
+        pytest.param(FitRequest([FitTemplate(Pod(), [])]), 413, id="no pods"),
         pytest.param(
-            FitQuestion([FitTemplate(Pod(), ["a"] * (MOST_PODS + 1))]), 413, id="too many pods"
+            FitRequest([FitTemplate(Pod(), ["a"] * (MAX_PODS + 1))]), 413, id="too many pods"
         ),
     ],
 )

@@ -223,7 +223,7 @@ def test_what_is_remembered_of_nodes_never_changes_an_answer(snapshot, offered, 
         members = [replace(one, name=f"{one.name}-{number}") for one in gang]
         names = sorted(snapshot.ledger.nodes)
         hidden = frozenset(data.draw(st.lists(st.sampled_from(names), max_size=2)))
-        for seen in (snapshot, snapshot.without(hidden), snapshot.emptied()):
+        for seen in (snapshot, snapshot.without(hidden), snapshot.without_pods()):
             # The same ledgers, and nothing that was found of them before.
             fresh = replace(snapshot_of(seen.ledger), **_preferences(seen))
             for look in (feasibility_of, feasibility_of_all):

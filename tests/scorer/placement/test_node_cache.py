@@ -114,21 +114,21 @@ def test_fork_has_the_same_values_and_later_ones_of_its_own():
 def test_forked_snapshot_shares_nodes_and_no_cache():
     before = a_snapshot(a_node("a"), a_node("b"), taken={"a": [0]})
     plan(before, [a_member()])
-    empty = before.emptied()
+    empty = before.without_pods()
 
     apart = before.fork()
 
     assert apart.nodes == before.nodes
     assert apart.cache is not before.cache
-    assert apart.emptied() == empty
-    assert apart.emptied().cache is not empty.cache
+    assert apart.without_pods() == empty
+    assert apart.without_pods().cache is not empty.cache
 
 
 @pytest.mark.parametrize(
     "look",
     [
         pytest.param(lambda snapshot: snapshot, id="as it is"),
-        pytest.param(lambda snapshot: snapshot.emptied(), id="with nothing running"),
+        pytest.param(lambda snapshot: snapshot.without_pods(), id="with nothing running"),
         pytest.param(lambda snapshot: snapshot.only("a"), id="one node of it"),
         pytest.param(lambda snapshot: snapshot.without({"a"}), id="without one of them"),
     ],
@@ -181,9 +181,9 @@ def test_deadline_before_the_first_changed_node_keeps_the_other_values():
 
 def test_deadline_holds_for_the_emptied_cluster_and_ends_with_its_block():
     snapshot = a_snapshot(a_node("a"), a_node("b"))
-    plan(snapshot.emptied(), [a_member()])
+    plan(snapshot.without_pods(), [a_member()])
 
     with snapshot.cache.deadline(lambda: True), pytest.raises(DeadlineExceeded):
-        plan(snapshot.emptied(), [a_member()])
+        plan(snapshot.without_pods(), [a_member()])
 
-    assert isinstance(plan(snapshot.emptied(), [a_member()]), Plan)
+    assert isinstance(plan(snapshot.without_pods(), [a_member()]), Plan)

@@ -17,7 +17,7 @@ def test_nodes_come_by_name():
 def test_the_emptied_cluster_keeps_what_is_broken_and_forgets_what_runs():
     snapshot = a_snapshot(a_node("a", unhealthy=(0,)), taken={"a": (1, 2)}, domains=("rack",))
 
-    empty = snapshot.emptied()
+    empty = snapshot.without_pods()
 
     assert empty.nodes[0].free_mask == 0b11111110
     assert empty.domains == ("rack",)
@@ -49,20 +49,22 @@ def test_emptied_nodes_are_computed_once_for_the_same_nodes():
     snapshot = a_snapshot(a_node("a"), a_node("b"), taken={"a": (1, 2)})
     later = snapshot.hold_all([("b", a_member().holding((GPUShare(0),)))])
 
-    assert later.emptied().nodes is snapshot.emptied().nodes
-    assert later.emptied().cache is snapshot.emptied().cache
-    assert [node.free_mask for node in later.emptied().nodes] == [255, 255]
+    assert later.without_pods().nodes is snapshot.without_pods().nodes
+    assert later.without_pods().cache is snapshot.without_pods().cache
+    assert [node.free_mask for node in later.without_pods().nodes] == [255, 255]
 
 
 def test_the_emptied_cluster_follows_its_nodes_and_preferences():
     snapshot = a_snapshot(a_node("a"), a_node("b"))
-    empty = snapshot.emptied()
+    empty = snapshot.without_pods()
     cordoned = NodeLedger.empty(a_node("a", cordoned=(0,)))
 
-    other = replace(snapshot, ledger=Ledger({**snapshot.ledger.nodes, "a": cordoned})).emptied()
-    preferring = replace(snapshot, nic_bandwidth=3.0).emptied()
+    other = replace(
+        snapshot, ledger=Ledger({**snapshot.ledger.nodes, "a": cordoned})
+    ).without_pods()
+    preferring = replace(snapshot, nic_bandwidth=3.0).without_pods()
 
     assert [node.free_mask for node in other.nodes] == [254, 255]
     assert other.nodes[1] is empty.nodes[1]
     assert preferring.nic_bandwidth == 3.0
-    assert len(snapshot.without({"b"}).emptied().nodes) == 1
+    assert len(snapshot.without({"b"}).without_pods().nodes) == 1

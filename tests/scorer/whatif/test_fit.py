@@ -5,7 +5,7 @@ from builders import a_node, a_pod, a_seen, a_snapshot
 from cluster import keys
 from cluster.pod import Pod
 from cluster.record import GPUShare
-from cluster.whatif_api import FitQuestion, FitTemplate, NodeLeft, PodFit
+from cluster.whatif_api import FitRequest, FitTemplate, NodeLeft, PodFit
 from scorer.cache.cluster_state import ClusterState
 from scorer.placement.reasons import Reason
 from scorer.queue.cycle import Reservation
@@ -30,7 +30,7 @@ KEPT = "reserved for the unit that waited longest (1)"
 
 
 def fits(snapshot, *templates, settled=None, reserved=None):
-    return would_fit(snapshot, FitQuestion(list(templates)), settled or {}, reserved)
+    return would_fit(snapshot, FitRequest(list(templates)), settled or {}, reserved)
 
 
 def test_gang_that_fits_has_nodes_bandwidth_and_free_gpus():
@@ -166,9 +166,9 @@ def test_members_that_wait_or_belong_to_another_job_of_the_name_do_not_count():
         one = a_seen(1, name, namespace="default", annotations=mark, **pod)
         state.update_pod(one.key, one)
 
-    question = FitQuestion([gang(2, size=4)])
+    request = FitRequest([gang(2, size=4)])
 
-    found = settled_in(state, question)
+    found = settled_in(state, request)
     assert {gang: sorted(nodes) for gang, nodes in found.items()} == {
         ("default", "bert", ""): ["", "gpu-0"],
         ("default", "bert", "j"): ["gpu-0"],
