@@ -131,7 +131,7 @@ def test_rights_of_the_agent():
     }
     verbs = ("get", "create", "update", "delete")
     assert granted == {
-        (None, "pods", "get"),
+        *((None, "pods", verb) for verb in ("get", "list")),
         *((None, "nodes", verb) for verb in ("get", "patch")),
         (None, "events", "create"),
         *((keys.TOPOLOGY_NAMESPACE, "configmaps", verb) for verb in verbs),
