@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -67,12 +67,12 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     driver = _driver(settings)
     loop = asyncio.get_running_loop()
 
-    def on_change(_change: DriverReading | DriverError) -> None:
+    def wake(*_change: object) -> None:
         loop.call_soon_threadsafe(agent.wake)
 
-    health = GPUHealth(driver, on_change, interval_s=settings.read_seconds)
+    health = GPUHealth(driver, wake, interval_s=settings.read_seconds)
     async with _kube(settings) as kube:
-        services = _services(settings, kube, driver, health, metrics)
+        services = _services(settings, kube, driver, health, metrics, wake)
         agent = NodeAgent(settings.node, settings.paths, health, services)
         routes = probe_routes(registry, {"node": lambda: agent.not_ready})
         async with serve(routes, host=settings.host, port=settings.probe_port):
@@ -99,7 +99,12 @@ def _driver(settings: Settings) -> GPUDriver:
 
 
 def _services(
-    settings: Settings, kube: Kube, driver: GPUDriver, health: GPUHealth, metrics: Metrics
+    settings: Settings,
+    kube: Kube,
+    driver: GPUDriver,
+    health: GPUHealth,
+    metrics: Metrics,
+    on_bound: Callable[[], None],
 ) -> Services:
     paths = settings.paths
     events = EventRecorder(kube, AGENT, settings.node, wall)
@@ -119,7 +124,7 @@ def _services(
         pod_resources=pod_resources,
         node_spec=node_spec,
         binder=binder,
-        plugins=DevicePlugins(paths.device_plugins, _MeasuredBinder(binder, metrics)),
+        plugins=DevicePlugins(paths.device_plugins, _MeasuredBinder(binder, metrics, on_bound)),
         publisher=Publisher(kube, settings.node),
         events=events,
         metrics=metrics,
@@ -127,19 +132,20 @@ def _services(
 
 
 class _MeasuredBinder:
-    """Measures how long binding takes."""
+    """Measures how long binding takes, and says when it is done."""
 
-    def __init__(self, binder: Binder, metrics: Metrics) -> None:
-        self._binder, self._metrics = binder, metrics
+    def __init__(self, binder: Binder, metrics: Metrics, on_bound: Callable[[], None]) -> None:
+        self._binder, self._metrics, self._on_bound = binder, metrics, on_bound
 
     async def bind(self, resource: str, device_ids: Iterable[str]) -> None:
-        """Bind a container, and count it."""
+        """Bind a container."""
         began, refused = monotonic(), True
         try:
             await self._binder.bind(resource, device_ids)
             refused = False
         finally:
             self._metrics.bound(monotonic() - began, refused=refused)
+            self._on_bound()
 
 
 async def _run_until(stop: asyncio.Event, agent: NodeAgent) -> None:

@@ -128,7 +128,9 @@ class NodeAgent:
             self._wake.clear()
             try:
                 await self._observe()
-            except (BindError, KubeletError, OSError, TopologyError) as error:
+            except DriverReplacedError:
+                raise
+            except (BindError, DriverError, KubeletError, OSError, TopologyError) as error:
                 if str(error) != self.not_ready:
                     _log.warning("Node not observed", err=str(error))
                 self.not_ready = str(error)
@@ -141,11 +143,11 @@ class NodeAgent:
     async def _observe(self) -> None:
         """Bring what is offered and published up to date with the node."""
         services = self._services
-        reading = self._reading()
+        reading = self._health.reading
+        if isinstance(self._health.error, DriverReplacedError):
+            raise self._health.error
         if reading is None:
-            services.plugins.set({})
-            message = str(self._health.error or "the driver was not read yet")
-            await self._report([Problem(ProblemReason.NOTHING_OFFERED, message)])
+            await self._report_unread(self._health.error)
             return
         machine = self._machine(reading)
         await services.node_spec.refresh(reading)
@@ -181,10 +183,16 @@ class NodeAgent:
             self._nics = {bus_ids: read_nics(self._paths.sys, reading.gpus)}
         return machine_of(reading, self._nics[bus_ids])
 
-    def _reading(self) -> DriverReading | None:
-        if isinstance(self._health.error, DriverReplacedError):
-            raise self._health.error
-        return self._health.reading
+    async def _report_unread(self, error: DriverError | None) -> None:
+        """Report that the driver was never read.
+
+        Raises:
+            DriverError: Always.
+        """
+        if error is None:
+            raise DriverError("the driver was not read yet")
+        await self._report([Problem(ProblemReason.NOTHING_OFFERED, str(error))])
+        raise error
 
     def _node_labels(self) -> dict[str, str]:
         node = self._labels.items.get(("", self._node))

@@ -1,0 +1,242 @@
+"""The whole agent in this process: stand-in driver, kubelet and API server around the real code."""
+
+import asyncio
+import json
+import tempfile
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+from aiohttp import web
+from fake_api import FakeAPI, status
+from gpu_readings import gpu
+from kubelet_stub import Kubelet
+from nvidia_cdi import as_yaml, nvidia_spec
+from nvml.standin import MACHINE, VERSION_MISMATCH, StandInNVML, compiler, library
+from waiting import until
+
+from agent.__main__ import run
+from agent.driver.reading import DriverReplacedError
+from agent.kubelet.api import podresources_pb2
+from agent.settings import read_settings
+from cluster import keys
+from topology.catalogue import entry
+
+NODE = "gpu-0"
+MAP = f"{keys.TOPOLOGY_NAME_PREFIX}{NODE}"
+
+
+class API(FakeAPI):
+    """Serves the Node as a watched collection, and stores what the agent publishes."""
+
+    def __init__(self):
+        super().__init__()
+        self.pods, self.config_maps, self.events = {}, {}, []
+
+    def put_node(self, **labels):
+        metadata = {"name": NODE, "uid": "uid-1", "labels": labels, "resourceVersion": "1"}
+        self.put(NODE)
+        self.objects[NODE]["metadata"].update(metadata, namespace="")
+        self._tell("MODIFIED", self.objects[NODE])
+
+    async def _list(self, request):
+        found = {
+            f"/api/v1/nodes/{NODE}": self.objects.get(NODE),
+            **{f"/api/v1/namespaces/ns/pods/{name}": pod for name, pod in self.pods.items()},
+            **{
+                f"/api/v1/namespaces/kube-system/configmaps/{name}": stored
+                for name, stored in self.config_maps.items()
+            },
+        }
+        if request.path == "/api/v1/nodes":
+            return await super()._list(request)
+        if (item := found.get(request.path)) is None:
+            return await status(404, "NotFound", "not found")(request)
+        return web.json_response(item)
+
+    async def _call(self, request):
+        body = json.loads(await request.read())
+        if request.path.endswith("/events"):
+            self.events.append((body["reason"], body["message"]))
+        elif "/configmaps" in request.path:
+            body["metadata"]["resourceVersion"] = "1"
+            self.config_maps[body["metadata"]["name"]] = body
+        return web.json_response({"metadata": {"name": "stored"}})
+
+    def published(self, key):
+        return json.loads(self.config_maps[MAP]["data"][key]) if MAP in self.config_maps else None
+
+
+class Node:
+    """A DGX-1 whose agent runs."""
+
+    def __init__(self, root, api, kubelet, driver):
+        self.root, self.api, self.kubelet, self.driver = root, api, kubelet, driver
+
+    async def offers(self, resource, number):
+        def offered():
+            plugin = self.kubelet.plugins.get(resource)
+            return plugin is not None and len(plugin.devices) == number
+
+        await until(offered)
+        return self.kubelet.plugins[resource]
+
+    def runs(self, pod, *ids, resource=keys.GPU_WHOLE, gpus=()):
+        """Let the kubelet list a container of a pod with a record."""
+        record = {"v": 1, "node": NODE, "gpus": [{"i": i} for i in gpus]}
+        amounts = {resource: str(len(ids))}
+        self.api.pods[pod] = {
+            "metadata": {
+                "name": pod,
+                "namespace": "ns",
+                "uid": f"uid-{pod}",
+                "annotations": {keys.ALLOCATION: json.dumps(record)} if gpus else {},
+            },
+            "spec": {
+                "nodeName": NODE,
+                "containers": [{"name": "main", "resources": {"limits": amounts}}],
+            },
+        }
+        part = podresources_pb2.ContainerDevices(resource_name=resource, device_ids=ids)
+        container = podresources_pb2.ContainerResources(name="main", devices=[part])
+        self.kubelet.listed.pod_resources.append(
+            podresources_pb2.PodResources(name=pod, namespace="ns", containers=[container])
+        )
+
+    def unhealthy(self):
+        devices = self.api.published("devices") or {}
+        return {int(i) for i, health in devices.items() if health == "Unhealthy"}
+
+
+@pytest.fixture
+async def node(monkeypatch):
+    """Run the agent on an idle DGX-1 of mode topology."""
+    if compiler() is None:
+        pytest.skip("needs gcc")
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # A Unix socket has a short path.
+        root = Path(folder)
+        driver = StandInNVML(root, entry("dgx1-v100").machine)
+        monkeypatch.setenv(MACHINE, str(driver.path))
+        for part in ("host/usr/lib", "host/etc/cdi", "kubelet"):
+            (root / part).mkdir(parents=True)
+        (root / "host/usr/lib/libnvidia-ml.so.1").symlink_to(library())
+        kubelet = Kubelet(root / "kubelet/device-plugins")
+        await kubelet.start()
+        async with API() as api:
+            api.put_node(**{keys.NODE_MODE: "topology"})
+            yield Node(root, api, kubelet, driver)
+        await kubelet.stop()
+
+
+@asynccontextmanager
+async def agent(node):
+    """Run the agent of a node, and stop it."""
+    environment = {
+        "LINKWISE_NODE_NAME": NODE,
+        "LINKWISE_HOST_ROOT": str(node.root / "host"),
+        "LINKWISE_KUBELET_DIR": str(node.root / "kubelet"),
+        "LINKWISE_CDI_DIR": str(node.root / "cdi"),
+        "LINKWISE_SYS_DIR": str(node.root / "sys"),
+        "LINKWISE_HOST": "127.0.0.1",
+        "LINKWISE_PROBE_PORT": "0",
+        "LINKWISE_API_SERVER": node.api.url,
+    }
+    settings = read_settings(environment)
+    paths = replace(settings.paths, pod_resources=node.kubelet.pod_resources)
+    stop = asyncio.Event()
+    running = asyncio.create_task(run(replace(settings, paths=paths), stop))
+    try:
+        yield running
+    finally:
+        stop.set()
+        await asyncio.wait((running,))
+
+
+def install_toolkit(node):
+    gpus = [gpu(i, uuid=card.uuid, minor=card.minor) for i, card in enumerate(node.driver.cards)]
+    (node.root / "host/etc/cdi/nvidia.yaml").write_bytes(as_yaml(nvidia_spec(gpus)))
+
+
+async def test_an_idle_node_is_published_and_offered(node):
+    install_toolkit(node)
+    async with agent(node):
+        await node.offers(keys.GPU_WHOLE, 8)
+        await until(lambda: node.api.published("devices"))
+    assert node.unhealthy() == set()
+    machine = node.api.published("machine.json")
+    assert machine["driver"] == "535.161.08"
+    assert machine["uuids"] == [card.uuid for card in node.driver.cards]
+    assert node.api.events == []
+
+
+async def test_a_container_gets_the_devices_of_its_record(node):
+    install_toolkit(node)
+    async with agent(node):
+        plugin = await node.offers(keys.GPU_WHOLE, 8)
+        node.runs("worker", "slot-0", "slot-1", gpus=(5, 6))
+        [answer] = await plugin.allocate(["slot-0", "slot-1"])
+        await plugin.pre_start(["slot-0", "slot-1"])
+    [file] = (node.root / "cdi").iterdir()
+    [device] = json.loads(file.read_bytes())["devices"]
+    paths = {entry["path"] for entry in device["containerEdits"]["deviceNodes"]}
+    assert answer.cdi_devices[0].name.endswith(device["name"])
+    assert {f"/dev/nvidia{i}" for i in range(8)} & paths == {"/dev/nvidia5", "/dev/nvidia6"}
+
+
+async def test_a_pod_without_a_record_does_not_start(node):
+    install_toolkit(node)
+    async with agent(node):
+        plugin = await node.offers(keys.GPU_WHOLE, 8)
+        node.runs("forged", "slot-3")
+        with pytest.raises(grpc.aio.AioRpcError, match="no GPUs are recorded"):
+            await plugin.pre_start(["slot-3"])
+    assert [reason for reason, _ in node.api.events] == ["GPUsNotBound"]
+
+
+async def test_a_lost_gpu_is_published_and_withdrawn(node):
+    install_toolkit(node)
+    async with agent(node):
+        plugin = await node.offers(keys.GPU_WHOLE, 8)
+        node.driver.lose(3)
+        await until(lambda: node.unhealthy() == {3})
+        await until(lambda: len(plugin.unhealthy()) == 1)
+        await until(lambda: "GPUUnhealthy" in dict(node.api.events))
+        node.driver.restore(3)
+        node.driver.xid(4, 79)
+        await until(lambda: 4 in node.unhealthy())
+
+
+async def test_a_node_without_a_specification_offers_nothing(node):
+    async with agent(node):
+        await until(lambda: "NoGPUsOffered" in dict(node.api.events))
+        assert "nvidia-ctk" in dict(node.api.events)["NoGPUsOffered"]
+        assert node.kubelet.plugins == {}
+        await until(lambda: node.api.published("devices"))
+
+
+async def test_a_mode_in_use_is_switched_when_its_containers_end(node):
+    install_toolkit(node)
+    async with agent(node):
+        await node.offers(keys.GPU_WHOLE, 8)
+        node.runs("worker", "slot-0", gpus=(0,))
+        node.api.put_node(**{keys.NODE_MODE: "core_mem"})
+        await until(lambda: "ModeNotSwitched" in dict(node.api.events))
+        assert keys.GPU_MEM not in node.kubelet.plugins
+        node.kubelet.listed.ClearField("pod_resources")
+        node.api.put_node(**{keys.NODE_MODE: "core_mem", "other": "label"})
+        memory = sum(card.memory for card in node.driver.cards) >> 30
+        await node.offers(keys.GPU_MEM, memory)
+        await node.offers(keys.GPU_CORE, 800)
+
+
+async def test_a_replaced_driver_ends_the_process(node):
+    install_toolkit(node)
+    async with agent(node) as running:
+        await node.offers(keys.GPU_WHOLE, 8)
+        node.driver.unload_driver(VERSION_MISMATCH)
+        await asyncio.wait((running,))
+        with pytest.raises(ExceptionGroup) as raised:
+            running.result()
+    assert raised.group_contains(DriverReplacedError)
