@@ -23,8 +23,6 @@ class Paths:
     """NVIDIA's CDI specification is searched here."""
     proc: Path
     sys: Path
-    mps: Path
-    """Pipes and logs of an MPS control daemon that the agent starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,6 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     | `LINKWISE_CDI_DIR` | `/var/run/cdi` | CDI specifications of containers are written here |
     | `LINKWISE_NVIDIA_CDI_DIRS` | `/etc/cdi:/var/run/cdi` | NVIDIA's CDI specification |
     | `LINKWISE_PROC_DIR`, `LINKWISE_SYS_DIR` | `/proc`, `/sys` | file systems of the kernel |
-    | `LINKWISE_MPS_DIR` | `/run/linkwise/mps` | pipes and logs of an MPS daemon |
     | `LINKWISE_READ_SECONDS` | 30 | interval between two readings of the driver |
     | `LINKWISE_HOST` | all addresses | address of probes and metrics |
     | `LINKWISE_PROBE_PORT` | 8080 | port of probes and metrics |
@@ -83,7 +80,6 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
             nvidia_cdi=tuple(root / folder.lstrip("/") for folder in cdi.split(":") if folder),
             proc=Path(read.text("PROC_DIR", "/proc")),
             sys=Path(read.text("SYS_DIR", "/sys")),
-            mps=Path(read.text("MPS_DIR", "/run/linkwise/mps")),
         ),
         read_seconds=_positive(read, "READ_SECONDS", 30),
         host=read.text("HOST"),

@@ -86,7 +86,6 @@ def test_agent_runs_on_every_node_with_a_mode_of_ours_whatever_its_taints():
         ("device_plugins", "/var/lib/kubelet/device-plugins", True),
         ("pod_resources", "/var/lib/kubelet/pod-resources/kubelet.sock", False),
         ("cdi", "/var/run/cdi", True),
-        ("mps", "/run/linkwise/mps", True),
         ("host_root", "/", False),
     ],
 )
@@ -97,6 +96,10 @@ def test_paths_of_the_settings_are_mounted(name, host, is_writable):
 def test_nvidias_cdi_specifications_are_read_below_the_root_of_the_host():
     folders = [mounted(path)[0] for path in settings().paths.nvidia_cdi]
     assert folders == ["/etc/cdi", "/var/run/cdi"]
+
+
+def test_the_agent_may_write_its_own_folder_on_the_host():
+    assert mounted(settings().paths.host_root / "run/linkwise") == ("/run/linkwise", True)
 
 
 def test_agent_has_the_processes_and_devices_of_its_node():
@@ -132,7 +135,7 @@ def test_rights_of_the_agent():
     verbs = ("get", "create", "update", "delete")
     assert granted == {
         *((None, "pods", verb) for verb in ("get", "list")),
-        *((None, "nodes", verb) for verb in ("get", "patch")),
+        *((None, "nodes", verb) for verb in ("get", "list", "watch", "patch")),
         (None, "events", "create"),
         *((keys.TOPOLOGY_NAMESPACE, "configmaps", verb) for verb in verbs),
     }
