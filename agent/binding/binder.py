@@ -85,21 +85,16 @@ class Binder:
         device = device_name(resource, ids)
         try:
             await self._bind(device, resource, ids)
-        except Exception as error:
-            with suppress(OSError):
+        except Exception:
+            with suppress(BindError):
                 self._files.remove(file_name(device))
-            if isinstance(error, OSError):
-                raise BindError(
-                    f"the CDI file of the container cannot be written: {error}"
-                ) from error
             raise
 
     async def bindings(self) -> tuple[Binding, ...]:
         """Return what containers have, and remove the files of containers that are gone.
 
         Raises:
-            BindError: The kubelet gives no answer.
-            OSError: The files cannot be read.
+            BindError: The kubelet gives no answer, or the files cannot be read or removed.
         """
         files = self._files.bindings()
         listed = await self._holders.listed()

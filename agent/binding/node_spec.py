@@ -23,9 +23,15 @@ _PATH = (
     "/usr/local/nvidia/toolkit:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     ":/run/current-system/sw/bin"
 )
-_IN_ROOT = (
-    "import os, sys; os.chroot(sys.argv[1]); os.chdir('/'); os.execvp(sys.argv[2], sys.argv[2:])"
-)
+_IN_ROOT = """
+import os, sys
+os.chroot(sys.argv[1])
+os.chdir("/")
+try:
+    os.execvp(sys.argv[2], sys.argv[2:])
+except OSError as error:
+    sys.exit(f"{sys.argv[2]} cannot be started: {error.strerror}")
+"""
 """An image without a shell has no chroot program."""
 
 
@@ -104,11 +110,11 @@ class NodeSpec:
         Never raises. A generation without success is repeated for another reading, or after ten
         minutes.
         """
-        spec, problems = self._find(reading)
+        spec, problems = await asyncio.to_thread(self._find, reading)
         if spec is None:
             problem = await self._generate(reading)
             if problem is None:
-                spec, problems = self._find(reading)
+                spec, problems = await asyncio.to_thread(self._find, reading)
             problems += [problem] if problem else []
         self.spec = spec
         self.reason = "" if spec else _reason(self._folders, problems)

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import structlog
 
 from agent.binding.cdi_spec import MAX_BYTES, SpecError
 from agent.binding.container_spec import Binding, read_binding
+from agent.binding.errors import BindError
 from agent.binding.names import file_name, is_ours
 
 _log = structlog.get_logger()
@@ -30,11 +32,12 @@ class SpecFiles:
         """Return the binding in each of our files by file name; None if it cannot be used.
 
         Raises:
-            OSError: The folder cannot be read.
+            BindError: The folder cannot be read.
 
         Cost: only changed files are read.
         """
-        self._read = dict(self._scan())
+        with self._errors():
+            self._read = dict(self._scan())
         return {name: binding for name, (_, binding) in self._read.items()}
 
     def get(self, device: str) -> Binding | None:
@@ -45,21 +48,37 @@ class SpecFiles:
         """Create or replace the file of a device atomically.
 
         Raises:
-            OSError: It cannot be written.
+            BindError: It cannot be written.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / file_name(device)
         # Runtimes read files that end in .json or .yaml.
         new = path.with_suffix(".tmp")
-        try:
-            new.write_bytes(spec)
-            new.replace(path)
-        finally:
-            new.unlink(missing_ok=True)
+        with self._errors():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            try:
+                new.write_bytes(spec)
+                new.replace(path)
+            finally:
+                new.unlink(missing_ok=True)
 
     def remove(self, file: str) -> None:
-        """Remove a file of ours, if it exists."""
-        (self._folder / file).unlink(missing_ok=True)
+        """Remove a file of ours, if it exists.
+
+        Raises:
+            BindError: It cannot be removed.
+        """
+        with self._errors():
+            (self._folder / file).unlink(missing_ok=True)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise BindError(
+                f"the folder of CDI files cannot be used: {error}; let the agent write to "
+                f"{self._folder}"
+            ) from error
 
     def _scan(self) -> Iterator[tuple[str, tuple[_Version, Binding | None]]]:
         if not self._folder.is_dir():

@@ -397,8 +397,10 @@ async def test_a_silent_kubelet_refuses_a_start_and_ends_no_binding(node):
 async def test_an_unwritable_folder_refuses_a_start(node):
     running(node, "a", 0, "slot-0")
     node.folder.write_text("a file, not a folder")
-    with pytest.raises(BindError, match="cannot be written"):
+    with pytest.raises(BindError, match=f"let the agent write to {node.folder}"):
         await node.bind("slot-0")
+
+    assert [about for about, _, _ in node.api.events] == ["a"]
 
 
 @pytest.mark.parametrize("fault", [status(503), status(429)], ids=["503", "429"])

@@ -4,6 +4,7 @@ import pytest
 
 from agent.binding.cdi_spec import Edits, encode_spec
 from agent.binding.container_spec import Binding, container_spec
+from agent.binding.errors import BindError
 from agent.binding.names import file_name
 from agent.binding.spec_files import SpecFiles
 from cluster.record import GPUShare
@@ -67,7 +68,7 @@ def test_a_failed_write_leaves_the_old_file(files, tmp_path):
     write(files, binding(gpu=0))
     blocker = (tmp_path / "cdi" / file_name(binding().device)).with_suffix(".tmp")
     blocker.mkdir()
-    with pytest.raises(OSError, match="tmp"):
+    with pytest.raises(BindError, match="tmp"):
         write(files, binding(gpu=5))
 
     assert files.get(binding().device).gpus[0].i == 0
