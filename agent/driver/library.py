@@ -6,6 +6,7 @@ from pathlib import Path
 from agent.driver.reading import DriverError
 
 NAME = "libnvidia-ml.so.1"
+CUDA = "libcuda.so.1"
 
 _FOLDERS = (
     "usr/lib/x86_64-linux-gnu",
@@ -19,11 +20,11 @@ _DRIVER_ROOTS = ("", "run/nvidia/driver")
 """Installed on the host, or by GPU Operator in a container."""
 
 
-def find_library(host_root: Path) -> Path | None:
-    """Return the NVML library below the root of the host, or None if no driver is installed."""
+def find_library(host_root: Path, name: str = NAME) -> Path | None:
+    """Return a library of the driver below the root of the host; None if none is installed."""
     for driver_root in _DRIVER_ROOTS:
         for folder in _FOLDERS:
-            library = host_root / driver_root / folder / NAME
+            library = host_root / driver_root / folder / name
             if library.exists():
                 return library
     return None
