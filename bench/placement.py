@@ -13,7 +13,7 @@ from bench.rounds import rounds, spread
 from cluster.keys import GPU_WHOLE, NODE_MODE
 from cluster.ledger import Ledger
 from cluster.mode import NodeMode
-from cluster.node import Card, Node
+from cluster.node import Card, MachineSource, Node
 from cluster.node_ledger import Holding, NodeLedger
 from cluster.pod import Pod
 from cluster.record import GPUShare
@@ -119,7 +119,7 @@ def cluster(count: int, classes: tuple[str, ...], *, busy: float = 0.5) -> Snaps
             {NODE_MODE: NodeMode.TOPOLOGY},
             NodeMode.TOPOLOGY,
             machine=machine,
-            machine_known=True,
+            machine_source=MachineSource.AGENT,
             cards=(Card(),) * machine.n,
             cpu=96_000,
             memory=768 << 30,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cache
 
 from cluster.amounts import MEMORY_MAX
@@ -14,6 +15,7 @@ from topology.machine import MAX_GPUS, Level, Machine
 
 __all__ = [
     "Card",
+    "MachineSource",
     "Node",
     "NodeError",
     "NodeMode",
@@ -55,6 +57,21 @@ class Card:
         return self.healthy and not self.cordoned
 
 
+class MachineSource(StrEnum):
+    """The source of the links of a node's GPUs."""
+
+    AGENT = "agent"
+    """The agent of the node publishes them."""
+    POLICY = "policy"
+    """A rule of the policy names the machine."""
+    FEATURE_DISCOVERY = "gpu-feature-discovery"
+    """Labels of GPU feature discovery identify the machine."""
+    FILE = "cluster-file"
+    """A short form in a cluster file names the machine."""
+    UNKNOWN = "unknown"
+    """All GPUs count as equal."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node with everything that placement needs."""
@@ -65,8 +82,7 @@ class Node:
     placement: PackingStrategy = PackingStrategy.BINPACK
     machine: Machine | None = None
     """Links of the cards; None if there are no cards."""
-    machine_known: bool = False
-    """False if all GPUs count as equal because their links are unknown."""
+    machine_source: MachineSource = MachineSource.UNKNOWN
     preparing: bool = False
     """Tables of its machine are still being built; Linkwise places nothing on it until then."""
     cards: tuple[Card, ...] = ()
@@ -94,6 +110,11 @@ class Node:
     usable_mask: int = field(init=False, repr=False, compare=False)
     """Cards on which new pods may be placed."""
 
+    @property
+    def machine_known(self) -> bool:
+        """False if all GPUs count as equal because their links are unknown."""
+        return self.machine_source is not MachineSource.UNKNOWN
+
     def __post_init__(self) -> None:
         if len(self.cards) != (self.machine.n if self.machine else 0):
             raise NodeError(f"node {self.name}: one card for each GPU of its machine is expected")
@@ -106,20 +127,22 @@ def read_node(
     *,
     published: PublishedTopology | None = None,
     machine: Machine | None = None,
+    discovered: Machine | None = None,
     unhealthy: str = "",
     placement: PackingStrategy = PackingStrategy.BINPACK,
 ) -> Node:
     """Return a node from its Node object and other sources about its GPUs.
 
     A node has GPUs if the resource of its mode counts some, healthy or not. A machine that the
-    agent publishes is used regardless of that count. A machine of the policy is used if the count
-    matches; else all GPUs count as equal. Unreadable entries of GPU lists are ignored with a
-    warning.
+    agent publishes is used regardless of that count. A machine of the policy, or else of the
+    labels, is used if the count matches; otherwise all GPUs count as equal. Unreadable entries of
+    GPU lists are ignored with a warning.
 
     Args:
         raw: The Node.
         published: Topology that the agent publishes.
         machine: Machine by the rules of the policy.
+        discovered: Machine by the labels of GPU feature discovery.
         unhealthy: List in the ConfigMap of unhealthy GPUs.
         placement: Default by the policy; the label of the node takes precedence.
 
@@ -128,7 +151,7 @@ def read_node(
     """
     said = published or PublishedTopology(None, ())
     offer = read_node_resources(raw, said.machine.n if said.machine else 0)
-    linked, known, doubt = _read_machine(offer, said.machine, machine)
+    linked, source, doubt = _read_machine(offer, said.machine, machine, discovered)
     layout, misspelt = read_placement(offer.labels, placement)
     n = linked.n if linked else 0
     listed, unlisted = read_indices(unhealthy, n)
@@ -153,7 +176,7 @@ def read_node(
         mode=offer.mode,
         placement=layout,
         machine=linked,
-        machine_known=known,
+        machine_source=source,
         cards=cards,
         cpu=offer.allocatable.get("cpu", 0),
         memory=offer.allocatable.get("memory", 0),
@@ -182,21 +205,27 @@ def _doubts(published: PublishedTopology) -> tuple[str, ...]:
 
 
 def _read_machine(
-    offer: NodeResources, published: Machine | None, mapped: Machine | None
-) -> tuple[Machine | None, bool, str | None]:
-    """Return the machine, whether it is known, and a warning."""
+    offer: NodeResources,
+    published: Machine | None,
+    mapped: Machine | None,
+    discovered: Machine | None,
+) -> tuple[Machine | None, MachineSource, str | None]:
+    """Return the machine, its source, and a warning."""
     n = offer.count
     if not n:
-        return None, False, None
+        return None, MachineSource.UNKNOWN, None
     if published:
         differ = f"the agent publishes {published.n} GPUs, but the kubelet counts {n}"
-        return published, True, None if published.n == n else differ
+        return published, MachineSource.AGENT, None if published.n == n else differ
     if n > MAX_GPUS:
-        return None, False, f"{n} GPUs: at most {MAX_GPUS} on a node are placed, so none is"
+        problem = f"{n} GPUs: at most {MAX_GPUS} on a node are placed, so none is"
+        return None, MachineSource.UNKNOWN, problem
     if mapped and mapped.n == n:
-        return mapped, True, None
+        return mapped, MachineSource.POLICY, None
+    if discovered and discovered.n == n and not mapped:
+        return discovered, MachineSource.FEATURE_DISCOVERY, None
     doubt = f"the policy says a machine of {mapped.n} GPUs, the kubelet {n}" if mapped else None
-    return uniform_machine(n), False, doubt
+    return uniform_machine(n), MachineSource.UNKNOWN, doubt
 
 
 def _read_cards(

@@ -8,7 +8,7 @@ import msgspec
 
 from cluster import keys
 from cluster.ledger import Ledger
-from cluster.node import Card, Node, NodeMode
+from cluster.node import Card, MachineSource, Node, NodeMode
 from cluster.node_ledger import Holding, NodeLedger
 from cluster.pod import Pod
 from cluster.record import Allocation, GPUShare, Isolation, format_record
@@ -236,7 +236,7 @@ def a_node(
     resources = {"default": {keys.NVIDIA_GPU: n}, "topology": {keys.GPU_WHOLE: n}}.get(mode, {})
     defaults: dict[str, Any] = {
         "labels": {keys.NODE_MODE: mode, keys.HOSTNAME: name},
-        "machine_known": linked is not None,
+        "machine_source": MachineSource.AGENT if linked else MachineSource.UNKNOWN,
         "cpu": 96_000,
         "memory": 768 << 30,
         "resources": resources,

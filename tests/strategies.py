@@ -16,7 +16,7 @@ from builders import (
 from hypothesis import strategies as st
 
 from cluster import keys
-from cluster.node import Node, PackingStrategy, Taint, uniform_machine
+from cluster.node import MachineSource, Node, PackingStrategy, Taint, uniform_machine
 from scorer.placement.member import Member
 from scorer.placement.snapshot import Snapshot
 from topology.choice import ChoiceMode
@@ -286,7 +286,9 @@ def topology_nodes(draw: st.DrawFn, name: str) -> Node:
     return a_node(
         name,
         machine,
-        machine_known=machine != uniform_machine(4),
+        machine_source=MachineSource.UNKNOWN
+        if machine == uniform_machine(4)
+        else MachineSource.AGENT,
         unhealthy=draw(st.just(()) | out_of_use),
         cordoned=draw(st.just(()) | out_of_use),
         labels=draw(racks),

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import convert
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from cluster import keys
 from cluster.mode import NodeMode
-from cluster.node import Node, NodeError, NodeObject, PackingStrategy, read_node
+from cluster.node import MachineSource, Node, NodeError, NodeObject, PackingStrategy, read_node
 from cluster.node_ledger import Holding
 from cluster.record import GPUShare
 from manifest.value import InputError, Value
@@ -128,6 +128,8 @@ def _nodes(
         try:
             raw = _object(line, name, resources)
             node = read_node(raw, machine=machine, placement=placement)
+            if node.machine_known:
+                node = replace(node, machine_source=MachineSource.FILE)
         except NodeError as error:
             raise value.error(f"{error}.") from None
         yield ShortNode(node, tuple(_holdings(line, node, value)), value)

@@ -85,6 +85,13 @@ class NodeReport(Struct, frozen=True, kw_only=True):
     class_: str | None = field(name="class")
     """Shared by machines with equal links; null where the links are not known."""
     model: str | None
+    machine_source: str
+    """The source of its links: `agent`, `policy`, `gpu-feature-discovery`, `cluster-file` or
+    `unknown`."""
+    unhealthy: list[int]
+    """GPUs on which no pod is placed, since they are faulty."""
+    mismatch: str | None
+    """How the processes on its GPUs contradict the records of pods, by its agent."""
     free: list[int]
     """GPUs without holders; empty where it is not known which are free."""
     free_bandwidth: float | None
@@ -122,6 +129,9 @@ def _node(view: InspectedNode) -> NodeReport:
         unschedulable=node.unschedulable,
         class_=view.table.key if node.machine_known else None,
         model=view.model,
+        machine_source=node.machine_source.value,
+        unhealthy=[i for i in view.indices if not node.cards[i].healthy],
+        mismatch=node.mismatch,
         free=list(view.free),
         free_bandwidth=rounded(view.bandwidth(view.free)),
         gpus_free=ledger.gpus_free,

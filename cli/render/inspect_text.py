@@ -9,8 +9,14 @@ from cli.render.topology_text import link_kind
 from cluster.amounts import CORE_MAX
 from cluster.keys import NVIDIA_GPU_SHARED
 from cluster.mode import NodeMode
+from cluster.node import MachineSource
 from cluster.record import Isolation
 
+_SOURCES = {
+    MachineSource.POLICY: " by the policy",
+    MachineSource.FEATURE_DISCOVERY: " by labels of GPU feature discovery",
+}
+"""Sources of links that are not published by the node itself."""
 MOST_NAMES = 4
 """The number of pods of one GPU that are named; -d names all."""
 
@@ -46,6 +52,7 @@ def _show_head(view: InspectedNode) -> None:
 def _links(view: InspectedNode) -> str:
     machine = view.node.machine
     known = link_kind(machine) if machine and view.node.machine_known else "links unknown"
+    known += _SOURCES.get(view.node.machine_source, "")
     return f"{view.model}, {known}" if view.model else known
 
 

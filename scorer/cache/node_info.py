@@ -5,12 +5,22 @@ from dataclasses import replace
 
 from msgspec import Struct
 
-from cluster.keys import NODE_MODE, TOPOLOGY_NODE, UNHEALTHY_KEY, UNHEALTHY_NAME_PREFIX
+from cluster.keys import (
+    GFD_COUNT,
+    GFD_MEMORY,
+    GFD_PRODUCT,
+    NODE_MODE,
+    TOPOLOGY_NODE,
+    UNHEALTHY_KEY,
+    UNHEALTHY_NAME_PREFIX,
+)
 from cluster.node import Node, NodeObject, read_node
 from cluster.pod import Metadata
 from cluster.topology_configmap import PublishedTopology, read_published
 from policy.snapshot import PolicySnapshot
 from topology.catalogue import entry
+from topology.machine import Machine
+from topology.products import has_memory, machine_of_product
 
 
 class ConfigMap(Struct, frozen=True):
@@ -47,11 +57,13 @@ def build_node(
         NodeError: An amount is not a Kubernetes quantity.
         TopologyError: The policy names a machine that the catalogue does not have.
     """
-    name = policy.machine_for(raw.metadata.labels or {})
+    labels = raw.metadata.labels or {}
+    name = policy.machine_for(labels)
     node = read_node(
         raw,
         published=_published(config_maps),
         machine=entry(name).machine if name else None,
+        discovered=_discovered(labels),
         unhealthy=_unhealthy(config_maps),
         placement=policy.policy.placement.strategy,
     )
@@ -89,6 +101,20 @@ def _published(config_maps: Mapping[str, ConfigMap]) -> PublishedTopology | None
         warnings=tuple(warning for topology in topologies for warning in topology.warnings),
         mismatch=next((topology.mismatch for topology in topologies if topology.mismatch), None),
     )
+
+
+def _discovered(labels: Mapping[str, str]) -> Machine | None:
+    """Return the machine that labels of GPU feature discovery identify; None if they do not."""
+    count, memory = (_number(labels.get(key, "")) for key in (GFD_COUNT, GFD_MEMORY))
+    machine = machine_of_product(labels.get(GFD_PRODUCT, ""), count)
+    if machine and GFD_MEMORY in labels and not has_memory(machine, memory):
+        return None
+    return machine
+
+
+def _number(text: str) -> int:
+    """Return a number of at most nine digits; 0 for any other text."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else 0
 
 
 def _unhealthy(config_maps: Mapping[str, ConfigMap]) -> str:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from cluster.node import MachineSource
 from cluster.pod import PodSpec
 from cluster.request import Family
 from scorer.placement.result import Plan
@@ -73,16 +74,24 @@ def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
     """Return the facts that are unknown to a plan on this snapshot, or not decided by it."""
     nodes = [snapshot.ledger.nodes[name].node for name in plan.gpus]
     unknown = [node.name for node in nodes if not node.machine_known and node.cards]
+    source = MachineSource.FEATURE_DISCOVERY
+    inferred = [node.name for node in nodes if node.machine_source is source]
     notes = []
     if unknown:
-        names = ", ".join(unknown[:3]) + (" and others" if len(unknown) > 3 else "")
-        notes.append(f"the GPU links of {names} are unknown: all GPUs count as equal")
+        notes.append(f"the GPU links of {_few(unknown)} are unknown: all GPUs count as equal")
+    if inferred:
+        reason = "inferred from labels of GPU feature discovery"
+        notes.append(f"the GPU links of {_few(inferred)} are {reason}")
     if plan.nic_unknown:
         notes.append("the bandwidth of the nodes' NICs is unknown, so it is not counted")
     left = {c for p in plan.placements for c in left_to_scheduler(p.member.pod.spec)}
     if left:
         notes.append(f"left to kube-scheduler: {', '.join(sorted(left))}")
     return notes
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
 
 
 def left_to_scheduler(spec: PodSpec) -> tuple[str, ...]:

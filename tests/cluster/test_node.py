@@ -20,6 +20,7 @@ from cluster.keys import (
 )
 from cluster.node import (
     Card,
+    MachineSource,
     Node,
     NodeError,
     NodeMode,
@@ -84,7 +85,7 @@ def test_a_node_is_read_with_all_that_placement_asks():
         mode=NodeMode.TOPOLOGY,
         placement=PackingStrategy.SPREAD,
         machine=dgx1_v100(),
-        machine_known=True,
+        machine_source=MachineSource.POLICY,
         cards=(Card(),) * 8,
         cpu=95_500,
         memory=768 << 30,

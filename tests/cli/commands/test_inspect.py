@@ -74,6 +74,22 @@ def test_table_shows_holders_links_and_enforcement(inspect):
     )
 
 
+def test_source_of_the_links_is_shown(inspect):
+    labels = {keys.GFD_PRODUCT: "NVIDIA-H200", keys.GFD_COUNT: "8"}
+    node = node_object("h200", {keys.NODE_MODE: "topology", **labels}, **{keys.GPU_WHOLE: "8"})
+    objects = [*a_cluster(), node]
+
+    nodes = {one["name"]: one for one in json.loads(inspect(objects, "-o", "json").out)["nodes"]}
+
+    assert [(name, one["machine_source"], one["unhealthy"]) for name, one in nodes.items()] == [
+        ("dgx-0", "agent", [7]),
+        ("h200", "gpu-feature-discovery", []),
+        ("share-0", "unknown", []),
+    ]
+    shown = "h200 topology, NVIDIA H200, NVSwitch by labels of GPU feature discovery; 8 of 8 GPUs"
+    assert shown in inspect(objects).out
+
+
 def test_mismatch_that_an_agent_reports_is_shown(inspect):
     dgx, topology, *_ = a_cluster()
     topology["data"][keys.TOPOLOGY_MISMATCH] = "process 7 uses GPU 3, which no pod has"

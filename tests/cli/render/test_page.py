@@ -19,7 +19,7 @@ from cli.render.page.fleet import SCRIPT
 from cli.render.page.simulation import simulation_page as render_page
 from cluster import keys
 from cluster.finding import Code, Finding, Severity
-from cluster.node import Node
+from cluster.node import MachineSource, Node
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from cluster.request import read_request
@@ -154,14 +154,14 @@ def mixed() -> Simulation:
     """Return a gang over several kinds of nodes, one of them unknown."""
     machines = ("dgx-h100", "rtx8000x4", "dgx2", "l4x8", "a100x8-bridges", "gh200x4", "dgx1-p100")
     nodes = [a_cluster_node(name, name, unhealthy=(1,), cordoned=(2,)) for name in machines]
-    uniform = a_node("unknown", entry("rtx4090x8").machine, machine_known=False)
+    uniform = a_node("unknown", entry("rtx4090x8").machine, machine_source=MachineSource.UNKNOWN)
     snapshot = a_snapshot(*nodes, uniform, taken=dict.fromkeys(machines, (0,)))
     return simulate(snapshot, [*a_gang(20), *a_gang(90, "huge"), *a_gang(2, "pair", 2)])
 
 
 @cache
 def unknown() -> Simulation:
-    uniform = a_node("unknown", entry("rtx4090x8").machine, machine_known=False)
+    uniform = a_node("unknown", entry("rtx4090x8").machine, machine_source=MachineSource.UNKNOWN)
     return simulate(a_snapshot(uniform), [*a_gang(8)])
 
 

@@ -92,6 +92,53 @@ def test_a_node_has_the_machine_that_the_policy_names():
     assert not known(raw=a_raw(labels={keys.NODE_MODE: "topology"}), policy=MAPPED).machine_known
 
 
+H100 = {
+    keys.GFD_PRODUCT: "NVIDIA-H100-80GB-HBM3",
+    keys.GFD_COUNT: "8",
+    keys.GFD_MEMORY: "81559",
+}
+
+WITHOUT_MEMORY = {key: H100[key] for key in (keys.GFD_PRODUCT, keys.GFD_COUNT)}
+
+
+def labelled(gpus=8, **labels):
+    return a_raw(gpus, {**LABELS, **H100, **labels})
+
+
+@pytest.mark.parametrize(
+    ("raw", "known_by"),
+    [
+        pytest.param(labelled(), "gpu-feature-discovery", id="product, count and memory"),
+        pytest.param(
+            a_raw(labels={**LABELS, **WITHOUT_MEMORY}),
+            "gpu-feature-discovery",
+            id="without memory",
+        ),
+        pytest.param(labelled(4), "unknown", id="the kubelet counts fewer"),
+        pytest.param(labelled(4, **{keys.GFD_COUNT: "4"}), "unknown", id="part of a board"),
+        pytest.param(labelled(**{keys.GFD_MEMORY: "40960"}), "unknown", id="other memory"),
+        pytest.param(labelled(**{keys.GFD_MEMORY: "much"}), "unknown", id="memory is no number"),
+        pytest.param(labelled(**{keys.GFD_COUNT: "eight"}), "unknown", id="count is no number"),
+        pytest.param(
+            labelled(**{keys.GFD_PRODUCT: "NVIDIA-H100-80GB-HBM3-SHARED"}), "unknown", id="shared"
+        ),
+        pytest.param(labelled(**{keys.GFD_PRODUCT: "NVIDIA-L4"}), "unknown", id="cards"),
+    ],
+)
+def test_labels_of_gpu_feature_discovery_identify_a_machine(raw, known_by):
+    node = known(raw=raw)
+
+    assert (node.machine_source, node.machine_known) == (known_by, known_by != "unknown")
+    if node.machine_known:
+        assert node.machine.switched
+        assert {card.memory for card in node.cards} == {80}
+
+
+def test_agent_and_policy_precede_the_labels():
+    assert known(topology_of(), raw=labelled()).machine_source == "agent"
+    assert known(raw=labelled(), policy=MAPPED).machine_source == "policy"
+
+
 def test_unhealthy_gpus_of_every_topology_count_without_a_machine():
     told = topology_of("second", data={keys.TOPOLOGY_DEVICES: '{"0": "Unhealthy"}'})
 

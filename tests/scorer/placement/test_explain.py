@@ -5,7 +5,7 @@ from builders import a_machine, a_member, a_node, a_snapshot, workers
 
 from cluster.gang import Link
 from cluster.keys import GPU_MEM
-from cluster.node import uniform_machine
+from cluster.node import MachineSource, uniform_machine
 from scorer.placement.explain import MOST_EXPLAINED, PlanExplanation, explain_plan
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
@@ -89,8 +89,20 @@ def test_what_only_kube_scheduler_judges_is_named(spec, note):
     )
 
 
+def test_links_inferred_from_labels_are_named():
+    inferred = [a_node(n, machine_source=MachineSource.FEATURE_DISCOVERY) for n in "ab"]
+
+    assert told(a_snapshot(*inferred), workers(2, 8)).notes == (
+        "the GPU links of a, b are inferred from labels of GPU feature discovery",
+        "the bandwidth of the nodes' NICs is unknown, so it is not counted",
+    )
+
+
 def test_unknown_facts_are_named():
-    unknown = [a_node(n, uniform_machine(4), machine_known=False) for n in ("a", "b", "c", "d")]
+    unknown = [
+        a_node(n, uniform_machine(4), machine_source=MachineSource.UNKNOWN)
+        for n in ("a", "b", "c", "d")
+    ]
 
     assert told(a_snapshot(*unknown), workers(16)).notes == (
         "the GPU links of a, b, c and others are unknown: all GPUs count as equal",

@@ -1,7 +1,7 @@
 import pytest
 from builders import a_machine, a_node, a_snapshot, bridged_pairs, dgx1_v100
 
-from cluster.node import uniform_machine
+from cluster.node import MachineSource, uniform_machine
 from scorer.placement.node_assignment import (
     Candidate,
     NodeAssignment,
@@ -44,7 +44,7 @@ def test_selection_has_bandwidth_free_gpus_and_damage():
     assert found.damage == pytest.approx(0.25 * (120 + 55.2 - 40))
 
 
-UNKNOWN = {"machine": uniform_machine(4), "machine_known": False}
+UNKNOWN = {"machine": uniform_machine(4), "machine_source": MachineSource.UNKNOWN}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from strategies import RACK, clusters, gangs
 from cluster.gang import Link
 from cluster.keys import COMPUTE_CLASS, GPU_MEM, MODEL_SERIES, NVIDIA_GPU
 from cluster.ledger import Ledger
-from cluster.node import PackingStrategy, uniform_machine
+from cluster.node import MachineSource, PackingStrategy, uniform_machine
 from cluster.node_ledger import NodeLedger
 from cluster.record import GPUShare
 from cluster.selector import node_matches, tolerates
@@ -354,7 +354,7 @@ def test_a_single_gpu_has_no_bandwidth():
 
 
 def test_on_an_unknown_machine_a_plan_has_no_bandwidth():
-    node = a_node(machine=uniform_machine(4), machine_known=False)
+    node = a_node(machine=uniform_machine(4), machine_source=MachineSource.UNKNOWN)
 
     assert planned(a_snapshot(node), workers(2, 2)).bandwidth is None
 

@@ -3,6 +3,7 @@ import pytest
 from builders import a_node, a_pod, a_seen, a_snapshot
 
 from cluster import keys
+from cluster.node import MachineSource
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from cluster.whatif_api import FitRequest, FitTemplate, NodeLeft, PodFit
@@ -257,7 +258,7 @@ def test_incomplete_gang_is_refused_as_incomplete_before_reserved_nodes_count():
 
 def test_of_pods_on_their_own_every_note_is_said_once():
     claim = {"name": "v", "persistentVolumeClaim": {"claimName": "a"}}
-    unknown = a_node("unknown", machine_known=False)
+    unknown = a_node("unknown", machine_source=MachineSource.UNKNOWN)
     snapshot = a_snapshot(a_node("gpu-0"), unknown, taken={"gpu-0": range(7)})
 
     (fit,) = fits(snapshot, asked({keys.GPU_WHOLE: 1}, "a", "b", "c", volumes=[claim]))
