@@ -14,17 +14,23 @@ from agent.binding.errors import BindError
 from agent.binding.holder import Holders
 from agent.binding.node_spec import NodeSpec, Toolkit
 from agent.driver.health import GPUHealth
-from agent.driver.library import find_library
+from agent.driver.library import CUDA, NAME, find_library
 from agent.driver.nvml import Driver
 from agent.driver.reading import DriverError, DriverReading, DriverReplacedError, GPUDriver
 from agent.driver.smi import TextDriver
 from agent.kubelet.pod_resources import PodResources
 from agent.metrics import Metrics
+from agent.mps.daemon import ControlDaemon, DaemonSettings
+from agent.mps.isolation import Prober
+from agent.mps.limits import ClientEdits
+from agent.mps_shares import MPSShares
 from agent.node_agent import NodeAgent, Services
 from agent.plugin.registration import DevicePlugins
 from agent.publish.publisher import Publisher
 from agent.settings import Settings, read_settings
 from cluster.keys import AGENT
+from cluster.pod import Pod
+from cluster.record import GPUShare
 from runtime.http.probes import probe_routes
 from runtime.http.server import serve
 from runtime.kube.client import Kube
@@ -90,12 +96,16 @@ def _driver(settings: Settings) -> GPUDriver:
     """Return the driver by NVML, or by `nvidia-smi` where its library cannot be loaded."""
     root = settings.paths.host_root
     try:
-        # Below another root, the dynamic linker does not search.
-        return Driver(None if root == Path("/") else find_library(root), sys=settings.paths.sys)
+        return Driver(_library(root, NAME), sys=settings.paths.sys)
     except DriverError as error:
         _log.warning("NVML cannot be loaded: nvidia-smi is used", err=str(error))
         command = () if root == Path("/") else ("chroot", str(root))
         return TextDriver((*command, "nvidia-smi"))
+
+
+def _library(root: Path, name: str) -> Path | None:
+    """Return the path of a library of the driver; None: the dynamic linker finds it."""
+    return None if root == Path("/") else find_library(root, name)
 
 
 def _services(
@@ -104,12 +114,17 @@ def _services(
     driver: GPUDriver,
     health: GPUHealth,
     metrics: Metrics,
-    on_bound: Callable[[], None],
+    wake: Callable[[], None],
 ) -> Services:
     paths = settings.paths
     events = EventRecorder(kube, AGENT, settings.node, wall)
     pod_resources = PodResources(paths.pod_resources)
-    node_spec = NodeSpec(paths.nvidia_cdi, Toolkit(paths.host_root, _SPEC))
+    # The folder for our files is the node's `/var/run/cdi`, which is often a link below its root.
+    node_spec = NodeSpec((*paths.nvidia_cdi, paths.cdi), Toolkit(paths.host_root, _SPEC))
+    mps = MPSShares(
+        ControlDaemon(DaemonSettings(paths.host_root), wake),
+        Prober(str(_library(paths.host_root, CUDA) or CUDA), paths.host_root),
+    )
 
     def reading() -> DriverReading:
         if health.reading is None:
@@ -117,25 +132,30 @@ def _services(
         return health.reading
 
     holders = Holders(settings.node, pod_resources, paths.device_plugins / _CHECKPOINT, kube)
-    binder = Binder(holders, events, reading, node_spec, paths.cdi)
+
+    async def edits(pod: Pod, container: str, gpus: tuple[GPUShare, ...]) -> ClientEdits:
+        return await mps.edits(pod, container, gpus, binder.bindings)
+
+    binder = Binder(holders, events, reading, node_spec, paths.cdi, extra_edits=edits)
     return Services(
         kube=kube,
         driver=driver,
         pod_resources=pod_resources,
         node_spec=node_spec,
         binder=binder,
-        plugins=DevicePlugins(paths.device_plugins, _MeasuredBinder(binder, metrics, on_bound)),
+        plugins=DevicePlugins(paths.device_plugins, _MeasuredBinder(binder, metrics, wake)),
         publisher=Publisher(kube, settings.node),
         events=events,
         metrics=metrics,
+        mps=mps,
     )
 
 
 class _MeasuredBinder:
     """Measures how long binding takes, and says when it is done."""
 
-    def __init__(self, binder: Binder, metrics: Metrics, on_bound: Callable[[], None]) -> None:
-        self._binder, self._metrics, self._on_bound = binder, metrics, on_bound
+    def __init__(self, binder: Binder, metrics: Metrics, wake: Callable[[], None]) -> None:
+        self._binder, self._metrics, self._wake = binder, metrics, wake
 
     async def bind(self, resource: str, device_ids: Iterable[str]) -> None:
         """Bind a container."""
@@ -145,7 +165,7 @@ class _MeasuredBinder:
             refused = False
         finally:
             self._metrics.bound(monotonic() - began, refused=refused)
-            self._on_bound()
+            self._wake()
 
 
 async def _run_until(stop: asyncio.Event, agent: NodeAgent) -> None:

@@ -39,6 +39,7 @@ class ProblemReason(StrEnum):
     GPU_UNHEALTHY = "GPUUnhealthy"
     MODE_NOT_SWITCHED = "ModeNotSwitched"
     NOTHING_OFFERED = "NoGPUsOffered"
+    NOT_LIMITED = "SharesNotLimited"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,6 @@ class DesiredState:
     """The mode in effect, which stays while a container has devices of it."""
     slots: Mapping[Offer, frozenset[str]]
     """Unhealthy slots of each resource."""
-    healthy: tuple[bool, ...]
-    """By GPU index."""
     problems: tuple[Problem, ...]
 
 
@@ -94,8 +93,7 @@ def desired_state(seen: Observation) -> DesiredState:
         if gpu.fault:
             message = f"GPU {gpu.i} ({gpu.uuid}): {gpu.fault}"
             problems.append(Problem(ProblemReason.GPU_UNHEALTHY, message))
-    healthy = tuple(i not in unusable for i in range(len(seen.reading.gpus)))
-    return DesiredState(read_mode(labels)[0], slots, healthy, tuple(problems))
+    return DesiredState(read_mode(labels)[0], slots, tuple(problems))
 
 
 def _labels_in_effect(seen: Observation) -> tuple[Mapping[str, str], list[Problem]]:

@@ -1,7 +1,7 @@
 """The control loop of the agent: observes the node, offers its GPUs, publishes and audits them."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from agent.binding.binder import Binder
 from agent.binding.container_spec import Binding
 from agent.binding.errors import BindError
 from agent.binding.node_spec import NodeSpec
-from agent.desired_state import DesiredState, Observation, Problem, ProblemReason, desired_state
+from agent.desired_state import Observation, Problem, ProblemReason, desired_state
 from agent.driver.health import GPUHealth
 from agent.driver.machine import machine_of, pair_bandwidth
 from agent.driver.nics import read_nics
@@ -23,6 +23,8 @@ from agent.driver.reading import DriverError, DriverReading, DriverReplacedError
 from agent.kubelet.call import KubeletError
 from agent.kubelet.pod_resources import PodResources
 from agent.metrics import GPUSample, HolderSample, Metrics
+from agent.mps_shares import MPSShares
+from agent.plugin.devices import unusable_gpus
 from agent.plugin.registration import DevicePlugins
 from agent.publish.node_labels import gpu_labels
 from agent.publish.publisher import Publication, Publisher
@@ -69,6 +71,7 @@ class Services:
     publisher: Publisher
     events: EventRecorder
     metrics: Metrics
+    mps: MPSShares
 
 
 class NodeAgent:
@@ -121,6 +124,7 @@ class NodeAgent:
                 tasks.create_task(self._audit_until_cancelled())
         finally:
             await asyncio.to_thread(self._health.stop)
+            await self._services.mps.stop()
 
     async def _observe_until_cancelled(self) -> None:
         await self._labels.synced.wait()
@@ -150,6 +154,7 @@ class NodeAgent:
             await self._report_unread(self._health.error)
             return
         machine = self._machine(reading)
+        self._publish(reading, machine)
         await services.node_spec.refresh(reading)
         allocated = await services.pod_resources.list()
         bindings = await services.binder.bindings()
@@ -169,9 +174,10 @@ class NodeAgent:
         )
         self._mode = state.mode
         services.plugins.set(state.slots)
-        self._publish(reading, machine, state)
-        self._measure(reading, state, bindings)
-        await self._report(state.problems)
+        self._measure(reading, bindings)
+        await services.mps.reconcile(state.mode)
+        self._publish(reading, machine)
+        await self._report((*state.problems, *self._mps_problems()))
 
     def _machine(self, reading: DriverReading) -> Machine:
         """Return the machine; its network cards are read once for each set of GPUs.
@@ -198,19 +204,22 @@ class NodeAgent:
         node = self._labels.items.get(("", self._node))
         return node.metadata.labels or {} if node else {}
 
-    def _publish(self, reading: DriverReading, machine: Machine, state: DesiredState) -> None:
+    def _publish(self, reading: DriverReading, machine: Machine) -> None:
+        unusable = unusable_gpus(reading.gpus)
         topology = PublishedTopology(
-            machine, state.healthy, reading.driver, mismatch=self._audit.text
+            machine,
+            tuple(i not in unusable for i in range(machine.n)),
+            reading.driver,
+            mismatch=self._audit.text,
+            isolation=self._services.mps.isolation,
         )
         publication = Publication(topology, pair_bandwidth(machine), gpu_labels(reading))
         self._services.publisher.set(publication)
 
-    def _measure(
-        self, reading: DriverReading, state: DesiredState, bindings: Iterable[Binding]
-    ) -> None:
-        counts = self._audit.counts(len(reading.gpus))
+    def _measure(self, reading: DriverReading, bindings: Iterable[Binding]) -> None:
+        unusable, counts = unusable_gpus(reading.gpus), self._audit.counts(len(reading.gpus))
         self._services.metrics.gpus = tuple(
-            GPUSample(gpu.i, gpu.uuid, gpu.model, state.healthy[i], counts[i])
+            GPUSample(gpu.i, gpu.uuid, gpu.model, i not in unusable, counts[i])
             for i, gpu in enumerate(reading.gpus)
         )
         self._services.metrics.holders = tuple(
@@ -218,6 +227,10 @@ class NodeAgent:
             for each in bindings
             for gpu in {gpu.i: gpu for gpu in each.gpus}.values()
         )
+
+    def _mps_problems(self) -> Iterator[Problem]:
+        if problem := self._services.mps.problem:
+            yield Problem(ProblemReason.NOT_LIMITED, problem)
 
     async def _report(self, problems: Iterable[Problem]) -> None:
         """Create an Event for each problem that is new."""
@@ -261,7 +274,7 @@ class NodeAgent:
         processes = await asyncio.to_thread(read_processes, running, self._paths.proc)
         bindings = await self._services.binder.bindings()
         uuids = [gpu.uuid for gpu in reading.gpus]
-        expected = Expected(mps=self._mode is NodeMode.MPS)
+        expected = Expected(self._services.mps.servers, mps=self._mode is NodeMode.MPS)
         before, self._audit = self._audit, self._auditor.audit(processes, bindings, uuids, expected)
         if (event := self._audit.event(before, self._node)) is not None:
             await self._record(event)

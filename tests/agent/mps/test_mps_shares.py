@@ -1,0 +1,72 @@
+"""The edits of containers, by a daemon that a script stands in for."""
+
+import msgspec
+import pytest
+
+from agent.binding.errors import BindError
+from agent.mps.daemon import ControlDaemon
+from agent.mps.isolation import Prober
+from agent.mps.limits import ClientEdits
+from agent.mps_shares import MPSShares
+from cluster import keys
+from cluster.mode import NodeMode
+from cluster.pod import Pod
+from cluster.record import GPUShare, Isolation
+
+SHARE = (GPUShare(0, "GPU-0", mem=4, core=25),)
+
+
+def pod(**variables):
+    limits = {keys.GPU_MEM: "4", keys.GPU_CORE: "25"}
+    env = [{"name": name, "value": value} for name, value in variables.items()]
+    container = {"name": "main", "resources": {"limits": limits}, "env": env}
+    return msgspec.convert({"metadata": {"name": "a"}, "spec": {"containers": [container]}}, Pod)
+
+
+async def nothing():
+    return ()
+
+
+@pytest.fixture
+async def shares(settings):
+    mps = MPSShares(ControlDaemon(settings), Prober("/nonexistent", private_shared_memory=False))
+    yield mps
+    await mps.stop()
+
+
+async def test_a_node_of_another_mode_adds_nothing(shares):
+    await shares.reconcile(NodeMode.CORE_MEM)
+    assert await shares.edits(pod(), "main", SHARE, nothing) == ClientEdits({}, ())
+    assert (shares.isolation, shares.problem) == (None, None)
+
+
+async def test_a_container_gets_the_limits_of_its_share(shares):
+    await shares.reconcile(NodeMode.MPS)
+    edits = await shares.edits(pod(), "main", SHARE, nothing)
+    assert edits.environment[keys.ENV_MPS_THREADS] == "25"
+    assert edits.environment[keys.ENV_MPS_MEMORY] == "0=4096M"
+    assert keys.ENV_MPS_PIPES in edits.environment
+    assert edits.mounts
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"), [("10", "10"), ("100", "25")], ids=["tighter", "looser"]
+)
+async def test_only_a_tighter_limit_of_the_pod_is_kept(shares, own, expected):
+    await shares.reconcile(NodeMode.MPS)
+    edits = await shares.edits(pod(**{keys.ENV_MPS_THREADS: own}), "main", SHARE, nothing)
+    assert edits.environment[keys.ENV_MPS_THREADS] == expected
+
+
+async def test_isolation_is_none_until_a_client_was_seen_to_be_limited(shares):
+    await shares.reconcile(NodeMode.MPS)
+    assert shares.isolation is Isolation.NONE
+    assert "/nonexistent" in shares.problem
+
+
+async def test_no_container_starts_without_the_daemon(shares, node):
+    (node / "bin/nvidia-cuda-mps-control").write_text("#!/bin/sh\nexit 1\n")
+    await shares.reconcile(NodeMode.MPS)
+    assert shares.problem
+    with pytest.raises(BindError, match="MPS"):
+        await shares.edits(pod(), "main", SHARE, nothing)
