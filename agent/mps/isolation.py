@@ -14,9 +14,9 @@ from agent.mps.program import run_program
 from cluster.keys import ENV_MPS_MEMORY, ENV_MPS_PIPES, ENV_MPS_PREFIX, ENV_MPS_THREADS
 from cluster.record import Isolation
 
-_THREADS = 10
-"""Limit of compute [%]."""
-_LIMIT, _BLOCK = 1024, 1280
+_THREADS = 1
+"""Limit of compute [%]; below the limits that the daemon may have, as is the next."""
+_LIMIT, _BLOCK = 512, 640
 """Limit of memory, and the memory that is allocated in spite of it [MiB]."""
 _NOWHERE = "/nonexistent"
 _SHELL = f'mount --bind "$1" {SHARED_MEMORY} && shift && exec "$@"'
@@ -49,7 +49,7 @@ class Prober:
         Args:
             directories: Folders of the daemon, on the node.
 
-        Cost: three CUDA programs, some seconds, and 1.3 GiB of free memory on the first GPU.
+        Cost: three CUDA programs, some seconds, and 0.7 GiB of free memory on the first GPU.
         """
         limits = {ENV_MPS_THREADS: str(_THREADS), ENV_MPS_MEMORY: f"0={_LIMIT}M"}
         pipes = {ENV_MPS_PIPES: self._on_host(directories.pipes)}

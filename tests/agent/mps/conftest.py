@@ -1,5 +1,7 @@
 import os
+import shutil
 import signal
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 from agent.mps.daemon import DaemonSettings
 from agent.mps.limits import Directories
 
+CUDA = Path(__file__).with_name("standin_cuda.c")
 STANDIN = Path(__file__).with_name("standin_control.py")
 
 
@@ -46,3 +49,14 @@ def settings(node):
         command_seconds=30,
         first_delay=0.01,
     )
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("needs gcc")
+    library = tmp_path_factory.mktemp("cuda") / "libcuda.so.1"
+    command = [compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, CUDA]
+    subprocess.run(command, check=True)
+    return str(library)
