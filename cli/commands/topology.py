@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from cli.commands.output_options import with_output_options
-from cli.commands.parameters import Filename, Output
+from cli.commands.parameters import Context, Filename, Kubeconfig, Output
 from cli.output.printer import Format, emit
 from manifest.value import InputError
 
@@ -59,9 +59,29 @@ def topology_show(
     filename: Filename = None,
     gpu_model: GPUModel = None,
     partial: Partial = False,
+    node: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Instead of FILE: a node of the live cluster."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="With --node: a cluster file, or a snapshot."),
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Show the links, the class and the bandwidths of a machine."""
+    """Show the links, the class and the bandwidths of a machine, or of a node."""
+    if node is not None:
+        if file or filename or gpu_model or partial:
+            raise InputError("--node shows a node as it is. Leave FILE and its options out.")
+        from cli.commands.topology_node import show_machine_of
+        from cli.live.kubeconfig import Access
+        from cli.live.load import load_cluster
+
+        return show_machine_of(load_cluster(Access(kubeconfig, context), cluster), node, output)
+    if cluster or kubeconfig or context:
+        raise InputError("no node is named. Name one with --node.")
     from cli.files.machine import find_machine
     from cli.files.source import only_file, shown_name
     from cli.render import topology_json, topology_text

@@ -2,9 +2,10 @@
 
 from typing import Literal
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from cli.output.document import Document, rounded
+from cluster.node import Node
 from topology.catalogue import Entry
 from topology.choice import ChoiceMode, ChoiceRequest
 from topology.explain import Explanation, GPUSet
@@ -42,6 +43,15 @@ class MachineReport(Document, frozen=True, kw_only=True, tag="Machine"):
     nics: list[NIC]
     model: str | None
     warnings: list[str]
+    node: str | UnsetType = UNSET
+    """This and the next four: only of a node in a cluster."""
+    machine_source: str | UnsetType = UNSET
+    """`agent`, `policy`, `gpu-feature-discovery` or `cluster-file`."""
+    uuids: list[str | None] | UnsetType = UNSET
+    """Of each GPU; null where it is not published."""
+    unhealthy: list[int] | UnsetType = UNSET
+    mismatch: str | UnsetType | None = UNSET
+    """How the processes on its GPUs contradict the records of pods, by its agent."""
 
 
 class GPUList(Struct, frozen=True):
@@ -106,6 +116,18 @@ def machine_report(machine: Machine, bandwidths: Table) -> MachineReport:
         nics=[NIC(nic.name, [word(level) for level in nic.levels]) for nic in machine.nics],
         model=machine.model,
         warnings=list(machine.warnings),
+    )
+
+
+def node_report(node: Node, machine: Machine, bandwidths: Table) -> MachineReport:
+    """Return the machine of a node, with its source and the state of its GPUs."""
+    return structs.replace(
+        machine_report(machine, bandwidths),
+        node=node.name,
+        machine_source=node.machine_source.value,
+        uuids=[card.uuid for card in node.cards],
+        unhealthy=[i for i, card in enumerate(node.cards) if not card.healthy],
+        mismatch=node.mismatch,
     )
 
 

@@ -2,8 +2,12 @@ import json
 
 import pytest
 import yaml
+from builders import node_object, topology_map
 
-from topology.catalogue import NAMES
+from cli.live.snapshot import snapshot_text
+from cluster import keys
+from cluster.topology_configmap import PublishedTopology
+from topology.catalogue import NAMES, entry
 
 TWO = "\tGPU0\tGPU1\nGPU0\t X \tNV2\nGPU1\tNV2\t X \n"
 ONE_WAY = "\tGPU0\tGPU1\nGPU0\t X \tNV2\nGPU1\tNV1\t X \n"
@@ -125,6 +129,87 @@ def test_unknown_machine_is_refused_with_a_hint(linkwise, name, hint):
     assert (code, out) == (2, "")
     assert err.startswith(f"linkwise: {name}: no such file or directory.")
     assert err.endswith(f"{hint}\n")
+
+
+NODE = {keys.NODE_MODE: "topology"}
+PUBLISHED = PublishedTopology(entry("dgx1-v100").machine, (True,) * 7 + (False,), mismatch="PID 7")
+
+
+@pytest.fixture
+def show_node(linkwise, write):
+    """Shows the machine of a node in a cluster with three of them."""
+    labels = {**NODE, keys.GFD_PRODUCT: "NVIDIA-H200", keys.GFD_COUNT: "8"}
+    objects = [
+        node_object("dgx-0", NODE, **{keys.GPU_WHOLE: "8"}),
+        topology_map("dgx-0", PUBLISHED),
+        node_object("h200-0", labels, **{keys.GPU_WHOLE: "8"}),
+        node_object("odd-0", NODE, **{keys.GPU_WHOLE: "8"}),
+        node_object("cpu-0", {}, cpu="4"),
+    ]
+
+    def call(node, *arguments):
+        write("cluster.json", snapshot_text(objects))
+        selected = ("--node", node, "--cluster", "cluster.json")
+        return linkwise("topology", "show", *selected, *arguments)
+
+    return call
+
+
+def test_machine_of_a_node_is_shown_with_its_source_and_health(show_node):
+    out = show_node("dgx-0").out
+
+    assert out.startswith("dgx-0 8 GPUs, NVLink mesh, class 8gpu-")
+    assert "  GPU0  X     NV1   NV1   NV2   NV2   SYS   SYS   SYS   0\n" in out
+    assert out.endswith(
+        "\nSource: published by the agent of the node\nUnhealthy: GPU7\nMismatch: PID 7\n"
+    )
+    labelled = show_node("h200-0").out
+    assert labelled.endswith("\nSource: identified by labels of GPU feature discovery\n")
+
+
+def test_document_of_a_node_is_that_of_its_machine_with_more_fields(linkwise, show_node):
+    machine = json.loads(linkwise("topology", "show", "dgx1-v100", "-o", "json").out)
+
+    shown = json.loads(show_node("dgx-0", "-o", "json").out)
+
+    assert shown == {
+        **machine,
+        "node": "dgx-0",
+        "machine_source": "agent",
+        "uuids": [None] * 8,
+        "unhealthy": [7],
+        "mismatch": "PID 7",
+    }
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ("none", "there is no node none"),
+        ("odd-0", "the links of the GPUs of odd-0 are unknown"),
+        ("cpu-0", "node cpu-0: it has no GPUs"),
+    ],
+)
+def test_node_without_a_known_machine_is_an_error(show_node, node, message):
+    ran = show_node(node)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("dgx2", "--node", "dgx-0"), "Leave FILE and its options out"),
+        (("--node", "dgx-0", "--partial"), "Leave FILE and its options out"),
+        (("dgx2", "--cluster", "cluster.json"), "Name one with --node"),
+    ],
+)
+def test_file_and_node_exclude_each_other(linkwise, arguments, message):
+    ran = linkwise("topology", "show", *arguments)
+
+    assert ran.code == 2
+    assert message in ran.err
 
 
 def best(linkwise, *arguments):
