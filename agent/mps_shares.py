@@ -29,6 +29,10 @@ class MPSShares:
         self._needed = False
         self._probed: Directories | None = None
         """Of the daemon whose clients were measured."""
+        self._starting: tuple[GPUShare, ...] = ()
+        self._started: tuple[GPUShare, ...] = ()
+        """Of containers that had edits since the last reconcile, and in the interval before: the
+        bindings of the node may not have them yet."""
         self.isolation: Isolation | None = None
         """Isolation that was seen; None on a node of another mode."""
         self.problem: str | None = None
@@ -45,6 +49,7 @@ class MPSShares:
         Cost: a short program; some seconds after a start.
         """
         self._needed = mode is NodeMode.MPS
+        self._started, self._starting = self._starting, ()
         status = await self._daemon.reconcile(needed=self._needed)
         if status.directories is None:
             self._probed = None
@@ -83,7 +88,9 @@ class MPSShares:
         if status.state is not State.RUNNING or status.directories is None:
             raise BindError(f"no MPS daemon runs: {status.reason}; the kubelet tries again")
         live = [share for binding in await bindings() for share in binding.gpus]
-        if problem := await self._daemon.apply(daemon_limits((*live, *gpus))):
+        self._starting += gpus
+        limits = daemon_limits((*live, *self._started, *self._starting))
+        if problem := await self._daemon.apply(limits):
             raise BindError(f"the MPS daemon does not accept limits: {problem}")
         request, _ = read_request(pod)
         ask = next(each for each in request.containers if each.container == container)

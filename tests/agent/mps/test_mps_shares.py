@@ -70,3 +70,29 @@ async def test_no_container_starts_without_the_daemon(shares, node):
     assert shares.problem
     with pytest.raises(BindError, match="MPS"):
         await shares.edits(pod(), "main", SHARE, nothing)
+
+
+async def test_limits_of_a_container_hold_while_a_smaller_one_starts(shares, node):
+    await shares.reconcile(NodeMode.MPS)
+    small = (GPUShare(0, "GPU-0", mem=1, core=5),)
+
+    await shares.edits(pod(), "main", SHARE, nothing)
+    await shares.reconcile(NodeMode.MPS)
+    await shares.edits(pod(), "main", small, nothing)
+
+    assert "set_active_thread_percentage 4242 5" not in (
+        (node / "mps/log/commands").read_text().splitlines()
+    )
+
+
+async def test_limits_of_a_container_that_is_gone_are_lowered(shares, node):
+    await shares.reconcile(NodeMode.MPS)
+    small = (GPUShare(0, "GPU-0", mem=1, core=5),)
+
+    await shares.edits(pod(), "main", SHARE, nothing)
+    await shares.reconcile(NodeMode.MPS)
+    await shares.reconcile(NodeMode.MPS)
+    await shares.edits(pod(), "main", small, nothing)
+
+    last = (node / "mps/log/commands").read_text().splitlines()[-1]
+    assert last == "set_device_pinned_mem_limit 4242 GPU-0 1024M"
