@@ -56,7 +56,12 @@ class RealNode:
     @property
     def cdi_folders(self) -> tuple[Path, Path]:
         """Where containerd looks for CDI specs: a folder that stays, and one that is volatile."""
-        return self.place.folder / "cdi", self.place.folder / "volatile-cdi"
+        return self.root / "etc/cdi", self.root / "var/run/cdi"
+
+    @property
+    def root(self) -> Path:
+        """The root of the file system of the node, as far as its agent uses it."""
+        return self.place.folder / "root"
 
     @property
     def path(self) -> str:
@@ -67,7 +72,7 @@ class RealNode:
         """Start all of it, and wait until pods can be scheduled to it."""
         self.place.start()
         for folder in self.cdi_folders:
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         self.start_containerd()
         self.start_kubelet()
 
@@ -111,7 +116,7 @@ class RealNode:
     def reboot(self) -> None:
         """End all that runs on the node, empty what a reboot empties, and start it again."""
         self.stop()
-        shutil.rmtree(self.cdi_folders[1])
+        shutil.rmtree(self.root / "var/run")
         self.start()
 
     def stop(self) -> None:

@@ -1,8 +1,55 @@
-"""A real node beside the control plane: containerd, kubelet and containers."""
+"""A real node beside the control plane: containerd, kubelet, agent and containers."""
 
 import pytest
+from controlplane.node.agent import agent_of
+from controlplane.node.chain import Chain
+from controlplane.node.gpus import StandInGPUs
+from controlplane.node.machine import real_node
+from controlplane.pods import Pods
+from nvml.standin import compiler
+
+from cluster import keys
+from topology import catalogue
+
+NODE = "real"
 
 
 @pytest.fixture(scope="session")
 def plane(plane_of_real_nodes):
     return plane_of_real_nodes
+
+
+@pytest.fixture(scope="module")
+def labels():
+    """Labels of the node; a module may have its own."""
+    return {keys.NODE_MODE: "topology"}
+
+
+@pytest.fixture(scope="module")
+def machine():
+    """The GPUs of the node; a module may have its own."""
+    return catalogue.entry("dgx1-v100").machine
+
+
+@pytest.fixture(scope="module")
+def running(placing, plane, programs_of_node, labels, machine):
+    """Webhook, scorer, kubelet, containerd and agent, for the tests of a module."""
+    if compiler() is None:
+        pytest.skip("needs gcc")
+    with real_node(plane, programs_of_node, NODE, labels) as node:
+        gpus = StandInGPUs(node.root, machine)
+        agent = agent_of(node, gpus)
+        try:
+            agent.start()
+            yield Chain(Pods(plane.api, "default"), node, gpus, agent, placing)
+        finally:
+            agent.stop()
+
+
+@pytest.fixture
+def chain(running, namespace):
+    """The chain for the pods of one test; afterwards the kubelet has ended them."""
+    chain = running
+    chain.pods = Pods(chain.pods.api, namespace)
+    yield chain
+    chain.delete(*chain.pods.all())

@@ -1,0 +1,184 @@
+"""The whole chain on one node: webhook, scorer, agent, kubelet, containers; and all its books."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from controlplane.api import Object
+from controlplane.history import gpus
+from controlplane.node.agent import Agent
+from controlplane.node.gpus import StandInGPUs
+from controlplane.node.image import IMAGE
+from controlplane.node.machine import RealNode
+from controlplane.pods import Pods
+from controlplane.process import wait_until
+from controlplane.scorer import Scorer
+
+from agent.binding.container_spec import Binding, read_binding
+from agent.binding.names import is_ours
+from agent.kubelet.pod_resources import PodResources
+from cluster import keys
+
+_REPORT = """
+for file in /dev/nvidia[0-9]*; do [ ! -e "$file" ] || echo "device ${file#/dev/nvidia}"; done
+for file in /run/gpus/*; do [ ! -e "$file" ] || echo "uuid $(cat "$file")"; done
+env | sed 's/^/env /'
+echo reported
+"""
+PATIENCE = 60
+"""How long to wait for a container [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a container has written about itself."""
+
+    devices: set[int]
+    """The minors of its GPUs' device nodes."""
+    uuids: set[str]
+    variables: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class Chain:
+    """Everything that runs, for the pods of one namespace."""
+
+    pods: Pods
+    node: RealNode
+    gpus: StandInGPUs
+    agent: Agent
+    scorer: Scorer
+
+    def create(self, name: str, *containers: Object, **given: object) -> Object:
+        """Create a pod of containers that write what they see; return it."""
+        spec: Object = {"containers": list(containers), "terminationGracePeriodSeconds": 1}
+        spec |= given.pop("spec", {})  # type: ignore[arg-type]
+        return self.pods.create(name=name, spec=spec, **given)  # type: ignore[arg-type]
+
+    def delete(self, *names: str) -> None:
+        """Delete pods, and wait until the kubelet has ended them."""
+        for name in names:
+            self.pods.api.delete(f"{self.pods.path}/{name}")
+        wait_until(lambda: not set(names) & self.pods.all().keys(), f"{names} are gone", PATIENCE)
+
+    def seen(self, pod: str, container: str = "main", restart: int = 0) -> Seen:
+        """Wait until a container has written what it sees; return that."""
+        found: list[list[str]] = []
+
+        def has_reported() -> bool:
+            body = self.pods.api.get(f"{self.pods.path}/{pod}")
+            found[:] = [self.node.log(body, container, restart).splitlines()]
+            return "reported" in found[0]
+
+        wait_until(has_reported, f"{container} of {pod} has reported", PATIENCE)
+        words = [line.partition(" ")[::2] for line in found[0]]
+        variables = [rest.partition("=")[::2] for word, rest in words if word == "env"]
+        return Seen(
+            {int(rest) for word, rest in words if word == "device"},
+            {rest for word, rest in words if word == "uuid"},
+            dict(variables),
+        )
+
+    def has(self, pod: str, container: str = "main", restart: int = 0) -> set[int]:
+        """Return the GPUs that a container sees, by device nodes and by UUIDs alike."""
+        seen = self.seen(pod, container, restart)
+        by_uuid = {self.gpus.uuids.index(uuid) for uuid in seen.uuids}
+        assert {self.gpus.cards[i].minor for i in by_uuid} == seen.devices
+        return by_uuid
+
+    def recorded(self, pod: str) -> set[int]:
+        """Return the GPUs in the record of a pod."""
+        return {i for _, i in gpus(self.pods.all()[pod])}
+
+    def events(self, reason: str, name: str) -> list[str]:
+        """Return the messages of the Events about an object."""
+        selector = f"involvedObject.name={name},reason={reason}"
+        found = self.pods.api.get("/api/v1/events", fieldSelector=selector)["items"]
+        return [event["message"] for event in found]
+
+    def allocatable(self, resource: str) -> int:
+        """Return how much of a resource the node offers."""
+        node = self.pods.api.get(self.node.path)
+        return int(node["status"]["allocatable"].get(resource, 0))
+
+    def books(self) -> dict[str, dict[str, set[int]]]:
+        """Return the GPUs of each running pod of the namespace, by each of the books."""
+        records = {
+            name: {i for _, i in gpus(pod)}
+            for name, pod in self.pods.all().items()
+            if pod["status"]["phase"] not in {"Succeeded", "Failed"}
+        }
+        return {
+            "records": {name: held for name, held in records.items() if held},
+            "CDI files": self._cdi_files(),
+            "metrics of the agent": self.agent.holders(self.pods.namespace),
+            "ledger of the scorer": self._ledger(),
+        }
+
+    def wait_until_books_agree(self) -> dict[str, set[int]]:
+        """Return the GPUs of each running pod as soon as all books have the same.
+
+        The kubelet's book has no GPUs, so that the containers in it are compared.
+        """
+        last: list[object] = []
+
+        def agree() -> bool:
+            last[:] = [self.books(), self._kubelet(), self._bound()]
+            first, *others = self.books().values()
+            return all(book == first for book in others) and last[1] == last[2]
+
+        try:
+            wait_until(agree, "all books agree", PATIENCE)
+        except Exception as error:
+            raise AssertionError(f"books differ: {last}") from error
+        return self.books()["records"]
+
+    def _cdi_files(self) -> dict[str, set[int]]:
+        found: dict[str, set[int]] = {}
+        for binding in self._bindings():
+            found.setdefault(binding.pod, set()).update(gpu.i for gpu in binding.gpus)
+        return found
+
+    @property
+    def cdi_files(self) -> list[Path]:
+        """The CDI files of containers."""
+        folder = self.gpus.root / "var/run/cdi"
+        return [path for path in folder.glob("*") if is_ours(path.name)]
+
+    def _bindings(self) -> list[Binding]:
+        bindings = [read_binding(path.read_bytes()) for path in self.cdi_files]
+        return [one for one in bindings if one.namespace == self.pods.namespace]
+
+    def _bound(self) -> set[tuple[str, str, frozenset[str]]]:
+        return {(one.pod, one.container, one.device_ids) for one in self._bindings()}
+
+    def _kubelet(self) -> set[tuple[str, str, frozenset[str]]]:
+        """Return the containers with devices that are bound to GPUs, by PodResources."""
+        socket = self.node.kubelet_folder / "pod-resources/kubelet.sock"
+        listed = asyncio.run(PodResources(socket).list())
+        binding = {keys.GPU_MEM, keys.GPU_WHOLE, keys.NVIDIA_GPU, keys.NVIDIA_GPU_SHARED}
+        return {
+            (one.pod, one.container, one.device_ids)
+            for one in listed
+            if one.resource in binding and one.namespace == self.pods.namespace
+        }
+
+    def _ledger(self) -> dict[str, set[int]]:
+        """Return the pods with GPUs, by the scorer's inspection API."""
+        [node] = self.scorer.look(f"/v1/nodes?name={self.node.name}")["nodes"]
+        found: dict[str, set[int]] = {}
+        for gpu in node["gpus"]:
+            for holder in gpu["holders"]:
+                namespace, name = holder["pod"].split("/")
+                if namespace == self.pods.namespace:
+                    found.setdefault(name, set()).add(gpu["i"])
+        return found
+
+
+def container(limits: Mapping[str, object] | None = None, name: str = "main", **given) -> Object:
+    """Return a container that writes what it sees, and then waits, or runs `then`."""
+    then = given.pop("then", "exec sleep infinity")
+    resources = {"limits": {key: str(value) for key, value in (limits or {}).items()}}
+    command = ["sh", "-c", f"{_REPORT}{then}"]
+    return {"name": name, "image": IMAGE, "command": command, "resources": resources, **given}

@@ -1,0 +1,98 @@
+"""Stand-in GPUs of a node: the driver's library, device nodes, and NVIDIA's CDI specification."""
+
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from nvml.standin import StandInNVML
+
+from topology.machine import Machine
+
+_LIBRARIES = Path("usr/lib/x86_64-linux-gnu")
+_NULL = os.makedev(1, 3)
+"""A device that every container may open."""
+
+
+class StandInGPUs:
+    """The GPUs of a machine below the root of a node's file system.
+
+    In a container that has a GPU, `/dev/nvidia<minor>` exists, and `/run/gpus/<minor>` holds the
+    UUID of the GPU.
+    """
+
+    def __init__(self, root: Path, machine: Machine) -> None:
+        """Install the driver of a machine.
+
+        Args:
+            root: Root of the node's file system.
+            machine: What NVML serves.
+        """
+        self.root = root
+        for folder in (_LIBRARIES, "dev", "gpus", "etc/cdi", "var/run/cdi", "sys"):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        self.nvml = StandInNVML(root, machine)
+        shutil.copyfile(self.nvml.library, root / _LIBRARIES / self.nvml.library.name)
+        for name in ("nvidiactl", "nvidia-uvm", *(f"nvidia{card.minor}" for card in self.cards)):
+            os.mknod(root / "dev" / name, stat.S_IFCHR | 0o666, _NULL)
+        for card in self.cards:
+            (root / "gpus" / str(card.minor)).write_text(f"{card.uuid}\n")
+        self.write_spec()
+
+    @property
+    def cards(self) -> list:
+        """The GPUs, by index."""
+        return self.nvml.cards
+
+    @property
+    def uuids(self) -> list[str]:
+        """The UUIDs of the GPUs, by index."""
+        return [card.uuid for card in self.cards]
+
+    @property
+    def spec_file(self) -> Path:
+        """NVIDIA's CDI specification."""
+        return self.root / "etc/cdi/nvidia.yaml"
+
+    def write_spec(self) -> None:
+        """Write the specification as `nvidia-ctk cdi generate` does for the driver's version."""
+        driver = self.root / _LIBRARIES / f"libcuda.so.{self.nvml.driver}"
+        driver.touch()
+        devices = [(str(i), [card]) for i, card in enumerate(self.cards)]
+        devices += [(card.uuid, [card]) for card in self.cards]
+        library = {
+            "hostPath": str(driver),
+            "containerPath": f"/{_LIBRARIES / driver.name}",
+            "options": ["ro", "nosuid", "nodev", "rbind", "rprivate"],
+        }
+        spec = {
+            "cdiVersion": "0.5.0",
+            "kind": "nvidia.com/gpu",
+            "devices": [
+                {"name": name, "containerEdits": self._edits(cards)}
+                for name, cards in [*devices, ("all", self.cards)]
+            ],
+            "containerEdits": {
+                "deviceNodes": [self._device("nvidiactl"), self._device("nvidia-uvm")],
+                "env": ["NVIDIA_VISIBLE_DEVICES=void"],
+                "mounts": [library],
+            },
+        }
+        # JSON is YAML.
+        self.spec_file.write_text(json.dumps(spec))
+
+    def _edits(self, cards: list) -> dict[str, object]:
+        mounts = [
+            {
+                "hostPath": str(self.root / "gpus" / str(card.minor)),
+                "containerPath": f"/run/gpus/{card.minor}",
+                "options": ["ro", "bind"],
+            }
+            for card in cards
+        ]
+        nodes = [self._device(f"nvidia{card.minor}") for card in cards]
+        return {"deviceNodes": nodes, "mounts": mounts}
+
+    def _device(self, name: str) -> dict[str, str]:
+        return {"path": f"/dev/{name}", "hostPath": str(self.root / "dev" / name)}
