@@ -37,6 +37,7 @@ _TOPOLOGY = frozenset(
         keys.TOPOLOGY_BANDWIDTH_ARENA,
         keys.TOPOLOGY_MACHINE,
         keys.TOPOLOGY_MISMATCH,
+        keys.TOPOLOGY_ISOLATION,
     }
 )
 _FIRST = ("Namespace", "ConfigMap", "Node")

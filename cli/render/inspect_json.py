@@ -92,6 +92,8 @@ class NodeReport(Struct, frozen=True, kw_only=True):
     """GPUs on which no pod is placed, since they are faulty."""
     mismatch: str | None
     """How the processes on its GPUs contradict the records of pods, by its agent."""
+    isolation: str | None
+    """The mechanism that limits shares on the node, by its agent; null if it reports none."""
     free: list[int]
     """GPUs without holders; empty where it is not known which are free."""
     free_bandwidth: float | None
@@ -132,6 +134,7 @@ def _node(view: InspectedNode) -> NodeReport:
         machine_source=node.machine_source.value,
         unhealthy=[i for i in view.indices if not node.cards[i].healthy],
         mismatch=node.mismatch,
+        isolation=node.isolation.value if node.isolation else None,
         free=list(view.free),
         free_bandwidth=rounded(view.bandwidth(view.free)),
         gpus_free=ledger.gpus_free,

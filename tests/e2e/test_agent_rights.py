@@ -203,5 +203,10 @@ def test_token_without_a_node_is_refused(agents):
 
 def test_other_rights_are_missing(agents):
     api = agents.api("agent-0")
-    for path in ("/api/v1/pods", NODES, MAPS, f"{NAMESPACES}/{AGENT}/secrets"):
+    for path in (MAPS, f"{NAMESPACES}/{AGENT}/secrets"):
         assert "cannot list" in refusal(lambda path=path: api.get(path))
+    pod = f"{NAMESPACES}/{AGENT}/pods/agent-0"
+    for path in (pod, f"{pod}/status"):
+        assert "cannot patch" in refusal(lambda path=path: api.patch(path, _labelled(a="b")))
+    for path in (pod, f"{NODES}/agent-0"):
+        assert "cannot delete" in refusal(lambda path=path: api.delete(path))

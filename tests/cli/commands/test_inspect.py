@@ -90,6 +90,15 @@ def test_source_of_the_links_is_shown(inspect):
     assert shown in inspect(objects).out
 
 
+def test_isolation_that_an_agent_reports_is_in_the_document(inspect):
+    dgx, topology, *_ = a_cluster()
+    topology["data"][keys.TOPOLOGY_ISOLATION] = "mps"
+
+    (node,) = json.loads(inspect([dgx, topology], "-o", "json").out)["nodes"]
+
+    assert (node["isolation"], node["enforced"]) == ("mps", [])
+
+
 def test_mismatch_that_an_agent_reports_is_shown(inspect):
     dgx, topology, *_ = a_cluster()
     topology["data"][keys.TOPOLOGY_MISMATCH] = "process 7 uses GPU 3, which no pod has"

@@ -2,7 +2,7 @@ import json
 
 import msgspec
 import pytest
-from builders import a_pod
+from builders import a_pod, dgx1_v100, topology_map
 from hypothesis import given
 from strategies import pods
 
@@ -12,8 +12,9 @@ from cluster.gang import gang_mark, link_strictness
 from cluster.node import NodeObject
 from cluster.node_resources import read_node_resources
 from cluster.pod import Pod
-from cluster.record import parse_record
+from cluster.record import Isolation, parse_record
 from cluster.request import read_request
+from cluster.topology_configmap import PublishedTopology, read_published
 from scorer.gang.owners import Declaration, members_of
 
 SECRET = "hunter2"  # noqa: S105 - what must not be found.
@@ -54,6 +55,17 @@ def a_full_pod():
     pod["metadata"] |= {"managedFields": [{"manager": SECRET}], "resourceVersion": "7"}
     pod["status"] = {"phase": "Running", "podIP": SECRET, "startTime": SECRET}
     return pod
+
+
+def test_published_topology_is_kept():
+    machine = dgx1_v100()
+    published = PublishedTopology(
+        machine, (True,) * machine.n, "535", mismatch="PID 7", isolation=Isolation.MPS
+    )
+
+    kept = reduced("ConfigMap", topology_map("dgx-0", published))
+
+    assert read_published(kept["data"]) == published
 
 
 def test_snapshot_drops_variables_commands_volumes_and_foreign_annotations():
