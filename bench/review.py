@@ -90,7 +90,7 @@ def worker() -> dict[str, Any]:
                 "app": "mpijob",
                 "release": JOB,
                 "createdBy": "MPIJob",
-                keys.GPU_TOPOLOGY: JOB,
+                "gpu-topology": JOB,
                 keys.GPU_TOPOLOGY_REPLICA: "4",
                 keys.POD_GROUP_NAME: JOB,
                 keys.POD_GROUP_MIN_AVAILABLE: "4",

@@ -54,20 +54,6 @@ class SelectorProblem:
     """The fix."""
 
 
-def label_selector_matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Return whether a set of labels satisfies a selector.
-
-    An absent selector (None) matches everything, as in profiles, and so does an empty one. All of
-    `matchLabels` and `matchExpressions` must hold; NotIn and DoesNotExist hold for absent keys too.
-    """
-    if selector is None:
-        return True
-    wanted = selector.match_labels or {}
-    return all(labels.get(key) == value for key, value in wanted.items()) and all(
-        _holds(requirement, labels) for requirement in selector.match_expressions or ()
-    )
-
-
 def check_label_selector(selector: LabelSelector) -> list[SelectorProblem]:
     """Return all violations of a label selector, in the order of its fields."""
     problems: list[SelectorProblem] = []

@@ -38,7 +38,7 @@ sharing:
           resources: [{{name: {keys.NVIDIA_GPU}, replicas: 4}}]
 """
 ARENA = {
-    keys.GPU_TOPOLOGY: "job",
+    "gpu-topology": "job",
     keys.GPU_TOPOLOGY_REPLICA: "4",
     keys.POD_GROUP_NAME: "job",
     keys.POD_GROUP_MIN_AVAILABLE: "4",

@@ -34,7 +34,7 @@ _LABEL_KEYS = (
     keys.POD_GROUP,
     keys.POD_GROUP_NAME,
     keys.POD_GROUP_MIN_AVAILABLE,
-    keys.GPU_TOPOLOGY,
+    "gpu-topology",
     keys.GPU_TOPOLOGY_REPLICA,
     keys.REPLICA_TYPE,
     "app",

@@ -16,13 +16,11 @@ from runtime.process.clock import Clock, loop_time
 from scorer.cache.informers import Informers
 from scorer.commit.patches import allocation_annotations, allocation_of, binding
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
-from scorer.extender.filter import request_of
 from scorer.extender.gpu_choice import choose_gpus
 from scorer.extender.wire import Binding
 from scorer.fence import WRITE_TIMEOUT, LeadershipLost, is_leadership_lost
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.metrics import Stage
-from scorer.placement.member import new_member
 from scorer.placement.reasons import Reason
 from scorer.placement.result import Placement
 from scorer.queue.fault_isolation import FAULT, FaultIsolation
@@ -138,17 +136,18 @@ class Binder:
 
     def _allocate(self, pod: PodInfo, node: str) -> Mapping[str, str] | str:
         """Choose and assume GPUs; return the annotations, or why there are no GPUs."""
-        if pod.ungated is None:
+        member, ledger, table = pod.ungated, self._state.ledger(node), self._state.table(node)
+        if member is None:
             return pod.unplannable or "the pod is leaving, or waits behind a gate"
-        request, ledger = request_of(pod.ungated), self._state.ledger(node)
-        if ledger is None or isinstance(request, Reason):
-            return Reason.UNKNOWN if ledger is None else str(request)
-        table = self._state.table(node)
-        shares = choose_gpus(ledger, table, request, self._state.preferences.mode)
+        if ledger is None:
+            return Reason.UNKNOWN
+        if member.violation or member.gang:
+            return Reason.REQUEST if member.violation else Reason.GATE
+        shares = choose_gpus(ledger, table, member.request, self._state.preferences.mode)
         if isinstance(shares, Reason):
             return shares
         self._bindings += 1
-        placement = Placement(new_member(pod.ungated, pod.namespace), node, shares)
+        placement = Placement(member, node, shares)
         allocation = allocation_of(placement, table, f"{self._term}-s{self._bindings}")
         now_ns = int(self._clock() * 1e9)
         annotations = allocation_annotations(

@@ -37,8 +37,8 @@ class PodInfo:
     """It counts towards its gang's size: it has its GPUs and stays, or had them and succeeded."""
     member: Member | None
     """The parsed pod, while it waits for GPUs behind our scheduling gate."""
-    ungated: Pod | None = None
-    """The pod, while it waits for GPUs without our gate: a scheduler asks about it."""
+    ungated: Member | None = None
+    """The parsed pod, while it waits for GPUs without our gate, so that a scheduler places it."""
     unplannable: str | None = None
     """Why it is not planned although it waits; only its name is kept then."""
     was_tried: bool = False
@@ -124,7 +124,7 @@ def pod_info(pod: Pod) -> PodInfo:
     info = replace(
         info,
         member=member if pod.spec.is_gated else None,
-        ungated=None if pod.spec.is_gated else kept,
+        ungated=None if pod.spec.is_gated else member,
         weight=weight(kept),
         annotations=sum(len(key) + len(text) for key, text in pod.annotations.items()),
     )

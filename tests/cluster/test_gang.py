@@ -87,7 +87,7 @@ def test_of_several_marks_the_first_in_order_applies():
     ("replicas", "total"), [("4", 4), ("12", 12), ("true", None)], ids=lambda text: f"{text}"
 )
 def test_arenas_replica_label_is_the_total_unless_it_says_true(replicas, total):
-    labels = {**ARENA, keys.GPU_TOPOLOGY: "vgg16", keys.GPU_TOPOLOGY_REPLICA: replicas}
+    labels = {**ARENA, "gpu-topology": "vgg16", keys.GPU_TOPOLOGY_REPLICA: replicas}
 
     mark, findings = gang_mark(decoded(labels=labels))
 
@@ -123,7 +123,7 @@ def test_all_bad_sizes_of_a_mark_are_told_at_once():
 
 
 def test_a_topology_label_alone_makes_no_gang():
-    labels = {keys.GPU_TOPOLOGY: "vgg16", keys.GPU_TOPOLOGY_REPLICA: "x"}
+    labels = {"gpu-topology": "vgg16", keys.GPU_TOPOLOGY_REPLICA: "x"}
 
     assert gang_mark(decoded(labels=labels)) == (None, ())
 

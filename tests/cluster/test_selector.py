@@ -11,7 +11,6 @@ from cluster.pod import PodSpec
 from cluster.selector import (
     check_label_selector,
     label_key_problem,
-    label_selector_matches,
     label_value_problem,
     node_matches,
     tolerates,
@@ -52,21 +51,7 @@ def a_spec(*terms: dict[str, Any], selector: dict[str, str] | None = None) -> Po
     ids=lambda case: " ".join(map(str, case.values())) if isinstance(case, dict) else "",
 )
 def test_an_expression_holds_as_kubernetes_defines_it(requirement, expected):
-    assert label_selector_matches(a_selector(matchExpressions=[requirement]), LABELS) is expected
-
-
-def test_labels_and_expressions_must_all_hold():
-    both = {"matchLabels": {"app": "mpi"}, "matchExpressions": [requiring("gpus", "Exists")]}
-
-    assert label_selector_matches(a_selector(**both), LABELS)
-    assert not label_selector_matches(a_selector(**both), {"app": "mpi"})
-    assert not label_selector_matches(a_selector(**both), {"app": "tf", "gpus": "8"})
-
-
-@pytest.mark.parametrize("selector", [None, a_selector()], ids=["not given", "empty"])
-def test_a_selector_that_says_nothing_matches_everything(selector):
-    assert label_selector_matches(selector, {})
-    assert label_selector_matches(selector, LABELS)
+    assert node_matches(a_spec({"matchExpressions": [requirement]}), "n1", LABELS) is expected
 
 
 _words = st.sampled_from(("a", "b", "c"))
@@ -74,10 +59,12 @@ _words = st.sampled_from(("a", "b", "c"))
 
 @given(st.dictionaries(_words, _words), _words, st.lists(_words, min_size=1))
 def test_not_in_is_the_opposite_of_in(labels, key, values):
-    inside = a_selector(matchExpressions=[requiring(key, "In", *values)])
-    outside = a_selector(matchExpressions=[requiring(key, "NotIn", *values)])
+    inside, outside = (
+        a_spec({"matchExpressions": [requiring(key, operator, *values)]})
+        for operator in ("In", "NotIn")
+    )
 
-    assert label_selector_matches(inside, labels) != label_selector_matches(outside, labels)
+    assert node_matches(inside, "n1", labels) != node_matches(outside, "n1", labels)
 
 
 @pytest.mark.parametrize(

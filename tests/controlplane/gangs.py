@@ -54,7 +54,7 @@ def mpi_job(name: str, workers: int, each: int, **given: object) -> Object:
     """
     labels = {
         **gang_labels(f"mpijob-{name}", workers),
-        keys.GPU_TOPOLOGY: name,
+        "gpu-topology": name,
         keys.GPU_TOPOLOGY_REPLICA: str(workers),
     }
 

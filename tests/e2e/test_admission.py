@@ -142,7 +142,7 @@ def test_gated_pods_get_the_non_preempting_class_of_the_policy(pods, policy):
 
 def test_of_a_gang_as_arena_makes_it_workers_are_gated_and_the_launcher_is_not(pods):
     labels = {
-        keys.GPU_TOPOLOGY: "job",
+        "gpu-topology": "job",
         keys.GPU_TOPOLOGY_REPLICA: "4",
         keys.POD_GROUP_NAME: "job",
         keys.POD_GROUP_MIN_AVAILABLE: "4",

@@ -156,7 +156,7 @@ def test_of_an_mpi_job_with_arenas_labels_workers_wait_as_a_gang_and_the_launche
     labels = {
         keys.POD_GROUP_NAME: "mpijob-topo",
         keys.POD_GROUP_MIN_AVAILABLE: "4",
-        keys.GPU_TOPOLOGY: "topo",
+        "gpu-topology": "topo",
         keys.GPU_TOPOLOGY_REPLICA: "4",
     }
 

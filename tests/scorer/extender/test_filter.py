@@ -7,12 +7,10 @@ from hypothesis import strategies as st
 from cluster import keys
 from cluster.pod import Pod
 from cluster.record import GPUShare
-from cluster.request import read_request
 from scorer.cache.cluster_state import ClusterState
 from scorer.extender.filter import Filter
 from scorer.gang.pod_info import pod_info
 from scorer.placement.reasons import Reason
-from scorer.placement.score import rank_nodes
 
 GANG = {keys.GANG: "bert", keys.GANG_SIZE: "2"}
 
@@ -214,8 +212,7 @@ def test_cached_verdicts_equal_those_of_a_new_filter(free, gpus, names):
 
         assert found.names == [name for name in names if free.get(name, 0) >= gpus]
         assert sorted([*found.names, *found.resolvable, *found.unresolvable]) == sorted(names)
-        scores = rank_nodes(state.snapshot(), names, read_request(asking)[0])
-        assert ranked == [scores[name] for name in names]
+        assert ranked == Filter(state).score(asking, names)
 
 
 def test_changed_nodes_are_filtered_again():

@@ -6,7 +6,7 @@ from builders import a_held_pod, a_node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster import isolation, keys
+from cluster import keys, mps
 from cluster.gang import gang_mark, is_member, link_strictness, rank_order
 from cluster.isolation import isolation_of
 from cluster.mode import NodeMode
@@ -81,7 +81,7 @@ CONTAINERS = st.lists(
                 max_size=2,
             ),
             "restartPolicy": st.sampled_from([None, "Always"]),
-            "volumeMounts": st.just([{"name": "pipes", "mountPath": isolation._PIPES}]),
+            "volumeMounts": st.just([{"name": "pipes", "mountPath": mps.PIPES}]),
         },
     ),
     min_size=1,

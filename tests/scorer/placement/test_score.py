@@ -10,8 +10,19 @@ from cluster.keys import GPU_CORE, GPU_MEM, NVIDIA_GPU
 from cluster.node import PackingStrategy
 from cluster.record import GPUShare
 from scorer.placement.node_assignment import Candidate, SelectionOptions, select_gpus
-from scorer.placement.score import rank_nodes
+from scorer.placement.score import scores, value_of
 from scorer.placement.single_node import best_node
+
+
+def rank_nodes(snapshot, names, request_):
+    nodes, tables = snapshot.ledger.nodes, snapshot.tables
+    mode, strategy = snapshot.mode, snapshot.placement
+    values = [
+        value_of(nodes[name], tables.get(name), request_, mode, strategy) if name in nodes else None
+        for name in names
+    ]
+    return dict(zip(names, scores(values, strategy), strict=True))
+
 
 whole = st.integers(1, 8).map(lambda gpus: a_member(gpus).request)
 
