@@ -74,3 +74,10 @@ class Finding:
     """The problem and the permitted values, one sentence."""
     fix: str
     """The fix, one sentence."""
+
+
+def printable(text: str) -> str:
+    """Return a text with unprintable characters (and newlines) replaced."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

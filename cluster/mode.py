@@ -16,7 +16,7 @@ from cluster.keys import (
 
 
 class NodeMode(StrEnum):
-    """How the GPUs of a node are allocated: values of the label `ack.node.gpu.schedule`."""
+    """Allocation of the GPUs of a node: values of the label `ack.node.gpu.schedule`."""
 
     DEFAULT = "default"
     """Whole GPUs, chosen by NVIDIA's plugin. Also a node without GPUs."""
@@ -63,7 +63,7 @@ COUNTED_BY = {
 
 
 class PackingStrategy(StrEnum):
-    """How shares are distributed: values of the node label `ack.node.gpu.placement`."""
+    """Distribution of shares: values of the node label `ack.node.gpu.placement`."""
 
     BINPACK = "binpack"
     SPREAD = "spread"

@@ -42,7 +42,7 @@ class Holding:
 
     @property
     def has_gpus(self) -> bool:
-        """Whether it has GPUs, as far as known."""
+        """It has GPUs, as far as known."""
         return bool(self.shares or self.nvidia)
 
 

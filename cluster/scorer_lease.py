@@ -20,7 +20,7 @@ class ScorerLease(Struct, frozen=True):
 
     @property
     def is_held(self) -> bool:
-        """Whether a scorer leads."""
+        """True while a scorer leads."""
         return bool(self.spec.holder_identity)
 
     @property

@@ -11,7 +11,7 @@ T = TypeVar("T", bound=Struct)
 
 _AT = re.compile(r"(.*) - at `\$\.?(.*)`")
 _SOME_KEY = "[...]"
-"""How msgspec names the value of a map."""
+"""Name of the value of a map in messages of msgspec."""
 
 
 def read_as(kind: type[T], plain: object, value: Value) -> T:

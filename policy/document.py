@@ -48,7 +48,7 @@ class NodeLabels(Wire):
 
 
 class Affinity(Wire):
-    """How model and driver of a pod become requirements on nodes."""
+    """Translation of model and driver of a pod to requirements on nodes."""
 
     platform: Literal["node", "acs"] = "node"
     """`acs`: no requirements, since virtual nodes carry no such labels."""
@@ -70,7 +70,7 @@ def _asks_about_gpus(name: str, section: ValidationInfo) -> str:
 
 
 class PlacementSection(Wire):
-    """How pods are placed, and how shares are laid out."""
+    """Placement of pods and layout of shares."""
 
     mode: Literal["gates", "scheduler"] = "gates"
     """`gates` works with any scheduler; `scheduler` needs a second, stock one beside the scorer."""
@@ -81,7 +81,7 @@ class PlacementSection(Wire):
     strategy: PackingStrategy = PackingStrategy.BINPACK
     """Default for nodes without the label."""
     nvidia: Annotated[Literal["auto", "off"], BeforeValidator(_off)] = "auto"
-    """Whether Linkwise chooses GPUs under NVIDIA's resource names: `auto` where a node of our modes
+    """Choice of GPUs under NVIDIA's resource names: `auto` where a node of our modes
     offers them, `off` never."""
 
 
@@ -94,7 +94,7 @@ def _one_step(classes: dict[str, str]) -> dict[str, str]:
 
 
 class Gangs(Wire):
-    """How gangs are planned."""
+    """Planning of gangs."""
 
     commit_deadline_seconds: Annotated[int, Field(gt=0)] = 60
     """Deadline for binding all members; afterwards the gang is planned again."""

@@ -118,7 +118,7 @@ class Leader:
 
     @property
     def leads(self) -> bool:
-        """Whether this process leads, or is about to."""
+        """This process leads, or is about to."""
         return self.context is not None
 
     @property

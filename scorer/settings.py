@@ -34,7 +34,7 @@ class Settings:
     """Used together with `api_server`, as is `api_ca_file`."""
     api_ca_file: str = ""
     write_seconds: float = 2
-    """How long a write may take; a new leader waits for this time before it lists objects [s]."""
+    """Maximum time of a write; a new leader waits for this time before it lists objects [s]."""
     lease_seconds: int = 15
     """After this time without renewal another process may take the Lease [s]."""
     renew_seconds: float = 10

@@ -10,7 +10,7 @@ class Timings:
     round: float = 0.02
     """After this a round of planning lets other tasks run."""
     first_limit: float = 0.3
-    """How long planning one unit may take at first."""
+    """First time limit for planning one unit."""
     retry_limit: float = 1.5
     """The same for a unit that exceeded the first limit, and for a dry run. The webhook waits a
     little longer for it. It is less than the 2 s between two renewals of the Lease."""
@@ -27,10 +27,10 @@ class Timings:
     """Before the first read after a write without an answer: as long as the API server may work on
     the write (`fence.WRITE_TIMEOUT`)."""
     bind_timeout: float = 3.5
-    """How long a scheduler waits for the API server to bind a pod. Together with
+    """Time for which a scheduler waits for the API server to bind a pod. Together with
     `pod_watch_timeout` it is less than the scheduler's timeout of 5 s."""
     pod_watch_timeout: float = 1.0
-    """How long a scheduler waits until the watch shows a pod: a scheduler whose pod is refused
+    """Longest wait until the watch shows a pod: a scheduler whose pod is refused
     retries after 1 s, too."""
     min_reservation: float = 60.0
     """The shortest reservation of nodes, however short the policy's ageing is."""

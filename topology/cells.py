@@ -49,7 +49,7 @@ class Row:
     cells: tuple[str, ...]
     """One word for each device of the header, from the left; fewer where the row is cut."""
     tail: tuple[str, ...]
-    """What follows the cells, word by word."""
+    """The words after the cells."""
     cpu: str | None
     """CPUs near the GPU, as written; None if unknown."""
     numa: str | None

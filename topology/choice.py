@@ -28,7 +28,7 @@ class ChoiceMode(StrEnum):
     KEEP = "keep"
     """Bandwidth now against the good sets of two and four that it would break."""
     COMPAT = "compat"
-    """What NVIDIA's best-effort policy intends, without its two defects."""
+    """The intention of NVIDIA\'s best-effort policy, without its two defects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ChoiceRequest:
     free: int
     """Mask of the GPUs that may be taken."""
     k: int
-    """How many to take, at least 1."""
+    """Number of GPUs to take, at least 1."""
     required: int = 0
     """Mask of GPUs that the set must hold."""
     mode: ChoiceMode = ChoiceMode.KEEP
@@ -177,7 +177,7 @@ class _Key:
     of: Callable[[Table, ChoiceRequest, Ints], Ints]
     """Its value for each of some sets; the largest is kept."""
     words: str
-    """What is said of a set that it prefers to another."""
+    """The words for a set that it prefers to another."""
 
 
 _PARTITION = _Key(_partitioned, "with it the free GPUs divide best by NVIDIA's pair scores")

@@ -10,7 +10,7 @@ PCIE = {1: 3.0, 2: 6.0, 3: 12.0, 4: 24.0, 5: 48.0, 6: 96.0}
 lanes over 80."""
 
 INTEL_BRIDGE = 1.2
-"""What GPU traffic through an Intel host bridge costs: it is cut into small packets. Source: NCCL
+"""Cost of GPU traffic through an Intel host bridge: it is cut into small packets. Source: NCCL
 v2.30, `src/graph/topo.h`, INTEL_P2P_OVERHEAD."""
 
 SOCKET = {

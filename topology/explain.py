@@ -29,7 +29,7 @@ class Explanation:
     best_free: float | None
     """The largest A among the free GPUs [GB/s]; None for one GPU."""
     index_order: GPUSet | None
-    """What taking the lowest free indices would have given, required ones first."""
+    """The set of the lowest free indices, required ones first."""
     runner_up: GPUSet | None
     """The next set by the objective that is no image of the choice under the machine's symmetry."""
     left: GPUSet | None

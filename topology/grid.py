@@ -40,9 +40,9 @@ class Grid:
     rows: Mapping[int, Row]
     """Whole rows by GPU number."""
     columns: int
-    """How many GPUs the header names; more than `rows` where the text is partial."""
+    """Number of GPUs the header names; more than `rows` where the text is partial."""
     left_out: str
-    """What is missing for the other GPUs; empty where nothing is."""
+    """Missing facts about the other GPUs; empty if none."""
 
     @property
     def gpus(self) -> tuple[int, ...]:
@@ -58,7 +58,7 @@ class Grid:
 
     @property
     def tells_peer_access(self) -> bool:
-        """Whether this is the matrix of `topo -p2p`, not one of links."""
+        """This is the matrix of `topo -p2p`, not one of links."""
         return bool(self.words) and not any(is_link(word) for word in self.words)
 
     def word(self, gpu: int, device: str) -> str:

@@ -68,7 +68,7 @@ class Machine:
     memory: tuple[int, ...] = ()
     """Memory of each GPU [GiB], or empty."""
     warnings: tuple[str, ...] = ()
-    """What the reader had to guess or leave out, for people."""
+    """Guesses and omissions of the reader, for people."""
 
     def __post_init__(self) -> None:
         n = len(self.links)

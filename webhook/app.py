@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Sequence
 
 import structlog
 
+from cluster.finding import printable
 from cluster.keys import DRY_RUN_AUDIENCE
 from cluster.whatif_api import FitResult
 from manifest.value import InputError
@@ -32,7 +33,6 @@ from webhook.dryrun import (
     list_namespaces,
 )
 from webhook.informers import Informers
-from webhook.messages import printable
 from webhook.metrics import Metrics
 from webhook.outcome import Outcome, Verdict
 from webhook.review import (
@@ -45,7 +45,7 @@ from webhook.review import (
 from webhook.scorer_client import NoPlacementError, ScorerClient
 
 NAMESPACE_TIMEOUT = 0.5
-"""How long a review waits for a new namespace to appear in the informer [s]."""
+"""Maximum time for which a review waits for a new namespace to appear in the informer [s]."""
 _JSON_ONLY = frozenset({JSON})
 _YAML = "application/yaml"
 _NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 import msgspec
 from msgspec import Struct, field
 
-from cluster.finding import Severity
+from cluster.finding import Severity, printable
 from cluster.keys import POLICY_KEY, PROFILE_KEY
 from manifest.lines import WHOLE
+from policy.active_config import POLICY, SOURCES, ConfigSource, problem_text, summarize
 from policy.lint import lint_policy, lint_profiles
 from policy.problem import PolicyError, Problem, check_length
 from topology.catalogue import NAMES
-from webhook.active_config import POLICY, SOURCES, ConfigSource, problem_text, summarize
-from webhook.messages import admission_warnings, printable
+from webhook.messages import admission_warnings
 from webhook.review import (
     AdmissionRequest,
     GroupVersionKind,

@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from cluster.capacity import Capacity, capacity_of
 from cluster.node import Node, NodeError, NodeObject, read_node
+from policy.active_config import SOURCES, ActiveConfig, ConfigSource
 from runtime.kube.client import Kube, KubeError
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from runtime.kube.reflector import Key, Reflector, WatchTimings
 from runtime.process.clock import Clock, wall
-from webhook.active_config import SOURCES, ActiveConfig, ConfigSource
 
 _TIMINGS = WatchTimings(max_backoff=1)
 """A lost watch is restarted each second, since a policy must take effect within 2 s."""

@@ -6,7 +6,7 @@ short, printable and few. Texts include values of users, which are not validated
 
 from collections.abc import Iterable, Sequence
 
-from cluster.finding import Code, Finding, Severity
+from cluster.finding import Code, Finding, Severity, printable
 from policy.problem import Problem
 
 MAX_WARNINGS = 3
@@ -23,13 +23,6 @@ FORBIDDEN_BY_POLICY = frozenset(
     }
 )
 """Errors that depend on the policy; all others are invalid under any policy."""
-
-
-def printable(text: str) -> str:
-    """Return a text with unprintable characters (and newlines) replaced."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def admission_warnings(findings: Iterable[Finding | Problem]) -> tuple[str, ...]:

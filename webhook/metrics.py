@@ -6,9 +6,9 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from policy.active_config import SOURCES, ActiveConfig
 from policy.snapshot import PolicySnapshot
 from runtime.process.metrics import Gauges
-from webhook.active_config import SOURCES, ActiveConfig
 from webhook.outcome import Outcome, Verdict
 
 

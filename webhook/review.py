@@ -13,9 +13,10 @@ from typing import Annotated, Generic, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from cluster.finding import printable
 from cluster.keys import MIRROR_POD, NODE_USER_PREFIX, NODES_GROUP
 from cluster.pod import NewPod
-from webhook.messages import denial_message, denial_status, error_text, errors_of, printable
+from webhook.messages import denial_message, denial_status, error_text, errors_of
 from webhook.outcome import Outcome, Verdict
 from webhook.patch import encode_patch
 

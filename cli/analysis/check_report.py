@@ -89,4 +89,4 @@ class CheckReport(Document, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     """Objects that were passed over, and guesses."""
     notes: tuple[str, ...] = ()
-    """What is not known, although the files are correct."""
+    """Unknown facts, although the files are correct."""

@@ -33,7 +33,7 @@ class FleetPod:
     gpus: tuple[int, ...]
     """Ascending; empty for GPUs that NVIDIA's plugin chooses."""
     amount: str
-    """How much it holds, in words."""
+    """The amounts that it holds, in words."""
     is_new: bool
     """This simulation placed it."""
 

@@ -22,7 +22,7 @@ class PendingUnit:
     requests: tuple[Request, ...]
     """Of its pods that wait."""
     since: str
-    """When the first of them was created; empty if this is not known."""
+    """Creation time of the first of them; empty if unknown."""
     reason: str
     never: bool
     """It would not fit if nothing else ran."""

@@ -88,7 +88,7 @@ class UnitResult(UnitPlacement):
 
     @property
     def notes(self) -> list[str]:
-        """What the plan could not know, or leaves to others."""
+        """Facts that the plan could not know, and decisions left to others."""
         if self.plan is None:
             return []
         notes = notes_on(self.seen, self.plan)
@@ -97,7 +97,7 @@ class UnitResult(UnitPlacement):
 
 @dataclass(frozen=True, slots=True)
 class PodResult:
-    """Where one pod goes, or why it goes nowhere."""
+    """Place of one pod, or the reason why it has none."""
 
     admitted: AdmittedPod
     gang: str | None

@@ -32,7 +32,7 @@ class Cluster:
     pods: tuple[Pod, ...] = ()
     """Every pod, whatever its state."""
     warnings: tuple[str, ...] = ()
-    """What was guessed or left out, for people."""
+    """Guesses and omissions, for people."""
     addresses: Mapping[str, str] = field(default_factory=dict)
     """The InternalIP of each node that has one, by the node's name."""
 

@@ -17,13 +17,13 @@ class CurrentCluster:
     objects: tuple[Value, ...]
     """Everything but nodes and pods."""
     namespace: str
-    """Where objects are looked for that are named without a namespace."""
+    """Namespace of objects that are named without one."""
     source: str
     """The file, or the API server's address."""
     gangs: tuple[dict[str, object], ...] = ()
     """The Gang objects of a live cluster."""
     warnings: tuple[str, ...] = ()
-    """What could not be read, or was guessed."""
+    """Objects that could not be read, and guesses."""
 
 
 def current_cluster(objects: ClusterObjects, namespace: str, source: str) -> CurrentCluster:

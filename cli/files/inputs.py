@@ -49,7 +49,7 @@ class Inputs:
     """Labels of the namespaces whose labels are known."""
     capacity: Capacity
     warnings: tuple[str, ...]
-    """What was passed over or guessed, for people."""
+    """Omissions and guesses, for people."""
 
 
 def read_inputs(files: InputFiles) -> Inputs:

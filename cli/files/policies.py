@@ -6,13 +6,13 @@ from typing import NoReturn
 from cli.files.source import read_text, shown_name
 from manifest.lines import embedded
 from manifest.value import InputError, Value
+from policy.active_config import POLICY, PROFILES
 from policy.document import Policy, parse_plugin_config, parse_policy
 from policy.policy_file import Found, Kind, read_policy_file
 from policy.problem import PolicyError
 from policy.profile import Profiles, parse_profiles
 from policy.sharing import PluginConfig, plugin_groups
 from policy.snapshot import PolicySnapshot
-from webhook.active_config import POLICY, PROFILES
 
 _KINDS = {POLICY: Kind.POLICY, PROFILES: Kind.PROFILES}
 """The content of each ConfigMap that the webhook reads."""

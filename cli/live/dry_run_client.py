@@ -68,7 +68,7 @@ class DryRun(Struct, frozen=True):
     policy: PolicyVersion | None = None
     """The policy that was applied."""
     notes: tuple[str, ...] = ()
-    """What is not known, although the request is correct."""
+    """Unknown facts, although the request is correct."""
     unjudged: tuple[Unjudged, ...] = ()
     """Objects that may create pods and were not judged. Also among `warnings`."""
 

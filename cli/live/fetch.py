@@ -38,7 +38,7 @@ class FetchedCluster:
     gangs: list[Plain] = field(default_factory=list)
     """The Gang objects, complete."""
     warnings: list[str] = field(default_factory=list)
-    """What could not be read, for people."""
+    """Objects that could not be read, for people."""
 
 
 def fetch_cluster(access: Access) -> FetchedCluster:

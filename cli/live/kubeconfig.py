@@ -38,7 +38,7 @@ class UserContext:
     headers: CIMultiDict[str]
     """Authorization and impersonation."""
     namespace: str
-    """Where objects are looked for that are named without a namespace."""
+    """Namespace of objects that are named without one."""
 
     @property
     def server(self) -> str:

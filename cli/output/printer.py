@@ -11,7 +11,7 @@ import typer
 from msgspec import to_builtins
 
 from cli.output.document import Document
-from webhook.messages import printable
+from cluster.finding import printable
 
 
 class Format(StrEnum):

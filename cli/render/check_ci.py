@@ -7,8 +7,7 @@ from xml.etree import ElementTree as ET
 
 from cli.analysis.check_report import CheckReport, Finding, TemplateReport
 from cli.output.printer import sentence
-from cluster.finding import Severity
-from webhook.messages import printable
+from cluster.finding import Severity, printable
 from webhook.outcome import Verdict
 
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"

@@ -11,7 +11,7 @@ from scorer.placement.explain import explain_plan
 
 
 class ExplainedPod(Struct, frozen=True, kw_only=True):
-    """Where one pod is."""
+    """Place of one pod."""
 
     name: str
     node: str | None

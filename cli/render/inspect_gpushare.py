@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from cli.analysis.inspection import InspectedNode
 from cli.output.printer import aligned
-from webhook.messages import printable
+from cluster.finding import printable
 
 _PENDING = "PENDING(Allocated)"
 _NO_CARD = "0/0"

@@ -88,7 +88,7 @@ class GangPlace(Struct, frozen=True, kw_only=True):
     why: str | None = None
     """The reason for these nodes."""
     notes: list[str] = []
-    """What the plan could not know, or leaves to others."""
+    """Facts that the plan could not know, and decisions left to others."""
     runner_up: dict[str, GPUsTaken | None] = {}
     """The second-best set of each node; null where every other set is equivalent."""
 

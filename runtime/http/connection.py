@@ -100,23 +100,23 @@ class Connection(asyncio.Protocol):
         self.peer = ""
         """The client's address; empty where there is none."""
         self.since = 0.0
-        """When it became idle, or when the present request began to arrive; on the loop's clock."""
+        """Time when it became idle or the present request began, on the loop's clock [s]."""
         self.used = False
-        """Whether a request was answered on it."""
+        """A request was answered on it."""
 
     @property
     def half_sent(self) -> bool:
-        """Whether a part of a request has arrived, and the rest has not."""
+        """A part of a request has arrived, and the rest has not."""
         return self._phase in (_Phase.HEAD, _Phase.BODY)
 
     @property
     def head_incomplete(self) -> bool:
-        """Whether bytes have arrived that are no complete head yet."""
+        """Bytes have arrived that are no complete head yet."""
         return self._phase is _Phase.HEAD
 
     @property
     def evictable(self) -> bool:
-        """Whether it may be dropped for another: it is open, and no answer is being made."""
+        """It may be dropped for another: it is open, and no answer is being made."""
         return self._phase is not _Phase.ANSWER and self._open
 
     @property

@@ -30,12 +30,12 @@ class LimitedConnection(Protocol):
 
     @property
     def half_sent(self) -> bool:
-        """Whether a part of a request has arrived, and the rest has not."""
+        """A part of a request has arrived, and the rest has not."""
         ...
 
     @property
     def evictable(self) -> bool:
-        """Whether it may be dropped for another."""
+        """It may be dropped for another."""
         ...
 
     def drop(self) -> None:

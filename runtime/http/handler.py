@@ -40,9 +40,9 @@ class Handler:
         self._observers = observers
         self.budget = ByteBudget(limits.bytes_in_flight)
         self.draining = False
-        """Whether every answer asks the client to close its connection."""
+        """Every answer asks the client to close its connection."""
         self.active_at = self._loop.time()
-        """When the last request had its answer."""
+        """Time of the last answer."""
         self.requests = 0
         """Requests without an answer."""
         self._waiting = 0
@@ -155,7 +155,7 @@ def _unsupported(headers: Mapping[str, str], route: Route) -> HttpResponse | Non
 
 
 def _closes(request: web.BaseRequest) -> bool:
-    """Whether the client ends the connection, or wants another protocol, which is not served."""
+    """The client ends the connection, or wants another protocol, which is not served."""
     return not request.keep_alive or request.version < (1, 1) or "Upgrade" in request.headers
 
 

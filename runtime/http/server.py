@@ -52,7 +52,7 @@ class Server:
 
     @property
     def draining(self) -> bool:
-        """Whether the server asks its clients to connect elsewhere; then it is not ready."""
+        """The server asks its clients to connect elsewhere; then it is not ready."""
         return self.handler.draining
 
     @property
@@ -86,7 +86,7 @@ class Server:
     async def drain(self, *, quiet: float = 15, at_most: float = 60) -> None:
         """Serve on, ask clients to close their connections, and wait until no request comes.
 
-        A pod is removed from the endpoints some time after it is told to end, and an API server
+        A pod is removed from the endpoints some time after it is asked to end, and an API server
         uses its connections as long as they last. If the listener closed first, creates would fail.
 
         Args:

@@ -16,7 +16,7 @@ import structlog
 from runtime.process.worker_process import DONE, FAILED, LENGTH, NO_MEMORY, READY, TOO_LARGE
 
 MEMORY = 128 << 20
-"""How much the address space of the child may grow after it is ready [bytes]."""
+"""Maximum growth of the address space of the child after it is ready [bytes]."""
 SECONDS = 2.5
 """Longest time for one job [s]; an API server waits 3 s for an answer."""
 MAX_JOBS_PER_FUNCTION = 4

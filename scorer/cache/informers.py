@@ -14,8 +14,7 @@ import structlog
 
 from cluster.keys import POLICY_KEY, POLICY_NAME, POLICY_NAMESPACE
 from cluster.ledger import Ledger
-from policy.document import parse_policy
-from policy.problem import PolicyError
+from policy.active_config import POLICY, ActiveConfig
 from policy.snapshot import PolicySnapshot
 from runtime.kube.client import Kube
 from runtime.kube.reflector import Key, Reflector
@@ -43,7 +42,7 @@ class Informers:
     def __init__(self, kube: Kube, build_table: Callable[[Machine], Table] = build_table) -> None:
         """Prepare the watches; `run` starts them."""
         self.state = ClusterState()
-        self.policy = PolicySnapshot()
+        self._config = ActiveConfig()
         self._has_synced = False
         self.changed = asyncio.Event()
         """Set by every change; the planner clears it."""
@@ -76,6 +75,11 @@ class Informers:
     def gangs(self) -> Mapping[Key, Gang]:
         """The Gang objects, by namespace and name."""
         return self.gang_objects.reflector.items
+
+    @property
+    def policy(self) -> PolicySnapshot:
+        """The last valid policy."""
+        return self._config.snapshot
 
     @property
     def owners(self) -> Owners:
@@ -122,13 +126,12 @@ class Informers:
     def _policy_changed(self, items: Mapping[Key, ConfigMap], _changed: Set[Key]) -> None:
         config_map = items.get((POLICY_NAMESPACE, POLICY_NAME))
         data = config_map.data if config_map else None
-        try:
-            policy = parse_policy((data or {}).get(POLICY_KEY, ""))
-        except PolicyError as error:
-            # The last valid policy stays. The webhook creates an Event.
-            _log.error("Policy rejected", err=str(error))
+        self._config = self._config.update(POLICY, (data or {}).get(POLICY_KEY))
+        if error := self._config.error(POLICY):
+            # The webhook creates an Event.
+            _log.error("Policy rejected", err=error)
             return
-        self.policy = PolicySnapshot(policy, generation=self.policy.generation + 1)
+        policy = self.policy.policy
         preferences = replace(
             Snapshot(Ledger()),
             placement=policy.placement.strategy,

@@ -54,7 +54,7 @@ _job_decoder = msgspec.json.Decoder(_Job)
 
 @dataclass(frozen=True, slots=True)
 class StatefulSet:
-    """What is kept of a StatefulSet."""
+    """The fields that are kept of a StatefulSet."""
 
     uid: str
     controller: Owner | None
@@ -83,7 +83,7 @@ def above_set(controller: Owner | None) -> Owner | None:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is kept of a Job."""
+    """The fields that are kept of a Job."""
 
     uid: str
     controller: Owner | None

@@ -32,7 +32,7 @@ from scorer.report.status_update import StatusUpdate
 Call = Coroutine[None, None, None]
 
 _EXCLUDED_FOR = 180.0
-"""How long a node is excluded for a gang that could not be bound there [s]."""
+"""Time for which a node is excluded for a gang that could not be bound there [s]."""
 
 _log = structlog.get_logger()
 

@@ -27,7 +27,7 @@ class PendingBinding:
     deadline: float
     """Until then all members should be bound [s since 1970]."""
     tried_at: float | None = None
-    """When a scheduler first tried one of the members [s since 1970]. The time before does not
+    """Time when a scheduler first tried one of the members [s since 1970]. The time before does not
     count. None: no scheduler has."""
     evicting: bool = False
     """The plan was given up, and its members are being evicted."""

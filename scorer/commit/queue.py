@@ -35,7 +35,7 @@ _RETRY_MAX = 60.0
 _FULL = 32
 """So many queued pods keep the API server busy while others are planned."""
 _SUSPECT_FOR = 3600.0
-"""How long the commits of a gang start with a dry run after some of its pods were refused [s]."""
+"""Time after a refusal for which the commits of a gang start with a dry run [s]."""
 
 _log = structlog.get_logger()
 
@@ -72,7 +72,7 @@ class CommitQueue:
 
     @property
     def is_full(self) -> bool:
-        """Whether further plans would be outdated by the time they are written."""
+        """Further plans would be outdated by the time they are written."""
         return sum(len(job.allocations) for job in self._jobs) >= _FULL
 
     def backoff_reason(self, key: GangKey) -> str | None:

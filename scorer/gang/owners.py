@@ -160,7 +160,7 @@ class PodGroup(Struct, frozen=True):
 
     @property
     def members(self) -> int | None:
-        """How many members it requires; None where it does not say."""
+        """Number of members that it requires; None where it states none."""
         count = self.spec.min_member or self.spec.scheduling_policy.gang.min_count
         return count if count and count > 0 else None
 

@@ -39,7 +39,7 @@ class Unit:
     settled: tuple[PodInfo, ...]
     """The pods that have GPUs, or had them and succeeded."""
     needed: int | None
-    """How many pods it needs; None where it is unknown."""
+    """Number of pods that it needs; None where it is unknown."""
     link: Link
     owner: Owner | None
     """The top owner."""
@@ -58,7 +58,7 @@ class Unit:
 
     @property
     def since(self) -> str:
-        """When the first waiting pod was created (RFC 3339)."""
+        """Creation time of the first waiting pod (RFC 3339)."""
         return min(pod.created for pod in self.waiting)
 
     @property

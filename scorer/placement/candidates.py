@@ -20,7 +20,7 @@ class NodeClass:
     free: int
     """Mask of each node's free GPUs."""
     capacity: int
-    """How many workers each node fits."""
+    """Number of workers that each node fits."""
     rows: list[int]
     """The nodes, as indices in `snapshot.nodes`, ascending, and so by name."""
 

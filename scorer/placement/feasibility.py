@@ -52,7 +52,7 @@ class Feasibility:
 
     @property
     def blocked(self) -> Counter[Reason]:
-        """How many nodes fit none, by reason."""
+        """Number of nodes that fit none, by reason."""
         counts = np.bincount(self.codes, minlength=len(_REASONS) + 1).tolist()
         return Counter({_REASONS[i]: n for i, n in enumerate(counts[1:]) if n})
 

@@ -18,7 +18,7 @@ class Candidate:
     node: NodeLedger
     table: Table
     capacity: int
-    """How many workers fit."""
+    """Number of workers that fit."""
 
     @property
     def name(self) -> str:
@@ -58,7 +58,7 @@ class Selection(NamedTuple):
     bandwidth: float
     """A [GB/s]; 0 for one GPU."""
     left: int
-    """How many GPUs stay free."""
+    """Number of GPUs stay free."""
     damage: float
     """Loss of 0.25·(V_2 + V_4) of the free GPUs [GB/s]."""
     near: int
@@ -66,7 +66,7 @@ class Selection(NamedTuple):
 
 
 class SelectionOptions(NamedTuple):
-    """How GPUs are selected on each node of a plan; a tuple, which has the fastest hash."""
+    """Options of the selection on each node of a plan; a tuple, which has the fastest hash."""
 
     mode: ChoiceMode
     linked: bool = False

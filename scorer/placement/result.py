@@ -37,7 +37,7 @@ class Plan:
     one_by_one: bool = False
     """Members were placed one after another, each on the best node for it."""
     nodes_considered: int = 0
-    """How many nodes fit at least one member."""
+    """Number of nodes that fit at least one member."""
     nic_unknown: bool = False
     """The nodes are joined by NICs of unknown bandwidth, which is left out."""
 

@@ -19,9 +19,9 @@ class Snapshot:
 
     ledger: Ledger
     mode: ChoiceMode = ChoiceMode.KEEP
-    """How GPUs are chosen on one node."""
+    """Mode of the choice of GPUs on one node."""
     placement: PackingStrategy = PackingStrategy.BINPACK
-    """How whole GPUs are laid out over nodes of equal bandwidth."""
+    """Layout of whole GPUs over nodes of equal bandwidth."""
     domains: tuple[str, ...] = ()
     """Node labels whose equal values mean a common network domain, nearest first."""
     nic_bandwidth: float | None = None
@@ -44,7 +44,7 @@ class Snapshot:
 
     @cached_property
     def _in_order(self) -> bool:
-        """Whether the ledger has the nodes by name."""
+        """The ledger has the nodes by name."""
         names = list(self.ledger.nodes)
         return all(map(lt, names, names[1:]))
 

@@ -23,7 +23,7 @@ class _ReservationWindow:
     until: float
     """[s since 1970]"""
     pause: float
-    """How long others may use the nodes after it [s]."""
+    """Time for which others may use the nodes after it [s]."""
 
     @property
     def next(self) -> float:

@@ -21,7 +21,7 @@ class TimeBudget:
         self._timings = timings
         self._backoff = Backoff(timings.slow_unit_retry, timings.slow_unit_retry_max, on_ready)
         self._requests: dict[GangKey, Hashable] = {}
-        """What each slow unit requested."""
+        """The requests of each slow unit."""
 
     def __contains__(self, unit: Unit) -> bool:
         """Return whether a unit exceeded its limit and still requests the same."""

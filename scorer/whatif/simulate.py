@@ -42,7 +42,7 @@ class Intended:
     owner: str = ""
     """Uid of its top owner: it distinguishes gangs of the same name."""
     declared: int | None = None
-    """How many pods with GPUs that owner declares; None where it is unknown."""
+    """Number of pods with GPUs that the owner declares; None where it is unknown."""
 
 
 @dataclass(frozen=True)

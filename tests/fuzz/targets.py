@@ -26,6 +26,7 @@ from cluster.pod import Pod
 from cluster.record import RecordError, parse_record
 from cluster.topology_configmap import read_published
 from manifest.value import InputError
+from policy.active_config import POLICY, PROFILES, ConfigSource
 from policy.document import parse_plugin_config, parse_policy
 from policy.lint import lint, lint_plugin_config
 from policy.problem import PolicyError
@@ -41,7 +42,6 @@ from scorer.placement.snapshot import snapshot_of
 from topology.catalogue import NAMES
 from topology.errors import TopologyError
 from topology.read import read_machine
-from webhook.active_config import POLICY, PROFILES, ConfigSource
 from webhook.config_validation import (
     ConfigReview,
     config_response,

@@ -179,7 +179,7 @@ def test_mps_limits_are_set_for_memory_only():
 def test_mps_limits_are_not_set_otherwise(limits, rules):
     spec, _ = variables_set({"containers": [container(**limits)]}, rules)
 
-    assert not any(name.startswith("CUDA_MPS_") for name in env_of(spec["containers"][0]))
+    assert not any(name.startswith(keys.ENV_MPS_PREFIX) for name in env_of(spec["containers"][0]))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from structlog.testing import capture_logs
 from waiting import until
 
 from cluster import keys
+from policy.active_config import PROFILES
 from runtime.kube import event_recorder
 from runtime.kube.client import Kube
-from webhook.active_config import PROFILES
 from webhook.informers import Informers
 
 NODES = "/api/v1/nodes"

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.finding import Code, Finding, Severity
-from webhook.messages import admission_warnings, denial_message, denial_status, printable
+from cluster.finding import Code, Finding, Severity, printable
+from webhook.messages import admission_warnings, denial_message, denial_status
 
 
 def a_finding(message="wrong", code=Code.CORE_STEP, severity=Severity.ERROR, field="spec"):

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from cli.analysis.fleet import FleetNode, FleetPod
-from webhook.messages import printable
+from cluster.finding import printable
 
 
 class _Names:

@@ -7,7 +7,7 @@ text, which is escaped when it becomes part of an element.
 from collections.abc import Iterable
 from html import escape
 
-from webhook.messages import printable
+from cluster.finding import printable
 
 
 class Markup(str):

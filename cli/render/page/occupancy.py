@@ -83,7 +83,7 @@ class GPU:
 
     @property
     def taken(self) -> int:
-        """How much of the capacity is given out."""
+        """The allocated part of the capacity."""
         return sum(map(self.size, self.parts))
 
     def size(self, part: Part) -> int:

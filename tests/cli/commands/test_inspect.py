@@ -7,7 +7,7 @@ from cli.live.snapshot import snapshot_text
 from cluster import keys
 from cluster.record import GPUShare, Isolation
 from cluster.topology_configmap import PublishedTopology
-from webhook.active_config import POLICY, PROFILES
+from policy.active_config import POLICY, PROFILES
 
 GANG = {keys.POD_GROUP_NAME: "vgg16", keys.POD_GROUP_MIN_AVAILABLE: "4"}
 MEMORY = {keys.GPU_MEM: 3}

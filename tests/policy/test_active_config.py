@@ -1,7 +1,7 @@
 import pytest
 
+from policy.active_config import POLICY, PROFILES, ActiveConfig
 from policy.problem import MOST_BYTES
-from webhook.active_config import POLICY, PROFILES, ActiveConfig
 
 ALL = '[{"name": "all", "effect": {"labels": {"a": "b"}}}]'
 

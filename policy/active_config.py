@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cluster import keys
+from cluster.finding import printable
 from policy.document import parse_policy
 from policy.problem import PolicyError, Problem
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot
-from webhook.messages import printable
 
 
 @dataclass(frozen=True, slots=True)
