@@ -1,10 +1,10 @@
 """Register device plugins with the kubelet, again after each of its restarts.
 
-At its start the kubelet removes all sockets in its folder and makes `kubelet.sock` anew.
+At its start the kubelet removes all sockets in its folder and creates `kubelet.sock` again.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,8 @@ class Timings:
     """Between two looks at the sockets [s]; a look costs two system calls a resource."""
     watch: float = 10.0
     """How long a kubelet that accepted a registration may take to list the slots [s]."""
+    backoff: float = 1.0
+    """The delay after the first failure [s]. A new kubelet ends each delay."""
     max_backoff: float = 30.0
     """The longest delay after a failure [s]."""
 
@@ -51,9 +53,10 @@ class DevicePlugins:
             timings: Intervals.
         """
         self._folder, self._binder, self._timings = folder, binder, timings
+        self._kubelet = folder / _KUBELET_SOCKET
         self._plugins: dict[str, DevicePlugin] = {}
         self._changed = asyncio.Event()
-        self._backoff = Backoff(timings.poll, timings.max_backoff, on_ready=lambda: None)
+        self._backoff = Backoff(timings.backoff, timings.max_backoff, on_ready=lambda: None)
 
     @property
     def registered(self) -> frozenset[str]:
@@ -97,6 +100,7 @@ class DevicePlugins:
     async def _keep_registered(self, plugin: DevicePlugin) -> None:
         resource = plugin.offer.resource
         while True:
+            kubelet_id = _identity(self._kubelet)
             try:
                 await self._serve_once(plugin)
                 self._backoff.reset(resource)
@@ -108,7 +112,10 @@ class DevicePlugins:
                     err=str(error),
                     retry_after=delay,
                 )
-                await asyncio.sleep(delay)
+                # A kubelet that has started refuses pods until the plugin is registered.
+                await self._until(
+                    lambda: resource not in self._backoff or _identity(self._kubelet) != kubelet_id  # noqa: B023 - awaited here
+                )
 
     async def _serve_once(self, plugin: DevicePlugin) -> None:
         """Serve and register a plugin; return when the kubelet needs another registration.
@@ -118,39 +125,44 @@ class DevicePlugins:
             OSError: The socket cannot be created.
         """
         resource = plugin.offer.resource
-        kubelet, own = self._folder / _KUBELET_SOCKET, self._folder / _socket_name(resource)
-        while (kubelet_id := _identity(kubelet)) is None:  # noqa: ASYNC110 - no event announces a file
-            await asyncio.sleep(self._timings.poll)
+        own = self._folder / _socket_name(resource)
+        await self._until(lambda: _identity(self._kubelet) is not None)
+        kubelet_id = _identity(self._kubelet)
         server = await plugin.start(own)
         try:
             own_id = _identity(own)
-            await self._register(plugin, kubelet, own.name)
+            await self._register(plugin, own.name)
             _log.info("Device plugin registered", resource=resource)
-            while (  # noqa: ASYNC110 - no event announces a file
-                plugin.watched.is_set()
-                and _identity(kubelet) == kubelet_id
-                and _identity(own) == own_id
-            ):
-                await asyncio.sleep(self._timings.poll)
+            await self._until(
+                lambda: (
+                    not plugin.watched.is_set()
+                    or _identity(self._kubelet) != kubelet_id
+                    or _identity(own) != own_id
+                )
+            )
             _log.info("Kubelet disconnected: the device plugin registers again", resource=resource)
         finally:
             await server.stop(grace=None)
             own.unlink(missing_ok=True)
 
-    async def _register(self, plugin: DevicePlugin, kubelet: Path, endpoint: str) -> None:
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():  # noqa: ASYNC110 - no event announces a file
+            await asyncio.sleep(self._timings.poll)
+
+    async def _register(self, plugin: DevicePlugin, endpoint: str) -> None:
         request = RegisterRequest(
             version=_VERSION,
             endpoint=endpoint,
             resource_name=plugin.offer.resource,
             options=plugin.options,
         )
-        await call(kubelet, _REGISTER, request, Empty)
+        await call(self._kubelet, _REGISTER, request, Empty)
         try:
             async with asyncio.timeout(self._timings.watch):
                 await plugin.watched.wait()
         except TimeoutError as error:
             raise KubeletError(
-                f"kubelet at {kubelet} does not list the slots of {plugin.offer.resource}"
+                f"kubelet at {self._kubelet} does not list the slots of {plugin.offer.resource}"
             ) from error
 
 

@@ -53,7 +53,7 @@ class DevicePlugin:
         self._unhealthy: frozenset[str] = frozenset()
         self._binder = binder
         self._changed = asyncio.Event()
-        self._streams = 0
+        self._streams: set[object] = set()
         self.watched = asyncio.Event()
         """Set while the kubelet watches the list of slots."""
 
@@ -76,6 +76,9 @@ class DevicePlugin:
         Raises:
             OSError: The socket cannot be created.
         """
+        # Streams of the server before may end later than it.
+        self._streams.clear()
+        self.watched.clear()
         server = grpc.aio.server()
         server.add_generic_rpc_handlers((self._handlers(),))
         try:
@@ -114,7 +117,8 @@ class DevicePlugin:
         _request: Empty,
         context: Any,  # noqa: ANN401 - grpc has no types
     ) -> None:
-        self._streams += 1
+        stream = object()
+        self._streams.add(stream)
         self.watched.set()
         try:
             while True:
@@ -122,7 +126,7 @@ class DevicePlugin:
                 await context.write(self._list())
                 await changed.wait()
         finally:
-            self._streams -= 1
+            self._streams.discard(stream)
             if not self._streams:
                 self.watched.clear()
 

@@ -19,7 +19,7 @@ from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE
 WHOLE = Offer(GPU_WHOLE, (1,) * 8)
 MEMORY = Offer(GPU_MEM, (288,) * 16)
 CORE = Offer(GPU_CORE, (100,) * 16, binds=False)
-TIMINGS = Timings(poll=0.01, watch=0.2, max_backoff=0.05)
+TIMINGS = Timings(poll=0.01, watch=0.2, backoff=0.01, max_backoff=0.05)
 
 
 class Bindings:
@@ -35,8 +35,8 @@ class Bindings:
 
 
 @asynccontextmanager
-async def running(folder, *offers, binder=None):
-    plugins = DevicePlugins(folder, binder or Bindings(), TIMINGS)
+async def running(folder, *offers, binder=None, timings=TIMINGS):
+    plugins = DevicePlugins(folder, binder or Bindings(), timings)
     plugins.set(dict.fromkeys(offers, frozenset()))
     task = asyncio.create_task(plugins.run())
     try:
@@ -218,11 +218,12 @@ async def test_kubelet_that_has_not_started_yet_is_waited_for(folder, kubelet):
         await until(lambda: healthy(kubelet, WHOLE))
 
 
-async def test_socket_of_a_killed_kubelet_is_tried_until_the_next_one_starts(kubelet, folder):
+async def test_start_of_a_kubelet_ends_the_backoff_after_a_killed_one(kubelet, folder):
     await kubelet.stop()
     os.mknod(folder / "kubelet.sock", stat.S_IFSOCK | 0o600)
+    timings = Timings(poll=0.01, backoff=3600, max_backoff=3600)
     with capture_logs() as logs:
-        async with running(folder, WHOLE):
+        async with running(folder, WHOLE, timings=timings):
             await until(lambda: logs)
             await kubelet.start()
             await until(lambda: healthy(kubelet, WHOLE))
