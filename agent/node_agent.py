@@ -197,6 +197,8 @@ class NodeAgent:
         """
         if error is None:
             raise DriverError("the driver was not read yet")
+        # Removes the labels of GPUs that an earlier process has read.
+        self._services.publisher.set(Publication())
         await self._report([Problem(ProblemReason.NOTHING_OFFERED, str(error))])
         raise error
 

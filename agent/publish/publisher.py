@@ -22,9 +22,9 @@ _KEY = "publish"
 class Publication:
     """The state of a node to publish."""
 
-    topology: PublishedTopology
-    """With a machine."""
-    bandwidth: Sequence[Sequence[float]]
+    topology: PublishedTopology | None = None
+    """With a machine; None: the GPUs cannot be read, and the last topology stays."""
+    bandwidth: Sequence[Sequence[float]] = ()
     """Bandwidth of each pair [GB/s], shape (n, n)."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the node."""
@@ -75,11 +75,12 @@ class Publisher:
     async def _publish(self, publication: Publication) -> None:
         try:
             node = await read_node_labels(self._kube, self._node)
-            desired = topology_config_map(
-                self._node, node.metadata.uid, publication.topology, publication.bandwidth
-            )
-            if await publish_topology(self._kube, desired):
-                _log.info("Topology published", unhealthy=sorted(publication.topology.unhealthy))
+            if topology := publication.topology:
+                desired = topology_config_map(
+                    self._node, node.metadata.uid, topology, publication.bandwidth
+                )
+                if await publish_topology(self._kube, desired):
+                    _log.info("Topology published", unhealthy=sorted(topology.unhealthy))
             if await publish_labels(self._kube, node, publication.labels):
                 _log.info("Node labels published")
         except KubeError as error:

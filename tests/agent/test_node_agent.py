@@ -33,7 +33,7 @@ class API(FakeAPI):
 
     def __init__(self):
         super().__init__()
-        self.pods, self.config_maps, self.events = {}, {}, []
+        self.pods, self.config_maps, self.events, self.applied = {}, {}, [], []
 
     def put_node(self, **labels):
         metadata = {"name": NODE, "uid": "uid-1", "labels": labels, "resourceVersion": "1"}
@@ -60,6 +60,8 @@ class API(FakeAPI):
         body = json.loads(await request.read())
         if request.path.endswith("/events"):
             self.events.append((body["reason"], body["message"]))
+        elif request.method == "PATCH":
+            self.applied.append(body)
         elif "/configmaps" in request.path:
             body["metadata"]["resourceVersion"] = "1"
             self.config_maps[body["metadata"]["name"]] = body
@@ -169,6 +171,19 @@ async def test_an_idle_node_is_published_and_offered(node):
     assert machine["driver"] == "535.161.08"
     assert machine["uuids"] == [card.uuid for card in node.driver.cards]
     assert node.api.events == []
+
+
+async def test_a_node_whose_gpus_cannot_be_read_loses_their_labels(node):
+    fields = {"f:metadata": {"f:labels": {f"f:{keys.GFD_COUNT}": {}}}}
+    entry = {"manager": "linkwise-agent", "operation": "Apply", "fieldsV1": fields}
+    node.api.put_node(**{keys.NODE_MODE: "topology", keys.GFD_COUNT: "8"})
+    node.api.objects[NODE]["metadata"]["managedFields"] = [entry]
+    node.driver.unload_driver()
+    async with agent(node):
+        await until(lambda: node.api.applied)
+
+    assert node.api.applied[0]["metadata"]["labels"] == {}
+    assert node.api.config_maps == {}
 
 
 async def test_a_container_gets_the_devices_of_its_record(node):

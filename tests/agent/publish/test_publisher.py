@@ -55,6 +55,20 @@ async def test_labels_are_published_with_the_topology(server):
     assert [write[:2] for write in server.writes] == [("POST", PATH), ("PATCH", NODE)]
 
 
+async def test_labels_are_removed_and_the_topology_stays_without_gpus(server):
+    ours = {"f:metadata": {"f:labels": {f"f:{keys.GFD_COUNT}": {}}}}
+    entry = {"manager": "linkwise-agent", "operation": "Apply", "fieldsV1": ours}
+    server.put_node(labels={keys.GFD_COUNT: "8"}, managed=[entry])
+    async with publishing(server) as publisher:
+        publisher.set(Publication(HEALTHY, ZEROS, {keys.GFD_COUNT: "8"}))
+        await until(lambda: published(server))
+        publisher.set(Publication())
+        await until(lambda: len(server.writes) == 2)
+
+    assert [write[:2] for write in server.writes] == [("POST", PATH), ("PATCH", NODE)]
+    assert server.writes[1][3]["metadata"]["labels"] == {}
+
+
 async def test_what_others_delete_is_published_again_after_the_interval(server):
     server.put_node()
     async with publishing(server, interval=0.05) as publisher:
