@@ -36,6 +36,8 @@ class Code(StrEnum):
     COUNT_UNUSED = "LW120"
     PRIVILEGED = "LW121"
     MISSPELT = "LW122"
+    CDI_ANNOTATION = "LW123"
+    INJECTION = "LW124"
     CLASS = "LW201"
     QOS = "LW202"
     MODEL = "LW203"

@@ -139,6 +139,13 @@ CDI_BINDING = "linkwise.dev/binding"
 NVIDIA_CDI_KIND = "nvidia.com/gpu"
 """Vendor and class of the devices in the specification of NVIDIA's toolkit."""
 
+# Annotations of pods that name CDI devices, for container runtimes and NVIDIA's NRI plugin.
+CDI_ANNOTATION_PREFIX = "cdi.k8s.io/"
+NVIDIA_CDI_DOMAIN = "nvidia.cdi.k8s.io"
+"""A key itself, and the prefix of others."""
+NVIDIA_CDI_CONTAINER = "nvidia.cdi.k8s.io/container."
+"""Followed by a container's name: its CDI devices, comma-separated."""
+
 # The same record in the words of others: arena, then gpushare and ACK.
 ARENA_GPU_GROUP = "topology.kubernetes.io/gpu-group"
 ARENA_GPU_VISIBLE = "topology.kubernetes.io/gpu-visible"

@@ -192,6 +192,7 @@ class NewPodSpec(KubeObject, frozen=True):
     node_selector: Labels | None = None
     affinity: Affinity | None = None
     scheduler_name: str = ""
+    runtime_class_name: str = ""
     scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None
     priority_class_name: str = ""

@@ -25,6 +25,8 @@ from cluster.keys import (
     MEM_DEV,
     MEM_IDX,
     MEM_POD,
+    NVIDIA_CDI_CONTAINER,
+    NVIDIA_CDI_KIND,
     TERM,
     VISIBLE_DEVICES,
     VISIBLE_DEVICES_OF,
@@ -153,21 +155,31 @@ def format_record(
     return annotations
 
 
-def _visible_devices(gpus: tuple[GPUShare, ...], request: Request) -> dict[str, str]:
-    if len(request.containers) <= 1:
-        return {VISIBLE_DEVICES: _names(gpus)}
+def format_cdi_devices(gpus: tuple[GPUShare, ...], request: Request) -> dict[str, str]:
+    """Return the annotations by which NVIDIA's NRI plugin gives each container its GPUs."""
     return {
-        f"{VISIBLE_DEVICES_OF}{container.container}": _names(part)
+        f"{NVIDIA_CDI_CONTAINER}{container.container}": ",".join(
+            f"{NVIDIA_CDI_KIND}={name}" for name in _names(part)
+        )
         for container, part in zip(request.containers, divide_gpus(gpus, request), strict=True)
     }
 
 
-def _names(gpus: Iterable[GPUShare]) -> str:
+def _visible_devices(gpus: tuple[GPUShare, ...], request: Request) -> dict[str, str]:
+    if len(request.containers) <= 1:
+        return {VISIBLE_DEVICES: ",".join(_names(gpus))}
+    return {
+        f"{VISIBLE_DEVICES_OF}{container.container}": ",".join(_names(part))
+        for container, part in zip(request.containers, divide_gpus(gpus, request), strict=True)
+    }
+
+
+def _names(gpus: Iterable[GPUShare]) -> list[str]:
     """Return UUIDs, or indices if one is unknown, for the NVIDIA runtime; each GPU once."""
     unique = list({gpu.i: gpu for gpu in gpus}.values())
     if all(gpu.uuid for gpu in unique):
-        return ",".join(str(gpu.uuid) for gpu in unique)
-    return ",".join(str(gpu.i) for gpu in unique)
+        return [str(gpu.uuid) for gpu in unique]
+    return [str(gpu.i) for gpu in unique]
 
 
 def divide_gpus(gpus: tuple[GPUShare, ...], request: Request) -> list[tuple[GPUShare, ...]]:

@@ -109,6 +109,14 @@ class Gangs(Wire):
     """Node labels of network levels, nearest first."""
 
 
+class Containers(Wire):
+    """How containers get what was chosen for them."""
+
+    gpu_injection: Literal["agent", "nri", "runtimeClass"] = "agent"
+    """`agent`: by the device plugin of the node agent; `nri`: by an annotation for the NRI plugin
+    of NVIDIA's container toolkit; `runtimeClass`: by NVIDIA's runtime, from a variable."""
+
+
 class ConstantsSection(Wire):
     """Measured link speeds per direction [GB/s], instead of the modelled ones."""
 
@@ -160,6 +168,7 @@ class Policy(Wire):
     affinity: Affinity = Affinity()
     sharing: Sharing = Sharing()
     placement: PlacementSection = PlacementSection()
+    containers: Containers = Containers()
     gangs: Gangs = Gangs()
     machines: tuple[MachineRule, ...] = ()
     """The first rule whose labels a node has applies."""

@@ -18,6 +18,7 @@ from cluster.pod import NewContainer, NewPod
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
 from webhook.affinity import add_requirements
+from webhook.gpu_injection import set_runtime_class
 from webhook.messages import admission_warnings
 from webhook.mutation import (
     add_profiles,
@@ -86,6 +87,7 @@ def admit(
             *parsed.renaming,
             *add_requirements(pod.spec, requirements),
             *add_scheduling_gate(parsed, policy),
+            *set_runtime_class(parsed, policy.policy),
             *variables.operations,
         )
     )

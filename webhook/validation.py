@@ -16,6 +16,7 @@ from cluster.request import Family, Request
 from cluster.selector import names_label
 from policy.catalogue import CLASS_LABELS, check_class
 from policy.snapshot import PolicySnapshot
+from webhook.gpu_injection import injection_findings
 from webhook.parsed_pod import ParsedPod
 
 
@@ -43,6 +44,7 @@ def validate_pod(
         findings += _privileged_findings(parsed.pod)
         if (finding := node_terms_finding(parsed.pod.spec)) is not None:
             findings.append(finding)
+    findings += injection_findings(parsed, rules)
     if request.places and rules.placement.mode == "scheduler":
         findings += _scheduler_findings(parsed, rules.placement.scheduler_name)
     if parsed.member and parsed.mark:

@@ -73,6 +73,7 @@ class Committer:
     def __init__(self, handle: Handle) -> None:
         """Start without commits."""
         self._kube, self._term, self._clock = handle.kube, handle.term, handle.clock
+        self._informers = handle.informers
         self._faults, self._outcome_read = handle.faults, handle.timings.outcome_read
         self._fence_checked = False
 
@@ -121,7 +122,12 @@ class Committer:
         path = f"/api/v1/namespaces/{allocation.pod.namespace}/pods/{allocation.pod.name}"
         now_ns = int(self._clock() * 1e9)
         annotations = allocation_annotations(
-            allocation.placement, allocation.record, allocation.node, term=term, now_ns=now_ns
+            allocation.placement,
+            allocation.record,
+            allocation.node,
+            self._informers.policy.policy.containers,
+            term=term,
+            now_ns=now_ns,
         )
         return path, allocation_patch(
             allocation.placement.member.pod, allocation.record.node, annotations

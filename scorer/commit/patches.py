@@ -13,7 +13,8 @@ from cluster.keys import GANG, NODE_NAME_FIELD
 from cluster.node import Node
 from cluster.pod import Pod, PodSpec
 from cluster.pointer import escape
-from cluster.record import Allocation, format_record
+from cluster.record import Allocation, format_cdi_devices, format_record
+from policy.document import Containers
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.result import Placement
 from topology.machine import mask_of
@@ -40,19 +41,26 @@ def allocation_of(placement: Placement, table: Table | None, plan: str) -> Alloc
 
 
 def allocation_annotations(
-    placement: Placement, allocation: Allocation, node: Node, *, term: int, now_ns: int
+    placement: Placement,
+    allocation: Allocation,
+    node: Node,
+    containers: Containers,
+    *,
+    term: int,
+    now_ns: int,
 ) -> dict[str, str]:
-    """Return the annotations of a pod with GPUs: the record, and the limits that isolate it.
+    """Return the annotations of a pod with GPUs: the record, and its CDI devices by policy.
 
     Args:
         placement: The pod and its GPUs.
         allocation: The record.
         node: The node of the GPUs.
+        containers: The policy: how containers get GPUs.
         term: Of the Lease under which this was decided.
         now_ns: The time [ns since 1970].
     """
     member, shares = placement.member, placement.shares
-    return format_record(
+    record = format_record(
         allocation,
         request=member.request,
         term=term,
@@ -60,6 +68,9 @@ def allocation_annotations(
         now_ns=now_ns,
         node_card_memory=node.cards[shares[0].i].memory if shares else None,
     )
+    if containers.gpu_injection == "nri":
+        record |= format_cdi_devices(shares, member.request)
+    return record
 
 
 def allocation_patch(pod: Pod, node: str, record: Mapping[str, str]) -> list[Step]:

@@ -150,8 +150,9 @@ class Binder:
         placement = Placement(member, node, shares)
         allocation = allocation_of(placement, table, f"{self._term}-s{self._bindings}")
         now_ns = int(self._clock() * 1e9)
+        containers = self._informers.policy.policy.containers
         annotations = allocation_annotations(
-            placement, allocation, ledger.node, term=self._term, now_ns=now_ns
+            placement, allocation, ledger.node, containers, term=self._term, now_ns=now_ns
         )
         self._state.assume(pod, allocation)
         return annotations

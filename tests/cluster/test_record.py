@@ -20,6 +20,7 @@ from cluster.keys import (
     MEM_DEV,
     MEM_IDX,
     MEM_POD,
+    NVIDIA_CDI_CONTAINER,
     TERM,
     VISIBLE_DEVICES,
     VISIBLE_DEVICES_OF,
@@ -30,6 +31,7 @@ from cluster.record import (
     Isolation,
     RecordError,
     divide_gpus,
+    format_cdi_devices,
     format_record,
     parse_record,
 )
@@ -220,6 +222,40 @@ def test_containers_that_run_together_see_different_gpus():
         "b": "1",
         "fetch": "4,7",
         "proxy": "2",
+    }
+
+
+@pytest.mark.parametrize(
+    ("gpus", "a", "b"),
+    [
+        pytest.param(
+            (GPUShare(4, "GPU-x"), GPUShare(7, "GPU-y"), GPUShare(1, "GPU-z")),
+            "nvidia.com/gpu=GPU-x,nvidia.com/gpu=GPU-y",
+            "nvidia.com/gpu=GPU-z",
+            id="uuids",
+        ),
+        pytest.param(
+            (GPUShare(4), GPUShare(7), GPUShare(1)),
+            "nvidia.com/gpu=4,nvidia.com/gpu=7",
+            "nvidia.com/gpu=1",
+            id="indices",
+        ),
+    ],
+)
+def test_cdi_devices_are_written_for_each_container_with_gpus(gpus, a, b):
+    request = Request(Family.WHOLE, 3, containers=(ask("a", 0, gpus=2), ask("b", 2, gpus=1)))
+
+    assert format_cdi_devices(gpus, request) == {
+        f"{NVIDIA_CDI_CONTAINER}a": a,
+        f"{NVIDIA_CDI_CONTAINER}b": b,
+    }
+
+
+def test_two_replicas_of_a_gpu_are_one_cdi_device():
+    gpu = GPUShare(3, "GPU-a")
+
+    assert format_cdi_devices((gpu, gpu), whole(2, Family.REPLICA)) == {
+        f"{NVIDIA_CDI_CONTAINER}c0": "nvidia.com/gpu=GPU-a"
     }
 
 

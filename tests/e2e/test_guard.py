@@ -47,11 +47,22 @@ ALL = {"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}
 VOID = {"name": keys.ENV_VISIBLE_DEVICES, "value": NO_GPU}
 
 
-@pytest.mark.parametrize("key", [keys.ALLOCATION, keys.TERM, f"{keys.VISIBLE_DEVICES_OF}main"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        keys.ALLOCATION,
+        keys.TERM,
+        f"{keys.VISIBLE_DEVICES_OF}main",
+        keys.NVIDIA_CDI_DOMAIN,
+        f"{keys.NVIDIA_CDI_DOMAIN}/pod",
+        f"{keys.NVIDIA_CDI_CONTAINER}main",
+        f"{keys.CDI_ANNOTATION_PREFIX}any",
+    ],
+)
 def test_an_allocation_cannot_be_written_by_any_of_the_ways_there_are(plane, pods, key):
     api, record = plane.api, {key: "0"}
     api.create(pods, gated("held"))
-    api.create(pods, pod("free", nodeName=None))
+    api.create(pods, pod("free", GPU, schedulerName=keys.SCHEDULER))
     change = {"metadata": {"annotations": record}}
     binding = {
         "apiVersion": "v1",
@@ -75,6 +86,13 @@ def test_an_allocation_cannot_be_written_by_any_of_the_ways_there_are(plane, pod
     for way in ("ephemeralcontainers", "resize"):
         refusal(lambda way=way: api.patch(f"{pods}/held/{way}", change, "strategic"))
     assert key not in api.get(f"{pods}/held")["metadata"].get("annotations", {})
+
+
+@pytest.mark.parametrize("limits", [{}, {keys.NVIDIA_GPU: "1"}], ids=["no GPU", "NVIDIA's plugin"])
+def test_cdi_annotations_are_free_where_linkwise_chooses_no_gpus(plane, pods, limits):
+    annotations = {f"{keys.NVIDIA_CDI_CONTAINER}main": "management.nvidia.com/gpu=all"}
+    plane.api.create(pods, pod("operand", limits, annotations=annotations))
+    plane.api.patch(f"{pods}/operand/status", {"status": {"message": "a kubelet's"}})
 
 
 def test_a_record_cannot_be_taken_away_or_changed_once_it_is_there(plane, pods, scorer):
@@ -218,6 +236,14 @@ def test_a_pod_of_very_many_annotations_is_written_by_whoever_may_and_guarded(pl
             change = {"metadata": {"annotations": {key: "0"}}}
             said = refusal(lambda way=way, change=change: plane.api.patch(way, change))
             assert "written by linkwise-scorer alone" in said
+
+
+def test_a_pod_with_gpus_gets_no_annotations_beyond_a_thousand(plane, pods):
+    plane.api.create(pods, gated("placed", annotations=dict.fromkeys(KEYS[:1024], "")))
+    plane.api.patch(f"{pods}/placed", {"metadata": {"annotations": {KEYS[0]: "another"}}})
+    change = {"metadata": {"annotations": {KEYS[1024]: ""}}}
+    said = refusal(lambda: plane.api.patch(f"{pods}/placed", change))
+    assert "with GPUs and more than 1024 annotations" in said
 
 
 def test_of_a_pod_of_very_many_gates_none_is_removed_and_all_else_is_written(plane, pods):

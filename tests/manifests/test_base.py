@@ -35,6 +35,9 @@ POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 SYSTEM = ["kube-system", "kube-node-lease", keys.POLICY_NAMESPACE]
 OWNERS = ("mpijobs", "pytorchjobs", "jobsets", "leaderworkersets", "podgroups")
 ALLOCATION = {keys.ALLOCATION, keys.VISIBLE_DEVICES, keys.TERM, keys.ISOLATION}
+CDI_ANNOTATIONS = {keys.CDI_ANNOTATION_PREFIX, keys.NVIDIA_CDI_DOMAIN}
+REQUESTED = {"aliyun.com/", keys.NVIDIA_GPU_SHARED}
+"""Resources of pods whose GPUs Linkwise chooses."""
 
 
 @cache
@@ -207,8 +210,9 @@ def test_guard_protects_our_keys_of_the_record():
     assert {key for key in keys.RECORD if key.startswith(keys.PREFIX)} == ALLOCATION
     devices = {keys.VISIBLE_DEVICES_OF, keys.ENV_VISIBLE_DEVICES, NO_GPU, ""}
     _, rule = spec["matchConditions"]
-    requested = {"ephemeralcontainers", "aliyun.com/", keys.NVIDIA_GPU_SHARED}
-    assert quoted(rule["expression"]) == {*ALLOCATION, *devices, *requested, keys.GANG}
+    requested = {"ephemeralcontainers", *REQUESTED}
+    named = {*ALLOCATION, *CDI_ANNOTATIONS, *devices, *requested, keys.GANG}
+    assert quoted(rule["expression"]) == named
     # Whenever the condition matches, one of the validations fails.
     gate, debug, record = (item["expression"] for item in spec["validations"])
     assert (gate, debug) == ("!variables.ungated", "!variables.debugged")
@@ -237,7 +241,8 @@ def test_fence_covers_for_the_scorer_what_the_guard_denies_others():
     # The expressions for a changed record or a removed gate are equal.
     changes, *_ = kept.partition(" || (has(request.subResource)")
     assert held.startswith(f"({changes}) && ")
-    assert quoted(held) == {*ALLOCATION, keys.VISIBLE_DEVICES_OF, keys.GANG, "none"}
+    named = {*ALLOCATION, *CDI_ANNOTATIONS, *REQUESTED, keys.VISIBLE_DEVICES_OF}
+    assert quoted(held) == {*named, keys.GANG, "none"}
     (validation,) = fence["validations"]
     assert validation["expression"] == "false"
     assert keys.TERM in quoted(validation["messageExpression"])

@@ -46,6 +46,7 @@ gangs:
   ageingMinutes: 0
   nonPreemptingClasses: {high: high-waits}
   domains: [rack]
+containers: {gpuInjection: nri}
 machines:
 - {nodeLabels: {pool: a}, machine: dgx1-v100, constants: {nvlink: 21}}
 constants: {pcie: 11.5}

@@ -74,6 +74,18 @@ async def test_every_pod_has_its_gpus_node_and_term(cluster):
     assert sorted(gpus(cluster, "bert-0", "bert-1")) == list(range(8))
 
 
+async def test_the_cdi_devices_of_a_gang_are_written_by_policy(cluster):
+    cluster.policy("containers: {gpuInjection: nri}")
+    async with leading(cluster):
+        cluster.gang()
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+
+    for name in ("bert-0", "bert-1"):
+        devices = [f"nvidia.com/gpu={i}" for i in gpus(cluster, name)]
+        key = f"{keys.NVIDIA_CDI_CONTAINER}c0"
+        assert cluster[name]["metadata"]["annotations"][key] == ",".join(devices)
+
+
 def offer(cluster, mode, **amounts):
     """Add a node of two GPUs that is in this mode."""
     status = {"allocatable": {"cpu": "96", "memory": "768Gi", "pods": "110", **amounts}}

@@ -12,6 +12,7 @@ from strategies import pods
 from cluster import keys
 from cluster.pod import Pod
 from cluster.record import Allocation, GPUShare, parse_record
+from policy.document import Containers
 from scorer.commit.patches import allocation_annotations, allocation_of, allocation_patch, unpinned
 from scorer.placement.member import new_member
 from scorer.placement.result import Placement
@@ -64,7 +65,9 @@ def steps_for(raw, shares=WHOLE, node=NODE):
     member = new_member(msgspec.convert(raw, Pod), "team")
     placement = Placement(member, "gpu-1", shares)
     allocation = Allocation("gpu-1", shares, plan="7-1")
-    record = allocation_annotations(placement, allocation, node, term=7, now_ns=NOW_NS)
+    record = allocation_annotations(
+        placement, allocation, node, Containers(), term=7, now_ns=NOW_NS
+    )
     return allocation_patch(member.pod, "gpu-1", record)
 
 

@@ -101,6 +101,18 @@ async def test_one_write_binds_a_pod_and_records_its_gpus(cluster):
     assert cluster.patches("train") == []
 
 
+async def test_cdi_devices_are_written_with_the_binding_by_policy(cluster):
+    cluster.policy("containers: {gpuInjection: nri}")
+    cluster.single("train", {keys.GPU_WHOLE: "2"})
+    async with leading(cluster) as leader:
+        assert await bound(leader, "train") == ""
+
+    [written] = cluster.bindings("train")
+    annotations = written["metadata"]["annotations"]
+    gpus = ",".join(f"nvidia.com/gpu={gpu}" for gpu in annotations[keys.VISIBLE_DEVICES].split(","))
+    assert annotations[f"{keys.NVIDIA_CDI_CONTAINER}c0"] == gpus
+
+
 async def test_a_share_is_on_the_best_fitting_card_and_recorded_for_gpushare(cluster):
     cluster.shares()
     for name, memory in {"a": 10, "b": 5, "c": 5, "d": 12}.items():
