@@ -8,7 +8,7 @@ from policy.snapshot import PolicySnapshot
 from scorer.gang.pod_info import pod_info
 from scorer.placement.snapshot import Snapshot, snapshot_of
 from scorer.whatif.fit import would_fit
-from scorer.whatif.simulate import settled_of
+from scorer.whatif.simulate import settled_members
 from topology.choice import ChoiceMode
 
 
@@ -32,5 +32,5 @@ def placement_snapshot(
 
 def fit_results(cluster: Cluster, policy: PolicySnapshot, request: FitRequest) -> list[FitResult]:
     """Return where each template's pods would go, as the scorer of a cluster answers."""
-    settled = settled_of(map(pod_info, cluster.pods))
+    settled = settled_members(map(pod_info, cluster.pods))
     return would_fit(placement_snapshot(cluster, policy), request, settled)

@@ -12,7 +12,6 @@ from cluster.other_systems import gpus_of_others
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from scorer.gang.pod_info import pod_info
-from scorer.gang.unit import link_of
 from scorer.placement.baselines import IndexOrder, never_fits
 from scorer.placement.explain import notes_on
 from scorer.placement.snapshot import Snapshot
@@ -21,7 +20,7 @@ from scorer.whatif.simulate import (
     GangResult,
     Intended,
     UnitPlacement,
-    settled_of,
+    settled_members,
     simulate_each,
 )
 from webhook.outcome import Outcome, Verdict
@@ -180,7 +179,7 @@ def simulate(
     units: list[UnitResult] = []
     after = snapshot
     members = (pod_info(pod) for pod in pods if gang_mark(pod)[0] is not None)
-    steps = simulate_each(snapshot, intended, settled_of(members))
+    steps = simulate_each(snapshot, intended, settled_members(members))
     for result, following in progress(steps, len(intended)):
         units.append(summaries.unit_result(result))
         after = following
@@ -205,13 +204,10 @@ class _Summaries:
         """Return what is shown of a result."""
         compared = result.is_gang or (result.plan and result.plan.bandwidth is not None)
         return UnitResult(
-            result.name,
-            result.namespace,
+            result.unit,
             result.places,
-            result.members,
             result.plan,
             result.reason,
-            result.is_gang,
             _only(result.seen, result.plan.gpus) if result.plan else self._cluster,
             result.best_possible,
             result.index_order if compared else None,
@@ -219,7 +215,7 @@ class _Summaries:
         )
 
     def _never_fits(self, result: GangResult) -> bool:
-        link = link_of(result.members, is_gang=result.is_gang)
+        link = result.unit.link
         kind = link, tuple(member.signature for member in result.members)
         if kind not in self._never:
             self._never[kind] = never_fits(self._cluster, result.members, link)

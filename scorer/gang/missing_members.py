@@ -19,13 +19,13 @@ def assembling(names: Collection[str], needed: int, expected: ExpectedPods | Non
         expected: The pods that their owner makes, if known.
     """
     present = set(names)
-    lacking = needed - len(present)
+    lacking = needed - len(names)
     is_known = expected and expected.parts
     missing = _declared(present, needed, expected) if expected and is_known else _between(present)
     shown = list(islice(missing, min(_SHOWN, lacking)))
     more = f" and {lacking - len(shown)} more" if lacking > len(shown) else ""
     names_shown = f"; missing: {', '.join(shown)}{more}" if shown else ""
-    return f"{len(present)} of {needed} members{names_shown}"
+    return f"{len(names)} of {needed} members{names_shown}"
 
 
 def _declared(present: set[str], needed: int, expected: ExpectedPods) -> Iterator[str]:

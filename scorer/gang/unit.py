@@ -15,7 +15,7 @@ from cluster.gang import (
 from cluster.keys import GANG
 from cluster.pod import Owner, Pod
 from scorer.gang.missing_members import assembling
-from scorer.gang.owners import LEADER_WORKER_SET, ORDERED_STARTUP, ExpectedPods
+from scorer.gang.owners import ORDERED_STARTUP, ExpectedPods
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.member import Member
 
@@ -139,7 +139,7 @@ def settled_unit(key: GangKey, pods: Iterable[PodInfo], owners: Owners) -> Unit:
     )
 
 
-def needed_members(pod: Pod, declared: int | None, pod_group: int | None = None) -> int | None:
+def _needed(pod: Pod, declared: int | None, pod_group: int | None) -> int | None:
     """Return how many members a gang needs; None where neither mark, PodGroup nor owner says it.
 
     A minimum above the number that the owner declares is lowered to it: mpi-operator counts the
@@ -170,9 +170,9 @@ def _gang(key: GangKey, pods: list[PodInfo], owners: Owners) -> Unit:
     first = members[0].pod
     owner = owners.top(waiting[0].controller)
     # Until it is followed to its LeaderWorkerSet, a StatefulSet declares only a part.
-    is_part = is_of_group(first) and owner is not None and owner.kind != LEADER_WORKER_SET
+    is_part = is_of_group(first) and owner is not None and owner.kind == "StatefulSet"
     declared = None if is_part else owners.declared.get(key.owner)
-    needed = needed_members(first, declared, owners.groups.get(key))
+    needed = _needed(first, declared, owners.groups.get(key))
     settled = tuple(pod for pod in pods if pod.settled)
     return Unit(
         key=key,

@@ -13,7 +13,7 @@ from cluster.node_ledger import NodeLedger
 from cluster.whatif_api import FitRequest, FitResult, FitTemplate, NodeLeft, PodFit
 from scorer.cache.cluster_state import ClusterState
 from scorer.gang.plan_record import tenths
-from scorer.gang.unit import link_of
+from scorer.gang.pod_info import PodInfo
 from scorer.placement.baselines import never_fits
 from scorer.placement.explain import notes_on, why_these
 from scorer.placement.member import Member
@@ -23,9 +23,8 @@ from scorer.queue.cycle import Reservation
 from scorer.whatif.simulate import (
     GangResult,
     Intended,
-    Settled,
-    gang_name,
-    settled_of,
+    intended_pod,
+    settled_members,
     simulate,
 )
 
@@ -39,7 +38,7 @@ _Placements: TypeAlias = Sequence[Placement | None]
 def would_fit(
     snapshot: Snapshot,
     request: FitRequest,
-    settled: Settled,
+    settled: Iterable[PodInfo],
     reserved: Reservation | None = None,
 ) -> list[FitResult]:
     """Return the placement of each template's pods as if all of them were created now.
@@ -70,12 +69,11 @@ def would_fit(
     return found
 
 
-def settled_in(state: ClusterState, request: FitRequest) -> Settled:
+def settled_in(state: ClusterState, request: FitRequest) -> list[PodInfo]:
     """Return the members of the templates' gangs that have their GPUs already."""
-    pods = (template.pod for template in request.templates)
-    gangs = (gang_name(pod, pod.metadata.namespace) for pod in pods)
-    groups = {gang[:2] for gang in gangs if gang}
-    return settled_of(pod for group in groups for pod in state.group(group))
+    pods = [intended_pod(next(_intended(template))) for template in request.templates]
+    groups = {(pod.namespace, pod.gang) for pod in pods if pod.gang is not None}
+    return settled_members(pod for group in groups for pod in state.group(group))
 
 
 def left_on(before: NodeLedger, after: NodeLedger) -> NodeLeft:
@@ -146,8 +144,7 @@ def _fit(
 
 
 def _never_fits(unit: GangResult) -> bool:
-    link = link_of(unit.members, is_gang=unit.is_gang)
-    return never_fits(unit.seen, unit.members, link)
+    return never_fits(unit.seen, unit.members, unit.unit.link)
 
 
 def _pod(name: str, placement: Placement | None) -> PodFit:

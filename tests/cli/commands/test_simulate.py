@@ -355,7 +355,7 @@ def test_a_gangs_replacement_counts_the_members_that_were_placed(simulate, owner
     _, answer = simulate(member("g-1", "job-1"), cluster=f"{CLUSTER}---\n{json.dumps(first)}\n")
 
     assert answer["gangs"][0]["placed"] is placed
-    assert answer["gangs"][0]["reason"] == (None if placed else "1 of 2 members")
+    assert answer["gangs"][0]["reason"] == (None if placed else "1 of 2 members; missing: g-0")
 
 
 def test_single_pod_has_the_bandwidth_of_the_table(simulate, linkwise):

@@ -1,6 +1,6 @@
 import msgspec
 import pytest
-from builders import a_node, a_pod, a_seen, a_snapshot
+from builders import a_node, a_pcie_machine, a_pod, a_seen, a_snapshot
 
 from cluster import keys
 from cluster.node import MachineSource
@@ -27,11 +27,19 @@ def gang(count, gpus=1, size=None):
     return asked({keys.GPU_WHOLE: gpus}, *names, annotations=mark)
 
 
+def members_on(*nodes):
+    mark = {keys.GANG: "bert", keys.GANG_SIZE: "4"}
+    return [
+        a_seen(1, f"there-{i}", namespace="default", annotations=mark, nodeName=node, gates=())
+        for i, node in enumerate(nodes)
+    ]
+
+
 KEPT = "reserved for the unit that waited longest (1)"
 
 
 def fits(snapshot, *templates, settled=None, reserved=None):
-    return would_fit(snapshot, FitRequest(list(templates)), settled or {}, reserved)
+    return would_fit(snapshot, FitRequest(list(templates)), settled or (), reserved)
 
 
 def test_gang_that_fits_has_nodes_bandwidth_and_free_gpus():
@@ -135,7 +143,7 @@ def test_a_gang_of_two_templates_is_placed_as_one():
 def test_members_that_are_there_already_count():
     snapshot = a_snapshot(a_node("gpu-0"))
 
-    (fit,) = fits(snapshot, gang(2, size=4), settled={("default", "bert", ""): ["gpu-0", "gone"]})
+    (fit,) = fits(snapshot, gang(2, size=4), settled=members_on("gpu-0", "gone"))
 
     assert fit.fits
 
@@ -147,7 +155,7 @@ def test_a_replacement_is_placed_next_to_its_gang_if_it_fits(taken, node):
     snapshot = a_snapshot(
         a_node("gpu-0"), a_node("gpu-1"), taken={"gpu-0": range(7), "gpu-1": taken}
     )
-    there = {("default", "bert", ""): ["gpu-1"] * 3}
+    there = members_on("gpu-1", "gpu-1", "gpu-1")
 
     (fit,) = fits(snapshot, gang(1, size=4), settled=there)
 
@@ -169,11 +177,13 @@ def test_members_that_wait_or_belong_to_another_job_of_the_name_do_not_count():
 
     request = FitRequest([gang(2, size=4)])
 
-    found = settled_in(state, request)
-    assert {gang: sorted(nodes) for gang, nodes in found.items()} == {
-        ("default", "bert", ""): ["", "gpu-0"],
-        ("default", "bert", "j"): ["gpu-0"],
-    }
+    settled = settled_in(state, request)
+    (fit,) = would_fit(a_snapshot(a_node("gpu-0")), request, settled)
+
+    assert {pod.name for pod in settled} == {"runs", "has ended", "other"}
+    assert fit.fits
+    (fit,) = would_fit(a_snapshot(a_node("gpu-0")), FitRequest([gang(1, size=4)]), settled)
+    assert fit.reason == "3 of 4 members"
 
 
 @pytest.mark.parametrize(
@@ -243,9 +253,7 @@ def test_a_pod_with_too_many_host_ports_does_not_fit():
 
     (fit,) = fits(a_snapshot(a_node()), asked({}, "many", containers=[container]))
 
-    assert fit.reason.startswith(
-        "pod many is too large to plan: it asks for more than 256 host ports"
-    )
+    assert fit.reason.startswith("it is too large to plan: it asks for more than 256 host ports")
 
 
 def test_incomplete_gang_is_refused_as_incomplete_before_reserved_nodes_count():
@@ -293,3 +301,12 @@ def test_shares_of_a_gang_with_pods_of_one_name_are_two_shares():
     first, second = fits(snapshot, share, share)
 
     assert (first.pods[0].gpus, second.pods[0].gpus) == ([0], [1])
+
+
+def test_a_pod_that_insists_on_nvlink_is_refused_without_it():
+    pcie = a_snapshot(a_node("gpu-0", a_pcie_machine(2, socket=2)))
+    pod = asked({keys.GPU_WHOLE: 2}, "a", annotations={keys.LINK: "nvlink"})
+
+    (free,), (linked,) = fits(pcie, asked({keys.GPU_WHOLE: 2}, "a")), fits(pcie, pod)
+
+    assert (free.fits, linked.fits) == (True, False)
