@@ -17,7 +17,6 @@ from agent.binding.names import device_name, file_name
 from agent.binding.node_spec import NodeSpec
 from agent.binding.spec_files import SpecFiles
 from agent.driver.reading import DriverReading
-from agent.kubelet.container_devices import ContainerDevices
 from agent.mps.limits import ClientEdits
 from cluster.pod import Pod
 from cluster.record import GPUShare
@@ -28,6 +27,9 @@ _log = structlog.get_logger()
 
 ExtraEdits = Callable[[Pod, str, tuple[GPUShare, ...]], Awaitable[ClientEdits]]
 """Returns more edits of a container: pod, name of the container, its GPUs. May raise BindError."""
+_CONCURRENT = 16
+"""Containers that are bound at the same time. The pod of each is in memory, and tenants may make it
+1.5 MB long."""
 _MOUNT_OPTIONS = ("rw", "nosuid", "nodev", "rbind", "rprivate")
 
 
@@ -66,7 +68,7 @@ class Binder:
         self._reading, self._node_spec = reading, node_spec
         self._files = SpecFiles(folder)
         self._extra_edits = extra_edits
-        self._lock = asyncio.Lock()
+        self._lock, self._slots = asyncio.Lock(), asyncio.Semaphore(_CONCURRENT)
 
     async def bind(self, resource: str, device_ids: Iterable[str]) -> None:
         """Write the CDI file of the container that holds devices; call it before each start.
@@ -84,7 +86,8 @@ class Binder:
         ids = frozenset(device_ids)
         device = device_name(resource, ids)
         try:
-            await self._bind(device, resource, ids)
+            async with self._slots:
+                await self._bind(device, resource, ids)
         except Exception:
             with suppress(BindError):
                 self._files.remove(file_name(device))
@@ -97,13 +100,13 @@ class Binder:
             BindError: The kubelet gives no answer, or the files cannot be read or removed.
         """
         files = self._files.bindings()
-        listed = await self._holders.listed()
-        held = {file_name(device_name(each.resource, each.device_ids)) for each in listed}
+        liveness = await self._holders.liveness()
+        held = {file_name(device_name(each.resource, each.device_ids)) for each in liveness.listed}
         live = []
         for name, binding in files.items():
             if binding is None and name in held:
                 _log.error("The CDI file of a running container is unreadable", file=name)
-            elif binding is not None and await self._is_live(binding, listed):
+            elif binding is not None and await liveness.is_live(binding):
                 live.append(binding)
             # A file that was replaced in the meantime belongs to a container that starts.
             elif self._files.bindings().get(name) == binding:
@@ -157,35 +160,14 @@ class Binder:
         files = self._files.bindings()
         files.pop(file_name(binding.device), None)
         rivals = conflicts(binding, filter(None, files.values()))
-        # Listed again: a rival may be newer than the list by which this container was found.
-        listed = await self._holders.listed() if rivals else ()
+        if not rivals:
+            return
+        # The kubelet is asked again: a rival may be newer than the list that has this container.
+        liveness = await self._holders.liveness()
         for rival in rivals:
-            if await self._is_live(rival, listed):
-                common = {gpu.i for gpu in rival.gpus} & {gpu.i for gpu in binding.gpus}
-                raise BindError(
-                    f"GPU {', '.join(map(str, sorted(common)))} belongs to container "
-                    f"{rival.container} of pod {rival.namespace}/{rival.pod}, which has not ended; "
-                    "the kubelet tries again"
-                )
+            if await liveness.is_live(rival):
+                raise BindError(_conflict(binding, rival))
             self._files.remove(file_name(rival.device))
-
-    async def _is_live(self, binding: Binding, listed: Iterable[ContainerDevices]) -> bool:
-        """Return whether a container still holds the devices of a binding.
-
-        PodResources lacks init containers that end early, and after a restart of the kubelet all
-        containers for a moment, so a pod that is not listed is read from the API server.
-        """
-        of_pod = [
-            each
-            for each in listed
-            if (each.namespace, each.pod, each.resource)
-            == (binding.namespace, binding.pod, binding.resource)
-        ]
-        if any(each.device_ids == binding.device_ids for each in of_pod):
-            return True
-        if any(each.container == binding.container for each in of_pod):
-            return False  # It holds other devices now.
-        return not await self._holders.is_gone(binding)
 
     async def _keep(
         self, device: str, resource: str, ids: frozenset[str], outage: ApiOutage
@@ -209,9 +191,7 @@ class Binder:
 
     async def _is_holder(self, binding: Binding, resource: str, ids: frozenset[str]) -> bool:
         """Return whether a binding is of the container that holds devices now."""
-        uids = {
-            each.uid for each in await asyncio.to_thread(self._holders.in_checkpoint, resource, ids)
-        }
+        uids = {each.uid for each in await self._holders.in_checkpoint(resource, ids)}
         if uids and binding.uid not in uids:
             return False
         of_devices = (binding.namespace, binding.pod, binding.container)
@@ -231,6 +211,18 @@ class Binder:
             await self._events.record(Event(about, "GPUsNotBound", message, message))
         except KubeError as error:
             _log.warning("Event not recorded", pod=about.name, reason=str(error))
+
+
+def _conflict(binding: Binding, rival: Binding) -> str:
+    """Return why a container must wait for another one; a tenant sees no other tenant's names."""
+    common = {gpu.i for gpu in rival.gpus} & {gpu.i for gpu in binding.gpus}
+    holder = "a container of another namespace"
+    if rival.namespace == binding.namespace:
+        holder = f"container {rival.container} of pod {rival.namespace}/{rival.pod}"
+    return (
+        f"GPU {', '.join(map(str, sorted(common)))} belongs to {holder}, which has not ended; "
+        "the kubelet tries again"
+    )
 
 
 def _as_edits(extra: ClientEdits) -> Edits:

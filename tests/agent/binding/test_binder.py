@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
@@ -9,6 +10,7 @@ from fake_api import FakeAPI, status
 from gpu_readings import gpu, reading
 from nvidia_cdi import as_yaml, nvidia_spec
 
+from agent.binding import holder
 from agent.binding.binder import Binder
 from agent.binding.errors import BindError
 from agent.binding.holder import Holders
@@ -156,6 +158,10 @@ async def node(tmp_path):
         node = Node(tmp_path, api, kube)
         await node.node_spec.refresh(node.reading)
         yield node
+
+
+async def disconnect(request):
+    request.transport.close()
 
 
 def container(name="main", amount=1, resource=WHOLE, **fields):
@@ -552,3 +558,111 @@ async def test_the_annotation_says_who_has_the_gpus(node):
         "device_ids": ["slot-0"],
         "gpus": [{"i": 2, "uuid": "GPU-2", "mem": None, "core": None}],
     }
+
+
+async def test_the_next_pod_of_a_name_does_not_keep_the_gpu_of_the_one_before(node):
+    running(node, "a", 2, "slot-0")
+    await node.bind("slot-0")
+    node.kubelet.end("a")
+    node.kubelet.entries.clear()
+    running(node, "a", 3, "slot-0", uid="uid-of-the-next")
+    running(node, "b", 2, "slot-1")
+    await node.bind("slot-1")
+
+    assert await node.held() == {("b", "main"): [2]}
+
+
+async def test_a_container_of_a_replaced_pod_does_not_get_the_gpus_of_the_next(node):
+    running(node, "a", 2, "slot-0")
+    node.pod("a", whole(3), container(), uid="uid-of-the-next")
+    with pytest.raises(BindError, match="replaced by one of the same name"):
+        await node.bind("slot-0")
+
+    assert node.files() == set()
+
+
+async def test_a_conflict_names_no_pod_of_another_namespace(node):
+    running(node, "a", 2, "slot-0")
+    await node.bind("slot-0")
+    file = node.file("slot-0")
+    file.write_text(file.read_text().replace(r"\"ns\"", r"\"secret\""))
+    node.kubelet.listed[0] = replace(node.kubelet.listed[0], namespace="secret")
+    running(node, "b", 2, "slot-1")
+    with pytest.raises(BindError, match="a container of another namespace") as refused:
+        await node.bind("slot-1")
+
+    assert "secret" not in str(refused.value)
+    ((_, _, message),) = node.api.events
+    assert "secret" not in message
+
+
+async def test_pods_of_init_containers_are_read_once(node):
+    amounts = range(1, 5)
+    node.pod(
+        "a",
+        whole(*range(4)),
+        container("main", 4),
+        init=[container(f"init-{amount}", amount) for amount in amounts],
+    )
+    for amount in amounts:
+        ids = [f"s{i}" for i in range(amount)]
+        node.kubelet.allocate("a", f"init-{amount}", *ids, early=True)
+        await node.bind(*ids)
+    node.api.queries.clear()
+    assert len(await node.held()) == 4
+
+    assert len(node.api.queries) == 1
+
+
+async def test_an_unreachable_api_server_is_asked_once_for_all_containers(node):
+    for i in range(4):
+        running(node, f"p{i}", i, f"slot-{i}")
+        await node.bind(f"slot-{i}")
+    node.kubelet.listed.clear()
+    node.api.queries.clear()
+    for _ in range(4):
+        node.api.faults["list"].append(disconnect)
+    assert len(await node.held()) == 4
+
+    # aiohttp sends a request twice if its connection was closed.
+    assert len(node.api.queries) == 2
+
+
+async def test_the_pod_of_an_init_container_is_found_beside_an_unreadable_one(node):
+    node.api.put(
+        "odd", metadata={"name": "odd", "namespace": "ns", "uid": "x"}, spec={"containers": 7}
+    )
+    node.pod("a", whole(2, 1), container("main"), init=[container("fetch", 2)])
+    node.kubelet.allocate("a", "fetch", "s0", "s1", early=True)
+    await node.bind("s0", "s1")
+
+    assert node.gpus("s0", "s1") == [1, 2]
+
+
+async def test_a_list_of_pods_that_is_too_long_for_the_memory_is_not_read(node, monkeypatch):
+    monkeypatch.setattr(holder, "_MAX_LIST", 10_000)
+    node.pod("a", whole(2, 1), container("main"), init=[container("fetch", 2)])
+    node.kubelet.allocate("a", "fetch", "s0", "s1", early=True)
+    node.api.put("large", metadata={"name": "large", "annotations": {"a": "x" * 20_000}})
+    with pytest.raises(BindError, match="more than 10000 bytes"):
+        await node.bind("s0", "s1")
+
+
+async def test_containers_that_start_together_are_bound_a_few_at_a_time(node):
+    together, most = 0, 0
+
+    async def counted(_request):
+        nonlocal together, most
+        together += 1
+        most = max(most, together)
+        await asyncio.sleep(0.01)
+        together -= 1
+
+    for i in range(40):
+        node.pod(f"p{i}", [{"i": 0, "mem": 1}], container(resource=SHARE))
+        node.kubelet.allocate(f"p{i}", "main", f"slot-{i}", resource=SHARE)
+        node.api.faults["list"].append(counted)
+    await asyncio.gather(*(node.bind(f"slot-{i}", resource=SHARE) for i in range(40)))
+
+    assert len(node.files()) == 40
+    assert 1 < most <= 16
