@@ -4,7 +4,7 @@ A unit that waits is explained by the planner's decision for it, a placed one by
 """
 
 from cli.analysis.explain_placed import explain_placed
-from cli.analysis.planner_view import PlannerView
+from cli.analysis.planner_view import Decision, PlannerView
 from cli.analysis.suggestions import suggested_change, suggestions
 from cli.analysis.unit_explanation import (
     UnitExplanation,
@@ -22,7 +22,6 @@ from scorer.placement.baselines import best_possible, index_order, never_fits
 from scorer.placement.member import new_member
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
-from scorer.queue.cycle import Decision
 
 _WITHOUT_PODS = frozenset({Phase.SUSPENDED, Phase.GONE})
 _ENDED = "it is finished and holds no GPUs"

@@ -3,11 +3,10 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from cli.analysis.planner_view import PlannerView
+from cli.analysis.planner_view import Decision, PlannerView
 from cluster.request import Request
 from scorer.placement.baselines import never_fits
 from scorer.placement.result import Plan
-from scorer.queue.cycle import Decision
 
 FITS = "it fits now: the planner places it next"
 

@@ -6,6 +6,7 @@ The decisions are made by the scorer's own scheduling cycle. Pure.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from msgspec import ValidationError, convert
 
@@ -30,10 +31,20 @@ from scorer.gang.owners import (
 )
 from scorer.gang.pod_info import PodInfo, controller_of, pod_info
 from scorer.gang.unit import Owners, Unit, units_of
+from scorer.placement.result import Plan, Refusal
 from scorer.placement.snapshot import Snapshot
-from scorer.queue.cycle import Decision, run_cycle
+from scorer.queue.cycle import SchedulingCycle, in_order
 from scorer.queue.starvation import assembled_since
 from scorer.timings import Timings
+
+
+class Decision(NamedTuple):
+    """The outcome for one unit."""
+
+    unit: Unit
+    outcome: Plan | Refusal
+    snapshot: Snapshot
+    """The cluster before the decision, with all units that were planned earlier."""
 
 
 @dataclass(frozen=True)
@@ -57,18 +68,14 @@ class PlannerView:
     @cached_property
     def decisions(self) -> dict[tuple[str, str], Decision]:
         """The decision for each pending unit, by namespace and name of each of its pods."""
-        decisions = run_cycle(
-            self.snapshot,
-            units_of(self.pod_infos, self.owners),
-            is_starving=self.is_starving,
-            cached_refusals={},
-            excluded_nodes={},
-        )
-        return {
-            pod.key: decision
-            for decision in decisions
-            for pod in (*decision.unit.waiting, *decision.unit.settled)
-        }
+        cycle = SchedulingCycle(is_starving=self.is_starving, excluded_nodes={})
+        decisions, snapshot = {}, self.snapshot
+        for unit in in_order(units_of(self.pod_infos, self.owners)):
+            decision = Decision(unit, cycle.decide(snapshot, unit), snapshot)
+            decisions.update({pod.key: decision for pod in (*unit.waiting, *unit.settled)})
+            if isinstance(decision.outcome, Plan):
+                snapshot = decision.outcome.applied_to(snapshot)
+        return decisions
 
     def gang_object(self, key: GangKey) -> Gang | None:
         """Return the Gang object of a unit."""

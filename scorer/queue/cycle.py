@@ -7,7 +7,6 @@ while (`starvation`), and all other units go to other nodes.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from cluster.gang import GangKey
 from scorer.gang.unit import Unit
@@ -15,15 +14,6 @@ from scorer.placement.node_cache import DeadlineExceeded
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import feasible_nodes, plan, plan_near
 from scorer.placement.snapshot import Snapshot
-
-
-class Decision(NamedTuple):
-    """The outcome for one unit."""
-
-    unit: Unit
-    outcome: Plan | Refusal
-    snapshot: Snapshot
-    """The cluster before the decision, with all units that were planned earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,36 +112,6 @@ def _explain_excluded(
 def in_order(units: Iterable[Unit]) -> list[Unit]:
     """Return the units by priority, then by age."""
     return sorted(units, key=_order)
-
-
-def run_cycle(
-    snapshot: Snapshot,
-    units: Iterable[Unit],
-    *,
-    is_starving: Callable[[Unit], bool],
-    cached_refusals: Mapping[GangKey, Refusal],
-    excluded_nodes: Mapping[GangKey, frozenset[str]],
-) -> list[Decision]:
-    """Decide all units, in order.
-
-    Args:
-        snapshot: The cluster.
-        units: The units that wait.
-        is_starving: As in `SchedulingCycle`.
-        cached_refusals: Refusals that still hold, since neither the unit nor the capacity changed:
-            these units are not planned again.
-        excluded_nodes: As in `SchedulingCycle`.
-
-    Cost: a plan for each unit that is not blocked and has no cached refusal.
-    """
-    cycle = SchedulingCycle(is_starving=is_starving, excluded_nodes=excluded_nodes)
-    decisions: list[Decision] = []
-    for unit in in_order(units):
-        outcome = cycle.decide(snapshot, unit, cached_refusals.get(unit.key))
-        decisions.append(Decision(unit, outcome, snapshot))
-        if isinstance(outcome, Plan):
-            snapshot = outcome.applied_to(snapshot)
-    return decisions
 
 
 def _could_use(snapshot: Snapshot, unit: Unit) -> frozenset[str]:

@@ -33,7 +33,7 @@ from scorer.gang.unit import Owners, units_of
 from scorer.metrics import Metrics
 from scorer.placement.group import new_group
 from scorer.placement.result import Refusal
-from scorer.queue.cycle import SchedulingCycle, run_cycle
+from scorer.queue.cycle import SchedulingCycle
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.queue.pending import PendingUnits
 
@@ -206,13 +206,9 @@ def test_a_pod_is_read_and_planned_in_time_linear_in_its_size(spec):
         def planned():
             pod = msgspec.json.decode(raw, type=Pod)
             units = units_of([pod_info(pod)], NOBODY)
-            run_cycle(
-                snapshot,
-                units,
-                is_starving=lambda _: True,
-                cached_refusals={},
-                excluded_nodes={},
-            )
+            cycle = SchedulingCycle(is_starving=lambda _: True, excluded_nodes={})
+            for unit in units:
+                cycle.decide(snapshot, unit)
             if units:
                 allocation_patch(pod, "node-0", {})
 

@@ -1,5 +1,6 @@
 from collections import Counter
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 from builders import a_machine, a_node, a_pcie_machine, a_seen, a_snapshot, dgx1_v100
@@ -11,9 +12,17 @@ from cluster import keys
 from cluster.gang import GangKey
 from cluster.node_ledger import Holding
 from cluster.record import Allocation, GPUShare
-from scorer.gang.unit import Owners, units_of
+from scorer.gang.unit import Owners, Unit, units_of
 from scorer.placement.result import Plan, Refusal
-from scorer.queue.cycle import run_cycle
+from scorer.placement.snapshot import Snapshot
+from scorer.queue.cycle import SchedulingCycle, in_order
+
+
+class Decision(NamedTuple):
+    unit: Unit
+    outcome: Plan | Refusal
+    snapshot: Snapshot
+
 
 NOBODY = Owners({}, {})
 
@@ -37,13 +46,17 @@ def a_unit(name, members=1, gpus=1, *, priority=0, age=0, missing=0, **pod):
 
 
 def cycle(snapshot, *units, starving=(), cached_refusals=None, excluded=None):
-    return run_cycle(
-        snapshot,
-        units,
-        is_starving=lambda unit: unit.key.name in starving,
-        cached_refusals=cached_refusals or {},
-        excluded_nodes=excluded or {},
+    cached = cached_refusals or {}
+    state = SchedulingCycle(
+        is_starving=lambda unit: unit.key.name in starving, excluded_nodes=excluded or {}
     )
+    decisions = []
+    for unit in in_order(units):
+        outcome = state.decide(snapshot, unit, cached.get(unit.key))
+        decisions.append(Decision(unit, outcome, snapshot))
+        if isinstance(outcome, Plan):
+            snapshot = outcome.applied_to(snapshot)
+    return decisions
 
 
 def outcomes(decisions):
