@@ -18,6 +18,7 @@ from agent.binding.node_spec import NodeSpec
 from agent.desired_state import Observation, Problem, ProblemReason, desired_state
 from agent.driver.health import GPUHealth
 from agent.driver.machine import machine_of, pair_bandwidth
+from agent.driver.modules import has_open_modules
 from agent.driver.nics import read_nics
 from agent.driver.reading import DriverError, DriverReading, DriverReplacedError, GPUDriver
 from agent.kubelet.call import KubeletError
@@ -215,7 +216,8 @@ class NodeAgent:
             mismatch=self._audit.text,
             isolation=self._services.mps.isolation,
         )
-        publication = Publication(topology, pair_bandwidth(machine), gpu_labels(reading))
+        labels = gpu_labels(reading, open_modules=has_open_modules(self._paths.proc))
+        publication = Publication(topology, pair_bandwidth(machine), labels)
         self._services.publisher.set(publication)
 
     def _measure(self, reading: DriverReading, bindings: Iterable[Binding]) -> None:

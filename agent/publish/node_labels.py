@@ -67,10 +67,14 @@ class LabelledNode(Struct, frozen=True):
     metadata: _NodeMetadata
 
 
-def gpu_labels(reading: DriverReading | None) -> dict[str, str]:
+def gpu_labels(reading: DriverReading | None, *, open_modules: bool = False) -> dict[str, str]:
     """Return the labels that a reading of the driver gives; none without GPUs.
 
     A value that no label can have is left out, as are model and memory of GPUs that differ.
+
+    Args:
+        reading: A reading of the driver.
+        open_modules: Its kernel modules are the open ones, which ACS names with a suffix.
     """
     if reading is None or not reading.gpus:
         return {}
@@ -78,7 +82,7 @@ def gpu_labels(reading: DriverReading | None) -> dict[str, str]:
     memory = _common(str(gpu.memory >> 20) for gpu in reading.gpus)
     labels = {
         MODEL_SERIES: SERIES.get(model, ""),
-        DRIVER_VERSION: reading.driver,
+        DRIVER_VERSION: f"{reading.driver}-open" if open_modules else reading.driver,
         # In the format of GPU feature discovery: memory in MiB, hyphens for blanks.
         GFD_PRODUCT: model.replace(" ", "-"),
         GFD_COUNT: str(len(reading.gpus)),

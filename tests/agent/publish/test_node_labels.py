@@ -63,6 +63,11 @@ def test_labels_are_those_of_the_reading():
     assert T4.keys() == set(LABELS)
 
 
+def test_open_kernel_modules_are_part_of_the_driver_version_of_acs():
+    labels = gpu_labels(a_reading("Tesla T4", "Tesla T4"), open_modules=True)
+    assert labels == T4 | {keys.DRIVER_VERSION: "535.161.08-open"}
+
+
 @pytest.mark.parametrize(
     ("reading", "missing"),
     [
