@@ -14,6 +14,8 @@ _POD = re.compile(
 )
 """A static pod has a hash without dashes. `systemd` needs underscores in place of dashes."""
 _CONTAINER = re.compile(r"(?:[a-z][a-z-]*-)?([0-9a-f]{64})(?:\.scope)?")
+_TICKS = re.compile("[0-9]{1,20}")
+"""A number of 64 bits."""
 _NAME_MAX = 64
 
 
@@ -68,7 +70,7 @@ def parse_start(stat: str) -> int | None:
     The name is in parentheses and may have spaces and parentheses itself.
     """
     fields = stat.rpartition(")")[2].split()
-    return int(fields[19]) if len(fields) > 19 and fields[19].isdecimal() else None
+    return int(fields[19]) if len(fields) > 19 and _TICKS.fullmatch(fields[19]) else None
 
 
 def printable(name: str) -> str:

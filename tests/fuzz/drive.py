@@ -21,7 +21,10 @@ from pathlib import Path
 import atheris
 from fuzz.mutate import Mutator
 
-OURS = ("topology", "cluster", "policy", "runtime", "webhook", "scorer", "certs")
+OURS = (
+    *("topology", "cluster", "manifest", "policy", "runtime"),
+    *("webhook", "scorer", "certs", "agent"),
+)
 with atheris.instrument_imports(include=[*OURS]):
     from fuzz.targets import TARGETS
 

@@ -15,15 +15,31 @@ import jsonpatch
 import msgspec
 from admission import review_response
 from builders import a_node, a_pcie_machine
+from google.protobuf.message import DecodeError
+from gpu_readings import reading
 
+from agent.audit.processes import parse_cgroup, parse_start, printable
+from agent.binding.cdi_spec import Edits, SpecError, encode_spec, parse_spec
+from agent.binding.container_spec import Binding, container_spec
+from agent.binding.container_spec import read_binding as read_binding_file
+from agent.binding.gpu_edits import edits_of, problem_of
+from agent.binding.names import device_name
+from agent.driver.machine import machine_of, pair_bandwidth
+from agent.driver.reading import DriverError
+from agent.driver.topo_text import processes_in, read_texts
+from agent.kubelet.api.deviceplugin_pb2 import AllocateRequest, PreStartContainerRequest
+from agent.kubelet.api.podresources_pb2 import ListPodResourcesResponse
+from agent.kubelet.checkpoint import read_checkpoint
+from agent.kubelet.pod_resources import containers_of
 from certs.__main__ import KEY_SOURCE
 from certs.bundle import BundleError, read_bundle, write_bundle
 from certs.renewal import IssuancePolicy, renew, renewal_reason
 from cluster.accounting import ledger_of
 from cluster.capacity import Capacity
 from cluster.foreign import read_foreign
+from cluster.keys import GPU_WHOLE
 from cluster.pod import Pod
-from cluster.record import RecordError, parse_record
+from cluster.record import GPUShare, RecordError, parse_record
 from cluster.topology_configmap import read_published
 from manifest.value import InputError
 from policy.active_config import POLICY, PROFILES, ConfigSource
@@ -58,8 +74,10 @@ _POLICIES = tuple(
     PolicySnapshot(parse_policy(policy), parse_profiles(profiles))
     for policy in (
         "",
-        "placement: {mode: scheduler}\nsharing: {computeByMps: true}\nstrict: false",
-        "visibleDevices: deny\ngangs: {nonPreemptingClasses: {high: waits}}\nprofilesAll: true",
+        "placement: {mode: scheduler}\nsharing: {computeByMps: true}\nstrict: false\n"
+        "containers: {gpuInjection: runtimeClass}",
+        "containers: {gpuInjection: nri}\nvisibleDevices: deny\n"
+        "gangs: {nonPreemptingClasses: {high: waits}}\nprofilesAll: true",
     )
     for profiles in ("[]", '[{"name": "a", "effect": {"labels": {"b": "c"}}}]')
 )
@@ -70,6 +88,10 @@ _NODES = (
     a_node("n3", _MACHINE, mode="timeslice"),
 )
 _TABLES = snapshot_of(ledger_of(_NODES, ())).tables
+_READING = reading()
+_BINDING = Binding(
+    "team", "pod", "u1", "main", GPU_WHOLE, frozenset({"a", "b"}), (GPUShare(1, "GPU-1"),)
+)
 _LARGEST_ANSWER = 3 << 20
 _NOW, _DAY = 1_800_000_000.0, 86_400
 _TERMS = IssuancePolicy(("a.ns.svc", "127.0.0.1"), 30 * _DAY, 360 * _DAY)
@@ -165,6 +187,40 @@ def watched(data: bytes) -> None:
                 plan(snapshot_of(ledger, _TABLES), members[:count])
 
 
+def cdi(data: bytes) -> None:
+    """A CDI specification, of NVIDIA's toolkit or of the agent."""
+    with suppress(SpecError):
+        assert read_binding_file(data).device
+    with suppress(SpecError):
+        spec = parse_spec(data)
+        assert parse_spec(encode_spec(spec)) == spec
+        problem_of(spec, _READING)
+        edits = edits_of(spec, _READING.gpus)
+        written = encode_spec(container_spec(_BINDING, edits, Edits(), spec.cdi_version))
+        assert parse_spec(written).devices[0].name == _BINDING.device
+        assert read_binding_file(written) == _BINDING
+
+
+def node(data: bytes) -> None:
+    """What the agent reads on its node: of the kubelet, the kernel and `nvidia-smi`."""
+    text, texts = _text(data), _texts(data)
+    read_checkpoint(data)
+    parse_cgroup(text)
+    parse_start(text)
+    assert printable(text).isprintable()
+    with suppress(DriverError, TopologyError):
+        found = read_texts(*(texts.get(key, "") for key in ("query", "topo", "banner")))
+        processes_in(texts.get("processes", ""), found.gpus)
+        pair_bandwidth(machine_of(found, ()))
+    with suppress(DecodeError):
+        containers_of(ListPodResourcesResponse.FromString(data))
+    with suppress(DecodeError):
+        for container in AllocateRequest.FromString(data).container_requests:
+            device_name(GPU_WHOLE, container.devices_ids)
+    with suppress(DecodeError):
+        device_name(GPU_WHOLE, PreStartContainerRequest.FromString(data).devices_ids)
+
+
 def _renamed(member: Member, name: str) -> Member:
     """Return a member as of another pod; an API server gives no two pods the same uid."""
     metadata = msgspec.structs.replace(member.pod.metadata, uid=name)
@@ -213,5 +269,6 @@ TARGETS: dict[str, Target] = {
     for target in (
         *(review, policy, profile, plugin, manifest, matrix),
         *(nccl, published, record, extender, secret, watched),
+        *(cdi, node),
     )
 }

@@ -99,3 +99,8 @@ def stat(name):
 @pytest.mark.parametrize("name", ["python3", "a b", "x) R 2 (y", ")", ""])
 def test_start_is_read_behind_any_name(name):
     assert parse_start(stat(name)) == 123456
+
+
+@pytest.mark.parametrize("start", ["-1", "x", "\N{SUPERSCRIPT TWO}", "9" * 5000])
+def test_a_start_that_is_no_number_of_the_kernel_is_unreadable(start):
+    assert parse_start(stat("a").replace("123456", start)) is None
