@@ -19,6 +19,7 @@ PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 RULES = ROOT / "manifests/alerts/rules.yaml"
 A_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 COMPONENTS = ("runtime", "webhook", "certs", "scorer", "agent")
+AGENT = {"LINKWISE_NODE_NAME": "gpu-0", "LINKWISE_KUBELET_DIR": "/nonexistent"}
 SCORER_PORTS = ("LINKWISE_PROBE_PORT", "LINKWISE_INSPECT_PORT", "LINKWISE_FIT_PORT")
 NAME = r"\b(?:linkwise|process|python|apiserver)_[a-z_]+\b"
 OF_THE_API_SERVER = {
@@ -49,17 +50,19 @@ def exposed(answered):
 @pytest.fixture(scope="module")
 def answered():
     """All that the processes expose, by type; neither needs an API server for that."""
-    ports = free_ports(7)
+    ports = free_ports(8)
     names = ("LINKWISE_PORT", "LINKWISE_DRY_RUN_PORT", "LINKWISE_PROBE_PORT")
     settings = {"LINKWISE_HOST": "127.0.0.1", "LINKWISE_API_SERVER": "http://127.0.0.1:1"}
     webhook = dict(zip(names, map(str, ports), strict=False))
     started = [
         start("webhook", {**settings, **webhook}),
         start("certs", {**settings, "LINKWISE_PROBE_PORT": str(ports[3])}),
-        start("scorer", {**settings, **dict(zip(SCORER_PORTS, map(str, ports[4:]), strict=True))}),
+        start("scorer", {**settings, **dict(zip(SCORER_PORTS, map(str, ports[4:7]), strict=True))}),
+        start("agent", {**settings, **AGENT, "LINKWISE_PROBE_PORT": str(ports[7])}),
     ]
     try:
-        return dict(zip(("webhook", "certs", "scorer"), map(metrics, ports[2:5]), strict=True))
+        probes = (ports[2], ports[3], ports[4], ports[7])
+        return dict(zip(("webhook", "certs", "scorer", "agent"), map(metrics, probes), strict=True))
     finally:
         for process in started:
             process.terminate()
@@ -106,7 +109,7 @@ def test_each_row_of_a_metric_says_which_processes_expose_it(answered):
     owners = {
         name: set(answered)
         if of == "each process"
-        else set(re.findall(r"webhook|certs|scorer", of))
+        else set(re.findall(r"webhook|certs|scorer|agent", of))
         for name, of in told
     }
 
