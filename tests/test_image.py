@@ -88,9 +88,10 @@ def test_every_module_of_the_image_finds_what_it_imports(image):
 def test_each_server_of_the_manifests_starts_from_what_the_image_has(image):
     commands = [
         container["command"]
-        for path in (ROOT / "manifests/base").glob("*.yaml")
+        for folder in ("base", "agent")
+        for path in (ROOT / "manifests" / folder).glob("*.yaml")
         for document in yaml.safe_load_all(path.read_text())
-        if document["kind"] == "Deployment"
+        if document["kind"] in {"Deployment", "DaemonSet"}
         for container in document["spec"]["template"]["spec"]["containers"]
     ]
     assert {*map(tuple, commands)} == {("python", "-m", name) for name in SERVERS}
