@@ -17,9 +17,8 @@ from certs.store import Store
 from runtime.http.probes import probe_routes
 from runtime.http.server import serve
 from runtime.kube.client import Kube
-from runtime.process import lifecycle, logs
 from runtime.process.clock import wall
-from runtime.process.environment import SettingsError
+from runtime.process.lifecycle import run_until, start, tune_gc
 from runtime.process.metrics import Gauges, measure_loop_lag, new_registry
 
 TARGETS = tuple(Target(*identity) for identity in WEBHOOK_CONFIGURATIONS)
@@ -28,14 +27,7 @@ KEY_SOURCE = KeySource(lambda: ec.generate_private_key(ec.SECP256R1()), x509.ran
 
 def main() -> int:
     """Run until a termination signal; return 2 where the environment is invalid."""
-    try:
-        settings = read_settings(os.environ)
-    except SettingsError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    logs.configure(level=settings.log_level)
-    lifecycle.run(partial(run, settings))
-    return 0
+    return start(read_settings, run)
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
@@ -48,8 +40,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         register_metrics(registry, reconciler)
         routes = probe_routes(registry, {"certificates": reconciler.not_ready_reason})
         async with serve(routes, host=settings.host, port=settings.probe_port):
-            lifecycle.tune_gc()
-            await run_until(stop, reconciler)
+            tune_gc()
+            await run_until(stop, reconciler.run())
 
 
 def _kube(settings: Settings) -> Kube:
@@ -59,17 +51,6 @@ def _kube(settings: Settings) -> Kube:
         settings.api_ca_file,
         os.environ,
     )
-
-
-async def run_until(stop: asyncio.Event, reconciler: Reconciler) -> None:
-    """Run a reconciler until `stop` is set; raise its error where it fails before."""
-    running = asyncio.ensure_future(reconciler.run())
-    waiting = asyncio.ensure_future(stop.wait())
-    await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    if running.done():
-        running.result()
-    running.cancel()
 
 
 def register_metrics(registry: CollectorRegistry, reconciler: Reconciler) -> None:

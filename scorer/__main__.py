@@ -4,7 +4,6 @@ import asyncio
 import os
 import sys
 from contextlib import AbstractAsyncContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -22,9 +21,7 @@ from runtime.kube.election import Election, Lead
 from runtime.kube.lease import LeaseTimings
 from runtime.kube.sidecar_election import SidecarElection
 from runtime.process.clock import monotonic, wall
-from runtime.process.environment import SettingsError
-from runtime.process.lifecycle import run, tune_gc
-from runtime.process.logs import configure
+from runtime.process.lifecycle import run_until, start, tune_gc
 from runtime.process.metrics import measure_loop_lag, new_registry
 from scorer.api.extender import EXTENDER_LIMITS, Extender
 from scorer.api.http import WHATIF_LIMITS, Inspection, WhatIf
@@ -41,14 +38,10 @@ _log = structlog.get_logger()
 
 def main() -> int:
     """Run until a signal arrives; return the exit code."""
-    try:
-        settings = read_settings(os.environ)
-    except SettingsError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    configure(level=settings.log_level)
-    run(partial(run_scorer, settings, Timings(), os.environ.get("HOSTNAME", "")))
-    return 0
+    instance = os.environ.get("HOSTNAME", "")
+    return start(
+        read_settings, lambda settings, stop: run_scorer(settings, Timings(), instance, stop)
+    )
 
 
 async def run_scorer(
@@ -159,16 +152,8 @@ async def _elect(election: Election | SidecarElection, lead: Lead, stopped: asyn
         while True:
             await election.run(lead)
 
-    electing, stopping = asyncio.create_task(take_part()), asyncio.create_task(stopped.wait())
-    try:
-        await asyncio.wait((electing, stopping), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (electing, stopping):
-            task.cancel()
-        # The Lease is released before the process ends, so that another replica need not wait.
-        await asyncio.wait((electing, stopping))
-    if not electing.cancelled():
-        electing.result()
+    # The Lease is released before the process ends, so that another replica need not wait.
+    await run_until(stopped, take_part())
 
 
 def _kube(settings: Settings, timeout: float) -> Kube:

@@ -6,6 +6,8 @@ from ipaddress import ip_address
 
 from runtime.process.environment import Environment, SettingsError, variable
 
+_MAXIMA = {"write_seconds": 60, "lease_seconds": 600, "renew_seconds": 600, "retry_seconds": 600}
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -33,13 +35,13 @@ class Settings:
     api_token_file: str = ""
     """Used together with `api_server`, as is `api_ca_file`."""
     api_ca_file: str = ""
-    write_seconds: float = 2
+    write_seconds: float = 2.0
     """Maximum time of a write; a new leader waits for this time before it lists objects [s]."""
     lease_seconds: int = 15
     """After this time without renewal another process may take the Lease [s]."""
-    renew_seconds: float = 10
+    renew_seconds: float = 10.0
     """A leader that could not renew the Lease for this time stops [s]."""
-    retry_seconds: float = 2
+    retry_seconds: float = 2.0
     """Between two renewals, or two attempts to take the Lease [s]."""
     log_level: str = "info"
 
@@ -58,26 +60,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     Raises:
         SettingsError: A value is invalid.
     """
-    defaults, values = Settings(), Environment(environment)
-    level, api_server = values.level(), values.api_server()
-    settings = Settings(
-        host=values.text("host", defaults.host),
-        address=values.text("address", defaults.address),
-        probe_port=int(values.number("probe_port", defaults.probe_port, 65535)),
-        inspect_port=int(values.number("inspect_port", defaults.inspect_port, 65535)),
-        fit_port=int(values.number("fit_port", defaults.fit_port, 65535)),
-        certificate=values.text("certificate", defaults.certificate),
-        key=values.text("key", defaults.key),
-        extender_port=int(values.number("extender_port", defaults.extender_port, 65535)),
-        api_server=api_server,
-        api_token_file=values.text("api_token_file", defaults.api_token_file),
-        api_ca_file=values.text("api_ca_file", defaults.api_ca_file),
-        write_seconds=values.number("write_seconds", defaults.write_seconds, 60),
-        lease_seconds=int(values.number("lease_seconds", defaults.lease_seconds, 600)),
-        renew_seconds=values.number("renew_seconds", defaults.renew_seconds, 600),
-        retry_seconds=values.number("retry_seconds", defaults.retry_seconds, 600),
-        log_level=level,
-    )
+    settings = Environment(environment).read(Settings, _MAXIMA)
     _check_lease(settings)
     return settings
 

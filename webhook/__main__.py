@@ -18,9 +18,7 @@ from runtime.http.server import Server, serve
 from runtime.http.tls import ServingCertificate
 from runtime.http.types import Observers
 from runtime.kube.client import Kube
-from runtime.process.environment import SettingsError
-from runtime.process.lifecycle import run, tune_gc
-from runtime.process.logs import configure
+from runtime.process.lifecycle import start, tune_gc
 from runtime.process.metrics import Gauges, measure_loop_lag, new_registry
 from runtime.process.worker import Worker, worker
 from webhook.app import Admission, DryRun
@@ -44,14 +42,8 @@ _log = structlog.get_logger()
 
 def main() -> int:
     """Run until a termination signal; return the exit code."""
-    try:
-        settings = read_settings(os.environ)
-    except SettingsError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    configure(level=settings.log_level)
-    run(partial(admission, settings, os.environ.get("HOSTNAME", "")))
-    return 0
+    instance = os.environ.get("HOSTNAME", "")
+    return start(read_settings, lambda settings, stop: admission(settings, instance, stop))
 
 
 async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> None:

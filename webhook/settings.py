@@ -32,7 +32,7 @@ class Settings:
     """File of the token for the scorer's fit API; read again for each dry run."""
     scorer_ca_file: str = "/etc/linkwise/scorer/ca.crt"
     """File of the CA of the scorer's certificate."""
-    drain_seconds: float = 15
+    drain_seconds: float = 15.0
     """While draining: the process ends after this time without a request [s]."""
     log_level: str = "info"
 
@@ -48,21 +48,4 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     Raises:
         SettingsError: A value is invalid.
     """
-    defaults, variables = Settings(), Environment(environment)
-    level, api_server = variables.level(), variables.api_server()
-    return Settings(
-        host=variables.text("host", defaults.host),
-        port=int(variables.number("port", defaults.port, 65535)),
-        dry_run_port=int(variables.number("dry_run_port", defaults.dry_run_port, 65535)),
-        probe_port=int(variables.number("probe_port", defaults.probe_port, 65535)),
-        certificate=variables.text("certificate", defaults.certificate),
-        key=variables.text("key", defaults.key),
-        client_ca=variables.text("client_ca", defaults.client_ca),
-        api_server=api_server,
-        api_token_file=variables.text("api_token_file", defaults.api_token_file),
-        api_ca_file=variables.text("api_ca_file", defaults.api_ca_file),
-        scorer_token_file=variables.text("scorer_token_file", defaults.scorer_token_file),
-        scorer_ca_file=variables.text("scorer_ca_file", defaults.scorer_ca_file),
-        drain_seconds=variables.number("drain_seconds", defaults.drain_seconds, 600),
-        log_level=level,
-    )
+    return Environment(environment).read(Settings, {"drain_seconds": 600})

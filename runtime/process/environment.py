@@ -1,8 +1,11 @@
 """Read settings from environment variables `LINKWISE_<NAME>`, each with a default."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
+T = TypeVar("T")
+_LAST_PORT = 65535
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -20,6 +23,29 @@ class Environment:
     """Environment variables, read by the names of settings; an empty one counts as unset."""
 
     variables: Mapping[str, str]
+
+    def read(self, settings: type[T], maxima: Mapping[str, float]) -> T:
+        """Return the settings of a process.
+
+        Args:
+            settings: A dataclass with `api_server`, `log_level` and other texts, integers and
+                floats; each default has the type of its field.
+            maxima: The largest value of each number that is no port.
+
+        Raises:
+            SettingsError: A value is invalid.
+        """
+        self.level()
+        self.api_server()
+        values: dict[str, object] = {}
+        for field in fields(settings):  # type: ignore[arg-type]
+            default: Any = field.default
+            if isinstance(default, str):
+                values[field.name] = self.text(field.name, default)
+            else:
+                most = maxima.get(field.name, _LAST_PORT)
+                values[field.name] = type(default)(self.number(field.name, default, most))
+        return settings(**values)
 
     def text(self, name: str, default: str = "") -> str:
         """Return a setting as text."""

@@ -1,14 +1,64 @@
-"""Run a process: event loop, signals, garbage collection."""
+"""Run a process: settings, event loop, signals, garbage collection."""
 
 import asyncio
 import gc
+import os
 import signal
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from runtime.process.environment import SettingsError
+from runtime.process.logs import configure
 
 _new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
 with suppress(ImportError):  # It does not exist for every platform.
     from uvloop import new_event_loop as _new_loop
+
+
+class _Settings(Protocol):
+    @property
+    def log_level(self) -> str: ...
+
+
+S = TypeVar("S", bound=_Settings)
+
+
+def start(
+    read_settings: Callable[[Mapping[str, str]], S],
+    main: Callable[[S, asyncio.Event], Awaitable[None]],
+) -> int:
+    """Run a process with the settings of its environment, and return its exit code.
+
+    An invalid setting is written to standard error, and the exit code is 2.
+
+    Args:
+        read_settings: Raises SettingsError for an invalid setting.
+        main: As in `run`, after the settings.
+    """
+    try:
+        settings = read_settings(os.environ)
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    configure(level=settings.log_level)
+    run(partial(main, settings))
+    return 0
+
+
+async def run_until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Run work until `stop` is set, then cancel it and wait; raise the error that ended it."""
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.wait((working, stopping))
+    if not working.cancelled():
+        working.result()
 
 
 def run(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:

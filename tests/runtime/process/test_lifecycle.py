@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from runtime.process.lifecycle import run, tune_gc
+from runtime.process.environment import SettingsError
+from runtime.process.lifecycle import run, run_until, start, tune_gc
 
 
 def send(number):
@@ -68,3 +69,34 @@ def test_objects_of_the_start_are_excluded_from_collections():
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)
+
+
+async def test_work_is_cancelled_when_the_process_must_stop_and_may_clean_up():
+    stop, cleaned = asyncio.Event(), []
+
+    async def work():
+        stop.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append(True)
+
+    await run_until(stop, work())
+
+    assert cleaned
+
+
+async def test_an_error_of_the_work_ends_the_process():
+    async def work():
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await run_until(asyncio.Event(), work())
+
+
+def test_an_invalid_setting_is_written_and_nothing_runs(capsys):
+    def read(_environment):
+        raise SettingsError("LINKWISE_PORT=x: write a number")
+
+    assert start(read, lambda _settings, _stop: pytest.fail("it runs")) == 2
+    assert capsys.readouterr().err == "LINKWISE_PORT=x: write a number\n"
