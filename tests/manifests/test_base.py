@@ -35,7 +35,11 @@ POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 SYSTEM = ["kube-system", "kube-node-lease", keys.POLICY_NAMESPACE]
 OWNERS = ("mpijobs", "pytorchjobs", "jobsets", "leaderworkersets", "podgroups")
 ALLOCATION = {keys.ALLOCATION, keys.VISIBLE_DEVICES, keys.TERM, keys.ISOLATION}
-CDI_ANNOTATIONS = {keys.CDI_ANNOTATION_PREFIX, keys.NVIDIA_CDI_DOMAIN}
+CDI_ANNOTATIONS = {
+    keys.CDI_ANNOTATION_PREFIX,
+    keys.NVIDIA_CDI_DOMAIN,
+    keys.NVIDIA_CDI_CONTAINER,
+}
 REQUESTED = {"aliyun.com/", keys.NVIDIA_GPU_SHARED}
 """Resources of pods whose GPUs Linkwise chooses."""
 
