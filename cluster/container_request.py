@@ -39,15 +39,13 @@ def all_containers(spec: NewPodSpec) -> Sequence[NewContainer]:
     return (*spec.containers, *init_containers) if init_containers else spec.containers
 
 
-def indexed_containers(spec: NewPodSpec) -> list[tuple[bool, int, NewContainer]]:
-    """Return (is it an init container, index, container): app containers, then init containers.
-
-    A list is faster than a generator, and this is called several times for each admission.
-    """
-    containers = [(False, index, app) for index, app in enumerate(spec.containers)]
+def indexed_containers(spec: NewPodSpec) -> Iterator[tuple[bool, int, NewContainer]]:
+    """Yield (is it an init container, index, container): app containers, then init containers."""
+    for index, container in enumerate(spec.containers):
+        yield False, index, container
     if spec.init_containers:
-        containers += [(True, index, init) for index, init in enumerate(spec.init_containers)]
-    return containers
+        for index, container in enumerate(spec.init_containers):
+            yield True, index, container
 
 
 def container_path(init: bool, index: int) -> str:

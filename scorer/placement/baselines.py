@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from cluster.gang import Link
+from cluster.node_ledger import NodeLedger
 from scorer.placement.feasibility import feasibility_of
 from scorer.placement.group import new_group
 from scorer.placement.member import Member
 from scorer.placement.node_assignment import Candidate, NodeAssignment, bandwidth_over
+from scorer.placement.node_cache import Value
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
@@ -34,9 +36,10 @@ def best_possible(snapshot: Snapshot, members: Sequence[Member]) -> float | None
     if sum(member.gpus for member in members) < 2:
         # No plan of one GPU, shares, replicas or counted GPUs has a bandwidth.
         return None
-    if _is_preparing(snapshot):
+    empty = snapshot.without_pods()
+    if _is_preparing(empty):
         return None
-    planned = plan(snapshot.without_pods(), members)
+    planned = plan(empty, members)
     return planned.bandwidth if isinstance(planned, Plan) else None
 
 
@@ -47,9 +50,8 @@ def never_fits(snapshot: Snapshot, members: Sequence[Member], link: Link) -> boo
 
     Cost: a plan.
     """
-    return not _is_preparing(snapshot) and isinstance(
-        plan(snapshot.without_pods(), members, link=link), Refusal
-    )
+    empty = snapshot.without_pods()
+    return not _is_preparing(empty) and isinstance(plan(empty, members, link=link), Refusal)
 
 
 def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | None:
@@ -79,4 +81,10 @@ def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | N
 
 
 def _is_preparing(snapshot: Snapshot) -> bool:
-    return any(node.node.preparing for node in snapshot.nodes)
+    def compute(node: NodeLedger) -> Value:
+        return (node.node.preparing,)
+
+    nodes = snapshot.nodes
+    return bool(
+        nodes and snapshot.cache.get_or_compute("preparing", nodes, compute, np.int64).any()
+    )
