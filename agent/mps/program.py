@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +24,8 @@ async def run_program(
 ) -> Result:
     """Run a program and return its output.
 
-    A daemon that it leaves running may keep its output open, so the output is a file.
+    A daemon that it leaves running may keep its output open, so the output is a file. It is in
+    memory, since the root of the agent's container is read-only.
 
     Args:
         command: The program, searched in the `PATH` of the environment, and its arguments.
@@ -33,7 +33,7 @@ async def run_program(
         text: Its standard input.
         seconds: It is killed after this time.
     """
-    with tempfile.TemporaryFile() as output:
+    with os.fdopen(os.memfd_create("output"), "w+b") as output:
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,

@@ -112,10 +112,11 @@ def test_process_ports_and_memory():
     assert container()["command"] == ["python", "-m", "agent"]
     (port,) = container()["ports"]
     assert port == {"name": "probe", "containerPort": settings().probe_port}
-    resources = {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}}
+    resources = {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}}
     assert container()["resources"] == resources
     env = {item["name"]: item for item in container()["env"]}
     assert env["LINKWISE_NODE_NAME"]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
+    assert env["LINKWISE_POD_UID"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.uid"
 
 
 def test_two_agents_never_run_on_one_node():
