@@ -25,7 +25,9 @@ from agent.mps.isolation import Prober
 from agent.mps.limits import ClientEdits
 from agent.mps_shares import MPSShares
 from agent.node_agent import NodeAgent, Services
+from agent.node_events import NodeEvents
 from agent.plugin.registration import DevicePlugins
+from agent.process_audit import ProcessAudit
 from agent.publish.publisher import Publisher
 from agent.settings import Settings, read_settings
 from cluster.keys import AGENT
@@ -139,15 +141,15 @@ def _services(
     binder = Binder(holders, events, reading, node_spec, paths.cdi, extra_edits=edits)
     return Services(
         kube=kube,
-        driver=driver,
         pod_resources=pod_resources,
         node_spec=node_spec,
         binder=binder,
         plugins=DevicePlugins(paths.device_plugins, _MeasuredBinder(binder, metrics, wake)),
         publisher=Publisher(kube, settings.node),
-        events=events,
+        events=NodeEvents(events, settings.node, wall),
         metrics=metrics,
         mps=mps,
+        audit=ProcessAudit(settings.node, settings.pod_uid, paths.proc, driver, binder, mps),
     )
 
 

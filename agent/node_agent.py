@@ -2,52 +2,46 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
-import structlog
 from msgspec import Raw, Struct
 
-from agent.audit.audit import Auditor, AuditReport, Expected
-from agent.audit.proc import read_processes
 from agent.binding.binder import Binder
 from agent.binding.container_spec import Binding
-from agent.binding.errors import BindError
 from agent.binding.node_spec import NodeSpec
 from agent.desired_state import Observation, Problem, ProblemReason, desired_state
 from agent.driver.health import GPUHealth
 from agent.driver.machine import machine_of, pair_bandwidth
 from agent.driver.modules import has_open_modules
 from agent.driver.nics import read_nics
-from agent.driver.reading import DriverError, DriverReading, DriverReplacedError, GPUDriver
-from agent.kubelet.call import KubeletError
+from agent.driver.reading import DriverError, DriverReading, DriverReplacedError
 from agent.kubelet.pod_resources import PodResources
 from agent.metrics import GPUSample, HolderSample, Metrics
 from agent.mps_shares import MPSShares
+from agent.node_events import NodeEvents
 from agent.plugin.devices import unusable_gpus
 from agent.plugin.registration import DevicePlugins
+from agent.process_audit import ProcessAudit
 from agent.publish.node_labels import gpu_labels
 from agent.publish.publisher import Publication, Publisher
+from agent.repeated import Repeated
 from agent.settings import Paths
 from cluster.mode import NodeMode
 from cluster.topology_configmap import PublishedTopology
-from runtime.kube.client import Kube, KubeError
-from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+from runtime.kube.client import Kube
 from runtime.kube.reflector import Reflector
-from runtime.process.clock import wall
-from topology.machine import NIC, Machine, TopologyError
+from topology.machine import NIC, Machine
 
 _INTERVAL = 10.0
 """Longest time between two observations [s]: containers end without a call."""
 _AUDIT_INTERVAL = 15.0
 """Between two audits [s]; two in a row must agree."""
 
-_log = structlog.get_logger()
-
 
 class _Metadata(Struct, frozen=True):
     name: str = ""
+    uid: str = ""
     namespace: str = ""
     labels: dict[str, str] | None = None
 
@@ -64,15 +58,15 @@ class Services:
     """Everything that the control loop uses."""
 
     kube: Kube
-    driver: GPUDriver
     pod_resources: PodResources
     node_spec: NodeSpec
     binder: Binder
     plugins: DevicePlugins
     publisher: Publisher
-    events: EventRecorder
+    events: NodeEvents
     metrics: Metrics
     mps: MPSShares
+    audit: ProcessAudit
 
 
 class NodeAgent:
@@ -88,26 +82,38 @@ class NodeAgent:
             services: Everything else.
         """
         self._node, self._paths, self._health, self._services = node, paths, health, services
-        self._wake = asyncio.Event()
         self._labels = Reflector(
             services.kube,
             "/api/v1/nodes",
             _read_node,
             field_selector=f"metadata.name={node}",
-            on_change=lambda _items, _changed: self._wake.set(),
+            on_change=lambda _items, _changed: self.wake(),
         )
         self._nics: dict[tuple[str, ...], tuple[NIC, ...]] = {}
         """By the bus ids of the GPUs."""
         self._mode: NodeMode | None = None
-        self._auditor, self._audit = Auditor(), AuditReport()
-        self._reported: dict[Problem, float] = {}
-        """Present problems, with the time since which they are there."""
-        self.not_ready: str | None = "the node was not observed yet"
-        """Why the last observation failed; None if it succeeded."""
+        """The mode in effect; None before the first observation."""
+        self._observation = Repeated("observation", self._observe, _INTERVAL)
+        # Work that may take from seconds to minutes, while a lost GPU is reported within seconds.
+        self._search = Repeated("CDI specification", self._find_spec, _INTERVAL)
+        self._limits = Repeated("MPS", self._limit_shares, _INTERVAL)
+        self._audit = Repeated("audit", self._audit_processes, _AUDIT_INTERVAL)
+
+    @property
+    def not_ready(self) -> str | None:
+        """Why pods cannot get the GPUs of this node now; None: they can, or none are offered."""
+        if self._observation.error:
+            return self._observation.error
+        if self._mode is None:
+            return "the node was not observed yet"
+        if missing := self._services.plugins.unregistered:
+            return f"the kubelet has not registered {', '.join(sorted(missing))}"
+        return None
 
     def wake(self) -> None:
         """Observe the node soon."""
-        self._wake.set()
+        self._search.wake()
+        self._observation.wake()
 
     async def run(self) -> None:
         """Run until cancelled.
@@ -121,47 +127,33 @@ class NodeAgent:
                 tasks.create_task(self._labels.run())
                 tasks.create_task(self._services.plugins.run())
                 tasks.create_task(self._services.publisher.run())
-                tasks.create_task(self._observe_until_cancelled())
-                tasks.create_task(self._audit_until_cancelled())
+                await self._labels.synced.wait()
+                for work in (self._observation, self._search, self._limits, self._audit):
+                    tasks.create_task(work.run())
         finally:
             await asyncio.to_thread(self._health.stop)
             await self._services.mps.stop()
-
-    async def _observe_until_cancelled(self) -> None:
-        await self._labels.synced.wait()
-        while True:
-            self._wake.clear()
-            try:
-                await self._observe()
-            except DriverReplacedError:
-                raise
-            except (BindError, DriverError, KubeletError, OSError, TopologyError) as error:
-                if str(error) != self.not_ready:
-                    _log.warning("Node not observed", err=str(error))
-                self.not_ready = str(error)
-            else:
-                self.not_ready = None
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_INTERVAL):
-                    await self._wake.wait()
 
     async def _observe(self) -> None:
         """Bring what is offered and published up to date with the node."""
         services = self._services
         reading = self._health.reading
-        if isinstance(self._health.error, DriverReplacedError):
-            raise self._health.error
+        if self._health.failure:
+            raise RuntimeError("the GPUs are not read any more") from self._health.failure
         if reading is None:
             await self._report_unread(self._health.error)
             return
+        if isinstance(self._health.error, DriverReplacedError):
+            raise self._health.error
         machine = self._machine(reading)
         self._publish(reading, machine)
-        await services.node_spec.refresh(reading)
+        if not services.node_spec.searched:
+            return
         allocated = await services.pod_resources.list()
         bindings = await services.binder.bindings()
         state = desired_state(
             Observation(
-                labels=self._node_labels(),
+                labels=self._metadata.labels or {},
                 reading=reading,
                 machine=machine,
                 allocated=allocated,
@@ -173,12 +165,37 @@ class NodeAgent:
                 no_cdi=services.node_spec.reason if services.node_spec.spec is None else None,
             )
         )
-        self._mode = state.mode
+        if state.mode is not self._mode:
+            self._mode = state.mode
+            self._limits.wake()
         services.plugins.set(state.slots)
         self._measure(reading, bindings)
-        await services.mps.reconcile(state.mode)
-        self._publish(reading, machine)
-        await self._report((*state.problems, *self._mps_problems()))
+        await services.events.report((*state.problems, *self._mps_problems()))
+
+    async def _find_spec(self) -> None:
+        """Find or generate NVIDIA's CDI specification."""
+        spec, before = self._services.node_spec, self._services.node_spec.reason
+        if (reading := self._health.reading) is not None:
+            await spec.refresh(reading)
+            if spec.reason != before:
+                self._observation.wake()
+
+    async def _limit_shares(self) -> None:
+        """Start, end or measure the MPS daemon."""
+        if self._mode is not None:
+            mps = self._services.mps
+            before = mps.isolation, mps.problem
+            await mps.reconcile(self._mode)
+            if before != (mps.isolation, mps.problem):
+                self._observation.wake()
+
+    async def _audit_processes(self) -> None:
+        """Compare the processes on the GPUs with the bindings."""
+        reading, services = self._health.reading, self._services
+        if reading is None or self._mode is None:
+            return
+        if await services.audit.audit(reading, self._mode, services.events):
+            self._observation.wake()
 
     def _machine(self, reading: DriverReading) -> Machine:
         """Return the machine; its network cards are read once for each set of GPUs.
@@ -200,12 +217,13 @@ class NodeAgent:
             raise DriverError("the driver was not read yet")
         # Removes the labels of GPUs that an earlier process has read.
         self._services.publisher.set(Publication())
-        await self._report([Problem(ProblemReason.NOTHING_OFFERED, str(error))])
+        await self._services.events.report([Problem(ProblemReason.NOTHING_OFFERED, str(error))])
         raise error
 
-    def _node_labels(self) -> dict[str, str]:
+    @property
+    def _metadata(self) -> _Metadata:
         node = self._labels.items.get(("", self._node))
-        return node.metadata.labels or {} if node else {}
+        return node.metadata if node else _Metadata()
 
     def _publish(self, reading: DriverReading, machine: Machine) -> None:
         unusable = unusable_gpus(reading.gpus)
@@ -213,15 +231,17 @@ class NodeAgent:
             machine,
             tuple(i not in unusable for i in range(machine.n)),
             reading.driver,
-            mismatch=self._audit.text,
+            mismatch=self._services.audit.report.text,
             isolation=self._services.mps.isolation,
         )
         labels = gpu_labels(reading, open_modules=has_open_modules(self._paths.proc))
-        publication = Publication(topology, pair_bandwidth(machine), labels)
+        bandwidth = pair_bandwidth(machine)
+        publication = Publication(topology, bandwidth, labels, self._metadata.uid)
         self._services.publisher.set(publication)
 
     def _measure(self, reading: DriverReading, bindings: Iterable[Binding]) -> None:
-        unusable, counts = unusable_gpus(reading.gpus), self._audit.counts(len(reading.gpus))
+        unusable = unusable_gpus(reading.gpus)
+        counts = self._services.audit.report.counts(len(reading.gpus))
         self._services.metrics.gpus = tuple(
             GPUSample(gpu.i, gpu.uuid, gpu.model, i not in unusable, counts[i])
             for i, gpu in enumerate(reading.gpus)
@@ -235,54 +255,6 @@ class NodeAgent:
     def _mps_problems(self) -> Iterator[Problem]:
         if problem := self._services.mps.problem:
             yield Problem(ProblemReason.NOT_LIMITED, problem)
-
-    async def _report(self, problems: Iterable[Problem]) -> None:
-        """Create an Event for each problem that is new."""
-        present = dict.fromkeys(problems)
-        self._reported = {one: since for one, since in self._reported.items() if one in present}
-        for problem in present.keys() - self._reported.keys():
-            since = wall()
-            _log.warning("Problem of the node", reason=problem.reason, message=problem.message)
-            change = f"{problem.message}/{since}"
-            if await self._record(Event(self._reference, problem.reason, problem.message, change)):
-                self._reported[problem] = since
-
-    @property
-    def _reference(self) -> ObjectReference:
-        # The kubelet's own Events have the node's name as uid, and kubectl looks for both.
-        return ObjectReference("v1", "Node", self._node, self._node)
-
-    async def _record(self, event: Event) -> bool:
-        """Return whether the Event exists."""
-        try:
-            await self._services.events.record(event)
-        except KubeError as error:
-            _log.warning("Could not create event", reason=event.reason, err=str(error))
-            return False
-        return True
-
-    async def _audit_until_cancelled(self) -> None:
-        while True:
-            await asyncio.sleep(_AUDIT_INTERVAL)
-            try:
-                await self._audit_processes()
-            except (BindError, DriverError, OSError) as error:
-                _log.warning("Processes not audited", err=str(error))
-
-    async def _audit_processes(self) -> None:
-        """Compare the processes on the GPUs with the bindings."""
-        reading = self._health.reading
-        if reading is None or self._mode is None or not self._mode.is_ours:
-            return
-        running = await asyncio.to_thread(self._services.driver.processes)
-        processes = await asyncio.to_thread(read_processes, running, self._paths.proc)
-        bindings = await self._services.binder.bindings()
-        uuids = [gpu.uuid for gpu in reading.gpus]
-        expected = Expected(self._services.mps.servers, mps=self._mode is NodeMode.MPS)
-        before, self._audit = self._audit, self._auditor.audit(processes, bindings, uuids, expected)
-        if (event := self._audit.event(before, self._node)) is not None:
-            await self._record(event)
-            self.wake()
 
 
 def _read_node(raw: Raw) -> _Node:

@@ -30,6 +30,8 @@ class Settings:
     """Settings, read once at start."""
 
     node: str
+    pod_uid: str | None
+    """UID of the agent's own pod, whose processes may use any GPU; None outside of a pod."""
     paths: Paths
     read_seconds: float
     """Interval between two readings of the driver; faults are reported by events in between."""
@@ -49,6 +51,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     | variable | default | meaning |
     |---|---|---|
     | `LINKWISE_NODE_NAME` | none: required | name of this node |
+    | `LINKWISE_POD_UID` | none | UID of the agent's pod: its processes may use any GPU |
     | `LINKWISE_HOST_ROOT` | `/` | root of the node's file system, where it is mounted |
     | `LINKWISE_KUBELET_DIR` | `/var/lib/kubelet` | sockets of the kubelet |
     | `LINKWISE_CDI_DIR` | `/var/run/cdi` | CDI specifications of containers are written here |
@@ -72,6 +75,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     cdi = read.text("NVIDIA_CDI_DIRS", "/etc/cdi:/var/run/cdi")
     return Settings(
         node=node,
+        pod_uid=read.text("POD_UID") or None,
         paths=Paths(
             host_root=root,
             device_plugins=kubelet / "device-plugins",

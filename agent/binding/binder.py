@@ -68,6 +68,8 @@ class Binder:
         self._reading, self._node_spec = reading, node_spec
         self._files = SpecFiles(folder)
         self._extra_edits = extra_edits
+        self._not_removed: str | None = None
+        """Why a file could not be removed."""
         self._lock, self._slots = asyncio.Lock(), asyncio.Semaphore(_CONCURRENT)
 
     async def bind(self, resource: str, device_ids: Iterable[str]) -> None:
@@ -97,7 +99,7 @@ class Binder:
         """Return what containers have, and remove the files of containers that are gone.
 
         Raises:
-            BindError: The kubelet gives no answer, or the files cannot be read or removed.
+            BindError: The kubelet gives no answer, or the files cannot be read.
         """
         files = self._files.bindings()
         liveness = await self._holders.liveness()
@@ -110,8 +112,17 @@ class Binder:
                 live.append(binding)
             # A file that was replaced in the meantime belongs to a container that starts.
             elif self._files.bindings().get(name) == binding:
-                self._files.remove(name)
+                self._collect(name)
         return tuple(live)
+
+    def _collect(self, file: str) -> None:
+        """Remove the file of a container that is gone; log a failure once."""
+        try:
+            self._files.remove(file)
+        except BindError as error:
+            if str(error) != self._not_removed:
+                _log.warning("CDI file not removed", file=file, reason=str(error))
+            self._not_removed = str(error)
 
     async def _bind(self, device: str, resource: str, ids: frozenset[str]) -> None:
         try:

@@ -103,6 +103,7 @@ class NodeSpec:
         self.spec: Spec | None = None
         self.reason: str = "NVIDIA's CDI specification has not been searched yet"
         """Why there is no specification: problem and remedy, for people."""
+        self.searched = False
 
     async def refresh(self, reading: DriverReading) -> None:
         """Find a specification that fits a reading of the driver; generate one if none does.
@@ -116,12 +117,12 @@ class NodeSpec:
             if problem is None:
                 spec, problems = await asyncio.to_thread(self._find, reading)
             problems += [problem] if problem else []
-        self.spec = spec
-        self.reason = "" if spec else _reason(self._folders, problems)
+        reason = "" if spec else _reason(self._folders, problems)
         if spec:
             self._tried = None
-        else:
-            _log.warning("No CDI specification of NVIDIA", reason=self.reason)
+        elif reason != self.reason:
+            _log.warning("No CDI specification of NVIDIA", reason=reason)
+        self.spec, self.reason, self.searched = spec, reason, True
 
     async def _generate(self, reading: DriverReading) -> str | None:
         if self._tried:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import structlog
@@ -13,6 +13,8 @@ from agent.binding.errors import BindError
 from agent.binding.names import file_name, is_ours
 
 _log = structlog.get_logger()
+_NEW = ".tmp"
+"""Suffix of a file that is being written."""
 _Version = tuple[int, int, int]
 
 
@@ -30,6 +32,8 @@ class SpecFiles:
 
     def bindings(self) -> dict[str, Binding | None]:
         """Return the binding in each of our files by file name; None if it cannot be used.
+
+        Files that a process has not finished, because it was killed, are removed.
 
         Raises:
             BindError: The folder cannot be read.
@@ -52,7 +56,7 @@ class SpecFiles:
         """
         path = self._folder / file_name(device)
         # Runtimes read files that end in .json or .yaml.
-        new = path.with_suffix(".tmp")
+        new = path.with_suffix(_NEW)
         with self._errors():
             self._folder.mkdir(parents=True, exist_ok=True)
             try:
@@ -85,6 +89,9 @@ class SpecFiles:
             return
         with os.scandir(self._folder) as entries:
             for entry in entries:
+                if entry.name.endswith(_NEW) and is_ours(f"{entry.name[: -len(_NEW)]}.json"):
+                    with suppress(OSError):
+                        Path(entry.path).unlink()
                 if is_ours(entry.name):
                     status = entry.stat(follow_symlinks=False)
                     version = (status.st_mtime_ns, status.st_size, status.st_ino)

@@ -6,11 +6,20 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from agent.driver.reading import DriverError, DriverReading, GPUDriver
+from runtime.process.clock import Clock, monotonic
 
 CHECK_S = 1.0
 """Longest wait for an event before lost GPUs are looked for [s]."""
 RETRY_S = 1.0
 """Time between readings while the driver does not answer [s]."""
+
+HANG_S = 120.0
+"""Time without an answer after which a call of the driver counts as hanging [s]. `nvidia-smi` may
+take 90 s."""
+_HANGS = (
+    "the driver does not answer any more; see `nvidia-smi` and the kernel's log, or reboot the node"
+)
+_JOIN_S = 5.0
 
 Change = DriverReading | DriverError
 
@@ -18,12 +27,17 @@ Change = DriverReading | DriverError
 class GPUHealth:
     """Keeps the latest reading. All calls of the driver are in its thread.
 
-    While a driver that was read before does not answer, the reading is the last one with a fault
-    of every GPU.
+    While a driver that was read before does not answer or hangs, the reading is the last one with a
+    fault of every GPU.
     """
 
     def __init__(
-        self, driver: GPUDriver, on_change: Callable[[Change], None], *, interval_s: float
+        self,
+        driver: GPUDriver,
+        on_change: Callable[[Change], None],
+        *,
+        interval_s: float,
+        clock: Clock = monotonic,
     ) -> None:
         """Prepare; `start` begins.
 
@@ -32,57 +46,77 @@ class GPUHealth:
             on_change: Called in the thread with each reading that differs from the one before, and
                 with an error if the driver does not answer and was never read.
             interval_s: Time between readings without a fault.
+            clock: A monotonic clock [s].
         """
         self._driver = driver
         self._on_change = on_change
-        self._interval_s = interval_s
+        self._interval_s, self._clock = interval_s, clock
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpu-health", daemon=True)
-        self.reading: DriverReading | None = None
+        self._reading: DriverReading | None = None
+        self._error: DriverError | None = None
+        self._answered = clock()
+        """When a call of the driver last ended [s]."""
+        self.failure: Exception | None = None
+        """An unexpected error, which has ended the thread."""
+
+    @property
+    def reading(self) -> DriverReading | None:
         """The latest one, or None if the driver was never read."""
-        self.error: DriverError | None = None
+        if self._reading is not None and self._hangs:
+            return _all_faulty(self._reading, _HANGS)
+        return self._reading
+
+    @property
+    def error(self) -> DriverError | None:
         """Why the driver does not answer now; None: it does."""
+        return self._error or (DriverError(_HANGS) if self._hangs else None)
+
+    @property
+    def _hangs(self) -> bool:
+        return self._clock() > self._answered + HANG_S
 
     def start(self) -> None:
         """Start the thread; it reads immediately."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and close the driver. Takes up to `CHECK_S`."""
+        """End the thread and close the driver, unless it hangs. Takes up to 5 s."""
         self._stopping.set()
-        self._thread.join()
-        self._driver.close()
-
-    @property
-    def alive(self) -> bool:
-        """The thread runs."""
-        return self._thread.is_alive()
+        self._thread.join(_JOIN_S)
+        if not self._thread.is_alive():
+            self._driver.close()
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            self._read()
-            if self.error:
-                self._stopping.wait(RETRY_S)
-            else:
-                self._wait()
+        try:
+            while not self._stopping.is_set():
+                self._read()
+                self._answered = self._clock()
+                if self._error:
+                    self._stopping.wait(RETRY_S)
+                else:
+                    self._wait()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the readings would grow old.
+            self.failure = error
+            self._on_change(DriverError(str(error)))
 
     def _read(self) -> None:
         try:
             reading = self._driver.read()
         except DriverError as error:
-            repeated = self.error is not None and str(self.error) == str(error)
-            self.error = error
-            if self.reading is not None:
-                self._publish(_all_faulty(self.reading, str(error)))
+            repeated = self._error is not None and str(self._error) == str(error)
+            self._error = error
+            if self._reading is not None:
+                self._publish(_all_faulty(self._reading, str(error)))
             elif not repeated:
                 self._on_change(error)
         else:
-            self.error = None
+            self._error = None
             self._publish(reading)
 
     def _publish(self, reading: DriverReading) -> None:
-        if reading != self.reading:
-            self.reading = reading
+        if reading != self._reading:
+            self._reading = reading
             self._on_change(reading)
 
     def _wait(self) -> None:
@@ -90,7 +124,9 @@ class GPUHealth:
         due = time.monotonic() + self._interval_s
         while not self._stopping.is_set() and (left := due - time.monotonic()) > 0:
             try:
-                if self._driver.wait_for_fault(min(CHECK_S, left)):
+                faults = self._driver.wait_for_fault(min(CHECK_S, left))
+                self._answered = self._clock()
+                if faults:
                     return
             except DriverError:
                 return

@@ -59,10 +59,10 @@ class DevicePlugins:
         self._backoff = Backoff(timings.backoff, timings.max_backoff, on_ready=lambda: None)
 
     @property
-    def registered(self) -> frozenset[str]:
-        """Resources whose slots the kubelet watches."""
+    def unregistered(self) -> frozenset[str]:
+        """Resources whose slots the kubelet does not watch."""
         return frozenset(
-            resource for resource, plugin in self._plugins.items() if plugin.watched.is_set()
+            resource for resource, plugin in self._plugins.items() if not plugin.watched.is_set()
         )
 
     def set(self, unhealthy: Mapping[Offer, frozenset[str]]) -> None:
@@ -83,18 +83,17 @@ class DevicePlugins:
         """Serve until cancelled."""
         for socket in self._folder.glob(f"{_PREFIX}*{_SUFFIX}"):
             socket.unlink(missing_ok=True)
-        tasks: dict[str, asyncio.Task[None]] = {}
+        tasks: dict[DevicePlugin, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             while True:
                 self._changed.clear()
-                for resource in tasks.keys() - self._plugins.keys():
-                    task = tasks.pop(resource)
+                # A resource that was withdrawn and offered again has another plugin.
+                for plugin in tasks.keys() - set(self._plugins.values()):
+                    task = tasks.pop(plugin)
                     task.cancel()
                     await asyncio.wait([task])
-                for resource in self._plugins.keys() - tasks.keys():
-                    tasks[resource] = group.create_task(
-                        self._keep_registered(self._plugins[resource])
-                    )
+                for plugin in set(self._plugins.values()) - tasks.keys():
+                    tasks[plugin] = group.create_task(self._keep_registered(plugin))
                 await self._changed.wait()
 
     async def _keep_registered(self, plugin: DevicePlugin) -> None:

@@ -28,6 +28,8 @@ class Publication:
     """Bandwidth of each pair [GB/s], shape (n, n)."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the node."""
+    node_uid: str = ""
+    """UID of the Node: one that was registered again has neither labels nor ConfigMap."""
 
 
 class Publisher:

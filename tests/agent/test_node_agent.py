@@ -2,20 +2,24 @@
 
 import asyncio
 import json
+import os
+import platform
+import subprocess
 import tempfile
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import grpc
 import pytest
-from aiohttp import web
+from aiohttp import ClientError, ClientSession, web
 from fake_api import FakeAPI, status
 from gpu_readings import gpu
 from kubelet_stub import Kubelet
 from nvidia_cdi import as_yaml, nvidia_spec
 from nvml.standin import MACHINE, VERSION_MISMATCH, StandInNVML, compiler, library
-from waiting import until
+from waiting import until, until_true
 
 from agent.__main__ import run
 from agent.driver.reading import DriverReplacedError
@@ -35,8 +39,8 @@ class API(FakeAPI):
         super().__init__()
         self.pods, self.config_maps, self.events, self.applied = {}, {}, [], []
 
-    def put_node(self, **labels):
-        metadata = {"name": NODE, "uid": "uid-1", "labels": labels, "resourceVersion": "1"}
+    def put_node(self, *, uid="uid-1", **labels):
+        metadata = {"name": NODE, "uid": uid, "labels": labels, "resourceVersion": "1"}
         self.put(NODE)
         self.objects[NODE]["metadata"].update(metadata, namespace="")
         self._tell("MODIFIED", self.objects[NODE])
@@ -133,7 +137,7 @@ async def node(monkeypatch):
 
 
 @asynccontextmanager
-async def agent(node):
+async def agent(node, port=0):
     """Run the agent of a node, and stop it."""
     environment = {
         "LINKWISE_NODE_NAME": NODE,
@@ -142,7 +146,7 @@ async def agent(node):
         "LINKWISE_CDI_DIR": str(node.root / "cdi"),
         "LINKWISE_SYS_DIR": str(node.root / "sys"),
         "LINKWISE_HOST": "127.0.0.1",
-        "LINKWISE_PROBE_PORT": "0",
+        "LINKWISE_PROBE_PORT": str(port),
         "LINKWISE_API_SERVER": node.api.url,
     }
     settings = read_settings(environment)
@@ -255,3 +259,68 @@ async def test_a_replaced_driver_ends_the_process(node):
         with pytest.raises(ExceptionGroup) as raised:
             running.result()
     assert raised.group_contains(DriverReplacedError)
+
+
+async def test_a_lost_gpu_is_published_while_a_specification_is_generated(node):
+    install_program(node, "nvidia-ctk")
+    async with agent(node):
+        await until(lambda: node.api.published("devices"))
+        node.driver.lose(3)
+        # The program ends after 30 s, by force.
+        await until(lambda: node.unhealthy() == {3}, patience=20)
+        assert node.kubelet.plugins == {}
+
+
+async def test_a_node_that_is_registered_again_is_published_again(node):
+    install_toolkit(node)
+    async with agent(node):
+        await until(lambda: node.api.published("devices"))
+        node.api.put_node(uid="uid-2", **{keys.NODE_MODE: "topology"})
+        await until(lambda: owner(node) == "uid-2")
+
+
+async def test_a_driver_that_the_library_does_not_fit_is_an_event(node):
+    node.driver.unload_driver(VERSION_MISMATCH)
+    async with agent(node) as running:
+        await asyncio.wait((running,))
+        with pytest.raises(ExceptionGroup):
+            running.result()
+    assert "restart the agent" in dict(node.api.events)["NoGPUsOffered"]
+
+
+async def test_an_agent_is_ready_when_the_kubelet_has_its_resources(node, unused_tcp_port):
+    install_toolkit(node)
+    node.kubelet.refused = "not now"
+    async with agent(node, unused_tcp_port), ClientSession() as client:
+
+        async def readiness():
+            async with client.get(f"http://127.0.0.1:{unused_tcp_port}/readyz") as response:
+                return response.status, await response.text()
+
+        await until_true(partial(says, readiness, "has not registered aliyun.com/gpu"))
+        node.kubelet.refused = None
+        await until_true(partial(says, readiness, "", 200))
+
+
+async def says(readiness, text, expected=503):
+    with suppress(ClientError):
+        code, body = await readiness()
+        return code == expected and text in body
+    return False
+
+
+def owner(node):
+    (reference,) = node.api.config_maps[MAP]["metadata"]["ownerReferences"]
+    return reference["uid"]
+
+
+def install_program(node, name):
+    """Install a program on the host that does not end."""
+    if os.geteuid() or platform.machine() != "x86_64":
+        pytest.skip("needs root and x86-64")
+    source = node.root / "program.c"
+    source.write_text('void _start(void) { for (;;) __asm__ volatile("syscall" :: "a"(34)); }')
+    folder = node.root / "host/usr/bin"
+    folder.mkdir(parents=True)
+    command = [compiler(), "-nostdlib", "-static", "-o", folder / name, source]
+    subprocess.run(command, check=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -407,6 +408,32 @@ async def test_an_unwritable_folder_refuses_a_start(node):
         await node.bind("slot-0")
 
     assert [about for about, _, _ in node.api.events] == ["a"]
+
+
+async def test_a_file_that_cannot_be_removed_hides_no_other_binding(node):
+    for i in range(2):
+        running(node, f"p{i}", i, f"slot-{i}")
+        await node.bind(f"slot-{i}")
+    node.kubelet.end("p0")
+    node.api.remove("p0")
+    with immutable(node.file("slot-0")):
+        assert await node.held() == {("p1", "main"): [1]}
+        assert node.file("slot-0").exists()
+    assert await node.held() == {("p1", "main"): [1]}
+    assert not node.file("slot-0").exists()
+
+
+@contextmanager
+def immutable(file):
+    """Keep a file from being removed, also by root: a folder is no file."""
+    content = file.read_bytes()
+    file.unlink()
+    file.mkdir()
+    (file / "kept").touch()
+    yield
+    (file / "kept").unlink()
+    file.rmdir()
+    file.write_bytes(content)
 
 
 @pytest.mark.parametrize("fault", [status(503), status(429)], ids=["503", "429"])

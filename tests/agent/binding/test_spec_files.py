@@ -1,5 +1,7 @@
 """The files of our CDI specifications."""
 
+from pathlib import Path
+
 import pytest
 
 from agent.binding.cdi_spec import Edits, encode_spec
@@ -31,6 +33,17 @@ def write(files, binding):
 def test_a_missing_folder_has_no_bindings(files):
     assert files.bindings() == {}
     files.remove("none.json")
+
+
+def test_a_file_that_a_killed_agent_has_not_finished_is_removed(files, tmp_path):
+    write(files, binding())
+    unfinished = tmp_path / "cdi" / f"{Path(file_name('d0')).stem}.tmp"
+    others = tmp_path / "cdi" / "nvidia.tmp"
+    for path in (unfinished, others):
+        path.write_text("{")
+
+    assert len(files.bindings()) == 1
+    assert (unfinished.exists(), others.exists()) == (False, True)
 
 
 def test_bindings_are_read_from_the_files(files, tmp_path):

@@ -1,11 +1,13 @@
 """The thread that keeps the latest reading, with the stand-in library."""
 
 import queue
+import threading
 
 import pytest
+from gpu_readings import reading
 from waiting import PATIENCE
 
-from agent.driver.health import GPUHealth
+from agent.driver.health import HANG_S, GPUHealth
 from agent.driver.reading import DriverError
 
 
@@ -39,7 +41,6 @@ def test_first_reading_is_reported(started):
 
     assert len(reading.gpus) == 8
     assert gpu_health.reading == reading
-    assert gpu_health.alive
 
 
 def test_fault_is_reported_without_waiting_for_the_interval(started):
@@ -96,4 +97,56 @@ def test_stopped_thread_has_ended(serve):
 
     gpu_health.stop()
 
-    assert not gpu_health.alive
+    assert "gpu-health" not in {thread.name for thread in threading.enumerate()}
+
+
+class Driver:
+    """A driver whose calls wait, or raise an unexpected error, on demand."""
+
+    def __init__(self):
+        self.goes_on, self.waits, self.fault = threading.Event(), threading.Event(), None
+        self.goes_on.set()
+
+    def read(self):
+        if self.fault:
+            raise self.fault
+        if not self.goes_on.is_set():
+            self.waits.set()
+            self.goes_on.wait()
+        return reading()
+
+    def wait_for_fault(self, _timeout_s):
+        return ((0, "read again"),)
+
+    def close(self):
+        pass
+
+
+def test_driver_that_hangs_makes_every_gpu_unhealthy_until_it_answers():
+    driver, changes, now = Driver(), queue.Queue(), [0.0]
+    gpu_health = GPUHealth(driver, changes.put, interval_s=3600, clock=lambda: now[0])
+    gpu_health.start()
+    changes.get(timeout=PATIENCE)
+    assert gpu_health.reading == reading()
+
+    driver.goes_on.clear()
+    assert driver.waits.wait(PATIENCE)
+    now[0] = HANG_S + 1
+    assert list(faults(gpu_health.reading)) == [gpu.i for gpu in reading().gpus]
+    assert "does not answer" in str(gpu_health.error)
+
+    driver.goes_on.set()
+    gpu_health.stop()
+    assert gpu_health.reading == reading()
+    assert gpu_health.error is None
+
+
+def test_unexpected_error_is_reported_instead_of_a_reading_that_grows_old():
+    driver, changes = Driver(), queue.Queue()
+    driver.fault = ValueError("an answer that no driver gives")
+    gpu_health = GPUHealth(driver, changes.put, interval_s=3600)
+    gpu_health.start()
+    changes.get(timeout=PATIENCE)
+
+    assert gpu_health.failure is driver.fault
+    gpu_health.stop()

@@ -54,7 +54,7 @@ def healthy(kubelet, offer):
 async def test_each_resource_is_registered_with_its_options_and_slots(kubelet, folder):
     async with running(folder, MEMORY, CORE) as plugins:
         await until(lambda: healthy(kubelet, MEMORY) and healthy(kubelet, CORE))
-        assert plugins.registered == {GPU_MEM, GPU_CORE}
+        assert not plugins.unregistered
     for offer, pre_start in ((MEMORY, True), (CORE, False)):
         plugin = kubelet.plugins[offer.resource]
         assert plugin.request.version == "v1beta1"
@@ -150,9 +150,17 @@ async def test_other_resources_replace_those_of_the_mode_before(kubelet, folder)
         plugins.set({MEMORY: frozenset(), CORE: frozenset()})
         await until(lambda: healthy(kubelet, MEMORY) and healthy(kubelet, CORE))
         plugins.set({WHOLE: frozenset()})
-        await until(lambda: plugins.registered == {GPU_WHOLE} and len(sockets(folder)) == 1)
+        await until(lambda: not plugins.unregistered and len(sockets(folder)) == 1)
         assert len(kubelet.registrations) == 4
     assert sockets(folder) == []
+
+
+async def test_a_resource_that_is_withdrawn_and_offered_again_has_its_health(kubelet, folder):
+    async with running(folder, WHOLE) as plugins:
+        await until(lambda: healthy(kubelet, WHOLE))
+        plugins.set({})
+        plugins.set({WHOLE: frozenset({"slot-3"})})
+        await until(lambda: kubelet.plugins[GPU_WHOLE].unhealthy() == {"slot-3"})
 
 
 async def test_plugins_register_again_after_a_restart_of_the_kubelet(kubelet, folder):
@@ -160,7 +168,7 @@ async def test_plugins_register_again_after_a_restart_of_the_kubelet(kubelet, fo
         await until(lambda: healthy(kubelet, WHOLE) and healthy(kubelet, CORE))
         for _ in range(3):
             await kubelet.stop()
-            await until(lambda: not plugins.registered)
+            await until(lambda: plugins.unregistered == {GPU_WHOLE, GPU_CORE})
             await kubelet.start()
             await until(lambda: healthy(kubelet, WHOLE) and healthy(kubelet, CORE))
 
@@ -213,7 +221,7 @@ async def test_kubelet_that_has_not_started_yet_is_waited_for(folder, kubelet):
         path.unlink()
     folder.rmdir()
     async with running(folder, WHOLE) as plugins:
-        assert not plugins.registered
+        assert plugins.unregistered == {GPU_WHOLE}
         await kubelet.start()
         await until(lambda: healthy(kubelet, WHOLE))
 
