@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from runtime.process.metrics import Gauges
 from scorer.gang.crd import Gang, Phase
@@ -156,46 +154,22 @@ def show_state(  # noqa: PLR0913 - one for each figure.
         "Pods that are not planned, since too much waits in their namespaces.",
         {"": unplanned},
     )
-    _Labelled(
+    Gauges(
         registry,
         "linkwise_gangs",
         "Gangs by the phase in their status.",
-        "phase",
         lambda: _phases(gangs()) if leads() else {},
+        label="phase",
     )
-    _Labelled(
+    Gauges(
         registry,
         "linkwise_watch_age_seconds",
         "Since the last event of a watch.",
-        "resource",
         watch_ages,
+        label="resource",
     )
 
 
 def _phases(gangs: Iterable[Gang]) -> dict[str, float | None]:
     counted = Count(gang.status.phase or Phase.ASSEMBLING for gang in gangs)
     return {phase.value: counted[phase] for phase in Phase}
-
-
-class _Labelled(Collector):
-    """A gauge whose label values change."""
-
-    def __init__(
-        self,
-        registry: CollectorRegistry,
-        name: str,
-        documentation: str,
-        label: str,
-        values: Callable[[], Mapping[str, float | None]],
-    ) -> None:
-        self._name, self._documentation, self._label = name, documentation, label
-        self._values = values
-        registry.register(self)
-
-    def collect(self) -> Iterable[Metric]:
-        """Return the current samples."""
-        family = GaugeMetricFamily(self._name, self._documentation, labels=(self._label,))
-        for key, value in self._values().items():
-            if value is not None:
-                family.add_metric((key,), value)
-        return (family,)

@@ -5,11 +5,12 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from cli.output.document import Document, rounded
+from cluster.machine_record import level_word
 from cluster.node import Node
 from topology.catalogue import Entry
 from topology.choice import ChoiceMode, ChoiceRequest
 from topology.explain import Explanation, GPUSet
-from topology.machine import Level, Machine
+from topology.machine import Machine
 from topology.table import Table
 
 NO_LINK = "N-A"
@@ -113,7 +114,7 @@ def machine_report(machine: Machine, bandwidths: Table) -> MachineReport:
         bandwidth=pairs(bandwidths),
         exact=bandwidths.exact,
         numa=list(machine.numa),
-        nics=[NIC(nic.name, [word(level) for level in nic.levels]) for nic in machine.nics],
+        nics=[NIC(nic.name, [level_word(level) for level in nic.levels]) for nic in machine.nics],
         model=machine.model,
         warnings=list(machine.warnings),
     )
@@ -171,11 +172,6 @@ def links(machine: Machine) -> list[list[str]]:
     return [[_link(machine, i, j) for j in range(machine.n)] for i in range(machine.n)]
 
 
-def word(level: Level) -> str:
-    """Return a level as `nvidia-smi topo -m` writes it."""
-    return NO_LINK if level is Level.UNKNOWN else level.name
-
-
 def pairs(bandwidths: Table) -> list[list[float]]:
     """Return the bandwidth of each pair [GB/s], shape (n, n), 0 on the diagonal."""
     n = bandwidths.n
@@ -189,7 +185,7 @@ def _link(machine: Machine, i: int, j: int) -> str:
     if i == j:
         return "X"
     count = machine.links[i][j]
-    return f"NV{count}" if count else word(machine.levels[i][j])
+    return f"NV{count}" if count else level_word(machine.levels[i][j])
 
 
 def _set(gpus: GPUSet | None) -> GPUList | None:

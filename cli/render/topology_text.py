@@ -1,7 +1,8 @@
 """The text of `linkwise topology`."""
 
 from cli.output.printer import BAD, DOUBT, GOOD, QUIET, Cell, Paint, say, table
-from cli.render.topology_json import links, pairs, word
+from cli.render.topology_json import links, pairs
+from cluster.machine_record import level_word
 from topology.catalogue import Entry
 from topology.choice import ChoiceRequest
 from topology.explain import Explanation, GPUSet
@@ -30,7 +31,9 @@ def show_machine(name: str, machine: Machine, bandwidths: Table) -> None:
         say()
         say("Network cards, and how near each is to each GPU")
         header: list[Cell] = ["", *(f"GPU{i}" for i in range(machine.n))]
-        table([header, *([nic.name, *map(word, nic.levels)] for nic in machine.nics)], indent=2)
+        table(
+            [header, *([nic.name, *map(level_word, nic.levels)] for nic in machine.nics)], indent=2
+        )
     _show_warnings(machine)
 
 

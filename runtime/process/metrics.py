@@ -59,7 +59,8 @@ def measure_loop_lag(registry: CollectorRegistry) -> None:
 class Gauges(Collector):
     """Gauges that are read when metrics are scraped: one name, at most one label.
 
-    A function that returns None gives no sample, so that alerts on absence work.
+    Each label value has a function; where label values change, one function returns all values.
+    None gives no sample, so that alerts on absence work.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Gauges(Collector):
         registry: CollectorRegistry,
         name: str,
         documentation: str,
-        values: Mapping[str, Callable[[], float | None]],
+        values: Mapping[str, Callable[[], float | None]] | Callable[[], Mapping[str, float | None]],
         *,
         label: str = "",
     ) -> None:
@@ -79,7 +80,11 @@ class Gauges(Collector):
         """Return the present samples."""
         labels = (self._label,) if self._label else ()
         family = GaugeMetricFamily(self._name, self._documentation, labels=labels)
-        for key, read in self._values.items():
-            if (value := read()) is not None:
+        values = self._values
+        present = (
+            values() if callable(values) else {label: read() for label, read in values.items()}
+        )
+        for key, value in present.items():
+            if value is not None:
                 family.add_metric((key,) if self._label else (), value)
         return (family,)
