@@ -228,8 +228,8 @@ class Connection(asyncio.Protocol):
             self.drop()
 
     def close(self) -> None:
-        """Close the connection if it is idle."""
-        if self._phase is _Phase.IDLE and self._transport is not None:
+        """Close the connection if it is idle, and no further request has arrived."""
+        if self._phase is _Phase.IDLE and not self._buffer and self._transport is not None:
             self._transport.close()
 
     def drop(self) -> None:

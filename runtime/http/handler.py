@@ -163,5 +163,6 @@ def _converted(answer: HttpResponse, *, last: bool) -> web.Response:
     headers = {"Content-Type": answer.content_type, "Server": "linkwise", **answer.headers}
     response = web.Response(body=answer.body, status=answer.status, headers=headers)
     if last:
+        response.headers["Connection"] = "close"  # aiohttp omits it in HTTP/1.0.
         response.force_close()
     return response

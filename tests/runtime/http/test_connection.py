@@ -48,13 +48,30 @@ async def test_responses_stop_for_a_client_that_does_not_read():
         deaf.send(one * 200)
         await until(lambda: len(site.seen) > 3)
         before = -1
-        while before != (before := len(site.seen)):  # noqa: ASYNC110 - nothing tells of silence.
+        while before != (before := len(site.seen)):  # noqa: ASYNC110 - no event marks a pause.
             await asyncio.sleep(0.1)
         assert before < 150
         assert (await other.asks())[0] == 200
 
         for _ in range(200):
             assert (await deaf.answer())[2] == body
+
+
+async def test_stop_answers_a_request_that_arrived_during_the_one_before():
+    async with served() as site, client(site) as one:
+        one.send(one.head("/wait", size=1) + b"1")
+        await until(lambda: site.waiting == 1)
+        one.send(one.head(size=2) + b"22")
+        (connection,) = site.server.limiter.open
+        await until(lambda: connection._buffer)
+        site.going_on.set()
+        while not connection.used:  # noqa: ASYNC110 - `until` would return too late.
+            await asyncio.sleep(0)
+        await site.server.stop()
+        status, headers, body = await one.answer()
+        assert (status, headers.get("Connection"), body) == (200, None, b"1")
+        status, headers, body = await one.answer()
+        assert (status, headers["Connection"], body) == (200, "close", b"22")
 
 
 async def test_client_that_does_not_read_is_dropped_after_the_keep_alive_time():
@@ -96,7 +113,8 @@ async def test_response_to_head_has_no_body():
 async def test_connection_of_an_http_1_0_client_is_closed():
     async with served() as site, client(site) as one:
         one.send(b"GET /call HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
-        assert (await one.answer())[0] == 200
+        status, headers, _ = await one.answer()
+        assert (status, headers["Connection"]) == (200, "close")
         assert await one.is_closed()
 
 
