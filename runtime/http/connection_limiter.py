@@ -58,6 +58,8 @@ class ConnectionLimiter(Generic[M]):
         self.empty = asyncio.Event()
         """Set while no connection is open."""
         self.empty.set()
+        self.occupied = asyncio.Event()
+        """Set while a connection is open."""
         self._by_peer: defaultdict[str, set[M]] = defaultdict(set)
         self._half_sent: defaultdict[str, dict[M, None]] = defaultdict(dict)
         """By address; the oldest first."""
@@ -69,6 +71,7 @@ class ConnectionLimiter(Generic[M]):
         """
         self.open.add(connection)
         self.empty.clear()
+        self.occupied.set()
         same = self._by_peer[connection.peer]
         same.add(connection)
         if len(same) > self._limits.peer_connections:
@@ -81,6 +84,7 @@ class ConnectionLimiter(Generic[M]):
         self.open.discard(connection)
         if not self.open:
             self.empty.set()
+            self.occupied.clear()
         same = self._by_peer[connection.peer]
         same.discard(connection)
         if not same:

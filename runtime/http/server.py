@@ -124,6 +124,7 @@ class Server:
         limits = self._limits
         period = min(_SWEEP_SECONDS, limits.head_seconds / 4, limits.linger_seconds / 4)
         while True:
+            await self.limiter.occupied.wait()
             await asyncio.sleep(period)
             incomplete = [each for each in self.limiter.open if each.head_incomplete]
             await handlers_called()
