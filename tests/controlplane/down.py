@@ -30,7 +30,7 @@ def _end(pid: int, argv: Sequence[str]) -> None:
     # One that is paused would not see it.
     os.kill(pid, signal.SIGCONT)
     try:
-        wait_until(lambda: not runs(pid, argv), f"{argv[0]} ends", seconds=10)
+        wait_until(lambda: not runs(pid, argv), f"{argv[0]} ends", seconds=30)
     except NotReadyError:
         os.killpg(pid, signal.SIGKILL)
         wait_until(lambda: not runs(pid, argv), f"{argv[0]} is gone", seconds=60)

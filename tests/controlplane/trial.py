@@ -17,8 +17,8 @@ from scorer.gang.crd import Phase, gangs_of
 
 _LONG = 365 * 86_400
 """How long tokens last, which a kubelet would replace [s]."""
-_HOME, _PERSON = "default", "me"
-_DEMO = BASE.parents[1] / "docs/demo/workers.yaml"
+HOME, _PERSON = "default", "me"
+_DEMO = BASE.parents[1] / "docs/demo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,6 @@ def install(plane: ControlPlane) -> Trial:
         replica = start_replica(plane, folder, "webhook.log", LINKWISE_DRAIN_SECONDS="0")
     register(plane, replica.ports[0])
     start_scorer(plane, folder, "scorer.log")
-    _place_demo(plane)
     for account in (installation.ACCOUNT, webhook.ACCOUNT, scorer.ACCOUNT):
         token = plane.token(NAMESPACE, account, _LONG)
         (folder / f"{account}.token").write_text(token)
@@ -59,15 +58,15 @@ def install(plane: ControlPlane) -> Trial:
     return Trial(replica.dry_run, _token(plane, folder / "token"), authority)
 
 
-def _place_demo(plane: ControlPlane) -> None:
-    """Create a gang, and wait until people are told what became of it."""
-    applied = plane.kubectl("apply", "-f", str(_DEMO))
+def place_demo(plane: ControlPlane, name: str) -> None:
+    """Create a gang of the documentation, and wait until it is placed or waits."""
+    applied = plane.kubectl("apply", "-f", str(_DEMO / name))
     if applied.returncode:
         raise NotReadyError(applied.stderr)
     decided = {Phase.WAITING, Phase.PLACED}
 
     def told() -> bool:
-        gangs = plane.api.get(gangs_of(_HOME))["items"]
+        gangs = plane.api.get(gangs_of(HOME))["items"]
         return any(gang.get("status", {}).get("phase") in decided for gang in gangs)
 
     wait_until(told, "the demo gang is placed", 180)
@@ -75,12 +74,12 @@ def _place_demo(plane: ControlPlane) -> None:
 
 def _token(plane: ControlPlane, path: Path) -> Path:
     """Write a token of somebody who may create pods, as `kubectl create token` makes it."""
-    accounts = f"/api/v1/namespaces/{_HOME}/serviceaccounts"
+    accounts = f"/api/v1/namespaces/{HOME}/serviceaccounts"
     plane.api.create(accounts, {"metadata": {"name": _PERSON}})
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
-    subject = {"kind": "ServiceAccount", "name": _PERSON, "namespace": _HOME}
+    subject = {"kind": "ServiceAccount", "name": _PERSON, "namespace": HOME}
     plane.api.create(
-        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{_HOME}/rolebindings",
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{HOME}/rolebindings",
         {"metadata": {"name": _PERSON}, "roleRef": role, "subjects": [subject]},
     )
     asked = {"spec": {"audiences": [keys.DRY_RUN_AUDIENCE], "expirationSeconds": _LONG}}

@@ -2,7 +2,8 @@
 
 All that is shipped is installed on it, and what has a process of Linkwise runs. The nodes are two
 DGX-1 whose GPUs are given out whole and one machine with four shared T4; or, by the environment
-variables NODES, MACHINE and MODE, some of one kind.
+variables NODES, MACHINE and MODE, some of one kind. With NODE=real there is one node that runs
+containers.
 """
 
 import json
@@ -13,13 +14,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from controlplane.api import ApiError
-from controlplane.binaries import Binaries, BuildError, MissingError, binaries
-from controlplane.nodes import Line, add_nodes, read_nodes
+from controlplane.binaries import Binaries, BuildError, MissingError, binaries, node_binaries
+from controlplane.demo import ContainerDemo, Demo, NodesDemo
+from controlplane.node.machine import unavailable
+from controlplane.node.place import Place
+from controlplane.nodes import Line, read_nodes
 from controlplane.plane import ControlPlane
 from controlplane.process import NotReadyError, Process, Processes
-from controlplane.trial import Trial, install
+from nvml.standin import compiler
 
-from cluster.node import Node
 from manifest.value import InputError
 
 FOLDER = Path(__file__).parents[2] / ".up"
@@ -35,14 +38,16 @@ def main(folder: Path) -> int:
     """Start everything in a folder that is not there yet, say where it is, leave it running."""
     try:
         nodes = read_nodes(_lines(os.environ))
+        real = _is_real(os.environ)
         if folder.exists():
             return _shown_again(folder)
+        demo = ContainerDemo(_node_programs(), _say) if real else NodesDemo(nodes, _say)
         found = binaries(_say)
     except (BuildError, InputError, MissingError) as error:
         return _failed(str(error))
     folder.mkdir()
     try:
-        text = _start(folder, found, nodes)
+        text = _start(folder, found, demo)
     except (ApiError, NotReadyError, OSError, KeyboardInterrupt) as error:
         shutil.rmtree(folder, ignore_errors=True)
         return _failed(str(error) or "interrupted: nothing is left running")
@@ -53,28 +58,60 @@ def main(folder: Path) -> int:
 def runs(pid: int, argv: Sequence[str]) -> bool:
     """Return whether a process is still the started one; its id may be reused by another."""
     try:
-        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return command_line(pid) == list(argv)
     except OSError:
         return False
-    return line.decode(errors="replace").split("\0")[:-1] == list(argv)
 
 
-def _start(folder: Path, found: Binaries, nodes: Sequence[Node]) -> str:
+def command_line(pid: int) -> list[str]:
+    """Return the command line of a process."""
+    line = Path(f"/proc/{pid}/cmdline").read_bytes()
+    return line.decode(errors="replace").split("\0")[:-1]
+
+
+def _start(folder: Path, found: Binaries, demo: Demo) -> str:
     """Start everything, and return what to try; what fails leaves nothing running."""
     with Processes() as processes:
         _say("Starting etcd, API server, controllers, scheduler and kwok ...")
-        plane = ControlPlane(folder, found, processes)
+        plane = ControlPlane(folder, found, processes, demo.flags)
         plane.start()
-        # Before the webhook starts, so that it knows them when it is ready.
-        add_nodes(plane.api, nodes)
-        _say("Installing Linkwise ...")
-        trial = install(plane)
         shutil.copyfile(plane.kubeconfig, folder / "kubeconfig")
-        text = _text(folder, plane, trial, len(nodes))
-        status = {"processes": [_status(process) for process in processes.running], "text": text}
-        (folder / STATUS).write_text(json.dumps(status))
-        processes.release()
+        with demo.run(plane) as shown:
+            running = [_status(process) for process in processes.running]
+            if shown.place is not None:
+                # The first one is ended last; it removes what is left of the node.
+                running.insert(0, _cleaner(shown.place))
+            listed = os.path.relpath(folder / STATUS)
+            text = (
+                f"{shown.text}\n\n{listed} lists the processes and their logs. `make down` ends it."
+            )
+            (folder / STATUS).write_text(json.dumps({"processes": running, "text": text}))
+            processes.release()
+            if shown.place is not None:
+                shown.place.kept = True
         return text
+
+
+def _node_programs() -> Binaries:
+    """Return the programs of a real node.
+
+    Raises:
+        MissingError: It cannot run on this machine.
+    """
+    missing = unavailable() or ("" if compiler() else "the stand-in for NVIDIA's driver needs gcc")
+    if missing:
+        raise MissingError(f"NODE=real: {missing}; without it, kwok simulates nodes")
+    return node_binaries(_say)
+
+
+def _cleaner(place: Place) -> dict[str, object]:
+    return {
+        "name": "cleaner",
+        "pid": place.cleaner,
+        "log": "",
+        "urls": (),
+        "argv": command_line(place.cleaner),
+    }
 
 
 def _shown_again(folder: Path) -> int:
@@ -89,44 +126,6 @@ def _shown_again(folder: Path) -> int:
         return _failed(f"{folder} is there already, but {names} ended: begin with `make down`")
     _say(f"It runs already; for another one, begin with `make down`.\n{status['text']}")
     return 0
-
-
-def _text(folder: Path, plane: ControlPlane, trial: Trial, nodes: int) -> str:
-    """Return what people can try; every command works as it stands here."""
-    kubectl = "kubectl" if shutil.which("kubectl") else plane.site.binaries["kubectl"]
-    demo = os.path.relpath(FOLDER.with_name("docs") / "demo")
-    status = os.path.relpath(folder / STATUS)
-    linkwise = os.path.relpath(Path(sys.executable).with_name("linkwise"))
-    asked = (
-        f"--server {trial.dry_run} --token-file {os.path.relpath(trial.token)}"
-        f" --certificate-authority {os.path.relpath(trial.authority)}"
-    )
-    return f"""\
-{nodes} nodes at {plane.server}, with Linkwise's webhook, scorer and certs. Try it here:
-
-  export KUBECONFIG={folder.resolve() / "kubeconfig"}
-
-Four workers were placed together, on the GPUs that are linked best. To see who has which GPU:
-
-  {kubectl} get gangs
-  {linkwise} inspect
-
-A profile sets a driver version. A pod that it selects is changed: a label by the profile, an
-affinity by its class. Where no node offers nvidia.com/gpu, a warning says so:
-
-  {kubectl} apply -f {demo}/profile.yaml
-  {kubectl} create -f {demo}/driver.yaml -o yaml
-
-A share that no card can give is refused, with a suggested fix:
-
-  {kubectl} create -f {demo}/denied.yaml
-
-The same answers, and why, without creating anything:
-
-  {linkwise} check {demo}/gang.yaml {asked}
-
-{status} lists the processes and their logs. kwok simulates the nodes and all pods on them,
-those of linkwise-system too. `make down` ends everything."""
 
 
 def _lines(environment: Mapping[str, str]) -> Sequence[Line]:
@@ -145,13 +144,24 @@ def _lines(environment: Mapping[str, str]) -> Sequence[Line]:
     return [line]
 
 
+def _is_real(environment: Mapping[str, str]) -> bool:
+    """Return whether one node with containers is asked for."""
+    node = environment.get("NODE", "")
+    if node not in {"", "real"}:
+        raise InputError(f"NODE={node}: write NODE=real, or leave it out for nodes of kwok")
+    if node and {"NODES", "MACHINE", "MODE"} & environment.keys():
+        raise InputError("NODE=real is one DGX-1 V100: leave out NODES, MACHINE and MODE")
+    return bool(node)
+
+
 def _status(process: Process) -> dict[str, object]:
     return {
         "name": process.name,
         "pid": process.pid,
         "log": str(process.log),
         "urls": process.urls,
-        "argv": process.argv,
+        # Its own command line: it may have been started by another program.
+        "argv": command_line(process.pid),
     }
 
 

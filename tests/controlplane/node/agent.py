@@ -121,6 +121,6 @@ def _token(node: RealNode) -> str:
     """Return a token that names the node, as that of the agent's pod does."""
     uid = node.plane.api.get(node.path)["metadata"]["uid"]
     reference = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": uid}
-    spec = {"expirationSeconds": 86_400, "boundObjectRef": reference}
+    spec = {"expirationSeconds": 365 * 86_400, "boundObjectRef": reference}
     answer = node.plane.api.create(_TOKENS, {"spec": spec})
     return str(answer["status"]["token"])

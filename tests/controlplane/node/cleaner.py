@@ -1,7 +1,8 @@
 """Removes what a node of the tests has on this machine, when the process that started it is gone.
 
-Run as a program, it reads its standard input until that closes. It inherits the lock of the place,
-so that the next node starts there only after this one is gone.
+Run as a program, it reads its standard input until that closes. If it read something, it waits for
+SIGTERM, too. It inherits the lock of the place, so that the next node starts there only after this
+one is gone.
 """
 
 import os
@@ -75,5 +76,11 @@ def clean(folder: Path, name: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdin.read()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    if sys.stdin.read():
+        # Who reads the output of the process that started this one waits until it is closed.
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        for output in (1, 2):
+            os.dup2(nothing, output)
+        signal.sigwait({signal.SIGTERM})
     clean(Path(sys.argv[1]), sys.argv[2])

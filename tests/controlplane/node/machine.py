@@ -208,6 +208,8 @@ def real_node(
 ) -> Iterator[RealNode]:
     """Run a node whose pods are real; afterwards nothing of it is on this machine.
 
+    A node whose place is kept runs on.
+
     The control plane's kwok must leave the node alone. Logs are kept in the control plane's folder.
 
     Args:
@@ -225,11 +227,16 @@ def real_node(
             node.start()
             yield node
         finally:
-            with suppress(AttributeError):
-                node.stop()
-            logs = plane.site.folder / name
-            shutil.copytree(place.folder / "log", logs, symlinks=True, dirs_exist_ok=True)
-            remove(plane, name)
+            if not place.kept:
+                _end(node)
+
+
+def _end(node: RealNode) -> None:
+    with suppress(AttributeError):
+        node.stop()
+    logs = node.plane.site.folder / node.name
+    shutil.copytree(node.place.folder / "log", logs, symlinks=True, dirs_exist_ok=True)
+    remove(node.plane, node.name)
 
 
 def remove(plane: ControlPlane, name: str) -> None:

@@ -52,6 +52,10 @@ class Place:
 
     number: int
     processes: Processes
+    cleaner: int = field(default=0, init=False)
+    """Id of the process that removes everything; where the place is kept, at SIGTERM."""
+    kept: bool = field(default=False, init=False)
+    """It outlives this process."""
     _holder: Process | None = field(default=None, init=False)
 
     @property
@@ -132,6 +136,8 @@ class Place:
 def a_place(processes: Processes) -> Iterator[Place]:
     """Take a free place, and remove all that the node leaves there, even if this process is killed.
 
+    A place that is kept stays.
+
     Raises:
         NotReadyError: All places are taken.
     """
@@ -157,12 +163,17 @@ def _cleaned(place: Place, lock: int) -> Iterator[None]:
     cleaner = subprocess.Popen(
         argv, stdin=subprocess.PIPE, pass_fds=(lock,), start_new_session=True
     )
+    place.cleaner = cleaner.pid
     try:
         yield
     finally:
-        cleaner.communicate(timeout=90)
-    if cleaner.returncode or place.folder.exists():
-        raise NotReadyError(f"{place.folder} could not be removed")
+        if place.kept:
+            cleaner.stdin.write(b"kept")
+            cleaner.stdin.close()
+        else:
+            cleaner.communicate(timeout=90)
+            if cleaner.returncode or place.folder.exists():
+                raise NotReadyError(f"{place.folder} could not be removed")
 
 
 def _folder(number: int) -> Path:

@@ -1,0 +1,183 @@
+"""The demos of `make up`: a gang on simulated nodes, or in the containers of a real one."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from controlplane.binaries import Binaries
+from controlplane.manifests import NAMESPACE
+from controlplane.node.agent import agent_of
+from controlplane.node.gpus import StandInGPUs
+from controlplane.node.machine import RealNode, real_node
+from controlplane.node.place import Place
+from controlplane.nodes import add_nodes
+from controlplane.plane import ControlPlane
+from controlplane.process import NotReadyError, wait_until
+from controlplane.trial import HOME, Trial, install, place_demo
+
+from cluster import keys
+from cluster.node import Node
+from topology import catalogue
+
+_ROOT = Path(__file__).parents[2]
+_PODS = f"/api/v1/namespaces/{HOME}/pods"
+_REAL, _MACHINE = "gpu-0", "dgx1-v100"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A demo that runs."""
+
+    text: str
+    """What happened, and what people can try."""
+    place: Place | None = None
+    """Of the real node."""
+
+
+class Demo(Protocol):
+    """What runs on the control plane."""
+
+    flags: Mapping[str, Sequence[str]]
+    """Of the control plane's programs."""
+
+    def run(self, plane: ControlPlane) -> AbstractContextManager[Shown]:
+        """Install Linkwise, and run the demo until the block ends."""
+
+
+@dataclass(frozen=True)
+class NodesDemo:
+    """A gang that is placed on nodes which kwok simulates."""
+
+    nodes: Sequence[Node]
+    say: Say
+    flags: ClassVar[Mapping[str, Sequence[str]]] = {}
+
+    @contextmanager
+    def run(self, plane: ControlPlane) -> Iterator[Shown]:
+        """Install Linkwise, and place the gang."""
+        # Before the webhook starts, so that it knows them when it is ready.
+        add_nodes(plane.api, self.nodes)
+        self.say("Installing Linkwise ...")
+        trial = install(plane)
+        place_demo(plane, "workers.yaml")
+        kubectl, linkwise = _programs(plane)
+        yield Shown(f"""\
+{len(self.nodes)} nodes at {plane.server}, with Linkwise's webhook, scorer and certs. Try it here:
+
+  {_export(plane)}
+
+Four workers were placed together, on the GPUs that are linked best. To see who has which GPU:
+
+  {kubectl} get gangs
+  {linkwise} inspect
+
+{_admission(plane, trial)}
+
+kwok simulates the nodes and all pods on them, those of linkwise-system too.""")
+
+
+@dataclass(frozen=True)
+class ContainerDemo:
+    """A gang that runs in containers: a kubelet, containerd and the agent on this machine."""
+
+    programs: Binaries
+    say: Say
+    flags: ClassVar[Mapping[str, Sequence[str]]] = {
+        "kwok": ("--manage-all-nodes=false", "--manage-nodes-with-label-selector=type=kwok")
+    }
+
+    @contextmanager
+    def run(self, plane: ControlPlane) -> Iterator[Shown]:
+        """Install Linkwise, start the node, and run the gang to its output."""
+        self.say("Installing Linkwise ...")
+        trial = install(plane)
+        # Its processes run beside the node, which has no image of them.
+        plane.kubectl("scale", "deployment", "--all", "--replicas=0", f"--namespace={NAMESPACE}")
+        self.say("Starting containerd, kubelet and agent ...")
+        with real_node(plane, self.programs, _REAL, {keys.NODE_MODE: "topology"}) as node:
+            agent_of(node, StandInGPUs(node.root, catalogue.entry(_MACHINE).machine)).start()
+            wait_until(lambda: _offers_gpus(node), f"{_REAL} offers its GPUs")
+            self.say("Starting a gang of containers ...")
+            place_demo(plane, "containers.yaml")
+            yield Shown(_text(plane, trial, node, _outputs(node)), node.place)
+
+
+def _offers_gpus(node: RealNode) -> bool:
+    allocatable = node.plane.api.get(node.path)["status"]["allocatable"]
+    return allocatable.get(keys.GPU_WHOLE, "0") != "0"
+
+
+def _outputs(node: RealNode) -> str:
+    """Return what the containers of the gang have written, a line each."""
+    lines: list[str] = []
+
+    def written() -> bool:
+        pods = node.plane.api.get(_PODS)["items"]
+        lines[:] = sorted(node.log(pod, "mpi") for pod in pods)
+        # Four workers and a launcher.
+        return len(lines) == 5 and all(lines)
+
+    try:
+        wait_until(written, "all containers of the gang have written their GPUs")
+    except NotReadyError as error:
+        events = node.plane.kubectl("get", "events", f"--namespace={HOME}").stdout
+        raise NotReadyError(f"{error}\n{events}") from None
+    return "".join(lines)
+
+
+def _text(plane: ControlPlane, trial: Trial, node: RealNode, outputs: str) -> str:
+    kubectl, linkwise = _programs(plane)
+    return f"""\
+Four workers were placed together, on the GPUs that are linked best. What their containers wrote:
+
+{outputs}
+They run on the node {node.name}: a kubelet, containerd, Linkwise's agent, and a stand-in for the
+driver that serves a DGX-1 V100. The control plane is at {plane.server}. Try it here:
+
+  {_export(plane)}
+  {kubectl} get gangs
+  {linkwise} inspect
+  cat {node.place.folder}/log/pods/{HOME}_*/mpi/*.log
+
+{_admission(plane, trial)}"""
+
+
+def _export(plane: ControlPlane) -> str:
+    return f"export KUBECONFIG={plane.site.folder.resolve() / 'kubeconfig'}"
+
+
+def _programs(plane: ControlPlane) -> tuple[str, str]:
+    """Return kubectl and linkwise as people can call them from this folder."""
+    kubectl = "kubectl" if shutil.which("kubectl") else plane.site.binaries["kubectl"]
+    return kubectl, os.path.relpath(Path(sys.executable).with_name("linkwise"))
+
+
+def _admission(plane: ControlPlane, trial: Trial) -> str:
+    """Return what people can try of admission; every command works as it stands here."""
+    kubectl, linkwise = _programs(plane)
+    demo = os.path.relpath(_ROOT / "docs/demo")
+    asked = (
+        f"--server {trial.dry_run} --token-file {os.path.relpath(trial.token)}"
+        f" --certificate-authority {os.path.relpath(trial.authority)}"
+    )
+    return f"""\
+A profile sets a driver version. A pod that it selects is changed: a label by the profile, an
+affinity by its class. Where no node offers nvidia.com/gpu, a warning says so:
+
+  {kubectl} apply -f {demo}/profile.yaml
+  {kubectl} create -f {demo}/driver.yaml -o yaml
+
+A share that no card can give is refused, with a suggested fix:
+
+  {kubectl} create -f {demo}/denied.yaml
+
+The same answers, and why, without creating anything:
+
+  {linkwise} check {demo}/gang.yaml {asked}"""
