@@ -2,17 +2,18 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane.api import Object
+from controlplane.api import ApiError, Object
 from controlplane.history import gpus
 from controlplane.node.agent import Agent
 from controlplane.node.gpus import StandInGPUs
 from controlplane.node.image import IMAGE
 from controlplane.node.machine import RealNode
 from controlplane.pods import Pods
-from controlplane.process import wait_until
+from controlplane.process import NotReadyError, wait_until
 from controlplane.scorer import Scorer
 
 from agent.binding.container_spec import Binding, read_binding
@@ -56,10 +57,35 @@ class Chain:
         spec |= given.pop("spec", {})  # type: ignore[arg-type]
         return self.pods.create(name=name, spec=spec, **given)  # type: ignore[arg-type]
 
+    def create_job(self, name: str, *containers: Object) -> None:
+        """Create a Job of one pod."""
+        spec = {"containers": list(containers), "restartPolicy": "Never"}
+        spec["terminationGracePeriodSeconds"] = 1
+        body = {"metadata": {"name": name}, "spec": {"template": {"spec": spec}}}
+        self.pods.api.create(f"/apis/batch/v1/namespaces/{self.pods.namespace}/jobs", body)
+
+    def running(self) -> dict[str, Object]:
+        """Return the pods that run, by name."""
+        pods = self.pods.all()
+        return {name: pod for name, pod in pods.items() if pod["status"]["phase"] == "Running"}
+
+    def wait_for_pod_of(self, job: str) -> str:
+        """Wait until a pod of a Job runs; return its name."""
+        found: list[str] = []
+
+        def runs() -> bool:
+            found[:] = [name for name in self.running() if name.startswith(f"{job}-")]
+            return bool(found)
+
+        wait_until(runs, f"a pod of {job} runs", PATIENCE)
+        return found[0]
+
     def delete(self, *names: str) -> None:
         """Delete pods, and wait until the kubelet has ended them."""
         for name in names:
-            self.pods.api.delete(f"{self.pods.path}/{name}")
+            # Controllers may have deleted it.
+            with suppress(ApiError):
+                self.pods.api.delete(f"{self.pods.path}/{name}")
         wait_until(lambda: not set(names) & self.pods.all().keys(), f"{names} are gone", PATIENCE)
 
     def seen(self, pod: str, container: str = "main", restart: int = 0) -> Seen:
@@ -92,10 +118,15 @@ class Chain:
         return {i for _, i in gpus(self.pods.all()[pod])}
 
     def events(self, reason: str, name: str) -> list[str]:
-        """Return the messages of the Events about an object."""
+        """Return the messages of the Events about a pod of the namespace, or about the node."""
         selector = f"involvedObject.name={name},reason={reason}"
         found = self.pods.api.get("/api/v1/events", fieldSelector=selector)["items"]
-        return [event["message"] for event in found]
+        namespaces = {None, self.pods.namespace}
+        return [
+            event["message"]
+            for event in found
+            if event["involvedObject"].get("namespace") in namespaces
+        ]
 
     def allocatable(self, resource: str) -> int:
         """Return how much of a resource the node offers."""
@@ -119,24 +150,26 @@ class Chain:
     def wait_until_books_agree(self) -> dict[str, set[int]]:
         """Return the GPUs of each running pod as soon as all books have the same.
 
-        The kubelet's book has no GPUs, so that the containers in it are compared.
+        The kubelet's book has no GPUs, so that its containers are compared, but for init containers
+        that have ended: these it forgets.
         """
         last: list[object] = []
 
         def agree() -> bool:
-            last[:] = [self.books(), self._kubelet(), self._bound()]
-            first, *others = self.books().values()
-            return all(book == first for book in others) and last[1] == last[2]
+            books, listed, bound = self.books(), self._kubelet(), self._bound()
+            last[:] = [books, listed, bound]
+            first, *others = books.values()
+            return all(book == first for book in others) and listed == bound
 
         try:
             wait_until(agree, "all books agree", PATIENCE)
-        except Exception as error:
+        except NotReadyError as error:
             raise AssertionError(f"books differ: {last}") from error
         return self.books()["records"]
 
     def _cdi_files(self) -> dict[str, set[int]]:
         found: dict[str, set[int]] = {}
-        for binding in self._bindings():
+        for binding in self.bindings():
             found.setdefault(binding.pod, set()).update(gpu.i for gpu in binding.gpus)
         return found
 
@@ -146,12 +179,24 @@ class Chain:
         folder = self.gpus.root / "var/run/cdi"
         return [path for path in folder.glob("*") if is_ours(path.name)]
 
-    def _bindings(self) -> list[Binding]:
+    def bindings(self) -> list[Binding]:
+        """Return what the CDI files of the pods of the namespace say."""
         bindings = [read_binding(path.read_bytes()) for path in self.cdi_files]
         return [one for one in bindings if one.namespace == self.pods.namespace]
 
     def _bound(self) -> set[tuple[str, str, frozenset[str]]]:
-        return {(one.pod, one.container, one.device_ids) for one in self._bindings()}
+        """Return the containers with GPUs, by their CDI files."""
+        ended = {
+            (name, status["name"])
+            for name, pod in self.pods.all().items()
+            for status in pod["status"].get("initContainerStatuses", ())
+            if "terminated" in status["state"]
+        }
+        return {
+            (one.pod, one.container, one.device_ids)
+            for one in self.bindings()
+            if (one.pod, one.container) not in ended
+        }
 
     def _kubelet(self) -> set[tuple[str, str, frozenset[str]]]:
         """Return the containers with devices that are bound to GPUs, by PodResources."""

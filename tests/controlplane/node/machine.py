@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from signal import SIGKILL
 
 from controlplane import credentials
 from controlplane.api import ApiError, Object
@@ -112,6 +113,21 @@ class RealNode:
         self.plane.processes.start(self.kubelet)
         self.kubelet.wait_ready(lambda: answers(f"http://127.0.0.1:{self._port}/healthz"))
         self.kubelet.wait_ready(self._is_ready)
+
+    def kill_kubelet(self) -> None:
+        """End the kubelet as a fault does; containers run on."""
+        self.kubelet.signal(SIGKILL)
+        self.plane.processes.stop(self.kubelet)
+
+    def kill_container(self, pod: Object, container: str) -> None:
+        """Kill the process of a container; the kubelet starts it again."""
+        [status] = (
+            each for each in pod["status"]["containerStatuses"] if each["name"] == container
+        )
+        name = status["containerID"].removeprefix("containerd://")
+        killed = self._ctr("-n", "k8s.io", "tasks", "kill", "--signal=SIGKILL", name)
+        if killed.returncode:
+            raise ValueError(killed.stderr)
 
     def reboot(self) -> None:
         """End all that runs on the node, empty what a reboot empties, and start it again."""

@@ -52,4 +52,6 @@ def chain(running, namespace):
     chain = running
     chain.pods = Pods(chain.pods.api, namespace)
     yield chain
+    jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    chain.pods.api.delete(jobs, propagationPolicy="Background")
     chain.delete(*chain.pods.all())
