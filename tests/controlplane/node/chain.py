@@ -24,6 +24,9 @@ from cluster import keys
 _REPORT = """
 for file in /dev/nvidia[0-9]*; do [ ! -e "$file" ] || echo "device ${file#/dev/nvidia}"; done
 for file in /run/gpus/*; do [ ! -e "$file" ] || echo "uuid $(cat "$file")"; done
+for file in /usr/lib/x86_64-linux-gnu/libcuda.so.*; do
+  [ ! -e "$file" ] || echo "driver ${file#*libcuda.so.}"
+done
 env | sed 's/^/env /'
 echo reported
 """
@@ -38,6 +41,8 @@ class Seen:
     devices: set[int]
     """The minors of its GPUs' device nodes."""
     uuids: set[str]
+    drivers: set[str]
+    """The versions of the driver's libraries."""
     variables: Mapping[str, str]
 
 
@@ -97,14 +102,26 @@ class Chain:
             found[:] = [self.node.log(body, container, restart).splitlines()]
             return "reported" in found[0]
 
-        wait_until(has_reported, f"{container} of {pod} has reported", PATIENCE)
+        try:
+            wait_until(has_reported, f"{container} of {pod} has reported", PATIENCE)
+        except NotReadyError as error:
+            raise NotReadyError(f"{error}; {self._describe(pod)}") from None
         words = [line.partition(" ")[::2] for line in found[0]]
         variables = [rest.partition("=")[::2] for word, rest in words if word == "env"]
         return Seen(
             {int(rest) for word, rest in words if word == "device"},
             {rest for word, rest in words if word == "uuid"},
+            {rest for word, rest in words if word == "driver"},
             dict(variables),
         )
+
+    def _describe(self, pod: str) -> str:
+        """Return why a pod does not run, for messages of tests."""
+        found = self.pods.all()[pod]
+        gates, status = found["spec"].get("schedulingGates"), found["status"]
+        path = f"/api/v1/namespaces/{self.pods.namespace}/events"
+        events = self.pods.api.get(path, fieldSelector=f"involvedObject.name={pod}")["items"]
+        return f"{gates=} {status=} {[event['message'] for event in events]}"
 
     def has(self, pod: str, container: str = "main", restart: int = 0) -> set[int]:
         """Return the GPUs that a container sees, by device nodes and by UUIDs alike."""

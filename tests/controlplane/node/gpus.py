@@ -6,6 +6,7 @@ import shutil
 import stat
 from pathlib import Path
 
+from controlplane.node.image import BUSYBOX
 from nvml.standin import StandInNVML
 
 from topology.machine import Machine
@@ -13,6 +14,9 @@ from topology.machine import Machine
 _LIBRARIES = Path("usr/lib/x86_64-linux-gnu")
 _NULL = os.makedev(1, 3)
 """A device that every container may open."""
+_TOOLKIT = """#!/bin/busybox sh
+[ "$1 $2" = "cdi generate" ] && exec /bin/busybox cp /opt/spec "${3#--output=}"
+"""
 
 
 class StandInGPUs:
@@ -56,7 +60,29 @@ class StandInGPUs:
         return self.root / "etc/cdi/nvidia.yaml"
 
     def write_spec(self) -> None:
-        """Write the specification as `nvidia-ctk cdi generate` does for the driver's version."""
+        """Write the specification."""
+        self.spec_file.write_text(self._spec())
+
+    def install_toolkit(self) -> None:
+        """Install an `nvidia-ctk` that generates the specification of the driver as it is now."""
+        for folder in ("bin", "usr/bin", "opt"):
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
+        shutil.copy(BUSYBOX, self.root / "bin/busybox")
+        (self.root / "opt/spec").write_text(self._spec())
+        self._toolkit.write_text(_TOOLKIT)
+        self._toolkit.chmod(0o755)
+
+    def remove_toolkit(self) -> None:
+        """Remove `nvidia-ctk`, and what it has generated."""
+        self._toolkit.unlink()
+        shutil.rmtree(self.root / "run/linkwise")
+
+    @property
+    def _toolkit(self) -> Path:
+        return self.root / "usr/bin/nvidia-ctk"
+
+    def _spec(self) -> str:
+        """Return the specification as `nvidia-ctk` writes it for the driver's version."""
         driver = self.root / _LIBRARIES / f"libcuda.so.{self.nvml.driver}"
         driver.touch()
         devices = [(str(i), [card]) for i, card in enumerate(self.cards)]
@@ -80,7 +106,7 @@ class StandInGPUs:
             },
         }
         # JSON is YAML.
-        self.spec_file.write_text(json.dumps(spec))
+        return json.dumps(spec)
 
     def _edits(self, cards: list) -> dict[str, object]:
         mounts = [

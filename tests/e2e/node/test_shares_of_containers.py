@@ -2,6 +2,7 @@
 
 import pytest
 from controlplane.node.chain import container
+from controlplane.pods import gates
 from controlplane.process import wait_until
 from controlplane.shares import share
 
@@ -64,10 +65,12 @@ def test_replicas_of_a_time_sliced_node_see_one_gpu_each(chain):
     sliced = {keys.NODE_MODE: "timeslice", keys.GFD_REPLICAS: "2"}
     pods.api.patch(node.path, {"metadata": {"labels": sliced}})
     wait_until(lambda: chain.allocatable(keys.NVIDIA_GPU_SHARED) == 8, "the node offers replicas")
+    asks = {keys.NVIDIA_GPU_SHARED: 1}
+    wait_until(lambda: gates(pods.create(asks, dryRun="All")), "the webhook knows that")
 
     names = [f"replica-{index}" for index in range(8)]
     for name in names:
-        chain.create(name, container({keys.NVIDIA_GPU_SHARED: 1}))
+        chain.create(name, container(asks))
 
     seen = [chain.has(name) for name in names]
     assert sorted(min(held) for held in seen) == [0, 0, 1, 1, 2, 2, 3, 3]
