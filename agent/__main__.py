@@ -18,6 +18,7 @@ from agent.driver.library import CUDA, NAME, find_library
 from agent.driver.nvml import Driver
 from agent.driver.reading import DriverError, DriverReading, DriverReplacedError, GPUDriver
 from agent.driver.smi import TextDriver
+from agent.host_command import host_command
 from agent.kubelet.pod_resources import PodResources
 from agent.metrics import Metrics
 from agent.mps.daemon import ControlDaemon, DaemonSettings
@@ -101,8 +102,7 @@ def _driver(settings: Settings) -> GPUDriver:
         return Driver(_library(root, NAME), sys=settings.paths.sys)
     except DriverError as error:
         _log.warning("NVML cannot be loaded: nvidia-smi is used", err=str(error))
-        command = () if root == Path("/") else ("chroot", str(root))
-        return TextDriver((*command, "nvidia-smi"))
+        return TextDriver(host_command(root, ["nvidia-smi"]))
 
 
 def _library(root: Path, name: str) -> Path | None:

@@ -1,7 +1,6 @@
 """NVIDIA's CDI specification of this node: found in the CDI folders, else generated."""
 
 import asyncio
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from agent.binding.cdi_spec import MAX_BYTES, Spec, SpecError, parse_spec
 from agent.binding.gpu_edits import problem_of
 from agent.binding.names import is_ours
 from agent.driver.reading import DriverReading
+from agent.host_command import host_command
 from cluster.keys import NVIDIA_CDI_KIND
 from runtime.process.clock import Clock, monotonic
 
@@ -23,16 +23,6 @@ _PATH = (
     "/usr/local/nvidia/toolkit:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     ":/run/current-system/sw/bin"
 )
-_IN_ROOT = """
-import os, sys
-os.chroot(sys.argv[1])
-os.chdir("/")
-try:
-    os.execvp(sys.argv[2], sys.argv[2:])
-except OSError as error:
-    sys.exit(f"{sys.argv[2]} cannot be started: {error.strerror}")
-"""
-"""An image without a shell has no chroot program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +46,8 @@ class Toolkit:
 
     async def generate(self) -> str | None:
         """Write the output; return why that failed, or None."""
-        command = [self.program, "cdi", "generate", f"--output={self.output}"]
-        if self.host_root != Path("/"):
-            command = [sys.executable, "-c", _IN_ROOT, str(self.host_root), *command]
+        words = (self.program, "cdi", "generate", f"--output={self.output}")
+        command = host_command(self.host_root, words)
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             process = await asyncio.create_subprocess_exec(

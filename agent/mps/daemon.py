@@ -13,6 +13,7 @@ from pathlib import Path
 
 import structlog
 
+from agent.host_command import host_command
 from agent.mps.limits import DaemonLimits, Directories, limit_commands
 from agent.mps.program import Result, run_program
 from cluster.keys import ENV_MPS_LOGS, ENV_MPS_PIPES, NVIDIA_GPU
@@ -249,15 +250,15 @@ class ControlDaemon:
         text: str = "",
         seconds: float | None = None,
     ) -> Result:
-        root = self.settings.host_root
-        prefix = () if root == Path("/") else ("chroot", str(root))
         environment = {
             "PATH": self.settings.path,
             ENV_MPS_PIPES: (directories or self.settings.own).pipes,
             ENV_MPS_LOGS: self._logs,
         }
         limit = seconds or self.settings.command_seconds
-        return await run_program((*prefix, *command), environment, text, limit)
+        return await run_program(
+            host_command(self.settings.host_root, command), environment, text, limit
+        )
 
 
 def _refusal(output: str) -> str | None:

@@ -56,9 +56,7 @@ def test_a_node_without_a_specification_offers_nothing_and_an_event_has_the_reas
 
     wait_for_offer(chain, 0)
 
-    [message] = chain.events("NoGPUsOffered", chain.node.name)
-    assert "560.28.03" in message
-    assert "nvidia-ctk" in message
+    assert "nvidia-ctk cannot be started" in chain.events("NoGPUsOffered", chain.node.name)[0]
     chain.gpus.write_spec()
     wait_for_offer(chain, 8)
     assert driver_of(chain, "pod") == {"560.28.03"}
