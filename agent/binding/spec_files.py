@@ -1,7 +1,7 @@
 """The files of our CDI specifications, in a folder that other vendors share."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -28,7 +28,8 @@ class SpecFiles:
             folder: A CDI folder of the container runtime; it is created with the first file.
         """
         self._folder = folder
-        self._read: dict[str, tuple[_Version, Binding | None]] = {}
+        self._read: dict[str, tuple[_Version, Binding | None]] | None = None
+        """By file name; None before the first scan."""
 
     def bindings(self) -> dict[str, Binding | None]:
         """Return the binding in each of our files by file name; None if it cannot be used.
@@ -41,7 +42,19 @@ class SpecFiles:
         Cost: only changed files are read.
         """
         with self._errors():
-            self._read = dict(self._scan())
+            self._read = dict(self._scan(self._read or {}))
+        return self.known()
+
+    def known(self) -> dict[str, Binding | None]:
+        """Return the bindings of the last scan, with the writes of this process since.
+
+        Raises:
+            BindError: There was no scan yet, and the folder cannot be read.
+
+        Cost: no system call.
+        """
+        if self._read is None:
+            return self.bindings()
         return {name: binding for name, (_, binding) in self._read.items()}
 
     def get(self, device: str) -> Binding | None:
@@ -64,6 +77,8 @@ class SpecFiles:
                 new.replace(path)
             finally:
                 new.unlink(missing_ok=True)
+            if self._read is not None:
+                self._read[path.name] = _version(path.stat()), _read(path)
 
     def remove(self, file: str) -> None:
         """Remove a file of ours, if it exists.
@@ -73,6 +88,8 @@ class SpecFiles:
         """
         with self._errors():
             (self._folder / file).unlink(missing_ok=True)
+            if self._read is not None:
+                self._read.pop(file, None)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -84,7 +101,9 @@ class SpecFiles:
                 f"{self._folder}"
             ) from error
 
-    def _scan(self) -> Iterator[tuple[str, tuple[_Version, Binding | None]]]:
+    def _scan(
+        self, before: Mapping[str, tuple[_Version, Binding | None]]
+    ) -> Iterator[tuple[str, tuple[_Version, Binding | None]]]:
         if not self._folder.is_dir():
             return
         with os.scandir(self._folder) as entries:
@@ -93,13 +112,16 @@ class SpecFiles:
                     with suppress(OSError):
                         Path(entry.path).unlink()
                 if is_ours(entry.name):
-                    status = entry.stat(follow_symlinks=False)
-                    version = (status.st_mtime_ns, status.st_size, status.st_ino)
-                    known = self._read.get(entry.name)
+                    version = _version(entry.stat(follow_symlinks=False))
+                    known = before.get(entry.name)
                     if known and known[0] == version:
                         yield entry.name, known
                     else:
                         yield entry.name, (version, _read(Path(entry.path)))
+
+
+def _version(status: os.stat_result) -> _Version:
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _read(path: Path) -> Binding | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -401,6 +402,21 @@ async def test_a_silent_kubelet_refuses_a_start_and_ends_no_binding(node):
     assert node.files() == {node.file("slot-0").name}
 
 
+async def test_a_container_is_bound_without_a_scan_of_the_files_of_others(node, monkeypatch):
+    running(node, "a", 2, "slot-0")
+    await node.bind("slot-0")
+    scans = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: scans.append(path) or scandir(path))
+    running(node, "b", 3, "slot-1")
+    running(node, "c", 3, "slot-2")
+    await node.bind("slot-1")
+    with pytest.raises(BindError, match="GPU 3 belongs"):
+        await node.bind("slot-2")
+
+    assert scans == []
+
+
 async def test_an_unwritable_folder_refuses_a_start(node):
     running(node, "a", 0, "slot-0")
     node.folder.write_text("a file, not a folder")
@@ -614,6 +630,7 @@ async def test_a_conflict_names_no_pod_of_another_namespace(node):
     file = node.file("slot-0")
     file.write_text(file.read_text().replace(r"\"ns\"", r"\"secret\""))
     node.kubelet.listed[0] = replace(node.kubelet.listed[0], namespace="secret")
+    node.binder = node.restarted()
     running(node, "b", 2, "slot-1")
     with pytest.raises(BindError, match="a container of another namespace") as refused:
         await node.bind("slot-1")
