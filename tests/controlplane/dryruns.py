@@ -83,6 +83,6 @@ def manifest(*pods: Object) -> Object:
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
-def told(placements: list[Object]) -> dict[str, tuple[str, list[int]]]:
+def assignments(placements: list[Object]) -> dict[str, tuple[str, list[int]]]:
     """Return node and GPUs of each pod, as a dry run says."""
     return {pod["name"]: (pod["node"], pod["gpus"]) for one in placements for pod in one["pods"]}

@@ -112,7 +112,7 @@ def plane(
 def plane_of_its_own(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
-    """Another, for a module after which nobody should have to rely on it."""
+    """A second control plane, for a module that may leave it broken."""
     with _new_plane(request, tmp_path_factory) as plane:
         yield plane
 
@@ -247,7 +247,7 @@ def _written(
 
 @pytest.fixture(scope="module")
 def shipped(plane: ControlPlane) -> tuple[CompletedProcess[str], ...]:
-    """The manifests of the base; nobody listens at the addresses of their webhooks.
+    """The manifests of the base; no server listens at the addresses of their webhooks.
 
     Returns the results of `kubectl diff` and of a dry run of the overlay for all pods.
     """
@@ -263,8 +263,10 @@ def _policies_hold(api: Api) -> bool:
     """Return whether both do: each refuses something that it alone minds."""
     pods = "/api/v1/namespaces/default/pods"
     asks = a_pod("probe", {keys.GPU_WHOLE: 1})
-    tells = a_pod("probe", annotations={keys.ALLOCATION: "{}"})
-    said = [refusal(lambda one=one: api.create(pods, one, dryRun="All")) for one in (asks, tells)]
+    allocated = a_pod("probe", annotations={keys.ALLOCATION: "{}"})
+    said = [
+        refusal(lambda one=one: api.create(pods, one, dryRun="All")) for one in (asks, allocated)
+    ]
     return "linkwise-placed" in said[0] and "linkwise-guard" in said[1]
 
 

@@ -104,7 +104,7 @@ def test_more_shared_gpus_than_one_are_denied_at_creation(pods, policy):
 
 @pytest.fixture
 def classes(plane):
-    """Two priority classes of one value; the second makes nobody go."""
+    """Two priority classes of one value; the second never preempts."""
     path = "/apis/scheduling.k8s.io/v1/priorityclasses"
     plane.api.create(path, {"metadata": {"name": "high"}, "value": 1000})
     waits = {"metadata": {"name": "high-waits"}, "value": 1000, "preemptionPolicy": "Never"}

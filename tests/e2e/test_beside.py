@@ -48,11 +48,11 @@ def inject_first(pod):
 
 def devices(pod):
     """Return where each container learns its GPUs from."""
-    told = {}
+    paths = {}
     for index, one in enumerate(pod["spec"]["containers"]):
         value = variables(pod, index).get(keys.ENV_VISIBLE_DEVICES)
-        told[one["name"]] = value["fieldRef"]["fieldPath"] if isinstance(value, dict) else value
-    return told
+        paths[one["name"]] = value["fieldRef"]["fieldPath"] if isinstance(value, dict) else value
+    return paths
 
 
 OWN = f"metadata.annotations['{keys.VISIBLE_DEVICES}']"
@@ -90,12 +90,12 @@ def test_a_pod_made_beside_another_webhook_is_made_again_as_it_is(pods, beside, 
         again = {"name": "again", "labels": first["metadata"]["labels"]}
         second = pods.api.create(pods.path, {"metadata": again, "spec": first["spec"]})
 
-    told = second["spec"]["containers"][1]["env"]
-    assert told == [
+    env = second["spec"]["containers"][1]["env"]
+    assert env == [
         {"name": "A", "value": "b"},
         {"name": keys.ENV_VISIBLE_DEVICES, "value": NO_GPU},
     ]
-    first["spec"]["containers"][1]["env"] = told
+    first["spec"]["containers"][1]["env"] = env
     assert second["spec"] == first["spec"]
 
 

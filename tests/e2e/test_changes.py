@@ -142,18 +142,18 @@ def test_broken_profiles_that_slip_by_change_nothing_and_one_event_says_why_unti
     created.all_have("1.5.0")
     assert complaints(plane) == []
 
-    wait_until(lambda: refusal(lambda: profiles(BROKEN)) == "", "nobody judges what is written")
+    wait_until(lambda: refusal(lambda: profiles(BROKEN)) == "", "the webhook no longer validates")
     created.all_have("1.5.0")
-    wait_until(lambda: bool(complaints(plane)), "people are told")
-    (told,) = complaints(plane)
-    assert "PolicyRefused" in told
-    assert "line 1" in told
-    assert "name is empty" in told
+    wait_until(lambda: bool(complaints(plane)), "an event is written")
+    (message,) = complaints(plane)
+    assert "PolicyRefused" in message
+    assert "line 1" in message
+    assert "name is empty" in message
 
     profiles(giving("1.5.1"))
     created.all_have("1.5.1")
     profiles(BROKEN)
     created.all_have("1.5.1")
-    wait_until(lambda: len(complaints(plane)) == 2, "people are told again")
+    wait_until(lambda: len(complaints(plane)) == 2, "a second event is written")
     profiles(None)
     created.all_have(None)

@@ -98,8 +98,8 @@ def test_the_report_of_a_server_is_that_of_the_command_alone(check, tmp_path, na
     assert "error LW101" in remote.out
     assert "bad.yaml:8" in remote.out
     # A real cluster has no nodes here, of which the command alone knows nothing.
-    told = [line for line in remote.out.splitlines() if not _is_of_capacity(line)]
-    assert told[:-1] == alone.stdout.splitlines()[:-1]
+    printed = [line for line in remote.out.splitlines() if not _is_of_capacity(line)]
+    assert printed[:-1] == alone.stdout.splitlines()[:-1]
     good, bad = json.loads(check("-o", "json").out)["items"]
     assert [good["verdict"], bad["verdict"]] == ["allowed", "denied"]
     assert good["patched"]["spec"]["schedulingGates"] == [{"name": keys.GANG}]

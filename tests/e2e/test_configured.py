@@ -76,7 +76,7 @@ def write(path, kind, **fields):
 
 
 def said(port):
-    """Return what a client without a certificate is told at a port."""
+    """Return the response to a client without a certificate."""
     context = ssl.create_default_context(cadata=SERVERS.cert_pem.decode())
     with (
         socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
@@ -116,7 +116,7 @@ def test_the_audit_log_has_the_policy_the_rules_and_the_findings_of_a_decision(
     plane.api.create(f"/api/v1/namespaces/{namespace}/pods", pod)
     wait_until(lambda: bool(written()), "it is in the log")
 
-    told = written()[-1]["annotations"]
-    assert told["pods.linkwise.dev/policy"].startswith("generation=0 digest=")
-    assert told["pods.linkwise.dev/rules"].startswith("record removed, ")
-    assert told["pods.linkwise.dev/findings"] == "LW115"
+    annotations = written()[-1]["annotations"]
+    assert annotations["pods.linkwise.dev/policy"].startswith("generation=0 digest=")
+    assert annotations["pods.linkwise.dev/rules"].startswith("record removed, ")
+    assert annotations["pods.linkwise.dev/findings"] == "LW115"

@@ -48,11 +48,11 @@ def test_a_pod_that_asks_for_more_gpus_than_a_node_has_is_not_bound(plane, names
     pods = f"/api/v1/namespaces/{namespace}/pods"
     plane.api.create(pods, pod("big", 9))
 
-    def told():
+    def is_unschedulable():
         conditions = plane.api.get(f"{pods}/big")["status"].get("conditions", [])
         return any("Insufficient aliyun.com/gpu" in one.get("message", "") for one in conditions)
 
-    wait_until(told, "the scheduler says why")
+    wait_until(is_unschedulable, "the scheduler reports the missing resource")
 
 
 def test_a_restart_of_the_api_server_keeps_address_and_data(plane, namespace):

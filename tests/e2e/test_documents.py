@@ -45,13 +45,13 @@ def test_a_job_with_a_compute_share_of_32_percent_makes_no_pod_and_its_event_say
 ):
     apply(COMPUTE_SHARE.replace("percentage: 30", "percentage: 32"))
 
-    def told():
+    def has_event():
         shown = webhook.plane.kubectl(
             "get", "events", f"--namespace={pods.namespace}", "--field-selector=reason=FailedCreate"
         )
         return "LW101" in shown.stdout and "30 or 35" in shown.stdout
 
-    wait_until(told, "the Job's event says why")
+    wait_until(has_event, "the Job's event says why")
     assert pods.all() == {}
 
 
@@ -140,9 +140,9 @@ def test_gpushares_pod_sees_only_its_own_card_whatever_its_variable_says(apply, 
     assert applied.returncode == 0
     assert keys.ENV_VISIBLE_DEVICES in applied.stderr
 
-    told = variables(only(pods))
-    assert keys.VISIBLE_DEVICES in told[keys.ENV_VISIBLE_DEVICES]["fieldRef"]["fieldPath"]
-    assert told[keys.MEM_CONTAINER] == "5"
+    env = variables(only(pods))
+    assert keys.VISIBLE_DEVICES in env[keys.ENV_VISIBLE_DEVICES]["fieldRef"]["fieldPath"]
+    assert env[keys.MEM_CONTAINER] == "5"
 
 
 # ---- Topology-aware gang.

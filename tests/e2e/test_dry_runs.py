@@ -84,7 +84,7 @@ def test_a_pod_that_was_admitted_is_admitted_again_as_it_is(pods, limits, labels
 
 
 def dry_run(webhook, token, namespace):
-    """Return the status and the answer for one pod; without a token, nobody says who asks."""
+    """Return the status and the answer for one pod; without a token, the user is unknown."""
     headers = {"Content-Type": "application/json"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
@@ -132,7 +132,7 @@ def allow(plane, namespace):
     return allow
 
 
-@pytest.mark.parametrize("token", [None, "", "nobody", "a.b.c"], ids=repr)
+@pytest.mark.parametrize("token", [None, "", "unknown", "a.b.c"], ids=repr)
 def test_a_request_without_a_valid_token_is_refused(webhook, namespace, token):
     status, said = dry_run(webhook, token, namespace)
 

@@ -120,7 +120,7 @@ def test_it_clears_the_way_and_lets_go_of_what_was_held_but_not_of_what_others_h
     assert 'mutatingwebhookconfiguration.admissionregistration.k8s.io "linkwise" deleted' in (
         stopped.stdout
     )
-    # What asks for GPUs is created as it is, by whoever asks.
+    # Pods that ask for GPUs are created unchanged, for every user.
     wait_until(lambda: passes(api, path, pod("after", GPU)), "nothing is in the way")
     assert "schedulingGates" not in api.create(path, pod("after", GPU))["spec"]
 

@@ -1,7 +1,7 @@
 """Faults between the components and the API server: pods go on being decided, state catches up.
 
-The API server itself can always be reached by whoever creates pods; what breaks is the way from it
-to the components, which goes through a relay.
+Clients that create pods can always reach the API server. The components reach it through a relay,
+which the tests interrupt.
 """
 
 import base64
@@ -169,7 +169,7 @@ def test_when_the_version_of_a_watch_is_gone_everything_is_listed_again(
     name = pods.path.split("/")[4]
     plane.api.patch(f"{NAMESPACES}/{name}", {"metadata": {"labels": {"team": "red"}}})
     compact(plane)
-    # Its cache of events, which would still know the version, begins anew.
+    # Its cache of events, which would still know the version, is empty after the restart.
     plane.restart_api_server()
     assert pods.driver() is None
     way.refuses = False

@@ -1,4 +1,4 @@
-"""The fence on a real API server: whoever led before writes nothing any more."""
+"""The fence on a real API server: a former leader cannot write any more."""
 
 import json
 import os
@@ -76,8 +76,8 @@ def lease(plane, leader, pods):
 
 
 def record(term=None, allocation='{"node": "none", "gpus": []}'):
-    told = {} if term is None else {keys.TERM: str(term)}
-    return {keys.ALLOCATION: allocation, **told}
+    annotations = {} if term is None else {keys.TERM: str(term)}
+    return {keys.ALLOCATION: allocation, **annotations}
 
 
 def gated(name, **given):
@@ -104,8 +104,8 @@ def test_the_leases_term_passes_and_every_older_one_is_refused_from_its_change_o
 
     for term in (9, 8, 0, 11, None):
         said = refusal(lambda term=term: leader.patch(f"{pods}/b", place(term), "json"))
-        told = "none" if term is None else term
-        assert f"{LATE}: its term is {told}, that of the Lease 10" in said
+        named = "none" if term is None else term
+        assert f"{LATE}: its term is {named}, that of the Lease 10" in said
     # The same patch again, of a pod that had got its GPUs before.
     said = refusal(lambda: leader.patch(f"{pods}/a", {"metadata": {"annotations": record(9, "x")}}))
     assert LATE in said
@@ -188,7 +188,7 @@ def test_without_a_lease_writes_to_pods_pass(plane, leader, pods, lease):
     plane.api.create(pods, gated("pod"))
     plane.api.delete(LEASE)
 
-    # Nobody has led since, so nobody can be late.
+    # No other replica has led since, so no write can be late.
     wait_until(
         lambda: refusal(lambda: leader.patch(f"{pods}/pod", place(3), "json", dryRun="All")) == "",
         "the API server has seen it go",
@@ -254,18 +254,18 @@ def holders(plane, pods, tmp_path):
 def history(plane, pods):
     """Give the terms that the pod had, in the API server's own order, when all is over."""
     terms = []
-    with History(plane.api) as told:
+    with History(plane.api) as recorded:
         yield terms
         now = plane.api.get(f"{pods}/work")["metadata"]
 
         def written():
-            metadata = [write.pod["metadata"] for write in told.writes]
+            metadata = [write.pod["metadata"] for write in recorded.writes]
             return [one for one in metadata if one["uid"] == now["uid"]]
 
         def is_seen():
             return now["resourceVersion"] in {one["resourceVersion"] for one in written()}
 
-        wait_until(is_seen, "all was told")
+        wait_until(is_seen, "the history is complete")
         annotations = (one.get("annotations", {}) for one in written())
         terms += [int(each[keys.TERM]) for each in annotations if keys.TERM in each]
 
@@ -282,7 +282,7 @@ def test_a_leader_that_was_stopped_past_its_lease_and_goes_on_writes_nothing(pla
         first.process.signal(signal.SIGCONT)
 
         wait_until(lambda: "Lost Lease" in log(first), "the first one knows")
-        # An answer that came while it was stopped may be the first that it tells.
+        # The first line may be about a response that came while the process was stopped.
         wait_until(lambda: LATE in first.writes[-1]["refused"], "the first one has tried")
         count = len(second.writes)
         wait_until(lambda: len(second.writes) > count + 10, "the second one goes on")

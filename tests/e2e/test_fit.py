@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from controlplane.dryruns import manifest, person, told
+from controlplane.dryruns import assignments, manifest, person
 from controlplane.pods import a_pod
 from controlplane.process import wait_until
 from msgspec import convert
@@ -68,7 +68,7 @@ def test_a_gang_goes_where_the_dry_run_said(plane, machines, namespace, ann):
     placements = ann.placements(*gang(4))
     assert plane.api.get(f"/api/v1/namespaces/{namespace}/pods")["items"] == []
 
-    assert created(plane, namespace, *gang(4)) == told(placements)
+    assert created(plane, namespace, *gang(4)) == assignments(placements)
     for one in placements:
         assert (one["gang"], one["bandwidth"], one["best_possible"]) == ("bert", 55.2, 55.2)
         (node,) = one["nodes"]
@@ -97,7 +97,7 @@ def test_shares_go_where_the_dry_run_said_and_leave_the_memory_it_said(
     wait_until(lambda: ann.fits(*shares), "the node is known")
 
     placements = ann.placements(*shares)
-    assert created(plane, namespace, *shares) == told(placements)
+    assert created(plane, namespace, *shares) == assignments(placements)
     (after,) = ann.placements(a_pod("another", SHARE))
 
     (node,) = placements[0]["nodes"]

@@ -31,5 +31,5 @@ def test_gangs_that_come_and_end_at_random_never_share_a_gpu_and_are_all_placed(
         crowd.run_out()
         check(history, COMMIT_DEADLINE)
     assert crowd.ended == crowd.shapes.keys()
-    # The others were ended by somebody while they waited.
+    # The others were deleted while they waited.
     assert len(crowd.ran) > GANGS * 3 // 4

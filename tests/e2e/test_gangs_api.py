@@ -38,25 +38,27 @@ def change(api, gang, steps, at=""):
     return stored(api.patch(f"{gang.path}{at}", wire(steps), "json"))
 
 
-def tell(api, gang, phase, **given):
+def write_status(api, gang, phase, **given):
     status = status_of(phase, **given, now=NOW)
     return change(api, gang, status_steps(gang, status), "/status")
 
 
 def test_a_gang_is_kept_as_it_is_written(scorer, namespace):
     gang = made(scorer, namespace, plan=PLAN)
-    told = tell(scorer, gang, Phase.PLACED, members=(4, 4), held=PLAN.held)
+    updated = write_status(scorer, gang, Phase.PLACED, members=(4, 4), held=PLAN.held)
 
-    assert gang.spec.plan == told.spec.plan == PLAN
-    assert told.status == status_of(Phase.PLACED, members=(4, 4), held=PLAN.held, now=NOW)
-    assert told.status.phase is Phase.PLACED
+    assert gang.spec.plan == updated.spec.plan == PLAN
+    assert updated.status == status_of(Phase.PLACED, members=(4, 4), held=PLAN.held, now=NOW)
+    assert updated.status.phase is Phase.PLACED
 
 
 def test_a_gang_of_unknown_size_is_kept_too(scorer, namespace):
     gang = made(scorer, namespace, size=None)
-    told = tell(scorer, gang, Phase.ASSEMBLING, members=(2, None), reason="nothing tells its size")
+    updated = write_status(
+        scorer, gang, Phase.ASSEMBLING, members=(2, None), reason="its size is unknown"
+    )
 
-    assert (gang.spec.size, told.status.members) == (None, "2/?")
+    assert (gang.spec.size, updated.status.members) == (None, "2/?")
 
 
 def test_another_plan_takes_the_place_of_the_old_one_unless_the_gang_changed(scorer, namespace):
@@ -115,9 +117,13 @@ def owned(metadata):
 
 
 def test_kubectl_shows_how_gangs_stand(scorer, plane, namespace):
-    tell(scorer, made(scorer, namespace, plan=PLAN), Phase.PLACED, members=(4, 4), held=PLAN.held)
+    write_status(
+        scorer, made(scorer, namespace, plan=PLAN), Phase.PLACED, members=(4, 4), held=PLAN.held
+    )
     why = "needs 64 GPUs as 64 × 1 GPU; 16 of 64 workers fit now, on 2 of 3 nodes"
-    tell(scorer, made(scorer, namespace, "huge"), Phase.WAITING, members=(64, 64), reason=why)
+    write_status(
+        scorer, made(scorer, namespace, "huge"), Phase.WAITING, members=(64, 64), reason=why
+    )
 
     shown = plane.kubectl("get", "gangs", "-n", namespace).stdout.splitlines()
 
@@ -134,9 +140,11 @@ def test_kubectl_shows_how_gangs_stand(scorer, plane, namespace):
 
 def test_kubectl_waits_until_a_gang_is_placed(scorer, plane, namespace):
     gang = made(scorer, namespace, plan=PLAN)
-    told = tell(scorer, gang, Phase.COMMITTING, members=(0, 4), held=PLAN.held)
+    updated = write_status(scorer, gang, Phase.COMMITTING, members=(0, 4), held=PLAN.held)
     wait = ("wait", "--for=condition=Placed", f"gang/{gang.metadata.name}", "-n", namespace)
 
     assert plane.kubectl(*wait, "--timeout=0s").returncode != 0
-    tell(scorer, told, Phase.PLACED, members=(4, 4), held=PLAN.held, before=told.status)
+    write_status(
+        scorer, updated, Phase.PLACED, members=(4, 4), held=PLAN.held, before=updated.status
+    )
     assert plane.kubectl(*wait, "--timeout=30s").returncode == 0

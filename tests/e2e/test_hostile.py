@@ -1,4 +1,4 @@
-"""Hostile clients of the webhook's own port: refused, forgotten, and nobody else notices."""
+"""Hostile clients of the webhook's own port: refused, without effect on other clients."""
 
 import gzip
 import socket

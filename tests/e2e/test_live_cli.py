@@ -24,7 +24,7 @@ MACHINES = [{"nodeLabels": {keys.NODE_MODE: "topology"}, "machine": "dgx1-v100"}
 
 @pytest.fixture
 def live(plane, tmp_path):
-    """Runs the command as an administrator, or with somebody's kubeconfig."""
+    """Runs the command as an administrator, or with another kubeconfig."""
 
     def call(*arguments, config=None):
         return subprocess.run(
@@ -40,7 +40,7 @@ def live(plane, tmp_path):
 
 @pytest.fixture
 def machines(policy):
-    """Lets the policy tell what the nodes are, since no agent does."""
+    """Describe the nodes' machines in the policy, since no agent runs."""
     body = {"apiVersion": keys.API_VERSION, "kind": Policy.__name__, "machines": MACHINES}
     policy(yaml.safe_dump(body))
 
@@ -128,22 +128,24 @@ def test_simulate_on_a_snapshot_agrees_with_the_planner_and_with_explain(
     plane, nodes, pods, live, tmp_path
 ):
     nodes(DGX)
-    wait_until(lambda: "NVLink mesh" in live("inspect").stdout, "the policy tells the machine", 60)
+    wait_until(
+        lambda: "NVLink mesh" in live("inspect").stdout, "the machine is read from the policy", 60
+    )
     make_gang(pods, "first", 3, 1)
     _placed(plane, pods, "first")
     assert live("snapshot", "--to", "snapshot.json").returncode == 0
     make_gang(pods, "second", 2, 2)
     made = _placed(plane, pods, "second")
-    told = json.loads(live("explain", "gang", f"{pods.namespace}/second", "-o", "json").stdout)[
-        "items"
-    ][0]
+    explained = json.loads(
+        live("explain", "gang", f"{pods.namespace}/second", "-o", "json").stdout
+    )["items"][0]
 
     [gang] = simulated(tmp_path, as_written(made))["gangs"]
 
-    assert told["state"] == "placed"
-    assert (told["nodes"], told["gpus"]) == (gang["nodes"], gang["gpus"])
-    assert told["bandwidth"] == gang["bandwidth"]
-    assert told["best_possible"] == gang["best_possible"]
+    assert explained["state"] == "placed"
+    assert (explained["nodes"], explained["gpus"]) == (gang["nodes"], gang["gpus"])
+    assert explained["bandwidth"] == gang["bandwidth"]
+    assert explained["best_possible"] == gang["best_possible"]
     shown = live("inspect", gang["nodes"][0]).stdout
     assert f"gang {pods.namespace}/second (2 pods" in shown
     assert f"{gang['bandwidth']:.1f} GB/s" in shown
@@ -156,15 +158,15 @@ def test_object_explain_and_simulate_give_a_waiting_gang_the_same_reason(
     nodes({**DGX, "count": 1})
     assert live("snapshot", "--to", "snapshot.json").returncode == 0
     make_gang(pods, "big", 3, 4)
-    reason = wait_until_told(plane, pods, "big")
+    reason = wait_for_reason(plane, pods, "big")
     made = list(pods.all().values())
 
     ran = live("explain", "pod", f"{pods.namespace}/big-0", "-o", "json")
 
     assert ran.returncode == 1
-    told = json.loads(ran.stdout)["items"][0]
-    assert (told["kind"], told["name"], told["reason"]) == ("gang", "big", reason)
-    assert told["help"] == ["it would not fit if nothing else ran: add nodes, or ask for less"]
+    explained = json.loads(ran.stdout)["items"][0]
+    assert (explained["kind"], explained["name"], explained["reason"]) == ("gang", "big", reason)
+    assert explained["help"] == ["it would not fit if nothing else ran: add nodes, or ask for less"]
     [gang] = simulated(tmp_path, as_written(made))["gangs"]
     assert gang["reason"] == reason
 
@@ -190,8 +192,8 @@ def _placed(plane, pods, gang):
     return members()
 
 
-def wait_until_told(plane, pods, gang):
-    """Wait until a Gang object tells why it waits; return the reason."""
+def wait_for_reason(plane, pods, gang):
+    """Wait until a Gang object has a reason for waiting; return the reason."""
 
     def reason():
         for one in plane.api.get(gangs_of(pods.namespace))["items"]:
@@ -200,7 +202,7 @@ def wait_until_told(plane, pods, gang):
                 return status["reason"]
         return ""
 
-    wait_until(lambda: bool(reason()), f"{gang} is told why it waits", 120)
+    wait_until(lambda: bool(reason()), f"{gang} has a reason for waiting", 120)
     return reason()
 
 

@@ -453,7 +453,7 @@ def test_certs_with_its_shipped_access_makes_the_secret_and_keeps_the_registrati
         }
         assert "linkwise-certs" in managers
         plane.api.delete(f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}")
-        wait_until(lambda: len(bundles(plane) - {trusted}) == 1, "it is made anew")
+        wait_until(lambda: len(bundles(plane) - {trusted}) == 1, "a new CA is written")
     finally:
         plane.processes.stop(process)
         register_nobody(plane)

@@ -137,19 +137,19 @@ def test_a_command_runs_as_it_is_printed(up, command):
 
 
 def test_the_refusal_that_operations_shows_is_what_the_api_server_answers(up):
-    (told,) = [text for text in blocks("docs/operations.md") if text.startswith("The Pod ")]
+    (expected,) = [text for text in blocks("docs/operations.md") if text.startswith("The Pod ")]
 
-    assert up("kubectl create --dry-run=server -f bad.yaml").stderr == told
+    assert up("kubectl create --dry-run=server -f bad.yaml").stderr == expected
 
 
 def test_the_answer_that_the_guide_to_dry_runs_shows_is_the_whole_one(up):
     page = "docs/dry-run.md"
-    (told,) = [text for text in blocks(page) if text.startswith("allowed ")]
+    (expected,) = [text for text in blocks(page) if text.startswith("allowed ")]
     token, authority, _, check, _ = commands(page)
 
     ran = up(f"{token}\n{authority}\n{where_it_is(up, check)}")
 
-    assert (ran.stdout, ran.stderr) == (told, "")
+    assert (ran.stdout, ran.stderr) == (expected, "")
 
 
 # ---- On an empty cluster.

@@ -3,7 +3,7 @@
 There is no kube-proxy here: a relay stands for the Service. It sends new connections to replicas
 that were ready when they were probed last, every 2 s as in the manifests, and leaves open ones
 alone: one that was killed is sent connections until then. What a real one does better (a replica
-that is told to end gets no new connections at once) is not needed.
+that terminates gets no new connections immediately) is not needed.
 """
 
 import pytest
@@ -19,7 +19,7 @@ from cluster import keys
 pytestmark = pytest.mark.timeout(400)
 
 LIMITS = (keys.NVIDIA_GPU, keys.GPU_WHOLE, keys.GPU_MEM)
-"""The first fails open, the others closed: those that nobody judged are refused."""
+"""The first fails open, the others closed: what they could not review is refused."""
 OPEN = keys.NVIDIA_GPU
 
 
@@ -68,7 +68,7 @@ def test_a_rolling_replacement_of_both_replicas_fails_no_create(plane, linkwise,
 
     assert load.failed == []
     assert without_gate(load.created) == []
-    # They ended by themselves, when nobody came any more.
+    # They ended by themselves, when no connection was open any more.
     assert [one.process.child.returncode for one in before] == [0, 0]
     assert linkwise.standby.judged == asked
 

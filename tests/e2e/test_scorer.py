@@ -111,7 +111,7 @@ def test_a_gang_is_placed_on_the_best_set_and_reported(plane, nodes, pods, names
     assert gang["status"]["members"] == "4/4"
     assert gang["status"]["nodes"] == placed[0]
     assert gang["status"]["bandwidth"] == gang["spec"]["plan"]["bestPossible"] == 55.2
-    wait_until(lambda: "GangPlaced" in reasons(plane, namespace), "people are told", 60)
+    wait_until(lambda: "GangPlaced" in reasons(plane, namespace), "an event says so", 60)
     shown = plane.kubectl("get", "gangs", "-n", namespace).stdout.splitlines()
     assert shown[1].split()[1:5] == ["4/4", "Placed", placed[0], "55.2"]
 
@@ -130,19 +130,21 @@ def test_inspection_shows_the_holder_of_each_gpu_and_why_pods_wait(
         plane.api.create(pods, worker(index))
     big = worker("big", 9, **{keys.GANG: "big", keys.GANG_SIZE: "1"})
     plane.api.create(pods, big)
-    wait_until(lambda: len(told(running, "/v1/gangs", namespace)["waiting"]) == 1, "one waits", 60)
+    wait_until(
+        lambda: len(report(running, "/v1/gangs", namespace)["waiting"]) == 1, "one waits", 60
+    )
     wait_until(lambda: len(held(running)) == 4, "four have theirs", 60)
 
-    (waits,) = told(running, "/v1/gangs", namespace)["waiting"]
+    (waits,) = report(running, "/v1/gangs", namespace)["waiting"]
     assert (waits["name"], waits["gang"], waits["pods"]) == ("big", True, ["bert-big"])
     assert waits["reason"].startswith("needs 9 GPUs on one node")
     holders = held(running)
     assert {pod for _, _, pod in holders} == {f"{namespace}/bert-{i}" for i in range(4)}
     assert len({(node, gpu) for node, gpu, _ in holders}) == 4
-    assert told(running, "/v1/gangs", "none")["waiting"] == []
+    assert report(running, "/v1/gangs", "none")["waiting"] == []
 
 
-def told(running, path, namespace):
+def report(running, path, namespace):
     return running.look(f"{path}?namespace={namespace}")
 
 

@@ -1,4 +1,4 @@
-"""A hostile tenant harms nobody else: gangs of others are placed in time during each attack.
+"""A hostile tenant does not harm other tenants: gangs are placed in time during each attack.
 
 At the end a table shows the memory and event loop lag of scorer and webhook for each attack.
 `make soak` lets each attack last longer.
@@ -25,7 +25,7 @@ from controlplane.vitals import MIB, Limited, granted
 from cluster import keys
 
 IN_TIME = 5
-"""A gang is bound so soon after somebody began to create it, whoever attacks [s]."""
+"""Longest time from the creation of a gang to its last binding, during an attack [s]."""
 GANGS = often(3, 20)
 """Of the honest tenant, during each attack."""
 GPUS = 8

@@ -50,7 +50,7 @@ def is_placed(pods, name):
     return keys.ALLOCATION in annotations
 
 
-def told(pods, reason):
+def event_messages(pods, reason):
     """Return the messages of a namespace's events of a reason."""
     events = pods.api.get(f"/api/v1/namespaces/{pods.namespace}/events")["items"]
     return [one["message"] for one in events if one["reason"] == reason]
@@ -63,13 +63,15 @@ def test_a_pod_that_cannot_be_patched_deposes_no_leader_whatever_its_name(
     before = term(plane)
     body = a_pod("linkwise-fence-0", {keys.GPU_WHOLE: 1}, annotations=NEARLY_FULL)
     tenant.api.create(tenant.path, body)
-    wait_until(lambda: bool(told(tenant, "WaitingForGPUs")), "its owner is told why it waits")
+    wait_until(lambda: bool(event_messages(tenant, "WaitingForGPUs")), "an event says why it waits")
 
     for i in range(3):
         honest.create({keys.GPU_WHOLE: 1}, name=f"pod-{i}")
         wait_until(lambda i=i: is_placed(honest, f"pod-{i}"), "others are placed")
 
-    assert "Too long: may not be more than 262144 bytes" in told(tenant, "WaitingForGPUs")[0]
+    assert (
+        "Too long: may not be more than 262144 bytes" in event_messages(tenant, "WaitingForGPUs")[0]
+    )
     assert (term(plane), placing.leads) == (before, True)
     assert not is_placed(tenant, "linkwise-fence-0")
 
@@ -78,7 +80,7 @@ def test_a_pod_that_cannot_be_patched_deposes_no_leader_whatever_its_name(
 def test_a_pod_that_could_not_be_patched_is_placed_once_it_can_be(placing, tenant, machines):
     machines(1)
     tenant.api.create(tenant.path, a_pod("full", {keys.GPU_WHOLE: 1}, annotations=NEARLY_FULL))
-    wait_until(lambda: bool(told(tenant, "WaitingForGPUs")), "its owner is told why it waits")
+    wait_until(lambda: bool(event_messages(tenant, "WaitingForGPUs")), "an event says why it waits")
 
     tenant.api.patch(f"{tenant.path}/full", {"metadata": {"annotations": {"any": None}}})
 
@@ -95,13 +97,13 @@ def test_a_gang_of_bare_pods_of_which_one_can_never_be_patched_gets_no_gpus_at_a
         annotations = NEARLY_FULL if i == 3 else {}
         body = a_pod(f"bert-{i}", {keys.GPU_WHOLE: 2}, labels=labels, annotations=annotations)
         tenant.api.create(tenant.path, body)
-    wait_until(lambda: bool(told(tenant, "GangWaiting")), "its owner is told why it waits")
+    wait_until(lambda: bool(event_messages(tenant, "GangWaiting")), "an event says why it waits")
 
     # It needs what the gang would have.
     honest.create({keys.GPU_WHOLE: 8}, name="pod")
     wait_until(lambda: is_placed(honest, "pod"), "another is placed")
 
-    assert any("pod bert-3: " in message for message in told(tenant, "GangWaiting"))
+    assert any("pod bert-3: " in message for message in event_messages(tenant, "GangWaiting"))
     assert not any(is_placed(tenant, f"bert-{i}") for i in range(4))
     assert placing.metrics["linkwise_partial_gangs"] == 0
 
@@ -118,9 +120,9 @@ def test_a_partial_gang_of_bare_pods_is_an_event_and_is_counted(placing, tenant,
     body = a_pod("bert-2", {keys.GPU_WHOLE: 2}, labels=labels, annotations=NEARLY_FULL)
     tenant.api.create(tenant.path, body)
 
-    wait_until(lambda: bool(told(tenant, "GangPartial")), "its owner is told")
+    wait_until(lambda: bool(event_messages(tenant, "GangPartial")), "an event reports it")
 
-    (message,) = told(tenant, "GangPartial")
+    (message,) = event_messages(tenant, "GangPartial")
     assert message.startswith("1 of 2 members of gang bert have their GPUs, the others do not: ")
     assert "pod bert-0 has no controller that would create it again" in message
     assert placing.metrics["linkwise_partial_gangs"] == 1

@@ -1,6 +1,6 @@
 """Texts and connections of hostile clients, on a real API server: only they are worse off.
 
-`/validate` is called as anybody in the cluster can call it: over HTTPS, without a certificate.
+`/validate` is called as every pod in the cluster can call it: over HTTPS, without a certificate.
 """
 
 import json

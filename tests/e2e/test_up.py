@@ -50,10 +50,10 @@ def nothing_runs_in(folder):
     found = []
     for one in Path("/proc").glob("[0-9]*"):
         try:
-            told = (one / "cmdline").read_bytes() + (one / "environ").read_bytes()
+            environment = (one / "cmdline").read_bytes() + (one / "environ").read_bytes()
         except OSError:
             continue
-        if os.fsencode(folder) in told:
+        if os.fsencode(folder) in environment:
             found.append(one)
     return not found
 
@@ -185,7 +185,7 @@ def test_an_up_that_is_ended_halfway_leaves_nothing_running(plane, folder, numbe
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("option", "message"),
     [
         pytest.param({"NODES": "few"}, "NODES=few is no number", id="count"),
         pytest.param({"MACHINE": "abacus"}, "'abacus'", id="machine"),
@@ -194,8 +194,8 @@ def test_an_up_that_is_ended_halfway_leaves_nothing_running(plane, folder, numbe
         pytest.param({"NODE": "real", "NODES": "2"}, "leave out NODES", id="nodes of a real one"),
     ],
 )
-def test_invalid_nodes_are_reported_in_one_line_and_nothing_starts(folder, asked, told):
-    up = call("up", folder, **asked)
+def test_invalid_nodes_are_reported_in_one_line_and_nothing_starts(folder, option, message):
+    up = call("up", folder, **option)
     assert (up.returncode, up.stdout, up.stderr.count("\n")) == (1, "", 1)
-    assert told in up.stderr
+    assert message in up.stderr
     assert not folder.exists()

@@ -1,7 +1,7 @@
 """Dry runs of pods that a scheduler beside the scorer binds."""
 
 from controlplane.cards import where
-from controlplane.dryruns import person, told
+from controlplane.dryruns import assignments, person
 from controlplane.pods import a_pod
 from controlplane.process import wait_until
 from controlplane.scorer import LEASE
@@ -24,7 +24,7 @@ def test_a_share_goes_where_the_dry_run_said_while_the_scheduler_renews_the_leas
     pods.create(SHARE, name="a")
 
     node, cards = where(pods, "a")
-    assert told([placement]) == {"a": (node, list(cards))}
+    assert assignments([placement]) == {"a": (node, list(cards))}
     (note,) = placement["notes"]
     assert note.startswith("kube-scheduler chooses among the nodes that fit")
 

@@ -84,8 +84,8 @@ def test_gpushares_plugin_finds_its_pods_and_says_so_and_its_inspect_tool_counts
         assert (int(annotations[keys.MEM_IDX]),) == cards[name]
         assert annotations[keys.MEM_POD] == str(memory)
         assert annotations[keys.MEM_DEV] == "15"
-        told = {keys.MEM_ASSIGNED: "true", keys.MEM_ASSUME_TIME: str(time.time_ns())}
-        plugin.patch(f"{pods.path}/{name}", {"metadata": {"annotations": told}}, "strategic")
+        annotations = {keys.MEM_ASSIGNED: "true", keys.MEM_ASSUME_TIME: str(time.time_ns())}
+        plugin.patch(f"{pods.path}/{name}", {"metadata": {"annotations": annotations}}, "strategic")
 
     # What they wrote disturbs nothing.
     pods.create({keys.GPU_MEM: 6}, name="d")

@@ -56,7 +56,7 @@ def test_shares_created_at_once_are_all_bound_and_no_card_is_ever_overfull(
 
 
 def slowest(path, before, after, part=0.99):
-    """Return the time that a part of the answers took at most, as the histogram tells it."""
+    """Return a quantile of the response times, estimated from the histogram."""
     name = "linkwise_http_request_duration_seconds_bucket"
     counted = {
         float(key.removeprefix(f'{name}{{le="').partition('"')[0]): after[key] - before.get(key, 0)

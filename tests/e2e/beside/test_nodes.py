@@ -22,24 +22,26 @@ def share(memory):
 
 @pytest.fixture
 def offers(plane):
-    """Lets the node offer other amounts, as a device plugin that registers anew."""
+    """Let the node offer other amounts, as a device plugin does that registers again."""
 
     def offer(**amounts):
-        told = {name: str(amount) for name, amount in amounts.items()}
-        plane.api.patch(f"{NODE}/status", {"status": {"allocatable": told, "capacity": told}})
+        quantities = {name: str(amount) for name, amount in amounts.items()}
+        plane.api.patch(
+            f"{NODE}/status", {"status": {"allocatable": quantities, "capacity": quantities}}
+        )
 
     return offer
 
 
 @pytest.fixture
 def untold(plane, nodes):
-    """A node of which only the sum of its memory is told, as gpushare's plugin does it."""
+    """A node that reports only the sum of its GPU memory, as gpushare's plugin does."""
     nodes(SHARED)
     plane.api.delete(MAP)
 
 
 def knows(sidecar, pod, mode):
-    """Return whether the scorer sees GPUs of that mode, and that nobody accounts for a pod's."""
+    """Return whether the scorer sees GPUs of that mode and reports the pod as unaccounted."""
     node = sidecar.node("share")
     return node["gpus"] and node["mode"] == mode and pod in (node["unaccounted"] or "")
 
@@ -111,12 +113,12 @@ def test_cards_of_one_node_that_differ_are_each_taken_for_what_they_have(pods, n
 def test_an_unhealthy_card_is_not_allocated_until_it_is_healthy(pods, nodes, sidecar):
     nodes(SHARED)
     maps = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
-    told = {"metadata": {"name": "unhealthy-gpu-share"}, "data": {keys.UNHEALTHY_KEY: "0, 2"}}
+    configmap = {"metadata": {"name": "unhealthy-gpu-share"}, "data": {keys.UNHEALTHY_KEY: "0, 2"}}
 
     def ill():
         return [gpu["i"] for gpu in sidecar.node("share")["gpus"] if not gpu["healthy"]]
 
-    pods.api.create(maps, told)
+    pods.api.create(maps, configmap)
     try:
         wait_until(lambda: ill() == [0, 2], "the scorer knows")
         for name, card in {"first": 1, "second": 3}.items():

@@ -67,8 +67,8 @@ def test_a_pod_that_sets_its_visible_devices_gets_one_card_and_sees_no_other(pod
     assert where(pods, "gpushare-test-pod") == ("share", (0,))
     pod = pods.all()["gpushare-test-pod"]
     (env,) = [one for one in pod["spec"]["containers"][0]["env"] if one["name"] == seen["name"]]
-    told = env["valueFrom"]["fieldRef"]["fieldPath"]
-    (key,) = [key for key in pod["metadata"]["annotations"] if f"['{key}']" in told]
+    path = env["valueFrom"]["fieldRef"]["fieldPath"]
+    (key,) = [key for key in pod["metadata"]["annotations"] if f"['{key}']" in path]
     assert pod["metadata"]["annotations"][key] == "0"
     # As gpushare's own device plugin and kubectl-inspect-gpushare read it.
     assert pod["metadata"]["annotations"][keys.MEM_IDX] == "0"
@@ -147,12 +147,12 @@ def test_a_job_whose_percentage_is_no_multiple_of_5_gets_the_reason(pods, nodes)
     jobs = f"/apis/batch/v1/namespaces/{pods.namespace}/jobs"
     pods.api.create(jobs, {"metadata": {"name": "cuda-sample"}, "spec": {"template": template}})
 
-    def told():
+    def warnings():
         events = pods.api.get(f"/api/v1/namespaces/{pods.namespace}/events")["items"]
         return [one["message"] for one in events if one["reason"] == "FailedCreate"]
 
-    wait_until(lambda: bool(told()), "the job's events tell it")
-    assert "LW101" in told()[0]
+    wait_until(lambda: bool(warnings()), "an event of the job reports it")
+    assert "LW101" in warnings()[0]
 
 
 # ---- Preemption.

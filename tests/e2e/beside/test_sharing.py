@@ -73,7 +73,7 @@ def limits(pods, spec, **options):
     return {name: int(amount) for name, amount in found.items()}
 
 
-def told(pods, name):
+def container_env(pods, name):
     """Return the variables of a pod's container as a kubelet would set them."""
     pod = pods.all()[name]
     annotations = pod["metadata"]["annotations"]
@@ -103,7 +103,7 @@ def test_replicas_lie_on_different_gpus_of_one_pod_and_of_several(pods, sliced):
         found[name] = where(pods, name)[1]
 
     assert found == {"a": (0,), "b": (1,), "pair": (2, 3)}
-    assert told(pods, "pair")[keys.ENV_VISIBLE_DEVICES] == "2,3"
+    assert container_env(pods, "pair")[keys.ENV_VISIBLE_DEVICES] == "2,3"
     assert isolation(pods, "pair") == "none"
 
 
@@ -132,7 +132,7 @@ def test_who_asks_by_the_other_name_gets_a_replica_and_is_told_its_part_of_the_m
 
     assert limits(pods, IN_STRICT) == ONE
     assert where(pods, "pod") == ("sliced", (0,))
-    variables = told(pods, "pod")
+    variables = container_env(pods, "pod")
     assert variables[keys.ENV_VISIBLE_DEVICES] == "0"
     assert variables[keys.ENV_REPLICAS] == "4"
     assert variables[keys.ENV_MEMORY_FRACTION] == "0.225"
@@ -183,7 +183,7 @@ def test_a_share_on_an_mps_node_has_its_limits_and_says_whether_the_daemon_is_re
     pods.create(name="without", spec={"containers": [asked]})
 
     assert [where(pods, name) for name in ("client", "without")] == [("share", (0,))] * 2
-    assert told(pods, "client") == {
+    assert container_env(pods, "client") == {
         **env,
         keys.ENV_MPS_MEMORY: "0=4096M",
         keys.ENV_VISIBLE_DEVICES: "0",
@@ -192,7 +192,7 @@ def test_a_share_on_an_mps_node_has_its_limits_and_says_whether_the_daemon_is_re
         keys.MEM_DEV: "15",
         keys.MEM_CONTAINER: "4",
     }
-    assert told(pods, "without")[keys.ENV_MPS_THREADS] == "20"
+    assert container_env(pods, "without")[keys.ENV_MPS_THREADS] == "20"
     assert isolation(pods, "client") == "mps"
     assert isolation(pods, "without") == "none"
 
