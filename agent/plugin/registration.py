@@ -4,7 +4,10 @@ At its start the kubelet removes all sockets in its folder and creates `kubelet.
 """
 
 import asyncio
+import fcntl
+import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,7 +83,34 @@ class DevicePlugins:
         self._changed.set()
 
     async def run(self) -> None:
-        """Serve until cancelled."""
+        """Serve until cancelled, and only while no other agent of this node does.
+
+        Two agents would remove each other's sockets.
+        """
+        folder = await self._lock_folder()
+        try:
+            await self._serve_all()
+        finally:
+            os.close(folder)
+
+    async def _lock_folder(self) -> int:
+        """Return a descriptor of the folder, which is locked until it is closed."""
+        waits = False
+        while True:
+            with suppress(FileNotFoundError):
+                folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+                try:
+                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    os.close(folder)
+                    if not waits:
+                        _log.warning("Another agent serves this node", folder=str(self._folder))
+                    waits = True
+                else:
+                    return folder
+            await asyncio.sleep(self._timings.poll)
+
+    async def _serve_all(self) -> None:
         for socket in self._folder.glob(f"{_PREFIX}*{_SUFFIX}"):
             socket.unlink(missing_ok=True)
         tasks: dict[DevicePlugin, asyncio.Task[None]] = {}

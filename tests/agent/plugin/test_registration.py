@@ -155,6 +155,18 @@ async def test_other_resources_replace_those_of_the_mode_before(kubelet, folder)
     assert sockets(folder) == []
 
 
+async def test_of_two_agents_of_a_node_the_second_waits_for_the_end_of_the_first(kubelet, folder):
+    with capture_logs() as logs:
+        async with running(folder, WHOLE) as first:
+            await until(lambda: healthy(kubelet, WHOLE))
+            async with running(folder, WHOLE) as second:
+                await until(lambda: "Another agent serves this node" in str(logs))
+                assert (first.unregistered, second.unregistered) == (set(), {GPU_WHOLE})
+                assert len(kubelet.registrations) == 1
+        async with running(folder, WHOLE) as third:
+            await until(lambda: not third.unregistered)
+
+
 async def test_a_resource_that_is_withdrawn_and_offered_again_has_its_health(kubelet, folder):
     async with running(folder, WHOLE) as plugins:
         await until(lambda: healthy(kubelet, WHOLE))
