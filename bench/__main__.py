@@ -17,7 +17,9 @@ from controlplane.binaries import VERSION, BuildError, MissingError, binaries
 
 from bench import (
     admission,
+    agent,
     command,
+    containers,
     creates,
     crowds,
     extender,
@@ -62,7 +64,7 @@ def main() -> None:
         median, least, most = statistics.median(seconds), seconds[0], seconds[-1]
         spread = f"({_time(least)} to {_time(most)})"
         print(f"{name:<66} {target:>9}  {_time(median):>10}  {spread}", flush=True)
-    for figure in chain(placement.figures(), memory.figures()):
+    for figure in chain(placement.figures(), memory.figures(), agent.figures()):
         print(figure, flush=True)
     _live()
 
@@ -82,7 +84,7 @@ def _live() -> None:
     with floor(found, gangs.MACHINES) as ours, gangs.native(found) as theirs:
         for figure in gangs.figures(ours, theirs):
             print(figure, flush=True)
-    for figure in shares.figures(found):
+    for figure in chain(shares.figures(found), containers.figures(found)):
         print(figure, flush=True)
 
 

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from controlplane.binaries import Binaries
+from controlplane.binaries import Binaries, MissingError, node_binaries
 from controlplane.manifests import NAMESPACE
-from controlplane.node.agent import agent_of
+from controlplane.node.agent import Agent, agent_of
 from controlplane.node.gpus import StandInGPUs
-from controlplane.node.machine import RealNode, real_node
+from controlplane.node.machine import RealNode, real_node, unavailable
 from controlplane.node.place import Place
 from controlplane.nodes import add_nodes
 from controlplane.plane import ControlPlane
 from controlplane.process import NotReadyError, wait_until
 from controlplane.trial import HOME, Trial, install, place_demo
+from nvml.standin import compiler
 
 from cluster import keys
 from cluster.node import Node
@@ -27,6 +28,8 @@ from topology import catalogue
 _ROOT = Path(__file__).parents[2]
 _PODS = f"/api/v1/namespaces/{HOME}/pods"
 _REAL, _MACHINE = "gpu-0", "dgx1-v100"
+NO_KWOK = ("--manage-all-nodes=false", "--manage-nodes-with-label-selector=type=kwok")
+"""Flags with which kwok leaves nodes alone that have a kubelet."""
 
 Say = Callable[[str], None]
 
@@ -89,24 +92,47 @@ class ContainerDemo:
 
     programs: Binaries
     say: Say
-    flags: ClassVar[Mapping[str, Sequence[str]]] = {
-        "kwok": ("--manage-all-nodes=false", "--manage-nodes-with-label-selector=type=kwok")
-    }
+    flags: ClassVar[Mapping[str, Sequence[str]]] = {"kwok": NO_KWOK}
 
     @contextmanager
     def run(self, plane: ControlPlane) -> Iterator[Shown]:
         """Install Linkwise, start the node, and run the gang to its output."""
         self.say("Installing Linkwise ...")
         trial = install(plane)
-        # Its processes run beside the node, which has no image of them.
-        plane.kubectl("scale", "deployment", "--all", "--replicas=0", f"--namespace={NAMESPACE}")
         self.say("Starting containerd, kubelet and agent ...")
-        with real_node(plane, self.programs, _REAL, {keys.NODE_MODE: "topology"}) as node:
-            agent_of(node, StandInGPUs(node.root, catalogue.entry(_MACHINE).machine)).start()
-            wait_until(lambda: _offers_gpus(node), f"{_REAL} offers its GPUs")
+        with node_with_agent(plane, self.programs) as (node, _agent):
             self.say("Starting a gang of containers ...")
             place_demo(plane, "containers.yaml")
             yield Shown(_text(plane, trial, node, _outputs(node)), node.place)
+
+
+@contextmanager
+def node_with_agent(plane: ControlPlane, programs: Binaries) -> Iterator[tuple[RealNode, Agent]]:
+    """Run a DGX-1 V100 of mode topology beside what is installed, until its GPUs are offered."""
+    # Processes run in place of these pods; the node has no image of them.
+    plane.kubectl("scale", "deployment", "--all", "--replicas=0", f"--namespace={NAMESPACE}")
+    with real_node(plane, programs, _REAL, {keys.NODE_MODE: "topology"}) as node:
+        agent = agent_of(node, StandInGPUs(node.root, catalogue.entry(_MACHINE).machine))
+        try:
+            agent.start()
+            wait_until(lambda: _offers_gpus(node), f"{_REAL} offers its GPUs")
+            yield node, agent
+        finally:
+            if not node.place.kept:
+                agent.stop()
+
+
+def node_programs(say: Say) -> Binaries:
+    """Return the programs of a real node, after building those that are missing.
+
+    Raises:
+        MissingError: It cannot run on this machine: one line for people.
+        BuildError: A build failed.
+    """
+    missing = unavailable() or ("" if compiler() else "the stand-in for NVIDIA's driver needs gcc")
+    if missing:
+        raise MissingError(f"no real node: {missing}")
+    return node_binaries(say)
 
 
 def _offers_gpus(node: RealNode) -> bool:

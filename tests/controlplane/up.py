@@ -14,14 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from controlplane.api import ApiError
-from controlplane.binaries import Binaries, BuildError, MissingError, binaries, node_binaries
-from controlplane.demo import ContainerDemo, Demo, NodesDemo
-from controlplane.node.machine import unavailable
+from controlplane.binaries import Binaries, BuildError, MissingError, binaries
+from controlplane.demo import ContainerDemo, Demo, NodesDemo, node_programs
 from controlplane.node.place import Place
 from controlplane.nodes import Line, read_nodes
 from controlplane.plane import ControlPlane
 from controlplane.process import NotReadyError, Process, Processes
-from nvml.standin import compiler
 
 from manifest.value import InputError
 
@@ -41,7 +39,7 @@ def main(folder: Path) -> int:
         real = _is_real(os.environ)
         if folder.exists():
             return _shown_again(folder)
-        demo = ContainerDemo(_node_programs(), _say) if real else NodesDemo(nodes, _say)
+        demo = ContainerDemo(node_programs(_say), _say) if real else NodesDemo(nodes, _say)
         found = binaries(_say)
     except (BuildError, InputError, MissingError) as error:
         return _failed(str(error))
@@ -90,18 +88,6 @@ def _start(folder: Path, found: Binaries, demo: Demo) -> str:
             if shown.place is not None:
                 shown.place.kept = True
         return text
-
-
-def _node_programs() -> Binaries:
-    """Return the programs of a real node.
-
-    Raises:
-        MissingError: It cannot run on this machine.
-    """
-    missing = unavailable() or ("" if compiler() else "the stand-in for NVIDIA's driver needs gcc")
-    if missing:
-        raise MissingError(f"NODE=real: {missing}; without it, kwok simulates nodes")
-    return node_binaries(_say)
 
 
 def _cleaner(place: Place) -> dict[str, object]:
