@@ -72,7 +72,8 @@ class Capacity:
         Args:
             request: A request that no node can satisfy.
         """
-        resource, mode, maximum = self._offer(request)
+        resource, maximum = self._offer(request)
+        mode = _node_mode(request)
         if mode is None or maximum:
             return None
         if resource in self.unlabelled:
@@ -85,26 +86,22 @@ class Capacity:
             return None
         if request.family is _SHARE:
             return self._share_excess(request)
-        resource, _, maximum = self._offer(request)
+        resource, maximum = self._offer(request)
         if request.gpus <= maximum:
             return None
         offered = f"at most {maximum} on one node" if maximum else self._not_offered(resource)
         return Excess(f"{request.gpus} {resource}", offered)
 
-    def _offer(self, request: Request) -> tuple[str, NodeMode | None, int]:
-        """Return the requested resource, the node mode that Linkwise needs, and the maximum.
-
-        The mode is None for resources under NVIDIA's names. The maximum is of one node [GPUs].
-        """
+    def _offer(self, request: Request) -> tuple[str, int]:
+        """Return the requested resource, and its maximum on one node [GPUs]."""
         if request.family is _WHOLE:
-            return GPU_WHOLE, NodeMode.TOPOLOGY, self.whole
+            return GPU_WHOLE, self.whole
         if request.family is _SHARE:
-            mode = NodeMode.CORE_MEM if request.core else NodeMode.SHARE
-            return GPU_MEM, mode, len(self._share_cards(request))
+            return GPU_MEM, len(self._share_cards(request))
         if request.family is _REPLICA:
-            return NVIDIA_GPU_SHARED, None, self.replicas
+            return NVIDIA_GPU_SHARED, self.replicas
         resource = request.counted
-        return resource, None, self.nvidia if resource == NVIDIA_GPU else self.nvidia_replicas
+        return resource, self.nvidia if resource == NVIDIA_GPU else self.nvidia_replicas
 
     def _share_cards(self, request: Request) -> tuple[int, ...]:
         return self.compute_cards if request.core else self.memory_cards
@@ -127,6 +124,15 @@ class Capacity:
         if resource in self.unlabelled:
             return f"the nodes that offer {resource} have no label {NODE_MODE}"
         return f"no node offers {wanted or resource}"
+
+
+def _node_mode(request: Request) -> NodeMode | None:
+    """Return the mode that nodes need for a request; None for resources under NVIDIA's names."""
+    if request.family is _WHOLE:
+        return NodeMode.TOPOLOGY
+    if request.family is _SHARE:
+        return NodeMode.CORE_MEM if request.core else NodeMode.SHARE
+    return None
 
 
 def capacity_of(nodes: Iterable["Node"]) -> Capacity:

@@ -87,9 +87,8 @@ def add_scheduling_gate(parsed: ParsedPod, policy: PolicySnapshot) -> list[Opera
     spec, placement = parsed.pod.spec, policy.policy.placement
     mode = placement.mode
     operations: list[Operation] = []
-    is_linked = link_alone(parsed.pod, parsed.request) is Link.NVLINK
-    if parsed.member or mode == "gates" or is_linked:
-        if not parsed.pod.spec.is_gated:
+    if parsed.member or mode == "gates" or link_alone(parsed.pod, parsed.request) is Link.NVLINK:
+        if not spec.is_gated:
             operations.append(_gate(spec.scheduling_gates is None, parsed.member))
         name = spec.priority_class_name
         if name and (substitute := policy.policy.gangs.non_preempting_classes.get(name)):

@@ -203,8 +203,8 @@ def _is_mirror_pod(request: _PodRequest) -> bool:
     """Return whether the kubelet of a pod's own node creates it as the mirror of a static pod."""
     user, pod = request.user_info, request.object
     return (
-        MIRROR_POD in pod.annotations
-        and NODES_GROUP in user.groups
+        NODES_GROUP in user.groups
+        and MIRROR_POD in pod.annotations
         and user.username == NODE_USER_PREFIX + pod.spec.node_name
     )
 
