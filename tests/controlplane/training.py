@@ -9,6 +9,7 @@ from pathlib import Path
 
 from controlplane.api import Object
 from controlplane.binaries import CRDS, TRAINING_OPERATOR
+from controlplane.node.image import IMAGE
 from controlplane.plane import ControlPlane
 from controlplane.process import Process, answers, free_ports, wait_until
 
@@ -78,6 +79,7 @@ def _process(plane: ControlPlane) -> Process:
             plane.site.binaries[TRAINING_OPERATOR],
             f"-kubeconfig={plane.kubeconfig}",
             "-enable-scheme=mpijob",
+            f"-mpi-kubectl-delivery-image={IMAGE}",
             f"-metrics-bind-address=127.0.0.1:{metrics}",
             f"-health-probe-bind-address=127.0.0.1:{probes}",
             f"-webhook-server-port={webhooks}",

@@ -28,6 +28,7 @@ _NODE_BINARIES = pytest.StashKey[Binaries | MissingError]()
 _FIRST = (
     # Modules with control planes of their own, the longest first.
     "test_gang_chaos",
+    "node/",
     "test_up",
     "test_faults",
     "test_printed",

@@ -9,16 +9,21 @@ import tarfile
 from pathlib import Path
 
 IMAGE = "registry.example/busybox:1"
+_DEFAULT = '[ -n "$TARGET_DIR" ] || exec sleep infinity'
 BUSYBOX = Path("/bin/busybox")
 
 
 def write_image(path: Path) -> None:
-    """Write an archive that `ctr images import` reads. By default the image sleeps."""
+    """Write an archive that `ctr images import` reads.
+
+    By default the image sleeps, as a sandbox does. The init container that training-operator adds
+    to a launcher ends.
+    """
     layer = _tar(_layer())
     config = {
         "architecture": _ARCHITECTURES[platform.machine()],
         "os": "linux",
-        "config": {"Env": ["PATH=/bin"], "Cmd": ["sleep", "infinity"]},
+        "config": {"Env": ["PATH=/bin"], "Cmd": ["sh", "-c", _DEFAULT]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }
     manifest = [{"Config": "config.json", "RepoTags": [IMAGE], "Layers": ["layer.tar"]}]

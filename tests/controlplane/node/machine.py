@@ -177,7 +177,6 @@ class RealNode:
             "cgroupRoot": f"/{self.place.name}",
             "failCgroupV1": False,
             "failSwapOn": False,
-            "localStorageCapacityIsolation": False,
             "makeIPTablesUtilChains": False,
             "resolvConf": "",
             "clusterDNS": [self.place.address],
@@ -194,6 +193,9 @@ class RealNode:
     def _containerd_config(self) -> str:
         """Return the configuration; TOML reads strings and lists of JSON."""
         folder = self.place.folder
+        registries = folder / "registries/_default"
+        registries.mkdir(parents=True, exist_ok=True)
+        (registries / "hosts.toml").write_text('server = "https://127.0.0.1:1"\n')
         (folder / "cni").mkdir(exist_ok=True)
         (folder / "cni/bridge.conflist").write_text(json.dumps(self._network()))
         plugins = json.dumps([str(path) for path in _plugins()])
@@ -201,6 +203,9 @@ class RealNode:
 version = 3
 [{_CRI}.images'.pinned_images]
 sandbox = "{IMAGE}"
+# Pods with other images, such as those of Linkwise's Deployments, ask no registry for them.
+[{_CRI}.images'.registry]
+config_path = "{folder / "registries"}"
 [{_CRI}.runtime']
 # Without it runc may not set the scores of containers on some virtual machines.
 restrict_oom_score_adj = true

@@ -1,6 +1,10 @@
 """A real node beside the control plane: containerd, kubelet, agent and containers."""
 
+from contextlib import suppress
+
 import pytest
+from controlplane.api import ApiError
+from controlplane.gangs import jobs_of
 from controlplane.node.agent import agent_of
 from controlplane.node.chain import Chain
 from controlplane.node.gpus import StandInGPUs
@@ -52,6 +56,8 @@ def chain(running, namespace):
     chain = running
     chain.pods = Pods(chain.pods.api, namespace)
     yield chain
-    jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-    chain.pods.api.delete(jobs, propagationPolicy="Background")
+    for jobs in (f"/apis/batch/v1/namespaces/{namespace}/jobs", jobs_of(namespace)):
+        # There may be no MPIJobs.
+        with suppress(ApiError):
+            chain.pods.api.delete(jobs, propagationPolicy="Background")
     chain.delete(*chain.pods.all())

@@ -1,9 +1,10 @@
 """Gangs and single pods down to their containers: each sees exactly the GPUs of its record."""
 
 import pytest
-from controlplane.gangs import gang_labels
+from controlplane.gangs import gang_labels, jobs_of
 from controlplane.node.chain import container
 from controlplane.process import wait_until
+from controlplane.training import run_training_operator
 
 from cluster import keys
 
@@ -17,18 +18,43 @@ def offered(running):
     wait_until(lambda: running.scorer.look("/v1/nodes")["nodes"], "the scorer knows the node")
 
 
-def test_workers_of_a_gang_see_one_best_set_and_the_launcher_sees_nothing(chain):
-    labels = gang_labels("train", 4)
-    for index in range(4):
-        chain.create(f"worker-{index}", container(WHOLE), labels=labels)
-    forged = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
-    chain.create("launcher", container(env=forged), labels=labels)
+@pytest.fixture(scope="module")
+def operator(plane):
+    with run_training_operator(plane):
+        yield
 
-    seen = {name: chain.has(name) for name in chain.pods.all() if name != "launcher"}
+
+def mpi_job(name, workers):
+    """Return an MPIJob with arena's labels, whose launcher forges its variables."""
+    labels = gang_labels(name, workers)
+    forged = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+
+    def role(replicas, container):
+        spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
+        return {"replicas": replicas, "template": {"metadata": {"labels": labels}, "spec": spec}}
+
+    roles = {"Launcher": role(1, container(env=forged)), "Worker": role(workers, container(WHOLE))}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "MPIJob",
+        "metadata": {"name": name},
+        "spec": {"mpiReplicaSpecs": roles},
+    }
+
+
+@pytest.mark.usefixtures("operator")
+def test_workers_of_an_mpi_job_see_one_best_set_and_the_launcher_sees_nothing(chain):
+    chain.pods.api.create(jobs_of(chain.pods.namespace), mpi_job("train", 4))
+    workers = [f"train-worker-{index}" for index in range(4)]
+    wait_until(lambda: chain.pods.all().keys() >= {*workers, "train-launcher"}, "it has all pods")
+
+    seen = {name: chain.has(name) for name in workers}
 
     assert [len(held) for held in seen.values()] == [1, 1, 1, 1]
     assert set().union(*seen.values()) in BEST_FOURS
-    assert chain.has("launcher") == set()
+    assert chain.has("train-launcher") == set()
+    # The operator adds an empty one of its own.
+    assert chain.seen("train-launcher").variables["NVIDIA_VISIBLE_DEVICES"] in {"", "void"}
     assert chain.wait_until_books_agree() == seen
 
 
