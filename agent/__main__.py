@@ -4,7 +4,6 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 
 import structlog
@@ -38,9 +37,8 @@ from runtime.http.probes import probe_routes
 from runtime.http.server import serve
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
-from runtime.process import lifecycle, logs
 from runtime.process.clock import monotonic, wall
-from runtime.process.environment import SettingsError
+from runtime.process.lifecycle import run_until, start, tune_gc
 from runtime.process.metrics import measure_loop_lag, new_registry
 
 _CHECKPOINT = "kubelet_internal_checkpoint"
@@ -53,19 +51,12 @@ _log = structlog.get_logger()
 def main() -> int:
     """Run until a termination signal; return 2 where the environment is invalid."""
     try:
-        settings = read_settings(os.environ)
-    except SettingsError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    logs.configure(level=settings.log_level)
-    try:
-        lifecycle.run(partial(run, settings))
+        return start(read_settings, run)
     except ExceptionGroup as errors:
         if errors.subgroup(DriverReplacedError) is None:
             raise
         _log.error("Driver replaced: the process ends, so that the next one loads its library")
         return 1
-    return 0
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
@@ -85,8 +76,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         agent = NodeAgent(settings.node, settings.paths, health, services)
         routes = probe_routes(registry, {"node": lambda: agent.not_ready})
         async with serve(routes, host=settings.host, port=settings.probe_port):
-            lifecycle.tune_gc()
-            await _run_until(stop, agent)
+            tune_gc()
+            await run_until(stop, agent.run())
 
 
 def _kube(settings: Settings) -> Kube:
@@ -168,18 +159,6 @@ class _MeasuredBinder:
         finally:
             self._metrics.bound(monotonic() - began, refused=refused)
             self._wake()
-
-
-async def _run_until(stop: asyncio.Event, agent: NodeAgent) -> None:
-    """Run the agent until `stop` is set; raise its error where it fails before."""
-    running = asyncio.ensure_future(agent.run())
-    waiting = asyncio.ensure_future(stop.wait())
-    await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    if running.done():
-        running.result()
-    running.cancel()
-    await asyncio.wait((running,))
 
 
 if __name__ == "__main__":
