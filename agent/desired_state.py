@@ -21,6 +21,7 @@ from cluster.keys import (
     NODE_MODE,
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
+    RESOURCE_LABELS,
     RESOURCE_NAME,
     RESOURCES,
 )
@@ -152,8 +153,9 @@ def _labels_of(seen: Observation, resources: Collection[str]) -> Mapping[str, st
         mode = NodeMode.TIMESLICE
     else:
         mode = NodeMode.TOPOLOGY
-    name = NVIDIA_GPU if NVIDIA_GPU in resources else GPU_WHOLE
-    return {**seen.labels, NODE_MODE: mode, RESOURCE_NAME: name}
+    resource = NVIDIA_GPU if NVIDIA_GPU in resources else GPU_WHOLE
+    value = next(value for value, name in RESOURCE_LABELS.items() if name == resource)
+    return {**seen.labels, NODE_MODE: mode, RESOURCE_NAME: value}
 
 
 def _names(parts: Iterable[ContainerDevices]) -> str:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NODE_MODE, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.mode import NodeMode
+from cluster.pod import NewPodSpec
 from cluster.request import Family, Request
+from cluster.selector import node_matches
 
 if TYPE_CHECKING:
     # The import costs 20 ms, which a check without a cluster should not pay.
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
 _SHARE, _WHOLE, _REPLICA = Family.SHARE, Family.WHOLE, Family.REPLICA
+
+
+_MOST_MATCHED = 100
+"""Terms, requirements and values of a pod's node affinity that are matched with each node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,15 @@ class Excess:
     """The request, such as `20 GiB of one card`."""
     offered: str
     """The maximum on any node, such as `at most 15 GiB of one card`."""
+
+
+class ExactNode(NamedTuple):
+    """A node on which Linkwise chooses the GPUs under NVIDIA's resource name."""
+
+    name: str
+    labels: Mapping[str, str]
+    gpus: int
+    """Its GPUs, healthy or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +52,13 @@ class Capacity:
     compute_cards: tuple[int, ...] = ()
     """The same on nodes that also share compute."""
     whole: int = 0
-    """GPUs of the largest node on which Linkwise chooses whole GPUs."""
+    """GPUs of the largest node on which Linkwise chooses `aliyun.com/gpu`."""
     nvidia: int = 0
     """Largest `nvidia.com/gpu` of a node."""
+    exact: tuple[ExactNode, ...] = field(default=(), repr=False)
+    """Nodes on which Linkwise chooses `nvidia.com/gpu`."""
+    exact_gpus: int = 0
+    """GPUs of the largest of these."""
     replicas: int = 0
     """Largest `nvidia.com/gpu.shared` of a node on which Linkwise chooses replicas."""
     nvidia_replicas: int = 0
@@ -65,6 +84,25 @@ class Capacity:
             }
             self._label_sets[keys] = tuple(map(dict, sorted(label_sets)))
         return self._label_sets[keys]
+
+    def has_exact_node(self, spec: NewPodSpec, gpus: int) -> bool:
+        """Return whether Linkwise chooses `nvidia.com/gpu` on a node that a pod may be bound to.
+
+        The node matches the pod's nodeSelector and required node affinity, and has as many GPUs. A
+        pod with very many requirements or values is not matched, since each of them costs time for
+        each node: any node with as many GPUs will do.
+
+        Args:
+            spec: Spec of the pod.
+            gpus: Number of GPUs that the pod asks for.
+
+        Cost: at most one match for each such node.
+        """
+        is_bounded = _size(spec) <= _MOST_MATCHED
+        return any(
+            node.gpus >= gpus and (not is_bounded or node_matches(spec, node.name, node.labels))
+            for node in self.exact
+        )
 
     def suggested_change(self, request: Request) -> str | None:
         """Return which node label or resource to change; None where neither would help.
@@ -95,6 +133,8 @@ class Capacity:
     def _offer(self, request: Request) -> tuple[str, int]:
         """Return the requested resource, and its maximum on one node [GPUs]."""
         if request.family is _WHOLE:
+            if request.counted == NVIDIA_GPU:
+                return NVIDIA_GPU, self.exact_gpus
             return GPU_WHOLE, self.whole
         if request.family is _SHARE:
             return GPU_MEM, len(self._share_cards(request))
@@ -129,7 +169,7 @@ class Capacity:
 def _node_mode(request: Request) -> NodeMode | None:
     """Return the mode that nodes need for a request; None for resources under NVIDIA's names."""
     if request.family is _WHOLE:
-        return NodeMode.TOPOLOGY
+        return None if request.counted == NVIDIA_GPU else NodeMode.TOPOLOGY
     if request.family is _SHARE:
         return NodeMode.CORE_MEM if request.core else NodeMode.SHARE
     return None
@@ -138,11 +178,18 @@ def _node_mode(request: Request) -> NodeMode | None:
 def capacity_of(nodes: Iterable["Node"]) -> Capacity:
     """Return the capacity of nodes. Unhealthy cards count, since they may recover."""
     known = tuple(nodes)
+    exact = tuple(
+        ExactNode(node.name, node.labels, len(node.cards))
+        for node in known
+        if _offers(node, NVIDIA_GPU)
+    )
     return Capacity(
         nodes=len(known),
         memory_cards=_cards_of(node for node in known if node.mode.shares_memory),
         compute_cards=_cards_of(node for node in known if node.mode.shares_compute),
-        whole=max((len(node.cards) for node in known if node.mode is NodeMode.TOPOLOGY), default=0),
+        whole=max((len(node.cards) for node in known if _offers(node, GPU_WHOLE)), default=0),
+        exact=exact,
+        exact_gpus=max((node.gpus for node in exact), default=0),
         nvidia=max((node.resources.get(NVIDIA_GPU, 0) for node in known), default=0),
         replicas=max(
             (len(node.cards) * node.replicas for node in known if node.mode is NodeMode.TIMESLICE),
@@ -168,6 +215,25 @@ def capacity_of(nodes: Iterable["Node"]) -> Capacity:
             for name in (GPU_MEM, GPU_WHOLE)
             if node.resources.get(name)
         ),
+    )
+
+
+def _offers(node: "Node", resource: str) -> bool:
+    """Return whether Linkwise chooses whole GPUs of a node under this resource name."""
+    return node.mode is NodeMode.TOPOLOGY and node.counted == resource and bool(node.cards)
+
+
+def _size(spec: NewPodSpec) -> int:
+    """Return the size of nodeSelector and required node affinity: terms, requirements, values."""
+    terms = spec.required_terms
+    return (
+        len(spec.node_selector or ())
+        + len(terms)
+        + sum(
+            1 + len(requirement.values or ())
+            for term in terms
+            for requirement in (*(term.match_expressions or ()), *(term.match_fields or ()))
+        )
     )
 
 

@@ -12,6 +12,8 @@ from cluster.keys import (
     NODE_PLACEMENT,
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
+    RESOURCE_LABELS,
+    RESOURCE_NAME,
 )
 
 
@@ -50,16 +52,28 @@ _SHARING_COMPUTE = frozenset({NodeMode.CORE_MEM, NodeMode.MPS})
 _SHARING_MEMORY = _SHARING_COMPUTE | {NodeMode.SHARE, NodeMode.CGPU}
 _OURS = _SHARING_MEMORY | {NodeMode.TOPOLOGY, NodeMode.TIMESLICE}
 
-COUNTED_BY = {
+_COUNTED_BY = {
     NodeMode.DEFAULT: NVIDIA_GPU,
-    NodeMode.TOPOLOGY: GPU_WHOLE,
     NodeMode.SHARE: GPU_COUNT,
     NodeMode.CGPU: GPU_COUNT,
     NodeMode.CORE_MEM: GPU_COUNT,
     NodeMode.MPS: GPU_COUNT,
     NodeMode.TIMESLICE: NVIDIA_GPU_SHARED,
 }
-"""The resource that counts the GPUs of a node; of a time-sliced node, its replicas."""
+
+
+def counting_resource(mode: NodeMode, labels: Mapping[str, str]) -> str:
+    """Return the resource that counts the GPUs of a node; of a time-sliced node, its replicas.
+
+    Nodes of mode `topology` have a label for it. Empty for a mode that is not ours.
+
+    Args:
+        mode: Mode of the node.
+        labels: Labels of the node.
+    """
+    if mode is NodeMode.TOPOLOGY:
+        return RESOURCE_LABELS.get(labels.get(RESOURCE_NAME, ""), GPU_WHOLE)
+    return _COUNTED_BY.get(mode, "")
 
 
 class PackingStrategy(StrEnum):

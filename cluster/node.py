@@ -7,7 +7,7 @@ from functools import cache
 
 from cluster.amounts import MEMORY_MAX
 from cluster.keys import CORDON, GPU_MEM, UNHEALTHY_NAME_PREFIX
-from cluster.mode import NodeMode, PackingStrategy, read_placement
+from cluster.mode import NodeMode, PackingStrategy, counting_resource, read_placement
 from cluster.node_resources import NodeError, NodeObject, NodeResources, read_node_resources
 from cluster.record import Isolation
 from cluster.topology_configmap import PublishedTopology, read_indices
@@ -109,6 +109,8 @@ class Node:
     """Warnings about guessed or ignored data, for users."""
     usable_mask: int = field(init=False, repr=False, compare=False)
     """Cards on which new pods may be placed."""
+    counted: str = field(init=False, repr=False, compare=False)
+    """The resource that counts its GPUs or replicas, such as `aliyun.com/gpu`."""
 
     @property
     def machine_known(self) -> bool:
@@ -120,6 +122,7 @@ class Node:
             raise NodeError(f"node {self.name}: one card for each GPU of its machine is expected")
         mask = sum(1 << i for i, card in enumerate(self.cards) if card.usable)
         object.__setattr__(self, "usable_mask", mask)
+        object.__setattr__(self, "counted", counting_resource(self.mode, self.labels))
 
 
 def read_node(

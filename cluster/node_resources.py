@@ -15,7 +15,7 @@ from cluster.keys import (
     NVIDIA_GPU_SHARED,
 )
 from cluster.kube_object import KubeObject
-from cluster.mode import COUNTED_BY, NodeMode, read_mode
+from cluster.mode import NodeMode, counting_resource, read_mode
 from cluster.pod import Amounts, Metadata
 from cluster.quantity import QuantityError, parse_quantity
 
@@ -90,11 +90,16 @@ def read_node_resources(raw: NodeObject, cards: int) -> NodeResources:
     mode, problem = read_mode(labels)
     capacity = _read_amounts(raw.status.capacity, "capacity", raw)
     allocatable = {**capacity, **_read_amounts(raw.status.allocatable, "allocatable", raw)}
-    resource = COUNTED_BY.get(mode, "")
+    resource = counting_resource(mode, labels)
     usable = allocatable.get(resource, 0)
     count = max(usable, capacity.get(resource, 0))
     warnings = filter(
-        None, (problem, _unlabelled(labels, allocatable), _mislabelled(mode, count, allocatable))
+        None,
+        (
+            problem,
+            _unlabelled(labels, allocatable),
+            _mislabelled(mode, resource, count, allocatable),
+        ),
     )
     offer = NodeResources(
         labels,
@@ -119,9 +124,10 @@ def _unlabelled(labels: Mapping[str, str], allocatable: Mapping[str, int]) -> st
     return f"it offers {offered[0]} but has no label {NODE_MODE}: none of it is given out"
 
 
-def _mislabelled(mode: NodeMode, count: int, allocatable: Mapping[str, int]) -> str | None:
+def _mislabelled(
+    mode: NodeMode, resource: str, count: int, allocatable: Mapping[str, int]
+) -> str | None:
     """Return a warning if a node offers NVIDIA's resource instead of that of its mode."""
-    resource = COUNTED_BY.get(mode)
     if count or not mode.is_ours or not allocatable.get(NVIDIA_GPU):
         return None
     return (

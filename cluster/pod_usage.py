@@ -8,7 +8,7 @@ from cluster.demand import Demand, demand_of
 from cluster.foreign import read_foreign
 from cluster.gang import gang_mark, is_member
 from cluster.gpu_usage import LedgerError
-from cluster.keys import ALLOCATION, NVIDIA_GPU, NVIDIA_GPU_SHARED
+from cluster.keys import ALLOCATION, NVIDIA_GPU
 from cluster.mode import NodeMode
 from cluster.node import Node
 from cluster.node_ledger import Holding
@@ -97,11 +97,7 @@ class PodUsage:
             RecordError: Its GPUs are unknown.
         """
         if not self.places:
-            if (
-                self.nvidia
-                and self.counted == NVIDIA_GPU_SHARED
-                and node.mode is NodeMode.TIMESLICE
-            ):
+            if self.nvidia and node.mode.is_ours and self.counted == node.counted:
                 raise RecordError(f"it has GPUs of this node, but no {ALLOCATION}")
             return ()
         if self.unreadable:

@@ -38,10 +38,11 @@ class Family(StrEnum):
     SHARE = "share"
     """Memory, optionally with compute, of one or several cards: `aliyun.com/gpu-mem`."""
     WHOLE = "whole"
-    """Whole GPUs that Linkwise chooses: `aliyun.com/gpu`."""
+    """Whole GPUs that Linkwise chooses: `aliyun.com/gpu`, and `nvidia.com/gpu` of a pod that is
+    tied to nodes of mode `topology`, waits behind our gate, or has its record."""
     NVIDIA = "nvidia"
-    """GPUs that NVIDIA's plugin chooses: `nvidia.com/gpu`, and `nvidia.com/gpu.shared` unless the
-    pod is placed by Linkwise."""
+    """GPUs that NVIDIA's plugin chooses: `nvidia.com/gpu` and `nvidia.com/gpu.shared` of a pod that
+    Linkwise does not place."""
     REPLICA = "replica"
     """Time-sliced replicas that Linkwise chooses: `nvidia.com/gpu.shared` of a pod that is tied to
     nodes of mode `timeslice`, waits behind our gate, or has its record."""
@@ -92,13 +93,15 @@ class Request(Struct, frozen=True, gc=False):
 
     @property
     def places(self) -> bool:
-        """Linkwise chooses the GPUs; for `nvidia.com/gpu` NVIDIA's plugin does."""
+        """Linkwise chooses the GPUs, not NVIDIA's plugin."""
         return self.family is not None and self.family is not _NVIDIA
 
     @property
     def counted(self) -> str:
-        """The requested resource, if NVIDIA's plugin chooses the GPUs."""
-        return self.containers[0].resource if self.containers else NVIDIA_GPU
+        """The requested resource, such as `nvidia.com/gpu`; of a share, its memory."""
+        if self.containers:
+            return self.containers[0].resource
+        return GPU_WHOLE if self.family is _WHOLE else NVIDIA_GPU
 
     @property
     def memory_per_card(self) -> int:
@@ -119,7 +122,13 @@ _FAMILY_OF = {
     NVIDIA_GPU_SHARED: Family.REPLICA,
 }
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
-_SHARE, _NVIDIA, _REPLICA = Family.SHARE, Family.NVIDIA, Family.REPLICA
+_SHARE, _WHOLE = Family.SHARE, Family.WHOLE
+_NVIDIA, _REPLICA = Family.NVIDIA, Family.REPLICA
+_PLACED_AS = {
+    NVIDIA_GPU: (NodeMode.TOPOLOGY, Family.WHOLE),
+    NVIDIA_GPU_SHARED: (NodeMode.TIMESLICE, Family.REPLICA),
+}
+"""By resource under NVIDIA's names: mode of the nodes on which Linkwise chooses, and the family."""
 _CARDS_FIELD = f"metadata.labels[{GPU_COUNT}]"
 _MEMORY_CODES = {Code.MEMORY_WHOLE, Code.MEMORY_UNITS, Code.CORE_ALONE}
 
@@ -150,8 +159,8 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
         if requested := _container_request(resources, amounts, family):
             requests.append(requested)
     request = _total(tuple(requests), family, cards or 1)
-    if family is _REPLICA and not _is_placed(pod):
-        request = msgspec.structs.replace(request, family=_NVIDIA)
+    if family is _REPLICA or family is _NVIDIA:
+        request = msgspec.structs.replace(request, family=_nvidia_family(pod, families[family][0]))
     if cards is None:
         findings.append(_label_finding(pod.labels[GPU_COUNT]))
     elif family is _SHARE:
@@ -169,13 +178,21 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
     return request, tuple(findings)
 
 
-def _is_placed(pod: NewPod) -> bool:
-    """Return whether Linkwise chooses, or chose, the replicas of a pod."""
-    return (
-        is_tied(pod.spec, NODE_MODE, NodeMode.TIMESLICE)
-        or ALLOCATION in pod.annotations
-        or pod.spec.is_gated
+def placed_as(resource: str) -> tuple[NodeMode, Family] | None:
+    """Return how Linkwise places a resource under NVIDIA's names; None for other resources.
+
+    The mode of the nodes on which it chooses the GPUs, and the family of such a request.
+    """
+    return _PLACED_AS.get(resource)
+
+
+def _nvidia_family(pod: NewPod, resource: str) -> Family:
+    """Return the family of a request under NVIDIA's names: Linkwise or the plugin chooses."""
+    mode, family = _PLACED_AS[resource]
+    is_placed = (
+        is_tied(pod.spec, NODE_MODE, mode) or ALLOCATION in pod.annotations or pod.spec.is_gated
     )
+    return family if is_placed else _NVIDIA
 
 
 def _families(containers: list[ContainerResources]) -> dict[Family, tuple[str, ContainerResources]]:

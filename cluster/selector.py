@@ -91,7 +91,7 @@ def label_value_problem(value: str) -> str | None:
     )
 
 
-def node_matches(spec: PodSpec, node_name: str, node_labels: Mapping[str, str]) -> bool:
+def node_matches(spec: NewPodSpec, node_name: str, node_labels: Mapping[str, str]) -> bool:
     """Return whether a node satisfies a pod's nodeSelector and its required node affinity.
 
     Terms are ORed. A term without requirements matches nothing, and neither does a required

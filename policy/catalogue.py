@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from cluster.finding import Code, Finding, Severity
-from cluster.keys import COMPUTE_CLASS, COMPUTE_QOS, DRIVER_VERSION, MODEL_SERIES
+from cluster.keys import COMPUTE_CLASS, COMPUTE_QOS, DRIVER_VERSION, MODEL_SERIES, NVIDIA_GPU
 from cluster.pod import NewPodSpec
 from cluster.request import Family, Request
 from cluster.selector import required_values
@@ -73,9 +73,15 @@ def check_class(
         model = catalogue.find(labels.get(MODEL_SERIES, ""))
         if MODEL_SERIES not in labels:
             findings.append(_no_model(catalogue))
-        elif model and request.family is Family.NVIDIA:
+        elif model and _is_nvidias(request):
             findings += _count(request, model, severity)
     return tuple(findings)
+
+
+def _is_nvidias(request: Request) -> bool:
+    """Return whether a request for whole GPUs or replicas is under NVIDIA's resource names."""
+    is_whole = request.family is Family.WHOLE and request.counted == NVIDIA_GPU
+    return is_whole or request.family is Family.NVIDIA
 
 
 def _choices(labels: Mapping[str, str], spec: NewPodSpec, key: str) -> list[_Choice]:

@@ -28,6 +28,7 @@ from scorer.api.http import WHATIF_LIMITS, Inspection, WhatIf
 from scorer.leader import Leader
 from scorer.metrics import Metrics, show_state
 from scorer.report.lease_address import publish_address
+from scorer.report.nvidia_nodes import report_nvidia_nodes
 from scorer.settings import Settings, read_settings
 from scorer.timings import Timings
 
@@ -133,14 +134,18 @@ def _election(kube: Kube, settings: Settings, instance: str) -> Election | Sidec
 
 
 def _announced(leader: Leader, kube: Kube, address: str) -> Lead:
-    """Return the work of a leader, which also publishes the address for dry runs."""
+    """Return the work of a leader, which also annotates its Lease."""
 
     async def lead(term: int) -> None:
         announcing = asyncio.create_task(publish_address(kube, address, term))
+        reporting = asyncio.create_task(
+            report_nvidia_nodes(lambda: leader.has_nvidia_nodes, kube, term)
+        )
         try:
             await leader.lead(term)
         finally:
             announcing.cancel()
+            reporting.cancel()
 
     return lead
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from cluster.keys import SCORER
+from cluster.keys import NVIDIA_GPU, SCORER
+from cluster.mode import NodeMode
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
 from runtime.process.clock import Clock
@@ -138,6 +139,17 @@ class Leader:
             return None
         nodes = self.context.informers.state.snapshot().nodes
         return sum(node.unaccounted is not None for node in nodes)
+
+    @property
+    def has_nvidia_nodes(self) -> bool | None:
+        """Linkwise chooses `nvidia.com/gpu` on some node; None: it does not lead, or is not synced.
+
+        It counts what nodes are to offer by their labels, not what they offer now.
+        """
+        if self.context is None or self.context.informers.missing():
+            return None
+        nodes = (ledger.node for ledger in self.context.informers.state.snapshot().nodes)
+        return any(node.mode is NodeMode.TOPOLOGY and node.counted == NVIDIA_GPU for node in nodes)
 
     @property
     def unplanned(self) -> int | None:

@@ -5,9 +5,10 @@ from types import MappingProxyType
 
 import jsonpatch
 import msgspec
+from builders import a_node, an_exact_node
 
 from cluster import keys
-from cluster.capacity import Capacity
+from cluster.capacity import Capacity, capacity_of
 from cluster.pod import Pod
 from policy.document import parse_policy
 from policy.profile import parse_profiles
@@ -18,6 +19,8 @@ from webhook.review import allow_unchanged, encode_response, parse_pod_review
 
 # A node offers replicas that Linkwise chooses.
 SLICED = Capacity(nodes=1, whole=8, replicas=8)
+# Linkwise chooses GPUs under NVIDIA's name on one node, and the plugin on another.
+EXACT = capacity_of([an_exact_node(), a_node("plain-0", mode="default", labels={})])
 NO_POLICY, NO_CAPACITY, NO_LABELS = PolicySnapshot(), Capacity(), MappingProxyType({})
 GATE = {"name": keys.GANG}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -20,6 +20,10 @@ from scorer.placement.snapshot import Snapshot, snapshot_of
 from topology.constants import Constants
 from topology.machine import NIC, Level, Machine
 
+EXACT_LABELS = {keys.NODE_MODE: "topology", keys.RESOURCE_NAME: "nvidia.com-gpu"}
+"""Of a node on which Linkwise chooses `nvidia.com/gpu`."""
+TIED = {"nodeSelector": {keys.NODE_MODE: "topology"}}
+"""Of the spec of a pod whose `nvidia.com/gpu` Linkwise chooses."""
 TIMESLICED = {"nodeSelector": {keys.NODE_MODE: "timeslice"}}
 """Of the spec of a pod whose replicas Linkwise chooses."""
 
@@ -244,6 +248,12 @@ def a_node(
     }
     mode_word = NodeMode(mode)
     return Node(name, mode=mode_word, machine=linked, cards=cards, **{**defaults, **fields})
+
+
+def an_exact_node(name: str = "exact-0", **fields: Any) -> Node:
+    """Return a node on which Linkwise chooses `nvidia.com/gpu`."""
+    labels = {keys.HOSTNAME: name, **EXACT_LABELS, **fields.pop("labels", {})}
+    return a_node(name, labels=labels, resources={keys.NVIDIA_GPU: 8}, **fields)
 
 
 def a_member(

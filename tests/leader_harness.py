@@ -56,8 +56,8 @@ class Cluster(FakeCluster):
 
     # ---- Changes in the cluster.
 
-    def node(self, name="gpu-0", gpus=8, **labels):
-        amounts = {keys.GPU_WHOLE: str(gpus), "cpu": "96", "memory": "768Gi", "pods": "110"}
+    def node(self, name="gpu-0", gpus=8, resource=keys.GPU_WHOLE, **labels):
+        amounts = {resource: str(gpus), "cpu": "96", "memory": "768Gi", "pods": "110"}
         labels = {keys.NODE_MODE: "topology", keys.HOSTNAME: name, **labels}
         status = {"allocatable": amounts, "capacity": amounts}
         self.put(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}, "status": status})

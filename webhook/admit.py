@@ -77,7 +77,7 @@ def admit(
         *removal_warnings,
     )
     denied = bool(findings) and any(finding.severity is Severity.ERROR for finding in findings)
-    requirements = node_requirements(profiles.labels, parsed.request, policy)
+    requirements = node_requirements(profiles.labels, parsed.request, policy, capacity)
     patch = (
         ()
         if denied

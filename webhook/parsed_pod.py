@@ -6,10 +6,9 @@ from msgspec import Struct
 from cluster.capacity import Capacity
 from cluster.finding import Finding
 from cluster.gang import Mark, gang_mark, is_member
-from cluster.keys import NODE_MODE, NVIDIA_GPU_SHARED
-from cluster.mode import NodeMode
+from cluster.keys import DEFAULT_SCHEDULER, NODE_MODE, NVIDIA_GPU
 from cluster.pod import NewPod
-from cluster.request import Family, Request, read_request
+from cluster.request import Family, Request, placed_as, read_request
 from cluster.selector import is_tied, names_label
 from policy.snapshot import PolicySnapshot
 from webhook.patch import Operation
@@ -23,8 +22,7 @@ from webhook.sharing import (
 )
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
-_NVIDIA, _REPLICA = Family.NVIDIA, Family.REPLICA
-_BY_NVIDIAS_NAMES = frozenset({_NVIDIA, _REPLICA})
+_NVIDIA = Family.NVIDIA
 
 
 class ParsedPod(Struct, frozen=True, gc=False):
@@ -53,7 +51,7 @@ def parse_pod(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> Parsed
     request, findings = read_request(pod)
     shared: NodeSharing = ()
     renaming: Renaming | None = None
-    if request.family in _BY_NVIDIAS_NAMES:
+    if request.family is not None and placed_as(request.counted) is not None:
         sharing = sharing_on_nodes(pod, policy.policy.sharing.groups, capacity)
         renaming = rename_resource(pod, sharing) if policy.policy.sharing.rename else None
         if renaming:
@@ -79,11 +77,21 @@ def _nvidia_family(
 ) -> Family:
     """Return the family of a request under NVIDIA's names: Linkwise or the plugin chooses.
 
-    Replicas are left to the plugin unless a node of mode `timeslice` offers some: a pod must not
-    be tied to nodes that do not exist. A node mode that the pod names takes precedence.
+    GPUs are left to the plugin unless a node of our modes offers them that the pod may be bound to:
+    a pod must not be tied to nodes that do not exist. A node mode that the pod names takes
+    precedence.
     """
-    if request.counted != NVIDIA_GPU_SHARED or policy.policy.placement.nvidia == "off":
+    placed, rules = placed_as(request.counted), policy.policy.placement
+    if placed is None or rules.nvidia == "off":
         return _NVIDIA
+    mode, family = placed
     if names_label(pod.spec, NODE_MODE):
-        return _REPLICA if is_tied(pod.spec, NODE_MODE, NodeMode.TIMESLICE) else _NVIDIA
-    return _REPLICA if capacity.replicas else _NVIDIA
+        is_ours = is_tied(pod.spec, NODE_MODE, mode)
+    elif request.counted == NVIDIA_GPU:
+        # A pod with a nodeName, or of another scheduler such as Volcano, bypasses Linkwise.
+        schedulers = {"", DEFAULT_SCHEDULER, rules.scheduler_name}
+        bypasses = pod.spec.node_name or pod.spec.scheduler_name not in schedulers
+        is_ours = not bypasses and capacity.has_exact_node(pod.spec, request.gpus)
+    else:
+        is_ours = bool(capacity.replicas)
+    return family if is_ours else _NVIDIA

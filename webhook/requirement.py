@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from cluster.capacity import Capacity
 from cluster.keys import (
     COMPUTE_CLASS,
     DRIVER_VERSION,
@@ -27,6 +28,10 @@ SHARED_PRODUCT = "-SHARED"
 _WHOLE, _SHARE, _REPLICA, _NVIDIA = Family.WHOLE, Family.SHARE, Family.REPLICA, Family.NVIDIA
 
 _TOPOLOGY = NodeRequirement(NODE_MODE, (NodeMode.TOPOLOGY.value,), "affinity whole GPUs")
+_NOT_TOPOLOGY = NodeRequirement(
+    NODE_MODE, (NodeMode.TOPOLOGY.value,), "affinity NVIDIA's whole GPUs", "NotIn"
+)
+"""Where Linkwise chooses `nvidia.com/gpu` on some nodes: other pods would have no record."""
 _TIMESLICE = NodeRequirement(NODE_MODE, (NodeMode.TIMESLICE.value,), "affinity time-slicing")
 _NOT_TIMESLICE = NodeRequirement(
     NODE_MODE, (NodeMode.TIMESLICE.value,), "affinity NVIDIA's time-slicing", "NotIn"
@@ -40,7 +45,7 @@ _RESERVED = NodeRequirement(NODE_TYPE, (RESERVED,), "affinity gpu-hpn")
 
 
 def node_requirements(
-    labels: Mapping[str, str], request: Request, policy: PolicySnapshot
+    labels: Mapping[str, str], request: Request, policy: PolicySnapshot, capacity: Capacity
 ) -> list[NodeRequirement]:
     """Return the requirements on the node of a pod.
 
@@ -48,23 +53,28 @@ def node_requirements(
         labels: Labels of the pod after profiles.
         request: GPU request of the pod.
         policy: Node labels of model and driver, and whether MPS may share compute.
+        capacity: Whether Linkwise chooses GPUs under NVIDIA's names on any node.
     """
-    mode = _mode_requirement(request, policy)
+    mode = _mode_requirement(request, policy, capacity)
     requirements = [] if mode is None else [mode]
     if COMPUTE_CLASS not in labels:
         return requirements
     return [*_class_requirements(labels, policy), *requirements]
 
 
-def _mode_requirement(request: Request, policy: PolicySnapshot) -> NodeRequirement | None:
+def _mode_requirement(
+    request: Request, policy: PolicySnapshot, capacity: Capacity
+) -> NodeRequirement | None:
     family = request.family
     if family is _WHOLE:
         return _TOPOLOGY
     if family is _SHARE and request.core:
         return _COMPUTE_OR_MPS if policy.policy.sharing.compute_by_mps else _COMPUTE
     # Memory without compute: the resource selects the nodes, also those with older labels.
-    if family is _NVIDIA and request.counted == NVIDIA_GPU_SHARED:
-        return _NOT_TIMESLICE
+    if family is _NVIDIA:
+        if request.counted == NVIDIA_GPU_SHARED:
+            return _NOT_TIMESLICE
+        return _NOT_TOPOLOGY if capacity.exact else None
     return _TIMESLICE if family is _REPLICA else None
 
 

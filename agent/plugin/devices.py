@@ -14,12 +14,11 @@ from cluster.keys import (
     GPU_CORE,
     GPU_COUNT,
     GPU_MEM,
-    GPU_WHOLE,
-    NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
+    RESOURCE_LABELS,
     RESOURCE_NAME,
 )
-from cluster.mode import NodeMode, read_mode
+from cluster.mode import NodeMode, counting_resource, read_mode
 from topology.machine import Machine
 
 SLOT_PREFIX = "slot-"
@@ -87,15 +86,18 @@ def offers(labels: Mapping[str, str], machine: Machine, gpus: Sequence[GPU]) -> 
     if gpus and all(gpu.mig for gpu in gpus):
         return NodeOffer((), "MIG mode is enabled on all GPUs: disable it, or set the mode to mig")
     if mode is NodeMode.TOPOLOGY:
-        return _whole(labels.get(RESOURCE_NAME, GPU_WHOLE), machine)
+        return _whole(labels, machine)
     if mode is NodeMode.TIMESLICE:
         return _replicas(labels.get(GFD_REPLICAS), machine)
     return _shares(mode, machine)
 
 
-def _whole(resource: str, machine: Machine) -> NodeOffer:
-    if resource not in {GPU_WHOLE, NVIDIA_GPU}:
-        return NodeOffer((), f"label {RESOURCE_NAME}={resource}: write {GPU_WHOLE} or {NVIDIA_GPU}")
+def _whole(labels: Mapping[str, str], machine: Machine) -> NodeOffer:
+    value = labels.get(RESOURCE_NAME)
+    if value not in {None, *RESOURCE_LABELS}:
+        known = " or ".join(RESOURCE_LABELS)
+        return NodeOffer((), f"label {RESOURCE_NAME}={value}: write {known}")
+    resource = counting_resource(NodeMode.TOPOLOGY, labels)
     return NodeOffer((Offer(resource, (1,) * machine.n),))
 
 

@@ -9,7 +9,7 @@ from msgspec import convert
 from pydantic import Field
 
 from cluster import keys
-from cluster.mode import NodeMode
+from cluster.mode import NodeMode, counting_resource
 from cluster.node import MachineSource, Node, NodeError, NodeObject, PackingStrategy, read_node
 from cluster.node_ledger import Holding
 from cluster.record import GPUShare
@@ -169,7 +169,7 @@ def _resources(line: _Line, machine: Machine, value: Value) -> dict[str, Quantit
         if line.replicas is None:
             raise value.error("replicas is missing: how many pods may share one GPU; add it.")
         return {keys.NVIDIA_GPU_SHARED: machine.n * line.replicas}
-    counted = {NodeMode.TOPOLOGY: keys.GPU_WHOLE, NodeMode.DEFAULT: keys.NVIDIA_GPU}.get(mode)
+    counted = counting_resource(mode, line.labels)
     return {counted: machine.n} if counted else {}
 
 

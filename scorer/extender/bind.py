@@ -122,7 +122,7 @@ class Binder:
         if usage.node:
             return self._conflict(request)
         annotations: Mapping[str, str] = {}
-        if usage.record is None:
+        if usage.record is None and usage.places:
             allocated = self._allocate(pod, request.node)
             if isinstance(allocated, str):
                 return allocated
@@ -163,6 +163,10 @@ class Binder:
         usage = pod.usage if pod else None
         if usage is None:
             return "the pod is gone"
+        if not usage.places:
+            # NVIDIA's plugin chooses its GPUs; the extender binds it, as each pod that names them.
+            on_another = usage.node not in ("", request.node)
+            return f"the pod is on node {usage.node}" if on_another else ""
         if not isinstance(usage.record, Allocation):
             return f"the pod is on node {usage.node}, with GPUs that Linkwise did not choose"
         if usage.target != request.node:
@@ -231,6 +235,8 @@ class Binder:
 
 
 def _is_on(pod: PodInfo, node: str) -> bool:
-    """Return whether a pod is bound to a node, with GPUs that Linkwise chose."""
+    """Return whether a pod is bound to a node, with GPUs that Linkwise chose if it chooses them."""
     usage = pod.usage
-    return bool(usage and usage.node == node and isinstance(usage.record, Allocation))
+    if usage is None or usage.node != node:
+        return False
+    return not usage.places or isinstance(usage.record, Allocation)

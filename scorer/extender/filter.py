@@ -146,7 +146,7 @@ def request_of(pod: Pod) -> Request | Reason:
 
 def filter_gpus(node: NodeLedger, request: Request) -> Infeasible | None:
     """Return why the GPUs of a node do not satisfy a request now; None: they do."""
-    if not mode_serves(node.node.mode, request):
+    if not mode_serves(node.node, request):
         return Infeasible(Reason.MODE, resolvable=False)
     if (hidden := hidden_capacity(node)) is not None:
         return Infeasible(hidden, resolvable=False)
@@ -158,4 +158,4 @@ def filter_gpus(node: NodeLedger, request: Request) -> Infeasible | None:
 
 
 def _kind(request: Request) -> str:
-    return f"{request.family} {request.gpus} {request.memory} {request.core}"
+    return f"{request.family} {request.counted} {request.gpus} {request.memory} {request.core}"

@@ -6,7 +6,7 @@ that the pod may fit on none of them afterwards.
 
 from collections.abc import Iterable, Mapping
 
-from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NVIDIA_GPU_SHARED
+from cluster.keys import GPU_CORE, GPU_MEM
 from cluster.node_ledger import NodeLedger
 from cluster.pod import Pod
 from cluster.pod_usage import PodUsage
@@ -128,8 +128,7 @@ def _has_gpus(node: NodeLedger, request: Request) -> bool:
         memory, core = sum(share.mem or 0 for share in held), sum(share.core or 0 for share in held)
         amounts = [(GPU_MEM, memory, request.memory), (GPU_CORE, core, request.core)]
     else:
-        name = GPU_WHOLE if request.family is Family.WHOLE else NVIDIA_GPU_SHARED
-        amounts = [(name, len(held), request.gpus)]
+        amounts = [(request.counted, len(held), request.gpus)]
     offered = node.node.resources
     return all(
         used + requested <= offered[name]

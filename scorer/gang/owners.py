@@ -17,7 +17,6 @@ from msgspec import Struct
 from cluster.keys import (
     NATIVE_GROUP_API,
     NATIVE_GROUP_API_BEFORE,
-    NVIDIA_GPU_SHARED,
     POD_GROUP,
     POD_GROUP_API,
 )
@@ -268,5 +267,5 @@ def _count(number: int | None) -> int:
 def _places(spec: PodSpec) -> bool:
     """Return whether Linkwise may choose the GPUs of pods of a template, once they are admitted."""
     request, _ = read_request(Pod(spec=spec))
-    # Only admission ties a pod to nodes of mode `timeslice`.
-    return request.places or request.counted == NVIDIA_GPU_SHARED
+    # Only admission decides about resources under NVIDIA's names.
+    return request.family is not None

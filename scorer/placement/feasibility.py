@@ -203,7 +203,7 @@ def _facts(number: Callable[[Hashable], int], node: NodeLedger) -> Value:
     """Return a number for all facts that `filter_node` reads except name and labels."""
     facts = node.node
     closed = bool(node.unaccounted), facts.preparing, facts.ready, facts.unschedulable
-    return (number(("facts", facts.mode, facts.taints, *closed)),)
+    return (number(("facts", facts.mode, facts.counted, facts.taints, *closed)),)
 
 
 def _filter_code(member: Member, node: NodeLedger) -> Value:
@@ -213,7 +213,8 @@ def _filter_code(member: Member, node: NodeLedger) -> Value:
 
 def _constraints(member: Member) -> tuple[object, ...]:
     """Return everything that `filter_node` reads of a pod."""
-    return member.request.family, bool(member.request.core), member.node_constraints
+    request = member.request
+    return request.family, request.counted, bool(request.core), member.node_constraints
 
 
 def _gpu_capacity(snapshot: Snapshot, request: Request, columns: Ints) -> Ints:

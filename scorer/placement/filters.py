@@ -1,6 +1,6 @@
 """Filter nodes for a pod, and count how often the GPUs of a node satisfy its request."""
 
-from cluster.node import NodeMode
+from cluster.node import Node, NodeMode
 from cluster.node_ledger import NodeLedger
 from cluster.request import Family, Request
 from cluster.selector import node_matches, tolerates
@@ -17,7 +17,7 @@ def filter_node(node: NodeLedger, member: Member) -> Reason | None:
     facts, spec = node.node, member.pod.spec
     if not facts.ready or facts.unschedulable:
         return Reason.CORDONED if facts.ready else Reason.NOT_READY
-    if not mode_serves(facts.mode, member.request):
+    if not mode_serves(facts, member.request):
         return Reason.MODE
     if any(not tolerates(spec.tolerations, taint) for taint in facts.taints):
         return Reason.TAINT
@@ -35,11 +35,12 @@ def hidden_capacity(node: NodeLedger) -> Reason | None:
     return Reason.PREPARING if node.node.preparing else None
 
 
-def mode_serves(mode: NodeMode, request: Request) -> bool:
-    """Return whether nodes of this mode offer the requested GPUs."""
+def mode_serves(node: Node, request: Request) -> bool:
+    """Return whether a node of this mode offers the requested GPUs."""
+    mode = node.mode
     match request.family:
         case Family.WHOLE:
-            return mode is NodeMode.TOPOLOGY
+            return mode is NodeMode.TOPOLOGY and node.counted == request.counted
         case Family.SHARE:
             return mode.shares_compute if request.core else mode.shares_memory
         case Family.REPLICA:

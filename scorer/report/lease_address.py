@@ -1,4 +1,4 @@
-"""Publication of the leader's address for dry runs, in the Lease that it holds."""
+"""Annotations of the Lease that the leader holds: its address for dry runs, and others."""
 
 import asyncio
 
@@ -28,12 +28,7 @@ async def publish_address(kube: Kube, address: str, term: int, retry: float = _R
     """
     while address:
         try:
-            lease = await kube.get(LEASE, ScorerLease)
-            steps = [
-                {"op": "test", "path": "/spec/leaseTransitions", "value": term},
-                *_annotation_steps(lease.metadata, address),
-            ]
-            await kube.patch(LEASE, steps, ScorerLease, kind="json")
+            await annotate_lease(kube, SCORER_ADDRESS, address, term)
         except KubeError as error:
             _log.warning("Could not publish address", err=str(error))
             await asyncio.sleep(retry)
@@ -41,12 +36,34 @@ async def publish_address(kube: Kube, address: str, term: int, retry: float = _R
             return
 
 
-def _annotation_steps(metadata: Metadata, address: str) -> Steps:
-    """Return the steps that set the address and keep annotations that others write meanwhile."""
+async def annotate_lease(kube: Kube, key: str, value: str, term: int) -> None:
+    """Set an annotation of the leader's Lease, unless it has that value.
+
+    Args:
+        kube: The API server.
+        key: The annotation.
+        value: Its value; empty is the same as none.
+        term: The leader's term; a Lease of another term is not changed.
+
+    Raises:
+        KubeError: The Lease was not read or written, or is of another term.
+    """
+    lease = await kube.get(LEASE, ScorerLease)
+    if (lease.metadata.annotations or {}).get(key, "") == value:
+        return
+    steps = [
+        {"op": "test", "path": "/spec/leaseTransitions", "value": term},
+        *_annotation_steps(lease.metadata, key, value),
+    ]
+    await kube.patch(LEASE, steps, ScorerLease, kind="json")
+
+
+def _annotation_steps(metadata: Metadata, key: str, value: str) -> Steps:
+    """Return the steps that set an annotation and keep those that others write meanwhile."""
     path = "/metadata/annotations"
     if metadata.annotations:
-        return [{"op": "add", "path": f"{path}/{escape(SCORER_ADDRESS)}", "value": address}]
+        return [{"op": "add", "path": f"{path}/{escape(key)}", "value": value}]
     return [
         {"op": "test", "path": "/metadata/resourceVersion", "value": metadata.resource_version},
-        {"op": "add", "path": path, "value": {SCORER_ADDRESS: address}},
+        {"op": "add", "path": path, "value": {key: value}},
     ]

@@ -48,7 +48,7 @@ def reasons(seen: Observation) -> list[ProblemReason]:
     ("labels", "resources"),
     [
         ({keys.NODE_MODE: "topology"}, {keys.GPU_WHOLE}),
-        ({keys.NODE_MODE: "topology", keys.RESOURCE_NAME: keys.NVIDIA_GPU}, {keys.NVIDIA_GPU}),
+        ({keys.NODE_MODE: "topology", keys.RESOURCE_NAME: "nvidia.com-gpu"}, {keys.NVIDIA_GPU}),
         ({keys.NODE_MODE: "share"}, {keys.GPU_MEM, keys.GPU_COUNT}),
         ({keys.NODE_MODE: "core_mem"}, {keys.GPU_MEM, keys.GPU_COUNT, keys.GPU_CORE}),
         ({}, set()),
@@ -109,7 +109,7 @@ def test_nothing_is_offered_without_a_specification_of_nvidia():
 def test_nothing_is_offered_beside_devices_of_another_plugin():
     seen = replace(
         IDLE,
-        labels={keys.NODE_MODE: "topology", keys.RESOURCE_NAME: keys.NVIDIA_GPU},
+        labels={keys.NODE_MODE: "topology", keys.RESOURCE_NAME: "nvidia.com-gpu"},
         allocated=(devices(keys.NVIDIA_GPU, "GPU-0"),),
     )
     assert offered(seen) == set()

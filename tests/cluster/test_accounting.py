@@ -2,7 +2,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import a_machine, a_node, a_pod
+from builders import a_machine, a_node, a_pod, an_exact_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,6 +74,29 @@ def nodes() -> list[Node]:
         a_node("slice-0", machine=a_machine(2), mode="timeslice"),
         a_node("plain-0", mode="default"),
     ]
+
+
+def test_nvidia_gpus_of_an_exact_node_are_held_by_record():
+    placed = pod(
+        "a", {NVIDIA_GPU: 2}, record=("exact-0", GPUShare(0), GPUShare(3)), bound="exact-0"
+    )
+
+    node = ledger_of([an_exact_node()], [placed]).nodes["exact-0"]
+
+    assert node.free_mask == 0b11110110
+    assert node.unaccounted is None
+
+
+def test_nvidia_gpus_without_a_record_make_an_exact_node_unaccounted():
+    node = ledger_of([an_exact_node()], [pod("a", {NVIDIA_GPU: 1}, bound="exact-0")])
+
+    assert "has GPUs of this node, but no" in str(node.nodes["exact-0"].unaccounted)
+
+
+def test_a_node_whose_mode_offers_aliyun_gpus_is_accounted_beside_pods_of_nvidias_plugin():
+    node = ledger_of([a_node("whole-0")], [pod("a", {NVIDIA_GPU: 1}, bound="whole-0")])
+
+    assert node.nodes["whole-0"].unaccounted is None
 
 
 def account(*pods: Pod, migrate: bool = False) -> Ledger:

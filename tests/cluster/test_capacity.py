@@ -1,10 +1,13 @@
 from dataclasses import replace
 
+import msgspec
 import pytest
-from builders import a_machine, a_node
+from builders import a_machine, a_node, a_pod, an_exact_node
+from controlplane.pods import requirement, terms
 
 from cluster.capacity import Capacity, Excess, capacity_of
-from cluster.keys import NVIDIA_GPU, NVIDIA_GPU_SHARED
+from cluster.keys import NODE_NAME_FIELD, NVIDIA_GPU, NVIDIA_GPU_SHARED
+from cluster.pod import Pod
 from cluster.request import Family, Request
 
 CLUSTER = [
@@ -29,6 +32,54 @@ def test_the_most_of_each_kind_is_found():
         replicas=8,
         nvidia_replicas=4,
     )
+
+
+def pinned(node):
+    """Return a part of a spec, as the controller of a DaemonSet writes it."""
+    spec = terms([])
+    needed = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    fields = [requirement(NODE_NAME_FIELD, "In", node)]
+    needed["nodeSelectorTerms"] = [{"matchFields": fields}]
+    return spec
+
+
+MANY = terms(*[[requirement("zone", "In", "b")]] * 51)
+LONG = terms([requirement("zone", "In", *(f"b{i}" for i in range(100)))])
+SOME = terms([requirement("zone", "In", *(f"b{i}" for i in range(98)))])
+
+
+@pytest.mark.parametrize(
+    ("spec", "gpus", "expected"),
+    [
+        ({}, 8, True),
+        ({}, 9, False),
+        ({"nodeSelector": {"zone": "a"}}, 1, True),
+        ({"nodeSelector": {"zone": "b"}}, 1, False),
+        (terms([requirement("zone", "In", "b")], [requirement("zone", "Exists")]), 1, True),
+        (terms([requirement("zone", "DoesNotExist")]), 1, False),
+        (pinned("exact-0"), 1, True),
+        (pinned("plain-0"), 1, False),
+        (MANY, 1, True),
+        (terms(*[[]] * 101), 1, True),
+        (LONG, 1, True),
+        (SOME, 1, False),
+    ],
+    ids=str,
+)
+def test_an_exact_node_is_one_that_the_pod_may_be_bound_to(spec, gpus, expected):
+    capacity = capacity_of([*CLUSTER, an_exact_node(labels={"zone": "a"})])
+    pod = msgspec.convert(a_pod({NVIDIA_GPU: 1}, **spec), Pod)
+
+    assert capacity.has_exact_node(pod.spec, gpus) is expected
+
+
+def test_only_nodes_with_the_label_for_nvidia_gpus_are_exact():
+    exact = an_exact_node()
+    capacity = capacity_of([*CLUSTER, exact, an_exact_node("empty", machine=None)])
+
+    assert [node.name for node in capacity.exact] == [exact.name]
+    assert capacity_of(CLUSTER).exact == ()
+    assert capacity_of([exact]).whole == 0
 
 
 def test_cards_of_unknown_memory_offer_none():

@@ -17,6 +17,7 @@ from cluster.keys import (
     NODE_PLACEMENT,
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
+    RESOURCE_NAME,
 )
 from cluster.node import (
     Card,
@@ -120,6 +121,25 @@ def test_an_empty_object_is_a_node_without_gpus():
     assert (node.mode, node.machine, node.cards) == (NodeMode.DEFAULT, None, ())
     assert node.warnings == ()
     assert node.pods == 110
+
+
+@pytest.mark.parametrize(
+    ("label", "cards"), [("nvidia.com-gpu", 4), ("aliyun.com-gpu", 8), ("gpu", 8), (None, 8)]
+)
+def test_gpus_of_mode_topology_are_counted_by_the_resource_of_the_label(label, cards):
+    labels = {RESOURCE_NAME: label} if label else {}
+
+    node = read("topology", {GPU_WHOLE: 8, NVIDIA_GPU: 4}, labels=labels)
+
+    assert len(node.cards) == cards
+    assert node.counted == (NVIDIA_GPU if cards == 4 else GPU_WHOLE)
+
+
+def test_the_label_of_the_resource_has_no_meaning_in_other_modes():
+    node = read("core_mem", CORE_MEM_NODE, labels={RESOURCE_NAME: "nvidia.com-gpu"})
+
+    assert node.counted == GPU_COUNT
+    assert len(node.cards) == 4
 
 
 @pytest.mark.parametrize(

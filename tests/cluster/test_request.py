@@ -3,7 +3,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import a_container, a_pod
+from builders import TIED, TIMESLICED, a_container, a_pod
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import pods
@@ -11,6 +11,8 @@ from strategies import pods
 from cluster.amounts import check_amount, sound_amount
 from cluster.finding import Code, Severity
 from cluster.keys import (
+    ALLOCATION,
+    GANG,
     GPU_CORE,
     GPU_COUNT,
     GPU_MEM,
@@ -63,6 +65,28 @@ def test_a_plain_pod_is_read_without_a_finding(limits, family, places, totals):
     assert findings == ()
     assert (request.family, request.places) == (family, places)
     assert (request.gpus, request.memory, request.core) == totals
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(TIED, id="tied-to-nodes-of-ours"),
+        pytest.param({"schedulingGates": [{"name": GANG}]}, id="gated"),
+        pytest.param({"annotations": {ALLOCATION: "{}"}}, id="recorded"),
+    ],
+)
+def test_nvidia_gpus_that_linkwise_places_are_whole_gpus(pod):
+    request, findings = read(a_pod({NVIDIA_GPU: 2}, {NVIDIA_GPU: 1}, **pod))
+
+    assert findings == ()
+    assert (request.family, request.places) == (Family.WHOLE, True)
+    assert (request.gpus, request.counted) == (3, NVIDIA_GPU)
+
+
+def test_nvidia_gpus_of_a_pod_tied_to_another_mode_are_left_to_the_plugin():
+    request, _ = read(a_pod({NVIDIA_GPU: 2}, **TIMESLICED))
+
+    assert request.family is Family.NVIDIA
 
 
 def test_true_is_no_amount_where_one_was_read_before():

@@ -25,6 +25,7 @@ def make_gang(
     size: int,
     each: int,
     members: Sequence[int] | None = None,
+    resource: str = keys.GPU_WHOLE,
     **given: Mapping[str, object],
 ) -> list[str]:
     """Create pods of a gang without an owner; return their names.
@@ -35,11 +36,12 @@ def make_gang(
         size: The number of members in the labels.
         each: GPUs of each pod.
         members: The indices to create; all of them by default.
+        resource: The resource that counts the GPUs.
         given: Other arguments of `Pods.create`.
     """
     names = [f"{gang}-{index}" for index in (range(size) if members is None else members)]
     for name in names:
-        pods.create({keys.GPU_WHOLE: each}, name=name, labels=gang_labels(gang, size), **given)
+        pods.create({resource: each}, name=name, labels=gang_labels(gang, size), **given)
     return names
 
 

@@ -90,7 +90,7 @@ def test_requests_of_the_scorer_match_its_flow_schemas(plane, scorer, path, quer
     wait_until(counted, f"{path} is asked by {flow}")
 
 
-@pytest.mark.parametrize("name", ["linkwise-placed", "linkwise-guard"])
+@pytest.mark.parametrize("name", ["linkwise-placed", "linkwise-placed-nvidia", "linkwise-guard"])
 def test_expressions_of_the_policies_are_of_the_types_that_the_api_server_knows(
     plane, shipped, name
 ):
@@ -121,7 +121,7 @@ def test_one_label_finds_all_that_stands_in_the_api_servers_way(plane, shipped):
         for kind in (*kinds, "validatingadmissionpolicybindings")
         for item in plane.api.get(f"{ADMISSION}/{kind}", **chosen)["items"]
     ]
-    policies = ["linkwise-fence", "linkwise-guard", "linkwise-placed"]
+    policies = ["linkwise-fence", "linkwise-guard", "linkwise-placed", "linkwise-placed-nvidia"]
     assert found == ["linkwise", "linkwise", *policies, *policies]
 
 

@@ -40,8 +40,8 @@ CDI_ANNOTATIONS = {
     keys.NVIDIA_CDI_DOMAIN,
     keys.NVIDIA_CDI_CONTAINER,
 }
-REQUESTED = {"aliyun.com/", keys.NVIDIA_GPU_SHARED}
-"""Resources of pods whose GPUs Linkwise chooses."""
+REQUESTED = {"aliyun.com/", keys.NVIDIA_GPU_SHARED, keys.NVIDIA_GPU, keys.SCHEDULER}
+"""Resources of pods whose GPUs Linkwise chooses; of `nvidia.com/gpu` these are only some."""
 
 
 @cache
@@ -246,7 +246,7 @@ def test_fence_covers_for_the_scorer_what_the_guard_denies_others():
     changes, *_ = kept.partition(" || (has(request.subResource)")
     assert held.startswith(f"({changes}) && ")
     named = {*ALLOCATION, *CDI_ANNOTATIONS, *REQUESTED, keys.VISIBLE_DEVICES_OF}
-    assert quoted(held) == {*named, keys.GANG, "none"}
+    assert quoted(held) - {""} == {*named, keys.GANG, "none"}
     (validation,) = fence["validations"]
     assert validation["expression"] == "false"
     assert keys.TERM in quoted(validation["messageExpression"])
@@ -281,6 +281,24 @@ def test_placement_policy_requires_our_gate_or_scheduler_and_no_node_name():
     whole = " ".join(rule["expression"].split())
     assert whole.startswith(" ".join(counted["expression"].split()) + " || (")
     assert spec["failurePolicy"] == "Fail"
+
+
+def test_placement_policy_for_nvidia_gpus_depends_on_the_lease_of_the_scorer():
+    spec = document("ValidatingAdmissionPolicy", "linkwise-placed-nvidia")["spec"]
+    (rule,) = spec["matchConditions"]
+    nodes = {keys.NODE_USER_PREFIX, keys.NODES_GROUP}
+    excludes = {keys.NODE_MODE, NodeMode.TOPOLOGY.value, "In", "NotIn", "DoesNotExist"}
+    asks = {keys.NVIDIA_NODES, "true", keys.NVIDIA_GPU, "0"}
+    named = {*asks, *nodes, keys.GANG, keys.SCHEDULER, *excludes}
+    assert quoted(rule["expression"]) - {""} == named
+    assert [item["expression"] for item in spec["validations"]] == ["false"]
+    assert spec["failurePolicy"] == "Fail"
+    other = document("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]
+    assert spec["matchConstraints"] == other["matchConstraints"]
+    binding = document("ValidatingAdmissionPolicyBinding", "linkwise-placed-nvidia")["spec"]
+    fence = document("ValidatingAdmissionPolicyBinding", "linkwise-fence")["spec"]
+    assert binding["paramRef"] == fence["paramRef"]
+    assert binding["paramRef"]["name"] == keys.SCORER
 
 
 def test_certificate_has_the_names_of_the_services_and_is_in_the_mounted_secret():

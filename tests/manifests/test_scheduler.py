@@ -88,7 +88,7 @@ def test_timeout_of_the_scheduler_exceeds_those_of_the_scorer():
 def test_extender_manages_all_placed_resources_and_the_scheduler_counts_them():
     managed = {item["name"]: item["ignoredByScheduler"] for item in extender()["managedResources"]}
 
-    assert managed == dict.fromkeys(set(keys.RESOURCES) - {keys.NVIDIA_GPU}, False)
+    assert managed == dict.fromkeys(keys.RESOURCES, False)
 
 
 def test_scheduler_and_scorer_have_equal_lease_settings():

@@ -10,10 +10,9 @@ from policy.catalogue import SHIPPED, Catalogue, Model, check_class
 NONE = Request()
 
 
-def gpus(count, family=Family.NVIDIA):
-    request = ContainerRequest(
-        "c", 0, init=False, sidecar=False, resource=keys.NVIDIA_GPU, gpus=count
-    )
+def gpus(count, family=Family.NVIDIA, resource=None):
+    name = resource or (keys.GPU_WHOLE if family is Family.WHOLE else keys.NVIDIA_GPU)
+    request = ContainerRequest("c", 0, init=False, sidecar=False, resource=name, gpus=count)
     return Request(family, count, containers=(request,))
 
 
@@ -29,6 +28,12 @@ def labels(**given):
 
 def codes(given, request=NONE, catalogue=SHIPPED):
     return [finding.code for finding in check_class(given, NewPodSpec(), request, catalogue)]
+
+
+def test_the_counts_of_a_model_hold_for_nvidia_gpus_whoever_chooses_them():
+    placed = gpus(3, Family.WHOLE, keys.NVIDIA_GPU)
+
+    assert codes(labels(klass="gpu", model="T4"), placed) == [Code.MODEL_COUNT]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from admission import (
     ARENA,
     COMPUTE,
     DRIVER_PROFILE,
+    EXACT,
     GATE,
     NO_CAPACITY,
     SLICED,
@@ -18,7 +19,7 @@ from admission import (
     patched,
     requirements_of,
 )
-from builders import TIMESLICED, a_container, a_pod
+from builders import TIED, TIMESLICED, a_container, a_pod
 
 from cluster import keys
 from cluster.capacity import Capacity
@@ -245,6 +246,72 @@ def test_linkwise_places_replicas_if_a_node_of_mode_timeslice_offers_them(
     assert placed or TIMESLICE_EXCLUDED in str(after) or spec
     read = read_request(msgspec.convert(after, Pod))[0]
     assert read.places is placed or spec
+
+
+TOPOLOGY_EXCLUDED = str({"key": keys.NODE_MODE, "operator": "NotIn", "values": ["topology"]})
+OFF = "placement: {nvidia: off}"
+
+
+@pytest.mark.parametrize(
+    ("policy", "capacity", "spec", "placed", "excluded"),
+    [
+        pytest.param("", EXACT, {}, True, False, id="a-node-of-ours-offers-them"),
+        pytest.param("", SLICED, {}, False, False, id="only-nvidias-plugin-does"),
+        pytest.param("", NO_CAPACITY, {}, False, False, id="no-node-is-known"),
+        pytest.param(OFF, EXACT, {}, False, True, id="off"),
+        pytest.param(OFF, SLICED, {}, False, False, id="off-without-such-a-node"),
+        pytest.param(OFF, EXACT, TIED, False, False, id="off-and-tied"),
+        pytest.param("", NO_CAPACITY, TIED, True, False, id="tied-by-its-author"),
+        pytest.param(
+            "", EXACT, {"nodeSelector": {keys.NODE_MODE: "default"}}, False, False, id="elsewhere"
+        ),
+        pytest.param(
+            "", EXACT, {"nodeSelector": {"zone": "a"}}, False, True, id="excludes-the-nodes-of-ours"
+        ),
+        pytest.param("", EXACT, {"nodeName": "plain-0"}, False, True, id="node-name"),
+        pytest.param("", EXACT, {"schedulerName": "volcano"}, False, True, id="other-scheduler"),
+    ],
+)
+def test_linkwise_places_nvidia_gpus_if_a_node_of_mode_topology_offers_them(
+    policy, capacity, spec, placed, excluded
+):
+    pod = a_pod({keys.NVIDIA_GPU: 1}, **spec)
+
+    outcome = outcome_of(pod, a_snapshot(policy), capacity=capacity)
+
+    assert outcome.verdict is Verdict.ALLOWED
+    assert outcome.request.places is placed
+    after = patched(pod, outcome)
+    assert after["spec"].get("schedulingGates", []) == [GATE] * placed
+    assert (TOPOLOGY_EXCLUDED in str(after)) is excluded
+    assert (keys.ENV_VISIBLE_DEVICES in env_of(after)) is placed
+    assert outcome_of(after, a_snapshot(policy), capacity=capacity).patch == ()
+    assert read_request(msgspec.convert(after, Pod))[0].places is placed or spec is TIED
+
+
+def test_nvidia_gpus_that_no_node_of_ours_has_are_left_to_the_plugin():
+    outcome = outcome_of(a_pod({keys.NVIDIA_GPU: 9}), capacity=EXACT)
+
+    assert not outcome.request.places
+    assert Code.CAPACITY in codes(outcome)
+
+
+def test_a_gang_of_nvidia_gpus_is_placed_as_a_whole_on_nodes_of_ours():
+    pod = a_pod({keys.NVIDIA_GPU: 1}, labels=ARENA)
+
+    placed, counted = outcome_of(pod, capacity=EXACT), outcome_of(pod, capacity=SLICED)
+
+    assert Code.GANG_COUNTED not in codes(placed)
+    assert requirements_of(patched(pod, placed)) == {keys.NODE_MODE: ["topology"]}
+    assert Code.GANG_COUNTED in codes(counted)
+
+
+def test_mode_scheduler_brings_nvidia_gpus_to_our_scheduler_only_if_linkwise_places_them():
+    policy = a_snapshot("placement: {mode: scheduler}")
+    pod = a_pod({keys.NVIDIA_GPU: 1})
+
+    assert admitted(pod, policy, capacity=EXACT)["spec"]["schedulerName"] == keys.SCHEDULER
+    assert "schedulerName" not in admitted(pod, policy, capacity=SLICED)["spec"]
 
 
 def test_replicas_above_the_capacity_of_nvidias_plugin_are_a_finding():

@@ -1,6 +1,7 @@
 import pytest
 
 from cluster import keys
+from cluster.capacity import Capacity
 from cluster.request import Family, Request
 from policy.document import parse_policy
 from policy.snapshot import PolicySnapshot
@@ -87,6 +88,6 @@ COMPUTE = Request(Family.SHARE, 1, 4, 20)
 def test_requirements_follow_request_and_class(labels, request_, policy, required):
     snapshot = PolicySnapshot(parse_policy(policy))
 
-    requirements = node_requirements(labels, request_, snapshot)
+    requirements = node_requirements(labels, request_, snapshot, Capacity())
 
     assert {requirement.key: requirement.values for requirement in requirements} == required

@@ -17,6 +17,7 @@ from cluster.pod import Pod
 from cluster.record import GPUShare
 
 WHOLE, SHARE, REPLICA = "aliyun.com/gpu", "aliyun.com/gpu-mem", "nvidia.com/gpu.shared"
+NVIDIA = "nvidia.com/gpu"
 
 
 def container(name, resource=WHOLE, amount=1, **fields):
@@ -65,6 +66,14 @@ SEVERAL = pod(
 )
 def test_each_container_has_its_part_of_the_record(name, gpus):
     assert gpus_of(SEVERAL, name) == gpus
+
+
+def test_nvidia_gpus_of_an_exact_node_come_from_the_record():
+    recorded = pod(whole(2, 0), container("main", NVIDIA, 2))
+
+    assert gpus_of(recorded, resource=NVIDIA) == [2, 0]
+    with pytest.raises(BindError, match="bypassed Linkwise"):
+        gpus_of(pod(None, container("main", NVIDIA, 2)), resource=NVIDIA)
 
 
 def test_every_container_of_a_share_has_all_its_cards():

@@ -405,6 +405,35 @@ def test_a_gang_on_nodes_of_nvidias_plugin_is_called_a_guess_where_it_is_placed(
     assert f"  note: {guess.capitalize()[:1]}{guess[1:]}." in shown
 
 
+EXACT = """\
+apiVersion: linkwise.dev/v1alpha1
+kind: Cluster
+nodes:
+- name: dgx
+  machine: dgx1-v100
+  mode: topology
+  labels: {linkwise.dev/resource-name: nvidia.com-gpu}
+- {name: plain, machine: dgx1-v100, labels: {pool: plain}}
+"""
+
+
+def test_a_gang_of_nvidia_gpus_is_placed_on_the_nodes_of_linkwise(simulate):
+    text = gang().replace("aliyun.com/gpu: 1", "nvidia.com/gpu: 1")
+    left = pod("left", {"nvidia.com/gpu": 8}, nodeSelector={"pool": "plain"})
+
+    code, answer = simulate(text, left, cluster=EXACT)
+
+    (found,) = answer["gangs"]
+    assert code == 0
+    assert (found["placed"], found["gpus"], found["bandwidth"]) == (
+        True,
+        {"dgx": [0, 1, 2, 3]},
+        55.2,
+    )
+    (counted,) = [one for one in answer["pods"] if one["name"] == "left"]
+    assert (counted["node"], counted["gpus"]) == ("plain", None)
+
+
 UNLABELLED = """\
 apiVersion: v1
 kind: Node

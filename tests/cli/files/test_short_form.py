@@ -41,6 +41,7 @@ def test_the_example_of_the_command_line_is_read(read):
     [
         ("default", "", {"nvidia.com/gpu": 4}),
         ("topology", "", {"aliyun.com/gpu": 4}),
+        ("topology", "labels: {linkwise.dev/resource-name: nvidia.com-gpu}", {"nvidia.com/gpu": 4}),
         ("share", "", {"aliyun.com/gpu-mem": 60, "aliyun.com/gpu-count": 4}),
         ("cgpu", "gpuMemory: 15", {"aliyun.com/gpu-mem": 60, "aliyun.com/gpu-count": 4}),
         (

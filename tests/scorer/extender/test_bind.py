@@ -5,7 +5,7 @@ import json
 
 import pytest
 import pytest_asyncio
-from builders import TIMESLICED, a_held_pod
+from builders import EXACT_LABELS, TIED, TIMESLICED, a_held_pod
 from fake_cluster import FENCED
 from leader_harness import Cluster, beginning, leading
 from prometheus_client import CollectorRegistry
@@ -111,6 +111,31 @@ async def test_cdi_devices_are_written_with_the_binding_by_policy(cluster):
     annotations = written["metadata"]["annotations"]
     gpus = ",".join(f"nvidia.com/gpu={gpu}" for gpu in annotations[keys.VISIBLE_DEVICES].split(","))
     assert annotations[f"{keys.NVIDIA_CDI_CONTAINER}c0"] == gpus
+
+
+async def test_nvidia_gpus_of_an_exact_node_are_recorded(cluster):
+    cluster.node("exact-0", resource=keys.NVIDIA_GPU, **EXACT_LABELS)
+    cluster.single("train", {keys.NVIDIA_GPU: "2"}, **TIED)
+    async with leading(cluster) as leader:
+        assert await bound(leader, "train", "exact-0") == ""
+
+    assert cluster.node_of("train") == cluster.record("train")["node"] == "exact-0"
+    assert len(cluster.record("train")["gpus"]) == 2
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["answered", "lost"])
+async def test_a_pod_of_nvidias_plugin_is_bound_without_a_record(cluster, lost):
+    cluster.node("plain-0", resource=keys.NVIDIA_GPU, **{keys.NODE_MODE: "default"})
+    cluster.single("train", {keys.NVIDIA_GPU: "2"})
+    if lost:
+        cluster.fail_binding("train", "unanswered")
+    async with leading(cluster) as leader:
+        assert await bound(leader, "train", "plain-0") == ""
+        assert await bound(leader, "train", "plain-0") == ""
+
+    assert cluster.node_of("train") == "plain-0"
+    [written] = cluster.bindings("train")
+    assert not written["metadata"]["annotations"]
 
 
 async def test_a_share_is_on_the_best_fitting_card_and_recorded_for_gpushare(cluster):

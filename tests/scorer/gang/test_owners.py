@@ -232,7 +232,7 @@ def test_what_is_not_written_is_one(text, change, members):
         pytest.param(lambda s: s.update(parallelism=0), id="suspended by parallelism"),
         pytest.param(lambda s: template(s).pop("resources"), id="no GPUs"),
         pytest.param(
-            lambda s: template(s).update(resources={"limits": {"nvidia.com/gpu": 1}}),
+            lambda s: template(s).update(resources={"limits": {"nvidia.com/mig-1g.5gb": 1}}),
             id="GPUs that others choose",
         ),
     ],

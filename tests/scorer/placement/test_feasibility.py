@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import a_member, a_node, a_snapshot, workers
+from builders import TIED, a_member, a_node, a_snapshot, an_exact_node, workers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -84,6 +84,16 @@ def test_each_request_fits_only_nodes_of_its_mode(mode, family):
 
     assert (found is not Reason.MODE) == (mode in modes)
     assert isinstance(found, int) == (mode in modes)
+
+
+def test_nodes_that_differ_only_in_the_name_of_their_gpus_are_told_apart():
+    exact, aliyun = an_exact_node("exact"), a_node("aliyun")
+    nodes = Ledger({node.name: NodeLedger.empty(node) for node in (aliyun, exact)})
+    snapshot = snapshot_of(nodes)
+
+    for limits, expected in (({NVIDIA_GPU: 4}, [0, 2]), ({GPU_WHOLE: 4}, [2, 0])):
+        group = new_group([a_member(0, limits=limits, **TIED)])
+        assert list(feasibility_of(snapshot, group).capacity) == expected
 
 
 @pytest.mark.parametrize(

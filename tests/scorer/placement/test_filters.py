@@ -2,9 +2,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import a_machine, a_member, a_node, a_snapshot
+from builders import a_machine, a_member, a_node, a_snapshot, an_exact_node
 
-from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED
+from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NODE_MODE, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.node import Taint
 from cluster.node_ledger import NodeLedger
 from cluster.record import GPUShare
@@ -75,6 +75,17 @@ def test_reason_names_cordoned_and_unhealthy_cards_where_they_would_be_enough(no
     assert gpu_capacity(a_ledger(**node, **{**broken, "machine": a_machine(4)}), request) == 1
 
 
+def test_whole_gpus_are_served_under_the_name_by_which_a_node_offers_them():
+    exact, aliyun = NodeLedger.empty(an_exact_node()), a_ledger()
+    nvidia = a_member(0, limits={NVIDIA_GPU: 2}, nodeSelector={NODE_MODE: "topology"})
+
+    assert filter_node(exact, nvidia) is None
+    assert filter_node(aliyun, nvidia) is Reason.MODE
+    assert filter_node(exact, a_member(2)) is Reason.MODE
+    assert filter_node(exact, a_member(0, limits={NVIDIA_GPU: 2})) is Reason.MODE
+    assert gpu_capacity(exact, nvidia.request) == 4
+
+
 def test_replicas_and_counted_gpus_run_out():
     sliced = a_ledger(machine=a_machine(1), mode="timeslice")
     counted = a_ledger(mode="default", resources={NVIDIA_GPU: 3})
@@ -91,7 +102,7 @@ def test_replicas_of_nvidias_plugin_are_counted_apart_from_whole_gpus():
     node = a_ledger(machine=None, mode="default", resources={NVIDIA_GPU_SHARED: 4})
     replica = a_member(0, limits={NVIDIA_GPU_SHARED: 1}, nodeSelector={})
 
-    assert mode_serves(node.node.mode, replica.request)
+    assert mode_serves(node.node, replica.request)
     assert gpu_capacity(node, replica.request) == 4
     taken = node.hold(replica.holding(()))
     assert gpu_capacity(taken, replica.request) == 3

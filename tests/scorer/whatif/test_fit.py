@@ -21,6 +21,10 @@ def asked(limits, *names, labels=None, annotations=None, **spec):
     return FitTemplate(msgspec.convert(raw, Pod), list(names))
 
 
+def counted(gpus):
+    return asked({keys.NVIDIA_GPU: gpus}, "a", schedulingGates=[])
+
+
 def gang(count, gpus=1, size=None):
     mark = {keys.GANG: "bert", keys.GANG_SIZE: str(size or count)}
     names = (f"bert-{i}" for i in range(count))
@@ -198,7 +202,7 @@ def test_members_that_wait_or_belong_to_another_job_of_the_name_do_not_count():
             [BY_SCHEDULER],
             id="a gate of others",
         ),
-        pytest.param(asked({keys.NVIDIA_GPU: 1}, "a"), [BY_COUNT], id="counted"),
+        pytest.param(counted(1), [BY_COUNT], id="counted"),
     ],
 )
 def test_what_others_than_the_planner_choose_is_said(template, notes):
@@ -210,7 +214,7 @@ def test_what_others_than_the_planner_choose_is_said(template, notes):
 
 
 def test_gpus_that_nvidias_plugin_chooses_are_unknown():
-    (fit,) = fits(a_snapshot(a_node("plain-0", mode="default")), asked({keys.NVIDIA_GPU: 3}, "a"))
+    (fit,) = fits(a_snapshot(a_node("plain-0", mode="default")), counted(3))
 
     assert fit.pods == [PodFit("a", "plain-0", None)]
     assert (fit.nodes[0].free_before, fit.nodes[0].free_after) == (8, 5)
@@ -223,7 +227,7 @@ def test_gpus_that_nvidias_plugin_chooses_are_unknown():
         pytest.param(asked({keys.GPU_WHOLE: 1}, "a"), False, id="pod"),
         pytest.param(asked({keys.GPU_WHOLE: 1}, "a", priority=4), False, id="as urgent"),
         pytest.param(asked({keys.GPU_WHOLE: 1}, "a", priority=5), True, id="more urgent"),
-        pytest.param(asked({keys.NVIDIA_GPU: 1}, "a"), True, id="by count"),
+        pytest.param(counted(1), True, id="by count"),
         pytest.param(
             asked({keys.GPU_WHOLE: 1}, "a", schedulingGates=[]), True, id="not behind our gate"
         ),

@@ -1,0 +1,75 @@
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest_asyncio
+from builders import EXACT_LABELS
+from leader_harness import Cluster, leading
+from waiting import until
+
+from cluster import keys
+from cluster.scorer_lease import LEASE
+from runtime.kube.client import Kube
+from scorer.report.nvidia_nodes import report_nvidia_nodes
+
+
+@pytest_asyncio.fixture
+async def cluster():
+    async with Cluster() as running:
+        hold(running)
+        yield running
+
+
+def hold(cluster, **annotations):
+    metadata = {"name": keys.SCORER, "annotations": annotations}
+    cluster.put(LEASE, {"metadata": metadata, "spec": {"leaseTransitions": 42}})
+
+
+@asynccontextmanager
+async def reporting(cluster):
+    """Lead and report while the block runs."""
+    async with leading(cluster, term=42) as leader, Kube(cluster.url) as kube:
+        work = report_nvidia_nodes(lambda: leader.has_nvidia_nodes, kube, 42, 0.01)
+        task = asyncio.create_task(work)
+        yield
+        task.cancel()
+
+
+def annotation(cluster):
+    return cluster.get(LEASE)["metadata"]["annotations"].get(keys.NVIDIA_NODES)
+
+
+def exact_node(cluster):
+    cluster.node("exact-0", resource=keys.NVIDIA_GPU, **EXACT_LABELS)
+
+
+async def test_the_lease_says_whether_linkwise_chooses_nvidia_gpus_anywhere(cluster):
+    cluster.node("aliyun-0")
+    async with reporting(cluster):
+        exact_node(cluster)
+        await until(lambda: annotation(cluster) == "true")
+        cluster.remove("/api/v1/nodes/exact-0")
+        await until(lambda: annotation(cluster) == "")
+
+
+async def test_a_new_leader_corrects_the_lease(cluster):
+    hold(cluster, **{keys.NVIDIA_NODES: "true"})
+
+    async with reporting(cluster):
+        await until(lambda: annotation(cluster) == "")
+
+
+async def test_a_refused_write_is_retried(cluster):
+    exact_node(cluster)
+    refused = []
+
+    def refuse(method, path, _body):
+        if method == "PATCH" and path == LEASE and not refused:
+            refused.append(path)
+            return 500, "not now"
+        return None
+
+    cluster.refuse = refuse
+    async with reporting(cluster):
+        await until(lambda: annotation(cluster) == "true")
+
+    assert refused
