@@ -12,7 +12,7 @@ settings.load_profile("patient")
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was():
-    """Servers that a test starts in its own process have what libraries log told by their logs."""
+    """Restore the root logger: servers in the test's process redirect the logs of libraries."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield

@@ -5,7 +5,7 @@ from topology.machine import Level
 
 
 def gpu(i, **fields):
-    """Return a healthy GPU whose UUID tells its index."""
+    """Return a healthy GPU whose UUID contains its index."""
     defaults = {
         "uuid": f"GPU-{i}",
         "bus_id": f"0000:{i:02x}:00.0",

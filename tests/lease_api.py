@@ -1,4 +1,4 @@
-"""An API server that stores one Lease, in memory, and answers as late and as seldom as told."""
+"""An API server that stores one Lease, in memory, with configured delays and lost responses."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ class Fate:
     there: float = 0
     back: float = 0
     lost: str = ""
-    """`there`: nothing is done; `back`: it is done, and nobody is told."""
+    """`there`: the request is lost; `back`: it is carried out and the response is lost."""
 
 
 class LeaseAPI:
@@ -32,7 +32,7 @@ class LeaseAPI:
         self.watches = set()
 
     def put(self, **spec):
-        """Write to the Lease, as somebody else."""
+        """Write to the Lease, as another client."""
         self._store({"metadata": {"name": "leader"}, "spec": spec})
 
     def remove(self):
@@ -110,7 +110,7 @@ class Client:
         self.api.watches.add(here)
         try:
             yield []
-            # What was missed; of one object, the last event tells everything.
+            # Send missed changes: for one object, the last event is enough.
             if self.api.version > int(params["resourceVersion"]):
                 queue.put_nowait(self.api.last)
             async with asyncio.timeout(int(params["timeoutSeconds"])):

@@ -120,7 +120,7 @@ def test_every_stage_starts_from_one_base_that_a_digest_fixes():
     assert len(base) == 1
     version = re.fullmatch(r"python:(3\.\d+)\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base[0])[1]
     assert set(stages) == {"${BASE}"}
-    # The tag tells people what the digest is; Python is the one that the tests run on.
+    # The tag names the digest for readers; its Python version is the one that the tests run on.
     assert PROJECT["requires-python"] == f">={version}"
 
 

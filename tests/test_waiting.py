@@ -1,4 +1,4 @@
-"""A wait that fails tells what it waited for, and hides no mistake of the test."""
+"""A wait that fails names its condition, and hides no mistake of the test."""
 
 import pytest
 from waiting import until, until_true

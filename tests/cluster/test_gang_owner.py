@@ -29,18 +29,16 @@ LW403 = [(Code.GANG_UNMOVABLE, Severity.WARNING)]
 @pytest.mark.parametrize(
     ("labels", "workload", "owners", "found"),
     [
-        pytest.param(SIZED, None, None, [], id="pod-tells"),
-        pytest.param(NAMED, None, None, LW402, id="nothing-tells"),
-        pytest.param(NAMED, None, OWNED, [], id="owner-out-of-sight-may-tell"),
-        pytest.param(NAMED, Workload("MPIJob", "job", members=4), OWNED, [], id="owner-tells"),
-        pytest.param(NAMED, Workload("MPIJob", "job"), OWNED, LW402, id="owner-does-not-tell"),
-        pytest.param({keys.POD_GROUP: "g"}, None, None, [], id="pod-group-tells"),
-        pytest.param(
-            {**NAMED, keys.GPU_TOPOLOGY_REPLICA: "4"}, None, None, [], id="arenas-total-tells"
-        ),
+        pytest.param(SIZED, None, None, [], id="size-in-labels"),
+        pytest.param(NAMED, None, None, LW402, id="unknown"),
+        pytest.param(NAMED, None, OWNED, [], id="unknown-owner"),
+        pytest.param(NAMED, Workload("MPIJob", "job", members=4), OWNED, [], id="owner-size"),
+        pytest.param(NAMED, Workload("MPIJob", "job"), OWNED, LW402, id="owner-without-size"),
+        pytest.param({keys.POD_GROUP: "g"}, None, None, [], id="pod-group"),
+        pytest.param({**NAMED, keys.GPU_TOPOLOGY_REPLICA: "4"}, None, None, [], id="arenas-total"),
     ],
 )
-def test_a_gang_whose_size_nothing_tells_is_refused(labels, workload, owners, found):
+def test_gang_of_unknown_size_is_refused(labels, workload, owners, found):
     assert codes(labels, workload, owners) == found
 
 

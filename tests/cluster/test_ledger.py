@@ -175,9 +175,9 @@ def test_a_gpu_that_was_exchanged_is_not_the_one_in_the_record():
 def test_releasing_an_unknown_pod_changes_nothing():
     ledger = NodeLedger.empty(a_node())
 
-    assert ledger.release("nobody") is ledger
+    assert ledger.release("unknown") is ledger
     cluster = Ledger({"node-0": ledger})
-    assert cluster.release("nobody") is cluster
+    assert cluster.release("unknown") is cluster
 
 
 def test_memory_only_and_compute_pods_may_follow_each_other():
@@ -260,19 +260,19 @@ def test_whatever_is_held_and_released_the_account_is_right(mode, steps):
     assert free == {1, 2, 3} - taken
 
 
-def test_emptying_takes_everything_off_a_node_and_leaves_an_empty_one_as_it_is():
+def test_without_pods_empties_a_node():
     empty = NodeLedger.empty(a_node())
 
     assert empty.without_pods() is empty
     assert empty.hold(Holding("a/b", "u", (GPUShare(0),))).without_pods() == empty
-    assert replace(empty, unaccounted="somebody has GPUs").without_pods() == empty
+    assert replace(empty, unaccounted="an unknown pod has GPUs").without_pods() == empty
 
 
-def test_freeing_takes_off_a_node_who_has_gpus_and_nobody_else():
+def test_without_gpu_pods_keeps_other_pods():
     empty = NodeLedger.empty(a_node())
     ssh = HostPort("", "TCP", 22)
     agent = Holding("kube-system/agent", "agent", cpu=100, memory=1 << 30, ports=frozenset({ssh}))
-    lasting = replace(empty.hold(agent), unaccounted="somebody has GPUs")
+    lasting = replace(empty.hold(agent), unaccounted="an unknown pod has GPUs")
     whole = Holding("ns/a", "a", (GPUShare(0),), cpu=8_000, memory=1 << 30)
     counted = Holding("ns/b", "b", cpu=8_000, nvidia=2)
 
@@ -281,7 +281,7 @@ def test_freeing_takes_off_a_node_who_has_gpus_and_nobody_else():
         assert kept.hold(whole).hold(counted).without_gpu_pods == kept
 
 
-def test_gpus_nobody_has_are_counted_whoever_chooses_them():
+def test_free_gpus_are_counted_in_every_mode():
     node = a_node(machine=a_machine(4))
     empty = NodeLedger.empty(node)
     counted = NodeLedger.empty(a_node(mode="default", machine=a_machine(4)))
@@ -290,4 +290,4 @@ def test_gpus_nobody_has_are_counted_whoever_chooses_them():
     assert empty.gpus_free == 4
     assert empty.hold(Holding("ns/b", "b", (GPUShare(0),))).gpus_free == 3
     assert counted.hold(asked).gpus_free == 1
-    assert replace(empty, unaccounted="somebody").gpus_free == 0
+    assert replace(empty, unaccounted="an unknown pod").gpus_free == 0

@@ -189,7 +189,7 @@ def test_replicas_of_each_gpu_come_from_the_labels_or_the_agent(labels, known, c
 
 
 @pytest.mark.parametrize(
-    ("labels", "cards", "told"),
+    ("labels", "cards", "reason"),
     [
         ({}, 0, "the number of GPUs of the 8 nvidia.com/gpu.shared is unknown"),
         ({GFD_COUNT: "some"}, 0, "the number of GPUs of the 8 nvidia.com/gpu.shared is unknown"),
@@ -204,12 +204,12 @@ def test_replicas_of_each_gpu_come_from_the_labels_or_the_agent(labels, known, c
     ],
     ids=str,
 )
-def test_gpus_that_nobody_counts_are_told_apart_from_unequal_replicas(labels, cards, told):
+def test_unknown_gpu_count_and_unequal_replicas_have_different_warnings(labels, cards, reason):
     node = read("timeslice", {NVIDIA_GPU_SHARED: "8"}, labels=labels)
 
     (warning,) = node.warnings
     assert len(node.cards) == cards
-    assert warning.startswith(told)
+    assert warning.startswith(reason)
     assert warning.endswith(f"; the node labels {GFD_REPLICAS} and {GFD_COUNT} tell it")
 
 

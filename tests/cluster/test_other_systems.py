@@ -12,7 +12,7 @@ CLAIM = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gp
 HAMI = {keys.NVIDIA_GPU: 1, "nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 30}
 
 
-def told(*limits, **spec):
+def foreign_gpus(*limits, **spec):
     pod = convert(a_pod(*limits, **spec), Pod)
     request, _ = read_request(pod)
     return gpus_of_others(pod.spec, request.family)
@@ -39,7 +39,7 @@ def told(*limits, **spec):
 )
 def test_gpus_that_others_give_out_are_called_what_they_are(pod, expected):
     limits, spec = pod
-    assert told(*limits, **spec) == expected
+    assert foreign_gpus(*limits, **spec) == expected
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_gpus_that_others_give_out_are_called_what_they_are(pod, expected):
     ids=["none", "scheduler alone", "nvidia", "and a claim", "ours", "a share", "0"],
 )
 def test_a_pod_that_linkwise_knows_is_not_left_to_others(limits, spec):
-    assert told(limits, **spec) is None
+    assert foreign_gpus(limits, **spec) is None

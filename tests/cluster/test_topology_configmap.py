@@ -156,7 +156,7 @@ def test_any_other_word_than_healthy_is_unhealthy():
 
 
 @pytest.mark.parametrize(
-    ("changed", "linked", "unhealthy", "told"),
+    ("changed", "linked", "unhealthy", "warnings"),
     [
         pytest.param({TOPOLOGY_DEVICES: None}, "whole", [], ["devices: missing"], id="no health"),
         pytest.param({TOPOLOGY_DEVICES: "["}, "whole", [], ["devices: "], id="no JSON of health"),
@@ -225,7 +225,7 @@ def test_any_other_word_than_healthy_is_unhealthy():
         ),
     ],
 )
-def test_what_can_be_read_is_kept_and_the_rest_is_told(changed, linked, unhealthy, told):
+def test_readable_keys_are_kept_and_others_are_warned_of(changed, linked, unhealthy, warnings):
     published = PublishedTopology(dgx1_v100(), (True,) * 7 + (False,))
     whole = write_published(published, zeros(published))
     links = read_published({**whole, TOPOLOGY_MACHINE: "{}"}).machine
@@ -236,8 +236,8 @@ def test_what_can_be_read_is_kept_and_the_rest_is_told(changed, linked, unhealth
     assert links.links == dgx1_v100().links
     assert found.machine == {"whole": dgx1_v100(), "by its link types": links, None: None}[linked]
     assert sorted(found.unhealthy) == unhealthy
-    assert len(found.warnings) == len(told)
-    for warning, start in zip(found.warnings, told, strict=True):
+    assert len(found.warnings) == len(warnings)
+    for warning, start in zip(found.warnings, warnings, strict=True):
         assert warning.startswith(start)
 
 

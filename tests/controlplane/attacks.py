@@ -56,11 +56,11 @@ Attack = Callable[[Tenant], AbstractContextManager[None]]
 
 def a_tenant(webhook: Webhook, namespace: str, policy: Callable[[str], None]) -> Tenant:
     """Make the account, and wait until its role is in force."""
-    somebody = person(webhook, namespace)
+    account = person(webhook, namespace)
     api: Api = webhook.plane.api_as(webhook.plane.token(namespace, "ann"))
     pods = Pods(api, namespace)
     wait_until(lambda: bool(pods.create({}, name="probe", dryRun="All")), "the role is in force")
-    return Tenant(webhook, pods, somebody.token, policy)
+    return Tenant(webhook, pods, account.token, policy)
 
 
 @contextmanager

@@ -28,23 +28,23 @@ def where(pods: Pods, name: str) -> tuple[str, tuple[int, ...]]:
 
 
 def wait_for_reason(pods: Pods, name: str, said: str) -> None:
-    """Return when a pod is told that it waits for a reason that contains some text.
+    """Wait until the scheduler's reason in the pod's status contains some text.
 
-    Who watches the cluster learns of it late, and the scheduler gives other reasons until then.
+    The scheduler's view of the cluster is late: other reasons may precede this one.
 
     Raises:
-        NotReadyError: It was not in time; with what it was told instead.
+        NotReadyError: It was not in time; with the last reason.
     """
 
-    def told() -> str:
+    def reason() -> str:
         conditions = pods.all()[name].get("status", {}).get("conditions", ())
         found = [one for one in conditions if one["type"] == "PodScheduled"]
         return found[0].get("message", "") if found else ""
 
     try:
-        wait_until(lambda: said in told(), f"{name} is told: {said}", _PATIENCE)
+        wait_until(lambda: said in reason(), f"{name} waits for this reason: {said}", _PATIENCE)
     except NotReadyError as error:
-        raise NotReadyError(f"{error}, but: {told()}") from error
+        raise NotReadyError(f"{error}, but: {reason()}") from error
 
 
 def shares(pod: Object) -> dict[Card, tuple[int, int]]:

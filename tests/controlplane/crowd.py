@@ -83,7 +83,7 @@ class Crowd:
             raise NotReadyError(f"{error}: {late} {self.history.lost}") from None
 
     def _reasons(self, gang: str) -> list[str]:
-        """Return what people are told of why a gang waits: by its Gang, and by the scheduler."""
+        """Return why a gang waits: the reason of its Gang, and that of the scheduler."""
         gangs = self.pods.api.get(gangs_of(self.pods.namespace))["items"]
         mine = [one for one in gangs if one["metadata"]["name"].startswith(f"{gang}-")]
         pods = [write.pod for write in self._members().get(gang, ())]
@@ -101,7 +101,7 @@ class Crowd:
         try:
             make_gang(self.pods, gang, *self.shapes[gang], [index])
         except ApiError as error:
-            # It was made, but nobody was told so.
+            # It was created, but the response was lost.
             return error.status == 409
         except OSError:
             return False
@@ -138,7 +138,7 @@ class Crowd:
             else:
                 self.pods.api.delete(path, gracePeriodSeconds="0")
         except ApiError as error:
-            # Of a gang that nobody waits for, some members may not have come yet.
+            # Some members of a gang that no test waits for may not exist yet.
             return error.status == 404
         except OSError:
             return False

@@ -3,7 +3,7 @@
     python -m controlplane.holder IDENTITY POD DURATION DEADLINE RETRY
 
 It writes once more when it leads no longer, as a process does that was stopped between asking
-whether it leads and writing. It tells each write's term, and what it was refused with, in a line of
+whether it leads and writing. It prints the term and the error of each write in a line of
 JSON.
 """
 
@@ -25,8 +25,8 @@ PAUSE = 0.1
 """Between two writes [s]."""
 
 
-async def hold(told: asyncio.Event) -> None:
-    """Lead whenever it can, until told to end."""
+async def hold(stop: asyncio.Event) -> None:
+    """Lead whenever possible, until the first signal."""
     identity, pod, duration, deadline, retry = sys.argv[1:]
     timing = LeaseTimings(int(duration), float(deadline), float(retry))
     async with Kube(
@@ -36,24 +36,24 @@ async def hold(told: asyncio.Event) -> None:
     ) as kube:
         election = Election(kube, NAMESPACE, NAME, identity, timing)
         leading = asyncio.create_task(election.run(partial(write, kube, pod)))
-        ended = asyncio.create_task(told.wait())
+        ended = asyncio.create_task(stop.wait())
         await asyncio.wait((leading, ended), return_when=asyncio.FIRST_COMPLETED)
         leading.cancel()
         await asyncio.wait((leading,))
 
 
 async def write(kube: Kube, pod: str, term: int) -> None:
-    """Write until told to end, and once more then: what had been decided before."""
+    """Write until cancelled, and once more then: a write decided before the cancellation."""
     try:
         while True:
-            await tell(kube, pod, term)
+            await write_once(kube, pod, term)
             await asyncio.sleep(PAUSE)
     finally:
-        await tell(kube, pod, term)
+        await write_once(kube, pod, term)
 
 
-async def tell(kube: Kube, pod: str, term: int) -> None:
-    """Write once, and tell what became of it."""
+async def write_once(kube: Kube, pod: str, term: int) -> None:
+    """Write once, and print the outcome."""
     given = {"node": "none", "gpus": [], "plan": os.urandom(4).hex()}
     record = {keys.ALLOCATION: json.dumps(given), keys.TERM: str(term)}
     refused = ""

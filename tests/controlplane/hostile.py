@@ -1,4 +1,4 @@
-"""Requests on the webhook's own ports, as anybody may send them, byte by byte."""
+"""Requests on the webhook's own ports, as any client may send them, byte by byte."""
 
 import json
 import socket

@@ -60,7 +60,7 @@ class Cluster(Background):
 
     def probe(self) -> None:
         """Ask all replicas whether they are ready."""
-        # One after the other: what was seen first must not be what is told last.
+        # One after the other: an older result must not overwrite a newer one.
         with self._probes:
             self.ready = [one.ports[0] for one in list(self.replicas) if one.ready]
 
@@ -99,7 +99,7 @@ class Installation:
 
     @property
     def replicas(self) -> list[Replica]:
-        """Those that were started and not told to end."""
+        """Processes that were started and not stopped."""
         return self.cluster.replicas
 
     def start(self) -> Replica:

@@ -1,4 +1,4 @@
-"""Another mutating webhook beside ours: it does to pods what a test tells it to."""
+"""Another mutating webhook beside ours: it changes pods as a test sets."""
 
 import base64
 import json

@@ -52,7 +52,7 @@ def add_nodes(api: Api, nodes: Sequence[Node]) -> None:
 def remove_nodes(api: Api, nodes: Sequence[Node]) -> None:
     """Delete nodes and what was added with them, and the pods that are bound to them.
 
-    No kubelet is there to end these, and namespaces could not go away before somebody collects
+    No kubelet is there to end these, and namespaces could not go away before the pod GC deletes
     them, a minute later.
     """
     names = {node.name for node in nodes}

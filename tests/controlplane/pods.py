@@ -70,8 +70,8 @@ def a_pod(
 
 def container(limits: Mapping[str, object] | None = None, name: str = "main") -> Object:
     """Return a container that asks for something."""
-    told = {key: str(value) for key, value in (limits or {}).items()}
-    return {"name": name, "image": "registry.example/none", "resources": {"limits": told}}
+    quantities = {key: str(value) for key, value in (limits or {}).items()}
+    return {"name": name, "image": "registry.example/none", "resources": {"limits": quantities}}
 
 
 def gates(pod: Object) -> list[str]:
@@ -103,6 +103,6 @@ def required(pod: Object) -> dict[str, list[str]]:
 
 
 def variables(pod: Object, index: int = 0) -> dict[str, object]:
-    """Return what a container is told: values, or where they come from."""
-    told = pod["spec"]["containers"][index].get("env", [])
-    return {one["name"]: one.get("value") or one.get("valueFrom") for one in told}
+    """Return the variables of a container: values, or their sources."""
+    env = pod["spec"]["containers"][index].get("env", [])
+    return {one["name"]: one.get("value") or one.get("valueFrom") for one in env}

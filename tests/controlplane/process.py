@@ -100,7 +100,7 @@ def wait_until(met: Callable[[], bool], what: str, seconds: float = 90) -> None:
 
 
 def answers(url: str) -> bool:
-    """Return whether a GET of this address is answered with success, whoever answers it."""
+    """Return whether a GET of this address succeeds, from any process."""
     # Most servers here make a certificate for themselves when they start.
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
@@ -215,7 +215,7 @@ class Processes:
         self._forget(process)
 
     def release(self) -> None:
-        """Let all go on when this process ends; whoever asks for that ends them."""
+        """Let all go on when this process ends; the caller must stop them."""
         for process in list(self.running):
             self._forget(process)
 

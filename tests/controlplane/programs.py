@@ -9,7 +9,7 @@ from controlplane import credentials
 from controlplane.binaries import HERE, STAGES, Binaries
 from controlplane.process import Process
 
-# Clients wait for nobody but the API server.
+# Clients wait only for the API server.
 _QPS = 500
 _CONTROLLERS = (
     # Fills the roles admin, edit and view.

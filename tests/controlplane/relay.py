@@ -15,7 +15,7 @@ T = TypeVar("T")
 class _Connection:
     writers: tuple[asyncio.StreamWriter, asyncio.StreamWriter]
     speaks: asyncio.Event = field(default_factory=asyncio.Event)
-    """Unset: what is sent is lost, ends of connections too, and nobody is told."""
+    """Unset: data and ends of connections are lost without an error."""
     asked: float = 0
     """When the client sent anything last, by the loop's clock [s]."""
 
@@ -23,7 +23,7 @@ class _Connection:
 class Relay:
     """A port of the loopback interface whose connections go on to others; use it in `with`.
 
-    It runs in a thread of its own; what it is told holds when the call returns.
+    It runs in a thread of its own; a change of its settings is in force when the call returns.
     """
 
     def __init__(self, targets: Callable[[], Sequence[int]]) -> None:

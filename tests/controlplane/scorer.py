@@ -105,7 +105,7 @@ def start_scorer(
             "LINKWISE_PROBE_PORT": str(probe_port),
             "LINKWISE_INSPECT_PORT": str(inspect_port),
             "LINKWISE_FIT_PORT": str(fit_port),
-            # Where whoever runs the webhook puts it; what is not there is not served.
+            # The webhook's fixture writes it there; without it, the port is not served.
             "LINKWISE_CERTIFICATE": str(plane.site.folder / "tls.crt"),
             "LINKWISE_KEY": str(plane.site.folder / "tls.key"),
             **environment,

@@ -37,8 +37,8 @@ def create_all(pods: Pods, wanted: Mapping[str, tuple[Limits, Mapping[str, objec
 def made(create: Callable[..., object], *given: object, **named: object) -> None:
     """Create one object, again and again until it is there.
 
-    Where the webhook is too slow, nothing is created that would pass it by, and who asked is told
-    to ask again.
+    Where the webhook is too slow, no object is created without its review, and the client is asked
+    to retry.
     """
 
     def is_made() -> bool:

@@ -46,12 +46,12 @@ def run_sidecar(plane: ControlPlane, folder: Path, **environment: str) -> Iterat
         NotReadyError: They did not lead in time.
     """
     (port,) = free_ports(1)
-    # What the two containers of a pod have in common, and nobody else.
+    # The two containers of one pod share the host name; no other pod has it.
     host = socket.gethostname()
     scheduler = start_scheduler(plane, folder, _configuration(plane, folder, port))
     try:
-        told = {"LINKWISE_EXTENDER_PORT": str(port), "HOSTNAME": host, **environment}
-        scorer = start_scorer(plane, folder, "scorer.log", **told)
+        settings = {"LINKWISE_EXTENDER_PORT": str(port), "HOSTNAME": host, **environment}
+        scorer = start_scorer(plane, folder, "scorer.log", **settings)
         try:
             wait_for_leader(scorer)
             yield Sidecar(scorer, scheduler)

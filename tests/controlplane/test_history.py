@@ -27,14 +27,14 @@ def gone(name):
     return {**a_pod(name), "gone": True}
 
 
-def told(*pods):
+def written(*pods):
     """Return a history of one write a second."""
     writes = [Write(float(at), pod, pod.pop("gone", False)) for at, pod in enumerate(pods)]
     return History(None, writes)
 
 
 def test_a_gpu_given_while_another_pod_has_it_is_found():
-    history = told(a_pod("a", [0, 1], asks=2), a_pod("b", [1]))
+    history = written(a_pod("a", [0, 1], asks=2), a_pod("b", [1]))
     assert history.held_twice() == ["('node', 1) given to team/b, which a has"]
 
 
@@ -44,7 +44,7 @@ def test_a_gpu_given_while_another_pod_has_it_is_found():
     ids=["deleted", "succeeded"],
 )
 def test_a_gpu_is_free_once_its_pod_ended(end):
-    assert told(a_pod("a", [0]), end, a_pod("b", [0]), a_pod("b", [0])).held_twice() == []
+    assert written(a_pod("a", [0]), end, a_pod("b", [0]), a_pod("b", [0])).held_twice() == []
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,11 @@ def test_a_gpu_is_free_once_its_pod_ended(end):
     ],
 )
 def test_pods_run_where_their_record_says_with_what_they_asked_for(gpus, on, fine):
-    assert (told(a_pod("a", gpus, on=on)).misplaced() == []) is fine
+    assert (written(a_pod("a", gpus, on=on)).misplaced() == []) is fine
 
 
 def test_a_gang_is_bound_in_part_from_its_first_member_to_its_last():
-    history = told(
+    history = written(
         a_pod("a", [0]),
         a_pod("a", [0], on="node"),
         a_pod("b", [1]),
@@ -74,17 +74,17 @@ def test_a_gang_is_bound_in_part_from_its_first_member_to_its_last():
 
 
 def test_a_gang_that_is_sent_away_begins_anew():
-    history = told(a_pod("a", [0], on="node"), gone("a"), a_pod("a", uid="a2"))
+    history = written(a_pod("a", [0], on="node"), gone("a"), a_pod("a", uid="a2"))
     assert history.partly_bound() == {("team", "bert"): 1.0}
 
 
 def test_pods_made_again_under_their_name_are_counted():
-    history = told(a_pod("a"), gone("a"), a_pod("a", uid="a2"), a_pod("a", uid="a2", on="node"))
+    history = written(a_pod("a"), gone("a"), a_pod("a", uid="a2"), a_pod("a", uid="a2", on="node"))
     assert history.creations("team") == {"a": 2}
 
 
 def test_pods_that_ask_for_more_than_a_node_has_are_found_without_any_record():
-    history = told(
+    history = written(
         a_pod("a", on="node", asks=6), a_pod("b", on="node", asks=2), a_pod("c", on="node")
     )
     assert history.overbooked(8) == ["team/c on node: 9 GPUs"]
@@ -93,5 +93,5 @@ def test_pods_that_ask_for_more_than_a_node_has_are_found_without_any_record():
 def test_gpus_of_pods_that_ended_or_wait_are_not_overbooked():
     ended = a_pod("a", on="node", asks=8, phase="Succeeded")
     waits = a_pod("c", asks=8)
-    history = told(a_pod("a", on="node", asks=8), ended, a_pod("b", on="node", asks=8), waits)
+    history = written(a_pod("a", on="node", asks=8), ended, a_pod("b", on="node", asks=8), waits)
     assert history.overbooked(8) == []

@@ -26,8 +26,8 @@ async def port():
         await over.wait()
 
 
-async def told(port, count, **settings):
-    """Return when each line came that was sent by the server [s]."""
+async def arrival_times(port, count, **settings):
+    """Return the arrival time of each line that the server sent [s]."""
     with Relay(lambda: (port,)) as relay:
         for name, value in settings.items():
             setattr(relay, name, value)
@@ -44,16 +44,16 @@ async def told(port, count, **settings):
 
 
 async def test_what_servers_send_goes_on_later_and_in_order(port):
-    answer, unasked = await told(port, 2, lag=LAG)
+    answer, unasked = await arrival_times(port, 2, lag=LAG)
     assert answer >= LAG
     assert unasked >= LAG + UNASKED
 
 
 async def test_answers_need_not_wait_where_only_watches_are_to_lag(port):
     # Had it to wait, the test would end before it came.
-    await told(port, 1, lag=3600, prompt=60)
+    await arrival_times(port, 1, lag=3600, prompt=60)
 
 
 async def test_what_comes_later_than_answers_is_of_a_watch(port):
-    _, unasked = await told(port, 2, lag=LAG, prompt=UNASKED / 2)
+    _, unasked = await arrival_times(port, 2, lag=LAG, prompt=UNASKED / 2)
     assert unasked >= LAG + UNASKED

@@ -46,7 +46,7 @@ def install(plane: ControlPlane) -> Trial:
     plane.processes.start(certs)
     certs.wait_ready(lambda: answers(f"{certs.urls[0]}/readyz"))
     with Cluster(plane, folder):
-        # Who ends it waits for nobody's connections.
+        # It stops without a wait for open connections.
         replica = start_replica(plane, folder, "webhook.log", LINKWISE_DRAIN_SECONDS="0")
     register(plane, replica.ports[0])
     start_scorer(plane, folder, "scorer.log")
@@ -65,15 +65,15 @@ def place_demo(plane: ControlPlane, name: str) -> None:
         raise NotReadyError(applied.stderr)
     decided = {Phase.WAITING, Phase.PLACED}
 
-    def told() -> bool:
+    def is_decided() -> bool:
         gangs = plane.api.get(gangs_of(HOME))["items"]
         return any(gang.get("status", {}).get("phase") in decided for gang in gangs)
 
-    wait_until(told, "the demo gang is placed", 180)
+    wait_until(is_decided, "the demo gang is placed", 180)
 
 
 def _token(plane: ControlPlane, path: Path) -> Path:
-    """Write a token of somebody who may create pods, as `kubectl create token` makes it."""
+    """Write a token of an account that may create pods, as `kubectl create token` makes it."""
     accounts = f"/api/v1/namespaces/{HOME}/serviceaccounts"
     plane.api.create(accounts, {"metadata": {"name": _PERSON}})
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}

@@ -97,6 +97,6 @@ def _worst(before: Lag, after: Lag) -> float:
 
     A bucket counts what the smaller ones count, too.
     """
-    anew = after[math.inf] < before[math.inf]
-    since = {bound: count - (0 if anew else before[bound]) for bound, count in after.items()}
+    restarted = after[math.inf] < before[math.inf]
+    since = {bound: count - (0 if restarted else before[bound]) for bound, count in after.items()}
     return min(bound for bound, count in since.items() if count == since[math.inf])

@@ -32,8 +32,8 @@ PATIENT = 30
 for longer than the shipped 3 s."""
 ACCOUNT = "linkwise-webhook"
 _REVIEWS = re.compile(r"^linkwise_admission_reviews_total\{.*\} (\S+)$", re.MULTILINE)
-_NOBODY = 1
-"""A port at which nobody listens."""
+_UNREACHABLE = 1
+"""A port without a listener."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,19 +177,19 @@ def register(
         plane: Where.
         port: Of admission, on this machine.
         bundle: PEM in base 64; empty where `certs` writes it.
-        standby: Of whom to call when that failed; nobody answers there where it is 0.
+        standby: Port of the second webhook, which is called after the first; 0: no listener.
         seconds: For how long an API server waits for an answer; as shipped when None.
     """
-    mutating = (f"{port}/mutate", f"{standby or _NOBODY}/mutate")
+    mutating = (f"{port}/mutate", f"{standby or _UNREACHABLE}/mutate")
     _name(plane, MUTATING, mutating, bundle, seconds)
     _name(plane, VALIDATING, (f"{port}/validate",), bundle, seconds)
     wait_until(lambda: _is_in_force(plane), "the registrations are in force")
 
 
-def register_nobody(plane: ControlPlane) -> None:
-    """Name addresses in the registrations at which nobody listens."""
-    _name(plane, MUTATING, (f"{_NOBODY}/",) * 2)
-    _name(plane, VALIDATING, (f"{_NOBODY}/",))
+def register_unreachable(plane: ControlPlane) -> None:
+    """Register addresses without a listener."""
+    _name(plane, MUTATING, (f"{_UNREACHABLE}/",) * 2)
+    _name(plane, VALIDATING, (f"{_UNREACHABLE}/",))
 
 
 def _name(

@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "findings.md"
 FENCE = "```"
 
 NOT_REACHED = {
-    Code.UNREADABLE: "only a server reads a review, and tells it of what the command line refuses",
+    Code.UNREADABLE: "only a server reads a review; the command line refuses such a document",
     Code.INTERNAL: "only the servers answer with it; no input is known to bring it",
 }
 """Codes without examples."""

@@ -99,18 +99,20 @@ def test_the_page_has_a_row_for_each_metric_that_a_process_exposes_and_for_no_ot
 
 def test_a_metric_is_of_the_type_that_its_row_says(exposed):
     types = {name: kind for one in exposed for name, kind in one.items()}
-    told = re.findall(r"^\| `(linkwise_[a-z_]+)` \| (\w+) \|", PAGE, re.MULTILINE)
+    rows_of_types = re.findall(r"^\| `(linkwise_[a-z_]+)` \| (\w+) \|", PAGE, re.MULTILINE)
 
-    assert {name: types[name] for name, _ in told} == dict(told)
+    assert {name: types[name] for name, _ in rows_of_types} == dict(rows_of_types)
 
 
 def test_each_row_of_a_metric_says_which_processes_expose_it(answered):
-    told = re.findall(r"^\| `(linkwise_\w+)` \| \w+ \| [^|]*\| from ([^:]+):", PAGE, re.MULTILINE)
+    rows_by = re.findall(
+        r"^\| `(linkwise_\w+)` \| \w+ \| [^|]*\| from ([^:]+):", PAGE, re.MULTILINE
+    )
     owners = {
         name: set(answered)
         if of == "each process"
         else set(re.findall(r"webhook|certs|scorer|agent", of))
-        for name, of in told
+        for name, of in rows_by
     }
 
     assert owners.keys() == set(rows("Metrics"))
@@ -169,9 +171,9 @@ def test_the_page_names_each_setting_and_no_other_and_whose_it_is():
         for name in asked.names - A_POD.keys():
             owners.setdefault(name, []).append(component)
 
-    told = re.findall(r"^\| `(LINKWISE_\w+)` \| [^|]+ \| ([\w, ]+) \|", PAGE, re.MULTILINE)
+    readers = re.findall(r"^\| `(LINKWISE_\w+)` \| [^|]+ \| ([\w, ]+) \|", PAGE, re.MULTILINE)
 
-    assert {name: list(read) if of == "all" else of.split(", ") for name, of in told} == owners
+    assert {name: list(read) if of == "all" else of.split(", ") for name, of in readers} == owners
     assert set(re.findall(r"LINKWISE_\w+", PAGE)) == set(owners)
 
 
@@ -181,9 +183,9 @@ def test_every_message_that_is_logged_is_explained_and_every_explained_one_is_lo
     logged = {found for path in sources for found in re.findall(calls, path.read_text())}
     table = PAGE.partition("| other messages |")[2].partition("\n\n")[0]
     first = re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE)
-    told = {message for cell in first for message in re.findall("`([^`]+)`", cell)}
+    explained = {message for cell in first for message in re.findall("`([^`]+)`", cell)}
 
-    assert told == logged
+    assert explained == logged
 
 
 def test_files_that_the_page_names_are_there():

@@ -13,9 +13,9 @@ DEFAULTS, EXAMPLE = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.
 
 def keys(kind, prefix=""):
     """Yield the path of each key that always has a place in the document."""
-    for name, told in kind.model_fields.items():
-        path = f"{prefix}{told.alias or name}"
-        inner = told.annotation
+    for name, field in kind.model_fields.items():
+        path = f"{prefix}{field.alias or name}"
+        inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             yield from keys(inner, f"{path}.")
         else:

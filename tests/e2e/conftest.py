@@ -15,7 +15,7 @@ from controlplane.pods import Pods, a_pod
 from controlplane.process import wait_until
 from controlplane.scorer import Scorer, run_scorer
 from controlplane.training import run_training_operator
-from controlplane.webhook import Webhook, register_nobody, run_webhook
+from controlplane.webhook import Webhook, register_unreachable, run_webhook
 
 from cluster import keys
 from cluster.node import Node
@@ -255,7 +255,7 @@ def shipped(plane: ControlPlane) -> tuple[CompletedProcess[str], ...]:
     install(plane)
     difference = plane.kubectl("diff", "-k", str(BASE))
     overlay = plane.kubectl("apply", "--dry-run=server", "-k", str(PROFILES_ALL))
-    register_nobody(plane)
+    register_unreachable(plane)
     wait_until(lambda: _policies_hold(plane.api), "the policies are in force")
     return difference, overlay
 

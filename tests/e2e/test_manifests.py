@@ -14,7 +14,7 @@ from controlplane.api import refusal
 from controlplane.pods import a_pod as pod
 from controlplane.pods import container, requirement, terms
 from controlplane.process import Process, answers, free_ports, wait_until
-from controlplane.webhook import register_nobody
+from controlplane.webhook import register_unreachable
 
 from certs.bundle import read_bundle
 from certs.settings import SECRET, WEBHOOK_CONFIGURATIONS
@@ -456,7 +456,7 @@ def test_certs_with_its_shipped_access_makes_the_secret_and_keeps_the_registrati
         wait_until(lambda: len(bundles(plane) - {trusted}) == 1, "a new CA is written")
     finally:
         plane.processes.stop(process)
-        register_nobody(plane)
+        register_unreachable(plane)
 
 
 def secret(plane):

@@ -419,8 +419,8 @@ def test_a_job_set_makes_pods_that_know_their_job(expand):
 
     assert (first.replicas, second.replicas, second.workload.members) == (2, 4, 6)
     labels = [second.stamp(index).labels for index in range(4)]
-    told = ("job-index", "job-global-index")
-    assert [[one[f"jobset.sigs.k8s.io/{key}"] for key in told] for one in labels] == [
+    names = ("job-index", "job-global-index")
+    assert [[one[f"jobset.sigs.k8s.io/{key}"] for key in names] for one in labels] == [
         ["0", "1"],
         ["0", "1"],
         ["1", "2"],

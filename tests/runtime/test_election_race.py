@@ -24,7 +24,7 @@ restarts = st.lists(
 
 
 class Process:
-    """One that leads, and is started anew with another identity and another clock."""
+    """A candidate that can restart with another identity and another clock."""
 
     def __init__(self, world, number, network, rate):
         self.world, self.number, self.network, self.rate = world, number, network, rate

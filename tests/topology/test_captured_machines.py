@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parents[2] / "../shared/topologies"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the captured machines are not here")
 
 
-UNTOLD = Constants()
+NO_CONSTANTS = Constants()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Read:
     numa: str
     """Node of each GPU; only equal or not equal counts."""
     nics: int = 0
-    constants: Constants = UNTOLD
+    constants: Constants = NO_CONSTANTS
     warning: str = ""
 
 
@@ -43,7 +43,7 @@ class Refused:
 
 CUBE = {(0, 1): 1, (0, 3): 2, (0, 4): 2, (3, 7): 1, (0, 7): 0}
 PAIRS = {(0, 1): 4, (0, 2): 0, (2, 3): 4, (6, 7): 4}
-NVLINKS_UNTOLD = "tells nothing of NVLinks"
+NO_NVLINK_DATA = "tells nothing of NVLinks"
 NDV4_SPEEDS = Constants(pcie=24.0, bridge=24.0, socket=16.0)
 
 FILES: dict[str, Read | Refused] = {
@@ -105,7 +105,7 @@ FILES: dict[str, Read | Refused] = {
         numa="00001111",
         nics=4,
         constants=Constants(socket=10.0),
-        warning=NVLINKS_UNTOLD,
+        warning=NO_NVLINK_DATA,
     ),
     "aws-p4d.24xlarge-8xa100.txt": Read(gpus=8, switched=True, links={(0, 7): 12}, numa="00001111"),
     "aws-p4de-24xl-topo.nccl.xml": Read(
@@ -114,7 +114,7 @@ FILES: dict[str, Read | Refused] = {
         numa="00001111",
         nics=4,
         constants=Constants(socket=10.0),
-        warning=NVLINKS_UNTOLD,
+        warning=NO_NVLINK_DATA,
     ),
     "azure-ncv4-graph.nccl.xml": Refused(("NCCL graph file", "no machine")),
     "azure-ncv4-topo.nccl.xml": Read(
@@ -132,7 +132,7 @@ FILES: dict[str, Read | Refused] = {
         numa="00001111",
         nics=1,
         constants=Constants(pcie=24.0, bridge=20.0, socket=10.0),
-        warning=NVLINKS_UNTOLD,
+        warning=NO_NVLINK_DATA,
     ),
     "azure-ndv4-topo.nccl.xml": Read(
         gpus=8,
@@ -140,7 +140,7 @@ FILES: dict[str, Read | Refused] = {
         numa="00112233",
         nics=8,
         constants=NDV4_SPEEDS,
-        warning=NVLINKS_UNTOLD,
+        warning=NO_NVLINK_DATA,
     ),
     "azure-ndv5-topo.nccl.xml": Read(
         gpus=8,
@@ -148,7 +148,7 @@ FILES: dict[str, Read | Refused] = {
         numa="00001111",
         nics=8,
         constants=Constants(pcie=48.0, bridge=40.0, socket=22.0),
-        warning=NVLINKS_UNTOLD,
+        warning=NO_NVLINK_DATA,
     ),
     "b200-8x-13nic-glued-header-partial.txt": Refused(
         ("rows missing: GPU5, GPU6, GPU7",),

@@ -65,9 +65,9 @@ def test_a_name_of_two_generations_is_refused() -> None:
 
 
 def test_each_architecture_has_the_speed_and_the_links_of_the_model() -> None:
-    told = {(each.nvlink, each.links) for each in PRODUCTS.values()}
+    rates = {(each.nvlink, each.links) for each in PRODUCTS.values()}
 
-    assert told == {(18.0, 4), (20.0, 6), (20.0, 12), (12.0, 12), (20.6, 18), (40.1, 18)}
+    assert rates == {(18.0, 4), (20.0, 6), (20.0, 12), (12.0, 12), (20.6, 18), (40.1, 18)}
 
 
 def test_the_defaults_are_those_of_a_text_that_tells_neither_model_nor_cpu() -> None:

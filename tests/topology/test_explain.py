@@ -12,12 +12,12 @@ from topology.machine import Machine, gpus_of, mask_of
 from topology.table import Table, table_of
 
 
-def told(machine: Machine, free: object, k: int, **ask: object) -> Explanation:
+def explained(machine: Machine, free: object, k: int, **ask: object) -> Explanation:
     return explain(table_of(machine), ChoiceRequest(mask_of(set(free)), k, **ask))
 
 
 def test_every_field_of_a_choice_on_a_partly_taken_dgx1():
-    explanation = told(dgx1_v100(), {0, 1, 2, 4, 5}, 2)
+    explanation = explained(dgx1_v100(), {0, 1, 2, 4, 5}, 2)
 
     assert explanation == Explanation(
         chosen=GPUSet((0, 4), 40.0),
@@ -33,7 +33,7 @@ def test_every_field_of_a_choice_on_a_partly_taken_dgx1():
 
 
 def test_a_single_gpu_has_no_bandwidth_to_compare():
-    explanation = told(dgx1_v100(), {0, 3, 5}, 1)
+    explanation = explained(dgx1_v100(), {0, 3, 5}, 1)
 
     assert explanation == Explanation(
         chosen=GPUSet((5,), None),
@@ -49,7 +49,7 @@ def test_a_single_gpu_has_no_bandwidth_to_compare():
 
 
 def test_where_no_set_satisfies_the_ask_the_reason_is_all_there_is():
-    explanation = told(dgx1_v100(), {0, 1}, 3)
+    explanation = explained(dgx1_v100(), {0, 1}, 3)
 
     assert explanation == Explanation(
         None, "asked for 3, more than the 2 GPUs free", None, None, None, None, None, True
@@ -57,7 +57,7 @@ def test_where_no_set_satisfies_the_ask_the_reason_is_all_there_is():
 
 
 def test_without_a_linked_set_the_reason_says_so():
-    explanation = told(bridged_pairs(), {0, 2}, 2, linked=True)
+    explanation = explained(bridged_pairs(), {0, 2}, 2, linked=True)
 
     assert explanation.chosen is None
     assert explanation.reason == "NVLink alone connects no such set of free GPUs"
@@ -107,12 +107,12 @@ def test_without_a_linked_set_the_reason_says_so():
     ids=["faster", "only one", "symmetric", "all alike", "keeps", "numa"],
 )
 def test_the_reason_names_what_decided(machine, free, k, ask, reason):
-    assert told(machine, free, k, **ask).reason == reason
+    assert explained(machine, free, k, **ask).reason == reason
 
 
 def test_compat_does_not_claim_to_keep_sets():
     # On an empty DGX-1 best-effort takes a slower set of five.
-    explanation = told(dgx1_v100(), range(8), 5, mode=ChoiceMode.COMPAT)
+    explanation = explained(dgx1_v100(), range(8), 5, mode=ChoiceMode.COMPAT)
 
     assert explanation.chosen is not None
     assert (explanation.chosen.bandwidth, explanation.best_free) == (36.8, 46.0)
@@ -184,17 +184,17 @@ def test_an_explanation_agrees_with_the_table_it_explains(machine, data):
 
 
 def test_nothing_is_left_of_a_machine_taken_whole():
-    assert told(dgx1_v100(), range(8), 8).left is None
+    assert explained(dgx1_v100(), range(8), 8).left is None
 
 
 def test_bounds_are_told_apart_from_exact_values():
     ring = a_machine(9, {(i, (i + 1) % 9): 1 for i in range(9)})
 
-    assert not told(ring, range(9), 6).exact
+    assert not explained(ring, range(9), 6).exact
 
 
 def test_sixteen_alike_gpus_are_explained_without_trying_every_pair_of_sets():
-    explanation = told(a_pcie_machine(16, socket=16, switch=16), range(16), 8)
+    explanation = explained(a_pcie_machine(16, socket=16, switch=16), range(16), 8)
 
     assert explanation.runner_up is None
     assert explanation.reason.endswith("every other such set is the same but for numbering")

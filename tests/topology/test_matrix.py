@@ -369,16 +369,16 @@ def printed(machine: Machine, blank: str) -> str:
 
 
 def as_printed(machine: Machine) -> Machine:
-    """Leave of a machine what a matrix can tell."""
+    """Return the machine without what a matrix does not contain."""
     n = machine.n
-    told = {
+    printed = {
         (i, j): (
             Level.UNKNOWN if i == j or machine.links[i][j] else machine.levels[i][j] or Level.SYS
         )
         for i in range(n)
         for j in range(n)
     }
-    square = tuple(tuple(told[i, j] for j in range(n)) for i in range(n))
+    square = tuple(tuple(printed[i, j] for j in range(n)) for i in range(n))
     return replace(machine, levels=square, constants=Constants())
 
 

@@ -14,8 +14,8 @@ GPU_CLASS = 'class="0x030200"'
 
 
 def a_gpu(bus: int, *links: str, dev: str = "", sm: str = "", pci: str = "") -> str:
-    told = "".join(f' {name}="{value}"' for name, value in (("dev", dev), ("sm", sm)) if value)
-    inner = f"<gpu{told}>{''.join(links)}</gpu>" if links or told else ""
+    extra = "".join(f' {name}="{value}"' for name, value in (("dev", dev), ("sm", sm)) if value)
+    inner = f"<gpu{extra}>{''.join(links)}</gpu>" if links or extra else ""
     return f'<pci busid="0000:{bus:02x}:00.0" {GPU_CLASS} {pci}>{inner}</pci>'
 
 
@@ -93,7 +93,7 @@ def test_counts_that_differ_both_ways_are_no_links_with_a_warning() -> None:
     ("link", "words"),
     [
         pytest.param(a_link(1, 12), "NVLinks from GPUs 0 to themselves", id="itself"),
-        pytest.param(a_link(99), "to what is no GPU of the file", id="nobody"),
+        pytest.param(a_link(99), "to what is no GPU of the file", id="no such GPU"),
         pytest.param(a_link(99, 3, "0x068001"), "to what is no GPU of the file", id="a CPU"),
     ],
 )
@@ -173,7 +173,7 @@ def intel(model: int) -> str:
         pytest.param('arch="ppc64"', 'link_speed="16 GT/s"', (24.0, 24.0, 20.0), id="Power9"),
         pytest.param("", 'link_speed="32 GT/s"', (48.0, 10.0, 6.0), id="unknown CPU"),
         pytest.param("", 'link_speed="2.5 GT/s"', (3.0, 3.0, 2.5), id="unknown CPU, slow link"),
-        pytest.param("", 'link_speed="very fast"', (12.0, 10.0, 6.0), id="nothing told"),
+        pytest.param("", 'link_speed="very fast"', (12.0, 10.0, 6.0), id="unreadable speed"),
     ],
 )
 def test_speeds_of_the_host_come_from_its_cpu_and_the_link_of_its_gpus(

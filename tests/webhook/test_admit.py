@@ -405,7 +405,7 @@ def test_allocation_written_by_a_user_is_removed_with_a_warning():
     assert len(outcome.warnings) == 3
 
 
-# ---- What is told.
+# ---- Audit annotations and warnings.
 
 
 def test_audit_annotations_have_policy_rules_and_findings():

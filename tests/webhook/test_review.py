@@ -241,7 +241,7 @@ NODE_A = user("system:node:a", keys.NODES_GROUP)
         pytest.param(user("system:node:a"), "a", False, id="not in the group"),
         pytest.param(user("tenant", keys.NODES_GROUP), "a", False, id="not its name"),
         pytest.param(user("system:serviceaccount:team:tenant"), "a", False, id="a tenant"),
-        pytest.param({}, "a", False, id="nobody"),
+        pytest.param({}, "a", False, id="no user"),
     ],
 )
 def test_mirror_pod_is_accepted_only_from_its_own_node(who, node, believed):

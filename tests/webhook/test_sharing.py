@@ -179,7 +179,7 @@ def test_request_is_renamed_back_if_nodes_share_under_the_plain_name():
     ("limits", "texts"),
     [
         pytest.param(ONE, [], id="nothing-is-shared"),
-        pytest.param({keys.NVIDIA_GPU_SHARED: 1}, [], id="nothing-tells-the-name"),
+        pytest.param({keys.NVIDIA_GPU_SHARED: 1}, [], id="no-node-has-the-name"),
         pytest.param(ONE, [group("{pool: a}", **RENAMED)], id="nodes-differ"),
         pytest.param({**ONE, keys.NVIDIA_GPU_SHARED: 1}, [group(**RENAMED)], id="both-names"),
         pytest.param({"cpu": 1}, [group(**RENAMED)], id="no-gpu"),

@@ -215,7 +215,7 @@ def test_node_with_lost_card_is_shown_with_its_pod(inspect, form):
     )
 
     assert ran.code == 0
-    # As one of whom nobody knows the card: in a line of its own, or in a column.
+    # Shown as a pod whose card is unknown: in a line of its own, or in a column.
     words = ["0/15", "3", "3/15"] if form == ("--format=gpushare",) else ["gone"]
     assert all(word in ran.out for word in words)
 

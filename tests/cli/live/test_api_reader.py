@@ -441,7 +441,7 @@ def test_recorded_plan_is_read_from_the_gang_object(cluster, linkwise):
     assert (unit["bandwidth"], unit["best_possible"]) == (30.5, 40.5)
     assert unit["index_order"]["bandwidth"] == 20.5
 
-    # A plan that was not the one carried out tells nothing of it.
+    # Another plan than the committed one does not explain it.
     plan["id"] = "1-2"
     [other] = json.loads(linkwise("explain", "gang", "team/g", "-o", "json").out)["items"]
     assert other["bandwidth"] is None

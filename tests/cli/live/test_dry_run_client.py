@@ -81,7 +81,7 @@ def serving(folder, answer):
     server = http.server.HTTPServer(("127.0.0.1", 0), Served)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*a_leaf(ca).write(folder))
-    # Handshakes in the thread: one that fails is nobody's exception.
+    # Handshakes in the thread: one that fails raises nowhere else.
     server.socket = context.wrap_socket(server.socket, server_side=True)
     server.answer = answer
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))

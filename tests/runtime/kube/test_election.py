@@ -105,7 +105,7 @@ async def test_candidate_measures_from_its_own_observation(api):
     api.put(**OTHER)
     we = Candidate(api).start()
     await asyncio.sleep(14)
-    # Only its renewal counts, not that somebody touched the object.
+    # Only a renewal counts, not another change of the object.
     api.put(**OTHER)
     await asyncio.sleep(0.5)
     assert we.terms == []

@@ -23,10 +23,10 @@ class Thing(msgspec.Struct, frozen=True):
 
 
 class Watched:
-    """A reflector, and every state that it has told of."""
+    """A reflector, and every state that it has reported."""
 
     def __init__(self, kube, **given):
-        self.told = asyncio.Queue()
+        self.states = asyncio.Queue()
         self.changed = []
         read = msgspec.json.Decoder(Thing).decode
         given = {"timings": FAST, "on_change": self._note, "read": read, **given}
@@ -34,13 +34,13 @@ class Watched:
 
     def _note(self, items, changed):
         self.changed.append({name for _, name in changed})
-        self.told.put_nowait({name: thing.data for (_, name), thing in items.items()})
+        self.states.put_nowait({name: thing.data for (_, name), thing in items.items()})
 
     async def state(self, *names):
         """Wait until exactly these are there."""
         async with asyncio.timeout(PATIENCE):
             while True:
-                found = await self.told.get()
+                found = await self.states.get()
                 if set(found) == set(names):
                     return found
 
@@ -382,10 +382,10 @@ async def test_the_log_says_what_is_wrong_with_an_object_and_no_more_of_it_than_
         async with watched(api, read=read) as watch:
             await watch.state()
 
-    (told,) = (one for one in logs if one["event"] == "Could not read object")
-    assert told["object"] == "ns/a"
-    assert told["err"].startswith("no number: x")
-    assert len(told["err"]) == 200
+    (line,) = (one for one in logs if one["event"] == "Could not read object")
+    assert line["object"] == "ns/a"
+    assert line["err"].startswith("no number: x")
+    assert len(line["err"]) == 200
 
 
 @pytest.mark.parametrize("levels", [*range(890, 1000, 2), 9980])

@@ -12,7 +12,7 @@ HOLDER = "pod-1_0f3c"
 
 
 class Scheduler:
-    """A process that holds the Lease, and renews it while it is told to."""
+    """A process that holds the Lease, and renews it on request."""
 
     def __init__(self, api, holder=HOLDER, term=3):
         self.api, self.term, self.renewals = api, term, 0

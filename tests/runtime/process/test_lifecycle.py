@@ -17,11 +17,11 @@ def send(number):
 def test_first_signal_lets_the_process_drain(number):
     ended = []
 
-    async def main(told):
+    async def main(stop):
         assert type(asyncio.get_running_loop()).__module__ == "uvloop"
-        assert not told.is_set()
+        assert not stop.is_set()
         send(number)
-        await told.wait()
+        await stop.wait()
         await asyncio.sleep(0)
         ended.append(True)
 
@@ -33,10 +33,10 @@ def test_first_signal_lets_the_process_drain(number):
 def test_second_signal_cancels_main():
     ended = []
 
-    async def main(told):
+    async def main(stop):
         try:
             send(signal.SIGTERM)
-            await told.wait()
+            await stop.wait()
             send(signal.SIGTERM)
             await asyncio.Event().wait()
         finally:

@@ -101,8 +101,8 @@ async def test_responses_are_logged_and_counted(scorer, cluster):
 
     _, metrics = await scorer.probe("/metrics")
     for verb, result in [("filter", "fits"), ("filter", "fits nowhere"), ("filter", "failed")]:
-        told = f'linkwise_extender_responses_total{{result="{result}",verb="{verb}"}} 1.0'
-        assert told in metrics
+        sample = f'linkwise_extender_responses_total{{result="{result}",verb="{verb}"}} 1.0'
+        assert sample in metrics
     assert 'linkwise_extender_responses_total{result="bound",verb="bind"} 1.0' in metrics
     assert 'linkwise_http_request_duration_seconds_count{path="/filter"} 3.0' in metrics
     [line] = [

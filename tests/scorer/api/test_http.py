@@ -183,7 +183,7 @@ async def test_the_reason_of_a_reservation_does_not_name_the_starving_unit(score
     await until_true(reserved)
 
 
-@pytest.mark.parametrize(("token", "status"), [("nobody", 401), ("wider", 401), ("other", 403)])
+@pytest.mark.parametrize(("token", "status"), [("unknown", 401), ("wider", 401), ("other", 403)])
 @pytest.mark.usefixtures("tokens")
 async def test_only_the_webhook_may_request_dry_runs(scorer, token, status):
     found, body = await scorer.fits(QUESTION, token)

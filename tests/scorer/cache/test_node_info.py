@@ -44,16 +44,16 @@ def unhealthy(text):
     return a_map("unhealthy-gpu-gpu-0", {keys.UNHEALTHY_KEY: text})
 
 
-def known(*told, raw=None, policy=""):
+def known(*configmaps, raw=None, policy=""):
     snapshot = PolicySnapshot(parse_policy(policy))
-    return build_node(raw or a_raw(), {one.metadata.name: one for one in told}, snapshot)
+    return build_node(raw or a_raw(), {one.metadata.name: one for one in configmaps}, snapshot)
 
 
 def out_of_use(node):
     return [i for i, card in enumerate(node.cards) if not card.healthy]
 
 
-# ---- Of which node a ConfigMap tells.
+# ---- The node of a ConfigMap.
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_agent_and_policy_precede_the_labels():
 
 
 def test_unhealthy_gpus_of_every_topology_count_without_a_machine():
-    told = topology_of("second", data={keys.TOPOLOGY_DEVICES: '{"0": "Unhealthy"}'})
+    second = topology_of("second", data={keys.TOPOLOGY_DEVICES: '{"0": "Unhealthy"}'})
 
-    assert out_of_use(known(topology_of("first", data={}), told)) == [0]
+    assert out_of_use(known(topology_of("first", data={}), second)) == [0]
 
 
 def test_the_published_machine_precedes_that_of_the_policy():
@@ -159,10 +159,10 @@ def test_an_invalid_topology_is_skipped_with_a_warning():
     )
     whole = topology_of("b-whole", unhealthy=(2,))
 
-    for told in ((broken,), (broken, whole)):
-        node = known(*told)
-        assert node.machine_known is (whole in told)
-        assert out_of_use(node) == ([1, 2] if whole in told else [1])
+    for configmaps in ((broken,), (broken, whole)):
+        node = known(*configmaps)
+        assert node.machine_known is (whole in configmaps)
+        assert out_of_use(node) == ([1, 2] if whole in configmaps else [1])
         assert [warning.split(": ")[:2] for warning in node.warnings] == [
             ["published topology", "machine.json"],
             ["published topology", "linkType"],
@@ -193,9 +193,9 @@ def test_the_mismatch_of_any_published_topology_counts():
 
 
 @pytest.mark.parametrize(
-    ("label", "policy", "expected", "told"),
+    ("label", "policy", "expected", "warned"),
     [
-        pytest.param(None, "", "binpack", None, id="nobody says"),
+        pytest.param(None, "", "binpack", None, id="default"),
         pytest.param(None, "spread", "spread", None, id="the policy"),
         pytest.param("binpack", "spread", "binpack", None, id="the node before the policy"),
         pytest.param("spread", "binpack", "spread", None, id="the node"),
@@ -204,7 +204,7 @@ def test_the_mismatch_of_any_published_topology_counts():
     ],
 )
 def test_the_strategy_for_shares_is_that_of_the_node_else_of_the_policy(
-    label, policy, expected, told
+    label, policy, expected, warned
 ):
     labels = {keys.NODE_MODE: "share", **({keys.NODE_PLACEMENT: label} if label else {})}
     raw = a_raw(0, labels, **{keys.GPU_COUNT: "2", keys.GPU_MEM: "32"})
@@ -212,14 +212,14 @@ def test_the_strategy_for_shares_is_that_of_the_node_else_of_the_policy(
     node = known(raw=raw, policy=f"placement: {{strategy: {policy}}}\n" if policy else "")
 
     assert node.placement == expected
-    assert [told in warning for warning in node.warnings] == ([True] if told else [])
+    assert [warned in warning for warning in node.warnings] == ([True] if warned else [])
 
 
 # ---- Health.
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("configmaps", "expected"),
     [
         pytest.param([unhealthy("0, 3")], [0, 3], id="listed"),
         pytest.param([unhealthy("all")], [], id="what cannot be read excludes nothing"),
@@ -228,8 +228,8 @@ def test_the_strategy_for_shares_is_that_of_the_node_else_of_the_policy(
         pytest.param([topology_of(unhealthy=(2,)), unhealthy("5")], [2, 5], id="both"),
     ],
 )
-def test_unhealthy_gpus_are_not_used(told, expected):
-    assert out_of_use(known(*told)) == expected
+def test_unhealthy_gpus_are_not_used(configmaps, expected):
+    assert out_of_use(known(*configmaps)) == expected
 
 
 def test_an_invalid_list_of_unhealthy_gpus_is_a_warning():

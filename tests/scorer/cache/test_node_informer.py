@@ -122,8 +122,8 @@ async def test_warnings_are_logged_once_everything_was_listed(cluster):
         async with watching(cluster):
             await until(lambda: warnings_in(logs))
 
-    told = f"{keys.NODE_PLACEMENT}=spraed is neither binpack nor spread: spread is taken"
-    assert warnings_in(logs) == [("gpu-0", [told])]
+    warning = f"{keys.NODE_PLACEMENT}=spraed is neither binpack nor spread: spread is taken"
+    assert warnings_in(logs) == [("gpu-0", [warning])]
 
 
 async def test_warnings_of_a_node_that_was_created_again_are_logged_again(cluster):

@@ -1,4 +1,4 @@
-"""Pods that cannot be read: what they may hold is given to nobody else."""
+"""Pods that cannot be read: GPUs that they may hold are not allocated to others."""
 
 import json
 

@@ -4,7 +4,7 @@ from waiting import until
 
 
 def grow(pod, part):
-    """Let there be more of something in a pod than anybody has good use for."""
+    """Add more items of one kind to a pod than is stored."""
     metadata, spec = pod["metadata"], pod["spec"]
     match part:
         case "tolerations":

@@ -220,7 +220,7 @@ async def test_one_of_two_concurrent_requests_gets_the_gpus(cluster):
     [
         pytest.param((404, "it is not there"), id="gone"),
         pytest.param((409, "pod is being deleted"), id="leaving"),
-        pytest.param((403, "denied by somebody's policy"), id="forbidden"),
+        pytest.param((403, "denied by a policy"), id="forbidden"),
         pytest.param((429, "later"), id="busy"),
         pytest.param((500, "broken"), id="broken"),
     ],
@@ -375,7 +375,7 @@ async def test_a_pod_with_gpus_keeps_them_when_its_binding_is_refused(cluster):
         cluster.paused = True
         cluster.gang("bert", 2, 4)
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
-        cluster.fail_binding("bert-0", (403, "denied by somebody's policy"))
+        cluster.fail_binding("bert-0", (403, "denied by a policy"))
         held = leader.context.informers.state._assumed["bert-0"]
         assert "policy" in await bound(leader, "bert-0", cluster.record("bert-0")["node"])
         assert leader.context.informers.state._assumed["bert-0"] is held

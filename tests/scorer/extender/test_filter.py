@@ -161,7 +161,7 @@ def recorded(node, *gpus, bound=False, **fields):
     return placed_pod("pod", WHOLE, node, *shares, bound=bound, **fields)
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["told by us", "told by the pod"])
+@pytest.mark.parametrize("known", [True, False], ids=["from the cache", "from the pod"])
 def test_a_pod_with_gpus_fits_on_their_node_only(known):
     state = a_state(*(a_node(name) for name in "abc"))
     raw = recorded("b", 0, 1, labels={keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "2"})

@@ -25,7 +25,7 @@ from scorer.metrics import Metrics
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.timings import Timings
 
-# Each node has room for one of two pods, so that whoever forgets the other one gives too much.
+# Each node has room for one of two pods: a cache that misses one of them overcommits the node.
 NODES = {
     "memory": a_node("memory", a_machine(1), "share", card_memory=8),
     "both": a_node("both", a_machine(1), "core_mem", card_memory=16),
@@ -49,7 +49,7 @@ STEPS = st.lists(
     st.one_of(
         *[BIND] * 4,
         st.tuples(st.just("replace"), NAMES, st.sampled_from(LIMITS)),
-        st.tuples(st.just("tell"), st.integers(1, 9)),
+        st.tuples(st.just("deliver"), st.integers(1, 9)),
         st.tuples(st.just("wait"), st.sampled_from((0.2, 1.0, 2.5))),
     ),
     max_size=40,
@@ -94,7 +94,7 @@ class Api:
         await asyncio.sleep(0.1)
         match fate:
             case "refused":
-                raise ApiError(403, "", "somebody's policy")
+                raise ApiError(403, "", "a policy")
             case "lost":
                 await asyncio.sleep(1.9)
                 raise Unreachable("no answer")
@@ -174,7 +174,7 @@ class Run:
                 self.api.fate = fate
                 node = fits[number % len(fits)]
                 self.asked.append(asyncio.create_task(self.bind(name, node)))
-            case "tell", number:
+            case "deliver", number:
                 self.deliver(number)
             case "wait", seconds:
                 await asyncio.sleep(seconds)

@@ -298,7 +298,7 @@ def test_victims_are_sufficient_and_minimal(pods, memory, cards, proposed):
     gone = evicted(node, pod, *uids)
 
     if gone is None:
-        # All that may go does not help, or nobody need go.
+        # Evicting all candidates does not help, or no eviction is needed.
         low = {uid for uid, priority in there.items() if priority < 2}
         assert not fits_without(node.state, pod, low) or _fits_again(node, before, pod, set())
         return

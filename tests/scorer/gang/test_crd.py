@@ -221,11 +221,11 @@ def test_a_plan_is_not_given_to_a_gang_that_changed_meanwhile(changed):
         patched(stored(gang, **changed), steps)
 
 
-# ---- What people are told.
+# ---- Status.
 
 
 @pytest.mark.parametrize(
-    ("nodes", "told"),
+    ("nodes", "expected"),
     [
         pytest.param(["gpu-0"], "gpu-0", id="one"),
         pytest.param(["gpu-0", "gpu-0", "gpu-1"], "gpu-0,gpu-1", id="two"),
@@ -234,11 +234,11 @@ def test_a_plan_is_not_given_to_a_gang_that_changed_meanwhile(changed):
         pytest.param(["n" * 63, "m" * 63], "2 nodes", id="two with long names"),
     ],
 )
-def test_nodes_are_named_while_they_are_few(nodes, told):
+def test_nodes_are_named_while_they_are_few(nodes, expected):
     members = tuple(PlannedPod(f"p{i}", f"u{i}", node, ()) for i, node in enumerate(nodes))
     planned = GangPlan("p1", True, members)
 
-    assert status_of(Phase.PLACED, members=(1, 1), held=planned.held, now=NOW).nodes == told
+    assert status_of(Phase.PLACED, members=(1, 1), held=planned.held, now=NOW).nodes == expected
 
 
 def test_status_has_members_phase_bandwidth_and_reason():
@@ -257,10 +257,10 @@ def test_condition_keeps_its_transition_time():
     second = status_of(Phase.WAITING, members=(2, 2), reason="bigger", before=first, now=LATER)
     third = status_of(Phase.PLACED, members=(2, 2), held=PLAN.held, before=second, now=LATER)
 
-    told = [condition(status, "Placed") for status in (first, second, third)]
-    assert [one.last_transition_time for one in told] == [NOW, NOW, LATER]
-    assert [one.status for one in told] == ["False", "False", "True"]
-    assert [one.message for one in told] == ["too big", "bigger", ""]
+    conditions = [condition(status, "Placed") for status in (first, second, third)]
+    assert [one.last_transition_time for one in conditions] == [NOW, NOW, LATER]
+    assert [one.status for one in conditions] == ["False", "False", "True"]
+    assert [one.message for one in conditions] == ["too big", "bigger", ""]
 
 
 def condition(status, kind):

@@ -37,17 +37,17 @@ def names(*numbers, stem="bert-worker"):
         ),
         pytest.param(names(0, 1), 3, None, None, id="behind a row, whatever it is called"),
         pytest.param(["a-1", "b-0"], 4, None, None, id="two rows"),
-        pytest.param(["a-1", "b-0-x7k2p"], 4, None, None, id="names drawn by lot"),
+        pytest.param(["a-1", "b-0-x7k2p"], 4, None, None, id="random suffixes"),
         pytest.param(names(0, 5), 3, None, "bert-worker-1", id="no more than are missing"),
     ],
 )
 def test_missing_members_are_named_where_their_names_are_known(there, needed, makes, who):
-    told = assembling(there, needed, makes)
+    reason = assembling(there, needed, makes)
 
-    assert told == f"{len(there)} of {needed} members" + (f"; missing: {who}" if who else "")
+    assert reason == f"{len(there)} of {needed} members" + (f"; missing: {who}" if who else "")
 
 
 def test_a_number_beyond_all_reason_takes_no_time():
-    told = assembling(names(0), 10**9, ExpectedPods((("bert-worker", 10**9),)))
+    reason = assembling(names(0), 10**9, ExpectedPods((("bert-worker", 10**9),)))
 
-    assert told.endswith("bert-worker-3 and 999999996 more")
+    assert reason.endswith("bert-worker-3 and 999999996 more")

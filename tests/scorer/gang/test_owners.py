@@ -244,7 +244,7 @@ def test_pods_that_linkwise_does_not_place_do_not_count(change):
 @pytest.mark.parametrize(
     ("completions", "members"),
     [(4, 4), (6, 6), (12, 6), (None, 6)],
-    ids=["fewer than run at once", "as many", "more", "not told"],
+    ids=["fewer than run at once", "as many", "more", "not set"],
 )
 def test_a_job_never_runs_more_pods_than_it_completes(completions, members):
     assert declared(JOB, lambda spec: spec.update(completions=completions)) == members
@@ -424,7 +424,7 @@ PLAIN_TEMPLATE = {"spec": {"containers": [{}]}}
             "Job",
             {"parallelism": 2, "template": GPU_TEMPLATE},
             ExpectedPods(),
-            id="names drawn by lot",
+            id="random suffixes",
         ),
     ],
 )

@@ -225,18 +225,18 @@ def test_a_group_has_the_size_that_its_annotation_says_where_nobody_else_does():
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "reason"),
     [
         ("JobSet", "without startupPolicyOrder: InOrder"),
         ("LeaderWorkerSet", "with startupPolicy: LeaderCreated"),
     ],
 )
-def test_owner_that_orders_its_pods_is_named_as_the_reason(kind, told):
+def test_owner_that_orders_its_pods_is_named_as_the_reason(kind, reason):
     owners = Owners({}, {}, {"job": ExpectedPods(ordered=True)})
 
     unit = the_unit(workers(2, owner={**JOB, "kind": kind})[:1], owners)
 
-    assert told in unit.blocked
+    assert reason in unit.blocked
 
 
 def test_pods_of_a_job_set_are_in_the_order_of_their_jobs():
@@ -270,17 +270,17 @@ def test_pods_of_a_job_set_are_in_the_order_of_their_jobs():
             {keys.POD_GROUP_NAME: "bert", keys.GPU_TOPOLOGY_REPLICA: "4"}, None, 4, id="total alone"
         ),
         pytest.param({keys.POD_GROUP: "bert"}, 3, 3, id="declared alone"),
-        pytest.param({keys.POD_GROUP: "bert"}, None, None, id="nothing tells"),
+        pytest.param({keys.POD_GROUP: "bert"}, None, None, id="unknown"),
     ],
 )
-def test_how_many_members_there_must_be(labels, declared, needed):
+def test_member_count_comes_from_labels_or_owner(labels, declared, needed):
     owners = Owners({}, {} if declared is None else {"job": declared})
 
     unit = the_unit([a_seen(1, "bert-worker-0", labels=labels, owner=JOB)], owners)
 
     assert unit.needed == needed
-    told = f"1 of {needed} members" if needed else "the number of its members is unknown"
-    assert unit.blocked.startswith(told)
+    reason = f"1 of {needed} members" if needed else "the number of its members is unknown"
+    assert unit.blocked.startswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -314,14 +314,14 @@ def test_missing_members_are_named():
 
 
 @pytest.mark.parametrize(
-    ("members", "ordered", "told"), [(1, True, True), (1, False, False), (2, True, False)]
+    ("members", "ordered", "blocked"), [(1, True, True), (1, False, False), (2, True, False)]
 )
-def test_ordered_stateful_set_is_named_as_the_reason(members, ordered, told):
+def test_ordered_stateful_set_is_named_as_the_reason(members, ordered, blocked):
     owners = Owners({}, {}, {"job": ExpectedPods((("bert-worker", 2),), ordered=ordered)})
 
     unit = the_unit(workers(2, owner={**JOB, "kind": "StatefulSet"})[:members], owners)
 
-    assert ("podManagementPolicy: Parallel" in (unit.blocked or "")) is told
+    assert ("podManagementPolicy: Parallel" in (unit.blocked or "")) is blocked
 
 
 def test_members_that_ask_for_other_things_are_unlike():

@@ -12,7 +12,7 @@ from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
 
 
-def told(snapshot: Snapshot, members, **options) -> PlanExplanation:
+def explained(snapshot: Snapshot, members, **options) -> PlanExplanation:
     found = plan(snapshot, members, **options)
     assert isinstance(found, Plan), found
     return explain_plan(snapshot, found)
@@ -21,8 +21,8 @@ def told(snapshot: Snapshot, members, **options) -> PlanExplanation:
 def test_the_only_node_is_called_so_and_the_best_of_several_too():
     nodes = [a_node("a"), a_node("b")]
 
-    assert told(a_snapshot(nodes[0]), [a_member()]).nodes == ("only a takes it now")
-    assert told(a_snapshot(*nodes), workers(2)).nodes == (
+    assert explained(a_snapshot(nodes[0]), [a_member()]).nodes == ("only a takes it now")
+    assert explained(a_snapshot(*nodes), workers(2)).nodes == (
         "of the 2 nodes that take all 2 now, a is the best"
     )
 
@@ -30,7 +30,7 @@ def test_the_only_node_is_called_so_and_the_best_of_several_too():
 def test_several_nodes_are_the_fewest_in_the_nearest_domain():
     nodes = [a_node(n, labels={"rack": "r"}) for n in "ab"]
 
-    assert told(a_snapshot(*nodes, domains=("rack",)), workers(9)).nodes == (
+    assert explained(a_snapshot(*nodes, domains=("rack",)), workers(9)).nodes == (
         "no single node takes all 9; 2 nodes is the fewest, all with rack=r; the best such set"
     )
 
@@ -45,13 +45,13 @@ def test_plan_that_is_not_exact_is_not_called_best():
 def test_members_placed_in_turn_claim_no_fewest_nodes():
     nodes = [a_node(n, a_machine(1), "share", card_memory=8) for n in "ab"]
 
-    assert told(a_snapshot(*nodes), workers(2, 0, limits={GPU_MEM: 8})).nodes == (
+    assert explained(a_snapshot(*nodes), workers(2, 0, limits={GPU_MEM: 8})).nodes == (
         "one after another, each of the 2 on the node that was best for it then"
     )
 
 
 def test_the_gpus_of_each_node_are_explained():
-    found = told(a_snapshot(a_node(), taken={"node-0": (2, 3)}), workers(4))
+    found = explained(a_snapshot(a_node(), taken={"node-0": (2, 3)}), workers(4))
 
     assert found.gpus["node-0"].chosen.gpus == (4, 5, 6, 7)
     assert found.gpus["node-0"].index_order.gpus == (0, 1, 4, 5)
@@ -59,17 +59,17 @@ def test_the_gpus_of_each_node_are_explained():
 
 def test_shares_and_too_many_nodes_are_not_explained_gpu_by_gpu():
     node = a_node(machine=a_machine(1), mode="share", card_memory=8)
-    assert told(a_snapshot(node), [a_member(0, limits={GPU_MEM: 8})]).gpus == {}
+    assert explained(a_snapshot(node), [a_member(0, limits={GPU_MEM: 8})]).gpus == {}
 
     many = [a_node(f"n{i:02}", a_machine(2)) for i in range(MOST_EXPLAINED + 2)]
-    assert len(told(a_snapshot(*many), workers(len(many), 2)).gpus) == MOST_EXPLAINED
+    assert len(explained(a_snapshot(*many), workers(len(many), 2)).gpus) == MOST_EXPLAINED
 
 
 def test_sets_that_another_rule_chose_are_not_explained_by_the_mode():
     # With unequal members each set is chosen on its own.
     members = [a_member(8, "w0"), a_member(4, "w1"), a_member(1, "w2")]
 
-    found = told(a_snapshot(a_node("a"), a_node("b")), members)
+    found = explained(a_snapshot(a_node("a"), a_node("b")), members)
 
     assert "a" in found.gpus
 
@@ -84,7 +84,7 @@ def test_sets_that_another_rule_chose_are_not_explained_by_the_mode():
     ],
 )
 def test_what_only_kube_scheduler_judges_is_named(spec, note):
-    assert told(a_snapshot(a_node()), [a_member(**spec)]).notes == (
+    assert explained(a_snapshot(a_node()), [a_member(**spec)]).notes == (
         f"left to kube-scheduler: {note}",
     )
 
@@ -92,7 +92,7 @@ def test_what_only_kube_scheduler_judges_is_named(spec, note):
 def test_links_inferred_from_labels_are_named():
     inferred = [a_node(n, machine_source=MachineSource.FEATURE_DISCOVERY) for n in "ab"]
 
-    assert told(a_snapshot(*inferred), workers(2, 8)).notes == (
+    assert explained(a_snapshot(*inferred), workers(2, 8)).notes == (
         "the GPU links of a, b are inferred from labels of GPU feature discovery",
         "the bandwidth of the nodes' NICs is unknown, so it is not counted",
     )
@@ -104,8 +104,8 @@ def test_unknown_facts_are_named():
         for n in ("a", "b", "c", "d")
     ]
 
-    assert told(a_snapshot(*unknown), workers(16)).notes == (
+    assert explained(a_snapshot(*unknown), workers(16)).notes == (
         "the GPU links of a, b, c and others are unknown: all GPUs count as equal",
         "the bandwidth of the nodes' NICs is unknown, so it is not counted",
     )
-    assert told(a_snapshot(a_node()), workers(2), link=Link.NVLINK).notes == ()
+    assert explained(a_snapshot(a_node()), workers(2), link=Link.NVLINK).notes == ()

@@ -47,7 +47,7 @@ def opening(port: int, name: str = "worker-0") -> Member:
     return a_member(1, name, containers=[{**limits, "ports": [{"hostPort": port}]}])
 
 
-def told(found: Feasibility) -> int | Reason:
+def only_answer(found: Feasibility) -> int | Reason:
     """Return the answer of the only node."""
     (why,) = found.blocked or [None]
     assert (why is None) is bool(found.capacity[0])
@@ -55,11 +55,11 @@ def told(found: Feasibility) -> int | Reason:
 
 
 def room(node: NodeLedger, group: Group) -> int | Reason:
-    return told(feasibility_of(snapshot_of(Ledger({node.node.name: node})), group))
+    return only_answer(feasibility_of(snapshot_of(Ledger({node.node.name: node})), group))
 
 
 def shortage(node: NodeLedger, group: Group) -> Reason | None:
-    found = told(feasibility_of_all(snapshot_of(Ledger({node.node.name: node})), group))
+    found = only_answer(feasibility_of_all(snapshot_of(Ledger({node.node.name: node})), group))
     return None if found == group.size else found
 
 

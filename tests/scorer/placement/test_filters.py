@@ -37,8 +37,8 @@ def test_a_node_may_be_closed_to_a_pod_whatever_is_free(node, reason):
 
 
 def test_only_pods_whose_gpus_linkwise_chooses_shun_an_unaccounted_node():
-    topology = replace(a_ledger(), unaccounted="somebody has GPUs")
-    counted = replace(a_ledger(mode="default"), unaccounted="somebody has GPUs")
+    topology = replace(a_ledger(), unaccounted="an unknown pod has GPUs")
+    counted = replace(a_ledger(mode="default"), unaccounted="an unknown pod has GPUs")
 
     assert filter_node(topology, a_member()) is Reason.UNACCOUNTED
     assert filter_node(counted, a_member(0, limits={NVIDIA_GPU: 1})) is None

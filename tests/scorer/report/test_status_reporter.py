@@ -35,7 +35,7 @@ async def cluster():
 
 
 async def looked(cluster, name="late"):
-    """Wait until a pod that comes now is told to wait: so was all that came before."""
+    """Wait until a new pod has an event: all earlier pods were planned before it."""
     cluster.pod(name, 1, nodeSelector={"only": "nowhere"})
     await until(lambda: any(one["involvedObject"]["name"] == name for one in cluster.events()))
 
@@ -47,7 +47,7 @@ async def passed(cluster, name="sign"):
     await until(lambda: cluster.allocated(name))
 
 
-def told(cluster):
+def phases(cluster):
     """Return phases and reasons in the order in which they were written."""
     return [
         (step[1]["value"]["phase"], step[1]["value"].get("reason"))
@@ -114,11 +114,11 @@ async def test_an_unchanged_reason_is_written_once(cluster):
     async with leading(cluster):
         cluster.gang(workers=2, gpus=16)
         await until(lambda: cluster.phase() == "Waiting" and cluster.events())
-        before = told(cluster)
+        before = phases(cluster)
         for name in "abc":
             await looked(cluster, name)
 
-    assert told(cluster) == before
+    assert phases(cluster) == before
     assert before[-1][0] == "Waiting"
     assert len(cluster.events("GangWaiting")) == len(before)
 
@@ -131,7 +131,7 @@ async def test_a_reason_that_changes_often_is_written_rarely(cluster):
             cluster.pod(f"bert-{i}", gang="bert", size=9)
             await passed(cluster, f"sign-{i}")
 
-    assert told(cluster) == [("Assembling", "1 of 9 members")]
+    assert phases(cluster) == [("Assembling", "1 of 9 members")]
     assert len(cluster.events("GangWaiting")) == 1
 
 
@@ -218,7 +218,7 @@ async def test_a_gang_with_a_plan_is_not_reported_as_waiting(cluster):
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
         await looked(cluster)
 
-    assert told(cluster) in ([], [("Committing", None)])
+    assert phases(cluster) in ([], [("Committing", None)])
     assert [event["involvedObject"]["name"] for event in cluster.events()] == ["late"]
 
 
@@ -234,7 +234,11 @@ async def test_a_gang_reported_as_waiting_is_reported_as_committing(cluster):
         cluster.bind("bert-0", "bert-1")
         await until(lambda: cluster.phase() == "Placed")
 
-    assert [phase for phase, _ in told(cluster)] == ["Waiting", "Committing", "Placed"]
+    assert [phase for phase, _ in phases(cluster)] == [
+        "Waiting",
+        "Committing",
+        "Placed",
+    ]
 
 
 async def test_members_with_different_requests_are_named_in_the_event(cluster):
@@ -309,8 +313,8 @@ async def test_a_replaced_member_updates_nodes_gpus_and_bandwidth(cluster):
     assert before["held"] == [{"node": "gpu-1", "gpus": eight}, {"node": "gpu-2", "gpus": eight}]
     now = status(cluster)
     assert now["bandwidth"] > 0
-    told = ("members", "nodes", "gpus", "held", "bandwidth")
-    assert [now[key] for key in told] == [before[key] for key in told]
+    names = ("members", "nodes", "gpus", "held", "bandwidth")
+    assert [now[key] for key in names] == [before[key] for key in names]
 
 
 async def test_a_lost_member_is_reported_with_the_gpus_of_the_others(cluster):
@@ -497,7 +501,7 @@ async def test_a_gang_that_cannot_be_created_is_reported_at_its_job(cluster, ref
     cluster.node("gpu-1", 4)
     cluster.outcomes["POST", GANG_PATH] += [refusal] * 1000
     async with leading(cluster):
-        # It was told to wait before, for another reason.
+        # It waited before, for another reason.
         cluster.gang(workers=2, gpus=8)
         await until(lambda: cluster.events("GangWaiting"))
         cluster.node("gpu-1", 8)

@@ -56,8 +56,8 @@ async def test_an_unaccounted_node_is_reported_once(cluster):
         a_node(cluster, name)
         await until(lambda count=count: len(events(cluster)) == count)
 
-    told = [body["involvedObject"]["name"] for _, path, body in cluster.writes if "events" in path]
-    assert told == ["gpu-0", "gpu-1"]
+    names = [body["involvedObject"]["name"] for _, path, body in cluster.writes if "events" in path]
+    assert names == ["gpu-0", "gpu-1"]
 
 
 @pytest.mark.usefixtures("scorer")
