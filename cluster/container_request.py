@@ -1,7 +1,6 @@
 """Read the GPU resources of each container, and iterate over the containers of a pod."""
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, count, repeat
 
 from msgspec import Struct
 
@@ -43,12 +42,13 @@ def all_containers(spec: NewPodSpec) -> Sequence[NewContainer]:
 def indexed_containers(spec: NewPodSpec) -> Iterator[tuple[bool, int, NewContainer]]:
     """Yield (is it an init container, index, container): app containers, then init containers.
 
-    A `zip` is faster than a generator, and this is called several times for each admission.
+    For a single container, which nearly every pod has, a generator is faster than a list.
     """
-    apps = zip(repeat(False), count(), spec.containers)
-    if not spec.init_containers:
-        return apps
-    return chain(apps, zip(repeat(True), count(), spec.init_containers))
+    for index, container in enumerate(spec.containers):
+        yield False, index, container
+    if spec.init_containers:
+        for index, container in enumerate(spec.init_containers):
+            yield True, index, container
 
 
 def container_path(init: bool, index: int) -> str:

@@ -8,7 +8,7 @@ from itertools import islice
 from cluster.container_request import amount_path, indexed_containers
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import GPU_WHOLE, HAMI_RESOURCES, MIG_PREFIX, RESOURCES
-from cluster.pod import NewPodSpec
+from cluster.pod import Amounts, NewPodSpec
 from cluster.quantity import is_zero
 
 _KNOWN = frozenset((*RESOURCES, "cpu", "memory", "ephemeral-storage"))
@@ -22,12 +22,22 @@ _SIMILARITY_OURS = 0.6
 """The same for the prefix `aliyun.com/gpu`, which no other device plugin uses."""
 
 
-def misspelled(spec: NewPodSpec) -> Iterator[Finding]:
-    """Yield a warning for each of the first few misspelled resources.
+def misspelled(spec: NewPodSpec) -> list[Finding]:
+    """Return a warning for each of the first few misspelled resources.
 
     Cost: about 1 µs a container; 0.3 ms for a name that is not cached.
     """
-    return islice(_findings(spec), _MAX_FINDINGS)
+    findings: list[Finding] = []
+    for init, index, container in indexed_containers(spec):
+        resources = container.resources
+        if resources is None:
+            continue
+        limits, requests = resources.limits or {}, resources.requests or {}
+        if _KNOWN.issuperset(limits) and _KNOWN.issuperset(requests):
+            continue  # Fast path: nearly every pod.
+        more = _findings(init, index, limits, requests)
+        findings += islice(more, _MAX_FINDINGS - len(findings))
+    return findings
 
 
 def near(resource: str) -> str | None:
@@ -37,27 +47,20 @@ def near(resource: str) -> str | None:
     return _near(resource)
 
 
-def _findings(spec: NewPodSpec) -> Iterator[Finding]:
-    for init, index, container in indexed_containers(spec):
-        resources = container.resources
-        if resources is None:
+def _findings(init: bool, index: int, limits: Amounts, requests: Amounts) -> Iterator[Finding]:
+    for resource, amount in {**requests, **limits}.items():
+        meant = near(resource)
+        if meant is None or is_zero(amount):
             continue
-        limits, requests = resources.limits or {}, resources.requests or {}
-        if _KNOWN.issuperset(limits) and _KNOWN.issuperset(requests):
-            continue  # Fast path: nearly every pod.
-        for resource, amount in {**requests, **limits}.items():
-            meant = near(resource)
-            if meant is None or is_zero(amount):
-                continue
-            part = "limits" if resource in limits else "requests"
-            yield Finding(
-                Code.MISSPELT,
-                Severity.WARNING,
-                amount_path(index, init, part, resource),
-                amount,
-                f"resource {resource} is not known; the nearest is {meant}",
-                f"write {meant}, unless a device plugin of your own offers {resource}",
-            )
+        part = "limits" if resource in limits else "requests"
+        yield Finding(
+            Code.MISSPELT,
+            Severity.WARNING,
+            amount_path(index, init, part, resource),
+            amount,
+            f"resource {resource} is not known; the nearest is {meant}",
+            f"write {meant}, unless a device plugin of your own offers {resource}",
+        )
 
 
 @lru_cache(maxsize=1024)

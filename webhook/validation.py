@@ -1,7 +1,5 @@
 """Validate a pod: return all errors and warnings together."""
 
-from collections.abc import Iterator
-
 from cluster.capacity import Capacity, Excess
 from cluster.container_request import container_path, indexed_containers
 from cluster.finding import Code, Finding, Severity
@@ -58,19 +56,21 @@ def validate_pod(
     return findings
 
 
-def _privileged_findings(pod: NewPod) -> Iterator[Finding]:
-    """Yield a warning for each privileged container, since it sees the GPUs of other pods."""
-    for init, index, container in indexed_containers(pod.spec):
-        if container.security_context and container.security_context.privileged:
-            yield Finding(
-                Code.PRIVILEGED,
-                Severity.WARNING,
-                f"{container_path(init, index)}.securityContext.privileged",
-                "true",
-                f"container {container.name} is privileged: it sees every GPU of its node, "
-                "also those of other pods",
-                "remove privileged, or add the capabilities that the container needs",
-            )
+def _privileged_findings(pod: NewPod) -> list[Finding]:
+    """Return a warning for each privileged container, since it sees the GPUs of other pods."""
+    return [
+        Finding(
+            Code.PRIVILEGED,
+            Severity.WARNING,
+            f"{container_path(init, index)}.securityContext.privileged",
+            "true",
+            f"container {container.name} is privileged: it sees every GPU of its node, "
+            "also those of other pods",
+            "remove privileged, or add the capabilities that the container needs",
+        )
+        for init, index, container in indexed_containers(pod.spec)
+        if container.security_context and container.security_context.privileged
+    ]
 
 
 def _names_model(pod: NewPod) -> bool:
