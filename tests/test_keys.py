@@ -96,5 +96,5 @@ def test_every_exception_is_needed():
         pytest.param('"""Of aliyun.com/gpu-mem."""', set(), id="a docstring"),
     ],
 )
-def test_literals_are_told_from_documentation(source, words):
+def test_literals_are_distinguished_from_documentation(source, words):
     assert spelled_out(source) == words

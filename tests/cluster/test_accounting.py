@@ -313,7 +313,7 @@ def test_a_pod_that_asks_for_0_leaves_its_node_accounted(resource):
     assert ledger.nodes["whole-0"].unaccounted is None
 
 
-def test_a_pod_that_nobody_placed_stays_unaccounted_while_migrating():
+def test_unplaced_pod_stays_unaccounted_while_migrating():
     ledger = account(pod("x", WHOLE, bound="whole-0"), migrate=True)
 
     assert ledger.nodes["whole-0"].unaccounted is not None

@@ -122,7 +122,7 @@ def test_what_some_node_could_take_is_no_excess(request_):
     ],
     ids=str,
 )
-def test_what_no_node_can_ever_take_is_told_with_both_numbers(request_, asked, offered):
+def test_request_above_every_capacity_is_reported_with_both_numbers(request_, asked, offered):
     assert capacity_of(CLUSTER).excess(request_) == Excess(asked, offered)
 
 

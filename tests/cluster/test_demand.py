@@ -138,7 +138,7 @@ def test_two_sets_of_ports_conflict_where_two_of_them_do(some, others):
 
 
 @pytest.mark.parametrize(("ports", "told_apart"), [(PORTS_MAX, True), (PORTS_MAX + 1, False)])
-def test_a_pod_with_more_host_ports_than_are_told_apart_has_all_of_its_node(ports, told_apart):
+def test_pod_with_too_many_host_ports_uses_all_ports(ports, told_apart):
     opened = [{"hostPort": port} for port in range(1, ports + 1)]
 
     found = demand(a_pod(containers=[a_container(ports=opened)]))

@@ -89,7 +89,7 @@ def test_a_malformed_key_is_an_error_that_names_it(annotations, key):
         ),
     ],
 )
-def test_people_are_told_which_annotation_is_no_number_or_no_json(annotations, message):
+def test_message_names_the_invalid_annotation(annotations, message):
     with pytest.raises(RecordError) as caught:
         read_foreign(annotations)
 

@@ -105,7 +105,7 @@ def test_arenas_replica_label_is_the_total_unless_it_says_true(replicas, total):
         ("annotations", keys.GANG_SIZE, OURS),
     ],
 )
-def test_a_size_that_is_no_number_is_told_and_left_out(kind, key, others, text):
+def test_invalid_size_is_reported_and_ignored(kind, key, others, text):
     mark, (finding,) = gang_mark(decoded(**{kind: {**others, key: text}}))
 
     assert mark is not None
@@ -114,7 +114,7 @@ def test_a_size_that_is_no_number_is_told_and_left_out(kind, key, others, text):
     assert finding.field == f"metadata.{kind}[{key}]"
 
 
-def test_all_bad_sizes_of_a_mark_are_told_at_once():
+def test_all_invalid_sizes_are_reported_together():
     labels = {**ARENA, keys.POD_GROUP_MIN_AVAILABLE: "x", keys.GPU_TOPOLOGY_REPLICA: "y"}
 
     _, findings = gang_mark(decoded(labels=labels))
@@ -200,7 +200,7 @@ def test_without_a_word_the_best_links_are_taken():
 
 
 @pytest.mark.parametrize("text", ["", "NVLink", "fast"])
-def test_an_unknown_strictness_is_told_with_those_that_exist(text):
+def test_unknown_strictness_is_reported_with_the_known_ones(text):
     link, (finding,) = link_strictness(decoded(annotations={keys.LINK: text}))
 
     assert link is Link.BEST

@@ -28,7 +28,7 @@ def found(*limits, **spec):
         ("alyun.com/gpu", keys.GPU_WHOLE),
     ],
 )
-def test_a_resource_that_is_nearly_one_of_ours_is_told_with_that(resource, meant):
+def test_misspelled_resource_is_reported_with_a_suggestion(resource, meant):
     [finding] = found({resource: 1})
 
     assert finding.code is Code.MISSPELT

@@ -108,7 +108,7 @@ def test_a_node_is_read_with_all_that_placement_asks():
         pytest.param({NODE_MODE: "default"}, {GPU_MEM: 60}, False, id="left out on purpose"),
     ],
 )
-def test_a_node_that_offers_what_no_label_lets_be_given_out_is_told(labels, offered, warned):
+def test_offered_resource_without_a_mode_label_is_a_warning(labels, offered, warned):
     node = read(None, offered, labels=labels)
 
     said = f"has no label {NODE_MODE}: none of it is given out"
@@ -279,7 +279,7 @@ def test_more_gpus_than_any_machine_has_are_left_alone(count):
     assert "at most 16" in node.warnings[0]
 
 
-def test_a_card_is_usable_when_no_source_calls_it_ill_and_nobody_drains_it():
+def test_card_is_usable_when_healthy_and_not_drained():
     node = read(
         "topology",
         {GPU_WHOLE: 4},
@@ -333,7 +333,7 @@ def test_what_an_agent_guessed_of_its_machine_is_told():
     assert node.warnings == (f"published topology: {machine.warnings[0]}",)
 
 
-def test_gpus_that_the_kubelet_holds_back_are_told_when_nothing_names_them():
+def test_unnamed_gpus_withheld_by_the_kubelet_are_a_warning():
     node = read("topology", {GPU_WHOLE: 6}, capacity={GPU_WHOLE: 8})
     named = read("topology", {GPU_WHOLE: 6}, capacity={GPU_WHOLE: 8}, unhealthy="0,5")
 

@@ -36,7 +36,7 @@ def finding(*terms, selected=0):
         pytest.param([term(2, MOST_VALUES // 2)], 0, id="values"),
     ],
 )
-def test_as_much_as_is_planned_is_allowed(terms, selected):
+def test_node_terms_at_the_limit_are_allowed(terms, selected):
     assert finding(*terms, selected=selected) is None
 
 
@@ -49,7 +49,7 @@ def test_as_much_as_is_planned_is_allowed(terms, selected):
         pytest.param([term(2, 501)], 0, "1002 values for its node, and at most 1000", id="values"),
     ],
 )
-def test_more_is_refused_and_told_with_its_field(terms, selected, message):
+def test_node_terms_above_the_limit_are_refused_with_their_field(terms, selected, message):
     found = finding(*terms, selected=selected)
 
     assert message in found.message

@@ -101,7 +101,7 @@ def test_true_is_no_amount_where_one_was_read_before():
     assert (amount, finding.code) == (0, Code.QUANTITY)
 
 
-def test_each_container_that_asks_is_told_with_its_place():
+def test_each_requesting_container_is_reported_with_its_path():
     pod = a_pod({}, SHARE, initContainers=[a_container({GPU_MEM: 1}, name="fetch")])
 
     app, init = read(pod)[0].containers
@@ -181,7 +181,7 @@ def test_containers_together_may_not_ask_for_more_compute_than_a_card_has():
     assert codes_of(over(2, half, half)) == []
 
 
-def test_a_total_is_not_told_again_where_a_container_is_wrong_already():
+def test_total_is_not_reported_again_after_a_container_error():
     assert codes_of(a_pod({GPU_MEM: 2, GPU_CORE: 101}, SHARE)) == [Code.CORE_STEP]
     assert codes_of(over(2, {GPU_MEM: -1}, {GPU_MEM: 4})) == [Code.MEMORY_WHOLE]
 
@@ -305,7 +305,7 @@ def test_gpus_are_asked_for_in_whole_numbers(resource, amount, fix):
 
 
 @pytest.mark.parametrize("resource", [GPU_MEM, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED])
-def test_an_amount_that_cannot_be_read_is_told_as_such(resource):
+def test_unreadable_amount_is_reported(resource):
     finding = only_finding(a_pod({resource: "8GB"}))
 
     assert (finding.code, finding.field) == (Code.QUANTITY, f"{FIRST}[{resource}]")
@@ -340,7 +340,7 @@ def test_a_request_without_a_limit_is_refused_and_read_all_the_same(limits):
     assert (finding.value, finding.fix) == (2, f"add {GPU_WHOLE}: 2 to limits")
 
 
-def test_requests_and_limits_that_cannot_be_read_are_each_told_once():
+def test_unreadable_requests_and_limits_are_each_reported_once():
     unreadable = asking({GPU_WHOLE: 1}, {GPU_WHOLE: "one"})
     both = asking({GPU_WHOLE: "1x"}, {GPU_WHOLE: "one"})
 

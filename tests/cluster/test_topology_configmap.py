@@ -241,7 +241,7 @@ def test_readable_keys_are_kept_and_others_are_warned_of(changed, linked, unheal
         assert warning.startswith(start)
 
 
-def test_a_word_that_is_no_link_leaves_one_pair_unlinked_and_is_told():
+def test_unknown_link_leaves_one_pair_unlinked_with_a_warning():
     links = [list(row) for row in FOUR_LINKS]
     links[0][1] = links[1][0] = "XY"
 
@@ -306,7 +306,7 @@ def test_any_text_of_health_is_read_or_told(text):
     assert found.warnings[0] == "linkType: missing"
 
 
-def test_health_is_told_for_every_gpu():
+def test_health_is_published_for_every_gpu():
     with pytest.raises(PublishedError, match="health of 7 GPUs, but the machine has 8"):
         PublishedTopology(dgx1_v100(), (True,) * 7)
 

@@ -88,7 +88,7 @@ def test_a_paused_process_ends_when_asked(tmp_path):
     assert sleeper.child.returncode == -signal.SIGTERM
 
 
-def test_a_process_that_ends_instead_of_being_ready_is_told_with_the_end_of_its_log(tmp_path):
+def test_process_that_exits_before_ready_is_reported_with_its_log(tmp_path):
     broken = Process("broken", (sys.executable, "-c", "print('no such flag')"), tmp_path / "log")
     broken.start()
     with pytest.raises(NotReadyError, match="broken ended before it was ready") as raised:
@@ -97,7 +97,7 @@ def test_a_process_that_ends_instead_of_being_ready_is_told_with_the_end_of_its_
     broken.stop()
 
 
-def test_what_is_not_so_in_time_is_told():
+def test_timeout_names_the_condition():
     with pytest.raises(NotReadyError, match="rain: not so after 0 s"):
         wait_until(lambda: False, "rain", seconds=0)
 

@@ -141,9 +141,7 @@ def test_a_request_without_a_valid_token_is_refused(webhook, namespace, token):
 
 
 @pytest.mark.parametrize("audiences", [(), ("another",)], ids=["the API server's", "another's"])
-def test_a_token_that_was_made_for_somebody_else_opens_nothing(
-    webhook, namespace, ann, allow, audiences
-):
+def test_token_for_another_audience_is_refused(webhook, namespace, ann, allow, audiences):
     allow("create")
     ours = ann(keys.DRY_RUN_AUDIENCE)
     wait_until(lambda: dry_run(webhook, ours, namespace)[0] == 200, "the role is in force")

@@ -171,7 +171,7 @@ def test_options_reach_kubectl_and_a_failure_is_reported_before_any_change(webho
     assert len(left(api)) == 6
 
 
-def test_without_the_right_to_patch_pods_the_script_says_so_and_fails(
+def test_script_fails_with_a_reason_without_permission_to_patch_pods(
     webhook, namespace, stop, tmp_path
 ):
     plane = webhook.plane

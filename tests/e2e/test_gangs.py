@@ -120,7 +120,7 @@ def test_sixteen_workers_fill_two_nodes_of_three_and_neighbours_in_rank_share_a_
 
 
 @pytest.mark.usefixtures("placing")
-def test_three_pairs_on_what_others_left_are_split_so_that_the_worst_is_best(pods, machines):
+def test_three_pairs_on_remaining_gpus_maximize_the_worst_pair(pods, machines):
     machines(1)
     left = (1, 2, 3, 4, 5, 7)
     fill(pods, keep_free=left)

@@ -105,9 +105,7 @@ def test_a_record_cannot_be_taken_away_or_changed_once_it_is_there(plane, pods, 
             assert "written by linkwise-scorer alone" in said
 
 
-def test_our_gate_is_removed_by_the_scorer_alone_and_others_by_whoever_set_them(
-    plane, pods, scorer
-):
+def test_only_the_scorer_removes_our_gate_and_other_gates_are_free(plane, pods, scorer):
     plane.api.create(pods, pod("two", GPU, schedulingGates=[GATE, {"name": "example.com/other"}]))
     gates = "/spec/schedulingGates"
     said = refusal(
@@ -118,7 +116,7 @@ def test_our_gate_is_removed_by_the_scorer_alone_and_others_by_whoever_set_them(
     assert "schedulingGates" not in place(scorer, pods, "two")["spec"]
 
 
-def test_our_gate_stays_by_whichever_way_somebody_tries_to_remove_it(plane, pods):
+def test_our_gate_cannot_be_removed_by_any_request(plane, pods):
     api = plane.api
     held = api.create(pods, gated("held"))
     held["apiVersion"], held["kind"] = "v1", "Pod"
@@ -226,7 +224,7 @@ KEYS = ["".join(letters) for letters in product(ascii_lowercase + digits, repeat
 """46,656 names: about as many annotations as etcd stores of one pod."""
 
 
-def test_a_pod_of_very_many_annotations_is_written_by_whoever_may_and_guarded(plane, pods):
+def test_pod_with_many_annotations_is_writable_and_guarded(plane, pods):
     plane.api.create(pods, pod("crowded", annotations=dict.fromkeys(KEYS, "")))
     path = f"{pods}/crowded"
     plane.api.patch(f"{path}/status", {"status": {"message": "a kubelet's"}})

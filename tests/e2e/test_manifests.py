@@ -296,7 +296,7 @@ def test_pod_that_would_bypass_linkwise_is_refused_with_a_fix(plane, pods, limit
         pytest.param(pod("p", {keys.NVIDIA_GPU: "1"}, nodeName="n"), id="NVIDIA's, of a node"),
     ],
 )
-def test_a_pod_that_somebody_places_or_that_is_not_ours_is_made(plane, pods, made):
+def test_placed_or_foreign_pod_is_created(plane, pods, made):
     assert refusal(lambda: plane.api.create(pods, made)) == ""
 
 
@@ -380,7 +380,7 @@ MIRROR = {keys.MIRROR_POD: "x"}
 
 
 @pytest.mark.parametrize("limits", [GPU, {keys.GPU_MEM: "2"}, {keys.NVIDIA_GPU_SHARED: "1"}])
-def test_a_pod_that_names_a_node_is_no_proof_that_somebody_placed_it(plane, pods, limits):
+def test_node_name_alone_does_not_prove_a_placement(plane, pods, limits):
     for given in ({}, {"schedulerName": keys.SCHEDULER}, {"annotations": MIRROR}):
         said = refusal(lambda given=given: plane.api.create(pods, on_node(limits, **given)))
         assert "remove nodeName" in said

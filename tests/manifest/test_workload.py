@@ -389,7 +389,7 @@ def test_what_no_api_would_take_is_refused_with_its_line(expand, text, complaint
         ("kubeflow.org/v1alpha2", "MPIJob", True),
     ],
 )
-def test_kinds_that_may_hide_pods_are_told_from_those_that_cannot(api_version, kind, may):
+def test_kinds_that_may_hide_pods_are_recognized(api_version, kind, may):
     text = f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: a}}\n"
     (document,) = objects_in(text, "a.yaml")
 

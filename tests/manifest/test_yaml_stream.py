@@ -97,7 +97,7 @@ def test_a_block_of_text_is_no_item():
     ],
     ids=["a key twice", "an open bracket", "a tab", "a merge of a number"],
 )
-def test_what_is_wrong_is_told_with_its_line(text, line):
+def test_error_message_has_the_line(text, line):
     with pytest.raises(SourceError) as caught:
         parts(text)
 

@@ -32,7 +32,7 @@ def test_each_path_has_the_line_of_its_key_or_item():
     assert lines == [1, 1, 3, 6]
 
 
-def test_documents_are_told_apart_and_empty_ones_left_out():
+def test_documents_are_separated_and_empty_ones_skipped():
     documents = read_yaml("# nothing\n---\n---\na: 1\n---\n~\n--- [b]\n...\n---\nfalse\n")
 
     assert [(value, place.line) for value, place in documents] == [

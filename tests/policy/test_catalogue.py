@@ -30,7 +30,7 @@ def codes(given, request=NONE, catalogue=SHIPPED):
     return [finding.code for finding in check_class(given, NewPodSpec(), request, catalogue)]
 
 
-def test_the_counts_of_a_model_hold_for_nvidia_gpus_whoever_chooses_them():
+def test_gpu_counts_of_a_model_apply_to_every_nvidia_resource():
     placed = gpus(3, Family.WHOLE, keys.NVIDIA_GPU)
 
     assert codes(labels(klass="gpu", model="T4"), placed) == [Code.MODEL_COUNT]
@@ -73,7 +73,7 @@ def test_what_the_catalogue_knows_passes(given, request_):
     ],
     ids=range(10),
 )
-def test_what_nobody_knows_is_denied_with_the_list(given, code, key, part):
+def test_unknown_value_is_denied_with_the_known_ones(given, code, key, part):
     [finding] = [one for one in check_class(given, NewPodSpec(), NONE, SHIPPED) if one.code is code]
 
     assert finding.severity is Severity.ERROR

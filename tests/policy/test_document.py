@@ -259,7 +259,7 @@ def test_a_problem_tells_line_path_and_fix(text, line, path, message, fix):
     assert (problem.code, problem.severity) == (Code.POLICY, Severity.ERROR)
 
 
-def test_a_scheduler_that_nobody_is_sent_to_may_have_any_name():
+def test_unused_scheduler_may_have_any_name():
     policy = parse_policy("placement: {mode: gates, schedulerName: default-scheduler}")
 
     assert policy.placement.mode == "gates"

@@ -13,7 +13,7 @@ from policy.lint import lint, lint_plugin_config, lint_policy, lint_profiles
 EXAMPLES = f"{PROFILE}---\n{TIME_SLICING}"
 
 
-def test_the_examples_of_the_protocols_are_clean_and_told_in_full():
+def test_protocol_examples_are_clean_and_printed_in_full():
     found = lint(EXAMPLES)
 
     assert found.problems == ()
@@ -73,7 +73,7 @@ def test_of_a_blank_text_there_is_nothing_to_say(judge, text):
 
 
 @given(profiles())
-def test_every_selector_is_told_with_everything_that_it_adds(raw):
+def test_each_selector_is_printed_with_all_its_additions(raw):
     changes = lint_profiles(json.dumps(raw)).changes
 
     assert [change.what for change in changes] == [one["name"] for one in raw]

@@ -87,7 +87,7 @@ MACHINES = ("dgx1-v100", "dgx2")
     ],
     ids=range(13),
 )
-def test_what_does_nothing_is_told_with_its_line(text, line, path, message):
+def test_rule_without_effect_is_reported_with_its_line(text, line, path, message):
     [problem] = lint_policy(text, machines=MACHINES).problems
 
     assert (problem.line, problem.path) == (line, path)
@@ -114,11 +114,11 @@ def test_what_does_something_is_clean():
     assert lint_policy(CLEAN, machines=MACHINES).problems == ()
 
 
-def test_machines_are_not_judged_by_who_does_not_know_them():
+def test_machines_are_not_checked_without_a_catalogue():
     assert lint_policy("machines: [{nodeLabels: {a: b}, machine: any}]").problems == ()
 
 
-def test_what_the_device_plugin_ignores_is_told():
+def test_fields_that_the_device_plugin_ignores_are_reported():
     text = (
         "sharing:\n  timeSlicing:\n    resources:\n    - name: nvidia.com/gpu\n      replicas: 2\n"
         "      rename: mine\n      devices: [0]\n"

@@ -106,7 +106,7 @@ def test_selectors_of_different_namespaces_do_not_chain():
     assert Code.CHAINED_SELECTOR.value not in [code for code, _ in found]
 
 
-def test_two_selectors_of_one_name_are_told():
+def test_duplicate_selector_names_are_reported():
     found = doubts(selecting(objectSelector=GPU), selecting(labels={"y": "1"}, objectSelector=GPU))
 
     assert found == [("LW501", "[1].name")]

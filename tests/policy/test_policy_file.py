@@ -67,7 +67,7 @@ def read(text):
     ],
     ids=range(14),
 )
-def test_a_file_is_told_by_what_it_holds(text, found):
+def test_file_kind_is_recognized_by_content(text, found):
     assert read(text) == found
 
 
@@ -130,7 +130,7 @@ def test_a_plugin_file_with_a_slip_is_still_taken_for_one():
 
 
 @given(st.text() | st.text(alphabet="kind: CofgMap\ndt[]{}|-"))
-def test_any_text_is_told_or_refused(text):
+def test_any_text_is_parsed_or_refused(text):
     try:
         found = read_policy_file(text)
     except PolicyError as error:

@@ -251,7 +251,7 @@ def test_all_symmetries_of_strongly_regular_graphs_are_found(edges, count):
 
 @given(st.permutations(range(16)))
 @settings(max_examples=10)
-def test_strongly_regular_graphs_are_told_apart_in_every_numbering(order):
+def test_strongly_regular_graphs_are_distinguished_in_every_numbering(order):
     shrikhande, rook = (
         canonical_graph(matrix(edges, order), [0] * 16).form for edges in (SHRIKHANDE, ROOK)
     )

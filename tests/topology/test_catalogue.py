@@ -88,7 +88,7 @@ def test_links_speed_and_memory_are_those_of_the_product(
         ("rtx4090x8", (0, 1), Level.SYS),
     ],
 )
-def test_pcie_levels_are_told_where_the_source_tells_them(
+def test_pcie_levels_are_set_where_the_source_has_them(
     name: str, pair: tuple[int, int], level: Level
 ) -> None:
     assert entry(name).machine.levels[pair[0]][pair[1]] is level

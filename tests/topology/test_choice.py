@@ -312,7 +312,7 @@ def test_a_choice_is_made_once_and_then_looked_up():
     assert len(table.chosen) == 1
 
 
-def test_choices_that_are_kept_are_told_apart_by_all_of_the_ask():
+def test_cached_choices_are_keyed_by_the_whole_request():
     nic = NIC("mlx5_0", (Level.SYS,) * 6 + (Level.PIX, Level.SYS))
     table = Table(replace(bridged_pairs(), nics=(nic,)))
     plain = ChoiceRequest(mask_of([0, 2, 3, 5, 6]), 1, mode=ChoiceMode.FAST)

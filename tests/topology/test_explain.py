@@ -187,7 +187,7 @@ def test_nothing_is_left_of_a_machine_taken_whole():
     assert explained(dgx1_v100(), range(8), 8).left is None
 
 
-def test_bounds_are_told_apart_from_exact_values():
+def test_bounds_are_distinguished_from_exact_values():
     ring = a_machine(9, {(i, (i + 1) % 9): 1 for i in range(9)})
 
     assert not explained(ring, range(9), 6).exact

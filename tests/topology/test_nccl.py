@@ -258,11 +258,11 @@ def test_what_is_no_topology_is_refused_with_what_is_missing(text: str, words: s
 @pytest.mark.parametrize(
     "before", ["", "\n\n", "\ufeff"], ids=["nothing", "lines", "byte order mark"]
 )
-def test_xml_is_told_from_a_matrix_by_its_first_character(before: str) -> None:
+def test_xml_is_recognized_by_its_first_character(before: str) -> None:
     assert read_machine(before + "<system><cpu>" + a_gpu(1) + "</cpu></system>").n == 1
 
 
-def test_a_matrix_is_told_from_xml() -> None:
+def test_matrix_is_distinguished_from_xml() -> None:
     assert read_machine("  GPU0 GPU1\nGPU0 X PIX\n", partial=True).n == 1
 
 

@@ -66,7 +66,7 @@ def plugin(plane):
     plane.api.delete(f"{accounts}/{PLUGIN}")
 
 
-def test_gpushares_plugin_finds_its_pods_and_says_so_and_its_inspect_tool_counts_as_ours(
+def test_gpushare_plugin_finds_its_pods_and_its_inspect_tool_agrees(
     plane, pods, nodes, plugin, tmp_path
 ):
     nodes(NODE)

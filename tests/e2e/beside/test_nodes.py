@@ -132,7 +132,7 @@ def test_an_unhealthy_card_is_not_allocated_until_it_is_healthy(pods, nodes, sid
     assert where(pods, "third") == ("share", (0,))
 
 
-def test_a_share_of_several_cards_has_its_part_of_each_and_all_who_read_it_are_told(pods, nodes):
+def test_share_of_several_cards_is_published_per_card(pods, nodes):
     nodes({**SHARED, "mode": "core_mem"})
     asked = {keys.GPU_MEM: 16, keys.GPU_CORE: 60}
     pods.create(asked, name="pod", labels={keys.GPU_COUNT: "2"})

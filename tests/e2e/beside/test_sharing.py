@@ -127,7 +127,7 @@ def test_more_than_one_is_refused_where_the_plugins_file_says_that_it_fails(pods
     assert "shared by 4" in why
 
 
-def test_who_asks_by_the_other_name_gets_a_replica_and_is_told_its_part_of_the_memory(pods, sliced):
+def test_request_by_the_other_name_gets_a_replica_and_its_memory(pods, sliced):
     sliced(STRICT)
 
     assert limits(pods, IN_STRICT) == ONE

@@ -164,7 +164,7 @@ def test_memory_of_0_asks_for_nothing_and_fits_where_no_card_is_free():
     assert passing(cluster(n=[(16, 16)]), memory("0")) == ["n"]
 
 
-def test_a_node_that_nobody_knows_is_answered_for():
+def test_unknown_node_gets_a_response():
     assert Filter(ClusterState()).run(memory(1), ["n"]).unresolvable == {"n": Reason.UNKNOWN}
 
 
@@ -199,7 +199,7 @@ def test_a_cordoned_card_and_a_broken_one_are_left_out_and_no_other():
     assert cards(state, "n", memory(48, labels={keys.GPU_COUNT: "3"})) == []
 
 
-def test_an_index_that_somebody_else_wrote_gives_nothing_away():
+def test_index_from_another_writer_allocates_nothing():
     state = cluster(n=[(16, 0)])
     raw = a_pod({keys.GPU_MEM: 4}, nodeName="n", annotations={keys.MEM_IDX: "7"})
     put(state, raw)

@@ -215,7 +215,7 @@ def test_a_group_whose_owners_are_not_all_known_yet_is_not_placed_by_parts(known
     assert all(unit.blocked and unit.needed == 4 for unit in units)
 
 
-def test_a_group_has_the_size_that_its_annotation_says_where_nobody_else_does():
+def test_group_size_falls_back_to_the_annotation():
     (pod, *_) = a_group(0, labels={keys.POD_GROUP: "bert"})
     pod = a_seen(
         1, pod.name, labels=pod.waiting.labels, annotations={keys.LWS_SIZE: "4"}, owner=JOB

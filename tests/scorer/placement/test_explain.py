@@ -18,7 +18,7 @@ def explained(snapshot: Snapshot, members, **options) -> PlanExplanation:
     return explain_plan(snapshot, found)
 
 
-def test_the_only_node_is_called_so_and_the_best_of_several_too():
+def test_explanation_names_the_only_node_or_the_best_node():
     nodes = [a_node("a"), a_node("b")]
 
     assert explained(a_snapshot(nodes[0]), [a_member()]).nodes == ("only a takes it now")

@@ -86,7 +86,7 @@ def test_each_request_fits_only_nodes_of_its_mode(mode, family):
     assert isinstance(found, int) == (mode in modes)
 
 
-def test_nodes_that_differ_only_in_the_name_of_their_gpus_are_told_apart():
+def test_nodes_with_different_gpu_names_are_distinguished():
     exact, aliyun = an_exact_node("exact"), a_node("aliyun")
     nodes = Ledger({node.name: NodeLedger.empty(node) for node in (aliyun, exact)})
     snapshot = snapshot_of(nodes)
