@@ -52,7 +52,7 @@ def test_misspelled_resource_is_reported_with_a_suggestion(resource, meant):
         "nvidia.com/gpu" + "u" * 1000,
     ],
 )
-def test_a_resource_that_is_right_or_anothers_is_not_told(resource):
+def test_correct_or_foreign_resource_is_not_reported(resource):
     assert near(resource) is None
     assert found({resource: 1}) == []
 
@@ -70,5 +70,5 @@ def test_every_kind_of_container_is_read_and_0_asks_for_nothing():
     assert found({"nvidia.com/gpuu": 0}) == []
 
 
-def test_of_very_many_names_a_few_are_told():
+def test_only_a_few_of_many_names_are_reported():
     assert len(found({f"aliyun.com/gpu-{number}": 1 for number in range(1000)})) == 8

@@ -39,7 +39,7 @@ def test_placement_is_what_the_label_says_else_the_default(default):
 
 @pytest.mark.parametrize("default", PackingStrategy)
 @pytest.mark.parametrize("word", ["random", "Spread", ""])
-def test_a_label_that_is_no_placement_is_told_and_the_default_is_taken(word, default):
+def test_invalid_placement_label_is_reported_and_the_default_applies(word, default):
     placement, warning = read_placement({NODE_PLACEMENT: word}, default)
 
     assert placement is default

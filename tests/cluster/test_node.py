@@ -228,7 +228,7 @@ def test_cards_share_the_registered_memory_equally_unless_their_own_is_published
     assert [card.memory for card in differing.cards] == [24, 24, 15, 15]
 
 
-def test_memory_that_a_plugin_counts_in_another_unit_is_told():
+def test_memory_in_another_unit_is_a_warning():
     in_mib = read("share", {GPU_COUNT: "4", GPU_MEM: "60436"})
     large = read("share", {GPU_COUNT: "8", GPU_MEM: "1120"})
 

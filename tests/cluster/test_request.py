@@ -361,7 +361,7 @@ def test_two_families_in_one_pod_are_refused_where_the_second_is_named():
     assert (request.family, request.memory, len(request.containers)) == (Family.SHARE, 2, 1)
 
 
-def test_every_family_beside_the_first_is_told():
+def test_every_further_family_is_reported():
     pod = a_pod({NVIDIA_GPU: 1, GPU_CORE: 5, GPU_MEM: 1}, {GPU_WHOLE: 1, NVIDIA_GPU_SHARED: 1})
 
     assert codes_of(pod) == [Code.TWO_FAMILIES] * 3

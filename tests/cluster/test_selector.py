@@ -87,7 +87,7 @@ def test_not_in_is_the_opposite_of_in(labels, key, values):
         ),
     ],
 )
-def test_each_broken_rule_of_a_selector_is_told_with_its_place(selector, paths):
+def test_each_broken_selector_rule_is_reported_with_its_path(selector, paths):
     problems = check_label_selector(a_selector(**selector))
 
     assert [problem.path for problem in problems] == paths
@@ -111,7 +111,7 @@ def test_a_valid_label_key_has_no_problem(key):
     ],
     ids=lambda key: repr(key[:20]),
 )
-def test_an_invalid_label_key_is_told(key):
+def test_invalid_label_key_is_reported(key):
     assert label_key_problem(key)
 
 

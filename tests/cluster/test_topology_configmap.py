@@ -299,7 +299,7 @@ def test_whatever_else_is_published_the_gpus_that_are_called_unhealthy_are(data,
 
 
 @given(st.text(max_size=20) | JSON.map(json.dumps))
-def test_any_text_of_health_is_read_or_told(text):
+def test_any_health_text_is_read_or_warned_of(text):
     found = read_published({TOPOLOGY_DEVICES: text})
 
     assert found.machine is None

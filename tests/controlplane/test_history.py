@@ -73,7 +73,7 @@ def test_a_gang_is_bound_in_part_from_its_first_member_to_its_last():
     assert history.partly_bound() == {("team", "bert"): 2.0}
 
 
-def test_a_gang_that_is_sent_away_begins_anew():
+def test_evicted_gang_starts_again():
     history = written(a_pod("a", [0], on="node"), gone("a"), a_pod("a", uid="a2"))
     assert history.partly_bound() == {("team", "bert"): 1.0}
 

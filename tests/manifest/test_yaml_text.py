@@ -103,7 +103,7 @@ def test_words_and_keys_are_read_as_kubectl_reads_them(text, value):
     assert only(text)[0] == value
 
 
-def test_a_literal_block_tells_its_first_line_of_content():
+def test_literal_block_has_its_first_content_line():
     _, place = only("a: |\n  x\nb: >\n  y\nc: |-\n\n  z\nd: w\n")
 
     assert [place.find((key,)).literal for key in "abcd"] == [2, None, 6, None]

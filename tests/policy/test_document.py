@@ -250,7 +250,7 @@ def test_a_policy_cannot_be_changed():
     ],
     ids=range(28),
 )
-def test_a_problem_tells_line_path_and_fix(text, line, path, message, fix):
+def test_problem_has_line_path_and_fix(text, line, path, message, fix):
     [problem] = problems(text)
 
     assert (problem.line, problem.path) == (line, path)

@@ -50,7 +50,7 @@ def test_a_selector_without_any_is_risky():
     ],
     ids=range(9),
 )
-def test_a_selector_that_can_match_pods_that_are_skipped_is_told(selectors, reaches):
+def test_selector_that_can_match_skipped_pods_is_reported(selectors, reaches):
     expected = [] if reaches else [("LW505", "[0].objectSelector")]
 
     assert doubts(selecting(**selectors)) == expected
@@ -112,18 +112,18 @@ def test_duplicate_selector_names_are_reported():
     assert found == [("LW501", "[1].name")]
 
 
-def test_a_selector_that_can_never_match_is_told():
+def test_selector_that_can_never_match_is_reported():
     never = with_gpu(wanting(keys.COMPUTE_CLASS, "DoesNotExist"))
 
     assert doubts(selecting(objectSelector=never)) == [("LW501", "[0]")]
     assert doubts(selecting(objectSelector=GPU, namespaceSelector=never)) == [("LW501", "[0]")]
 
 
-def test_a_selector_that_adds_nothing_is_told():
+def test_selector_that_adds_nothing_is_reported():
     assert doubts({"name": "one", "objectSelector": GPU}) == [("LW501", "[0]")]
 
 
-def test_an_effect_that_an_earlier_selector_always_forestalls_is_told():
+def test_effect_always_preceded_by_another_selector_is_reported():
     narrow = {"objectSelector": {"matchLabels": {**GPU["matchLabels"], "app": "a"}}}
     wide = {"objectSelector": GPU}
 
@@ -155,7 +155,7 @@ def test_an_effect_on_a_key_that_is_not_an_administrators_is_told(key, whose):
     assert all(f"belongs to {whose}" in problem.message for problem in found)
 
 
-def test_selectors_that_cannot_all_be_compared_are_told():
+def test_selectors_beyond_the_comparison_limit_are_reported():
     labels = {f"k{i}": "v" for i in range(2000)}
     many = [selecting(name, labels, objectSelector={"matchLabels": labels}) for name in "ab"]
 

@@ -143,7 +143,7 @@ def test_affinity_without_a_title_is_read_by_its_place() -> None:
     assert read_matrix(text).numa == (3, 5)
 
 
-def test_a_gpu_whose_node_nothing_tells_is_counted_apart_with_a_warning() -> None:
+def test_gpu_of_unknown_numa_node_is_separate_with_a_warning() -> None:
     machine = read_matrix(f"{HEADER}GPU0\tX\tPIX\t0-9\t0\nGPU1\tPIX\tX\n")
 
     assert machine.numa == (0, -1)

@@ -111,7 +111,7 @@ def test_a_template_without_gpu_elements_warns_that_it_tells_no_nvlinks() -> Non
     assert "tells nothing of NVLinks" in warnings[0]
 
 
-def test_gpus_are_numbered_by_dev_where_all_tell_it() -> None:
+def test_gpus_are_numbered_by_dev_where_all_have_it() -> None:
     machine = read_nccl(a_system(a_cpu(0, a_gpu(1, dev="1")), a_cpu(1, a_gpu(2, dev="0"))))
 
     assert machine.bus_ids == ("0000:02:00.0", "0000:01:00.0")
@@ -196,7 +196,7 @@ def test_speeds_of_the_host_come_from_its_cpu_and_the_link_of_its_gpus(
         ("75", 20.0),
     ],
 )
-def test_sm_tells_the_speed_of_nvlinks(sm: str, nvlink: float) -> None:
+def test_sm_sets_the_speed_of_nvlinks(sm: str, nvlink: float) -> None:
     assert read_nccl(a_system(a_cpu(0, a_gpu(1, sm=sm)))).constants.nvlink == nvlink
 
 
