@@ -72,7 +72,9 @@ def counting_resource(mode: NodeMode, labels: Mapping[str, str]) -> str:
         labels: Labels of the node.
     """
     if mode is NodeMode.TOPOLOGY:
-        return RESOURCE_LABELS.get(labels.get(RESOURCE_NAME, ""), GPU_WHOLE)
+        # A cluster file may have the name with its slash, which an API server refuses.
+        label = labels.get(RESOURCE_NAME, "").replace("/", "-")
+        return RESOURCE_LABELS.get(label, GPU_WHOLE)
     return _COUNTED_BY.get(mode, "")
 
 

@@ -21,7 +21,6 @@ from cluster.keys import (
     GPU_COUNT,
     GPU_MEM,
     GPU_WHOLE,
-    HOSTNAME,
     NODE_MODE,
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
@@ -29,6 +28,13 @@ from cluster.keys import (
 from cluster.mode import NodeMode
 from cluster.pod import NewPod
 from cluster.quantity import count
+from cluster.request_findings import (
+    CARDS_FIELD,
+    family_findings,
+    label_finding,
+    node_name_finding,
+    unused_label_finding,
+)
 from cluster.selector import is_tied
 
 
@@ -129,7 +135,6 @@ _PLACED_AS = {
     NVIDIA_GPU_SHARED: (NodeMode.TIMESLICE, Family.REPLICA),
 }
 """By resource under NVIDIA's names: mode of the nodes on which Linkwise chooses, and the family."""
-_CARDS_FIELD = f"metadata.labels[{GPU_COUNT}]"
 _MEMORY_CODES = {Code.MEMORY_WHOLE, Code.MEMORY_UNITS, Code.CORE_ALONE}
 
 
@@ -162,19 +167,19 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
     if family is _REPLICA or family is _NVIDIA:
         request = msgspec.structs.replace(request, family=_nvidia_family(pod, families[family][0]))
     if cards is None:
-        findings.append(_label_finding(pod.labels[GPU_COUNT]))
+        findings.append(label_finding(pod.labels[GPU_COUNT]))
     elif family is _SHARE:
         findings += _total_findings(
             request, containers, pod, {finding.code for finding in findings}
         )
     if len(families) > 1:
-        findings += _family_findings(families)
+        findings += family_findings(families.values())
     elif family is not _SHARE and GPU_COUNT in pod.labels:
         findings.append(
-            _unused_label_finding(pod.labels[GPU_COUNT], next(iter(containers[0].named)))
+            unused_label_finding(pod.labels[GPU_COUNT], next(iter(containers[0].named)))
         )
     if pod.spec.node_name and families.keys() != {Family.NVIDIA}:
-        findings.append(_node_name_finding(pod.spec.node_name))
+        findings.append(node_name_finding(pod.spec.node_name))
     return request, tuple(findings)
 
 
@@ -277,58 +282,9 @@ def _total_findings(
         yield Finding(
             Code.COUNT_DIVIDES,
             Severity.ERROR,
-            _CARDS_FIELD,
+            CARDS_FIELD,
             pod.labels[GPU_COUNT],
             f"{request.memory} GiB cannot be divided evenly over {cards} cards",
             f"ask for {totals} GiB in total, or for a number of cards that divides "
             f"{request.memory}",
         )
-
-
-def _family_findings(families: dict[Family, tuple[str, ContainerResources]]) -> Iterator[Finding]:
-    """Yield a finding at the first use of each additional family."""
-    (first, resources), *others = families.values()
-    first_field = resources.field(first)
-    for other, resources in others:
-        yield Finding(
-            Code.TWO_FAMILIES,
-            Severity.ERROR,
-            resources.field(other),
-            resources.named[other],
-            f"a pod asks for one kind of GPU resource, and this one names {first} ({first_field}) "
-            f"and {other}",
-            f"keep either {first} or {other}, in all containers and init containers",
-        )
-
-
-def _label_finding(label: str) -> Finding:
-    return Finding(
-        Code.COUNT_LABEL,
-        Severity.ERROR,
-        _CARDS_FIELD,
-        label,
-        f"{label!r} is no number of cards: the label is a whole number of at least 1",
-        'write a number such as "2", or remove the label to use one card',
-    )
-
-
-def _unused_label_finding(label: str, resource: str) -> Finding:
-    return Finding(
-        Code.COUNT_UNUSED,
-        Severity.WARNING,
-        _CARDS_FIELD,
-        label,
-        f"the label spreads a share ({GPU_MEM}) over cards and has no effect on {resource}",
-        f"remove the label, or ask for {GPU_MEM}",
-    )
-
-
-def _node_name_finding(node_name: str) -> Finding:
-    return Finding(
-        Code.NODE_NAME,
-        Severity.ERROR,
-        "spec.nodeName",
-        node_name,
-        "a pod with a nodeName bypasses the scheduler, so its GPUs would not be chosen",
-        f"remove nodeName; a nodeSelector {HOSTNAME}: {node_name} asks for the same node",
-    )

@@ -124,7 +124,8 @@ def test_an_empty_object_is_a_node_without_gpus():
 
 
 @pytest.mark.parametrize(
-    ("label", "cards"), [("nvidia.com-gpu", 4), ("aliyun.com-gpu", 8), ("gpu", 8), (None, 8)]
+    ("label", "cards"),
+    [("nvidia.com-gpu", 4), ("nvidia.com/gpu", 4), ("aliyun.com-gpu", 8), ("gpu", 8), (None, 8)],
 )
 def test_gpus_of_mode_topology_are_counted_by_the_resource_of_the_label(label, cards):
     labels = {RESOURCE_NAME: label} if label else {}
