@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SHARE, _WHOLE, _REPLICA = Family.SHARE, Family.WHOLE, Family.REPLICA
 
 
-_MOST_MATCHED = 100
+_MAX_MATCHED = 100
 """Terms, requirements and values of a pod's node affinity that are matched with each node."""
 
 
@@ -98,7 +98,7 @@ class Capacity:
 
         Cost: at most one match for each such node.
         """
-        is_bounded = _size(spec) <= _MOST_MATCHED
+        is_bounded = _size(spec) <= _MAX_MATCHED
         return any(
             node.gpus >= gpus and (not is_bounded or node_matches(spec, node.name, node.labels))
             for node in self.exact

@@ -4,11 +4,11 @@ from cluster.finding import Code, Finding, Severity
 from cluster.pod import NewPodSpec
 from cluster.selector import REQUIRED_PATH
 
-MOST_TERMS = 100
+MAX_TERMS = 100
 """Terms of the required node affinity; people write one to five."""
-MOST_REQUIREMENTS = 200
+MAX_REQUIREMENTS = 200
 """Requirements of all terms together, and entries of the nodeSelector."""
-MOST_VALUES = 1_000
+MAX_VALUES = 1_000
 """Values of all requirements together, such as names of nodes."""
 
 
@@ -19,7 +19,7 @@ def node_terms_finding(spec: NewPodSpec) -> Finding | None:
     """
     required, terms = spec.required_nodes, spec.required_terms
     selected = len(spec.node_selector or ())
-    if required is None and selected <= MOST_REQUIREMENTS:
+    if required is None and selected <= MAX_REQUIREMENTS:
         return None
     requirements = [
         one
@@ -28,9 +28,9 @@ def node_terms_finding(spec: NewPodSpec) -> Finding | None:
     ]
     values = sum(len(one.values or ()) for one in requirements)
     for count, most, what in (
-        (len(terms), MOST_TERMS, "terms"),
-        (len(requirements) + selected, MOST_REQUIREMENTS, "requirements"),
-        (values, MOST_VALUES, "values"),
+        (len(terms), MAX_TERMS, "terms"),
+        (len(requirements) + selected, MAX_REQUIREMENTS, "requirements"),
+        (values, MAX_VALUES, "values"),
     ):
         if count > most:
             return Finding(

@@ -8,7 +8,7 @@ from cluster.pod import PodSpec
 from cluster.quantity import is_zero
 from cluster.request import Family
 
-_MOST = 3
+_MAX_NAMES = 3
 """Maximum number of resources in a message."""
 
 
@@ -40,4 +40,4 @@ def _resources(spec: PodSpec) -> Iterator[str]:
 
 
 def _few(names: list[str]) -> str:
-    return ", ".join([*names[:_MOST], *(["…"] if names[_MOST:] else [])])
+    return ", ".join([*names[:_MAX_NAMES], *(["…"] if names[_MAX_NAMES:] else [])])

@@ -18,7 +18,7 @@ from cluster.request import Family, Request, read_request
 
 T = TypeVar("T")
 
-_LONGEST = 500
+_MAX_LENGTH = 500
 """Maximum length of a stored error [characters]."""
 _FINISHED = {"Succeeded", "Failed"}
 _STAY = {"DaemonSet", "Node"}
@@ -162,7 +162,7 @@ def _read(read: Callable[[dict[str, str]], T], annotations: dict[str, str]) -> T
         return read(annotations)
     except RecordError as error:
         # It may quote a text of any length, and is kept as long as the pod.
-        return str(error)[:_LONGEST]
+        return str(error)[:_MAX_LENGTH]
 
 
 def _offers(mode: NodeMode, family: Family | None) -> bool:

@@ -14,7 +14,7 @@ _NUMBER_START = frozenset("+-.0123456789")
 _INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9]\d*))")
 _BASES = (16, 2, 8, 10)
 _FLOAT = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?")
-_MOST_DIGITS = 400
+_MAX_DIGITS = 400
 """Longer integers are treated as floats: they exceed the range and stay text."""
 
 
@@ -34,7 +34,7 @@ def plain_value(word: str) -> str | int | float | bool | None:
         return word
     digits = word.replace("_", "") if word[0] != "." else word
     integer = _INTEGER.fullmatch(digits)
-    if integer and len(digits) <= _MOST_DIGITS:
+    if integer and len(digits) <= _MAX_DIGITS:
         sign, *by_base = integer.groups()
         base, found = next((b, d) for b, d in zip(_BASES, by_base, strict=True) if d is not None)
         return int(sign + found, base)

@@ -22,7 +22,7 @@ def doubts_about(selectors: Sequence[Selector], document: Place) -> Iterator[Pro
         selectors: All of them, in list order.
         document: Places of their text.
 
-    Cost: linear in the text, and at most `MOST_COMPARED` conditions of pairs.
+    Cost: linear in the text, and at most `MAX_COMPARED` conditions of pairs.
     """
     others = _Others(selectors)
     for i, selector in enumerate(selectors):
@@ -35,7 +35,7 @@ def doubts_about(selectors: Sequence[Selector], document: Place) -> Iterator[Pro
 
 
 _Doubt = tuple[Path, str, str, Code]
-MOST_COMPARED = 200_000
+MAX_COMPARED = 200_000
 """Maximum number of compared conditions, over all pairs of selectors. A pair is compared only if
 one adds a label that the other selects by, or if both add the same: few, unless the profile is
 hostile."""
@@ -45,7 +45,7 @@ class _Others:
     """Index of the selectors of a profile by their additions."""
 
     def __init__(self, selectors: Sequence[Selector]) -> None:
-        self.left = MOST_COMPARED
+        self.left = MAX_COMPARED
         self.names: set[str] = set()
         """Names of the selectors that were visited."""
         self._selectors = selectors

@@ -23,11 +23,11 @@ class Problem:
     severity: Severity = Severity.ERROR
 
 
-MOST_PROBLEMS = 50
+MAX_PROBLEMS = 50
 """Maximum number of reported problems of one text."""
-_LONGEST = 300
+_MAX_LENGTH = 300
 """Maximum length of path, message and fix, which can quote the text [characters]."""
-MOST_BYTES = 256 << 10
+MAX_BYTES = 256 << 10
 """Maximum size of a policy or of profiles in UTF-8. Real ones need a few thousand bytes."""
 
 
@@ -36,7 +36,7 @@ class PolicyError(ValueError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = reported(problems)
-        """By line, limited to `MOST_PROBLEMS`."""
+        """By line, limited to `MAX_PROBLEMS`."""
         super().__init__("; ".join(_sentence(problem) for problem in self.problems))
 
 
@@ -46,14 +46,14 @@ def _sentence(problem: Problem) -> str:
 
 
 def reported(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Limit problems for a report: shortened, at most `MOST_PROBLEMS`, and the number of the rest.
+    """Limit problems for a report: shortened, at most `MAX_PROBLEMS`, and the number of the rest.
 
     Args:
         problems: All problems, by line.
     """
     every = tuple(problems)
-    first = tuple(_short(problem) for problem in every[:MOST_PROBLEMS])
-    rest = every[MOST_PROBLEMS:]
+    first = tuple(_short(problem) for problem in every[:MAX_PROBLEMS])
+    rest = every[MAX_PROBLEMS:]
     if not rest:
         return first
     severe = next((one for one in rest if one.severity is Severity.ERROR), rest[0])
@@ -69,20 +69,20 @@ def _short(problem: Problem) -> Problem:
 
 
 def _cut(text: str) -> str:
-    if len(text) <= _LONGEST:
+    if len(text) <= _MAX_LENGTH:
         return text
-    return f"{text[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return f"{text[: _MAX_LENGTH - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def check_length(text: str, at: Embedded, code: Code = Code.POLICY) -> None:
     """Reject a text that is too long.
 
     Raises:
-        PolicyError: It is longer than `MOST_BYTES`.
+        PolicyError: It is longer than `MAX_BYTES`.
     """
     size = len(text.encode(errors="surrogatepass"))
-    if size > MOST_BYTES:
-        message = f"the text has {size} bytes; at most {MOST_BYTES} are read"
+    if size > MAX_BYTES:
+        message = f"the text has {size} bytes; at most {MAX_BYTES} are read"
         raise PolicyError([Problem(at.outer(1), "", message, "shorten it", code)])
 
 

@@ -54,14 +54,14 @@ class _Selector(Wire):
     effect: object = None
 
 
-MOST_SELECTORS = 500
+MAX_SELECTORS = 500
 """Each is matched against every admitted pod, and lint compares them with each other."""
 
 
 def _few(items: tuple[object, ...]) -> tuple[object, ...]:
-    if len(items) > MOST_SELECTORS:
+    if len(items) > MAX_SELECTORS:
         raise ValueError(
-            f"{len(items)} selectors are more than the {MOST_SELECTORS} that are read; remove some"
+            f"{len(items)} selectors are more than the {MAX_SELECTORS} that are read; remove some"
         )
     return items
 

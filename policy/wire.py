@@ -68,9 +68,9 @@ _FIXES = {
     "model_type": "write a mapping",
 }
 
-MOST_ENTRIES = 256
+MAX_ENTRIES = 256
 """Maximum entries of a list or mapping, which are compared with each other and with every node."""
-_MOST_EXPLAINED = 1000
+_MAX_EXPLAINED = 1000
 """Maximum problems of one value with line and fix. Far fewer are reported (`reported`)."""
 _UNEXPLAINED = Problem(1 << 30, "", "more is wrong", "correct it")
 """Placeholder for further problems, which are only counted."""
@@ -92,12 +92,12 @@ def read_value(
         return cast("T", _adapter(cast("Hashable", kind)).validate_json(json.dumps(value))), []
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
-        problems = [_problem(kind, detail, document, at) for detail in details[:_MOST_EXPLAINED]]
+        problems = [_problem(kind, detail, document, at) for detail in details[:_MAX_EXPLAINED]]
         return None, problems + [_UNEXPLAINED] * (len(details) - len(problems))
 
 
 def overlong(value: object, document: Place, at: Path = ()) -> Iterator[Problem]:
-    """Yield a problem for each list and mapping with more than `MOST_ENTRIES`, without its entries.
+    """Yield a problem for each list and mapping with more than `MAX_ENTRIES`, without its entries.
 
     Reporting each invalid entry would cost some microseconds without benefit.
 
@@ -108,8 +108,8 @@ def overlong(value: object, document: Place, at: Path = ()) -> Iterator[Problem]
     """
     if not isinstance(value, dict | list):
         return
-    if len(value) > MOST_ENTRIES:
-        message = f"{len(value)} entries are more than the {MOST_ENTRIES} that are read"
+    if len(value) > MAX_ENTRIES:
+        message = f"{len(value)} entries are more than the {MAX_ENTRIES} that are read"
         yield Problem(document.find(at).line, field(at), message, "remove some")
         return
     for step, inner in value.items() if isinstance(value, dict) else enumerate(value):

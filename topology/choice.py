@@ -16,7 +16,7 @@ from topology.machine import gpus_of
 from topology.subsets import Floats, Ints, sets_within
 from topology.table import Table
 
-MOST_CHOSEN = 1 << 16
+MAX_CHOSEN = 1 << 16
 """Maximum number of cached choices: all of 8 GPUs, about 15 MB; 16 GPUs have more."""
 
 
@@ -71,7 +71,7 @@ def choose(table: Table, ask: ChoiceRequest) -> int | None:
     try:
         return table.chosen[key]
     except KeyError:
-        if len(table.chosen) >= MOST_CHOSEN:
+        if len(table.chosen) >= MAX_CHOSEN:
             table.chosen.clear()
         table.chosen[key] = chosen = _choose(table, ask)
         return chosen

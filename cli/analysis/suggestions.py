@@ -13,9 +13,9 @@ from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
 
-MOST_NODES = 8
+MAX_NODES = 8
 """The number of nodes, those with the most free GPUs, that are searched for pods to end."""
-MOST_NAMES = 4
+MAX_NAMES = 4
 """The number of pods and gangs that are named."""
 
 
@@ -61,15 +61,15 @@ def _create_members(unit: Unit) -> Iterator[str]:
 
 def _end_pods(before: Snapshot, unit: Unit) -> Iterator[str]:
     """Yield the pods, with the fewest GPUs, whose end would make room."""
-    nodes = sorted(before.nodes, key=lambda node: -node.gpus_free)[:MOST_NODES]
+    nodes = sorted(before.nodes, key=lambda node: -node.gpus_free)[:MAX_NODES]
     options = [option for node in nodes if (option := _ended(before, unit, [node]))]
     if not options and (on_all := _ended(before, unit, nodes)):
         options = [on_all]
     if options:
         least = min(options, key=lambda option: (sum(map(_size, option.values())), len(option)))
         names = list(least)
-        shown = ", ".join(names[:MOST_NAMES])
-        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        shown = ", ".join(names[:MAX_NAMES])
+        more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
         yield f"it would fit once {shown}{more} {'ends' if len(names) == 1 else 'end'}"
 
 

@@ -17,7 +17,7 @@ from manifest.value import InputError, Value
 from policy.wire import Wire, read_value
 from topology.machine import Machine
 
-MOST_NODES = 20_000
+MAX_NODES = 20_000
 """Kubernetes is tested with 5,000."""
 
 OTHERS = "others"
@@ -47,7 +47,7 @@ class _Line(Wire):
     """One item of `nodes`: a node, or several equal ones."""
 
     name: Annotated[str, Field(min_length=1)]
-    count: Annotated[int, Field(ge=1, le=MOST_NODES)] | None = None
+    count: Annotated[int, Field(ge=1, le=MAX_NODES)] | None = None
     machine: str | None = None
     mode: NodeMode = NodeMode.DEFAULT
     # Large defaults, so that a file about GPUs need not name other resources.

@@ -11,7 +11,7 @@ from manifest.value import InputError, Value
 
 STDIN = "-"
 DEFAULT_NAMESPACE = "default"
-MOST_BYTES = 256 * 1024 * 1024
+MAX_BYTES = 256 * 1024 * 1024
 """Largest file that is read. The objects of a cluster of 5,000 nodes are about 100 MB."""
 
 _MANIFESTS = {".yaml", ".yml", ".json"}
@@ -138,6 +138,6 @@ def stream_objects(name: str) -> Iterator[Value]:
 
 
 def _read_bytes(path: Path) -> bytes:
-    if path.stat().st_size > MOST_BYTES:
-        raise InputError(f"{path}: more than {MOST_BYTES >> 20} MiB. Name a smaller file.")
+    if path.stat().st_size > MAX_BYTES:
+        raise InputError(f"{path}: more than {MAX_BYTES >> 20} MiB. Name a smaller file.")
     return path.read_bytes()

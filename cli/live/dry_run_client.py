@@ -23,7 +23,7 @@ from webhook.dryrun import BODY_NAME, PATH
 
 TIMEOUT = 30
 """For connecting, sending and each read [s]."""
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 """Largest response that is read; one for 100 templates is about 1 MB."""
 
 _MAKE_TOKEN = f"kubectl create token <serviceaccount> --audience {DRY_RUN_AUDIENCE}"
@@ -184,7 +184,7 @@ class _DryRunClient:
         with suppress(BrokenPipeError, ConnectionResetError):
             self._connection.request("POST", f"{PATH}?{query}", body, self._headers)
         response = self._connection.getresponse()
-        return response.status, response.read(MOST_BYTES)
+        return response.status, response.read(MAX_BYTES)
 
     def _refuse(self, status: int, reason: str, file: str) -> NoReturn:
         match status:

@@ -54,7 +54,7 @@ def is_quiet() -> bool:
     return _quiet.get()
 
 
-MOST_ROWS, MOST_NAMES = 50, 8
+MAX_ROWS, MAX_NAMES = 50, 8
 """The numbers of rows, and of names in a line, that are shown unless -o wide is given."""
 
 _wide = ContextVar("wide", default=False)
@@ -70,7 +70,7 @@ def widely(*, wide: bool) -> Iterator[None]:
         _wide.reset(before)
 
 
-def cut(items: Sequence[T], most: int = MOST_ROWS) -> Sequence[T]:
+def cut(items: Sequence[T], most: int = MAX_ROWS) -> Sequence[T]:
     """Return the first of many items; all of them if -o wide is given."""
     return items if _wide.get() else items[:most]
 
@@ -81,7 +81,7 @@ def say_rest(left: int) -> None:
         say(Paint(f"… {left:,} more (-o wide)", QUIET))
 
 
-def named(names: Sequence[str], most: int = MOST_NAMES) -> str:
+def named(names: Sequence[str], most: int = MAX_NAMES) -> str:
     """Return names in a line; of many, the first ones."""
     shown = cut(names, most)
     left = len(names) - len(shown)

@@ -17,7 +17,7 @@ _SOURCES = {
     MachineSource.FEATURE_DISCOVERY: " by labels of GPU feature discovery",
 }
 """Sources of links that are not published by the node itself."""
-MOST_NAMES = 4
+MAX_NAMES = 4
 """The number of pods of one GPU that are named; -d names all."""
 
 
@@ -170,8 +170,8 @@ def _holder_names(view: InspectedNode, gpus: tuple[int, ...]) -> str:
     if view.ledger.taken[gpus[0]].whole and gang:
         number = len(holders)
         return f"gang {gang} ({number} {plural('pod', number)}{_unbound(holders)})"
-    names = [f"{pod.holding.pod}{_amount(pod, gpus[0])}" for pod in holders[:MOST_NAMES]]
-    more = len(holders) - MOST_NAMES
+    names = [f"{pod.holding.pod}{_amount(pod, gpus[0])}" for pod in holders[:MAX_NAMES]]
+    more = len(holders) - MAX_NAMES
     return ", ".join(names) + (f" and {more} more" if more > 0 else "")
 
 

@@ -39,7 +39,7 @@ _GONE = 410
 _PASSING = frozenset({429, 500, 502, 503})
 """Statuses that do not concern the version: the API server is overloaded or starting."""
 
-_LONGEST = 200
+_MAX_LENGTH = 200
 """Longest text of an error, which may quote an object [characters]."""
 
 _log = structlog.get_logger()
@@ -293,6 +293,6 @@ class Reflector(Generic[T]):
         except Exception as error:  # noqa: BLE001 - one object must not end the watch of all.
             if key in self._items:
                 items[key] = self._items[key]
-            unreadable[key] = why = str(error)[:_LONGEST]
+            unreadable[key] = why = str(error)[:_MAX_LENGTH]
             name = "/".join(key)
             _log.warning("Could not read object", resource=self._path, object=name, err=why)

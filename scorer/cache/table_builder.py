@@ -13,9 +13,9 @@ import structlog
 from topology.machine import Machine
 from topology.table import Table, machine_class, table_of
 
-_MOST_INLINE = 4
+_MAX_GPUS_INLINE = 4
 """GPUs of the machines whose tables are built without a thread: they take at most 20 ms."""
-_MOST_AWAITED = 8
+_MAX_GPUS_AWAITED = 8
 """GPUs of the machines whose tables take less than half a second: a new leader waits for them."""
 _BATCH = 50
 """Nodes that are updated before other tasks run."""
@@ -99,7 +99,7 @@ class TableBuilder:
         return sum(
             len(nodes)
             for machine, nodes in self._missing.items()
-            if machine.n <= _MOST_AWAITED and machine not in self._delays
+            if machine.n <= _MAX_GPUS_AWAITED and machine not in self._delays
         )
 
     async def small_built(self) -> None:
@@ -114,7 +114,7 @@ class TableBuilder:
 
     def _build_inline(self, machine: Machine) -> Table | None:
         """Return the tables of one of the smallest machines; None: `run` must build them."""
-        if machine.n > _MOST_INLINE or machine in self._delays:
+        if machine.n > _MAX_GPUS_INLINE or machine in self._delays:
             return None
         try:
             table = self._tables[machine] = self._build(machine)

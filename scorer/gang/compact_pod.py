@@ -24,7 +24,7 @@ from cluster.pod import (
     VolumeClaim,
 )
 
-MOST = 128 << 10
+MAX_BYTES = 128 << 10
 """Largest pod that is planned, once it is compact [bytes]."""
 TOLERATIONS_MAX = 256
 """Each is compared with the taints of every kind of node; one to ten are usual."""
@@ -123,8 +123,8 @@ def oversize_reason(pod: Pod, demand: Demand, weighs: int = 0) -> str | None:
             f"it has more than {TOLERATIONS_MAX} tolerations: tolerate keys with any value, or all "
             "taints"
         )
-    if weighs > MOST:
-        return f"what planning reads of it takes {weighs} bytes, and at most {MOST} are kept"
+    if weighs > MAX_BYTES:
+        return f"what planning reads of it takes {weighs} bytes, and at most {MAX_BYTES} are kept"
     return None
 
 

@@ -13,7 +13,7 @@ from cluster.request import read_request
 from scorer.gang.compact_pod import compact, oversize_reason, weight
 from scorer.placement.member import Member, first_error, new_member
 
-_LONGEST = 320
+_MAX_LENGTH = 320
 """Longest text of an ownerReference; no name or type of an object is longer [characters]."""
 
 
@@ -157,7 +157,7 @@ def controller_of(owners: Iterable[Owner]) -> Owner | None:
     if owner is None:
         return None
     texts = owner.kind, owner.api_version, owner.name, owner.uid
-    return _shared(owner) if all(len(text) <= _LONGEST for text in texts) else None
+    return _shared(owner) if all(len(text) <= _MAX_LENGTH for text in texts) else None
 
 
 @lru_cache(maxsize=4096)

@@ -11,7 +11,7 @@ from topology.choice import ChoiceRequest
 from topology.explain import Explanation, explain
 from topology.machine import mask_of
 
-MOST_EXPLAINED = 16
+MAX_EXPLAINED = 16
 """Nodes of a plan whose GPUs are explained: it takes long to rank all sets of a node."""
 
 
@@ -57,7 +57,7 @@ def _gpus(snapshot: Snapshot, plan: Plan) -> dict[str, Explanation]:
     found: dict[str, Explanation] = {}
     if plan.placements[0].member.request.family is not Family.WHOLE:
         return found
-    for node, gpus in list(plan.gpus.items())[:MOST_EXPLAINED]:
+    for node, gpus in list(plan.gpus.items())[:MAX_EXPLAINED]:
         held = snapshot.ledger.nodes[node]
         if not held.node.machine_known:
             continue

@@ -31,7 +31,7 @@ _CODE = {reason: code for code, reason in enumerate(_REASONS, start=1)}
 """The number of a reason in a column; 0 stands for none."""
 _LABELS_MAX = 8
 """Labels by which nodes are grouped; for pods that read more, every node is filtered."""
-_MOST = 1 << 62
+_MAX_AMOUNT = 1 << 62
 """Limit of amounts: columns hold 64 bits. No machine has more."""
 
 
@@ -277,7 +277,7 @@ def _fits_ports(snapshot: Snapshot, group: Group) -> NDArray[np.bool_]:
 
 
 def _bounded(amount: int) -> int:
-    return max(-_MOST, min(amount, _MOST))
+    return max(-_MAX_AMOUNT, min(amount, _MAX_AMOUNT))
 
 
 def _nothing(snapshot: Snapshot) -> Feasibility:

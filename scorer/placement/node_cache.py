@@ -17,7 +17,7 @@ from cluster.ledger import Ledger
 from cluster.node_ledger import NodeLedger
 from topology.table import Table
 
-MOST = 256
+MAX_COLUMNS = 256
 """Columns that are kept; one of 5,000 nodes takes 40 KB for each number of a value."""
 
 _BLOCK = 128
@@ -136,7 +136,7 @@ class NodeCache:
             done = np.delete(np.arange(len(nodes)), left)
             nodes, values = tuple(nodes[i] for i in done.tolist()), values[:, done]
         self._columns[key] = nodes, values
-        if len(self._columns) > MOST:
+        if len(self._columns) > MAX_COLUMNS:
             del self._columns[next(iter(self._columns))]
         if left:
             raise DeadlineExceeded

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 from builders import a_pod
 
-from cluster.node_terms import MOST_REQUIREMENTS, MOST_TERMS, MOST_VALUES, node_terms_finding
+from cluster.node_terms import MAX_REQUIREMENTS, MAX_TERMS, MAX_VALUES, node_terms_finding
 from cluster.pod import Pod
 
 
@@ -30,10 +30,10 @@ def finding(*terms, selected=0):
     ("terms", "selected"),
     [
         pytest.param([], 0, id="nothing"),
-        pytest.param([term()] * MOST_TERMS, 0, id="terms"),
-        pytest.param([term(MOST_REQUIREMENTS - 1)], 1, id="requirements"),
-        pytest.param([], MOST_REQUIREMENTS, id="selector"),
-        pytest.param([term(2, MOST_VALUES // 2)], 0, id="values"),
+        pytest.param([term()] * MAX_TERMS, 0, id="terms"),
+        pytest.param([term(MAX_REQUIREMENTS - 1)], 1, id="requirements"),
+        pytest.param([], MAX_REQUIREMENTS, id="selector"),
+        pytest.param([term(2, MAX_VALUES // 2)], 0, id="values"),
     ],
 )
 def test_node_terms_at_the_limit_are_allowed(terms, selected):

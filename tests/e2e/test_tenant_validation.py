@@ -19,7 +19,7 @@ from controlplane.dryruns import person
 from controlplane.load import Load
 
 from cluster import keys
-from policy.problem import MOST_BYTES
+from policy.problem import MAX_BYTES
 from runtime.http.limits import Limits
 
 MIB = 1 << 20
@@ -182,9 +182,9 @@ def test_pods_are_admitted_while_all_of_it_goes_on(webhook, load, namespace):
 def test_a_text_that_is_too_long_is_refused_with_the_limit(policy):
     policy("strict: true")
 
-    said = refusal(lambda: policy("#" * (MOST_BYTES + 1)))
+    said = refusal(lambda: policy("#" * (MAX_BYTES + 1)))
 
-    assert f"at most {MOST_BYTES} are read" in said
+    assert f"at most {MAX_BYTES} are read" in said
 
 
 def test_half_sent_bodies_leave_others_their_connections(webhook, load):

@@ -29,11 +29,11 @@ with atheris.instrument_imports(include=[*OURS]):
     from fuzz.targets import TARGETS
 
 CORPUS = Path(__file__).parent / "corpus"
-MOST_SECONDS = 1.0
+MAX_SECONDS = 1.0
 """Of the processor, for one input."""
-MOST_BYTES = 100 << 20
+MAX_BYTES = 100 << 20
 """That memory may grow by, for one input."""
-MOST_INPUT = 1 << 16
+MAX_INPUT = 1 << 16
 """Bytes of one input."""
 _PAGE = resource.getpagesize()
 _ROOT = Path(__file__).parents[2]
@@ -62,11 +62,11 @@ class Driver:
             self._target(data)
         except Exception as error:  # noqa: BLE001 - any is a defect.
             self._keep(data, _place(error), traceback.format_exc(limit=-8))
-        if time.process_time() - began > MOST_SECONDS and self._is_shorter(data, "slow"):
+        if time.process_time() - began > MAX_SECONDS and self._is_shorter(data, "slow"):
             took = self._again(data)
-            if took > MOST_SECONDS:
+            if took > MAX_SECONDS:
                 self._keep(data, "slow", f"{took:.1f} s for {len(data)} bytes")
-        if _peak() > peak and (grown := _peak() - before) > MOST_BYTES:
+        if _peak() > peak and (grown := _peak() - before) > MAX_BYTES:
             self._keep(data, "grows", f"{grown >> 20} MiB for {len(data)} bytes")
 
     def _is_shorter(self, data: bytes, place: str) -> bool:
@@ -110,7 +110,7 @@ class _LastInput:
         path = found.parent / f"{found.name}.last"
         if path.exists() and (data := _unframed(path.read_bytes())):
             (found / f"fail-crash-{sha256(data).hexdigest()[:12]}").write_bytes(data)
-        path.write_bytes(bytes(8 + MOST_INPUT))
+        path.write_bytes(bytes(8 + MAX_INPUT))
         with path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), 0)
 
@@ -133,7 +133,7 @@ def main(name: str, seconds: float, found: Path) -> None:
     # What would take the machine's memory fails with MemoryError instead.
     resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), resource.RLIM_INFINITY))
     limits = (
-        f"-max_len={MOST_INPUT}",
+        f"-max_len={MAX_INPUT}",
         "-len_control=0",
         "-timeout=60",
         "-rss_limit_mb=2048",

@@ -1,7 +1,7 @@
 import pytest
 
 from policy.active_config import POLICY, PROFILES, ActiveConfig
-from policy.problem import MOST_BYTES
+from policy.problem import MAX_BYTES
 
 ALL = '[{"name": "all", "effect": {"labels": {"a": "b"}}}]'
 
@@ -56,10 +56,10 @@ def test_invalid_text_keeps_the_last_valid_version(source, text, message):
 @pytest.mark.parametrize("source", [POLICY, PROFILES], ids=["policy", "profiles"])
 def test_text_above_the_length_limit_is_refused(source):
     good = ActiveConfig().update(POLICY, "strict: false").update(PROFILES, ALL)
-    bad = good.update(source, "[" * (MOST_BYTES + 1))
+    bad = good.update(source, "[" * (MAX_BYTES + 1))
 
     assert bad.snapshot is good.snapshot
-    assert f"at most {MOST_BYTES} are read" in bad.error(source)
+    assert f"at most {MAX_BYTES} are read" in bad.error(source)
 
 
 def test_error_lists_all_problems_with_their_lines():

@@ -214,9 +214,9 @@ def choosy(terms):
 async def test_a_slow_unit_is_planned_after_the_others(cluster, monkeypatch):
     # With the limits of a pod, planning is too fast for this test.
     for module, bound in (
-        (node_terms, "MOST_TERMS"),
-        (node_terms, "MOST_REQUIREMENTS"),
-        (compact_pod, "MOST"),
+        (node_terms, "MAX_TERMS"),
+        (node_terms, "MAX_REQUIREMENTS"),
+        (compact_pod, "MAX_BYTES"),
     ):
         monkeypatch.setattr(module, bound, 1 << 30)
     # Every node is evaluated.
@@ -238,7 +238,7 @@ async def test_a_slow_unit_is_planned_after_the_others(cluster, monkeypatch):
 
 async def test_a_unit_whose_planning_raises_backs_off_and_others_are_placed(cluster, monkeypatch):
     # Columns hold 64 bits: this amount raises during planning.
-    monkeypatch.setattr(feasibility, "_MOST", 1 << 80)
+    monkeypatch.setattr(feasibility, "_MAX_AMOUNT", 1 << 80)
     async with leading(cluster) as leader:
         with capture_logs() as logs:
             cluster.gang("huge", 2, 1 << 64, priority=1)

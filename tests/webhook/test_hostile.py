@@ -7,9 +7,9 @@ import pytest
 from builders import a_pod
 
 from cluster import keys
-from policy.problem import MOST_BYTES
+from policy.problem import MAX_BYTES
 
-MOST_ANSWER = 64 << 10
+MAX_ANSWER = 64 << 10
 """No answer to a ConfigMap is longer [bytes]."""
 LAG = 3.0
 """What an API server waits for an answer; each of these texts held the loop, or every thread, for
@@ -59,9 +59,9 @@ async def test_hostile_config_map_is_denied_with_a_short_response(webhook, sourc
 
     response = json.loads(body)["response"]
     assert (status, response["allowed"]) == (200, False)
-    assert len(body) < MOST_ANSWER
-    if len(text) > MOST_BYTES:
-        assert f"at most {MOST_BYTES}" in response["status"]["message"]
+    assert len(body) < MAX_ANSWER
+    if len(text) > MAX_BYTES:
+        assert f"at most {MAX_BYTES}" in response["status"]["message"]
 
 
 async def test_pods_are_admitted_while_hostile_texts_are_checked(cluster, webhook):

@@ -6,7 +6,7 @@ from builders import a_machine, a_member, a_node, a_snapshot, workers
 from cluster.gang import Link
 from cluster.keys import GPU_MEM
 from cluster.node import MachineSource, uniform_machine
-from scorer.placement.explain import MOST_EXPLAINED, PlanExplanation, explain_plan
+from scorer.placement.explain import MAX_EXPLAINED, PlanExplanation, explain_plan
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
@@ -61,8 +61,8 @@ def test_shares_and_too_many_nodes_are_not_explained_gpu_by_gpu():
     node = a_node(machine=a_machine(1), mode="share", card_memory=8)
     assert explained(a_snapshot(node), [a_member(0, limits={GPU_MEM: 8})]).gpus == {}
 
-    many = [a_node(f"n{i:02}", a_machine(2)) for i in range(MOST_EXPLAINED + 2)]
-    assert len(explained(a_snapshot(*many), workers(len(many), 2)).gpus) == MOST_EXPLAINED
+    many = [a_node(f"n{i:02}", a_machine(2)) for i in range(MAX_EXPLAINED + 2)]
+    assert len(explained(a_snapshot(*many), workers(len(many), 2)).gpus) == MAX_EXPLAINED
 
 
 def test_sets_that_another_rule_chose_are_not_explained_by_the_mode():

@@ -64,7 +64,7 @@ def test_what_was_answered_before_stays_as_it_was():
 
 
 def test_most_recently_used_columns_are_kept(monkeypatch):
-    monkeypatch.setattr(node_cache, "MOST", 2)
+    monkeypatch.setattr(node_cache, "MAX_COLUMNS", 2)
     known, asking = NodeCache(), Asking()
     for question in ("one", "two", "one", "three", "one"):
         known.get_or_compute(question, (A,), asking, np.int64)

@@ -270,7 +270,7 @@ async def test_a_binding_that_cannot_be_encoded_is_refused_and_releases_its_gpus
 
 async def test_planning_that_raises_is_counted(cluster, monkeypatch):
     # Columns hold 64 bits: this amount raises during planning.
-    monkeypatch.setattr(feasibility, "_MOST", 1 << 80)
+    monkeypatch.setattr(feasibility, "_MAX_AMOUNT", 1 << 80)
     async with led(cluster) as leading:
         cluster.gang("huge", 2, 1 << 64, priority=1)
         await until(lambda: leading.failed(Stage.PLAN) >= 1)
