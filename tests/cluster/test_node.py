@@ -245,7 +245,7 @@ def test_on_shared_cards_the_registered_memory_goes_before_a_mapped_machines():
     assert node.machine_known
 
 
-def test_a_mapped_machine_tells_the_memory_of_whole_gpus():
+def test_mapped_machine_has_the_memory_of_whole_gpus():
     node = read("topology", {GPU_WHOLE: 2}, machine=a_machine(2, memory=(32, 32)))
 
     assert [card.memory for card in node.cards] == [32, 32]
@@ -326,7 +326,7 @@ def test_what_an_agent_says_of_health_stands_where_its_links_cannot_be_read(mapp
     assert node.warnings == ("published topology: linkType: missing",)
 
 
-def test_what_an_agent_guessed_of_its_machine_is_told():
+def test_guesses_of_an_agent_about_its_machine_are_warnings():
     machine = a_machine(2, warnings=("GPU0 and GPU1 are linked differently each way: not linked",))
 
     node = read("topology", {GPU_WHOLE: 2}, published=PublishedTopology(machine, (True, True)))

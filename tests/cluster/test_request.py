@@ -235,7 +235,7 @@ def test_the_most_memory_is_counted_for_each_card():
 
 
 @pytest.mark.parametrize("label", ["0", "-1", "two", "1.5", "", "2Gi", "9999999999", "²"])
-def test_a_label_that_is_no_number_of_cards_is_the_only_thing_told(label):
+def test_invalid_number_of_cards_is_the_only_finding(label):
     finding = only_finding(over(label, {GPU_MEM: 9000, GPU_CORE: 200}))
 
     assert finding.code is Code.COUNT_LABEL

@@ -119,7 +119,7 @@ def test_each_row_of_a_metric_says_which_processes_expose_it(answered):
     assert owners == {name: {p for p in answered if name in answered[p]} for name in owners}
 
 
-def test_a_gauge_tells_when_a_metric_was_made_as_the_page_says(answered):
+def test_each_metric_has_a_gauge_of_its_creation_time(answered):
     assert "a gauge `…_created`, without `_total`" in PAGE
     for types in answered.values():
         made = {name: kind for name, kind in types.items() if name.endswith("_created")}

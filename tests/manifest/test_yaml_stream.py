@@ -140,7 +140,7 @@ def test_a_merge_in_an_item_is_read_as_it_is_meant():
     ]
 
 
-def test_no_part_is_read_before_it_is_asked_for():
+def test_parts_are_read_lazily():
     reading = read_parts("items:\n- a: 1\n- b: [\n")
 
     assert next(reading).value == {"a": 1}

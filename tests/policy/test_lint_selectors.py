@@ -91,7 +91,7 @@ def with_gpu(requirement):
         "the same pod",
     ],
 )
-def test_a_selector_that_anothers_effect_can_satisfy_is_told(first, second, chained):
+def test_selector_that_the_effect_of_another_satisfies_is_a_warning(first, second, chained):
     found = chains({"objectSelector": first}, second)
 
     assert found == (["[1].objectSelector"] if chained else [])
@@ -146,7 +146,7 @@ def test_effect_always_preceded_by_another_selector_is_reported():
         ("kubernetes.io", None),
     ],
 )
-def test_an_effect_on_a_key_that_is_not_an_administrators_is_told(key, whose):
+def test_effect_on_a_key_of_another_owner_is_a_warning(key, whose):
     text = json.dumps([selecting(labels={}, annotations={key: "v"}, objectSelector=GPU)])
 
     found = lint_profiles(text).problems

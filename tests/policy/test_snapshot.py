@@ -18,7 +18,7 @@ def test_a_snapshot_of_nothing_has_the_defaults():
     assert nothing.machine_for({"a": "b"}) is None
 
 
-def test_the_digest_tells_decisions_not_layout_nor_generation():
+def test_digest_depends_on_decisions_not_on_layout_or_generation():
     one = PolicySnapshot(parse_policy("strict: false\ncapacity: deny"), generation=1)
     same = PolicySnapshot(parse_policy('{"capacity": "deny", "strict": false}'), generation=2)
     profiled = PolicySnapshot(one.policy, parse_profiles('[{"name": "a"}]'), generation=1)

@@ -76,7 +76,7 @@ def test_the_canonical_numbering_gives_the_same_machine_for_every_numbering(mach
     assert as_seen(machine, class_of(machine).order) == as_seen(other, class_of(other).order)
 
 
-def test_what_only_tells_machines_apart_by_name_is_not_in_the_class():
+def test_class_does_not_depend_on_names():
     named = replace(
         dgx1_v100(),
         model="Tesla V100-SXM2-32GB",

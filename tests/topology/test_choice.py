@@ -142,7 +142,7 @@ def test_any_choice_on_any_machine_is_the_one_the_rules_give(machine, data):
 
 @given(machines(), st.data())
 @settings(max_examples=40)
-def test_a_choice_depends_on_numbering_only_where_nothing_else_tells_sets_apart(machine, data):
+def test_choice_depends_on_numbering_only_between_equal_sets(machine, data):
     order = data.draw(st.permutations(range(machine.n)))
     ask = data.draw(asks(machine))
 
@@ -258,7 +258,7 @@ def test_bandwidths_a_millionth_apart_are_equal():
         assert chosen(machine, range(4), 2, mode=mode) == (0, 1)
 
 
-def test_only_linked_sets_are_taken_when_that_is_asked_for():
+def test_only_linked_sets_are_chosen_if_requested():
     assert chosen(bridged_pairs(), {0, 2, 3}, 2, linked=True) == (2, 3)
     assert chosen(bridged_pairs(), {0, 2, 4}, 2, linked=True) == ()
     assert chosen(bridged_pairs(), {0, 2, 4}, 1, linked=True) == (4,)
@@ -371,7 +371,7 @@ def test_cached_choices_are_keyed_by_the_whole_request():
     ],
     ids=["faster", "indices", "keeps", "numa", "nics", "partition", "first"],
 )
-def test_what_a_choice_has_over_another_set_is_told(machine, ask, other, words):
+def test_explanation_has_the_advantage_over_another_set(machine, ask, other, words):
     table = table_of(machine)
 
     assert advantage(table, ask, choose(table, ask), mask_of(other)) == words

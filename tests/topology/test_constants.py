@@ -45,7 +45,7 @@ from topology.machine import TopologyError
         ("NVIDIA B300 SXM6 AC", BLACKWELL),
     ],
 )
-def test_a_product_name_or_a_part_of_one_tells_the_architecture(
+def test_product_name_or_a_part_of_it_identifies_the_architecture(
     model: str, expected: Architecture
 ) -> None:
     assert architecture(model) is expected
@@ -70,5 +70,5 @@ def test_each_architecture_has_the_speed_and_the_links_of_the_model() -> None:
     assert rates == {(18.0, 4), (20.0, 6), (20.0, 12), (12.0, 12), (20.6, 18), (40.1, 18)}
 
 
-def test_the_defaults_are_those_of_a_text_that_tells_neither_model_nor_cpu() -> None:
+def test_defaults_apply_to_a_text_without_model_and_cpu() -> None:
     assert Constants() == Constants(nvlink=20.0, pcie=PCIE[3], bridge=10.0, socket=6.0)

@@ -212,7 +212,7 @@ def test_what_the_two_directions_do_not_agree_on_counts_less_with_a_warning(
     assert words in machine.warnings[0]
 
 
-def test_a_later_pcie_matrix_tells_the_levels_under_nvlinks_and_no_others() -> None:
+def test_later_pcie_matrix_has_the_levels_under_nvlinks_only() -> None:
     first = "  GPU0 GPU1 GPU2\nGPU0 X NV2 PHB\nGPU1 NV2 X SYS\nGPU2 PHB SYS X\n"
     later = "\n  GPU0 GPU1 GPU2\nGPU0 X PIX PXB\nGPU1 PIX X PXB\nGPU2 PXB PXB X\n"
 
@@ -287,7 +287,7 @@ def test_partial_reads_the_gpus_whose_rows_are_whole_and_says_so() -> None:
     )
 
 
-def test_partial_tells_an_nvswitch_by_the_gpus_that_are_left_out_too() -> None:
+def test_partial_recognises_an_nvswitch_by_omitted_gpus() -> None:
     assert read_matrix(CUT, partial=True).switched
 
 

@@ -104,7 +104,7 @@ def test_nvlinks_that_lead_nowhere_are_not_counted_with_a_warning(link: str, wor
     assert words in machine.warnings[0]
 
 
-def test_a_template_without_gpu_elements_warns_that_it_tells_no_nvlinks() -> None:
+def test_template_without_gpu_elements_warns_about_missing_nvlinks() -> None:
     warnings = read_nccl(a_system(a_cpu(0, a_gpu(1), a_gpu(2)))).warnings
 
     assert len(warnings) == 1

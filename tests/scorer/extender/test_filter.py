@@ -251,7 +251,7 @@ def test_a_node_that_shrank_below_its_use_fits_no_pod():
     assert Filter(state).run(share(1), ["a"]).unresolvable == {"a": Reason.UNACCOUNTED}
 
 
-def test_nothing_is_changed_by_being_asked():
+def test_request_changes_nothing():
     state = a_state(sharing("a"), a_node("b"))
     before = state.snapshot().ledger
 

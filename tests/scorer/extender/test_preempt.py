@@ -248,7 +248,7 @@ def test_victims_for_a_pod_without_placed_resources_are_unchanged():
     assert preemption(Node().full().state, asking({"cpu": 1}), proposed) == proposed
 
 
-def test_nothing_is_changed_by_being_asked():
+def test_request_changes_nothing():
     state = Node().full().state
     before = state.snapshot().ledger
 

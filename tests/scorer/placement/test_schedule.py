@@ -171,7 +171,7 @@ def test_sixteen_single_gpus_are_spread_evenly_over_two_nodes():
     assert found.nic_unknown
 
 
-def test_nine_single_gpus_go_five_and_four_rather_than_eight_and_one():
+def test_nine_single_gpus_are_split_into_five_and_four():
     found = planned(a_snapshot(a_node("a"), a_node("b")), workers(9))
 
     assert sorted(len(gpus) for gpus in found.gpus.values()) == [4, 5]
