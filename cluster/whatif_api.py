@@ -89,6 +89,12 @@ class FitResult(Struct, frozen=True):
     """Why not all of them fit; None if they do."""
     never: bool = False
     """They would not fit even on the empty cluster."""
+    bandwidth_note: str | None = None
+    """`nic unknown`: only links inside each node count in the bandwidth."""
+    bandwidth_nodes: int | None = None
+    """The number of nodes that it spans; with `nic unknown`, compare only equal numbers."""
+    best_possible_nodes: int | None = None
+    """The number of nodes on the empty cluster."""
 
 
 class FitResponse(Struct, frozen=True):

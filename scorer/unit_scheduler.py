@@ -22,7 +22,7 @@ from scorer.gang.unit import Unit
 from scorer.metrics import Stage
 from scorer.placement.baselines import best_possible, index_order
 from scorer.placement.node_cache import DeadlineExceeded
-from scorer.placement.result import Plan, Refusal
+from scorer.placement.result import JobBandwidth, Plan, Refusal
 from scorer.queue.cycle import Reservation, SchedulingCycle, in_order
 from scorer.queue.pending import ClosedNodes, PendingUnits
 from scorer.queue.starvation import StarvationGuard
@@ -156,8 +156,8 @@ class UnitScheduler:
         recorded = plan_of(plan, plan_id, best_possible=best, index_order=order)
         self._commit_queue.add(unit, plan.placements, recorded, ready_since=self._ready_since(unit))
 
-    def _baselines(self, unit: Unit) -> tuple[float | None, float | None]:
-        """Return the best bandwidth on the empty cluster, and that of index order [GB/s].
+    def _baselines(self, unit: Unit) -> tuple[JobBandwidth | None, JobBandwidth | None]:
+        """Return the best bandwidth on the empty cluster, and that of index order.
 
         None is returned for what exceeds the deadline: a plan does not wait for it.
         """

@@ -143,7 +143,7 @@ def _explain_decision(view: PlannerView, decision: Decision) -> UnitExplanation:
         reason=refusal or (gang.status.reason if gang else None) or None,
         plan=planned,
         snapshot=before,
-        bandwidth=planned.bandwidth if planned else None,
+        bandwidth=planned.job_bandwidth if planned else None,
         best_possible=None if unit.blocked else best_possible(before, unit.members),
         index_order=index_order(before, unit.members),
         suggestions=() if planned else tuple(suggestions(before, unit)),

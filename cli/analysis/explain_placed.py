@@ -15,7 +15,7 @@ from cli.analysis.unit_explanation import (
 )
 from cluster.gang import GangKey
 from scorer.commit.patches import unpinned
-from scorer.gang.crd import GangPlan
+from scorer.gang.plan_record import RecordedBandwidths, recorded_bandwidths
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import link_of
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
@@ -48,14 +48,14 @@ def explain_placed(
         )
         for pod, record in running
     )
-    recorded = _recorded_plan(view, key, {record.plan for _, record in running})
+    recorded = _recorded_bandwidths(view, key, {record.plan for _, record in running})
     explanation = UnitExplanation(
         kind,
         key.namespace,
         key.name,
         UnitState.PLACED,
         tuple(map(pod_placement, pods)),
-        bandwidth=recorded.bandwidth if recorded else None,
+        bandwidth=recorded.planned if recorded else None,
         best_possible=recorded.best_possible if recorded else None,
     )
     if not all(placement.node in view.snapshot.ledger.nodes for placement in placements):
@@ -64,18 +64,20 @@ def explain_placed(
     return _compared(explanation, without, placements, recorded)
 
 
-def _recorded_plan(view: PlannerView, key: GangKey, plans: set[str | None]) -> GangPlan | None:
-    """Return the plan in the Gang object, if it is the one that was carried out."""
+def _recorded_bandwidths(
+    view: PlannerView, key: GangKey, plans: set[str | None]
+) -> RecordedBandwidths | None:
+    """Return the bandwidths in the Gang object, if its plan is the one that was carried out."""
     gang = view.gang_object(key)
     recorded = gang.spec.plan if gang else None
-    return recorded if recorded and plans == {recorded.id} else None
+    return recorded_bandwidths(recorded) if recorded and plans == {recorded.id} else None
 
 
 def _compared(
     explanation: UnitExplanation,
     before: Snapshot,
     placements: tuple[Placement, ...],
-    recorded: GangPlan | None,
+    recorded: RecordedBandwidths | None,
 ) -> UnitExplanation:
     """Add the engine's reasons and the plan that it would make now.
 
@@ -83,13 +85,12 @@ def _compared(
         explanation: What the records say.
         before: The cluster without the unit.
         placements: Where the unit's pods are.
-        recorded: The plan in the Gang object.
+        recorded: The bandwidths in the Gang object.
     """
     members = [placement.member for placement in placements]
     link = link_of(members, is_gang=explanation.kind == "gang")
     current = plan(before, members, link=link)
-    bandwidth = bandwidth_over(assignments_of(before, placements), before.nic_bandwidth)
-    shown, changed = Plan(placements, bandwidth=bandwidth), None
+    shown, changed = _plan_of(before, placements), None
     if isinstance(current, Plan) and current.gpus == shown.gpus:
         shown = replace(current, placements=placements)
     else:
@@ -102,10 +103,20 @@ def _compared(
         explanation,
         plan=shown,
         snapshot=before,
-        bandwidth=recorded.bandwidth if recorded else shown.bandwidth,
+        bandwidth=recorded.planned if recorded else shown.job_bandwidth,
         best_possible=best,
         index_order=order,
         changed=changed,
+    )
+
+
+def _plan_of(before: Snapshot, placements: tuple[Placement, ...]) -> Plan:
+    """Return the plan that was carried out, with its bandwidth."""
+    assignments = assignments_of(before, placements)
+    return Plan(
+        placements,
+        bandwidth=bandwidth_over(assignments, before.nic_bandwidth),
+        nic_unknown=len(assignments) > 1 and before.nic_bandwidth is None,
     )
 
 
@@ -115,7 +126,8 @@ def _change_text(current: Plan | Refusal) -> str:
         return f"decided now, it would wait: {current.reason}"
     gpus = "; ".join(f"{node}: {' '.join(map(str, taken))}" for node, taken in current.gpus.items())
     speed = f" at {current.bandwidth:.1f} GB/s" if current.bandwidth is not None else ""
-    return f"decided now, it would be {gpus}{speed}"
+    inside = " inside each node" if speed and current.nic_unknown else ""
+    return f"decided now, it would be {gpus}{speed}{inside}"
 
 
 def _without(snapshot: Snapshot, placements: Iterable[Placement]) -> Snapshot:

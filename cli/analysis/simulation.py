@@ -14,6 +14,7 @@ from cluster.record import GPUShare
 from scorer.gang.pod_info import pod_info
 from scorer.placement.baselines import IndexOrder, never_fits
 from scorer.placement.explain import notes_on
+from scorer.placement.result import JobBandwidth
 from scorer.placement.snapshot import Snapshot
 from scorer.whatif.fit import BY_COUNT
 from scorer.whatif.simulate import (
@@ -78,8 +79,8 @@ class UnitResult(UnitPlacement):
     `seen` has only the nodes of its plan; for a unit without a plan it is the whole cluster.
     """
 
-    best_possible: float | None
-    """The same members on the empty cluster [GB/s]."""
+    best_possible: JobBandwidth | None
+    """The same members on the empty cluster."""
     index_order: IndexOrder | None
     """Nodes by name and lowest free indices; None where bandwidth is not compared with it."""
     never: bool

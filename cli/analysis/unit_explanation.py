@@ -6,7 +6,7 @@ from enum import StrEnum
 from cluster.record import Allocation
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.baselines import IndexOrder
-from scorer.placement.result import Placement, Plan
+from scorer.placement.result import JobBandwidth, Placement, Plan
 from scorer.placement.snapshot import Snapshot
 
 
@@ -58,10 +58,10 @@ class UnitExplanation:
     """Its placement, or the one that it would get now."""
     snapshot: Snapshot | None = None
     """The cluster without the unit, for which the plan was made."""
-    bandwidth: float | None = None
-    """Modelled all-reduce bandwidth [GB/s]."""
-    best_possible: float | None = None
-    """The same members on the empty cluster [GB/s]."""
+    bandwidth: JobBandwidth | None = None
+    """Modelled all-reduce bandwidth."""
+    best_possible: JobBandwidth | None = None
+    """The same members on the empty cluster."""
     index_order: IndexOrder | None = None
     """The baseline: nodes by name and lowest free indices."""
     changed: str | None = None

@@ -7,7 +7,9 @@ from msgspec import Struct
 from cli.analysis.unit_explanation import PodPlacement, UnitExplanation, UnitState
 from cli.output.document import Document, rounded
 from cli.render.simulate_json import GPUsTaken, IndexOrder, index_order, lists, runner_up
+from scorer.gang.plan_record import bandwidth_note
 from scorer.placement.explain import explain_plan
+from scorer.placement.result import value_of
 
 
 class ExplainedPod(Struct, frozen=True, kw_only=True):
@@ -34,8 +36,12 @@ class ExplainedUnit(Struct, frozen=True, kw_only=True):
     gpus: dict[str, list[int]]
     bandwidth: float | None
     """Modelled all-reduce bandwidth [GB/s]."""
+    bandwidth_note: str | None
+    """`nic unknown`: only links inside each node count in the bandwidth."""
     best_possible: float | None
     """The same on the empty cluster [GB/s]."""
+    best_possible_nodes: int | None
+    """The number of nodes there."""
     index_order: IndexOrder
     runner_up: dict[str, GPUsTaken | None]
     """The second-best set of each node; null where every other set is equivalent."""
@@ -69,8 +75,10 @@ def _unit(unit: UnitExplanation) -> ExplainedUnit:
         help=list(unit.suggestions),
         nodes=list(unit.plan.gpus) if unit.plan else [],
         gpus=lists(unit.plan.gpus) if unit.plan else {},
-        bandwidth=rounded(unit.bandwidth),
-        best_possible=rounded(unit.best_possible),
+        bandwidth=rounded(value_of(unit.bandwidth)),
+        bandwidth_note=bandwidth_note(unit.bandwidth),
+        best_possible=rounded(value_of(unit.best_possible)),
+        best_possible_nodes=unit.best_possible.nodes if unit.best_possible else None,
         index_order=index_order(unit.index_order),
         runner_up=runner_up(explanation) if explanation else {},
         why=explanation.nodes if explanation and unit.changed is None else None,

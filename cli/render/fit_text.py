@@ -3,6 +3,8 @@
 from cli.output.printer import BAD, GOOD, QUIET, Paint, say, sentence, table
 from cli.output.words import plural
 from cluster.whatif_api import FitResult, NodeLeft
+from scorer.placement.messages import not_comparable
+from scorer.placement.result import JobBandwidth
 
 
 def show_fit(fit: FitResult) -> None:
@@ -27,11 +29,17 @@ def show_fit(fit: FitResult) -> None:
 
 
 def _show_bandwidth(fit: FitResult) -> None:
-    if fit.bandwidth is not None:
-        best = fit.best_possible
-        beside = f", {best:.1f} on the empty cluster" if best is not None else ""
-        modelled = Paint(f"modelled all-reduce bandwidth{beside}", QUIET)
-        say("   ", f"{fit.bandwidth:.1f} GB/s", modelled)
+    if fit.bandwidth is None:
+        return
+    planned = JobBandwidth(fit.bandwidth, fit.bandwidth_nodes, fit.bandwidth_note is not None)
+    beside = ""
+    if fit.best_possible is not None:
+        best = JobBandwidth(fit.best_possible, fit.best_possible_nodes)
+        apart = "" if planned.is_comparable(best) else f", {not_comparable(planned, best)}"
+        beside = f", {fit.best_possible:.1f} on the empty cluster{apart}"
+    inside = " inside each node" if planned.nic_unknown else ""
+    modelled = Paint(f"modelled all-reduce bandwidth{inside}{beside}", QUIET)
+    say("   ", f"{fit.bandwidth:.1f} GB/s", modelled)
 
 
 def _gpus(gpus: list[int] | None) -> str:

@@ -9,8 +9,10 @@ from cli.output.document import Document, rounded
 from cluster.node_ledger import NodeLedger
 from cluster.whatif_api import NodeLeft
 from manifest.workload import Unjudged
+from scorer.gang.plan_record import bandwidth_note
 from scorer.placement.baselines import IndexOrder as Order
 from scorer.placement.explain import PlanExplanation, explain_plan
+from scorer.placement.result import value_of
 from scorer.whatif.fit import left_on
 from webhook.outcome import Verdict
 
@@ -83,6 +85,9 @@ class GangPlace(Struct, frozen=True, kw_only=True):
     never: bool
     """It would not fit if nothing else ran."""
     bandwidth_note: str | None = None
+    """`nic unknown`: only links inside each node count in the bandwidth."""
+    best_possible_nodes: int | None = None
+    """The number of nodes on the empty cluster."""
     exact: bool | None = None
     """False where bandwidths are upper bounds; null where it is not placed."""
     why: str | None = None
@@ -137,7 +142,7 @@ def _pod(result: PodResult) -> PodPlace:
         gpus=[share.i for share in result.shares] if request.places and result.node else None,
         reason=result.reason,
         bandwidth=rounded(alone.plan.bandwidth if alone and alone.plan else None),
-        best_possible=rounded(alone.best_possible if alone else None),
+        best_possible=rounded(value_of(alone.best_possible if alone else None)),
         never=bool(result.unit and result.unit.never),
         notes=alone.notes if alone else [],
         findings=[
@@ -153,7 +158,8 @@ def _gang(gang: UnitResult) -> GangPlace:
         namespace=gang.namespace,
         size=len(gang.members),
         placed=gang.plan is not None,
-        best_possible=rounded(gang.best_possible),
+        best_possible=rounded(value_of(gang.best_possible)),
+        best_possible_nodes=gang.best_possible.nodes if gang.best_possible else None,
         index_order=index_order(gang.index_order),
         reason=gang.reason,
         never=gang.never,
@@ -166,7 +172,7 @@ def _gang(gang: UnitResult) -> GangPlace:
         nodes=list(gang.plan.gpus),
         gpus=lists(gang.plan.gpus),
         bandwidth=rounded(gang.plan.bandwidth),
-        bandwidth_note="nic unknown" if gang.plan.nic_unknown else None,
+        bandwidth_note=bandwidth_note(gang.plan.job_bandwidth),
         exact=gang.plan.exact,
         why=explanation.nodes,
         notes=gang.notes,
@@ -177,7 +183,7 @@ def _gang(gang: UnitResult) -> GangPlace:
 def index_order(order: Order | None) -> IndexOrder:
     """Return the baseline: nodes by name and lowest free indices."""
     gpus = lists(order.gpus) if order else {}
-    bandwidth = rounded(order.bandwidth) if order else None
+    bandwidth = rounded(value_of(order.bandwidth)) if order else None
     return IndexOrder(nodes=list(gpus), gpus=gpus, bandwidth=bandwidth)
 
 

@@ -25,6 +25,8 @@ from cluster.node_ledger import NodeLedger
 from cluster.request import Family
 from scorer.placement.baselines import IndexOrder
 from scorer.placement.explain import explain_plan
+from scorer.placement.messages import not_comparable
+from scorer.placement.result import JobBandwidth
 
 
 def show(simulation: Simulation) -> None:
@@ -71,7 +73,7 @@ def _show_unit(unit: UnitResult) -> None:
         say()
         return
     say(Paint("placed", GOOD, bold=True), kind, name, "on", named(list(unit.plan.gpus)))
-    show_bandwidth(unit.plan.bandwidth, unit.best_possible, unit.index_order)
+    show_bandwidth(unit.plan.job_bandwidth, unit.best_possible, unit.index_order)
     explanation = explain_plan(unit.seen, unit.plan)
     say("  why:", sentence(explanation.nodes))
     for node, choice in list(explanation.gpus.items())[:1]:
@@ -90,20 +92,32 @@ def _show_unit(unit: UnitResult) -> None:
 
 
 def show_bandwidth(
-    bandwidth: float | None, best_possible: float | None, order: IndexOrder | None
+    bandwidth: JobBandwidth | None, best_possible: JobBandwidth | None, order: IndexOrder | None
 ) -> None:
     """Write the modelled bandwidth with its two baselines, where it is defined."""
     if bandwidth is None:
         return
-    say(f"  {bandwidth:.1f} GB/s", Paint("modelled all-reduce bandwidth", QUIET))
+    inside = " inside each node" if bandwidth.nic_unknown else ""
+    say(f"  {bandwidth.value:.1f} GB/s", Paint(f"modelled all-reduce bandwidth{inside}", QUIET))
     if best_possible is not None:
-        say(f"  {best_possible:.1f} GB/s", Paint("the best that the empty cluster has", QUIET))
+        apart = _difference(bandwidth, best_possible)
+        best = Paint(f"the best that the empty cluster has{apart}", QUIET)
+        say(f"  {best_possible.value:.1f} GB/s", best)
     if order is not None and order.bandwidth is not None:
         taken = named([f"{node}: {' '.join(map(str, g))}" for node, g in order.gpus.items()], 3)
-        times = bandwidth / order.bandwidth if order.bandwidth else 0
-        gain = f", {times:.1f} × less" if times > 1 else ""
         where = f" ({taken})" if taken else ""
-        say(f"  {order.bandwidth:.1f} GB/s", Paint(f"in index order{where}{gain}", QUIET))
+        compared = _difference(bandwidth, order.bandwidth) or _gain(bandwidth, order.bandwidth)
+        shown = Paint(f"in index order{where}{compared}", QUIET)
+        say(f"  {order.bandwidth.value:.1f} GB/s", shown)
+
+
+def _difference(planned: JobBandwidth, other: JobBandwidth) -> str:
+    return "" if planned.is_comparable(other) else f", {not_comparable(planned, other)}"
+
+
+def _gain(planned: JobBandwidth, baseline: JobBandwidth) -> str:
+    times = planned.value / baseline.value if baseline.value else 0
+    return f", {times:.1f} × less" if times > 1 else ""
 
 
 def _gpus(gpus: tuple[int, ...], family: Family | None) -> str:

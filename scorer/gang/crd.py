@@ -98,6 +98,12 @@ class GangPlan(_Wire, frozen=True):
     index_order: float | None = None
     """Of nodes by name and lowest free indices."""
     domain: str | None = None
+    bandwidth_note: str | None = None
+    """`nic unknown`: only links inside each node count in the bandwidth."""
+    best_possible_nodes: int | None = None
+    """The number of nodes that best_possible spans."""
+    index_order_nodes: int | None = None
+    """The number of nodes that index_order spans."""
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """A plan in its Gang: conversion from and to the placements of the planner."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from cluster.node import Node
 from cluster.record import Allocation, GPUShare
@@ -9,34 +10,68 @@ from scorer.gang.crd import GangPlan, PlannedPod
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.placement.member import Member
-from scorer.placement.result import Placement, Plan
+from scorer.placement.result import JobBandwidth, Placement, Plan, value_of
 from scorer.placement.snapshot import Snapshot
+
+
+class RecordedBandwidths(NamedTuple):
+    """The bandwidths in a plan that was read; None where one is missing."""
+
+    planned: JobBandwidth | None
+    best_possible: JobBandwidth | None
+    index_order: JobBandwidth | None
 
 
 def plan_of(
     plan: Plan,
     plan_id: str,
     *,
-    best_possible: float | None = None,
-    index_order: float | None = None,
+    best_possible: JobBandwidth | None = None,
+    index_order: JobBandwidth | None = None,
 ) -> GangPlan:
     """Return a plan as it is written.
 
     Args:
         plan: The placements of the members.
         plan_id: Different for each plan; the pods' records contain it.
-        best_possible: Bandwidth on the empty cluster [GB/s].
-        index_order: Bandwidth on nodes by name and lowest free indices [GB/s].
+        best_possible: Bandwidth on the empty cluster.
+        index_order: Bandwidth on nodes by name and lowest free indices.
     """
     return GangPlan(
         id=plan_id,
         exact=plan.exact,
         members=tuple(_planned(placement) for placement in plan.placements),
         bandwidth=tenths(plan.bandwidth),
-        best_possible=tenths(best_possible),
-        index_order=tenths(index_order),
+        bandwidth_note=bandwidth_note(plan.job_bandwidth),
+        best_possible=tenths(value_of(best_possible)),
+        best_possible_nodes=best_possible.nodes if best_possible else None,
+        index_order=tenths(value_of(index_order)),
+        index_order_nodes=index_order.nodes if index_order else None,
         domain=plan.domain,
     )
+
+
+def recorded_bandwidths(plan: GangPlan) -> RecordedBandwidths:
+    """Return the bandwidths of a plan that was read."""
+    nodes = len(plan.nodes)
+    # Of a plan on one node it is not recorded whether the NICs are known.
+    nic_unknown = plan.bandwidth_note is not None or nodes == 1
+
+    def baseline(value: float | None, nodes: int | None) -> JobBandwidth | None:
+        if value is None:
+            return None
+        return JobBandwidth(value, nodes, nodes is None or (nodes > 1 and nic_unknown))
+
+    return RecordedBandwidths(
+        baseline(plan.bandwidth, nodes),
+        baseline(plan.best_possible, plan.best_possible_nodes),
+        baseline(plan.index_order, plan.index_order_nodes),
+    )
+
+
+def bandwidth_note(bandwidth: JobBandwidth | None) -> str | None:
+    """Return what a bandwidth does not count, in a word for scripts; None where all counts."""
+    return "nic unknown" if bandwidth and bandwidth.nic_unknown else None
 
 
 def placement_of(planned: PlannedPod, member: Member, node: Node) -> Placement:

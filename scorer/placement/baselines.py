@@ -12,7 +12,7 @@ from scorer.placement.group import new_group
 from scorer.placement.member import Member
 from scorer.placement.node_assignment import Candidate, NodeAssignment, bandwidth_over
 from scorer.placement.node_cache import Value
-from scorer.placement.result import Plan, Refusal
+from scorer.placement.result import JobBandwidth, Plan, Refusal
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
 from topology.machine import gpus_of, mask_of
@@ -24,12 +24,12 @@ class IndexOrder:
 
     gpus: dict[str, tuple[int, ...]]
     """The GPUs of each node, nodes by name."""
-    bandwidth: float | None
-    """[GB/s]"""
+    bandwidth: JobBandwidth | None
+    """None where it is not defined."""
 
 
-def best_possible(snapshot: Snapshot, members: Sequence[Member]) -> float | None:
-    """Return the bandwidth of the same members on the empty cluster [GB/s], or None.
+def best_possible(snapshot: Snapshot, members: Sequence[Member]) -> JobBandwidth | None:
+    """Return the bandwidth of the same members on the empty cluster, or None.
 
     None is also returned while link tables of a node are being computed: it may be the best one.
     """
@@ -40,7 +40,7 @@ def best_possible(snapshot: Snapshot, members: Sequence[Member]) -> float | None
     if _is_preparing(empty):
         return None
     planned = plan(empty, members)
-    return planned.bandwidth if isinstance(planned, Plan) else None
+    return planned.job_bandwidth if isinstance(planned, Plan) else None
 
 
 def never_fits(snapshot: Snapshot, members: Sequence[Member], link: Link) -> bool:
@@ -77,7 +77,11 @@ def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | N
     if left:
         return None
     gpus = {assignment.name: gpus_of(assignment.mask) for assignment in assignments}
-    return IndexOrder(gpus, bandwidth_over(assignments, snapshot.nic_bandwidth))
+    bandwidth = bandwidth_over(assignments, snapshot.nic_bandwidth)
+    if bandwidth is None:
+        return IndexOrder(gpus, None)
+    nic_unknown = len(gpus) > 1 and snapshot.nic_bandwidth is None
+    return IndexOrder(gpus, JobBandwidth(bandwidth, len(gpus), nic_unknown))
 
 
 def _is_preparing(snapshot: Snapshot) -> bool:

@@ -13,6 +13,14 @@ from scorer.placement.feasibility import Feasibility, excluded, free_gpus
 from scorer.placement.group import Group
 from scorer.placement.member import Member
 from scorer.placement.reasons import Reason, count_reasons
+from scorer.placement.result import JobBandwidth
+
+
+def not_comparable(planned: JobBandwidth, other: JobBandwidth) -> str:
+    """Return why the bandwidths of a plan and of another placement are not comparable."""
+    if other.nodes is None:
+        return "not comparable: the number of its nodes is not recorded"
+    return f"not comparable: it spans {_nodes(other.nodes)}, this plan {planned.nodes}"
 
 
 def one_node_refusal(feasibility: Feasibility, group: Group, link: Link) -> str:

@@ -106,15 +106,20 @@ def bandwidth_over(
 ) -> float | None:
     """Return the modelled all-reduce bandwidth of workers over these nodes [GB/s].
 
-    On one node it is A. Over n nodes it is the worst node's A, where nodes with one GPU do not
-    count, and at most NIC bandwidth · n/(2(n−1)) where that is known. None where it is not defined,
-    or where the links between the GPUs of a node are unknown.
+    A ring of K GPUs sends 2(K−1)/K of the data over each of its links, so its slowest link counts,
+    times K/(2(K−1)). A node's link speed is that by which its k GPUs have A, so it allows
+    A · (k−1)/k · K/(K−1): on one node this is A. Nodes with one GPU have no link inside. NICs count
+    between nodes, where their bandwidth is known. None is returned where nothing is known to
+    count, or where the links between the GPUs of a node are unknown.
     """
-    several = [assignment for assignment in assignments if assignment.mask.bit_count() > 1]
-    if not all(assignment.candidate.node.node.machine_known for assignment in several):
+    counts = [(assignment, assignment.mask.bit_count()) for assignment in assignments]
+    several = [(assignment, k) for assignment, k in counts if k > 1]
+    if not all(assignment.candidate.node.node.machine_known for assignment, _ in several):
         return None
-    limits = [assignment.bandwidth for assignment in several]
-    n = len(assignments)
-    if n > 1 and nic_bandwidth is not None:
-        limits.append(nic_bandwidth * n / (2 * (n - 1)))
+    total = sum(k for _, k in counts)
+    limits = [
+        assignment.bandwidth * ((k - 1) * total / (k * (total - 1))) for assignment, k in several
+    ]
+    if len(assignments) > 1 and total > 1 and nic_bandwidth is not None:
+        limits.append(nic_bandwidth * total / (2 * (total - 1)))
     return round(min(limits), 6) if limits else None

@@ -23,6 +23,32 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
+class JobBandwidth:
+    """Modelled all-reduce bandwidth of a job, with what is needed to compare it with another."""
+
+    value: float
+    """[GB/s]"""
+    nodes: int | None
+    """Number of nodes; None: unknown, in a plan that an earlier version wrote."""
+    nic_unknown: bool = False
+    """The nodes are joined by NICs of unknown bandwidth: only links inside each node count."""
+
+    def is_comparable(self, other: "JobBandwidth") -> bool:
+        """Return whether the faster of two jobs has the larger value.
+
+        Over more nodes fewer links count inside each, so the value rises where the network does not
+        count.
+        """
+        same = self.nodes is not None and self.nodes == other.nodes
+        return same or not (self.nic_unknown or other.nic_unknown)
+
+
+def value_of(bandwidth: JobBandwidth | None) -> float | None:
+    """Return the value [GB/s] of a bandwidth that may be undefined."""
+    return bandwidth.value if bandwidth else None
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Placements of all members."""
 
@@ -48,6 +74,13 @@ class Plan:
         for placement in self.placements:
             by_node.setdefault(placement.node, set()).update(placement.gpus)
         return {node: tuple(sorted(gpus)) for node, gpus in by_node.items()}
+
+    @property
+    def job_bandwidth(self) -> JobBandwidth | None:
+        """Its bandwidth, to be compared with others; None where it is not defined."""
+        if self.bandwidth is None:
+            return None
+        return JobBandwidth(self.bandwidth, len(self.gpus), self.nic_unknown)
 
     def applied_to(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the plan carried out."""

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from scorer.gang.crd import GangPlan
+from scorer.gang.plan_record import recorded_bandwidths
+from scorer.placement.result import JobBandwidth
 
 _NODES_SHOWN = 3
 _GANG_SHOWN = 63
@@ -85,11 +87,25 @@ def unaccounted(why: str) -> EventMessage:
 
 
 def _bandwidth(plan: GangPlan) -> str:
-    if plan.bandwidth is None:
+    planned, best, order = recorded_bandwidths(plan)
+    if planned is None:
         return ""
-    best = f" of {plan.best_possible:g} possible" if plan.best_possible is not None else ""
-    baseline = f", {plan.index_order:g} in index order" if plan.index_order is not None else ""
-    return f": {plan.bandwidth:g} GB/s{best}{baseline}"
+    text = f": {planned.value:g} GB/s{' inside each node' if planned.nic_unknown else ''}"
+    if best is not None:
+        beside = f" of {best.value:g} possible"
+        text += beside if planned.is_comparable(best) else _apart("the best possible", best)
+    if order is not None:
+        beside = f", {order.value:g} in index order"
+        text += beside if planned.is_comparable(order) else _apart("index order", order)
+    return text
+
+
+def _apart(baseline: str, bandwidth: JobBandwidth) -> str:
+    """Name a bandwidth that says nothing beside that of the plan."""
+    if bandwidth.nodes is None:
+        return ""
+    nodes = f"{bandwidth.nodes} node{'s' * (bandwidth.nodes != 1)}"
+    return f"; {baseline} spans {nodes} and is not comparable"
 
 
 def _members(gang: str, count: int, singular: str, plural: str) -> str:

@@ -12,12 +12,12 @@ from cluster.node import NodeMode
 from cluster.node_ledger import NodeLedger
 from cluster.whatif_api import FitRequest, FitResult, FitTemplate, NodeLeft, PodFit
 from scorer.cache.cluster_state import ClusterState
-from scorer.gang.plan_record import tenths
+from scorer.gang.plan_record import bandwidth_note, tenths
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.baselines import never_fits
 from scorer.placement.explain import notes_on, why_these
 from scorer.placement.member import Member
-from scorer.placement.result import Placement
+from scorer.placement.result import Placement, value_of
 from scorer.placement.snapshot import Snapshot
 from scorer.queue.cycle import Reservation
 from scorer.whatif.simulate import (
@@ -126,20 +126,24 @@ def _fit(
     first, *others = {unit.places: unit for unit in units}.values()
     plans = [(unit.seen, unit.plan) for unit in (first, *others) if unit.plan]
     notes = (note for seen, plan in plans for note in notes_on(seen, plan))
-    speeds = [plan.bandwidth for _, plan in plans]
     refused = next((unit for unit in units if unit.reason), None)
-    known = [speed for speed in speeds if speed is not None]
+    best = first.best_possible
+    known = [bandwidth for _, plan in plans if (bandwidth := plan.job_bandwidth)]
+    least = min(known, key=lambda bandwidth: bandwidth.value, default=None)
     return FitResult(
         fits=None not in placements,
         gang=first.name if first.is_gang else None,
         pods=[_pod(*pair) for pair in zip(template.names, placements, strict=True)],
         nodes=nodes,
-        bandwidth=tenths(min(known, default=None)),
-        best_possible=tenths(first.best_possible),
+        bandwidth=tenths(value_of(least)),
+        best_possible=tenths(value_of(best)),
         why=why_these(first.plan) if first.plan and not others else None,
         notes=list(dict.fromkeys((*notes, *_left_to_others(first.members[0])))),
         reason=refused.reason if refused else None,
         never=refused is not None and _never_fits(refused),
+        bandwidth_note=bandwidth_note(least),
+        bandwidth_nodes=least.nodes if least else None,
+        best_possible_nodes=best.nodes if best else None,
     )
 
 

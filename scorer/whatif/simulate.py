@@ -19,7 +19,7 @@ from scorer.gang.pod_info import PodInfo, controller_of
 from scorer.gang.unit import Owners, Unit, units_of
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
 from scorer.placement.member import Member, new_member
-from scorer.placement.result import Plan, Refusal
+from scorer.placement.result import JobBandwidth, Plan, Refusal
 from scorer.placement.schedule import plan_near
 from scorer.placement.snapshot import Snapshot
 from scorer.queue.cycle import Reservation
@@ -76,8 +76,8 @@ class GangResult(UnitPlacement):
     """The placement of a unit, to be compared with other placements."""
 
     @cached_property
-    def best_possible(self) -> float | None:
-        """The same members on the empty cluster [GB/s]."""
+    def best_possible(self) -> JobBandwidth | None:
+        """The same members on the empty cluster."""
         return best_possible(self.seen, self.members)
 
     @cached_property

@@ -37,6 +37,27 @@ def check(linkwise, write):
     return check
 
 
+GANG = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec:
+  parallelism: 4
+  completions: 4
+  template:
+    metadata:
+      labels:
+        pod-group.scheduling.sigs.k8s.io/name: train
+        pod-group.scheduling.sigs.k8s.io/min-available: "4"
+    spec: {restartPolicy: Never, containers: [{name: c, resources: {limits: {aliyun.com/gpu: 1}}}]}
+"""
+GANG_OVER_NODES = """\
+  fits now on dgx-0, dgx-1
+    26.7 GB/s modelled all-reduce bandwidth inside each node, 55.2 on the empty cluster, not \
+comparable: it spans 1 node, this plan 2
+"""
+
+
 @pytest.mark.parametrize(
     ("limits", "replicas", "expected"),
     [
@@ -118,6 +139,17 @@ def test_table_shows_placement_and_remaining_gpus(check, limits, replicas, expec
     # That something does not fit now is no fault of the manifest.
     assert code == 0
     assert expected in out
+
+
+def test_gang_over_nodes_is_not_compared_with_one_node(linkwise, write):
+    used = "[" + ", ".join(f"{{gpu: {i}}}" for i in range(8) if i not in {0, 3}) + "]"
+    nodes = "".join(
+        f"- {{name: dgx-{i}, machine: dgx1-v100, mode: topology, used: {used}}}\n" for i in range(2)
+    )
+    write("cluster.yaml", CLUSTER[: CLUSTER.index("- ")] + nodes)
+    write("job.yaml", GANG)
+
+    assert GANG_OVER_NODES in linkwise("check", "job.yaml", "--cluster", "cluster.yaml").out
 
 
 def test_local_json_equals_the_json_of_a_server(check):

@@ -4,45 +4,59 @@ from cli.analysis.simulation import UnitResult
 from cli.render.page.markup import Markup, element, name, together
 from cluster.request import Family
 from scorer.placement.baselines import IndexOrder
-from scorer.placement.result import Plan
+from scorer.placement.messages import not_comparable
+from scorer.placement.result import JobBandwidth, Plan
 
 
 def bandwidth(result: UnitResult, plan: Plan) -> Markup:
     """Return three bars with their numbers, or a sentence if there is nothing to compare."""
-    if plan.bandwidth is None:
+    planned = plan.job_bandwidth
+    if planned is None:
         return element("p", _undefined(result, plan), class_="quiet")
-    order = result.index_order
+    order, best = result.index_order, result.best_possible
     baseline = order.bandwidth if order else None
-    longest = max(plan.bandwidth, result.best_possible or 0, baseline or 0) or 1
+    compared = [each for each in (planned, best, baseline) if each and planned.is_comparable(each)]
+    longest = max(each.value for each in compared) or 1
+
+    def bar(kind: str, label: Markup, shown: JobBandwidth | None) -> Markup:
+        return _bar(kind, label, shown, longest if shown in compared else None)
+
     bars = (
-        _bar("chosen", element("span", _chosen(plan)), plan.bandwidth, longest),
-        _bar(
+        bar("chosen", element("span", _chosen(plan)), planned),
+        bar(
             "best",
-            element("span", "Best possible, on the empty cluster"),
-            result.best_possible,
-            longest,
+            _label(element("span", "Best possible, on the empty cluster"), planned, best),
+            best,
         ),
-        _bar("order", _order(order), baseline, longest),
+        bar("order", _label(_order(order), planned, baseline), baseline),
     )
     return element(
         "div",
         element("p", "All-reduce bandwidth, modelled", class_="quiet small"),
         element("dl", bars, class_="bars"),
-        _gain(plan.bandwidth, baseline),
+        _gain(planned.value, baseline.value) if baseline in compared else None,
     )
 
 
 def _chosen(plan: Plan) -> str:
     """Return the label of the chosen bar."""
-    return "Chosen, the network between nodes not counted" if plan.nic_unknown else "Chosen"
+    if not plan.nic_unknown:
+        return "Chosen"
+    return "Chosen, inside each node: the network between nodes not counted"
 
 
-def _bar(kind: str, label: Markup, value: float | None, longest: float) -> Markup:
-    number = "–" if value is None else f"{value:.1f} GB/s"
-    length = element("i", class_=kind, style=f"width:{100 * (value or 0) / longest:.1f}%")
-    return together(
-        element("dt", label, element("b", number)), element("dd", length if value else None)
-    )
+def _bar(kind: str, label: Markup, bandwidth: JobBandwidth | None, longest: float | None) -> Markup:
+    """Return a number with its bar; without a bar where it is compared with none (None)."""
+    number = "–" if bandwidth is None else f"{bandwidth.value:.1f} GB/s"
+    percent = 100 * bandwidth.value / longest if bandwidth and longest else 0
+    length = element("i", class_=kind, style=f"width:{percent:.1f}%") if percent else None
+    return together(element("dt", label, element("b", number)), element("dd", length))
+
+
+def _label(text: Markup, planned: JobBandwidth, baseline: JobBandwidth | None) -> Markup:
+    if baseline is None or planned.is_comparable(baseline):
+        return text
+    return element("span", text, f", {not_comparable(planned, baseline)}")
 
 
 def _order(order: IndexOrder | None) -> Markup:

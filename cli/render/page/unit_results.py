@@ -96,7 +96,9 @@ def request_text(request: Request) -> str:
 
 def _waiting(unit: Unit) -> Markup:
     best = unit.result.best_possible
-    empty = f"On the empty cluster it would get {best:.1f} GB/s." if best is not None else None
+    empty = (
+        f"On the empty cluster it would get {best.value:.1f} GB/s." if best is not None else None
+    )
     return together(
         element("p", sentence(unit.result.reason or ""), class_="reason"),
         element("p", empty, class_="quiet small note") if empty else None,

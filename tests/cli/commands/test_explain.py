@@ -98,6 +98,27 @@ def test_placed_gang_shows_gpus_bandwidth_and_alternatives(explain):
     assert ran.code == 0
 
 
+def test_placed_gang_over_nodes_is_not_compared_with_one_node(explain, document):
+    mark_of_all = {"labels": mark("vgg16", 4)}
+    gang = [
+        placed_pod(f"vgg16-{node}-{gpu}", ONE, f"dgx-{node}", GPUShare(gpu), **mark_of_all)
+        for node in range(2)
+        for gpu in (0, 3)
+    ]
+    objects = [*dgx("dgx-0"), *dgx("dgx-1"), *gang]
+
+    ran = explain(objects, "gang", "default/vgg16")
+
+    assert ran.out.splitlines()[1:4] == [
+        "  26.7 GB/s modelled all-reduce bandwidth inside each node",
+        "  55.2 GB/s the best that the empty cluster has, not comparable: it spans 1 node, this"
+        " plan 2",
+        "  55.2 GB/s in index order (dgx-0: 0 1 2 3), not comparable: it spans 1 node, this plan 2",
+    ]
+    [unit] = document(objects, "gang", "default/vgg16")
+    assert (unit["bandwidth_note"], unit["best_possible_nodes"]) == ("nic unknown", 1)
+
+
 def test_changed_plan_of_a_placed_gang_is_a_note(document):
     objects = [*dgx("dgx-0"), *settled("vgg16", "dgx-0", 0, 1, 6, 7)]
 

@@ -358,6 +358,45 @@ def test_a_gangs_replacement_counts_the_members_that_were_placed(simulate, owner
     assert answer["gangs"][0]["reason"] == (None if placed else "1 of 2 members; missing: g-0")
 
 
+FREE_PAIRS = """\
+apiVersion: linkwise.dev/v1alpha1
+kind: Cluster
+nodes:
+""" + "".join(
+    f"- {{name: {name}, machine: l4x8, mode: topology, used: [{used}]}}\n"
+    for names, free in (("abcd", (0, 1)), ("ef", (0, 1, 4, 5)))
+    for name in names
+    for used in [", ".join(f"{{gpu: {i}}}" for i in range(8) if i not in free)]
+)
+
+
+def test_plans_on_different_numbers_of_nodes_are_not_compared(simulate, linkwise):
+    _, answer = simulate(gang(8), cluster=FREE_PAIRS)
+
+    (found,) = answer["gangs"]
+    assert (found["nodes"], found["bandwidth"]) == (["e", "f"], 3.4)
+    assert (found["bandwidth_note"], found["best_possible_nodes"]) == ("nic unknown", 1)
+    order = found["index_order"]
+    assert (order["nodes"], order["bandwidth"]) == ([*"abcd"], 5.7)
+    shown = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml").out
+    assert shown.splitlines()[1:4] == [
+        "  3.4 GB/s modelled all-reduce bandwidth inside each node",
+        "  3.4 GB/s the best that the empty cluster has, not comparable: it spans 1 node, this"
+        " plan 2",
+        "  5.7 GB/s in index order (a: 0 1, b: 0 1, c: 0 1 and 1 more), not comparable: it spans 4"
+        " nodes, this plan 2",
+    ]
+
+
+def test_plans_on_the_same_number_of_nodes_are_compared(simulate, linkwise):
+    _, answer = simulate(gang(10), cluster=FREE_PAIRS.replace("{gpu: 6}, ", ""))
+
+    (found,) = answer["gangs"]
+    assert found["best_possible_nodes"] == len(found["nodes"]) == 2
+    shown = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml").out
+    assert "GB/s the best that the empty cluster has\n" in shown
+
+
 def test_single_pod_has_the_bandwidth_of_the_table(simulate, linkwise):
     _, answer = simulate(pod("pair", {"aliyun.com/gpu": 2}))
 

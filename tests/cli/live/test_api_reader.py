@@ -440,6 +440,12 @@ def test_recorded_plan_is_read_from_the_gang_object(cluster, linkwise):
 
     assert (unit["bandwidth"], unit["best_possible"]) == (30.5, 40.5)
     assert unit["index_order"]["bandwidth"] == 20.5
+    shown = "20.5 GB/s in index order (gpu: 0), not comparable: the number of its nodes is not"
+    assert shown in linkwise("explain", "gang", "team/g").out
+
+    plan |= {"bestPossibleNodes": 1, "indexOrderNodes": 1}
+    shown = linkwise("explain", "gang", "team/g").out
+    assert "20.5 GB/s in index order (gpu: 0), 1.5 × less" in shown
 
     # Another plan than the committed one does not explain it.
     plan["id"] = "1-2"

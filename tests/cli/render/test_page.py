@@ -341,9 +341,21 @@ def test_a_gang_over_nodes_says_that_the_network_is_not_counted():
 
     card = read(render(simulate(a_snapshot(*nodes), a_gang(12)), "t")).all("article")[0]
 
-    assert "the network between nodes not counted" in card.text
+    assert "inside each node: the network between nodes not counted" in card.text
     assert len(card.all("tbody")[0].all("tr")) == 12
     assert "open" not in card.all("details")[-1].attributes
+
+
+def test_index_order_over_more_nodes_has_a_number_and_no_bar():
+    nodes = [a_cluster_node(name, "l4x8") for name in "abc"]
+    taken = {"a": range(2, 8), "b": range(2, 8)}
+
+    card = read(render(simulate(a_snapshot(*nodes, taken=taken), a_gang(4)), "t")).all("article")[0]
+
+    assert "not comparable: it spans 2 nodes, this plan 1" in card.text
+    assert len(card.all("dl", "bars")[0].all("b")) == 3
+    assert len(card.all("dl", "bars")[0].all("i")) == 2
+    assert "as fast as index order" not in card.text
 
 
 def test_one_gpu_alone_has_no_bandwidth():

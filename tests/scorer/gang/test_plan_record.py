@@ -5,10 +5,10 @@ from builders import a_member, a_node, a_snapshot
 from cluster import keys
 from cluster.gang import GangKey, Link
 from cluster.record import GPUShare
-from scorer.gang.crd import read_gang
+from scorer.gang.crd import GangPlan, PlannedPod, read_gang
 from scorer.gang.crd_patch import new_gang
-from scorer.gang.plan_record import placement_of, plan_of
-from scorer.placement.result import Placement, Plan
+from scorer.gang.plan_record import placement_of, plan_of, recorded_bandwidths
+from scorer.placement.result import JobBandwidth, Placement, Plan
 from scorer.placement.schedule import plan
 
 
@@ -47,7 +47,7 @@ def test_plan_states_bandwidths_in_tenths():
     written_plan = plan_of(
         Plan((placement,), 40.04, exact=False, domain="rack=a"),
         "p1",
-        best_possible=55.16,
+        best_possible=JobBandwidth(55.16, 1),
         index_order=None,
     )
 
@@ -56,3 +56,50 @@ def test_plan_states_bandwidths_in_tenths():
     assert (written_plan.bandwidth, written_plan.best_possible) == (40, 55.2)
     assert (written_plan.index_order, written_plan.exact) == (None, False)
     assert written_plan.domain == "rack=a"
+    assert written_plan.bandwidth_note is None
+
+
+def a_plan_on(*nodes, **given):
+    members = tuple(PlannedPod(f"p{i}", f"u{i}", node, (0, 1)) for i, node in enumerate(nodes))
+    return GangPlan("p1", exact=True, members=members, **given)
+
+
+def test_plan_over_nodes_records_what_its_bandwidths_count():
+    placements = tuple(Placement(a_member(), node, (GPUShare(0), GPUShare(1))) for node in "ab")
+    plan = Plan(placements, 26.666667, nic_unknown=True)
+    best, order = JobBandwidth(55.2, 1), JobBandwidth(40, 3, nic_unknown=True)
+
+    written_plan = plan_of(plan, "p1", best_possible=best, index_order=order)
+
+    assert written_plan.bandwidth_note == "nic unknown"
+    assert (written_plan.best_possible_nodes, written_plan.index_order_nodes) == (1, 3)
+    planned = JobBandwidth(26.7, 2, nic_unknown=True)
+    assert recorded_bandwidths(written_plan) == (planned, best, order)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "comparable"),
+    [
+        pytest.param(
+            a_plan_on("a", bandwidth=3.4, index_order=3.0, index_order_nodes=1), True, id="one"
+        ),
+        pytest.param(
+            a_plan_on("a", bandwidth=3.4, index_order=5.7, index_order_nodes=4),
+            False,
+            id="one and four",
+        ),
+        pytest.param(
+            a_plan_on("a", "b", bandwidth=3.4, index_order=5.7, index_order_nodes=4),
+            True,
+            id="two and four, NICs counted",
+        ),
+        pytest.param(
+            a_plan_on("a", "b", bandwidth=3.4, index_order=5.7), False, id="of an earlier version"
+        ),
+    ],
+)
+def test_recorded_bandwidths_are_comparable_only_where_that_is_known(recorded, comparable):
+    planned, best, order = recorded_bandwidths(recorded)
+
+    assert best is None
+    assert planned.is_comparable(order) is comparable

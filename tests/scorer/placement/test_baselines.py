@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from builders import a_member, a_node, a_snapshot, workers
 from hypothesis import given, settings
@@ -5,14 +7,18 @@ from strategies import clusters, gangs
 
 from cluster.gang import Link
 from scorer.placement.baselines import IndexOrder, best_possible, index_order, never_fits
-from scorer.placement.result import Plan
+from scorer.placement.result import JobBandwidth, Plan
 from scorer.placement.schedule import plan
 
 
 def test_index_order_fills_nodes_by_name_with_the_lowest_indices():
     snapshot = a_snapshot(a_node("b"), a_node("a"), taken={"a": (0, 2, 3, 4, 5), "b": (1,)})
 
-    assert index_order(snapshot, workers(6)) == IndexOrder({"a": (1, 6, 7), "b": (0, 2, 3)}, 4.5)
+    bandwidth = JobBandwidth(3.6, nodes=2, nic_unknown=True)
+    gpus = {"a": (1, 6, 7), "b": (0, 2, 3)}
+    assert index_order(snapshot, workers(6)) == IndexOrder(gpus, bandwidth)
+    with_nics = replace(snapshot, nic_bandwidth=100.0)
+    assert index_order(with_nics, workers(6)).bandwidth == JobBandwidth(3.6, nodes=2)
 
 
 def test_index_order_does_not_split_a_worker():
@@ -33,9 +39,17 @@ def test_what_index_order_cannot_place_is_none(members):
 def test_the_best_possible_is_that_of_the_empty_cluster():
     snapshot = a_snapshot(a_node(), taken={"node-0": (0, 1, 2, 3)})
 
-    assert best_possible(snapshot, workers(2, 4)) > 55.2
-    assert best_possible(snapshot, workers(4)) == 55.2
+    assert best_possible(snapshot, workers(2, 4)).value > 55.2
+    assert best_possible(snapshot, workers(4)) == JobBandwidth(55.2, nodes=1)
     assert best_possible(snapshot, workers(9)) is None
+
+
+def test_the_best_possible_over_nodes_counts_links_inside_each():
+    snapshot = a_snapshot(a_node("a"), a_node("b"), taken={"a": (0,)})
+
+    best = best_possible(snapshot, workers(4, 4))
+
+    assert (best.nodes, best.nic_unknown) == (2, True)
 
 
 def test_nothing_is_said_of_the_empty_cluster_while_link_tables_are_computed():

@@ -3,7 +3,7 @@ from builders import a_member, a_node, a_snapshot
 
 from cluster.gpu_usage import LedgerError
 from cluster.record import GPUShare
-from scorer.placement.result import Placement, Plan
+from scorer.placement.result import JobBandwidth, Placement, Plan
 
 
 def placed(name: str, node: str, *gpus: int) -> Placement:
@@ -31,3 +31,19 @@ def test_a_plan_that_no_longer_fits_is_not_applied():
 
     with pytest.raises(LedgerError):
         plan.applied_to(a_snapshot(a_node("a"), taken={"a": (0,)}))
+
+
+@pytest.mark.parametrize(
+    ("planned", "other", "comparable"),
+    [
+        pytest.param(JobBandwidth(55.2, 1), JobBandwidth(46, 1), True, id="one node each"),
+        pytest.param(JobBandwidth(5, 2, True), JobBandwidth(4, 2, True), True, id="two nodes each"),
+        pytest.param(JobBandwidth(3.4, 1), JobBandwidth(5.7, 4, True), False, id="one and four"),
+        pytest.param(JobBandwidth(5.7, 8, True), JobBandwidth(9, 35, True), False, id="8 and 35"),
+        pytest.param(JobBandwidth(3.4, 1), JobBandwidth(5.7, 4), True, id="NICs count"),
+        pytest.param(JobBandwidth(5, 2), JobBandwidth(4, 3), True, id="NICs count in both"),
+        pytest.param(JobBandwidth(5, 2, True), JobBandwidth(4, None, True), False, id="old plan"),
+    ],
+)
+def test_bandwidths_are_comparable_over_equal_nodes_or_with_nics(planned, other, comparable):
+    assert planned.is_comparable(other) is other.is_comparable(planned) is comparable

@@ -9,6 +9,14 @@ def a_plan(*nodes, **given):
     return GangPlan("p1", True, members, **given)
 
 
+BANDWIDTHS = {
+    "bandwidth": 55.2,
+    "best_possible": 55.2,
+    "best_possible_nodes": 1,
+    "index_order": 46,
+}
+
+
 @pytest.mark.parametrize(
     ("message", "reason", "text"),
     [
@@ -19,10 +27,33 @@ def a_plan(*nodes, **given):
             id="waiting",
         ),
         pytest.param(
-            placed("bert", a_plan("a", "a", bandwidth=55.2, best_possible=55.2, index_order=46)),
+            placed("bert", a_plan("a", "a", index_order_nodes=1, **BANDWIDTHS)),
             "GangPlaced",
             "All 2 members of gang bert are on a: 55.2 GB/s of 55.2 possible, 46 in index order",
             id="placed",
+        ),
+        pytest.param(
+            placed("bert", a_plan("a", "a", index_order_nodes=3, **BANDWIDTHS)),
+            "GangPlaced",
+            "All 2 members of gang bert are on a: 55.2 GB/s of 55.2 possible; index order spans"
+            " 3 nodes and is not comparable",
+            id="placed, where index order takes more nodes",
+        ),
+        pytest.param(
+            placed("bert", a_plan("a", "a", bandwidth=3.4, index_order=5.7)),
+            "GangPlaced",
+            "All 2 members of gang bert are on a: 3.4 GB/s",
+            id="placed, with index order on an unknown number of nodes",
+        ),
+        pytest.param(
+            placed(
+                "bert",
+                a_plan("a", "b", bandwidth_note="nic unknown", index_order_nodes=2, **BANDWIDTHS),
+            ),
+            "GangPlaced",
+            "All 2 members of gang bert are on a, b: 55.2 GB/s inside each node; the best possible"
+            " spans 1 node and is not comparable, 46 in index order",
+            id="placed on two nodes",
         ),
         pytest.param(
             placed("bert", a_plan("a")),

@@ -54,8 +54,18 @@ def test_gang_that_fits_has_nodes_bandwidth_and_free_gpus():
     assert (fit.fits, fit.gang, fit.reason) == (True, "bert", None)
     assert fit.pods == [PodFit(f"bert-{i}", "gpu-0", [4 + i]) for i in range(4)]
     assert (fit.bandwidth, fit.best_possible) == (55.2, 55.2)
+    assert (fit.bandwidth_note, fit.bandwidth_nodes, fit.best_possible_nodes) == (None, 1, 1)
     assert fit.nodes == [NodeLeft("gpu-0", "topology", 8, 6, 2)]
     assert (fit.why, fit.notes) == ("only gpu-0 takes all 4 now", [])
+
+
+def test_gang_over_nodes_says_what_its_bandwidth_counts():
+    taken = {"gpu-0": range(4), "gpu-1": range(4)}
+
+    (fit,) = fits(a_snapshot(a_node("gpu-0"), a_node("gpu-1"), taken=taken), gang(8))
+
+    assert (fit.bandwidth, fit.bandwidth_note, fit.bandwidth_nodes) == (47.3, "nic unknown", 2)
+    assert fit.best_possible_nodes == 1
 
 
 def test_a_gang_that_does_not_fit_holds_nothing_and_nodes_are_counted_by_the_reason():
