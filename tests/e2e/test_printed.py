@@ -210,7 +210,8 @@ def test_what_is_installed_from_a_folder_is_removed_by_that_folder_and_nothing_i
 def test_commands_in_sentences_that_change_an_installation_run_as_they_are_printed(empty):
     printed = [one for one in inline("docs/operations.md") if CHANGING.fullmatch(one)]
     changing = [one for one in printed if "linkwise-scheduler" not in one]
-    assert empty("kubectl apply -k manifests/base").returncode == 0
+    for folder in ("manifests/base", "manifests/agent"):
+        assert empty(f"kubectl apply -k {folder}").returncode == 0
     # The certificate's Secret is no manifest: a process writes it.
     empty("kubectl -n linkwise-system create secret generic linkwise-webhook-tls")
 
@@ -221,7 +222,7 @@ def test_commands_in_sentences_that_change_an_installation_run_as_they_are_print
         if (ran := empty(command)).returncode
     ]
 
-    assert len(changing) == 8
+    assert len(changing) == 10
     assert failed == []
     wait_until(lambda: left(empty, "manifests/base") == set(), "all is gone")
 
