@@ -18,6 +18,7 @@ PAGES = ("README.md", *(f"docs/{name}.md" for name in ("operations", "dry-run", 
 PAGES += ("docs/from-gpushare.md", "docs/examples/README.md")
 NOT_RUN = {
     "make ": "tests/e2e/test_up.py does what they do",
+    "NODE=real make up": "tests/e2e/node/test_up_in_containers.py does what it does",
     "pipx ": "tests/docs/test_install.py installs",
     "docker ": "it needs Docker and a registry",
     "kubectl -n linkwise-system port-forward": "kwok's kubelets forward no ports",
