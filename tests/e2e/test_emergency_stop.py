@@ -138,7 +138,7 @@ def test_what_it_took_out_is_put_back_by_applying_what_is_shipped(webhook, names
 
     assert webhook.plane.kubectl("apply", "-k", str(BASE)).returncode == 0
 
-    assert len(left(api)) == 6
+    assert len(left(api)) == 8
     # Nobody listens where the registration says: what must be placed fails closed again.
     assert "service" in api.get(MUTATING)["webhooks"][0]["clientConfig"]
     wait_until(lambda: not passes(api, path, pod("held", GPU)), "the policy is in force")
@@ -168,7 +168,7 @@ def test_options_reach_kubectl_and_a_failure_is_reported_before_any_change(webho
 
     assert failed.returncode != 0
     assert "nowhere" in failed.stderr
-    assert len(left(api)) == 6
+    assert len(left(api)) == 8
 
 
 def test_script_fails_with_a_reason_without_permission_to_patch_pods(
