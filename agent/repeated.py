@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 import structlog
 
 from agent.binding.errors import BindError
 from agent.driver.reading import DriverError, DriverReplacedError
 from agent.kubelet.call import KubeletError
+from runtime.process.clock import wait_at_most
 from topology.machine import TopologyError
 
 _PAUSE = 0.5
@@ -56,6 +56,4 @@ class Repeated:
             else:
                 self.error = None
             await asyncio.sleep(_PAUSE)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._interval):
-                    await self._changed.wait()
+            await wait_at_most(self._interval, self._changed)

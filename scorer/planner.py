@@ -6,12 +6,11 @@ tasks that commit, report and answer requests.
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator
-from contextlib import suppress
 from typing import Any
 
 from cluster.gang import GangKey
 from cluster.pod import Owner
-from runtime.process.clock import loop_time
+from runtime.process.clock import loop_time, wait_at_most
 from scorer.cache.cluster_state import Key
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
@@ -84,9 +83,7 @@ class Planner:
                     # long round for as long as it took.
                     took = loop_time() - started
                     await asyncio.sleep(took if took > 2 * self._timings.round else 0)
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(self._time_left()):
-                            await self._informers.changed.wait()
+                    await wait_at_most(self._time_left(), self._informers.changed)
         finally:
             self._commit_queue.close()
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from zlib import crc32
 
@@ -13,6 +12,7 @@ from agent.publish.topology import publish_topology, topology_config_map
 from cluster.topology_configmap import PublishedTopology
 from runtime.kube.client import Kube, KubeError
 from runtime.process.backoff import Backoff
+from runtime.process.clock import wait_at_most
 
 _log = structlog.get_logger()
 _KEY = "publish"
@@ -68,9 +68,7 @@ class Publisher:
                 self._changed.clear()
                 if self._publication is not None:
                     await self._publish(self._publication)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._interval):
-                        await self._changed.wait()
+                await wait_at_most(self._interval, self._changed)
         finally:
             self._backoff.reset(_KEY)
 

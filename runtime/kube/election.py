@@ -16,7 +16,6 @@ recognized as late.
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from math import inf
 from typing import Any, TypeAlias
 
@@ -25,7 +24,7 @@ import structlog
 from runtime.kube.client import Kube, KubeError
 from runtime.kube.lease import DEFAULT_TIMING, Lease, LeaseSpec, LeaseStore, LeaseTimings
 from runtime.kube.reflector import Reflector
-from runtime.process.clock import now_rfc3339
+from runtime.process.clock import now_rfc3339, wait_at_most
 
 Lead: TypeAlias = Callable[[int], Coroutine[Any, Any, None]]
 
@@ -144,9 +143,7 @@ class Election:
                 except (KubeError, TimeoutError) as failure:
                     if error != (error := _message(failure)):
                         _log.warning("Could not take Lease", lease=self._store.name, err=error)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await changed.wait()
+            await wait_at_most(left, changed)
 
     def _remaining_hold(self, spec: LeaseSpec | None) -> float:
         """Return for how long an unchanged record prevents another holder [s]."""

@@ -7,7 +7,6 @@ process follows. It writes nothing. As in `election`, only the API server can re
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Set
-from contextlib import suppress
 from math import inf
 
 import structlog
@@ -16,6 +15,7 @@ from runtime.kube.client import Kube
 from runtime.kube.election import Lead, cancel_and_wait
 from runtime.kube.lease import DEFAULT_TIMING, Lease, LeaseSpec, LeaseStore, LeaseTimings
 from runtime.kube.reflector import Key
+from runtime.process.clock import wait_at_most
 
 _log = structlog.get_logger()
 
@@ -105,9 +105,7 @@ class SidecarElection:
         """Wait for the end of a term."""
         while self.term == term:
             self._changed.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._until - self._clock()):
-                    await self._changed.wait()
+            await wait_at_most(self._until - self._clock(), self._changed)
 
     def _on_change(self, items: Mapping[Key, Lease], _changed: Set[Key]) -> None:
         found = items.get(self._store.key)

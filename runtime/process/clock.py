@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -22,6 +23,13 @@ def monotonic() -> float:
 def loop_time() -> float:
     """Return the time of the running loop's clock, which its timers use [s]."""
     return asyncio.get_running_loop().time()
+
+
+async def wait_at_most(seconds: float | None, event: asyncio.Event) -> None:
+    """Return when an event is set, or after a time [s] if there is one."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 def rfc3339(moment: float) -> str:

@@ -14,7 +14,7 @@ import structlog
 from cluster.gang import GangKey
 from runtime.kube.client import Kube, KubeError
 from runtime.kube.event_recorder import EventRecorder
-from runtime.process.clock import Clock, loop_time, rfc3339
+from runtime.process.clock import Clock, loop_time, rfc3339, wait_at_most
 from scorer.cache.informers import Informers
 from scorer.gang.crd import Gang, GangPlan, GangStatus, Phase
 from scorer.gang.unit import Unit
@@ -161,9 +161,7 @@ class StatusReporter:
         """Wait for a newer update that makes this one needless, unless one is urgent."""
         due = self._written_at.get(key, -math.inf) + self._timings.report_interval
         urgent = self._urgent[key]
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(self._timings.report_delay, due - loop_time())):
-                await urgent.wait()
+        await wait_at_most(max(self._timings.report_delay, due - loop_time()), urgent)
         urgent.clear()
 
     async def _write(self, key: GangKey, update: StatusUpdate | None) -> None:
