@@ -20,7 +20,6 @@ from agent.kubelet.pod_resources import PodResources
 from agent.metrics import GPUSample, HolderSample, Metrics
 from agent.mps_shares import MPSShares
 from agent.node_events import NodeEvents
-from agent.plugin.devices import unusable_gpus
 from agent.plugin.registration import DevicePlugins
 from agent.process_audit import ProcessAudit
 from agent.publish.node_labels import gpu_labels
@@ -226,10 +225,9 @@ class NodeAgent:
         return node.metadata if node else _Metadata()
 
     def _publish(self, reading: DriverReading, machine: Machine) -> None:
-        unusable = unusable_gpus(reading.gpus)
         topology = PublishedTopology(
             machine,
-            tuple(i not in unusable for i in range(machine.n)),
+            tuple(gpu.usable for gpu in reading.gpus),
             reading.driver,
             mismatch=self._services.audit.report.text,
             isolation=self._services.mps.isolation,
@@ -240,10 +238,9 @@ class NodeAgent:
         self._services.publisher.set(publication)
 
     def _measure(self, reading: DriverReading, bindings: Iterable[Binding]) -> None:
-        unusable = unusable_gpus(reading.gpus)
         counts = self._services.audit.report.counts(len(reading.gpus))
         self._services.metrics.gpus = tuple(
-            GPUSample(gpu.i, gpu.uuid, gpu.model, i not in unusable, counts[i])
+            GPUSample(gpu.i, gpu.uuid, gpu.model, gpu.usable, counts[i])
             for i, gpu in enumerate(reading.gpus)
         )
         self._services.metrics.holders = tuple(

@@ -42,9 +42,7 @@ def gpu_problem(share: GPUShare, reading: DriverReading) -> str | None:
         return f"the node has no GPU {share.i}"
     if share.uuid not in {None, gpu.uuid}:
         return f"GPU {share.i} was {share.uuid} when it was allocated, and is {gpu.uuid} now"
-    if gpu.mig:
-        return f"GPU {share.i} ({gpu.uuid}) is in MIG mode"
-    return f"GPU {share.i} ({gpu.uuid}) is unhealthy: {gpu.fault}" if gpu.fault else None
+    return f"GPU {share.i} ({gpu.uuid}) is unusable: {gpu.problem}" if gpu.problem else None
 
 
 def gpu_of(share: GPUShare, reading: DriverReading) -> GPU | None:

@@ -28,9 +28,14 @@ class GPU:
     """Why it is unhealthy; None: it is healthy."""
 
     @property
+    def problem(self) -> str | None:
+        """Why no container may get it; None if one may."""
+        return self.fault or ("MIG mode is enabled" if self.mig else None)
+
+    @property
     def usable(self) -> bool:
-        """The GPU can be given to a container as a whole."""
-        return self.fault is None and not self.mig
+        """A container may get it as a whole."""
+        return self.problem is None
 
 
 @dataclass(frozen=True, slots=True)

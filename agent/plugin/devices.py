@@ -65,11 +65,7 @@ class Holder:
 
 def unusable_gpus(gpus: Iterable[GPU]) -> dict[int, str]:
     """Return the GPUs that no container may get, by index, with reasons."""
-    return {gpu.i: reason for gpu in gpus if (reason := _unusable(gpu))}
-
-
-def _unusable(gpu: GPU) -> str | None:
-    return gpu.fault or ("MIG mode is enabled" if gpu.mig else None)
+    return {gpu.i: problem for gpu in gpus if (problem := gpu.problem)}
 
 
 def offers(labels: Mapping[str, str], machine: Machine, gpus: Sequence[GPU]) -> NodeOffer:

@@ -130,8 +130,8 @@ def test_gpus_have_the_uuid_of_the_driver_where_the_record_has_none():
         pytest.param(
             pod(whole(1), container("main")),
             reading(gpu(0), gpu(1, fault="XID 79")),
-            "unhealthy: XID 79",
-            id="unhealthy",
+            "unusable: XID 79",
+            id="fault",
         ),
         pytest.param(
             pod(whole(1), container("main")), reading(gpu(0), gpu(1, mig=True)), "MIG", id="MIG"
