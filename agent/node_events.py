@@ -24,8 +24,7 @@ class NodeEvents:
             clock: The wall clock [s since 1970]; a problem that returns has another Event.
         """
         self._events, self._clock = events, clock
-        # The kubelet's own Events have the node's name as uid, and kubectl looks for both.
-        self._about = ObjectReference("v1", "Node", node, node)
+        self._about = ObjectReference.of_node(node)
         self._since: dict[Problem, float] = {}
         """Present problems, with the time at which they were first reported."""
         self._pending: dict[Problem | None, Event] = {}

@@ -6,10 +6,9 @@ A mismatch is reported when two readings in a row have it: a container that is j
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Protocol
 
 from agent.audit.processes import Process
-from cluster.record import GPUShare
+from agent.binding.container_spec import Binding
 from runtime.kube.event_recorder import Event, ObjectReference
 
 MISMATCH = "GPUProcessMismatch"
@@ -18,26 +17,6 @@ RESOLVED = "GPUProcessMismatchResolved"
 MPS_SERVER = "nvidia-cuda-mps"
 """Name of the processes of MPS, as the kernel truncates it."""
 _SHOWN = 5
-
-
-class HeldGPUs(Protocol):
-    """The GPUs of one container."""
-
-    @property
-    def namespace(self) -> str:
-        """Namespace of the pod."""
-
-    @property
-    def pod(self) -> str:
-        """Name of the pod."""
-
-    @property
-    def uid(self) -> str:
-        """UID of the pod."""
-
-    @property
-    def gpus(self) -> tuple[GPUShare, ...]:
-        """Its GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +78,7 @@ class AuditReport:
         """
         if self == before:
             return None
-        # The kubelet's own Events have the node's name as uid, and kubectl looks for both.
-        about = ObjectReference("v1", "Node", node, node)
+        about = ObjectReference.of_node(node)
         if self.text is None:
             message = "The processes on the GPUs agree with the records of pods again"
             return Event(about, RESOLVED, message, before.identity, is_warning=False)
@@ -128,7 +106,7 @@ class Auditor:
     def audit(
         self,
         processes: Iterable[Process],
-        bindings: Iterable[HeldGPUs],
+        bindings: Iterable[Binding],
         uuids: Sequence[str],
         expected: Expected,
     ) -> AuditReport:
@@ -156,7 +134,7 @@ class Auditor:
         return self.report
 
 
-def _held(bindings: Iterable[HeldGPUs], uuids: Sequence[str]) -> dict[str, set[int]]:
+def _held(bindings: Iterable[Binding], uuids: Sequence[str]) -> dict[str, set[int]]:
     """Return the GPU indices of each pod, by its uid."""
     index = {uuid: i for i, uuid in enumerate(uuids)}
     held: dict[str, set[int]] = {}

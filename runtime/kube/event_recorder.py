@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Self
 
 from runtime.kube.client import ApiError, Ignored, Kube
 from runtime.process.clock import Clock, rfc3339
@@ -23,6 +24,11 @@ class ObjectReference:
     namespace: str = ""
     """Empty for a cluster-scoped object."""
     resource_version: str | None = None
+
+    @classmethod
+    def of_node(cls, name: str) -> Self:
+        """Return a node, as the kubelet's own Events name it: its name is the uid, too."""
+        return cls("v1", "Node", name, uid=name)
 
     @property
     def event_namespace(self) -> str:

@@ -45,8 +45,7 @@ async def report_unaccounted(
 
 async def _report(recorder: EventRecorder, node: str, why: str) -> bool:
     """Return whether the Event exists."""
-    # The kubelet's own Events have the node's name as uid, and kubectl looks for both.
-    about = ObjectReference("v1", "Node", node, node)
+    about = ObjectReference.of_node(node)
     message = unaccounted(why)
     change = sha256(why.encode()).hexdigest()
     try:
