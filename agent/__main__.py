@@ -71,19 +71,13 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         loop.call_soon_threadsafe(agent.wake)
 
     health = GPUHealth(driver, wake, interval_s=settings.read_seconds)
-    async with _kube(settings) as kube:
+    async with Kube.from_settings(settings, os.environ) as kube:
         services = _services(settings, kube, driver, health, metrics, wake)
         agent = NodeAgent(settings.node, settings.paths, health, services)
         routes = probe_routes(registry, {"node": lambda: agent.not_ready})
         async with serve(routes, host=settings.host, port=settings.probe_port):
             tune_gc()
             await run_until(stop, agent.run())
-
-
-def _kube(settings: Settings) -> Kube:
-    return Kube.from_settings(
-        settings.api_server, settings.api_token_file, settings.api_ca_file, os.environ
-    )
 
 
 def _driver(settings: Settings) -> GPUDriver:

@@ -34,7 +34,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Reconcile certificates, and serve probes and metrics, until `stop` is set."""
     registry = new_registry()
     measure_loop_lag(registry)
-    async with _kube(settings) as kube:
+    async with Kube.from_settings(settings, os.environ) as kube:
         store = Store(kube, settings.namespace, SECRET, settings.issuance, KEY_SOURCE)
         reconciler = Reconciler(kube, store, TARGETS, wall)
         register_metrics(registry, reconciler)
@@ -42,15 +42,6 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         async with serve(routes, host=settings.host, port=settings.probe_port):
             tune_gc()
             await run_until(stop, reconciler.run())
-
-
-def _kube(settings: Settings) -> Kube:
-    return Kube.from_settings(
-        settings.api_server,
-        settings.api_token_file,
-        settings.api_ca_file,
-        os.environ,
-    )
 
 
 def register_metrics(registry: CollectorRegistry, reconciler: Reconciler) -> None:

@@ -60,7 +60,10 @@ async def run_scorer(
     measure_loop_lag(registry)
     observers: Observers = (log_requests(), RequestMetrics(registry))
     certificate = ServingCertificate(Path(settings.certificate), Path(settings.key))
-    async with _kube(settings, 10) as reading, _kube(settings, settings.write_seconds) as writing:
+    async with (
+        Kube.from_settings(settings, os.environ) as reading,
+        Kube.from_settings(settings, os.environ, timeout=settings.write_seconds) as writing,
+    ):
         metrics = Metrics(registry)
         leader = Leader(
             reading,
@@ -159,16 +162,6 @@ async def _elect(election: Election | SidecarElection, lead: Lead, stopped: asyn
 
     # The Lease is released before the process ends, so that another replica need not wait.
     await run_until(stopped, take_part())
-
-
-def _kube(settings: Settings, timeout: float) -> Kube:
-    return Kube.from_settings(
-        settings.api_server,
-        settings.api_token_file,
-        settings.api_ca_file,
-        os.environ,
-        timeout=timeout,
-    )
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> N
     # The same files without client authentication: users of dry runs have tokens.
     dry_run_certificate = ServingCertificate(*files)
     async with (
-        _kube(settings) as kube,
+        Kube.from_settings(settings, os.environ) as kube,
         worker("webhook.config_validation", "webhook.dryrun") as child,
         asyncio.TaskGroup() as group,
     ):
@@ -135,15 +135,6 @@ def _register_limits(
 
 def _dropped(servers: tuple[Server, ...], reason: str) -> int:
     return sum(server.dropped(reason) for server in servers)
-
-
-def _kube(settings: Settings) -> Kube:
-    return Kube.from_settings(
-        settings.api_server,
-        settings.api_token_file,
-        settings.api_ca_file,
-        os.environ,
-    )
 
 
 def _scorer_client(settings: Settings, address: str) -> Kube:

@@ -222,7 +222,7 @@ class Binder:
         try:
             await self._events.record(Event(about, "GPUsNotBound", message, message))
         except KubeError as error:
-            _log.warning("Event not recorded", pod=about.name, reason=str(error))
+            _log.warning("Could not create event", pod=about.name, err=str(error))
 
 
 def _conflict(binding: Binding, rival: Binding) -> str:

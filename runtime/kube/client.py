@@ -7,7 +7,7 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 import aiohttp
 import msgspec
@@ -41,6 +41,22 @@ _NONE: Params = {}
 
 class Ignored(msgspec.Struct, frozen=True):
     """A response whose body is not needed."""
+
+
+class APIServerSettings(Protocol):
+    """Settings of a process that concern the API server."""
+
+    @property
+    def api_server(self) -> str:
+        """URL; empty for the API server of the pod's cluster."""
+
+    @property
+    def api_token_file(self) -> str:
+        """Used with `api_server`; empty for none."""
+
+    @property
+    def api_ca_file(self) -> str:
+        """Used with `api_server`; empty for the CAs of the system."""
 
 
 class Kube:
@@ -98,9 +114,7 @@ class Kube:
     @classmethod
     def from_settings(
         cls,
-        server: str,
-        token_file: str,
-        ca_file: str,
+        settings: APIServerSettings,
         environment: Mapping[str, str],
         *,
         timeout: float = 10,
@@ -110,12 +124,12 @@ class Kube:
         Raises:
             KeyError: No server is set, and the process runs in no pod.
         """
-        if not server:
+        if not settings.api_server:
             return cls.in_cluster(environment, timeout=timeout)
         return cls(
-            server,
-            token_file=Path(token_file) if token_file else None,
-            ca_file=Path(ca_file) if ca_file else None,
+            settings.api_server,
+            token_file=Path(settings.api_token_file) if settings.api_token_file else None,
+            ca_file=Path(settings.api_ca_file) if settings.api_ca_file else None,
             timeout=timeout,
         )
 
