@@ -18,7 +18,7 @@ COPY certs /opt/linkwise/certs
 COPY scorer /opt/linkwise/scorer
 COPY agent /opt/linkwise/agent
 COPY LICENSE /opt/linkwise/
-# Nobody can compile it later, on a read-only root; unchecked, since nobody changes it either.
+# It cannot be compiled later, on a read-only root; unchecked, since no file changes.
 RUN python -m compileall -q --invalidation-mode=unchecked-hash /opt/linkwise
 
 FROM ${BASE}
@@ -28,7 +28,7 @@ ENV PYTHONPATH=/opt/linkwise PYTHONSAFEPATH=1
 ENV SSL_CERT_FILE=/dev/null
 COPY --from=build /opt/linkwise /opt/linkwise
 # What does not start is no image. It compiles the part of the standard library that is used, too,
-# which base images leave out and which each start would compile anew.
+# which base images leave out and which each start would compile again.
 RUN python -c "import agent.__main__, certs.__main__, scorer.__main__, webhook.__main__"
 ENV PYTHONDONTWRITEBYTECODE=1
 WORKDIR /

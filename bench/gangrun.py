@@ -34,7 +34,7 @@ class By(Enum):
 
     SCORER = auto()
     BARE_CLIENT = auto()
-    """Whoever creates it, as soon as it is there: the same patch, with nothing decided."""
+    """Write the same patch for each pod as soon as it exists, and decide nothing."""
     SCHEDULER = auto()
     """Kubernetes' own gangs, all of one on one node."""
 

@@ -1,4 +1,4 @@
-"""How the chosen GPUs of a pod get into its containers, by `containers.gpuInjection` of the policy.
+"""Ways of the chosen GPUs of a pod into its containers, by `containers.gpuInjection` of the policy.
 
 By the agent nothing is added here. For NVIDIA's NRI plugin the scorer writes an annotation for each
 container, whose name must fit into the key. For NVIDIA's runtime the pod gets its RuntimeClass.

@@ -1,4 +1,4 @@
-"""Whether the containers of bindings still exist, by the kubelet's books and the API server."""
+"""Existence of the containers of bindings, by the kubelet's books and the API server."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,7 @@
 """Labels of the node about its GPUs and driver, by server-side apply.
 
 A label of another field manager is left to it: `kubectl`, the cloud provider or GPU feature
-discovery. A label that nobody has set is ours.
+discovery. A label without an owner is ours.
 """
 
 import re

@@ -69,7 +69,7 @@ def send(
     if token:
         head.append(f"Authorization: Bearer {token}")
     with connect(webhook, port=port, timeout=timeout) as connection:
-        # Whoever is refused early may find the connection closed before all is sent.
+        # A client that is refused early may find the connection closed before all is sent.
         with suppress(OSError):
             connection.sendall("\r\n".join([*head, "", ""]).encode())
             for start in range(0, len(body), MIB):

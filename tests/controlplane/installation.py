@@ -195,5 +195,5 @@ def _start(plane: ControlPlane, cluster: Cluster, server: str) -> Replica:
 def _stop(found: Installation) -> None:
     for one in (found.standby, *found.replicas):
         if one.process.runs:
-            # Nobody calls any more, so there is nothing to drain.
+            # No client calls any more, so there is nothing to drain.
             found.kill(one)

@@ -42,7 +42,7 @@ def body(number):
 def shown(linkwise):
     """Return the certificate that the webhook shows to those who trust what its registration does.
 
-    Whoever shows another fails here as it fails at the API server.
+    A server with another certificate fails here as it does at the API server.
     """
     hook = linkwise.plane.api.get(MUTATING)["webhooks"][0]
     trusted = base64.b64decode(hook["clientConfig"]["caBundle"]).decode()

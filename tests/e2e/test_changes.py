@@ -30,7 +30,7 @@ def linkwise(plane):
 @pytest.fixture
 def created(linkwise, namespace):
     """Pods of class gpu-hpn, created by several clients all the while."""
-    # Nobody is to look for a node for them.
+    # No scheduler may look for a node for them.
     hold = [{"name": "example.com/hold"}]
 
     class Created:

@@ -139,7 +139,7 @@ def test_what_it_took_out_is_put_back_by_applying_what_is_shipped(webhook, names
     assert webhook.plane.kubectl("apply", "-k", str(BASE)).returncode == 0
 
     assert len(left(api)) == 8
-    # Nobody listens where the registration says: what must be placed fails closed again.
+    # No server listens at the registered address: pods that must be placed are rejected again.
     assert "service" in api.get(MUTATING)["webhooks"][0]["clientConfig"]
     wait_until(lambda: not passes(api, path, pod("held", GPU)), "the policy is in force")
 

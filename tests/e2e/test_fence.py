@@ -300,7 +300,7 @@ def log(holder):
 
 
 def test_a_leader_that_is_terminated_is_followed_at_once(plane, pods, holders):
-    # Whoever had to wait for the duration would wait for longer than the test does.
+    # A replica that had to wait for the duration would wait for longer than the test does.
     with history(plane, pods) as terms:
         first = holders("first", 600, 400, 1)
         wait_until(lambda: first.passed(0), "the first one leads")

@@ -62,7 +62,7 @@ def phase(plane, namespace):
 
 
 def test_of_two_one_leads_and_the_other_follows_at_once_when_it_ends(plane, replica):
-    # Whoever had to wait for the duration would wait for longer than the test does.
+    # A replica that had to wait for the duration would wait for longer than the test does.
     timing = {"LINKWISE_LEASE_SECONDS": "600", "LINKWISE_RENEW_SECONDS": "400"}
     first = replica("first", **timing)
     wait_for_leader(first)

@@ -2,7 +2,7 @@
 
 Inputs of the corpus come first, then those of the folder FOUND. There, what reaches new code is
 added, and what fails as `fail-…`; also the input that ended the process of the last run. All
-failures of a run are told, one input for each place that raises. Exit code 1: there were some.
+failures of a run are printed, one input for each place that raises. Exit code 1: there were some.
 
 libFuzzer ends its process from within, so that there is one process for each target.
 """

@@ -132,7 +132,7 @@ def manifest(data: bytes) -> None:
     with suppress(InputError):
         namespaces = defaultdict[str, Mapping[str, str]](dict)
         found = decode_result(dry_run_body(data, "default", namespaces, _POLICIES[0], Capacity()))
-        encode_dry_run(found, "nobody was asked")
+        encode_dry_run(found, "no scorer was asked")
 
 
 def matrix(data: bytes) -> None:

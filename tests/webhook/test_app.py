@@ -134,7 +134,7 @@ async def test_review_waits_for_a_new_namespace(cluster, webhook, monkeypatch):
     review = a_review(a_pod({keys.GPU_WHOLE: 1}), namespace="late")
 
     pending = asyncio.create_task(webhook.review(review))
-    # Nobody outside can see that it waits.
+    # No client can see that it waits.
     await asyncio.sleep(0.2)
     cluster.namespace("late", team="a")
 

@@ -224,7 +224,7 @@ async def test_too_many_pods_are_refused_without_a_query(cluster, files):
 async def test_query_is_sent_only_to_our_servers(cluster, files):
     called = []
     ca = a_ca()
-    # Whoever else has a certificate of the same authority is another.
+    # Another holder of a certificate of the same authority is another server.
     a_leaf(ca, names=("elsewhere.example",)).write(files)
     (files / "ca.crt").write_bytes(ca.cert_pem)
 

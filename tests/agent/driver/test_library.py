@@ -1,4 +1,4 @@
-"""Where the NVML library is on a node."""
+"""The places of the NVML library on a node."""
 
 import pytest
 

@@ -474,7 +474,7 @@ async def test_gpus_of_an_interrupted_plan_are_not_allocated_before_the_first_ro
     async with beginning(cluster) as leader:
         extender = Extender(leader, Metrics(CollectorRegistry()))
         while leader.context is None or leader.context.informers.missing():  # noqa: ASYNC110
-            # Whoever waits for the lists goes on later than this.
+            # A request that waits for the lists continues later than this.
             await asyncio.sleep(0)
         answer = await extender.bind(call)
         await until(lambda: cluster.allocated("bert-1"))
