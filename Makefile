@@ -14,6 +14,8 @@ SOAKED := $(addprefix tests/e2e/,test_double_booking.py test_gang_chaos.py test_
 soak: .venv controlplane ; RUNS=$${RUNS:-20} $(PY) -m pytest -m e2e --tb=short --durations=20 $(SOAKED)
 down: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.down
 lint: .venv ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
+# The resources of manifests/, from the templates of charts/linkwise
+manifests: .venv ; PYTHONPATH=tests $(PY) -m controlplane.chart
 bench: .venv ; PYTHONPATH=tests $(PY) -m bench
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q
 lock: ; $(LOCK) pyproject.toml --group dev -o requirements/dev.txt && $(LOCK) --group webhook --group certs --group scorer --group agent -c requirements/dev.txt -o requirements/image.txt
@@ -26,4 +28,4 @@ protos: .venv
 	sed '/^option /d; /gogo/d' $$from/pkg/apis/$$name/api.proto > $$to/$(API)/$${name%/*}.proto; done; \
 	$(PY) -m grpc_tools.protoc -I$$to --python_out=. --pyi_out=. $$to/$(API)/*.proto
 clean: ; rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
-.PHONY: demo test controlplane e2e soak fuzz up down lint bench lock protos clean
+.PHONY: demo test controlplane e2e soak fuzz up down lint manifests bench lock protos clean

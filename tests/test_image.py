@@ -135,9 +135,17 @@ def test_the_build_is_given_what_it_copies_and_nothing_else():
 
 
 def test_the_image_that_the_readme_builds_is_the_one_that_the_manifests_run():
-    (image,) = yaml.safe_load((ROOT / "manifests/base/kustomization.yaml").read_text())["images"]
-    name = f"{image['name']}:{image['newTag']}"
+    chart = yaml.safe_load((ROOT / "charts/linkwise/Chart.yaml").read_text())
+    values = yaml.safe_load((ROOT / "charts/linkwise/values.yaml").read_text())
+    name = f"{values['image']['repository']}:{chart['appVersion']}"
+    manifests = (ROOT / "manifests").glob("*/*.yaml")
+    images = {
+        image
+        for path in manifests
+        for image in re.findall(r"^ +image: (\S+)$", path.read_text(), re.MULTILINE)
+    }
 
     assert name == f"linkwise:{PROJECT['version']}"
+    assert images == {name, "kube-scheduler"}
     for text in (DOCKERFILE, (ROOT / "README.md").read_text()):
         assert f"docker build -t {name} ." in text

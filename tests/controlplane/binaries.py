@@ -1,4 +1,4 @@
-"""The programs of a control plane and of a node: where they lie, and how missing ones are built.
+"""The programs of a control plane, of a node and of a chart, and how missing ones are built.
 
 They are built once, from the Go modules in and below this folder, into cache folders outside the
 tree. `KUBEBUILDER_ASSETS` may name a folder with ready ones.
@@ -50,6 +50,11 @@ _NODE = {
     },
 }
 """The folder below `node` of each program's module, and its package."""
+_CHARTS = HERE / "helm"
+_OF_CHARTS = {
+    "helm": "helm.sh/helm/v4/cmd/helm",
+    "kubeconform": "github.com/yannh/kubeconform/cmd/kubeconform",
+}
 _OPERATOR = "github.com/kubeflow/training-operator"
 _FLAGS = ("-mod=readonly", "-ldflags", LINKER_FLAGS)
 _REPORT_EVERY = 200
@@ -113,6 +118,27 @@ def node_binaries(say: Say) -> Binaries:
         for name, (folder, package) in _NODE.items()
     }
     return _built("node", folders, parts, say)
+
+
+def chart_binaries(say: Say) -> Binaries:
+    """Return Helm and kubeconform, after building those that are missing.
+
+    The first time takes about three minutes on two cores, where a control plane was built before.
+
+    Args:
+        say: Takes one line for people at a time.
+
+    Raises:
+        MissingError: A program is missing, and there is no Go to build it.
+        BuildError: Its build failed.
+    """
+    parts = {name: partial(_build, _CHARTS, package) for name, package in _OF_CHARTS.items()}
+    return _built("charts", [_CHARTS], parts, say)
+
+
+def built_helm() -> Path | None:
+    """Return Helm if it is built."""
+    return _find("helm", _cache_folder("charts", [_CHARTS]))
 
 
 def _built(kind: str, modules: Sequence[Path], parts: Mapping[str, Make], say: Say) -> Binaries:

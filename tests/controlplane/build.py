@@ -1,4 +1,4 @@
-"""Build the programs of a control plane and of a node where they are missing.
+"""Build the programs of a control plane, of a chart and of a node where they are missing.
 
 Run as `python -m controlplane.build`. Without Go nothing is built, and the tests that need the
 programs are skipped. The programs of a node are built where one can run.
@@ -6,7 +6,7 @@ programs are skipped. The programs of a node are built where one can run.
 
 import sys
 
-from controlplane.binaries import BuildError, MissingError, binaries, node_binaries
+from controlplane.binaries import BuildError, MissingError, binaries, chart_binaries, node_binaries
 from controlplane.node.machine import unavailable
 
 
@@ -14,6 +14,7 @@ def main() -> int:
     """Build, and return the exit code."""
     try:
         binaries(_say)
+        chart_binaries(_say)
         if reason := unavailable():
             _say(f"programs of a node are not built: {reason}")
         else:

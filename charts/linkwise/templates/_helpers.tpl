@@ -1,0 +1,111 @@
+{{/* An image: .image with repository, tag and digest, .tag by default. */}}
+{{- define "linkwise.imageName" -}}
+{{- $image := .image -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ $image.tag | default .tag }}
+{{- end -}}
+{{- end }}
+
+{{/* Image of the components. */}}
+{{- define "linkwise.image" -}}
+image: {{ include "linkwise.imageName" (dict "image" .Values.image "tag" .Chart.AppVersion) }}
+{{- with .Values.image.pullPolicy }}
+imagePullPolicy: {{ . }}
+{{- end }}
+{{- end }}
+
+{{/* Of the pod of a component in linkwise-system: account, priority, security, nodes. */}}
+{{- define "linkwise.podSettings" -}}
+priorityClassName: system-cluster-critical
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{ toJson . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{ toJson . }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{ toJson . }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* Probes of a component. */}}
+{{- define "linkwise.probes" -}}
+readinessProbe:
+  httpGet: {path: /readyz, port: probe}
+  periodSeconds: 2
+livenessProbe:
+  httpGet: {path: /healthz, port: probe}
+  periodSeconds: 10
+  failureThreshold: 6
+{{- end }}
+
+{{- define "linkwise.containerSecurity" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* The variable of the log level, where it is not the default. */}}
+{{- define "linkwise.logLevel" -}}
+{{- if ne .Values.logLevel "info" -}}
+- {name: LINKWISE_LOG_LEVEL, value: {{ .Values.logLevel }}}
+{{- end }}
+{{- end }}
+
+{{/* Egress of each component. */}}
+{{- define "linkwise.apiServerEgress" -}}
+# The API server, whose address is not known here; it is reached without DNS.
+- ports:
+    {{- range .Values.networkPolicy.apiServerPorts }}
+    - {protocol: TCP, port: {{ . }}}
+    {{- end }}
+{{- end }}
+
+{{- define "linkwise.monitoringLabels" -}}
+app.kubernetes.io/name: linkwise
+{{- with .Values.monitoring.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/*
+The scheduler and the scorer of one pod lead together: the scheduler holds the Lease that the fence
+checks, and the scorer follows it. Do not use hostNetwork: they identify each other by the pod's host
+name.
+*/}}
+{{- define "linkwise.schedulerContainer" -}}
+- name: scheduler
+  {{- $image := .Values.scheduler.image }}
+  {{- if not $image.repository }}
+  {{- fail "scheduler.image.repository: name the image of kube-scheduler that your nodes can pull" }}
+  {{- end }}
+  image: {{ include "linkwise.imageName" (dict "image" $image "tag" (regexFind "^v[0-9.]+" .Capabilities.KubeVersion.Version)) }}
+  command:
+    - kube-scheduler
+    - --config=/etc/linkwise/scheduler/config.yaml
+    # A pod that it retried before the scorer had seen freed GPUs would otherwise wait for the
+    # next cluster event, or five minutes. Deprecated: a kube-scheduler after 1.36 may not
+    # accept it.
+    - --pod-max-in-unschedulable-pods-duration=30s
+  ports:
+    - {name: scheduler, containerPort: 10259}
+  livenessProbe:
+    httpGet: {path: /livez, port: scheduler, scheme: HTTPS}
+    periodSeconds: 10
+    failureThreshold: 6
+  # No CPU limit: throttling could cost the scheduler its Lease.
+  resources:
+    {{- toYaml .Values.scheduler.resources | nindent 4 }}
+  {{- include "linkwise.containerSecurity" . | nindent 2 }}
+  volumeMounts:
+    - {name: scheduler, mountPath: /etc/linkwise/scheduler, readOnly: true}
+{{- end }}

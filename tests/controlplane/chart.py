@@ -1,0 +1,100 @@
+"""The Helm chart, rendered without a cluster; run as `python -m controlplane.chart`.
+
+Then it renders the manifests that kustomize reads: charts/linkwise/templates/X/Y.yaml becomes
+manifests/X/Y.yaml. It also copies the schema of the policy into that of the chart's values.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from controlplane.binaries import chart_binaries
+from controlplane.manifests import NAMESPACE, ROOT
+
+CHART = ROOT / "charts/linkwise"
+VALUES_SCHEMA = CHART / "values.schema.json"
+RELEASE = "linkwise"
+ALL = (
+    "--set=scheduler.enabled=true,scheduler.image.repository=kube-scheduler",
+    "--set=monitoring.alerts=true",
+)
+"""Options that render each template of a manifest."""
+PLAIN = ("--set=agent.enabled=false",)
+"""Options that render what is in manifests/base."""
+_SOURCE = re.compile(r"^# Source: linkwise/templates/(.*)\n", re.MULTILINE)
+_IDENTITY = re.compile(r"^kind: .*\nmetadata:\n(?:  name.*\n)+", re.MULTILINE)
+_HEAD = "# Rendered from charts/linkwise/templates/{}: change it there, then `make manifests`.\n"
+
+
+class RenderError(Exception):
+    """Helm's message about a chart or values that it refuses."""
+
+
+def rendered(helm: str, *options: str, chart: Path = CHART) -> dict[str, list[str]]:
+    """Return the texts of the objects of each template, by its path below the templates.
+
+    Args:
+        helm: The program.
+        options: Of `helm template`.
+        chart: Where it lies.
+
+    Raises:
+        RenderError: Helm refuses the values.
+    """
+    argv = (helm, "template", RELEASE, str(chart), f"--namespace={NAMESPACE}", *options)
+    ran = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise RenderError(ran.stderr)
+    found: dict[str, list[str]] = {}
+    for text in re.split(r"^---\n", ran.stdout, flags=re.MULTILINE):
+        if source := _SOURCE.search(text):
+            found.setdefault(source[1], []).append(_SOURCE.sub("", text).strip() + "\n")
+    return found
+
+
+def values_schema() -> str:
+    """Return the schema of the chart's values, with the present one of the policy."""
+    schema = json.loads(VALUES_SCHEMA.read_text(encoding="utf-8"))
+    policy = json.loads((ROOT / "docs/schemas/Policy.json").read_text(encoding="utf-8"))
+    types = policy.pop("$defs")
+    # The template writes these.
+    for name in ("apiVersion", "kind"):
+        del policy["properties"][name]
+    del policy["$schema"]
+    own = {name: schema["$defs"][name] for name in ("Component", "Resources")}
+    schema["$defs"] = {**own, "Policy": policy, **types}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def manifests(helm: str) -> dict[Path, str]:
+    """Return the files that are rendered for kustomize, by their paths."""
+    return dict(_manifests(helm))
+
+
+def _manifests(helm: str) -> Iterator[tuple[Path, str]]:
+    # The overlay of a scheduler patches the objects of the base.
+    found = rendered(helm, *ALL) | rendered(helm, *PLAIN)
+    for source, texts in found.items():
+        if "/" in source:
+            template = (CHART / "templates" / source).read_text(encoding="utf-8")
+            # Helm orders objects by their kinds.
+            texts.sort(key=lambda text: template.index(_IDENTITY.search(text)[0]))
+            yield ROOT / "manifests" / source, _HEAD.format(source) + "---\n".join(texts)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the manifests and the schema; return the exit code."""
+    if arguments:
+        print("usage: python -m controlplane.chart", file=sys.stderr)
+        return 2
+    VALUES_SCHEMA.write_text(values_schema(), encoding="utf-8")
+    for path, text in manifests(chart_binaries(print)["helm"]).items():
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,170 @@
+"""The chart and the manifests have the same objects; values that cannot work are refused."""
+
+import os
+import re
+import subprocess
+
+import pytest
+import yaml
+from controlplane.binaries import binaries
+from controlplane.chart import CHART, RenderError, rendered
+from controlplane.manifests import NAMESPACE, ROOT
+
+MANIFESTS = ROOT / "manifests"
+NO_AGENT = "--set=agent.enabled=false"
+IMAGE = "--set=image.repository=registry.example/linkwise,image.tag=1.2.3"
+SCHEDULER_IMAGE = "scheduler.image.repository=registry.example/kube-scheduler"
+SCHEDULER = f"--set=scheduler.enabled=true,scheduler.image.tag=v1.36.3,{SCHEDULER_IMAGE}"
+IMAGES = """\
+images:
+  - {name: linkwise, newName: registry.example/linkwise, newTag: 1.2.3}
+  - {name: kube-scheduler, newName: registry.example/kube-scheduler, newTag: v1.36.3}
+"""
+OF_NO_FILE = "Namespace", None, NAMESPACE
+"""Helm creates the namespace of a release itself."""
+
+
+def by_identity(documents):
+    found = {
+        (one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]): normalized(one)
+        for one in documents
+    }
+    assert len(found) == len(documents)
+    return found
+
+
+def normalized(value, key=""):
+    """Return a value without what patches and writers of YAML change, though it means the same.
+
+    These are the order of named items, the text of our policy, and white space in CEL.
+    """
+    if isinstance(value, dict):
+        return {name: normalized(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        names = [item.get("name") if isinstance(item, dict) else None for item in value]
+        if value and None not in names and len(set(names)) == len(names):
+            return dict(zip(names, map(normalized, value), strict=True))
+        return [normalized(item) for item in value]
+    if key == "policy.yaml":
+        return yaml.safe_load(value)
+    return " ".join(value.split()) if key == "expression" else value
+
+
+@pytest.fixture(scope="module")
+def chart(programs):
+    def objects(*options):
+        texts = rendered(programs["helm"], "--no-hooks", *options).values()
+        return by_identity([yaml.safe_load(text) for each in texts for text in each])
+
+    return objects
+
+
+@pytest.fixture(scope="module")
+def kustomized(tmp_path_factory):
+    kubectl = binaries(print)["kubectl"]
+
+    def objects(*folders):
+        own = tmp_path_factory.mktemp("own")
+        listed = "".join(f"  - {os.path.relpath(MANIFESTS / one, own)}\n" for one in folders)
+        (own / "kustomization.yaml").write_text(f"resources:\n{listed}{IMAGES}")
+        argv = [kubectl, "kustomize", str(own)]
+        ran = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        return by_identity(list(yaml.safe_load_all(ran.stdout)))
+
+    return objects
+
+
+@pytest.mark.parametrize(
+    ("folders", "options"),
+    [
+        pytest.param(["base"], [NO_AGENT], id="base"),
+        pytest.param(["base", "agent"], [], id="with the agent"),
+        pytest.param(["scheduler"], [NO_AGENT, SCHEDULER], id="scheduler"),
+        pytest.param(
+            ["profiles-all"], [NO_AGENT, "--set=policy.profilesAll=true"], id="profiles-all"
+        ),
+    ],
+)
+def test_chart_and_kustomize_render_the_same_objects(chart, kustomized, folders, options):
+    expected = kustomized(*folders)
+    assert expected.pop(OF_NO_FILE)
+
+    found = chart(IMAGE, *options)
+
+    assert found.keys() == expected.keys()
+    for identity, one in found.items():
+        assert one == expected[identity], identity
+
+
+@pytest.mark.parametrize(
+    ("option", "problem"),
+    [
+        ("policy.gangs.ageingMinutes=-1", "at '/policy/gangs/ageingMinutes': minimum: got -1"),
+        ("policy.ganks.ageingMinutes=1", "additional properties 'ganks' not allowed"),
+        ("policy.placement.mode=scheduler", "the chart writes it as scheduler.enabled says"),
+        ("policy.placement.schedulerName=own", "know only the name linkwise"),
+        ("scheduler.enabled=true", "name the image of kube-scheduler"),
+        ("image.digest=sha256:12", "at '/image/digest'"),
+        ("webhook.replicas=0", "at '/webhook/replicas'"),
+        ("networkPolicy.apiServerPorts=", "at '/networkPolicy/apiServerPorts'"),
+        ("replicas=2", "additional properties 'replicas' not allowed"),
+    ],
+)
+def test_values_that_cannot_work_are_refused_with_their_place(chart, option, problem):
+    with pytest.raises(RenderError, match=re.escape(problem)):
+        chart(f"--set={option}")
+
+
+def test_another_namespace_is_refused(programs):
+    argv = (programs["helm"], "template", str(CHART), "--namespace=other")
+    ran = subprocess.run(argv, capture_output=True, text=True, check=False)
+
+    assert "install Linkwise into the namespace linkwise-system" in ran.stderr
+
+
+def containers(objects):
+    for one in objects.values():
+        if one["kind"] in {"Deployment", "DaemonSet"}:
+            yield from one["spec"]["template"]["spec"]["containers"].items()
+
+
+def test_values_reach_every_component(chart):
+    found = chart(
+        "--set=image.repository=registry.example/linkwise,image.tag=1.2.3",
+        f"--set=image.digest=sha256:{'a' * 64}",
+        "--set=imagePullSecrets[0].name=mine,logLevel=debug,spread=DoNotSchedule",
+        "--set=nodeSelector.pool=system,tolerations[0].operator=Exists",
+        "--set=networkPolicy.apiServerPorts={16443}",
+    )
+
+    for _, container in containers(found):
+        assert container["image"] == f"registry.example/linkwise@sha256:{'a' * 64}"
+        assert container["env"]["LINKWISE_LOG_LEVEL"]["value"] == "debug"
+    for (kind, *_), one in found.items():
+        if kind == "NetworkPolicy":
+            assert {port["port"] for rule in one["spec"]["egress"] for port in rule["ports"]} <= {
+                16443,
+                8445,
+            }
+        elif kind == "Deployment":
+            pod = one["spec"]["template"]["spec"]
+            assert (pod["nodeSelector"], pod["tolerations"]) == (
+                {"pool": "system"},
+                [{"operator": "Exists"}],
+            )
+            assert pod["topologySpreadConstraints"][0]["whenUnsatisfiable"] == "DoNotSchedule"
+        if kind in {"Deployment", "DaemonSet"}:
+            assert list(one["spec"]["template"]["spec"]["imagePullSecrets"]) == ["mine"]
+
+
+def test_policy_of_the_values_is_the_one_that_is_stored(chart):
+    found = chart('--set-json=policy={"capacity": "deny", "gangs": {"ageingMinutes": 5}}')
+
+    policy = found["ConfigMap", NAMESPACE, "linkwise"]["data"]["policy.yaml"]
+    assert policy == {
+        "apiVersion": "linkwise.dev/v1alpha1",
+        "kind": "Policy",
+        "capacity": "deny",
+        "gangs": {"ageingMinutes": 5},
+    }

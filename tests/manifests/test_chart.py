@@ -1,0 +1,31 @@
+from pathlib import Path
+
+import pytest
+from controlplane.binaries import built_helm
+from controlplane.chart import VALUES_SCHEMA, manifests, values_schema
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+WRITTEN_BY_HAND = {
+    "base/kustomization.yaml",
+    "base/namespace.yaml",
+    "agent/kustomization.yaml",
+    "profiles-all/kustomization.yaml",
+    "scheduler/kustomization.yaml",
+    "scheduler/scorer.yaml",
+}
+
+
+def test_manifests_are_those_that_make_manifests_renders_from_the_chart():
+    helm = built_helm()
+    if helm is None:
+        pytest.skip("Helm is not built; the end-to-end tests compare the objects")
+
+    files = manifests(str(helm))
+
+    assert {path: path.read_text() for path in files} == files
+    others = set(MANIFESTS.glob("*/*.yaml")) - files.keys()
+    assert {str(path.relative_to(MANIFESTS)) for path in others} == WRITTEN_BY_HAND
+
+
+def test_schema_of_the_values_has_the_present_schema_of_the_policy():
+    assert VALUES_SCHEMA.read_text() == values_schema(), "run `make manifests`"
