@@ -105,6 +105,23 @@ def test_a_record_cannot_be_taken_away_or_changed_once_it_is_there(plane, pods, 
             assert "written by linkwise-scorer alone" in said
 
 
+@pytest.mark.parametrize("key", [keys.MEM_IDX, keys.GPUSHARE_ALLOCATION, keys.GPUSHARE_CORE])
+def test_cards_of_a_placed_pod_are_not_changed_by_other_systems(plane, pods, scorer, key):
+    change = {"metadata": {"annotations": {key: "1"}}}
+    plane.api.create(pods, gated("placed"))
+    place(scorer, pods, "placed")
+    for path in (f"{pods}/placed", f"{pods}/placed/status"):
+        assert "gpushare's scheduler extender" in refusal(
+            lambda path=path: plane.api.patch(path, change)
+        )
+    # gpushare's device plugin writes these.
+    assigned = {keys.MEM_ASSIGNED: "true", keys.MEM_ASSUME_TIME: "1"}
+    plane.api.patch(f"{pods}/placed", {"metadata": {"annotations": assigned}})
+    # Of pods that Linkwise has not placed, other systems choose the cards.
+    plane.api.create(pods, pod("foreign", schedulerName="other"))
+    plane.api.patch(f"{pods}/foreign", change)
+
+
 def test_only_the_scorer_removes_our_gate_and_other_gates_are_free(plane, pods, scorer):
     plane.api.create(pods, pod("two", GPU, schedulingGates=[GATE, {"name": "example.com/other"}]))
     gates = "/spec/schedulingGates"

@@ -215,12 +215,15 @@ def test_guard_protects_our_keys_of_the_record():
     devices = {keys.VISIBLE_DEVICES_OF, keys.ENV_VISIBLE_DEVICES, NO_GPU, ""}
     _, rule = spec["matchConditions"]
     requested = {"ephemeralcontainers", *REQUESTED}
-    named = {*ALLOCATION, *CDI_ANNOTATIONS, *devices, *requested, keys.GANG}
+    cards = {keys.MEM_IDX, keys.GPUSHARE_ALLOCATION, keys.GPUSHARE_CORE}
+    named = {*ALLOCATION, *CDI_ANNOTATIONS, *devices, *requested, *cards, keys.GANG}
     assert quoted(rule["expression"]) == named
     # Whenever the condition matches, one of the validations fails.
-    gate, debug, record = (item["expression"] for item in spec["validations"])
+    gate, debug, card, record = (item["expression"] for item in spec["validations"])
     assert (gate, debug) == ("!variables.ungated", "!variables.debugged")
-    assert record == "variables.ungated || variables.debugged"
+    others = "variables.ungated || variables.debugged"
+    assert card == f"{others} || !variables.reallocated"
+    assert record == f"{others} || variables.reallocated"
     whole = " ".join(rule["expression"].split())
     assert all(" ".join(item["expression"].split()) in whole for item in spec["variables"])
 
