@@ -69,8 +69,12 @@ KOORDINATOR_GANG_NAME = "gang.scheduling.koordinator.sh/name"
 KOORDINATOR_GANG_MIN_AVAILABLE = "gang.scheduling.koordinator.sh/min-available"
 GPU_TOPOLOGY_REPLICA = "gpu-topology-replica"
 GANG = "linkwise.dev/gang"
-"""An annotation that names a pod's gang, and the scheduling gate that holds its members."""
+"""An annotation that names a pod's gang, and the scheduling gate that holds its members. As a label
+of value `false` it keeps the pods of an owner from being a gang without a mark."""
 GANG_SIZE = "linkwise.dev/gang-size"
+GANG_KIND = "linkwise.dev/gang-kind"
+"""An annotation that admission writes beside `GANG`: the kind of the owner whose pods are a gang
+without a mark of their own."""
 LINK = "linkwise.dev/link"
 
 # Labels that training-operator v1 and mpi-operator v2 set on the pods they make.
@@ -86,6 +90,7 @@ MPI_ROLE_TYPE = "mpi_role_type"
 JOB_COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 BATCH_JOB_NAME = "batch.kubernetes.io/job-name"
 BATCH_JOB_NAME_OLD = "job-name"
+JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 JOBSET_GLOBAL_INDEX = "jobset.sigs.k8s.io/job-global-index"
 JOBSET_JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 """Within one of a JobSet's replicated Jobs; the one above counts all Jobs of the JobSet."""

@@ -30,13 +30,13 @@ class NewOwner(KubeObject, frozen=True):
 
     kind: str = ""
     controller: bool | None = None
+    api_version: str = ""
+    name: str = ""
 
 
 class Owner(NewOwner, frozen=True):
     """An ownerReference."""
 
-    api_version: str = ""
-    name: str = ""
     uid: str = ""
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from cluster import keys
+from cluster.gang_kind import OwnerKind
 from cluster.mode import PackingStrategy
 from manifest.lines import WHOLE, Document, Embedded, read_documents, without_nulls
 from manifest.place import SourceError, field
@@ -96,6 +97,8 @@ def _one_step(classes: dict[str, str]) -> dict[str, str]:
 class Gangs(Wire):
     """Planning of gangs."""
 
+    kinds: tuple[OwnerKind, ...] = ("MPIJob",)
+    """Kinds of owners whose pods with GPUs are a gang without a mark."""
     commit_deadline_seconds: Annotated[int, Field(gt=0)] = 60
     """Deadline for binding all members; afterwards the gang is planned again."""
     ageing_minutes: Annotated[int, Field(ge=0)] = 10

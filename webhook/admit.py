@@ -24,6 +24,7 @@ from webhook.mutation import (
     add_profiles,
     add_scheduling_gate,
     drop_record,
+    mark_gang,
     set_variables,
     without_record,
 )
@@ -84,6 +85,7 @@ def admit(
         else (
             *removal,
             *(add_profiles(pod, profiles) if added else ()),
+            *mark_gang(parsed, _annotations_after(pod, profiles)),
             *parsed.renaming,
             *add_requirements(pod.spec, requirements),
             *add_scheduling_gate(parsed, policy),
@@ -148,6 +150,13 @@ def _with_profiles(pod: NewPod, profiles: ProfileResult) -> NewPod:
         pod.metadata, labels=profiles.labels, annotations=profiles.annotations
     )
     return msgspec.structs.replace(pod, metadata=metadata)
+
+
+def _annotations_after(pod: NewPod, profiles: ProfileResult) -> Mapping[str, str] | None:
+    """Return the annotations of a pod once those of profiles are added; None if it has none."""
+    if pod.metadata.annotations is not None:
+        return pod.metadata.annotations
+    return without_record(profiles.added_annotations) or None
 
 
 def _audit_annotations(

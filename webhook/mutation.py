@@ -75,6 +75,19 @@ def _add(
     return add_keys(f"/metadata/{table}", present, wanted)
 
 
+def mark_gang(parsed: ParsedPod, annotations: Mapping[str, str] | None) -> list[Operation]:
+    """Return the operations that mark a member of a gang that its owner makes.
+
+    Args:
+        parsed: The pod.
+        annotations: The pod's, after profiles; None where it has none.
+    """
+    if not (parsed.owned and parsed.member):
+        return []
+    wanted = {key: (text, "mark gang") for key, text in parsed.owned.annotations.items()}
+    return add_keys("/metadata/annotations", annotations, wanted)
+
+
 def add_scheduling_gate(parsed: ParsedPod, policy: PolicySnapshot) -> list[Operation]:
     """Return the operations that make a pod wait for the planner or for our scheduler.
 

@@ -6,6 +6,7 @@ from msgspec import Struct
 from cluster.capacity import Capacity
 from cluster.finding import Finding
 from cluster.gang import Mark, gang_mark, is_member
+from cluster.gang_kind import OWNER_PATH, OwnedGang, owned_gang
 from cluster.keys import DEFAULT_SCHEDULER, NODE_MODE, NVIDIA_GPU
 from cluster.pod import NewPod
 from cluster.request import Family, Request, placed_as, read_request
@@ -38,6 +39,8 @@ class ParsedPod(Struct, frozen=True, gc=False):
     shared: NodeSharing = ()
     """Sharing of the requested resource on the nodes that the pod may be bound to."""
     renaming: tuple[Operation, ...] = ()
+    owned: OwnedGang | None = None
+    """Its gang by its owner, if it has no mark of its own; admission writes the mark."""
 
 
 def parse_pod(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> ParsedPod:
@@ -62,14 +65,27 @@ def parse_pod(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> Parsed
         family = _nvidia_family(pod, request, policy, capacity)
         request = msgspec.structs.replace(request, family=family)
     mark, sizes = gang_mark(pod)
+    owned = None
+    if mark is None and request.places:
+        owned = owned_gang(pod, policy.policy.gangs.kinds)
+        if owned is not None:
+            mark, sizes = _mark_by_owner(pod, owned)
     member = is_member(pod, request, mark)
     if member and sizes:
         # Sizes of gangs that Linkwise does not place are not checked.
         findings = (*findings, *sizes)
     if renaming is None:
-        return ParsedPod(pod, request, mark, member, findings, shared)
+        return ParsedPod(pod, request, mark, member, findings, shared, (), owned)
     findings = tuple(renaming.as_written(finding) for finding in findings)
-    return ParsedPod(pod, request, mark, member, findings, shared, renaming.operations)
+    return ParsedPod(pod, request, mark, member, findings, shared, renaming.operations, owned)
+
+
+def _mark_by_owner(pod: NewPod, owned: OwnedGang) -> tuple[Mark | None, tuple[Finding, ...]]:
+    """Return the mark that the pod will have, at the place by which it is a gang."""
+    annotations = pod.annotations | owned.annotations
+    metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
+    mark, sizes = gang_mark(msgspec.structs.replace(pod, metadata=metadata))
+    return mark and msgspec.structs.replace(mark, source=OWNER_PATH), sizes
 
 
 def _nvidia_family(

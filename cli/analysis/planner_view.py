@@ -20,8 +20,8 @@ from manifest.typed import read_as
 from manifest.value import Value
 from scorer.cache.workloads import above_set
 from scorer.gang.crd import Gang, name_of
+from scorer.gang.declaration import Declaration
 from scorer.gang.owners import (
-    Declaration,
     ExpectedPods,
     PodGroup,
     expected_pods,

@@ -19,7 +19,8 @@ from cli.output.printer import Format, dumped
 from cluster import keys
 from cluster.node_resources import NodeObject
 from cluster.pod import Metadata, Pod
-from scorer.gang.owners import Declaration, PodGroup
+from scorer.gang.declaration import Declaration
+from scorer.gang.owners import PodGroup
 
 _ANNOTATIONS = keys.RECORD | {
     keys.GANG_SIZE,

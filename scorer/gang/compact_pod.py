@@ -52,6 +52,7 @@ _LABELS = (
 )
 _ANNOTATIONS = (
     keys.GANG,
+    keys.GANG_KIND,
     keys.GANG_SIZE,
     keys.JOB_COMPLETION_INDEX,
     keys.KOORDINATOR_GANG_MIN_AVAILABLE,

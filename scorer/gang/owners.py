@@ -4,7 +4,8 @@ The labels of pods do not say it, or state too large a number.
 
 Sources: kubeflow/training-operator `pkg/apis/kubeflow.org/v1`, kubeflow/mpi-operator
 `pkg/apis/kubeflow/v2beta1`, kubernetes/api `batch/v1` and `apps/v1`, kubernetes-sigs/jobset
-`api/jobset/v1alpha2`, kubernetes-sigs/lws `api/leaderworkerset/v1`; for PodGroups
+`api/jobset/v1alpha2`, kubernetes-sigs/lws `api/leaderworkerset/v1`, ray-project/kuberay
+`apis/ray/v1`, volcano-sh/apis `batch/v1alpha1`; for PodGroups
 kubernetes-sigs/scheduler-plugins `apis/scheduling/v1alpha1`, kubernetes/api `scheduling/v1beta1`.
 """
 
@@ -22,99 +23,34 @@ from cluster.keys import (
 )
 from cluster.pod import Owner, Pod, PodSpec
 from cluster.request import read_request
+from scorer.gang.declaration import Declaration, Group, JobSpec, RayGroup, Replicas, Spec
 
 _PLURALS = {
     "MPIJob": "mpijobs",
     "PyTorchJob": "pytorchjobs",
+    "TFJob": "tfjobs",
     "Job": "jobs",
     "JobSet": "jobsets",
     "StatefulSet": "statefulsets",
     "LeaderWorkerSet": "leaderworkersets",
+    "RayCluster": "rayclusters",
 }
-"""The kinds of owners that declare a number of pods."""
+"""The kinds of owners that declare a number of pods; Volcano has a kind Job, too."""
 LEADER_WORKER_SET = "LeaderWorkerSet"
 """The kind whose pods are several gangs, one for each group."""
 ORDERED_STARTUP = {
     "StatefulSet": "makes each pod only when the one before it is ready, which a gang never is: "
     "create it again with podManagementPolicy: Parallel",
     "JobSet": "makes the pods of each Job only when those before are ready, which a gang never is: "
-    "create it again without startupPolicyOrder: InOrder",
+    "create it again without startupPolicyOrder: InOrder and dependsOn",
+    "Job": "makes the pods of a task only when those of another one run, which a gang never does: "
+    "create it again without dependsOn",
     LEADER_WORKER_SET: "makes the workers of a group only when its leader is ready, which a gang"
     " never is: create it again with startupPolicy: LeaderCreated",
 }
 """By kind: why missing members are never created, and what to do."""
 _PART = re.compile(r"[a-z0-9][-.a-z0-9]*")
 """A valid part of a path: users can write any text into ownerReferences."""
-
-
-class _Template(Struct, frozen=True):
-    spec: PodSpec = PodSpec()
-
-
-class _Replicas(Struct, frozen=True):
-    replicas: int | None = None
-    template: _Template = _Template()
-
-
-class _JobSpec(Struct, frozen=True):
-    parallelism: int | None = None
-    completions: int | None = None
-    template: _Template = _Template()
-
-
-class _JobTemplate(Struct, frozen=True):
-    spec: _JobSpec = _JobSpec()
-
-
-class _StartupPolicy(Struct, frozen=True, rename="camel"):
-    startup_policy_order: str = ""
-
-
-class _Group(Struct, frozen=True, rename="camel"):
-    """The template of a LeaderWorkerSet's groups."""
-
-    size: int | None = None
-    leader_template: _Template | None = None
-    worker_template: _Template = _Template()
-
-
-class _ReplicatedJob(Struct, frozen=True):
-    replicas: int | None = None
-    template: _JobTemplate = _JobTemplate()
-
-
-class _RunPolicy(Struct, frozen=True):
-    suspend: bool | None = None
-
-
-class _Spec(Struct, frozen=True, rename="camel"):
-    """The fields of all kinds together; their names do not conflict."""
-
-    suspend: bool | None = None
-    run_policy: _RunPolicy | None = None
-
-    mpi_replica_specs: dict[str, _Replicas] = {}
-    pytorch_replica_specs: dict[str, _Replicas] = {}
-    replicated_jobs: list[_ReplicatedJob] = []
-    parallelism: int | None = None
-    completions: int | None = None
-    replicas: int | None = None
-    pod_management_policy: str = ""
-    startup_policy: str | _StartupPolicy = ""
-    """Of a LeaderWorkerSet a text, of a JobSet the order of its Jobs."""
-    leader_worker_template: _Group | None = None
-    template: _Template | None = None
-
-
-class _Metadata(Struct, frozen=True):
-    uid: str = ""
-
-
-class Declaration(Struct, frozen=True):
-    """The part of an owner that declares its pods."""
-
-    metadata: _Metadata = _Metadata()
-    spec: _Spec = _Spec()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +127,9 @@ def members_of(declaration: Declaration, uid: str) -> int:
     """
     if declaration.metadata.uid != uid:
         return 0
-    return sum(count for count, spec in _pods(declaration.spec) if _places(spec))
+    declared = sum(count for count, pod in _pods(declaration.spec) if _places(pod))
+    least = declaration.spec.min_available
+    return declared if least is None or least < 1 else min(declared, least)
 
 
 def is_suspended(declaration: Declaration, uid: str) -> bool:
@@ -209,39 +147,49 @@ def expected_pods(declaration: Declaration, owner: Owner) -> ExpectedPods:
     if owner.kind == "StatefulSet" and spec.template and _places(spec.template.spec):
         ordered = spec.pod_management_policy != "Parallel"
         return ExpectedPods(((owner.name, _count(spec.replicas)),), ordered=ordered)
-    roles = {**spec.mpi_replica_specs, **spec.pytorch_replica_specs}
+    parts: list[tuple[str, Replicas]] = [(role.lower(), each) for role, each in spec.roles.items()]
+    parts += ((task.name, task) for task in spec.tasks)
     return ExpectedPods(
         tuple(
-            (f"{owner.name}-{role.lower()}", _count(replicas.replicas))
-            for role, replicas in roles.items()
-            if _places(replicas.template.spec)
-        )
+            (f"{owner.name}-{name}", _count(part.replicas))
+            for name, part in parts
+            if _places(part.template.spec)
+        ),
+        ordered=_is_ordered(spec),
     )
 
 
-def _is_ordered(spec: _Spec) -> bool:
+def _is_ordered(spec: Spec) -> bool:
     """Return whether some pods with GPUs are made only when others with GPUs are ready."""
     if spec.leader_worker_template is not None:
         leader, workers = _group(spec.leader_worker_template)
         is_ordered = spec.startup_policy == "LeaderReady"
         return is_ordered and _places(leader[1]) and bool(workers[0]) and _places(workers[1])
     policy = spec.startup_policy
-    if isinstance(policy, str) or policy.startup_policy_order != "InOrder":
-        return False
-    return sum(count > 0 and _places(pod) for count, pod in _pods(spec)) > 1
+    in_order = not isinstance(policy, str) and policy.startup_policy_order == "InOrder"
+    depends = any(job.depends_on for job in spec.replicated_jobs) or any(
+        task.depends_on is not None for task in spec.tasks
+    )
+    parts = sum(count > 0 and _places(pod) for count, pod in _pods(spec))
+    return (in_order or depends) and parts > 1
 
 
-def _group(group: _Group) -> tuple[tuple[int, PodSpec], tuple[int, PodSpec]]:
+def _group(group: Group) -> tuple[tuple[int, PodSpec], tuple[int, PodSpec]]:
     """Return the number of leaders and of workers of one group, and their specs."""
     leader = group.leader_template or group.worker_template
     workers = max(_count(group.size) - 1, 0)
     return (1, leader.spec), (workers, group.worker_template.spec)
 
 
-def _pods(spec: _Spec) -> Iterator[tuple[int, PodSpec]]:
+def _pods(spec: Spec) -> Iterator[tuple[int, PodSpec]]:
     """Yield the number of pods of each template, and its spec; 1 where no number is written."""
-    for replicas in (*spec.mpi_replica_specs.values(), *spec.pytorch_replica_specs.values()):
-        yield _count(replicas.replicas), replicas.template.spec
+    parts: tuple[Replicas, ...] = (*spec.roles.values(), *spec.tasks)
+    for part in parts:
+        yield _count(part.replicas), part.template.spec
+    if spec.head_group_spec is not None:
+        yield 1, spec.head_group_spec.template.spec
+    for workers in spec.worker_group_specs:
+        yield _ray_workers(workers), workers.template.spec
     if spec.leader_worker_template is not None:
         yield from _group(spec.leader_worker_template)
         return
@@ -253,7 +201,15 @@ def _pods(spec: _Spec) -> Iterator[tuple[int, PodSpec]]:
         yield count, spec.template.spec
 
 
-def _parallel_pods(job: _JobSpec | _Spec) -> int:
+def _ray_workers(group: RayGroup) -> int:
+    """Return the number of pods of a group of Ray workers."""
+    if group.suspend:
+        return 0
+    workers = max(group.replicas or 0, group.min_replicas or 0)
+    return workers * max(_count(group.num_of_hosts), 1)
+
+
+def _parallel_pods(job: JobSpec | Spec) -> int:
     """Return how many pods of a Job run concurrently: at most its completions."""
     most = _count(job.parallelism)
     return most if job.completions is None else min(most, _count(job.completions))

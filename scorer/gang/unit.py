@@ -12,7 +12,7 @@ from cluster.gang import (
     link_strictness,
     rank_order,
 )
-from cluster.keys import GANG
+from cluster.keys import GANG, GANG_KIND
 from cluster.pod import Owner, Pod
 from scorer.gang.missing_members import assembling
 from scorer.gang.owners import ORDERED_STARTUP, ExpectedPods
@@ -21,6 +21,8 @@ from scorer.placement.member import Member
 
 MEMBERS_MAX = 4096
 """Most members of a Gang: a larger plan could not be stored."""
+_KIND_MAX = 63
+"""Longest kind that is shown; users can write any [characters]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ def _gang(key: GangKey, pods: list[PodInfo], owners: Owners) -> Unit:
         owner=owner,
         blocked=_unplannable(waiting)
         or _violation(members)
-        or _missing((*waiting, *settled), needed, owner, owners)
+        or _missing(waiting, settled, needed, owner, owners)
         or _foreign_gate(members),
     )
 
@@ -228,11 +230,16 @@ def _violation(members: Iterable[Member]) -> str | None:
 
 
 def _missing(
-    pods: Sequence[PodInfo], needed: int | None, owner: Owner | None, owners: Owners
+    waiting: Sequence[PodInfo],
+    settled: Sequence[PodInfo],
+    needed: int | None,
+    owner: Owner | None,
+    owners: Owners,
 ) -> str | None:
     """Name the missing members, and why they are missing where it is known; None: all exist."""
     if needed is None:
-        return "the number of its members is unknown: neither their labels nor their owner has it"
+        return _sizeless(waiting[0], owner)
+    pods = (*waiting, *settled)
     if max(needed, len(pods)) > MEMBERS_MAX:
         return f"a gang has at most {MEMBERS_MAX} members: split it"
     if len(pods) >= needed:
@@ -242,6 +249,20 @@ def _missing(
     if owner and expected and expected.ordered:
         return f"{reason}; {owner.kind} {owner.name} {ORDERED_STARTUP[owner.kind]}"
     return reason
+
+
+def _sizeless(pod: PodInfo, owner: Owner | None) -> str:
+    """Say where the size of a gang was not found, and why its pods are a gang."""
+    unknown = "the number of its members is unknown: neither their labels nor "
+    if owner is None or not owner.name:
+        return f"{unknown}their owner has it"
+    reason = f"{unknown}{owner.kind} {owner.name} has it, which may not exist or not be readable"
+    if pod.waiting is None or not (kind := pod.waiting.annotations.get(GANG_KIND)):
+        return reason
+    return (
+        f"{reason}; they are a gang because policy gangs.kinds has {kind[:_KIND_MAX]}: to place "
+        f'them one by one, create them with label {GANG}: "false"'
+    )
 
 
 def _foreign_gate(members: Iterable[Member]) -> str | None:

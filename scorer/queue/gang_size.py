@@ -11,8 +11,8 @@ from cluster.pod import Owner
 from runtime.kube.client import ApiError, Kube, KubeError
 from runtime.process.backoff import Backoff
 from scorer.cache.informers import Informers
+from scorer.gang.declaration import Declaration
 from scorer.gang.owners import (
-    Declaration,
     PodGroup,
     expected_pods,
     group_paths,

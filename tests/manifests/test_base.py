@@ -33,7 +33,15 @@ BASE = MANIFESTS / "base"
 COMPONENTS = ("webhook", "certs", "scorer")
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 SYSTEM = ["kube-system", "kube-node-lease", keys.POLICY_NAMESPACE]
-OWNERS = ("mpijobs", "pytorchjobs", "jobsets", "leaderworkersets", "podgroups")
+OWNERS = (
+    "mpijobs",
+    "pytorchjobs",
+    "tfjobs",
+    "jobsets",
+    "leaderworkersets",
+    "rayclusters",
+    "podgroups",
+)
 ALLOCATION = {keys.ALLOCATION, keys.VISIBLE_DEVICES, keys.TERM, keys.ISOLATION}
 CDI_ANNOTATIONS = {
     keys.CDI_ANNOTATION_PREFIX,

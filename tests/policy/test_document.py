@@ -111,7 +111,7 @@ def test_a_policy_cannot_be_changed():
             2,
             "gangs.deadline",
             "unknown key 'deadline'",
-            "known keys here: ageingMinutes, commitDeadlineSeconds, domains, nonPreemptingClasses",
+            "known keys here: ageingMinutes, commitDeadlineSeconds, domains, kinds",
         ),
         (
             "machines:\n- machine: x\n  nodelabels: {a: b}\n  nodeLabels: {a: b}\n",

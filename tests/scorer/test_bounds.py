@@ -27,7 +27,8 @@ from scorer.cache.node_info import ConfigMap, build_node
 from scorer.commit.patches import allocation_patch
 from scorer.extender.wire import read_candidates
 from scorer.gang.crd import read_gang
-from scorer.gang.owners import Declaration, PodGroup, members_of
+from scorer.gang.declaration import Declaration
+from scorer.gang.owners import PodGroup, members_of
 from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Owners, units_of
 from scorer.metrics import Metrics

@@ -15,7 +15,8 @@ from cluster.pod import Pod
 from cluster.record import Isolation, parse_record
 from cluster.request import read_request
 from cluster.topology_configmap import PublishedTopology, read_published
-from scorer.gang.owners import Declaration, members_of
+from scorer.gang.declaration import Declaration
+from scorer.gang.owners import members_of
 
 SECRET = "hunter2"  # noqa: S105 - what must not be found.
 RECORD = '{"v":1,"node":"n","gpus":[{"i":3}]}'

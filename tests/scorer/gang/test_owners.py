@@ -14,8 +14,8 @@ from builders import a_pod
 
 from cluster import keys
 from cluster.pod import Owner, Pod
+from scorer.gang.declaration import Declaration
 from scorer.gang.owners import (
-    Declaration,
     ExpectedPods,
     PodGroup,
     expected_pods,
@@ -182,6 +182,63 @@ spec:
 """
 
 
+TF = """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: resnet}
+spec:
+  tfReplicaSpecs:
+    PS: {replicas: 2, template: {spec: {containers: [{name: tensorflow}]}}}
+    Worker:
+      replicas: 3
+      template:
+        spec:
+          containers: [{name: tensorflow, resources: {limits: {nvidia.com/gpu: 1}}}]
+"""
+RAY_CLUSTER = """
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata: {name: ray}
+spec:
+  headGroupSpec: {template: {spec: {containers: [{name: head}]}}}
+  workerGroupSpecs:
+  - groupName: gpus
+    replicas: 2
+    minReplicas: 1
+    numOfHosts: 2
+    template:
+      spec:
+        containers: [{name: worker, resources: {limits: {nvidia.com/gpu: 8}}}]
+  - groupName: more
+    minReplicas: 1
+    template:
+      spec:
+        containers: [{name: worker, resources: {limits: {nvidia.com/gpu: 8}}}]
+  - groupName: cpus
+    replicas: 4
+    template: {spec: {containers: [{name: worker}]}}
+"""
+VOLCANO = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: horovod}
+spec:
+  minAvailable: 5
+  tasks:
+  - {name: master, replicas: 1, template: {spec: {containers: [{name: master}]}}}
+  - name: worker
+    replicas: 4
+    template:
+      spec:
+        containers: [{name: worker, resources: {limits: {nvidia.com/gpu: 1}}}]
+  - name: evaluator
+    dependsOn: {name: [worker]}
+    template:
+      spec:
+        containers: [{name: worker, resources: {limits: {nvidia.com/gpu: 1}}}]
+"""
+
+
 def declared(text, *changes):
     document = yaml.safe_load(text)
     for change in changes:
@@ -198,13 +255,16 @@ def template(spec):
     ("text", "members"),
     [
         pytest.param(MPI_V1, 4, id="MPIJob v1 without its launcher"),
-        pytest.param(MPI_V2, 4, id="MPIJob v2beta1 with a launcher that works too"),
+        pytest.param(MPI_V2, 3, id="MPIJob v2beta1 whose launcher waits for its workers"),
         pytest.param(MPI_V1ALPHA1, 2, id="MPIJob v1alpha1"),
         pytest.param(PYTORCH, 4, id="PyTorchJob"),
         pytest.param(JOB, 6, id="Job"),
         pytest.param(JOB_SET, 9, id="JobSet"),
         pytest.param(STATEFUL_SET, 3, id="StatefulSet"),
         pytest.param(LWS, 4, id="one group of a LeaderWorkerSet"),
+        pytest.param(TF, 3, id="TFJob"),
+        pytest.param(RAY_CLUSTER, 5, id="RayCluster"),
+        pytest.param(VOLCANO, 5, id="Volcano Job"),
     ],
 )
 def test_an_owner_declares_how_many_of_its_pods_have_gpus(text, members):
@@ -215,7 +275,7 @@ def test_an_owner_declares_how_many_of_its_pods_have_gpus(text, members):
     ("text", "change", "members"),
     [
         pytest.param(
-            MPI_V2, lambda s: s["mpiReplicaSpecs"]["Worker"].pop("replicas"), 2, id="MPIJob"
+            MPI_V2, lambda s: s["mpiReplicaSpecs"]["Worker"].pop("replicas"), 1, id="MPIJob"
         ),
         pytest.param(JOB, lambda s: s.pop("parallelism"), 1, id="Job"),
         pytest.param(STATEFUL_SET, lambda s: s.pop("replicas"), 1, id="StatefulSet"),
@@ -223,6 +283,36 @@ def test_an_owner_declares_how_many_of_its_pods_have_gpus(text, members):
     ],
 )
 def test_what_is_not_written_is_one(text, change, members):
+    assert declared(text, change) == members
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "members"),
+    [
+        pytest.param(
+            MPI_V2,
+            lambda s: s.pop("launcherCreationPolicy"),
+            4,
+            id="MPIJob with a launcher that works too",
+        ),
+        pytest.param(
+            RAY_CLUSTER,
+            lambda s: s["workerGroupSpecs"][0].update(suspend=True),
+            1,
+            id="RayCluster with a suspended group",
+        ),
+        pytest.param(
+            RAY_CLUSTER,
+            lambda s: s.update(headGroupSpec=s["workerGroupSpecs"][0]),
+            6,
+            id="RayCluster whose head has GPUs",
+        ),
+        pytest.param(
+            VOLCANO, lambda s: s.update(minAvailable=2), 2, id="Volcano Job with a minimum"
+        ),
+    ],
+)
+def test_settings_of_an_owner_change_its_size(text, change, members):
     assert declared(text, change) == members
 
 
@@ -292,6 +382,19 @@ NO_GPUS = {"spec": {"containers": [{"name": "leader"}]}}
         ),
         pytest.param(JOB_SET, {}, False, id="jobs at once"),
         pytest.param(
+            JOB_SET,
+            {
+                "replicatedJobs": [
+                    yaml.safe_load(JOB_SET)["spec"]["replicatedJobs"][1],
+                    yaml.safe_load(JOB_SET)["spec"]["replicatedJobs"][2]
+                    | {"dependsOn": [{"name": "workers", "status": "Ready"}]},
+                ]
+            },
+            True,
+            id="a job after another",
+        ),
+        pytest.param(VOLCANO, {}, True, id="a task after another"),
+        pytest.param(
             LWS,
             {
                 "startupPolicy": "LeaderReady",
@@ -340,6 +443,13 @@ def test_another_owner_of_the_same_name_declares_nothing():
             "/apis/jobset.x-k8s.io/v1alpha2/namespaces/team/jobsets/x",
         ),
         ("apps/v1", "StatefulSet", "/apis/apps/v1/namespaces/team/statefulsets/x"),
+        ("ray.io/v1", "RayCluster", "/apis/ray.io/v1/namespaces/team/rayclusters/x"),
+        ("kubeflow.org/v1", "TFJob", "/apis/kubeflow.org/v1/namespaces/team/tfjobs/x"),
+        (
+            "batch.volcano.sh/v1alpha1",
+            "Job",
+            "/apis/batch.volcano.sh/v1alpha1/namespaces/team/jobs/x",
+        ),
         ("apps/v1", "ReplicaSet", None),
         ("v1", "ReplicationController", None),
         ("v1", "Job", None),

@@ -283,6 +283,16 @@ def test_member_count_comes_from_labels_or_owner(labels, declared, needed):
     assert unit.blocked.startswith(reason)
 
 
+def test_gang_without_a_mark_names_its_owner_if_its_size_is_unknown():
+    marks = {keys.GANG: "train", keys.GANG_KIND: "MPIJob"}
+    forged = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "train", "uid": "none"}
+
+    unit = the_unit([a_seen(1, "train-worker-0", annotations=marks, owner=forged)])
+
+    assert "MPIJob train has it, which may not exist" in unit.blocked
+    assert 'with label linkwise.dev/gang: "false"' in unit.blocked
+
+
 @pytest.mark.parametrize(
     ("group", "declared", "needed"),
     [
