@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import cache
 
 from cluster.amounts import MEMORY_MAX
-from cluster.keys import CORDON, GPU_MEM, UNHEALTHY_NAME_PREFIX
+from cluster.keys import CORDON, GPU_MEM, NVIDIA_GPU, UNHEALTHY_NAME_PREFIX
 from cluster.mode import NodeMode, PackingStrategy, counting_resource, read_placement
 from cluster.node_resources import NodeError, NodeObject, NodeResources, read_node_resources
 from cluster.record import Isolation
@@ -111,6 +111,11 @@ class Node:
     """Cards on which new pods may be placed."""
     counted: str = field(init=False, repr=False, compare=False)
     """The resource that counts its GPUs or replicas, such as `aliyun.com/gpu`."""
+
+    @property
+    def is_counted(self) -> bool:
+        """NVIDIA's plugin offers whole GPUs here and chooses those of each pod."""
+        return self.mode is NodeMode.DEFAULT and NVIDIA_GPU in self.resources
 
     @property
     def machine_known(self) -> bool:

@@ -247,11 +247,20 @@ class NodeLedger:
         if self.unaccounted:
             return 0
         whole = self.free_mask.bit_count()
-        by_count = any(holding.nvidia for holding in self.holdings.values())
+        by_count = self.is_counted or any(one.nvidia for one in self.holdings.values())
         return max(0, min(whole, self.counted_free(NVIDIA_GPU))) if by_count else whole
 
+    @property
+    def is_counted(self) -> bool:
+        """NVIDIA's plugin chooses the GPUs of this node: it is only known how many are free."""
+        return self.node.is_counted
+
     def counted_free(self, resource: str) -> int:
-        """Return the free amount of a resource that NVIDIA's plugin allocates."""
+        """Return the free amount of a resource that NVIDIA's plugin allocates.
+
+        As in kube-scheduler it is negative where pods have more than is allocatable now: GPUs
+        became unhealthy, or the plugin restarts.
+        """
         holdings = self.holdings.values()
         taken = sum(holding.nvidia for holding in holdings if holding.counted == resource)
         return self.node.resources.get(resource, 0) - taken

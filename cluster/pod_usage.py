@@ -8,7 +8,7 @@ from cluster.demand import Demand, demand_of
 from cluster.foreign import read_foreign
 from cluster.gang import gang_mark, is_member
 from cluster.gpu_usage import LedgerError
-from cluster.keys import ALLOCATION, NVIDIA_GPU
+from cluster.keys import ALLOCATION, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.mode import NodeMode
 from cluster.node import Node
 from cluster.node_ledger import Holding
@@ -21,6 +21,7 @@ T = TypeVar("T")
 _MAX_LENGTH = 500
 """Maximum length of a stored error [characters]."""
 _FINISHED = {"Succeeded", "Failed"}
+_COUNTED = {NVIDIA_GPU, NVIDIA_GPU_SHARED}
 _STAY = {"DaemonSet", "Node"}
 """Kinds of owners whose pods live as long as their node."""
 
@@ -41,7 +42,7 @@ class PodUsage:
     """Linkwise chooses its GPUs."""
     demand: Demand
     nvidia: int = 0
-    """Number of GPUs or replicas that NVIDIA's plugin chooses."""
+    """Number of GPUs or replicas under NVIDIA's names; where Linkwise chooses them, none count."""
     counted: str = NVIDIA_GPU
     """The resource that `nvidia` counts."""
     gang: str | None = None
@@ -80,7 +81,7 @@ class PodUsage:
             demand.memory,
             demand.ports,
             gang=self.gang,
-            nvidia=self.nvidia,
+            nvidia=0 if shares else self.nvidia,
             counted=self.counted,
             stays=self.stays,
         )
@@ -96,6 +97,11 @@ class PodUsage:
             LedgerError: The mode of the node does not match.
             RecordError: Its GPUs are unknown.
         """
+        if node.mode is NodeMode.DEFAULT and self.nvidia and self.counted == NVIDIA_GPU:
+            if isinstance(self.record, Allocation) and self.record.gpus:
+                raise RecordError(f"its {ALLOCATION} names GPUs that NVIDIA's plugin may allocate")
+            # The scheduler and the plugin count requests, whatever a record says.
+            return ()
         if not self.places:
             if self.nvidia and node.mode.is_ours and self.counted == node.counted:
                 raise RecordError(f"it has GPUs of this node, but no {ALLOCATION}")
@@ -106,13 +112,17 @@ class PodUsage:
             raise LedgerError(
                 f"it runs on a node whose mode, {node.mode}, does not offer what it has"
             )
-        record = self.record
-        if record is None:
+        if self.record is None:
             return self._foreign_shares(migrate=migrate)
+        return self._recorded_shares(self.record, node)
+
+    def _recorded_shares(self, record: Allocation | str, node: Node) -> tuple[GPUShare, ...]:
         if isinstance(record, str):
             raise RecordError(record)
         if record.node != node.name:
             raise RecordError(f"{ALLOCATION} names node {record.node}, but it runs on {node.name}")
+        if record.count:
+            raise RecordError("NVIDIA's plugin chose its GPUs, so it is not known which it has")
         return record.gpus
 
     def _foreign_shares(self, *, migrate: bool) -> tuple[GPUShare, ...]:
@@ -147,8 +157,8 @@ def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
         family=request.family,
         places=request.places,
         demand=demand_of(pod),
-        nvidia=request.gpus if request.family is Family.NVIDIA else 0,
-        counted=request.counted if request.family is Family.NVIDIA else NVIDIA_GPU,
+        nvidia=request.gpus if request.counted in _COUNTED else 0,
+        counted=request.counted if request.counted in _COUNTED else NVIDIA_GPU,
         gang=f"{namespace}/{mark.name}" if mark and is_member(pod, request, mark) else None,
         priority=pod.spec.priority or 0,
         stays=any(one.kind in _STAY for one in metadata.owner_references or () if one.controller),

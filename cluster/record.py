@@ -78,6 +78,8 @@ class Allocation:
     """Modelled all-reduce bandwidth of the set [GB/s]; None if undefined."""
     plan: str | None = None
     """Id of the plan."""
+    count: int = 0
+    """Number of GPUs that NVIDIA's plugin chooses on the node; `gpus` is empty then."""
 
 
 class _GPU(Struct, frozen=True, omit_defaults=True):
@@ -90,7 +92,9 @@ class _GPU(Struct, frozen=True, omit_defaults=True):
 class _Allocation(Struct, frozen=True, omit_defaults=True):
     v: Literal[1]
     node: _Text
-    gpus: Annotated[list[_GPU], Meta(min_length=1, max_length=4096)]
+    gpus: Annotated[list[_GPU], Meta(min_length=1, max_length=4096)] | None
+    """Null where NVIDIA's plugin chooses: then `count` is their number."""
+    count: Annotated[int, Meta(ge=1)] | None = None
     machine_class: _Text | None = msgspec.field(default=None, name="class")
     bandwidth: Annotated[float, Meta(ge=0)] | None = None
     plan: _Text | None = None
@@ -106,9 +110,13 @@ def parse_record(annotations: Mapping[str, str]) -> Allocation | None:
     if text is None:
         return None
     record = decode(ALLOCATION, text, _Allocation)
-    gpus = tuple(GPUShare(gpu.i, gpu.uuid, gpu.mem, gpu.core) for gpu in record.gpus)
+    if (record.gpus is None) == (record.count is None):
+        raise RecordError(f"{ALLOCATION}: it has either gpus or, where these are null, a count")
+    gpus = tuple(GPUShare(gpu.i, gpu.uuid, gpu.mem, gpu.core) for gpu in record.gpus or ())
     _check_gpus(ALLOCATION, gpus)
-    return Allocation(record.node, gpus, record.machine_class, record.bandwidth, record.plan)
+    return Allocation(
+        record.node, gpus, record.machine_class, record.bandwidth, record.plan, record.count or 0
+    )
 
 
 def format_record(
@@ -134,7 +142,8 @@ def format_record(
     record = _Allocation(
         v=1,
         node=allocation.node,
-        gpus=[_GPU(gpu.i, gpu.uuid, gpu.mem, gpu.core) for gpu in allocation.gpus],
+        gpus=[_GPU(gpu.i, gpu.uuid, gpu.mem, gpu.core) for gpu in allocation.gpus] or None,
+        count=allocation.count or None,
         machine_class=allocation.machine_class,
         bandwidth=allocation.bandwidth,
         plan=allocation.plan,
@@ -143,8 +152,11 @@ def format_record(
         ALLOCATION: _encode(record),
         TERM: str(term),
         ISOLATION: isolation.value,
-        **_visible_devices(allocation.gpus, request),
     }
+    if allocation.count:
+        # NVIDIA's plugin sets the variables of the containers.
+        return annotations
+    annotations |= _visible_devices(allocation.gpus, request)
     if request.family is Family.WHOLE:
         indices = ",".join(str(gpu.i) for gpu in allocation.gpus)
         annotations |= {ARENA_GPU_GROUP: indices, ARENA_GPU_VISIBLE: indices}

@@ -96,10 +96,12 @@ class Request(Struct, frozen=True, gc=False):
     """Compute of the pod [% of one card], over all its cards."""
     containers: tuple[ContainerRequest, ...] = ()
     """App containers first, then init containers, in order."""
+    by_count: bool = False
+    """Whole GPUs that Linkwise plans, also on nodes where NVIDIA's plugin chooses which."""
 
     @property
     def places(self) -> bool:
-        """Linkwise chooses the GPUs, not NVIDIA's plugin."""
+        """Linkwise chooses the node and, except on counted nodes, the GPUs."""
         return self.family is not None and self.family is not _NVIDIA
 
     @property
@@ -165,7 +167,10 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
             requests.append(requested)
     request = _total(tuple(requests), family, cards or 1)
     if family is _REPLICA or family is _NVIDIA:
-        request = msgspec.structs.replace(request, family=_nvidia_family(pod, families[family][0]))
+        resource = families[family][0]
+        family = _nvidia_family(pod, resource)
+        by_count = family is _WHOLE and not is_tied(pod.spec, NODE_MODE, NodeMode.TOPOLOGY)
+        request = msgspec.structs.replace(request, family=family, by_count=by_count)
     if cards is None:
         findings.append(label_finding(pod.labels[GPU_COUNT]))
     elif family is _SHARE:

@@ -256,6 +256,22 @@ def an_exact_node(name: str = "exact-0", **fields: Any) -> Node:
     return a_node(name, labels=labels, resources={keys.NVIDIA_GPU: 8}, **fields)
 
 
+def a_counted_node(name: str = "counted-0", **fields: Any) -> Node:
+    """Return a node on which NVIDIA's plugin chooses the GPUs."""
+    return a_node(name, mode="default", **fields)
+
+
+def a_gated_member(gpus: int = 1, name: str = "worker-0", **pod: Any) -> Member:
+    """Return a pod for `nvidia.com/gpu` behind our gate, which any node may get."""
+    gates = [{"name": keys.GANG}]
+    return a_member(0, name, limits={keys.NVIDIA_GPU: gpus}, schedulingGates=gates, **pod)
+
+
+def gated_workers(count: int, gpus: int = 1, **pod: Any) -> list[Member]:
+    """Return so many equal pods of `a_gated_member`, `worker-0` first."""
+    return [a_gated_member(gpus, f"worker-{i}", **pod) for i in range(count)]
+
+
 def a_member(
     gpus: int = 1, name: str = "worker-0", *, limits: Mapping[str, Any] | None = None, **pod: Any
 ) -> Member:

@@ -20,8 +20,7 @@ from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import link_of
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
 from scorer.placement.member import new_member
-from scorer.placement.node_assignment import bandwidth_over
-from scorer.placement.pod_by_pod import assignments_of
+from scorer.placement.placements import new_plan
 from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
@@ -112,12 +111,7 @@ def _compared(
 
 def _plan_of(before: Snapshot, placements: tuple[Placement, ...]) -> Plan:
     """Return the plan that was carried out, with its bandwidth."""
-    assignments = assignments_of(before, placements)
-    return Plan(
-        placements,
-        bandwidth=bandwidth_over(assignments, before.nic_bandwidth),
-        nic_unknown=len(assignments) > 1 and before.nic_bandwidth is None,
-    )
+    return new_plan(before, placements, exact=True)
 
 
 def _change_text(current: Plan | Refusal) -> str:

@@ -11,11 +11,13 @@ from cluster.affinity import Affinity, NodeAffinity, NodeSelector, NodeSelectorT
 from cluster.isolation import isolation_of
 from cluster.keys import GANG, NODE_NAME_FIELD
 from cluster.node import Node
+from cluster.node_ledger import NodeLedger
 from cluster.pod import Pod, PodSpec
 from cluster.pointer import escape
 from cluster.record import Allocation, format_cdi_devices, format_record
 from policy.document import Containers
 from scorer.gang.pod_info import PodInfo
+from scorer.placement.placements import counted_set
 from scorer.placement.result import Placement
 from topology.machine import mask_of
 from topology.table import Table
@@ -25,19 +27,24 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NODE = "/spec/affinity/nodeAffinity"
 
 
-def allocation_of(placement: Placement, table: Table | None, plan: str) -> Allocation:
+def allocation_of(
+    placement: Placement, node: NodeLedger, table: Table | None, plan: str
+) -> Allocation:
     """Return the record of one placement.
 
     Args:
         placement: The pod's node and GPUs.
+        node: This node.
         table: Of the node's machine.
         plan: Id of the plan.
     """
-    several = table is not None and len(placement.gpus) > 1
-    bandwidth = table.bandwidth(mask_of(placement.gpus)) if table and several else None
-    return Allocation(
-        placement.node, placement.shares, table.key if table else None, bandwidth, plan
-    )
+    count = placement.count
+    mask = counted_set(node, count) if count else mask_of(placement.gpus)
+    is_known = table is not None and (node.node.machine_known or not count)
+    several = mask is not None and mask.bit_count() > 1
+    bandwidth = table.bandwidth(mask) if table and mask and several and is_known else None
+    machine_class = table.key if table and is_known else None
+    return Allocation(placement.node, placement.shares, machine_class, bandwidth, plan, count)
 
 
 def allocation_annotations(
@@ -68,7 +75,7 @@ def allocation_annotations(
         now_ns=now_ns,
         node_card_memory=node.cards[shares[0].i].memory if shares else None,
     )
-    if containers.gpu_injection == "nri":
+    if shares and containers.gpu_injection == "nri":
         record |= format_cdi_devices(shares, member.request)
     return record
 

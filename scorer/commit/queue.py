@@ -103,10 +103,11 @@ class CommitQueue:
             PodAllocation(
                 pod,
                 placement,
-                allocation_of(placement, snapshot.tables.get(placement.node), plan.id),
-                snapshot.ledger.nodes[placement.node].node,
+                allocation_of(placement, node, snapshot.tables.get(placement.node), plan.id),
+                node.node,
             )
             for pod, placement in zip(unit.waiting, placements, strict=True)
+            for node in (snapshot.ledger.nodes[placement.node],)
         )
         for allocation in allocations:
             self._state.assume(allocation.pod, allocation.record)

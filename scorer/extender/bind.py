@@ -148,7 +148,7 @@ class Binder:
             return shares
         self._bindings += 1
         placement = Placement(member, node, shares)
-        allocation = allocation_of(placement, table, f"{self._term}-s{self._bindings}")
+        allocation = allocation_of(placement, ledger, table, f"{self._term}-s{self._bindings}")
         now_ns = int(self._clock() * 1e9)
         containers = self._informers.policy.policy.containers
         annotations = allocation_annotations(

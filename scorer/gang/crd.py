@@ -5,6 +5,7 @@ is for users; no decision depends on it.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
 from hashlib import sha256
@@ -67,6 +68,8 @@ class PlannedPod(_Wire, frozen=True):
     node: str
     gpus: tuple[Index, ...]
     """Ascending; of replicas one entry each, so an index may repeat."""
+    count: Annotated[int, Meta(ge=0)] = 0
+    """Number of GPUs that NVIDIA's plugin chooses; `gpus` is empty then."""
 
 
 class NodeGPUs(_Wire, frozen=True):
@@ -75,6 +78,8 @@ class NodeGPUs(_Wire, frozen=True):
     node: str
     gpus: tuple[Index, ...]
     """Ascending, each once; empty where NVIDIA's plugin chooses."""
+    count: Annotated[int, Meta(ge=0)] = 0
+    """Number of GPUs that NVIDIA's plugin chooses."""
 
 
 class Held(_Wire, frozen=True):
@@ -99,7 +104,8 @@ class GangPlan(_Wire, frozen=True):
     """Of nodes by name and lowest free indices."""
     domain: str | None = None
     bandwidth_note: str | None = None
-    """`nic unknown`: only links inside each node count in the bandwidth."""
+    """`nic unknown`: only links inside each node count in the bandwidth. `GPUs unknown`: there is
+    none, since NVIDIA's plugin chooses some of the GPUs."""
     best_possible_nodes: int | None = None
     """The number of nodes that best_possible spans."""
     index_order_nodes: int | None = None
@@ -113,7 +119,7 @@ class GangPlan(_Wire, frozen=True):
     @property
     def held(self) -> Held:
         """The GPUs of its members once all are bound."""
-        nodes = held_nodes((member.node, member.gpus) for member in self.members)
+        nodes = held_nodes((member.node, member.gpus, member.count) for member in self.members)
         return Held(nodes, self.bandwidth)
 
 
@@ -236,12 +242,20 @@ def name_of(key: GangKey) -> str:
     return f"{stem or 'gang'}-{digest}"
 
 
-def held_nodes(pods: Iterable[tuple[str, Iterable[int]]]) -> tuple[NodeGPUs, ...]:
-    """Return the GPUs of pods by node, given the node and the GPUs of each pod."""
+def held_nodes(pods: Iterable[tuple[str, Iterable[int], int]]) -> tuple[NodeGPUs, ...]:
+    """Return the GPUs of pods by node.
+
+    Args:
+        pods: The node of each pod, its GPUs, and the number of those that NVIDIA's plugin chooses.
+    """
     by_node: dict[str, set[int]] = {}
-    for node, gpus in pods:
+    counts = Counter[str]()
+    for node, gpus, count in pods:
         by_node.setdefault(node, set()).update(gpus)
-    return tuple(NodeGPUs(node, tuple(sorted(gpus))) for node, gpus in sorted(by_node.items()))
+        counts[node] += count
+    return tuple(
+        NodeGPUs(node, tuple(sorted(gpus)), counts[node]) for node, gpus in sorted(by_node.items())
+    )
 
 
 def truncated(text: str, longest: int) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from cluster.keys import NVIDIA_GPU
 from cluster.node import Node
 from cluster.record import Allocation, GPUShare
 from cluster.request import Family
@@ -12,6 +13,11 @@ from scorer.gang.unit import Unit
 from scorer.placement.member import Member
 from scorer.placement.result import JobBandwidth, Placement, Plan, value_of
 from scorer.placement.snapshot import Snapshot
+
+NIC_UNKNOWN = "nic unknown"
+"""Note of a bandwidth that counts only links inside each node."""
+SETS_UNKNOWN = "GPUs unknown"
+"""Note of a plan without a bandwidth: NVIDIA's plugin chooses some of the GPUs."""
 
 
 class RecordedBandwidths(NamedTuple):
@@ -42,7 +48,7 @@ def plan_of(
         exact=plan.exact,
         members=tuple(_planned(placement) for placement in plan.placements),
         bandwidth=tenths(plan.bandwidth),
-        bandwidth_note=bandwidth_note(plan.job_bandwidth),
+        bandwidth_note=SETS_UNKNOWN if plan.sets_unknown else bandwidth_note(plan.job_bandwidth),
         best_possible=tenths(value_of(best_possible)),
         best_possible_nodes=best_possible.nodes if best_possible else None,
         index_order=tenths(value_of(index_order)),
@@ -55,7 +61,7 @@ def recorded_bandwidths(plan: GangPlan) -> RecordedBandwidths:
     """Return the bandwidths of a plan that was read."""
     nodes = len(plan.nodes)
     # Of a plan on one node it is not recorded whether the NICs are known.
-    nic_unknown = plan.bandwidth_note is not None or nodes == 1
+    nic_unknown = plan.bandwidth_note == NIC_UNKNOWN or nodes == 1
 
     def baseline(value: float | None, nodes: int | None) -> JobBandwidth | None:
         if value is None:
@@ -71,7 +77,7 @@ def recorded_bandwidths(plan: GangPlan) -> RecordedBandwidths:
 
 def bandwidth_note(bandwidth: JobBandwidth | None) -> str | None:
     """Return what a bandwidth does not count, in a word for scripts; None where all counts."""
-    return "nic unknown" if bandwidth and bandwidth.nic_unknown else None
+    return NIC_UNKNOWN if bandwidth and bandwidth.nic_unknown else None
 
 
 def placement_of(planned: PlannedPod, member: Member, node: Node) -> Placement:
@@ -86,6 +92,8 @@ def placement_of(planned: PlannedPod, member: Member, node: Node) -> Placement:
         IndexError: The node has fewer GPUs now.
     """
     request = member.request
+    if planned.count:
+        return Placement(member, planned.node, ())
     is_share = request.family is Family.SHARE
     memory = request.memory_per_card if is_share else None
     core = (request.core_per_card or None) if is_share else None
@@ -109,7 +117,10 @@ def remaining_placements(
             placement_of(planned[pod.uid], member, nodes[planned[pod.uid].node].node)
             for pod, member in zip(unit.waiting, unit.members, strict=True)
         )
-        snapshot.hold_all((p.node, p.member.holding(p.shares)) for p in placements)
+        held = snapshot.hold_all((p.node, p.member.holding(p.shares)) for p in placements)
+        counted = {placement.node for placement in placements if placement.count}
+        if any(held.ledger.nodes[name].counted_free(NVIDIA_GPU) < 0 for name in counted):
+            return None
     except (KeyError, IndexError, ValueError):
         return None
     return placements
@@ -118,7 +129,9 @@ def remaining_placements(
 def plan_from_records(plan_id: str, pods: Iterable[PodInfo]) -> GangPlan:
     """Return a plan from the records of its pods: for a single pod, or if the Gang was deleted."""
     members = tuple(
-        PlannedPod(pod.name, pod.uid, record.node, tuple(share.i for share in record.gpus))
+        PlannedPod(
+            pod.name, pod.uid, record.node, tuple(share.i for share in record.gpus), record.count
+        )
         for pod in pods
         if pod.usage and isinstance(record := pod.usage.record, Allocation)
     )
@@ -133,7 +146,7 @@ def plan_id_of(pod: PodInfo) -> str | None:
 
 def _planned(placement: Placement) -> PlannedPod:
     metadata = placement.member.pod.metadata
-    return PlannedPod(metadata.name, metadata.uid, placement.node, placement.gpus)
+    return PlannedPod(metadata.name, metadata.uid, placement.node, placement.gpus, placement.count)
 
 
 def tenths(bandwidth: float | None) -> float | None:

@@ -2,20 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
 from cluster.gang import Link
 from cluster.node_ledger import NodeLedger
-from scorer.placement.feasibility import feasibility_of
+from cluster.record import GPUShare
+from scorer.placement.feasibility import feasibility_by_count
 from scorer.placement.group import new_group
 from scorer.placement.member import Member
-from scorer.placement.node_assignment import Candidate, NodeAssignment, bandwidth_over
 from scorer.placement.node_cache import Value
-from scorer.placement.result import JobBandwidth, Plan, Refusal
+from scorer.placement.placements import new_plan
+from scorer.placement.result import JobBandwidth, Placement, Plan, Refusal
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
-from topology.machine import gpus_of, mask_of
+from topology.machine import gpus_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class IndexOrder:
     """A plan that takes nodes by name and the lowest free indices."""
 
     gpus: dict[str, tuple[int, ...]]
-    """The GPUs of each node, nodes by name."""
+    """The GPUs of each node, nodes by name; empty where NVIDIA's plugin chooses."""
     bandwidth: JobBandwidth | None
     """None where it is not defined."""
 
@@ -60,28 +62,23 @@ def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | N
     Returns None where the members do not all ask for the same whole GPUs, or do not fit that way.
     """
     group = new_group(members)
-    each, left = group.gpus_each, group.size
+    each, left = group.gpus_each, list(members)
     if each is None:
         return None
-    assignments: list[NodeAssignment] = []
-    capacity = feasibility_of(snapshot, group).capacity
+    placements: list[Placement] = []
+    capacity = feasibility_by_count(snapshot, group).capacity
     # Each node fits at least one, so no more nodes than members are needed.
-    for row in np.flatnonzero(capacity)[:left].tolist():
-        node, workers = snapshot.nodes[row], min(int(capacity[row]), left)
-        if not workers:
-            break
-        mask = mask_of(gpus_of(node.free_mask)[: workers * each])
-        candidate = Candidate(node, snapshot.tables[node.node.name], workers)
-        assignments.append(NodeAssignment(candidate, workers, mask))
-        left -= workers
+    for row in np.flatnonzero(capacity)[: group.size].tolist():
+        node, here = snapshot.nodes[row], left[: int(capacity[row])]
+        free = iter(() if node.is_counted else gpus_of(node.free_mask))
+        for member in here:
+            shares = tuple(map(GPUShare, islice(free, each)))
+            placements.append(Placement(member, node.node.name, shares))
+        left = left[len(here) :]
     if left:
         return None
-    gpus = {assignment.name: gpus_of(assignment.mask) for assignment in assignments}
-    bandwidth = bandwidth_over(assignments, snapshot.nic_bandwidth)
-    if bandwidth is None:
-        return IndexOrder(gpus, None)
-    nic_unknown = len(gpus) > 1 and snapshot.nic_bandwidth is None
-    return IndexOrder(gpus, JobBandwidth(bandwidth, len(gpus), nic_unknown))
+    plan = new_plan(snapshot, placements, exact=False)
+    return IndexOrder(plan.gpus, plan.job_bandwidth)
 
 
 def _is_preparing(snapshot: Snapshot) -> bool:

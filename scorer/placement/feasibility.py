@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from cluster.keys import NVIDIA_GPU
 from cluster.node_ledger import NodeLedger
 from cluster.request import Family, Request
 from cluster.selector import labels_read
@@ -74,8 +75,45 @@ def feasibility_of(snapshot: Snapshot, group: Group) -> Feasibility:
     return Feasibility(snapshot, np.where(codes == 0, np.minimum(gpus, others), 0), codes)
 
 
+def feasibility_by_count(snapshot: Snapshot, group: Group) -> Feasibility:
+    """Return the same as `feasibility_of`, and how many members each counted node fits.
+
+    For groups without `by_count` it is the same.
+    """
+    exact = feasibility_of(snapshot, group)
+    return _merged(exact, feasibility_of(snapshot, group.counted)) if group.by_count else exact
+
+
+def _merged(exact: Feasibility, counted: Feasibility) -> Feasibility:
+    """Return the evaluation of nodes of both kinds, each as one of its kind."""
+    here = counted_nodes(exact.snapshot)
+    capacity = np.where(here, counted.capacity, exact.capacity)
+    return Feasibility(exact.snapshot, capacity, np.where(here, counted.codes, exact.codes))
+
+
+def counted_nodes(snapshot: Snapshot) -> NDArray[np.bool_]:
+    """Tell of each node whether NVIDIA's plugin chooses its GPUs."""
+    return _column(snapshot, _COUNTED) > 0
+
+
+def speeds(snapshot: Snapshot) -> Ints:
+    """Return A of all GPUs of each node's machine [bytes/s]; 0 where its links are unknown."""
+    return _column(snapshot, _SPEED)
+
+
+def in_use(snapshot: Snapshot) -> NDArray[np.bool_]:
+    """Tell of each node whether any of its GPUs is not free."""
+    return _column(snapshot, _FREE) < _column(snapshot, _CARDS)
+
+
 def feasibility_of_all(snapshot: Snapshot, group: Group) -> Feasibility:
     """Return which nodes fit all members, each with whole GPUs, now."""
+    exact = feasibility_of_sets(snapshot, group)
+    return _merged(exact, feasibility_of_sets(snapshot, group.counted)) if group.by_count else exact
+
+
+def feasibility_of_sets(snapshot: Snapshot, group: Group) -> Feasibility:
+    """Return the same as `feasibility_of_all`, of nodes where Linkwise chooses the set of GPUs."""
     if not snapshot.nodes:
         return _nothing(snapshot)
     columns, total = _columns(snapshot), group.total
@@ -123,6 +161,8 @@ def labels(snapshot: Snapshot, label: str) -> Ints:
 def excluded(snapshot: Snapshot, group: Group) -> NDArray[np.bool_]:
     """Tell of each node whether it is filtered out, whatever is free there."""
     column: NDArray[np.bool_] = _filter_codes(snapshot, group) != 0
+    if group.by_count:
+        column &= _filter_codes(snapshot, group.counted) != 0
     return column
 
 
@@ -134,7 +174,7 @@ def preferred_node(snapshot: Snapshot, member: Member, rows: Ints) -> int:
     return int(rows[0])
 
 
-_FREE, _IDLE, _STATE, _PODS, _CPU, _MEMORY = range(6)
+_FREE, _IDLE, _STATE, _PODS, _CPU, _MEMORY, _COUNTED, _CARDS, _SPEED = range(9)
 
 
 def _column(snapshot: Snapshot, number: int) -> Ints:
@@ -148,13 +188,18 @@ def _columns(snapshot: Snapshot) -> Ints:
 
     def compute(node: NodeLedger) -> Value:
         free, table = node.free_mask, tables.get(node.node.name)
+        is_known = table is not None and node.node.machine_known
+        counted = _bounded(node.counted_free(NVIDIA_GPU)) if node.is_counted else None
         return (
-            free.bit_count(),
-            node.ignoring_unhealthy.free_mask.bit_count(),
+            free.bit_count() if counted is None else counted,
+            node.ignoring_unhealthy.free_mask.bit_count() if counted is None else counted,
             -1 if table is None else state(table, free),
             node.pods_free,
             _bounded(node.cpu_free),
             _bounded(node.memory_free_bytes),
+            node.is_counted,
+            len(node.node.cards),
+            int(table.bandwidth((1 << table.n) - 1) * 1e9) if table and is_known else 0,
         )
 
     return snapshot.cache.get_or_compute("columns", snapshot.nodes, compute, np.int64)
@@ -214,7 +259,8 @@ def _filter_code(member: Member, node: NodeLedger) -> Value:
 def _constraints(member: Member) -> tuple[object, ...]:
     """Return everything that `filter_node` reads of a pod."""
     request = member.request
-    return request.family, request.counted, bool(request.core), member.node_constraints
+    asks = request.family, request.counted, bool(request.core), request.by_count
+    return *asks, member.node_constraints
 
 
 def _gpu_capacity(snapshot: Snapshot, request: Request, columns: Ints) -> Ints:

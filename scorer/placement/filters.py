@@ -25,7 +25,8 @@ def filter_node(node: NodeLedger, member: Member) -> Reason | None:
         return Reason.SELECTOR
     if member.request.places:
         return hidden_capacity(node)
-    return None
+    # To count GPUs, no tables of their links are needed. Pods that are not planned go anywhere.
+    return Reason.UNACCOUNTED if node.unaccounted and member.request.by_count else None
 
 
 def hidden_capacity(node: NodeLedger) -> Reason | None:

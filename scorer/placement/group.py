@@ -1,7 +1,7 @@
 """Pods that are placed together, and their common needs."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cluster.demand import Demand, PortsTaken
 from scorer.placement.member import Member
@@ -21,6 +21,8 @@ class Group:
     """The largest CPU and memory of any of them, and every port."""
     gpus: int
     """Whole GPUs of all members; 0 where they ask for something else."""
+    by_count: bool
+    """All members may also be on nodes where NVIDIA's plugin chooses the GPUs."""
     has_port_conflict: bool
     """Two members want the same host port, so no node fits both."""
 
@@ -28,6 +30,11 @@ class Group:
     def size(self) -> int:
         """Number of members."""
         return len(self.members)
+
+    @property
+    def counted(self) -> "Group":
+        """The same group, for nodes where NVIDIA's plugin chooses the GPUs."""
+        return replace(self, representatives=tuple(one.counted for one in self.representatives))
 
     @property
     def gpus_each(self) -> int | None:
@@ -49,6 +56,7 @@ def new_group(members: Sequence[Member]) -> Group:
         total=Demand(sum(d.cpu for d in demands), sum(d.memory for d in demands), ports),
         largest=Demand(max(d.cpu for d in demands), max(d.memory for d in demands), ports),
         gpus=sum(member.gpus for member in members),
+        by_count=all(member.request.by_count for member in by_signature.values()),
         has_port_conflict=_have_conflict(demands),
     )
 

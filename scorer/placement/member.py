@@ -1,10 +1,11 @@
 """A pod that waits for GPUs, as the input of placement."""
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import msgspec
+from msgspec import structs
 
 from cluster.demand import Demand, demand_of
 from cluster.finding import Finding, Severity
@@ -36,6 +37,11 @@ class Member:
         return self.request.gpus if self.request.family is Family.WHOLE else 0
 
     @cached_property
+    def counted(self) -> "Member":
+        """The same pod as a request for GPUs that NVIDIA's plugin chooses."""
+        return replace(self, request=structs.replace(self.request, family=Family.NVIDIA))
+
+    @cached_property
     def signature(self) -> Hashable:
         """Equal for members that fit the same nodes and take the same amounts there."""
         request = self.request
@@ -51,7 +57,7 @@ class Member:
 
     def holding(self, shares: tuple[GPUShare, ...]) -> Holding:
         """Return the ledger's entry for this pod with these GPUs."""
-        by_count = self.request.family is Family.NVIDIA
+        by_count = self.request.family is Family.NVIDIA or (self.request.by_count and not shares)
         return Holding(
             pod=self.name,
             uid=self.pod.metadata.uid or self.name,

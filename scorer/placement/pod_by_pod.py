@@ -1,15 +1,18 @@
 """Place pods one after another, all or none: shares, replicas, counted or unequal GPUs."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 
 from cluster.node_ledger import NodeLedger
 from cluster.record import GPUShare
 from cluster.request import Family
+from scorer.placement.by_count import linked_by_count
 from scorer.placement.feasibility import (
     Ints,
+    counted_nodes,
+    feasibility_by_count,
     feasibility_of,
     feasibility_of_all,
     preferred_node,
@@ -17,18 +20,14 @@ from scorer.placement.feasibility import (
 from scorer.placement.group import Group, new_group
 from scorer.placement.member import Member
 from scorer.placement.messages import label_hint, member_refusal, together_refusal
-from scorer.placement.node_assignment import (
-    Candidate,
-    NodeAssignment,
-    SelectionOptions,
-    bandwidth_over,
-)
+from scorer.placement.node_assignment import SelectionOptions
+from scorer.placement.placements import assignments_of, new_plan
 from scorer.placement.reasons import Reason
 from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.shares import cards_for, has_enough, preference
 from scorer.placement.single_node import best_node_of_pod
 from scorer.placement.snapshot import Snapshot
-from topology.machine import gpus_of, mask_of
+from topology.machine import gpus_of
 
 
 def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Plan | Refusal:
@@ -49,7 +48,7 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
     """The nodes of placed members, as indices in `snapshot.nodes`."""
     later = snapshot
     for place, member in sorted(enumerate(group.members), key=lambda pair: _most_first(pair[1])):
-        feasibility = feasibility_of(later, new_group([member]))
+        feasibility = feasibility_by_count(later, new_group([member]))
         feasible = feasibility.feasible
         near = [row for row in used if feasibility.capacity[row]]
         found = _place(later, member, feasible, near, linked=linked)
@@ -62,17 +61,16 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
         considered.update(feasible.tolist())
         later = later.hold_all([(found.node, member.holding(found.shares))])
     placements = tuple(placed[place] for place in range(group.size))
-    assignments = assignments_of(snapshot, placements)
+    assignments = assignments_of(snapshot, placements) or []
     only = assignments[0] if len(assignments) == 1 else None
     if linked and only and not only.candidate.table.linked[only.mask]:
         return Refusal(together_refusal(group, "NVLink alone does not connect them there"))
-    return Plan(
+    return new_plan(
+        snapshot,
         placements,
-        bandwidth=bandwidth_over(assignments, snapshot.nic_bandwidth),
-        exact=not assignments,
+        exact=not group.gpus,
         one_by_one=group.size > 1,
         nodes_considered=len(considered),
-        nic_unknown=len(assignments) > 1 and snapshot.nic_bandwidth is None,
     )
 
 
@@ -117,10 +115,27 @@ def _place(
     if not len(rows):
         return None
     if member.request.family is Family.WHOLE:
-        return _whole(snapshot, member, rows, near, linked=linked)
+        counted = counted_nodes(snapshot)
+        here = [row for row in near if not counted[row]]
+        placement = _whole(snapshot, member, rows[~counted[rows]], here, linked=linked)
+        return placement or _counted(snapshot, member, rows[counted[rows]], near, linked=linked)
     node = snapshot.nodes[preferred_node(snapshot, member, rows)]
     shares = cards_for(node, member.request) if member.request.places else ()
     return Placement(member, node.node.name, shares)
+
+
+def _counted(
+    snapshot: Snapshot, member: Member, rows: Ints, near: list[int], *, linked: bool
+) -> Placement | None:
+    """Place a member on a node where NVIDIA's plugin chooses its GPUs, near others if possible."""
+    if linked:
+        rows = rows[linked_by_count(snapshot, np.ones(len(snapshot.nodes), np.int64))[rows] > 0]
+    close = rows[np.isin(rows, near)]
+    rows = close if len(close) else rows
+    if not len(rows):
+        return None
+    node = snapshot.nodes[preferred_node(snapshot, member.counted, rows)]
+    return Placement(member, node.node.name, ())
 
 
 def _order(snapshot: Snapshot, member: Member) -> Callable[[NodeLedger], tuple[object, ...]]:
@@ -144,19 +159,3 @@ def _whole(
     cards = assignment.candidate.node.node.cards
     shares = tuple(GPUShare(i, cards[i].uuid) for i in gpus_of(assignment.mask))
     return Placement(member, assignment.name, shares)
-
-
-def assignments_of(snapshot: Snapshot, placements: Iterable[Placement]) -> list[NodeAssignment]:
-    """Return the assignment of each node, of the members with whole GPUs."""
-    gpus: dict[str, list[tuple[int, ...]]] = {}
-    for placement in placements:
-        if placement.member.gpus:
-            gpus.setdefault(placement.node, []).append(placement.gpus)
-    return [
-        NodeAssignment(
-            Candidate(snapshot.ledger.nodes[name], snapshot.tables[name], len(members)),
-            len(members),
-            mask_of([i for member in members for i in member]),
-        )
-        for name, members in gpus.items()
-    ]

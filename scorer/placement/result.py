@@ -1,5 +1,6 @@
 """The result of planning: a placement of every pod, or a refusal."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from cluster.record import GPUShare
@@ -20,6 +21,11 @@ class Placement:
     def gpus(self) -> tuple[int, ...]:
         """GPU indices, ascending."""
         return tuple(sorted(share.i for share in self.shares))
+
+    @property
+    def count(self) -> int:
+        """Number of its GPUs that NVIDIA's plugin chooses; 0 where Linkwise chooses them."""
+        return 0 if self.shares else self.member.request.gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,8 @@ class Plan:
     """Number of nodes that fit at least one member."""
     nic_unknown: bool = False
     """The nodes are joined by NICs of unknown bandwidth, which is left out."""
+    sets_unknown: bool = False
+    """NVIDIA's plugin chooses some of the GPUs, so the bandwidth is not known."""
 
     @property
     def gpus(self) -> dict[str, tuple[int, ...]]:
@@ -74,6 +82,14 @@ class Plan:
         for placement in self.placements:
             by_node.setdefault(placement.node, set()).update(placement.gpus)
         return {node: tuple(sorted(gpus)) for node, gpus in by_node.items()}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of GPUs on each node where NVIDIA's plugin chooses them."""
+        counts = Counter[str]()
+        for placement in self.placements:
+            counts[placement.node] += placement.count
+        return dict(+counts)
 
     @property
     def job_bandwidth(self) -> JobBandwidth | None:

@@ -1,8 +1,9 @@
 """Plan a group of pods, all or nothing; a single pod is a group of one.
 
 A plan is made on one snapshot and changes nothing. Members that ask for the same whole GPUs are
-planned together: on one node (`single_node`), else over several (`multi_node`). Others are planned
-one after another (`pod_by_pod`), each on what the ones before it left.
+planned together: on one node (`single_node`), else over several (`multi_node`); where NVIDIA's
+plugin may choose the GPUs, also by their number (`by_count`). Others are planned one after another
+(`pod_by_pod`), each on what the ones before it left.
 """
 
 from collections import Counter
@@ -11,13 +12,15 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from cluster.gang import Link
-from cluster.record import GPUShare
+from scorer.placement.by_count import linked_by_count, plan_by_count
 from scorer.placement.candidates import CandidateNodes, candidate
 from scorer.placement.feasibility import (
-    Feasibility,
     Ints,
+    counted_nodes,
+    feasibility_by_count,
     feasibility_of,
     feasibility_of_all,
+    feasibility_of_sets,
     free_gpus,
     states,
 )
@@ -25,14 +28,14 @@ from scorer.placement.group import Group, new_group
 from scorer.placement.member import Member
 from scorer.placement.messages import gang_refusal, one_node_refusal
 from scorer.placement.multi_node import best_assignment
-from scorer.placement.node_assignment import NodeAssignment, SelectionOptions, bandwidth_over
-from scorer.placement.partition import linked_capacity, split
+from scorer.placement.node_assignment import SelectionOptions, bandwidth_over
+from scorer.placement.partition import linked_capacity
+from scorer.placement.placements import placements_on
 from scorer.placement.pod_by_pod import place_each, place_together
 from scorer.placement.reasons import Reason
 from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.single_node import best_node, best_node_of_pod
 from scorer.placement.snapshot import Snapshot
-from topology.machine import gpus_of
 
 
 def plan(
@@ -52,21 +55,19 @@ def plan(
     if not group.gpus:
         place = place_together if link is Link.ONE_NODE else place_each
         return place(snapshot, group)
-    on_one_node = link is Link.ONE_NODE or group.size == 1
-    if on_one_node or group.gpus <= free_gpus(snapshot).max(initial=0):
+    planned = _by_sets(snapshot, group, link)
+    if group.by_count:
+        by_count = plan_by_count(snapshot, group, _capacity_by_count(snapshot, group, link))
+        # At equal numbers of nodes the set of GPUs that is known is better.
+        if by_count and (planned is None or len(by_count.gpus) < len(planned.gpus)):
+            planned = by_count
+    if planned is None and _stay_together(group, link):
         feasibility = feasibility_of_all(snapshot, group)
-        together = _on_one_node(snapshot, group, feasibility, link)
-        if together is not None:
-            return together
-        if on_one_node:
-            return Refusal(one_node_refusal(feasibility, group, link))
-    linked = link is Link.NVLINK
-    if group.gpus_each is not None:
-        planned = _over_nodes(snapshot, group, group.gpus_each, linked=linked)
-        # The capacity of nodes was computed for the most demanding member: one by one more may fit.
-        if isinstance(planned, Plan) or len(group.representatives) == 1:
-            return planned
-    return place_each(snapshot, group, linked=linked)
+        return Refusal(one_node_refusal(feasibility, group, link))
+    # The capacity of nodes was computed for the most demanding member: one by one more may fit.
+    if planned is None and len(group.representatives) > 1:
+        return place_each(snapshot, group, linked=link is Link.NVLINK)
+    return planned or _refusal(snapshot, group, linked=link is Link.NVLINK)
 
 
 def feasible_nodes(
@@ -80,11 +81,10 @@ def feasible_nodes(
         link: As in `plan`.
     """
     group = new_group(members)
+    linked = link is Link.NVLINK
 
     def capacity_for(member: Member) -> Ints:
-        capacity = feasibility_of(snapshot, new_group([member])).capacity
-        linked = link is Link.NVLINK and member.gpus
-        return np.minimum(capacity, _linked_capacity(snapshot, member.gpus)) if linked else capacity
+        return _capacity(snapshot, new_group([member]), linked=linked and member.gpus > 0)
 
     capacities = np.stack([capacity_for(member) for member in group.representatives])
     capacity = capacities.max(axis=0)
@@ -120,10 +120,23 @@ def plan_near(
     return plan(snapshot, members, link=link)
 
 
-def _on_one_node(
-    snapshot: Snapshot, group: Group, feasibility: Feasibility, link: Link
-) -> Plan | None:
+def _stay_together(group: Group, link: Link) -> bool:
+    return link is Link.ONE_NODE or group.size == 1
+
+
+def _by_sets(snapshot: Snapshot, group: Group, link: Link) -> Plan | None:
+    """Plan members on nodes where Linkwise chooses the set of GPUs, or return None."""
+    if _stay_together(group, link) or group.gpus <= free_gpus(snapshot).max(initial=0):
+        together = _on_one_node(snapshot, group, link)
+        if together is not None or _stay_together(group, link):
+            return together
+    each = group.gpus_each
+    return _over_nodes(snapshot, group, each, linked=link is Link.NVLINK) if each else None
+
+
+def _on_one_node(snapshot: Snapshot, group: Group, link: Link) -> Plan | None:
     """Plan all members on one node, or return None where none fits them all."""
+    feasibility = feasibility_of_sets(snapshot, group)
     linked, rows = link is Link.NVLINK, feasibility.feasible
     options, placement = SelectionOptions(snapshot.mode, linked=linked), snapshot.placement
     if group.size == 1:
@@ -136,32 +149,29 @@ def _on_one_node(
     if assignment is None:
         return None
     return Plan(
-        placements=_placements(group.members, assignment, linked=linked),
+        placements=placements_on(group.members, assignment, linked=linked),
         bandwidth=bandwidth_over([assignment], snapshot.nic_bandwidth),
         exact=assignment.candidate.table.exact,
         nodes_considered=len(rows),
     )
 
 
-def _over_nodes(snapshot: Snapshot, group: Group, each: int, *, linked: bool) -> Plan | Refusal:
-    """Plan members that ask for the same GPUs over several nodes."""
-    feasibility = feasibility_of(snapshot, group)
+def _over_nodes(snapshot: Snapshot, group: Group, each: int, *, linked: bool) -> Plan | None:
+    """Plan members that ask for the same GPUs over several nodes, or return None."""
     # All members on one node were tried before, and there NVLink had to connect all of them.
-    capacity = np.minimum(feasibility.capacity, group.size - 1)
+    capacity = np.minimum(feasibility_of(snapshot, group).capacity, group.size - 1)
     if linked:
         capacity = np.minimum(capacity, _linked_capacity(snapshot, each))
     rows = np.flatnonzero(capacity)
-    blocked = feasibility.blocked
-    blocked[Reason.LINK] += len(feasibility.feasible) - len(rows)
     nodes = CandidateNodes(snapshot, rows, capacity[rows])
     options = SelectionOptions(snapshot.mode, linked=linked, multi_node=True)
     best = best_assignment(nodes, group.size, each, options, snapshot.domains)
     if best is None:
-        return Refusal(gang_refusal(group, nodes.capacity.tolist(), +blocked, linked=linked))
+        return None
     placements: list[Placement] = []
     for assignment in best.assignments:
         members = group.members[len(placements) : len(placements) + assignment.workers]
-        placements += _placements(members, assignment, linked=linked)
+        placements += placements_on(members, assignment, linked=linked)
     return Plan(
         placements=tuple(placements),
         bandwidth=bandwidth_over(best.assignments, snapshot.nic_bandwidth),
@@ -172,21 +182,39 @@ def _over_nodes(snapshot: Snapshot, group: Group, each: int, *, linked: bool) ->
     )
 
 
+def _refusal(snapshot: Snapshot, group: Group, *, linked: bool) -> Refusal:
+    """Return why members that ask for the same fit neither one node nor several."""
+    feasibility = feasibility_by_count(snapshot, group)
+    capacity = np.minimum(_capacity(snapshot, group, linked=linked), group.size - 1)
+    blocked = feasibility.blocked
+    blocked[Reason.LINK] += len(feasibility.feasible) - len(np.flatnonzero(capacity))
+    capacities = capacity[np.flatnonzero(capacity)].tolist()
+    return Refusal(gang_refusal(group, capacities, +blocked, linked=linked))
+
+
+def _capacity_by_count(snapshot: Snapshot, group: Group, link: Link) -> Ints:
+    """Return how many members each node fits, as far as its number of free GPUs tells."""
+    counted = counted_nodes(snapshot)
+    together = feasibility_of_all(snapshot, group).capacity * counted
+    if _stay_together(group, link) or group.gpus_each is None:
+        capacity = together
+    else:
+        capacity = np.maximum(together, feasibility_by_count(snapshot, group).capacity)
+    return linked_by_count(snapshot, capacity) if link is Link.NVLINK else capacity
+
+
+def _capacity(snapshot: Snapshot, group: Group, *, linked: bool) -> Ints:
+    """Return how many members each node fits."""
+    capacity = feasibility_by_count(snapshot, group).capacity
+    if not linked:
+        return capacity
+    each = group.representatives[0].gpus
+    sets = np.minimum(capacity, _linked_capacity(snapshot, each)) * ~counted_nodes(snapshot)
+    return sets + linked_by_count(snapshot, capacity)
+
+
 def _linked_capacity(snapshot: Snapshot, each: int) -> Ints:
     """Return how many workers find a set on each node that NVLink alone connects."""
     capacity = [linked_capacity(table, free, each) for table, free in snapshot.cache.states]
     # The last one is for nodes without GPUs.
     return np.array([*capacity, 0])[states(snapshot)]
-
-
-def _placements(
-    members: Sequence[Member], assignment: NodeAssignment, *, linked: bool
-) -> tuple[Placement, ...]:
-    """Split the GPUs of an assignment among its members; it is known that they can be split."""
-    node = assignment.candidate.node.node
-    sizes = tuple(member.gpus for member in members)
-    parts = split(assignment.candidate.table, assignment.mask, sizes, linked=linked) or ()
-    return tuple(
-        Placement(member, node.name, tuple(GPUShare(i, node.cards[i].uuid) for i in gpus_of(part)))
-        for member, part in zip(members, parts, strict=True)
-    )

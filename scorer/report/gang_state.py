@@ -10,6 +10,7 @@ from scorer.cache.informers import Informers
 from scorer.gang.crd import Gang, GangPlan, Held, NodeGPUs, Phase, held_nodes
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.node_assignment import Candidate, NodeAssignment, bandwidth_over
+from scorer.placement.placements import counted_set
 from topology.machine import mask_of
 
 
@@ -93,9 +94,9 @@ def _without_pods(succeeded: int, needed: int | None, *, is_suspended: bool) -> 
 def _held(running: Sequence[PodInfo], plan: GangPlan | None, state: ClusterState) -> Held:
     usages = [pod.usage for pod in running if pod.usage and pod.usage.target]
     nodes = held_nodes(
-        (usage.target, [share.i for share in usage.record.gpus])
+        (usage.target, [share.i for share in usage.record.gpus], usage.record.count)
         if isinstance(usage.record, Allocation)
-        else (usage.target, ())
+        else (usage.target, (), 0)
         for usage in usages
     )
     if plan is not None and plan.held.nodes == nodes:
@@ -113,6 +114,9 @@ def _bandwidth(nodes: Sequence[NodeGPUs], state: ClusterState) -> float | None:
         ledger, table = state.ledger(node.node), state.table(node.node)
         if ledger is None or table is None or max(node.gpus, default=0) >= len(ledger.node.cards):
             return None
-        assignments.append(NodeAssignment(Candidate(ledger, table, 0), 0, mask_of(node.gpus)))
+        mask = counted_set(ledger, node.count) if node.count else mask_of(node.gpus)
+        if mask is None:
+            return None
+        assignments.append(NodeAssignment(Candidate(ledger, table, 0), 0, mask))
     bandwidth = bandwidth_over(assignments, state.preferences.nic_bandwidth)
     return None if bandwidth is None else round(bandwidth, 1)

@@ -358,3 +358,49 @@ def test_any_text_is_a_record_or_a_clear_error(text):
         record = parse_record({ALLOCATION: text})
         assert record is not None
         assert record.gpus
+
+
+def counted(count: int = 2) -> dict[str, str]:
+    return format_record(
+        Allocation("n1", (), "mesh", 137.0, "7-1", count),
+        request=whole(count),
+        term=7,
+        isolation=Isolation.NONE,
+        now_ns=NOW,
+        node_card_memory=None,
+    )
+
+
+def test_record_of_a_counted_node_has_null_gpus_and_a_count():
+    assert json.loads(counted()[ALLOCATION]) == {
+        "v": 1,
+        "node": "n1",
+        "gpus": None,
+        "count": 2,
+        "class": "mesh",
+        "bandwidth": 137.0,
+        "plan": "7-1",
+    }
+
+
+def test_record_of_a_counted_node_names_no_devices():
+    assert counted().keys() == {ALLOCATION, TERM, ISOLATION}
+
+
+def test_record_of_a_counted_node_is_read_as_written():
+    assert parse_record(counted(8)) == Allocation("n1", (), "mesh", 137.0, "7-1", 8)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param('{"v":1,"node":"n1","gpus":null}', id="neither"),
+        pytest.param('{"v":1,"node":"n1","gpus":[{"i":0}],"count":1}', id="both"),
+        pytest.param('{"v":1,"node":"n1","count":1}', id="no gpus"),
+        pytest.param('{"v":1,"node":"n1","gpus":null,"count":0}', id="count of 0"),
+        pytest.param('{"v":1,"node":"n1","gpus":[]}', id="empty gpus"),
+    ],
+)
+def test_record_has_either_gpus_or_a_count(record: str):
+    with pytest.raises(RecordError):
+        parse_record({ALLOCATION: record})

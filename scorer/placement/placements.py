@@ -1,0 +1,82 @@
+"""Conversion between the assignment of a node and the placements of its members."""
+
+from collections.abc import Iterable, Sequence
+
+from cluster.node_ledger import NodeLedger
+from cluster.record import GPUShare
+from scorer.placement.member import Member
+from scorer.placement.node_assignment import Candidate, NodeAssignment, bandwidth_over
+from scorer.placement.partition import split
+from scorer.placement.result import Placement, Plan
+from scorer.placement.snapshot import Snapshot
+from topology.machine import gpus_of, mask_of
+
+
+def placements_on(
+    members: Sequence[Member], assignment: NodeAssignment, *, linked: bool
+) -> tuple[Placement, ...]:
+    """Split the GPUs of an assignment among its members; it is known that they can be split."""
+    node = assignment.candidate.node.node
+    sizes = tuple(member.gpus for member in members)
+    parts = split(assignment.candidate.table, assignment.mask, sizes, linked=linked) or ()
+    return tuple(
+        Placement(member, node.name, tuple(GPUShare(i, node.cards[i].uuid) for i in gpus_of(part)))
+        for member, part in zip(members, parts, strict=True)
+    )
+
+
+def assignments_of(
+    snapshot: Snapshot, placements: Iterable[Placement]
+) -> list[NodeAssignment] | None:
+    """Return the assignment of each node, of the members with whole GPUs.
+
+    None where a set is not known: NVIDIA's plugin chooses several GPUs of a node, and not all.
+    """
+    taken: dict[str, list[Placement]] = {}
+    for placement in placements:
+        if placement.member.gpus:
+            taken.setdefault(placement.node, []).append(placement)
+    assignments: list[NodeAssignment] = []
+    for name, there in taken.items():
+        ledger, table = snapshot.ledger.nodes[name], snapshot.tables.get(name)
+        mask = mask_of([i for placement in there for i in placement.gpus])
+        count = sum(placement.count for placement in there)
+        known = counted_set(ledger, count) if count else mask
+        if known is None or table is None:
+            return None
+        assignments.append(NodeAssignment(Candidate(ledger, table, len(there)), len(there), known))
+    return assignments
+
+
+def counted_set(node: NodeLedger, count: int) -> int | None:
+    """Return the set of GPUs that a gang has on a node where NVIDIA's plugin chooses them.
+
+    It is known where the gang has all GPUs of the node. One GPU has no links to others, so any one
+    stands for it. None: it is not known.
+    """
+    is_known = count == 1 or count == len(node.node.cards)
+    return (1 << count) - 1 if is_known else None
+
+
+def new_plan(
+    snapshot: Snapshot,
+    placements: Sequence[Placement],
+    *,
+    exact: bool,
+    domain: str | None = None,
+    one_by_one: bool = False,
+    nodes_considered: int = 0,
+) -> Plan:
+    """Return the plan of some placements, with its bandwidth where the sets of GPUs are known."""
+    assignments = assignments_of(snapshot, placements)
+    nodes = {placement.node for placement in placements if placement.member.gpus}
+    return Plan(
+        tuple(placements),
+        bandwidth=bandwidth_over(assignments or (), snapshot.nic_bandwidth),
+        exact=exact,
+        domain=domain,
+        one_by_one=one_by_one,
+        nodes_considered=nodes_considered,
+        nic_unknown=len(nodes) > 1 and snapshot.nic_bandwidth is None,
+        sets_unknown=assignments is None,
+    )

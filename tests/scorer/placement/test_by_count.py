@@ -1,0 +1,308 @@
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from builders import (
+    a_counted_node,
+    a_gated_member,
+    a_snapshot,
+    an_exact_node,
+    an_nvswitch_machine,
+    gated_workers,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.gang import Link
+from cluster.keys import NVIDIA_GPU
+from cluster.node import MachineSource, Node
+from cluster.node_ledger import Holding, NodeLedger
+from scorer.placement.baselines import best_possible, index_order
+from scorer.placement.result import Plan, Refusal
+from scorer.placement.schedule import feasible_nodes, plan, plan_near
+from scorer.placement.snapshot import Snapshot
+from topology.table import table_of
+
+RACK = "example.com/rack"
+
+
+def counted_cluster(free: Mapping[str, int], **fields: object) -> Snapshot:
+    """Return nodes of NVIDIA's plugin with 8 GPUs each, of which so many are free."""
+    return with_used(a_snapshot(*(a_counted_node(name, **fields) for name in free)), free)
+
+
+def with_used(snapshot: Snapshot, free: Mapping[str, int]) -> Snapshot:
+    return snapshot.hold_all(
+        (name, Holding("other/pod", f"{name}-other", nvidia=8 - number))
+        for name, number in free.items()
+        if number < 8
+    )
+
+
+def workers_on(planned: Plan | Refusal) -> dict[str, int]:
+    assert isinstance(planned, Plan), planned
+    return dict(Counter(placement.node for placement in planned.placements))
+
+
+def test_gang_that_takes_a_whole_counted_node_has_its_bandwidth():
+    planned = plan(counted_cluster({"a": 8}), gated_workers(8))
+
+    assert isinstance(planned, Plan)
+    assert planned.counts == {"a": 8}
+    assert planned.gpus == {"a": ()}
+    assert planned.bandwidth == table_of(a_counted_node().machine).bandwidth(255)  # type: ignore[arg-type]
+    assert not planned.sets_unknown
+
+
+def test_gang_on_a_part_of_a_counted_node_has_no_bandwidth():
+    planned = plan(counted_cluster({"a": 8}), gated_workers(2, gpus=2))
+
+    assert isinstance(planned, Plan)
+    assert planned.bandwidth is None
+    assert planned.sets_unknown
+
+
+def test_one_gpu_of_each_node_has_no_unknown_set():
+    snapshot = replace(counted_cluster({"a": 1, "b": 1}), nic_bandwidth=50.0)
+
+    planned = plan(snapshot, gated_workers(2))
+
+    assert isinstance(planned, Plan)
+    assert planned.bandwidth == 50.0
+    assert not planned.sets_unknown
+
+
+def test_bandwidth_of_unknown_links_is_unknown_on_a_whole_node_too():
+    snapshot = counted_cluster({"a": 8}, machine_source=MachineSource.UNKNOWN)
+
+    planned = plan(snapshot, gated_workers(8))
+
+    assert isinstance(planned, Plan)
+    assert planned.bandwidth is None
+
+
+@pytest.mark.parametrize(
+    ("free", "workers", "expected"),
+    [
+        pytest.param({"a": 8, "b": 8}, 8, {"a": 8}, id="one node rather than two"),
+        pytest.param({"a": 8, "b": 5, "c": 4}, 4, {"c": 4}, id="tightest node"),
+        pytest.param({"a": 8, "b": 5}, 4, {"b": 4}, id="a node in use rather than a whole one"),
+        pytest.param({"a": 8, "b": 4, "c": 8}, 12, {"a": 8, "b": 4}, id="one whole node is broken"),
+        pytest.param({"a": 6, "b": 8, "c": 6}, 12, {"a": 6, "c": 6}, id="no whole node is broken"),
+        pytest.param({"a": 8, "b": 8}, 12, {"a": 8, "b": 4}, id="all but one node are filled"),
+        pytest.param({"a": 3, "b": 2, "c": 2}, 7, {"a": 3, "b": 2, "c": 2}, id="all nodes"),
+    ],
+)
+def test_plan_by_count_takes_the_tightest_fit(
+    free: dict[str, int], workers: int, expected: dict[str, int]
+):
+    assert workers_on(plan(counted_cluster(free), gated_workers(workers))) == expected
+
+
+def test_plan_by_count_takes_the_fastest_machines_before_the_tightest_fit():
+    fast = a_counted_node("fast", machine=an_nvswitch_machine(8, 18))
+    snapshot = with_used(a_snapshot(a_counted_node("slow"), fast), {"slow": 2})
+
+    assert workers_on(plan(snapshot, gated_workers(2))) == {"fast": 2}
+    assert workers_on(plan(snapshot, gated_workers(1))) == {"slow": 1}
+
+
+def test_plan_by_count_stays_in_the_nearest_network_domain():
+    racks = {"a": "1", "b": "2", "c": "2"}
+    nodes = [a_counted_node(name, labels={RACK: rack}) for name, rack in racks.items()]
+    snapshot = replace(with_used(a_snapshot(*nodes), {"a": 5}), domains=(RACK,))
+
+    planned = plan(snapshot, gated_workers(13))
+
+    assert workers_on(planned) == {"b": 8, "c": 5}
+    assert isinstance(planned, Plan)
+    assert planned.domain == f"{RACK}=2"
+
+
+def test_members_follow_one_another_on_each_node():
+    planned = plan(counted_cluster({"a": 4, "b": 8}), gated_workers(12))
+
+    assert isinstance(planned, Plan)
+    assert [placement.node for placement in planned.placements] == ["a"] * 4 + ["b"] * 8
+    assert {placement.count for placement in planned.placements} == {1}
+
+
+def mixed_cluster(exact: int, counted: int) -> Snapshot:
+    snapshot = a_snapshot(
+        an_exact_node("exact"),
+        a_counted_node("counted"),
+        taken={"exact": range(exact, 8)} if exact < 8 else {},
+    )
+    return with_used(snapshot, {"counted": counted})
+
+
+@pytest.mark.parametrize(
+    ("exact", "counted", "workers", "expected"),
+    [
+        pytest.param(8, 8, 8, {"exact": 8}, id="known set at equal numbers"),
+        pytest.param(4, 8, 8, {"counted": 8}, id="counted where the exact ones are too small"),
+        pytest.param(4, 4, 8, {"exact": 4, "counted": 4}, id="both where neither suffices"),
+    ],
+)
+def test_gang_is_placed_on_nodes_of_both_kinds(
+    exact: int, counted: int, workers: int, expected: dict[str, int]
+):
+    assert workers_on(plan(mixed_cluster(exact, counted), gated_workers(workers))) == expected
+
+
+def test_gang_on_both_kinds_has_exact_gpus_and_counts():
+    planned = plan(mixed_cluster(4, 4), gated_workers(4, gpus=2))
+
+    assert isinstance(planned, Plan)
+    assert planned.gpus == {"exact": (0, 1, 2, 3), "counted": ()}
+    assert planned.counts == {"counted": 4}
+    assert planned.bandwidth is None
+
+
+def test_fewer_nodes_are_better_than_known_sets():
+    nodes = [an_exact_node("exact-0"), an_exact_node("exact-1"), a_counted_node("counted")]
+    snapshot = a_snapshot(*nodes, taken={"exact-0": range(4), "exact-1": range(4)})
+
+    assert workers_on(plan(snapshot, gated_workers(8))) == {"counted": 8}
+
+
+def test_refusal_counts_the_workers_that_fit_on_nodes_of_both_kinds():
+    refused = plan(mixed_cluster(4, 3), gated_workers(8))
+
+    assert isinstance(refused, Refusal)
+    assert refused.reason == ("needs 8 GPUs as 8 × 1 GPU; 7 of 8 workers fit now, on 2 of 2 nodes")
+
+
+def test_single_pod_is_refused_with_the_freest_node():
+    refused = plan(counted_cluster({"a": 3, "b": 1}), [a_gated_member(4)])
+
+    assert isinstance(refused, Refusal)
+    assert refused.reason == (
+        "needs 4 GPUs on one node; the freest suitable node has 3; "
+        "of 2 nodes: too few free GPUs (2)"
+    )
+
+
+def test_members_of_unequal_sizes_are_placed_on_nodes_of_both_kinds():
+    members = [a_gated_member(6, "big"), a_gated_member(4, "small-0"), a_gated_member(2, "small-1")]
+
+    planned = plan(mixed_cluster(6, 6), members)
+
+    assert isinstance(planned, Plan)
+    assert planned.counts == {"counted": 6}
+    assert len(planned.gpus["exact"]) == 6
+
+
+def test_unequal_members_that_stay_together_fit_a_counted_node():
+    members = [a_gated_member(6, "big"), a_gated_member(2, "small")]
+
+    planned = plan(counted_cluster({"a": 7, "b": 8}), members, link=Link.ONE_NODE)
+
+    assert workers_on(planned) == {"b": 2}
+
+
+def test_gang_that_requires_nvlink_is_counted_only_where_any_set_is_connected():
+    switched = a_counted_node("switched", machine=an_nvswitch_machine(8, 18))
+
+    on_mesh = plan(counted_cluster({"a": 8}), gated_workers(2, gpus=2), link=Link.NVLINK)
+    on_switch = plan(
+        a_snapshot(a_counted_node("mesh"), switched), gated_workers(2, gpus=2), link=Link.NVLINK
+    )
+
+    assert isinstance(on_mesh, Refusal)
+    assert "no free set connected by NVLink alone (1)" in on_mesh.reason
+    assert workers_on(on_switch) == {"switched": 2}
+
+
+def test_nothing_is_planned_while_the_plugin_restarts():
+    restarting = a_counted_node("a", resources={NVIDIA_GPU: 0})
+
+    refused = plan(a_snapshot(restarting), gated_workers(1))
+
+    assert isinstance(refused, Refusal)
+
+
+def test_nothing_is_planned_on_an_unaccounted_counted_node():
+    snapshot = a_snapshot(a_counted_node("a"))
+    ledger = replace(snapshot.ledger.nodes["a"], unaccounted="an old pod has GPUs by its record")
+    nodes = {"a": ledger}
+    snapshot = replace(snapshot, ledger=replace(snapshot.ledger, nodes=nodes))
+
+    refused = plan(snapshot, gated_workers(1))
+
+    assert isinstance(refused, Refusal)
+    assert "GPUs in use without a record (1)" in refused.reason
+
+
+def test_replacement_returns_to_the_counted_node_of_its_gang():
+    planned = plan_near(counted_cluster({"a": 2, "b": 1}), gated_workers(1), ["a"])
+
+    assert workers_on(planned) == {"a": 1}
+
+
+def test_node_with_more_replicas_than_a_machine_has_gpus_is_counted():
+    replicas = a_counted_node("a", machine=None, resources={NVIDIA_GPU: 40})
+
+    planned = plan(a_snapshot(replicas), gated_workers(20))
+
+    assert workers_on(planned) == {"a": 20}
+    assert isinstance(planned, Plan)
+    assert planned.bandwidth is None
+
+
+def test_feasible_nodes_include_counted_ones():
+    assert feasible_nodes(mixed_cluster(1, 1), gated_workers(2)) == {"exact", "counted"}
+
+
+def test_baselines_of_a_counted_gang_are_whole_nodes_by_name():
+    snapshot = counted_cluster({"a": 4, "b": 8})
+
+    order = index_order(snapshot, gated_workers(8))
+    best = best_possible(snapshot, gated_workers(8))
+
+    assert order is not None
+    assert order.gpus == {"a": (), "b": ()}
+    assert order.bandwidth is None
+    assert best is not None
+    assert best.nodes == 1
+
+
+def fewest_nodes(capacities: Sequence[int], workers: int) -> int | None:
+    for count in range(1, len(capacities) + 1):
+        if any(sum(some) >= workers for some in combinations(capacities, count)):
+            return count
+    return None
+
+
+@given(
+    free=st.lists(st.integers(0, 8), min_size=1, max_size=6),
+    is_exact=st.lists(st.booleans(), min_size=6, max_size=6),
+    workers=st.integers(1, 20),
+    each=st.sampled_from([1, 2, 4]),
+)
+def test_plan_is_whole_on_the_fewest_nodes_and_never_exceeds_what_is_free(
+    free: list[int], is_exact: list[bool], workers: int, each: int
+):
+    def node(i: int) -> Node:
+        return an_exact_node(f"n{i}") if is_exact[i] else a_counted_node(f"n{i}")
+
+    taken = {f"n{i}": range(n, 8) for i, n in enumerate(free) if is_exact[i] and n < 8}
+    used = {f"n{i}": n for i, n in enumerate(free) if not is_exact[i]}
+    snapshot = with_used(a_snapshot(*map(node, range(len(free))), taken=taken), used)
+    expected = fewest_nodes([n // each for n in free], workers)
+
+    planned = plan(snapshot, gated_workers(workers, each))
+
+    assert isinstance(planned, Plan) == (expected is not None)
+    if isinstance(planned, Plan):
+        assert len(planned.gpus) == expected
+        after: dict[str, NodeLedger] = dict(planned.applied_to(snapshot).ledger.nodes)
+        for i, n in enumerate(free):
+            here = [p for p in planned.placements if p.node == f"n{i}"]
+            left = n - len(here) * each
+            ledger = after[f"n{i}"]
+            assert left >= 0
+            assert ledger.gpus_free == left
+            assert all(bool(p.shares) == is_exact[i] for p in here)
