@@ -96,7 +96,8 @@ _DEVICES = _shared(
     _reference(ENV_VISIBLE_DEVICES, VISIBLE_DEVICES, "visible devices", OnConflict.REPLACE)
 )
 _SHARE_VARIABLES = [
-    _shared(_reference(name, name, "share")) for name in (MEM_IDX, MEM_POD, MEM_DEV)
+    _shared(_reference(name, name, "share", OnConflict.REPLACE))
+    for name in (MEM_IDX, MEM_POD, MEM_DEV)
 ]
 
 
@@ -180,7 +181,8 @@ def _devices(requested: ContainerRequest, request: Request) -> Variable:
 
 
 def _share(requested: ContainerRequest, request: Request, rules: Policy) -> list[Variable]:
-    variables = [*_SHARE_VARIABLES, _literal(MEM_CONTAINER, str(requested.memory), "share")]
+    own = _literal(MEM_CONTAINER, str(requested.memory), "share", OnConflict.REPLACE)
+    variables = [*_SHARE_VARIABLES, own]
     if rules.sharing.compute_by_mps:
         limits = mps.limits(requested, request.gpus)
         variables += [
@@ -273,6 +275,6 @@ def _denied(finding: Finding) -> Finding:
         Severity.ERROR,
         finding.field,
         finding.value,
-        f"{ENV_VISIBLE_DEVICES} may not be set where Linkwise chooses a pod's GPUs",
+        f"{finding.message.partition(' ')[0]} may not be set where Linkwise chooses a pod's GPUs",
         "remove the variable",
     )

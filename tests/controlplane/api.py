@@ -84,6 +84,10 @@ class Api:
         """Change an object by a patch: json, merge, strategic or apply."""
         return self._ask("PATCH", path, body, query, _PATCHES[kind])
 
+    def send(self, method: str, path: str, body: bytes, content: str, **query: str) -> Object:
+        """Send a body as it is, and return the answer."""
+        return self._ask(method, path, body, query, content)
+
     def delete(self, path: str, **query: str) -> Object:
         """Delete an object, or all of a collection."""
         return self._ask("DELETE", path, None, query)
@@ -121,7 +125,8 @@ class Api:
     def _send(self, method: str, path: str, body: object, content: str) -> bytes:
         headers, data = self._headers, None
         if body is not None:
-            data, headers = json.dumps(body).encode(), {**headers, "Content-Type": content}
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            headers = {**headers, "Content-Type": content}
         try:
             answer = self._pool.request(method, self.server + path, body=data, headers=headers)
         except HTTPError as error:

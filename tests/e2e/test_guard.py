@@ -88,6 +88,40 @@ def test_an_allocation_cannot_be_written_by_any_of_the_ways_there_are(plane, pod
     assert key not in api.get(f"{pods}/held")["metadata"].get("annotations", {})
 
 
+OTHERS = (
+    *(keys.MEM_IDX, keys.MEM_POD, keys.MEM_DEV, keys.GPUSHARE_ALLOCATION, keys.GPUSHARE_CORE),
+    *(keys.ARENA_GPU_GROUP, keys.ARENA_GPU_VISIBLE),
+)
+
+
+def test_what_other_plugins_choose_gpus_by_is_guarded_in_pods_that_linkwise_places(
+    plane, pods, scorer
+):
+    plane.api.create(pods, gated("held"))
+    plane.api.create(pods, gated("placed"))
+    plane.api.create(pods, pod("single", GPU, schedulerName=keys.SCHEDULER))
+    plane.api.create(pods, pod("free"))
+    place(scorer, pods, "placed")
+
+    def change(name, key, way=""):
+        body = {"metadata": {"annotations": {key: "3"}}}
+        return refusal(lambda: plane.api.patch(f"{pods}/{name}{way}", body))
+
+    for key in OTHERS:
+        new = gated("new", annotations={key: "3"})
+        said = [refusal(lambda new=new: plane.api.create(pods, new))]
+        said += [
+            change(name, key, way)
+            for name in ("held", "placed", "single")
+            for way in ("", "/status")
+        ]
+        assert all("gpushare's scheduler extender" in text for text in said), (key, said)
+        assert change("free", key) == ""
+    # gpushare's plugin writes these.
+    for key in (keys.MEM_ASSIGNED, keys.MEM_ASSUME_TIME):
+        assert change("placed", key) == ""
+
+
 @pytest.mark.parametrize("limits", [{}, {keys.NVIDIA_GPU: "1"}], ids=["no GPU", "NVIDIA's plugin"])
 def test_cdi_annotations_are_free_where_linkwise_chooses_no_gpus(plane, pods, limits):
     annotations = {f"{keys.NVIDIA_CDI_CONTAINER}main": "management.nvidia.com/gpu=all"}
@@ -103,23 +137,6 @@ def test_a_record_cannot_be_taken_away_or_changed_once_it_is_there(plane, pods, 
         for path in (f"{pods}/placed", f"{pods}/placed/status"):
             said = refusal(lambda path=path, change=change: plane.api.patch(path, change))
             assert "written by linkwise-scorer alone" in said
-
-
-@pytest.mark.parametrize("key", [keys.MEM_IDX, keys.GPUSHARE_ALLOCATION, keys.GPUSHARE_CORE])
-def test_cards_of_a_placed_pod_are_not_changed_by_other_systems(plane, pods, scorer, key):
-    change = {"metadata": {"annotations": {key: "1"}}}
-    plane.api.create(pods, gated("placed"))
-    place(scorer, pods, "placed")
-    for path in (f"{pods}/placed", f"{pods}/placed/status"):
-        assert "gpushare's scheduler extender" in refusal(
-            lambda path=path: plane.api.patch(path, change)
-        )
-    # gpushare's device plugin writes these.
-    assigned = {keys.MEM_ASSIGNED: "true", keys.MEM_ASSUME_TIME: "1"}
-    plane.api.patch(f"{pods}/placed", {"metadata": {"annotations": assigned}})
-    # Of pods that Linkwise has not placed, other systems choose the cards.
-    plane.api.create(pods, pod("foreign", schedulerName="other"))
-    plane.api.patch(f"{pods}/foreign", change)
 
 
 def test_only_the_scorer_removes_our_gate_and_other_gates_are_free(plane, pods, scorer):

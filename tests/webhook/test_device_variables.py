@@ -93,12 +93,29 @@ def test_share_gets_the_variables_of_gpushare():
     }
 
 
-def test_variables_that_are_no_limit_keep_the_users_value():
-    env = [{"name": keys.MEM_IDX, "value": "7"}, {"name": keys.MEM_CONTAINER, "value": "9"}]
+@pytest.mark.parametrize("name", [keys.MEM_IDX, keys.MEM_POD, keys.MEM_DEV, keys.MEM_CONTAINER])
+@pytest.mark.parametrize("given", [{"value": "9"}, {"valueFrom": {"fieldRef": {"fieldPath": "a"}}}])
+def test_variables_by_which_cgpu_limits_a_share_are_replaced(name, given):
+    env = [{"name": name, **given}, {"name": "A", "value": "b"}, {"name": name, "value": "8"}]
+    limits = {keys.GPU_MEM: 5}
+
+    spec, findings = variables_set({"containers": [container(env=env, **limits)]})
+    as_ours, _ = variables_set({"containers": [container(**limits)]})
+
+    expected = env_of(as_ours["containers"][0])
+    assert env_of(spec["containers"][0]) == {**expected, "A": "b"}
+    assert [one["name"] for one in spec["containers"][0]["env"][:3]] == [name, "A", name]
+    assert [found.field for found in findings] == [
+        f"spec.containers[0].env[{index}]" for index in (0, 2)
+    ]
+
+
+def test_cgpu_variable_equal_to_the_request_is_kept():
+    env = [{"name": keys.MEM_CONTAINER, "value": "5"}]
 
     spec, findings = variables_set({"containers": [container(env=env, **{keys.GPU_MEM: 5})]})
 
-    assert spec["containers"][0]["env"][:2] == env
+    assert spec["containers"][0]["env"][:1] == env
     assert findings == []
 
 

@@ -1,0 +1,94 @@
+"""Tenants that try at random to get more GPUs than admitted, on a real API server."""
+
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+
+import pytest
+from controlplane.api import refusal
+from controlplane.bypass.attempts import Tenant
+from controlplane.bypass.judge import Judge
+from controlplane.history import History
+from controlplane.process import wait_until
+from controlplane.soak import RUNS, often
+
+from cluster import keys
+
+TENANTS = 3
+ATTEMPTS = often(250, 2500)
+"""Of each tenant."""
+ROOM = {"cpu": 96, "memory": "768Gi"}
+NODES = {
+    "gpu-0": (1, 0, 0),
+    "gpu-1": (1, 0, 0),
+    "exact": (1, 0, 0),
+    "sliced": (2, 0, 0),
+    "share": (0, 15, 100),
+}
+"""Nodes whose GPUs Linkwise gives out, and the limits of each GPU."""
+PLAIN = "plain"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+MORE = {
+    "apiGroups": [""],
+    "resources": ["pods/status", "pods/ephemeralcontainers", "pods/resize"],
+    "verbs": ["get", "patch", "update"],
+}
+"""What the role `edit` does not include, and an administrator may add."""
+
+
+@pytest.fixture
+def all_nodes(nodes):
+    exact = {keys.RESOURCE_NAME: "nvidia.com-gpu"}
+    whole = {**ROOM, "machine": "dgx1-v100", "mode": "topology"}
+    shared = {**ROOM, "machine": "t4x4"}
+    nodes(
+        {**whole, "name": "gpu", "count": 2},
+        {**whole, "name": "exact", "labels": exact},
+        {**shared, "name": "sliced", "mode": "timeslice", "replicas": 2},
+        {**shared, "name": "share", "mode": "core_mem", "gpuMemory": 15},
+        {**shared, "name": PLAIN, "labels": {"pool": PLAIN}},
+    )
+    return (*NODES, PLAIN)
+
+
+@pytest.fixture
+def api(plane, namespace):
+    """The API server as a ServiceAccount sees it that may do a little more than tenants."""
+    account = {"kind": "ServiceAccount", "name": "tenant", "namespace": namespace}
+    home, roles = f"/api/v1/namespaces/{namespace}", f"{RBAC}/namespaces/{namespace}"
+    plane.api.create(f"{home}/serviceaccounts", {"metadata": {"name": "tenant"}})
+    plane.api.create(f"{roles}/roles", {"metadata": {"name": "more"}, "rules": [MORE]})
+    for kind, name in (("ClusterRole", "edit"), ("Role", "more")):
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+        binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [account]}
+        plane.api.create(f"{roles}/rolebindings", binding)
+    api = plane.api_as(plane.token(namespace, "tenant"))
+    wait_until(lambda: refusal(lambda: api.get(f"{home}/pods")) == "", "the tenant may edit")
+    return api
+
+
+@pytest.mark.parametrize("run", range(RUNS or 1))
+def test_no_tenant_gets_more_gpus_than_admitted(plane, placing, api, namespace, all_nodes, run):
+    tenants = [
+        Tenant(api, namespace, all_nodes, Random(f"{run}-{index}"), f"t{index}")  # noqa: S311
+        for index in range(TENANTS)
+    ]
+
+    def work(tenant):
+        for number in range(ATTEMPTS):
+            tenant.attempt()
+            if number % 50 == 49:
+                tenant.clear()
+
+    with History(plane.api) as history:
+        with ThreadPoolExecutor(TENANTS) as clients:
+            list(clients.map(work, tenants))
+        plane.api.delete(f"/api/v1/namespaces/{namespace}/pods", gracePeriodSeconds="0")
+        history.catch_up()
+
+    assert "\n".join(Judge(NODES).problems(history)) == ""
+    assert history.lost == ""
+    assert placing.metrics["linkwise_unaccounted_nodes"] == 0
+    # Both outcomes were common, and pods ran on every node.
+    assert sum(one.created for one in tenants) > TENANTS * ATTEMPTS / 10
+    assert sum(one.refused for one in tenants) > TENANTS * ATTEMPTS / 10
+    assert {write.bound for write in history.writes} >= NODES.keys()
