@@ -82,7 +82,24 @@ def demand_of(pod: Pod) -> Demand:
     The total by `pod_total` plus the overhead. A missing request defaults to the limit. An invalid
     amount counts as 0: no API server accepts such a pod.
     """
-    return Demand(_total(pod, "cpu", 1000), _total(pod, "memory", 1), _bounded_ports(pod))
+    return Demand(requested(pod, "cpu", 1000), requested(pod, "memory", 1), _bounded_ports(pod))
+
+
+def requested(pod: Pod, resource: str, unit: int) -> int:
+    """Return the amount of a resource that a pod requests, by the rule of `demand_of`.
+
+    Args:
+        pod: The pod.
+        resource: Name of the resource.
+        unit: Parts of one, such as 1000 for millicores; the amount is rounded up to whole parts.
+    """
+    apps = sum(_asked(container, resource, unit) for container in pod.spec.containers)
+    inits = (
+        (_asked(container, resource, unit), _is_sidecar(container))
+        for container in pod.spec.init_containers or ()
+    )
+    overhead = _count((pod.spec.overhead or {}).get(resource, 0), unit)
+    return pod_total(apps, inits) + overhead
 
 
 def pod_total(apps: int, inits: Iterable[tuple[int, bool]]) -> int:
@@ -128,16 +145,6 @@ def _ports(pod: Pod) -> Iterator[HostPort]:
 
 def _is_sidecar(container: Container) -> bool:
     return container.restart_policy == "Always"
-
-
-def _total(pod: Pod, resource: str, unit: int) -> int:
-    apps = sum(_asked(container, resource, unit) for container in pod.spec.containers)
-    inits = (
-        (_asked(container, resource, unit), _is_sidecar(container))
-        for container in pod.spec.init_containers or ()
-    )
-    overhead = _count((pod.spec.overhead or {}).get(resource, 0), unit)
-    return pod_total(apps, inits) + overhead
 
 
 def _asked(container: Container, resource: str, unit: int) -> int:

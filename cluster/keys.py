@@ -222,6 +222,14 @@ TOPOLOGY_ISOLATION = "isolation"
 UNHEALTHY_NAME_PREFIX = "unhealthy-gpu-"
 UNHEALTHY_KEY = "gpus"
 
+# cluster-autoscaler.
+PROVISIONING_API = "autoscaling.x-k8s.io/v1"
+"""API version of ProvisioningRequests."""
+BEST_EFFORT_ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+"""The class of ProvisioningRequests that adds all nodes or none."""
+MANAGED_BY = "app.kubernetes.io/managed-by"
+"""A label of Kubernetes: the program that creates and deletes an object."""
+
 DEFAULT_SCHEDULER = "default-scheduler"
 SCHEDULER = "linkwise"
 """Default name of the second scheduler, where one runs beside the scorer."""

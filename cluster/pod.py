@@ -230,11 +230,17 @@ class PodSpec(NewPodSpec, frozen=True):
     resource_claims: list[ResourceClaim] | None = None
 
 
+NO_CAPACITY = "No node fits this pod and the others that Linkwise places together with it"
+"""The message of the condition `PodScheduled` of a pod behind our gate for which nodes are asked
+of an autoscaler."""
+
+
 class PodCondition(KubeObject, frozen=True):
     """One condition of a pod."""
 
     type: str = ""
     reason: str = ""
+    message: str = ""
 
 
 class PodStatus(KubeObject, frozen=True):
@@ -246,8 +252,17 @@ class PodStatus(KubeObject, frozen=True):
     @property
     def was_tried(self) -> bool:
         """A scheduler tried to schedule the pod; SchedulingGated is set by the API server."""
-        reasons = (one.reason for one in self.conditions or () if one.type == "PodScheduled")
-        return any(reason != "SchedulingGated" for reason in reasons)
+        return any(
+            one.type == "PodScheduled"
+            and one.reason != "SchedulingGated"
+            and one.message != NO_CAPACITY
+            for one in self.conditions or ()
+        )
+
+    @property
+    def lacks_capacity(self) -> bool:
+        """Its condition asks an autoscaler for nodes on behalf of Linkwise."""
+        return any(one.message == NO_CAPACITY for one in self.conditions or ())
 
 
 class NewPod(KubeObject, frozen=True):

@@ -18,6 +18,7 @@ __all__ = ["Policy", "PolicyError", "parse_policy"]
 
 W = TypeVar("W", bound=Wire)
 ClassName = Annotated[str, Field(min_length=1, max_length=253)]
+_DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -112,6 +113,20 @@ class Gangs(Wire):
     """Node labels of network levels, nearest first."""
 
 
+class Autoscaling(Wire):
+    """How units that wait for capacity ask an autoscaler for nodes."""
+
+    request: Annotated[
+        Literal["off", "provisioningRequest", "podCondition"], BeforeValidator(_off)
+    ] = "off"
+    """`provisioningRequest`: by an object of cluster-autoscaler's API; `podCondition`: their pods
+    get the condition of pods that a scheduler found no node for."""
+    provisioning_class: Annotated[str, Field(pattern=_DNS_NAME, max_length=253)] = (
+        keys.BEST_EFFORT_ATOMIC
+    )
+    """Class of the ProvisioningRequests."""
+
+
 class Containers(Wire):
     """How containers get what was chosen for them."""
 
@@ -173,6 +188,7 @@ class Policy(Wire):
     placement: PlacementSection = PlacementSection()
     containers: Containers = Containers()
     gangs: Gangs = Gangs()
+    autoscaling: Autoscaling = Autoscaling()
     machines: tuple[MachineRule, ...] = ()
     """The first rule whose labels a node has applies."""
     constants: ConstantsSection = ConstantsSection()

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from cluster.keys import MIG_PREFIX, NVIDIA_GPU, SCHEDULER
+from cluster.keys import BEST_EFFORT_ATOMIC, MIG_PREFIX, NVIDIA_GPU, SCHEDULER
 from manifest.place import Path
 from policy.catalogue_section import catalogue_of
 from policy.document import Policy
@@ -113,6 +113,12 @@ def _idle(policy: Policy) -> Iterator[Doubt]:
     if placement.mode == "gates" and placement.scheduler_name != SCHEDULER:
         message = "no scheduler is named where pods wait behind gates"
         yield ("placement", "schedulerName"), message, "remove it, or set mode to scheduler"
+    autoscaling = policy.autoscaling
+    is_default = autoscaling.provisioning_class == BEST_EFFORT_ATOMIC
+    if not is_default and autoscaling.request != "provisioningRequest":
+        message = "no ProvisioningRequest is created"
+        fix = "remove it, or set request to provisioningRequest"
+        yield ("autoscaling", "provisioningClass"), message, fix
     devices = {shared.device for group in sharing.groups for shared in shared_by(group)}
     if sharing.rename and NVIDIA_GPU not in devices:
         message = f"no group shares {NVIDIA_GPU}, so that nothing is rewritten"

@@ -22,6 +22,9 @@ from scorer.planner import Planner
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.status_reporter import StatusReporter
 from scorer.report.unaccounted_nodes import report_unaccounted
+from scorer.scale_up.pod_conditions import PodConditions
+from scorer.scale_up.provisioning import ProvisioningRequests
+from scorer.scale_up.requester import ScaleUpRequester
 from scorer.timings import Timings
 
 _log = structlog.get_logger()
@@ -109,9 +112,19 @@ class Leader:
             reporting = group.create_task(
                 report_unaccounted(state, self._recorder, handle.faults, interval=interval)
             )
+            requester = ScaleUpRequester(
+                context.informers,
+                ProvisioningRequests(self._reading, self._writing, context.informers, self._clock),
+                PodConditions(self._writing, self._clock),
+                handle.faults,
+            )
+            requesting = group.create_task(
+                requester.run(context.planner.scale_up_candidates, self._timings.scale_up_interval)
+            )
             try:
                 await context.planner.run()
             finally:
+                requesting.cancel()
                 binding.cancel()
                 await handle.status_reporter.close()
                 reporting.cancel()

@@ -32,6 +32,8 @@ class Stage(StrEnum):
     REPORT = "report"
     """Write the Gang's status, and Events."""
     BIND = "bind"
+    SCALE_UP = "scale_up"
+    """Ask an autoscaler for nodes."""
 
 
 class Metrics:

@@ -58,6 +58,12 @@ class Planner:
             reason = self._commit_queue.backoff_reason(unit.key) or self._pending.reason(unit)
             yield unit, reason
 
+    def scale_up_candidates(self) -> list[tuple[Unit, bool]] | None:
+        """Return all pending units, and whether each lacks only capacity; None: not known yet."""
+        if not self.has_synced:
+            return None
+        return [(unit, self._pending.lacks_capacity(unit)) for unit in self._pending]
+
     @property
     def partial(self) -> int:
         """The number of gangs of which some members have their GPUs, and others wait."""

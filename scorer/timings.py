@@ -40,3 +40,6 @@ class Timings:
     """Between two status updates of one gang that waits."""
     node_check_interval: float = 2.0
     """Between two checks for nodes without accounting."""
+    scale_up_interval: float = 10.0
+    """Between two comparisons of the units that wait for capacity with what was asked of an
+    autoscaler. A unit asks once it has waited in two of them."""

@@ -210,6 +210,10 @@ class FakeCluster:
                 new = jsonpatch.apply_patch(old, body)
             except jsonpatch.JsonPatchException as error:
                 return status(422, str(error))
+        elif request.content_type == "application/strategic-merge-patch+json":
+            if body["metadata"]["uid"] != old["metadata"]["uid"]:
+                return status(409, "it is another object")
+            new = {**old, "status": _with_conditions(old.get("status", {}), body["status"])}
         else:
             if body["metadata"].get("resourceVersion") not in {
                 None,
@@ -220,8 +224,16 @@ class FakeCluster:
         return web.json_response(self._store(place, new, old))
 
     def _delete(self, request, _place, _body):
+        if self.get(request.path) is None:
+            return status(404, "it is not there")
         self.remove(request.path)
         return web.json_response({})
+
+
+def _with_conditions(old, new):
+    """Merge the conditions of a status by their type."""
+    merged = {one["type"]: one for one in (*old.get("conditions", ()), *new["conditions"])}
+    return {**old, "conditions": list(merged.values())}
 
 
 def _collection(place):

@@ -35,6 +35,7 @@ _PATCHES = {
     "json": "application/json-patch+json",
     "merge": "application/merge-patch+json",
     "apply": "application/apply-patch+yaml",
+    "strategic": "application/strategic-merge-patch+json",
 }
 _NONE: Params = {}
 
@@ -177,10 +178,10 @@ class Kube:
         body: object,
         returns: type[T],
         *,
-        kind: Literal["json", "merge", "apply"],
+        kind: Literal["json", "merge", "apply", "strategic"],
         params: Params = _NONE,
     ) -> T:
-        """Change an object: by JSON patch, by merge patch, or by server-side apply.
+        """Change an object: by JSON patch, (strategic) merge patch, or server-side apply.
 
         Apply needs the parameter `fieldManager`.
         """

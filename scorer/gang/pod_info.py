@@ -43,6 +43,8 @@ class PodInfo:
     """Why it is not planned although it waits; only its name is kept then."""
     was_tried: bool = False
     """A scheduler has looked for a node for it since its gates were removed."""
+    lacks_capacity: bool = False
+    """Its condition asks an autoscaler for nodes."""
     is_group_leader: bool = False
     """It may own the object that makes the other members of its gang."""
     weight: int = 0
@@ -108,6 +110,7 @@ def pod_info(pod: Pod) -> PodInfo:
         settled=(is_placed and not is_terminating) or phase == "Succeeded",
         member=None,
         was_tried=pod.status.was_tried,
+        lacks_capacity=pod.status.lacks_capacity,
         is_group_leader=is_leader(pod),
     )
     if usage is None or not usage.places or is_placed or is_terminating:

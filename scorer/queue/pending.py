@@ -115,6 +115,11 @@ class PendingUnits:
         holds = cached is not None and cached.holds(unit, capacity_version, closed)
         return cached.refusal if cached and holds else None
 
+    def lacks_capacity(self, unit: Unit) -> bool:
+        """Return whether a unit was planned and does not fit, so that more nodes may help."""
+        cached = self._refusals.get(unit.key)
+        return unit.blocked is None and cached is not None and cached.refusal.is_cacheable
+
     def reason(self, unit: Unit) -> str:
         """Return why a unit waits."""
         cached = self._refusals.get(unit.key)

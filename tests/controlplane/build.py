@@ -6,7 +6,14 @@ programs are skipped. The programs of a node are built where one can run.
 
 import sys
 
-from controlplane.binaries import BuildError, MissingError, binaries, chart_binaries, node_binaries
+from controlplane.binaries import (
+    BuildError,
+    MissingError,
+    autoscaler_binaries,
+    binaries,
+    chart_binaries,
+    node_binaries,
+)
 from controlplane.node.machine import unavailable
 
 
@@ -15,6 +22,7 @@ def main() -> int:
     try:
         binaries(_say)
         chart_binaries(_say)
+        autoscaler_binaries(_say)
         if reason := unavailable():
             _say(f"programs of a node are not built: {reason}")
         else:

@@ -6,7 +6,14 @@ from subprocess import CompletedProcess
 
 import pytest
 from controlplane.api import Api, refusal
-from controlplane.binaries import Binaries, BuildError, MissingError, binaries, node_binaries
+from controlplane.binaries import (
+    Binaries,
+    BuildError,
+    MissingError,
+    autoscaler_binaries,
+    binaries,
+    node_binaries,
+)
 from controlplane.manifests import BASE, NAMESPACE, install, uninstall
 from controlplane.node.machine import unavailable
 from controlplane.nodes import Line, add_nodes, read_nodes, remove_nodes
@@ -23,6 +30,7 @@ from cluster.node import Node
 PROFILES_ALL = BASE.parent / "profiles-all"
 _BINARIES = pytest.StashKey[Binaries | MissingError]()
 _NODE_BINARIES = pytest.StashKey[Binaries | MissingError]()
+_AUTOSCALER_BINARIES = pytest.StashKey[Binaries | MissingError]()
 
 
 _FIRST = (
@@ -74,6 +82,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if any("e2e/node/" in item.nodeid for item in session.items):
         found = _build(session.config, _node_binaries, "tests of real nodes")
         session.config.stash[_NODE_BINARIES] = found
+    if any("test_autoscalers" in item.nodeid for item in session.items):
+        found = _build(session.config, autoscaler_binaries, "tests of autoscalers")
+        session.config.stash[_AUTOSCALER_BINARIES] = found
 
 
 def _build(
@@ -132,6 +143,15 @@ def plane_with_history(
 def programs_of_node(request: pytest.FixtureRequest) -> Binaries:
     """The kubelet and the programs of containerd."""
     found = request.config.stash[_NODE_BINARIES]
+    if isinstance(found, MissingError):
+        pytest.skip(str(found))
+    return found
+
+
+@pytest.fixture(scope="session")
+def autoscalers(request: pytest.FixtureRequest) -> Binaries:
+    """Karpenter, and the definitions of the autoscalers' APIs."""
+    found = request.config.stash[_AUTOSCALER_BINARIES]
     if isinstance(found, MissingError):
         pytest.skip(str(found))
     return found

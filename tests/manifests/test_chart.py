@@ -9,6 +9,7 @@ WRITTEN_BY_HAND = {
     "base/kustomization.yaml",
     "base/namespace.yaml",
     "agent/kustomization.yaml",
+    "autoscaling/kustomization.yaml",
     "profiles-all/kustomization.yaml",
     "scheduler/kustomization.yaml",
     "scheduler/scorer.yaml",

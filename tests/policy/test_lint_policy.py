@@ -54,6 +54,12 @@ MACHINES = ("dgx1-v100", "dgx2")
             "not used on platform acs",
         ),
         ("placement: {schedulerName: mine}", 1, "placement.schedulerName", "behind gates"),
+        (
+            "autoscaling: {provisioningClass: queued.example.com}",
+            1,
+            "autoscaling.provisioningClass",
+            "no ProvisioningRequest is created",
+        ),
         ("sharing: {rename: true}", 1, "sharing.rename", "nothing is rewritten"),
         (
             "sharing:\n  groups:\n  - config:\n      sharing:\n        mps:\n          resources:\n"
@@ -85,7 +91,7 @@ MACHINES = ("dgx1-v100", "dgx2")
             "must stand in the manifests too, which name linkwise",
         ),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_rule_without_effect_is_reported_with_its_line(text, line, path, message):
     [problem] = lint_policy(text, machines=MACHINES).problems

@@ -1,0 +1,235 @@
+"""Keep one ProvisioningRequest for each unit that waits for capacity.
+
+cluster-autoscaler ignores pods behind scheduling gates, so it is asked by objects of its own API.
+A request and its PodTemplates belong to the Gang of the unit, or to its only pod, and are deleted
+with it; the scorer deletes them as soon as the unit is placed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+import structlog
+
+from cluster.keys import API_VERSION
+from runtime.kube.client import ApiError, Ignored, Kube, KubeError
+from runtime.process.backoff import Backoff
+from runtime.process.clock import Clock
+from scorer.cache.informers import Informers
+from scorer.gang.crd import Reference, name_of
+from scorer.gang.unit import Unit
+from scorer.scale_up.crd import (
+    OURS,
+    POD_SETS_MAX,
+    REQUESTS,
+    Metadata,
+    PodSet,
+    ProvisioningRequest,
+    ProvisioningRequestList,
+    TemplateReference,
+    new_request,
+    requests_of,
+    templates_of,
+)
+from scorer.scale_up.pod_sets import UnitPods, pod_sets, request_name, stem_in, stem_of
+from scorer.scale_up.pod_template import pod_template
+
+_TOTAL_MAX = 64
+_NAMESPACE_MAX = 8
+_CREATED_MAX = 8
+"""Requests that exist: of all namespaces, and of one; and that are created in one pass."""
+_DELETED_MAX = 64
+"""Requests that are deleted in one pass."""
+_PAGE, _PAGES_MAX, _PAGE_BYTES = 20, 50, 32 << 20
+"""A ProvisioningRequest has up to 1.5 MiB, whoever writes it."""
+_POD_BYTES = 2 << 20
+_RETRY_AFTER = 600.0
+"""Time since its creation after which a failed request is replaced [s]."""
+_REPEAT_AFTER = 3600.0
+"""The same for a request whose capacity was added, and is not reserved any more [s]. It is long,
+because nodes that a unit does not fit are idle meanwhile."""
+_ERROR_RETRY, _ERROR_RETRY_MAX = 30.0, 600.0
+"""Delays after a request could not be created [s]."""
+
+_log = structlog.get_logger()
+
+
+class ProvisioningRequests:
+    """The ProvisioningRequests of this scorer, for one term of the Lease."""
+
+    def __init__(self, reading: Kube, writing: Kube, informers: Informers, clock: Clock) -> None:
+        """Ask for nothing yet.
+
+        Args:
+            reading: The API server, for reads.
+            writing: The same with a short timeout, for writes.
+            informers: The policy and the Gangs.
+            clock: The wall clock [s since 1970].
+        """
+        self._reading, self._writing = reading, writing
+        self._informers, self._clock = informers, clock
+        self._backoff = Backoff(_ERROR_RETRY, _ERROR_RETRY_MAX, lambda: None)
+        self._is_clean = False
+        """No request is left while none is wanted."""
+        self._is_missing = False
+        """The API is not served."""
+
+    async def reconcile(self, units: Iterable[Unit], lacking: Sequence[Unit] | None) -> None:
+        """Create missing requests, and delete those that are not needed any more.
+
+        Args:
+            units: All units that wait.
+            lacking: Those that wait for capacity, in order; None where none may ask.
+
+        Raises:
+            KubeError: The requests could not be listed, or one could not be deleted.
+        """
+        if lacking is None and self._is_clean:
+            return
+        try:
+            requests = await self._list()
+        except ApiError as error:
+            # Without the rights, no request was created.
+            if lacking is None and error.status == 403:
+                self._is_clean = True
+                return
+            raise
+        if requests is None:
+            return
+        self._is_clean = lacking is None and not requests
+        class_name = self._informers.policy.policy.autoscaling.provisioning_class
+        wanted = {
+            (unit.key.namespace, request_name(unit, class_name)): unit
+            for unit in _bounded(lacking or ())
+        }
+        await self._delete(requests, wanted, () if lacking is None else units)
+        await self._create(
+            {key: unit for key, unit in wanted.items() if key not in requests}, class_name
+        )
+
+    async def _list(self) -> dict[tuple[str, str], ProvisioningRequest] | None:
+        """Return our requests; None where the API is not served."""
+        found: list[ProvisioningRequest] = []
+        params = {"labelSelector": ",".join(map("=".join, OURS.items())), "limit": str(_PAGE)}
+        for _ in range(_PAGES_MAX):
+            try:
+                page = await self._reading.get(
+                    REQUESTS, ProvisioningRequestList, params=params, max_bytes=_PAGE_BYTES
+                )
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                if not self._is_missing:
+                    _log.warning("ProvisioningRequests are not served")
+                self._is_missing, self._is_clean = True, True
+                return None
+            found += page.items
+            if not page.metadata.continue_:
+                break
+            params["continue"] = page.metadata.continue_
+        self._is_missing = False
+        return {one.key: one for one in found if OURS.items() <= one.metadata.labels.items()}
+
+    async def _delete(
+        self,
+        requests: Mapping[tuple[str, str], ProvisioningRequest],
+        wanted: Mapping[tuple[str, str], Unit],
+        units: Iterable[Unit],
+    ) -> None:
+        # A unit that lacks a member for a moment keeps its request.
+        kept = {(unit.key.namespace, stem_of(unit)) for unit in units}
+        kept -= {(unit.key.namespace, stem_of(unit)) for unit in wanted.values()}
+        obsolete = [
+            one
+            for key, one in requests.items()
+            if self._is_due(one) or (key not in wanted and (key[0], stem_in(key[1])) not in kept)
+        ]
+        for request in obsolete[:_DELETED_MAX]:
+            body = {"preconditions": {"uid": request.metadata.uid}}
+            for path in (request.path, *request.templates[:POD_SETS_MAX]):
+                try:
+                    await self._writing.delete(path, body=body if path == request.path else None)
+                except ApiError as error:
+                    if error.status not in {404, 409}:
+                        raise
+            _log.info("Deleted ProvisioningRequest", request="/".join(request.key))
+
+    def _is_due(self, request: ProvisioningRequest) -> bool:
+        """Return whether a request ended so long ago that it is replaced."""
+        created = request.metadata.creation_timestamp
+        if not request.is_final or not created:
+            return False
+        age = self._clock() - datetime.fromisoformat(created).timestamp()
+        return age >= (_RETRY_AFTER if request.has_failed else _REPEAT_AFTER)
+
+    async def _create(self, missing: Mapping[tuple[str, str], Unit], class_name: str) -> None:
+        due = [(key, unit) for key, unit in missing.items() if key not in self._backoff]
+        for key, unit in due[:_CREATED_MAX]:
+            try:
+                await self._create_one(key, unit, class_name)
+            except KubeError as error:
+                delay = self._backoff.start(key)
+                _log.warning(
+                    "Could not ask for nodes",
+                    request="/".join(key),
+                    err=str(error),
+                    retry_after=delay,
+                )
+
+    async def _create_one(self, key: tuple[str, str], unit: Unit, class_name: str) -> None:
+        namespace, name = key
+        owner, groups = self._owner(unit), pod_sets(unit)
+        if owner is None or len(groups) > POD_SETS_MAX:
+            return
+        sets: list[PodSet] = []
+        for number, group in enumerate(groups):
+            template = await self._template(namespace, group)
+            if template is None:
+                return
+            metadata = Metadata(f"{name}-{number}", labels=OURS, owner_references=(owner,))
+            await self._ensure(
+                templates_of(namespace), {"metadata": metadata, "template": template}
+            )
+            sets.append(PodSet(group.count, TemplateReference(metadata.name)))
+        # The templates exist before: cluster-autoscaler fails a request without them.
+        metadata = Metadata(name, labels=OURS, owner_references=(owner,))
+        await self._ensure(requests_of(namespace), new_request(metadata, tuple(sets), class_name))
+        _log.info("Created ProvisioningRequest", request="/".join(key), pods=len(unit.waiting))
+
+    def _owner(self, unit: Unit) -> Reference | None:
+        """Return the object with which the request is deleted; None: it does not exist yet."""
+        if not unit.is_gang:
+            pod = unit.waiting[0]
+            return Reference("v1", "Pod", pod.name, pod.uid)
+        gang = self._informers.gangs.get((unit.key.namespace, name_of(unit.key)))
+        return (
+            Reference(API_VERSION, "Gang", gang.metadata.name, gang.metadata.uid) if gang else None
+        )
+
+    async def _template(self, namespace: str, group: UnitPods) -> Mapping[str, object] | None:
+        pods: list[tuple[msgspec.Raw, int]] = []
+        for pod, count in group.pods:
+            path = f"/api/v1/namespaces/{namespace}/pods/{pod}"
+            # What the scorer keeps of a pod lacks resources of others and affinities to pods.
+            raw = await self._reading.get(path, msgspec.Raw, max_bytes=_POD_BYTES)
+            pods.append((raw, count))
+        return pod_template(pods)
+
+    async def _ensure(self, path: str, body: object) -> None:
+        """Create an object; an answer to an earlier attempt may have been lost."""
+        try:
+            await self._writing.create(path, body, Ignored)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+
+
+def _bounded(units: Iterable[Unit]) -> list[Unit]:
+    """Return the first units, no more than a share of one namespace."""
+    kept: list[Unit] = []
+    by_namespace: dict[str, int] = {}
+    for unit in units:
+        number = by_namespace[unit.key.namespace] = by_namespace.get(unit.key.namespace, 0) + 1
+        if number <= _NAMESPACE_MAX and len(kept) < _TOTAL_MAX:
+            kept.append(unit)
+    return kept

@@ -1,0 +1,28 @@
+from pathlib import Path
+
+import yaml
+
+from cluster import keys
+
+FILE = Path(__file__).parents[2] / "manifests/autoscaling/access.yaml"
+
+
+def test_rights_to_ask_an_autoscaler_are_the_scorers_alone():
+    role, binding = yaml.safe_load_all(FILE.read_text(encoding="utf-8"))
+    rights = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    group = keys.PROVISIONING_API.partition("/")[0]
+    assert rights == {
+        *((group, "provisioningrequests", verb) for verb in ("list", "create", "delete")),
+        *(("", "podtemplates", verb) for verb in ("create", "delete")),
+        ("", "pods/status", "patch"),
+    }
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert [(one["namespace"], one["name"]) for one in binding["subjects"]] == [
+        (keys.POLICY_NAMESPACE, keys.SCORER)
+    ]
