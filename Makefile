@@ -13,12 +13,20 @@ up: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.up
 SOAKED := $(addprefix tests/e2e/,test_bypass.py test_double_booking.py test_gang_chaos.py test_gang_load.py test_sidecar_killed.py test_rolling.py test_tenant.py test_tenant_commits.py test_tenant_planning.py beside/test_load.py)
 soak: .venv controlplane ; RUNS=$${RUNS:-20} $(PY) -m pytest -m e2e --tb=short --durations=20 $(SOAKED)
 down: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.down
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+wheel: .venv ; $(PY) -m hatchling build -t wheel -d dist
+# The command as one file for each system; each Python adds 20 MB: make zipapp SYSTEMS=linux-amd64 PYTHONS=3.12
+SYSTEMS := linux-amd64 linux-arm64 darwin-arm64
+PYTHONS := 3.11 3.12 3.13 3.14
+zipapp: wheel ; set -e; for system in $(SYSTEMS); do $(PY) -m release.zipapp dist/linkwise-$(VERSION)-py3-none-any.whl $$system $(PYTHONS); done
+# The manifest for krew, where the archives are published: make krew ADDRESS=https://downloads.example
+krew: .venv ; $(PY) -m release.krew "$(ADDRESS)" dist/linkwise-$(VERSION)-*.tar.gz > dist/linkwise.yaml
 lint: .venv ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
 # The resources of manifests/, from the templates of charts/linkwise
 manifests: .venv ; PYTHONPATH=tests $(PY) -m controlplane.chart
 bench: .venv ; PYTHONPATH=tests $(PY) -m bench
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q
-lock: ; $(LOCK) pyproject.toml --group dev -o requirements/dev.txt && $(LOCK) --group webhook --group certs --group scorer --group agent -c requirements/dev.txt -o requirements/image.txt
+lock: ; $(LOCK) pyproject.toml --group dev -o requirements/dev.txt && $(LOCK) --group webhook --group certs --group scorer --group agent -c requirements/dev.txt -o requirements/image.txt && $(LOCK) pyproject.toml -c requirements/dev.txt -o requirements/command.txt
 # The messages of the kubelet's gRPC APIs. Options are dropped, because they are for Go alone.
 KUBELET := k8s.io/kubelet@v0.36.3
 API := agent/kubelet/api
@@ -28,4 +36,4 @@ protos: .venv
 	sed '/^option /d; /gogo/d' $$from/pkg/apis/$$name/api.proto > $$to/$(API)/$${name%/*}.proto; done; \
 	$(PY) -m grpc_tools.protoc -I$$to --python_out=. --pyi_out=. $$to/$(API)/*.proto
 clean: ; rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
-.PHONY: demo test controlplane e2e soak fuzz up down lint manifests bench lock protos clean
+.PHONY: demo test controlplane e2e soak fuzz up down wheel zipapp krew lint manifests bench lock protos clean

@@ -1,5 +1,9 @@
 """`python -m agent`: the process that reads the GPUs of a node and gives them to containers."""
 
+import runtime.process.missing_package  # noqa: F401 - before packages that it reports
+
+# isort: split
+
 import asyncio
 import os
 import sys

@@ -1,5 +1,9 @@
 """`python -m certs`: the process that issues, renews and distributes certificates."""
 
+import runtime.process.missing_package  # noqa: F401 - before packages that it reports
+
+# isort: split
+
 import asyncio
 import os
 import sys

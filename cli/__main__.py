@@ -30,6 +30,11 @@ def run(arguments: list[str], name: str = "linkwise") -> int:
         complain(f"{sentence(_problem(error))} See {command} --help.")
     except OSError as error:
         complain(f"the answer cannot be written: {error.strerror or error}. Name another place.")
+    except ModuleNotFoundError as error:
+        complain(
+            f"the Python package {error.name} is not installed. Install the command again: "
+            "pip install --force-reinstall linkwise"
+        )
     except Exception as error:  # noqa: BLE001 - users get a line, not a traceback
         problem = f"{type(error).__name__}: {error}".partition("\n")[0]
         complain(

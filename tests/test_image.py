@@ -34,13 +34,18 @@ def pins(name):
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", lines, re.MULTILINE))
 
 
-def required(group):
-    """Return the distributions that a dependency group names, and the groups that it includes."""
+def requirements(group):
+    """Return the requirements of a dependency group and of the groups that it includes."""
     for entry in PYPROJECT["dependency-groups"][group]:
         if isinstance(entry, dict):
-            yield from required(entry["include-group"])
+            yield from requirements(entry["include-group"])
         else:
-            yield re.match(r"[\w-]+", entry)[0]
+            yield entry
+
+
+def required(group):
+    """Return the distributions that a dependency group names, and the groups that it includes."""
+    return {re.match(r"[\w-]+", entry)[0] for entry in requirements(group)}
 
 
 @pytest.fixture
@@ -109,8 +114,15 @@ def test_what_the_image_installs_is_what_servers_need_in_the_versions_that_are_t
 
     assert set().union(*map(required, SERVERS)) <= installed.keys()
     assert installed.items() <= tested.items()
+    assert pins("command.txt").items() <= tested.items()
     assert not {"typer", "click", "rich", "pytest"} & installed.keys()
     assert "--require-hashes" in DOCKERFILE
+
+
+def test_the_extra_of_servers_is_what_the_image_has_beyond_the_command():
+    needed = set().union(*map(requirements, SERVERS))
+
+    assert set(PROJECT["optional-dependencies"]["servers"]) == needed - {*PROJECT["dependencies"]}
 
 
 def test_every_stage_starts_from_one_base_that_a_digest_fixes():
