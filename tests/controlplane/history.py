@@ -101,7 +101,8 @@ def gpus(pod: Object) -> tuple[Gpu, ...]:
 def asked(pod: Object) -> int:
     """Return how many whole GPUs a pod asks for."""
     limits = (one.get("resources", {}).get("limits", {}) for one in pod["spec"]["containers"])
-    return sum(int(limit.get(keys.GPU_WHOLE, 0)) for limit in limits)
+    names = keys.GPU_WHOLE, keys.NVIDIA_GPU
+    return sum(int(limit.get(name, 0)) for limit in limits for name in names)
 
 
 @dataclass(slots=True)

@@ -44,7 +44,8 @@ def add_nodes(api: Api, nodes: Sequence[Node]) -> None:
     for node in nodes:
         made = api.create(NODES, _object(node))
         if node.machine is not None and node.machine_known:
-            api.create(_MAPS, _topology(node, node.machine, made["metadata"]["uid"]))
+            uid = made["metadata"]["uid"]
+            api.create(_MAPS, published(node.name, str(node.mode), node.machine, uid))
     names = {node.name for node in nodes}
     wait_until(lambda: names <= _schedulable(api), f"nodes {', '.join(sorted(names))} are ready")
 
@@ -97,15 +98,22 @@ def _object(node: Node) -> Object:
     }
 
 
-def _topology(node: Node, machine: Machine, uid: str) -> Object:
-    """Return what the node's agent would publish; it goes with the node."""
+def published(node: str, mode: str, machine: Machine, uid: str) -> Object:
+    """Return the ConfigMap that a node's agent would publish; it is deleted with the node.
+
+    Args:
+        node: The node's name.
+        mode: Its mode.
+        machine: Its GPUs.
+        uid: The node's.
+    """
     table, n = table_of(machine), range(machine.n)
     pairs = [[table.bandwidth(1 << i | 1 << j) if i != j else 0.0 for j in n] for i in n]
-    owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": uid}
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}
     return {
         "metadata": {
-            "name": _map_of(node.name),
-            "labels": {keys.NODE_MODE: str(node.mode), keys.TOPOLOGY_NODE: node.name},
+            "name": _map_of(node),
+            "labels": {keys.NODE_MODE: mode, keys.TOPOLOGY_NODE: node},
             "ownerReferences": [owner],
         },
         "data": write_published(PublishedTopology(machine, (True,) * machine.n), pairs),
