@@ -16,9 +16,10 @@ from scorer.cache.cluster_state import Key
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.queue import CommitQueue
-from scorer.gang.crd import Gang, Phase, name_of
+from scorer.gang.crd import Gang, GangPlan, Phase, name_of
 from scorer.gang.plan_record import plan_id_of, plan_of, remaining_placements
 from scorer.gang.unit import Unit
+from scorer.gang.whole_plan import all_members, whole_plan, without_siblings
 from scorer.metrics import Stage
 from scorer.placement.baselines import best_possible, index_order
 from scorer.placement.node_cache import DeadlineExceeded
@@ -154,6 +155,9 @@ class UnitScheduler:
         best, order = self._baselines(unit)
         plan_id = f"{self._term}-{self._plans}"
         recorded = plan_of(plan, plan_id, best_possible=best, index_order=order)
+        if unit.is_gang:
+            before = self._recorded_plan(unit)
+            recorded = whole_plan(recorded, unit, self._state.snapshot(), before)
         self._commit_queue.add(unit, plan.placements, recorded, ready_since=self._ready_since(unit))
 
     def _baselines(self, unit: Unit) -> tuple[JobBandwidth | None, JobBandwidth | None]:
@@ -161,11 +165,13 @@ class UnitScheduler:
 
         None is returned for what exceeds the deadline: a plan does not wait for it.
         """
-        snapshot = self._state.snapshot()
+        snapshot, members = self._state.snapshot(), all_members(unit)
         order = best = None
+        if members is None:
+            return None, None
         with suppress(DeadlineExceeded):
-            order = index_order(snapshot, unit.members)
-            best = best_possible(snapshot, unit.members)
+            order = index_order(without_siblings(snapshot, unit), members)
+            best = best_possible(snapshot, members)
         return best, order.bandwidth if order else None
 
     def _refuse(self, unit: Unit, refusal: Refusal, closed: ClosedNodes = _OPEN) -> None:
@@ -217,8 +223,7 @@ class UnitScheduler:
         plan_ids = {plan_id_of(pod) for pod in unit.settled} - {None}
         if not plan_ids or not unit.is_gang:
             return False
-        gang = self._informers.gangs.get((unit.key.namespace, name_of(unit.key)))
-        plan = gang.spec.plan if gang else None
+        plan = self._recorded_plan(unit)
         if plan is None or plan.id not in plan_ids:
             return False
         placements = remaining_placements(plan, unit, self._state.snapshot())
@@ -227,6 +232,10 @@ class UnitScheduler:
         _log.info("Resuming plan", gang=_name(unit), plan=plan.id)
         self._commit_queue.add(unit, placements, plan, ready_since=self._ready_since(unit))
         return True
+
+    def _recorded_plan(self, unit: Unit) -> GangPlan | None:
+        gang = self._informers.gangs.get((unit.key.namespace, name_of(unit.key)))
+        return gang.spec.plan if gang else None
 
     def _ready_since(self, unit: Unit) -> float:
         """Return since when all of a unit could be planned [s, of the loop's clock]."""

@@ -47,7 +47,7 @@ def explain_placed(
         )
         for pod, record in running
     )
-    recorded = _recorded_bandwidths(view, key, {record.plan for _, record in running})
+    recorded = _recorded_bandwidths(view, key, {pod.uid for pod, _ in running})
     explanation = UnitExplanation(
         kind,
         key.namespace,
@@ -64,12 +64,14 @@ def explain_placed(
 
 
 def _recorded_bandwidths(
-    view: PlannerView, key: GangKey, plans: set[str | None]
+    view: PlannerView, key: GangKey, running: set[str]
 ) -> RecordedBandwidths | None:
-    """Return the bandwidths in the Gang object, if its plan is the one that was carried out."""
+    """Return the bandwidths in the Gang object, if its plan is that of the running pods (uids)."""
     gang = view.gang_object(key)
     recorded = gang.spec.plan if gang else None
-    return recorded_bandwidths(recorded) if recorded and plans == {recorded.id} else None
+    if recorded is None or {member.uid for member in recorded.members} != running:
+        return None
+    return recorded_bandwidths(recorded)
 
 
 def _compared(

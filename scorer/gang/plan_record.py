@@ -10,6 +10,7 @@ from cluster.request import Family
 from scorer.gang.crd import GangPlan, PlannedPod
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
+from scorer.placement.beside import Sibling
 from scorer.placement.member import Member
 from scorer.placement.result import JobBandwidth, Placement, Plan, value_of
 from scorer.placement.snapshot import Snapshot
@@ -136,6 +137,17 @@ def plan_from_records(plan_id: str, pods: Iterable[PodInfo]) -> GangPlan:
         if pod.usage and isinstance(record := pod.usage.record, Allocation)
     )
     return GangPlan(plan_id, exact=True, members=members)
+
+
+def siblings_of(pods: Iterable[PodInfo]) -> list[Sibling]:
+    """Return nodes and GPUs of the members of a gang that are placed."""
+    siblings = []
+    for usage in (pod.usage for pod in pods):
+        if usage is not None and usage.target:
+            record = usage.record if isinstance(usage.record, Allocation) else None
+            gpus = tuple(share.i for share in record.gpus) if record else ()
+            siblings.append(Sibling(usage.target, gpus))
+    return siblings
 
 
 def plan_id_of(pod: PodInfo) -> str | None:

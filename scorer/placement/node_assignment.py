@@ -56,7 +56,7 @@ class Selection(NamedTuple):
 
     mask: int
     bandwidth: float
-    """A [GB/s]; 0 for one GPU."""
+    """A, with the GPUs of other members [GB/s]; 0 for one GPU."""
     left: int
     """Number of GPUs stay free."""
     damage: float
@@ -72,6 +72,8 @@ class SelectionOptions(NamedTuple):
     linked: bool = False
     """Every worker's set must be connected by NVLink alone; on one node the whole set, too."""
     multi_node: bool = False
+    beside: int = 0
+    """Mask of the GPUs of other members there: the best set together with these is selected."""
 
 
 @lru_cache(maxsize=1 << 16)
@@ -86,9 +88,11 @@ def select_gpus(
         sizes: GPUs of each worker.
         options: How to select them.
     """
+    beside = options.beside & ~free
     request = ChoiceRequest(
-        free,
-        sum(sizes),
+        free | beside,
+        sum(sizes) + beside.bit_count(),
+        required=beside,
         mode=options.mode,
         multi_node=options.multi_node,
         linked=options.linked and not options.multi_node,
@@ -96,9 +100,10 @@ def select_gpus(
     mask = choose_linked(table, request, sizes) if options.linked else choose(table, request)
     if mask is None:
         return None
+    bandwidth, mask = table.bandwidth(mask), mask & ~beside
     left = free & ~mask
     damage = round(table.remainder(free) - table.remainder(left), 6)
-    return Selection(mask, table.bandwidth(mask), left.bit_count(), damage, int(table.near[mask]))
+    return Selection(mask, bandwidth, left.bit_count(), damage, int(table.near[mask]))
 
 
 def bandwidth_over(

@@ -52,8 +52,15 @@ def split(
 
 @lru_cache(maxsize=4096)
 def choose_linked(table: Table, request: ChoiceRequest, sizes: tuple[int, ...]) -> int | None:
-    """Return the best set that splits into worker sets which NVLink alone connects, or None."""
-    fitting = (s for s in ranked(table, request) if split(table, s, sizes, linked=True) is not None)
+    """Return the best set that splits into worker sets which NVLink alone connects, or None.
+
+    The required GPUs are those of other workers.
+    """
+    fitting = (
+        s
+        for s in ranked(table, request)
+        if split(table, s & ~request.required, sizes, linked=True) is not None
+    )
     return next(fitting, None)
 
 

@@ -6,8 +6,7 @@ plugin may choose the GPUs, also by their number (`by_count`). Others are planne
 (`pod_by_pod`), each on what the ones before it left.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -95,31 +94,6 @@ def feasible_nodes(
     return frozenset(snapshot.nodes[row].node.name for row in np.flatnonzero(capacity).tolist())
 
 
-def plan_near(
-    snapshot: Snapshot,
-    members: Sequence[Member],
-    assigned_nodes: Iterable[str],
-    *,
-    link: Link = Link.BEST,
-) -> Plan | Refusal:
-    """Plan members of a gang whose other members are placed: on the node of these, if they fit.
-
-    Args:
-        snapshot: The cluster.
-        members: As in `plan`.
-        assigned_nodes: The node of each of the others; the one with most of them is tried first.
-        link: As in `plan`.
-
-    Cost: a plan on one node for each home, and one on all.
-    """
-    counts = Counter(node for node in assigned_nodes if node in snapshot.ledger.nodes)
-    for node in sorted(counts, key=lambda node: (-counts[node], node)):
-        near = plan(snapshot.only(node), members, link=link)
-        if isinstance(near, Plan):
-            return near
-    return plan(snapshot, members, link=link)
-
-
 def _stay_together(group: Group, link: Link) -> bool:
     return link is Link.ONE_NODE or group.size == 1
 
@@ -138,7 +112,7 @@ def _on_one_node(snapshot: Snapshot, group: Group, link: Link) -> Plan | None:
     """Plan all members on one node, or return None where none fits them all."""
     feasibility = feasibility_of_sets(snapshot, group)
     linked, rows = link is Link.NVLINK, feasibility.feasible
-    options, placement = SelectionOptions(snapshot.mode, linked=linked), snapshot.placement
+    options, placement = _options(snapshot, linked=linked), snapshot.placement
     if group.size == 1:
         assignment = best_node_of_pod(snapshot, rows, group.gpus, options, placement)
     else:
@@ -154,6 +128,11 @@ def _on_one_node(snapshot: Snapshot, group: Group, link: Link) -> Plan | None:
         exact=assignment.candidate.table.exact,
         nodes_considered=len(rows),
     )
+
+
+def _options(snapshot: Snapshot, *, linked: bool) -> SelectionOptions:
+    beside = snapshot.beside
+    return SelectionOptions(snapshot.mode, linked, beside.multi_node, beside.mask)
 
 
 def _over_nodes(snapshot: Snapshot, group: Group, each: int, *, linked: bool) -> Plan | None:

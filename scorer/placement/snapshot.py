@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import lt
+from typing import NamedTuple
 
 from cluster.ledger import Ledger
 from cluster.node import PackingStrategy
@@ -11,6 +12,18 @@ from cluster.node_ledger import Holding, NodeLedger
 from scorer.placement.node_cache import NodeCache, NodesWithoutPods, changed_nodes
 from topology.choice import ChoiceMode
 from topology.table import Table, table_of
+
+
+class Beside(NamedTuple):
+    """Other members of a gang on the only node of a snapshot: new members are planned with them."""
+
+    mask: int = 0
+    """Their GPUs."""
+    multi_node: bool = False
+    """Some of its members are on other nodes."""
+
+
+_ALONE = Beside()
 
 
 @dataclass(frozen=True)
@@ -30,6 +43,8 @@ class Snapshot:
     """By node name; nodes without GPUs have none."""
     reserved: frozenset[str] = frozenset()
     """Nodes that are reserved for another unit; nothing is planned there."""
+    beside: Beside = _ALONE
+    """The other members of the gang that is planned; only in a snapshot of one node."""
     cache: NodeCache = field(default_factory=NodeCache, repr=False, compare=False)
     """Values of these nodes, shared with the snapshots before and after this one."""
 
@@ -55,10 +70,10 @@ class Snapshot:
         vars(held)["_in_order"] = self._in_order
         return held
 
-    def only(self, node: str) -> "Snapshot":
-        """Return the same moment with this node alone."""
+    def only(self, node: str, beside: Beside = _ALONE) -> "Snapshot":
+        """Return the same moment with this node alone, and members of the gang there."""
         ledger = Ledger({node: self.ledger.nodes[node]})
-        return replace(self, ledger=ledger, cache=self.cache.fresh())
+        return replace(self, ledger=ledger, beside=beside, cache=self.cache.fresh())
 
     def fork(self, is_over: Callable[[], bool] | None = None) -> "Snapshot":
         """Return the same moment with a cache of its own, for another thread.

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from cluster.gang import GangKey
+from scorer.gang.plan_record import siblings_of
 from scorer.gang.unit import Unit
+from scorer.placement.beside import plan_beside
 from scorer.placement.node_cache import DeadlineExceeded
 from scorer.placement.result import Plan, Refusal
-from scorer.placement.schedule import feasible_nodes, plan, plan_near
+from scorer.placement.schedule import feasible_nodes, plan
 from scorer.placement.snapshot import Snapshot
 
 
@@ -81,11 +83,10 @@ class SchedulingCycle:
         return self._reserve(visible, unit, outcome) if self._is_starving(unit) else outcome
 
     def _plan(self, snapshot: Snapshot, unit: Unit) -> Plan | Refusal:
-        assigned_nodes = (pod.usage.target for pod in unit.settled if pod.usage)
         open_nodes = (
             replace(snapshot, reserved=self.reserved_nodes) if self.reserved_nodes else snapshot
         )
-        return plan_near(open_nodes, unit.members, assigned_nodes, link=unit.link)
+        return plan_beside(open_nodes, unit.members, siblings_of(unit.settled), link=unit.link)
 
     def _reserve(self, snapshot: Snapshot, unit: Unit, refusal: Refusal) -> Refusal:
         """Reserve the nodes that a refused unit could use; return the refusal with these nodes."""

@@ -67,15 +67,19 @@ def placed(gang: str, plan: GangPlan, *, is_uniform: bool = True) -> EventMessag
     return EventMessage(EventReason.PLACED, text)
 
 
-def evicted(gang: str, members: int, why: str) -> EventMessage:
-    """Report that all members of a gang were evicted, so that they are placed again.
+def evicted(gang: str, members: int, others: int, why: str) -> EventMessage:
+    """Report that the members of a plan were evicted, so that they are placed again.
 
     Args:
         gang: Its name.
         members: How many.
+        others: Number of members of the gang that have another plan, and stay.
         why: Which of them could not be bound, and to which node.
     """
     subject = _members(gang, members, "was", "were")
+    if others:
+        verb = "was" if members == 1 else "were"
+        subject = f"{members} of {members + others} members of gang {_printable(gang)} {verb}"
     text = f"{subject} evicted, to be placed again together: {why}"
     return EventMessage(EventReason.EVICTED, text)
 

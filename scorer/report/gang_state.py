@@ -7,11 +7,9 @@ from cluster.record import Allocation
 from cluster.request import Family
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.informers import Informers
-from scorer.gang.crd import Gang, GangPlan, Held, NodeGPUs, Phase, held_nodes
+from scorer.gang.crd import Gang, GangPlan, Held, Phase, held_nodes
 from scorer.gang.pod_info import PodInfo
-from scorer.placement.node_assignment import Candidate, NodeAssignment, bandwidth_over
-from scorer.placement.placements import counted_set
-from topology.machine import mask_of
+from scorer.gang.whole_plan import gang_bandwidth
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +102,5 @@ def _held(running: Sequence[PodInfo], plan: GangPlan | None, state: ClusterState
         return plan.held
     if not all(usage.family is Family.WHOLE for usage in usages):
         return Held(nodes)
-    return Held(nodes, _bandwidth(nodes, state))
-
-
-def _bandwidth(nodes: Sequence[NodeGPUs], state: ClusterState) -> float | None:
-    """Return the modelled bandwidth over whole GPUs [GB/s]; None where a node is unknown."""
-    assignments: list[NodeAssignment] = []
-    for node in nodes:
-        ledger, table = state.ledger(node.node), state.table(node.node)
-        if ledger is None or table is None or max(node.gpus, default=0) >= len(ledger.node.cards):
-            return None
-        mask = counted_set(ledger, node.count) if node.count else mask_of(node.gpus)
-        if mask is None:
-            return None
-        assignments.append(NodeAssignment(Candidate(ledger, table, 0), 0, mask))
-    bandwidth = bandwidth_over(assignments, state.preferences.nic_bandwidth)
-    return None if bandwidth is None else round(bandwidth, 1)
+    nic = state.preferences.nic_bandwidth
+    return Held(nodes, gang_bandwidth(nodes, state.ledger, state.table, nic))

@@ -57,7 +57,9 @@ class StatusUpdate:
         if self.is_partial:
             return partial(gang, len(self.unit.settled), self.unit.needed, self.reason)
         if self.eviction_reason and self.plan is not None:
-            return evicted(gang, len(self.plan.members), self.eviction_reason)
+            others = len(self.unit.settled) if self.unit.waiting else 0
+            members = len(self.plan.members) - others
+            return evicted(gang, members, others, self.eviction_reason)
         return waiting(gang, self.reason) if waits else None
 
     def event(self, gang: Gang | None) -> Event | None:

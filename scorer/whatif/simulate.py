@@ -15,12 +15,13 @@ from cluster.gang import gang_mark, is_member
 from cluster.keys import GANG
 from cluster.pod import Owner, Pod
 from scorer.gang.compact_pod import oversize_reason
+from scorer.gang.plan_record import siblings_of
 from scorer.gang.pod_info import PodInfo, controller_of
 from scorer.gang.unit import Owners, Unit, units_of
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
+from scorer.placement.beside import plan_beside
 from scorer.placement.member import Member, new_member
 from scorer.placement.result import JobBandwidth, Plan, Refusal
-from scorer.placement.schedule import plan_near
 from scorer.placement.snapshot import Snapshot
 from scorer.queue.cycle import Reservation
 
@@ -219,8 +220,8 @@ def _decide(
     is_closed = reserved is not None and _waits_after(unit, reserved.priority)
     here = replace(snapshot, reserved=reserved.nodes) if reserved and is_closed else snapshot
     key = None if unit.is_gang else (is_closed, unit.link, unit.members[0].signature)
-    assigned_nodes = (pod.usage.target for pod in unit.settled if pod.usage)
-    outcome = refused.get(key) or plan_near(here, unit.members, assigned_nodes, link=unit.link)
+    siblings = siblings_of(unit.settled)
+    outcome = refused.get(key) or plan_beside(here, unit.members, siblings, link=unit.link)
     if key and isinstance(outcome, Refusal):
         refused[key] = outcome
     return outcome

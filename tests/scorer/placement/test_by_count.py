@@ -20,8 +20,9 @@ from cluster.keys import NVIDIA_GPU
 from cluster.node import MachineSource, Node
 from cluster.node_ledger import Holding, NodeLedger
 from scorer.placement.baselines import best_possible, index_order
+from scorer.placement.beside import Sibling, plan_beside
 from scorer.placement.result import Plan, Refusal
-from scorer.placement.schedule import feasible_nodes, plan, plan_near
+from scorer.placement.schedule import feasible_nodes, plan
 from scorer.placement.snapshot import Snapshot
 from topology.table import table_of
 
@@ -237,7 +238,7 @@ def test_nothing_is_planned_on_an_unaccounted_counted_node():
 
 
 def test_replacement_returns_to_the_counted_node_of_its_gang():
-    planned = plan_near(counted_cluster({"a": 2, "b": 1}), gated_workers(1), ["a"])
+    planned = plan_beside(counted_cluster({"a": 2, "b": 1}), gated_workers(1), [Sibling("a")])
 
     assert workers_on(planned) == {"a": 1}
 

@@ -68,11 +68,18 @@ BANDWIDTHS = {
             id="placed on many nodes",
         ),
         pytest.param(
-            evicted("bert", 2, "bert-worker-1 could not be bound to a in 60 s"),
+            evicted("bert", 2, 0, "bert-worker-1 could not be bound to a in 60 s"),
             "GangEvicted",
             "All 2 members of gang bert were evicted, to be placed again together: "
             "bert-worker-1 could not be bound to a in 60 s",
             id="evicted",
+        ),
+        pytest.param(
+            evicted("bert", 1, 3, "bert-worker-1 could not be bound to a in 60 s"),
+            "GangEvicted",
+            "1 of 4 members of gang bert was evicted, to be placed again together: "
+            "bert-worker-1 could not be bound to a in 60 s",
+            id="replacement evicted",
         ),
         pytest.param(
             unaccounted("team/x: it has GPUs of this node"),

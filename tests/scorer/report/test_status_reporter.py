@@ -266,8 +266,9 @@ async def test_a_replacement_is_reported_with_the_remaining_members(cluster):
         await until(lambda: len(cluster.events("GangPlaced")) > 1)
 
     gang = cluster.the_gang()
-    assert [member["uid"] for member in gang["spec"]["plan"]["members"]] == ["again"]
+    assert [member["uid"] for member in gang["spec"]["plan"]["members"]] == ["bert-0", "again"]
     assert gang["status"]["members"] == "2/2"
+    assert cluster.events("GangPlaced")[-1]["message"].startswith("All 2 members of gang bert are")
 
 
 # ---- What is so now, whatever was planned before.
@@ -294,6 +295,29 @@ async def running(cluster, **gang):
 
 def status(cluster):
     return cluster.the_gang()["status"]
+
+
+@pytest.mark.usefixtures("machines")
+async def test_the_plan_with_a_replacement_is_that_of_the_whole_gang(cluster):
+    async with leading(cluster):
+        await running(cluster, workers=4, gpus=1)
+        before = cluster.the_gang()["spec"]["plan"]
+        # Another GPU is free, too, which the gang has no double links to.
+        cluster.pod("other", 3)
+        await until(lambda: cluster.allocated("other"))
+        cluster.delete("bert-1")
+        cluster.pod("bert-1", 1, gang="bert", uid="again")
+        await until(lambda: cluster.record("bert-1"))
+        cluster.bind("bert-1")
+        await until(lambda: len(cluster.events("GangPlaced")) > 1)
+
+    after = cluster.the_gang()["spec"]["plan"]
+    placed = [(member["pod"], member["node"], member["gpus"]) for member in before["members"]]
+    assert [(one["pod"], one["node"], one["gpus"]) for one in after["members"]] == placed
+    figures = ("bandwidth", "bestPossible")
+    assert [after[key] for key in figures] == [before[key] for key in figures]
+    assert after["indexOrder"] > 0
+    assert after["id"] != before["id"]
 
 
 @pytest.mark.usefixtures("machines")

@@ -1,0 +1,130 @@
+"""The plan of a whole gang, although only some of its members are placed now.
+
+A replacement, or a member that was added, is planned alone; the Gang shows the plan of all. Pure.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from msgspec import structs
+
+from cluster.node_ledger import NodeLedger
+from scorer.gang.crd import GangPlan, NodeGPUs, PlannedPod, held_nodes
+from scorer.gang.plan_record import NIC_UNKNOWN, SETS_UNKNOWN, plan_from_records, tenths
+from scorer.gang.unit import Unit
+from scorer.placement.member import Member
+from scorer.placement.node_assignment import Candidate, NodeAssignment, bandwidth_over
+from scorer.placement.placements import counted_set
+from scorer.placement.snapshot import Snapshot
+from topology.machine import mask_of
+from topology.table import Table
+
+
+def whole_plan(plan: GangPlan, unit: Unit, snapshot: Snapshot, before: GangPlan | None) -> GangPlan:
+    """Return a plan with the members that have their GPUs already, and the bandwidth of all.
+
+    Args:
+        plan: Of the members that are placed now.
+        unit: These members, and the others.
+        snapshot: The cluster.
+        before: The last plan of the gang, which has the order of ranks; None: there is none.
+
+    Cost: linear in the members.
+    """
+    siblings = plan_from_records(plan.id, unit.settled).members
+    if not siblings:
+        return plan
+    places = {member.pod: place for place, member in enumerate(before.members if before else ())}
+
+    def order(member: PlannedPod) -> tuple[int, str, int]:
+        stem = member.pod.rstrip("0123456789")
+        return places.get(member.pod, len(places)), stem, int(member.pod[len(stem) :] or -1)
+
+    members = tuple(sorted((*siblings, *plan.members), key=order))
+    nodes = held_nodes((member.node, member.gpus, member.count) for member in members)
+    nic = snapshot.nic_bandwidth
+    ledgers, bandwidth = snapshot.ledger.nodes, None
+    if all(member.gpus for member in unit.members):
+        bandwidth = gang_bandwidth(nodes, ledgers.get, snapshot.tables.get, nic)
+    note = NIC_UNKNOWN if bandwidth is not None and len(nodes) > 1 and nic is None else None
+    if bandwidth is None and any(node.count for node in nodes):
+        note = SETS_UNKNOWN
+    return structs.replace(
+        plan,
+        members=members,
+        bandwidth=bandwidth,
+        bandwidth_note=note,
+        domain=_domain([ledgers.get(node.node) for node in nodes], snapshot.domains),
+    )
+
+
+def gang_bandwidth(
+    nodes: Sequence[NodeGPUs],
+    ledger: Callable[[str], NodeLedger | None],
+    table: Callable[[str], Table | None],
+    nic_bandwidth: float | None,
+) -> float | None:
+    """Return the modelled bandwidth over whole GPUs [GB/s]; None where it is not known.
+
+    Args:
+        nodes: The GPUs on each node.
+        ledger: Returns the ledger of a node.
+        table: Returns the table of its machine.
+        nic_bandwidth: As in `Snapshot`.
+    """
+    assignments: list[NodeAssignment] = []
+    for node in nodes:
+        here, links = ledger(node.node), table(node.node)
+        if here is None or links is None or max(node.gpus, default=0) >= len(here.node.cards):
+            return None
+        mask = counted_set(here, node.count) if node.count else mask_of(node.gpus)
+        if mask is None:
+            return None
+        assignments.append(NodeAssignment(Candidate(here, links, 0), 0, mask))
+    return tenths(bandwidth_over(assignments, nic_bandwidth))
+
+
+def all_members(unit: Unit) -> tuple[Member, ...] | None:
+    """Return all members of a gang as the input of placement, to compare its plan with others.
+
+    Of a member that has its GPUs only their number is known, so it counts as one that waits. None:
+    some ask for another number of GPUs.
+    """
+    first = unit.members[0]
+    siblings = plan_from_records("", unit.settled).members
+    if not siblings:
+        return unit.members
+    counts = {max(len(sibling.gpus), sibling.count) for sibling in siblings}
+    if counts | {member.gpus for member in unit.members} != {first.gpus}:
+        return None
+    return (*unit.members, *(_as(first, sibling) for sibling in siblings))
+
+
+def without_siblings(snapshot: Snapshot, unit: Unit) -> Snapshot:
+    """Return the cluster without the members of a gang that have their GPUs."""
+    nodes = dict(snapshot.ledger.nodes)
+    for pod in unit.settled:
+        if pod.usage and (ledger := nodes.get(pod.usage.target)):
+            nodes[ledger.node.name] = ledger.release(pod.uid)
+    return replace(snapshot, ledger=replace(snapshot.ledger, nodes=nodes))
+
+
+def _as(member: Member, sibling: PlannedPod) -> Member:
+    pod = member.pod
+    metadata = structs.replace(pod.metadata, name=sibling.pod, uid=sibling.uid)
+    return replace(
+        member,
+        pod=structs.replace(pod, metadata=metadata),
+        name=f"{pod.metadata.namespace}/{sibling.pod}",
+    )
+
+
+def _domain(nodes: Sequence[NodeLedger | None], labels: Iterable[str]) -> str | None:
+    """Return `label=value` of the nearest network domain that several nodes share."""
+    if len(nodes) < 2:
+        return None
+    for label in labels:
+        values = {node.node.labels.get(label) if node else None for node in nodes}
+        if len(values) == 1 and (value := values.pop()) is not None:
+            return f"{label}={value}"
+    return None

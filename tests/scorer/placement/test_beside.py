@@ -1,0 +1,114 @@
+from itertools import combinations
+
+import pytest
+from builders import a_member, a_node, a_snapshot, an_nvswitch_machine, workers
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from cluster.gang import Link
+from scorer.placement.beside import EACH_MAX, Sibling, plan_beside
+from scorer.placement.result import Plan, Refusal
+from topology import catalogue
+from topology.choice import ChoiceMode
+from topology.machine import mask_of
+from topology.table import table_of
+
+DGX = table_of(catalogue.entry("dgx1-v100").machine)
+gpus = st.sets(st.integers(0, 7), min_size=1, max_size=7)
+
+
+def placed(snapshot, members, *siblings, link=Link.BEST):
+    found = plan_beside(snapshot, members, siblings, link=link)
+    assert isinstance(found, Plan), found
+    return [(placement.node, placement.gpus) for placement in found.placements]
+
+
+def cluster(*nodes, **taken):
+    return a_snapshot(*map(a_node, nodes), taken=taken, mode=ChoiceMode.FAST)
+
+
+@given(held=gpus, others=gpus, count=st.integers(1, 3))
+def test_replacements_make_the_whole_gang_fastest(held, others, count):
+    others -= held
+    free = set(range(8)) - held - others
+    assume(len(free) >= count)
+    siblings = [Sibling("a", (i,)) for i in held]
+
+    found = placed(cluster("a", "b", a=[*held, *others]), workers(count), *siblings)
+
+    together = held.union(*(indices for _, indices in found))
+    possible = (DGX.bandwidth(mask_of(held.union(more))) for more in combinations(free, count))
+    assert {node for node, _ in found} == {"a"}
+    assert DGX.bandwidth(mask_of(together)) == max(possible)
+
+
+@pytest.mark.parametrize("deleted", range(4))
+def test_a_replacement_gets_the_gpu_of_the_deleted_member(deleted):
+    left = [i for i in range(4) if i != deleted]
+    snapshot = a_snapshot(a_node("a"), taken={"a": [*left, 5]})
+
+    assert placed(snapshot, workers(1), *(Sibling("a", (i,)) for i in left)) == [("a", (deleted,))]
+
+
+def test_of_equally_fast_nodes_the_one_with_fewer_members_is_filled():
+    switched = an_nvswitch_machine(8, 6)
+    siblings = [Sibling("b", (0, 1)), Sibling("b", (2, 3)), Sibling("a", (0, 1))]
+    snapshot = a_snapshot(
+        a_node("a", switched), a_node("b", switched), taken={"a": (0, 1), "b": (0, 1, 2, 3)}
+    )
+
+    assert placed(snapshot, workers(1, 2), *siblings)[0][0] == "a"
+
+
+def test_replacements_return_to_several_nodes():
+    siblings = [Sibling("a", (0, 1, 2)), Sibling("b", (0, 1, 2))]
+    snapshot = cluster("a", "b", "c", a=(0, 1, 2, 4, 5, 6, 7), b=(0, 1, 2, 4, 5, 6, 7))
+
+    assert sorted(placed(snapshot, workers(2), *siblings)) == [("a", (3,)), ("b", (3,))]
+
+
+def test_members_that_do_not_fit_beside_the_others_go_elsewhere_together():
+    snapshot = cluster("a", "b", a=range(7))
+
+    found = placed(snapshot, workers(2), Sibling("a", (0,)))
+
+    assert {node for node, _ in found} == {"b"}
+
+
+def test_a_gang_of_one_node_waits_for_that_node():
+    snapshot = cluster("a", "b", a=range(8))
+
+    found = plan_beside(snapshot, workers(1), [Sibling("a", (0,))], link=Link.ONE_NODE)
+
+    assert isinstance(found, Refusal)
+    assert found.reason.startswith("its gang stays on node a: ")
+
+
+def test_a_replacement_that_needs_nvlink_is_linked_to_the_others():
+    snapshot = cluster("a", a=(0, 1, 2))
+    siblings = [Sibling("a", (i,)) for i in range(3)]
+
+    ((_, indices),) = placed(snapshot, workers(1), *siblings, link=Link.NVLINK)
+
+    assert DGX.linked[mask_of((0, 1, 2, *indices))]
+
+
+def test_nodes_and_gpus_that_are_gone_do_not_count():
+    siblings = [Sibling("gone", (0,)), Sibling("a", (12,)), Sibling("a")]
+
+    assert placed(cluster("a"), workers(1), *siblings)[0][0] == "a"
+
+
+def test_without_others_it_is_a_plan_of_its_own():
+    assert placed(cluster("a"), [a_member(8)]) == [("a", tuple(range(8)))]
+
+
+def test_members_are_not_tried_one_by_one_on_too_many_nodes():
+    nodes = [f"n{i}" for i in range(EACH_MAX // 64 + 1)]
+    siblings = [Sibling(node, (0,)) for node in nodes]
+    snapshot = cluster(*nodes)
+
+    found = plan_beside(snapshot, workers(64), siblings)
+
+    assert isinstance(found, Plan)
+    assert not found.one_by_one
