@@ -17,6 +17,7 @@ COPY webhook /opt/linkwise/webhook
 COPY certs /opt/linkwise/certs
 COPY scorer /opt/linkwise/scorer
 COPY agent /opt/linkwise/agent
+COPY uninstall /opt/linkwise/uninstall
 COPY LICENSE /opt/linkwise/
 # It cannot be compiled later, on a read-only root; unchecked, since no file changes.
 RUN python -m compileall -q --invalidation-mode=unchecked-hash /opt/linkwise
@@ -29,7 +30,7 @@ ENV SSL_CERT_FILE=/dev/null
 COPY --from=build /opt/linkwise /opt/linkwise
 # What does not start is no image. It compiles the part of the standard library that is used, too,
 # which base images leave out and which each start would compile again.
-RUN python -c "import agent.__main__, certs.__main__, scorer.__main__, webhook.__main__"
+RUN python -c "import agent.__main__, certs.__main__, scorer.__main__, uninstall.__main__, webhook.__main__"
 ENV PYTHONDONTWRITEBYTECODE=1
 WORKDIR /
 USER 65532:65532

@@ -241,15 +241,16 @@ def _collection(place):
 
 
 def _chosen(place, selector):
-    """Return a predicate that selects events by namespace and name."""
-    name = selector.removeprefix("metadata.name=")
+    """Return a predicate that selects events by namespace and one field, such as `status.phase`."""
+    path, _, value = selector.partition("=")
+    section, _, field = path.partition(".")
 
     def wanted(event):
-        metadata = event[2]["object"]["metadata"]
+        found = event[2]["object"]
         return (
             event[1] == _collection(place)
-            and place["ns"] in {None, metadata.get("namespace")}
-            and name in {"", metadata["name"]}
+            and place["ns"] in {None, found["metadata"].get("namespace")}
+            and (not selector or found.get(section, {}).get(field) == value)
         )
 
     return wanted

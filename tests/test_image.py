@@ -14,7 +14,10 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 COPIED = re.findall(r"^COPY (\w+) /opt/linkwise/\1$", DOCKERFILE, re.MULTILINE)
-SERVERS = re.findall(r"(\w+)\.__main__", DOCKERFILE)
+HOOK = "uninstall"
+"""The process of the chart's uninstall hook, in no manifest."""
+STARTED = re.findall(r"(\w+)\.__main__", DOCKERFILE)
+SERVERS = [name for name in STARTED if name != HOOK]
 WITHOUT_OTHERS = """\
 import importlib, pkgutil, runpy, sys
 
@@ -90,7 +93,7 @@ def test_every_module_of_the_image_finds_what_it_imports(image):
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_each_server_of_the_manifests_starts_from_what_the_image_has(image):
+def test_each_process_of_manifests_and_chart_starts_from_what_the_image_has(image):
     commands = [
         container["command"]
         for folder in ("base", "agent")
@@ -100,8 +103,9 @@ def test_each_server_of_the_manifests_starts_from_what_the_image_has(image):
         for container in document["spec"]["template"]["spec"]["containers"]
     ]
     assert {*map(tuple, commands)} == {("python", "-m", name) for name in SERVERS}
+    assert HOOK in STARTED
 
-    for name in SERVERS:
+    for name in STARTED:
         code = f"import os\nos.environ['LINKWISE_LOG_LEVEL'] = 'x'\nrunpy.run_module({name!r},"
         ran = image(f"{code} run_name='__main__')")
         # It is whole if it comes so far that it complains of its environment.

@@ -1,11 +1,67 @@
+"""Helm, and a control plane without nodes that the chart is installed on."""
+
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
-from controlplane.binaries import Binaries, MissingError, chart_binaries
+from controlplane.binaries import MissingError, chart_binaries
+from controlplane.manifests import NAMESPACE, ROOT
+from controlplane.process import wait_until
 
 
 @pytest.fixture(scope="session")
-def programs() -> Binaries:
+def programs():
     """Helm and kubeconform."""
     try:
         return chart_binaries(print)
     except MissingError as missing:
         pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def helm(plane_of_its_own, programs):
+    """Runs Helm as an administrator, in the namespace of Linkwise."""
+    options = (f"--kubeconfig={plane_of_its_own.kubeconfig}", f"--namespace={NAMESPACE}")
+
+    def run(*arguments):
+        argv = (programs["helm"], *arguments, *options)
+        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=400)
+
+    return run
+
+
+@pytest.fixture
+def stop(plane_of_its_own):
+    """Runs the emergency stop."""
+    kubectl = Path(plane_of_its_own.site.binaries["kubectl"]).parent
+    environment = {
+        **os.environ,
+        "PATH": f"{kubectl}:{os.environ['PATH']}",
+        "KUBECONFIG": str(plane_of_its_own.kubeconfig),
+    }
+
+    def run():
+        argv = [ROOT / "manifests/emergency-stop"]
+        return subprocess.run(
+            argv, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+
+    return run
+
+
+@pytest.fixture
+def namespace_of():
+    """Makes a namespace of the test's own, and returns the path of its pods."""
+    made = []
+
+    def make(api):
+        name = api.create("/api/v1/namespaces", {"metadata": {"generateName": "e2e-"}})["metadata"]
+        made.append((api, f"/api/v1/namespaces/{name['name']}"))
+        accounts = f"{made[-1][1]}/serviceaccounts"
+        wait_until(lambda: bool(api.get(accounts)["items"]), "it has a ServiceAccount")
+        return f"{made[-1][1]}/pods"
+
+    yield make
+    for api, path in made:
+        api.delete(path)

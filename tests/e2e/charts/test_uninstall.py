@@ -1,0 +1,143 @@
+"""`helm uninstall` on a real API server: no creation of a pod fails, and no pod stays gated."""
+
+import base64
+from dataclasses import dataclass, field
+
+import pytest
+from certificates import a_ca, a_leaf
+from controlplane.api import ApiError
+from controlplane.background import Background
+from controlplane.chart import CHART, RELEASE
+from controlplane.hook import HookKubelet
+from controlplane.manifests import MUTATING, NAMESPACE
+from controlplane.pods import a_pod, gates
+from controlplane.process import wait_until
+from controlplane.webhook import register, start_replica
+
+from cluster import keys
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+KINDS = (
+    "mutatingwebhookconfigurations",
+    "validatingwebhookconfigurations",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+)
+OTHER = {"name": "example.com/other"}
+ALL_KINDS_OF_PODS = (
+    {},
+    {keys.GPU_WHOLE: "1"},
+    {keys.GPU_MEM: "2"},
+    {keys.NVIDIA_GPU: "1"},
+    {keys.NVIDIA_GPU_SHARED: "1"},
+)
+
+
+@pytest.fixture
+def plane(plane_of_its_own):
+    return plane_of_its_own
+
+
+@pytest.fixture
+def installed(plane, helm, tmp_path):
+    """The chart, and one replica of the webhook; only its address differs from a cluster's."""
+    ran = helm("install", RELEASE, str(CHART), "--create-namespace")
+    assert ran.returncode == 0, ran.stderr
+    ca = a_ca()
+    a_leaf(ca).write(tmp_path)
+    (tmp_path / "ca.crt").write_bytes(ca.cert_pem)
+    replica = start_replica(plane, tmp_path, "log", LINKWISE_DRAIN_SECONDS="0")
+    try:
+        register(plane, replica.ports[0], base64.b64encode(ca.cert_pem).decode(), seconds=30)
+        yield plane
+    finally:
+        plane.processes.stop(replica.process)
+        helm("uninstall", RELEASE, "--no-hooks")
+
+
+@dataclass(slots=True)
+class Creating(Background):
+    """Creates pods of all kinds, one after the other."""
+
+    api: object
+    path: str
+    created: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def _run(self):
+        while not self._over.wait(0.02):
+            limits = ALL_KINDS_OF_PODS[self.created % len(ALL_KINDS_OF_PODS)]
+            self.created += 1
+            try:
+                self.api.create(self.path, a_pod(f"during-{self.created}", limits))
+            except ApiError as error:
+                self.failures.append(f"{limits}: {error}")
+
+
+def all_gates(api, path):
+    return {one["metadata"]["name"]: gates(one) for one in api.get(path)["items"]}
+
+
+def left(api):
+    chosen = {"labelSelector": "app.kubernetes.io/name=linkwise"}
+    return {
+        item["metadata"]["name"]
+        for kind in KINDS
+        for item in api.get(f"{ADMISSION}/{kind}", **chosen)["items"]
+    }
+
+
+def test_uninstall_releases_gated_pods_while_no_creation_fails(installed, helm, namespace_of):
+    api = installed.api
+    path = namespace_of(api)
+    api.create(path, a_pod("ours", {keys.GPU_WHOLE: "1"}))
+    api.create(path, a_pod("both", {keys.GPU_WHOLE: "1"}, schedulingGates=[OTHER]))
+    api.create(path, a_pod("other", schedulingGates=[OTHER]))
+    for number in range(120):
+        api.create(path, a_pod(f"held-{number}", {keys.GPU_WHOLE: "1"}))
+    before = all_gates(api, path)
+    assert before["ours"] == [keys.GANG]
+    assert set(before["both"]) == {keys.GANG, OTHER["name"]}
+
+    with HookKubelet(installed) as kubelet, Creating(api, path) as creating:
+        ran = helm("uninstall", RELEASE)
+        gone = creating.created
+        wait_until(lambda: creating.created > gone + 50, "more pods are created")
+
+    assert (ran.returncode, ran.stderr) == (0, ""), kubelet.logs
+    assert creating.failures == []
+    after = all_gates(api, path)
+    assert {name: held for name, held in after.items() if held} == {
+        "both": [OTHER["name"]],
+        "other": [OTHER["name"]],
+    }
+    assert left(api) == {"linkwise-fence"}
+    assert len(kubelet.logs) == 1
+    deployments = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+    assert api.get(deployments)["items"] == []
+    for kind in ("clusterroles", "clusterrolebindings"):
+        named = api.get(f"/apis/rbac.authorization.k8s.io/v1/{kind}")["items"]
+        assert not [one for one in named if one["metadata"]["name"].startswith("linkwise")]
+
+
+def test_nothing_is_deleted_if_pods_cannot_be_released_and_the_emergency_stop_is_the_way_out(
+    installed, helm, namespace_of, stop
+):
+    api = installed.api
+    path = namespace_of(api)
+    api.create(path, a_pod("ours", {keys.GPU_WHOLE: "1"}))
+
+    # Nothing runs the Job, as if its image could not be pulled.
+    failed = helm("uninstall", RELEASE, "--timeout=3s")
+
+    assert failed.returncode != 0
+    assert api.get(MUTATING)
+    assert len(api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")["items"]) == 4
+    assert all_gates(api, path) == {"ours": [keys.GANG]}
+
+    stopped = stop()
+    removed = helm("uninstall", RELEASE, "--no-hooks")
+
+    assert (stopped.returncode, removed.returncode) == (0, 0), stopped.stderr + removed.stderr
+    assert all_gates(api, path) == {"ours": []}
+    assert left(api) == {"linkwise-fence"}

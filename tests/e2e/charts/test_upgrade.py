@@ -1,0 +1,148 @@
+"""The chart on a real API server: installed, upgraded from the previous version, rolled back."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from controlplane.chart import CHART, RELEASE, rendered
+from controlplane.installation import SECRET_PATH, certs_process
+from controlplane.manifests import BASE, MUTATING, NAMESPACE, VALIDATING
+from controlplane.process import answers, wait_until
+
+from certs.bundle import read_bundle
+from cluster import keys
+
+PREVIOUS = Path(__file__).parent / "linkwise-0.1.0.tgz"
+"""The chart's previous version: `helm package` of the commit that added it."""
+VALUES = "--set=policy.gangs.ageingMinutes=5,webhook.replicas=3"
+SCHEDULER = (
+    "--set=scheduler.enabled=true,scheduler.image.repository=registry.example/kube-scheduler"
+)
+KINDS = (
+    "namespaces,configmaps,serviceaccounts,services,deployments,daemonsets,poddisruptionbudgets,networkpolicies,"
+    "roles,rolebindings,clusterroles,clusterrolebindings,crds,flowschemas,"
+    "mutatingwebhookconfigurations,validatingwebhookconfigurations,"
+    "validatingadmissionpolicies,validatingadmissionpolicybindings"
+)
+
+
+@pytest.fixture
+def plane(plane_of_its_own, helm):
+    yield plane_of_its_own
+    helm("uninstall", RELEASE, "--no-hooks", "--ignore-not-found", "--wait")
+
+
+@pytest.fixture
+def certs(plane, tmp_path):
+    """Starts certs under its account, and waits until API servers would trust its CA."""
+    started = []
+
+    def start():
+        process = certs_process(plane, tmp_path)
+        plane.processes.start(process)
+        started.append(process)
+        process.wait_ready(lambda: answers(f"{process.urls[0]}/readyz"))
+        trusted = read_bundle(plane.api.get(SECRET_PATH)["data"]).trusted
+        wait_until(lambda: bundles(plane) == {trusted}, "all registrations trust the CA")
+        return trusted
+
+    yield start
+    for process in started:
+        plane.processes.stop(process)
+
+
+def bundles(plane):
+    hooks = [hook for path in (MUTATING, VALIDATING) for hook in plane.api.get(path)["webhooks"]]
+    return {base64.b64decode(hook["clientConfig"].get("caBundle", "")) for hook in hooks}
+
+
+def shipped(plane):
+    """Return the identities of the objects of Linkwise that there are."""
+    found = json.loads(plane.kubectl("get", KINDS, "-A", "-o", "json").stdout)["items"]
+    return {identity(one) for one in found if is_released(one)}
+
+
+def is_released(one):
+    return "meta.helm.sh/release-name" in one["metadata"].get("annotations", {})
+
+
+def identity(one):
+    return one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]
+
+
+def objects(programs, chart, *options):
+    texts = rendered(programs["helm"], "--no-hooks", *options, chart=chart).values()
+    return {identity(one): one for each in texts for one in map(yaml.safe_load, each)}
+
+
+def policy(plane):
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{keys.POLICY_NAME}"
+    return yaml.safe_load(plane.api.get(path)["data"][keys.POLICY_KEY])
+
+
+def scorer_containers(plane):
+    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/linkwise-scorer"
+    pod = plane.api.get(path)["spec"]["template"]["spec"]
+    return [container["name"] for container in pod["containers"]]
+
+
+def succeed(ran):
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_upgrade_from_the_previous_version_and_rollback_keep_trust_and_policy(
+    plane, helm, certs, programs
+):
+    succeed(helm("install", RELEASE, str(PREVIOUS), "--create-namespace", VALUES))
+    trusted = certs()
+    assert shipped(plane) == objects(programs, PREVIOUS).keys()
+
+    succeed(helm("upgrade", RELEASE, str(CHART), "--reset-then-reuse-values", SCHEDULER))
+
+    new = objects(programs, CHART, VALUES, SCHEDULER)
+    assert shipped(plane) == new.keys()
+    assert bundles(plane) == {trusted}
+    assert policy(plane)["gangs"] == {"ageingMinutes": 5}
+    assert policy(plane)["placement"] == {"mode": "scheduler"}
+    assert scorer_containers(plane) == ["scorer", "scheduler"]
+    # Helm would not upgrade a definition in the folder crds.
+    definition = "CustomResourceDefinition", None, "gangs.linkwise.dev"
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gangs.linkwise.dev"
+    stored = plane.api.get(path)["spec"]["versions"]
+    assert stored == new[definition]["spec"]["versions"]
+
+    succeed(helm("rollback", RELEASE, "1"))
+
+    assert shipped(plane) == objects(programs, PREVIOUS).keys()
+    assert bundles(plane) == {trusted}
+    assert policy(plane)["gangs"] == {"ageingMinutes": 5}
+    assert "placement" not in policy(plane)
+    assert scorer_containers(plane) == ["scorer"]
+
+
+def test_upgrade_to_the_same_version_and_values_changes_no_object(plane, helm):
+    succeed(helm("install", RELEASE, str(CHART), "--create-namespace"))
+    versions = dict(generations(plane))
+
+    succeed(helm("upgrade", RELEASE, str(CHART)))
+
+    assert dict(generations(plane)) == versions
+
+
+def generations(plane):
+    found = json.loads(plane.kubectl("get", KINDS, "-A", "-o", "json").stdout)["items"]
+    for one in found:
+        if is_released(one):
+            yield identity(one), one["metadata"].get("generation")
+
+
+def test_objects_that_kubectl_applied_are_taken_over(plane, helm, programs):
+    assert plane.kubectl("apply", "-k", str(BASE)).returncode == 0
+
+    refused = helm("install", RELEASE, str(CHART))
+    succeed(helm("install", RELEASE, str(CHART), "--take-ownership", "--force-conflicts"))
+
+    assert "exists and cannot be imported into the current release" in refused.stderr
+    assert shipped(plane) == objects(programs, CHART).keys()

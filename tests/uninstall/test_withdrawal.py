@@ -1,0 +1,149 @@
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from fake_api import FakeAPI, text
+from fake_cluster import FakeCluster
+from structlog.testing import capture_logs
+
+from cluster import keys
+from runtime.kube.client import Kube
+from uninstall.withdrawal import OTHERS, REJECTING, Times, withdraw
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+OURS, OTHER = {"name": keys.GANG}, {"name": "example.com/other"}
+QUICK = Times(seen=0.01, reviews=0.02, retry=0.01)
+
+
+@pytest.fixture
+async def cluster():
+    async with FakeCluster() as cluster:
+        for resource, name in (*REJECTING, *OTHERS):
+            cluster.put(f"{ADMISSION}/{resource}/{name}", {"metadata": {}})
+        yield cluster
+
+
+def put(cluster, name, *gates, phase="Pending"):
+    body = {"metadata": {}, "spec": {"schedulingGates": list(gates)}, "status": {"phase": phase}}
+    cluster.put(f"/api/v1/namespaces/a/pods/{name}", body)
+
+
+def gates(cluster):
+    pods = cluster.all("/api/v1/pods")
+    return {pod["metadata"]["name"]: pod["spec"]["schedulingGates"] for pod in pods}
+
+
+async def run(cluster, times=QUICK):
+    async with Kube(cluster.url) as kube, asyncio.timeout(30):
+        await withdraw(kube, times)
+
+
+def deleted(cluster):
+    return [
+        tuple(path.removeprefix(f"{ADMISSION}/").split("/"))
+        for method, path, _ in cluster.writes
+        if method == "DELETE"
+    ]
+
+
+async def test_objects_that_reject_pods_are_deleted_before_the_webhook_configurations(cluster):
+    await run(cluster)
+
+    assert deleted(cluster) == [*REJECTING, *OTHERS]
+
+
+async def test_only_our_gate_is_removed_and_only_from_pods_that_have_it(cluster):
+    put(cluster, "ours", OURS)
+    put(cluster, "last", OTHER, OURS)
+    put(cluster, "other", OTHER)
+    put(cluster, "none")
+
+    await run(cluster)
+
+    assert gates(cluster) == {"ours": [], "last": [OTHER], "other": [OTHER], "none": []}
+    assert len([method for method, *_ in cluster.writes if method == "PATCH"]) == 2
+
+
+async def test_pods_that_a_late_review_gated_are_released(cluster):
+    times = Times(seen=0, reviews=0.5, retry=0.01)
+    put(cluster, "early", OURS)
+
+    def gate_another(method, _path, _body):
+        if method == "PATCH" and "late" not in gates(cluster):
+            put(cluster, "late", OURS)
+
+    cluster.refuse = gate_another
+    await run(cluster, times)
+
+    assert gates(cluster) == {"early": [], "late": []}
+
+
+async def test_failed_requests_are_repeated_and_logged(cluster):
+    put(cluster, "ours", OURS)
+    failing = {"DELETE": 2, "PATCH": 2}
+
+    def refuse(method, _path, _body):
+        failing[method] -= 1
+        return (403, "not yet", "") if failing[method] >= 0 else None
+
+    cluster.refuse = refuse
+    with capture_logs() as logs:
+        await run(cluster)
+
+    assert gates(cluster) == {"ours": []}
+    warnings = [line["event"] for line in logs if line["log_level"] == "warning"]
+    assert warnings == ["Could not delete object"] * 2 + ["Could not release pod"] * 2
+    released = [line for line in logs if line["event"] == "Released pod"]
+    assert [(line["namespace"], line["pod"]) for line in released] == [("a", "ours")]
+
+
+async def test_objects_and_pods_that_are_gone_are_no_failure(cluster):
+    for resource, name in (*REJECTING, *OTHERS):
+        cluster.remove(f"{ADMISSION}/{resource}/{name}")
+    put(cluster, "ours", OURS)
+
+    def delete_first(method, path, _body):
+        if method == "PATCH":
+            cluster.remove(path)
+
+    cluster.refuse = delete_first
+    await run(cluster)
+
+    assert gates(cluster) == {}
+
+
+async def test_all_pages_of_pods_are_read_and_an_unreadable_one_is_read_again():
+    async with FakeAPI() as api:
+        for number in range(120):
+            api.put(f"pod-{number}", spec={"schedulingGates": [OURS]})
+
+        async def release(request):
+            if request.method == "PATCH":
+                api.remove(request.path.rpartition("/")[2])
+            return web.json_response({})
+
+        api.faults["call"].extend([release] * (len(REJECTING) + len(OTHERS) + 120))
+        api.faults["list"].append(text(200, "no JSON"))
+        async with Kube(api.url) as kube, asyncio.timeout(30):
+            await withdraw(kube, QUICK)
+
+        assert api.objects == {}
+        assert {query["fieldSelector"] for query in api.queries} == {"status.phase=Pending"}
+
+
+async def test_process_ends_with_an_error_if_it_is_terminated_before_all_is_done(cluster):
+    environment = {
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "LINKWISE_API_SERVER": cluster.url,
+    }
+    cluster.refuse = lambda *_: (403, "not yet", "")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "uninstall", env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    await asyncio.wait_for(process.stdout.readline(), 60)
+
+    process.terminate()
+
+    assert await asyncio.wait_for(process.wait(), 60) == 1

@@ -1,0 +1,152 @@
+"""Delete the objects that affect pods, then remove the scheduling gate from the pods that have it.
+
+The order keeps every creation of a pod possible. First the policies that reject pods without a
+gate: the webhook still reviews pods. Then the webhook configurations, after API servers have seen
+the first deletion. From then on no pod gets the gate, and the pods that have it are released.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+from msgspec import Struct, field
+
+from cluster import keys
+from runtime.kube.client import ApiError, Ignored, Kube, KubeError
+
+_log = structlog.get_logger()
+
+REJECTING = (
+    ("validatingadmissionpolicybindings", "linkwise-placed"),
+    ("validatingadmissionpolicybindings", "linkwise-placed-nvidia"),
+    ("validatingadmissionpolicybindings", "linkwise-guard"),
+)
+OTHERS = (
+    ("mutatingwebhookconfigurations", "linkwise"),
+    ("validatingwebhookconfigurations", "linkwise"),
+    ("validatingadmissionpolicies", "linkwise-placed"),
+    ("validatingadmissionpolicies", "linkwise-placed-nvidia"),
+    ("validatingadmissionpolicies", "linkwise-guard"),
+)
+_ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+_PAGE = 50
+"""Pods of one response: an object has up to 1.5 MB."""
+_CONCURRENT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Waiting times [s]."""
+
+    seen: float = 2
+    """Until API servers apply a deletion."""
+    reviews: float = 10
+    """From the deletion of the webhook configurations until no review of before can add a gate:
+    both calls of one have a timeout of 3 s."""
+    retry: float = 1
+
+
+class _Name(Struct, frozen=True):
+    name: str
+
+
+class _Metadata(Struct, frozen=True):
+    name: str
+    namespace: str
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    scheduling_gates: list[_Name] | None = None
+
+
+class _Pod(Struct, frozen=True):
+    metadata: _Metadata
+    spec: _Spec
+
+    @property
+    def gates(self) -> list[str]:
+        return [gate.name for gate in self.spec.scheduling_gates or ()]
+
+
+class _ListMeta(Struct, frozen=True):
+    continue_: str = field(default="", name="continue")
+
+
+class _Page(Struct, frozen=True):
+    metadata: _ListMeta
+    items: list[_Pod] | None = None
+
+
+async def withdraw(kube: Kube, times: Times) -> None:
+    """Delete the objects that affect pods, and return when no pod has our gate.
+
+    A failed request is repeated for ever: the deadline of the Job ends it.
+    """
+    await _delete_all(kube, REJECTING, times)
+    await asyncio.sleep(times.seen)
+    await _delete_all(kube, OTHERS, times)
+    end = asyncio.get_running_loop().time() + times.reviews
+    while True:
+        held = await _held(kube)
+        await _release(kube, held or [])
+        if held == [] and asyncio.get_running_loop().time() >= end:
+            return
+        await asyncio.sleep(times.retry)
+
+
+async def _delete_all(kube: Kube, objects: tuple[tuple[str, str], ...], times: Times) -> None:
+    for resource, name in objects:
+        await _delete(kube, resource, name, times)
+
+
+async def _delete(kube: Kube, resource: str, name: str, times: Times) -> None:
+    while True:
+        try:
+            await kube.delete(f"{_ADMISSION}/{resource}/{name}")
+        except KubeError as error:
+            if isinstance(error, ApiError) and error.status == 404:
+                return
+            _log.warning("Could not delete object", resource=resource, name=name, err=str(error))
+            await asyncio.sleep(times.retry)
+        else:
+            _log.info("Deleted object", resource=resource, name=name)
+            return
+
+
+async def _held(kube: Kube) -> list[_Pod] | None:
+    """Return the pods with our gate; None if they could not be listed."""
+    params = {"fieldSelector": "status.phase=Pending", "limit": str(_PAGE)}
+    held: list[_Pod] = []
+    try:
+        while True:
+            page = await kube.get("/api/v1/pods", _Page, params=params)
+            held += [pod for pod in page.items or () if keys.GANG in pod.gates]
+            if not page.metadata.continue_:
+                return held
+            params = {**params, "continue": page.metadata.continue_}
+    except KubeError as error:
+        _log.warning("Could not list pods", err=str(error))
+        return None
+
+
+async def _release(kube: Kube, held: list[_Pod]) -> None:
+    """Remove our gate from pods; those that were deleted or changed meanwhile are listed again."""
+    limit = asyncio.Semaphore(_CONCURRENT)
+
+    async def release(pod: _Pod) -> None:
+        place = f"/spec/schedulingGates/{pod.gates.index(keys.GANG)}"
+        patch = [
+            {"op": "test", "path": f"{place}/name", "value": keys.GANG},
+            {"op": "remove", "path": place},
+        ]
+        path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"
+        identity = {"namespace": pod.metadata.namespace, "pod": pod.metadata.name}
+        async with limit:
+            try:
+                await kube.patch(path, patch, Ignored, kind="json")
+            except KubeError as error:
+                _log.warning("Could not release pod", **identity, err=str(error))
+            else:
+                _log.info("Released pod", **identity)
+
+    await asyncio.gather(*map(release, held))
