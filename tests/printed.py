@@ -8,7 +8,18 @@ ROOT = Path(__file__).parents[1]
 _BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
 )
-_PROGRAMS = ("linkwise", "kubectl", "curl", "docker", "make", "mkdir", "cat", "pipx", "manifests/")
+_PROGRAMS = (
+    "linkwise",
+    "kubectl",
+    "curl",
+    "docker",
+    "make",
+    "mkdir",
+    "cat",
+    "pipx",
+    "manifests/",
+    "helm",
+)
 """What the first word of a command begins with; other blocks show what is printed."""
 _END = re.compile(r"<<(\w+)$")
 

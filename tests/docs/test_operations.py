@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 RULES = ROOT / "manifests/alerts/rules.yaml"
 A_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-COMPONENTS = ("runtime", "webhook", "certs", "scorer", "agent")
+COMPONENTS = ("runtime", "webhook", "certs", "scorer", "agent", "uninstall")
 AGENT = {"LINKWISE_NODE_NAME": "gpu-0", "LINKWISE_KUBELET_DIR": "/nonexistent"}
 SCORER_PORTS = ("LINKWISE_PROBE_PORT", "LINKWISE_INSPECT_PORT", "LINKWISE_FIT_PORT")
 NAME = r"\b(?:linkwise|process|python|apiserver)_[a-z_]+\b"

@@ -21,6 +21,7 @@ NOT_RUN = {
     "NODE=real make up": "tests/e2e/node/test_up_in_containers.py does what it does",
     "pipx ": "tests/docs/test_install.py installs",
     "docker ": "it needs Docker and a registry",
+    "helm ": "tests/e2e/charts/test_printed.py runs it",
     "kubectl -n linkwise-system port-forward": "kwok's kubelets forward no ports",
 }
 """Why commands that begin so are not run; what is behind a forwarded port is asked where it is."""

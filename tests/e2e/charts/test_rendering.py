@@ -10,6 +10,8 @@ from controlplane.binaries import binaries
 from controlplane.chart import CHART, RenderError, rendered
 from controlplane.manifests import NAMESPACE, ROOT
 
+from uninstall.withdrawal import OTHERS, REJECTING
+
 MANIFESTS = ROOT / "manifests"
 NO_AGENT = "--set=agent.enabled=false"
 IMAGE = "--set=image.repository=registry.example/linkwise,image.tag=1.2.3"
@@ -168,3 +170,29 @@ def test_policy_of_the_values_is_the_one_that_is_stored(chart):
         "capacity": "deny",
         "gangs": {"ageingMinutes": 5},
     }
+
+
+def test_job_of_uninstall_may_delete_what_the_emergency_stop_deletes_and_patch_pods(programs):
+    found = rendered(programs["helm"])
+    roles = [yaml.safe_load(text) for text in found["uninstall.yaml"]]
+    (role,) = [one for one in roles if one["kind"] == "ClusterRole"]
+    *deletions, release = role["rules"]
+    stopped = {
+        (f"{re.sub('y$', 'ie', one['kind'].lower())}s", one["metadata"]["name"])
+        for texts in found.values()
+        for one in map(yaml.safe_load, texts)
+        if "admissionregistration" in one["apiVersion"]
+        and one["metadata"].get("labels", {}).get("app.kubernetes.io/name") == "linkwise"
+        and one["metadata"]["labels"].get("app.kubernetes.io/component") != "fence"
+    }
+
+    assert stopped == {*REJECTING, *OTHERS}
+    assert stopped <= {
+        (resource, name)
+        for rule in deletions
+        for resource in rule["resources"]
+        for name in rule["resourceNames"]
+    }
+    assert (release["resources"], release["verbs"]) == (["pods"], ["list", "patch"])
+    for one in roles:
+        assert one["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
