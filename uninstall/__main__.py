@@ -1,5 +1,9 @@
 """`python -m uninstall`: withdraw Linkwise from the cluster, and end."""
 
+import runtime.process.missing_package  # noqa: F401 - before packages that it reports
+
+# isort: split
+
 import asyncio
 import os
 import sys
