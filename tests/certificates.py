@@ -46,25 +46,23 @@ class KeyPair:
         return cert, key
 
 
-def a_ca(name="test CA"):
-    key = ec.generate_private_key(ec.SECP256R1())
+def a_ca(name="test CA", *, days=10, elliptic=True, names=()):
+    key = _key(elliptic=elliptic)
     subject = _name(name)
-    certificate = (
-        _builder(subject, subject, key, days=10)
+    builder = (
+        _builder(subject, subject, key, days=days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, SHA256())
     )
-    return KeyPair(certificate, key)
+    if names:
+        alt_names = x509.SubjectAlternativeName(map(x509.DNSName, names))
+        builder = builder.add_extension(alt_names, critical=False)
+    return KeyPair(builder.sign(key, SHA256()), key)
 
 
 def a_leaf(ca, *, name="linkwise", days=1, elliptic=True, usage="SERVER_AUTH", names=_NAMES):
     """Return a leaf for 127.0.0.1 and our servers; with negative days it is expired."""
-    key = (
-        ec.generate_private_key(ec.SECP256R1())
-        if elliptic
-        else rsa.generate_private_key(65537, 2048)
-    )
+    key = _key(elliptic=elliptic)
     address = x509.IPAddress(ip_address("127.0.0.1"))
     alt_names = [address, *map(x509.DNSName, names)]
     certificate = (
@@ -78,6 +76,12 @@ def a_leaf(ca, *, name="linkwise", days=1, elliptic=True, usage="SERVER_AUTH", n
         .sign(ca.key, SHA256())
     )
     return KeyPair(certificate, key)
+
+
+def _key(*, elliptic):
+    if elliptic:
+        return ec.generate_private_key(ec.SECP256R1())
+    return rsa.generate_private_key(65537, 2048)
 
 
 def _name(name):

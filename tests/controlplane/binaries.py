@@ -101,7 +101,7 @@ def binaries(say: Say) -> Binaries:
         MissingError: A program is missing, and there is no Go to build it.
         BuildError: Its build failed.
     """
-    return _built("controlplane", (HERE, _TRAINING), dict(_parts()), say)
+    return built("controlplane", (HERE, _TRAINING), dict(_parts()), say)
 
 
 def node_binaries(say: Say) -> Binaries:
@@ -118,10 +118,10 @@ def node_binaries(say: Say) -> Binaries:
     """
     folders = [HERE / "node" / name for name in ("kubelet", "containerd")]
     parts = {
-        name: partial(_build, HERE / "node" / folder, package)
+        name: partial(build_program, HERE / "node" / folder, package)
         for name, (folder, package) in _NODE.items()
     }
-    return _built("node", folders, parts, say)
+    return built("node", folders, parts, say)
 
 
 def chart_binaries(say: Say) -> Binaries:
@@ -136,8 +136,8 @@ def chart_binaries(say: Say) -> Binaries:
         MissingError: A program is missing, and there is no Go to build it.
         BuildError: Its build failed.
     """
-    parts = {name: partial(_build, _CHARTS, package) for name, package in _OF_CHARTS.items()}
-    return _built("charts", [_CHARTS], parts, say)
+    parts = {name: partial(build_program, _CHARTS, package) for name, package in _OF_CHARTS.items()}
+    return built("charts", [_CHARTS], parts, say)
 
 
 def autoscaler_binaries(say: Say) -> Binaries:
@@ -153,10 +153,10 @@ def autoscaler_binaries(say: Say) -> Binaries:
         BuildError: Its build failed.
     """
     parts: dict[str, Make] = {
-        KARPENTER: partial(_build, _AUTOSCALERS, "sigs.k8s.io/karpenter/kwok"),
+        KARPENTER: partial(build_program, _AUTOSCALERS, "sigs.k8s.io/karpenter/kwok"),
         AUTOSCALER_CRDS: _copy_autoscaler_crds,
     }
-    return _built("autoscalers", [_AUTOSCALERS], parts, say)
+    return built("autoscalers", [_AUTOSCALERS], parts, say)
 
 
 def built_helm() -> Path | None:
@@ -164,7 +164,7 @@ def built_helm() -> Path | None:
     return _find("helm", _cache_folder("charts", [_CHARTS]))
 
 
-def _built(kind: str, modules: Sequence[Path], parts: Mapping[str, Make], say: Say) -> Binaries:
+def built(kind: str, modules: Sequence[Path], parts: Mapping[str, Make], say: Say) -> Binaries:
     """Return the parts, after building into the cache of these modules those that are missing."""
     cache = _cache_folder(kind, modules)
     found = {name: path for name in parts if (path := _find(name, cache))}
@@ -186,9 +186,12 @@ def _built(kind: str, modules: Sequence[Path], parts: Mapping[str, Make], say: S
 def _parts() -> Iterator[tuple[str, Make]]:
     """Yield the parts of a control plane, and how each is made."""
     for name, package in PACKAGES.items():
-        yield name, partial(_build, HERE, package)
+        yield name, partial(build_program, HERE, package)
     yield STAGES, _copy_stages
-    yield TRAINING_OPERATOR, partial(_build, _TRAINING, f"{_OPERATOR}/cmd/training-operator.v1")
+    yield (
+        TRAINING_OPERATOR,
+        partial(build_program, _TRAINING, f"{_OPERATOR}/cmd/training-operator.v1"),
+    )
     yield CRDS, _copy_crds
 
 
@@ -226,7 +229,7 @@ def _made(name: str, make: Make, cache: Path, say: Say) -> Path:
     return path
 
 
-def _build(module: Path, package: str, path: Path, say: Say) -> None:
+def build_program(module: Path, package: str, path: Path, say: Say) -> None:
     """Build a program, and say from time to time how many packages are compiled."""
     argv = ("go", "build", "-v", *_FLAGS, "-o", str(path), package)
     say(f"{package}: building")
@@ -241,7 +244,7 @@ def _build(module: Path, package: str, path: Path, say: Say) -> None:
 
 
 def _copy_stages(path: Path, _: Say) -> None:
-    stages = _source(HERE, "sigs.k8s.io/kwok") / "kustomize/stage"
+    stages = source_of(HERE, "sigs.k8s.io/kwok") / "kustomize/stage"
     path.mkdir()
     for name in _STAGE_FILES:
         # Without its mode: the module cache is read-only.
@@ -251,13 +254,13 @@ def _copy_stages(path: Path, _: Say) -> None:
 def _copy_crds(path: Path, _: Say) -> None:
     path.mkdir()
     name = "kubeflow.org_mpijobs.yaml"
-    shutil.copyfile(_source(_TRAINING, _OPERATOR) / "manifests/base/crds" / name, path / name)
+    shutil.copyfile(source_of(_TRAINING, _OPERATOR) / "manifests/base/crds" / name, path / name)
 
 
 def _copy_autoscaler_crds(path: Path, _: Say) -> None:
     path.mkdir()
-    karpenter = _source(_AUTOSCALERS, "sigs.k8s.io/karpenter")
-    autoscaler = _source(_AUTOSCALERS, "k8s.io/autoscaler/cluster-autoscaler/apis")
+    karpenter = source_of(_AUTOSCALERS, "sigs.k8s.io/karpenter")
+    autoscaler = source_of(_AUTOSCALERS, "k8s.io/autoscaler/cluster-autoscaler/apis")
     for folder in (karpenter / "pkg/apis/crds", karpenter / "kwok/apis/crds"):
         for found in folder.glob("karpenter*.yaml"):
             shutil.copyfile(found, path / found.name)
@@ -265,7 +268,7 @@ def _copy_autoscaler_crds(path: Path, _: Say) -> None:
     shutil.copyfile(autoscaler / "config/crd" / name, path / name)
 
 
-def _source(module: Path, name: str) -> Path:
+def source_of(module: Path, name: str) -> Path:
     """Return the folder of a module's source in Go's cache."""
     argv = ("go", "mod", "download", "-json", name)
     answer = subprocess.run(argv, cwd=module, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Build the programs of a control plane, of a chart and of a node where they are missing.
+"""Build the programs of a control plane, of others, of a chart and of a node, where missing.
 
 Run as `python -m controlplane.build`. Without Go nothing is built, and the tests that need the
 programs are skipped. The programs of a node are built where one can run.
@@ -15,12 +15,14 @@ from controlplane.binaries import (
     node_binaries,
 )
 from controlplane.node.machine import unavailable
+from controlplane.other_programs import other_binaries
 
 
 def main() -> int:
     """Build, and return the exit code."""
     try:
         binaries(_say)
+        other_binaries(_say)
         chart_binaries(_say)
         autoscaler_binaries(_say)
         if reason := unavailable():

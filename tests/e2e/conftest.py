@@ -17,6 +17,7 @@ from controlplane.binaries import (
 from controlplane.manifests import BASE, NAMESPACE, install, uninstall
 from controlplane.node.machine import unavailable
 from controlplane.nodes import Line, add_nodes, read_nodes, remove_nodes
+from controlplane.other_programs import other_binaries
 from controlplane.plane import ControlPlane, control_plane
 from controlplane.pods import Pods, a_pod
 from controlplane.process import wait_until
@@ -31,12 +32,14 @@ PROFILES_ALL = BASE.parent / "profiles-all"
 _BINARIES = pytest.StashKey[Binaries | MissingError]()
 _NODE_BINARIES = pytest.StashKey[Binaries | MissingError]()
 _AUTOSCALER_BINARIES = pytest.StashKey[Binaries | MissingError]()
+_BINARIES_OF_OTHERS = pytest.StashKey[Binaries | MissingError]()
 
 
 _FIRST = (
     # Modules with control planes of their own, the longest first.
     "test_gang_chaos",
     "node/",
+    "beside_others/",
     "test_up",
     "test_faults",
     "test_printed",
@@ -85,6 +88,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if any("test_autoscalers" in item.nodeid for item in session.items):
         found = _build(session.config, autoscaler_binaries, "tests of autoscalers")
         session.config.stash[_AUTOSCALER_BINARIES] = found
+    if any("e2e/beside_others/" in item.nodeid for item in session.items):
+        found = _build(session.config, other_binaries, "tests beside programs of others")
+        session.config.stash[_BINARIES_OF_OTHERS] = found
 
 
 def _build(
@@ -109,6 +115,27 @@ def _node_binaries(say: Callable[[str], None]) -> Binaries:
 def _speaker(config: pytest.Config) -> Callable[[str], None]:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     return terminal.write_line if terminal else print
+
+
+@pytest.fixture(scope="session")
+def programs(request: pytest.FixtureRequest) -> Binaries:
+    """The programs of a control plane."""
+    return _ready(request, _BINARIES)
+
+
+@pytest.fixture(scope="session")
+def programs_of_others(request: pytest.FixtureRequest) -> Binaries:
+    """Queues and schedulers of others."""
+    return _ready(request, _BINARIES_OF_OTHERS)
+
+
+def _ready(
+    request: pytest.FixtureRequest, key: pytest.StashKey[Binaries | MissingError]
+) -> Binaries:
+    found = request.config.stash[key]
+    if isinstance(found, MissingError):
+        pytest.skip(str(found))
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -142,19 +169,13 @@ def plane_with_history(
 @pytest.fixture(scope="session")
 def programs_of_node(request: pytest.FixtureRequest) -> Binaries:
     """The kubelet and the programs of containerd."""
-    found = request.config.stash[_NODE_BINARIES]
-    if isinstance(found, MissingError):
-        pytest.skip(str(found))
-    return found
+    return _ready(request, _NODE_BINARIES)
 
 
 @pytest.fixture(scope="session")
 def autoscalers(request: pytest.FixtureRequest) -> Binaries:
     """Karpenter, and the definitions of the autoscalers' APIs."""
-    found = request.config.stash[_AUTOSCALER_BINARIES]
-    if isinstance(found, MissingError):
-        pytest.skip(str(found))
-    return found
+    return _ready(request, _AUTOSCALER_BINARIES)
 
 
 @pytest.fixture(scope="session")
@@ -176,10 +197,8 @@ def _new_plane(
     tmp_path_factory: pytest.TempPathFactory,
     **flags: Sequence[str],
 ) -> Iterator[ControlPlane]:
-    found = request.config.stash[_BINARIES]
-    if isinstance(found, MissingError):
-        pytest.skip(str(found))
-    with control_plane(tmp_path_factory.mktemp("plane"), found, **flags) as plane:
+    programs = _ready(request, _BINARIES)
+    with control_plane(tmp_path_factory.mktemp("plane"), programs, **flags) as plane:
         yield plane
 
 

@@ -1,0 +1,1 @@
+"""Linkwise beside queues and schedulers of others, on a control plane of its own."""

@@ -1,0 +1,153 @@
+"""Kueue decides when a job may start, and Linkwise where its pods run."""
+
+import pytest
+from controlplane.gangs import events, gang_labels, wait_for_phase, wait_until_placed, where
+from controlplane.kueue import ADMISSION_GATE, QUEUE_LABEL, make_queue, run_kueue, set_stop_policy
+from controlplane.pods import container, gates
+from controlplane.process import wait_until
+
+from cluster import keys
+
+GROUP_LABEL = "kueue.x-k8s.io/pod-group-name"
+GROUP_SIZE = "kueue.x-k8s.io/pod-group-total-count"
+WORKERS = 4
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kueue(webhook, plane, programs_of_others, tmp_path_factory):
+    del webhook  # Its registration precedes Kueue's, as in a cluster where Kueue comes later.
+    with run_kueue(plane, programs_of_others, tmp_path_factory.mktemp("kueue")):
+        yield
+
+
+@pytest.fixture
+def queue(plane, pods, machines):
+    """The name of a queue for the 8 GPUs of the only node."""
+    machines(1)
+    make_queue(plane, pods.namespace, pods.namespace, {keys.GPU_WHOLE: 8})
+    return pods.namespace
+
+
+def jobs_of(pods):
+    return f"/apis/batch/v1/namespaces/{pods.namespace}/jobs"
+
+
+def submit(pods, name, each, queue):
+    """Submit a Job whose 4 workers are a gang."""
+    template = {
+        "metadata": {"labels": gang_labels(name, WORKERS)},
+        "spec": {"restartPolicy": "Never", "containers": [container({keys.GPU_WHOLE: each})]},
+    }
+    ignored = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+    spec = {
+        "parallelism": WORKERS,
+        "completions": WORKERS,
+        "completionMode": "Indexed",
+        "podFailurePolicy": {"rules": [ignored]},
+        "template": template,
+    }
+    labels = {QUEUE_LABEL: queue}
+    pods.api.create(jobs_of(pods), {"metadata": {"name": name, "labels": labels}, "spec": spec})
+
+
+def is_suspended(pods, name):
+    return pods.api.get(f"{jobs_of(pods)}/{name}")["spec"].get("suspend", False)
+
+
+def submit_group(pods, name, queue):
+    """Create 2 pods with 4 GPUs each, which are a group for Kueue and a gang for Linkwise."""
+    labels = {**gang_labels(name, 2), QUEUE_LABEL: queue, GROUP_LABEL: name}
+    for index in range(2):
+        pods.create(
+            {keys.GPU_WHOLE: 4},
+            name=f"{name}-{index}",
+            labels=labels,
+            annotations={GROUP_SIZE: "2"},
+        )
+
+
+def end_containers(pods, *names):
+    """Report that containers have ended, as a kubelet does; kwok leaves pods with finalizers."""
+    for name in names:
+        pods.api.patch(f"{pods.path}/{name}/status", {"status": {"phase": "Failed"}})
+
+
+def test_a_gang_is_placed_when_its_queue_admits_it(pods, queue):
+    submit(pods, "first", 2, queue)
+    wait_until_placed(pods, "first", WORKERS)
+
+    submit(pods, "second", 2, queue)
+    wait_until(lambda: is_suspended(pods, "second"), "the second job waits in its queue")
+    assert where(pods, "second") == {}
+    assert len(pods.all()) == WORKERS
+
+    pods.api.delete(f"{jobs_of(pods)}/first", propagationPolicy="Background")
+    placed = wait_until_placed(pods, "second", WORKERS)
+    assert len({gpu for gpus in placed.values() for gpu in gpus}) == 8
+
+
+def test_pods_behind_kueues_gate_hold_no_gpus(pods, plane, queue):
+    set_stop_policy(plane, queue, "Hold")
+    submit_group(pods, "group", queue)
+    held = wait_for_phase(pods, "group", "Assembling", ADMISSION_GATE)
+    assert {ADMISSION_GATE, keys.GANG} <= set(gates(pods.all()["group-0"]))
+    assert "bandwidth" not in held["status"]
+    assert any(ADMISSION_GATE in text for text in events(pods, "GangWaiting", of="Pod"))
+
+    # What does not wait in a queue takes the GPUs.
+    pods.create({keys.GPU_WHOLE: 8}, name="single")
+    wait_until(lambda: bool(pods.all()["single"]["spec"].get("nodeName")), "it is bound")
+
+    set_stop_policy(plane, queue, "None")
+    wait_for_phase(pods, "group", "Waiting", "needs 8 GPUs")
+    assert gates(pods.all()["group-0"]) == [keys.GANG]
+    assert where(pods, "group") == {}
+
+    pods.api.delete(f"{pods.path}/single", gracePeriodSeconds="0")
+    wait_until_placed(pods, "group", 2)
+
+
+def test_a_job_that_kueue_evicts_frees_its_gpus_and_is_placed_again(pods, plane, queue):
+    submit(pods, "evicted", 2, queue)
+    wait_until_placed(pods, "evicted", WORKERS)
+
+    set_stop_policy(plane, queue, "HoldAndDrain")
+    wait_for_phase(pods, "evicted", "Suspended")
+    assert pods.all() == {}
+    pods.create({keys.GPU_WHOLE: 8}, name="single")
+    wait_until(lambda: bool(pods.all()["single"]["spec"].get("nodeName")), "it has the GPUs")
+
+    pods.api.delete(f"{pods.path}/single", gracePeriodSeconds="0")
+    set_stop_policy(plane, queue, "None")
+    wait_until_placed(pods, "evicted", WORKERS)
+    wait_for_phase(pods, "evicted", "Placed", members="4/4")
+
+
+def test_an_evicted_pod_holds_its_gpus_until_its_containers_have_ended(pods, plane, queue):
+    submit_group(pods, "group", queue)
+    wait_until_placed(pods, "group", 2)
+    set_stop_policy(plane, queue, "HoldAndDrain")
+    wait_until(
+        lambda: all("deletionTimestamp" in pod["metadata"] for pod in pods.all().values()),
+        "Kueue deletes the pods, and its finalizer keeps them",
+    )
+
+    pods.create({keys.GPU_WHOLE: 8}, name="next")
+    wait_until(lambda: bool(events(pods, "WaitingForGPUs")), "the next pod waits")
+    end_containers(pods, "group-0", "group-1")
+    wait_until(lambda: bool(pods.all()["next"]["spec"].get("nodeName")), "the next is bound")
+
+
+def test_an_admitted_gang_that_does_not_fit_waits_as_a_whole_with_a_reason(pods, queue):
+    # Its GPU is not in the quota, because its pod has no queue.
+    pods.create({keys.GPU_WHOLE: 1}, name="outsider")
+    wait_until(lambda: bool(pods.all()["outsider"]["spec"].get("nodeName")), "it is bound")
+
+    submit(pods, "large", 2, queue)
+    found = wait_for_phase(pods, "large", "Waiting", "3 of 4 workers fit now")
+
+    assert not is_suspended(pods, "large")
+    assert found["status"]["members"] == "4/4"
+    assert where(pods, "large") == {}
+    wait_until(lambda: bool(events(pods, "GangWaiting", of="Job")), "its Job has an Event")
+    assert "3 of 4 workers fit now" in events(pods, "GangWaiting", of="Job")[0]
