@@ -21,6 +21,8 @@ PYTHONS := 3.11 3.12 3.13 3.14
 zipapp: wheel ; set -e; for system in $(SYSTEMS); do $(PY) -m release.zipapp dist/linkwise-$(VERSION)-py3-none-any.whl $$system $(PYTHONS); done
 # The manifest for krew, where the archives are published: make krew ADDRESS=https://downloads.example
 krew: .venv ; $(PY) -m release.krew "$(ADDRESS)" dist/linkwise-$(VERSION)-*.tar.gz > dist/linkwise.yaml
+# The image and its bill of materials, without a registry; as root on Debian with buildah and mmdebstrap
+image: .venv ; $(PY) -m release.image dist
 lint: .venv ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
 # The resources of manifests/, from the templates of charts/linkwise
 manifests: .venv ; PYTHONPATH=tests $(PY) -m controlplane.chart
@@ -36,4 +38,4 @@ protos: .venv
 	sed '/^option /d; /gogo/d' $$from/pkg/apis/$$name/api.proto > $$to/$(API)/$${name%/*}.proto; done; \
 	$(PY) -m grpc_tools.protoc -I$$to --python_out=. --pyi_out=. $$to/$(API)/*.proto
 clean: ; rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
-.PHONY: demo test controlplane e2e soak fuzz up down wheel zipapp krew lint manifests bench lock protos clean
+.PHONY: demo test controlplane e2e soak fuzz up down wheel zipapp krew image lint manifests bench lock protos clean

@@ -135,7 +135,8 @@ def test_every_stage_starts_from_one_base_that_a_digest_fixes():
 
     assert len(base) == 1
     version = re.fullmatch(r"python:(3\.\d+)\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base[0])[1]
-    assert set(stages) == {"${BASE}"}
+    assert stages == ["${BUILD}", "${BASE}"]
+    assert "\nARG BUILD=${BASE}\n" in DOCKERFILE
     # The tag names the digest for readers; its Python version is the one that the tests run on.
     assert PROJECT["requires-python"] == f">={version}"
 

@@ -1,7 +1,11 @@
 """A real control plane for the end-to-end tests: built before the first, shared by all."""
 
+import fcntl
+import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
@@ -27,6 +31,9 @@ from controlplane.webhook import Webhook, register_unreachable, run_webhook
 
 from cluster import keys
 from cluster.node import Node
+from release.image import Image
+from release.image import build as build_image
+from release.image import unavailable as image_unavailable
 
 PROFILES_ALL = BASE.parent / "profiles-all"
 _BINARIES = pytest.StashKey[Binaries | MissingError]()
@@ -35,12 +42,15 @@ _AUTOSCALER_BINARIES = pytest.StashKey[Binaries | MissingError]()
 _BINARIES_OF_OTHERS = pytest.StashKey[Binaries | MissingError]()
 
 
+_LEAVES_REAL_NODES = ["--manage-all-nodes=false", "--manage-nodes-with-label-selector=type=kwok"]
+
 _FIRST = (
     # Modules with control planes of their own, the longest first.
     "test_gang_chaos",
     "node/",
     "beside_others/",
     "test_up",
+    "test_image",
     "test_faults",
     "test_printed",
     "test_arena",
@@ -186,8 +196,7 @@ def plane_of_real_nodes(
 ) -> Iterator[ControlPlane]:
     """Another, whose kwok leaves nodes alone that have a kubelet."""
     del programs_of_node  # Without them no control plane is needed.
-    kwok = ["--manage-all-nodes=false", "--manage-nodes-with-label-selector=type=kwok"]
-    with _new_plane(request, tmp_path_factory, kwok=kwok) as plane:
+    with _new_plane(request, tmp_path_factory, kwok=_LEAVES_REAL_NODES) as plane:
         yield plane
 
 
@@ -200,6 +209,24 @@ def _new_plane(
     programs = _ready(request, _BINARIES)
     with control_plane(tmp_path_factory.mktemp("plane"), programs, **flags) as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """The image, built once for all processes of pytest."""
+    if reason := image_unavailable():
+        pytest.skip(reason)
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    with (folder / "image.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        built = folder / "image.json"
+        if not built.exists():
+            found = build_image(folder / "image")
+            built.write_text(json.dumps([str(found.archive), str(found.bill), found.digest]))
+        archive, bill, digest = json.loads(built.read_text())
+    return Image(Path(archive), Path(bill), digest)
 
 
 @pytest.fixture
