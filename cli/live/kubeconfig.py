@@ -67,8 +67,10 @@ async def load_user_context(access: Access) -> UserContext:
     except ConfigException as error:
         reason = " ".join(str(error).split())[:500]
         raise InputError(f"the kubeconfig does not let you in: {reason}. Try kubectl.") from None
-    except (OSError, ValueError, TypeError, AttributeError, AssertionError, KeyError) as error:
-        # The library does not check the types of the file's parts.
+    except InputError:
+        raise
+    except Exception as error:  # noqa: BLE001
+        # The library checks neither the YAML nor the types of its parts.
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(
             f"the kubeconfig cannot be used: {reason}. See kubectl config view."

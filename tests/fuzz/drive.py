@@ -8,6 +8,7 @@ libFuzzer ends its process from within, so that there is one process for each ta
 """
 
 import faulthandler
+import logging
 import mmap
 import os
 import resource
@@ -19,11 +20,12 @@ from hashlib import sha256
 from pathlib import Path
 
 import atheris
+import structlog
 from fuzz.mutate import Mutator
 
 OURS = (
     *("topology", "cluster", "manifest", "policy", "runtime"),
-    *("webhook", "scorer", "certs", "agent"),
+    *("webhook", "scorer", "certs", "agent", "cli"),
 )
 with atheris.instrument_imports(include=[*OURS]):
     from fuzz.targets import TARGETS
@@ -33,6 +35,8 @@ MAX_SECONDS = 1.0
 """Of the processor, for one input."""
 MAX_BYTES = 100 << 20
 """That memory may grow by, for one input."""
+MAX_GROWTH = 256 << 20
+"""That memory may grow by, over all inputs after the first ones; libFuzzer keeps some of them."""
 MAX_INPUT = 1 << 16
 """Bytes of one input."""
 _PAGE = resource.getpagesize()
@@ -47,13 +51,21 @@ class Driver:
         self._name, self._target, self._found = name, TARGETS[name], found
         self._last = _LastInput(found)
         self._end = time.monotonic() + seconds
+        self._warm = self._end - 0.8 * seconds
+        self._held = 0
+        """Memory when caches are full."""
         self._inputs = 0
         self._known = {path.name for path in found.iterdir()}
         self._failures: dict[str, tuple[int, str]] = {}
 
     def __call__(self, data: bytes) -> None:
         """Run the target once."""
-        if time.monotonic() > self._end:
+        now = time.monotonic()
+        if not self._held and now > self._warm:
+            self._held = _memory()
+        if now > self._end:
+            if self._held and (grown := _memory() - self._held) > MAX_GROWTH:
+                self._keep(b"", "leaks", f"{grown >> 20} MiB in {self._inputs} inputs")
             self.finish()
         self._inputs += 1
         self._last.write(data)
@@ -126,6 +138,7 @@ def _unframed(content: bytes) -> bytes:
 def main(name: str, seconds: float, found: Path) -> None:
     """Fuzz until the time is over."""
     faulthandler.enable()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     found.mkdir(parents=True, exist_ok=True)
     seeds = [path.read_bytes() for path in sorted((CORPUS / name).iterdir())]
     driver = Driver(name, seconds, found)

@@ -15,6 +15,8 @@ import jsonpatch
 import msgspec
 from admission import review_response
 from builders import a_node, a_pcie_machine
+from fuzz.files import cluster, kubeconfig
+from fuzz.watched_kinds import objects
 from google.protobuf.message import DecodeError
 from gpu_readings import reading
 
@@ -269,6 +271,6 @@ TARGETS: dict[str, Target] = {
     for target in (
         *(review, policy, profile, plugin, manifest, matrix),
         *(nccl, published, record, extender, secret, watched),
-        *(cdi, node),
+        *(cdi, node, objects, cluster, kubeconfig),
     )
 }

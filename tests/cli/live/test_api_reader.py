@@ -223,6 +223,7 @@ def test_first_kubeconfig_with_current_context_wins(cluster, linkwise, monkeypat
         ),
         (("--kubeconfig", "empty"), "the kubeconfig cannot be used: "),
         (("--kubeconfig", "list"), "the kubeconfig cannot be used: "),
+        (("--kubeconfig", "no-yaml"), "the kubeconfig cannot be used: "),
         (("--kubeconfig", "chooses-none"), "the kubeconfig chooses no context. Name one with"),
         (("--kubeconfig", "no-server"), "the kubeconfig names no server."),
         (("--kubeconfig", "no-cluster"), "the kubeconfig does not let you in: "),
@@ -234,6 +235,7 @@ def test_first_kubeconfig_with_current_context_wins(cluster, linkwise, monkeypat
 def test_invalid_kubeconfig_is_one_line(cluster, linkwise, write, arguments, said):
     write("empty", "")
     write("list", "[1]")
+    write("no-yaml", "clusters:\n- a\nb: |x")
     good = json.dumps(cluster.kubeconfig())
     write("chooses-none", good.replace('"current-context"', '"other"'))
     write("no-server", good.replace('"server"', '"other"'))

@@ -1,0 +1,47 @@
+"""Fuzz target for objects of a watch: Nodes, owners of pods, Gangs, requests of nodes, bad pods."""
+
+from contextlib import suppress
+
+import msgspec
+
+from cluster.node_resources import NodeError, NodeObject
+from policy.snapshot import PolicySnapshot
+from runtime.kube.decode import decode
+from runtime.kube.errors import UNDECODABLE
+from scorer.cache.node_info import ConfigMap, build_node
+from scorer.cache.partial_pod import read_pod
+from scorer.cache.workloads import read_job, read_stateful_set
+from scorer.gang.crd import read_gang
+from scorer.scale_up.crd import ProvisioningRequestList
+from topology.errors import TopologyError
+
+_node_decoder = msgspec.json.Decoder(NodeObject)
+_map_decoder = msgspec.json.Decoder(dict[str, ConfigMap])
+_requests_decoder = msgspec.json.Decoder(ProvisioningRequestList)
+_json_decoder = msgspec.json.Decoder(dict[str, object])
+
+
+def objects(data: bytes) -> None:
+    for read in (read_job, read_stateful_set, read_gang):
+        with suppress(*UNDECODABLE):
+            read(data)
+    with suppress(*UNDECODABLE):
+        decode(data, _json_decoder)
+        # An API server sends nothing else. A pod that cannot be decoded is read part by part.
+        read_pod(data)
+    with suppress(*UNDECODABLE):
+        for request in _requests_decoder.decode(data).items:
+            assert all(path.startswith("/api") for path in request.templates)
+            assert request.is_final or not request.has_failed
+    with suppress(*UNDECODABLE, NodeError, TopologyError):
+        _node(data)
+
+
+def _node(data: bytes) -> None:
+    """Build a node; its ConfigMaps stand beside it, in the field `maps`."""
+    raw = _node_decoder.decode(data)
+    maps = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get("maps", msgspec.Raw(b"{}"))
+    found = {}
+    with suppress(*UNDECODABLE):
+        found = _map_decoder.decode(maps)
+    build_node(raw, found, PolicySnapshot())
