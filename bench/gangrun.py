@@ -10,6 +10,7 @@ from enum import Enum, auto
 import msgspec
 from controlplane.credentials import ADMIN
 from controlplane.gangs import gang_labels
+from controlplane.native import groups_of, pod_group
 from controlplane.plane import ControlPlane
 from controlplane.pods import container
 from msgspec import Raw, Struct
@@ -25,7 +26,6 @@ WORKERS = 8
 AT_ONCE = 4
 """Gangs of which all members are being created at one moment: 32 connections."""
 _BARE_GATE = "bench.example/gate"
-_GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/{}/podgroups"
 _PATIENCE = 300
 
 
@@ -103,7 +103,8 @@ class Crowd:
     async def create(self, gang: str, by: By = By.SCORER) -> list[Seen]:
         """Create the pods of one gang, all at once."""
         if by is By.SCHEDULER:
-            await self.kube.create(_GROUPS.format(self.namespace), _group(gang), Raw)
+            group = pod_group(gang, WORKERS, node=True)
+            await self.kube.create(groups_of(self.namespace), group, Raw)
         bodies = [_pod(gang, index, by) for index in range(WORKERS)]
         return await asyncio.gather(*(self.kube.create(self.path, one, Seen) for one in bodies))
 
@@ -135,7 +136,7 @@ class Crowd:
         """Delete all, and wait until it is gone."""
         now = {"gracePeriodSeconds": "0"}
         await self.kube.delete(self.path, params=now)
-        for path in (gangs_of(self.namespace), _GROUPS.format(self.namespace)):
+        for path in (gangs_of(self.namespace), groups_of(self.namespace)):
             with suppress(ApiError):
                 # Kinds that this API server does not have.
                 await self.kube.delete(path, params=now)
@@ -157,15 +158,6 @@ def _pod(gang: str, index: int, by: By) -> dict[str, object]:
         "metadata": {"name": f"{gang}-{index}", "labels": gang_labels(gang, WORKERS)},
         "spec": {"containers": [container(asked)], **held[by]},
     }
-
-
-def _group(gang: str) -> dict[str, object]:
-    """Return the PodGroup of a gang that Kubernetes places on one node."""
-    spec = {
-        "schedulingPolicy": {"gang": {"minCount": WORKERS}},
-        "schedulingConstraints": {"topology": [{"key": keys.HOSTNAME}]},
-    }
-    return {"metadata": {"name": gang}, "spec": spec}
 
 
 def bound(pods: Sequence[Seen]) -> int:

@@ -14,6 +14,7 @@ from signal import SIGKILL
 
 from controlplane.binaries import Binaries
 from controlplane.history import History
+from controlplane.native import flags
 from controlplane.scorer import Scorer
 
 from bench.figure import Figure
@@ -37,10 +38,7 @@ _QUIET = 10.0
 
 def native(found: Binaries) -> AbstractContextManager[Floor]:
     """Set up the same where the scheduler knows gangs."""
-    names = ("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling")
-    gates = f"--feature-gates={','.join(f'{name}=true' for name in names)}"
-    kind = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
-    return floor(found, MACHINES, kube_apiserver=(gates, kind), kube_scheduler=(gates,))
+    return floor(found, MACHINES, **flags())
 
 
 def figures(floor: Floor, native: Floor) -> Iterator[Figure]:

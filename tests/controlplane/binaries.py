@@ -19,8 +19,12 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 VERSION = "v1.36.3"
+NEXT_VERSION = "v1.37.2"
+KUBERNETES = os.environ.get("KUBERNETES", "1.36")
+"""Version of the control plane: 1.36, or 1.37 by `KUBERNETES=1.37`."""
 # Without a version, clients that read it from the API server fail.
-LINKER_FLAGS = f"-s -w -X k8s.io/component-base/version.gitVersion={VERSION}"
+_LINKER_FLAGS = "-s -w -X k8s.io/component-base/version.gitVersion={}"
+LINKER_FLAGS = _LINKER_FLAGS.format(VERSION)
 PACKAGES = {
     "etcd": "go.etcd.io/etcd/server/v3",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -41,6 +45,8 @@ _STAGE_FILES = (
     "pod/fast/pod-complete.yaml",
     "pod/fast/pod-delete.yaml",
 )
+_NEXT = HERE / "next"
+_OF_NEXT = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _TRAINING = HERE / "training"
 _NODE = {
     "kubelet": ("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
@@ -101,7 +107,19 @@ def binaries(say: Say) -> Binaries:
         MissingError: A program is missing, and there is no Go to build it.
         BuildError: Its build failed.
     """
-    return built("controlplane", (HERE, _TRAINING), dict(_parts()), say)
+    parts = dict(_parts())
+    if KUBERNETES not in ("1.36", "1.37"):
+        raise BuildError(f"KUBERNETES={KUBERNETES}: there are 1.36 and 1.37")
+    if KUBERNETES == "1.36":
+        return built("controlplane", (HERE, _TRAINING), parts, say)
+    for name in _OF_NEXT:
+        del parts[name]
+    others = built("controlplane", (HERE, _TRAINING), parts, say)
+    of_next: dict[str, Make] = {
+        name: partial(build_program, _NEXT, PACKAGES[name], version=NEXT_VERSION)
+        for name in _OF_NEXT
+    }
+    return Binaries({**others.paths, **built("next", [_NEXT], of_next, say).paths})
 
 
 def node_binaries(say: Say) -> Binaries:
@@ -229,9 +247,10 @@ def _made(name: str, make: Make, cache: Path, say: Say) -> Path:
     return path
 
 
-def build_program(module: Path, package: str, path: Path, say: Say) -> None:
+def build_program(module: Path, package: str, path: Path, say: Say, version: str = VERSION) -> None:
     """Build a program, and say from time to time how many packages are compiled."""
-    argv = ("go", "build", "-v", *_FLAGS, "-o", str(path), package)
+    flags = ("-mod=readonly", "-ldflags", _LINKER_FLAGS.format(version))
+    argv = ("go", "build", "-v", *flags, "-o", str(path), package)
     say(f"{package}: building")
     lines = []
     with subprocess.Popen(argv, cwd=module, stderr=subprocess.PIPE, text=True) as build:

@@ -7,7 +7,7 @@ from controlplane.process import wait_until
 
 from cluster import keys
 
-pytestmark = pytest.mark.usefixtures("placing")
+pytestmark = [pytest.mark.usefixtures("placing"), pytest.mark.versions]
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LWS = ("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets")

@@ -16,7 +16,7 @@ GATE = {"name": keys.GANG}
 RECORD = {keys.ALLOCATION: '{"node": "none", "gpus": []}'}
 GPU = {keys.GPU_WHOLE: "1"}
 
-pytestmark = pytest.mark.usefixtures("shipped")
+pytestmark = [pytest.mark.usefixtures("shipped"), pytest.mark.versions]
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ from cluster import keys
 
 GPU = {keys.GPU_WHOLE: 1}
 NVIDIA = {keys.NVIDIA_GPU: 1}
+pytestmark = pytest.mark.versions
+
 ALL = {"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}
 
 
