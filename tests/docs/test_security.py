@@ -1,6 +1,8 @@
 import re
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 
@@ -22,3 +24,57 @@ def test_every_claim_names_its_proof():
 
     assert claims
     assert [claim for claim, proof in claims if "::test_" not in proof] == []
+
+
+def rows(heading):
+    """Return the cells of each row of the table under a heading."""
+    section = PAGE.partition(f"\n### {heading}\n")[2].partition("\n#")[0]
+    lines = re.findall(r"^\| (.*) \|$", section, re.MULTILINE)
+    return [tuple(line.split(" | ")) for line in lines][1:]
+
+
+def test_rights_of_accounts_are_those_of_the_manifests():
+    expected = sorted(set(rights()))
+
+    assert sorted(rows("What each account may do")) == expected, "\n".join(
+        f"| {' | '.join(row)} |" for row in expected
+    )
+
+
+def rights():
+    """Yield account, verbs, resources, scope and folder of each rule that an account has."""
+    files = (ROOT / "manifests").glob("*/*.yaml")
+    documents = [
+        (path.parent.name, one)
+        for path in files
+        for one in yaml.safe_load_all(path.read_text())
+        if one
+    ]
+    roles = {
+        (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace")): one["rules"]
+        for _, one in documents
+        if one["kind"] in {"Role", "ClusterRole"}
+    }
+    for folder, binding in documents:
+        if not binding["kind"].endswith("RoleBinding"):
+            continue
+        reference, namespace = binding["roleRef"], binding["metadata"].get("namespace")
+        scope = f"`{namespace}`" if namespace else "cluster"
+        key = (reference["kind"], reference["name"], namespace)
+        for subject in binding.get("subjects", ()):
+            account = f"`{subject['name']}`"
+            if key not in roles:
+                yield account, "all", f"of {key[0]} `{key[1]}`", scope, folder
+            for rule in roles.get(key, ()):
+                yield account, ", ".join(rule["verbs"]), objects(rule), scope, folder
+
+
+def objects(rule):
+    """Return the resources of a rule, with their group and names."""
+    kinds = [
+        f"`{resource}.{group}`" if group else f"`{resource}`"
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    ]
+    named = rule.get("resourceNames", ())
+    return ", ".join(kinds) + "".join(f" named `{name}`" for name in named)
