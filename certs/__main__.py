@@ -7,23 +7,27 @@ import runtime.process.missing_package  # noqa: F401 - before packages that it r
 import asyncio
 import os
 import sys
-from functools import partial
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
-from prometheus_client import CollectorRegistry
 
 from certs.authority import KeySource
 from certs.ca_bundle import Target
-from certs.reconciler import Reconciler
-from certs.settings import SECRET, WEBHOOK_CONFIGURATIONS, Settings, read_settings
+from certs.issuer import Issuer
+from certs.metrics import Transitions, register_metrics
+from certs.observer import Observer
+from certs.reconciler import Pass, Reconciler
+from certs.reporter import Reporter
+from certs.settings import WEBHOOK_CONFIGURATIONS, Mode, Settings, read_settings
 from certs.store import Store
+from cluster.keys import CERTS
 from runtime.http.probes import probe_routes
 from runtime.http.server import serve
 from runtime.kube.client import Kube
-from runtime.process.clock import wall
+from runtime.kube.event_recorder import EventRecorder
+from runtime.process.clock import monotonic, wall
 from runtime.process.lifecycle import run_until, start, tune_gc
-from runtime.process.metrics import Gauges, measure_loop_lag, new_registry
+from runtime.process.metrics import measure_loop_lag, new_registry
 
 TARGETS = tuple(Target(*identity) for identity in WEBHOOK_CONFIGURATIONS)
 KEY_SOURCE = KeySource(lambda: ec.generate_private_key(ec.SECP256R1()), x509.random_serial_number)
@@ -39,8 +43,10 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     registry = new_registry()
     measure_loop_lag(registry)
     async with Kube.from_settings(settings, os.environ) as kube:
-        store = Store(kube, settings.namespace, SECRET, settings.issuance, KEY_SOURCE)
-        reconciler = Reconciler(kube, store, TARGETS, wall)
+        servers = settings.issuance.servers
+        store = Store(kube, settings.namespace, servers, TARGETS)
+        work = _work(settings, kube, store, Transitions(registry))
+        reconciler = Reconciler(kube, work, store.collection, servers, TARGETS)
         register_metrics(registry, reconciler)
         routes = probe_routes(registry, {"certificates": reconciler.not_ready_reason})
         async with serve(routes, host=settings.host, port=settings.probe_port):
@@ -48,27 +54,29 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             await run_until(stop, reconciler.run())
 
 
-def register_metrics(registry: CollectorRegistry, reconciler: Reconciler) -> None:
-    """Register the metrics of certificates."""
-
-    def expiry(role: str) -> float | None:
-        bundle = reconciler.bundle
-        pair = None if bundle is None else {"leaf": bundle.leaf, "ca": bundle.signer}[role]
-        return None if pair is None else pair.expiry
-
-    Gauges(
-        registry,
-        "linkwise_certs_expiry_timestamp_seconds",
-        "Expiry of a certificate, in seconds since 1970.",
-        {role: partial(expiry, role) for role in ("leaf", "ca")},
-        label="certificate",
-    )
-    Gauges(
-        registry,
-        "linkwise_certs_trusted",
-        "1 if the caBundle of a webhook configuration has the CA of the serving certificate.",
-        {target.resource: partial(reconciler.trusted, target) for target in TARGETS},
-        label="registration",
+def _work(settings: Settings, kube: Kube, store: Store, transitions: Transitions) -> Pass:
+    instance = os.environ.get("HOSTNAME", "")
+    recorder = EventRecorder(kube, CERTS, instance, wall)
+    reporter = Reporter(kube, recorder, settings.namespace)
+    if settings.mode is Mode.SELF:
+        return Issuer(
+            kube,
+            store,
+            reporter,
+            settings.issuance,
+            key_source=KEY_SOURCE,
+            clock=wall,
+            monotonic=monotonic,
+            on_transition=transitions.count,
+        )
+    return Observer(
+        kube,
+        store,
+        reporter,
+        settings.issuance,
+        wall,
+        mode=settings.mode,
+        injects=settings.mode is Mode.PROVIDED,
     )
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from ipaddress import ip_address
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -32,14 +33,37 @@ class KeyPair:
     key: EllipticCurvePrivateKey
 
     @property
-    def issued(self) -> float:
-        """Time of issuance [s since 1970]."""
-        return self.certificate.not_valid_before_utc.timestamp() + BACKDATE
-
-    @property
     def expiry(self) -> float:
         """End of validity, `notAfter` [s since 1970]."""
-        return self.certificate.not_valid_after_utc.timestamp()
+        return expiry(self.certificate)
+
+
+def expiry(certificate: x509.Certificate) -> float:
+    """Return the end of validity, `notAfter` [s since 1970]."""
+    return certificate.not_valid_after_utc.timestamp()
+
+
+def is_valid(certificate: x509.Certificate, now: float) -> bool:
+    """Return whether the time now [s since 1970] is in the validity of a certificate."""
+    return certificate.not_valid_before_utc.timestamp() <= now < expiry(certificate)
+
+
+def renewal_time(certificate: x509.Certificate) -> float:
+    """Return when the last third of a certificate's validity begins [s since 1970].
+
+    The time by which `notBefore` precedes the issuance does not count.
+    """
+    issued = certificate.not_valid_before_utc.timestamp() + BACKDATE
+    return issued + (expiry(certificate) - issued) * 2 / 3
+
+
+def is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Return whether a CA has signed a certificate."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
 
 
 def service_names(service: str, namespace: str) -> tuple[str, ...]:

@@ -1,46 +1,20 @@
 """Inject `caBundle` into our webhook configurations, as cert-manager's cainjector does."""
 
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from dataclasses import dataclass
 
 import structlog
-from msgspec import Struct
+from cryptography import x509
 
-from certs.authority import KeyPair
-from certs.bundle import trusts
-from certs.store import Metadata
+from certs.authority import is_issued_by
+from certs.objects import WebhookConfiguration
+from certs.pem import ContentError, read_certificates
+from cluster.keys import CERTS
 from runtime.kube.client import ApiError, Kube
 
 API = "admissionregistration.k8s.io/v1"
-FIELD_MANAGER = "linkwise-certs"
 
 _log = structlog.get_logger()
-
-
-class ClientConfig(Struct, frozen=True, rename="camel"):
-    """WebhookClientConfig: only the field that is injected."""
-
-    ca_bundle: str = ""
-    """PEM, in base 64."""
-
-
-class Webhook(Struct, frozen=True, rename="camel"):
-    """One webhook of a configuration."""
-
-    name: str
-    client_config: ClientConfig = ClientConfig()
-
-
-class WebhookConfiguration(Struct, frozen=True):
-    """A MutatingWebhookConfiguration or a ValidatingWebhookConfiguration."""
-
-    metadata: Metadata
-    webhooks: list[Webhook] | None = None
-
-    def trusts(self, authority: KeyPair) -> bool:
-        """Return whether the `caBundle` of every webhook contains a CA."""
-        bundles = {webhook.client_config.ca_bundle for webhook in self.webhooks or ()}
-        return all(trusts(_decode(bundle), authority) for bundle in bundles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +32,13 @@ class Target:
         return f"/apis/{API}/{self.resource}"
 
 
+def trusts(configuration: WebhookConfiguration, leaf: x509.Certificate) -> bool:
+    """Return whether the `caBundle` of every webhook has the CA of a leaf."""
+    return all(_has_issuer(bundle, leaf) for bundle in configuration.bundles)
+
+
 def ca_bundle_patch(
-    target: Target, configuration: WebhookConfiguration, trusted: bytes
+    target: Target, configuration: WebhookConfiguration, bundle: bytes
 ) -> dict[str, object] | None:
     """Return the object to apply so that a configuration has a bundle; None where it has it.
 
@@ -69,35 +48,35 @@ def ca_bundle_patch(
     Args:
         target: The configuration's identity.
         configuration: Its present state.
-        trusted: The bundle [PEM].
+        bundle: The trusted CAs [PEM].
     """
-    webhooks = configuration.webhooks or []
-    text = b64encode(trusted).decode()
-    if all(webhook.client_config.ca_bundle == text for webhook in webhooks):
+    if configuration.has_bundle(bundle):
         return None
+    text = b64encode(bundle).decode()
     version = configuration.metadata.resource_version
     return {
         "apiVersion": API,
         "kind": target.kind,
         "metadata": {"name": target.name, "resourceVersion": version},
         "webhooks": [
-            {"name": webhook.name, "clientConfig": {"caBundle": text}} for webhook in webhooks
+            {"name": webhook.name, "clientConfig": {"caBundle": text}}
+            for webhook in configuration.webhooks or ()
         ],
     }
 
 
 async def inject_ca_bundle(
-    kube: Kube, target: Target, configuration: WebhookConfiguration, trusted: bytes
-) -> None:
-    """Write a bundle into a configuration where it differs.
+    kube: Kube, target: Target, configuration: WebhookConfiguration, bundle: bytes
+) -> bool:
+    """Write a bundle into a configuration where it differs; return whether it was written.
 
     Raises:
         KubeError: The API server cannot be reached, or refuses.
     """
-    patch = ca_bundle_patch(target, configuration, trusted)
+    patch = ca_bundle_patch(target, configuration, bundle)
     if patch is None:
-        return
-    params = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        return False
+    params = {"fieldManager": CERTS, "force": "true"}
     path = f"{target.collection}/{target.name}"
     try:
         await kube.patch(path, patch, WebhookConfiguration, kind="apply", params=params)
@@ -105,12 +84,14 @@ async def inject_ca_bundle(
         # Changed or deleted since it was read: the watch event triggers the next reconcile.
         if error.status not in {404, 409}:
             raise
-        return
+        return False
     _log.info("caBundle injected", kind=target.kind, name=target.name)
+    return True
 
 
-def _decode(text: str) -> bytes:
+def _has_issuer(bundle: bytes, leaf: x509.Certificate) -> bool:
     try:
-        return b64decode(text)
-    except ValueError:
-        return b""
+        authorities = read_certificates(bundle, "caBundle")
+    except ContentError:
+        return False
+    return any(is_issued_by(leaf, authority) for authority in authorities)

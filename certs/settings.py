@@ -2,17 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from certs.authority import general_name, service_names
-from certs.renewal import IssuancePolicy
-from cluster.keys import POLICY_NAMESPACE
+from certs.leaf import Server
+from certs.rotation import IssuancePolicy
+from cluster.keys import POLICY_NAMESPACE, SCORER
 from runtime.process.environment import Environment, SettingsError
 
 _DAY = 86_400
 _CENTURY = 36_525
-SERVICES = ("linkwise-webhook", "linkwise-webhook-standby")
-"""Services whose names the certificate has: the webhook, and its standby."""
-SECRET = "linkwise-webhook-tls"  # noqa: S105 - its name.
+SERVERS = (
+    ("webhook", "linkwise-webhook-cert", "linkwise-webhook"),
+    ("standby", "linkwise-webhook-standby-cert", "linkwise-webhook-standby"),
+    ("scorer", "linkwise-scorer-cert", SCORER),
+)
+"""Name, Secret and Service of each server; the scorer's Service is only a name."""
 WEBHOOK_CONFIGURATIONS = (
     ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", "linkwise"),
     ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", "linkwise"),
@@ -20,12 +25,21 @@ WEBHOOK_CONFIGURATIONS = (
 """Resource, kind and name of each webhook configuration that gets our `caBundle`."""
 
 
+class Mode(StrEnum):
+    """The issuer of certificates."""
+
+    SELF = "self"
+    CERT_MANAGER = "cert-manager"
+    PROVIDED = "provided"
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings, read once at start."""
 
     namespace: str
-    """Namespace of the Secret and the Services."""
+    """Namespace of the Secrets and the Services."""
+    mode: Mode
     issuance: IssuancePolicy
     host: str
     probe_port: int
@@ -42,9 +56,11 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
 
     | variable | default | meaning |
     |---|---|---|
-    | `LINKWISE_NAMESPACE` | `linkwise-system` | namespace of the Secret and the Services |
+    | `LINKWISE_NAMESPACE` | `linkwise-system` | namespace of the Secrets and the Services |
+    | `LINKWISE_CERTIFICATES` | `self` | issuer: `self`, `cert-manager` or `provided` |
     | `LINKWISE_LEAF_DAYS` | 30 | validity of a leaf, at most a third of its CA's |
     | `LINKWISE_CA_DAYS` | 365 | validity of a CA |
+    | `LINKWISE_PROPAGATION_SECONDS` | 600 | wait of a rotation, at most a third of a leaf |
     | `LINKWISE_EXTRA_NAMES` | none | additional names and addresses, comma-separated |
     | `LINKWISE_HOST` | all addresses | address of probes and metrics |
     | `LINKWISE_PROBE_PORT` | 8080 | port of probes and metrics |
@@ -72,6 +88,11 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     leaf, authority = number("LEAF_DAYS", 30, _CENTURY), number("CA_DAYS", 365, _CENTURY)
     if 3 * leaf > authority:
         raise SettingsError("LINKWISE_LEAF_DAYS is more than a third of LINKWISE_CA_DAYS")
+    propagation = number("PROPAGATION_SECONDS", 600, _DAY)
+    if 3 * propagation > leaf * _DAY:
+        raise SettingsError(
+            "LINKWISE_PROPAGATION_SECONDS is more than a third of LINKWISE_LEAF_DAYS"
+        )
     level = read.level()
     extra = [name.strip() for name in read.text("EXTRA_NAMES").split(",") if name.strip()]
     for name in extra:
@@ -82,10 +103,14 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
                 f"LINKWISE_EXTRA_NAMES: {name} is neither a DNS name nor an address;"
                 " write letters beyond ASCII as xn--..."
             ) from None
-    services = (name for service in SERVICES for name in service_names(service, namespace))
+    servers = tuple(
+        Server(name, secret, (*service_names(service, namespace), *extra))
+        for name, secret, service in SERVERS
+    )
     return Settings(
         namespace,
-        IssuancePolicy((*services, *extra), leaf * _DAY, authority * _DAY),
+        _mode(read.text("CERTIFICATES", Mode.SELF)),
+        IssuancePolicy(servers, leaf * _DAY, authority * _DAY, propagation),
         read.text("HOST"),
         int(number("PROBE_PORT", 8080, 65535)),
         read.api_server(),
@@ -93,3 +118,10 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         read.text("API_CA_FILE"),
         level,
     )
+
+
+def _mode(text: str) -> Mode:
+    try:
+        return Mode(text)
+    except ValueError:
+        raise SettingsError(f"LINKWISE_CERTIFICATES={text}: write {', '.join(Mode)}") from None

@@ -1,90 +1,139 @@
-"""Read and write the Secret with the certificates, with optimistic concurrency."""
+"""Read all objects, and write Secrets: a write succeeds only if the Secret has not changed."""
 
-from msgspec import Struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
-from certs.authority import KeySource
-from certs.bundle import Bundle, BundleError, read_bundle, write_bundle
-from certs.renewal import IssuancePolicy, renew, renewal_reason
+from certs.authorities import Authorities, read_authorities, write_authorities
+from certs.ca_bundle import Target
+from certs.leaf import Leaf, Server, read_leaf, write_leaf
+from certs.objects import Secret, WebhookConfiguration
+from certs.pem import ContentError
+from certs.snapshot import Snapshot, Stored
+from cluster.keys import ROTATE_CA
 from runtime.kube.client import ApiError, Kube
 
+CA_SECRET = "linkwise-ca"  # noqa: S105 - its name.
+LEGACY_SECRET = "linkwise-webhook-tls"  # noqa: S105 - its name.
+"""Secret of version 0.1, with the CA and the only leaf."""
 
-class Metadata(Struct, frozen=True, rename="camel"):
-    """ObjectMeta: an object's name and version."""
-
-    name: str
-    resource_version: str = ""
-
-
-class Secret(Struct, frozen=True):
-    """A Secret."""
-
-    metadata: Metadata
-    data: dict[str, str] | None = None
+T = TypeVar("T")
 
 
 class Store:
-    """One Secret that holds a bundle."""
+    """The Secrets of one namespace, and the webhook configurations."""
 
     def __init__(
-        self, kube: Kube, namespace: str, name: str, issuance: IssuancePolicy, key_source: KeySource
+        self, kube: Kube, namespace: str, servers: Sequence[Server], targets: Sequence[Target]
     ) -> None:
-        self._kube = kube
-        self.name = name
+        self._kube, self._servers, self._targets = kube, servers, targets
         self.collection = f"/api/v1/namespaces/{namespace}/secrets"
-        self._issuance, self._key_source = issuance, key_source
 
-    async def ensure(self, now: float) -> tuple[Bundle, str | None]:
-        """Return the stored bundle, renewed where it is due, and the reason if it was renewed.
+    async def read(self) -> Snapshot:
+        """Return all objects; the CAs are read after all others.
 
-        Where replicas write concurrently, the first write wins; the others read what it stored.
-
-        Args:
-            now: [s since 1970].
+        Without a current CA, the others decide how it is replaced. Then they are read once more, so
+        that they are no older than the CAs.
 
         Raises:
             KubeError: The API server cannot be reached, or refuses.
         """
-        while True:
-            secret = await self._read()
-            bundle, reason = self._check(secret, now)
-            if bundle is not None and reason is None:
-                return bundle, None
-            renewed = renew(bundle, self._issuance, now, self._key_source)
-            if await self._write(secret, renewed):
-                return renewed, reason
+        snapshot = await self._read()
+        while not (snapshot.authorities.value and snapshot.authorities.value.current):
+            before, snapshot = snapshot, await self._read()
+            if snapshot.authorities.version == before.authorities.version:
+                break
+        return snapshot
 
-    def _check(self, secret: Secret | None, now: float) -> tuple[Bundle | None, str | None]:
-        if secret is None:
-            return None, "there is no Secret"
-        try:
-            bundle = read_bundle(secret.data or {})
-        except BundleError as error:
-            return None, str(error)
-        return bundle, renewal_reason(bundle, self._issuance.names, now)
+    async def _read(self) -> Snapshot:
+        configurations, leaves = await self._configurations(), await self._leaves()
+        secret = await self._secret(CA_SECRET)
+        authorities = _stored(secret, read_authorities)
+        legacy = await self._secret(LEGACY_SECRET) if authorities.value is None else None
+        return Snapshot(
+            configurations,
+            leaves,
+            authorities,
+            uid=secret.metadata.uid if secret else "",
+            is_rotation_requested=secret is not None and ROTATE_CA in secret.metadata.annotations,
+            legacy=(legacy.data or {}) if legacy else {},
+        )
 
-    async def _read(self) -> Secret | None:
+    async def read_provided(self) -> Snapshot:
+        """Return all objects but the CAs, which are somebody else's.
+
+        Raises:
+            KubeError: As `read`.
+        """
+        configurations, leaves = await self._configurations(), await self._leaves()
+        return Snapshot(configurations, leaves, Stored())
+
+    async def write_authorities(self, stored: Stored[Authorities], new: Authorities) -> bool:
+        """Store CAs; return False where the Secret has changed since it was read.
+
+        The annotation that requests a rotation is removed.
+        """
+        annotations = {"annotations": {ROTATE_CA: None}} if new.next else {}
+        return await self._write(CA_SECRET, "Opaque", stored, write_authorities(new), annotations)
+
+    async def write_leaf(self, server: Server, stored: Stored[Leaf], new: Leaf) -> bool:
+        """Store a leaf; return False where the Secret has changed since it was read."""
+        return await self._write(server.secret, "kubernetes.io/tls", stored, write_leaf(new), {})
+
+    async def _configurations(self) -> dict[Target, WebhookConfiguration]:
+        found = {}
+        for target in self._targets:
+            path = f"{target.collection}/{target.name}"
+            if configuration := await self._get(path, WebhookConfiguration):
+                found[target] = configuration
+        return found
+
+    async def _leaves(self) -> dict[Server, Stored[Leaf]]:
+        return {
+            server: _stored(await self._secret(server.secret), read_leaf)
+            for server in self._servers
+        }
+
+    async def _secret(self, name: str) -> Secret | None:
+        return await self._get(f"{self.collection}/{name}", Secret)
+
+    async def _get(self, path: str, kind: type[T]) -> T | None:
         try:
-            return await self._kube.get(f"{self.collection}/{self.name}", Secret)
+            return await self._kube.get(path, kind)
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
 
-    async def _write(self, secret: Secret | None, bundle: Bundle) -> bool:
-        """Write a bundle; return False where the Secret has changed since it was read."""
-        data = write_bundle(bundle)
+    async def _write(
+        self,
+        name: str,
+        kind: str,
+        stored: Stored[T],
+        data: Mapping[str, str | None],
+        metadata: Mapping[str, object],
+    ) -> bool:
         try:
-            if secret is None:
-                new = {"type": "kubernetes.io/tls", "metadata": {"name": self.name}, "data": data}
+            if stored.version is None:
+                present = {key: text for key, text in data.items() if text is not None}
+                new = {"type": kind, "metadata": {"name": name}, "data": present}
                 await self._kube.create(self.collection, new, Secret)
             else:
-                metadata = {"resourceVersion": secret.metadata.resource_version}
-                path = f"{self.collection}/{self.name}"
-                patch = {"metadata": metadata, "data": data}
-                await self._kube.patch(path, patch, Secret, kind="merge")
+                head = {"resourceVersion": stored.version, **metadata}
+                patch = {"metadata": head, "data": data}
+                await self._kube.patch(f"{self.collection}/{name}", patch, Secret, kind="merge")
         except ApiError as error:
             # AlreadyExists, Conflict, or NotFound: deleted since it was read.
             if error.status in {404, 409}:
                 return False
             raise
         return True
+
+
+def _stored(secret: Secret | None, read: Callable[[Mapping[str, str]], T]) -> Stored[T]:
+    if secret is None:
+        return Stored()
+    version = secret.metadata.resource_version
+    try:
+        return Stored(read(secret.data or {}), "", version)
+    except ContentError as error:
+        return Stored(None, str(error), version)

@@ -10,13 +10,13 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from cluster.keys import SERVER_NAME
+from cluster.keys import SCORER_SERVER_NAME, SERVER_NAME
 
 UNKNOWN_KEY = b"-----BEGIN PRIVATE KEY-----\nMAwCAQAwBQYDKgMEBAA=\n-----END PRIVATE KEY-----\n"
 """A key of an unknown algorithm, with the object identifier 1.2.3.4."""
 
 _DAY = timedelta(days=1)
-_NAMES = ("localhost", SERVER_NAME)
+_NAMES = ("localhost", SERVER_NAME, SCORER_SERVER_NAME)
 
 
 @dataclass(frozen=True, slots=True)

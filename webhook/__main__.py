@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 from prometheus_client import CollectorRegistry
 
-from cluster.keys import SERVER_NAME
+from cluster.keys import SCORER_SERVER_NAME
 from runtime.http.connection_limiter import REASONS
 from runtime.http.limits import Limits
 from runtime.http.observers import RequestMetrics, log_requests
@@ -147,7 +147,7 @@ def _scorer_client(settings: Settings, address: str) -> Kube:
         f"https://{address}",
         token_file=Path(settings.scorer_token_file),
         ca_file=Path(settings.scorer_ca_file),
-        server_name=SERVER_NAME,
+        server_name=SCORER_SERVER_NAME,
         timeout=SCORER_TIMEOUT,
     )
 

@@ -45,8 +45,8 @@ class Cluster:
             queue.put_nowait(None)
         self.watches.clear()
 
-    def secret(self):
-        return self.objects[f"{SECRETS}/linkwise-webhook-tls"]
+    def secret(self, name):
+        return self.objects[f"{SECRETS}/{name}"]
 
     async def handle(self, request):
         path = request.path
@@ -89,7 +89,9 @@ class Cluster:
                 for hook in present["webhooks"]
             ]
             return web.json_response(self.put(path, {**present, "webhooks": hooks}))
-        return web.json_response(self.put(path, {**present, "data": body["data"]}))
+        data = {**present.get("data", {}), **body["data"]}
+        data = {key: text for key, text in data.items() if text is not None}
+        return web.json_response(self.put(path, {**present, "data": data}))
 
     async def _watch(self, request):
         response = web.StreamResponse()

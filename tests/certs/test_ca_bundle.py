@@ -5,15 +5,17 @@ import pytest
 from certificates import a_ca
 
 from certs.__main__ import KEY_SOURCE, TARGETS
-from certs.authority import new_authority
-from certs.bundle import Bundle
-from certs.ca_bundle import WebhookConfiguration, ca_bundle_patch, inject_ca_bundle
-from certs.renewal import IssuancePolicy, renew
+from certs.authorities import Authorities
+from certs.authority import new_authority, new_leaf
+from certs.ca_bundle import ca_bundle_patch, inject_ca_bundle, trusts
+from certs.objects import WebhookConfiguration
 from runtime.kube.client import ApiError, Kube
 
 NOW = 1_800_000_000.0
-BUNDLE = renew(None, IssuancePolicy(("a",), 1000, 3000), NOW, KEY_SOURCE)
-OURS = b64encode(BUNDLE.trusted).decode()
+AUTHORITY = new_authority(NOW, 3000, KEY_SOURCE)
+LEAF = new_leaf(AUTHORITY, ("a",), NOW, 1000, KEY_SOURCE).certificate
+BUNDLE = Authorities(AUTHORITY).bundle
+OURS = b64encode(BUNDLE).decode()
 TARGET = TARGETS[0]
 PATH = f"{TARGET.collection}/{TARGET.name}"
 
@@ -34,7 +36,7 @@ def read(raw):
 
 @pytest.mark.parametrize("bundles", [(None,), ("b3RoZXI=",), (OURS, None)])
 def test_patch_has_only_the_bundle_of_every_webhook_and_the_version(bundles):
-    patch = ca_bundle_patch(TARGET, read(configuration(*bundles)), BUNDLE.trusted)
+    patch = ca_bundle_patch(TARGET, read(configuration(*bundles)), BUNDLE)
     assert patch["metadata"] == {"name": "linkwise", "resourceVersion": "7"}
     assert patch["webhooks"] == [
         {"name": f"{i}.linkwise.dev", "clientConfig": {"caBundle": OURS}}
@@ -44,13 +46,13 @@ def test_patch_has_only_the_bundle_of_every_webhook_and_the_version(bundles):
 
 @pytest.mark.parametrize("bundles", [(OURS,), (OURS, OURS), ()])
 def test_patch_is_none_where_the_bundle_is_present(bundles):
-    assert ca_bundle_patch(TARGET, read(configuration(*bundles)), BUNDLE.trusted) is None
+    assert ca_bundle_patch(TARGET, read(configuration(*bundles)), BUNDLE) is None
 
 
 async def test_bundle_is_applied_by_an_own_field_manager_with_force(cluster):
     before = read(cluster.put(PATH, configuration(None)))
     async with Kube(cluster.url) as kube:
-        await inject_ca_bundle(kube, TARGET, before, BUNDLE.trusted)
+        await inject_ca_bundle(kube, TARGET, before, BUNDLE)
     assert [query for query, _ in cluster.applied] == [
         {"fieldManager": "linkwise-certs", "force": "true"}
     ]
@@ -61,7 +63,7 @@ async def test_conflict_is_left_to_the_next_reconcile(cluster):
     before = read(cluster.put(PATH, configuration(None)))
     cluster.put(PATH, configuration(None))
     async with Kube(cluster.url) as kube:
-        await inject_ca_bundle(kube, TARGET, before, BUNDLE.trusted)
+        await inject_ca_bundle(kube, TARGET, before, BUNDLE)
     assert cluster.applied == []
 
 
@@ -70,7 +72,7 @@ async def test_refused_write_is_raised(cluster):
     cluster.refuses["PATCH"] = 403
     async with Kube(cluster.url) as kube:
         with pytest.raises(ApiError):
-            await inject_ca_bundle(kube, TARGET, before, BUNDLE.trusted)
+            await inject_ca_bundle(kube, TARGET, before, BUNDLE)
 
 
 @pytest.mark.parametrize(
@@ -84,11 +86,11 @@ async def test_refused_write_is_raised(cluster):
     ],
 )
 def test_configuration_trusts_a_ca_if_each_webhook_does(bundles, trusted):
-    assert read(configuration(*bundles)).trusts(BUNDLE.signer) is trusted
+    assert trusts(read(configuration(*bundles)), LEAF) is trusted
 
 
-def test_bundle_of_two_cas_trusts_both():
+def test_bundle_of_two_cas_trusts_leaves_of_both():
     second = new_authority(NOW, 3000, KEY_SOURCE)
-    both = Bundle((*BUNDLE.authorities, second), BUNDLE.leaf)
-    text = b64encode(both.trusted).decode()
-    assert all(read(configuration(text)).trusts(ca) for ca in both.authorities)
+    other = new_leaf(second, ("a",), NOW, 1000, KEY_SOURCE).certificate
+    text = b64encode(Authorities(AUTHORITY, second).bundle).decode()
+    assert all(trusts(read(configuration(text)), leaf) for leaf in (LEAF, other))

@@ -1,10 +1,12 @@
 import asyncio
 
 import aiohttp
-from waiting import PATIENCE, until
+from waiting import until, until_true
 
 from certs import __main__ as program
-from certs.bundle import read_bundle
+from certs.authorities import read_authorities
+from certs.authority import expiry
+from certs.leaf import read_leaf
 from certs.settings import read_settings
 
 MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/linkwise"
@@ -36,21 +38,38 @@ async def test_process_becomes_ready_and_exposes_expiry_and_trust(cluster, unuse
     )
     stop = asyncio.Event()
     running = asyncio.create_task(program.run(settings, stop))
-    path = f"/api/v1/namespaces/linkwise-system/secrets/{program.SECRET}"
-    await until(lambda: path in cluster.objects and cluster.applied)
-    async with asyncio.timeout(PATIENCE):
-        while (await text(port, "/readyz"))[0] != 200:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    secrets = "/api/v1/namespaces/linkwise-system/secrets"
+    await until(lambda: f"{secrets}/linkwise-ca" in cluster.objects and cluster.applied)
+
+    async def is_ready():
+        metrics = (await text(port, "/metrics"))[1]
+        return 'certificate="scorer"' in metrics and (await text(port, "/readyz"))[0] == 200
+
+    await until_true(is_ready)
     shown = samples((await text(port, "/metrics"))[1])
-    bundle = read_bundle(cluster.secret()["data"])
+    authority = read_authorities(cluster.objects[f"{secrets}/linkwise-ca"]["data"]).current
+    leaves = {
+        server.name: read_leaf(cluster.objects[f"{secrets}/{server.secret}"]["data"])
+        for server in settings.issuance.servers
+    }
     stop.set()
     await running
-    expiry = "linkwise_certs_expiry_timestamp_seconds"
-    trusted = 'linkwise_certs_trusted{registration="mutatingwebhookconfigurations"}'
-    assert shown == {
-        f'{expiry}{{certificate="leaf"}}': bundle.leaf.expiry,
-        f'{expiry}{{certificate="ca"}}': bundle.signer.expiry,
-        trusted: 1.0,
+    expiries = {name: expiry(leaf.certificate) for name, leaf in leaves.items()}
+    assert values(shown, "expiry_timestamp_seconds") == {**expiries, "ca": authority.expiry}
+    assert values(shown, "trusted") == {"mutatingwebhookconfigurations": 1.0}
+    assert values(shown, "phase")["stable"] == 1.0
+    assert sum(values(shown, "phase").values()) == 1.0
+    assert values(shown, "transitions_total")["CAIssued"] == 1.0
+    assert shown["linkwise_certs_phase_start_timestamp_seconds"] > 0
+
+
+def values(shown, metric):
+    """Return the samples of a metric by their label."""
+    prefix = f"linkwise_certs_{metric}{{"
+    return {
+        name.partition('"')[2].rstrip('"}'): value
+        for name, value in shown.items()
+        if name.startswith(prefix)
     }
 
 

@@ -13,7 +13,13 @@ def read_settings(variables):
 def test_environment_of_a_pod_is_enough():
     settings = read_settings({})
     assert settings.namespace == "linkwise-system"
-    assert settings.issuance.names[0] == "linkwise-webhook.linkwise-system.svc"
+    assert settings.mode is module.Mode.SELF
+    assert [server.names[0] for server in settings.issuance.servers] == [
+        "linkwise-webhook.linkwise-system.svc",
+        "linkwise-webhook-standby.linkwise-system.svc",
+        "linkwise-scorer.linkwise-system.svc",
+    ]
+    assert settings.issuance.propagation == 600
     assert (settings.issuance.leaf_duration, settings.issuance.ca_duration) == (
         30 * 86_400,
         365 * 86_400,
@@ -21,20 +27,17 @@ def test_environment_of_a_pod_is_enough():
 
 
 def test_names_have_the_namespace_and_the_extra_names():
-    names = read_settings(
+    webhook, standby, _ = read_settings(
         {"LINKWISE_NAMESPACE": "ns", "LINKWISE_EXTRA_NAMES": "127.0.0.1, localhost,"}
-    ).issuance.names
-    assert names[1:] == (
+    ).issuance.servers
+    assert webhook.names[1:] == (
         "linkwise-webhook",
         "linkwise-webhook.ns",
         "linkwise-webhook.ns.svc.cluster.local",
-        "linkwise-webhook-standby.ns.svc",
-        "linkwise-webhook-standby",
-        "linkwise-webhook-standby.ns",
-        "linkwise-webhook-standby.ns.svc.cluster.local",
         "127.0.0.1",
         "localhost",
     )
+    assert standby.names[0] == "linkwise-webhook-standby.ns.svc"
 
 
 @pytest.mark.parametrize("text", ["x", "0", "-1", "nan", "inf", "1e9"])
@@ -61,3 +64,18 @@ def test_leaf_duration_above_a_third_of_the_ca_is_refused():
 def test_unknown_log_level_is_refused():
     with pytest.raises(SettingsError, match="write debug, info"):
         read_settings({"LINKWISE_LOG_LEVEL": "loud"})
+
+
+@pytest.mark.parametrize("text", ["cert-manager", "provided"])
+def test_mode_is_read(text):
+    assert read_settings({"LINKWISE_CERTIFICATES": text}).mode == text
+
+
+def test_unknown_mode_is_refused_with_those_that_exist():
+    with pytest.raises(SettingsError, match=r"=vault: write self, cert-manager, provided$"):
+        read_settings({"LINKWISE_CERTIFICATES": "vault"})
+
+
+def test_wait_above_a_third_of_a_leaf_is_refused():
+    with pytest.raises(SettingsError, match="a third of LINKWISE_LEAF_DAYS"):
+        read_settings({"LINKWISE_LEAF_DAYS": "0.01"})

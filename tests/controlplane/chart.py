@@ -20,6 +20,7 @@ RELEASE = "linkwise"
 ALL = (
     "--set=scheduler.enabled=true,scheduler.image.repository=kube-scheduler",
     "--set=monitoring.alerts=true",
+    "--set=certs.mode=cert-manager",
     "--set=policy.autoscaling.request=podCondition",
 )
 """Options that render each template of a manifest."""

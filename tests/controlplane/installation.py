@@ -1,9 +1,9 @@
 """All that is shipped, at work: certs, replicas of the webhook, and what a cluster does for them.
 
 There is no kubelet, no kube-proxy and no EndpointSlice here. `Cluster` plays their part: it mounts
-the Secret, probes as often as the manifests say, and new connections go to replicas that are ready.
-Those that are open stay, as they do behind a Service. The standby is alone behind its Service, so
-that it is called where it is.
+the Secrets, probes as often as the manifests say, and new connections go to replicas that are
+ready. Those that are open stay, as they do behind a Service. The standby is alone behind its
+Service, so that it is called where it is.
 """
 
 import base64
@@ -15,7 +15,7 @@ from pathlib import Path
 from signal import SIGKILL
 from threading import Lock
 
-from controlplane.api import ApiError
+from controlplane.api import ApiError, Object
 from controlplane.background import Background
 from controlplane.manifests import NAMESPACE, install
 from controlplane.plane import ControlPlane
@@ -23,10 +23,13 @@ from controlplane.process import Process, answers, free_ports, wait_until
 from controlplane.relay import Relay
 from controlplane.webhook import Replica, access, register, start_replica
 
-from certs.settings import SECRET
+from certs.settings import SERVERS
 
 ACCOUNT = "linkwise-certs"
-SECRET_PATH = f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}"
+SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+CERTIFICATES = {name: f"{SECRETS}/{secret}" for name, secret, _ in SERVERS}
+"""Path of the Secret of each server."""
+SECRET_PATH = CERTIFICATES["webhook"]
 PERIOD = 2
 """Between two probes of readiness, as in the manifests [s]."""
 
@@ -37,25 +40,30 @@ class Cluster(Background):
 
     plane: ControlPlane
     folder: Path
-    """Where the Secret is mounted, as kubelets do: both files change at one moment."""
+    """Where the Secret of the webhook is mounted, as kubelets do: all files change at one moment.
+    Those of the other servers are in folders below, by the name of the server."""
     replicas: list[Replica] = field(default_factory=list)
     """Behind the Service."""
     ready: list[int] = field(default_factory=list)
     """Ports of admission of those that were ready when they were asked last."""
-    _version: str = ""
+    _versions: dict[str, str] = field(default_factory=dict)
     _probes: Lock = field(default_factory=Lock)
 
     def _prepare(self) -> None:
-        self._mount()
+        self._mount_all()
+
+    def home(self, server: str) -> Path:
+        """Return the folder of a server."""
+        return self.folder if server == "webhook" else self.folder / server
 
     @property
     def mounted(self) -> bool:
         """Whether there is anything to serve."""
-        return (self.folder / "tls.key").exists()
+        return len(self._versions) == len(CERTIFICATES)
 
     def _run(self) -> None:
         while not self._over.wait(PERIOD):
-            self._mount()
+            self._mount_all()
             self.probe()
 
     def probe(self) -> None:
@@ -64,24 +72,29 @@ class Cluster(Background):
         with self._probes:
             self.ready = [one.ports[0] for one in list(self.replicas) if one.ready]
 
-    def _mount(self) -> None:
-        try:
-            secret = self.plane.api.get(SECRET_PATH)
-        except (ApiError, OSError):
+    def _mount_all(self) -> None:
+        for server, path in CERTIFICATES.items():
+            try:
+                secret = self.plane.api.get(path)
+            except (ApiError, OSError):
+                continue
+            self._mount(server, secret)
+
+    def _mount(self, server: str, secret: Object) -> None:
+        folder, version = self.home(server), secret["metadata"]["resourceVersion"]
+        before = self._versions.get(server)
+        if version == before:
             return
-        version = secret["metadata"]["resourceVersion"]
-        if version == self._version:
-            return
-        content = self.folder / f"..{version}"
-        content.mkdir()
+        content = folder / f"..{version}"
+        content.mkdir(parents=True)
         for key in ("tls.crt", "tls.key", "ca.crt"):
             (content / key).write_bytes(base64.b64decode(secret["data"][key]))
-            if not self._version:
-                (self.folder / key).symlink_to(Path("..data") / key)
-        link = self.folder / "..next"
+            if before is None:
+                (folder / key).symlink_to(Path("..data") / key)
+        link = folder / "..next"
         link.symlink_to(content.name)
-        link.replace(self.folder / "..data")
-        self._version = version
+        link.replace(folder / "..data")
+        self._versions[server] = version
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +117,7 @@ class Installation:
 
     def start(self) -> Replica:
         """Start a replica more, and wait until it is sent connections."""
-        one = _start(self.plane, self.cluster, self.server)
+        one = _start(self.plane, self.cluster, self.server, "webhook")
         self.replicas.append(one)
         wait_until(lambda: one.ports[0] in self.cluster.ready, "it is sent connections")
         return one
@@ -158,8 +171,9 @@ def run_installation(
         stack.callback(plane.processes.stop, certs)
         certs.wait_ready(lambda: answers(f"{certs.urls[0]}/readyz"))
         cluster = stack.enter_context(Cluster(plane, folder))
+        wait_until(lambda: cluster.mounted, "the Secrets are mounted")
         service = stack.enter_context(Relay(lambda: cluster.ready))
-        standby = _start(plane, cluster, server)
+        standby = _start(plane, cluster, server, "standby")
         found = Installation(plane, cluster, certs, service, standby, server)
         stack.callback(_stop, found)
         for _ in range(replicas):
@@ -186,10 +200,11 @@ def certs_process(
     return Process("certs", argv, folder / "certs.log", (url,), environment)
 
 
-def _start(plane: ControlPlane, cluster: Cluster, server: str) -> Replica:
+def _start(plane: ControlPlane, cluster: Cluster, server: str, role: str) -> Replica:
+    folder = cluster.home(role)
     # Its log outlives it, so each has a name of its own.
-    log = f"log-{len(list(cluster.folder.glob('log-*')))}"
-    return start_replica(plane, cluster.folder, log, server=server)
+    log = f"log-{len(list(folder.glob('log-*')))}"
+    return start_replica(plane, folder, log, server=server)
 
 
 def _stop(found: Installation) -> None:

@@ -45,11 +45,17 @@ def install(plane: ControlPlane) -> Trial:
     certs = certs_process(plane, folder)
     plane.processes.start(certs)
     certs.wait_ready(lambda: answers(f"{certs.urls[0]}/readyz"))
-    with Cluster(plane, folder):
+    with Cluster(plane, folder) as cluster:
+        wait_until(lambda: cluster.mounted, "the Secrets are mounted")
         # It stops without a wait for open connections.
         replica = start_replica(plane, folder, "webhook.log", LINKWISE_DRAIN_SECONDS="0")
     register(plane, replica.ports[0])
-    start_scorer(plane, folder, "scorer.log")
+    home = cluster.home("scorer")
+    certificate = {
+        "LINKWISE_CERTIFICATE": str(home / "tls.crt"),
+        "LINKWISE_KEY": str(home / "tls.key"),
+    }
+    start_scorer(plane, folder, "scorer.log", **certificate)
     for account in (installation.ACCOUNT, webhook.ACCOUNT, scorer.ACCOUNT):
         token = plane.token(NAMESPACE, account, _LONG)
         (folder / f"{account}.token").write_text(token)

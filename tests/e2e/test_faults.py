@@ -17,7 +17,7 @@ from controlplane.process import answers, wait_until
 from controlplane.relay import Relay
 from controlplane.webhook import PATIENT
 
-from certs.bundle import read_bundle
+from certs.leaf import read_leaf
 from cluster import keys
 
 # Some of it waits for what takes a minute where nothing else runs.
@@ -216,8 +216,8 @@ def test_connections_that_fall_silent_are_noticed_and_pods_are_decided_meanwhile
 ):
     profiles("1.5.0")
     wait_until(lambda: pods.driver() == "1.5.0", "the profile is in force")
-    # Four watches of the webhook and three of certs.
-    wait_until(lambda: way.connections >= 7, "all watch again")
+    # Four watches of the webhook and six of certs.
+    wait_until(lambda: way.connections >= 10, "all watch again")
 
     way.silence()
     profiles("1.5.1")
@@ -228,7 +228,7 @@ def test_connections_that_fall_silent_are_noticed_and_pods_are_decided_meanwhile
     wait_until(lambda: pods.driver() == "1.5.1", "the change is in force", CATCHES_UP)
     clear_bundle(plane)
     wait_until(lambda: has_bundle(plane), "certs writes what is missing", CATCHES_UP)
-    trusted = read_bundle(plane.api.get(SECRET_PATH)["data"]).trusted
+    trusted = read_leaf(plane.api.get(SECRET_PATH)["data"]).trusted
     hook = plane.api.get(MUTATING)["webhooks"][0]
     assert base64.b64decode(hook["clientConfig"]["caBundle"]) == trusted
     wait_until(pods.are_decided, "pods are decided")

@@ -16,8 +16,9 @@ from controlplane.pods import container, requirement, terms
 from controlplane.process import Process, answers, free_ports, wait_until
 from controlplane.webhook import register_unreachable
 
-from certs.bundle import read_bundle
-from certs.settings import SECRET, WEBHOOK_CONFIGURATIONS
+from certs.leaf import read_leaf
+from certs.settings import SERVERS, WEBHOOK_CONFIGURATIONS
+from certs.store import CA_SECRET
 from cluster import keys
 
 ROOT = Path(__file__).parents[2]
@@ -441,7 +442,8 @@ def test_certs_with_its_shipped_access_makes_the_secret_and_keeps_the_registrati
     plane.processes.start(process)
     try:
         process.wait_ready(lambda: answers(f"http://127.0.0.1:{port}/readyz"))
-        trusted = read_bundle(secret(plane)["data"]).trusted
+        wait_until(lambda: bundles(plane) != {b""}, "a CA is written")
+        trusted = read_leaf(secret(plane)["data"]).trusted
         wait_until(lambda: bundles(plane) == {trusted}, "all registrations trust it")
         clear = [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]
         plane.api.patch(MUTATING, clear, "json")
@@ -452,15 +454,20 @@ def test_certs_with_its_shipped_access_makes_the_secret_and_keeps_the_registrati
             entry["manager"] for entry in plane.api.get(MUTATING)["metadata"]["managedFields"]
         }
         assert "linkwise-certs" in managers
-        plane.api.delete(f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}")
-        wait_until(lambda: len(bundles(plane) - {trusted}) == 1, "a new CA is written")
+        plane.api.delete(f"/api/v1/namespaces/{NAMESPACE}/secrets/{CA_SECRET}")
+        wait_until(lambda: all(len(x) > len(trusted) for x in bundles(plane)), "a CA is announced")
+        assert all(bundle.startswith(trusted) for bundle in bundles(plane))
+        events = plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/events")["items"]
+        assert {"CAIssued", "CAAnnounced"} <= {event["reason"] for event in events}
+        status = plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/linkwise-certs")
+        assert json.loads(status["data"]["status.json"])["mode"] == "self"
     finally:
         plane.processes.stop(process)
         register_unreachable(plane)
 
 
 def secret(plane):
-    return plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}")
+    return plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets/{SERVERS[0][1]}")
 
 
 def bundles(plane):

@@ -34,8 +34,12 @@ from agent.kubelet.api.podresources_pb2 import ListPodResourcesResponse
 from agent.kubelet.checkpoint import read_checkpoint
 from agent.kubelet.pod_resources import containers_of
 from certs.__main__ import KEY_SOURCE
-from certs.bundle import BundleError, read_bundle, write_bundle
-from certs.renewal import IssuancePolicy, renew, renewal_reason
+from certs.authorities import read_authorities
+from certs.leaf import Server, read_leaf
+from certs.pem import ContentError
+from certs.rotation import IssuancePolicy, next_transition
+from certs.snapshot import Snapshot, Stored
+from certs.takeover import adopt
 from cluster.accounting import ledger_of
 from cluster.capacity import Capacity
 from cluster.foreign import read_foreign
@@ -96,7 +100,8 @@ _BINDING = Binding(
 )
 _LARGEST_ANSWER = 3 << 20
 _NOW, _DAY = 1_800_000_000.0, 86_400
-_TERMS = IssuancePolicy(("a.ns.svc", "127.0.0.1"), 30 * _DAY, 360 * _DAY)
+_SERVER = Server("webhook", "cert", ("a.ns.svc", "127.0.0.1"))
+_TERMS = IssuancePolicy((_SERVER,), 30 * _DAY, 360 * _DAY, 600)
 
 
 def review(data: bytes) -> None:
@@ -165,16 +170,17 @@ def extender(data: bytes) -> None:
 
 
 def secret(data: bytes) -> None:
-    """A Secret's data, its values not yet in base 64."""
+    """Data of each Secret of certs, its values not yet in base 64."""
     stored = {key: b64encode(text.encode()).decode() for key, text in _texts(data).items()}
-    bundle = None
-    with suppress(BundleError):
-        bundle = read_bundle(stored)
-        if renewal_reason(bundle, _TERMS.names, _NOW) is None:
-            return
-    made = read_bundle(write_bundle(renew(bundle, _TERMS, _NOW, KEY_SOURCE)))
-    reason = renewal_reason(made, _TERMS.names, _NOW)
-    assert reason is None, reason
+    leaf, authorities = Stored(version="1"), Stored(version="1")
+    with suppress(ContentError):
+        leaf = Stored(read_leaf(stored), "", "1")
+    with suppress(ContentError):
+        authorities = Stored(read_authorities(stored), "", "1")
+    adopt(stored)
+    snapshot = Snapshot({}, {_SERVER: leaf}, authorities, legacy=stored)
+    change = next_transition(snapshot, _TERMS, _NOW, 0, KEY_SOURCE)
+    assert change is not None or authorities.value is not None
 
 
 def watched(data: bytes) -> None:

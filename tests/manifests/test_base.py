@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from certs.ca_bundle import API
-from certs.settings import SECRET, SERVICES, WEBHOOK_CONFIGURATIONS
+from certs.settings import SERVERS, WEBHOOK_CONFIGURATIONS
 from certs.settings import read_settings as certs_settings
+from certs.store import CA_SECRET, LEGACY_SECRET
 from cluster import keys
 from cluster.gang import Link
 from cluster.mode import NodeMode
@@ -31,6 +32,9 @@ from webhook.settings import Settings
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 BASE = MANIFESTS / "base"
 COMPONENTS = ("webhook", "certs", "scorer")
+SERVICES = ("linkwise-webhook", "linkwise-webhook-standby")
+SECRETS = {service: secret for _, secret, service in SERVERS}
+"""Secret of the certificate of each Deployment."""
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 SYSTEM = ["kube-system", "kube-node-lease", keys.POLICY_NAMESPACE]
 OWNERS = (
@@ -319,12 +323,19 @@ def test_certificate_has_the_names_of_the_services_and_is_in_the_mounted_secret(
     services = [item["clientConfig"]["service"] for item in (*called, retry_hook())]
     assert [call["name"] for call in services] == [SERVICES[0], SERVICES[0], SERVICES[1]]
     assert {call["namespace"] for call in services} == {keys.POLICY_NAMESPACE}
-    for component in ("webhook", "scorer"):
+    for component in ("webhook", "webhook-standby", "scorer"):
         volume = pod_of(component)["volumes"][0]
-        assert volume["secret"]["secretName"] == SECRET
-        # Not the CA's key.
+        assert volume["secret"]["secretName"] == SECRETS[f"linkwise-{component}"]
         assert [item["key"] for item in volume["secret"]["items"]] == ["tls.crt", "tls.key"]
-    assert f"{SERVICES[0]}.{keys.POLICY_NAMESPACE}.svc" == keys.SERVER_NAME
+    names = {server.names[0] for server in certs_settings(POD).issuance.servers}
+    assert names == {f"{name}.{keys.POLICY_NAMESPACE}.svc" for name in SECRETS}
+    assert names > {keys.SERVER_NAME, keys.SCORER_SERVER_NAME}
+
+
+def test_no_pod_mounts_the_secret_of_the_ca():
+    text = yaml.safe_dump_all(item for item in documents() if item["kind"] == "Deployment")
+    assert CA_SECRET not in text
+    assert LEGACY_SECRET not in text
 
 
 def test_scorer_starts_without_a_certificate():
@@ -334,6 +345,7 @@ def test_scorer_starts_without_a_certificate():
 def test_webhook_has_a_token_for_the_scorer_and_the_ca():
     settings = Settings()
     token, signed = pod_of("webhook")["volumes"][1]["projected"]["sources"]
+    own = pod_of("webhook")["volumes"][0]["secret"]["secretName"]
     (item,) = signed["secret"]["items"]
     mount = container_of("webhook")["volumeMounts"][1]["mountPath"]
     account = pod_of("webhook")["serviceAccountName"]
@@ -342,7 +354,7 @@ def test_webhook_has_a_token_for_the_scorer_and_the_ca():
     assert f"{mount}/{token['serviceAccountToken']['path']}" == settings.scorer_token_file
     assert f"{mount}/{item['path']}" == settings.scorer_ca_file
     # A Secret of the user's own may lack it; the webhook must start without it.
-    assert (signed["secret"]["name"], signed["secret"]["optional"]) == (SECRET, True)
+    assert (signed["secret"]["name"], signed["secret"]["optional"]) == (own, True)
     assert f"system:serviceaccount:{keys.POLICY_NAMESPACE}:{account}" == keys.WEBHOOK_USER
 
 
@@ -422,7 +434,9 @@ def test_standby_has_the_pod_spec_of_the_webhook():
         assert spec["selector"]["matchLabels"] == labels
         assert labels.items() > labels_of("webhook").items()
         assert set(labels.values()) - set(labels_of("webhook").values()) == {role}
-    assert standby["template"]["spec"] == first["template"]["spec"]
+    own, other = (SECRETS[name] for name in SERVICES)
+    text = yaml.safe_dump(first["template"]["spec"]).replace(own, other)
+    assert yaml.safe_dump(standby["template"]["spec"]) == text
     assert standby["strategy"] == first["strategy"]
 
 
@@ -606,11 +620,26 @@ def test_scorer_may_read_every_kind_of_owner_that_it_requests():
     }
 
 
+def test_only_certs_may_read_a_secret():
+    for component in ("webhook", "scorer"):
+        assert "secrets" not in {resource for _, resource, *_ in granted(component)}
+
+
+def test_certs_publishes_into_a_config_map_that_is_shipped():
+    shipped = document("ConfigMap", keys.CERTS, keys.POLICY_NAMESPACE)
+    # Without data: applying the manifests again keeps what certs has written.
+    assert "data" not in shipped
+
+
 def test_rights_of_certs():
     verbs = ("get", "list", "watch", "patch")
+    system = keys.POLICY_NAMESPACE
     assert granted("certs") == {
-        *((keys.POLICY_NAMESPACE, "secrets", verb, SECRET) for verb in verbs),
-        (keys.POLICY_NAMESPACE, "secrets", "create"),
+        *((system, "secrets", verb, CA_SECRET, *SECRETS.values()) for verb in verbs),
+        (system, "secrets", "get", LEGACY_SECRET),
+        (system, "secrets", "create"),
+        *((system, "configmaps", verb, keys.CERTS) for verb in ("get", "patch")),
+        (system, "events", "create"),
         *(
             ("*", resource, verb, name)
             for resource, _, name in WEBHOOK_CONFIGURATIONS

@@ -10,7 +10,9 @@ WRITTEN_BY_HAND = {
     "base/namespace.yaml",
     "agent/kustomization.yaml",
     "autoscaling/kustomization.yaml",
+    "cert-manager/kustomization.yaml",
     "profiles-all/kustomization.yaml",
+    "provided-certificates/kustomization.yaml",
     "scheduler/kustomization.yaml",
     "scheduler/scorer.yaml",
 }

@@ -1,0 +1,21 @@
+"""The result of one pass over all objects."""
+
+from dataclasses import dataclass
+
+from certs.authorities import Authorities
+from certs.rotation import Phase
+from certs.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of one pass."""
+
+    snapshot: Snapshot
+    authorities: Authorities | None
+    phase: Phase | None
+    """None where other software issues."""
+    since: float
+    """When the phase began [s since 1970]."""
+    pause: float | None
+    """Time until the next pass is due; None: no time is known [s]."""

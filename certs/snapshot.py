@@ -1,0 +1,44 @@
+"""The objects that decide what happens next, as they were read from the API server."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from certs.authorities import Authorities
+from certs.ca_bundle import Target
+from certs.leaf import Leaf, Server
+from certs.objects import WebhookConfiguration
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(Generic[T]):
+    """The content of a Secret."""
+
+    value: T | None = None
+    error: str = "there is no Secret"
+    """Why there is no value."""
+    version: str | None = None
+    """The resourceVersion; None where the Secret does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All objects, the CAs read last.
+
+    This order makes stale writes harmless. A replica writes a webhook configuration or a leaf only
+    if it has not changed since it was read, so not since before the CAs were read. Whoever then
+    changed the CAs must have rewritten that object afterwards, before its own wait could begin.
+    """
+
+    configurations: Mapping[Target, WebhookConfiguration]
+    """Those that exist."""
+    leaves: Mapping[Server, Stored[Leaf]]
+    authorities: Stored[Authorities]
+    uid: str = ""
+    """Of the Secret of the CAs."""
+    is_rotation_requested: bool = False
+    """Its annotation requests a rotation."""
+    legacy: Mapping[str, str] = field(default_factory=dict)
+    """Data of the Secret of version 0.1; read only while there are no CAs."""

@@ -1,0 +1,379 @@
+from base64 import b64encode
+
+import pytest
+from certs_world import (
+    CA,
+    CONFIGURATIONS,
+    LEAVES,
+    NOW,
+    POLICY,
+    SERVERS,
+    STATUS,
+    WAIT,
+    World,
+    run,
+)
+from msgspec import json
+
+from certs.__main__ import KEY_SOURCE
+from certs.authorities import read_authorities
+from certs.authority import is_issued_by, new_authority, new_leaf, renewal_time
+from certs.pem import certificates_pem, encode, key_pem
+from certs.rotation import Phase
+from certs.status_document import CertificateState
+from certs.transition import Action
+
+YEAR = 365 * 86_400
+
+
+@pytest.fixture
+def world():
+    made = World()
+    made.settle()
+    made.forget()
+    made.actions.clear()
+    return made
+
+
+def authorities(world):
+    return read_authorities(world.objects[CA]["data"])
+
+
+def signers(world):
+    """Return the role of the CA that signed each leaf."""
+    found = authorities(world)
+    roles = {"previous": found.previous[-1:], "current": found.current, "next": found.next}
+    certificates = {
+        role: value[0] if isinstance(value, tuple) else value.certificate
+        for role, value in roles.items()
+        if value
+    }
+    return [
+        role
+        for path in LEAVES
+        for role, certificate in certificates.items()
+        if is_issued_by(world.content(path), certificate)
+    ]
+
+
+def bundles(world):
+    return {world.content(path) for path in CONFIGURATIONS}
+
+
+def reasons(world):
+    return [each["reason"] for path, each in world.objects.items() if "/events/" in path]
+
+
+def state(world):
+    return json.decode(world.objects[STATUS]["data"]["status.json"], type=CertificateState)
+
+
+def test_four_phases_follow_each_other_and_each_wait_is_complete(world):
+    replica = world.replica()
+    old = authorities(world).current.certificate
+    world.monotonic = renewal_time(old) - NOW
+
+    assert world.settle(replica).phase is Phase.WAIT
+    new = authorities(world).next.certificate
+    assert bundles(world) == {frozenset({old, new})}
+    assert signers(world) == ["current", "current"]
+
+    world.monotonic += WAIT - 1
+    assert world.settle(replica).phase is Phase.WAIT
+    world.monotonic += 1
+    assert world.settle(replica).phase is Phase.RETIRE
+    assert authorities(world).previous == (old,)
+    assert signers(world) == ["current", "current"]
+    assert bundles(world) == {frozenset({old, new})}
+
+    world.monotonic += WAIT - 1
+    assert world.settle(replica).phase is Phase.RETIRE
+    world.monotonic += 1
+    assert world.settle(replica).phase is Phase.STABLE
+    assert bundles(world) == {frozenset({new})}
+    assert world.actions == [Action.ANNOUNCE, Action.SWITCH, Action.RETIRE]
+
+
+def test_each_phase_has_one_event_whichever_replica_sees_it(world):
+    replicas = [world.replica(), world.replica()]
+    world.request_rotation()
+    for _ in range(4):
+        for replica in replicas:
+            world.settle(replica)
+        world.monotonic += WAIT
+
+    assert reasons(world)[1:] == [
+        "CAAnnounced",
+        "CAWaiting",
+        "CASwitched",
+        "CARetiring",
+        "CARetired",
+    ]
+
+
+def test_annotation_requests_one_rotation(world):
+    replica = world.replica()
+    world.request_rotation()
+    for _ in range(8):
+        world.settle(replica)
+        world.monotonic += WAIT / 2
+    assert world.actions == [Action.ANNOUNCE, Action.SWITCH, Action.RETIRE]
+
+
+def test_wait_starts_again_in_a_new_process(world):
+    world.request_rotation()
+    world.settle()
+    world.monotonic += WAIT - 1
+    replica = world.replica()
+    world.settle(replica)
+    world.monotonic += WAIT - 1
+    assert world.settle(replica).phase is Phase.WAIT
+    world.monotonic += 1
+    assert world.settle(replica).phase is Phase.RETIRE
+
+
+def test_step_of_the_wall_clock_shortens_no_wait(world):
+    replica = world.replica()
+    world.request_rotation()
+    world.settle(replica)
+    world.offset += WAIT + 1
+    assert world.settle(replica).phase is Phase.WAIT
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["seen", "not seen"])
+def test_wait_starts_again_after_a_bundle_was_overwritten(world, seen):
+    replica = world.replica()
+    before = world.objects[CONFIGURATIONS[0]]["webhooks"][0]["clientConfig"]["caBundle"]
+    world.request_rotation()
+    world.settle(replica)
+    during = world.objects[CONFIGURATIONS[0]]["webhooks"][0]["clientConfig"]["caBundle"]
+    world.monotonic += WAIT - 1
+    world.overwrite(CONFIGURATIONS[0], before)
+    if seen:
+        world.settle(replica)
+    else:
+        world.overwrite(CONFIGURATIONS[0], during)
+    world.monotonic += 1
+    assert world.settle(replica).phase is Phase.WAIT
+    world.monotonic += WAIT
+    assert world.settle(replica).phase is Phase.RETIRE
+
+
+def test_clock_a_year_later_replaces_everything(world):
+    world.offset += YEAR
+    outcome = world.settle()
+    assert outcome.phase is Phase.STABLE
+    assert world.actions == [Action.ISSUE]
+    assert signers(world) == ["current", "current"]
+    assert bundles(world) == {frozenset({authorities(world).current.certificate})}
+    assert all(each.problem is None for each in state(world).servers)
+    assert (
+        "did the clock change?"
+        in next(each["message"] for path, each in world.objects.items() if "/events/" in path)
+        or len(reasons(world)) == 2
+    )
+
+
+def test_clock_that_returns_replaces_certificates_that_are_not_valid_yet(world):
+    world.offset += YEAR
+    world.settle()
+    world.offset -= YEAR
+    world.actions.clear()
+    outcome = world.settle()
+    assert outcome.phase is Phase.RETIRE
+    assert world.actions == [Action.ISSUE]
+    assert signers(world) == ["current", "current"]
+    assert all(each.problem is None for each in state(world).servers)
+
+
+def test_announced_ca_signs_at_once_when_the_current_one_has_expired(world):
+    world.request_rotation()
+    world.settle()
+    new = authorities(world).next.certificate
+    world.monotonic += 9_000
+    # Its own validity began with the announcement, so it is not due yet.
+    world.offset -= 3_100
+    world.objects[CA]["data"].pop("current.crt")
+    world.objects[CA]["data"].pop("current.key")
+    world.settle()
+    assert authorities(world).current.certificate == new
+    assert world.actions == [Action.ANNOUNCE, Action.ISSUE]
+
+
+def test_lost_ca_is_replaced_without_a_gap(world):
+    replica = world.replica()
+    old = authorities(world).current.certificate
+    leaves = [world.content(path) for path in LEAVES]
+    del world.objects[CA]
+
+    assert world.settle(replica).phase is Phase.WAIT
+    new = authorities(world).next.certificate
+    assert authorities(world).current is None
+    assert bundles(world) == {frozenset({old, new})}
+    assert [world.content(path) for path in LEAVES] == leaves
+    world.monotonic += WAIT
+    assert world.settle(replica).phase is Phase.RETIRE
+    assert signers(world) == ["current", "current"]
+    assert world.uncovered() is None
+
+
+def test_unreadable_ca_is_replaced_without_a_gap(world):
+    world.put(CA, {**world.objects[CA], "data": {"current.crt": "%"}})
+    assert world.settle().phase is Phase.WAIT
+    assert authorities(world).current is None
+    assert world.actions == [Action.ANNOUNCE]
+
+
+@pytest.mark.parametrize("number", range(len(LEAVES)))
+def test_lost_leaf_is_issued_again_by_the_same_ca(world, number):
+    del world.objects[LEAVES[number]]
+    world.settle()
+    assert signers(world) == ["current", "current"]
+    assert world.actions == []
+    assert world.uncovered() is None
+
+
+def test_old_ca_stays_trusted_for_a_wait_when_all_secrets_are_lost(world):
+    replica = world.replica()
+    old = authorities(world).current.certificate
+    for path in (CA, *LEAVES):
+        del world.objects[path]
+
+    assert world.settle(replica).phase is Phase.RETIRE
+    new = authorities(world).current.certificate
+    assert bundles(world) == {frozenset({old, new})}
+    world.monotonic += WAIT
+    world.settle(replica)
+    assert bundles(world) == {frozenset({new})}
+
+
+def test_next_ca_signs_at_once_when_a_leaf_is_lost_with_the_ca(world):
+    del world.objects[CA]
+    world.settle()
+    del world.objects[LEAVES[0]]
+    world.actions.clear()
+    assert world.settle().phase is Phase.RETIRE
+    assert world.actions == [Action.ISSUE]
+    assert signers(world) == ["current", "current"]
+
+
+def test_certificates_of_strangers_in_a_bundle_are_not_trusted_while_a_ca_is_there(world):
+    stranger = new_authority(NOW, 9_000, KEY_SOURCE).certificate
+    world.overwrite(CONFIGURATIONS[0], b64encode(certificates_pem([stranger])).decode())
+    world.settle()
+    assert bundles(world) == {frozenset({authorities(world).current.certificate})}
+
+
+def legacy_secret(*cas):
+    """Return the Secret of version 0.1; the last CA has signed the leaf."""
+    leaf = new_leaf(cas[-1], ("linkwise-webhook",), NOW, 3_000, KEY_SOURCE)
+    return encode(
+        {
+            "ca.crt": certificates_pem([ca.certificate for ca in cas]),
+            "ca.key": b"".join(map(key_pem, cas)),
+            "tls.crt": certificates_pem([leaf.certificate]),
+            "tls.key": key_pem(leaf),
+        }
+    )
+
+
+LEGACY = LEAVES[0].replace("linkwise-webhook-cert", "linkwise-webhook-tls")
+
+
+@pytest.mark.parametrize("count", [1, 2], ids=["one CA", "after a renewal"])
+def test_ca_of_version_0_1_goes_on_signing(count):
+    cas = [new_authority(NOW + i, 9_000, KEY_SOURCE) for i in range(count)]
+    world = World()
+    world.put(LEGACY, {"data": legacy_secret(*cas)})
+    bundle = b64encode(certificates_pem([ca.certificate for ca in cas])).decode()
+    for path in CONFIGURATIONS:
+        world.overwrite(path, bundle)
+    before = dict(world.objects)
+
+    world.settle()
+    assert world.actions == [Action.ADOPT]
+    assert authorities(world).current.certificate == cas[-1].certificate
+    assert signers(world) == ["current", "current"]
+    # Neither API servers nor replicas of version 0.1 notice anything.
+    assert all(world.objects[path] == before[path] for path in (LEGACY, *CONFIGURATIONS))
+
+
+def test_secret_of_version_0_1_is_not_read_after_the_upgrade(world):
+    old = new_authority(NOW, 9_000, KEY_SOURCE)
+    world.put(LEGACY, {"data": legacy_secret(old)})
+    del world.objects[CA]
+    world.settle()
+    assert old.certificate not in authorities(world).certificates
+    assert world.actions == [Action.ANNOUNCE]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"ca.key": ""}, id="no key"),
+        pytest.param({"ca.crt": "%"}, id="unreadable"),
+        pytest.param({"tls.crt": None}, id="no leaf"),
+    ],
+)
+def test_unusable_secret_of_version_0_1_is_ignored(change):
+    data = {**legacy_secret(new_authority(NOW, 9_000, KEY_SOURCE)), **change}
+    world = World()
+    world.put(LEGACY, {"data": {key: text for key, text in data.items() if text is not None}})
+    world.settle()
+    assert world.actions == [Action.ISSUE]
+
+
+def test_published_state_has_the_chain_and_what_happens_next(world):
+    found = state(world)
+    assert (found.mode, found.phase, found.since) == ("self", "stable", "2027-01-15T08:00:00Z")
+    (current,) = found.authorities
+    assert (current.role, current.not_after) == ("current", "2027-01-15T10:30:00Z")
+    assert [each.secret for each in found.servers] == [server.secret for server in SERVERS]
+    assert {each.issuer for each in found.servers} == {current.sha256}
+    assert (found.next.text, found.next.at) == (
+        "renew certificates of servers",
+        "2027-01-15T08:33:20Z",
+    )
+
+    world.request_rotation()
+    world.monotonic += 60
+    world.settle()
+    found = state(world)
+    assert [each.role for each in found.authorities] == ["current", "next"]
+    assert (found.phase, found.since) == ("wait", "2027-01-15T08:01:00Z")
+    assert (found.next.text, found.next.at) == ("switch to the next CA", "2027-01-15T08:11:00Z")
+
+
+def test_published_state_keeps_the_start_of_a_phase(world):
+    world.request_rotation()
+    world.settle()
+    since = state(world).since
+    world.monotonic += 100
+    world.settle()
+    assert state(world).since == since
+
+
+def test_missing_status_config_map_stops_nothing(world):
+    del world.objects[STATUS]
+    world.request_rotation()
+    assert world.settle().phase is Phase.WAIT
+
+
+def test_pass_that_crashes_at_any_call_is_continued_by_another_replica(world):
+    world.request_rotation()
+    reference = World()
+    reference.settle()
+    calls = 0
+    while True:
+        # Each round a replica ends before its next call, one call later than in the last round.
+        work = world.replica().reconcile()
+        try:
+            for _ in range(calls + 1):
+                work.send(None)
+        except StopIteration:
+            break
+        work.close()
+        calls += 1
+    assert calls > len(POLICY.servers)
+    assert run(world.replica().reconcile()) is not None
+    assert world.uncovered() is None
