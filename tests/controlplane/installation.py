@@ -195,6 +195,7 @@ def certs_process(
     }
     if leaf_seconds:
         environment["LINKWISE_LEAF_DAYS"] = str(leaf_seconds / 86_400)
+        environment["LINKWISE_PROPAGATION_SECONDS"] = str(leaf_seconds / 5)
     argv = (sys.executable, "-m", "certs")
     url = f"http://127.0.0.1:{port}"
     return Process("certs", argv, folder / "certs.log", (url,), environment)

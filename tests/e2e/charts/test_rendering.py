@@ -84,6 +84,12 @@ def kustomized(tmp_path_factory):
         pytest.param(["base", "agent"], [], id="with the agent"),
         pytest.param(["scheduler"], [NO_AGENT, SCHEDULER], id="scheduler"),
         pytest.param(
+            ["cert-manager"], [NO_AGENT, "--set=certs.mode=cert-manager"], id="cert-manager"
+        ),
+        pytest.param(
+            ["provided-certificates"], [NO_AGENT, "--set=certs.mode=provided"], id="provided"
+        ),
+        pytest.param(
             ["profiles-all"], [NO_AGENT, "--set=policy.profilesAll=true"], id="profiles-all"
         ),
     ],
