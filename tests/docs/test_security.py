@@ -76,5 +76,5 @@ def objects(rule):
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     ]
-    named = rule.get("resourceNames", ())
-    return ", ".join(kinds) + "".join(f" named `{name}`" for name in named)
+    named = ", ".join(f"`{name}`" for name in rule.get("resourceNames", ()))
+    return ", ".join(kinds) + (f" named {named}" if named else "")

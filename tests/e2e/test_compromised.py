@@ -149,7 +149,7 @@ def test_no_account_may_administer_the_cluster(plane, namespace, account):
 
 
 @pytest.mark.usefixtures("shipped")
-def test_certs_reads_one_secret_and_changes_our_registrations_alone(plane):
+def test_certs_reads_its_secrets_and_changes_our_registrations_alone(plane):
     api = plane.api_as(plane.token(NAMESPACE, "linkwise-certs"))
     other = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/other"
 
