@@ -61,10 +61,6 @@ _OF_CHARTS = {
     "helm": "helm.sh/helm/v4/cmd/helm",
     "kubeconform": "github.com/yannh/kubeconform/cmd/kubeconform",
 }
-KARPENTER = "karpenter"
-AUTOSCALER_CRDS = "autoscaler-crds"
-"""Folder of the definitions of ProvisioningRequests and of Karpenter's kinds."""
-_AUTOSCALERS = HERE / "autoscalers"
 _OPERATOR = "github.com/kubeflow/training-operator"
 _FLAGS = ("-mod=readonly", "-ldflags", LINKER_FLAGS)
 _REPORT_EVERY = 200
@@ -158,25 +154,6 @@ def chart_binaries(say: Say) -> Binaries:
     return built("charts", [_CHARTS], parts, say)
 
 
-def autoscaler_binaries(say: Say) -> Binaries:
-    """Return Karpenter for nodes of kwok, and the definitions of the autoscalers' APIs.
-
-    The first time takes about three minutes on two cores.
-
-    Args:
-        say: Takes one line for people at a time.
-
-    Raises:
-        MissingError: A program is missing, and there is no Go to build it.
-        BuildError: Its build failed.
-    """
-    parts: dict[str, Make] = {
-        KARPENTER: partial(build_program, _AUTOSCALERS, "sigs.k8s.io/karpenter/kwok"),
-        AUTOSCALER_CRDS: _copy_autoscaler_crds,
-    }
-    return built("autoscalers", [_AUTOSCALERS], parts, say)
-
-
 def built_helm() -> Path | None:
     """Return Helm if it is built."""
     return _find("helm", _cache_folder("charts", [_CHARTS]))
@@ -247,9 +224,28 @@ def _made(name: str, make: Make, cache: Path, say: Say) -> Path:
     return path
 
 
-def build_program(module: Path, package: str, path: Path, say: Say, version: str = VERSION) -> None:
-    """Build a program, and say from time to time how many packages are compiled."""
+def build_program(
+    module: Path,
+    package: str,
+    path: Path,
+    say: Say,
+    *,
+    version: str = VERSION,
+    modules: Path | None = None,
+) -> None:
+    """Build a program, and say from time to time how many packages are compiled.
+
+    Args:
+        module: Folder of the module to build it from.
+        package: Its package.
+        path: Where it will lie.
+        say: Takes one line for people at a time.
+        version: What it reports as its version.
+        modules: A go.mod to use instead of the module's.
+    """
     flags = ("-mod=readonly", "-ldflags", _LINKER_FLAGS.format(version))
+    if modules:
+        flags += (f"-modfile={modules}",)
     argv = ("go", "build", "-v", *flags, "-o", str(path), package)
     say(f"{package}: building")
     lines = []
@@ -274,17 +270,6 @@ def _copy_crds(path: Path, _: Say) -> None:
     path.mkdir()
     name = "kubeflow.org_mpijobs.yaml"
     shutil.copyfile(source_of(_TRAINING, _OPERATOR) / "manifests/base/crds" / name, path / name)
-
-
-def _copy_autoscaler_crds(path: Path, _: Say) -> None:
-    path.mkdir()
-    karpenter = source_of(_AUTOSCALERS, "sigs.k8s.io/karpenter")
-    autoscaler = source_of(_AUTOSCALERS, "k8s.io/autoscaler/cluster-autoscaler/apis")
-    for folder in (karpenter / "pkg/apis/crds", karpenter / "kwok/apis/crds"):
-        for found in folder.glob("karpenter*.yaml"):
-            shutil.copyfile(found, path / found.name)
-    name = "autoscaling.x-k8s.io_provisioningrequests.yaml"
-    shutil.copyfile(autoscaler / "config/crd" / name, path / name)
 
 
 def source_of(module: Path, name: str) -> Path:

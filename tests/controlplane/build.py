@@ -9,13 +9,12 @@ import sys
 from controlplane.binaries import (
     BuildError,
     MissingError,
-    autoscaler_binaries,
     binaries,
     chart_binaries,
     node_binaries,
 )
 from controlplane.node.machine import unavailable
-from controlplane.other_programs import other_binaries
+from controlplane.other_programs import autoscaler_binaries, other_binaries
 
 
 def main() -> int:

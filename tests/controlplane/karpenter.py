@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from controlplane.api import ApiError, Object
-from controlplane.binaries import AUTOSCALER_CRDS, KARPENTER, Binaries
+from controlplane.binaries import Binaries
+from controlplane.other_programs import AUTOSCALER_CRDS, KARPENTER
 from controlplane.plane import ControlPlane
 from controlplane.process import Process, answers, free_ports
 

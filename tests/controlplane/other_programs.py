@@ -1,6 +1,8 @@
 """Programs of other projects that run beside Linkwise: where they lie, and how they are built."""
 
+import re
 import shutil
+import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -9,11 +11,23 @@ from controlplane.binaries import HERE, Binaries, Make, Say, build_program, buil
 KUEUE = "kueue"
 KUEUE_CONFIG = "kueue-config"
 """Folder of the kustomizations of its installation."""
-_KUEUE = HERE / "kueue"
+COSCHEDULING = "coscheduling"
+"""A kube-scheduler with the plugin of scheduler-plugins."""
+POD_GROUPS = "pod-groups"
+"""Folder of the definition of its PodGroups."""
+KARPENTER = "karpenter"
+AUTOSCALER_CRDS = "autoscaler-crds"
+"""Folder of the definitions of ProvisioningRequests and of Karpenter's kinds."""
+_AUTOSCALERS = HERE / "autoscalers"
+_KUEUE, _COSCHEDULING = HERE / "kueue", HERE / "coscheduling"
+_PLUGINS = "sigs.k8s.io/scheduler-plugins"
+_MOVED = re.compile(r"\bframework\.(?!PodsToActivate|Resource\b)")
+"""What Kubernetes 1.36 has moved from this Go package to `fwk`, in the source of the plugin."""
+_IMPORT = '\t"k8s.io/kubernetes/pkg/scheduler/framework"\n'
 
 
 def other_binaries(say: Say) -> Binaries:
-    """Return Kueue and the manifests of its installation, after building what is missing.
+    """Return Kueue, coscheduling and their manifests, after building what is missing.
 
     The first time takes about two minutes on two cores, where a control plane was built before.
 
@@ -24,13 +38,78 @@ def other_binaries(say: Say) -> Binaries:
         MissingError: A program is missing, and there is no Go to build it.
         BuildError: Its build failed.
     """
-    parts: dict[str, Make] = {
+    kueue: dict[str, Make] = {
         KUEUE: partial(build_program, _KUEUE, "sigs.k8s.io/kueue/cmd/kueue"),
         KUEUE_CONFIG: _copy_kueue_config,
     }
-    return built("kueue", (_KUEUE,), parts, say)
+    coscheduling: dict[str, Make] = {COSCHEDULING: _build_coscheduling, POD_GROUPS: _copy_groups}
+    first = built("kueue", (_KUEUE,), kueue, say)
+    second = built("coscheduling", (_COSCHEDULING,), coscheduling, say)
+    return Binaries({**first.paths, **second.paths})
+
+
+def autoscaler_binaries(say: Say) -> Binaries:
+    """Return Karpenter for nodes of kwok, and the definitions of the autoscalers' APIs.
+
+    The first time takes about three minutes on two cores.
+
+    Args:
+        say: Takes one line for people at a time.
+
+    Raises:
+        MissingError: A program is missing, and there is no Go to build it.
+        BuildError: Its build failed.
+    """
+    parts: dict[str, Make] = {
+        KARPENTER: partial(build_program, _AUTOSCALERS, "sigs.k8s.io/karpenter/kwok"),
+        AUTOSCALER_CRDS: _copy_autoscaler_crds,
+    }
+    return built("autoscalers", [_AUTOSCALERS], parts, say)
 
 
 def _copy_kueue_config(path: Path, _: Say) -> None:
-    config = source_of(_KUEUE, "sigs.k8s.io/kueue") / "config"
-    shutil.copytree(config, path, copy_function=shutil.copyfile)
+    _copy_tree(source_of(_KUEUE, "sigs.k8s.io/kueue") / "config", path)
+
+
+def _copy_tree(source: Path, path: Path) -> None:
+    """Copy without modes: the module cache is read-only."""
+    argv = ("cp", "-r", "--no-preserve=mode", source, path)
+    subprocess.run(argv, check=True)
+
+
+def _build_coscheduling(path: Path, say: Say) -> None:
+    """Build it from a copy of its source, in which the names are those of Kubernetes 1.36.
+
+    Its releases follow older versions, which would have to be compiled as a whole.
+    """
+    copy = path.with_name(f"{path.name}.source")
+    shutil.rmtree(copy, ignore_errors=True)
+    source = source_of(_COSCHEDULING, _PLUGINS)
+    _copy_tree(source, copy)
+    for file in (copy / "pkg/coscheduling").rglob("*.go"):
+        text = _MOVED.sub("fwk.", file.read_text())
+        is_used = "framework." in text.replace(_IMPORT, "")
+        file.write_text(text if is_used else text.replace(_IMPORT, ""))
+    modules = (_COSCHEDULING / "go.mod").read_text()
+    (copy / "build.mod").write_text(f"{modules}\nreplace {_PLUGINS} => {copy}\n")
+    shutil.copyfile(_COSCHEDULING / "go.sum", copy / "build.sum")
+    build_program(_COSCHEDULING, ".", path, say, modules=copy / "build.mod")
+    shutil.rmtree(copy)
+
+
+def _copy_groups(path: Path, _: Say) -> None:
+    path.mkdir()
+    crds = source_of(_COSCHEDULING, _PLUGINS) / "config/crd/bases"
+    name = "scheduling.x-k8s.io_podgroups.yaml"
+    shutil.copyfile(crds / name, path / name)
+
+
+def _copy_autoscaler_crds(path: Path, _: Say) -> None:
+    path.mkdir()
+    karpenter = source_of(_AUTOSCALERS, "sigs.k8s.io/karpenter")
+    autoscaler = source_of(_AUTOSCALERS, "k8s.io/autoscaler/cluster-autoscaler/apis")
+    for folder in (karpenter / "pkg/apis/crds", karpenter / "kwok/apis/crds"):
+        for found in folder.glob("karpenter*.yaml"):
+            shutil.copyfile(found, path / found.name)
+    name = "autoscaling.x-k8s.io_provisioningrequests.yaml"
+    shutil.copyfile(autoscaler / "config/crd" / name, path / name)

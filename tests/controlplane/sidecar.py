@@ -70,8 +70,16 @@ def restart_scheduler(plane: ControlPlane, sidecar: Sidecar) -> None:
     wait_for_leader(sidecar.scorer)
 
 
-def start_scheduler(plane: ControlPlane, folder: Path, configuration: object) -> Process:
+def start_scheduler(
+    plane: ControlPlane, folder: Path, configuration: object, program: str = ""
+) -> Process:
     """Start another kube-scheduler, and wait until it is there.
+
+    Args:
+        plane: Where.
+        folder: Its configuration and its log are written there.
+        configuration: Of kube-scheduler.
+        program: Another one with the flags of kube-scheduler.
 
     Raises:
         NotReadyError: It was not in time.
@@ -82,7 +90,7 @@ def start_scheduler(plane: ControlPlane, folder: Path, configuration: object) ->
     flags = (f"--config={file}", "--bind-address=127.0.0.1", f"--secure-port={port}")
     process = Process(
         "second-scheduler",
-        (plane.site.binaries["kube-scheduler"], *_shipped_flags(), *flags),
+        (program or plane.site.binaries["kube-scheduler"], *_shipped_flags(), *flags),
         folder / "scheduler.log",
         (f"https://127.0.0.1:{port}",),
     )

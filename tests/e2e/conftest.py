@@ -14,14 +14,13 @@ from controlplane.binaries import (
     Binaries,
     BuildError,
     MissingError,
-    autoscaler_binaries,
     binaries,
     node_binaries,
 )
 from controlplane.manifests import BASE, NAMESPACE, install, uninstall
 from controlplane.node.machine import unavailable
 from controlplane.nodes import Line, add_nodes, read_nodes, remove_nodes
-from controlplane.other_programs import other_binaries
+from controlplane.other_programs import autoscaler_binaries, other_binaries
 from controlplane.plane import ControlPlane, control_plane
 from controlplane.pods import Pods, a_pod
 from controlplane.process import wait_until
