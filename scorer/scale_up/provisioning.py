@@ -163,10 +163,16 @@ class ProvisioningRequests:
         return age >= (_RETRY_AFTER if request.has_failed else _REPEAT_AFTER)
 
     async def _create(self, missing: Mapping[tuple[str, str], Unit], class_name: str) -> None:
-        due = [(key, unit) for key, unit in missing.items() if key not in self._backoff]
-        for key, unit in due[:_CREATED_MAX]:
+        due = [
+            (key, unit, owner)
+            for key, unit in missing.items()
+            if key not in self._backoff and (owner := self._owner(unit)) is not None
+        ]
+        for key, unit, owner in due[:_CREATED_MAX]:
             try:
-                await self._create_one(key, unit, class_name)
+                if not await self._create_one(key, unit, owner, class_name):
+                    # It must not keep the others from their turn.
+                    self._backoff.start(key)
             except KubeError as error:
                 delay = self._backoff.start(key)
                 _log.warning(
@@ -176,16 +182,19 @@ class ProvisioningRequests:
                     retry_after=delay,
                 )
 
-    async def _create_one(self, key: tuple[str, str], unit: Unit, class_name: str) -> None:
+    async def _create_one(
+        self, key: tuple[str, str], unit: Unit, owner: Reference, class_name: str
+    ) -> bool:
+        """Create a request and its templates; return whether it is a new one."""
         namespace, name = key
-        owner, groups = self._owner(unit), pod_sets(unit)
-        if owner is None or len(groups) > POD_SETS_MAX:
-            return
+        groups = pod_sets(unit)
+        if len(groups) > POD_SETS_MAX:
+            return False
         sets: list[PodSet] = []
         for number, group in enumerate(groups):
             template = await self._template(namespace, group)
             if template is None:
-                return
+                return False
             metadata = Metadata(f"{name}-{number}", labels=OURS, owner_references=(owner,))
             await self._ensure(
                 templates_of(namespace), {"metadata": metadata, "template": template}
@@ -193,8 +202,12 @@ class ProvisioningRequests:
             sets.append(PodSet(group.count, TemplateReference(metadata.name)))
         # The templates exist before: cluster-autoscaler fails a request without them.
         metadata = Metadata(name, labels=OURS, owner_references=(owner,))
-        await self._ensure(requests_of(namespace), new_request(metadata, tuple(sets), class_name))
+        request = new_request(metadata, tuple(sets), class_name)
+        if not await self._ensure(requests_of(namespace), request):
+            # Someone else has one of this name.
+            return False
         _log.info("Created ProvisioningRequest", request="/".join(key), pods=len(unit.waiting))
+        return True
 
     def _owner(self, unit: Unit) -> Reference | None:
         """Return the object with which the request is deleted; None: it does not exist yet."""
@@ -215,13 +228,15 @@ class ProvisioningRequests:
             pods.append((raw, count))
         return pod_template(pods)
 
-    async def _ensure(self, path: str, body: object) -> None:
-        """Create an object; an answer to an earlier attempt may have been lost."""
+    async def _ensure(self, path: str, body: object) -> bool:
+        """Create an object; return False where it exists, as after an answer that was lost."""
         try:
             await self._writing.create(path, body, Ignored)
         except ApiError as error:
             if error.status != 409:
                 raise
+            return False
+        return True
 
 
 def _bounded(units: Iterable[Unit]) -> list[Unit]:

@@ -215,6 +215,24 @@ async def test_a_refused_template_is_tried_again_later_and_stops_no_other_unit(c
     assert sum("bad" in body["metadata"]["name"] for body in refused) == 1
 
 
+async def test_a_request_of_that_name_by_someone_else_is_left_alone(cluster):
+    cluster.policy(PROVISIONING)
+    async with asking(cluster):
+        cluster.pod("solo", 9)
+        await until(lambda: requests(cluster))
+        (made,) = requests(cluster)
+        name = made["metadata"]["name"]
+        path = f"/apis/autoscaling.x-k8s.io/v1/namespaces/team/provisioningrequests/{name}"
+        cluster.put(path, {"metadata": {"labels": {}}, "spec": {}})
+        cluster.pod("other", 9)
+        await until(lambda: len(requests(cluster)) == 2)
+        cluster.pod("third", 9)
+        await until(lambda: len(requests(cluster)) == 3)
+    creations = [body for method, at, body in cluster.writes if at.endswith("provisioningrequests")]
+    assert sum(body["metadata"]["name"] == name for body in creations) <= 2
+    assert cluster.get(path)["metadata"]["labels"] == {}
+
+
 async def test_requests_are_deleted_when_the_policy_asks_for_none(cluster):
     cluster.policy(PROVISIONING)
     async with asking(cluster):
