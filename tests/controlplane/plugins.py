@@ -63,13 +63,18 @@ def operator_node(name: str, **labels: str) -> Object:
     }
 
 
-def plugin_of_operator() -> Object:
-    """Return the DaemonSet with which GPU Operator runs NVIDIA's device plugin."""
+def plugin_of_operator(container: Object | None = None) -> Object:
+    """Return the DaemonSet with which GPU Operator runs NVIDIA's device plugin.
+
+    Args:
+        container: That of its pods, where they really run.
+    """
     name = "nvidia-device-plugin-daemonset"
     spec = {
         "nodeSelector": {DEPLOY_PLUGIN: "true"},
         "tolerations": [OPERATOR_TOLERATION],
-        "containers": [{"name": "plugin", "image": "registry.example/none"}],
+        "containers": [container or {"name": "plugin", "image": "registry.example/none"}],
+        "terminationGracePeriodSeconds": 1,
     }
     template = {"metadata": {"labels": {"app": name}}, "spec": spec}
     selector = {"matchLabels": {"app": name}}

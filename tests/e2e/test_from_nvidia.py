@@ -1,13 +1,10 @@
 """Nodes under GPU Operator: as they are, and moved to the agent and back by the documented way."""
 
-import os
-import subprocess
-from pathlib import Path
-
 import pytest
 from controlplane.gangs import delete_pods, gang_labels, wait_until_placed
 from controlplane.history import History, gpus
 from controlplane.manifests import ROOT
+from controlplane.page import Page
 from controlplane.plugins import (
     DEPLOY_PLUGIN,
     GPUS,
@@ -19,12 +16,10 @@ from controlplane.plugins import (
 )
 from controlplane.pods import container, gates
 from controlplane.process import wait_until
-from printed import blocks
 
 from cluster import keys
 
 NODES = ("dgx-0", "dgx-1")
-PAGE = "docs/from-nvidia.md"
 PATIENCE = 300
 OPERATOR = "gpu-operator"
 
@@ -48,21 +43,7 @@ def operator(plane, placing):
 
 @pytest.fixture
 def page(plane):
-    """Runs a block of commands of the page as it is printed."""
-    found = [block for block in blocks(PAGE) if block.startswith("kubectl")]
-    folder = Path(plane.site.binaries["kubectl"]).parent
-    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
-    environment["PATH"] = f"{folder}:{os.environ['PATH']}"
-
-    def run(number, node=""):
-        shell = ["bash", "-e", "-o", "pipefail", "-c", found[number]]
-        ran = subprocess.run(
-            shell, env={**environment, "NODE": node}, capture_output=True, text=True, check=False
-        )
-        assert ran.returncode == 0, f"{found[number]}: {ran.stdout}{ran.stderr}"
-        return ran.stdout
-
-    return run
+    return Page(plane, "docs/from-nvidia.md")
 
 
 DRAIN, TO_AGENT, WAIT, LIST, OPEN, DRAIN_AGAIN, TO_PLUGIN, OPEN_AGAIN, LIST_GATED = range(9)
@@ -126,15 +107,15 @@ def test_nodes_are_moved_to_the_agent_and_back_under_load(plane, pods, operator,
         wait_until(lambda: len(bound(pods)) == 8, "all run with NVIDIA's plugin", PATIENCE)
 
         for node in NODES:
-            page(DRAIN, node)
-            page(TO_AGENT, node)
-            page(WAIT, node)
+            page.run(DRAIN, NODE=node)
+            page.run(TO_AGENT, NODE=node)
+            page.run(WAIT, NODE=node)
             wait_until(lambda: is_gated(pods), "admission knows the node")
-            for row in page(LIST).splitlines():
+            for row in page.run(LIST).splitlines():
                 namespace, name, count, gated = row.split()
                 if namespace == pods.namespace and count != "<none>" and gated == "<none>":
                     delete_pods(pods, name)
-            page(OPEN, node)
+            page.run(OPEN, NODE=node)
         wait_until(lambda: len(bound(pods)) == 8, "all run with the agent", PATIENCE)
         made = pods.all()
         held = [gpu for pod in made.values() for gpu in gpus(pod)]
@@ -144,10 +125,10 @@ def test_nodes_are_moved_to_the_agent_and_back_under_load(plane, pods, operator,
         assert len({gpu[0] for found in ring.values() for gpu in found}) == 1
 
         for node in NODES:
-            page(DRAIN_AGAIN, node)
-            page(TO_PLUGIN, node)
-            page(OPEN_AGAIN, node)
-        for row in page(LIST_GATED).splitlines():
+            page.run(DRAIN_AGAIN, NODE=node)
+            page.run(TO_PLUGIN, NODE=node)
+            page.run(OPEN_AGAIN, NODE=node)
+        for row in page.run(LIST_GATED).splitlines():
             namespace, name, gated = row.split()
             if namespace == pods.namespace and gated == keys.GANG:
                 delete_pods(pods, name)
