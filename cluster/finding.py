@@ -38,6 +38,7 @@ class Code(StrEnum):
     MISSPELT = "LW122"
     CDI_ANNOTATION = "LW123"
     INJECTION = "LW124"
+    CLAIMS = "LW125"
     CLASS = "LW201"
     QOS = "LW202"
     MODEL = "LW203"

@@ -230,6 +230,9 @@ BEST_EFFORT_ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 """A label of Kubernetes: the program that creates and deletes an object."""
 
+DRA_GPU_DRIVER = "gpu.nvidia.com"
+"""NVIDIA's driver for dynamic resource allocation (DRA) of GPUs."""
+
 DEFAULT_SCHEDULER = "default-scheduler"
 SCHEDULER = "linkwise"
 """Default name of the second scheduler, where one runs beside the scorer."""

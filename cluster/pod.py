@@ -198,6 +198,7 @@ class NewPodSpec(KubeObject, frozen=True):
     priority_class_name: str = ""
     priority: Int32 | None = None
     preemption_policy: str | None = None
+    resource_claims: Annotated[list[ResourceClaim], Meta(max_length=1024)] | None = None
 
     @property
     def required_nodes(self) -> NodeSelector | None:

@@ -44,6 +44,8 @@ class FakeCluster:
         """The query parameters of each of `writes`."""
         self.tried = []
         """The path of each dry run, and its refusal or None."""
+        self.serves_claims = False
+        """Whether the API of resource claims is there."""
         self.users = {}
         """The status of a TokenReview, by token."""
         self.version = 0
@@ -124,13 +126,11 @@ class FakeCluster:
 
     async def _answer(self, request):
         place = _PATH.fullmatch(request.path)
+        if place is None:
+            # A group of APIs, such as that of claims for devices.
+            return web.json_response({}) if self.serves_claims else status(404, "not served")
         if request.method == "GET":
-            if place["name"]:
-                found = self.get(request.path)
-                return web.json_response(found) if found else status(404, "it is not there")
-            wanted = _chosen(place, request.query.get("fieldSelector", ""))
-            watch = "watch" in request.query
-            return await self._watch(request, wanted) if watch else self._list(place, wanted)
+            return await self._read(request, place)
         body = json.loads(await request.read() or b"null")
         if "dryRun" in request.query:
             return self._dry_run(request, body)
@@ -142,6 +142,14 @@ class FakeCluster:
         if refusal := self.refuse(request.method, request.path, body):
             return status(*refusal)
         return getattr(self, f"_{request.method.lower()}")(request, place, body)
+
+    async def _read(self, request, place):
+        if place["name"]:
+            found = self.get(request.path)
+            return web.json_response(found) if found else status(404, "it is not there")
+        wanted = _chosen(place, request.query.get("fieldSelector", ""))
+        watch = "watch" in request.query
+        return await self._watch(request, wanted) if watch else self._list(place, wanted)
 
     def _dry_run(self, request, body):
         refusal = self.refuse_dry_run(request.method, request.path, body)

@@ -51,9 +51,29 @@ def validate_pod(
         findings += _scheduler_findings(parsed, rules.placement.scheduler_name)
     if parsed.member and parsed.mark:
         findings += gang_findings(parsed.pod, parsed.mark, workload)
+    if parsed.pod.spec.resource_claims and (places or parsed.mark):
+        findings.append(_claims_finding(parsed, places=places))
     if parsed.mark and request.family is _NVIDIA:
         findings += _unplanned_gang(parsed.pod, parsed.mark, request)
     return findings
+
+
+def _claims_finding(parsed: ParsedPod, *, places: bool) -> Finding:
+    """Return a warning for a pod with resource claims, which Linkwise does not read (DRA)."""
+    if places:
+        message = (
+            "the pod asks for GPUs that Linkwise chooses, and claims devices, too: the node is"
+            " chosen without regard to the claims"
+        )
+        fix = f"claim no GPUs beside {GPU_WHOLE}, and only devices that every suitable node has"
+    else:
+        gang = parsed.mark.name if parsed.mark else ""
+        message = (
+            f"Linkwise does not place gang {gang} as a whole: the pod gets its devices by resource"
+            " claims (DRA)"
+        )
+        fix = f"ask for {GPU_WHOLE} instead of the claims, or remove the mark"
+    return Finding(Code.CLAIMS, Severity.WARNING, "spec.resourceClaims", None, message, fix)
 
 
 def _privileged_findings(pod: NewPod) -> list[Finding]:

@@ -18,6 +18,7 @@ from policy.active_config import POLICY, ActiveConfig
 from policy.snapshot import PolicySnapshot
 from runtime.kube.client import Kube
 from runtime.kube.reflector import Key, Reflector
+from scorer.cache.claim_informer import ClaimInformer
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.gang_informer import GangInformer
 from scorer.cache.node_info import ConfigMap
@@ -48,6 +49,7 @@ class Informers:
         """Set by every change; the planner clears it."""
         self.pods = PodInformer(kube, self._pods_changed)
         self.nodes = NodeInformer(kube, self.state, self.changed.set, build_table)
+        self.claims = ClaimInformer(kube, self.nodes.set_claimed)
         self.gang_objects = GangInformer(
             kube, self.changed.set, lambda gang: self.workloads.forget_owner(gang.owner)
         )
@@ -92,6 +94,7 @@ class Informers:
             for reflector in self._reflectors.values():
                 group.create_task(reflector.run())
             group.create_task(self.pods.run())
+            group.create_task(self.claims.run())
             group.create_task(self.nodes.tables.run())
             await self.synced()
             self.nodes.log_warnings()
@@ -100,6 +103,7 @@ class Informers:
         """Wait until everything was listed, and the tables of small machines were built."""
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
+        await self.claims.synced.wait()
         await self.nodes.tables.small_built()
         self._has_synced = True
 
@@ -108,6 +112,8 @@ class Informers:
         for name, reflector in self._reflectors.items():
             if not reflector.synced.is_set():
                 return f"{name} were not listed yet: {reflector.error or 'the list is under way'}"
+        if not self.claims.synced.is_set():
+            return f"resource claims were not listed yet: {self.claims.error}"
         if (count := self.nodes.tables.small_missing) and not self._has_synced:
             nodes = "node" if count == 1 else "nodes"
             return f"link tables of {count} {nodes} are being computed"

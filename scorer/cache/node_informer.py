@@ -7,6 +7,7 @@ import msgspec
 import structlog
 from msgspec import Raw
 
+from cluster.device_claims import ClaimedGPUs, without_claimed
 from cluster.keys import TOPOLOGY_NAMESPACE
 from cluster.node import NodeError, NodeObject
 from policy.snapshot import PolicySnapshot
@@ -49,6 +50,8 @@ class NodeInformer:
         self._policy = PolicySnapshot()
         self._config_maps: dict[str, dict[str, ConfigMap]] = {}
         """By node, then by their names."""
+        self._claimed: Mapping[str, ClaimedGPUs] = {}
+        """By node: the GPUs that resource claims hold."""
         self._warnings: dict[str, tuple[str, ...]] = {}
         """By node: data that was guessed or ignored."""
         self._logs_warnings = False
@@ -66,6 +69,14 @@ class NodeInformer:
         self._policy = policy
         for _, name in self.nodes.items:
             self._update(name)
+
+    def set_claimed(self, claimed: Mapping[str, ClaimedGPUs]) -> None:
+        """Take the GPUs that resource claims hold, by node."""
+        before, self._claimed = self._claimed, claimed
+        for node in before.keys() | claimed.keys():
+            if before.get(node) != claimed.get(node):
+                self._update(node)
+        self._on_change()
 
     def log_warnings(self) -> None:
         """Log the warnings of all nodes, and from now on those that change.
@@ -104,6 +115,8 @@ class NodeInformer:
         config_maps = self._config_maps.get(name, {})
         try:
             node = build_node(raw, config_maps, self._policy) if raw else None
+            if node and (claimed := self._claimed.get(name)):
+                node = without_claimed(node, claimed)
         except (NodeError, TopologyError) as error:
             _log.warning("Node skipped", node=name, err=str(error))
             node = None

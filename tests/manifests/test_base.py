@@ -607,6 +607,7 @@ def test_rights_of_the_scorer():
         *(("*", kind, verb) for kind in ("jobs", "statefulsets") for verb in (*read, "get")),
         ("*", "tokenreviews", "create"),
         *(("*", resource, "get") for resource in OWNERS),
+        *(("*", kind, verb) for kind in ("resourceclaims", "resourceslices") for verb in read),
         *((system, "configmaps", verb, keys.POLICY_NAME) for verb in read),
         *((system, "leases", verb, "linkwise-scorer") for verb in (*read, "get", "patch")),
         (system, "leases", "create"),

@@ -1,0 +1,110 @@
+"""GPUs that the stock scheduler gives to resource claims, on nodes of Linkwise."""
+
+from dataclasses import replace
+
+import pytest
+from controlplane.dra import claiming, claims_of, delete_claims, gpus_by_claims, make_claim
+from controlplane.gangs import delete_pods, make_gang, wait_for_phase, wait_until_placed, where
+from controlplane.pods import gates
+from controlplane.process import wait_until
+
+from cluster import keys
+from cluster.topology_configmap import PublishedTopology, write_published
+from topology import catalogue
+from topology.table import table_of
+
+NODE = "gpu-0"
+MACHINE = replace(
+    catalogue.entry("dgx1-v100").machine,
+    uuids=tuple(f"GPU-0000000{i}-1111-2222-3333-444444444444" for i in range(8)),
+)
+PATIENCE = 120
+
+
+@pytest.fixture
+def node(plane, machines, placing):
+    """A node of mode topology whose agent publishes the UUIDs of its GPUs."""
+    del placing
+    machines(1)
+    table = table_of(MACHINE)
+    n = range(MACHINE.n)
+    pairs = [[table.bandwidth(1 << i | 1 << j) if i != j else 0.0 for j in n] for i in n]
+    data = write_published(PublishedTopology(MACHINE, (True,) * MACHINE.n), pairs)
+    maps = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
+    plane.api.patch(f"{maps}/{keys.TOPOLOGY_NAME_PREFIX}{NODE}", {"data": data})
+
+
+@pytest.fixture
+def by_claims(plane, node, pods):
+    """The same GPUs, as devices of NVIDIA's driver, too."""
+    del node
+    with gpus_by_claims(plane.api, NODE, MACHINE.uuids, keys.NVIDIA_GPU):
+        yield
+        pods.clear()
+        delete_claims(plane.api, pods.namespace)
+
+
+def claimed(pods):
+    """Return the indices of the GPUs that claims of a namespace hold."""
+    allocations = [
+        claim.get("status", {}).get("allocation")
+        for claim in pods.api.get(claims_of(pods.namespace))["items"]
+    ]
+    return {
+        int(result["device"].removeprefix("gpu-"))
+        for allocation in allocations
+        if allocation
+        for result in allocation["devices"]["results"]
+    }
+
+
+def closed(placing):
+    """Return the indices of the GPUs on which no pod of Linkwise is placed."""
+    (node,) = placing.look("/v1/nodes")["nodes"]
+    return {gpu["i"] for gpu in node["gpus"] if gpu["cordoned"]}
+
+
+@pytest.mark.usefixtures("by_claims")
+def test_gpus_of_a_claim_are_free_for_no_gang_until_it_ends(plane, pods, placing):
+    make_claim(plane.api, pods.namespace, "notebook", 2)
+    made = pods.create(name="notebook", spec=claiming("notebook"))
+    assert gates(made) == []
+    wait_until(lambda: pods.all()["notebook"]["spec"].get("nodeName") == NODE, "bound", PATIENCE)
+    held = claimed(pods)
+    assert len(held) == 2
+    wait_until(lambda: closed(placing) == held, "they are known", PATIENCE)
+
+    make_gang(pods, "large", 8, 1)
+    wait_for_phase(pods, "large", "Waiting", "6 of 8")
+    make_gang(pods, "small", 6, 1)
+    members = wait_until_placed(pods, "small", 6)
+    assert {index for gpus in members.values() for _, index in gpus} == set(range(8)) - held
+    assert where(pods, "large") == {}
+
+    delete_pods(pods, "notebook", *(f"small-{i}" for i in range(6)))
+    delete_claims(plane.api, pods.namespace)
+    wait_until_placed(pods, "large", 8)
+
+
+@pytest.mark.usefixtures("by_claims")
+def test_gpus_behind_an_extended_resource_of_dra_are_not_free_either(pods, placing):
+    pods.create({keys.NVIDIA_GPU: 1}, name="extended")
+    wait_until(lambda: pods.all()["extended"]["spec"].get("nodeName") == NODE, "bound", PATIENCE)
+    held = claimed(pods)
+    assert len(held) == 1
+    wait_until(lambda: closed(placing) == held, "it is known", PATIENCE)
+
+    make_gang(pods, "pair", 7, 1)
+
+    members = wait_until_placed(pods, "pair", 7)
+    assert {index for gpus in members.values() for _, index in gpus} == set(range(8)) - held
+
+
+def test_a_gang_of_claims_is_left_to_the_scheduler_with_a_warning(pods, by_claims):
+    del by_claims
+    labels = {keys.POD_GROUP_NAME: "claims", keys.POD_GROUP_MIN_AVAILABLE: "2"}
+    spec = claiming("absent")
+
+    made = pods.create(name="claims-0", labels=labels, spec=spec)
+
+    assert gates(made) == []
