@@ -244,6 +244,12 @@ def _with_conditions(old, new):
     return {**old, "conditions": list(merged.values())}
 
 
+def is_object(path):
+    """Return whether a path is that of a single object."""
+    place = _PATH.fullmatch(path)
+    return place is not None and place["name"] is not None
+
+
 def _collection(place):
     return f"{place['api']}/{place['kind']}"
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from aiohttp import web
 from builders import a_held_pod
-from fake_cluster import FakeCluster, status
+from fake_cluster import FakeCluster, is_object, status
 from prometheus_client import CollectorRegistry
 from waiting import PATIENCE, until
 
@@ -187,7 +187,7 @@ class Cluster(FakeCluster):
         if isinstance(outcome, asyncio.Event):
             await outcome.wait()
             outcome = (403, "no")
-        if request.method == "GET" and not {"watch", "limit"} & request.query.keys():
+        if request.method == "GET" and is_object(request.path):
             self.reads.append(request.path)
         if outcome in {None, "unanswered"}:
             response = await super()._answer(request)

@@ -18,8 +18,8 @@ from fake_cluster import FakeCluster
 from waiting import PATIENCE, until, until_true
 
 from cluster.whatif_api import PATH
+from runtime.kube.client import Kube
 from runtime.process.logs import configure
-from scorer import __main__ as process
 from scorer.__main__ import LEASE, run_scorer
 from scorer.settings import Settings
 from scorer.timings import Timings
@@ -124,8 +124,12 @@ async def started(request, cluster, beside, timings, tmp_path, monkeypatch):
     )
     settings = replace(settings, **getattr(request, "param", {}))
     # Settings have a short time for writes so that it leads soon; the machine may be slower.
-    kube = process._kube
-    monkeypatch.setattr(process, "_kube", lambda settings, _timeout: kube(settings, PATIENCE))
+    client = Kube.from_settings
+
+    def patient(settings, environment, **_given):
+        return client(settings, environment, timeout=PATIENCE)
+
+    monkeypatch.setattr(Kube, "from_settings", patient)
     stream = BytesIO()
     scheduler = asyncio.create_task(hold_lease(cluster, beside)) if beside else None
     configure(stream=stream)
