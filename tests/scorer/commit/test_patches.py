@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from strategies import pods
 
 from cluster import keys
+from cluster.node_ledger import NodeLedger
 from cluster.pod import Pod
 from cluster.record import Allocation, GPUShare, parse_record
 from policy.document import Containers
@@ -185,7 +186,9 @@ def test_a_record_has_the_bandwidth_of_its_gpus(gpus, table, bandwidth):
     shares = tuple(GPUShare(i) for i in gpus)
     member = new_member(msgspec.convert(a_held_pod(len(gpus)), Pod), "team")
 
-    record = allocation_of(Placement(member, "gpu-1", shares), known, "7-1")
+    node = NodeLedger.empty(a_node())
+
+    record = allocation_of(Placement(member, "gpu-1", shares), node, known, "7-1")
 
     assert (record.node, record.gpus, record.plan) == ("gpu-1", shares, "7-1")
     assert record.machine_class == (known.key if known else None)
