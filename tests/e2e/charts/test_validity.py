@@ -1,0 +1,108 @@
+"""The rendered objects are valid in each supported Kubernetes version, and so are the rules."""
+
+import subprocess
+
+import pytest
+import yaml
+from controlplane.binaries import MissingError, promtool
+from controlplane.chart import CHART, rendered
+from controlplane.manifests import NAMESPACE
+from controlplane.openapi import LOCATION, VERSIONS, write_schemas
+
+SCHEDULER = "--set=scheduler.enabled=true,scheduler.image.repository=kube-scheduler"
+EVERYTHING = (
+    SCHEDULER,
+    "--set=monitoring.podMonitor=true,monitoring.alerts=true,monitoring.dashboard=true",
+    "--set=policy.autoscaling.request=provisioningRequest,policy.profilesAll=true,logLevel=debug",
+)
+DEFINED_ELSEWHERE = ["PodMonitor", "PrometheusRule"]
+"""Kinds of Prometheus Operator."""
+CRD = "CustomResourceDefinition"
+
+
+@pytest.fixture(scope="module")
+def schemas(tmp_path_factory, programs):
+    del programs  # Without Go, neither is there.
+    folder = tmp_path_factory.mktemp("schemas")
+    write_schemas(folder)
+    return folder
+
+
+@pytest.fixture
+def conform(programs, schemas):
+    def run(version, text):
+        # The clients of versions before 1.37 have no types of definitions.
+        has_types = (
+            schemas / f"v{version}/customresourcedefinition-apiextensions-v1.json"
+        ).exists()
+        skipped = DEFINED_ELSEWHERE if has_types else [*DEFINED_ELSEWHERE, CRD]
+        argv = [
+            programs["kubeconform"],
+            "-strict",
+            "-summary",
+            f"-kubernetes-version={version}",
+            f"-schema-location={schemas}/{LOCATION}",
+            f"-skip={','.join(skipped)}",
+        ]
+        return subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def all_objects(programs):
+    return [text for texts in rendered(programs["helm"], *EVERYTHING).values() for text in texts]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_objects_are_valid_in_each_supported_version(conform, all_objects, version):
+    ran = conform(version, "---\n".join(all_objects))
+
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout
+    assert f"Summary: {len(all_objects)} resources found" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("replica", 2), ("replicas", "two"), ("selector", [])]
+)
+@pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[-1]])
+def test_an_unknown_field_and_a_wrong_type_are_found(conform, version, field, value):
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "x"},
+        "spec": {field: value},
+    }
+
+    ran = conform(version, yaml.safe_dump(deployment))
+
+    assert ran.returncode == 1
+    assert "Deployment x is invalid" in ran.stdout
+
+
+def test_chart_passes_helm_lint(programs):
+    argv = [programs["helm"], "lint", "--strict", str(CHART), f"--namespace={NAMESPACE}"]
+    ran = subprocess.run(argv, capture_output=True, text=True, check=False)
+
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.fixture(scope="module")
+def prometheus_tool():
+    try:
+        return str(promtool(print))
+    except MissingError as missing:
+        pytest.skip(str(missing))
+
+
+def test_rules_of_the_alerts_are_valid(programs, prometheus_tool, tmp_path):
+    (text,) = rendered(programs["helm"], "--set=monitoring.alerts=true")["alerts/rules.yaml"]
+    spec = yaml.safe_load(text)["spec"]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(spec))
+
+    argv = [prometheus_tool, "check", "rules", "--lint-fatal", str(tmp_path / "rules.yaml")]
+    ran = subprocess.run(argv, capture_output=True, text=True, check=False)
+
+    (group,) = spec["groups"]
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert f"SUCCESS: {len(group['rules'])} rules found" in ran.stdout
