@@ -19,7 +19,7 @@ VALUES_SCHEMA = CHART / "values.schema.json"
 RELEASE = "linkwise"
 ALL = (
     "--set=scheduler.enabled=true,scheduler.image.repository=kube-scheduler",
-    "--set=monitoring.alerts=true",
+    "--set=monitoring.podMonitor=true,monitoring.alerts=true",
     "--set=certs.mode=cert-manager",
     "--set=policy.autoscaling.request=podCondition",
 )

@@ -1,13 +1,9 @@
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 import yaml
-from controlplane.process import free_ports, wait_until
+from exposed import exposed as exposed_metrics
 
 from agent.settings import read_settings as agent_settings
 from certs.settings import read_settings as certs_settings
@@ -19,8 +15,6 @@ PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 RULES = ROOT / "manifests/alerts/rules.yaml"
 A_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 COMPONENTS = ("runtime", "webhook", "certs", "scorer", "agent", "uninstall")
-AGENT = {"LINKWISE_NODE_NAME": "gpu-0", "LINKWISE_KUBELET_DIR": "/nonexistent"}
-SCORER_PORTS = ("LINKWISE_PROBE_PORT", "LINKWISE_INSPECT_PORT", "LINKWISE_FIT_PORT")
 NAME = r"\b(?:linkwise|process|python|apiserver)_[a-z_]+\b"
 OF_THE_API_SERVER = {
     "apiserver_admission_webhook_admission_duration_seconds",
@@ -48,47 +42,13 @@ def exposed(answered):
 
 
 @pytest.fixture(scope="module")
-def answered():
-    """All that the processes expose, by type; neither needs an API server for that."""
-    ports = free_ports(8)
-    names = ("LINKWISE_PORT", "LINKWISE_DRY_RUN_PORT", "LINKWISE_PROBE_PORT")
-    settings = {"LINKWISE_HOST": "127.0.0.1", "LINKWISE_API_SERVER": "http://127.0.0.1:1"}
-    webhook = dict(zip(names, map(str, ports), strict=False))
-    started = [
-        start("webhook", {**settings, **webhook}),
-        start("certs", {**settings, "LINKWISE_PROBE_PORT": str(ports[3])}),
-        start("scorer", {**settings, **dict(zip(SCORER_PORTS, map(str, ports[4:7]), strict=True))}),
-        start("agent", {**settings, **AGENT, "LINKWISE_PROBE_PORT": str(ports[7])}),
-    ]
-    try:
-        probes = (ports[2], ports[3], ports[4], ports[7])
-        return dict(zip(("webhook", "certs", "scorer", "agent"), map(metrics, probes), strict=True))
-    finally:
-        for process in started:
-            process.terminate()
-            process.wait(timeout=60)
-
-
-def start(component, settings):
-    environment = {**os.environ, **settings, "PYTHONPATH": str(ROOT), "LINKWISE_DRAIN_SECONDS": "0"}
-    command = [sys.executable, "-m", component]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)  # noqa: S603
-
-
-def metrics(port):
-    """Return the type of each metric at a port, once there are any."""
-    found = []
-
-    def read():
-        try:
-            with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-                found.append(answer.read().decode())
-        except OSError:
-            return False
-        return True
-
-    wait_until(read, "metrics are there", 60)
-    return dict(re.findall(r"^# TYPE (\S+) (\S+)$", found[0], re.MULTILINE))
+def answered(tmp_path_factory):
+    """All that the processes expose, by type."""
+    processes = exposed_metrics(tmp_path_factory.mktemp("exposed"))
+    return {
+        process: {name: metric.type for name, metric in found.items()}
+        for process, found in processes.items()
+    }
 
 
 def test_the_page_has_a_row_for_each_metric_that_a_process_exposes_and_for_no_other(exposed):
