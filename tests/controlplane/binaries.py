@@ -56,11 +56,6 @@ _NODE = {
     },
 }
 """The folder below `node` of each program's module, and its package."""
-_CHARTS = HERE / "helm"
-_OF_CHARTS = {
-    "helm": "helm.sh/helm/v4/cmd/helm",
-    "kubeconform": "github.com/yannh/kubeconform/cmd/kubeconform",
-}
 _OPERATOR = "github.com/kubeflow/training-operator"
 _FLAGS = ("-mod=readonly", "-ldflags", LINKER_FLAGS)
 _REPORT_EVERY = 200
@@ -138,25 +133,9 @@ def node_binaries(say: Say) -> Binaries:
     return built("node", folders, parts, say)
 
 
-def chart_binaries(say: Say) -> Binaries:
-    """Return Helm and kubeconform, after building those that are missing.
-
-    The first time takes about three minutes on two cores, where a control plane was built before.
-
-    Args:
-        say: Takes one line for people at a time.
-
-    Raises:
-        MissingError: A program is missing, and there is no Go to build it.
-        BuildError: Its build failed.
-    """
-    parts = {name: partial(build_program, _CHARTS, package) for name, package in _OF_CHARTS.items()}
-    return built("charts", [_CHARTS], parts, say)
-
-
-def built_helm() -> Path | None:
-    """Return Helm if it is built."""
-    return _find("helm", _cache_folder("charts", [_CHARTS]))
+def already_built(kind: str, modules: Sequence[Path], name: str) -> Path | None:
+    """Return a part if it is there."""
+    return _find(name, _cache_folder(kind, modules))
 
 
 def built(kind: str, modules: Sequence[Path], parts: Mapping[str, Make], say: Say) -> Binaries:

@@ -10,9 +10,9 @@ from controlplane.binaries import (
     BuildError,
     MissingError,
     binaries,
-    chart_binaries,
     node_binaries,
 )
+from controlplane.chart_programs import chart_binaries
 from controlplane.node.machine import unavailable
 from controlplane.other_programs import autoscaler_binaries, other_binaries
 

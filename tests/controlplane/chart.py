@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from controlplane.binaries import chart_binaries
+from controlplane.chart_programs import chart_binaries
 from controlplane.manifests import NAMESPACE, ROOT
 
 CHART = ROOT / "charts/linkwise"

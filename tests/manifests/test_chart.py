@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-from controlplane.binaries import built_helm
 from controlplane.chart import VALUES_SCHEMA, manifests, values_schema
+from controlplane.chart_programs import built_helm
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 WRITTEN_BY_HAND = {

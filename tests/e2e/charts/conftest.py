@@ -5,7 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from controlplane.binaries import MissingError, chart_binaries
+from controlplane.binaries import MissingError
+from controlplane.chart_programs import chart_binaries
 from controlplane.manifests import NAMESPACE, ROOT
 from controlplane.process import wait_until
 

@@ -13,6 +13,7 @@ from controlplane.manifests import NAMESPACE, ROOT
 from uninstall.withdrawal import OTHERS, REJECTING
 
 MANIFESTS = ROOT / "manifests"
+PROFILES = CHART / "profiles"
 NO_AGENT = "--set=agent.enabled=false"
 IMAGE = "--set=image.repository=registry.example/linkwise,image.tag=1.2.3"
 SCHEDULER_IMAGE = "scheduler.image.repository=registry.example/kube-scheduler"
@@ -202,3 +203,32 @@ def test_job_of_uninstall_may_delete_what_the_emergency_stop_deletes_and_patch_p
     assert (release["resources"], release["verbs"]) == (["pods"], ["list", "patch"])
     for one in roles:
         assert one["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+
+
+def test_profile_of_managed_clusters_has_gates_only(chart):
+    found = chart(f"--values={PROFILES / 'managed.yaml'}")
+
+    assert "DaemonSet" not in {kind for kind, *_ in found}
+    assert {name for name, _ in containers(found)} == {"webhook", "certs", "scorer"}
+    assert "placement" not in found["ConfigMap", NAMESPACE, "linkwise"]["data"]["policy.yaml"]
+    assert not [name for *_, name in found if "scheduler" in name]
+
+
+def test_profile_with_a_scheduler_has_one_beside_the_scorer(chart):
+    found = chart(f"--values={PROFILES / 'scheduler.yaml'}", f"--set={SCHEDULER_IMAGE}")
+
+    scheduler = dict(containers(found))["scheduler"]
+    version = scheduler["image"].removeprefix("registry.example/kube-scheduler:")
+    assert re.fullmatch(r"v1[.]\d+[.]\d+", version)
+    policy = found["ConfigMap", NAMESPACE, "linkwise"]["data"]["policy.yaml"]
+    assert policy["placement"] == {"mode": "scheduler"}
+
+
+def test_profile_of_high_availability_spreads_three_replicas(chart):
+    found = chart(f"--values={PROFILES / 'ha.yaml'}")
+
+    for (kind, _, name), one in found.items():
+        if kind == "Deployment":
+            assert one["spec"]["replicas"] == (1 if name.endswith("standby") else 3)
+            (spread,) = one["spec"]["template"]["spec"]["topologySpreadConstraints"]
+            assert spread["whenUnsatisfiable"] == "DoNotSchedule"

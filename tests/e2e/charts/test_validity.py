@@ -1,11 +1,13 @@
 """The rendered objects are valid in each supported Kubernetes version, and so are the rules."""
 
+import json
 import subprocess
 
 import pytest
 import yaml
-from controlplane.binaries import MissingError, promtool
+from controlplane.binaries import MissingError
 from controlplane.chart import CHART, rendered
+from controlplane.chart_programs import promtool
 from controlplane.manifests import NAMESPACE
 from controlplane.openapi import LOCATION, VERSIONS, write_schemas
 
@@ -106,3 +108,37 @@ def test_rules_of_the_alerts_are_valid(programs, prometheus_tool, tmp_path):
     (group,) = spec["groups"]
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert f"SUCCESS: {len(group['rules'])} rules found" in ran.stdout
+
+
+WARNING = 5
+ACCEPTED = {
+    "container-image-pull-policy": "a tag or a digest names one image",
+    "container-ephemeral-storage-request-and-limit": "nothing is written: the root is read-only",
+    "deployment-has-host-podantiaffinity": "topologySpreadConstraints do this",
+    "deployment-replicas": "one standby is enough, since the other replicas are called first",
+}
+"""Checks of kube-score that do not apply, with the reasons."""
+OF_THE_AGENT = {
+    "container-security-context-privileged": "it opens device nodes",
+    "container-security-context-user-group-id": "sockets of the kubelet belong to root",
+}
+
+
+def test_kube_score_has_no_other_finding(programs, all_objects):
+    # A limit of CPU would delay admission, or cost a leader its Lease.
+    options = ["--ignore-container-cpu-limit", "--output-format=json"]
+    argv = [programs["kube-score"], "score", *options, "-"]
+    text = "---\n".join(all_objects)
+    ran = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
+    found = {
+        (check["check"]["id"], one["object_meta"]["name"])
+        for one in json.loads(ran.stdout)
+        for check in one["checks"]
+        if not check["skipped"] and check["grade"] <= WARNING
+    }
+
+    agent = {(check, "linkwise-agent") for check in OF_THE_AGENT}
+    assert {(check, name) for check, name in found - agent if check not in ACCEPTED} == set()
+    # An entry that is no longer found is removed.
+    assert {check for check, _ in found} == ACCEPTED.keys() | OF_THE_AGENT.keys()
+    assert agent <= found
