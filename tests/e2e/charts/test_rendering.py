@@ -232,3 +232,11 @@ def test_profile_of_high_availability_spreads_three_replicas(chart):
             assert one["spec"]["replicas"] == (1 if name.endswith("standby") else 3)
             (spread,) = one["spec"]["template"]["spec"]["topologySpreadConstraints"]
             assert spread["whenUnsatisfiable"] == "DoNotSchedule"
+
+
+def test_profile_of_cert_manager_has_its_objects_and_no_ca_of_ours(chart):
+    found = chart(f"--values={PROFILES / 'cert-manager.yaml'}")
+
+    (certs,) = (one for name, one in containers(found) if name == "certs")
+    assert certs["env"]["LINKWISE_CERTIFICATES"]["value"] == "cert-manager"
+    assert {"Certificate", "Issuer"} <= {kind for kind, *_ in found}

@@ -15,10 +15,10 @@ SCHEDULER = "--set=scheduler.enabled=true,scheduler.image.repository=kube-schedu
 EVERYTHING = (
     SCHEDULER,
     "--set=monitoring.podMonitor=true,monitoring.alerts=true,monitoring.dashboard=true",
-    "--set=policy.autoscaling.request=provisioningRequest,policy.profilesAll=true,logLevel=debug",
+    "--set=certs.mode=cert-manager,policy.autoscaling.request=provisioningRequest,policy.profilesAll=true,logLevel=debug",
 )
-DEFINED_ELSEWHERE = ["PodMonitor", "PrometheusRule"]
-"""Kinds of Prometheus Operator."""
+DEFINED_ELSEWHERE = ["PodMonitor", "PrometheusRule", "Certificate", "Issuer"]
+"""Kinds of Prometheus Operator and cert-manager."""
 CRD = "CustomResourceDefinition"
 
 
