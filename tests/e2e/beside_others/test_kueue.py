@@ -32,8 +32,8 @@ def jobs_of(pods):
     return f"/apis/batch/v1/namespaces/{pods.namespace}/jobs"
 
 
-def submit(pods, name, each, queue):
-    """Submit a Job whose 4 workers are a gang."""
+def submit(pods, name, each, queue, **annotations):
+    """Submit a Job whose 4 workers are a gang; the annotations are Kueue's."""
     template = {
         "metadata": {"labels": gang_labels(name, WORKERS)},
         "spec": {"restartPolicy": "Never", "containers": [container({keys.GPU_WHOLE: each})]},
@@ -46,8 +46,11 @@ def submit(pods, name, each, queue):
         "podFailurePolicy": {"rules": [ignored]},
         "template": template,
     }
-    labels = {QUEUE_LABEL: queue}
-    pods.api.create(jobs_of(pods), {"metadata": {"name": name, "labels": labels}, "spec": spec})
+    metadata = {"name": name, "labels": {QUEUE_LABEL: queue}}
+    metadata["annotations"] = {
+        f"kueue.x-k8s.io/{key.replace('_', '-')}": value for key, value in annotations.items()
+    }
+    pods.api.create(jobs_of(pods), {"metadata": metadata, "spec": spec})
 
 
 def is_suspended(pods, name):
@@ -151,3 +154,12 @@ def test_an_admitted_gang_that_does_not_fit_waits_as_a_whole_with_a_reason(pods,
     assert where(pods, "large") == {}
     wait_until(lambda: bool(events(pods, "GangWaiting", of="Job")), "its Job has an Event")
     assert "3 of 4 workers fit now" in events(pods, "GangWaiting", of="Job")[0]
+
+
+def test_a_job_that_kueue_admits_with_fewer_workers_is_a_smaller_gang(pods, queue):
+    fewer = {"job_min_parallelism": "2", "job_completions_equal_parallelism": "true"}
+    submit(pods, "partial", 3, queue, **fewer)
+
+    placed = wait_until_placed(pods, "partial", 2)
+    wait_for_phase(pods, "partial", "Placed", members="2/2")
+    assert sorted(len(gpus) for gpus in placed.values()) == [3, 3]
