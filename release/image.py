@@ -94,7 +94,7 @@ def build(folder: Path) -> Image:
                 "--build-arg=BASE=localhost/base", "--build-arg=BUILD=localhost/build",
             )  # fmt: skip
             archive.unlink(missing_ok=True)
-            digest = buildah.push("linkwise", f"oci-archive:{archive}:linkwise:{version}")
+            digest = buildah.push("linkwise", f"oci-archive:{archive}:{version}")
         finally:
             buildah.remove()
         parts = (work / "debs").glob("*.deb"), (work / "wheels").glob("*.whl")

@@ -26,9 +26,17 @@ class Relay:
     It runs in a thread of its own; a change of its settings is in force when the call returns.
     """
 
-    def __init__(self, targets: Callable[[], Sequence[int]]) -> None:
-        """Say where connections go: to each of these ports in turn, as they are at that moment."""
+    def __init__(
+        self, targets: Callable[[], Sequence[int]], address: tuple[str, int] = ("127.0.0.1", 0)
+    ) -> None:
+        """Say where connections go: to each of these ports in turn, as they are at that moment.
+
+        Args:
+            targets: Returns the ports, of the loopback interface.
+            address: Where it listens; a port of 0 is any free one.
+        """
         self._targets = targets
+        self._address = address
         self._turn = itertools.count()
         self._connections: set[_Connection] = set()
         self._listener: asyncio.Server | None = None
@@ -76,7 +84,7 @@ class Relay:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _listen(self) -> None:
-        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=1024)
+        self._listener = await asyncio.start_server(self._accept, *self._address, backlog=1024)
         self.port = self._listener.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:

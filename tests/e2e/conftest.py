@@ -18,6 +18,7 @@ from controlplane.binaries import (
     node_binaries,
 )
 from controlplane.manifests import BASE, NAMESPACE, install, uninstall
+from controlplane.node.deployed import a_service_range, api_server_flags
 from controlplane.node.machine import unavailable
 from controlplane.nodes import Line, add_nodes, read_nodes, remove_nodes
 from controlplane.other_programs import autoscaler_binaries, other_binaries
@@ -196,6 +197,19 @@ def plane_of_real_nodes(
     """Another, whose kwok leaves nodes alone that have a kubelet."""
     del programs_of_node  # Without them no control plane is needed.
     with _new_plane(request, tmp_path_factory, kwok=_LEAVES_REAL_NODES) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def plane_with_services(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    programs_of_node: Binaries,
+) -> Iterator[ControlPlane]:
+    """Another, whose API server calls webhooks at the endpoints of their Services."""
+    del programs_of_node
+    flags = {"kwok": _LEAVES_REAL_NODES, "kube_apiserver": api_server_flags(a_service_range())}
+    with _new_plane(request, tmp_path_factory, **flags) as plane:
         yield plane
 
 

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from signal import SIGKILL
 
@@ -45,6 +46,8 @@ class RealNode:
     binaries: Binaries
     place: Place
     labels: Mapping[str, str]
+    services: str = ""
+    """Addresses that pods reach by way of the node; empty where they reach only each other."""
     containerd: Process = field(init=False)
     kubelet: Process = field(init=False)
     _port: int = field(default_factory=lambda: free_ports(1)[0])
@@ -152,9 +155,16 @@ class RealNode:
         # Each line begins with its time, its stream and whether it is complete.
         return "".join(line.split(" ", 3)[3] for line in file.read_text().splitlines(True))
 
-    def _ctr(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def import_image(self, archive: Path, name: str) -> None:
+        """Give containerd the image of an OCI archive, by a name and the tag in the archive."""
+        options = ("images", "import", f"--base-name={name}", str(archive))
+        done = self._ctr("-n", "k8s.io", *options, seconds=300)
+        if done.returncode:
+            raise ValueError(done.stderr)
+
+    def _ctr(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
         argv = (*self.place.enter, self.binaries["ctr"], *arguments)
-        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=seconds)
 
     def _is_ready(self) -> bool:
         node = self.plane.api.get(self.path)
@@ -218,14 +228,23 @@ disable = true
 """
 
     def _network(self) -> Object:
-        ipam = {"type": "host-local", "ranges": [[{"subnet": self.place.subnet}]]}
+        # The machine itself may have one of the first addresses of the network.
+        first = str(ip_address(self.place.address) + 8)
+        ranges = [[{"subnet": self.place.subnet, "rangeStart": first}]]
+        ipam: Object = {"type": "host-local", "ranges": ranges}
+        if self.services:
+            ipam["routes"] = [{"dst": self.services, "gw": self.place.address}]
         bridge = {"type": "bridge", "bridge": self.place.name, "isGateway": False, "ipam": ipam}
         return {"cniVersion": "1.0.0", "name": self.place.name, "plugins": [bridge]}
 
 
 @contextmanager
 def real_node(
-    plane: ControlPlane, binaries: Binaries, name: str, labels: Mapping[str, str]
+    plane: ControlPlane,
+    binaries: Binaries,
+    name: str,
+    labels: Mapping[str, str],
+    services: str = "",
 ) -> Iterator[RealNode]:
     """Run a node whose pods are real; afterwards nothing of it is on this machine.
 
@@ -238,12 +257,13 @@ def real_node(
         binaries: The kubelet and the programs of containerd.
         name: The name of the node.
         labels: The labels with which the kubelet registers it.
+        services: As in `RealNode`.
 
     Raises:
         NotReadyError: Something did not become ready.
     """
     with a_place(plane.processes) as place:
-        node = RealNode(name, plane, binaries, place, labels)
+        node = RealNode(name, plane, binaries, place, labels, services)
         try:
             node.start()
             yield node

@@ -1,0 +1,197 @@
+"""The chart and the image on a real kubelet: each process of Linkwise runs in a pod."""
+
+from ipaddress import ip_network
+
+import pytest
+import yaml
+from controlplane.api import refusal
+from controlplane.binaries import MissingError, chart_binaries
+from controlplane.chart import CHART
+from controlplane.gangs import gang_labels
+from controlplane.load import Load
+from controlplane.manifests import NAMESPACE, NAMESPACES
+from controlplane.node.chain import Chain, container
+from controlplane.node.deployed import (
+    IMAGE,
+    Deployment,
+    chart_for,
+    create_namespace,
+    prepare,
+    reachable,
+)
+from controlplane.node.gpus import StandInGPUs
+from controlplane.node.machine import real_node
+from controlplane.pods import Pods, a_pod, gates
+from controlplane.process import wait_until
+
+from cluster import keys
+from topology import catalogue
+
+VERSION = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+BEST_FOURS = ({0, 1, 2, 3}, {4, 5, 6, 7})
+AGENT_PODS = f"{NAMESPACES}/{keys.AGENT}/pods"
+
+
+@pytest.fixture(scope="module")
+def plane(plane_with_services):
+    return plane_with_services
+
+
+@pytest.fixture(scope="module")
+def helm():
+    try:
+        return chart_binaries(print)["helm"]
+    except MissingError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def gpus():
+    """The GPUs of the node, once it runs."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def deployment(plane, programs_of_node, image, helm, gpus, tmp_path_factory):
+    labels = {keys.NODE_MODE: "topology"}
+    service = plane.api.get(f"{NAMESPACES}/default/services/kubernetes")["spec"]
+    services = str(ip_network(f"{service['clusterIP']}/27", strict=False))
+    with real_node(plane, programs_of_node, "real", labels, services) as node:
+        gpus.append(StandInGPUs(node.root, catalogue.entry("dgx1-v100").machine))
+        prepare(node, gpus[0])
+        node.import_image(image.archive, IMAGE)
+        chart = chart_for(gpus[0], tmp_path_factory.mktemp("chart"))
+        with reachable(plane, node):
+            create_namespace(plane.api)
+            running = Deployment(plane, node, helm, chart)
+            running.install("--set=webhook.replicas=1,certs.replicas=1,scorer.replicas=1")
+            yield running
+
+
+@pytest.fixture
+def chain(deployment, gpus, namespace):
+    found = Chain(Pods(deployment.api, namespace), deployment.node, gpus[0], None, None)
+    wait_until(lambda: found.allocatable(keys.GPU_WHOLE) == 8, "the node offers its GPUs", 120)
+    yield found
+    found.delete(*found.pods.all())
+
+
+@pytest.fixture
+def load(deployment, namespace):
+    """Clients that let pods with GPUs be reviewed, and store none."""
+    path = f"{NAMESPACES}/{namespace}/pods?dryRun=All"
+    return Load(deployment.api, path, lambda i: a_pod(f"load-{i}", {keys.GPU_WHOLE: 1}), clients=2)
+
+
+def conditions(pod):
+    return {one["type"]: one["status"] for one in pod["status"]["conditions"]}
+
+
+def test_each_process_runs_from_the_image_and_is_ready(deployment):
+    agents = deployment.api.get(AGENT_PODS)["items"]
+    wait_until(
+        lambda: conditions(deployment.api.get(AGENT_PODS)["items"][0])["Ready"] == "True",
+        "the agent is ready",
+        120,
+    )
+
+    pods = [*deployment.pods(), *agents]
+
+    names = [each["spec"]["containers"][0]["name"] for each in pods]
+    assert sorted(names) == ["agent", "certs", "scorer", "webhook", "webhook"]
+    images = {one["image"] for each in pods for one in each["spec"]["containers"]}
+    assert images == {f"{IMAGE}:{VERSION}"}
+
+
+def test_all_but_the_agent_run_under_restricted_pod_security(deployment):
+    namespace = deployment.api.get(f"{NAMESPACES}/{NAMESPACE}")
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    for pod in deployment.pods():
+        security = pod["spec"]["containers"][0]["securityContext"]
+        assert security["readOnlyRootFilesystem"]
+        assert pod["spec"]["securityContext"]["runAsUser"] == 65532
+
+
+def test_namespace_of_the_servers_refuses_the_pod_of_the_agent(deployment):
+    [agent] = deployment.api.get(AGENT_PODS)["items"]
+    spec = {**agent["spec"], "serviceAccountName": "linkwise-certs"}
+    del spec["serviceAccount"], spec["nodeName"]
+    body = {"metadata": {"name": "agent"}, "spec": spec}
+    pods = f"{NAMESPACES}/{NAMESPACE}/pods"
+
+    refused = refusal(lambda: deployment.api.create(pods, body, dryRun="All"))
+
+    assert 'violates PodSecurity "restricted' in refused
+
+
+def test_gang_is_placed_and_each_container_sees_its_gpus(chain):
+    names = [f"gang-{i}" for i in range(4)]
+    for name in names:
+        chain.create(name, container({keys.GPU_WHOLE: 1}), labels=gang_labels("gang", 4))
+
+    seen = {name: chain.has(name) for name in names}
+
+    assert [len(held) for held in seen.values()] == [1, 1, 1, 1]
+    assert set().union(*seen.values()) in BEST_FOURS
+    assert seen == {name: chain.recorded(name) for name in names}
+
+
+def test_invalid_pod_is_denied_by_the_webhook_behind_its_service(deployment, namespace):
+    pods = Pods(deployment.api, namespace)
+
+    refused = pods.refusal({keys.GPU_MEM: 2, keys.GPU_CORE: 22})
+
+    assert "[LW101]" in refused
+
+
+def test_rolling_restart_fails_no_creation(deployment, load):
+    before = {pod["metadata"]["uid"] for pod in deployment.pods()}
+
+    with load:
+        load.goes_on()
+        deployment.restart("certs", "webhook", "webhook-standby", "scorer")
+        load.goes_on()
+
+    assert load.failed == []
+    assert not before & {pod["metadata"]["uid"] for pod in deployment.pods()}
+
+
+def test_helm_upgrade_fails_no_creation(deployment, load, chain):
+    chain.create("stays", container({keys.GPU_WHOLE: 1}))
+    held = chain.has("stays")
+
+    with load:
+        load.goes_on()
+        deployment.upgrade("--set=logLevel=debug")
+        load.goes_on()
+
+    assert load.failed == []
+    chain.create("next", container({keys.GPU_WHOLE: 1}))
+    assert chain.has("next").isdisjoint(held)
+
+
+def test_rotation_of_the_ca_fails_no_creation(deployment, load):
+    before = deployment.trusted()
+    secret = ("secret", "linkwise-ca", "linkwise.dev/rotate=now")
+
+    with load:
+        load.goes_on()
+        asked = deployment.plane.kubectl("--namespace", NAMESPACE, "annotate", *secret)
+        assert asked.returncode == 0, asked.stderr
+        wait_until(lambda: before.isdisjoint(deployment.trusted()), "a new CA alone", 300)
+        load.goes_on()
+
+    assert load.failed == []
+
+
+def test_helm_uninstall_releases_pods_that_wait(deployment, namespace):
+    pods = Pods(deployment.api, namespace)
+    pods.create({keys.GPU_WHOLE: 1}, name="waits", labels=gang_labels("incomplete", 2))
+    assert gates(pods.all()["waits"]) == [keys.GANG]
+
+    deployment.uninstall()
+
+    assert gates(pods.all()["waits"]) == []
+    deployments = deployment.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")
+    assert deployments["items"] == []
+    pods.create({keys.GPU_WHOLE: 1}, name="later")
