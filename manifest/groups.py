@@ -11,13 +11,13 @@ from itertools import accumulate
 
 from cluster import keys
 from cluster.gang import gang_mark
-from cluster.request import read_request
 from manifest.template import (
     Head,
     Marks,
     PodTemplate,
     Stamp,
     batch_labels,
+    is_placed,
     number_of,
 )
 from manifest.value import Value
@@ -32,10 +32,10 @@ def job_set(job: Head) -> tuple[PodTemplate, ...]:
     templates = tuple(made)
     policy = job.spec.child("startupPolicy")
     order = policy.child("startupPolicyOrder") if policy else None
-    if order is None or order.text() != "InOrder":
+    depends = any(one.child("dependsOn") is not None for one in replicated)
+    if not depends and (order is None or order.text() != "InOrder"):
         return templates
-    gangs = Counter(filter(None, map(_gang, templates)))
-    return _ordered(templates, (name for name, parts in gangs.items() if parts > 1))
+    return _ordered(templates)
 
 
 def leader_worker_set(job: Head) -> tuple[PodTemplate, ...]:
@@ -64,15 +64,14 @@ def leader_worker_set(job: Head) -> tuple[PodTemplate, ...]:
         templates.append(job.template(workers, "worker", groups * part, stamp(part, 1)))
     owners = (job.made("StatefulSet", "apps/v1", job.name), job.owner)
     # Each group is a gang.
-    members = sum(one.replicas // groups for one in templates if groups and _places(one))
+    members = sum(one.replicas // groups for one in templates if groups and is_placed(one))
     made = tuple(
         replace(one, owners=owners, workload=replace(one.workload, members=members))
         for one in templates
     )
     policy = job.spec.child("startupPolicy")
     waits = policy is not None and policy.text() == "LeaderReady"
-    gangs = Counter(filter(None, map(_gang, made)))
-    return _ordered(made, (name for name, parts in gangs.items() if waits and parts > 1))
+    return _ordered(made) if waits else made
 
 
 def _replicated(job: Head, written: Value, first: int) -> PodTemplate:
@@ -91,6 +90,7 @@ def _replicated(job: Head, written: Value, first: int) -> PodTemplate:
         number, completion = index // max(each, 1), index % max(each, 1)
         made = f"{job.name}-{name}-{number}"
         labels = {
+            keys.JOBSET_NAME: job.name,
             keys.JOBSET_REPLICATED_JOB: name,
             keys.JOBSET_JOB_INDEX: str(number),
             keys.JOBSET_GLOBAL_INDEX: str(first + number),
@@ -104,20 +104,21 @@ def _replicated(job: Head, written: Value, first: int) -> PodTemplate:
     return replace(template, owners=(job.made("Job", "batch/v1", f"{job.name}-{name}"), job.owner))
 
 
-def _places(template: PodTemplate) -> bool:
-    return bool(read_request(template.read(template.pod()))[0].family)
-
-
 def _gang(template: PodTemplate) -> str | None:
-    """Return the gang of the first pod of a template; None if it requests no GPU."""
+    """Return the gang of the first pod of a template, "" without a mark; None without GPUs."""
+    if not template.replicas or not is_placed(template):
+        return None
     mark, _ = gang_mark(template.read(template.pod()))
-    return mark.name if mark and template.replicas and _places(template) else None
+    return mark.name if mark else ""
 
 
-def _ordered(templates: Iterable[PodTemplate], gangs: Iterable[str]) -> tuple[PodTemplate, ...]:
-    """Mark the templates of some gangs as ordered: their parts start one after the other."""
-    waiting = set(gangs)
+def _ordered(templates: Iterable[PodTemplate]) -> tuple[PodTemplate, ...]:
+    """Mark the templates of each gang as ordered whose parts start one after the other."""
+    gangs = [(template, _gang(template)) for template in templates]
+    parts = Counter(gang for _, gang in gangs if gang is not None)
     return tuple(
-        replace(one, workload=replace(one.workload, ordered=_gang(one) in waiting))
-        for one in templates
+        replace(template, workload=replace(template.workload, ordered=parts[gang] > 1))
+        if gang is not None
+        else template
+        for template, gang in gangs
     )

@@ -1,4 +1,4 @@
-"""Expand MPIJob and PyTorchJob into the pod templates of Kubeflow's operators.
+"""Expand MPIJob, PyTorchJob and TFJob into the pod templates of Kubeflow's operators.
 
 Sources: training-operator v1.5 `pkg/controller.v1` (kubeflow.org/v1); mpi-operator `pkg/controller`
 at v0.6 (v2beta1) and at v0.2.3 (v1alpha1, which arena submits).
@@ -40,6 +40,20 @@ def pytorch_job(job: Head) -> tuple[PodTemplate, ...]:
     return tuple(templates)
 
 
+def tf_job(job: Head) -> tuple[PodTemplate, ...]:
+    """Return the templates of the roles of a TFJob."""
+    specs = job.spec.need("tfReplicaSpecs")
+    labels = {keys.OPERATOR_NAME: "tfjob-controller", keys.JOB_NAME: job.name}
+    templates = []
+    for kind in specs.mapping():
+        replica, role = specs.need(kind), kind.lower()
+        own = labels | {keys.REPLICA_TYPE: role}
+        stamp = numbered(f"{job.name}-{role}", own, keys.REPLICA_INDEX)
+        replicas = number_of(replica, "replicas", 1)
+        templates.append(job.template(replica.need("template"), role, replicas, stamp))
+    return tuple(templates)
+
+
 def mpi_job_v1(job: Head) -> tuple[PodTemplate, ...]:
     """Return the launcher's and the workers' templates: bare pods of training-operator v1."""
     labels = {keys.OPERATOR_NAME: "mpijob-controller", keys.JOB_NAME: job.name}
@@ -57,6 +71,9 @@ def mpi_job_v2(job: Head) -> tuple[PodTemplate, ...]:
     own = labels | {keys.JOB_ROLE: "launcher"} | rank
     launcher = _launcher(job, _launcher_template(job), own)
     launcher = _of_batch_job(launcher, job, None if works else _hide_gpus)
+    policy = job.spec.child("launcherCreationPolicy")
+    waits = policy is not None and policy.text() == "WaitForWorkersReady"
+    launcher = replace(launcher, is_late=waits)
     return (launcher, *_workers(job, labels | {keys.JOB_ROLE: "worker"}, int(works)))
 
 

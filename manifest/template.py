@@ -13,6 +13,7 @@ from cluster.keys import (
     STATEFULSET_POD_NAME,
 )
 from cluster.pod import Owner, Pod
+from cluster.request import read_request
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
@@ -55,6 +56,10 @@ class PodTemplate:
     """Change that the controller applies to the first container."""
     note: str | None = None
     """A note to users: how these pods differ from those in a cluster."""
+    scheduler: str | None = None
+    """The scheduler that the controller writes if the template names none."""
+    is_late: bool = False
+    """The pods are made once the others are ready, so a gang does not wait for them."""
 
     def pod(self, index: int = 0) -> dict[str, object]:
         """Return the i-th pod as its controller creates it; read-only, since it shares values.
@@ -66,6 +71,8 @@ class PodTemplate:
         spec = without_nulls(self.value.need("spec").mapping())
         if self.change:
             spec["containers"] = _first_changed(spec.get("containers"), self.change)
+        if self.scheduler:
+            spec = {"schedulerName": self.scheduler, **spec}
         made: dict[str, object] = {"apiVersion": "v1", "kind": "Pod"}
         return {**made, "metadata": self._metadata(marks), "spec": spec}
 
@@ -149,6 +156,11 @@ class Head:
         """Return an intermediate object that a controller creates, which owns the pods."""
         uid = str(uuid5(NAMESPACE_OID, f"{kind} {name} {self.owner.uid}"))
         return Owner(api_version=api_version, kind=kind, name=name, uid=uid, controller=True)
+
+
+def is_placed(template: PodTemplate) -> bool:
+    """Return whether the pods of a template request GPUs that Linkwise may choose."""
+    return read_request(template.read(template.pod()))[0].family is not None
 
 
 def number_of(spec: Value, key: str, default: int) -> int:

@@ -7,13 +7,14 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from cluster import keys
-from cluster.request import read_request
-from manifest import groups, kubeflow
+from manifest import groups, kubeflow, ray, volcano
+from manifest.guessed import guessed_templates
 from manifest.template import (
     Head,
     Marks,
     PodTemplate,
     batch_labels,
+    is_placed,
     number_of,
     numbered,
     ordinal,
@@ -68,7 +69,9 @@ def expanded(objects: Iterable[Value], namespace: str) -> Expansion:
         if made is not None:
             templates += made
         elif may_make_pods(value):
-            unjudged.append(_unjudged(value))
+            guessed = guessed_templates(value, namespace)
+            templates += guessed
+            unjudged += () if guessed else (_unjudged(value),)
     warnings = [f"{one.value.source}: {one.note}." for one in templates if one.note]
     if not templates:
         warnings.append(NO_PODS)
@@ -104,21 +107,19 @@ def templates_of(document: Value, namespace: str) -> tuple[PodTemplate, ...] | N
 def may_make_pods(document: Value) -> bool:
     """Return whether a document of a kind that is not expanded here may create pods.
 
-    Built-in kinds do not, with a few exceptions; any other kind may.
+    Built-in kinds do not; any other kind may.
     """
     group = document.need("apiVersion").text().rpartition("/")[0]
-    if document.need("kind").plain in _PASSED_OVER:
-        return True
     is_kubernetes = "." not in group or (group.endswith(".k8s.io") and ".x-k8s." not in group)
     return not is_kubernetes and group != keys.API_VERSION.partition("/")[0]
 
 
 def _with_members(templates: tuple[PodTemplate, ...]) -> tuple[PodTemplate, ...]:
     """Return templates with the number of GPU pods that their workload declares."""
+    if any(template.workload.members is not None for template in templates):
+        return templates
     members = sum(
-        template.replicas
-        for template in templates
-        if read_request(template.read(template.pod()))[0].family
+        template.replicas for template in templates if not template.is_late and is_placed(template)
     )
     return tuple(
         replace(template, workload=replace(template.workload, members=members))
@@ -157,19 +158,37 @@ def _daemon_set(job: Head) -> tuple[PodTemplate, ...]:
 
 
 def _batch_job(job: Head) -> tuple[PodTemplate, ...]:
-    parallelism = number_of(job.spec, "parallelism", 1)
-    completions = number_of(job.spec, "completions", parallelism)
-    mode = job.spec.child("completionMode")
-    labels = batch_labels(job.name)
+    return _run(job, job.spec, job.name)
+
+
+def _cron_job(job: Head) -> tuple[PodTemplate, ...]:
+    name = f"{job.name}-xxxxx"
+    (template,) = _run(job, job.spec.need("jobTemplate").need("spec"), name)
+    note = "a CronJob makes these pods at each time of its schedule; one run stands here for all"
+    return (replace(template, owners=(job.made("Job", "batch/v1", name), job.owner), note=note),)
+
+
+def _run(job: Head, spec: Value, name: str) -> tuple[PodTemplate, ...]:
+    """Return the template of a batch Job.
+
+    Args:
+        job: The Job, or the object that makes it.
+        spec: The Job's spec.
+        name: The Job's name.
+    """
+    parallelism = number_of(spec, "parallelism", 1)
+    completions = number_of(spec, "completions", parallelism)
+    mode = spec.child("completionMode")
+    labels = batch_labels(name)
 
     def indexed(index: int) -> Marks:
         own = {keys.JOB_COMPLETION_INDEX: str(index)}
-        return Marks(f"{job.name}-{index}", {**labels, **own}, own)
+        return Marks(f"{name}-{index}", {**labels, **own}, own)
 
-    stamp = indexed if mode and mode.text() == "Indexed" else numbered(job.name, labels)
+    stamp = indexed if mode and mode.text() == "Indexed" else numbered(name, labels)
     replicas = min(parallelism, completions)
-    template = job.template(job.spec.need("template"), None, replicas, stamp)
-    fails = not _ignores_disruption(job.spec)
+    template = job.template(spec.need("template"), None, replicas, stamp)
+    fails = not _ignores_disruption(spec)
     return (replace(template, workload=replace(template.workload, fails_when_evicted=fails)),)
 
 
@@ -187,11 +206,18 @@ def _ignores_disruption(spec: Value) -> bool:
     return False
 
 
-_SIZED = {"Job", "JobSet", "MPIJob", "PyTorchJob"}
-"""Workloads whose spec gives the size of their gang."""
-
-_PASSED_OVER = {"CronJob", "PodTemplate", "ReplicationController"}
-"""Built-in kinds that have a pod template and are not expanded."""
+_SIZED = {
+    "CronJob",
+    "Job",
+    "JobSet",
+    "MPIJob",
+    "PyTorchJob",
+    "RayCluster",
+    "RayJob",
+    "RayService",
+    "TFJob",
+}
+"""Workloads whose templates together are one gang, if any."""
 
 _EXPANSIONS: Mapping[tuple[str, str], Callable[[Head], tuple[PodTemplate, ...]]] = {
     ("", "Pod"): _pod,
@@ -199,10 +225,17 @@ _EXPANSIONS: Mapping[tuple[str, str], Callable[[Head], tuple[PodTemplate, ...]]]
     ("apps", "ReplicaSet"): _replica_set,
     ("apps", "StatefulSet"): _stateful_set,
     ("apps", "DaemonSet"): _daemon_set,
+    ("", "ReplicationController"): _replica_set,
     ("batch", "Job"): _batch_job,
+    ("batch", "CronJob"): _cron_job,
     ("jobset.x-k8s.io", "JobSet"): groups.job_set,
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): groups.leader_worker_set,
+    ("batch.volcano.sh", "Job"): volcano.volcano_job,
+    ("ray.io", "RayCluster"): ray.ray_cluster,
+    ("ray.io", "RayJob"): ray.ray_job,
+    ("ray.io", "RayService"): ray.ray_service,
     ("kubeflow.org", "PyTorchJob"): kubeflow.pytorch_job,
+    ("kubeflow.org", "TFJob"): kubeflow.tf_job,
     ("kubeflow.org/v1", "MPIJob"): kubeflow.mpi_job_v1,
     ("kubeflow.org/v2beta1", "MPIJob"): kubeflow.mpi_job_v2,
     ("kubeflow.org/v1alpha1", "MPIJob"): kubeflow.mpi_job_v1alpha1,

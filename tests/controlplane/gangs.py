@@ -74,6 +74,29 @@ def mpi_job(name: str, workers: int, each: int, **given: object) -> Object:
     }
 
 
+def unmarked_job(version: str, name: str, workers: int, each: int) -> Object:
+    """Return an MPIJob of v1 or v2beta1 without any mark; its launcher requests no GPU."""
+    job = {**mpi_job(name, workers, each), "apiVersion": f"kubeflow.org/{version}"}
+    for role in job["spec"]["mpiReplicaSpecs"].values():
+        del role["template"]["metadata"]
+    return job
+
+
+def held(pods: Pods, prefix: str) -> dict[str, tuple[Gpu, ...]]:
+    """Return the GPUs of each bound pod whose name begins so, by its name."""
+    return {
+        name: gpus(pod)
+        for name, pod in pods.all().items()
+        if name.startswith(prefix) and pod["spec"].get("nodeName") and gpus(pod)
+    }
+
+
+def wait_until_held(pods: Pods, prefix: str, count: int) -> dict[str, tuple[Gpu, ...]]:
+    """Wait until so many pods whose names begin so are bound; return their GPUs by name."""
+    wait_until(lambda: len(held(pods, prefix)) == count, f"{count} {prefix}* are bound", _PATIENCE)
+    return held(pods, prefix)
+
+
 def jobs_of(namespace: str) -> str:
     """Return the path of a namespace's MPIJobs."""
     return f"/apis/kubeflow.org/v1/namespaces/{namespace}/mpijobs"

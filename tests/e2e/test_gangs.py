@@ -6,18 +6,22 @@ import pytest
 from controlplane.gangs import (
     delete_pods,
     events,
+    held,
     jobs_of,
     make_gang,
     mpi_job,
+    unmarked_job,
     wait_for_phase,
+    wait_until_held,
     wait_until_placed,
     where,
 )
 from controlplane.history import History
-from controlplane.pods import Pods
+from controlplane.pods import Pods, gates
 from controlplane.process import wait_until
 
 from cluster import keys
+from scorer.gang.crd import gangs_of
 from topology import catalogue
 from topology.machine import mask_of
 from topology.table import table_of
@@ -34,7 +38,7 @@ def indices(members):
 
 
 def nodes_of(members):
-    return {node for held in members.values() for node, _ in held}
+    return {node for taken in members.values() for node, _ in taken}
 
 
 def bandwidth(gpus):
@@ -88,6 +92,92 @@ def test_an_mpi_job_that_scatters_without_linkwise_is_on_one_best_set_with_it(
     assert keys.ALLOCATION not in launcher["metadata"].get("annotations", {})
 
 
+# ---- MPIJobs without a mark.
+
+
+@pytest.mark.usefixtures("placing", "training_operator")
+def test_an_unmarked_mpi_job_is_placed_as_a_whole_or_not_at_all(pods, machines):
+    machines(1)
+    pods.create({keys.GPU_WHOLE: 4}, name="other")
+    pods.api.create(jobs_of(pods.namespace), unmarked_job("v1", "train", 5, 1))
+
+    wait_for_phase(pods, "train", "Waiting", "4 of 5 workers fit now", members="5/5")
+    launcher = pods.all()["train-launcher"]
+    assert (gates(launcher), launcher["spec"]["nodeName"]) == ([], "gpu-0")
+    assert held(pods, "train") == {}
+
+    delete_pods(pods, "other")
+    wait_until_held(pods, "train-worker", 5)
+    gang = wait_for_phase(pods, "train", "Placed", members="5/5")
+    assert [owner["kind"] for owner in gang["metadata"]["ownerReferences"]] == ["MPIJob"]
+
+
+@pytest.mark.usefixtures("placing", "training_operator")
+def test_a_deleted_worker_returns_to_the_best_set_of_its_gang(pods, machines):
+    machines(2)
+    pods.api.create(jobs_of(pods.namespace), unmarked_job("v1", "train", 4, 1))
+    members = wait_until_held(pods, "train-worker", 4)
+    before = wait_for_phase(pods, "train", "Placed", members="4/4")
+    # A free GPU that is worse for the gang, and better for others to be taken.
+    pods.create({keys.GPU_WHOLE: 3}, name="other")
+    wait_until_held(pods, "other", 1)
+
+    delete_pods(pods, "train-worker-1")
+
+    wait_until_planned(pods, 4)
+    assert wait_until_held(pods, "train-worker", 4) == members
+    after = wait_for_phase(pods, "train", "Placed", members="4/4")
+    assert planned(after) == planned(before)
+    for figure in ("bandwidth", "bestPossible"):
+        assert after["spec"]["plan"][figure] == before["spec"]["plan"][figure] == 55.2
+    for field in ("members", "held", "bandwidth", "nodes", "gpus"):
+        assert after["status"][field] == before["status"][field]
+
+
+def planned(gang):
+    members = gang["spec"]["plan"]["members"]
+    return [(member["pod"], member["node"], member["gpus"]) for member in members]
+
+
+@pytest.mark.usefixtures("placing", "training_operator")
+def test_an_unmarked_mpi_job_is_scaled_and_restarted(pods, machines):
+    machines(1)
+    path = f"{jobs_of(pods.namespace)}/train"
+    pods.api.create(jobs_of(pods.namespace), unmarked_job("v1", "train", 2, 1))
+    wait_until_held(pods, "train-worker", 2)
+    wait_for_phase(pods, "train", "Placed", members="2/2")
+
+    scale(pods, path, 4)
+    wait_until_held(pods, "train-worker", 4)
+    gang = wait_for_phase(pods, "train", "Placed", members="4/4")
+    assert len(gang["spec"]["plan"]["members"]) == 4
+    assert gang["spec"]["plan"]["bandwidth"] == 55.2
+
+    scale(pods, path, 3)
+    wait_for_phase(pods, "train", "Placed", members="3/3")
+
+    delete_pods(pods, *(f"train-worker-{index}" for index in range(3)))
+    wait_until_planned(pods, 3)
+    wait_until_held(pods, "train-worker", 3)
+    wait_for_phase(pods, "train", "Placed", members="3/3")
+
+
+def scale(pods, path, workers):
+    pods.api.patch(path, {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": workers}}}})
+
+
+def wait_until_planned(pods, count):
+    """Wait until the plan of the only gang has the uids of so many present workers."""
+
+    def is_planned():
+        (gang,) = pods.api.get(gangs_of(pods.namespace))["items"]
+        members = {member["uid"] for member in gang["spec"].get("plan", {}).get("members", [])}
+        workers = {one["metadata"]["uid"] for name, one in pods.all().items() if "worker" in name}
+        return len(workers) == count and members == workers
+
+    wait_until(is_planned, f"the plan is that of {count} present workers", PATIENCE)
+
+
 # ---- Shapes.
 
 
@@ -127,8 +217,8 @@ def test_three_pairs_on_remaining_gpus_maximize_the_worst_pair(pods, machines):
     make_gang(pods, "three", 3, 2)
 
     pairs = [
-        frozenset(index for _, index in held)
-        for held in wait_until_placed(pods, "three", 3).values()
+        frozenset(index for _, index in taken)
+        for taken in wait_until_placed(pods, "three", 3).values()
     ]
 
     assert frozenset().union(*pairs) == set(left)

@@ -2,9 +2,10 @@ import textwrap
 
 import pytest
 
+from manifest.guessed import TEMPLATES_MAX
 from manifest.objects import objects_in
 from manifest.value import InputError
-from manifest.workload import may_make_pods, templates_of
+from manifest.workload import expanded, may_make_pods, templates_of
 
 CONTAINER = "{name: main, resources: {limits: {aliyun.com/gpu: 1}}}"
 TEMPLATE = f"template: {{metadata: {{labels: {{app: x}}}}, spec: {{containers: [{CONTAINER}]}}}}"
@@ -382,10 +383,8 @@ def test_what_no_api_would_take_is_refused_with_its_line(expand, text, complaint
         ("rbac.authorization.k8s.io/v1", "Role", False),
         ("apps/v1", "ControllerRevision", False),
         ("linkwise.dev/v1alpha1", "Policy", False),
-        ("batch/v1", "CronJob", True),
-        ("v1", "ReplicationController", True),
-        ("batch.volcano.sh/v1alpha1", "Job", True),
-        ("ray.io/v1", "RayCluster", True),
+        ("v1", "PodTemplate", False),
+        ("example.org/v1", "Trainer", True),
         ("kubeflow.org/v1alpha2", "MPIJob", True),
     ],
 )
@@ -395,6 +394,162 @@ def test_kinds_that_may_hide_pods_are_recognized(api_version, kind, may):
 
     assert templates_of(document, "default") is None
     assert may_make_pods(document) is may
+
+
+# ---- Kinds of other operators, and CronJob.
+
+
+def test_a_cron_job_stands_for_one_of_its_runs(expand):
+    spec = f"{{schedule: '@daily', jobTemplate: {{spec: {{parallelism: 2, {TEMPLATE}}}}}}}"
+    (template,) = expand(a_workload("CronJob", spec, api_version="batch/v1"))
+
+    assert names_of(template) == ["job-xxxxx-0", "job-xxxxx-1"]
+    assert owner_of(template) == ("batch/v1", "Job", "job-xxxxx")
+    assert (template.workload.kind, template.workload.members) == ("CronJob", 2)
+    assert template.workload.fails_when_evicted
+    assert "one run" in template.note
+
+
+def test_a_tf_job_has_the_roles_that_it_names(expand):
+    roles = f"{{PS: {{{TEMPLATE}}}, Worker: {{replicas: 2, {TEMPLATE}}}}}"
+    spec = f"{{tfReplicaSpecs: {roles}}}"
+    servers, workers = expand(a_workload("TFJob", spec, api_version="kubeflow.org/v1"))
+
+    assert (names_of(servers), names_of(workers)) == (
+        ["job-ps-0"],
+        ["job-worker-0", "job-worker-1"],
+    )
+    assert workers.pod(1)["metadata"]["labels"]["training.kubeflow.org/replica-index"] == "1"
+    assert owner_of(workers)[1] == "TFJob"
+    assert workers.workload.members == 3
+
+
+RAY = (
+    "{headGroupSpec: {template: {spec: {containers: [{name: h}]}}}, workerGroupSpecs: ["
+    f"{{groupName: big, replicas: 2, numOfHosts: 2, {TEMPLATE}}},"
+    f"{{groupName: idle, replicas: 2, suspend: true, {TEMPLATE}}}]}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "owners", "name"),
+    [
+        ("RayCluster", RAY, ["RayCluster"], "job"),
+        ("RayJob", f"{{rayClusterSpec: {RAY}}}", ["RayCluster", "RayJob"], "job-xxxxx"),
+        ("RayService", f"{{rayClusterConfig: {RAY}}}", ["RayCluster", "RayService"], "job-xxxxx"),
+    ],
+)
+def test_the_pods_of_ray_belong_to_a_ray_cluster(expand, kind, spec, owners, name):
+    head, workers, suspended = expand(a_workload(kind, spec, api_version="ray.io/v1"))
+
+    assert (head.role, workers.role) == ("headgroup", "big")
+    assert (head.replicas, workers.replicas, suspended.replicas) == (1, 4, 0)
+    assert names_of(workers)[3] == f"{name}-big-worker-3"
+    assert workers.pod()["metadata"]["labels"]["ray.io/cluster"] == name
+    assert [owner.kind for owner in workers.owners] == owners
+    assert workers.workload.members == 4
+
+
+def test_a_ray_job_may_have_a_template_of_the_pod_that_submits_it(expand):
+    spec = f"{{submitterPodTemplate: {{spec: {{containers: [{CONTAINER}]}}}}}}"
+    (submitter,) = expand(a_workload("RayJob", spec, api_version="ray.io/v1"))
+
+    assert (submitter.role, owner_of(submitter)) == ("submitter", ("batch/v1", "Job", "job"))
+
+
+def a_volcano_job(spec, *tasks):
+    spec = f"{{{spec} tasks: [{', '.join(f'{{{task}, {TEMPLATE}}}' for task in tasks)}]}}"
+    return a_workload("Job", spec, api_version="batch.volcano.sh/v1alpha1")
+
+
+@pytest.mark.parametrize(
+    ("spec", "scheduler", "members"),
+    [
+        ("", "volcano", 3),
+        ("schedulerName: default-scheduler,", "default-scheduler", 3),
+        ("minAvailable: 2,", "volcano", 2),
+        ("minAvailable: 9,", "volcano", 3),
+    ],
+)
+def test_the_pods_of_a_volcano_job_have_its_scheduler(expand, spec, scheduler, members):
+    master, workers = expand(a_volcano_job(spec, "name: master", "name: worker, replicas: 2"))
+
+    assert names_of(workers) == ["job-worker-0", "job-worker-1"]
+    assert master.pod()["spec"]["schedulerName"] == scheduler
+    assert owner_of(master) == ("batch.volcano.sh/v1alpha1", "Job", "job")
+    assert (master.workload.members, master.workload.ordered) == (members, False)
+
+
+def test_a_volcano_job_whose_tasks_wait_for_others_is_ordered(expand):
+    text = a_volcano_job("", "name: a", "name: b, dependsOn: {name: [a]}")
+
+    assert {template.workload.ordered for template in expand(text)} == {True}
+
+
+def test_an_mpi_launcher_that_waits_for_its_workers_is_not_counted(expand):
+    worker = f"{{replicas: 3, {TEMPLATE}}}"
+    roles = f"mpiReplicaSpecs: {{Launcher: {{{TEMPLATE}}}, Worker: {worker}}}"
+    waits = "launcherCreationPolicy: WaitForWorkersReady,"
+
+    sizes = {
+        policy: expand(an_mpi_job("v2beta1", f"{{{policy} {roles}}}"))[0].workload.members
+        for policy in ("", waits)
+    }
+
+    assert sizes == {"": 4, waits: 3}
+
+
+def guessed(spec, kind="Trainer"):
+    text = a_workload(kind, spec, api_version="example.org/v1")
+    (document,) = objects_in(text, "job.yaml")
+    return expanded([document], "team")
+
+
+@pytest.mark.parametrize(
+    ("spec", "pods"),
+    [
+        pytest.param(f"{{{TEMPLATE}}}", [["job-0"]], id="one"),
+        pytest.param(f"{{replicas: 2, {TEMPLATE}}}", [["job-0", "job-1"]], id="replicas"),
+        pytest.param(f"{{replicas: two, {TEMPLATE}}}", [["job-0"]], id="unreadable-replicas"),
+        pytest.param(f"{{containers: [{CONTAINER}]}}", [["job-0"]], id="spec-of-a-pod"),
+        pytest.param(
+            f"{{roles: {{Worker: {{parallelism: 2, {TEMPLATE}}}, Chief: {{{TEMPLATE}}}}}}}",
+            [["job-roles-worker-0", "job-roles-worker-1"], ["job-roles-chief-0"]],
+            id="roles",
+        ),
+        pytest.param(
+            f"{{groups: [{{{TEMPLATE}}}, {{{TEMPLATE}}}]}}",
+            [["job-groups-0-0"], ["job-groups-1-0"]],
+            id="list",
+        ),
+    ],
+)
+def test_templates_of_an_unknown_kind_are_guessed_by_their_shape(spec, pods):
+    found = guessed(spec)
+
+    assert [names_of(template) for template in found.templates] == pods
+    assert {owner_of(template) for template in found.templates} == {
+        ("example.org/v1", "Trainer", "job")
+    }
+    assert found.unjudged == ()
+    assert all("are guessed by their shape" in warning for warning in found.warnings)
+    assert len(found.warnings) == len(pods)
+
+
+@pytest.mark.parametrize(
+    "spec", ["{}", "{replicas: 2}", "{containers: []}", "{template: {containers: x}}", "null"]
+)
+def test_an_unknown_kind_without_a_template_is_not_judged(spec):
+    found = guessed(spec)
+
+    assert found.templates == ()
+    assert [one.kind for one in found.unjudged] == ["Trainer"]
+
+
+def test_only_some_templates_of_an_unknown_kind_are_guessed():
+    many = ", ".join(f"{{{TEMPLATE}}}" for _ in range(TEMPLATES_MAX + 1))
+
+    assert len(guessed(f"{{groups: [{many}]}}").templates) == TEMPLATES_MAX
 
 
 # ---- JobSet and LeaderWorkerSet.

@@ -279,7 +279,7 @@ def test_wrong_policy_is_an_error_with_line(linkwise, write, option, text, compl
 
 
 def test_unjudged_objects_are_named(linkwise, write):
-    write("job.yaml", "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\n")
+    write("job.yaml", "apiVersion: example.org/v1\nkind: Trainer\nmetadata: {name: r}\n")
 
     code, out, err = linkwise("check", "job.yaml", "-o", "json")
 
@@ -288,27 +288,27 @@ def test_unjudged_objects_are_named(linkwise, write):
     assert report["unjudged"] == [
         {
             "source": "job.yaml:1",
-            "apiVersion": "ray.io/v1",
-            "kind": "RayCluster",
+            "apiVersion": "example.org/v1",
+            "kind": "Trainer",
             "name": "r",
             "reason": "was not looked at",
         }
     ]
     assert err == (
-        "linkwise: job.yaml:1: RayCluster (ray.io/v1) was not looked at.\n"
+        "linkwise: job.yaml:1: Trainer (example.org/v1) was not looked at.\n"
         "linkwise: no pods are described in these files; name Pods or workloads.\n"
     )
 
 
 def test_denied_exit_code_precedes_unjudged(linkwise, write):
-    write("ray.yaml", "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\n")
+    write("ray.yaml", "apiVersion: example.org/v1\nkind: Trainer\nmetadata: {name: r}\n")
     write("bad.yaml", BAD)
 
     shown = linkwise("check", "ray.yaml", "bad.yaml")
 
     assert shown.code == 1
     assert shown.out.endswith("1 pod template: 1 denied; 1 not judged\n")
-    assert linkwise("check", "ray.yaml", "-q").err.count("RayCluster") == 1
+    assert linkwise("check", "ray.yaml", "-q").err.count("Trainer") == 1
 
 
 def test_kinds_without_pods_are_passed_over_in_silence(linkwise, write):

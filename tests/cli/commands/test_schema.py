@@ -40,7 +40,7 @@ JOBS = "---\n".join(
         POD.replace("NAME", "plain").replace("LIMITS", ""),
         GANG.replace("NAME", "fits").replace("SIZE", "4"),
         GANG.replace("NAME", "never").replace("SIZE", "40"),
-        "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: ray}\n",
+        "apiVersion: example.org/v1\nkind: Trainer\nmetadata: {name: ray}\n",
     ]
 )
 CLUSTER = """\
@@ -176,7 +176,7 @@ def test_dry_run_response_matches_its_schema(fits):
     operation = described["paths"]["/v1/dry-run"]["post"]
     schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
     jsonschema.validate(document, {**schema, "components": described["components"]})
-    assert [one["kind"] for one in document["unjudged"]] == ["RayCluster"]
+    assert [one["kind"] for one in document["unjudged"]] == ["Trainer"]
 
 
 def test_unknown_kind_is_an_error_with_known_kinds(linkwise):

@@ -532,13 +532,16 @@ def test_a_cluster_file_without_nodes_is_refused(linkwise, write, command):
 
 def test_unjudged_objects_are_exit_code_3_with_a_list(linkwise, write):
     write("cluster.yaml", CLUSTER)
-    write("jobs.yaml", "apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: r}\n---\n" + gang())
+    write(
+        "jobs.yaml",
+        "apiVersion: example.org/v1\nkind: Trainer\nmetadata: {name: r}\n---\n" + gang(),
+    )
 
     ran = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml", "-o", "json")
 
     assert ran.code == 3
-    assert ran.err == "linkwise: jobs.yaml:1: RayJob (ray.io/v1) was not looked at.\n"
-    assert [one["kind"] for one in json.loads(ran.out)["unjudged"]] == ["RayJob"]
+    assert ran.err == "linkwise: jobs.yaml:1: Trainer (example.org/v1) was not looked at.\n"
+    assert [one["kind"] for one in json.loads(ran.out)["unjudged"]] == ["Trainer"]
 
 
 def test_quietly_only_what_is_not_placed_is_shown(linkwise, write):

@@ -177,9 +177,9 @@ def test_standard_input_uses_the_given_namespace(ask):
 
 
 def test_unjudged_objects_are_named_with_their_file(ask, write):
-    write("ray.yaml", "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\n")
+    write("ray.yaml", "apiVersion: example.org/v1\nkind: Trainer\nmetadata: {name: r}\n")
 
-    warning = "linkwise: ray.yaml:1: RayCluster (ray.io/v1) was not looked at.\n"
+    warning = "linkwise: ray.yaml:1: Trainer (example.org/v1) was not looked at.\n"
     assert ask(files=("b.yaml", "ray.yaml")).err == warning
     alone = ask(files=("ray.yaml",))
     assert (alone.code, alone.out) == (3, "0 pod templates: nothing to judge; 1 not judged\n")

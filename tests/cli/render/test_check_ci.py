@@ -13,7 +13,7 @@ WARNED = (
     " resources: {limits: {aliyun.com/gpu: 1}}}]}\n"
 )
 PLAIN = "apiVersion: v1\nkind: Pod\nmetadata: {name: plain}\nspec: {containers: []}\n"
-STRANGE = "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: ray}\n"
+STRANGE = "apiVersion: example.org/v1\nkind: Trainer\nmetadata: {name: ray}\n"
 ALL = "---\n".join([DENIED, WARNED, PLAIN, STRANGE])
 
 
@@ -39,7 +39,7 @@ def test_junit_has_a_case_for_each_template_and_each_object_that_was_not_judged(
         ("Pod", "default/bad", "1"),
         ("Pod", "default/warned", "6"),
         ("Pod", "default/plain", "11"),
-        ("RayCluster", "ray", "16"),
+        ("Trainer", "ray", "16"),
     ]
     bad, warned, plain, strange = suite
     assert bad.find("failure").get("message") == "denied: LW108"
@@ -81,7 +81,7 @@ def test_sarif_has_a_result_for_each_finding_at_its_line(check):
     (invocation,) = run["invocations"]
     assert invocation["executionSuccessful"] is False
     (notification,) = invocation["toolExecutionNotifications"]
-    assert notification["message"]["text"].startswith("jobs.yaml:16: RayCluster (ray.io/v1) was ")
+    assert notification["message"]["text"].startswith("jobs.yaml:16: Trainer (example.org/v1) was ")
 
 
 def test_sarif_names_a_file_by_an_address_that_can_be_read_back(check):
@@ -103,7 +103,7 @@ def test_github_shows_each_finding_beside_its_line(check):
     assert warned.startswith("::warning file=jobs.yaml,line=9,title=LW113::Pod default/warned: ")
     assert strange == (
         "::error file=jobs.yaml,line=16,title=not judged::"
-        "jobs.yaml:16: RayCluster (ray.io/v1) was not looked at."
+        "jobs.yaml:16: Trainer (example.org/v1) was not looked at."
     )
 
 
