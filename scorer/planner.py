@@ -40,7 +40,8 @@ class Planner:
             handle, self._pending, self._commit_queue, self._binding_tracker
         )
         self._lacking: dict[GangKey, Owner] = {}
-        """Gangs that lack members although none waits; their owners may want fewer members."""
+        """Gangs whose owners may want another number of members by now: some are missing although
+        none waits, or there are more than declared."""
         self._unreported: set[GangKey] = set()
         """Gangs whose report raised, or was due during a backoff: they are reported again."""
         self.has_synced = False
@@ -132,7 +133,7 @@ class Planner:
         state = self._status_reporter.reconcile(key)
         gang = self._informers.gangs.get((key.namespace, name_of(key)))
         owner = gang.owner if gang else None
-        if owner and state and state.lacks_members:
+        if owner and state and state.is_size_outdated:
             self._lacking[key] = owner
             if not was_lacking:
                 self._sizes.expire(owner)

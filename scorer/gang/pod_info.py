@@ -45,6 +45,8 @@ class PodInfo:
     """A scheduler has looked for a node for it since its gates were removed."""
     lacks_capacity: bool = False
     """Its condition asks an autoscaler for nodes."""
+    states_size: bool = False
+    """Its mark has the size of its gang."""
     is_group_leader: bool = False
     """It may own the object that makes the other members of its gang."""
     weight: int = 0
@@ -111,6 +113,7 @@ def pod_info(pod: Pod) -> PodInfo:
         member=None,
         was_tried=pod.status.was_tried,
         lacks_capacity=pod.status.lacks_capacity,
+        states_size=mark is not None and (mark.min_available or mark.total) is not None,
         is_group_leader=is_leader(pod),
     )
     if usage is None or not usage.places or is_placed or is_terminating:

@@ -1,7 +1,7 @@
 """Compute the state of a gang from its pods, independently of what was planned. Pure."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cluster.record import Allocation
 from cluster.request import Family
@@ -22,12 +22,15 @@ class GangState:
     held: Held
     reason: str
     """Why it is not placed, as far as its pods show; empty where it is placed."""
+    has_surplus: bool = False
+    """It has more members than its owner declared when it was read."""
 
     @property
-    def lacks_members(self) -> bool:
-        """Members are missing, so that its owner may require fewer by now, or none."""
+    def is_size_outdated(self) -> bool:
+        """Its owner may declare another number of members by now, or none."""
         present, needed = self.members
-        return self.phase in _INCOMPLETE and (needed is None or present < needed)
+        is_lacking = self.phase in _INCOMPLETE and (needed is None or present < needed)
+        return is_lacking or self.has_surplus
 
 
 _INCOMPLETE = frozenset({Phase.ASSEMBLING, Phase.GONE, Phase.SUSPENDED})
@@ -44,10 +47,20 @@ def gang_state(gang: Gang, needed: int | None, informers: Informers) -> GangStat
     Cost: the pods of all gangs of its name.
     """
     key, state, owners = gang.key, informers.state, informers.owners
+    pods = [pod for pod in state.group(key[:2]) if owners.key(pod) == key]
     needed, declared = needed or gang.spec.size, owners.declared.get(key.owner)
     if declared is not None:
-        needed = min(needed or declared, declared)
-    pods = [pod for pod in state.group(key[:2]) if owners.key(pod) == key]
+        is_stated = key in owners.groups or any(pod.states_size for pod in pods)
+        needed = min(needed or declared, declared) if is_stated else declared
+    found = _state_of(gang, pods, needed, informers)
+    present = sum(pod.settled or pod.waiting is not None for pod in pods)
+    return replace(found, has_surplus=declared is not None and present > declared)
+
+
+def _state_of(
+    gang: Gang, pods: Collection[PodInfo], needed: int | None, informers: Informers
+) -> GangState:
+    key, state = gang.key, informers.state
     settled = [pod for pod in pods if pod.settled]
     waiting = sum(pod.waiting is not None for pod in pods)
     running = [pod for pod in settled if pod.usage is not None]

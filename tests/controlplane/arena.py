@@ -1,6 +1,7 @@
-"""The MPIJob of `arena submit mpi --gang --gputopology`, and the objects that its operator creates.
+"""The MPIJob of `arena submit mpi --gang --gputopology`, and the objects that operators create.
 
-Source: the operator of MPIJob v1alpha1 (mpi-operator v0.2.3), seen on a real API server.
+Sources: the operators of MPIJob v1alpha1 (mpi-operator v0.2.3) and v2beta1 (v0.8.2), seen on a real
+API server.
 """
 
 import copy
@@ -11,6 +12,7 @@ from documents import ARENA
 
 from cluster import keys
 
+_SCHEMA = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 DEFINITION: Object = {
     "metadata": {"name": "mpijobs.kubeflow.org"},
     "spec": {
@@ -19,16 +21,12 @@ DEFINITION: Object = {
         "scope": "Namespaced",
         "versions": [
             {
-                "name": "v1alpha1",
+                "name": version,
                 "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
+                "storage": version == "v2beta1",
+                "schema": {"openAPIV3Schema": _SCHEMA},
             }
+            for version in ("v1alpha1", "v2beta1")
         ],
     },
 }
@@ -67,6 +65,40 @@ def launcher_of(job: Object) -> Object:
         container["resources"] = {}
     name = f"{job['metadata']['name']}-launcher"
     return _owned(job, "batch/v1", "Job", name, {"template": template})
+
+
+def unmarked() -> Object:
+    """Return the same MPIJob as a person writes it: nothing marks a gang."""
+    job = submitted()
+    job["metadata"] = {"name": "train"}
+    job["spec"]["template"]["metadata"] = {"labels": {"app": "train"}}
+    return job
+
+
+def worker_of(job: Object, index: int) -> Object:
+    """Return a worker of an MPIJob v2beta1: a bare pod."""
+    template = copy.deepcopy(job["spec"]["mpiReplicaSpecs"]["Worker"]["template"])
+    own = {keys.REPLICA_INDEX: str(index), **_marks_v2(job, "worker")}
+    made = _owned(job, "v1", "Pod", f"{job['metadata']['name']}-worker-{index}", template["spec"])
+    made["metadata"]["labels"] = own
+    return made
+
+
+def launcher_job_of(job: Object) -> Object:
+    """Return the Job of the launcher of an MPIJob v2beta1, made at once."""
+    template = copy.deepcopy(job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"])
+    template["metadata"] = {"labels": _marks_v2(job, "launcher")}
+    template["spec"]["restartPolicy"] = "Never"
+    name = f"{job['metadata']['name']}-launcher"
+    return _owned(job, "batch/v1", "Job", name, {"template": template})
+
+
+def _marks_v2(job: Object, role: str) -> dict[str, str]:
+    return {
+        keys.OPERATOR_NAME: "mpi-operator",
+        keys.JOB_NAME: job["metadata"]["name"],
+        keys.JOB_ROLE: role,
+    }
 
 
 def _template(job: Object, role: str) -> Object:

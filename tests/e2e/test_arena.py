@@ -1,9 +1,24 @@
-"""Jobs of arena on a real API server, with pods as its operator creates them."""
+"""MPIJobs of arena and of mpi-operator on a real API server, with pods as operators create them."""
 
 import pytest
 from controlplane.api import refusal
-from controlplane.arena import DEFINITION, launcher_of, submitted, workers_of
-from controlplane.gangs import wait_for_phase, wait_until_placed
+from controlplane.arena import (
+    DEFINITION,
+    launcher_job_of,
+    launcher_of,
+    submitted,
+    unmarked,
+    worker_of,
+    workers_of,
+)
+from controlplane.gangs import (
+    delete_pods,
+    held,
+    unmarked_job,
+    wait_for_phase,
+    wait_until_held,
+    wait_until_placed,
+)
 from controlplane.pods import gates
 from controlplane.process import wait_until
 
@@ -55,3 +70,111 @@ def test_workers_of_arenas_mpi_job_are_placed_as_one_gang_and_the_launcher_follo
     assert gates(launcher()) == []
     assert keys.ALLOCATION not in launcher()["metadata"].get("annotations", {})
     assert wait_for_phase(pods, f"mpijob-{JOB}", "Placed", members="4/4")["spec"] == gang["spec"]
+
+
+def creator(pods):
+    """Return a function that creates an object of a resource."""
+
+    def create(group, resource, body):
+        prefix = "/apis" if "/" in group else "/api"
+        return pods.api.create(f"{prefix}/{group}/namespaces/{pods.namespace}/{resource}", body)
+
+    return create
+
+
+def launcher_node(pods):
+    names = [name for name in pods.all() if "launcher" in name]
+    return pods.all()[names[0]]["spec"].get("nodeName") if names else None
+
+
+@pytest.mark.usefixtures("placing")
+def test_an_unmarked_job_of_mpi_operator_is_placed_as_a_whole_or_not_at_all(pods, machines):
+    machines(1)
+    create = creator(pods)
+    other = pods.create({keys.GPU_WHOLE: 5}, name="other")["metadata"]["name"]
+    body = unmarked_job("v2beta1", "train", 4, 1)
+    job = create("kubeflow.org/v2beta1", "mpijobs", body)
+    create("batch/v1", "jobs", launcher_job_of(job))
+    for index in range(3):
+        create("v1", "pods", worker_of(job, index))
+    wait_for_phase(pods, "train", "Assembling", "3 of 4 members", members="3/4")
+    create("v1", "pods", worker_of(job, 3))
+
+    wait_for_phase(pods, "train", "Waiting", "3 of 4 workers fit now", members="4/4")
+    wait_until(lambda: launcher_node(pods) == "gpu-0", "the launcher is bound", PATIENCE)
+    assert held(pods, "train") == {}
+
+    delete_pods(pods, other)
+    members = wait_until_held(pods, "train-worker", 4)
+    before = wait_for_phase(pods, "train", "Placed", members="4/4")
+    assert before["spec"]["plan"]["bandwidth"] == 55.2
+    assert [owner["kind"] for owner in before["metadata"]["ownerReferences"]] == ["MPIJob"]
+
+    delete_pods(pods, "train-worker-2")
+    create("v1", "pods", worker_of(job, 2))
+    assert wait_until_held(pods, "train-worker", 4) == members
+    after = wait_for_phase(pods, "train", "Placed", members="4/4")
+    assert len(after["spec"]["plan"]["members"]) == 4
+    assert after["spec"]["plan"]["bandwidth"] == 55.2
+
+
+@pytest.mark.usefixtures("placing")
+def test_an_unmarked_job_of_version_v1alpha1_is_a_gang_by_its_stateful_set(pods, machines):
+    machines(1)
+    create = creator(pods)
+    other = pods.create({keys.GPU_WHOLE: 5}, name="other")["metadata"]["name"]
+    job = create("kubeflow.org/v1alpha1", "mpijobs", unmarked())
+    create("apps/v1", "statefulsets", workers_of(job))
+
+    wait_for_phase(pods, "train", "Waiting", "3 of 4 workers fit now", members="4/4")
+    assert held(pods, "train") == {}
+
+    delete_pods(pods, other)
+    members = wait_until_held(pods, "train-worker", 4)
+    wait_for_phase(pods, "train", "Placed", members="4/4")
+    create("batch/v1", "jobs", launcher_of(job))
+    wait_until(lambda: launcher_node(pods) == "gpu-0", "the launcher is bound", PATIENCE)
+
+    uid = pods.all()["train-worker-1"]["metadata"]["uid"]
+    delete_pods(pods, "train-worker-1")
+    wait_until(
+        lambda: pods.all().get("train-worker-1", {}).get("metadata", {}).get("uid", uid) != uid,
+        "the StatefulSet makes another",
+        PATIENCE,
+    )
+    assert wait_until_held(pods, "train-worker", 4) == members
+    gang = wait_for_phase(pods, "train", "Placed", members="4/4")
+    assert len(gang["spec"]["plan"]["members"]) == 4
+    assert gang["spec"]["plan"]["bandwidth"] == 55.2
+
+
+@pytest.mark.usefixtures("placing")
+def test_a_job_that_is_taken_out_is_placed_pod_by_pod(pods, machines):
+    machines(1)
+    pods.create({keys.GPU_WHOLE: 5}, name="other")
+    job = unmarked()
+    job["spec"]["template"]["metadata"]["labels"][keys.GANG] = "false"
+    create = creator(pods)
+    create("apps/v1", "statefulsets", workers_of(create("kubeflow.org/v1alpha1", "mpijobs", job)))
+
+    assert len(wait_until_held(pods, "train-worker", 3)) == 3
+
+
+@pytest.mark.usefixtures("placing")
+def test_a_forged_owner_delays_only_its_own_pods(pods, machines):
+    machines(1)
+    create = creator(pods)
+    job = create("kubeflow.org/v2beta1", "mpijobs", unmarked_job("v2beta1", "train", 2, 1))
+    forged = {**job, "metadata": {**job["metadata"], "name": "huge"}}
+    create("v1", "pods", worker_of(forged, 0))
+    # Of another version, which is not served, and of the job's own uid.
+    unserved = {**job, "apiVersion": "kubeflow.org/v9"}
+    unserved["metadata"] = {**job["metadata"], "uid": "00000000-0000-0000-0000-000000000000"}
+    create("v1", "pods", worker_of(unserved, 7))
+    for index in range(2):
+        create("v1", "pods", worker_of(job, index))
+
+    members = wait_until_held(pods, "train-worker", 2)
+
+    assert members.keys() == {"train-worker-0", "train-worker-1"}
+    wait_for_phase(pods, "train", "Placed", members="2/2")

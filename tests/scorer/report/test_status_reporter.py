@@ -352,6 +352,23 @@ async def test_a_lost_member_is_reported_with_the_gpus_of_the_others(cluster):
     assert status(cluster)["nodes"] == "gpu-0"
 
 
+@pytest.mark.parametrize(
+    ("size", "members"), [(None, "3/3"), (2, "3/2")], ids=["of-its-job", "of-its-mark"]
+)
+@pytest.mark.usefixtures("machines")
+async def test_a_gang_scaled_up_by_its_job_is_placed_with_more_members(cluster, size, members):
+    cluster.put(f"{OWNERS}/bert", a_job(2))
+    async with leading(cluster):
+        await running(cluster, size=size)
+        cluster.put(f"{OWNERS}/bert", a_job(3))
+        cluster.pod("bert-2", 4, gang="bert", size=size)
+        await until(lambda: cluster.allocated("bert-2"))
+        cluster.bind("bert-2")
+        await until(lambda: (cluster.phase(), status(cluster)["members"]) == ("Placed", members))
+
+    assert len(cluster.the_gang()["spec"]["plan"]["members"]) == 3
+
+
 async def test_a_gang_scaled_down_by_its_job_is_placed_with_fewer_members(cluster):
     cluster.put(f"{OWNERS}/bert", a_job(2))
     async with leading(cluster):
