@@ -8,7 +8,7 @@ jobset and lws `pkg/controllers`, ray-project/kuberay and volcano-sh/volcano `pk
 """
 
 from collections.abc import Collection
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from cluster.keys import (
     GANG,
@@ -30,6 +30,7 @@ OwnerKind: TypeAlias = Literal[
     "Job.batch.volcano.sh",
 ]
 """Kinds whose pods may be one gang; a RayCluster's pods also where a RayJob made it."""
+OWNER_KINDS: tuple[str, ...] = get_args(OwnerKind)
 
 OWNER_PATH = "metadata.ownerReferences"
 """The field by which a pod without a mark is a member of a gang."""

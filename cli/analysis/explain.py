@@ -3,6 +3,8 @@
 A unit that waits is explained by the planner's decision for it, a placed one by its records.
 """
 
+from dataclasses import replace
+
 from cli.analysis.explain_placed import explain_placed
 from cli.analysis.planner_view import Decision, PlannerView
 from cli.analysis.suggestions import suggested_change, suggestions
@@ -13,7 +15,8 @@ from cli.analysis.unit_explanation import (
     pod_placement,
 )
 from cluster.gang import GangKey, Link, rank_order
-from cluster.keys import ALLOCATION, GANG
+from cluster.gang_kind import OWNER_KINDS
+from cluster.keys import ALLOCATION, GANG, GANG_KIND
 from cluster.other_systems import gpus_of_others
 from cluster.request import Family
 from scorer.gang.crd import Gang, Phase, name_of
@@ -65,6 +68,21 @@ def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
     members = [
         pod for pod in view.pod_infos if pod.gang is not None and view.owners.key(pod) == key
     ]
+    kinds = (view.pods[pod.key].annotations.get(GANG_KIND) for pod in members)
+    kind = next((kind for kind in kinds if kind in OWNER_KINDS), None)
+    return replace(
+        _explain_members(view, key, members), membership=_membership(kind, key) if kind else None
+    )
+
+
+def _membership(kind: str, key: GangKey) -> str:
+    return (
+        f"its pods are a gang because {kind} {key.name} owns them (policy gangs.kinds); to place "
+        f'them one by one, create it again with label {GANG}: "false" in its pod templates'
+    )
+
+
+def _explain_members(view: PlannerView, key: GangKey, members: list[PodInfo]) -> UnitExplanation:
     for pod in members:
         if decision := view.decisions.get(pod.key):
             return _explain_decision(view, decision)

@@ -66,6 +66,8 @@ class UnitExplanation:
     """The baseline: nodes by name and lowest free indices."""
     changed: str | None = None
     """The plan that would be made now; None where it equals the one that was carried out."""
+    membership: str | None = None
+    """Why its pods are a gang; None where their manifest marks them."""
     suggestions: tuple[str, ...] = ()
     """Changes that would let it be placed, each a sentence."""
 

@@ -30,6 +30,8 @@ class ExplainedUnit(Struct, frozen=True, kw_only=True):
     name: str
     state: UnitState
     reason: str | None
+    membership: str | None
+    """Why its pods are a gang, if nothing in their manifest marks them."""
     help: list[str]
     """Changes that would let it be placed."""
     nodes: list[str]
@@ -72,6 +74,7 @@ def _unit(unit: UnitExplanation) -> ExplainedUnit:
         name=unit.name,
         state=unit.state,
         reason=unit.reason,
+        membership=unit.membership,
         help=list(unit.suggestions),
         nodes=list(unit.plan.gpus) if unit.plan else [],
         gpus=lists(unit.plan.gpus) if unit.plan else {},

@@ -36,6 +36,8 @@ def show(unit: UnitExplanation) -> None:
     )
     if unit.reason is not None:
         say(" ", sentence(unit.reason))
+    if unit.membership is not None:
+        say("  note:", sentence(unit.membership))
     for suggestion in unit.suggestions:
         say("  help:", sentence(suggestion))
     if unit.state is UnitState.FITS:

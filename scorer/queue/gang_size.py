@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import structlog
 
@@ -31,6 +31,16 @@ _RETRY_MAX = 300.0
 _log = structlog.get_logger()
 
 
+class _OwnerPath(NamedTuple):
+    """An owner, and where it is read."""
+
+    uid: str
+    path: str
+
+
+_Source: TypeAlias = _OwnerPath | GangKey
+
+
 class GangSizeResolver:
     """Reads owners and PodGroups, each with a backoff."""
 
@@ -47,8 +57,10 @@ class GangSizeResolver:
                 or its size may change.
         """
         self._kube, self._workloads, self._faults = kube, informers.workloads, faults
-        self._pending: set[str | GangKey] = set()
-        """Uids of owners and keys of gangs that are being read."""
+        self._pending: set[_Source] = set()
+        """What is being read."""
+        self._paths: dict[str, set[str]] = {}
+        """By uid of an owner: the paths at which it was read."""
         self._backoff = Backoff(retry, _RETRY_MAX, informers.changed.set)
         self._slots = asyncio.Semaphore(_CONCURRENT_READS)
 
@@ -68,38 +80,42 @@ class GangSizeResolver:
     def resolve_owner(self, owner: Owner, namespace: str) -> Iterator[Coroutine[Any, Any, None]]:
         """Yield the read of a gang's owner, if it is due."""
         path = path_of(owner, namespace)
-        if path and self._is_due(owner.uid):
-            self._pending.add(owner.uid)
-            yield self._isolated(owner.uid, self._read_owner(owner, path))
+        # Users can write any name and uid, which must not delay the read of another owner.
+        if path and self._is_due(source := _OwnerPath(owner.uid, path)):
+            self._pending.add(source)
+            self._paths.setdefault(owner.uid, set()).add(path)
+            yield self._isolated(source, self._read_owner(owner, source))
 
     def expire(self, owner: Owner) -> None:
         """Let an owner be read without delay, since its size may have changed."""
-        self._backoff.reset(owner.uid)
+        for path in self._paths.get(owner.uid, ()):
+            self._backoff.reset(_OwnerPath(owner.uid, path))
 
     def forget(self, key: GangKey) -> None:
         """Drop the size of a gang that has no pods left."""
-        for source in (key.owner, key):
+        paths = self._paths.pop(key.owner, ())
+        for source in (key, *(_OwnerPath(key.owner, path) for path in paths)):
             self._pending.discard(source)
             self._backoff.reset(source)
         self._workloads.forget_gang(key)
 
-    def _is_due(self, source: str | GangKey) -> bool:
+    def _is_due(self, source: _Source) -> bool:
         failed = self._faults.is_backing_off(Stage.SIZE, source)
         return not (failed or source in self._backoff or source in self._pending)
 
-    async def _isolated(self, source: str | GangKey, read: Coroutine[Any, Any, None]) -> None:
+    async def _isolated(self, source: _Source, read: Coroutine[Any, Any, None]) -> None:
         with self._faults.isolate(Stage.SIZE, source):
             await read
         self._pending.discard(source)
 
-    async def _read_owner(self, owner: Owner, path: str) -> None:
-        declaration = None
+    async def _read_owner(self, owner: Owner, source: _OwnerPath) -> None:
+        declaration, path = None, source.path
         try:
             async with self._slots:
                 declaration = await self._kube.get(path, Declaration)
         except KubeError as error:
             _log.warning("Could not read owner", owner=path, err=str(error))
-        if not self._finish(owner.uid) or not declaration:
+        if not self._finish(source) or not declaration:
             return
         self._workloads.set_suspended(owner.uid, suspended=is_suspended(declaration, owner.uid))
         if members := members_of(declaration, owner.uid):
@@ -123,7 +139,7 @@ class GangSizeResolver:
         if self._finish(gang) and group and group.members:
             self._workloads.set_group_size(gang, group.members)
 
-    def _finish(self, source: str | GangKey) -> bool:
+    def _finish(self, source: _Source) -> bool:
         """Start the delay before the next read; return whether the gang still exists."""
         if source not in self._pending:
             return False

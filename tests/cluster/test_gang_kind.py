@@ -1,12 +1,9 @@
-from typing import get_args
-
 import pytest
 
 from cluster import keys
-from cluster.gang_kind import OwnerKind, owned_gang
+from cluster.gang_kind import OWNER_KINDS as ALL
+from cluster.gang_kind import owned_gang
 from cluster.pod import NewMetadata, NewOwner, NewPod, NewPodSpec
-
-ALL = get_args(OwnerKind)
 
 
 def a_pod(api_version, kind, name="owner", labels=None, *, controller=True):

@@ -4,7 +4,6 @@ import pytest
 from controlplane.api import refusal
 from controlplane.arena import (
     DEFINITION,
-    launcher_job_of,
     launcher_of,
     submitted,
     unmarked,
@@ -85,37 +84,6 @@ def creator(pods):
 def launcher_node(pods):
     names = [name for name in pods.all() if "launcher" in name]
     return pods.all()[names[0]]["spec"].get("nodeName") if names else None
-
-
-@pytest.mark.usefixtures("placing")
-def test_an_unmarked_job_of_mpi_operator_is_placed_as_a_whole_or_not_at_all(pods, machines):
-    machines(1)
-    create = creator(pods)
-    other = pods.create({keys.GPU_WHOLE: 5}, name="other")["metadata"]["name"]
-    body = unmarked_job("v2beta1", "train", 4, 1)
-    job = create("kubeflow.org/v2beta1", "mpijobs", body)
-    create("batch/v1", "jobs", launcher_job_of(job))
-    for index in range(3):
-        create("v1", "pods", worker_of(job, index))
-    wait_for_phase(pods, "train", "Assembling", "3 of 4 members", members="3/4")
-    create("v1", "pods", worker_of(job, 3))
-
-    wait_for_phase(pods, "train", "Waiting", "3 of 4 workers fit now", members="4/4")
-    wait_until(lambda: launcher_node(pods) == "gpu-0", "the launcher is bound", PATIENCE)
-    assert held(pods, "train") == {}
-
-    delete_pods(pods, other)
-    members = wait_until_held(pods, "train-worker", 4)
-    before = wait_for_phase(pods, "train", "Placed", members="4/4")
-    assert before["spec"]["plan"]["bandwidth"] == 55.2
-    assert [owner["kind"] for owner in before["metadata"]["ownerReferences"]] == ["MPIJob"]
-
-    delete_pods(pods, "train-worker-2")
-    create("v1", "pods", worker_of(job, 2))
-    assert wait_until_held(pods, "train-worker", 4) == members
-    after = wait_for_phase(pods, "train", "Placed", members="4/4")
-    assert len(after["spec"]["plan"]["members"]) == 4
-    assert after["spec"]["plan"]["bandwidth"] == 55.2
 
 
 @pytest.mark.usefixtures("placing")

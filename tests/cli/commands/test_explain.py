@@ -98,6 +98,35 @@ def test_placed_gang_shows_gpus_bandwidth_and_alternatives(explain):
     assert ran.code == 0
 
 
+@pytest.mark.parametrize("state", ["placed", "waiting"])
+def test_gang_without_a_mark_says_why_it_is_one(explain, document, state):
+    marks = {keys.GANG: "train", keys.GANG_SIZE: "2", keys.GANG_KIND: "MPIJob"}
+    pods = [
+        a_pod(ONE, name=f"train-{i}", annotations=marks, schedulingGates=GATE) for i in range(2)
+    ]
+    if state == "placed":
+        pods = [placed_pod(f"train-{i}", ONE, "dgx-0", GPUShare(i)) for i in range(2)]
+        for pod in pods:
+            pod["metadata"]["annotations"] |= marks
+    objects = [*dgx("dgx-0"), *pods]
+
+    ran = explain(objects, "gang", "default/train")
+
+    reason = "  note: Its pods are a gang because MPIJob train owns them (policy gangs.kinds)"
+    assert reason in ran.out
+    (item,) = document(objects, "pod", "default/train-0")
+    assert item["membership"].startswith("its pods are a gang because MPIJob train owns them")
+
+
+def test_membership_of_a_marked_gang_is_not_explained(document):
+    marks = {keys.GANG: "train", keys.GANG_SIZE: "1", keys.GANG_KIND: "x" * 9999}
+    pod = a_pod(ONE, name="train-0", annotations=marks, schedulingGates=GATE)
+
+    (item,) = document([*dgx("dgx-0"), pod], "gang", "default/train")
+
+    assert item["membership"] is None
+
+
 def test_placed_gang_over_nodes_is_not_compared_with_one_node(explain, document):
     mark_of_all = {"labels": mark("vgg16", 4)}
     gang = [

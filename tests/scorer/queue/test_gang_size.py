@@ -191,3 +191,14 @@ async def test_the_reason_names_the_fix_for_a_stateful_set_with_ordered_pods(clu
 
     reason = cluster.the_gang()["status"]["reason"]
     assert reason.startswith("1 of 2 members; missing: bert-1; StatefulSet bert makes each pod")
+
+
+async def test_a_forged_owner_delays_no_other_gang(cluster):
+    forged = {**OWNER, "name": "gone"}
+    async with leading(cluster, owner_retry=60):
+        cluster.pod("other-0", gang="other", size=None, owner=forged)
+        await until(lambda: statuses(cluster))
+        cluster.put(SET, stateful_set(2))
+        for number in range(2):
+            cluster.pod(f"bert-{number}", 1, gang="bert", size=None, owner=OWNER)
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
