@@ -5,7 +5,8 @@ A request and its PodTemplates belong to the Gang of the unit, or to its only po
 with it; the scorer deletes them as soon as the unit is placed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -13,6 +14,7 @@ import structlog
 
 from cluster.keys import API_VERSION
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
+from runtime.kube.reflector import Key
 from runtime.process.backoff import Backoff
 from runtime.process.clock import Clock
 from scorer.cache.informers import Informers
@@ -98,16 +100,20 @@ class ProvisioningRequests:
             return
         self._is_clean = lacking is None and not requests
         class_name = self._informers.policy.policy.autoscaling.provisioning_class
+        kept = frozenset[Key]() if lacking is None else _kept(requests, units, lacking)
         wanted = {
             (unit.key.namespace, request_name(unit, class_name)): unit
-            for unit in _bounded(lacking or ())
+            for unit in _bounded(lacking or (), kept)
         }
-        await self._delete(requests, wanted, () if lacking is None else units)
+        needed = kept | wanted.keys()
+        await self._delete(
+            [one for key, one in requests.items() if key not in needed or self._is_due(one)]
+        )
         await self._create(
             {key: unit for key, unit in wanted.items() if key not in requests}, class_name
         )
 
-    async def _list(self) -> dict[tuple[str, str], ProvisioningRequest] | None:
+    async def _list(self) -> dict[Key, ProvisioningRequest] | None:
         """Return our requests; None where the API is not served."""
         found: list[ProvisioningRequest] = []
         params = {"labelSelector": ",".join(map("=".join, OURS.items())), "limit": str(_PAGE)}
@@ -130,20 +136,7 @@ class ProvisioningRequests:
         self._is_missing = False
         return {one.key: one for one in found if OURS.items() <= one.metadata.labels.items()}
 
-    async def _delete(
-        self,
-        requests: Mapping[tuple[str, str], ProvisioningRequest],
-        wanted: Mapping[tuple[str, str], Unit],
-        units: Iterable[Unit],
-    ) -> None:
-        # A unit that lacks a member for a moment keeps its request.
-        kept = {(unit.key.namespace, stem_of(unit)) for unit in units}
-        kept -= {(unit.key.namespace, stem_of(unit)) for unit in wanted.values()}
-        obsolete = [
-            one
-            for key, one in requests.items()
-            if self._is_due(one) or (key not in wanted and (key[0], stem_in(key[1])) not in kept)
-        ]
+    async def _delete(self, obsolete: Sequence[ProvisioningRequest]) -> None:
         for request in obsolete[:_DELETED_MAX]:
             body = {"preconditions": {"uid": request.metadata.uid}}
             for path in (request.path, *request.templates[:POD_SETS_MAX]):
@@ -162,7 +155,7 @@ class ProvisioningRequests:
         age = self._clock() - datetime.fromisoformat(created).timestamp()
         return age >= (_RETRY_AFTER if request.has_failed else _REPEAT_AFTER)
 
-    async def _create(self, missing: Mapping[tuple[str, str], Unit], class_name: str) -> None:
+    async def _create(self, missing: Mapping[Key, Unit], class_name: str) -> None:
         due = [
             (key, unit, owner)
             for key, unit in missing.items()
@@ -182,9 +175,7 @@ class ProvisioningRequests:
                     retry_after=delay,
                 )
 
-    async def _create_one(
-        self, key: tuple[str, str], unit: Unit, owner: Reference, class_name: str
-    ) -> bool:
+    async def _create_one(self, key: Key, unit: Unit, owner: Reference, class_name: str) -> bool:
         """Create a request and its templates; return whether it is a new one."""
         namespace, name = key
         groups = pod_sets(unit)
@@ -239,12 +230,22 @@ class ProvisioningRequests:
         return True
 
 
-def _bounded(units: Iterable[Unit]) -> list[Unit]:
-    """Return the first units, no more than a share of one namespace."""
-    kept: list[Unit] = []
-    by_namespace: dict[str, int] = {}
+def _kept(
+    requests: Iterable[Key], units: Iterable[Unit], lacking: Iterable[Unit]
+) -> frozenset[Key]:
+    """Return the requests of units that lack something else for a moment, such as a member."""
+    keys = {unit.key for unit in lacking}
+    stems = {(unit.key.namespace, stem_of(unit)) for unit in units if unit.key not in keys}
+    return frozenset(key for key in requests if (key[0], stem_in(key[1])) in stems)
+
+
+def _bounded(units: Iterable[Unit], kept: Collection[Key]) -> list[Unit]:
+    """Return the first units for which there is room beside the kept requests."""
+    bounded: list[Unit] = []
+    by_namespace = Counter(namespace for namespace, _ in kept)
     for unit in units:
-        number = by_namespace[unit.key.namespace] = by_namespace.get(unit.key.namespace, 0) + 1
-        if number <= _NAMESPACE_MAX and len(kept) < _TOTAL_MAX:
-            kept.append(unit)
-    return kept
+        namespace = unit.key.namespace
+        if by_namespace[namespace] < _NAMESPACE_MAX and len(kept) + len(bounded) < _TOTAL_MAX:
+            by_namespace[namespace] += 1
+            bounded.append(unit)
+    return bounded

@@ -188,6 +188,28 @@ async def test_one_namespace_has_a_limited_number_of_requests(cluster):
         await until(lambda: len(requests(cluster)) == 8)
 
 
+async def test_requests_of_gangs_that_lack_a_member_count_towards_the_limit(cluster):
+    cluster.policy(PROVISIONING)
+    async with asking(cluster):
+        for number in range(8):
+            cluster.gang(f"gang-{number}", workers=2, gpus=8)
+        await until(lambda: len(requests(cluster)) == 8)
+        before = {one["metadata"]["name"] for one in requests(cluster)}
+        for number in range(7):
+            cluster.delete(f"gang-{number}-1")
+        await until(
+            lambda: sum(one["status"]["phase"] == "Assembling" for one in cluster.all(GANGS)) == 7
+        )
+        cluster.remove("/api/v1/namespaces/team/pods/gang-7-0")
+        cluster.remove("/api/v1/namespaces/team/pods/gang-7-1")
+        cluster.pod("solo-0", 9)
+        cluster.pod("solo-1", 9)
+        await until(lambda: any("solo-0" in one["metadata"]["name"] for one in requests(cluster)))
+        names = {one["metadata"]["name"] for one in requests(cluster)}
+    assert len(names) == 8
+    assert len(names & before) == 7
+
+
 async def test_nothing_is_asked_where_the_api_is_not_served(cluster):
     cluster.policy(PROVISIONING)
     absent = cluster.outcomes["GET", REQUESTS]
