@@ -21,6 +21,10 @@ _PROGRAMS = (
     "helm",
 )
 """What the first word of a command begins with; other blocks show what is printed."""
+LOOKING = re.compile(r"kubectl (-n \S+ |--namespace=\S+ )?(get|describe|explain|auth can-i) [^<…]+")
+"""Commands in sentences that change nothing and lack nothing."""
+CHANGING = re.compile(r"kubectl (-n \S+ )?(rollout restart|annotate|label|delete) [^<…]+")
+"""Commands in sentences that change an installation of the base, or remove a part of it."""
 _END = re.compile(r"<<(\w+)$")
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 from exposed import exposed as exposed_metrics
+from printed import CHANGING, LOOKING, inline
 
 from agent.settings import read_settings as agent_settings
 from certs.settings import read_settings as certs_settings
@@ -15,6 +16,17 @@ PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 RULES = ROOT / "manifests/alerts/rules.yaml"
 A_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 COMPONENTS = ("runtime", "webhook", "certs", "scorer", "agent", "uninstall")
+RUN_ELSEWHERE = {
+    "kubectl apply -k manifests/": "tests/e2e/test_printed.py installs from each folder",
+    "kubectl get --raw /metrics": "tests/e2e/test_operations.py looks for these metrics",
+    "linkwise certs status": "tests/cli and tests/e2e/test_printed.py run it",
+    "linkwise inspect": "tests/e2e/test_live_cli.py runs it",
+    "linkwise explain gang": "tests/e2e/test_live_cli.py runs it",
+    "linkwise check": "tests/cli/commands/test_check.py runs it",
+}
+"""Tests that run commands in sentences which need more than their words."""
+BEGINNINGS = ("kubectl apply -k", "kubectl debug", "kubectl apply")
+"""Names of commands, in sentences about them."""
 NAME = r"\b(?:linkwise|process|python|apiserver)_[a-z_]+\b"
 OF_THE_API_SERVER = {
     "apiserver_admission_webhook_admission_duration_seconds",
@@ -146,6 +158,34 @@ def test_every_message_that_is_logged_is_explained_and_every_explained_one_is_lo
     explained = {message for cell in first for message in re.findall("`([^`]+)`", cell)}
 
     assert explained == logged
+
+
+def test_tests_that_the_page_names_are_there():
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", PAGE)
+
+    assert named
+    assert len(named) == PAGE.count(".py::")
+    files = {path: (ROOT / "tests" / path).read_text(encoding="utf-8") for path, _ in named}
+    assert [one for one in named if f"def {one[1]}(" not in files[one[0]]] == []
+
+
+def test_each_failure_names_a_test():
+    section = PAGE.partition("\n## Failures\n")[2].partition("\n#")[0]
+    table = re.findall(r"^\| (?!-|failure)(.*) \|$", section, re.MULTILINE)
+
+    assert table
+    assert [row for row in table if "::test_" not in row.rpartition(" | ")[2]] == []
+
+
+@pytest.mark.parametrize("command", inline("docs/operations.md"))
+def test_command_in_a_sentence_is_run_or_says_that_it_is_not(command):
+    after = PAGE.partition(f"`{command}`")[2] or PAGE.partition(command.replace("|", "\\|"))[2]
+    says = after.lstrip("`").lstrip().startswith("*(not tried)*")
+    # A test runs these with names of its own.
+    named = command.replace("<pod>", "pod")
+    is_run = CHANGING.fullmatch(named) or LOOKING.fullmatch(named)
+
+    assert says or is_run or command in BEGINNINGS or command.startswith(tuple(RUN_ELSEWHERE))
 
 
 def test_files_that_the_page_names_are_there():

@@ -78,6 +78,18 @@ def test_pod_that_linkwise_places_is_refused_with_the_reason(pods):
         assert "the webhook did not answer: create the pod again" in pods.refusal(limits)
 
 
+def test_pod_with_our_gate_or_scheduler_is_created_with_its_variables(pods):
+    limits = {name: str(amount) for name, amount in GPU.items()}
+    main = {"name": "main", "image": "none", "env": [ALL], "resources": {"limits": limits}}
+    own = {"containers": [main]}
+    for name, given in (
+        ("gated", {"schedulingGates": [{"name": keys.GANG}]}),
+        ("scheduled", {"schedulerName": keys.SCHEDULER}),
+    ):
+        made = pods.create({}, name=name, spec={**own, **given})
+        assert made["spec"]["containers"][0]["env"] == [ALL]
+
+
 def test_pods_of_the_system_are_created_whatever_they_request(deserted):
     Pods(deserted.api, "kube-system").create(GPU, name="system", dryRun="All")
 

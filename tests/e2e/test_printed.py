@@ -12,7 +12,7 @@ import pytest
 import yaml
 from controlplane.process import wait_until
 from controlplane.up import STATUS
-from printed import ROOT, blocks, commands, inline
+from printed import CHANGING, LOOKING, ROOT, blocks, commands, inline
 
 PAGES = ("README.md", *(f"docs/{name}.md" for name in ("operations", "dry-run", "live")))
 PAGES += ("docs/from-gpushare.md", "docs/examples/README.md")
@@ -25,11 +25,8 @@ NOT_RUN = {
     "kubectl -n linkwise-system port-forward": "kwok's kubelets forward no ports",
 }
 """Why commands that begin so are not run; what is behind a forwarded port is asked where it is."""
-LOOKING = re.compile(r"kubectl (-n \S+ |--namespace=\S+ )?(get|describe|explain|auth can-i) [^<…]+")
-"""Commands in sentences that change nothing and lack nothing; one of them shows only faults."""
-CHANGING = re.compile(r"kubectl (-n \S+ )?(rollout restart|annotate|delete) [^<…]+")
-"""Commands in sentences that change an installation of the base, or remove a part of it."""
 OF_FAULTS = "kubectl get --raw /metrics | grep fail_open"
+"""It shows only faults."""
 INSTALLING = (
     "mkdir cluster-a",
     "cat > cluster-a/",
@@ -209,6 +206,10 @@ def test_what_is_installed_from_a_folder_is_removed_by_that_folder_and_nothing_i
     wait_until(lambda: left(empty, folder) == set(), "all is gone")
 
 
+def removes_all(command):
+    return " -k " in command or "delete namespace" in command
+
+
 def test_commands_in_sentences_that_change_an_installation_run_as_they_are_printed(empty):
     printed = [one for one in inline("docs/operations.md") if CHANGING.fullmatch(one)]
     changing = [one for one in printed if "linkwise-scheduler" not in one]
@@ -221,11 +222,11 @@ def test_commands_in_sentences_that_change_an_installation_run_as_they_are_print
     # What removes the whole installation comes last.
     failed = [
         ran.stderr
-        for command in sorted(changing, key=lambda one: " -k " in one)
+        for command in sorted(changing, key=removes_all)
         if (ran := empty(command)).returncode
     ]
 
-    assert len(changing) == 10
+    assert len(changing) == 11
     assert failed == []
     wait_until(lambda: left(empty, "manifests/base") == set(), "all is gone")
 
