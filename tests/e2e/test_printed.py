@@ -19,7 +19,7 @@ PAGES += ("docs/from-gpushare.md", "docs/examples/README.md")
 NOT_RUN = {
     "make ": "tests/e2e/test_up.py does what they do",
     "NODE=real make up": "tests/e2e/node/test_up_in_containers.py does what it does",
-    "pipx ": "tests/docs/test_install.py installs",
+    "pip": "tests/release/test_wheel.py installs the wheel",
     "docker ": "it needs Docker and a registry",
     "helm ": "tests/e2e/charts/test_printed.py runs it",
     "kubectl -n linkwise-system port-forward": "kwok's kubelets forward no ports",
@@ -27,13 +27,13 @@ NOT_RUN = {
 """Why commands that begin so are not run; what is behind a forwarded port is asked where it is."""
 OF_FAULTS = "kubectl get --raw /metrics | grep fail_open"
 """It shows only faults."""
+REMOVING = ("manifests/emergency-stop", "kubectl delete --ignore-not-found -k")
 INSTALLING = (
     "mkdir cluster-a",
     "cat > cluster-a/",
     "kubectl apply -k",
     "kubectl -n linkwise-system rollout status",
-    "manifests/emergency-stop",
-    "kubectl delete --ignore-not-found -k",
+    *REMOVING,
 )
 """What commands begin with that install Linkwise or remove it."""
 REFUSED = "kubectl create --dry-run=server"
@@ -171,15 +171,15 @@ def left(shell, folder):
 
 def test_an_installation_by_the_readme_holds_its_policy_and_is_removed_by_the_readme(empty):
     steps = [one for one in commands("README.md") if one.startswith(INSTALLING)]
-    removed = steps.index("manifests/emergency-stop")
-    assert len(steps[removed:]) == 2
+    removing = [one for one in steps if one.startswith(REMOVING)]
+    assert len(removing) == 2
 
-    for step in steps[:removed]:
+    for step in (one for one in steps if one not in removing):
         ran = empty(step)
         assert ran.returncode == 0, ran.stderr
     policy = empty("kubectl -n linkwise-system get configmap linkwise -o yaml")
     images = empty("kubectl -n linkwise-system get deployments -o yaml")
-    for step in steps[removed:]:
+    for step in removing:
         ran = empty(step)
         assert ran.returncode == 0, ran.stderr
 
