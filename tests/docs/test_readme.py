@@ -6,6 +6,7 @@ import pytest
 from printed import blocks, commands
 
 from cli.__main__ import run
+from cluster import keys
 from policy.lint import lint
 from topology.catalogue import NAMES
 
@@ -41,14 +42,25 @@ def test_a_command_that_needs_no_cluster_runs_as_it_stands(here, capsys, words):
     assert (here / named).stat().st_size if named else out
 
 
+SHOWN = [block for block in blocks("README.md") if block.startswith("$ ")]
+
+
 @pytest.mark.usefixtures("here")
-def test_the_placement_that_is_shown_is_what_the_command_prints(capsys):
-    (shown,) = [block for block in blocks("README.md") if block.startswith("$ ")]
+@pytest.mark.parametrize("shown", SHOWN)
+def test_a_placement_that_is_shown_is_what_the_command_prints(capsys, shown):
     command, _, printed = shown.partition("\n")
 
     run(shlex.split(command)[2:])
 
     assert capsys.readouterr().out.startswith(printed)
+
+
+def test_the_workload_that_is_shown_is_the_one_that_is_placed():
+    excerpt, *_ = blocks("README.md")
+    text = (ROOT / "docs/demo/mpijob.yaml").read_text(encoding="utf-8")
+    assert keys.NVIDIA_GPU in excerpt
+    assert excerpt.strip() in text
+    assert all("docs/demo/mpijob.yaml" in shown for shown in SHOWN)
 
 
 def test_the_policy_that_is_installed_has_no_problem():
