@@ -23,6 +23,7 @@ from controlplane.node.gpus import StandInGPUs
 from controlplane.node.machine import real_node
 from controlplane.pods import Pods, a_pod, gates
 from controlplane.process import wait_until
+from nvml.standin import compiler
 
 from cluster import keys
 from topology import catalogue
@@ -53,6 +54,8 @@ def gpus():
 
 @pytest.fixture(scope="module")
 def deployment(plane, programs_of_node, image, helm, gpus, tmp_path_factory):
+    if compiler() is None:
+        pytest.skip("needs gcc")
     labels = {keys.NODE_MODE: "topology"}
     service = plane.api.get(f"{NAMESPACES}/default/services/kubernetes")["spec"]
     services = str(ip_network(f"{service['clusterIP']}/27", strict=False))
