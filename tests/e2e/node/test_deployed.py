@@ -5,8 +5,9 @@ from ipaddress import ip_network
 import pytest
 import yaml
 from controlplane.api import refusal
-from controlplane.binaries import MissingError, chart_binaries
+from controlplane.binaries import MissingError
 from controlplane.chart import CHART
+from controlplane.chart_programs import chart_binaries
 from controlplane.gangs import gang_labels
 from controlplane.load import Load
 from controlplane.manifests import NAMESPACE, NAMESPACES
