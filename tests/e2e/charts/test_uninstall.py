@@ -9,7 +9,7 @@ from controlplane.api import ApiError
 from controlplane.background import Background
 from controlplane.chart import CHART, RELEASE
 from controlplane.hook import HookKubelet
-from controlplane.manifests import MUTATING, NAMESPACE
+from controlplane.manifests import MUTATING, NAMESPACE, NAMESPACES, names
 from controlplane.pods import a_pod, gates
 from controlplane.process import wait_until
 from controlplane.webhook import register, start_replica
@@ -24,6 +24,8 @@ KINDS = (
     "validatingadmissionpolicybindings",
 )
 OTHER = {"name": "example.com/other"}
+COMPONENTS = {f"linkwise-{name}" for name in ("agent", "certs", "scorer", "webhook")}
+COMPONENTS |= {"linkwise-view", "linkwise-view-gangs"}
 ALL_KINDS_OF_PODS = (
     {},
     {keys.GPU_WHOLE: "1"},
@@ -41,6 +43,8 @@ def plane(plane_of_its_own):
 @pytest.fixture
 def installed(plane, helm, tmp_path):
     """The chart, and one replica of the webhook; only its address differs from a cluster's."""
+    # As `helm uninstall --wait` does.
+    wait_until(lambda: keys.AGENT not in names(plane, NAMESPACES), "the agent's namespace is gone")
     ran = helm("install", RELEASE, str(CHART), "--create-namespace")
     assert ran.returncode == 0, ran.stderr
     ca = a_ca()
@@ -78,6 +82,16 @@ def all_gates(api, path):
     return {one["metadata"]["name"]: gates(one) for one in api.get(path)["items"]}
 
 
+def accounts_and_roles(api):
+    paths = (
+        f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    )
+    found = {one["metadata"]["name"] for path in paths for one in api.get(path)["items"]}
+    return {name for name in found if name.startswith("linkwise")}
+
+
 def left(api):
     chosen = {"labelSelector": "app.kubernetes.io/name=linkwise"}
     return {
@@ -95,6 +109,7 @@ def test_uninstall_releases_gated_pods_while_no_creation_fails(installed, helm, 
     api.create(path, a_pod("other", schedulingGates=[OTHER]))
     for number in range(120):
         api.create(path, a_pod(f"held-{number}", {keys.GPU_WHOLE: "1"}))
+    assert accounts_and_roles(api) == COMPONENTS
     before = all_gates(api, path)
     assert before["ours"] == [keys.GANG]
     assert set(before["both"]) == {keys.GANG, OTHER["name"]}
@@ -115,9 +130,7 @@ def test_uninstall_releases_gated_pods_while_no_creation_fails(installed, helm, 
     assert len(kubelet.logs) == 1
     deployments = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
     assert api.get(deployments)["items"] == []
-    for kind in ("clusterroles", "clusterrolebindings"):
-        named = api.get(f"/apis/rbac.authorization.k8s.io/v1/{kind}")["items"]
-        assert not [one for one in named if one["metadata"]["name"].startswith("linkwise")]
+    assert accounts_and_roles(api) == set()
 
 
 def test_nothing_is_deleted_if_pods_cannot_be_released_and_the_emergency_stop_is_the_way_out(
@@ -141,3 +154,17 @@ def test_nothing_is_deleted_if_pods_cannot_be_released_and_the_emergency_stop_is
     assert (stopped.returncode, removed.returncode) == (0, 0), stopped.stderr + removed.stderr
     assert all_gates(api, path) == {"ours": []}
     assert left(api) == {"linkwise-fence"}
+
+
+def test_upgrade_to_the_same_version_puts_back_what_the_emergency_stop_deleted(
+    installed, helm, stop
+):
+    before = left(installed.api)
+    stopped = stop()
+    between = left(installed.api)
+
+    ran = helm("upgrade", RELEASE, str(CHART))
+
+    assert (stopped.returncode, ran.returncode) == (0, 0), stopped.stderr + ran.stderr
+    assert between == {"linkwise-fence"}
+    assert left(installed.api) == before
