@@ -43,13 +43,13 @@ def test_rights_of_accounts_are_those_of_the_manifests():
 
 def rights():
     """Yield account, verbs, resources, scope and folder of each rule that an account has."""
-    files = (ROOT / "manifests").glob("*/*.yaml")
     documents = [
         (path.parent.name, one)
-        for path in files
+        for path in (ROOT / "manifests").glob("*/*.yaml")
         for one in yaml.safe_load_all(path.read_text())
         if one
     ]
+    documents += [("uninstall", one) for one in of_the_uninstall_hook()]
     roles = {
         (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace")): one["rules"]
         for _, one in documents
@@ -67,6 +67,14 @@ def rights():
                 yield account, "all", f"of {key[0]} `{key[1]}`", scope, folder
             for rule in roles.get(key, ()):
                 yield account, ", ".join(rule["verbs"]), objects(rule), scope, folder
+
+
+def of_the_uninstall_hook():
+    """Yield the roles and bindings of Helm's hook, which no folder of manifests has."""
+    template = (ROOT / "charts/linkwise/templates/uninstall.yaml").read_text()
+    for text in template.split("\n---\n"):
+        if "kind: ClusterRole" in text:
+            yield yaml.safe_load(re.sub(r"^.*{{.*\n", "", text, flags=re.MULTILINE))
 
 
 def objects(rule):
