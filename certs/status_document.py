@@ -6,7 +6,7 @@ It has no key. Readers need no access to a Secret. Times are in RFC 3339.
 from msgspec import Struct
 
 
-class AuthorityStatus(Struct, frozen=True, kw_only=True, rename="camel"):
+class AuthorityStatus(Struct, frozen=True, kw_only=True):
     """A trusted CA."""
 
     role: str
@@ -19,7 +19,7 @@ class AuthorityStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     not_after: str
 
 
-class ServerStatus(Struct, frozen=True, kw_only=True, rename="camel"):
+class ServerStatus(Struct, frozen=True, kw_only=True):
     """The serving certificate of a server, as its Secret holds it."""
 
     server: str
@@ -43,7 +43,7 @@ class NextStep(Struct, frozen=True, kw_only=True):
     """When; None: when the present work is done."""
 
 
-class CertificateState(Struct, frozen=True, kw_only=True, rename="camel"):
+class CertificateState(Struct, frozen=True, kw_only=True):
     """The state of all certificates."""
 
     mode: str

@@ -4,6 +4,7 @@ Replicas are coroutines of the real code, run step by step: no event loop, no ti
 """
 
 import json
+from base64 import b64decode
 from dataclasses import dataclass, field
 from functools import cache
 from types import coroutine
@@ -14,7 +15,7 @@ from certs.__main__ import KEY_SOURCE, TARGETS
 from certs.authority import expiry, is_issued_by
 from certs.issuer import Issuer
 from certs.leaf import Server, read_leaf
-from certs.pem import read_certificates
+from certs.pem import ContentError, read_certificates
 from certs.reporter import Reporter
 from certs.rotation import IssuancePolicy
 from certs.store import CA_SECRET, Store
@@ -100,8 +101,11 @@ class World:
         if path in LEAVES:
             return read_leaf(self.objects[path]["data"]).certificate
         configuration = self.objects[path]["webhooks"][0]["clientConfig"]
-        pem = msgspec.json.decode(f'"{configuration.get("caBundle", "")}"', type=bytes)
-        return frozenset(read_certificates(pem, "caBundle")) if pem else frozenset()
+        try:
+            pem = b64decode(configuration.get("caBundle", ""))
+            return frozenset(read_certificates(pem, "caBundle"))
+        except (ContentError, ValueError):
+            return frozenset()
 
     def overwrite(self, path, bundle):
         """Change a `caBundle` as another client does."""

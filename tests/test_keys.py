@@ -26,6 +26,7 @@ ALLOWED = {
     ("cluster/mode.py", "cgpu"): "the mode of a node, which is that label's name by chance",
     ("cluster/record.py", "cgpu"): "what keeps shares apart, which is that label's name by chance",
     ("certs/settings.py", "linkwise"): "the name of our registrations",
+    ("cli/analysis/certificates.py", "linkwise"): "the name of our registrations",
     ("certs/store.py", "kubernetes.io/"): "a type of Secret",
     ("cli/__main__.py", "linkwise"): "the command's own name",
     ("cli/render/check_ci.py", "linkwise"): "the command's own name",

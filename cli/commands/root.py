@@ -39,7 +39,13 @@ policy = typer.Typer(
     epilog="Example: linkwise policy lint acs-profile.yaml",
     invoke_without_command=True,
 )
+certs = typer.Typer(
+    help="Certificates of the webhook and the scorer.",
+    epilog="Example: linkwise certs status",
+    invoke_without_command=True,
+)
 app.add_typer(topology, name="topology")
+app.add_typer(certs, name="certs")
 app.add_typer(policy, name="policy")
 
 
@@ -58,6 +64,7 @@ def root(
 
 
 @topology.callback()
+@certs.callback()
 @policy.callback()
 def show_help(context: typer.Context) -> int:
     """Show the help, where no subcommand is given."""
@@ -298,3 +305,24 @@ def policy_lint(
     from cli.files.source import only_file
 
     return lint_file(only_file(file, filename), output, strict=strict)
+
+
+@certs.command("status", epilog="Example: linkwise certs status -o json")
+@with_output_options
+def certs_status(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE",
+            help="ConfigMap linkwise-certs and registrations, instead of the live cluster.",
+        ),
+    ] = None,
+    filenames: Filenames = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    output: Output = Format.TABLE,
+) -> int:
+    """Show the CAs, the certificate of each server, who trusts them, and what happens next."""
+    from cli.commands.certs_status import show_status
+
+    return show_status([*(files or ()), *(filenames or ())], kubeconfig, context, output)

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from msgspec.json import schema, schema_components
 from msgspec.structs import fields
 
+from cli.analysis.certificates import CertificateReport
 from cli.analysis.check_report import CheckReport
 from cli.commands.policy_lint import LintReport
 from cli.live.dry_run_client import DryRun
@@ -35,6 +36,7 @@ _ANSWERS: tuple[type[Document], ...] = (
     Explanation,
     LintReport,
     Snapshot,
+    CertificateReport,
 )
 _REFUSALS = {
     "400": "The body cannot be read; one line with its place.",

@@ -147,7 +147,9 @@ def run_installation(
     *,
     replicas: int = 1,
     server: str = "",
+    certs_server: str = "",
     leaf_seconds: float = 0,
+    wait_seconds: float = 0,
     seconds: int | None = None,
 ) -> Iterator[Installation]:
     """Install what is shipped, and run it under its own accounts; only addresses differ.
@@ -156,7 +158,9 @@ def run_installation(
         plane: Where.
         replicas: Of the webhook.
         server: The API server's address, where it is to be asked by a way round.
+        certs_server: The same, for certs alone.
         leaf_seconds: How long a serving certificate lasts, where it is to last less [s].
+        wait_seconds: Each wait of a rotation, if not a sixth of that [s].
         seconds: As in `register`.
 
     Raises:
@@ -166,7 +170,8 @@ def run_installation(
     folder.mkdir()
     install(plane)
     with ExitStack() as stack:
-        certs = certs_process(plane, folder, server, leaf_seconds)
+        address = certs_server or server
+        certs = certs_process(plane, folder, address, leaf_seconds, wait_seconds)
         plane.processes.start(certs)
         stack.callback(plane.processes.stop, certs)
         certs.wait_ready(lambda: answers(f"{certs.urls[0]}/readyz"))
@@ -183,7 +188,11 @@ def run_installation(
 
 
 def certs_process(
-    plane: ControlPlane, folder: Path, server: str = "", leaf_seconds: float = 0
+    plane: ControlPlane,
+    folder: Path,
+    server: str = "",
+    leaf_seconds: float = 0,
+    wait_seconds: float = 0,
 ) -> Process:
     """Return a process of certs, to be started; its token and its log are in the folder."""
     (port,) = free_ports(1)
@@ -195,7 +204,9 @@ def certs_process(
     }
     if leaf_seconds:
         environment["LINKWISE_LEAF_DAYS"] = str(leaf_seconds / 86_400)
-        environment["LINKWISE_PROPAGATION_SECONDS"] = str(leaf_seconds / 5)
+        environment["LINKWISE_CA_DAYS"] = str(3 * leaf_seconds / 86_400)
+        # More than what mounting and reloading take.
+        environment["LINKWISE_PROPAGATION_SECONDS"] = str(wait_seconds or leaf_seconds / 6)
     argv = (sys.executable, "-m", "certs")
     url = f"http://127.0.0.1:{port}"
     return Process("certs", argv, folder / "certs.log", (url,), environment)

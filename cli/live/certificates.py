@@ -1,0 +1,56 @@
+"""Read the state of certificates and the registrations of the webhooks from a live cluster."""
+
+import asyncio
+
+import msgspec
+
+from certs.status_document import CertificateState
+from cli.analysis.certificate_objects import parse_state
+from cli.analysis.certificates import KINDS, CertificateReport, WebhookConfiguration
+from cli.analysis.certificates import certificate_report as report
+from cli.live.api_reader import ApiReader, Forbidden, NotFound
+from cli.live.kubeconfig import Access, load_user_context
+from cluster.keys import CERTS, POLICY_NAMESPACE
+from manifest.value import InputError
+
+_STATE = f"/api/v1/namespaces/{POLICY_NAMESPACE}/configmaps/{CERTS}"
+_CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
+_ROLE = "linkwise-view"
+
+
+def fetch_certificates(access: Access) -> CertificateReport:
+    """Return the certificates of a live cluster.
+
+    Raises:
+        InputError: There is no answer, or the state is missing or may not be read.
+    """
+    return asyncio.run(_fetch(access))
+
+
+async def _fetch(access: Access) -> CertificateReport:
+    async with ApiReader(await load_user_context(access)) as reader:
+        state = await _state(reader)
+        configurations = dict[str, WebhookConfiguration | None]()
+        for kind in KINDS:
+            path = f"{_CONFIGURATIONS}/{kind.lower()}s/linkwise"
+            try:
+                plain = await reader.get(path)
+                configurations[kind] = msgspec.convert(plain, WebhookConfiguration)
+            except NotFound:
+                continue
+            except Forbidden:
+                configurations[kind] = None
+        return report(state, configurations)
+
+
+async def _state(reader: ApiReader) -> CertificateState:
+    try:
+        plain = await reader.get(_STATE)
+    except NotFound:
+        reader.fail(f"there is no ConfigMap {CERTS} in {POLICY_NAMESPACE}. Is Linkwise installed?")
+    except Forbidden as error:
+        reader.fail(f"{error}. Ask for the Role {_ROLE} in {POLICY_NAMESPACE}.")
+    try:
+        return parse_state(plain)
+    except InputError as error:
+        reader.fail(str(error))
