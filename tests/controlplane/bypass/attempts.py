@@ -29,6 +29,8 @@ class Tenant:
     prefix: str
     """Of the names of its pods, which another tenant of the namespace does not use."""
     names: list[str] = field(default_factory=list)
+    gated: float = 0
+    """How many of its pods have Linkwise's gate, as if the webhook had reviewed them."""
     created: int = 0
     refused: int = 0
 
@@ -57,7 +59,10 @@ class Tenant:
 
     def _new(self) -> Json:
         name = f"{self.prefix}-{len(self.names)}-{self.random.randrange(10**6)}"
-        return a_pod(name, self.nodes, self.random)
+        pod = a_pod(name, self.nodes, self.random)
+        if self.random.random() < self.gated:
+            pod["spec"]["schedulingGates"] = [{"name": keys.GANG}]
+        return pod
 
     def _any(self) -> str:
         return self.random.choice(self.names[-20:])

@@ -6,7 +6,7 @@ Nothing here uses Linkwise's own readers: a mistake in them must not hide itself
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -65,6 +65,8 @@ class Judge:
 
     nodes: dict[str, Limits]
     """Nodes whose GPUs Linkwise gives out, and the limits of each of their GPUs."""
+    modes: dict[str, str] = field(default_factory=dict)
+    """The mode of each of these nodes."""
     reviewed: bool = True
     """The webhook answered: variables and annotations of pods are judged, too."""
 
@@ -94,12 +96,30 @@ class Judge:
         requested = {name: total(spec, name) for name in keys.RESOURCES}
         if record is not None:
             yield from _record_problems(record, requested, node)
-        elif node in self.nodes and any(requested.values()):
+        elif (
+            node in self.nodes
+            and any(requested.values())
+            and not _excludes(spec, self.modes.get(node, ""))
+        ):
             yield f"runs on {node} with {requested} and without a record"
         placed = record is not None or any(requested[name] for name in _OURS)
         if self.reviewed:
             yield from _annotation_problems(pod, placed, record)
             yield from _container_problems(pod, placed, record)
+
+
+def _excludes(spec: Json, mode: str) -> bool:
+    """Return whether a pod excludes a mode: then the kubelet rejects it, and kwok runs it."""
+    affinity = spec.get("affinity", {}).get("nodeAffinity", {})
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    terms = required.get("nodeSelectorTerms", [])
+    return bool(terms) and all(
+        any(
+            one["key"] == keys.NODE_MODE and one["operator"] == "NotIn" and mode in one["values"]
+            for one in term.get("matchExpressions", [])
+        )
+        for term in terms
+    )
 
 
 def _record(pod: Json) -> Json | None:

@@ -8,7 +8,7 @@ from controlplane.history import History, Write
 
 from cluster import keys
 
-JUDGE = Judge({"gpu-0": (1, 0, 0), "share": (0, 15, 100)})
+JUDGE = Judge({"gpu-0": (1, 0, 0), "share": (0, 15, 100)}, {"gpu-0": "topology"})
 VISIBLE, OFF = keys.ENV_VISIBLE_DEVICES, keys.ENV_CGPU_OFF
 RECORD = {"node": "gpu-0", "gpus": [{"i": 0}, {"i": 1}]}
 SHARE = {"node": "share", "gpus": [{"i": 0, "mem": 4, "core": 50}]}
@@ -50,6 +50,15 @@ def debugged(*env, annotations=None):
     return pod(asks, annotations=annotations, ephemeralContainers=debug)
 
 
+def excluding(mode):
+    expression = {"key": keys.NODE_MODE, "operator": "NotIn", "values": [mode]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+NVIDIA = {keys.NVIDIA_GPU: "2"}
+
+
 @pytest.mark.parametrize(
     "fine",
     [
@@ -60,6 +69,10 @@ def debugged(*env, annotations=None):
         pytest.param(pod(container(WHOLE, OURS), annotations=PLACED, node="gpu-0"), id="bound"),
         pytest.param(pod(container(PART, OURS), annotations=SHARED, node="share"), id="share"),
         pytest.param(debugged(), id="debugged"),
+        pytest.param(
+            pod(container(NVIDIA), node="gpu-0", affinity=excluding("topology")),
+            id="rejected by the kubelet",
+        ),
         pytest.param(debugged(variable("void"), annotations=PLACED), id="debugged, with GPUs"),
     ],
 )
@@ -71,6 +84,7 @@ def test_pod_with_what_it_requests_is_fine(fine):
     ("bad", "problem"),
     [
         (pod(container(WHOLE, OURS), node="gpu-0"), "without a record"),
+        (pod(container(NVIDIA), node="gpu-0", affinity=excluding("share")), "without a record"),
         (pod(container({keys.GPU_WHOLE: "1"}, OURS), annotations=PLACED), "has 2 GPUs"),
         (pod(container({}, variable("void")), annotations=PLACED), "has 2 GPUs"),
         (pod(container(WHOLE, OURS), annotations=PLACED, node="share"), "its GPUs are of gpu-0"),
