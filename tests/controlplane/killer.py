@@ -1,0 +1,102 @@
+"""A way to the API server on which each write ends the process that sends it.
+
+Every write is cut twice: first before it reaches the API server, and when it is sent again, after
+it was executed and before it is answered.
+"""
+
+import json
+import ssl
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock, Thread
+from typing import Self
+
+from urllib3 import PoolManager, Timeout
+from urllib3.exceptions import HTTPError
+
+WRITES = frozenset({"POST", "PATCH", "PUT", "DELETE"})
+
+
+class Killer:
+    """An HTTP server that passes requests on; use it in `with`."""
+
+    def __init__(self, server: str, ca_file: str, kill: Callable[[], None]) -> None:
+        """Say where requests go, and how to end the process that sends them."""
+        context = ssl.create_default_context(cafile=ca_file)
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        self._pool = PoolManager(maxsize=512, ssl_context=context, timeout=Timeout(90))
+        self._target, self._kill = server, kill
+        self._lock = Lock()
+        self.armed = False
+        self.killed: list[str] = []
+        """Writes that ended the process."""
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+
+    @property
+    def server(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> Self:
+        Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def pass_on(self, handler: BaseHTTPRequestHandler) -> None:
+        """Handle one request."""
+        handler.close_connection = True
+        body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        write = f"{handler.command} {handler.path.partition('?')[0]}"
+        if handler.command == "POST":
+            write += f"/{json.loads(body)['metadata']['name']}"
+        with self._lock:
+            # A process creates what another one has created, too: that changes nothing.
+            is_done = handler.command == "POST" and self.killed.count(write) == 2
+            is_fatal = self.armed and handler.command in WRITES and not is_done
+            if is_fatal:
+                self.killed.append(write)
+            is_cut_before = is_fatal and self.killed.count(write) % 2
+        if is_cut_before:
+            self._kill()
+            return
+        headers = {key: text for key, text in handler.headers.items() if key != "Host"}
+        try:
+            answer = self._pool.request(
+                handler.command,
+                self._target + handler.path,
+                body=body or None,
+                headers=headers,
+                preload_content=False,
+                retries=False,
+            )
+            if is_fatal:
+                answer.read()
+                self._kill()
+                return
+            handler.send_response(answer.status)
+            handler.send_header("Content-Type", answer.headers.get("Content-Type", ""))
+            handler.send_header("Connection", "close")
+            handler.end_headers()
+            while part := answer.read1(1 << 16):
+                handler.wfile.write(part)
+                handler.wfile.flush()
+        except (OSError, HTTPError):
+            return
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        killer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def handle_any(self) -> None:
+                killer.pass_on(self)
+
+            do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = handle_any  # noqa: N815
+
+            def log_message(self, *_: object) -> None:
+                """Log nothing."""
+
+        return Handler
