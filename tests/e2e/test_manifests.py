@@ -5,6 +5,7 @@
 import base64
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -457,13 +458,28 @@ def test_certs_with_its_shipped_access_makes_the_secret_and_keeps_the_registrati
         plane.api.delete(f"/api/v1/namespaces/{NAMESPACE}/secrets/{CA_SECRET}")
         wait_until(lambda: all(len(x) > len(trusted) for x in bundles(plane)), "a CA is announced")
         assert all(bundle.startswith(trusted) for bundle in bundles(plane))
-        events = plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/events")["items"]
-        assert {"CAIssued", "CAAnnounced"} <= {event["reason"] for event in events}
+        wait_until(lambda: {"CAIssued", "CAAnnounced"} <= reasons(plane), "both have an Event")
         status = plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/linkwise-certs")
         assert json.loads(status["data"]["status.json"])["mode"] == "self"
+        command = (sys.executable, "-m", "cli", "certs", "status", "-o", "json")
+        asked = (*command, f"--kubeconfig={plane.kubeconfig}")
+
+        def report():
+            return subprocess.run(asked, capture_output=True, text=True, check=False, cwd=ROOT)
+
+        wait_until(lambda: json.loads(report().stdout)["phase"] == "wait", "the CA is announced")
+        shown = report()
+        assert (shown.returncode, shown.stderr) == (0, "")
+        roles = [each["role"] for each in json.loads(shown.stdout)["authorities"]]
+        assert roles == ["previous", "next"]
     finally:
         plane.processes.stop(process)
         register_unreachable(plane)
+
+
+def reasons(plane):
+    events = plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/events")["items"]
+    return {event["reason"] for event in events}
 
 
 def secret(plane):
