@@ -4,6 +4,7 @@ import pytest
 from controlplane.api import refusal
 from controlplane.arena import (
     DEFINITION,
+    launcher_job_of,
     launcher_of,
     submitted,
     unmarked,
@@ -87,17 +88,50 @@ def launcher_node(pods):
 
 
 @pytest.mark.usefixtures("placing")
+def test_an_unmarked_job_of_mpi_operator_is_placed_as_a_whole_or_not_at_all(pods, machines):
+    machines(1)
+    create = creator(pods)
+    pods.create({keys.GPU_WHOLE: 5}, name="other")
+    wait_until_held(pods, "other", 1)
+    body = unmarked_job("v2beta1", "train", 4, 1)
+    job = create("kubeflow.org/v2beta1", "mpijobs", body)
+    create("batch/v1", "jobs", launcher_job_of(job))
+    for index in range(3):
+        create("v1", "pods", worker_of(job, index))
+    wait_for_phase(pods, "train", "Assembling", "3 of 4 members", members="3/4")
+    create("v1", "pods", worker_of(job, 3))
+
+    wait_for_phase(pods, "train", "Waiting", "3 of 4 workers fit now", members="4/4")
+    wait_until(lambda: launcher_node(pods) == "gpu-0", "the launcher is bound", PATIENCE)
+    assert held(pods, "train") == {}
+
+    delete_pods(pods, "other")
+    members = wait_until_held(pods, "train-worker", 4)
+    before = wait_for_phase(pods, "train", "Placed", members="4/4")
+    assert before["spec"]["plan"]["bandwidth"] == 55.2
+    assert [owner["kind"] for owner in before["metadata"]["ownerReferences"]] == ["MPIJob"]
+
+    delete_pods(pods, "train-worker-2")
+    create("v1", "pods", worker_of(job, 2))
+    assert wait_until_held(pods, "train-worker", 4) == members
+    after = wait_for_phase(pods, "train", "Placed", members="4/4")
+    assert len(after["spec"]["plan"]["members"]) == 4
+    assert after["spec"]["plan"]["bandwidth"] == 55.2
+
+
+@pytest.mark.usefixtures("placing")
 def test_an_unmarked_job_of_version_v1alpha1_is_a_gang_by_its_stateful_set(pods, machines):
     machines(1)
     create = creator(pods)
-    other = pods.create({keys.GPU_WHOLE: 5}, name="other")["metadata"]["name"]
+    pods.create({keys.GPU_WHOLE: 5}, name="other")
+    wait_until_held(pods, "other", 1)
     job = create("kubeflow.org/v1alpha1", "mpijobs", unmarked())
     create("apps/v1", "statefulsets", workers_of(job))
 
     wait_for_phase(pods, "train", "Waiting", "3 of 4 workers fit now", members="4/4")
     assert held(pods, "train") == {}
 
-    delete_pods(pods, other)
+    delete_pods(pods, "other")
     members = wait_until_held(pods, "train-worker", 4)
     wait_for_phase(pods, "train", "Placed", members="4/4")
     create("batch/v1", "jobs", launcher_of(job))
@@ -120,6 +154,7 @@ def test_an_unmarked_job_of_version_v1alpha1_is_a_gang_by_its_stateful_set(pods,
 def test_a_job_that_is_taken_out_is_placed_pod_by_pod(pods, machines):
     machines(1)
     pods.create({keys.GPU_WHOLE: 5}, name="other")
+    wait_until_held(pods, "other", 1)
     job = unmarked()
     job["spec"]["template"]["metadata"]["labels"][keys.GANG] = "false"
     create = creator(pods)

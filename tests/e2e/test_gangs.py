@@ -99,6 +99,7 @@ def test_an_mpi_job_that_scatters_without_linkwise_is_on_one_best_set_with_it(
 def test_an_unmarked_mpi_job_is_placed_as_a_whole_or_not_at_all(pods, machines):
     machines(1)
     pods.create({keys.GPU_WHOLE: 4}, name="other")
+    wait_until_held(pods, "other", 1)
     pods.api.create(jobs_of(pods.namespace), unmarked_job("v1", "train", 5, 1))
 
     wait_for_phase(pods, "train", "Waiting", "4 of 5 workers fit now", members="5/5")
