@@ -94,12 +94,12 @@ class StatusReporter:
     def reconcile(self, key: GangKey) -> GangState | None:
         """Return the state of a gang's pods; correct the status of its Gang soon if it differs.
 
-        None where there is no Gang, or a write is pending, which reconciles it.
+        None where there is no Gang. A pending write corrects the status itself.
         """
         gang = self._gangs.find(key)
-        if gang is None or key in self._tasks:
+        if gang is None:
             return None
-        if not self._is_current(key):
+        if key not in self._tasks and not self._is_current(key):
             self._start(key, is_urgent=False)
         return self._state(gang, key)
 
