@@ -55,6 +55,7 @@ class UnitScheduler:
         self._starvation = StarvationGuard(handle.timings.min_reservation)
         self._capacity_version = 0
         """Of the cluster state when the current pass over all pending units began."""
+        self._is_pass_complete = True
         self._plans = 0
         self.reservation: Reservation | None = None
         """The nodes that the last cycle reserved for a starving unit; None: it reserved none."""
@@ -80,6 +81,9 @@ class UnitScheduler:
 
     def _run_cycle(self, units: Iterable[Unit]) -> None:
         started, excluded_nodes = loop_time(), self._binding_tracker.excluded_nodes
+        if self._is_pass_complete:
+            # Else a unit that has just come would get capacity before older ones that were refused.
+            self._capacity_version = self._state.capacity_version
         cycle = SchedulingCycle(is_starving=self._is_starving, excluded_nodes=excluded_nodes)
         # First of all, so that the GPUs that interrupted plans still need are not given to others.
         unplanned = self._resume_plans([unit for unit in units if self._may_be_planned(unit)])
@@ -99,11 +103,9 @@ class UnitScheduler:
 
     def _finish_cycle(self, cycle: SchedulingCycle, *, is_complete: bool) -> None:
         """Request another cycle if units are left, and update the reservation."""
-        if not is_complete:
-            # Units that were refused in this pass have a cached refusal in the next cycle.
-            self._informers.changed.set()
-        elif self._state.capacity_version != self._capacity_version:
-            self._capacity_version = self._state.capacity_version
+        self._is_pass_complete = is_complete
+        if not is_complete or self._state.capacity_version != self._capacity_version:
+            # Units that were refused in this pass have a cached refusal in its next cycle.
             self._informers.changed.set()
         if is_complete or cycle.starving:
             self.reservation = cycle.reservation

@@ -36,6 +36,21 @@ def gpus(cluster, *names):
     return [gpu["i"] for name in names for gpu in cluster.record(name)["gpus"]]
 
 
+# ---- Order.
+
+
+async def test_an_older_unit_gets_capacity_that_is_freed_when_another_one_comes(cluster):
+    async with leading(cluster):
+        cluster.pod("busy", 8, created="2026-01-01T00:00:00Z")
+        await until(lambda: cluster.allocated("busy"))
+        cluster.pod("older", 5, created="2026-01-02T00:00:00Z")
+        await until(lambda: cluster.events(WAITING))
+        cluster.delete("busy")
+        cluster.gang(workers=4, gpus=1, created="2026-01-03T00:00:00Z")
+        await until(lambda: cluster.record("older") or cluster.record("bert-0"))
+        await until(lambda: cluster.record("older"))
+
+
 # ---- All or nothing.
 
 
