@@ -94,14 +94,18 @@ class StatusReporter:
     def reconcile(self, key: GangKey) -> GangState | None:
         """Return the state of a gang's pods; correct the status of its Gang soon if it differs.
 
-        None where there is no Gang. A pending write corrects the status itself.
+        None where there is no Gang, or a write is pending, which reconciles it; a gang with surplus
+        members is returned nevertheless, since nothing else may report them.
         """
         gang = self._gangs.find(key)
         if gang is None:
             return None
-        if key not in self._tasks and not self._is_current(key):
+        state = self._state(gang, key)
+        if key in self._tasks:
+            return state if state.has_surplus else None
+        if not self._is_current(key):
             self._start(key, is_urgent=False)
-        return self._state(gang, key)
+        return state
 
     def forget(self, key: GangKey) -> None:
         """Drop what is kept of a gang without pods."""
