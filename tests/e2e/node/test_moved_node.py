@@ -107,6 +107,7 @@ def test_a_real_node_is_moved_to_the_agent_and_back_while_pods_are_created_again
     page.run(TO_PLUGIN, NODE=NODE)
     plane.processes.start(plugin)
     page.run(OPEN_AGAIN, NODE=NODE)
+    wait_until(lambda: not is_gated(pods), "admission knows that no exact node is left", PATIENCE)
     delete_listed(chain, page.run(LIST_GATED), gated=True)
 
     again = wait_until_all_run(chain)
