@@ -134,7 +134,7 @@ class Capacity:
         """Return the requested resource, and its maximum on one node [GPUs]."""
         if request.family is _WHOLE:
             if request.counted == NVIDIA_GPU:
-                return NVIDIA_GPU, self.exact_gpus
+                return NVIDIA_GPU, self.nvidia if request.by_count else self.exact_gpus
             return GPU_WHOLE, self.whole
         if request.family is _SHARE:
             return GPU_MEM, len(self._share_cards(request))

@@ -134,7 +134,12 @@ def is_member(pod: NewPod, request: Request, mark: Mark | None) -> bool:
     Members request GPUs that Linkwise chooses. A launcher without GPUs has the labels of its
     workers but is not a member; neither is a pod of a DaemonSet.
     """
-    return mark is not None and request.places and not _is_of_daemon_set(pod)
+    return request.places and may_be_member(pod, mark)
+
+
+def may_be_member(pod: NewPod, mark: Mark | None) -> bool:
+    """Return whether a pod is planned with the gang of its mark if Linkwise places it."""
+    return mark is not None and not _is_of_daemon_set(pod)
 
 
 def is_of_group(pod: NewPod) -> bool:

@@ -82,9 +82,10 @@ class PlacementSection(Wire):
     """Name of that second scheduler."""
     strategy: PackingStrategy = PackingStrategy.BINPACK
     """Default for nodes without the label."""
-    nvidia: Annotated[Literal["auto", "off"], BeforeValidator(_off)] = "auto"
-    """Choice of GPUs under NVIDIA's resource names: `auto` where a node of our modes
-    offers them, `off` never."""
+    nvidia: Annotated[Literal["auto", "count", "off"], BeforeValidator(_off)] = "auto"
+    """Pods for GPUs under NVIDIA's names. `auto`: gangs are placed as a whole, also on nodes where
+    NVIDIA's plugin chooses the GPUs, and single pods where a node of our modes offers them.
+    `count`: single pods for nvidia.com/gpu, too, on all nodes. `off`: no pod is placed."""
 
 
 def _one_step(classes: dict[str, str]) -> dict[str, str]:

@@ -150,6 +150,9 @@ def _variables(
 ) -> list[Variable]:
     """Return the variables of a container; one without a GPU request sees no GPU."""
     family = request.family
+    if request.by_count:
+        # On counted nodes NVIDIA's plugin sets it, and on exact ones the agent overrides it.
+        return _fraction(rules, replicas) if requested else [_LAUNCHER]
     if family is _NVIDIA:
         return _fraction(rules, replicas) if requested else []
     if requested is None:

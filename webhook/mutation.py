@@ -91,8 +91,9 @@ def mark_gang(parsed: ParsedPod, annotations: Mapping[str, str] | None) -> list[
 def add_scheduling_gate(parsed: ParsedPod, policy: PolicySnapshot) -> list[Operation]:
     """Return the operations that make a pod wait for the planner or for our scheduler.
 
-    Members of a gang wait behind our scheduling gate, and so does a pod that requires links. In
-    mode `gates` all pods do whose GPUs Linkwise chooses, also those of a DaemonSet: each is a gang
+    Members of a gang wait behind our scheduling gate, and so does a pod that requires links, or
+    whose GPUs NVIDIA's plugin may choose: the scheduler does not ask our extender about it. In mode
+    `gates` all pods do whose GPUs Linkwise chooses, also those of a DaemonSet: each is a gang
     of one. In mode `scheduler` other pods get our scheduler's name.
     """
     if not (parsed.member or parsed.request.places):
@@ -100,7 +101,8 @@ def add_scheduling_gate(parsed: ParsedPod, policy: PolicySnapshot) -> list[Opera
     spec, placement = parsed.pod.spec, policy.policy.placement
     mode = placement.mode
     operations: list[Operation] = []
-    if parsed.member or mode == "gates" or link_alone(parsed.pod, parsed.request) is Link.NVLINK:
+    must_wait = parsed.member or parsed.request.by_count or mode == "gates"
+    if must_wait or link_alone(parsed.pod, parsed.request) is Link.NVLINK:
         if not spec.is_gated:
             operations.append(_gate(spec.scheduling_gates is None, parsed.member))
         name = spec.priority_class_name

@@ -4,11 +4,13 @@ import msgspec
 from msgspec import Struct
 
 from cluster.capacity import Capacity
+from cluster.container_request import all_containers
 from cluster.finding import Finding
-from cluster.gang import Mark, gang_mark, is_member
+from cluster.gang import Mark, gang_mark, is_member, may_be_member
 from cluster.gang_kind import OWNER_PATH, OwnedGang, owned_gang
-from cluster.keys import DEFAULT_SCHEDULER, NODE_MODE, NVIDIA_GPU
-from cluster.pod import NewPod
+from cluster.keys import DEFAULT_SCHEDULER, HAMI_RESOURCES, NODE_MODE, NVIDIA_GPU
+from cluster.mode import NodeMode
+from cluster.pod import NewPod, NewPodSpec
 from cluster.request import Family, Request, placed_as, read_request
 from cluster.selector import is_tied, names_label
 from policy.snapshot import PolicySnapshot
@@ -23,7 +25,7 @@ from webhook.sharing import (
 )
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
-_NVIDIA = Family.NVIDIA
+_NVIDIA, _WHOLE = Family.NVIDIA, Family.WHOLE
 
 
 class ParsedPod(Struct, frozen=True, gc=False):
@@ -52,6 +54,7 @@ def parse_pod(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> Parsed
         capacity: Maximum capacity of the nodes.
     """
     request, findings = read_request(pod)
+    mark, sizes = gang_mark(pod)
     shared: NodeSharing = ()
     renaming: Renaming | None = None
     if request.family is not None and placed_as(request.counted) is not None:
@@ -62,9 +65,9 @@ def parse_pod(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> Parsed
             request, findings = read_request(pod)
         shared = offering(sharing, request)
         findings = (*findings, *sharing_findings(shared, request))
-        family = _nvidia_family(pod, request, policy, capacity)
-        request = msgspec.structs.replace(request, family=family)
-    mark, sizes = gang_mark(pod)
+        by_count = _is_by_count(pod, request, mark, policy, capacity)
+        family = _WHOLE if by_count else _nvidia_family(pod, request, policy, capacity)
+        request = msgspec.structs.replace(request, family=family, by_count=by_count)
     owned = None
     if mark is None and request.places:
         owned = owned_gang(pod, policy.policy.gangs.kinds)
@@ -88,6 +91,43 @@ def _mark_by_owner(pod: NewPod, owned: OwnedGang) -> tuple[Mark | None, tuple[Fi
     return mark and msgspec.structs.replace(mark, source=OWNER_PATH), sizes
 
 
+def _is_by_count(
+    pod: NewPod, request: Request, mark: Mark | None, policy: PolicySnapshot, capacity: Capacity
+) -> bool:
+    """Return whether Linkwise plans a pod on all nodes, also where NVIDIA's plugin chooses GPUs.
+
+    These are the members of gangs, by policy single pods, too. Not if a variable that the pod gets
+    now decides about its GPUs, and a node of our modes fits: the variable must be right there.
+    """
+    rules = policy.policy
+    is_planned = rules.placement.nvidia == "count" or (
+        rules.placement.nvidia == "auto" and may_be_member(pod, mark)
+    )
+    if not is_planned or request.counted != NVIDIA_GPU or _bypasses(pod, policy):
+        return False
+    if is_tied(pod.spec, NODE_MODE, NodeMode.TOPOLOGY):
+        return False
+    by_variable = rules.containers.gpu_injection == "runtimeClass"
+    return not (by_variable and capacity.has_exact_node(pod.spec, request.gpus))
+
+
+def _bypasses(pod: NewPod, policy: PolicySnapshot) -> bool:
+    """Return whether a pod bypasses Linkwise: it has a nodeName, or another system places it."""
+    spec, schedulers = pod.spec, {"", DEFAULT_SCHEDULER, policy.policy.placement.scheduler_name}
+    return bool(spec.node_name) or spec.scheduler_name not in schedulers or _is_of_hami(spec)
+
+
+def _is_of_hami(spec: NewPodSpec) -> bool:
+    """Return whether HAMi, whose webhook may come later, will place a pod by its own scheduler."""
+    return any(
+        name in HAMI_RESOURCES
+        for container in all_containers(spec)
+        if container.resources
+        for amounts in (container.resources.limits, container.resources.requests)
+        for name in amounts or ()
+    )
+
+
 def _nvidia_family(
     pod: NewPod, request: Request, policy: PolicySnapshot, capacity: Capacity
 ) -> Family:
@@ -104,10 +144,7 @@ def _nvidia_family(
     if names_label(pod.spec, NODE_MODE):
         is_ours = is_tied(pod.spec, NODE_MODE, mode)
     elif request.counted == NVIDIA_GPU:
-        # A pod with a nodeName, or of another scheduler such as Volcano, bypasses Linkwise.
-        schedulers = {"", DEFAULT_SCHEDULER, rules.scheduler_name}
-        bypasses = pod.spec.node_name or pod.spec.scheduler_name not in schedulers
-        is_ours = not bypasses and capacity.has_exact_node(pod.spec, request.gpus)
+        is_ours = not _bypasses(pod, policy) and capacity.has_exact_node(pod.spec, request.gpus)
     else:
         is_ours = bool(capacity.replicas)
     return family if is_ours else _NVIDIA

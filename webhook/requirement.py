@@ -66,6 +66,10 @@ def _mode_requirement(
     request: Request, policy: PolicySnapshot, capacity: Capacity
 ) -> NodeRequirement | None:
     family = request.family
+    if request.by_count:
+        # By a RuntimeClass containers get the GPUs of a variable, which these pods do not have.
+        by_variable = policy.policy.containers.gpu_injection == "runtimeClass"
+        return _NOT_TOPOLOGY if by_variable and capacity.exact else None
     if family is _WHOLE:
         return _TOPOLOGY
     if family is _SHARE and request.core:

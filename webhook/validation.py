@@ -5,14 +5,14 @@ from cluster.container_request import container_path, indexed_containers
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import Mark
 from cluster.gang_owner import Workload, gang_findings
-from cluster.keys import DEFAULT_SCHEDULER, DRIVER_VERSION, GPU_WHOLE, MODEL_SERIES
+from cluster.keys import DEFAULT_SCHEDULER, DRIVER_VERSION, GPU_WHOLE, MODEL_SERIES, NVIDIA_GPU
 from cluster.misspelled import misspelled
-from cluster.mode import NodeMode
 from cluster.node_terms import node_terms_finding
 from cluster.pod import NewPod
 from cluster.request import Family, Request
 from cluster.selector import names_label
 from policy.catalogue import CLASS_LABELS, check_class
+from policy.document import Policy
 from policy.snapshot import PolicySnapshot
 from webhook.gpu_injection import injection_findings
 from webhook.parsed_pod import ParsedPod
@@ -54,7 +54,7 @@ def validate_pod(
     if parsed.pod.spec.resource_claims and (places or parsed.mark):
         findings.append(_claims_finding(parsed, places=places))
     if parsed.mark and request.family is _NVIDIA:
-        findings += _unplanned_gang(parsed.pod, parsed.mark, request)
+        findings += _unplanned_gang(parsed.pod, parsed.mark, request, rules)
     return findings
 
 
@@ -104,11 +104,17 @@ def _names_model(pod: NewPod) -> bool:
     )
 
 
-def _unplanned_gang(pod: NewPod, mark: Mark, request: Request) -> list[Finding]:
+def _unplanned_gang(pod: NewPod, mark: Mark, request: Request, policy: Policy) -> list[Finding]:
     """Return a warning for a gang whose GPUs NVIDIA's plugin chooses."""
     if pod.spec.scheduler_name not in {"", DEFAULT_SCHEDULER}:
         return []  # The mark may belong to that scheduler.
     resource = request.counted
+    if policy.placement.nvidia == "off" and resource == NVIDIA_GPU:
+        fix = "set placement.nvidia: auto in the policy, or remove the mark"
+    elif pod.spec.node_name:
+        fix = "remove nodeName, or the mark"
+    else:
+        fix = f"ask for {NVIDIA_GPU}, or remove the mark"
     warning = Finding(
         Code.GANG_COUNTED,
         Severity.WARNING,
@@ -116,7 +122,7 @@ def _unplanned_gang(pod: NewPod, mark: Mark, request: Request) -> list[Finding]:
         mark.name,
         f"Linkwise does not place gang {mark.name} as a whole: NVIDIA's plugin chooses the GPUs of "
         f"{resource}, and the scheduler places its pods one by one",
-        f"ask for {GPU_WHOLE} on nodes of mode {NodeMode.TOPOLOGY}, or remove the mark",
+        fix,
     )
     return [warning]
 

@@ -299,11 +299,10 @@ def test_nvidia_gpus_that_no_node_of_ours_has_are_left_to_the_plugin():
 def test_a_gang_of_nvidia_gpus_is_placed_as_a_whole_on_nodes_of_ours():
     pod = a_pod({keys.NVIDIA_GPU: 1}, labels=ARENA)
 
-    placed, counted = outcome_of(pod, capacity=EXACT), outcome_of(pod, capacity=SLICED)
+    tied = outcome_of({**pod, "spec": pod["spec"] | TIED}, capacity=EXACT)
 
-    assert Code.GANG_COUNTED not in codes(placed)
-    assert requirements_of(patched(pod, placed)) == {keys.NODE_MODE: ["topology"]}
-    assert Code.GANG_COUNTED in codes(counted)
+    assert Code.GANG_COUNTED not in codes(tied)
+    assert keys.ENV_VISIBLE_DEVICES in env_of(patched(pod, tied))
 
 
 def test_mode_scheduler_brings_nvidia_gpus_to_our_scheduler_only_if_linkwise_places_them():

@@ -44,8 +44,8 @@ def test_gang_launcher_is_not_gated_and_sees_no_gpu():
         pytest.param({keys.GPU_WHOLE: 1}, "scheduler", True, id="whole"),
         pytest.param({keys.GPU_MEM: 1}, "scheduler", True, id="share"),
         pytest.param({keys.NVIDIA_GPU_SHARED: 1}, "scheduler", True, id="replica"),
-        pytest.param({keys.NVIDIA_GPU: 1}, "scheduler", False, id="nvidia-chooses"),
-        pytest.param({keys.NVIDIA_GPU: 1}, "gates", False, id="nvidia-chooses-with-gates"),
+        pytest.param({keys.NVIDIA_GPU: 1}, "scheduler", True, id="nvidia-chooses"),
+        pytest.param({keys.NVIDIA_GPU: 1}, "gates", True, id="nvidia-chooses-with-gates"),
         pytest.param({"cpu": 1}, "gates", False, id="no-gpu"),
     ],
 )
@@ -219,7 +219,9 @@ def test_invalid_gang_size_is_a_finding_only_for_members():
     labels = {**ARENA, keys.POD_GROUP_MIN_AVAILABLE: "many"}
 
     assert Code.GANG_SIZE in codes(outcome_of(a_pod({keys.GPU_WHOLE: 1}, labels=labels)))
-    assert codes(outcome_of(a_pod({keys.NVIDIA_GPU: 1}, labels=labels))) == [Code.GANG_COUNTED]
+    assert Code.GANG_SIZE in codes(outcome_of(a_pod({keys.NVIDIA_GPU: 1}, labels=labels)))
+    off = a_snapshot("placement: {nvidia: off}")
+    assert codes(outcome_of(a_pod({keys.NVIDIA_GPU: 1}, labels=labels), off)) == [Code.GANG_COUNTED]
 
     by_another = a_pod({keys.NVIDIA_GPU: 1}, labels=labels, schedulerName="volcano")
     assert codes(outcome_of(by_another)) == []
