@@ -45,6 +45,8 @@ class PodFit(Struct, frozen=True):
     """None: it does not fit now."""
     gpus: list[int] | None
     """Indices, ascending; None if it does not fit, or NVIDIA's plugin chooses them."""
+    count: int | None = None
+    """Number of GPUs where NVIDIA's plugin chooses them."""
 
 
 class NodeLeft(Struct, frozen=True, omit_defaults=True):

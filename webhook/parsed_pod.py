@@ -55,6 +55,11 @@ def parse_pod(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> Parsed
     """
     request, findings = read_request(pod)
     mark, sizes = gang_mark(pod)
+    owned = None
+    if mark is None and request.family is not None:
+        owned = owned_gang(pod, policy.policy.gangs.kinds)
+        if owned is not None:
+            mark, sizes = _mark_by_owner(pod, owned)
     shared: NodeSharing = ()
     renaming: Renaming | None = None
     if request.family is not None and placed_as(request.counted) is not None:
@@ -68,11 +73,9 @@ def parse_pod(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> Parsed
         by_count = _is_by_count(pod, request, mark, policy, capacity)
         family = _WHOLE if by_count else _nvidia_family(pod, request, policy, capacity)
         request = msgspec.structs.replace(request, family=family, by_count=by_count)
-    owned = None
-    if mark is None and request.places:
-        owned = owned_gang(pod, policy.policy.gangs.kinds)
-        if owned is not None:
-            mark, sizes = _mark_by_owner(pod, owned)
+    if owned is not None and not request.places:
+        # Nothing marks it as a gang, so it is not one where Linkwise does not place it.
+        owned, mark = None, None
     member = is_member(pod, request, mark)
     if member and sizes:
         # Sizes of gangs that Linkwise does not place are not checked.

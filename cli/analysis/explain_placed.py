@@ -92,7 +92,7 @@ def _compared(
     link = link_of(members, is_gang=explanation.kind == "gang")
     current = plan(before, members, link=link)
     shown, changed = _plan_of(before, placements), None
-    if isinstance(current, Plan) and current.gpus == shown.gpus:
+    if isinstance(current, Plan) and _nodes(current) == _nodes(shown):
         shown = replace(current, placements=placements)
     else:
         changed = _change_text(current)
@@ -116,11 +116,19 @@ def _plan_of(before: Snapshot, placements: tuple[Placement, ...]) -> Plan:
     return new_plan(before, placements, exact=True)
 
 
+def _nodes(planned: Plan) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
+    """Return the GPUs on each node, or their number."""
+    return planned.gpus, planned.counts
+
+
 def _change_text(current: Plan | Refusal) -> str:
     """Describe the decision that would be made now."""
     if isinstance(current, Refusal):
         return f"decided now, it would wait: {current.reason}"
-    gpus = "; ".join(f"{node}: {' '.join(map(str, taken))}" for node, taken in current.gpus.items())
+    gpus = "; ".join(
+        f"{node}: {' '.join(map(str, taken)) or f'{current.counts.get(node)} by count'}"
+        for node, taken in current.gpus.items()
+    )
     speed = f" at {current.bandwidth:.1f} GB/s" if current.bandwidth is not None else ""
     inside = " inside each node" if speed and current.nic_unknown else ""
     return f"decided now, it would be {gpus}{speed}{inside}"

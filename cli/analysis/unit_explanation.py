@@ -39,6 +39,8 @@ class PodPlacement:
     """Ascending; empty for a pod without GPUs, or whose GPUs NVIDIA's plugin chooses."""
     state: str
     """In a word: bound, not bound yet, waits, finished."""
+    count: int = 0
+    """Number of GPUs where NVIDIA's plugin chooses them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ def allocation_of(pod: PodInfo) -> Allocation | None:
 def pod_placement(pod: PodInfo, planned: Placement | None = None) -> PodPlacement:
     """Return where a pod is, or where it is planned to go."""
     if planned is not None:
-        return PodPlacement(pod.name, planned.node, planned.gpus, "would go there")
+        return PodPlacement(pod.name, planned.node, planned.gpus, "would go there", planned.count)
     if pod.usage is None:
         return PodPlacement(pod.name, None, (), "finished")
     bound = bool(pod.usage.node)
@@ -94,4 +96,5 @@ def pod_placement(pod: PodInfo, planned: Placement | None = None) -> PodPlacemen
     if allocation is None:
         return PodPlacement(pod.name, pod.usage.node or None, (), "bound" if bound else "waits")
     gpus = tuple(sorted(share.i for share in allocation.gpus))
-    return PodPlacement(pod.name, allocation.node, gpus, "bound" if bound else "not bound yet")
+    state = "bound" if bound else "not bound yet"
+    return PodPlacement(pod.name, allocation.node, gpus, state, allocation.count)

@@ -18,6 +18,8 @@ class ExplainedPod(Struct, frozen=True, kw_only=True):
     name: str
     node: str | None
     gpus: list[int]
+    count: int | None = None
+    """Number of GPUs where NVIDIA's plugin chooses them."""
     state: str
 
 
@@ -92,4 +94,10 @@ def _unit(unit: UnitExplanation) -> ExplainedUnit:
 
 
 def _pod(pod: PodPlacement) -> ExplainedPod:
-    return ExplainedPod(name=pod.name, node=pod.node, gpus=list(pod.gpus), state=pod.state)
+    return ExplainedPod(
+        name=pod.name,
+        node=pod.node,
+        gpus=list(pod.gpus),
+        count=pod.count or None,
+        state=pod.state,
+    )

@@ -71,4 +71,5 @@ def _show_reasons(unit: UnitExplanation) -> None:
 
 
 def _row(pod: PodPlacement) -> list[str]:
-    return [f"  {pod.name}", pod.node or "-", " ".join(map(str, pod.gpus)) or "-", pod.state]
+    gpus = f"{pod.count} by count" if pod.count else " ".join(map(str, pod.gpus))
+    return [f"  {pod.name}", pod.node or "-", gpus or "-", pod.state]

@@ -9,7 +9,7 @@ from cli.output.document import Document, rounded
 from cluster.node_ledger import NodeLedger
 from cluster.whatif_api import NodeLeft
 from manifest.workload import Unjudged
-from scorer.gang.plan_record import bandwidth_note
+from scorer.gang.plan_record import note_of
 from scorer.placement.baselines import IndexOrder as Order
 from scorer.placement.explain import PlanExplanation, explain_plan
 from scorer.placement.result import value_of
@@ -35,6 +35,8 @@ class PodPlace(Struct, frozen=True, kw_only=True):
     node: str | None
     gpus: list[int] | None
     """Null for a pod without a node, and where NVIDIA's plugin chooses."""
+    count: int | None = None
+    """Number of GPUs where NVIDIA's plugin chooses."""
     reason: str | None
     """Why it has no node."""
     bandwidth: float | None
@@ -75,6 +77,9 @@ class GangPlace(Struct, frozen=True, kw_only=True):
     placed: bool
     nodes: list[str] = []
     gpus: dict[str, list[int]] = {}
+    """By node; empty where NVIDIA's plugin chooses."""
+    counts: dict[str, int] = {}
+    """By node: number of GPUs where NVIDIA's plugin chooses."""
     bandwidth: float | None = None
     """Modelled all-reduce bandwidth [GB/s]."""
     best_possible: float | None
@@ -85,7 +90,8 @@ class GangPlace(Struct, frozen=True, kw_only=True):
     never: bool
     """It would not fit if nothing else ran."""
     bandwidth_note: str | None = None
-    """`nic unknown`: only links inside each node count in the bandwidth."""
+    """`nic unknown`: only links inside each node count in the bandwidth. `GPUs unknown`: there is
+    none, since NVIDIA's plugin chooses some of the GPUs."""
     best_possible_nodes: int | None = None
     """The number of nodes on the empty cluster."""
     exact: bool | None = None
@@ -139,7 +145,8 @@ def _pod(result: PodResult) -> PodPlace:
         gang=result.gang,
         verdict=result.admitted.outcome.verdict,
         node=result.node,
-        gpus=[share.i for share in result.shares] if request.places and result.node else None,
+        gpus=[share.i for share in result.shares] or None,
+        count=request.gpus if result.node and not result.shares and request.family else None,
         reason=result.reason,
         bandwidth=rounded(alone.plan.bandwidth if alone and alone.plan else None),
         best_possible=rounded(value_of(alone.best_possible if alone else None)),
@@ -171,8 +178,9 @@ def _gang(gang: UnitResult) -> GangPlace:
         shown,
         nodes=list(gang.plan.gpus),
         gpus=lists(gang.plan.gpus),
+        counts=gang.plan.counts,
         bandwidth=rounded(gang.plan.bandwidth),
-        bandwidth_note=bandwidth_note(gang.plan.job_bandwidth),
+        bandwidth_note=note_of(gang.plan),
         exact=gang.plan.exact,
         why=explanation.nodes,
         notes=gang.notes,

@@ -22,11 +22,10 @@ from cli.output.words import plural
 from cluster.keys import NVIDIA_GPU_SHARED
 from cluster.node import NodeMode
 from cluster.node_ledger import NodeLedger
-from cluster.request import Family
 from scorer.placement.baselines import IndexOrder
 from scorer.placement.explain import explain_plan
 from scorer.placement.messages import not_comparable
-from scorer.placement.result import JobBandwidth
+from scorer.placement.result import JobBandwidth, Placement
 
 
 def show(simulation: Simulation) -> None:
@@ -82,8 +81,7 @@ def _show_unit(unit: UnitResult) -> None:
     for note in unit.notes:
         say("  note:", sentence(note))
     rows = [
-        ["  " + p.member.name.partition("/")[2], p.node, _gpus(p.gpus, p.member.request.family)]
-        for p in unit.plan.placements
+        ["  " + p.member.name.partition("/")[2], p.node, _gpus(p)] for p in unit.plan.placements
     ]
     shown = cut(rows)
     table([["  POD", "NODE", "GPUS"], *shown] if unit.is_gang else shown)
@@ -104,11 +102,16 @@ def show_bandwidth(
         best = Paint(f"the best that the empty cluster has{apart}", QUIET)
         say(f"  {best_possible.value:.1f} GB/s", best)
     if order is not None and order.bandwidth is not None:
-        taken = named([f"{node}: {' '.join(map(str, g))}" for node, g in order.gpus.items()], 3)
+        taken = named([index_order_text(*pair) for pair in order.gpus.items()], 3)
         where = f" ({taken})" if taken else ""
         compared = _difference(bandwidth, order.bandwidth) or _gain(bandwidth, order.bandwidth)
         shown = Paint(f"in index order{where}{compared}", QUIET)
         say(f"  {order.bandwidth.value:.1f} GB/s", shown)
+
+
+def index_order_text(node: str, gpus: tuple[int, ...]) -> str:
+    """Return the GPUs of a node in words; only the node where NVIDIA's plugin chooses them."""
+    return f"{node}: {' '.join(map(str, gpus))}" if gpus else node
 
 
 def _difference(planned: JobBandwidth, other: JobBandwidth) -> str:
@@ -120,10 +123,10 @@ def _gain(planned: JobBandwidth, baseline: JobBandwidth) -> str:
     return f", {times:.1f} × less" if times > 1 else ""
 
 
-def _gpus(gpus: tuple[int, ...], family: Family | None) -> str:
-    if family is Family.NVIDIA:
-        return "chosen by NVIDIA's device plugin"
-    return " ".join(map(str, gpus))
+def _gpus(placement: Placement) -> str:
+    if not placement.shares:
+        return f"{placement.count}, chosen by NVIDIA's device plugin"
+    return " ".join(map(str, placement.gpus))
 
 
 def _show_denied(pod: PodResult) -> None:

@@ -49,7 +49,7 @@ def plan_of(
         exact=plan.exact,
         members=tuple(_planned(placement) for placement in plan.placements),
         bandwidth=tenths(plan.bandwidth),
-        bandwidth_note=SETS_UNKNOWN if plan.sets_unknown else bandwidth_note(plan.job_bandwidth),
+        bandwidth_note=note_of(plan),
         best_possible=tenths(value_of(best_possible)),
         best_possible_nodes=best_possible.nodes if best_possible else None,
         index_order=tenths(value_of(index_order)),
@@ -62,7 +62,7 @@ def recorded_bandwidths(plan: GangPlan) -> RecordedBandwidths:
     """Return the bandwidths of a plan that was read."""
     nodes = len(plan.nodes)
     # Of a plan on one node it is not recorded whether the NICs are known.
-    nic_unknown = plan.bandwidth_note == NIC_UNKNOWN or nodes == 1
+    nic_unknown = plan.bandwidth_note is not None or nodes == 1
 
     def baseline(value: float | None, nodes: int | None) -> JobBandwidth | None:
         if value is None:
@@ -74,6 +74,11 @@ def recorded_bandwidths(plan: GangPlan) -> RecordedBandwidths:
         baseline(plan.best_possible, plan.best_possible_nodes),
         baseline(plan.index_order, plan.index_order_nodes),
     )
+
+
+def note_of(plan: Plan) -> str | None:
+    """Return what the bandwidth of a plan does not count, or why there is none, in a word."""
+    return SETS_UNKNOWN if plan.sets_unknown else bandwidth_note(plan.job_bandwidth)
 
 
 def bandwidth_note(bandwidth: JobBandwidth | None) -> str | None:

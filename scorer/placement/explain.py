@@ -59,7 +59,7 @@ def _gpus(snapshot: Snapshot, plan: Plan) -> dict[str, Explanation]:
         return found
     for node, gpus in list(plan.gpus.items())[:MAX_EXPLAINED]:
         held = snapshot.ledger.nodes[node]
-        if not held.node.machine_known:
+        if not gpus or not held.node.machine_known:
             continue
         several = len(plan.gpus) > 1
         request = ChoiceRequest(held.free_mask, len(gpus), mode=snapshot.mode, multi_node=several)
@@ -82,7 +82,10 @@ def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
     if inferred:
         reason = "inferred from labels of GPU feature discovery"
         notes.append(f"the GPU links of {_few(inferred)} are {reason}")
-    if plan.nic_unknown:
+    if plan.sets_unknown:
+        where = _few(list(plan.counts))
+        notes.append(f"the bandwidth is not known: NVIDIA's plugin chooses the GPUs of {where}")
+    elif plan.nic_unknown:
         notes.append("the bandwidth of the nodes' NICs is unknown, so it is not counted")
     left = {c for p in plan.placements for c in left_to_scheduler(p.member.pod.spec)}
     if left:

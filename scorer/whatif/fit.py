@@ -154,8 +154,8 @@ def _never_fits(unit: GangResult) -> bool:
 def _pod(name: str, placement: Placement | None) -> PodFit:
     if placement is None:
         return PodFit(name, None, None)
-    is_chosen = placement.member.request.places
-    return PodFit(name, placement.node, list(placement.gpus) if is_chosen else None)
+    gpus = list(placement.gpus) if placement.shares else None
+    return PodFit(name, placement.node, gpus, count=placement.count or None)
 
 
 def _left_to_others(member: Member) -> Iterable[str]:

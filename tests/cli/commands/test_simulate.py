@@ -431,17 +431,59 @@ nodes: [{name: plain, count: 2, machine: dgx1-v100}]
 """
 
 
-def test_a_gang_on_nodes_of_nvidias_plugin_is_called_a_guess_where_it_is_placed(simulate, linkwise):
-    text = gang().replace("aliyun.com/gpu: 1", "nvidia.com/gpu: 1")
+def test_single_pod_on_nodes_of_nvidias_plugin_is_a_guess(simulate, linkwise):
     guess = "a guess by count: kube-scheduler chooses the node, and NVIDIA's plugin the GPUs"
+
+    _, answer = simulate(pod("pair", {"nvidia.com/gpu": 2}), cluster=COUNTED)
+
+    (found,) = answer["pods"]
+    assert guess in found["notes"]
+    assert (found["gpus"], found["count"]) == (None, 2)
+    shown = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml").out
+    assert f"  note: {guess.capitalize()[:1]}{guess[1:]}." in shown
+
+
+def test_gang_is_a_guess_if_the_policy_leaves_it_to_the_scheduler(simulate, linkwise, write):
+    text = gang().replace("aliyun.com/gpu: 1", "nvidia.com/gpu: 1")
+    simulate(text, cluster=COUNTED)
+    write(
+        "policy.yaml",
+        "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\nplacement: {nvidia: off}\n",
+    )
+
+    arguments = ("jobs.yaml", "--cluster", "cluster.yaml", "--policy", "policy.yaml")
+    shown = linkwise("simulate", *arguments).out
+
+    assert shown.count("A guess by count") == 4
+    assert "placed gang" not in shown
+
+
+def test_gang_on_counted_nodes_has_counts_instead_of_gpus(simulate, linkwise):
+    text = gang().replace("aliyun.com/gpu: 1", "nvidia.com/gpu: 1")
 
     _, answer = simulate(text, cluster=COUNTED)
 
+    (found,) = answer["gangs"]
+    assert found["counts"] == {"plain-0": 4}
+    assert found["gpus"] == {"plain-0": []}
+    assert (found["bandwidth"], found["bandwidth_note"]) == (None, "GPUs unknown")
     workers = [one for one in answer["pods"] if one["node"]]
-    assert len(workers) == 4
-    assert all(guess in one["notes"] for one in workers)
+    assert [(one["gpus"], one["count"]) for one in workers] == [(None, 1)] * 4
     shown = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml").out
-    assert f"  note: {guess.capitalize()[:1]}{guess[1:]}." in shown
+    assert "The bandwidth is not known: NVIDIA's plugin chooses the GPUs of plain-0." in shown
+    assert "plain-0  1, chosen by NVIDIA's device plugin\n" in shown
+    assert "guess" not in shown
+
+
+def test_gang_that_takes_a_whole_counted_node_has_its_bandwidth(simulate, linkwise):
+    text = gang(8).replace("aliyun.com/gpu: 1", "nvidia.com/gpu: 1")
+
+    _, answer = simulate(text, cluster=COUNTED)
+
+    (found,) = answer["gangs"]
+    assert found["counts"] == {"plain-0": 8}
+    assert found["bandwidth"] == found["best_possible"] > 0
+    assert "GB/s modelled" in linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml").out
 
 
 EXACT = """\

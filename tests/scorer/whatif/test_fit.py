@@ -226,7 +226,7 @@ def test_what_others_than_the_planner_choose_is_said(template, notes):
 def test_gpus_that_nvidias_plugin_chooses_are_unknown():
     (fit,) = fits(a_snapshot(a_node("plain-0", mode="default")), counted(3))
 
-    assert fit.pods == [PodFit("a", "plain-0", None)]
+    assert fit.pods == [PodFit("a", "plain-0", None, count=3)]
     assert (fit.nodes[0].free_before, fit.nodes[0].free_after) == (8, 5)
 
 
