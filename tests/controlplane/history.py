@@ -90,12 +90,12 @@ def _state(pod: Object) -> tuple[str, str]:
 
 
 def gpus(pod: Object) -> tuple[Gpu, ...]:
-    """Return the GPUs that stand in a pod's record."""
+    """Return the GPUs in a pod's record; none where NVIDIA's plugin chooses them."""
     text = pod["metadata"].get("annotations", {}).get(keys.ALLOCATION)
     if text is None:
         return ()
     record = json.loads(text)
-    return tuple((record["node"], gpu["i"]) for gpu in record["gpus"])
+    return tuple((record["node"], gpu["i"]) for gpu in record["gpus"] or ())
 
 
 def asked(pod: Object) -> int:

@@ -1,0 +1,184 @@
+"""Gangs for `nvidia.com/gpu` on nodes of the agent and of NVIDIA's plugin, beside other pods.
+
+`make soak` runs the same on 128 nodes.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from controlplane.api import Api, Object
+from controlplane.gangs import make_gang, wait_for_phase
+from controlplane.nodes import NODES as ALL_NODES
+from controlplane.pods import Pods, container, gates
+from controlplane.process import wait_until
+from controlplane.scorer import Scorer
+from controlplane.soak import often
+
+from cluster import keys
+
+NODES = often(16, 128)
+SIZE = 8
+"""Members of a gang, each with one GPU, and GPUs of a node."""
+GANGS, SINGLES, OFFERED = NODES * 100 // 128, NODES * 200 // 128, NODES * 140 // 128
+GPU = {keys.NVIDIA_GPU: 1}
+ROOM = {"machine": "dgx1-v100", "cpu": 96, "memory": "768Gi"}
+COUNTED = {"pool": "counted"}
+PATIENCE = 600
+"""A node that others took is excluded for a gang for three minutes [s]."""
+
+
+@pytest.fixture
+def both(pods, nodes, placing) -> Iterator[Scorer]:
+    """As many nodes of the agent as of NVIDIA's plugin, with 8 GPUs each."""
+    exact = {keys.RESOURCE_NAME: "nvidia.com-gpu"}
+    half = {**ROOM, "count": NODES // 2}
+    nodes(
+        {**half, "name": "exact", "mode": "topology", "labels": exact},
+        {**half, "name": "counted", "labels": COUNTED},
+    )
+    yield placing
+    pods.clear()
+
+
+def replica_set(name: str) -> Object:
+    """Return a ReplicaSet whose pods are a gang; they are made again when they are evicted."""
+    mark = {keys.GANG: name, keys.GANG_SIZE: str(SIZE)}
+    labels = {"job": name}
+    template = {
+        "metadata": {"labels": labels, "annotations": mark},
+        "spec": {"containers": [container({**GPU, "cpu": 1})]},
+    }
+    spec = {"replicas": SIZE, "selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "spec": spec}
+
+
+def offer(pods: Pods, number: int) -> None:
+    """Create gangs, several at once."""
+    path = f"/apis/apps/v1/namespaces/{pods.namespace}/replicasets"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda i: pods.api.create(path, replica_set(f"g{i}")), range(number)))
+
+
+def withdraw(pods: Pods) -> None:
+    """Delete the ReplicaSets, so that their pods are not created again."""
+    pods.api.delete(f"/apis/apps/v1/namespaces/{pods.namespace}/replicasets")
+
+
+def bound_members(pods: Pods) -> Counter[str]:
+    """Return the number of bound members of each gang."""
+    return Counter(
+        pod["metadata"]["labels"]["job"]
+        for pod in pods.all().values()
+        if pod["spec"].get("nodeName") and "job" in pod["metadata"].get("labels", {})
+        if not pod["metadata"].get("deletionTimestamp")
+    )
+
+
+def requested(api: Api) -> dict[str, int]:
+    """Return the GPUs that pods request on each node, by the API server."""
+    by_node: dict[str, int] = dict.fromkeys(
+        (node["metadata"]["name"] for node in api.get(ALL_NODES)["items"]), 0
+    )
+    for pod in api.get("/api/v1/pods")["items"]:
+        node = pod["spec"].get("nodeName")
+        if node in by_node and pod["status"].get("phase") not in {"Succeeded", "Failed"}:
+            limits = [c["resources"].get("limits", {}) for c in pod["spec"]["containers"]]
+            by_node[node] += sum(int(each.get(keys.NVIDIA_GPU, 0)) for each in limits)
+    return by_node
+
+
+def booked(scorer: Scorer) -> dict[str, int]:
+    """Return the GPUs that are allocated on each node, by the books of the scorer."""
+    return {
+        node["name"]: sum(bool(gpu["holders"]) for gpu in node["gpus"])
+        + sum(pod["gpus"] for pod in node["counted"])
+        for node in scorer.look("/v1/nodes")["nodes"]
+    }
+
+
+def agree(pods: Pods, scorer: Scorer) -> bool:
+    """Return whether the books equal the requests, and no node has more than its GPUs."""
+    books, requests = booked(scorer), requested(pods.api)
+    return books == requests and max(requests.values()) <= SIZE
+
+
+@pytest.mark.timeout(900)
+def test_gangs_are_whole_beside_pods_of_the_stock_scheduler(pods, both):
+    with ThreadPoolExecutor(2) as pool:
+        offered = pool.submit(offer, pods, GANGS)
+        for i in range(SINGLES):
+            single = pods.create(GPU, name=f"single-{i}", spec={"nodeSelector": COUNTED})
+            assert gates(single) == []
+        offered.result()
+
+    def all_bound() -> bool:
+        return sum(bool(pod["spec"].get("nodeName")) for pod in pods.all().values()) == (
+            GANGS * SIZE + SINGLES
+        )
+
+    wait_until(all_bound, "all gangs and single pods are bound", PATIENCE)
+    assert bound_members(pods) == {f"g{i}": SIZE for i in range(GANGS)}
+    wait_until(lambda: agree(pods, both), "the books equal the requests of pods")
+    assert both.metrics["linkwise_unaccounted_nodes"] == 0
+    withdraw(pods)
+
+
+@pytest.mark.timeout(900)
+def test_gangs_that_exceed_the_cluster_wait_as_a_whole(pods, both):
+    offer(pods, OFFERED)
+
+    wait_until(lambda: sum(bound_members(pods).values()) == NODES * SIZE, "it is full", PATIENCE)
+
+    bound = bound_members(pods)
+    assert set(bound.values()) == {SIZE}
+    assert len(bound) == NODES
+    waiting = [pod for pod in pods.all().values() if gates(pod)]
+    assert len(waiting) == (OFFERED - NODES) * SIZE
+    wait_until(lambda: agree(pods, both), "the books equal the requests of pods")
+    withdraw(pods)
+
+
+@pytest.mark.usefixtures("both")
+def test_gang_that_takes_a_whole_counted_node_shows_its_bandwidth(pods):
+    spec = {"nodeSelector": COUNTED}
+    make_gang(pods, "whole", 2, 4, resource=keys.NVIDIA_GPU, spec=spec)
+    make_gang(pods, "part", 2, 2, resource=keys.NVIDIA_GPU, spec=spec)
+
+    whole = wait_for_phase(pods, "whole", "Placed")
+    part = wait_for_phase(pods, "part", "Placed")
+
+    (here,) = whole["status"]["held"]
+    assert (here["gpus"], here["count"]) == ([], 8)
+    assert whole["status"]["bandwidth"] > 0
+    assert part["status"]["gpus"] == 4
+    assert "bandwidth" not in part["status"]
+    assert part["spec"]["plan"]["bandwidthNote"] == "GPUs unknown"
+    records = [pods.all()[f"part-{i}"]["metadata"]["annotations"] for i in range(2)]
+    assert all('"gpus":null,"count":2' in record[keys.ALLOCATION] for record in records)
+    assert all(keys.VISIBLE_DEVICES not in record for record in records)
+
+
+def test_restart_of_the_plugin_loses_no_pod(pods, both, plane):
+    spec = {"nodeSelector": {keys.HOSTNAME: "counted-0"}}
+    make_gang(pods, "before", 2, 2, resource=keys.NVIDIA_GPU, spec=spec)
+    wait_for_phase(pods, "before", "Placed")
+    offered(plane.api, "counted-0", 0)
+    make_gang(pods, "during", 2, 2, resource=keys.NVIDIA_GPU, spec=spec)
+    wait_for_phase(pods, "during", "Waiting", reason="too few free GPUs")
+
+    offered(plane.api, "counted-0", SIZE)
+    wait_for_phase(pods, "during", "Placed")
+    make_gang(pods, "after", 1, 8, resource=keys.NVIDIA_GPU, spec=spec)
+
+    wait_for_phase(pods, "after", "Waiting")
+    assert booked(both)["counted-0"] == SIZE
+    assert both.metrics["linkwise_unaccounted_nodes"] == 0
+
+
+def offered(api: Api, node: str, gpus: int) -> None:
+    """Let a node offer so many GPUs, as its kubelet does when the plugin starts or ends."""
+    api.patch(
+        f"{ALL_NODES}/{node}/status", {"status": {"allocatable": {keys.NVIDIA_GPU: str(gpus)}}}
+    )
