@@ -16,6 +16,7 @@ from cluster.gang import GangKey
 from scorer.cache.cluster_state import Key
 from scorer.commit.evict import evict
 from scorer.commit.handle import Handle
+from scorer.commit.lost_gpus import has_counted, lost_gpus
 from scorer.commit.pending_binding import (
     PendingBinding,
     Progress,
@@ -161,7 +162,10 @@ class BindingTracker:
                 continue
             with self._faults.isolate(Stage.TRACK, binding.unit.key):
                 calls += self._reconcile(binding, conflicts, is_due=is_due)
-                self._unreconciled.discard(plan)
+                # Until members of a plan by count are bound, each change may be a loss of GPUs.
+                pods = self._informers.state.group(binding.unit.group)
+                if binding.tried_at is None or not any(map(has_counted, pods)):
+                    self._unreconciled.discard(plan)
         return calls
 
     def _reconcile(
@@ -176,9 +180,9 @@ class BindingTracker:
             others = self._other_members(binding, progress.bound, pods)
             self._try_to_complete(binding, progress, others, is_due=is_due)
             return []
-        conflicting = next((pod for pod in progress.unbound if pod.uid in conflicts), None)
-        if conflicting is not None and not binding.evicting:
-            return self._give_up(binding, progress, conflicts[conflicting.uid])
+        failure = self._failure(progress, conflicts)
+        if failure is not None and not binding.evicting:
+            return self._give_up(binding, progress, failure)
         tried = [pod for pod in progress.unbound if pod.was_tried]
         if tried and binding.tried_at is None:
             self._keep(replace(binding, tried_at=self._clock(), deadline=self._new_deadline))
@@ -191,6 +195,18 @@ class BindingTracker:
             self._wait(binding, progress, f"no scheduler has looked at pod {first.name} yet")
             return []
         return self._give_up_overdue(binding, progress, overdue[0])
+
+    def _failure(self, progress: Progress, conflicts: Mapping[str, str]) -> str | None:
+        """Return why members cannot be bound, whatever their deadline; None: they may be."""
+        for pod in progress.unbound:
+            if pod.uid in conflicts:
+                return conflicts[pod.uid]
+        tried = (pod for pod in progress.unbound if pod.was_tried)
+        loss = next(filter(None, (lost_gpus(pod, self._informers.state) for pod in tried)), None)
+        members = progress.bound + progress.unbound
+        if loss is None or recreation_time(members) or self.eviction_blocker(members):
+            return None
+        return loss
 
     def _is_gated(self, pod: PodInfo) -> bool:
         """Return whether our gate still holds a pod, so that no scheduler can bind it."""

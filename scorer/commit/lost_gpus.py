@@ -1,0 +1,42 @@
+"""Detect that other pods took the GPUs that were planned for a pod on a counted node.
+
+Another scheduler may bind pods there at the moment of a plan. Without this check, the plan would be
+given up only at its deadline.
+"""
+
+from cluster.keys import NVIDIA_GPU
+from cluster.record import Allocation
+from scorer.cache.cluster_state import ClusterState
+from scorer.gang.pod_info import PodInfo
+
+
+def lost_gpus(pod: PodInfo, state: ClusterState) -> str | None:
+    """Return why a pod that is not bound yet cannot be bound; None: it may be.
+
+    Compared is the number of GPUs that the node has, healthy or not: while NVIDIA's plugin
+    restarts, none is allocatable.
+
+    Args:
+        pod: A pod with a record.
+        state: The cluster.
+
+    Cost: the pods of its node.
+    """
+    usage = pod.usage
+    record = usage.record if usage else None
+    if usage is None or not isinstance(record, Allocation) or not record.count:
+        return None
+    node = state.node(record.node)
+    if node is None or not node.is_counted:
+        return None
+    total = max(len(node.cards), node.resources[NVIDIA_GPU])
+    bound = sum(other.nvidia for other in state.usages(record.node) if other.node)
+    if bound + usage.nvidia <= total:
+        return None
+    return f"other pods have taken the GPUs of {record.node} that were planned for pod {pod.name}"
+
+
+def has_counted(pod: PodInfo) -> bool:
+    """Return whether other pods may take the GPUs of a pod until it is bound."""
+    record = pod.usage.record if pod.usage else None
+    return isinstance(record, Allocation) and record.count > 0 and not pod.bound
