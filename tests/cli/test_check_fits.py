@@ -157,7 +157,9 @@ def test_local_json_equals_the_json_of_a_server(check):
     (denied,) = json.loads(check("aliyun.com/gpu: 0", "-o", "json").out)["items"]
 
     assert whole["placement"]["fits"] is True
-    assert whole["placement"]["pods"] == [{"name": "serve-0", "node": "dgx-0", "gpus": [1, 2]}]
+    assert whole["placement"]["pods"] == [
+        {"name": "serve-0", "node": "dgx-0", "gpus": [1, 2], "count": None}
+    ]
     assert whole["placement"]["nodes"][0]["free_after"] == 4
     assert denied["placement"] is None
 

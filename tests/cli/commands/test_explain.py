@@ -334,6 +334,7 @@ def test_pending_units_are_decided_in_queue_order(document):
         "name": "old-0",
         "node": "dgx-0",
         "gpus": [0],
+        "count": None,
         "state": "would go there",
     }
 
@@ -456,7 +457,7 @@ def test_a_pod_that_waits_for_the_scheduler_has_its_gpus_already(document):
 
     assert (unit["state"], unit["bandwidth"]) == ("placed", 40.0)
     assert unit["pods"] == [
-        {"name": "p", "node": "dgx-0", "gpus": [0, 3], "state": "not bound yet"}
+        {"name": "p", "node": "dgx-0", "gpus": [0, 3], "count": None, "state": "not bound yet"}
     ]
 
 

@@ -133,7 +133,7 @@ def test_report_of_a_server_equals_the_local_report(ask, linkwise, write, files,
         assert shown == json.loads(local.out)["items"]
         assert shown[0]["profiles"][0]["matched"]
         assert shown[-1]["placement"]["pods"] == [
-            {"name": "whole", "node": "gpu-0", "gpus": [0, 3]}
+            {"name": "whole", "node": "gpu-0", "gpus": [0, 3], "count": None}
         ]
     if output == "table":
         assert remote.out == local.out

@@ -4,12 +4,13 @@ from copy import deepcopy
 import jsonpatch
 import msgspec
 import pytest
-from builders import a_held_pod, a_node
+from builders import a_counted_node, a_gated_member, a_held_pod, a_node
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import pods
 
 from cluster import keys
+from cluster.node import MachineSource
 from cluster.node_ledger import NodeLedger
 from cluster.pod import Pod
 from cluster.record import Allocation, GPUShare, parse_record
@@ -186,13 +187,31 @@ def test_a_record_has_the_bandwidth_of_its_gpus(gpus, table, bandwidth):
     shares = tuple(GPUShare(i) for i in gpus)
     member = new_member(msgspec.convert(a_held_pod(len(gpus)), Pod), "team")
 
-    node = NodeLedger.empty(a_node())
-
+    node = NodeLedger.empty(a_node("gpu-1"))
     record = allocation_of(Placement(member, "gpu-1", shares), node, known, "7-1")
 
     assert (record.node, record.gpus, record.plan) == ("gpu-1", shares, "7-1")
     assert record.machine_class == (known.key if known else None)
     assert record.bandwidth == bandwidth
+
+
+@pytest.mark.parametrize(
+    ("gpus", "source", "known"),
+    [
+        pytest.param(8, MachineSource.POLICY, True, id="the whole node"),
+        pytest.param(4, MachineSource.POLICY, False, id="a part of it"),
+        pytest.param(1, MachineSource.POLICY, False, id="one GPU"),
+        pytest.param(8, MachineSource.UNKNOWN, False, id="unknown machine"),
+    ],
+)
+def test_a_record_of_a_counted_node_has_a_bandwidth_only_of_the_whole_node(gpus, source, known):
+    node = NodeLedger.empty(a_counted_node("gpu-1", machine_source=source))
+    placement = Placement(a_gated_member(gpus), "gpu-1", ())
+
+    record = allocation_of(placement, node, table_of(a_node().machine), "7-1")
+
+    assert (record.gpus, record.count) == ((), gpus)
+    assert (record.bandwidth is not None) is known
 
 
 TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
