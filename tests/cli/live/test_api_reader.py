@@ -449,7 +449,7 @@ def test_recorded_plan_is_read_from_the_gang_object(cluster, linkwise):
     shown = linkwise("explain", "gang", "team/g").out
     assert "20.5 GB/s in index order (gpu: 0), 1.5 × less" in shown
 
-    # Another plan than the committed one does not explain it.
-    plan["id"] = "1-2"
+    # A plan of other pods does not explain these.
+    plan["members"][0]["uid"] = "other"
     [other] = json.loads(linkwise("explain", "gang", "team/g", "-o", "json").out)["items"]
     assert other["bandwidth"] is None
