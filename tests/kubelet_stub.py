@@ -86,7 +86,7 @@ class Kubelet:
     async def start(self):
         self.folder.mkdir(exist_ok=True)
         for path in self.folder.iterdir():
-            path.unlink()
+            path.unlink(missing_ok=True)
         self._server = grpc.aio.server()
         self._server.add_generic_rpc_handlers(
             (
