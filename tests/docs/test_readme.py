@@ -46,7 +46,7 @@ SHOWN = [block for block in blocks("README.md") if block.startswith("$ ")]
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("shown", SHOWN)
+@pytest.mark.parametrize("shown", SHOWN, ids=["exact", "counted"])
 def test_a_placement_that_is_shown_is_what_the_command_prints(capsys, shown):
     command, _, printed = shown.partition("\n")
 

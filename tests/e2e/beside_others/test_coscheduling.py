@@ -2,7 +2,7 @@
 
 import pytest
 from controlplane.coscheduling import SCHEDULER, make_group, run_coscheduling
-from controlplane.gangs import wait_for_phase
+from controlplane.gangs import delete_pods, make_gang, wait_for_phase
 from controlplane.history import gpus
 from controlplane.pods import gates
 from controlplane.process import wait_until
@@ -55,6 +55,20 @@ def test_gangs_of_another_scheduler_are_left_alone_and_counted(pods, plane, node
     expected = {f"{pods.namespace}/theirs-{index}": 2 for index in range(2)}
     wait_until(lambda: counted() == expected, "their GPUs are counted")
     assert placing.metrics["linkwise_unaccounted_nodes"] == 0
+
+
+def test_a_gang_by_count_waits_for_gpus_that_another_scheduler_gave_out(pods, plane, nodes):
+    nodes(PLAIN)
+    submit(pods, plane, "theirs", 2, {keys.NVIDIA_GPU: 1})
+    wait_until(lambda: bound_to(pods) == ["plain", "plain"], "coscheduling binds both")
+
+    ours = make_gang(pods, "ours", 2, 2, resource=keys.NVIDIA_GPU)
+    wait_for_phase(pods, "ours", "Waiting", "1 of 2 workers fit now")
+    assert [pods.all()[name]["spec"].get("nodeName") for name in ours] == [None, None]
+
+    delete_pods(pods, "theirs-0", "theirs-1")
+    wait_for_phase(pods, "ours", "Placed", members="2/2")
+    assert bound_to(pods) == ["plain", "plain"]
 
 
 def test_gangs_of_another_scheduler_get_the_gpus_that_linkwise_chose(pods, plane, machines):
