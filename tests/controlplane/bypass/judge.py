@@ -24,6 +24,12 @@ _SUFFIXES = {"k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "m": -3, "u": -6
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _OURS = (keys.GPU_WHOLE, keys.GPU_MEM, keys.GPU_CORE)
 """Resources that only Linkwise gives out, on every node."""
+_OFFERED = {
+    "topology": (keys.GPU_WHOLE, keys.NVIDIA_GPU),
+    "timeslice": (keys.NVIDIA_GPU_SHARED,),
+    "core_mem": (keys.GPU_MEM, keys.GPU_CORE),
+}
+"""Resources by mode. A kubelet rejects a pod that requests others, and kwok runs it."""
 _NO_GPU = ("", "void", "none")
 _CDI = (keys.CDI_ANNOTATION_PREFIX, keys.NVIDIA_CDI_DOMAIN)
 _SHARE_ANNOTATIONS = (keys.MEM_IDX, keys.MEM_POD, keys.MEM_DEV)
@@ -96,16 +102,17 @@ class Judge:
         requested = {name: total(spec, name) for name in keys.RESOURCES}
         if record is not None:
             yield from _record_problems(record, requested, node)
-        elif (
-            node in self.nodes
-            and any(requested.values())
-            and not _excludes(spec, self.modes.get(node, ""))
-        ):
+        elif self._gives(node, requested) and not _excludes(spec, self.modes[node]):
             yield f"runs on {node} with {requested} and without a record"
-        placed = record is not None or any(requested[name] for name in _OURS)
+        # On a counted node NVIDIA's plugin sets the variables.
+        placed = bool(record and record["gpus"]) or any(requested[name] for name in _OURS)
         if self.reviewed:
             yield from _annotation_problems(pod, placed, record)
             yield from _container_problems(pod, placed, record)
+
+    def _gives(self, node: str, requested: dict[str, int]) -> bool:
+        """Return whether a node whose GPUs Linkwise gives out offers any requested resource."""
+        return any(requested[name] for name in _OFFERED.get(self.modes.get(node, ""), ()))
 
 
 def _excludes(spec: Json, mode: str) -> bool:
@@ -131,7 +138,7 @@ def _held(write: Write) -> Taken:
     """Return what the record of a pod says that it has of each GPU."""
     record = _record(write.pod)
     held = Taken()
-    for gpu in record["gpus"] if record else ():
+    for gpu in (record["gpus"] or ()) if record else ():
         where = record["node"], gpu["i"]
         if "mem" in gpu:
             held[*where, 1] += gpu["mem"]
@@ -143,6 +150,10 @@ def _held(write: Write) -> Taken:
 
 def _record_problems(record: Json, requested: dict[str, int], node: str) -> Iterator[str]:
     gpus = record["gpus"]
+    if gpus is None:
+        if record["count"] != requested[keys.NVIDIA_GPU]:
+            yield f"has {record['count']} GPUs, and requests {requested}"
+        return
     memory, core = (sum(gpu.get(key, 0) for gpu in gpus) for key in ("mem", "core"))
     if memory:
         if (memory, core) != (requested[keys.GPU_MEM], requested[keys.GPU_CORE]):
@@ -163,7 +174,7 @@ def _annotation_problems(pod: Json, placed: bool, record: Json | None) -> Iterat
         ours = (keys.VISIBLE_DEVICES, keys.TERM, *_SHARE_ANNOTATIONS)
         yield from (f"has {key} before a record" for key in ours if placed and key in annotations)
         return
-    gpus = record["gpus"]
+    gpus = record["gpus"] or ()
     if len(gpus) == 1 and "mem" in gpus[0]:
         expected = {keys.MEM_IDX: str(gpus[0]["i"]), keys.MEM_POD: str(gpus[0]["mem"])}
         actual = {key: annotations.get(key) for key in expected}
@@ -205,7 +216,7 @@ def _devices_problem(pod: Json, container: Json, placed: bool, record: Json | No
         return "requests no GPU, and sees those of its pod"
     value = pod["metadata"].get("annotations", {}).get(key, "")
     seen = value.split(",") if value else []
-    known = {str(gpu.get("uuid") or gpu["i"]) for gpu in (record or {}).get("gpus", ())}
+    known = {str(gpu.get("uuid") or gpu["i"]) for gpu in (record or {}).get("gpus") or ()}
     if not known.issuperset(seen):
         return f"sees {seen}, and its pod has {known}"
     return f"sees {seen}, and requests {count}" if count and len(seen) > count else ""

@@ -8,7 +8,9 @@ from controlplane.history import History, Write
 
 from cluster import keys
 
-JUDGE = Judge({"gpu-0": (1, 0, 0), "share": (0, 15, 100)}, {"gpu-0": "topology"})
+JUDGE = Judge(
+    {"gpu-0": (1, 0, 0), "share": (0, 15, 100)}, {"gpu-0": "topology", "share": "core_mem"}
+)
 VISIBLE, OFF = keys.ENV_VISIBLE_DEVICES, keys.ENV_CGPU_OFF
 RECORD = {"node": "gpu-0", "gpus": [{"i": 0}, {"i": 1}]}
 SHARE = {"node": "share", "gpus": [{"i": 0, "mem": 4, "core": 50}]}
@@ -57,6 +59,7 @@ def excluding(mode):
 
 
 NVIDIA = {keys.NVIDIA_GPU: "2"}
+COUNTED = {keys.ALLOCATION: json.dumps({"node": "plain", "gpus": None, "count": 2})}
 
 
 @pytest.mark.parametrize(
@@ -73,6 +76,8 @@ NVIDIA = {keys.NVIDIA_GPU: "2"}
             pod(container(NVIDIA), node="gpu-0", affinity=excluding("topology")),
             id="rejected by the kubelet",
         ),
+        pytest.param(pod(container(NVIDIA), node="share"), id="not offered by the node"),
+        pytest.param(pod(container(NVIDIA), annotations=COUNTED, node="plain"), id="by count"),
         pytest.param(debugged(variable("void"), annotations=PLACED), id="debugged, with GPUs"),
     ],
 )
