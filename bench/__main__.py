@@ -84,7 +84,7 @@ def _live() -> None:
     with floor(found, gangs.MACHINES) as ours, gangs.native(found) as theirs:
         for figure in gangs.figures(ours, theirs):
             print(figure, flush=True)
-    for figure in chain(shares.figures(found), containers.figures(found)):
+    for figure in chain(gangs.counted(found), shares.figures(found), containers.figures(found)):
         print(figure, flush=True)
 
 

@@ -68,6 +68,8 @@ class Crowd:
 
     kube: Kube
     namespace: str
+    resource: str = keys.GPU_WHOLE
+    """The resource of which each pod requests one."""
     pods: Mapping[object, Seen] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -105,7 +107,7 @@ class Crowd:
         if by is By.SCHEDULER:
             group = pod_group(gang, WORKERS, node=True)
             await self.kube.create(groups_of(self.namespace), group, Raw)
-        bodies = [_pod(gang, index, by) for index in range(WORKERS)]
+        bodies = [_pod(gang, index, by, self.resource) for index in range(WORKERS)]
         return await asyncio.gather(*(self.kube.create(self.path, one, Seen) for one in bodies))
 
     async def make(self, bodies: Sequence[object]) -> None:
@@ -147,8 +149,8 @@ _RECORD = {"allocation": 200, "term": 2, "visible-devices": 1, "isolation": 4, "
 """Annotations of a record, and how long they are."""
 
 
-def _pod(gang: str, index: int, by: By) -> dict[str, object]:
-    asked = {keys.GPU_WHOLE: 1, "cpu": 4, "memory": "32Gi"}
+def _pod(gang: str, index: int, by: By, resource: str) -> dict[str, object]:
+    asked = {resource: 1, "cpu": 4, "memory": "32Gi"}
     held: dict[By, dict[str, object]] = {
         By.SCORER: {"schedulingGates": [{"name": keys.GANG}]},
         By.BARE_CLIENT: {"schedulingGates": [{"name": _BARE_GATE}]},
@@ -179,11 +181,13 @@ def nodes_of(pods: Sequence[Seen]) -> dict[str, list[str]]:
 
 
 @asynccontextmanager
-async def crowd(plane: ControlPlane, namespace: str) -> AsyncIterator[Crowd]:
+async def crowd(
+    plane: ControlPlane, namespace: str, resource: str = keys.GPU_WHOLE
+) -> AsyncIterator[Crowd]:
     """Watch the pods of a namespace; delete them at the end."""
     token = plane.tokens[ADMIN]
     async with Kube(plane.server, token=token, ca_file=plane.ca_file, timeout=60) as kube:
-        found = Crowd(kube, namespace)
+        found = Crowd(kube, namespace, resource)
         watch = Reflector(
             kube,
             found.path,

@@ -22,10 +22,13 @@ from bench.floor import Floor, floor
 from bench.gangrun import WORKERS, By, Crowd, bound, crowd, freed, nodes_of
 from bench.processor import cpu
 from bench.rounds import rounds, spread
+from cluster import keys
 
 _NODES, _GANGS, _MANY = 128, 100, 140
 _ROOM = {"cpu": 96, "memory": "768Gi"}
 MACHINES = {"name": "gpu", "count": _NODES, "machine": "dgx1-v100", "mode": "topology", **_ROOM}
+_COUNTED = {key: value for key, value in MACHINES.items() if key != "mode"}
+"""The same nodes with NVIDIA's plugin, which chooses the GPUs."""
 _ALL = _GANGS * WORKERS
 _ROUNDS, _SINGLES, _FAILOVERS = 7, 60, 3
 _LEASE = 15
@@ -39,6 +42,23 @@ _QUIET = 10.0
 def native(found: Binaries) -> AbstractContextManager[Floor]:
     """Set up the same where the scheduler knows gangs."""
     return floor(found, MACHINES, **flags())
+
+
+def counted(found: Binaries) -> Iterator[Figure]:
+    """Yield the rows of gangs for `nvidia.com/gpu`, where NVIDIA's plugin chooses the GPUs."""
+    with floor(found, _COUNTED) as nodes:
+        runs = rounds(
+            partial(_run, nodes, By.SCORER, keys.NVIDIA_GPU),
+            partial(_run, nodes, By.BARE_CLIENT, keys.NVIDIA_GPU),
+            count=_ROUNDS,
+        )
+    name = f"{_GANGS} gangs of {WORKERS} by count"
+    values = [_rate(ours) / _rate(bare) for ours, bare in runs]
+    yield Figure(f"{name}: pods/s, as a share of a bare client's", "≥ 0.8", spread(values))
+    for whose, each in zip(("ours", "the bare client's"), zip(*runs, strict=True), strict=True):
+        yield Figure(f"  {whose}, pods/s", "", spread([_rate(one) for one in each]))
+        whole = [float(one.on_one_node) for one in each]
+        yield Figure(f"  {whose}, gangs on one node", f"{_GANGS}", spread(whole))
 
 
 def figures(floor: Floor, native: Floor) -> Iterator[Figure]:
@@ -58,9 +78,9 @@ class _Run:
     on_one_node: int
 
 
-def _run(floor: Floor, by: By) -> _Run:
+def _run(floor: Floor, by: By, resource: str = keys.GPU_WHOLE) -> _Run:
     async def offered() -> _Run:
-        async with crowd(floor.plane, namespace) as pods:
+        async with crowd(floor.plane, namespace, resource) as pods:
             with floor.no_kubelets():
                 watch = floor.stopwatch()
                 await pods.offer(_GANGS, by)
