@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from scorer.placement.feasibility import Ints, labels, states
 from scorer.placement.node_assignment import Candidate
+from scorer.placement.node_columns import Ints, labels, node_columns
 from scorer.placement.snapshot import Snapshot
 from topology.table import Table
 
@@ -67,11 +67,12 @@ class CandidateNodes:
         """Return the nodes by class."""
         if not len(self.rows):
             return []
-        key = states(self.snapshot)[self.rows] * (int(self.capacity.max()) + 1) + self.capacity
+        states = node_columns(self.snapshot).state
+        key = states[self.rows] * (int(self.capacity.max()) + 1) + self.capacity
         order = np.argsort(key, kind="stable")
         ends = [*(np.flatnonzero(np.diff(key[order])) + 1).tolist(), len(order)]
         rows, capacity = self.rows[order].tolist(), self.capacity[order].tolist()
-        state = states(self.snapshot)[self.rows[order]].tolist()
+        state = states[self.rows[order]].tolist()
         classes: list[NodeClass] = []
         for start, end in pairwise([0, *ends]):
             table, free = self.snapshot.cache.states[state[start]]

@@ -1,19 +1,16 @@
 """Evaluate all nodes for one group of pods: how many members each node fits, or why none.
 
-Values are columns with one entry for each node. A value that depends on the node alone is computed
-once for each of its ledgers; the group is compared with all nodes together.
+The group is compared with the columns of all nodes together.
 """
 
 from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.keys import NVIDIA_GPU
 from cluster.node_ledger import NodeLedger
 from cluster.request import Family, Request
 from cluster.selector import labels_read
@@ -21,19 +18,16 @@ from scorer.placement.filters import filter_node, gpu_capacity
 from scorer.placement.group import Group
 from scorer.placement.member import Member
 from scorer.placement.node_cache import Value
+from scorer.placement.node_columns import Ints, NodeColumns, bounded, labels, node_columns
 from scorer.placement.reasons import Reason
 from scorer.placement.shares import preference
 from scorer.placement.snapshot import Snapshot
-
-Ints: TypeAlias = NDArray[np.int64]
 
 _REASONS = tuple(Reason)
 _CODE = {reason: code for code, reason in enumerate(_REASONS, start=1)}
 """The number of a reason in a column; 0 stands for none."""
 _LABELS_MAX = 8
 """Labels by which nodes are grouped; for pods that read more, every node is filtered."""
-_MAX_AMOUNT = 1 << 62
-"""Limit of amounts: columns hold 64 bits. No machine has more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +61,7 @@ def feasibility_of(snapshot: Snapshot, group: Group) -> Feasibility:
     """
     if not snapshot.nodes:
         return _nothing(snapshot)
-    columns, codes = _columns(snapshot), _filter_codes(snapshot, group)
+    columns, codes = node_columns(snapshot), _filter_codes(snapshot, group)
     gpus = _gpu_capacity(snapshot, group.representatives[0].request, columns)
     codes = np.where(codes == 0, np.where(gpus < 0, -gpus, 0), codes)
     others = _other_capacity(snapshot, group, columns)
@@ -86,24 +80,9 @@ def feasibility_by_count(snapshot: Snapshot, group: Group) -> Feasibility:
 
 def _merged(exact: Feasibility, counted: Feasibility) -> Feasibility:
     """Return the evaluation of nodes of both kinds, each as one of its kind."""
-    here = counted_nodes(exact.snapshot)
+    here = node_columns(exact.snapshot).counted > 0
     capacity = np.where(here, counted.capacity, exact.capacity)
     return Feasibility(exact.snapshot, capacity, np.where(here, counted.codes, exact.codes))
-
-
-def counted_nodes(snapshot: Snapshot) -> NDArray[np.bool_]:
-    """Tell of each node whether NVIDIA's plugin chooses its GPUs."""
-    return _column(snapshot, _COUNTED) > 0
-
-
-def speeds(snapshot: Snapshot) -> Ints:
-    """Return A of all GPUs of each node's machine [bytes/s]; 0 where its links are unknown."""
-    return _column(snapshot, _SPEED)
-
-
-def in_use(snapshot: Snapshot) -> NDArray[np.bool_]:
-    """Tell of each node whether any of its GPUs is not free."""
-    return _column(snapshot, _FREE) < _column(snapshot, _CARDS)
 
 
 def feasibility_of_all(snapshot: Snapshot, group: Group) -> Feasibility:
@@ -116,46 +95,18 @@ def feasibility_of_sets(snapshot: Snapshot, group: Group) -> Feasibility:
     """Return the same as `feasibility_of_all`, of nodes where Linkwise chooses the set of GPUs."""
     if not snapshot.nodes:
         return _nothing(snapshot)
-    columns, total = _columns(snapshot), group.total
+    columns, total = node_columns(snapshot), group.total
     codes = _filter_codes(snapshot, group)
     for reason, fits in (
-        (Reason.GPUS, columns[_IDLE] >= _bounded(group.gpus)),
-        (Reason.UNUSABLE, columns[_FREE] >= _bounded(group.gpus)),
-        (Reason.PODS, columns[_PODS] >= group.size),
-        (Reason.CPU, not total.cpu or columns[_CPU] >= _bounded(total.cpu)),
-        (Reason.MEMORY, not total.memory or columns[_MEMORY] >= _bounded(total.memory)),
+        (Reason.GPUS, columns.idle >= bounded(group.gpus)),
+        (Reason.UNUSABLE, columns.free >= bounded(group.gpus)),
+        (Reason.PODS, columns.pods >= group.size),
+        (Reason.CPU, not total.cpu or columns.cpu >= bounded(total.cpu)),
+        (Reason.MEMORY, not total.memory or columns.memory >= bounded(total.memory)),
         (Reason.PORTS, not group.has_port_conflict and _fits_ports(snapshot, group)),
     ):
         codes = np.where((codes == 0) & np.logical_not(fits), _CODE[reason], codes)
     return Feasibility(snapshot, np.where(codes == 0, group.size, 0), codes)
-
-
-def free_gpus(snapshot: Snapshot) -> Ints:
-    """Return the number of free whole GPUs of each node."""
-    return _column(snapshot, _FREE)
-
-
-def states(snapshot: Snapshot) -> Ints:
-    """Return the index of each node in `NodeCache.states`; -1: it has no machine."""
-    return _column(snapshot, _STATE)
-
-
-def labels(snapshot: Snapshot, label: str) -> Ints:
-    """Return a number for each node's value of a label; 0 where it has none."""
-    number = snapshot.cache.number
-
-    def compute(node: NodeLedger) -> Value:
-        value = node.node.labels.get(label)
-        return (number(("label", value)) if value is not None else 0,)
-
-    key, nodes = ("label", label), snapshot.nodes
-    if nodes and not snapshot.cache.has(key):
-        # Each pod may name another label, so the first computation must be fast.
-        values = (node.node.labels.get(label) for node in nodes)
-        numbers = [0 if value is None else number(("label", value)) for value in values]
-        snapshot.cache.put(key, nodes, np.array([numbers], dtype=np.int64))
-    column: Ints = snapshot.cache.get_or_compute(key, nodes, compute, np.int64)[0]
-    return column
 
 
 def excluded(snapshot: Snapshot, group: Group) -> NDArray[np.bool_]:
@@ -172,37 +123,6 @@ def preferred_node(snapshot: Snapshot, member: Member, rows: Ints) -> int:
         values = order[rows]
         rows = rows[values == values.min()]
     return int(rows[0])
-
-
-_FREE, _IDLE, _STATE, _PODS, _CPU, _MEMORY, _COUNTED, _CARDS, _SPEED = range(9)
-
-
-def _column(snapshot: Snapshot, number: int) -> Ints:
-    column: Ints = _columns(snapshot)[number] if snapshot.nodes else np.zeros(0, dtype=np.int64)
-    return column
-
-
-def _columns(snapshot: Snapshot) -> Ints:
-    """Return the amounts of each node that placement compares."""
-    tables, state = snapshot.tables, snapshot.cache.state
-
-    def compute(node: NodeLedger) -> Value:
-        free, table = node.free_mask, tables.get(node.node.name)
-        is_known = table is not None and node.node.machine_known
-        counted = _bounded(node.counted_free(NVIDIA_GPU)) if node.is_counted else None
-        return (
-            free.bit_count() if counted is None else counted,
-            node.ignoring_unhealthy.free_mask.bit_count() if counted is None else counted,
-            -1 if table is None else state(table, free),
-            node.pods_free,
-            _bounded(node.cpu_free),
-            _bounded(node.memory_free_bytes),
-            node.is_counted,
-            len(node.node.cards),
-            int(table.bandwidth((1 << table.n) - 1) * 1e9) if table and is_known else 0,
-        )
-
-    return snapshot.cache.get_or_compute("columns", snapshot.nodes, compute, np.int64)
 
 
 def _filter_codes(snapshot: Snapshot, group: Group) -> Ints:
@@ -263,14 +183,14 @@ def _constraints(member: Member) -> tuple[object, ...]:
     return *asks, member.node_constraints
 
 
-def _gpu_capacity(snapshot: Snapshot, request: Request, columns: Ints) -> Ints:
+def _gpu_capacity(snapshot: Snapshot, request: Request, columns: NodeColumns) -> Ints:
     """Return how often the GPUs of each node satisfy a request; minus the reason's code if not.
 
     The same as `gpu_capacity`, for all nodes.
     """
     if request.family is Family.WHOLE:
-        capacity: Ints = columns[_FREE] // _bounded(request.gpus)
-        is_idle = columns[_IDLE] >= _bounded(request.gpus)
+        capacity: Ints = columns.free // bounded(request.gpus)
+        is_idle = columns.idle >= bounded(request.gpus)
         short = np.where(is_idle, -_CODE[Reason.UNUSABLE], -_CODE[Reason.GPUS])
         return np.where(capacity == 0, short, capacity)
     shares: Ints = _share_columns(snapshot, request)[0].astype(np.int64)
@@ -292,16 +212,16 @@ def _share_columns(snapshot: Snapshot, request: Request) -> NDArray[np.float64]:
     return snapshot.cache.get_or_compute(key, snapshot.nodes, compute, np.float64)
 
 
-def _other_capacity(snapshot: Snapshot, group: Group, columns: Ints) -> Ints:
+def _other_capacity(snapshot: Snapshot, group: Group, columns: NodeColumns) -> Ints:
     """Return how many members fit each node by all but GPUs; minus the reason's code if none."""
     demand = group.largest
-    limits = [(columns[_PODS], Reason.PODS)]
+    limits = [(columns.pods, Reason.PODS)]
     if demand.cpu:
-        limits.append((columns[_CPU] // _bounded(demand.cpu), Reason.CPU))
+        limits.append((columns.cpu // bounded(demand.cpu), Reason.CPU))
     if demand.memory:
-        limits.append((columns[_MEMORY] // _bounded(demand.memory), Reason.MEMORY))
+        limits.append((columns.memory // bounded(demand.memory), Reason.MEMORY))
     if group.has_port_conflict:
-        limits.append((np.ones_like(columns[_PODS]), Reason.PORTS))
+        limits.append((np.ones_like(columns.pods), Reason.PORTS))
     table = np.stack([limit for limit, _ in limits])
     codes = np.array([-_CODE[reason] for _, reason in limits])
     least = table.min(axis=0)
@@ -320,10 +240,6 @@ def _fits_ports(snapshot: Snapshot, group: Group) -> NDArray[np.bool_]:
     key = "ports", ports
     fits: Ints = snapshot.cache.get_or_compute(key, snapshot.nodes, compute, np.int64)[0]
     return fits > 0
-
-
-def _bounded(amount: int) -> int:
-    return max(-_MAX_AMOUNT, min(amount, _MAX_AMOUNT))
 
 
 def _nothing(snapshot: Snapshot) -> Feasibility:

@@ -9,9 +9,10 @@ from cluster.node_ledger import NodeLedger
 from cluster.request import Family
 from cluster.selector import names_label
 from policy.catalogue import GPU
-from scorer.placement.feasibility import Feasibility, excluded, free_gpus
+from scorer.placement.feasibility import Feasibility, excluded
 from scorer.placement.group import Group
 from scorer.placement.member import Member
+from scorer.placement.node_columns import node_columns
 from scorer.placement.reasons import Reason, count_reasons
 from scorer.placement.result import JobBandwidth
 
@@ -31,7 +32,7 @@ def one_node_refusal(feasibility: Feasibility, group: Group, link: Link) -> str:
     gpus = _gpus(group.gpus)
     if not blocked:
         return f"needs {gpus} on one node; there are no nodes"
-    suitable = free_gpus(snapshot)[~excluded(snapshot, group)]
+    suitable = node_columns(snapshot).free[~excluded(snapshot, group)]
     most = int(suitable.max(initial=0))
     where = "connected by NVLink alone on one node" if link is Link.NVLINK else "on one node"
     return (

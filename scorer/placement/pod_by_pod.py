@@ -10,8 +10,6 @@ from cluster.record import GPUShare
 from cluster.request import Family
 from scorer.placement.by_count import linked_by_count
 from scorer.placement.feasibility import (
-    Ints,
-    counted_nodes,
     feasibility_by_count,
     feasibility_of,
     feasibility_of_all,
@@ -21,6 +19,7 @@ from scorer.placement.group import Group, new_group
 from scorer.placement.member import Member
 from scorer.placement.messages import label_hint, member_refusal, together_refusal
 from scorer.placement.node_assignment import SelectionOptions
+from scorer.placement.node_columns import Ints, node_columns
 from scorer.placement.placements import assignments_of, new_plan
 from scorer.placement.reasons import Reason
 from scorer.placement.result import Placement, Plan, Refusal
@@ -115,7 +114,7 @@ def _place(
     if not len(rows):
         return None
     if member.request.family is Family.WHOLE:
-        counted = counted_nodes(snapshot)
+        counted = node_columns(snapshot).counted > 0
         here = [row for row in near if not counted[row]]
         placement = _whole(snapshot, member, rows[~counted[rows]], here, linked=linked)
         return placement or _counted(snapshot, member, rows[counted[rows]], near, linked=linked)

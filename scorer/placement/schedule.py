@@ -14,20 +14,17 @@ from cluster.gang import Link
 from scorer.placement.by_count import linked_by_count, plan_by_count
 from scorer.placement.candidates import CandidateNodes, candidate
 from scorer.placement.feasibility import (
-    Ints,
-    counted_nodes,
     feasibility_by_count,
     feasibility_of,
     feasibility_of_all,
     feasibility_of_sets,
-    free_gpus,
-    states,
 )
 from scorer.placement.group import Group, new_group
 from scorer.placement.member import Member
 from scorer.placement.messages import gang_refusal, one_node_refusal
 from scorer.placement.multi_node import best_assignment
 from scorer.placement.node_assignment import SelectionOptions, bandwidth_over
+from scorer.placement.node_columns import Ints, node_columns
 from scorer.placement.partition import linked_capacity
 from scorer.placement.placements import placements_on
 from scorer.placement.pod_by_pod import place_each, place_together
@@ -100,7 +97,7 @@ def _stay_together(group: Group, link: Link) -> bool:
 
 def _by_sets(snapshot: Snapshot, group: Group, link: Link) -> Plan | None:
     """Plan members on nodes where Linkwise chooses the set of GPUs, or return None."""
-    if _stay_together(group, link) or group.gpus <= free_gpus(snapshot).max(initial=0):
+    if _stay_together(group, link) or group.gpus <= node_columns(snapshot).free.max(initial=0):
         together = _on_one_node(snapshot, group, link)
         if together is not None or _stay_together(group, link):
             return together
@@ -173,7 +170,7 @@ def _refusal(snapshot: Snapshot, group: Group, *, linked: bool) -> Refusal:
 
 def _capacity_by_count(snapshot: Snapshot, group: Group, link: Link) -> Ints:
     """Return how many members each node fits, as far as its number of free GPUs tells."""
-    counted = counted_nodes(snapshot)
+    counted = node_columns(snapshot).counted > 0
     together = feasibility_of_all(snapshot, group).capacity * counted
     if _stay_together(group, link) or group.gpus_each is None:
         capacity = together
@@ -188,7 +185,8 @@ def _capacity(snapshot: Snapshot, group: Group, *, linked: bool) -> Ints:
     if not linked:
         return capacity
     each = group.representatives[0].gpus
-    sets = np.minimum(capacity, _linked_capacity(snapshot, each)) * ~counted_nodes(snapshot)
+    is_exact = node_columns(snapshot).counted == 0
+    sets: Ints = np.minimum(capacity, _linked_capacity(snapshot, each)) * is_exact
     return sets + linked_by_count(snapshot, capacity)
 
 
@@ -196,4 +194,5 @@ def _linked_capacity(snapshot: Snapshot, each: int) -> Ints:
     """Return how many workers find a set on each node that NVLink alone connects."""
     capacity = [linked_capacity(table, free, each) for table, free in snapshot.cache.states]
     # The last one is for nodes without GPUs.
-    return np.array([*capacity, 0])[states(snapshot)]
+    linked: Ints = np.array([*capacity, 0])[node_columns(snapshot).state]
+    return linked

@@ -6,7 +6,6 @@ import numpy as np
 
 from cluster.node import PackingStrategy
 from cluster.node_ledger import NodeLedger
-from scorer.placement.feasibility import Ints
 from scorer.placement.node_assignment import (
     Candidate,
     NodeAssignment,
@@ -15,6 +14,7 @@ from scorer.placement.node_assignment import (
     select_gpus,
 )
 from scorer.placement.node_cache import Value
+from scorer.placement.node_columns import Ints
 from scorer.placement.snapshot import Snapshot
 
 TOLERANCE = 0.01

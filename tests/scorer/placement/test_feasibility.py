@@ -27,11 +27,11 @@ from scorer.placement.feasibility import (
     excluded,
     feasibility_of,
     feasibility_of_all,
-    labels,
 )
 from scorer.placement.filters import filter_node
 from scorer.placement.group import Group, new_group
 from scorer.placement.member import Member
+from scorer.placement.node_columns import labels
 from scorer.placement.reasons import Reason
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
