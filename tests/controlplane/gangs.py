@@ -171,3 +171,15 @@ def is_gone(pods: Pods, path: str) -> bool:
     except ApiError as error:
         return error.status == 404
     return False
+
+
+def wait_until_planned(pods: Pods, count: int) -> None:
+    """Wait until the plan of the only gang has the uids of so many present workers."""
+
+    def is_planned() -> bool:
+        (gang,) = pods.api.get(gangs_of(pods.namespace))["items"]
+        members = {member["uid"] for member in gang["spec"].get("plan", {}).get("members", [])}
+        workers = {one["metadata"]["uid"] for name, one in pods.all().items() if "worker" in name}
+        return len(workers) == count and members == workers
+
+    wait_until(is_planned, f"the plan is that of {count} present workers", _PATIENCE)

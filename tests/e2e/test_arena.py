@@ -18,6 +18,7 @@ from controlplane.gangs import (
     wait_for_phase,
     wait_until_held,
     wait_until_placed,
+    wait_until_planned,
 )
 from controlplane.pods import gates
 from controlplane.process import wait_until
@@ -147,6 +148,61 @@ def test_an_unmarked_job_of_version_v1alpha1_is_a_gang_by_its_stateful_set(pods,
     assert wait_until_held(pods, "train-worker", 4) == members
     gang = wait_for_phase(pods, "train", "Placed", members="4/4")
     assert len(gang["spec"]["plan"]["members"]) == 4
+    assert gang["spec"]["plan"]["bandwidth"] == 55.2
+
+
+@pytest.mark.usefixtures("placing")
+def test_an_unmarked_job_of_mpi_operator_is_scaled_and_restarted(pods, machines):
+    machines(1)
+    create = creator(pods)
+    job = create("kubeflow.org/v2beta1", "mpijobs", unmarked_job("v2beta1", "train", 2, 1))
+
+    def create_workers(*indices):
+        for index in indices:
+            create("v1", "pods", worker_of(job, index))
+
+    create_workers(0, 1)
+    wait_until_held(pods, "train-worker", 2)
+
+    path = f"/apis/kubeflow.org/v2beta1/namespaces/{pods.namespace}/mpijobs/train"
+    pods.api.patch(path, {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 4}}}})
+    create_workers(2, 3)
+    wait_until_held(pods, "train-worker", 4)
+    is_best_plan_of(pods, 4)
+
+    delete_pods(pods, *(f"train-worker-{index}" for index in range(4)))
+    create_workers(0, 1, 2, 3)
+    wait_until_planned(pods, 4)
+    wait_until_held(pods, "train-worker", 4)
+    is_best_plan_of(pods, 4)
+
+
+@pytest.mark.usefixtures("placing")
+def test_an_unmarked_job_of_version_v1alpha1_is_scaled_and_restarted(pods, machines):
+    machines(1)
+    create = creator(pods)
+    job = unmarked()
+    job["spec"]["replicas"] = 2
+    job = create("kubeflow.org/v1alpha1", "mpijobs", job)
+    create("apps/v1", "statefulsets", workers_of(job))
+    wait_until_held(pods, "train-worker", 2)
+
+    apis = (("kubeflow.org/v1alpha1", "mpijobs/train"), ("apps/v1", "statefulsets/train-worker"))
+    for api, name in apis:
+        path = f"/apis/{api}/namespaces/{pods.namespace}/{name}"
+        pods.api.patch(path, {"spec": {"replicas": 4}})
+    wait_until_held(pods, "train-worker", 4)
+    is_best_plan_of(pods, 4)
+
+    delete_pods(pods, *(f"train-worker-{index}" for index in range(4)))
+    wait_until_planned(pods, 4)
+    wait_until_held(pods, "train-worker", 4)
+    is_best_plan_of(pods, 4)
+
+
+def is_best_plan_of(pods, workers):
+    gang = wait_for_phase(pods, "train", "Placed", members=f"{workers}/{workers}")
+    assert len(gang["spec"]["plan"]["members"]) == workers
     assert gang["spec"]["plan"]["bandwidth"] == 55.2
 
 

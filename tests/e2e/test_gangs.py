@@ -14,6 +14,7 @@ from controlplane.gangs import (
     wait_for_phase,
     wait_until_held,
     wait_until_placed,
+    wait_until_planned,
     where,
 )
 from controlplane.history import History
@@ -21,7 +22,6 @@ from controlplane.pods import Pods, gates
 from controlplane.process import wait_until
 
 from cluster import keys
-from scorer.gang.crd import gangs_of
 from topology import catalogue
 from topology.machine import mask_of
 from topology.table import table_of
@@ -165,18 +165,6 @@ def test_an_unmarked_mpi_job_is_scaled_and_restarted(pods, machines):
 
 def scale(pods, path, workers):
     pods.api.patch(path, {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": workers}}}})
-
-
-def wait_until_planned(pods, count):
-    """Wait until the plan of the only gang has the uids of so many present workers."""
-
-    def is_planned():
-        (gang,) = pods.api.get(gangs_of(pods.namespace))["items"]
-        members = {member["uid"] for member in gang["spec"].get("plan", {}).get("members", [])}
-        workers = {one["metadata"]["uid"] for name, one in pods.all().items() if "worker" in name}
-        return len(workers) == count and members == workers
-
-    wait_until(is_planned, f"the plan is that of {count} present workers", PATIENCE)
 
 
 # ---- Shapes.
