@@ -12,7 +12,7 @@ from controlplane.crowd import PASSING, Crowd, check
 from controlplane.history import History
 from controlplane.relay import Relay
 from controlplane.replicas import Replicas, two_replicas
-from controlplane.soak import often
+from controlplane.soak import long, often
 
 COMMIT_DEADLINE = 60
 """As it is shipped [s]."""
@@ -43,7 +43,9 @@ def replicas(webhook, policy, tmp_path):
         pytest.param(Replicas.end, often(1, 5), True, id="ended"),
         pytest.param(Replicas.lose_the_api_server, often(1, 3), False, id="API server killed"),
         pytest.param(Replicas.cut_the_way, often(1, 10), False, id="connections cut"),
-        pytest.param(Replicas.silence_the_way, often(1, 5), False, id="connections silent"),
+        pytest.param(
+            Replicas.silence_the_way, often(1, 5), False, id="connections silent", marks=long
+        ),
     ],
 )
 def test_gangs_are_placed_whole_after_faults_of_the_leader(
