@@ -9,6 +9,7 @@ import pytest
 import yaml
 from controlplane.hook import HookKubelet
 from controlplane.manifests import NAMESPACE, NAMESPACES, ROOT
+from controlplane.process import wait_until
 from printed import commands
 
 OPERATIONS = "docs/operations.md"
@@ -61,4 +62,10 @@ def test_printed_commands_install_and_remove_linkwise(plane_of_its_own, shell, p
     }
     assert ran.returncode == 0, ran.stderr
     assert api.get(DEPLOYMENTS)["items"] == []
-    assert "linkwise-agent" not in {one["metadata"]["name"] for one in api.get(NAMESPACES)["items"]}
+    # --wait does not wait until a namespace has ended.
+    wait_until(
+        lambda: all(
+            one["metadata"]["name"] != "linkwise-agent" for one in api.get(NAMESPACES)["items"]
+        ),
+        "the namespace of the agent is gone",
+    )
