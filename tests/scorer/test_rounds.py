@@ -13,7 +13,7 @@ from waiting import until, until_true
 from cluster import keys, node_terms
 from scorer.gang import compact_pod, plan_record
 from scorer.gang.crd import GANGS
-from scorer.placement import feasibility
+from scorer.placement import feasibility, node_columns
 from scorer.timings import Timings
 
 WORKERS = 8
@@ -238,7 +238,7 @@ async def test_a_slow_unit_is_planned_after_the_others(cluster, monkeypatch):
 
 async def test_a_unit_whose_planning_raises_backs_off_and_others_are_placed(cluster, monkeypatch):
     # Columns hold 64 bits: this amount raises during planning.
-    monkeypatch.setattr(feasibility, "_MAX_AMOUNT", 1 << 80)
+    monkeypatch.setattr(node_columns, "_MAX_AMOUNT", 1 << 80)
     async with leading(cluster) as leader:
         with capture_logs() as logs:
             cluster.gang("huge", 2, 1 << 64, priority=1)

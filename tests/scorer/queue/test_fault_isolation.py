@@ -19,7 +19,7 @@ from scorer.fence import LeadershipLost
 from scorer.gang import unit
 from scorer.leader import Leader
 from scorer.metrics import Metrics, Stage
-from scorer.placement import feasibility
+from scorer.placement import node_columns
 
 PODS = "/api/v1/namespaces/team/pods"
 GANGS = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
@@ -270,7 +270,7 @@ async def test_a_binding_that_cannot_be_encoded_is_refused_and_releases_its_gpus
 
 async def test_planning_that_raises_is_counted(cluster, monkeypatch):
     # Columns hold 64 bits: this amount raises during planning.
-    monkeypatch.setattr(feasibility, "_MAX_AMOUNT", 1 << 80)
+    monkeypatch.setattr(node_columns, "_MAX_AMOUNT", 1 << 80)
     async with led(cluster) as leading:
         cluster.gang("huge", 2, 1 << 64, priority=1)
         await until(lambda: leading.failed(Stage.PLAN) >= 1)
