@@ -70,6 +70,8 @@ class Crowd:
     namespace: str
     resource: str = keys.GPU_WHOLE
     """The resource of which each pod requests one."""
+    owner: Mapping[str, object] = field(default_factory=dict)
+    """The owner reference of each pod: gangs that can be evicted need no dry run."""
     pods: Mapping[object, Seen] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -107,7 +109,7 @@ class Crowd:
         if by is By.SCHEDULER:
             group = pod_group(gang, WORKERS, node=True)
             await self.kube.create(groups_of(self.namespace), group, Raw)
-        bodies = [_pod(gang, index, by, self.resource) for index in range(WORKERS)]
+        bodies = [self._pod(gang, index, by) for index in range(WORKERS)]
         return await asyncio.gather(*(self.kube.create(self.path, one, Seen) for one in bodies))
 
     async def make(self, bodies: Sequence[object]) -> None:
@@ -134,6 +136,20 @@ class Crowd:
         ]
         await self.kube.patch(f"{self.path}/{pod.metadata.name}", steps, Seen, kind="json")
 
+    def _pod(self, gang: str, index: int, by: By) -> dict[str, object]:
+        metadata = {
+            "name": f"{gang}-{index}",
+            "labels": gang_labels(gang, WORKERS),
+            "ownerReferences": [self.owner],
+        }
+        asked = {self.resource: 1, "cpu": 4, "memory": "32Gi"}
+        held: dict[By, dict[str, object]] = {
+            By.SCORER: {"schedulingGates": [{"name": keys.GANG}]},
+            By.BARE_CLIENT: {"schedulingGates": [{"name": _BARE_GATE}]},
+            By.SCHEDULER: {"schedulingGroup": {"podGroupName": gang}},
+        }
+        return {"metadata": metadata, "spec": {"containers": [container(asked)], **held[by]}}
+
     async def clear(self) -> None:
         """Delete all, and wait until it is gone."""
         now = {"gracePeriodSeconds": "0"}
@@ -147,19 +163,6 @@ class Crowd:
 
 _RECORD = {"allocation": 200, "term": 2, "visible-devices": 1, "isolation": 4, "index": 20}
 """Annotations of a record, and how long they are."""
-
-
-def _pod(gang: str, index: int, by: By, resource: str) -> dict[str, object]:
-    asked = {resource: 1, "cpu": 4, "memory": "32Gi"}
-    held: dict[By, dict[str, object]] = {
-        By.SCORER: {"schedulingGates": [{"name": keys.GANG}]},
-        By.BARE_CLIENT: {"schedulingGates": [{"name": _BARE_GATE}]},
-        By.SCHEDULER: {"schedulingGroup": {"podGroupName": gang}},
-    }
-    return {
-        "metadata": {"name": f"{gang}-{index}", "labels": gang_labels(gang, WORKERS)},
-        "spec": {"containers": [container(asked)], **held[by]},
-    }
 
 
 def bound(pods: Sequence[Seen]) -> int:
@@ -180,6 +183,17 @@ def nodes_of(pods: Sequence[Seen]) -> dict[str, list[str]]:
     return found
 
 
+async def _owner(kube: Kube, namespace: str) -> dict[str, object]:
+    """Create an object that no controller acts on; return the reference to it as a controller."""
+    body = {
+        "metadata": {"name": "owner"},
+        "template": {"spec": {"containers": [container({})]}},
+    }
+    made = await kube.create(f"/api/v1/namespaces/{namespace}/podtemplates", body, Seen)
+    owner = {"apiVersion": "v1", "kind": "PodTemplate", "controller": True}
+    return {**owner, "name": made.metadata.name, "uid": made.metadata.uid}
+
+
 @asynccontextmanager
 async def crowd(
     plane: ControlPlane, namespace: str, resource: str = keys.GPU_WHOLE
@@ -187,7 +201,7 @@ async def crowd(
     """Watch the pods of a namespace; delete them at the end."""
     token = plane.tokens[ADMIN]
     async with Kube(plane.server, token=token, ca_file=plane.ca_file, timeout=60) as kube:
-        found = Crowd(kube, namespace, resource)
+        found = Crowd(kube, namespace, resource, await _owner(kube, namespace))
         watch = Reflector(
             kube,
             found.path,
