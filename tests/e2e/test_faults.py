@@ -15,6 +15,7 @@ from controlplane.installation import SECRET_PATH, run_installation
 from controlplane.manifests import MUTATING
 from controlplane.process import answers, wait_until
 from controlplane.relay import Relay
+from controlplane.soak import long
 from controlplane.webhook import PATIENT
 
 from certs.leaf import read_leaf
@@ -211,6 +212,7 @@ def test_a_replica_that_starts_while_the_api_server_is_away_is_ready_when_it_is_
     wait_until(pods.are_decided, "pods are decided")
 
 
+@long
 def test_connections_that_fall_silent_are_noticed_and_pods_are_decided_meanwhile(
     linkwise, way, pods, profiles, plane
 ):
