@@ -209,13 +209,15 @@ def test_the_scorer_binds_a_pod_and_says_in_the_same_request_which_gpus_it_has(p
         pytest.param({"envFrom": [{"configMapRef": {"name": "any"}}]}, id="envFrom"),
     ],
 )
-@pytest.mark.parametrize("placed", [True, False], ids=["placed", "before a scheduler binds it"])
+@pytest.mark.parametrize("stage", ["placed", "gated", "before a scheduler binds it"])
 def test_an_ephemeral_container_of_a_pod_with_gpus_says_that_it_sees_none(
-    plane, pods, scorer, given, placed
+    plane, pods, scorer, given, stage
 ):
-    if placed:
+    if stage == "placed":
         plane.api.create(pods, gated("asking"))
         place(scorer, pods, "asking")
+    elif stage == "gated":
+        plane.api.create(pods, pod("asking", {keys.NVIDIA_GPU: "1"}, schedulingGates=[GATE]))
     else:
         plane.api.create(pods, pod("asking", GPU, schedulerName=keys.SCHEDULER))
     path = f"{pods}/asking/ephemeralcontainers"

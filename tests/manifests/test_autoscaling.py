@@ -3,12 +3,13 @@ from pathlib import Path
 import yaml
 
 from cluster import keys
+from scorer.scale_up.crd import OURS
 
 FILE = Path(__file__).parents[2] / "manifests/autoscaling/access.yaml"
 
 
 def test_rights_to_ask_an_autoscaler_are_the_scorers_alone():
-    role, binding = yaml.safe_load_all(FILE.read_text(encoding="utf-8"))
+    role, binding, *_ = yaml.safe_load_all(FILE.read_text(encoding="utf-8"))
     rights = {
         (group, resource, verb)
         for rule in role["rules"]
@@ -26,3 +27,11 @@ def test_rights_to_ask_an_autoscaler_are_the_scorers_alone():
     assert [(one["namespace"], one["name"]) for one in binding["subjects"]] == [
         (keys.POLICY_NAMESPACE, keys.SCORER)
     ]
+
+
+def test_policy_names_the_label_of_our_objects():
+    *_, policy, _ = yaml.safe_load_all(FILE.read_text(encoding="utf-8"))
+    (condition,) = policy["spec"]["matchConditions"]
+    ((label, value),) = OURS.items()
+    assert f"labels[?'{label}'].orValue('') != '{value}'" in condition["expression"]
+    assert policy["spec"]["failurePolicy"] == "Fail"

@@ -52,6 +52,7 @@ CDI_ANNOTATIONS = {
     keys.NVIDIA_CDI_DOMAIN,
     keys.NVIDIA_CDI_CONTAINER,
 }
+IS_SCORER = "request.userInfo.username == 'system:serviceaccount:linkwise-system:linkwise-scorer'"
 REQUESTED = {"aliyun.com/", keys.NVIDIA_GPU_SHARED, keys.NVIDIA_GPU, keys.SCHEDULER}
 """Resources of pods whose GPUs Linkwise chooses; of `nvidia.com/gpu` these are only some."""
 
@@ -225,20 +226,39 @@ def test_guard_protects_our_keys_of_the_record():
     spec = document("ValidatingAdmissionPolicy", "linkwise-guard")["spec"]
     assert {key for key in keys.RECORD if key.startswith(keys.PREFIX)} == ALLOCATION
     devices = {keys.VISIBLE_DEVICES_OF, keys.ENV_VISIBLE_DEVICES, NO_GPU, ""}
-    _, rule = spec["matchConditions"]
+    (rule,) = spec["matchConditions"]
     requested = {"ephemeralcontainers", *REQUESTED}
     # gpushare's plugin writes these two.
     cards = {*keys.RECORD} - ALLOCATION - {keys.MEM_ASSIGNED, keys.MEM_ASSUME_TIME}
     named = {*ALLOCATION, *CDI_ANNOTATIONS, *devices, *requested, *cards, keys.GANG}
-    assert quoted(rule["expression"]) == named
+    _, for_others = by_account(rule)
+    assert quoted(for_others) == named
     # Whenever the condition matches, one of the validations fails.
-    gate, debug, card, record = (item["expression"] for item in spec["validations"])
-    assert (gate, debug) == ("!variables.ungated", "!variables.debugged")
-    others = "variables.ungated || variables.debugged"
-    assert card == f"{others} || !variables.reallocated"
-    assert record == f"{others} || variables.reallocated"
+    gate, debug, card, record, scorer = (item["expression"] for item in spec["validations"])
+    known = "variables.scorer || "
+    assert (gate, debug) == (f"{known}!variables.ungated", f"{known}!variables.debugged")
+    known += "variables.ungated || variables.debugged || "
+    assert card == f"{known}!variables.reallocated"
+    assert record == f"{known}variables.reallocated"
+    assert scorer == "!variables.scorer"
     whole = " ".join(rule["expression"].split())
     assert all(" ".join(item["expression"].split()) in whole for item in spec["variables"])
+
+
+def by_account(rule):
+    """Return the parts of the rule of the guard: for the scorer, and for all others."""
+    user, _, parts = " ".join(rule["expression"].split()).partition(" ? ")
+    assert user == IS_SCORER
+    for_scorer, _, for_others = parts.rpartition(" : [optional")
+    return for_scorer, f"[optional{for_others}"
+
+
+def test_guard_allows_the_scorer_the_annotations_of_a_record():
+    (rule,) = document("ValidatingAdmissionPolicy", "linkwise-guard")["spec"]["matchConditions"]
+    for_scorer, _ = by_account(rule)
+    listed = for_scorer.partition("!(k in [")[2].partition("]")[0]
+    assert quoted(listed) == keys.RECORD
+    assert {keys.VISIBLE_DEVICES_OF, keys.NVIDIA_CDI_CONTAINER, keys.GANG} <= quoted(for_scorer)
 
 
 def test_fence_covers_for_the_scorer_what_the_guard_denies_others():
@@ -253,11 +273,10 @@ def test_fence_covers_for_the_scorer_what_the_guard_denies_others():
     assert not granted("scorer") & {
         ("*", resource, verb) for resource, operation in uncovered for verb in verbs[operation]
     }
-    others, scorer = guard["matchConditions"][0], fence["matchConditions"][0]
-    assert others["expression"] == scorer["expression"].replace("==", "!=")
-    kept, held = (
-        " ".join(item["matchConditions"][1]["expression"].split()) for item in (guard, fence)
-    )
+    (rule,), (held,) = guard["matchConditions"], fence["matchConditions"]
+    _, kept = by_account(rule)
+    user, _, held = " ".join(held["expression"].split()).partition(" && ")
+    assert user == IS_SCORER
     # The expressions for a changed record or a removed gate are equal.
     changes, *_ = kept.partition(" || (has(request.subResource)")
     assert held.startswith(f"({changes}) && ")
