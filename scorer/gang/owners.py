@@ -60,7 +60,7 @@ class ExpectedPods:
     parts: tuple[tuple[str, int], ...] = ()
     """Prefixes of its pods' names, before `-0` and the following numbers, and their number."""
     ordered: bool = False
-    """It makes each pod only when the one before it is ready."""
+    """It makes each pod only when the one before it is ready. Its kind is in `ORDERED_STARTUP`."""
 
 
 class _Gang(Struct, frozen=True, rename="camel"):
@@ -155,7 +155,8 @@ def expected_pods(declaration: Declaration, owner: Owner) -> ExpectedPods:
             for name, part in parts
             if _places(part.template.spec)
         ),
-        ordered=_is_ordered(spec),
+        # Owners of other kinds may have fields of these, too: not every CRD prunes unknown ones.
+        ordered=owner.kind in ORDERED_STARTUP and _is_ordered(spec),
     )
 
 

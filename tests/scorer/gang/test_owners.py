@@ -415,6 +415,12 @@ def test_owners_that_order_their_pods_are_recognized(text, spec, expected):
     assert ordered(text, **spec) is expected
 
 
+def test_an_owner_with_fields_of_another_kind_is_not_ordered():
+    tasks = yaml.safe_load(VOLCANO)["spec"]["tasks"]
+
+    assert not ordered(MPI_V2, tasks=tasks)
+
+
 @pytest.mark.parametrize("text", ["{}", '{"spec":{"tasks":[]}}'])
 def test_an_owner_of_another_shape_declares_nothing(text):
     assert members_of(msgspec.json.decode(text, type=Declaration), "") == 0
