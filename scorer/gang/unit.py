@@ -21,6 +21,8 @@ from scorer.placement.member import Member
 
 MEMBERS_MAX = 4096
 """Most members of a Gang: a larger plan could not be stored."""
+_LEVELS_MAX = 8
+"""Owners above each other that are followed; no controllers make more."""
 _KIND_MAX = 63
 """Longest kind that is shown; users can write any [characters]."""
 
@@ -86,10 +88,11 @@ class Owners:
 
     def top(self, owner: Owner | None) -> Owner | None:
         """Return the top owner; the given one where nothing above it is known."""
-        # Users can write owners that form a circle.
-        passed: set[str] = set()
-        while owner and owner.uid not in passed and (higher := self.controllers.get(owner.uid)):
-            passed.add(owner.uid)
+        # Users can write owners that form a circle, or a chain of any length.
+        for _ in range(_LEVELS_MAX):
+            higher = self.controllers.get(owner.uid) if owner else None
+            if higher is None:
+                break
             owner = higher
         return owner
 

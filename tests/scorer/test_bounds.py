@@ -17,7 +17,7 @@ from cluster import keys
 from cluster.accounting import account
 from cluster.demand import HostPort, PortsTaken
 from cluster.node import NodeObject, Taint
-from cluster.pod import Pod
+from cluster.pod import Owner, Pod
 from cluster.pod_usage import pod_usage
 from cluster.request import read_request
 from cluster.topology_configmap import read_published
@@ -343,6 +343,12 @@ def test_owners_and_podgroups_are_read_in_time_linear_in_their_size():
         return read
 
     assert is_linear(work(False), work(True))
+
+
+def test_of_a_chain_of_owners_a_few_are_followed():
+    owners = Owners({str(i): Owner(kind="Job", uid=str(i + 1)) for i in range(10_000)}, {})
+
+    assert owners.top(Owner(kind="Job", uid="0")).uid == "8"
 
 
 def test_a_gang_object_is_read_in_time_linear_in_its_members():
