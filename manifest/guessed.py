@@ -28,12 +28,15 @@ def guessed_templates(document: Value, namespace: str) -> tuple[PodTemplate, ...
         document: A Kubernetes object.
         namespace: Its namespace if it names none.
 
+    Returns:
+        At most `TEMPLATES_MAX` and one more, by which the caller sees that not all are there.
+
     Raises:
         InputError: The object has no name.
 
     Cost: linear in the object.
     """
-    found = list(islice(_templates(document), TEMPLATES_MAX))
+    found = list(islice(_templates(document), TEMPLATES_MAX + 1))
     return tuple(_guessed(Head.of(document, namespace), *pair) for pair in found)
 
 

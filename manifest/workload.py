@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cluster import keys
 from manifest import groups, kubeflow, ray, volcano
-from manifest.guessed import guessed_templates
+from manifest.guessed import TEMPLATES_MAX, guessed_templates
 from manifest.template import (
     Head,
     Marks,
@@ -70,19 +70,23 @@ def expanded(objects: Iterable[Value], namespace: str) -> Expansion:
             templates += made
         elif may_make_pods(value):
             guessed = guessed_templates(value, namespace)
-            templates += guessed
-            unjudged += () if guessed else (_unjudged(value),)
+            templates += guessed[:TEMPLATES_MAX]
+            if not guessed:
+                unjudged.append(_unjudged(value, "was not looked at"))
+            elif len(guessed) > TEMPLATES_MAX:
+                reason = f"was looked at in part: it has more than {TEMPLATES_MAX} pod templates"
+                unjudged.append(_unjudged(value, reason))
     warnings = [f"{one.value.source}: {one.note}." for one in templates if one.note]
     if not templates:
         warnings.append(NO_PODS)
     return Expansion(tuple(templates), tuple(unjudged), tuple(warnings))
 
 
-def _unjudged(value: Value) -> Unjudged:
+def _unjudged(value: Value, reason: str) -> Unjudged:
     version, kind = value.need("apiVersion").text(), value.need("kind").text()
     metadata = value.child("metadata")
     name = metadata.mapping().get("name") if metadata else None
-    return Unjudged(value.source, version, kind, str(name or ""), "was not looked at")
+    return Unjudged(value.source, version, kind, str(name or ""), reason)
 
 
 def templates_of(document: Value, namespace: str) -> tuple[PodTemplate, ...] | None:

@@ -549,7 +549,12 @@ def test_an_unknown_kind_without_a_template_is_not_judged(spec):
 def test_only_some_templates_of_an_unknown_kind_are_guessed():
     many = ", ".join(f"{{{TEMPLATE}}}" for _ in range(TEMPLATES_MAX + 1))
 
-    assert len(guessed(f"{{groups: [{many}]}}").templates) == TEMPLATES_MAX
+    found = guessed(f"{{groups: [{many}]}}")
+
+    assert len(found.templates) == TEMPLATES_MAX
+    assert [one.reason for one in found.unjudged] == [
+        f"was looked at in part: it has more than {TEMPLATES_MAX} pod templates"
+    ]
 
 
 # ---- JobSet and LeaderWorkerSet.
