@@ -14,7 +14,7 @@ from cluster.keys import MANAGED_BY, PROVISIONING_API, SCORER
 from scorer.gang.crd import Reference
 
 POD_SETS_MAX = 32
-"""Most PodTemplates of a ProvisioningRequest."""
+"""Most pods that differ in a ProvisioningRequest; each of them is read."""
 OURS = {MANAGED_BY: SCORER}
 """The label of the objects that the scorer creates and deletes."""
 REQUESTS = f"/apis/{PROVISIONING_API}/provisioningrequests"

@@ -179,7 +179,8 @@ class ProvisioningRequests:
         """Create a request and its templates; return whether it is a new one."""
         namespace, name = key
         groups = pod_sets(unit)
-        if len(groups) > POD_SETS_MAX:
+        # Of members that must share a node, one template adds up all that differ.
+        if sum(len(group.pods) for group in groups) > POD_SETS_MAX:
             return False
         sets: list[PodSet] = []
         for number, group in enumerate(groups):

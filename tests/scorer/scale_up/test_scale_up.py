@@ -9,6 +9,7 @@ from cluster import keys
 from cluster.pod import NO_CAPACITY
 from runtime.process.clock import rfc3339
 from scorer.gang.crd import GANGS
+from scorer.scale_up.crd import POD_SETS_MAX
 
 REQUESTS = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"
 TEMPLATES = "/api/v1/podtemplates"
@@ -86,6 +87,25 @@ async def test_members_that_must_share_a_node_are_one_pod(cluster):
     assert [one["count"] for one in request["spec"]["podSets"]] == [1]
     (container,) = template["template"]["spec"]["containers"]
     assert container["resources"]["requests"][keys.GPU_WHOLE] == "16"
+
+
+async def test_for_very_many_different_members_nothing_is_asked(cluster):
+    cluster.policy(PROVISIONING)
+    async with asking(cluster):
+        for number in range(POD_SETS_MAX + 1):
+            limits = {keys.GPU_WHOLE: 1, "cpu": f"{number + 1}m"}
+            cluster.pod(
+                f"bert-{number}",
+                gang="bert",
+                size=POD_SETS_MAX + 1,
+                annotations={keys.LINK: "one-node"},
+                containers=[{"name": "c", "resources": {"limits": limits, "requests": limits}}],
+            )
+        cluster.pod("solo", 9)
+        await until(lambda: requests(cluster))
+        await until(lambda: cluster.phase() == "Waiting")
+    assert [one["metadata"]["ownerReferences"][0]["name"] for one in requests(cluster)] == ["solo"]
+    assert not [path for path in cluster.reads if "/pods/bert" in path]
 
 
 async def test_a_single_pod_owns_its_request(cluster):
