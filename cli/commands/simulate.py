@@ -1,6 +1,6 @@
 """`linkwise simulate`: admits pods, places them on a cluster in a file, and shows the result."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -17,8 +17,12 @@ from cli.render import simulate_json, simulate_text
 from cli.render.page.caption import Caption
 from cluster.ledger import Ledger
 from manifest.template import PodTemplate
+from manifest.value import InputError
 from topology.choice import ChoiceMode
 from webhook.outcome import Verdict
+
+_PODS_MAX = 100_000
+"""Pods that are created at once: ten times as many as `docs/benchmarks.md` measures."""
 
 
 class View(StrEnum):
@@ -42,13 +46,13 @@ def show_simulation(inputs: Inputs, view: View, mode: ChoiceMode, caption: Capti
         caption: The caption of a page.
 
     Raises:
-        InputError: A manifest cannot be a pod.
+        InputError: A manifest cannot be a pod, or there are too many pods.
     """
     if inputs.cluster is None:
         raise ValueError("there is no cluster among the files")
+    total = _total(inputs.templates)
     snapshot = placement_snapshot(inputs.cluster, inputs.policy, mode)
     created = (pod for template in inputs.templates for pod in _admit(inputs, template))
-    total = sum(template.replicas for template in inputs.templates)
     admitted = list(with_progress(created, "Admitting pods", total=total))
     simulation = simulate(snapshot, admitted, inputs.cluster.pods, _placing)
     for unjudged in inputs.unjudged:
@@ -68,6 +72,20 @@ def show_simulation(inputs: Inputs, view: View, mode: ChoiceMode, caption: Capti
     if not all(map(_is_settled, simulation.pods)):
         return 1
     return 3 if inputs.unjudged else 0
+
+
+def _total(templates: Sequence[PodTemplate]) -> int:
+    """Return the number of pods.
+
+    Raises:
+        InputError: There are more than `_PODS_MAX`.
+    """
+    total = sum(template.replicas for template in templates)
+    if total > _PODS_MAX:
+        largest = max(templates, key=lambda template: template.replicas)
+        message = f"{total} pods: simulate creates at most {_PODS_MAX} at once."
+        raise InputError(f"{largest.source}: {message}")
+    return total
 
 
 def _placing(steps: Iterable[SimulationStep], total: int) -> Iterator[SimulationStep]:

@@ -54,6 +54,18 @@ def test_many_pods_are_cut_and_counted(simulated):
     assert lines[-1] == "130 pods: 120 placed, 10 waiting"
 
 
+def test_more_pods_than_any_cluster_has_are_refused(linkwise, write):
+    write("cluster.yaml", CLUSTER)
+    write("job.yaml", PODS.replace("replicas: 130", "replicas: 1000000000"))
+
+    answer = linkwise("simulate", "job.yaml", "--cluster", "cluster.yaml")
+
+    assert answer.code == 2
+    assert answer.err == (
+        "linkwise: job.yaml:2: 1000000000 pods: simulate creates at most 100000 at once.\n"
+    )
+
+
 def test_node_table_is_cut_to_nodes_with_placed_pods(simulated):
     lines = simulated(PODS.replace("replicas: 130", "replicas: 1"))
 
