@@ -53,6 +53,7 @@ class _Name(Struct, frozen=True):
 class _Metadata(Struct, frozen=True):
     name: str
     namespace: str
+    uid: str = ""
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
@@ -80,16 +81,23 @@ class _Page(Struct, frozen=True):
 async def withdraw(kube: Kube, times: Times) -> None:
     """Delete the objects that affect pods, and return when no pod has our gate.
 
-    A failed request is repeated for ever: the deadline of the Job ends it.
+    Pods that users create with the gate themselves, after the last review, are not waited for. A
+    failed request is repeated for ever: the deadline of the Job ends it.
     """
     await _delete_all(kube, REJECTING, times)
     await asyncio.sleep(times.seen)
     await _delete_all(kube, OTHERS, times)
     end = asyncio.get_running_loop().time() + times.reviews
+    last: set[str] | None = None
     while True:
+        is_last = asyncio.get_running_loop().time() >= end
         held = await _held(kube)
+        if held is not None and last is not None:
+            held = [pod for pod in held if pod.metadata.uid in last]
+        elif held is not None and is_last:
+            last = {pod.metadata.uid for pod in held}
         await _release(kube, held or [])
-        if held == [] and asyncio.get_running_loop().time() >= end:
+        if held == [] and is_last:
             return
         await asyncio.sleep(times.retry)
 

@@ -80,6 +80,19 @@ async def test_pods_that_a_late_review_gated_are_released(cluster):
     assert gates(cluster) == {"early": [], "late": []}
 
 
+async def test_pods_that_users_go_on_to_gate_do_not_prevent_the_end(cluster):
+    put(cluster, "pod-0", OURS)
+
+    def gate_another(method, _path, _body):
+        if method == "PATCH":
+            put(cluster, f"pod-{len(gates(cluster))}", OURS)
+
+    cluster.refuse = gate_another
+    await run(cluster)
+
+    assert gates(cluster)["pod-0"] == []
+
+
 async def test_failed_requests_are_repeated_and_logged(cluster):
     put(cluster, "ours", OURS)
     failing = {"DELETE": 2, "PATCH": 2}
