@@ -136,7 +136,7 @@ class Planner:
         if owner and state and state.is_size_outdated:
             self._lacking[key] = owner
             if not was_lacking:
-                self._sizes.expire(owner)
+                self._sizes.expire(owner, key.namespace)
 
     def _time_left(self) -> float | None:
         """Return the time until a round is due without any change [s]; None: none is."""

@@ -39,6 +39,8 @@ class WorkloadInformer:
         self._controllers: dict[str, Owner] = {}
         self._declared: dict[str, int] = {}
         self._expected: dict[str, ExpectedPods] = {}
+        self._namespaces: dict[str, str] = {}
+        """By uid of an owner that declares pods: its namespace."""
         self._group_sizes: dict[GangKey, int] = {}
         self.owners = Owners(self._controllers, self._declared, self._expected, self._group_sizes)
         self.fails_on_eviction: set[str] = set()
@@ -67,8 +69,9 @@ class WorkloadInformer:
         if leader is not None:
             self._set_controller(leader.uid, leader.controller)
 
-    def set_expected(self, uid: str, members: int, expected: ExpectedPods) -> None:
-        """Take how many pods with GPUs an owner declares, and which."""
+    def set_expected(self, namespace: str, uid: str, members: int, expected: ExpectedPods) -> None:
+        """Take how many pods with GPUs an owner in a namespace declares, and which."""
+        self._namespaces[uid] = namespace
         if (self._declared.get(uid), self._expected.get(uid)) == (members, expected):
             return
         self._declared[uid], self._expected[uid] = members, expected
@@ -95,8 +98,10 @@ class WorkloadInformer:
     def forget_gang(self, gang: GangKey) -> None:
         """Drop the sizes of a gang without pods."""
         self._group_sizes.pop(gang, None)
-        self._declared.pop(gang.owner, None)
-        self._expected.pop(gang.owner, None)
+        # Users can write owners of other namespaces.
+        if self._namespaces.get(gang.owner) == gang.namespace:
+            for sizes in (self._declared, self._expected, self._namespaces):
+                sizes.pop(gang.owner, None)
 
     def forget_owner(self, uid: str) -> None:
         """Drop whether an owner without a Gang is suspended, unless it is watched."""

@@ -39,6 +39,8 @@ class _OwnerPath(NamedTuple):
 
 
 _Source: TypeAlias = _OwnerPath | GangKey
+_Owner: TypeAlias = tuple[str, str]
+"""Namespace of its pods, and uid, which users can write."""
 
 
 class GangSizeResolver:
@@ -59,8 +61,8 @@ class GangSizeResolver:
         self._kube, self._workloads, self._faults = kube, informers.workloads, faults
         self._pending: set[_Source] = set()
         """What is being read."""
-        self._paths: dict[str, set[str]] = {}
-        """By uid of an owner: the paths at which it was read."""
+        self._paths: dict[_Owner, set[str]] = {}
+        """The paths at which an owner was read."""
         self._backoff = Backoff(retry, _RETRY_MAX, informers.changed.set)
         self._slots = asyncio.Semaphore(_CONCURRENT_READS)
 
@@ -83,17 +85,17 @@ class GangSizeResolver:
         # Users can write any name and uid, which must not delay the read of another owner.
         if path and self._is_due(source := _OwnerPath(owner.uid, path)):
             self._pending.add(source)
-            self._paths.setdefault(owner.uid, set()).add(path)
-            yield self._isolated(source, self._read_owner(owner, source))
+            self._paths.setdefault((namespace, owner.uid), set()).add(path)
+            yield self._isolated(source, self._read_owner(owner, source, namespace))
 
-    def expire(self, owner: Owner) -> None:
+    def expire(self, owner: Owner, namespace: str) -> None:
         """Let an owner be read without delay, since its size may have changed."""
-        for path in self._paths.get(owner.uid, ()):
+        for path in self._paths.get((namespace, owner.uid), ()):
             self._backoff.reset(_OwnerPath(owner.uid, path))
 
     def forget(self, key: GangKey) -> None:
         """Drop the size of a gang that has no pods left."""
-        paths = self._paths.pop(key.owner, ())
+        paths = self._paths.pop((key.namespace, key.owner), ())
         for source in (key, *(_OwnerPath(key.owner, path) for path in paths)):
             self._pending.discard(source)
             self._backoff.reset(source)
@@ -108,7 +110,7 @@ class GangSizeResolver:
             await read
         self._pending.discard(source)
 
-    async def _read_owner(self, owner: Owner, source: _OwnerPath) -> None:
+    async def _read_owner(self, owner: Owner, source: _OwnerPath, namespace: str) -> None:
         declaration, path = None, source.path
         try:
             async with self._slots:
@@ -119,7 +121,8 @@ class GangSizeResolver:
             return
         self._workloads.set_suspended(owner.uid, suspended=is_suspended(declaration, owner.uid))
         if members := members_of(declaration, owner.uid):
-            self._workloads.set_expected(owner.uid, members, expected_pods(declaration, owner))
+            expected = expected_pods(declaration, owner)
+            self._workloads.set_expected(namespace, owner.uid, members, expected)
 
     async def _read_group(self, gang: GangKey, paths: Iterable[str]) -> None:
         group = None

@@ -96,7 +96,7 @@ async def test_sizes_are_kept_until_the_gang_is_forgotten(cluster):
     async with watching(cluster) as informers:
         informers.changed.clear()
         made = ExpectedPods((("bert", 4),))
-        informers.workloads.set_expected("job", 4, made)
+        informers.workloads.set_expected("team", "job", 4, made)
 
         assert (informers.owners.declared, informers.owners.expected) == ({"job": 4}, {"job": made})
         assert informers.workloads.drain_dirty_owners() == {"job"}
@@ -107,6 +107,8 @@ async def test_sizes_are_kept_until_the_gang_is_forgotten(cluster):
         assert informers.owners.groups == {gang: 3}
         assert informers.state.drain_dirty_groups() == {("team", "bert")}
 
+        informers.workloads.forget_gang(GangKey("other", "bert", "job"))
+        assert informers.owners.declared == {"job": 4}
         informers.workloads.forget_gang(gang)
         owners = informers.owners
         assert (owners.declared, owners.expected, owners.groups) == ({}, {}, {})

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 import pytest_asyncio
+from builders import a_held_pod
 from fake_cluster import is_object
 from leader_harness import JOB, Cluster, leading
 from waiting import until
@@ -202,3 +203,22 @@ async def test_a_forged_owner_delays_no_other_gang(cluster):
         for number in range(2):
             cluster.pod(f"bert-{number}", 1, gang="bert", size=None, owner=OWNER)
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
+
+
+async def test_the_end_of_a_gang_with_an_owner_of_another_namespace_ends_no_read_of_it():
+    async with Slow() as cluster, leading(cluster, owner_retry=60):
+        cluster.node()
+        cluster.put(SET, stateful_set(2))
+        forged = "/api/v1/namespaces/other/pods/x-0"
+        marks = {keys.POD_GROUP_NAME: "x"}
+        cluster.put(forged, a_held_pod(1, "x-0", namespace="other", owner=OWNER, labels=marks))
+        for number in range(2):
+            cluster.pod(f"bert-{number}", 1, gang="bert", size=None, owner=OWNER)
+        await until(lambda: cluster.asking == 2)
+        cluster.remove(forged)
+        cluster.pod("last", 1)
+        await until(lambda: cluster.allocated("last"))
+        cluster.go.set()
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+
+    assert cluster.reads.count(SET) == 1
