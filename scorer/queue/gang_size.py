@@ -1,18 +1,31 @@
-"""Sizes of gangs, read from their owners and PodGroups while members are missing."""
+"""Sizes of gangs, read from their owners and PodGroups while members are missing.
+
+The objects of one namespace are read one after the other. After each, those of its namespace wait
+many times as long as it took to evaluate: users can write objects of any size, and let any number
+of pods name them.
+"""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 import structlog
+from msgspec import Raw
+from msgspec.json import Decoder
 
 from cluster.gang import GangKey
 from cluster.pod import Owner
-from runtime.kube.client import ApiError, Kube, KubeError
+from runtime.kube.client import ApiError, Kube, KubeError, Unreadable
+from runtime.kube.decode import decode
+from runtime.kube.errors import UNDECODABLE
 from runtime.process.backoff import Backoff
+from runtime.process.clock import loop_time
 from scorer.cache.informers import Informers
 from scorer.gang.declaration import Declaration
 from scorer.gang.owners import (
+    ExpectedPods,
     PodGroup,
     expected_pods,
     group_paths,
@@ -27,7 +40,13 @@ from scorer.queue.fault_isolation import FaultIsolation
 _CONCURRENT_READS = 8
 _RETRY_MAX = 300.0
 """The longest delay between two reads of the same object [s]."""
+_PAUSE = 20.0
+"""How much longer than an object takes the next one of its namespace waits."""
 
+T = TypeVar("T")
+
+_declarations = Decoder(Declaration)
+_groups = Decoder(PodGroup)
 _log = structlog.get_logger()
 
 
@@ -41,6 +60,14 @@ class _OwnerPath(NamedTuple):
 _Source: TypeAlias = _OwnerPath | GangKey
 _Owner: TypeAlias = tuple[str, str]
 """Namespace of its pods, and uid, which users can write."""
+
+
+class _Read(NamedTuple):
+    """What is read of an owner."""
+
+    is_suspended: bool
+    members: int
+    expected: ExpectedPods
 
 
 class GangSizeResolver:
@@ -65,6 +92,8 @@ class GangSizeResolver:
         """The paths at which an owner was read."""
         self._backoff = Backoff(retry, _RETRY_MAX, informers.changed.set)
         self._slots = asyncio.Semaphore(_CONCURRENT_READS)
+        self._turns = WeakValueDictionary[str, asyncio.Lock]()
+        """By namespace."""
 
     def resolve(self, units: Iterable[Unit]) -> Iterator[Coroutine[Any, Any, None]]:
         """Yield the reads that are due for gangs with missing members."""
@@ -111,36 +140,54 @@ class GangSizeResolver:
         self._pending.discard(source)
 
     async def _read_owner(self, owner: Owner, source: _OwnerPath, namespace: str) -> None:
-        declaration, path = None, source.path
+        read, path = None, source.path
         try:
-            async with self._slots:
-                declaration = await self._kube.get(path, Declaration)
+            read = await self._read(source, namespace, path, partial(_owner, owner))
         except KubeError as error:
             _log.warning("Could not read owner", owner=path, err=str(error))
-        if not self._finish(source) or not declaration:
+        if not self._finish(source) or not read:
             return
-        self._workloads.set_suspended(owner.uid, suspended=is_suspended(declaration, owner.uid))
-        if members := members_of(declaration, owner.uid):
-            expected = expected_pods(declaration, owner)
-            self._workloads.set_expected(namespace, owner.uid, members, expected)
+        self._workloads.set_suspended(owner.uid, suspended=read.is_suspended)
+        if read.members:
+            self._workloads.set_expected(namespace, owner.uid, read.members, read.expected)
 
     async def _read_group(self, gang: GangKey, paths: Iterable[str]) -> None:
         group = None
         for path in paths:
             try:
-                async with self._slots:
-                    group = await self._kube.get(path, PodGroup)
+                group = await self._read(gang, gang.namespace, path, _group)
             except KubeError as error:
                 # It may be created after its pods, and not every cluster serves every version.
                 if not (isinstance(error, ApiError) and error.status == 404):
                     _log.warning("Could not read PodGroup", group=path, err=str(error))
                 continue
-            if not group.is_deleting:
+            if group is None or not group.is_deleting:
                 break
             # Another one may be created under its name.
             group = None
         if self._finish(gang) and group and group.members:
             self._workloads.set_group_size(gang, group.members)
+
+    async def _read(
+        self, source: _Source, namespace: str, path: str, evaluate: Callable[[Raw], T]
+    ) -> T | None:
+        """Return what is read of an object; None where it is not needed any more.
+
+        Raises:
+            KubeError: It could not be read.
+        """
+        async with self._turns.setdefault(namespace, asyncio.Lock()):
+            if source not in self._pending:
+                return None
+            async with self._slots:
+                raw = await self._kube.get(path, Raw)
+            started = loop_time()
+            try:
+                return evaluate(raw)
+            except UNDECODABLE as error:
+                raise Unreadable(str(error)) from error
+            finally:
+                await asyncio.sleep(_PAUSE * (loop_time() - started))
 
     def _finish(self, source: _Source) -> bool:
         """Start the delay before the next read; return whether the gang still exists."""
@@ -149,6 +196,19 @@ class GangSizeResolver:
         self._pending.discard(source)
         self._backoff.start(source)
         return True
+
+
+def _owner(owner: Owner, raw: Raw) -> _Read:
+    declaration = decode(raw, _declarations)
+    return _Read(
+        is_suspended(declaration, owner.uid),
+        members_of(declaration, owner.uid),
+        expected_pods(declaration, owner),
+    )
+
+
+def _group(raw: Raw) -> PodGroup:
+    return decode(raw, _groups)
 
 
 def _lacks_members(unit: Unit) -> bool:

@@ -1,21 +1,30 @@
 """Sizes of gangs that a leader reads from owners and PodGroups."""
 
 import asyncio
+from itertools import count
 
 import pytest
 import pytest_asyncio
 from builders import a_held_pod
-from fake_cluster import is_object
 from leader_harness import JOB, Cluster, leading
+from prometheus_client import CollectorRegistry
 from waiting import until
 
 from cluster import keys
+from cluster.gang import GangKey
+from cluster.pod import Owner
+from runtime.kube.client import Kube
+from scorer.cache.informers import Informers
 from scorer.gang.crd import GANGS
+from scorer.metrics import Metrics
+from scorer.queue import gang_size
+from scorer.queue.fault_isolation import FaultIsolation
 
 LABELLED = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team/podgroups/bert"
 NATIVE = "/apis/scheduling.k8s.io/v1beta1/namespaces/team/podgroups/bert"
 BEFORE = "/apis/scheduling.k8s.io/v1alpha2/namespaces/team/podgroups/bert"
 SET = "/apis/apps/v1/namespaces/team/statefulsets/bert"
+FORGED = "/apis/apps/v1/namespaces/other/statefulsets"
 OWNER = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "bert", "uid": "set"}
 COUNTED = {"schedulingPolicy": {"gang": {"minCount": 2}}}
 
@@ -36,6 +45,16 @@ def stateful_set(replicas):
     container = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 1}}}
     template = {"spec": {"containers": [container]}}
     return {"metadata": {"uid": "set"}, "spec": {"replicas": replicas, "template": template}}
+
+
+def forge(cluster, name, *, namespace):
+    """Create a member of a gang of its own, with an owner of any uid."""
+    owner, marks = (
+        {**OWNER, "name": name, "uid": f"{name}-{namespace}"},
+        {keys.POD_GROUP_NAME: name},
+    )
+    pod = a_held_pod(1, name, namespace=namespace, owner=owner, labels=marks)
+    cluster.put(f"/api/v1/namespaces/{namespace}/pods/{name}", pod)
 
 
 def statuses(cluster):
@@ -104,7 +123,7 @@ async def test_no_owner_is_read_for_a_complete_gang_behind_gates_of_others(clust
 
 
 class Slow(Cluster):
-    """Holds back responses about single objects."""
+    """Holds back responses about single owners."""
 
     def __init__(self):
         super().__init__()
@@ -112,7 +131,7 @@ class Slow(Cluster):
         self.asking = self.most = 0
 
     async def _answer(self, request):
-        if request.method != "GET" or not is_object(request.path):
+        if request.method != "GET" or "/statefulsets/" not in request.path:
             return await super()._answer(request)
         self.asking += 1
         self.most = max(self.most, self.asking)
@@ -124,13 +143,65 @@ class Slow(Cluster):
 async def test_few_owners_are_read_concurrently():
     async with Slow() as cluster, leading(cluster, owner_retry=30):
         for number in range(20):
-            owner = {**OWNER, "name": f"set-{number}", "uid": f"set-{number}"}
-            cluster.pod(f"bert-{number}", gang=f"bert-{number}", size=2, owner=owner)
+            forge(cluster, f"x-{number}", namespace=f"team-{number}")
         await until(lambda: cluster.asking == 8)
         cluster.go.set()
         await until(lambda: len(cluster.reads) == 20)
 
     assert cluster.most == 8
+
+
+async def test_owners_of_one_namespace_are_read_one_after_the_other():
+    async with Slow() as cluster, leading(cluster, owner_retry=60):
+        cluster.node()
+        for number in range(20):
+            forge(cluster, f"x-{number}", namespace="other")
+        await until(lambda: cluster.asking == 1)
+        cluster.put(SET, stateful_set(2))
+        for number in range(2):
+            cluster.pod(f"bert-{number}", 1, gang="bert", size=None, owner=OWNER)
+        await until(lambda: cluster.asking == 2)
+        cluster.go.set()
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        await until(lambda: {f"{FORGED}/x-{number}" for number in range(20)} <= {*cluster.reads})
+
+    assert cluster.most == 2
+
+
+async def test_an_owner_that_is_not_needed_any_more_is_not_read():
+    async with Slow() as cluster, Kube(cluster.url) as kube:
+        faults = FaultIsolation(Metrics(CollectorRegistry()), lambda: None)
+        resolver = gang_size.GangSizeResolver(kube, Informers(kube), faults, retry=60)
+        owners = [
+            Owner(kind="StatefulSet", name=uid, uid=uid, api_version="apps/v1")
+            for uid in ("set-0", "set-1")
+        ]
+        reads = [
+            asyncio.create_task(read)
+            for owner in owners
+            for read in resolver.resolve_owner(owner, "team")
+        ]
+        await until(lambda: cluster.asking == 1)
+        resolver.forget(GangKey("team", "bert", "set-1"))
+        cluster.go.set()
+        await asyncio.gather(*reads)
+
+    assert len(cluster.reads) == 1
+
+
+async def test_after_an_owner_that_takes_long_those_of_its_namespace_wait(monkeypatch):
+    ticks = count()
+    monkeypatch.setattr(gang_size, "loop_time", lambda: next(ticks) * 1000.0)
+    async with Cluster() as cluster, leading(cluster, owner_retry=60):
+        cluster.node()
+        cluster.put(SET, stateful_set(2))
+        forge(cluster, "bert", namespace="team")
+        await until(lambda: cluster.reads == [SET])
+        forge(cluster, "y", namespace="team")
+        forge(cluster, "z", namespace="other")
+        await until(lambda: len(cluster.reads) == 2)
+
+    assert cluster.reads[1].endswith("/other/statefulsets/z")
 
 
 async def test_a_pod_group_that_is_created_after_its_pods_is_found(cluster):
