@@ -17,10 +17,10 @@ _SHORT_WITH_VALUE = re.compile(r"(-[A-Za-z])=(.*)", re.DOTALL)
 
 _COMMON = {
     "to": Annotated[
-        str | None, typer.Option("--to", metavar="FILE", help="Write the answer to this file.")
+        str | None, typer.Option("--to", metavar="FILE", help="Write the output to this file.")
     ],
     "quiet": Annotated[
-        bool, typer.Option("--quiet", "-q", help="Show no warnings, and only what is wrong.")
+        bool, typer.Option("--quiet", "-q", help="Show only problems, without warnings.")
     ],
 }
 

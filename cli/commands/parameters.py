@@ -8,7 +8,7 @@ from cli.output.printer import Format
 
 Files = Annotated[
     list[str] | None,
-    typer.Argument(metavar="FILE", help="Kubernetes manifests, YAML or JSON, or - ."),
+    typer.Argument(metavar="FILE", help="Kubernetes manifests, YAML or JSON; - is a pipe."),
 ]
 Filenames = Annotated[
     list[str] | None, typer.Option("--filename", "-f", metavar="FILE", help="The same as FILE.")
@@ -18,9 +18,9 @@ Filename = Annotated[
 ]
 Recursive = Annotated[
     bool,
-    typer.Option("--recursive", "-R", help="Read the manifests in folders, and in theirs."),
+    typer.Option("--recursive", "-R", help="Read all manifests below a folder."),
 ]
-Output = Annotated[Format, typer.Option("--output", "-o", help="How to answer.")]
+Output = Annotated[Format, typer.Option("--output", "-o", help="Output format.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 when there are warnings.")]
 PolicyFile = Annotated[
     str | None, typer.Option("--policy", metavar="FILE", help="A Policy, or its ConfigMap.")
@@ -31,14 +31,13 @@ ProfileFile = Annotated[
 ]
 Kubeconfig = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="Whose cluster and who you are; else $KUBECONFIG."),
+    typer.Option(metavar="FILE", help="Kubeconfig of the cluster; default: $KUBECONFIG."),
 ]
 Context = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Which of its contexts; else its own choice.")
+    str | None,
+    typer.Option(metavar="NAME", help="Context of the kubeconfig; default: its current one."),
 ]
 Namespace = Annotated[
     str,
-    typer.Option(
-        "--namespace", "-n", metavar="NAME", help="Where manifests go that do not say it."
-    ),
+    typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of objects without one."),
 ]

@@ -26,7 +26,7 @@ from cli.output.printer import Format
 
 app = typer.Typer(
     name="linkwise",
-    help="Puts GPU work on the right GPUs: look at machines, check manifests, try out placements.",
+    help="Check manifests, simulate and explain GPU placement, and inspect GPUs of a cluster.",
     epilog="Example: linkwise check job.yaml --cluster cluster.yaml",
     invoke_without_command=True,
     rich_markup_mode=None,
@@ -35,12 +35,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 1000},
 )
 policy = typer.Typer(
-    help="What administrators decide: profiles and the policy.",
+    help="Validate the policy and the profiles.",
     epilog="Example: linkwise policy lint acs-profile.yaml",
     invoke_without_command=True,
 )
 certs = typer.Typer(
-    help="Certificates of the webhook and the scorer.",
+    help="Show the certificates of Linkwise.",
     epilog="Example: linkwise certs status",
     invoke_without_command=True,
 )
@@ -83,20 +83,24 @@ def check(
     profile_file: ProfileFile = None,
     cluster: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Nodes, pods and namespaces to check against."),
+        typer.Option(
+            metavar="FILE",
+            help="Nodes, pods and namespaces; also shows whether the pods fit there.",
+        ),
     ] = None,
     namespace: Namespace = "default",
     server: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Ask a cluster's webhook, which knows its policy, profiles and nodes.",
+            help="Query the webhook of a cluster at this address.",
         ),
     ] = None,
     token_file: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Who asks it: kubectl create token NAME --audience linkwise."
+            metavar="FILE",
+            help="Token for --server: kubectl create token NAME --audience linkwise.",
         ),
     ] = None,
     authority_file: Annotated[
@@ -104,20 +108,22 @@ def check(
         typer.Option(
             "--certificate-authority",
             metavar="FILE",
-            help="Who signs its certificate; else the system's authorities.",
+            help="CA of the server's certificate; default: the system's CAs.",
         ),
     ] = None,
     tls_server_name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Whom its certificate is for; else the URL's host."),
+        typer.Option(
+            metavar="NAME", help="Name in the server's certificate; default: the host of the URL."
+        ),
     ] = None,
     strict: Strict = False,
     output: Annotated[
         Literal["table", "json", "yaml", "junit", "sarif", "github"],
-        typer.Option("--output", "-o", help="How to answer; the last three are for CI."),
+        typer.Option("--output", "-o", help="Output format; the last three are for CI."),
     ] = "table",
 ) -> int:
-    """Say what admission would do with the pods of these files, and where they would fit now."""
+    """Show the result of admission for the pods in manifests."""
     from cli.commands.check import View, show_report
     from cli.files.inputs import InputFiles, read_inputs
     from cli.files.source import all_files
@@ -140,10 +146,10 @@ def snapshot(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     output: Annotated[
-        Literal["json", "yaml"], typer.Option("--output", "-o", help="How to write it.")
+        Literal["json", "yaml"], typer.Option("--output", "-o", help="Output format.")
     ] = "json",
 ) -> int:
-    """Write what a live cluster has and runs into one file, for check and simulate."""
+    """Write the state of a live cluster into one file."""
     from cli.commands.snapshot import show_snapshot
     from cli.live.kubeconfig import Access
 
@@ -154,22 +160,28 @@ def snapshot(
 @with_output_options
 def inspect(
     node: Annotated[
-        str | None, typer.Argument(metavar="NODE", help="Only this node; else all with GPUs.")
+        str | None, typer.Argument(metavar="NODE", help="Show one node; default: all with GPUs.")
     ] = None,
     detail: Annotated[
-        bool, typer.Option("--detail", "-d", help="Every GPU, and every pod that has some of it.")
+        bool, typer.Option("--detail", "-d", help="Show each GPU and its pods.")
     ] = False,
     style: Annotated[
         Literal["linkwise", "gpushare"],
-        typer.Option("--format", help="Whose table; gpushare's shows memory alone."),
+        typer.Option("--format", help="Table layout; that of gpushare shows only memory."),
     ] = "linkwise",
     cluster: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A cluster file, or a snapshot.")
+        str | None,
+        typer.Option(
+            metavar="FILE", help="A cluster file or snapshot, instead of the live cluster."
+        ),
     ] = None,
     namespace: Annotated[
         str | None,
         typer.Option(
-            "--namespace", "-n", metavar="NAME", help="Only nodes where its pods have GPUs."
+            "--namespace",
+            "-n",
+            metavar="NAME",
+            help="Show only nodes on which pods of this namespace have GPUs.",
         ),
     ] = None,
     kubeconfig: Kubeconfig = None,
@@ -177,11 +189,13 @@ def inspect(
     output: Annotated[
         Literal["table", "wide", "json", "yaml", "html"],
         typer.Option(
-            "--output", "-o", help="How to answer; wide cuts nothing, html is a page of all nodes."
+            "--output",
+            "-o",
+            help="Output format; wide shows all rows, html is a page of all nodes.",
         ),
     ] = "table",
 ) -> int:
-    """Show who has which GPU, and what keeps those who share one apart."""
+    """Show the GPUs of nodes, and the pods that have them."""
     from cli.commands.inspect import NodeFilter, Style, View, show_inspection
     from cli.live.kubeconfig import Access
     from cli.live.load import load_cluster
@@ -199,7 +213,10 @@ def inspect(
 @with_output_options
 def simulate(
     cluster: Annotated[
-        str, typer.Option(metavar="FILE", help="Nodes, what runs on them, and namespaces.")
+        str,
+        typer.Option(
+            metavar="FILE", help="Nodes, pods and namespaces: a cluster file or a snapshot."
+        ),
     ],
     files: Files = None,
     filenames: Filenames = None,
@@ -209,14 +226,16 @@ def simulate(
     namespace: Namespace = "default",
     mode: Annotated[
         Literal["fast", "keep"],
-        typer.Option(help="Most bandwidth now; or with a view to later jobs."),
+        typer.Option(
+            help="fast: most bandwidth for this job; keep: spare good GPU sets for later jobs."
+        ),
     ] = "keep",
     output: Annotated[
         Literal["table", "wide", "json", "yaml", "html"],
-        typer.Option("--output", "-o", help="How to answer; wide is all, html a page."),
+        typer.Option("--output", "-o", help="Output format; wide shows all rows, html is a page."),
     ] = "table",
 ) -> int:
-    """Admit the pods of these files, place them on a cluster, and show what happens."""
+    """Show the nodes and GPUs that the pods in manifests would get."""
     from cli.commands.simulate import View, show_simulation
     from cli.files.inputs import InputFiles, read_inputs
     from cli.files.source import all_files
@@ -235,24 +254,26 @@ def simulate(
 @with_output_options
 def explain(
     kind: Annotated[
-        Literal["pod", "gang"], typer.Argument(metavar="pod|gang", help="What to explain.")
+        Literal["pod", "gang"], typer.Argument(metavar="pod|gang", help="Kind of the object.")
     ],
-    name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="Its name.")],
+    name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="Name of the pod or gang.")],
     cluster: Annotated[
         str | None, typer.Option(metavar="FILE", help="A snapshot instead of the live cluster.")
     ] = None,
     namespace: Annotated[
         str | None,
-        typer.Option("--namespace", "-n", metavar="NAME", help="Where it is; else the context's."),
+        typer.Option(
+            "--namespace", "-n", metavar="NAME", help="Its namespace; default: that of the context."
+        ),
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     output: Annotated[
         Literal["table", "wide", "json", "yaml"],
-        typer.Option("--output", "-o", help="How to answer; wide is all."),
+        typer.Option("--output", "-o", help="Output format; wide shows all rows."),
     ] = "table",
 ) -> int:
-    """Say why a pod or a gang is where it is, why on these GPUs, or why nowhere yet."""
+    """Explain the placement of a pod or gang, or why it waits."""
     from cli.commands.explain import show_explanation
     from cli.live.kubeconfig import Access
     from cli.live.load import load_cluster
@@ -276,11 +297,11 @@ def schema(
         typer.Argument(
             metavar="KIND",
             autocompletion=_complete_kind,
-            help="A kind that -o json names; Policy; or DryRun, the dry-run API as OpenAPI.",
+            help="A kind of -o json, Policy, or DryRun (OpenAPI of the dry-run API).",
         ),
     ],
 ) -> int:
-    """Show the JSON Schema of an answer, or of the policy file."""
+    """Show the JSON Schema of an output or of the policy."""
     from cli.commands.schema import KINDS, schema_text
 
     if kind not in KINDS:
@@ -300,7 +321,7 @@ def policy_lint(
     strict: Strict = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Say what is wrong or risky in a policy or a profile, and what it decides."""
+    """Show errors and risky settings of a policy or profile."""
     from cli.commands.policy_lint import lint_file
     from cli.files.source import only_file
 
@@ -322,7 +343,7 @@ def certs_status(
     context: Context = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Show the CAs, the certificate of each server, who trusts them, and what happens next."""
+    """Show CAs, certificates, their expiry and trust, and the next step."""
     from cli.commands.certs_status import show_status
 
     return show_status([*(files or ()), *(filenames or ())], kubeconfig, context, output)

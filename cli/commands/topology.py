@@ -13,7 +13,7 @@ from cli.output.printer import Format, emit
 from manifest.value import InputError
 
 topology = typer.Typer(
-    help="What links a machine's GPUs, and which of them to take.",
+    help="Show the GPU links of a machine, and choose its best GPUs.",
     epilog="Example: linkwise topology best dgx1-v100 --count 4",
     invoke_without_command=True,
 )
@@ -30,7 +30,7 @@ Machine = Annotated[
     typer.Argument(
         metavar="FILE",
         autocompletion=_complete_name,
-        help="Text of `nvidia-smi topo -m`, an NCCL topology XML, a catalogue name, or - .",
+        help="Text of `nvidia-smi topo -m`, NCCL topology XML, or a catalogue name; - is a pipe.",
     ),
 ]
 
@@ -48,7 +48,7 @@ GPUModel = Annotated[
     ),
 ]
 Partial = Annotated[
-    bool, typer.Option("--partial", help="Read the complete lines of a text that is cut off.")
+    bool, typer.Option("--partial", help="Accept a text that is cut off; use its complete lines.")
 ]
 
 
@@ -61,7 +61,7 @@ def topology_show(
     partial: Partial = False,
     node: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Instead of FILE: a node of the live cluster."),
+        typer.Option(metavar="NAME", help="Show a node of the live cluster instead of FILE."),
     ] = None,
     cluster: Annotated[
         str | None,
@@ -71,7 +71,7 @@ def topology_show(
     context: Context = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Show the links, the class and the bandwidths of a machine, or of a node."""
+    """Show the GPU links and bandwidths of a machine or node."""
     if node is not None:
         if file or filename or gpu_model or partial:
             raise InputError("--node shows a node as it is. Leave FILE and its options out.")
@@ -101,30 +101,32 @@ def topology_show(
 @with_output_options
 def topology_best(
     count: Annotated[
-        int, typer.Option(parser=_parse_count, metavar="NUMBER", help="How many GPUs to take.")
+        int, typer.Option(parser=_parse_count, metavar="NUMBER", help="Number of GPUs.")
     ],
     file: Machine = None,
     filename: Filename = None,
     free: Annotated[
-        str | None, typer.Option(metavar="GPUS", help="GPUs to choose from, such as 0-3,6.")
+        str | None, typer.Option(metavar="GPUS", help="Free GPUs, such as 0-3,6; default: all.")
     ] = None,
     require: Annotated[
-        str | None, typer.Option(metavar="GPUS", help="GPUs that must be among them.")
+        str | None, typer.Option(metavar="GPUS", help="GPUs that the set must contain.")
     ] = None,
     mode: Annotated[
         Literal["fast", "keep", "compat"],
         typer.Option(
-            help="Most bandwidth now; or with a view to later jobs; or as NVIDIA's allocator."
+            help="fast: most bandwidth for this job; keep: spare good sets for later jobs; "
+            "compat: as NVIDIA's allocator."
         ),
     ] = "keep",
     multi_node: Annotated[
-        bool, typer.Option("--multi-node", help="The job spans nodes: near network cards count.")
+        bool,
+        typer.Option("--multi-node", help="The job spans nodes: prefer GPUs near network cards."),
     ] = False,
     gpu_model: GPUModel = None,
     partial: Partial = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Choose the GPUs that talk fastest to each other."""
+    """Choose the GPUs with the fastest links."""
     from cli.files.machine import find_machine
     from cli.files.source import only_file, shown_name
     from cli.render import topology_json, topology_text
