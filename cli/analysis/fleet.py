@@ -195,7 +195,7 @@ def _problems(ledger: NodeLedger) -> Iterator[str]:
     if node.unschedulable:
         yield "unschedulable"
     if ledger.unaccounted:
-        yield f"it is not known what is taken: {ledger.unaccounted}"
+        yield f"it is unknown which GPUs are allocated: {ledger.unaccounted}"
     unusable = sum(not card.usable for card in node.cards)
     if unusable:
         yield f"{unusable} {plural('GPU', unusable)} unhealthy or cordoned"

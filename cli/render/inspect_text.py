@@ -60,7 +60,7 @@ def _left(view: InspectedNode) -> str:
     """Return what the node can still give out, in the unit of its mode."""
     ledger, mode, cards = view.ledger, view.node.mode, view.indices
     if ledger.unaccounted:
-        return f"{len(cards)} GPUs, none is given out"
+        return f"{len(cards)} GPUs, none is offered"
     if mode.shares_memory:
         memory = f"{sum(map(ledger.memory_free, cards))} of {sum(map(view.total, cards))} GiB free"
         if not mode.shares_compute:

@@ -3,7 +3,7 @@ const fleet = JSON.parse(document.getElementById("fleet-data").textContent);
 const [NAME, POOL, MODEL, MODE, STATES, USED, FREE, STRANDED, DRAWING, LINKS, PROBLEMS, HOLDERS] =
   Array(12).keys();
 const FEW = 12, BIG = 48, MIDDLE = 800;
-const WORDS = {".": "free", "#": "held", "+": "placed now", "c": "taken by count", "?": "unknown",
+const WORDS = {".": "free", "#": "held", "+": "placed now", "c": "held by count", "?": "unknown",
   "x": "unhealthy", "o": "cordoned"};
 const find = id => document.getElementById(id);
 const make = (tag, className, text) => {
@@ -55,7 +55,7 @@ function heat(node, colour) {
 function summary(node) {
   const total = node[STATES].length;
   const words = [`${node[FREE]} of ${plural(total, "GPU")} free`];
-  if (/[1-9]/.test(node[STATES])) words.push(`${node[USED]} % given out`);
+  if (/[1-9]/.test(node[STATES])) words.push(`${node[USED]} % allocated`);
   return [...words, ...node[PROBLEMS]].join(", ");
 }
 
@@ -105,8 +105,8 @@ function groupHead(name, indices, unnamed) {
   head.append(make("h3", "", name || unnamed), make("span", "quiet small",
     `${plural(indices.length, "node")} · ${free.toLocaleString("en")} of ` +
     `${plural(gpus, "GPU")} free${!stranded ? "" : stranded === free
-      ? ", all on partly taken nodes"
-      : `, ${stranded.toLocaleString("en")} of them on partly taken nodes`}`));
+      ? ", all on partly allocated nodes"
+      : `, ${stranded.toLocaleString("en")} of them on partly allocated nodes`}`));
   return head;
 }
 
@@ -215,7 +215,7 @@ function open(index) {
   const right = make("div");
   const told = [];
   if (node[STATES].includes("c")) told.push("NVIDIA's device plugin chooses the GPUs; "
-    + `${node[STATES].split("c").length - 1} of ${node[STATES].length} are taken.`);
+    + `${node[STATES].split("c").length - 1} of ${node[STATES].length} are allocated.`);
   if (node[LINKS]) told.push(`Its free GPUs reach ${node[LINKS][0].toFixed(1)} GB/s together; `
     + `as many of an empty one reach ${node[LINKS][1].toFixed(1)} GB/s at best.`);
   right.append(...told.map(text => make("p", "", text)));

@@ -21,17 +21,17 @@ NAMESPACES = 12
 """The number of namespaces that are not folded."""
 
 _CONTROLS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "colour": ("Colour", {"used": "How full", "fragmented": "Fragmentation"}),
+    "colour": ("Colour", {"used": "Utilization", "fragmented": "Fragmentation"}),
     "group": (
         "Group",
-        {"pool": "Pool", "model": "GPU model", "mode": "Mode", "none": "All together"},
+        {"pool": "Pool", "model": "GPU model", "mode": "Mode", "none": "None"},
     ),
     "sort": (
         "Sort",
         {
             "name": "Name",
             "free": "Most free",
-            "used": "Fullest",
+            "used": "Most allocated",
             "fragmented": "Most fragmented",
         },
     ),
@@ -39,8 +39,8 @@ _CONTROLS: Mapping[str, tuple[str, Mapping[str, str]]] = {
         "Show",
         {
             "all": "All nodes",
-            "free": "Nothing taken",
-            "partly": "Partly taken",
+            "free": "All GPUs free",
+            "partly": "Partly allocated",
             "full": "No GPU free",
             "new": "Placed now",
             "ill": "With a problem",
@@ -49,18 +49,18 @@ _CONTROLS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 }
 _SCALES = {
     "used": {
-        "h0": "nothing given out",
-        "h1": "below a quarter",
-        "h2": "below half",
-        "h3": "below three quarters",
-        "h4": "more",
-        "h5": "all",
+        "h0": "none allocated",
+        "h1": "under 25 %",
+        "h2": "under 50 %",
+        "h3": "under 75 %",
+        "h4": "under 100 %",
+        "h5": "100 %",
     },
     "fragmented": {
-        "f0": "wholly free",
-        "f1": "few GPUs free beside others",
-        "f2": "about half",
-        "f3": "most: a small pod keeps the node from large ones",
+        "f0": "all GPUs free",
+        "f1": "few GPUs free",
+        "f2": "about half free",
+        "f3": "most free, but not all",
         "full": "no GPU free",
     },
 }
@@ -144,7 +144,7 @@ def _scales() -> Iterator[Markup]:
 
 
 def _gpu_signs(*, placed: bool) -> Iterator[Markup]:
-    signs = {"s0": "free GPU", "s1": "taken", "part": "given out by parts", "s5": "unhealthy"}
+    signs = {"s0": "free GPU", "s1": "allocated", "part": "shared", "s5": "unhealthy"}
     for style, text in {**signs, **({"s2": "placed now"} if placed else {})}.items():
         inner = element("b", style="height:50%") if style == "part" else None
         yield element("span", element("i", inner, class_=f"g {style}"), text)
@@ -158,7 +158,7 @@ def totals(nodes: Sequence[FleetNode]) -> Markup:
         "Nodes with GPUs": f"{len(nodes):,}",
         "GPUs": f"{gpus:,}",
         "Free GPUs": f"{free:,}",
-        "Free on partly taken nodes": f"{stranded:,}",
+        "Free on partly allocated nodes": f"{stranded:,}",
     }
     return element(
         "div",

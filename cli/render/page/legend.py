@@ -12,17 +12,17 @@ from cli.render.page.tile import WHOLE_HEIGHT, tile
 
 _STATES = {
     State.PLACED: "placed now: the gang's or pod's letter, and the member's number",
-    State.HELD: "held by a pod that was there before",
-    State.COUNTED: "NVIDIA's plugin chooses: some are taken, by count",
-    State.UNSURE: "it is not known whether it is taken",
+    State.HELD: "allocated before",
+    State.COUNTED: "allocated by count: NVIDIA's plugin chooses",
+    State.UNSURE: "unknown whether it is allocated",
 }
 _WIRES = {
     "one": "one NVLink",
     "two": "two NVLinks",
-    "many": "as many NVLinks as the number says",
+    "many": "number of NVLinks",
 }
 _FRAMES = {
-    0: "GPUs of one socket, and how its farthest two meet over PCIe",
+    0: "GPUs of one socket, and the longest PCIe path between two of them",
     1: "below PCIe switches",
     2: "below one PCIe switch",
 }

@@ -94,7 +94,7 @@ def _inside(view: SimulatedNode, machine: Machine) -> Markup:
 def _facts(view: SimulatedNode) -> str:
     node, n = view.ledger.node, len(view.gpus)
     model = f"{n} × {node.machine.model}" if node.machine and node.machine.model else f"{n} GPUs"
-    words = [model, f"mode {node.mode}", f"{view.ledger.gpus_free} of {n} GPUs wholly free"]
+    words = [model, f"mode {node.mode}", f"{view.ledger.gpus_free} of {n} GPUs free"]
     words += [f"{view.placed} placed here"] if view.placed else []
     words += ["not ready"] if not node.ready else []
     words += ["unschedulable"] if node.unschedulable else []
@@ -117,7 +117,7 @@ def _cell(gpu: GPU) -> Markup:
 
 def _table(view: SimulatedNode, machine: Machine) -> Markup:
     direct = bool(machine.fabric) and not machine.switched
-    head = ["GPU", "Who has it", *(["NVLinks"] if direct else [])]
+    head = ["GPU", "Allocated to", *(["NVLinks"] if direct else [])]
     return element(
         "table",
         element("caption", f"GPUs of {view.name}", class_="sr"),
@@ -160,7 +160,7 @@ def _holder(part: Part) -> Markup:
     gang = part.holding.gang
     return together(
         chip,
-        " " if chip else "held by ",
+        " " if chip else None,
         name(part.holding.pod),
         element("span", f" {part.words}", class_="quiet") if part.words else None,
         element("span", " of gang ", name(gang), class_="quiet")
@@ -179,7 +179,7 @@ def _linked(machine: Machine, gpu: int) -> Iterator[Markup]:
 
 def _links(view: SimulatedNode, machine: Machine) -> Iterator[str]:
     if not view.ledger.node.machine_known:
-        yield "It is not known how these GPUs are linked: all links count as equal."
+        yield "The links of these GPUs are unknown: all count as equal."
     levels = {machine.levels[i][j] for i in range(machine.n) for j in range(i)}
     paths = [text for level, text in _PCIE.items() if level in levels]
     if paths:
@@ -189,7 +189,7 @@ def _links(view: SimulatedNode, machine: Machine) -> Iterator[str]:
 def _notes(view: SimulatedNode) -> Iterator[str]:
     node = view.ledger.node
     if view.ledger.unaccounted:
-        yield f"it is not known what is taken here: {view.ledger.unaccounted}"
+        yield f"it is unknown which GPUs are allocated: {view.ledger.unaccounted}"
     if view.counted:
         pods = ", ".join(f"{holding.pod} ({holding.nvidia})" for holding in view.counted)
         yield f"NVIDIA's device plugin chooses the GPUs of {pods}"

@@ -76,7 +76,7 @@ def _cluster(simulation: Simulation) -> str:
     free = [sum(ledger.gpus_free for ledger in nodes) for nodes in (before, after)]
     return (
         f"{len(after)} {plural('node', len(after))} with {gpus} GPUs:"
-        f" {free[0]} wholly free before, {free[1]} after"
+        f" {free[0]} free before, {free[1]} after"
     )
 
 
@@ -85,7 +85,7 @@ def _given_by_others(pods: Sequence[PodResult]) -> Markup | None:
         return None
     groups = by_reason(pods).items()
     shown = [element("p", names(group), ": ", sentence(reason)) for reason, group in groups]
-    return together(element("h2", "GPUs that others give out"), shown)
+    return together(element("h2", "GPUs of other systems"), shown)
 
 
 def _without_gpus(pods: Sequence[PodResult]) -> Markup | None:
@@ -100,5 +100,5 @@ def _without_gpus(pods: Sequence[PodResult]) -> Markup | None:
 def _nodes(nodes: Sequence[SimulatedNode]) -> Markup | None:
     if not nodes:
         return None
-    title = "Nodes on which something was placed"
+    title = "Nodes with placed pods"
     return together(element("h2", title), legend(nodes), node_sections(nodes))

@@ -17,7 +17,7 @@ def state_words(gpu: GPU) -> str:
         case State.PLACED:
             words = [gpu.parts[0].tag]
         case State.SHARED:
-            words = [f"{gpu.taken} of {gpu.capacity} {gpu.measure} given out"]
+            words = [f"{gpu.taken} of {gpu.capacity} {gpu.measure} allocated"]
         case State.UNHEALTHY | State.CORDONED:
             words = []
         case State.COUNTED:

@@ -151,7 +151,7 @@ def _explained(node: str, choice: Explanation) -> Markup:
 
 def _members(unit: Unit, plan: Plan) -> Markup:
     rows = [_member(unit, i, placement) for i, placement in enumerate(plan.placements)]
-    heads = (element("th", text, scope="col") for text in ("", "Member", "Node", "Gets"))
+    heads = (element("th", text, scope="col") for text in ("", "Member", "Node", "GPUs"))
     table = element("table", element("thead", element("tr", heads)), element("tbody", rows))
     return folded(
         f"{len(rows)} members, in the order of ranks", table, is_open=len(rows) <= MEMBERS

@@ -105,7 +105,7 @@ def test_mismatch_that_an_agent_reports_is_shown(inspect):
 
     shown = inspect([dgx, topology])
 
-    assert shown.out.startswith("dgx-0 topology, NVLink mesh; 8 GPUs, none is given out\n")
+    assert shown.out.startswith("dgx-0 topology, NVLink mesh; 8 GPUs, none is offered\n")
     assert "  unaccounted its agent reports: process 7 uses GPU 3, which no pod has\n" in shown.out
 
 
@@ -258,7 +258,7 @@ def test_pod_with_unknown_gpus_marks_its_node(inspect):
     shown = inspect(objects, "dgx-0").out
     document = json.loads(inspect(objects, "dgx-0", "-o", "json").out)["nodes"][0]
 
-    assert "8 GPUs, none is given out" in shown
+    assert "8 GPUs, none is offered" in shown
     assert "  unaccounted default/stray: it has GPUs of this node" in shown
     assert document["free"] == []
     assert [one["name"] for one in document["pending"]] == ["stray"]

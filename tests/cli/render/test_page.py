@@ -280,7 +280,7 @@ def test_the_summary_counts_every_pod_once():
     header = read(render(two_dgx(), "t")).all("header")[0]
 
     assert header.all("h1")[0].text == "4 of 6 pods placed, 1 denied, 1 without GPUs"
-    assert "2 nodes with 16 GPUs: 11 wholly free before, 7 after" in header.text
+    assert "2 nodes with 16 GPUs: 11 free before, 7 after" in header.text
     assert header.all("a")[0].attributes["href"] == "#denied"
 
 
@@ -418,7 +418,7 @@ def test_unaccounted_node_has_no_free_gpus():
     assert alone[4] == "." * 8
     assert node[4] == "????"
     assert node[6] == 0
-    assert node[10] == ["it is not known what is taken: default/old has no record"]
+    assert node[10] == ["it is unknown which GPUs are allocated: default/old has no record"]
 
 
 def test_shares_show_how_much_of_each_card_is_given_out():
@@ -452,7 +452,7 @@ def test_gpus_of_nvidias_plugin_are_not_free():
 
     assert [word.text for word in plain.all("text", "word")] == ["by count"] * 4
     assert "?" not in plain.text
-    assert "2 of 4 GPUs wholly free" in plain.all("summary")[0].text
+    assert "2 of 4 GPUs free" in plain.all("summary")[0].text
     assert "default/plugin (2)" in plain.text
 
 
