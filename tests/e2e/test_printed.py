@@ -37,6 +37,13 @@ INSTALLING = (
 )
 """What commands begin with that install Linkwise or remove it."""
 REFUSED = "kubectl create --dry-run=server"
+OFFER = {"cpu": "96", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
+NODE_OF_NVIDIAS_PLUGIN = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "nvidia-0"},
+    "status": {"allocatable": OFFER, "capacity": OFFER},
+}
 
 
 def shown(page, command):
@@ -98,8 +105,10 @@ def up(plane, tmp_path_factory):
         shell = Shell(
             folder.with_name("shell"), folder / "kubeconfig", plane.site.binaries["kubectl"]
         )
-        (bad,) = [text for text in blocks("docs/operations.md", "yaml") if "# bad.yaml" in text]
-        (shell.folder / "bad.yaml").write_text(bad)
+        # The gang of the README needs it.
+        (shell.folder / "node.json").write_text(json.dumps(NODE_OF_NVIDIAS_PLUGIN))
+        made = shell("kubectl create -f node.json")
+        assert made.returncode == 0, made.stderr
         (policy,) = [one for one in commands("README.md") if "cluster-a/policy.yaml" in one]
         (shell.folder / "policy.yaml").write_text("\n".join(policy.splitlines()[1:-1]))
         status = json.loads((folder / STATUS).read_text())
@@ -138,7 +147,8 @@ def test_a_command_runs_as_it_is_printed(up, command):
 def test_the_refusal_that_operations_shows_is_what_the_api_server_answers(up):
     (expected,) = [text for text in blocks("docs/operations.md") if text.startswith("The Pod ")]
 
-    assert up("kubectl create --dry-run=server -f bad.yaml").stderr == expected
+    (command,) = [one for one in commands("README.md") if one.startswith(REFUSED)]
+    assert up(command).stderr == expected
 
 
 def test_the_answer_that_the_guide_to_dry_runs_shows_is_the_whole_one(up):

@@ -1,7 +1,12 @@
 """The chart and the image on a real kubelet: each process of Linkwise runs in a pod."""
 
+import os
+import subprocess
+import sys
 from collections import Counter
+from dataclasses import replace
 from ipaddress import ip_network
+from pathlib import Path
 
 import pytest
 import yaml
@@ -11,7 +16,7 @@ from controlplane.chart import CHART
 from controlplane.chart_programs import chart_binaries
 from controlplane.gangs import gang_labels
 from controlplane.load import Load
-from controlplane.manifests import NAMESPACE, NAMESPACES
+from controlplane.manifests import NAMESPACE, NAMESPACES, ROOT
 from controlplane.node.chain import Chain, container
 from controlplane.node.deployed import (
     IMAGE,
@@ -26,6 +31,7 @@ from controlplane.node.machine import real_node
 from controlplane.pods import Pods, a_pod, gates
 from controlplane.process import wait_until
 from nvml.standin import compiler
+from printed import blocks
 
 from cluster import keys
 from topology import catalogue
@@ -58,7 +64,7 @@ def gpus():
 def deployment(plane, programs_of_node, image, helm, gpus, tmp_path_factory):
     if compiler() is None:
         pytest.skip("needs gcc")
-    labels = {keys.NODE_MODE: "topology"}
+    labels = {keys.NODE_MODE: "topology", keys.RESOURCE_NAME: "nvidia.com-gpu"}
     service = plane.api.get(f"{NAMESPACES}/default/services/kubernetes")["spec"]
     services = str(ip_network(f"{service['clusterIP']}/27", strict=False))
     with real_node(plane, programs_of_node, "real", labels, services) as node:
@@ -76,7 +82,7 @@ def deployment(plane, programs_of_node, image, helm, gpus, tmp_path_factory):
 @pytest.fixture
 def chain(deployment, gpus, namespace):
     found = Chain(Pods(deployment.api, namespace), deployment.node, gpus[0], None, None)
-    wait_until(lambda: found.allocatable(keys.GPU_WHOLE) == 8, "the node offers its GPUs", 120)
+    wait_until(lambda: found.allocatable(keys.NVIDIA_GPU) == 8, "the node offers its GPUs", 120)
     yield found
     found.delete(*found.pods.all())
 
@@ -130,16 +136,38 @@ def test_namespace_of_the_servers_refuses_the_pod_of_the_agent(deployment):
     assert 'violates PodSecurity "restricted' in refused
 
 
-def test_gang_is_placed_and_each_container_sees_its_gpus(chain):
-    names = [f"gang-{i}" for i in range(4)]
-    for name in names:
-        chain.create(name, container({keys.GPU_WHOLE: 1}), labels=gang_labels("gang", 4))
+def commands_of_the_readme(plane, folder):
+    """Run what the README prints after the installation; its image is one that the node has."""
+    demo = folder / "docs/demo/statefulset.yaml"
+    demo.parent.mkdir(parents=True)
+    workload = yaml.safe_load((ROOT / demo.relative_to(folder)).read_text())
+    [main] = workload["spec"]["template"]["spec"]["containers"]
+    main |= {key: container()[key] for key in ("image", "command")}
+    demo.write_text(yaml.safe_dump(workload))
+    (block,) = [text for text in blocks("README.md") if "rollout status statefulset" in text]
+    folders = (Path(plane.site.binaries["kubectl"]).parent, Path(sys.executable).parent)
+    path = ":".join((*map(str, folders), os.environ["PATH"]))
+    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig), "PATH": path}
+    shell = ["bash", "-e", "-c", block]
+    return subprocess.run(
+        shell, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
 
-    seen = {name: chain.has(name) for name in names}
 
+def test_gang_of_the_readme_runs_and_each_container_sees_its_gpu(chain, plane, tmp_path):
+    ran = commands_of_the_readme(plane, tmp_path)
+
+    home = replace(chain, pods=Pods(plane.api, "default"))
+    seen = {f"trainer-{i}": home.has(f"trainer-{i}", "worker") for i in range(4)}
+    recorded = {name: home.recorded(name) for name in seen}
+    plane.kubectl("delete", "statefulset/trainer")
+    home.delete(*seen)
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "placed gang default/trainer on real" in ran.stdout
     assert [len(held) for held in seen.values()] == [1, 1, 1, 1]
     assert set().union(*seen.values()) in BEST_FOURS
-    assert seen == {name: chain.recorded(name) for name in names}
+    assert seen == recorded
 
 
 def test_invalid_pod_is_denied_by_the_webhook_behind_its_service(deployment, namespace):
@@ -163,7 +191,7 @@ def test_rolling_restart_fails_no_creation(deployment, load):
 
 
 def test_helm_upgrade_fails_no_creation(deployment, load, chain):
-    chain.create("stays", container({keys.GPU_WHOLE: 1}))
+    chain.create("stays", container({keys.NVIDIA_GPU: 1}))
     held = chain.has("stays")
 
     with load:
@@ -172,7 +200,7 @@ def test_helm_upgrade_fails_no_creation(deployment, load, chain):
         load.goes_on()
 
     assert load.failed == []
-    chain.create("next", container({keys.GPU_WHOLE: 1}))
+    chain.create("next", container({keys.NVIDIA_GPU: 1}))
     assert chain.has("next").isdisjoint(held)
 
 
