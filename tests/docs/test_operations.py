@@ -117,6 +117,16 @@ def test_every_alert_is_explained_and_every_explained_alert_is_there():
     assert rows("Alerts") == [rule["alert"] for rule in group["rules"]]
 
 
+def test_the_summary_of_each_alert_is_its_meaning_on_the_page():
+    (group,) = yaml.safe_load(RULES.read_text())["spec"]["groups"]
+    summaries = {rule["alert"]: rule["annotations"]["summary"] for rule in group["rules"]}
+    meanings = re.findall(r"^\| `(Linkwise\w+)` \| (.*?) \|", PAGE, re.MULTILINE)
+
+    assert summaries == {
+        alert: f"{meaning[0].upper()}{meaning[1:]}.".replace("`", "") for alert, meaning in meanings
+    }
+
+
 class Asked(dict):
     """An environment that notes which variables are read."""
 
@@ -169,9 +179,9 @@ def test_tests_that_the_page_names_are_there():
     assert [one for one in named if f"def {one[1]}(" not in files[one[0]]] == []
 
 
-def test_each_failure_names_a_test():
-    section = PAGE.partition("\n## Failures\n")[2].partition("\n#")[0]
-    table = re.findall(r"^\| (?!-|failure)(.*) \|$", section, re.MULTILINE)
+@pytest.mark.parametrize("heading", ["| failure |", "| fault |"])
+def test_each_failure_names_a_test(heading):
+    table = PAGE.partition(f"\n{heading}")[2].partition("\n\n")[0].splitlines()[2:]
 
     assert table
     assert [row for row in table if "::test_" not in row.rpartition(" | ")[2]] == []

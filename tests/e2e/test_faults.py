@@ -7,10 +7,10 @@ which the tests interrupt.
 import base64
 import json
 from itertools import count
-from urllib.request import Request, urlopen
 
 import pytest
-from controlplane.api import ApiError
+from controlplane.api import ApiError, refusal
+from controlplane.etcd import ask_etcd, full_etcd
 from controlplane.installation import SECRET_PATH, run_installation
 from controlplane.manifests import MUTATING
 from controlplane.process import answers, wait_until
@@ -182,16 +182,24 @@ def test_when_the_version_of_a_watch_is_gone_everything_is_listed_again(
 
 def compact(plane):
     """Make etcd forget everything that was before now."""
-    etcd = plane.process("etcd").urls[0]
-
-    def ask(path, body):
-        request = Request(f"{etcd}/v3/kv/{path}", json.dumps(body).encode())  # noqa: S310
-        with urlopen(request, timeout=30) as answer:  # noqa: S310
-            return json.load(answer)
-
     key = base64.b64encode(b"/registry/").decode()
-    revision = ask("range", {"key": key})["header"]["revision"]
-    ask("compaction", {"revision": revision, "physical": True})
+    revision = ask_etcd(plane, "kv/range", {"key": key})["header"]["revision"]
+    ask_etcd(plane, "kv/compaction", {"revision": revision, "physical": True})
+
+
+def test_while_etcd_is_full_nothing_is_created_and_pods_are_decided_afterwards(
+    linkwise, pods, plane
+):
+    full = "etcdserver: mvcc: database space exceeded"
+    with full_etcd(plane):
+        wait_until(lambda: full in refusal(lambda: pods.create({})), "nothing can be stored")
+        with pytest.raises(ApiError, match=full):
+            clear_bundle(plane)
+        assert linkwise.replicas[0].ready
+
+    wait_until(pods.are_decided, "pods are decided")
+    clear_bundle(plane)
+    wait_until(lambda: has_bundle(plane), "certs writes what is missing")
 
 
 def test_a_replica_that_starts_while_the_api_server_is_away_is_ready_when_it_is_back(

@@ -41,9 +41,9 @@ HEALTHY = {
     'linkwise_watch_age_seconds{resource="pods"}': steady(80),
     "linkwise_certificate_expiry_timestamp_seconds": steady(30 * DAY),
     'linkwise_certs_expiry_timestamp_seconds{certificate="ca"}': steady(365 * DAY),
-    'linkwise_certs_expiry_timestamp_seconds{certificate="leaf"}': steady(30 * DAY),
+    'linkwise_certs_expiry_timestamp_seconds{certificate="webhook"}': steady(30 * DAY),
     'linkwise_certs_phase{phase="stable"}': steady(1),
-    'linkwise_certs_phase{phase="announced"}': steady(0),
+    'linkwise_certs_phase{phase="announce"}': steady(0),
     'linkwise_certs_trusted{registration="mutatingwebhookconfigurations"}': steady(1),
     'linkwise_leader{instance="scorer"}': steady(1),
     'linkwise_leader{instance="standby"}': steady(0),
@@ -86,7 +86,7 @@ SITUATIONS = {
         ({'linkwise_certs_expiry_timestamp_seconds{certificate="ca"}': steady(60 * DAY)}, {})
     ],
     "LinkwiseCARotationStuck": [
-        ({'linkwise_certs_phase{phase="announced"}': steady(1)}, {"phase": "announced"})
+        ({'linkwise_certs_phase{phase="announce"}': steady(1)}, {"phase": "announce"})
     ],
     "LinkwiseCANotTrusted": [
         (
@@ -140,7 +140,7 @@ def check(groups, tmp_path):
         program = str(promtool(print))
     except MissingError as missing:
         pytest.skip(str(missing))
-    severities = {rule["alert"]: rule["labels"] for group in groups for rule in group["rules"]}
+    rules = [rule for group in groups for rule in group["rules"]]
 
     def run(changes, firing, labels):
         series = {**HEALTHY, **changes}
@@ -148,10 +148,17 @@ def check(groups, tmp_path):
         expected = [
             {
                 "eval_time": f"{NOW}m",
-                "alertname": alert,
-                "exp_alerts": [{"exp_labels": severity | labels}] if alert == firing else [],
+                "alertname": rule["alert"],
+                "exp_alerts": [
+                    {
+                        "exp_labels": rule["labels"] | labels,
+                        "exp_annotations": rule["annotations"],
+                    }
+                ]
+                if rule["alert"] == firing
+                else [],
             }
-            for alert, severity in severities.items()
+            for rule in rules
         ]
         tests = [{"interval": "1m", "input_series": given, "alert_rule_test": expected}]
         (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,25 @@ def test_upgrade_from_the_previous_version_and_rollback_keep_trust_and_policy(
     assert policy(plane)["gangs"] == {"ageingMinutes": 5}
     assert "placement" not in policy(plane)
     assert scorer_containers(plane) == ["scorer"]
+
+
+def test_interrupted_upgrade_is_ended_by_a_rollback(plane, helm, programs):
+    succeed(helm("install", RELEASE, str(CHART), "--create-namespace", VALUES))
+    # No kubelet makes its pods ready, so that it waits.
+    argv = (
+        programs["helm"], "upgrade", RELEASE, str(CHART), f"--namespace={NAMESPACE}",
+        f"--kubeconfig={plane.kubeconfig}", "--set=policy.gangs.ageingMinutes=7", "--wait",
+    )  # fmt: skip
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as upgrade:
+        wait_until(lambda: policy(plane)["gangs"] == {"ageingMinutes": 7}, "it is half done")
+        upgrade.kill()
+
+    refused = helm("upgrade", RELEASE, str(CHART))
+    succeed(helm("rollback", RELEASE))
+
+    assert "another operation (install/upgrade/rollback) is in progress" in refused.stderr
+    assert policy(plane)["gangs"] == {"ageingMinutes": 5}
+    succeed(helm("upgrade", RELEASE, str(CHART)))
 
 
 def test_upgrade_to_the_same_version_and_values_changes_no_object(plane, helm):
