@@ -1,4 +1,4 @@
-"""The base of typed Kubernetes objects."""
+"""The base of typed Kubernetes objects, and the path of a pod."""
 
 from typing import TypeAlias
 
@@ -12,3 +12,8 @@ class KubeObject(Struct, frozen=True, rename="camel", kw_only=True, gc=False):
 
     Decoded JSON has no cycles, so garbage collection is not needed.
     """
+
+
+def pod_path(namespace: str, name: str) -> str:
+    """Return the path of a pod at the API server."""
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"

@@ -12,6 +12,7 @@ import structlog
 from msgspec import Struct, field
 
 from cluster import keys
+from cluster.kube_object import pod_path
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 
 _log = structlog.get_logger()
@@ -147,7 +148,7 @@ async def _release(kube: Kube, held: list[_Pod]) -> None:
             {"op": "test", "path": f"{place}/name", "value": keys.GANG},
             {"op": "remove", "path": place},
         ]
-        path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"
+        path = pod_path(pod.metadata.namespace, pod.metadata.name)
         identity = {"namespace": pod.metadata.namespace, "pod": pod.metadata.name}
         async with limit:
             try:

@@ -9,10 +9,11 @@ from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
 from agent.binding.errors import BindError
-from agent.binding.liveness import Liveness, pod_path
+from agent.binding.liveness import Liveness
 from agent.kubelet.call import KubeletError
 from agent.kubelet.checkpoint import AllocatedDevices, read_checkpoint
 from agent.kubelet.container_devices import ContainerDevices
+from cluster.kube_object import pod_path
 from cluster.pod import Pod
 from runtime.kube.client import ApiError, Kube, KubeError, Unreachable
 from runtime.kube.decode import decode

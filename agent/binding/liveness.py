@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from agent.binding.container_spec import Binding
 from agent.kubelet.checkpoint import AllocatedDevices
 from agent.kubelet.container_devices import ContainerDevices
+from cluster.kube_object import pod_path
 from cluster.pod import Pod
 from runtime.kube.client import ApiError, Kube, KubeError, Unreachable
 
@@ -75,8 +76,3 @@ class Liveness:
                 ended = pod.status.phase in _TERMINAL
                 self._uids[path] = None if ended else pod.metadata.uid
         return self._uids[path] != binding.uid
-
-
-def pod_path(namespace: str, pod: str) -> str:
-    """Return the path of a pod at the API server."""
-    return f"/api/v1/namespaces/{namespace}/pods/{pod}"

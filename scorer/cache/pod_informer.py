@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Set
 import structlog
 from msgspec import Raw
 
+from cluster.kube_object import pod_path
 from runtime.kube.client import ApiError, Kube, KubeError
 from runtime.kube.reflector import Key, Reflector
 from scorer.cache.memory_budget import MemoryBudget
@@ -73,7 +74,7 @@ class PodInformer:
     async def _read_again(self, key: Key) -> None:
         namespace, name = key
         try:
-            raw = await self._kube.get(f"/api/v1/namespaces/{namespace}/pods/{name}", Raw)
+            raw = await self._kube.get(pod_path(namespace, name), Raw)
         except KubeError as error:
             if isinstance(error, ApiError) and error.status == 404:
                 # The watch reports the deletion.

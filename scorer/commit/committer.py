@@ -100,9 +100,9 @@ class Committer:
         It may use an outdated Lease that it no longer watches: Kubernetes up to 1.36 does, once no
         policy's binding has named any Lease (kubernetes/kubernetes issue 130887).
         """
-        path, steps = self._patch_of(allocation, self._term - 1)
+        steps = self._patch_of(allocation, self._term - 1)
         try:
-            await self._kube.patch(path, steps, _Pod, kind="json", params=_DRY_RUN)
+            await self._kube.patch(allocation.pod.path, steps, _Pod, kind="json", params=_DRY_RUN)
         except KubeError as error:
             # After any other error nothing is known: this pod may always be refused.
             return is_leadership_lost(error)
@@ -117,9 +117,7 @@ class Committer:
         )
         return [refused for refused in results if refused is not None]
 
-    def _patch_of(self, allocation: PodAllocation, term: int) -> tuple[str, list[Step]]:
-        """Return the pod's path, and its patch."""
-        path = f"/api/v1/namespaces/{allocation.pod.namespace}/pods/{allocation.pod.name}"
+    def _patch_of(self, allocation: PodAllocation, term: int) -> list[Step]:
         now_ns = int(self._clock() * 1e9)
         annotations = allocation_annotations(
             allocation.placement,
@@ -129,22 +127,22 @@ class Committer:
             term=term,
             now_ns=now_ns,
         )
-        return path, allocation_patch(
+        return allocation_patch(
             allocation.placement.member.pod, allocation.record.node, annotations
         )
 
     async def _isolated(self, allocation: PodAllocation, *, dry_run: bool) -> Refused | None:
         """Return None if the patch of a pod was accepted."""
         with self._faults.isolate(Stage.COMMIT, allocation.pod.key):
-            path, steps = self._patch_of(allocation, self._term)
-            return await self._patch(allocation, path, steps, dry_run=dry_run)
+            steps = self._patch_of(allocation, self._term)
+            return await self._patch(allocation, steps, dry_run=dry_run)
         # Nothing was sent: once a request is sent, `Kube` raises only KubeError.
         return Refused(allocation.pod, f"pod {allocation.pod.name}: {FAULT}")
 
     async def _patch(
-        self, allocation: PodAllocation, path: str, steps: list[Step], *, dry_run: bool
+        self, allocation: PodAllocation, steps: list[Step], *, dry_run: bool
     ) -> Refused | None:
-        params = _DRY_RUN if dry_run else WRITE_TIMEOUT
+        path, params = allocation.pod.path, _DRY_RUN if dry_run else WRITE_TIMEOUT
         try:
             await self._kube.patch(path, steps, _Pod, kind="json", params=params)
         except KubeError as error:

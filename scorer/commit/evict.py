@@ -33,9 +33,8 @@ async def _evict(kube: Kube, pod: PodInfo) -> None:
         "metadata": {"name": pod.name, "namespace": pod.namespace},
         "deleteOptions": {"preconditions": {"uid": pod.uid, "resourceVersion": pod.version}},
     }
-    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
     try:
-        await kube.create(path, body, Ignored)
+        await kube.create(f"{pod.path}/eviction", body, Ignored)
     except KubeError as error:
         if not (isinstance(error, ApiError) and error.status == 404):
             _log.warning("Could not evict pod", pod="/".join(pod.key), err=str(error))

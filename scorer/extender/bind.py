@@ -182,20 +182,19 @@ class Binder:
             node: The name of its node.
             annotations: With the GPUs that were assumed; empty where the pod had GPUs before.
         """
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         was_sent, reason = False, FAULT
         with self._faults.isolate(Stage.BIND, pod.uid):
-            error = await self._send(path, binding(pod, node, annotations))
+            error = await self._send(f"{pod.path}/binding", binding(pod, node, annotations))
             was_sent, reason = True, ""
             if error:
-                reason = await self._read_outcome(pod, node, path, error, assumed=bool(annotations))
+                reason = await self._read_outcome(pod, node, error, assumed=bool(annotations))
         if annotations and not was_sent:
             self._finish(pod, None)
         return reason
 
     async def _send(self, path: str, body: object) -> KubeError | None:
         try:
-            await self._kube.create(f"{path}/binding", body, Ignored, params=WRITE_TIMEOUT)
+            await self._kube.create(path, body, Ignored, params=WRITE_TIMEOUT)
         except KubeError as error:
             if is_leadership_lost(error):
                 raise LeadershipLost(str(error)) from error
@@ -203,11 +202,11 @@ class Binder:
         return None
 
     async def _read_outcome(
-        self, pod: PodInfo, node: str, path: str, error: KubeError, *, assumed: bool
+        self, pod: PodInfo, node: str, error: KubeError, *, assumed: bool
     ) -> str:
         """Return why a binding that failed was refused; empty: it was carried out nevertheless."""
         _log.warning("Could not bind pod", pod="/".join(pod.key), err=str(error))
-        current = await self._current(path, error)
+        current = await self._current(pod.path, error)
         is_bound = current is not None and current.uid == pod.uid and _is_on(current, node)
         if assumed:
             self._finish(pod, current if is_bound else None)

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from cluster.demand import Demand
 from cluster.gang import gang_mark, is_leader, is_member
+from cluster.kube_object import pod_path
 from cluster.pod import Metadata, Owner, Pod, PodSpec
 from cluster.pod_usage import PodUsage, pod_usage
 from cluster.record import Allocation
@@ -58,6 +59,11 @@ class PodInfo:
     def key(self) -> tuple[str, str]:
         """Its namespace and name."""
         return self.namespace, self.name
+
+    @property
+    def path(self) -> str:
+        """Its path on the API server."""
+        return pod_path(self.namespace, self.name)
 
     @property
     def waiting(self) -> Pod | None:

@@ -66,9 +66,8 @@ class PodConditions:
             "lastTransitionTime": rfc3339(self._clock()),
         }
         body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
         try:
-            await self._kube.patch(path, body, Ignored, kind="strategic")
+            await self._kube.patch(f"{pod.path}/status", body, Ignored, kind="strategic")
         except KubeError as error:
             if not (isinstance(error, ApiError) and error.status in {404, 409}):
                 _log.warning(

@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from cluster.keys import API_VERSION
+from cluster.kube_object import pod_path
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from runtime.kube.reflector import Key
 from runtime.process.backoff import Backoff
@@ -214,9 +215,10 @@ class ProvisioningRequests:
     async def _template(self, namespace: str, group: UnitPods) -> Mapping[str, object] | None:
         pods: list[tuple[msgspec.Raw, int]] = []
         for pod, count in group.pods:
-            path = f"/api/v1/namespaces/{namespace}/pods/{pod}"
             # What the scorer keeps of a pod lacks resources of others and affinities to pods.
-            raw = await self._reading.get(path, msgspec.Raw, max_bytes=_POD_BYTES)
+            raw = await self._reading.get(
+                pod_path(namespace, pod), msgspec.Raw, max_bytes=_POD_BYTES
+            )
             pods.append((raw, count))
         return pod_template(pods)
 
