@@ -40,7 +40,7 @@ from scorer.queue.pending import PendingUnits
 
 STORED = 1_500_000
 """The largest object that an API server stores [bytes]."""
-NOBODY = Owners({}, {})
+NO_OWNERS = Owners({}, {})
 DOCS = Path(__file__).parents[2] / "docs" / "loop-bounds.md"
 
 
@@ -206,7 +206,7 @@ def test_a_pod_is_read_and_planned_in_time_linear_in_its_size(spec):
     def work(raw):
         def planned():
             pod = msgspec.json.decode(raw, type=Pod)
-            units = units_of([pod_info(pod)], NOBODY)
+            units = units_of([pod_info(pod)], NO_OWNERS)
             cycle = SchedulingCycle(is_starving=lambda _: True, excluded_nodes={})
             for unit in units:
                 cycle.decide(snapshot, unit)
@@ -224,7 +224,7 @@ def test_a_pod_is_read_and_planned_in_time_linear_in_its_size(spec):
     ids=["tolerations", "node selector", "affinity terms", "affinity values"],
 )
 def test_a_pod_with_oversized_node_terms_is_compared_with_no_node(spec):
-    (unit,) = units_of([pod_info(msgspec.json.decode(the_pod(True, spec), type=Pod))], NOBODY)
+    (unit,) = units_of([pod_info(msgspec.json.decode(the_pod(True, spec), type=Pod))], NO_OWNERS)
 
     outcome = SchedulingCycle(is_starving=lambda _: True, excluded_nodes={}).decide(
         a_snapshot(a_node()), unit
@@ -250,7 +250,7 @@ def a_worker(i, size):
 def test_a_gang_is_assembled_in_time_linear_in_its_size():
     def work(size):
         pods = [a_worker(i, size) for i in range(size)]
-        return lambda: new_group(units_of(map(pod_info, pods), NOBODY)[0].members)
+        return lambda: new_group(units_of(map(pod_info, pods), NO_OWNERS)[0].members)
 
     assert is_linear(work(1000), work(2000))
 
@@ -260,8 +260,8 @@ def test_pod_of_a_gang_is_parsed_once_until_it_is_planned():
     sys.setprofile(lambda frame, event, _: event == "call" and parsed.append(frame.f_code))
     try:
         pods = [pod_info(a_worker(i, 2)) for i in range(2)]
-        assert [unit.blocked for unit in units_of(pods, NOBODY)] == [None]
-        units_of(pods, NOBODY)
+        assert [unit.blocked for unit in units_of(pods, NO_OWNERS)] == [None]
+        units_of(pods, NO_OWNERS)
     finally:
         sys.setprofile(None)
     assert parsed.count(read_request.__code__) == 2
@@ -271,7 +271,7 @@ def test_a_cycle_takes_time_linear_in_the_number_of_units():
     def work(number):
         state = ClusterState()
         faults = FaultIsolation(Metrics(CollectorRegistry()), lambda: None)
-        waiting = PendingUnits(state, NOBODY, faults)
+        waiting = PendingUnits(state, NO_OWNERS, faults)
         for i in range(number):
             state.update_pod(("team", f"p-{i}"), a_seen(8, f"p-{i}"))
 

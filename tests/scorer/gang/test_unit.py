@@ -12,7 +12,7 @@ from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Owners, units_of
 
 JOB = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "bert", "uid": "job"}
-NOBODY = Owners({}, {})
+NO_OWNERS = Owners({}, {})
 
 
 def arena(size=2, **labels):
@@ -26,7 +26,7 @@ def workers(count, first=0, **pod):
     ]
 
 
-def the_unit(pods, owners=NOBODY):
+def the_unit(pods, owners=NO_OWNERS):
     (unit,) = units_of(pods, owners)
     return unit
 
@@ -72,7 +72,7 @@ def test_pods_with_the_same_mark_are_one_gang(parts, needed):
 def test_a_job_that_is_submitted_again_does_not_join_the_one_before():
     again = workers(2, 2, owner={**JOB, "uid": "again"})
 
-    units = units_of([*workers(2), *again], NOBODY)
+    units = units_of([*workers(2), *again], NO_OWNERS)
 
     assert [unit.key.owner for unit in units] == ["job", "again"]
     assert [names(unit) for unit in units] == [
@@ -89,7 +89,7 @@ def test_members_without_an_owner_are_a_gang_by_name():
 
 
 def test_namespaces_keep_gangs_apart():
-    units = units_of([*workers(2), *workers(2, namespace="other")], NOBODY)
+    units = units_of([*workers(2), *workers(2, namespace="other")], NO_OWNERS)
 
     assert [unit.key.namespace for unit in units] == ["team", "other"]
 
@@ -142,8 +142,8 @@ def test_single_pod_with_several_gpus_keeps_its_link_strictness(gpus, link):
 def test_a_pod_that_does_not_wait_is_nothing_to_place():
     placed = a_seen(1, "placed", gates=(), nodeName="gpu-0")
 
-    assert units_of([placed, a_seen(1, "ungated", gates=())], NOBODY) == []
-    assert units_of(workers(2, gates=(), nodeName="gpu-0"), NOBODY) == []
+    assert units_of([placed, a_seen(1, "ungated", gates=())], NO_OWNERS) == []
+    assert units_of(workers(2, gates=(), nodeName="gpu-0"), NO_OWNERS) == []
 
 
 def test_a_launcher_without_gpus_is_no_member():
@@ -473,7 +473,7 @@ def test_a_gang_of_which_a_pod_has_too_many_host_ports_is_not_placed(ports, bloc
     limits = {"limits": {keys.GPU_WHOLE: 1}}
     many = a_seen(1, "many", containers=[{"name": "c", "resources": limits, "ports": opened}])
 
-    (unit,) = units_of([many], NOBODY)
+    (unit,) = units_of([many], NO_OWNERS)
 
     reason = "it is too large to plan: it asks for more than 256 host ports"
     assert (reason in (unit.blocked or "")) is blocked
@@ -501,7 +501,7 @@ def _affinity(terms, values):
     ],
 )
 def test_a_gang_of_which_a_pod_says_too_much_of_nodes_is_not_placed(spec, blocked):
-    (unit,) = units_of([a_seen(1, "w", **spec)], NOBODY)
+    (unit,) = units_of([a_seen(1, "w", **spec)], NO_OWNERS)
 
     assert ("it is too large to plan" in (unit.blocked or "")) is blocked
 
@@ -510,7 +510,7 @@ def test_a_gang_of_which_a_pod_says_too_much_of_nodes_is_not_placed(spec, blocke
 def test_a_gang_is_as_large_as_a_gang_object_may_be(size, reason):
     labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: str(size)}
 
-    (unit,) = units_of([a_seen(1, f"w-{i}", labels=labels) for i in range(2)], NOBODY)
+    (unit,) = units_of([a_seen(1, f"w-{i}", labels=labels) for i in range(2)], NO_OWNERS)
 
     assert reason in unit.blocked
 

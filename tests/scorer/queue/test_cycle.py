@@ -24,7 +24,7 @@ class Decision(NamedTuple):
     snapshot: Snapshot
 
 
-NOBODY = Owners({}, {})
+NO_OWNERS = Owners({}, {})
 
 
 def a_unit(name, members=1, gpus=1, *, priority=0, age=0, missing=0, **pod):
@@ -41,7 +41,7 @@ def a_unit(name, members=1, gpus=1, *, priority=0, age=0, missing=0, **pod):
         )
         for i in range(members)
     ]
-    (unit,) = units_of(pods, NOBODY)
+    (unit,) = units_of(pods, NO_OWNERS)
     return unit
 
 
@@ -290,7 +290,7 @@ def test_a_reservation_holds_while_its_refusal_is_cached():
 def test_a_replacement_is_placed_next_to_its_gang_if_it_fits():
     labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "2"}
     there = a_seen(1, "g-0", labels=labels).with_allocation(Allocation("node-1", (GPUShare(0),)))
-    (unit,) = units_of([there, a_seen(1, "g-1", labels=labels)], NOBODY)
+    (unit,) = units_of([there, a_seen(1, "g-1", labels=labels)], NO_OWNERS)
     snapshot = a_snapshot(a_node("node-0"), a_node("node-1"))
     full = a_snapshot(a_node("node-0"), a_node("node-1"), taken={"node-1": range(8)})
 
