@@ -12,6 +12,7 @@ from cluster.keys import DEFAULT_SCHEDULER, HAMI_RESOURCES, NODE_MODE, NVIDIA_GP
 from cluster.mode import NodeMode
 from cluster.pod import NewPod, NewPodSpec
 from cluster.request import Family, Request, placed_as, read_request
+from cluster.request_findings import node_name_finding
 from cluster.selector import is_tied, names_label
 from policy.snapshot import PolicySnapshot
 from webhook.patch import Operation
@@ -73,6 +74,7 @@ def parse_pod(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> Parsed
         by_count = _is_by_count(pod, request, mark, policy, capacity)
         family = _WHOLE if by_count else _nvidia_family(pod, request, policy, capacity)
         request = msgspec.structs.replace(request, family=family, by_count=by_count)
+        findings = (*findings, *_node_name_findings(pod, request, policy, capacity))
     if owned is not None and not request.places:
         # Nothing marks it as a gang, so it is not one where Linkwise does not place it.
         owned, mark = None, None
@@ -118,6 +120,20 @@ def _bypasses(pod: NewPod, policy: PolicySnapshot) -> bool:
     """Return whether a pod bypasses Linkwise: it has a nodeName, or another system places it."""
     spec, schedulers = pod.spec, {"", DEFAULT_SCHEDULER, policy.policy.placement.scheduler_name}
     return bool(spec.node_name) or spec.scheduler_name not in schedulers or _is_of_hami(spec)
+
+
+def _node_name_findings(
+    pod: NewPod, request: Request, policy: PolicySnapshot, capacity: Capacity
+) -> tuple[Finding, ...]:
+    """Return an error for a pod that names a node where only Linkwise chooses `nvidia.com/gpu`.
+
+    On any other node NVIDIA's plugin chooses its GPUs. GPU Operator's validator makes such pods.
+    """
+    name = pod.spec.node_name
+    if not name or request.counted != NVIDIA_GPU or policy.policy.placement.nvidia == "off":
+        return ()
+    is_ours = request.places or any(node.name == name for node in capacity.exact)
+    return (node_name_finding(name),) if is_ours else ()
 
 
 def _is_of_hami(spec: NewPodSpec) -> bool:

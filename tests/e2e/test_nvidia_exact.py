@@ -103,6 +103,7 @@ def test_a_pod_of_another_scheduler_or_with_a_node_name_excludes_the_nodes_of_li
         made = pods.create(GPU, name=name, spec=spec)
         assert made["spec"]["affinity"] == terms([NOT_TOPOLOGY])["affinity"]
         assert gates(made) == []
+    assert "LW112" in pods.refusal(GPU, spec={"nodeName": EXACT[0]})
 
 
 @pytest.mark.usefixtures("exact")

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from admission import ARENA, EXACT, GATE, SLICED, a_snapshot, admitted, codes, env_of, outcome_of
-from builders import TIED, a_container, a_counted_node, a_pod
+from builders import TIED, a_container, a_counted_node, a_pod, an_exact_node
 
 from cluster import keys
 from cluster.capacity import Capacity, capacity_of
@@ -92,6 +92,24 @@ def test_gang_with_a_node_name_is_a_finding():
 
     assert codes(outcome) == [Code.GANG_COUNTED]
     assert outcome.findings[0].fix == "remove nodeName, or the mark"
+
+
+@pytest.mark.parametrize("policy", [AUTO, COUNT, OFF], ids=["auto", "count", "off"])
+@pytest.mark.parametrize("fields", [{}, {"labels": ARENA}], ids=["single", "gang"])
+def test_node_name_is_an_error_where_only_linkwise_chooses_the_gpus(
+    fields: dict[str, Any], policy: str
+):
+    both = capacity_of([a_counted_node("counted"), an_exact_node("exact")])
+
+    def refused(node: str, **more: object) -> bool:
+        pod = a_pod(GPU, nodeName=node, **fields, **more)
+        outcome = outcome_of(pod, a_snapshot(policy), capacity=both)
+        assert "schedulingGates" not in str(outcome.patch)
+        return Code.NODE_NAME in codes(outcome, Severity.ERROR)
+
+    assert not refused("counted")
+    assert refused("exact") is (policy != OFF)
+    assert refused("counted", **TIED) is (policy != OFF)
 
 
 def test_request_above_the_largest_counted_node_is_a_finding():
