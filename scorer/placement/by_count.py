@@ -66,7 +66,6 @@ def plan_by_count(snapshot: Snapshot, group: Group, capacity: Ints) -> Plan | No
         placements,
         exact=len(choice.workers) == 1,
         domain=choice.domain,
-        nodes_considered=len(np.flatnonzero(capacity)),
     )
 
 

@@ -7,6 +7,7 @@ plugin may choose the GPUs, also by their number (`by_count`). Others are planne
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from scorer.placement.placements import placements_on
 from scorer.placement.pod_by_pod import place_each, place_together
 from scorer.placement.reasons import Reason
 from scorer.placement.result import Placement, Plan, Refusal
-from scorer.placement.single_node import best_node, best_node_of_pod
+from scorer.placement.single_node import TOLERANCE, best_node, best_node_of_pod
 from scorer.placement.snapshot import Snapshot
 
 
@@ -54,9 +55,10 @@ def plan(
     planned = _by_sets(snapshot, group, link)
     if group.by_count:
         by_count = plan_by_count(snapshot, group, _capacity_by_count(snapshot, group, link))
-        # At equal numbers of nodes the set of GPUs that is known is better.
-        if by_count and (planned is None or len(by_count.gpus) < len(planned.gpus)):
+        if by_count and (planned is None or _is_better(snapshot, by_count, planned)):
             planned = by_count
+        if planned is not None:
+            planned = replace(planned, nodes_considered=_count_nodes(snapshot, group, planned))
     if planned is None and _stay_together(group, link):
         feasibility = feasibility_of_all(snapshot, group)
         return Refusal(one_node_refusal(feasibility, group, link))
@@ -89,6 +91,31 @@ def feasible_nodes(
         if group.gpus:
             capacity = np.minimum(capacity, feasibility_of_all(snapshot, group).capacity)
     return frozenset(snapshot.nodes[row].node.name for row in np.flatnonzero(capacity).tolist())
+
+
+def _count_nodes(snapshot: Snapshot, group: Group, planned: Plan) -> int:
+    """Return how many nodes fit all members or, for a plan over several nodes, at least one."""
+    feasibility_for = feasibility_of_all if len(planned.gpus) == 1 else feasibility_by_count
+    return len(feasibility_for(snapshot, group).feasible)
+
+
+def _is_better(snapshot: Snapshot, by_count: Plan, by_sets: Plan) -> bool:
+    """Return whether a plan by count is better than one whose sets of GPUs are known.
+
+    Fewer nodes are better, then a nearer network domain, then a bandwidth that is known and higher.
+    At equal ones the known sets are better.
+    """
+
+    def distance(planned: Plan) -> tuple[int, int]:
+        nodes, labels = len(planned.gpus), snapshot.domains
+        label = (planned.domain or "").partition("=")[0]
+        level = labels.index(label) if label in labels else len(labels)
+        return nodes, level if nodes > 1 else 0
+
+    if (near := distance(by_count)) != (far := distance(by_sets)):
+        return near < far
+    counted, known = by_count.bandwidth, by_sets.bandwidth
+    return counted is not None and known is not None and known < counted * (1 - TOLERANCE)
 
 
 def _stay_together(group: Group, link: Link) -> bool:

@@ -21,6 +21,7 @@ from cluster.node import MachineSource, Node
 from cluster.node_ledger import Holding, NodeLedger
 from scorer.placement.baselines import best_possible, index_order
 from scorer.placement.beside import Sibling, plan_beside
+from scorer.placement.explain import why_these
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import feasible_nodes, plan
 from scorer.placement.snapshot import Snapshot
@@ -167,6 +168,65 @@ def test_fewer_nodes_are_better_than_known_sets():
     snapshot = a_snapshot(*nodes, taken={"exact-0": range(4), "exact-1": range(4)})
 
     assert workers_on(plan(snapshot, gated_workers(8))) == {"counted": 8}
+
+
+@pytest.mark.parametrize(
+    ("links", "expected"),
+    [
+        pytest.param(18, "counted", id="faster machine"),
+        pytest.param(1, "exact", id="slower machine"),
+    ],
+)
+def test_known_bandwidth_of_a_whole_node_is_compared_with_that_of_a_set(links: int, expected: str):
+    counted = a_counted_node("counted", machine=an_nvswitch_machine(8, links))
+
+    planned = plan(a_snapshot(an_exact_node("exact"), counted), gated_workers(8))
+
+    assert workers_on(planned) == {expected: 8}
+    best = best_possible(a_snapshot(an_exact_node("exact"), counted), gated_workers(8))
+    assert best is not None
+    assert isinstance(planned, Plan)
+    assert best.value == planned.bandwidth
+
+
+def test_nodes_of_both_kinds_are_considered():
+    snapshot = with_used(
+        a_snapshot(an_exact_node("exact"), a_counted_node("large"), a_counted_node("small")),
+        {"small": 2},
+    )
+
+    on_one, on_several = plan(snapshot, gated_workers(4)), plan(snapshot, gated_workers(12))
+
+    assert isinstance(on_one, Plan)
+    assert isinstance(on_several, Plan)
+    assert why_these(on_one) == "of the 2 nodes that take all 4 now, exact is the best"
+    assert on_several.nodes_considered == 3
+
+
+def test_set_that_is_not_known_is_not_preferred_to_a_known_one_on_a_slower_machine():
+    counted = a_counted_node("counted", machine=an_nvswitch_machine(8, 18))
+
+    planned = plan(a_snapshot(an_exact_node("exact"), counted), gated_workers(4))
+
+    assert workers_on(planned) == {"exact": 4}
+
+
+@pytest.mark.parametrize(
+    ("racks", "expected"),
+    [
+        pytest.param(("1", "2"), "counted", id="exact nodes in two racks"),
+        pytest.param(("1", "1"), "exact", id="exact nodes in one rack"),
+    ],
+)
+def test_nearer_network_domain_is_better_than_known_sets(racks: tuple[str, str], expected: str):
+    nodes = [
+        *(an_exact_node(f"exact-{i}", labels={RACK: rack}) for i, rack in enumerate(racks)),
+        *(a_counted_node(f"counted-{i}", labels={RACK: "3"}) for i in range(2)),
+    ]
+
+    planned = plan(replace(a_snapshot(*nodes), domains=(RACK,)), gated_workers(16))
+
+    assert workers_on(planned) == {f"{expected}-{i}": 8 for i in range(2)}
 
 
 def test_refusal_counts_the_workers_that_fit_on_nodes_of_both_kinds():
