@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TypeAlias
 
+from cli.analysis.counted_sets import counted_sets
 from cli.output.words import amount_text, plural
 from cluster.keys import GFD_PRODUCT, NODE_POOLS, NVIDIA_GPU_SHARED
 from cluster.mode import NodeMode
@@ -55,6 +56,8 @@ class FleetNode:
     """Bandwidth of its free GPUs, and of as many GPUs of an empty machine at best [GB/s]."""
     pods: tuple[FleetPod, ...]
     problems: tuple[str, ...]
+    counted: tuple[str, ...]
+    """A sentence about the bandwidth of each pod or gang whose GPUs NVIDIA's plugin chooses."""
 
     @property
     def stranded(self) -> int:
@@ -121,6 +124,7 @@ def _node(ledger: NodeLedger, new: frozenset[str], best: _BestBandwidth) -> Flee
         links=_links(ledger, best),
         pods=tuple(_pods(ledger, new)),
         problems=tuple(_problems(ledger)),
+        counted=tuple(_counted_bandwidths(ledger)),
     )
 
 
@@ -186,6 +190,15 @@ def _amount(holding: Holding, node: Node) -> str:
         number = len(holding.shares)
         return f"{number} {plural('replica', number)}"
     return amount_text(holding.shares)
+
+
+def _counted_bandwidths(ledger: NodeLedger) -> Iterator[str]:
+    for each in counted_sets(ledger):
+        unit = f"Gang {each.gang}" if each.gang else f"Pod {each.holdings[0].pod}"
+        if each.bandwidth is not None:
+            yield f"{unit} has all {each.count} GPUs: {each.bandwidth:.1f} GB/s."
+        elif each.is_unknown:
+            yield f"{unit}: the bandwidth is not known, since NVIDIA's plugin chooses its GPUs."
 
 
 def _problems(ledger: NodeLedger) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from cli.analysis.counted_sets import CountedSet, counted_sets
 from cli.files.cluster_file import Cluster
 from cluster.keys import GFD_PRODUCT, ISOLATION
 from cluster.mode import NodeMode
@@ -86,6 +87,11 @@ class InspectedNode:
         return self.node.mode is NodeMode.DEFAULT and any(
             holder.holding.nvidia for holder in self.holders
         )
+
+    @cached_property
+    def counted_sets(self) -> tuple[CountedSet, ...]:
+        """The GPUs of each pod or gang that NVIDIA's plugin chooses here."""
+        return counted_sets(self.ledger)
 
     @property
     def indices(self) -> range:

@@ -29,6 +29,15 @@ def amount_text(shares: Iterable[GPUShare]) -> str:
     return ", ".join(f"{amount} {unit}" for amount, unit in amounts if amount)
 
 
+def gpus_text(gpus: Iterable[int], count: int) -> str:
+    """Return the GPUs of a pod on its node, or their number if NVIDIA's plugin chooses them.
+
+    >>> gpus_text([0, 3], 0), gpus_text([], 2), gpus_text([], 0)
+    ('0 3', "2, chosen by NVIDIA's plugin", '')
+    """
+    return f"{count}, chosen by NVIDIA's plugin" if count else " ".join(map(str, gpus))
+
+
 def card_problems(card: Card) -> list[str]:
     """Return the conditions that keep pods off a GPU, each as a word."""
     return ["unhealthy"] * (not card.healthy) + ["cordoned"] * card.cordoned

@@ -7,7 +7,7 @@ from msgspec import Struct
 from cli.analysis.unit_explanation import PodPlacement, UnitExplanation, UnitState
 from cli.output.document import Document, rounded
 from cli.render.simulate_json import GPUsTaken, IndexOrder, index_order, lists, runner_up
-from scorer.gang.plan_record import bandwidth_note
+from scorer.gang.plan_record import SETS_UNKNOWN, bandwidth_note
 from scorer.placement.explain import explain_plan
 from scorer.placement.result import value_of
 
@@ -41,7 +41,8 @@ class ExplainedUnit(Struct, frozen=True, kw_only=True):
     bandwidth: float | None
     """Modelled all-reduce bandwidth [GB/s]."""
     bandwidth_note: str | None
-    """`nic unknown`: only links inside each node count in the bandwidth."""
+    """`nic unknown`: only links inside each node count in the bandwidth. `GPUs unknown`: there is
+    none, since NVIDIA's plugin chooses some of the GPUs."""
     best_possible: float | None
     """The same on the empty cluster [GB/s]."""
     best_possible_nodes: int | None
@@ -81,7 +82,7 @@ def _unit(unit: UnitExplanation) -> ExplainedUnit:
         nodes=list(unit.plan.gpus) if unit.plan else [],
         gpus=lists(unit.plan.gpus) if unit.plan else {},
         bandwidth=rounded(value_of(unit.bandwidth)),
-        bandwidth_note=bandwidth_note(unit.bandwidth),
+        bandwidth_note=_bandwidth_note(unit),
         best_possible=rounded(value_of(unit.best_possible)),
         best_possible_nodes=unit.best_possible.nodes if unit.best_possible else None,
         index_order=index_order(unit.index_order),
@@ -91,6 +92,11 @@ def _unit(unit: UnitExplanation) -> ExplainedUnit:
         notes=list(explanation.notes) if explanation else [],
         pods=[_pod(pod) for pod in unit.pods],
     )
+
+
+def _bandwidth_note(unit: UnitExplanation) -> str | None:
+    is_unknown = unit.bandwidth is None and unit.plan is not None and unit.plan.sets_unknown
+    return SETS_UNKNOWN if is_unknown else bandwidth_note(unit.bandwidth)
 
 
 def _pod(pod: PodPlacement) -> ExplainedPod:

@@ -14,6 +14,7 @@ from cli.output.printer import (
     sentence,
     table,
 )
+from cli.output.words import gpus_text
 from cli.render.simulate_text import show_bandwidth
 from scorer.placement.explain import explain_plan
 
@@ -71,5 +72,4 @@ def _show_reasons(unit: UnitExplanation) -> None:
 
 
 def _row(pod: PodPlacement) -> list[str]:
-    gpus = f"{pod.count} by count" if pod.count else " ".join(map(str, pod.gpus))
-    return [f"  {pod.name}", pod.node or "-", gpus or "-", pod.state]
+    return [f"  {pod.name}", pod.node or "-", gpus_text(pod.gpus, pod.count) or "-", pod.state]

@@ -1,8 +1,8 @@
 """The text of a placement that `check` found for the pods of a template."""
 
 from cli.output.printer import BAD, GOOD, QUIET, Paint, say, sentence, table
-from cli.output.words import plural
-from cluster.whatif_api import FitResult, NodeLeft
+from cli.output.words import gpus_text, plural
+from cluster.whatif_api import FitResult, NodeLeft, PodFit
 from scorer.placement.messages import not_comparable
 from scorer.placement.result import JobBandwidth
 
@@ -23,7 +23,7 @@ def show_fit(fit: FitResult) -> None:
         say("    why:", sentence(fit.why))
     for note in fit.notes:
         say("    note:", sentence(note))
-    table([["    " + pod.name, str(pod.node), _gpus(pod.gpus)] for pod in placed])
+    table([["    " + pod.name, str(pod.node), _gpus(pod)] for pod in placed])
     for node in (left for left in fit.nodes if left.gpus):
         say(f"    left on {node.name}:", _left(node))
 
@@ -42,10 +42,10 @@ def _show_bandwidth(fit: FitResult) -> None:
     say("   ", f"{fit.bandwidth:.1f} GB/s", modelled)
 
 
-def _gpus(gpus: list[int] | None) -> str:
-    if gpus is None:
-        return "chosen by NVIDIA's device plugin"
-    return f"{plural('GPU', len(gpus))} {' '.join(map(str, gpus))}"
+def _gpus(pod: PodFit) -> str:
+    gpus = pod.gpus or []
+    noun = plural("GPU", len(gpus)) + " " if gpus else ""
+    return noun + gpus_text(gpus, pod.count or 0)
 
 
 def _left(node: NodeLeft) -> str:

@@ -66,6 +66,10 @@ class CountedPod(Struct, frozen=True, kw_only=True):
     name: str
     namespace: str
     gpus: int
+    gang: str | None
+    """`namespace/name`."""
+    bandwidth: float | None
+    """Of all GPUs of the node, if the pod or its gang has them [GB/s]. Else it is not known."""
 
 
 class NodeReport(Struct, frozen=True, kw_only=True):
@@ -146,9 +150,16 @@ def _node(view: InspectedNode) -> NodeReport:
             for namespace, _, name in [pod.name.partition("/")]
         ],
         counted=[
-            CountedPod(name=holder.name, namespace=holder.namespace, gpus=holder.holding.nvidia)
-            for holder in view.holders
-            if holder.holding.nvidia
+            CountedPod(
+                name=name,
+                namespace=namespace,
+                gpus=held.nvidia,
+                gang=each.gang,
+                bandwidth=rounded(each.bandwidth),
+            )
+            for each in view.counted_sets
+            for held in each.holdings
+            for namespace, _, name in [held.pod.partition("/")]
         ],
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from cli.analysis.counted_sets import CountedSet
 from cli.analysis.inspection import GPUHolder, InspectedNode
 from cli.output.printer import BAD, DOUBT, GOOD, QUIET, Cell, Paint, cut, say, say_rest, table
 from cli.output.words import amount_text, card_problems, plural
@@ -105,14 +106,29 @@ def _rows(view: InspectedNode) -> Iterator[list[Cell]]:
 
 
 def _counted(view: InspectedNode) -> Iterator[list[Cell]]:
-    """Yield the number of GPUs of each pod, where NVIDIA's plugin chooses which."""
-    for holder in view.holders:
-        number, is_shared = holder.holding.nvidia, holder.holding.counted == NVIDIA_GPU_SHARED
+    """Yield the number of GPUs of each pod or gang, where NVIDIA's plugin chooses which."""
+    for each in view.counted_sets:
+        is_shared = each.holdings[0].counted == NVIDIA_GPU_SHARED
         yield [
-            f"{number} {plural('replica' if is_shared else 'GPU', number)}",
-            "chosen by NVIDIA's plugin",
-            holder.holding.pod,
+            f"{each.count} {plural('replica' if is_shared else 'GPU', each.count)}",
+            "all GPUs" if each.is_whole else "chosen by NVIDIA's plugin",
+            _counted_bandwidth(each),
+            _counted_holders(view, each),
         ]
+
+
+def _counted_bandwidth(counted: CountedSet) -> str:
+    if counted.is_unknown:
+        return "bandwidth not known"
+    return f"{counted.bandwidth:.1f} GB/s" if counted.bandwidth is not None else ""
+
+
+def _counted_holders(view: InspectedNode, counted: CountedSet) -> str:
+    uids = {holding.uid for holding in counted.holdings}
+    holders = [holder for holder in view.holders if holder.holding.uid in uids]
+    if counted.gang:
+        return _gang(counted.gang, holders)
+    return f"{holders[0].holding.pod}{'' if holders[0].bound else ' (not bound yet)'}"
 
 
 def _groups(view: InspectedNode) -> list[tuple[int, ...]]:
@@ -168,11 +184,15 @@ def _holder_names(view: InspectedNode, gpus: tuple[int, ...]) -> str:
         return ""
     gang = holders[0].holding.gang
     if view.ledger.taken[gpus[0]].whole and gang:
-        number = len(holders)
-        return f"gang {gang} ({number} {plural('pod', number)}{_unbound(holders)})"
+        return _gang(gang, holders)
     names = [f"{pod.holding.pod}{_amount(pod, gpus[0])}" for pod in holders[:MAX_NAMES]]
     more = len(holders) - MAX_NAMES
     return ", ".join(names) + (f" and {more} more" if more > 0 else "")
+
+
+def _gang(gang: str, holders: list[GPUHolder]) -> str:
+    number = len(holders)
+    return f"gang {gang} ({number} {plural('pod', number)}{_unbound(holders)})"
 
 
 def _unbound(holders: list[GPUHolder]) -> str:
@@ -199,9 +219,11 @@ def _gpu_rows(view: InspectedNode) -> Iterator[list[Cell]]:
         for holder in holders or [None]:
             yield [*own, *(_pod(holder, i) if holder else [])]
             own = [""] * len(own)
-    for holder in view.holders:
-        if number := holder.holding.nvidia:
-            yield [f"{number} by count", "", "", "", holder.holding.pod]
+    for each in view.counted_sets:
+        speed = _counted_bandwidth(each)
+        for held in each.holdings:
+            yield [f"{held.nvidia} by count", speed, "", "", held.pod, held.gang or "-"]
+            speed = ""
 
 
 def _pod(holder: GPUHolder, i: int) -> list[Cell]:

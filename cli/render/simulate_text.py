@@ -18,14 +18,14 @@ from cli.output.printer import (
     sentence,
     table,
 )
-from cli.output.words import plural
+from cli.output.words import gpus_text, plural
 from cluster.keys import NVIDIA_GPU_SHARED
 from cluster.node import NodeMode
 from cluster.node_ledger import NodeLedger
 from scorer.placement.baselines import IndexOrder
 from scorer.placement.explain import explain_plan
 from scorer.placement.messages import not_comparable
-from scorer.placement.result import JobBandwidth, Placement
+from scorer.placement.result import JobBandwidth
 
 
 def show(simulation: Simulation) -> None:
@@ -81,7 +81,8 @@ def _show_unit(unit: UnitResult) -> None:
     for note in unit.notes:
         say("  note:", sentence(note))
     rows = [
-        ["  " + p.member.name.partition("/")[2], p.node, _gpus(p)] for p in unit.plan.placements
+        ["  " + p.member.name.partition("/")[2], p.node, gpus_text(p.gpus, p.count)]
+        for p in unit.plan.placements
     ]
     shown = cut(rows)
     table([["  POD", "NODE", "GPUS"], *shown] if unit.is_gang else shown)
@@ -121,12 +122,6 @@ def _difference(planned: JobBandwidth, other: JobBandwidth) -> str:
 def _gain(planned: JobBandwidth, baseline: JobBandwidth) -> str:
     times = planned.value / baseline.value if baseline.value else 0
     return f", {times:.1f} × less" if times > 1 else ""
-
-
-def _gpus(placement: Placement) -> str:
-    if not placement.shares:
-        return f"{placement.count}, chosen by NVIDIA's device plugin"
-    return " ".join(map(str, placement.gpus))
 
 
 def _show_denied(pod: PodResult) -> None:

@@ -12,7 +12,7 @@ from cluster.node import NodeMode
 from cluster.node_ledger import NodeLedger
 from cluster.whatif_api import FitRequest, FitResult, FitTemplate, NodeLeft, PodFit
 from scorer.cache.cluster_state import ClusterState
-from scorer.gang.plan_record import bandwidth_note, tenths
+from scorer.gang.plan_record import SETS_UNKNOWN, bandwidth_note, tenths
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.baselines import never_fits
 from scorer.placement.explain import notes_on, why_these
@@ -128,7 +128,8 @@ def _fit(
     notes = (note for seen, plan in plans for note in notes_on(seen, plan))
     refused = next((unit for unit in units if unit.reason), None)
     best = first.best_possible
-    known = [bandwidth for _, plan in plans if (bandwidth := plan.job_bandwidth)]
+    unknown = any(plan.sets_unknown for _, plan in plans)
+    known = [bandwidth for _, plan in plans if (bandwidth := plan.job_bandwidth) and not unknown]
     least = min(known, key=lambda bandwidth: bandwidth.value, default=None)
     return FitResult(
         fits=None not in placements,
@@ -141,7 +142,7 @@ def _fit(
         notes=list(dict.fromkeys((*notes, *_left_to_others(first.members[0])))),
         reason=refused.reason if refused else None,
         never=refused is not None and _never_fits(refused),
-        bandwidth_note=bandwidth_note(least),
+        bandwidth_note=SETS_UNKNOWN if unknown else bandwidth_note(least),
         bandwidth_nodes=least.nodes if least else None,
         best_possible_nodes=best.nodes if best else None,
     )

@@ -126,7 +126,7 @@ resource (3), too few free GPUs (1).
   fits now on plain-0
     why: Only plain-0 takes it now.
     note: A guess by count: kube-scheduler chooses the node, and NVIDIA's plugin the GPUs.
-    serve-0  plain-0  chosen by NVIDIA's device plugin
+    serve-0  plain-0  3, chosen by NVIDIA's plugin
     left on plain-0: 5 of 8 GPUs, of 8 that are free now
 """,
             id="counted",

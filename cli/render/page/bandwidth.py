@@ -80,6 +80,8 @@ def _gain(chosen: float, baseline: float | None) -> Markup | None:
 def _undefined(result: UnitResult, plan: Plan) -> str:
     if any(member.request.family is not Family.WHOLE for member in result.members):
         return "Bandwidth is modelled for whole GPUs that Linkwise chooses."
+    if plan.sets_unknown:
+        return "The bandwidth is not known: NVIDIA's plugin chooses the GPUs."
     nodes = [result.seen.ledger.nodes[node].node for node in plan.gpus]
     if not all(node.machine_known for node in nodes):
         return "No bandwidth is modelled: it is not known how these GPUs are linked."

@@ -1,7 +1,7 @@
 "use strict";
 const fleet = JSON.parse(document.getElementById("fleet-data").textContent);
-const [NAME, POOL, MODEL, MODE, STATES, USED, FREE, STRANDED, DRAWING, LINKS, PROBLEMS, HOLDERS] =
-  Array(12).keys();
+const [NAME, POOL, MODEL, MODE, STATES, USED, FREE, STRANDED, DRAWING, LINKS, PROBLEMS, HOLDERS,
+  COUNTED] = Array(13).keys();
 const FEW = 12, BIG = 48, MIDDLE = 800;
 const WORDS = {".": "free", "#": "held", "+": "placed now", "c": "held by count", "?": "unknown",
   "x": "unhealthy", "o": "cordoned"};
@@ -167,9 +167,9 @@ function move(event) {
 const tileWord = (one, counted) => counted ? "" : /[0-9]/.test(one) ? "" : WORDS[one];
 
 function fill(svg, node) {
-  const counted = node[STATES].includes("c");
+  const counted = node[STATES].includes("c") && node[FREE] > 0;
   svg.querySelectorAll("rect.tile").forEach((tile, i) => {
-    const one = node[STATES][i], word = tile.parentNode.querySelector("text.word");
+    const state = node[STATES][i], one = state === "c" && !counted ? "#" : state, word = tile.parentNode.querySelector("text.word");
     const title = tile.parentNode.querySelector("title");
     if (title) title.textContent = `GPU${i}`;
     if (word) word.textContent = tileWord(one, counted);
@@ -215,7 +215,8 @@ function open(index) {
   const right = make("div");
   const told = [];
   if (node[STATES].includes("c")) told.push("NVIDIA's device plugin chooses the GPUs; "
-    + `${node[STATES].split("c").length - 1} of ${node[STATES].length} are allocated.`);
+    + `${node[STATES].split("c").length - 1} of ${node[STATES].length} are allocated.`,
+    ...node[COUNTED]);
   if (node[LINKS]) told.push(`Its free GPUs reach ${node[LINKS][0].toFixed(1)} GB/s together; `
     + `as many of an empty one reach ${node[LINKS][1].toFixed(1)} GB/s at best.`);
   right.append(...told.map(text => make("p", "", text)));

@@ -55,6 +55,7 @@ def _row(node: FleetNode, drawing: int | None, tables: _Tables) -> list[object]:
         node.links,
         [printable(problem) for problem in node.problems],
         [_pod(pod, tables) for pod in node.pods],
+        [printable(sentence) for sentence in node.counted],
     ]
 
 

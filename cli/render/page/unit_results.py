@@ -111,7 +111,7 @@ def _placed(unit: Unit, plan: Plan) -> Markup:
         "div",
         element(
             "div",
-            _first([_node(node, gpus) for node, gpus in plan.gpus.items()], MEMBERS, "nodes"),
+            _first([_node(plan, node) for node in plan.gpus], MEMBERS, "nodes"),
             _reasons(unit.result.seen, explanation),
             _members(unit, plan) if unit.result.is_gang else None,
         ),
@@ -120,13 +120,14 @@ def _placed(unit: Unit, plan: Plan) -> Markup:
     )
 
 
-def _node(node: str, gpus: Sequence[int]) -> Markup:
-    return element("li", element("b", name(node)), element("span", _gpus(gpus), class_="where"))
+def _node(plan: Plan, node: str) -> Markup:
+    gpus = _gpus(plan.gpus[node], plan.counts.get(node, 0))
+    return element("li", element("b", name(node)), element("span", gpus, class_="where"))
 
 
-def _gpus(gpus: Sequence[int]) -> str:
-    if not gpus:
-        return "GPUs chosen by NVIDIA's device plugin"
+def _gpus(gpus: Sequence[int], count: int = 0) -> str:
+    if count:
+        return f"{count} {plural('GPU', count)}, chosen by NVIDIA's plugin"
     return f"{plural('GPU', len(gpus))} {' '.join(map(str, gpus))}"
 
 
@@ -168,7 +169,7 @@ def _member(unit: Unit, number: int, placement: Placement) -> Markup:
 def _gets(placement: Placement) -> str:
     share = placement.member.request.family is Family.SHARE
     amount = f"{request_text(placement.member.request)} of " if share else ""
-    return f"{amount}{_gpus(placement.gpus)}"
+    return f"{amount}{_gpus(placement.gpus, placement.count)}"
 
 
 def _pods(group: Sequence[Unit]) -> Markup:
@@ -176,7 +177,7 @@ def _pods(group: Sequence[Unit]) -> Markup:
     result = unit.result
     facts = [request_text(result.members[0].request), " · namespace ", name(result.namespace)]
     for placement in result.plan.placements if result.plan else ():
-        where = (name(placement.node), f", {_gpus(placement.gpus)}")
+        where = (name(placement.node), f", {_gpus(placement.gpus, placement.count)}")
         facts = [element("span", where, class_="ink"), " · ", *facts]
     reason = element("p", sentence(result.reason), class_="small") if result.reason else None
     others = [(" ", name(other.result.name)) for other in rest]

@@ -297,12 +297,67 @@ def test_gpus_that_are_only_counted_and_replicas_are_shown_as_such(inspect):
 
     assert shown.startswith(
         "counted default, links unknown; 1 of 4 GPUs free\n"
-        "  3 GPUs  chosen by NVIDIA's plugin  default/n\n"
+        "  3 GPUs  chosen by NVIDIA's plugin  bandwidth not known  default/n\n"
         "\n"
         "sliced timeslice, links unknown; 6 of 8 replicas free; nothing enforces the limits\n"
         "  0  2 of 4 replicas    default/r (2 replicas)\n"
         "  1  free\n"
     )
+
+
+def counted_pod(name, gpus, node, *, bound=True, **pod):
+    """Return a pod that Linkwise placed on a node of NVIDIA's plugin."""
+    home = {"nodeName": node} if bound else {}
+    made = a_pod({keys.NVIDIA_GPU: gpus}, name=name, **pod, **home)
+    record = {"v": 1, "node": node, "gpus": None, "count": gpus}
+    made["metadata"].setdefault("annotations", {})[keys.ALLOCATION] = json.dumps(record)
+    return made
+
+
+def h200(name):
+    labels = {keys.GFD_PRODUCT: "NVIDIA-H200", keys.GFD_COUNT: "8"}
+    return node_object(name, labels, **{keys.NVIDIA_GPU: "8"})
+
+
+def test_bandwidth_of_counted_gpus_is_known_only_for_the_whole_node(inspect):
+    workers = [
+        counted_pod(f"w-{i}", 2, "whole", bound=i > 0, labels=GANG, annotations={})
+        for i in range(4)
+    ]
+    others = [counted_pod("one", 1, "partly"), counted_pod("two", 2, "partly")]
+    alone = a_pod({keys.NVIDIA_GPU: 8}, name="all", nodeName="single")
+    objects = [h200("partly"), h200("single"), h200("whole"), *workers, *others, alone]
+    links = "NVIDIA H200, NVSwitch by labels of GPU feature discovery"
+
+    assert inspect(objects).out == (
+        f"partly default, {links}; 5 of 8 GPUs free\n"
+        "  1 GPU   chosen by NVIDIA's plugin                       default/one\n"
+        "  2 GPUs  chosen by NVIDIA's plugin  bandwidth not known  default/two\n"
+        "\n"
+        f"single default, {links}; 0 of 8 GPUs free\n"
+        "  8 GPUs  all GPUs  211.9 GB/s  default/all\n"
+        "\n"
+        f"whole default, {links}; 0 of 8 GPUs free\n"
+        "  8 GPUs  all GPUs  211.9 GB/s  gang default/vgg16 (4 pods, 1 not bound yet)\n"
+        "\n"
+        "3 nodes with 24 GPUs, 5 free\n"
+    )
+    detail = inspect(objects, "whole", "-d").out.splitlines()[-6:-2]
+    assert [line.split() for line in detail] == [
+        ["2", "by", "count", *speed, f"default/w-{i}", "default/vgg16"]
+        for i, speed in enumerate([["211.9", "GB/s"], [], [], []])
+    ]
+    counted = {
+        each["name"]: (each["gang"], each["bandwidth"])
+        for node in json.loads(inspect(objects, "-o", "json").out)["nodes"]
+        for each in node["counted"]
+    }
+    assert counted == {
+        "one": (None, None),
+        "two": (None, None),
+        "all": (None, 211.9),
+        **{f"w-{i}": ("default/vgg16", 211.9) for i in range(4)},
+    }
 
 
 def test_a_cluster_without_gpus_has_nothing_to_show(inspect):
@@ -363,7 +418,7 @@ def test_replicas_of_nvidias_plugin_are_counted_in_its_own_words(inspect):
 
     assert inspect(objects).out == (
         "t4 default, Tesla-T4-SHARED, links unknown; 3 of 4 replicas free\n"
-        "  1 replica  chosen by NVIDIA's plugin  default/p\n\n"
+        "  1 replica  chosen by NVIDIA's plugin    default/p\n\n"
         "1 node with 4 replicas of NVIDIA's plugin, 3 free\n"
     )
     (node,) = json.loads(inspect(objects, "-o", "json").out)["nodes"]

@@ -471,7 +471,7 @@ def test_gang_on_counted_nodes_has_counts_instead_of_gpus(simulate, linkwise):
     assert [(one["gpus"], one["count"]) for one in workers] == [(None, 1)] * 4
     shown = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml").out
     assert "The bandwidth is not known: NVIDIA's plugin chooses the GPUs of plain-0." in shown
-    assert "plain-0  1, chosen by NVIDIA's device plugin\n" in shown
+    assert "plain-0  1, chosen by NVIDIA's plugin\n" in shown
     assert "guess" not in shown
 
 

@@ -220,7 +220,7 @@ def test_every_gpu_and_every_holder_stands_on_the_map(case):
     for ledger in simulation.after.nodes:
         node = nodes[ledger.node.name]
         assert len(node[4]) == len(ledger.node.cards)
-        held = {f"{shown['namespaces'][one[0]]}/{one[1]}": one[3] for one in node[-1]}
+        held = {f"{shown['namespaces'][one[0]]}/{one[1]}": one[3] for one in node[11]}
         assert held == {
             holding.pod: sorted({share.i for share in holding.shares})
             for holding in ledger.holdings.values()

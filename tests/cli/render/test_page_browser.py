@@ -72,6 +72,31 @@ spec: {containers: [{name: c, image: x, resources: {limits: {aliyun.com/gpu-core
 """
 
 
+COUNTED = """
+apiVersion: linkwise.dev/v1alpha1
+kind: Cluster
+nodes:
+  - {name: whole, machine: dgx-h100}
+  - {name: partly, machine: dgx-h100}
+"""
+COUNTED_POD = """
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: p-NODE
+  uid: p-NODE
+  namespace: default
+  annotations:
+    linkwise.dev/gang: "HOSTILE"
+    linkwise.dev/gang-size: "1"
+    linkwise.dev/allocation: '{"v":1,"node":"NODE","gpus":null,"count":GPUS}'
+spec:
+  nodeName: NODE
+  containers: [{name: c, image: x, resources: {limits: {nvidia.com/gpu: GPUS}}}]
+""".replace("HOSTILE", HOSTILE)
+
+
 @pytest.fixture(scope="module")
 def chromium():
     with sync_playwright() as playwright:
@@ -284,4 +309,34 @@ def test_the_page_of_a_simulation_is_laid_out_alike(linkwise, write, opened_file
     assert page.locator("dialog .chip").count() == 4
     assert page.locator("dialog rect.tile.placed").count() == 8
     assert "?" not in page.locator("main").inner_text()
+    assert not page.problems
+
+
+def test_node_of_nvidias_plugin_has_a_bandwidth_if_one_gang_has_it_whole(
+    linkwise, write, opened_file
+):
+    pods = (
+        COUNTED_POD.replace("NODE", node).replace("GPUS", gpus)
+        for node, gpus in (("whole", "8"), ("partly", "3"))
+    )
+    write("cluster.yaml", COUNTED + "".join(pods))
+    linkwise("inspect", "--cluster", "cluster.yaml", "-o", "html", "--to", "page.html")
+    page = opened_file("page.html", 1280, "light")
+
+    def dialog(node):
+        page.locator("button.n", has_text=node).click()
+        text, held = (
+            page.locator("dialog").inner_text(),
+            page.locator("dialog rect.tile.held").count(),
+        )
+        page.locator("dialog button.close").click()
+        return text, held
+
+    whole, partly = dialog("whole"), dialog("partly")
+    assert f"Gang default/{HOSTILE} has all 8 GPUs: 211.9 GB/s." in whole[0]
+    assert whole[1] == 8
+    unknown = f"Gang default/{HOSTILE}: the bandwidth is not known, since NVIDIA's plugin chooses"
+    assert unknown in partly[0]
+    assert "GB/s" not in partly[0]
+    assert partly[1] == 0
     assert not page.problems

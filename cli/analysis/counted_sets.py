@@ -1,0 +1,54 @@
+"""The GPUs of each pod or gang on a node where NVIDIA's plugin chooses them. Pure."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from cluster.keys import NVIDIA_GPU
+from cluster.node_ledger import Holding, NodeLedger
+from topology.table import table_of
+
+
+@dataclass(frozen=True, slots=True)
+class CountedSet:
+    """The GPUs of one pod, or of the pods of one gang, on a node of NVIDIA's plugin."""
+
+    holdings: tuple[Holding, ...]
+    """By pod name."""
+    gang: str | None
+    """`namespace/name`."""
+    count: int
+    """Number of GPUs, or of replicas."""
+    is_whole: bool
+    """They are all GPUs of the node, so it is known which."""
+    bandwidth: float | None
+    """All-reduce bandwidth of all GPUs of the node [GB/s]; None: not known, or one GPU."""
+    is_unknown: bool
+    """The bandwidth depends on the choice of NVIDIA's plugin."""
+
+
+def counted_sets(ledger: NodeLedger) -> tuple[CountedSet, ...]:
+    """Return the sets of a node by pod or gang, in the order of their first pods' names."""
+    by_unit: dict[object, list[Holding]] = {}
+    for holding in sorted(ledger.holdings.values(), key=lambda holding: holding.pod):
+        if holding.nvidia:
+            unit = holding.counted, holding.gang or holding.uid
+            by_unit.setdefault(unit, []).append(holding)
+    return tuple(_sets(ledger, by_unit.values()))
+
+
+def _sets(ledger: NodeLedger, units: Iterable[list[Holding]]) -> Iterator[CountedSet]:
+    node = ledger.node
+    for holdings in units:
+        count = sum(holding.nvidia for holding in holdings)
+        is_gpus = holdings[0].counted == NVIDIA_GPU
+        is_whole = is_gpus and count == len(node.cards) and not ledger.unaccounted
+        is_known = is_whole and count > 1 and node.machine is not None and node.machine_known
+        table = table_of(node.machine) if is_known and node.machine else None
+        yield CountedSet(
+            holdings=tuple(holdings),
+            gang=holdings[0].gang,
+            count=count,
+            is_whole=is_whole,
+            bandwidth=table.bandwidth((1 << count) - 1) if table else None,
+            is_unknown=is_gpus and count > 1 and not is_whole,
+        )
