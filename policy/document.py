@@ -112,6 +112,9 @@ class Gangs(Wire):
     `preemptionPolicy: Never`, so that a pinned pod does not preempt others."""
     domains: tuple[LabelKey, ...] = (keys.GFD_CLIQUE, keys.RACK, keys.ASW_ID)
     """Node labels of network levels, nearest first."""
+    nic_bandwidth: Positive | None = None
+    """Bandwidth of all NICs of a node together, per direction [GB/s]. None: it is not known, so the
+    bandwidth of a gang over several nodes counts only links inside each."""
 
 
 class Autoscaling(Wire):

@@ -19,7 +19,7 @@ def placement_snapshot(
 
     Args:
         cluster: The cluster.
-        policy: Gives placement strategy and topology domains.
+        policy: Gives placement strategy, topology domains and the bandwidth of NICs.
         mode: What the choice of GPUs prefers.
     """
     return replace(
@@ -27,6 +27,7 @@ def placement_snapshot(
         mode=mode,
         placement=policy.policy.placement.strategy,
         domains=policy.policy.gangs.domains,
+        nic_bandwidth=policy.policy.gangs.nic_bandwidth,
     )
 
 

@@ -142,6 +142,7 @@ class Informers:
             Snapshot(Ledger()),
             placement=policy.placement.strategy,
             domains=policy.gangs.domains,
+            nic_bandwidth=policy.gangs.nic_bandwidth,
         )
         self.state.set_preferences(preferences, migrate=policy.migration.gpushare)
         self.nodes.set_policy(self.policy)

@@ -388,6 +388,45 @@ def test_plans_on_different_numbers_of_nodes_are_not_compared(simulate, linkwise
     ]
 
 
+PAIRS_OF_H100 = """\
+apiVersion: linkwise.dev/v1alpha1
+kind: Cluster
+nodes:
+""" + "".join(
+    f"- {{name: {name}, machine: dgx-h100, mode: topology, used: [{used}]}}\n"
+    for name in "abcd"
+    for used in [", ".join(f"{{gpu: {i}}}" for i in range(2, 8))]
+)
+
+
+@pytest.mark.parametrize(
+    ("nic", "bandwidth", "note"),
+    [
+        pytest.param(None, 211.9, "nic unknown", id="NICs unknown"),
+        pytest.param(400, 211.9, None, id="links inside nodes are slower"),
+        pytest.param(50, 28.6, None, id="NICs are slower"),
+    ],
+)
+def test_slower_of_links_and_nics_counts_where_the_policy_states_these(
+    simulate, linkwise, write, nic, bandwidth, note
+):
+    write("policy.yaml", f"gangs: {{nicBandwidth: {nic or 'null'}}}\n")
+
+    _, answer = simulate(gang(8), cluster=PAIRS_OF_H100, arguments=("--policy", "policy.yaml"))
+
+    (found,) = answer["gangs"]
+    assert (len(found["nodes"]), found["bandwidth"], found["bandwidth_note"]) == (
+        4,
+        bandwidth,
+        note,
+    )
+    assert (found["best_possible"], found["best_possible_nodes"]) == (211.9, 1)
+    arguments = ("jobs.yaml", "--cluster", "cluster.yaml", "--policy", "policy.yaml")
+    shown = linkwise("simulate", *arguments).out
+    assert (" inside each node\n" in shown) is (nic is None)
+    assert ("not comparable" in shown) is (nic is None)
+
+
 def test_plans_on_the_same_number_of_nodes_are_compared(simulate, linkwise):
     _, answer = simulate(gang(10), cluster=FREE_PAIRS.replace("{gpu: 6}, ", ""))
 

@@ -50,13 +50,14 @@ async def test_an_invalid_policy_leaves_the_last_valid_one_in_use(cluster):
     async with watching(cluster) as informers:
         assert informers.policy.policy.gangs.ageing_minutes == 10
         cluster.policy(
-            "gangs: {ageingMinutes: 3, domains: [rack]}\n"
+            "gangs: {ageingMinutes: 3, domains: [rack], nicBandwidth: 25}\n"
             "placement: {strategy: spread}\n"
             "machines:\n- {nodeLabels: {pool: a}, machine: dgx1-v100}\n"
         )
         await until(lambda: informers.policy.policy.gangs.ageing_minutes == 3)
         snapshot = informers.state.snapshot()
         assert (snapshot.domains, snapshot.placement) == (("rack",), "spread")
+        assert snapshot.nic_bandwidth == 25
         assert node_in(informers).machine_known
         generation = informers.policy.generation
 
