@@ -55,6 +55,8 @@ class NodeView(Struct, frozen=True):
     """Why no pod is placed here; null: all GPUs are accounted."""
     gpus: tuple[GPUView, ...]
     counted: tuple[CountedView, ...]
+    gpus_free: int
+    """Free GPUs, chosen by Linkwise or by NVIDIA's plugin; 0 if unaccounted."""
 
 
 class NodesView(Struct, frozen=True):
@@ -156,6 +158,7 @@ def _node(ledger: NodeLedger) -> NodeView:
             for holding in ledger.holdings.values()
             if holding.nvidia
         ),
+        gpus_free=ledger.gpus_free,
     )
 
 

@@ -13,7 +13,7 @@ from cluster.topology_configmap import PublishedTopology, write_published
 from topology import catalogue
 from topology.table import table_of
 
-NODE = "gpu-0"
+NODE, COUNTED = "gpu-0", "counted"
 MACHINE = replace(
     catalogue.entry("dgx1-v100").machine,
     uuids=tuple(f"GPU-0000000{i}-1111-2222-3333-444444444444" for i in range(8)),
@@ -98,6 +98,44 @@ def test_gpus_behind_an_extended_resource_of_dra_are_not_free_either(pods, placi
 
     members = wait_until_placed(pods, "pair", 7)
     assert {index for gpus in members.values() for _, index in gpus} == set(range(8)) - held
+
+
+@pytest.fixture
+def counted(plane, nodes, pods, placing):
+    """A node of NVIDIA's plugin, whose GPUs are devices of NVIDIA's driver, too."""
+    del placing
+    nodes({"name": COUNTED, "machine": "dgx1-v100", "cpu": 96, "memory": "768Gi"})
+    with gpus_by_claims(plane.api, COUNTED, MACHINE.uuids):
+        yield
+        pods.clear()
+        delete_claims(plane.api, pods.namespace)
+
+
+def free_on(placing, name):
+    (node,) = (node for node in placing.look("/v1/nodes")["nodes"] if node["name"] == name)
+    return node["gpus_free"]
+
+
+@pytest.mark.usefixtures("counted")
+def test_gpus_of_a_claim_are_not_counted_free_on_a_node_of_nvidias_plugin(plane, pods, placing):
+    make_claim(plane.api, pods.namespace, "notebook", 2)
+    pods.create(name="notebook", spec=claiming("notebook"))
+    wait_until(lambda: pods.all()["notebook"]["spec"].get("nodeName") == COUNTED, "bound", PATIENCE)
+    assert len(claimed(pods)) == 2
+    wait_until(lambda: free_on(placing, COUNTED) == 6, "they are known", PATIENCE)
+
+    make_gang(pods, "large", 7, 1, resource=keys.NVIDIA_GPU)
+    wait_for_phase(pods, "large", "Waiting", "6 of 7")
+    make_gang(pods, "small", 6, 1, resource=keys.NVIDIA_GPU)
+    placed = wait_for_phase(pods, "small", "Placed")
+    assert [(held["node"], held["count"]) for held in placed["status"]["held"]] == [(COUNTED, 6)]
+    assert gates(pods.all()["large-0"]) == [keys.GANG]
+
+    delete_pods(pods, "notebook")
+    delete_claims(plane.api, pods.namespace)
+    wait_until(lambda: free_on(placing, COUNTED) == 2, "the claim has ended", PATIENCE)
+    delete_pods(pods, *(f"small-{i}" for i in range(6)))
+    wait_for_phase(pods, "large", "Placed")
 
 
 def test_a_gang_of_claims_is_left_to_the_scheduler_with_a_warning(pods, by_claims):

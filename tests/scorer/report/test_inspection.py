@@ -1,5 +1,5 @@
 import msgspec
-from builders import a_node, a_snapshot, workers
+from builders import a_counted_node, a_node, a_snapshot, workers
 
 from cluster.gang import GangKey, Link
 from cluster.ledger import Ledger
@@ -56,10 +56,11 @@ def test_a_gpu_has_its_holders():
 
 
 def test_pods_whose_gpus_nvidias_plugin_chooses_are_counted():
-    ledger = NodeLedger.empty(a_node(mode="default")).hold(Holding("team/a", "u1", nvidia=2))
+    ledger = NodeLedger.empty(a_counted_node("node-0")).hold(Holding("team/a", "u1", nvidia=2))
 
     (found,) = shown(view_nodes(snapshot_of(Ledger({"node-0": ledger})), 1))["nodes"]
 
+    assert found["gpus_free"] == 6
     assert found["counted"] == [{"pod": "team/a", "gpus": 2}]
 
 
