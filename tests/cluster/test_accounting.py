@@ -2,7 +2,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import a_machine, a_node, a_pod, an_exact_node
+from builders import a_container, a_counted_node, a_machine, a_node, a_pod, an_exact_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,8 +44,9 @@ def pod(
     annotations: dict[str, str] | None = None,
     age: int = 0,
     phase: str = "Running",
+    **spec: Any,
 ) -> Pod:
-    raw = a_pod(limits or {}, name=name, annotations=annotations or {}, nodeName=bound)
+    raw = a_pod(limits or {}, name=name, annotations=annotations or {}, nodeName=bound, **spec)
     raw["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{age:02}Z"
     raw["status"] = {"phase": phase}
     if record:
@@ -91,6 +92,41 @@ def test_nvidia_gpus_without_a_record_make_an_exact_node_unaccounted():
     node = ledger_of([an_exact_node()], [pod("a", {NVIDIA_GPU: 1}, bound="exact-0")])
 
     assert "has GPUs of this node, but no" in str(node.nodes["exact-0"].unaccounted)
+
+
+@pytest.mark.parametrize(
+    ("fields", "free"),
+    [
+        pytest.param({}, 6, id="pod of another scheduler, without any mark"),
+        pytest.param({"phase": "Pending"}, 6, id="bound, not started"),
+        pytest.param({"phase": "Succeeded"}, 8, id="succeeded"),
+        pytest.param({"phase": "Failed"}, 8, id="failed"),
+        pytest.param(
+            {"initContainers": [a_container({NVIDIA_GPU: 5}, name="first")]},
+            3,
+            id="larger init container",
+        ),
+        pytest.param(
+            {"initContainers": [a_container({NVIDIA_GPU: 1}, name="s", restartPolicy="Always")]},
+            5,
+            id="sidecar",
+        ),
+    ],
+)
+def test_pods_of_a_counted_node_hold_what_the_scheduler_counts(fields: dict[str, Any], free: int):
+    node = a_counted_node("n", resources={NVIDIA_GPU: 8})
+
+    held = ledger_of([node], [pod("a", {NVIDIA_GPU: 2}, bound="n", **fields)]).nodes["n"]
+
+    assert (held.gpus_free, held.unaccounted) == (free, None)
+
+
+def test_pods_of_a_counted_node_stay_counted_while_the_plugin_restarts():
+    restarting = a_counted_node("n", resources={NVIDIA_GPU: 0})
+
+    held = ledger_of([restarting], [pod("a", {NVIDIA_GPU: 2}, bound="n")]).nodes["n"]
+
+    assert (held.gpus_free, held.counted_free(NVIDIA_GPU), held.unaccounted) == (0, -2, None)
 
 
 def test_a_node_whose_mode_offers_aliyun_gpus_is_accounted_beside_pods_of_nvidias_plugin():

@@ -6,9 +6,10 @@
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
-from controlplane.api import Api, Object
+from controlplane.api import Api, ApiError, Object
 from controlplane.gangs import make_gang, wait_for_phase
 from controlplane.nodes import NODES as ALL_NODES
 from controlplane.pods import Pods, container, gates
@@ -38,8 +39,17 @@ def both(pods, nodes, placing) -> Iterator[Scorer]:
         {**half, "name": "exact", "mode": "topology", "labels": exact},
         {**half, "name": "counted", "labels": COUNTED},
     )
+    wait_until(lambda: excludes_exact_nodes(pods), "admission knows the nodes")
     yield placing
     pods.clear()
+
+
+def excludes_exact_nodes(pods: Pods) -> bool:
+    """Return whether admission keeps pods of NVIDIA's plugin off the nodes of the agent."""
+    with suppress(ApiError):
+        made = pods.create(GPU, name="probe", spec={"nodeSelector": COUNTED}, dryRun="All")
+        return "affinity" in made["spec"]
+    return False
 
 
 def replica_set(name: str) -> Object:
@@ -158,6 +168,25 @@ def test_gang_that_takes_a_whole_counted_node_shows_its_bandwidth(pods):
     records = [pods.all()[f"part-{i}"]["metadata"]["annotations"] for i in range(2)]
     assert all('"gpus":null,"count":2' in record[keys.ALLOCATION] for record in records)
     assert all(keys.VISIBLE_DEVICES not in record for record in records)
+
+
+def test_books_of_a_counted_node_are_those_of_the_scheduler(pods, both):
+    here = {"nodeSelector": {keys.HOSTNAME: "counted-0"}}
+    first = {**container({keys.NVIDIA_GPU: 5}), "name": "first"}
+    pods.create({keys.NVIDIA_GPU: 2}, name="init", spec={**here, "initContainers": [first]})
+    pods.create({keys.NVIDIA_GPU: 2}, name="named", spec={"nodeName": "counted-0"})
+    wait_until(lambda: booked(both)["counted-0"] == 7, "the larger init container counts")
+    make_gang(pods, "whole", 8, 1, resource=keys.NVIDIA_GPU, spec=here)
+    wait_for_phase(pods, "whole", "Waiting", "1 of 8")
+
+    for name, phase in (("init", "Succeeded"), ("named", "Failed")):
+        pods.api.patch(f"{pods.path}/{name}/status", {"status": {"phase": phase}})
+
+    placed = wait_for_phase(pods, "whole", "Placed")
+    assert [held["count"] for held in placed["status"]["held"]] == [8]
+    assert {"init", "named"} < pods.all().keys()
+    assert booked(both)["counted-0"] == SIZE
+    assert both.metrics["linkwise_unaccounted_nodes"] == 0
 
 
 def test_restart_of_the_plugin_loses_no_pod(pods, both, plane):
