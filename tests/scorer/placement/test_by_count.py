@@ -7,6 +7,7 @@ import pytest
 from builders import (
     a_counted_node,
     a_gated_member,
+    a_member,
     a_snapshot,
     an_exact_node,
     an_nvswitch_machine,
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.gang import Link
-from cluster.keys import NVIDIA_GPU
+from cluster.keys import GANG, NVIDIA_GPU
 from cluster.node import MachineSource, Node
 from cluster.node_ledger import Holding, NodeLedger
 from scorer.placement.baselines import best_possible, index_order
@@ -121,6 +122,60 @@ def test_plan_by_count_stays_in_the_nearest_network_domain():
     assert workers_on(planned) == {"b": 8, "c": 5}
     assert isinstance(planned, Plan)
     assert planned.domain == f"{RACK}=2"
+
+
+RAIL = "example.com/rail"
+
+
+@pytest.mark.parametrize(
+    ("places", "free", "expected"),
+    [
+        pytest.param("aX bY cZ dZ", (8, 5, 8, 8), {"c": 8, "d": 5}, id="before the tightest fit"),
+        pytest.param("aX bY cY dZ", (8, 8, 2, 8), {"a": 8, "d": 5}, id="only the far one fits"),
+        pytest.param("aX bY cY dZ", (8, 5, 5, 3), {"a": 8, "b": 5}, id="fewest nodes come first"),
+        pytest.param("aX bX cY dY", (8, 7, 8, 5), {"c": 8, "d": 5}, id="tightest of two domains"),
+    ],
+)
+def test_nearest_of_several_network_domains_is_taken(
+    places: str, free: tuple[int, ...], expected: dict[str, int]
+):
+    far = {"a": "1", "b": "2", "c": "2", "d": "1"}
+    nodes = [
+        a_counted_node(name, labels={RAIL: near, RACK: far[name]}) for name, near in places.split()
+    ]
+    numbers = {node.name: number for node, number in zip(nodes, free, strict=True)}
+    snapshot = replace(with_used(a_snapshot(*nodes), numbers), domains=(RAIL, RACK))
+
+    assert workers_on(plan(snapshot, gated_workers(13))) == expected
+
+
+def test_domain_is_nearer_than_a_faster_machine():
+    fast = [an_nvswitch_machine(8, 18) if rack == "1" else None for rack in "122"]
+    nodes = [
+        a_counted_node(name, labels={RACK: rack}, **({"machine": machine} if machine else {}))
+        for name, rack, machine in zip("abc", "122", fast, strict=True)
+    ]
+
+    planned = plan(replace(a_snapshot(*nodes), domains=(RACK,)), gated_workers(16))
+
+    assert workers_on(planned) == {"b": 8, "c": 8}
+
+
+def test_slower_machines_are_added_only_where_the_fastest_do_not_suffice():
+    def nodes(*fast: str) -> Snapshot:
+        machine = {"machine": an_nvswitch_machine(8, 18)}
+        return a_snapshot(*(a_counted_node(n, **(machine if n in fast else {})) for n in "abc"))
+
+    assert workers_on(plan(nodes("b", "c"), gated_workers(16))) == {"b": 8, "c": 8}
+    assert len(workers_on(plan(nodes("c"), gated_workers(16)))) == 2
+
+
+def test_node_without_cpu_for_all_fits_as_many_workers_as_it_has_cpu_for():
+    snapshot = a_snapshot(a_counted_node("a", cpu=3000), a_counted_node("b", cpu=96000))
+    gated = {"schedulingGates": [{"name": GANG}]}
+    members = [a_member(0, f"w-{i}", limits={NVIDIA_GPU: 1, "cpu": 1}, **gated) for i in range(10)]
+
+    assert workers_on(plan(snapshot, members)) == {"a": 3, "b": 7}
 
 
 def test_members_follow_one_another_on_each_node():
