@@ -32,31 +32,28 @@ class Transitions:
 def register_metrics(registry: CollectorRegistry, reconciler: Reconciler) -> None:
     """Register gauges of the last pass of a reconciler."""
 
-    def outcome() -> Outcome | None:
-        return reconciler.outcome
-
     def phases() -> dict[str, float | None]:
-        last = outcome()
+        last = reconciler.outcome
         if last is None or last.phase is None:
             return {}
         return {phase.value: float(phase is last.phase) for phase in Phase}
 
     def phase_start() -> float | None:
-        last = outcome()
+        last = reconciler.outcome
         return last.since if last and last.phase else None
 
     Gauges(
         registry,
         "linkwise_certs_expiry_timestamp_seconds",
         "Expiry of a certificate, in seconds since 1970.",
-        lambda: _expiries(outcome()),
+        lambda: _expiries(reconciler.outcome),
         label="certificate",
     )
     Gauges(
         registry,
         "linkwise_certs_trusted",
         "1 if the caBundle of a webhook configuration has the CA of each serving certificate.",
-        lambda: _trusted(outcome()),
+        lambda: _trusted(reconciler.outcome),
         label="registration",
     )
     Gauges(

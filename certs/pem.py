@@ -102,10 +102,19 @@ def read_pair(data: Mapping[str, str], certificate_key: str, key_key: str) -> Ke
         raise ContentError(
             f"{certificate_key} has {len(certificates)} certificates: it must be one"
         )
-    key = read_key(content(data, key_key), key_key, certificates[0])
+    return key_pair(certificates[0], content(data, key_key), key_key)
+
+
+def key_pair(certificate: x509.Certificate, pem: bytes, name: str) -> KeyPair:
+    """Return a certificate and its key on the curve P-256, from PEM text.
+
+    Raises:
+        ContentError: It is not a PEM key on this curve, or the key of another certificate.
+    """
+    key = read_key(pem, name, certificate)
     if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
-        raise ContentError(f"{key_key} is not a key on the curve P-256")
-    return KeyPair(certificates[0], key)
+        raise ContentError(f"{name} is not a key on the curve P-256")
+    return KeyPair(certificate, key)
 
 
 def certificates_pem(certificates: Iterable[x509.Certificate]) -> bytes:

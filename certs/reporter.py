@@ -45,7 +45,7 @@ class Reporter:
             reason: In CamelCase.
             message: For people.
             change: Identifies the change; the same in all replicas.
-            is_warning: Whether somebody may have to act.
+            is_warning: Whether an administrator may have to act.
         """
         about = ObjectReference("v1", "Secret", CA_SECRET, uid, self._namespace)
         event = Event(about, reason, message, change, is_warning)

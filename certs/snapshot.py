@@ -28,8 +28,9 @@ class Snapshot:
     """All objects, the CAs read last.
 
     This order makes stale writes harmless. A replica writes a webhook configuration or a leaf only
-    if it has not changed since it was read, so not since before the CAs were read. Whoever then
-    changed the CAs must have rewritten that object afterwards, before its own wait could begin.
+    if it has not changed since it was read, so not since before the CAs were read. If
+    another replica has changed the CAs since then, its wait begins only after it has rewritten that
+    object.
     """
 
     configurations: Mapping[Target, WebhookConfiguration]

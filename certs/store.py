@@ -59,7 +59,7 @@ class Store:
         )
 
     async def read_provided(self) -> Snapshot:
-        """Return all objects but the CAs, which are somebody else's.
+        """Return all objects but the CAs, which this process does not issue.
 
         Raises:
             KubeError: As `read`.

@@ -12,11 +12,9 @@ and after a rollback they find it unchanged.
 
 from collections.abc import Mapping
 
-from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
-
 from certs.authorities import Authorities
 from certs.authority import KeyPair, is_issued_by
-from certs.pem import ContentError, content, read_certificates, read_key
+from certs.pem import ContentError, content, key_pair, read_certificates
 
 _END_OF_KEY = b"-----END PRIVATE KEY-----\n"
 
@@ -45,10 +43,5 @@ def _pairs(data: Mapping[str, str]) -> list[KeyPair]:
     texts = [text + _END_OF_KEY for text in content(data, "ca.key").split(_END_OF_KEY)[:-1]]
     if len(texts) != len(certificates):
         raise ContentError("ca.key does not have a key for each certificate of ca.crt")
-    pairs = []
-    for certificate, text in zip(certificates, texts, strict=True):
-        key = read_key(text, "ca.key", certificate)
-        if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
-            raise ContentError("ca.key is not a key on the curve P-256")
-        pairs.append(KeyPair(certificate, key))
-    return pairs
+    pairs = zip(certificates, texts, strict=True)
+    return [key_pair(certificate, text, "ca.key") for certificate, text in pairs]
