@@ -15,7 +15,6 @@ from scorer.cache.cluster_state import Key
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.queue import CommitQueue
-from scorer.gang.crd import name_of
 from scorer.gang.unit import Unit
 from scorer.metrics import Stage
 from scorer.queue.cycle import Reservation
@@ -131,7 +130,7 @@ class Planner:
     def _report_one(self, key: GangKey) -> None:
         was_lacking = self._lacking.pop(key, None)
         state = self._status_reporter.reconcile(key)
-        gang = self._informers.gangs.get((key.namespace, name_of(key)))
+        gang = self._informers.gang(key)
         owner = gang.owner if gang else None
         if owner and state and state.is_size_outdated:
             self._lacking[key] = owner

@@ -16,7 +16,7 @@ from scorer.cache.cluster_state import Key
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.queue import CommitQueue
-from scorer.gang.crd import Gang, GangPlan, Phase, name_of
+from scorer.gang.crd import Gang, Phase
 from scorer.gang.plan_record import plan_id_of, plan_of, remaining_placements
 from scorer.gang.unit import Unit
 from scorer.gang.whole_plan import all_members, whole_plan, without_siblings
@@ -158,7 +158,7 @@ class UnitScheduler:
         plan_id = f"{self._term}-{self._plans}"
         recorded = plan_of(plan, plan_id, best_possible=best, index_order=order)
         if unit.is_gang:
-            before = self._recorded_plan(unit)
+            before = self._informers.recorded_plan(unit.key)
             recorded = whole_plan(recorded, unit, self._state.snapshot(), before)
         self._commit_queue.add(unit, plan.placements, recorded, ready_since=self._ready_since(unit))
 
@@ -225,7 +225,7 @@ class UnitScheduler:
         plan_ids = {plan_id_of(pod) for pod in unit.settled} - {None}
         if not plan_ids or not unit.is_gang:
             return False
-        plan = self._recorded_plan(unit)
+        plan = self._informers.recorded_plan(unit.key)
         if plan is None or plan.id not in plan_ids:
             return False
         placements = remaining_placements(plan, unit, self._state.snapshot())
@@ -234,10 +234,6 @@ class UnitScheduler:
         _log.info("Resuming plan", gang=_name(unit), plan=plan.id)
         self._commit_queue.add(unit, placements, plan, ready_since=self._ready_since(unit))
         return True
-
-    def _recorded_plan(self, unit: Unit) -> GangPlan | None:
-        gang = self._informers.gangs.get((unit.key.namespace, name_of(unit.key)))
-        return gang.spec.plan if gang else None
 
     def _ready_since(self, unit: Unit) -> float:
         """Return since when all of a unit could be planned [s, of the loop's clock]."""

@@ -19,7 +19,7 @@ from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
 from scorer.cache.workloads import above_set
-from scorer.gang.crd import Gang, name_of
+from scorer.gang.crd import Gang, object_key
 from scorer.gang.declaration import Declaration
 from scorer.gang.owners import (
     ExpectedPods,
@@ -79,7 +79,7 @@ class PlannerView:
 
     def gang_object(self, key: GangKey) -> Gang | None:
         """Return the Gang object of a unit."""
-        return self.gangs.get((key.namespace, name_of(key)))
+        return self.gangs.get(object_key(key))
 
 
 def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
@@ -94,7 +94,7 @@ def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
 
     def is_starving(unit: Unit) -> bool:
         # Earlier reservations are not recorded, so only the first one is known.
-        gang = gangs.get((unit.key.namespace, name_of(unit.key)))
+        gang = gangs.get(object_key(unit.key))
         since = assembled_since(unit, gang)
         return since is not None and ageing <= clock - since < ageing + reserved_for
 

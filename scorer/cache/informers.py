@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from cluster.gang import GangKey
 from cluster.keys import POLICY_KEY, POLICY_NAME, POLICY_NAMESPACE
 from cluster.ledger import Ledger
 from policy.active_config import POLICY, ActiveConfig
@@ -26,7 +27,7 @@ from scorer.cache.node_informer import NodeInformer
 from scorer.cache.pod_informer import PodInformer
 from scorer.cache.table_builder import build_table
 from scorer.cache.workload_informer import WorkloadInformer
-from scorer.gang.crd import Gang
+from scorer.gang.crd import Gang, GangPlan, object_key
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners
 from scorer.placement.snapshot import Snapshot
@@ -77,6 +78,15 @@ class Informers:
     def gangs(self) -> Mapping[Key, Gang]:
         """The Gang objects, by namespace and name."""
         return self.gang_objects.reflector.items
+
+    def gang(self, key: GangKey) -> Gang | None:
+        """Return the object of a gang; None: there is none."""
+        return self.gangs.get(object_key(key))
+
+    def recorded_plan(self, key: GangKey) -> GangPlan | None:
+        """Return the plan in the object of a gang; None: there is none."""
+        gang = self.gang(key)
+        return gang.spec.plan if gang else None
 
     @property
     def policy(self) -> PolicySnapshot:

@@ -23,7 +23,7 @@ from scorer.commit.pending_binding import (
     eviction_blocker,
     recreation_time,
 )
-from scorer.gang.crd import GangPlan, Phase, name_of
+from scorer.gang.crd import GangPlan, Phase
 from scorer.gang.plan_record import plan_from_records, plan_id_of
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit, settled_unit
@@ -130,14 +130,11 @@ class BindingTracker:
                 continue
             members = [pod for pod in state.group(group) if owners.key(pod) == key]
             unit = settled_unit(key, members, owners)
-            self.track(unit, self._recorded_plan(unit, plan_id) or plan_from_records(plan_id, pods))
+            plan = self._informers.recorded_plan(key) if unit.is_gang else None
+            if plan is None or plan.id != plan_id:
+                plan = plan_from_records(plan_id, pods)
+            self.track(unit, plan)
             self._unreconciled.add((key, plan_id))
-
-    def _recorded_plan(self, unit: Unit, plan_id: str) -> GangPlan | None:
-        """Return the plan of this id in the Gang of a unit."""
-        gang = self._informers.gangs.get((unit.key.namespace, name_of(unit.key)))
-        plan = gang.spec.plan if gang and unit.is_gang else None
-        return plan if plan and plan.id == plan_id else None
 
     def reconcile(self, dirty_groups: Set[Key]) -> list[Call]:
         """Check the progress of each plan; return the evictions of those that failed.

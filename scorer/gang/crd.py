@@ -242,6 +242,11 @@ def name_of(key: GangKey) -> str:
     return f"{stem or 'gang'}-{digest}"
 
 
+def object_key(key: GangKey) -> tuple[str, str]:
+    """Return namespace and name of a gang's object."""
+    return key.namespace, name_of(key)
+
+
 def held_nodes(pods: Iterable[tuple[str, Iterable[int], int]]) -> tuple[NodeGPUs, ...]:
     """Return the GPUs of pods by node.
 

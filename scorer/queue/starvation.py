@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cluster.gang import GangKey
-from scorer.gang.crd import Gang, name_of
+from scorer.gang.crd import Gang, object_key
 from scorer.gang.unit import Unit
 
 _MAX_PAUSE = 86_400.0
@@ -124,6 +124,6 @@ def assembled_since(unit: Unit, gang: Gang | None) -> float | None:
 
 
 def _since(unit: Unit, now: float, gangs: Mapping[tuple[str, str], Gang] | None) -> float:
-    gang = gangs.get((unit.key.namespace, name_of(unit.key))) if gangs else None
+    gang = gangs.get(object_key(unit.key)) if gangs else None
     since = assembled_since(unit, gang)
     return now if since is None else min(since, now)

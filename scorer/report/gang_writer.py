@@ -7,7 +7,7 @@ from runtime.kube.client import ApiError, Kube
 from runtime.kube.reflector import Key
 from scorer.cache.informers import Informers
 from scorer.fence import WRITE_TIMEOUT
-from scorer.gang.crd import Gang, GangPlan, GangStatus, gangs_of, name_of
+from scorer.gang.crd import Gang, GangPlan, GangStatus, gangs_of, name_of, object_key
 from scorer.gang.crd_patch import new_gang, owners_of, plan_steps, status_steps
 from scorer.gang.unit import Unit
 
@@ -28,8 +28,7 @@ class GangWriter:
 
     def find(self, key: GangKey) -> Gang | None:
         """Return the newest known version of a Gang; None: there is no Gang."""
-        name = _name(key)
-        return self._written.get(name) or self._informers.gangs.get(name)
+        return self._written.get(object_key(key)) or self._informers.gang(key)
 
     def last_status(self, gang: Gang, key: GangKey) -> GangStatus:
         """Return the status that was written last. An older CRD may not keep all its fields."""
@@ -79,7 +78,7 @@ class GangWriter:
         Raises:
             KubeError: It could not be read.
         """
-        self._written.pop(_name(key), None)
+        self._written.pop(object_key(key), None)
         try:
             path = f"{gangs_of(key.namespace)}/{name_of(key)}"
             self._keep(await self._kube.get(path, Gang))
@@ -89,7 +88,7 @@ class GangWriter:
 
     def forget(self, key: GangKey) -> None:
         """Drop what is kept of a gang without pods."""
-        self._written.pop(_name(key), None)
+        self._written.pop(object_key(key), None)
         self._statuses.pop(key, None)
 
     async def _write_plan(self, unit: Unit, plan: GangPlan) -> None:
@@ -104,7 +103,3 @@ class GangWriter:
     def _keep(self, gang: Gang) -> Gang:
         self._written[gang.metadata.namespace, gang.metadata.name] = gang
         return gang
-
-
-def _name(key: GangKey) -> Key:
-    return key.namespace, name_of(key)

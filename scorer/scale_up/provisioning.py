@@ -19,7 +19,7 @@ from runtime.kube.reflector import Key
 from runtime.process.backoff import Backoff
 from runtime.process.clock import Clock
 from scorer.cache.informers import Informers
-from scorer.gang.crd import Reference, name_of
+from scorer.gang.crd import Reference
 from scorer.gang.unit import Unit
 from scorer.scale_up.crd import (
     OURS,
@@ -207,7 +207,7 @@ class ProvisioningRequests:
         if not unit.is_gang:
             pod = unit.waiting[0]
             return Reference("v1", "Pod", pod.name, pod.uid)
-        gang = self._informers.gangs.get((unit.key.namespace, name_of(unit.key)))
+        gang = self._informers.gang(unit.key)
         return (
             Reference(API_VERSION, "Gang", gang.metadata.name, gang.metadata.uid) if gang else None
         )
