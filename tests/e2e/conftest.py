@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from subprocess import CompletedProcess
 import pytest
 from controlplane.api import Api, refusal
 from controlplane.binaries import (
+    STAGES,
     Binaries,
     BuildError,
     MissingError,
@@ -132,6 +134,18 @@ def _speaker(config: pytest.Config) -> Callable[[str], None]:
 def programs(request: pytest.FixtureRequest) -> Binaries:
     """The programs of a control plane."""
     return _ready(request, _BINARIES)
+
+
+@pytest.fixture(scope="session")
+def programs_without_completion(
+    programs: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> Binaries:
+    """The same, with a kwok that lets the pods of any kind `Job` run until they are deleted."""
+    stages = tmp_path_factory.mktemp("stages")
+    for path in programs.files(STAGES):
+        shutil.copy(path, stages)
+    (stages / "pod-complete.yaml").unlink()
+    return Binaries({**programs.paths, STAGES: stages})
 
 
 @pytest.fixture(scope="session")

@@ -1,28 +1,24 @@
 """A control plane for the folder: the programs of others leave their objects behind."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
 from controlplane.api import ApiError
-from controlplane.binaries import STAGES, Binaries
+from controlplane.binaries import Binaries
 from controlplane.plane import ControlPlane, control_plane
 from controlplane.pods import Pods
 
 
 @pytest.fixture(scope="package")
 def plane(
-    programs: Binaries, programs_of_others: Binaries, tmp_path_factory: pytest.TempPathFactory
+    programs_without_completion: Binaries,
+    programs_of_others: Binaries,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[ControlPlane]:
     """A control plane on which the pods of Jobs run until they are deleted."""
     del programs_of_others  # Without them no control plane is needed.
-    stages = tmp_path_factory.mktemp("stages")
-    for path in programs.files(STAGES):
-        shutil.copy(path, stages)
-    (stages / "pod-complete.yaml").unlink()
-    running = Binaries({**programs.paths, STAGES: stages})
-    with control_plane(tmp_path_factory.mktemp("plane"), running) as plane:
+    with control_plane(tmp_path_factory.mktemp("plane"), programs_without_completion) as plane:
         yield plane
 
 
