@@ -8,6 +8,7 @@ import structlog
 from certs.authorities import Authorities
 from certs.authority import KeySource, renewal_time
 from certs.ca_bundle import inject_ca_bundle
+from certs.clock import skew_of, skew_problem
 from certs.leaf import Server, renew, renewal_reason
 from certs.outcome import Outcome
 from certs.reporter import Reporter
@@ -18,6 +19,7 @@ from certs.rotation import (
     next_due,
     next_transition,
     phase_of,
+    required_wait,
 )
 from certs.snapshot import Snapshot
 from certs.status import fingerprint, state_of
@@ -80,6 +82,8 @@ class Issuer:
         self._policy, self._key_source = policy, key_source
         self._clock, self._timer = clock, EffectTimer(monotonic)
         self._on_transition = on_transition
+        self._wrong_since: str | None = None
+        """When the clock was first seen to be wrong, by the API server's clock."""
 
     async def reconcile(self) -> Outcome | None:
         """Change the CAs if that is due, and return None; else write all that depends on them.
@@ -89,6 +93,10 @@ class Issuer:
         """
         snapshot = await self._store.read()
         now = self._clock()
+        skew = skew_of(snapshot, now)
+        if problem := skew_problem(skew):
+            return await self._wait_for_clock(snapshot, now, skew, problem)
+        self._wrong_since = None
         in_effect = is_in_effect(snapshot, self._policy, now)
         effective = self._timer.observe(_version(snapshot), in_effect=in_effect)
         transition = next_transition(snapshot, self._policy, now, effective, self._key_source)
@@ -105,7 +113,21 @@ class Issuer:
             now, lambda since: state_of(snapshot, authorities, self._policy, phase, now, since)
         )
         pause = self._pause(snapshot, authorities, phase, now, effective)
-        return Outcome(snapshot, authorities, phase, since, pause)
+        return Outcome(snapshot, authorities, phase, since, pause, skew)
+
+    async def _wait_for_clock(
+        self, snapshot: Snapshot, now: float, skew: float | None, problem: str
+    ) -> Outcome:
+        """Restore bundles, which needs no clock; other replicas do the rest."""
+        self._timer.observe(None, in_effect=False)
+        self._wrong_since = self._wrong_since or str(snapshot.server_time)
+        message = f"{problem}. Correct the clock of the node of this pod, or of the API server."
+        change = self._wrong_since
+        await self._reporter.record(snapshot.uid, "ClockSkew", message, change, is_warning=True)
+        authorities = snapshot.authorities.value
+        if authorities and (errors := await self._inject(snapshot, authorities)):
+            raise errors[0]
+        return Outcome(snapshot, authorities, None, now, None, skew, problem)
 
     async def _store_transition(self, snapshot: Snapshot, transition: Transition) -> None:
         new = transition.authorities
@@ -125,12 +147,7 @@ class Issuer:
 
     async def _apply(self, snapshot: Snapshot, authorities: Authorities, now: float) -> None:
         """Write what differs from the CAs: bundles first, since servers load leaves later."""
-        errors = []
-        for target, configuration in snapshot.configurations.items():
-            try:
-                await inject_ca_bundle(self._kube, target, configuration, authorities.bundle)
-            except KubeError as error:
-                errors.append(error)
+        errors = await self._inject(snapshot, authorities)
         for server in self._policy.servers:
             try:
                 await self._write_leaf(snapshot, server, authorities, now)
@@ -139,12 +156,24 @@ class Issuer:
         if errors:
             raise errors[0]
 
+    async def _inject(self, snapshot: Snapshot, authorities: Authorities) -> list[KubeError]:
+        """Write each bundle that differs; return the errors."""
+        errors = []
+        for target, configuration in snapshot.configurations.items():
+            try:
+                await inject_ca_bundle(self._kube, target, configuration, authorities.bundle)
+            except KubeError as error:
+                errors.append(error)
+        return errors
+
     async def _write_leaf(
         self, snapshot: Snapshot, server: Server, authorities: Authorities, now: float
     ) -> None:
         stored, duration = snapshot.leaves[server], self._policy.leaf_duration
         leaf = stored.value
         reason: str | None = stored.error
+        if leaf is None and authorities.current is None:
+            return
         if leaf:
             reason = renewal_reason(leaf, server, authorities, duration, now)
         if leaf and reason is None:
@@ -160,7 +189,7 @@ class Issuer:
         self, snapshot: Snapshot, authorities: Authorities, phase: Phase
     ) -> None:
         """Record the Events of a rotation that is under way; those that exist are kept."""
-        wait = f"{self._policy.propagation:g} s"
+        wait = f"{required_wait(snapshot, self._policy):g} s"
         if authorities.next:
             change = fingerprint(authorities.next.certificate)
             message = "A new CA is announced: it is added to every caBundle, and signs later."
@@ -187,7 +216,7 @@ class Issuer:
         due = [next_due(authorities), *(renewal_time(leaf.certificate) for leaf in leaves)]
         pauses = [moment - now for moment in due]
         if phase in _WAITS:
-            pauses.append(self._policy.propagation - effective)
+            pauses.append(required_wait(snapshot, self._policy) - effective)
         return min((pause for pause in pauses if pause > 0), default=None)
 
 

@@ -42,6 +42,10 @@ def register_metrics(registry: CollectorRegistry, reconciler: Reconciler) -> Non
         last = reconciler.outcome
         return last.since if last and last.phase else None
 
+    def skew() -> float | None:
+        last = reconciler.outcome
+        return last.skew if last else None
+
     Gauges(
         registry,
         "linkwise_certs_expiry_timestamp_seconds",
@@ -68,6 +72,12 @@ def register_metrics(registry: CollectorRegistry, reconciler: Reconciler) -> Non
         "linkwise_certs_phase_start_timestamp_seconds",
         "When the present phase began, in seconds since 1970.",
         {"": phase_start},
+    )
+    Gauges(
+        registry,
+        "linkwise_certs_clock_skew_seconds",
+        "By how much the clock of this process is ahead of the API server's.",
+        {"": skew},
     )
 
 

@@ -3,6 +3,7 @@
 from cryptography import x509
 
 from certs.ca_bundle import inject_ca_bundle
+from certs.clock import skew_of
 from certs.outcome import Outcome
 from certs.pem import ContentError, certificates_pem, read_certificates
 from certs.reporter import Reporter
@@ -78,7 +79,7 @@ class Observer:
         problems = [f"{each.secret}: {each.problem}" for each in servers if each.problem]
         if problems:
             raise NotUsableError("; ".join(problems))
-        return Outcome(snapshot, None, None, since, None)
+        return Outcome(snapshot, None, None, since, None, skew_of(snapshot, now))
 
 
 def _trusted(snapshot: Snapshot) -> tuple[x509.Certificate, ...]:

@@ -19,3 +19,7 @@ class Outcome:
     """When the phase began [s since 1970]."""
     pause: float | None
     """Time until the next pass is due; None: no time is known [s]."""
+    skew: float | None
+    """By how much the own clock is ahead of the API server's; None: not known [s]."""
+    problem: str | None = None
+    """Why nothing was issued; None where all is done."""

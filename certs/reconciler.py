@@ -95,9 +95,9 @@ class Reconciler:
             for collection, name in watched
         ]
         self.outcome: Outcome | None = None
-        """The result of the last successful pass."""
+        """The result of the last pass that read and wrote all it had to."""
         self.error: str | None = "certificates are not reconciled yet"
-        """Why the last pass failed; None where it succeeded."""
+        """Why the last pass failed, or issued nothing; None where it succeeded."""
 
     def not_ready_reason(self) -> str | None:
         """Return why this process is not ready; None where it is."""
@@ -130,6 +130,8 @@ class Reconciler:
             return self._timings.watch.max_backoff
         if outcome is None:
             return 0
-        self.outcome, self.error = outcome, None
+        if outcome.problem and not (self.outcome and self.outcome.problem):
+            _log.error("Reconcile failed", err=outcome.problem)
+        self.outcome, self.error = outcome, outcome.problem
         resync = self._timings.resync
         return resync if outcome.pause is None else min(outcome.pause, resync)

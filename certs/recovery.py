@@ -35,7 +35,7 @@ def recover(snapshot: Snapshot, now: float, new: Callable[[], KeyPair]) -> Trans
         trusted = dict.fromkeys((*not_expired(adopted.previous, now), *known))
         previous = tuple(each for each in trusted if each != current)
         return Transition(Action.ADOPT, replace(adopted, previous=previous), error)
-    if not unusable_leaf(snapshot, known, now):
+    if known and not unusable_leaf(snapshot, known, now):
         announced = Authorities(None, new(), known)
         return Transition(Action.ANNOUNCE, announced, f"{error}: present certificates stay valid")
     return Transition(Action.ISSUE, Authorities(new(), previous=known), error)
@@ -75,11 +75,12 @@ def not_expired(
 def unusable_leaf(
     snapshot: Snapshot, authorities: tuple[x509.Certificate, ...], now: float
 ) -> str | None:
-    """Return why the leaf of some server is not accepted; None where all are, by these CAs."""
+    """Return why the leaf of some server is not accepted; None where all are, by these CAs.
+
+    A leaf that is missing is accepted: a server uses its last one.
+    """
     for server, stored in snapshot.leaves.items():
-        error: str | None = stored.error
-        if stored.value:
-            error = unusable_reason(stored.value, authorities, now)
+        error = unusable_reason(stored.value, authorities, now) if stored.value else None
         if error:
             return f"the CA is lost, and the certificate of {server.name} cannot be used: {error}"
     return None

@@ -48,14 +48,30 @@ class Phase(StrEnum):
     RETIRE = "retire"
 
 
+def required_wait(snapshot: Snapshot, policy: IssuancePolicy) -> float:
+    """Return for how long the CAs must be in effect before the next change of a rotation [s].
+
+    It is short while no CA can sign and a leaf is missing: its server uses the last one, but pods
+    that start have none.
+    """
+    authorities = snapshot.authorities.value
+    is_short = authorities and authorities.current is None and snapshot.lacks_leaf
+    return policy.propagation / 60 if is_short else policy.propagation
+
+
 def is_in_effect(snapshot: Snapshot, policy: IssuancePolicy, now: float) -> bool:
-    """Return whether every leaf and every webhook configuration agrees with the CAs."""
+    """Return whether every leaf and every webhook configuration agrees with the CAs.
+
+    While no CA can sign, leaves may be missing.
+    """
     authorities = snapshot.authorities.value
     if authorities is None:
         return False
     bundle = authorities.bundle
     for server in policy.servers:
         leaf = snapshot.leaves[server].value
+        if leaf is None and authorities.current is None:
+            continue
         if leaf is None or leaf.trusted != bundle:
             return False
         if renewal_reason(leaf, server, authorities, policy.leaf_duration, now):
@@ -104,7 +120,7 @@ def next_transition(
         trusted = [each for each in authorities.certificates if each != current.certificate]
         issued = Authorities(current, previous=not_expired(trusted, now))
         return Transition(Action.ISSUE, issued, reason)
-    if effective >= policy.propagation and (settled := _after_wait(authorities, now)):
+    if effective >= required_wait(snapshot, policy) and (settled := _after_wait(authorities, now)):
         return settled
     if reason := _rotation_reason(authorities, snapshot, now):
         return Transition(Action.ANNOUNCE, replace(authorities, next=new()), reason)

@@ -43,3 +43,10 @@ class Snapshot:
     """Its annotation requests a rotation."""
     legacy: Mapping[str, str] = field(default_factory=dict)
     """Data of the Secret of version 0.1; read only while there are no CAs."""
+    server_time: float | None = None
+    """The API server's time; None: not known [s since 1970]."""
+
+    @property
+    def lacks_leaf(self) -> bool:
+        """Whether the Secret of a server is missing or cannot be read."""
+        return any(stored.value is None for stored in self.leaves.values())

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from certs.authorities import Authorities
 from certs.authority import expiry, is_issued_by, renewal_time, subject_alt_names
 from certs.leaf import Leaf, Server, unusable_reason
-from certs.rotation import IssuancePolicy, Phase
+from certs.rotation import IssuancePolicy, Phase, required_wait
 from certs.snapshot import Snapshot, Stored
 from certs.status_document import AuthorityStatus, CertificateState, NextStep, ServerStatus
 from runtime.process.clock import rfc3339
@@ -112,7 +112,7 @@ def _next_step(
         return NextStep(text=_WORK[phase])
     if phase is not Phase.STABLE:
         text = "switch to the next CA" if phase is Phase.WAIT else "remove the previous CA"
-        return NextStep(text=text, at=rfc3339(since + policy.propagation))
+        return NextStep(text=text, at=rfc3339(since + required_wait(snapshot, policy)))
     leaves = [stored.value.certificate for stored in snapshot.leaves.values() if stored.value]
     due = min((renewal_time(leaf) for leaf in leaves), default=0.0)
     current = authorities.current

@@ -56,6 +56,7 @@ class Store:
             uid=secret.metadata.uid if secret else "",
             is_rotation_requested=secret is not None and ROTATE_CA in secret.metadata.annotations,
             legacy=(legacy.data or {}) if legacy else {},
+            server_time=self._kube.server_time,
         )
 
     async def read_provided(self) -> Snapshot:
@@ -65,7 +66,8 @@ class Store:
             KubeError: As `read`.
         """
         configurations, leaves = await self._configurations(), await self._leaves()
-        return Snapshot(configurations, leaves, Stored())
+        time = self._kube.server_time
+        return Snapshot(configurations, leaves, Stored(), server_time=time)
 
     async def write_authorities(self, stored: Stored[Authorities], new: Authorities) -> bool:
         """Store CAs; return False where the Secret has changed since it was read.

@@ -5,6 +5,7 @@ Replicas are coroutines of the real code, run step by step: no event loop, no ti
 
 import json
 from base64 import b64decode
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cache
 from types import coroutine
@@ -27,6 +28,7 @@ NOW = 1_800_000_000.0
 NAMESPACE = "/api/v1/namespaces/linkwise-system"
 SERVERS = (Server("webhook", "linkwise-webhook-cert", ("a",)), Server("scorer", "scorer", ("b",)))
 WAIT = 600.0
+SHORT_WAIT = WAIT / 60
 POLICY = IssuancePolicy(SERVERS, leaf_duration=3_000, ca_duration=9_000, propagation=WAIT)
 CA = f"{NAMESPACE}/secrets/{CA_SECRET}"
 LEAVES = [f"{NAMESPACE}/secrets/{server.secret}" for server in SERVERS]
@@ -49,6 +51,12 @@ class World:
     monotonic: float = 0.0
     offset: float = NOW
     """Of the wall clock from the monotonic one [s]."""
+    skews: dict = field(default_factory=lambda: defaultdict(float))
+    """By how much the clock of a replica is ahead, by the number of the replica [s]."""
+    lag: float = WAIT
+    """How late an API server sees a bundle, and a server its leaf [s]."""
+    tells_time: bool = True
+    """Whether responses have the time."""
     history: list = field(default_factory=list)
     """Path, content and time of each write of a leaf or a `caBundle`."""
     actions: list = field(default_factory=list)
@@ -63,7 +71,7 @@ class World:
     def wall(self):
         return self.offset + self.monotonic
 
-    def replica(self):
+    def replica(self, number=0):
         kube = Kube(self)
         store = Store(kube, "linkwise-system", SERVERS, TARGETS)
         recorder = EventRecorder(kube, "linkwise-certs", "", lambda: self.wall)
@@ -73,7 +81,7 @@ class World:
             Reporter(kube, recorder, "linkwise-system"),
             POLICY,
             key_source=KEY_SOURCE,
-            clock=lambda: self.wall,
+            clock=lambda: self.wall + self.skews[number],
             monotonic=lambda: self.monotonic,
             on_transition=self.actions.append,
         )
@@ -131,10 +139,10 @@ class World:
     def uncovered(self):
         """Return a leaf and a bundle that a client may see together, and that do not agree.
 
-        An API server may use any bundle that was present within the wait, and a server any leaf.
+        An API server may use any bundle that was present within the lag, and a server any leaf.
         An expired leaf counts no more.
         """
-        since, seen, ends = self.monotonic - WAIT, {True: set(), False: set()}, {}
+        since, seen, ends = self.monotonic - self.lag, {True: set(), False: set()}, {}
         kept = []
         for path, content, start in reversed(self.history):
             if path not in ends or ends[path] > since:
@@ -157,6 +165,10 @@ class Kube:
 
     def __init__(self, world):
         self.world = world
+
+    @property
+    def server_time(self):
+        return self.world.wall if self.world.tells_time else None
 
     async def get(self, path, kind):
         await _stop()

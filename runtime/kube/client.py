@@ -6,6 +6,7 @@ A call that raises anything else than a KubeError has sent nothing: its body can
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, TypeVar
 
@@ -91,6 +92,18 @@ class Kube:
         # From 3.13 on Python requires extensions that the CAs of some clusters lack.
         self._context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         self._session: aiohttp.ClientSession | None = None
+        self._date = ""
+
+    @property
+    def server_time(self) -> float | None:
+        """The server's time at its last response, in whole seconds; None: not known [s since 1970].
+
+        It is the header `Date`, RFC 9110 §6.6.1.
+        """
+        try:
+            return parsedate_to_datetime(self._date).timestamp()
+        except (ValueError, OverflowError):
+            return None
 
     @classmethod
     def in_cluster(
@@ -259,6 +272,7 @@ class Kube:
                 server_hostname=self._server_name,
                 **options,
             ) as response:
+                self._date = response.headers.get("Date", "")
                 if response.status >= 300:
                     raise api_error(response.status, await response.read())  # noqa: TRY301
                 yield response

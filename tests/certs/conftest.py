@@ -3,9 +3,12 @@
 import asyncio
 import json
 from collections import Counter
+from email.utils import formatdate
 
 import pytest
 from aiohttp import web
+
+from runtime.process.clock import wall
 
 SECRETS = "/api/v1/namespaces/linkwise-system/secrets"
 
@@ -23,6 +26,7 @@ class Cluster:
         """Refused requests by path."""
         self.reads = Counter()
         """Reads by path."""
+        self.clock = wall
 
     def put(self, path, value):
         self.version += 1
@@ -47,6 +51,9 @@ class Cluster:
 
     def secret(self, name):
         return self.objects[f"{SECRETS}/{name}"]
+
+    async def set_date(self, _request, response):
+        response.headers["Date"] = formatdate(self.clock(), usegmt=True)
 
     async def handle(self, request):
         path = request.path
@@ -117,6 +124,7 @@ async def cluster():
     fake = Cluster()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", fake.handle)
+    app.on_response_prepare.append(fake.set_date)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

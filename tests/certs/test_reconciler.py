@@ -46,12 +46,14 @@ class Clock:
 async def reconciling(cluster, clock=None, issuance=None, work=None, **timings):
     """Run a reconciler whose resync does not occur unless a test asks for it."""
     issuance = issuance or policy()
+    clock = clock or Clock()
+    cluster.clock = clock if cluster.clock is wall else cluster.clock
     timings = Timings(**{"resync": DAY, "pause": 0.01, **timings})
     async with Kube(cluster.url) as kube:
         store = Store(kube, "linkwise-system", issuance.servers, TARGETS)
-        recorder = EventRecorder(kube, "linkwise-certs", "", clock or wall)
+        recorder = EventRecorder(kube, "linkwise-certs", "", clock)
         reporter = Reporter(kube, recorder, "linkwise-system")
-        work = (work or issuer)(kube, store, reporter, issuance, clock or Clock())
+        work = (work or issuer)(kube, store, reporter, issuance, clock)
         reconciler = Reconciler(kube, work, SECRETS, issuance.servers, TARGETS, timings)
         task = asyncio.create_task(reconciler.run())
         try:
@@ -224,6 +226,22 @@ async def test_ca_bundle_cleared_during_an_outage_is_restored_after_it(registere
         await until(lambda: all(registered.refused[path] > 20 for path in paths))
         registered.refuses.clear()
         await until(lambda: trusted_everywhere(registered))
+
+
+async def test_clock_that_differs_from_the_api_server_is_the_not_ready_reason(registered):
+    clock, registered.clock = Clock(), Clock()
+    async with reconciling(registered, clock, resync=0.01) as reconciler:
+        await until(lambda: trusted_everywhere(registered))
+        before = leaf(registered)
+        clock.now += 365 * DAY
+        await until(lambda: "525600 minutes ahead of" in (reconciler.not_ready_reason() or ""))
+        registered.put(PATHS[TARGETS[0]], EMPTY)
+        await until(lambda: trusted_everywhere(registered))
+        assert leaf(registered) == before
+        # The clock was right, and all has expired.
+        registered.clock.now = clock.now
+        await until(lambda: leaf(registered) != before)
+        await until(lambda: reconciler.not_ready_reason() is None)
 
 
 # ---- Certificates that others issue.

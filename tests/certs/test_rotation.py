@@ -8,6 +8,7 @@ from certs_world import (
     NOW,
     POLICY,
     SERVERS,
+    SHORT_WAIT,
     STATUS,
     WAIT,
     World,
@@ -22,6 +23,7 @@ from certs.pem import certificates_pem, encode, key_pem
 from certs.rotation import Phase
 from certs.status_document import CertificateState
 from certs.transition import Action
+from runtime.process.clock import rfc3339
 
 YEAR = 365 * 86_400
 
@@ -233,28 +235,126 @@ def test_lost_leaf_is_issued_again_by_the_same_ca(world, number):
     assert world.uncovered() is None
 
 
-def test_old_ca_stays_trusted_for_a_wait_when_all_secrets_are_lost(world):
+def test_lost_secrets_are_all_replaced_after_a_short_wait_for_api_servers(world):
     replica = world.replica()
     old = authorities(world).current.certificate
     for path in (CA, *LEAVES):
         del world.objects[path]
 
-    assert world.settle(replica).phase is Phase.RETIRE
-    new = authorities(world).current.certificate
+    assert world.settle(replica).phase is Phase.WAIT
+    new = authorities(world).next.certificate
     assert bundles(world) == {frozenset({old, new})}
+    # Servers use the last certificate while their Secrets are missing.
+    assert not set(LEAVES) & world.objects.keys()
+    assert state(world).next.at == rfc3339(NOW + SHORT_WAIT)
+
+    world.monotonic += SHORT_WAIT - 1
+    outcome = world.settle(replica)
+    assert (outcome.phase, outcome.pause) == (Phase.WAIT, 1)
+    world.monotonic += 1
+    assert world.settle(replica).phase is Phase.RETIRE
+    assert signers(world) == ["current", "current"]
+    assert world.actions == [Action.ANNOUNCE, Action.SWITCH]
+    world.lag = SHORT_WAIT
+    assert world.uncovered() is None
     world.monotonic += WAIT
     world.settle(replica)
     assert bundles(world) == {frozenset({new})}
 
 
-def test_next_ca_signs_at_once_when_a_leaf_is_lost_with_the_ca(world):
+@pytest.mark.parametrize("number", range(len(LEAVES)))
+def test_wait_is_short_when_a_leaf_is_lost_with_the_ca(world, number):
+    replica = world.replica()
     del world.objects[CA]
-    world.settle()
-    del world.objects[LEAVES[0]]
-    world.actions.clear()
-    assert world.settle().phase is Phase.RETIRE
+    world.settle(replica)
+    del world.objects[LEAVES[number]]
+    world.monotonic += SHORT_WAIT - 1
+    assert world.settle(replica).phase is Phase.WAIT
+    world.monotonic += 1
+    assert world.settle(replica).phase is Phase.RETIRE
+    assert signers(world) == ["current", "current"]
+
+
+def test_new_ca_signs_at_once_when_the_lost_ca_and_leaves_have_expired(world):
+    del world.objects[CA]
+    world.offset += YEAR
+    assert world.settle().phase is Phase.STABLE
     assert world.actions == [Action.ISSUE]
     assert signers(world) == ["current", "current"]
+
+
+def test_new_ca_signs_at_once_when_a_leaf_has_expired_and_the_ca_is_lost(world):
+    world.monotonic += POLICY.leaf_duration
+    del world.objects[CA]
+    assert world.settle().phase is Phase.RETIRE
+    assert world.actions == [Action.ISSUE]
+
+
+@pytest.mark.parametrize("skew", [YEAR, -YEAR, 301, -301])
+def test_replica_whose_clock_differs_from_the_api_server_issues_nothing(world, skew):
+    replica = world.replica()
+    world.skews[0] = skew
+    world.request_rotation()
+    before = bundles(world)
+    del world.objects[LEAVES[0]]
+    present = dict(world.objects)
+
+    outcome = world.settle(replica)
+    direction = "ahead of" if skew > 0 else "behind"
+    assert f"{direction} that of the API server" in outcome.problem
+    assert outcome.skew == skew
+    assert {path: each for path, each in world.objects.items() if path in present} == present
+    (event,) = [each for path, each in world.objects.items() if path not in present]
+    assert (event["reason"], event["type"]) == ("ClockSkew", "Warning")
+    assert event["message"].startswith(outcome.problem)
+
+    # No clock is needed for this.
+    world.overwrite(CONFIGURATIONS[0], "")
+    world.settle(replica)
+    assert bundles(world) == before
+    assert reasons(world)[-1:] == ["ClockSkew"]
+
+    # Another replica does the work.
+    assert world.settle(world.replica(1)).phase is Phase.WAIT
+    assert LEAVES[0] in world.objects
+
+    world.monotonic += WAIT
+    world.skews.clear()
+    outcome = world.settle(replica)
+    assert (outcome.phase, outcome.problem, outcome.skew) == (Phase.WAIT, None, 0)
+    # Its wait begins when its clock is right.
+    world.monotonic += WAIT - 1
+    assert world.settle(replica).phase is Phase.WAIT
+
+
+@pytest.mark.parametrize("skew", [300, -300])
+def test_replica_whose_clock_differs_a_little_issues(world, skew):
+    world.skews[0] = skew
+    del world.objects[LEAVES[0]]
+    assert world.settle().problem is None
+    assert signers(world) == ["current", "current"]
+    assert reasons(world) == ["CAIssued"]
+
+
+def test_each_time_that_a_clock_is_wrong_has_one_event(world):
+    replica = world.replica()
+    for _ in range(2):
+        world.skews[0] = YEAR
+        world.settle(replica)
+        world.monotonic += 10
+        world.settle(replica)
+        world.skews.clear()
+        world.settle(replica)
+    assert reasons(world).count("ClockSkew") == 2
+
+
+def test_replica_issues_when_the_api_server_tells_no_time(world):
+    world.tells_time = False
+    world.skews[0] = 400
+    del world.objects[LEAVES[0]]
+    outcome = world.settle()
+    assert (outcome.problem, outcome.skew) == (None, None)
+    assert LEAVES[0] in world.objects
 
 
 def test_certificates_of_strangers_in_a_bundle_are_not_trusted_while_a_ca_is_there(world):

@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 
-from certs_world import CA, CONFIGURATIONS, LEAVES, WAIT, World
+from certs_world import CA, CONFIGURATIONS, LEAVES, SHORT_WAIT, WAIT, World
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +20,8 @@ DISTURBANCE = st.one_of(
     st.tuples(st.just("pass time"), st.sampled_from((1, 100, 300, 601, 2_000)), st.just(0)),
     st.tuples(st.just("set clock"), st.sampled_from((-4_000, -100, 300, 3_000, YEAR)), st.just(0)),
     st.tuples(st.just("rotate"), st.just(0), st.just(0)),
-    st.tuples(st.just("delete CA"), st.just(0), st.just(0)),
+    st.tuples(st.just("skew"), st.integers(0, 1), st.sampled_from((-YEAR, 0, 299, YEAR))),
+    st.tuples(st.just("delete"), st.integers(0, 2), st.just(0)),
     st.tuples(st.just("restore bundle"), st.integers(0, 1), st.just(0)),
 )
 ACTIONS = st.lists(st.one_of(STEP, STEP, WORK, WORK, DISTURBANCE), min_size=5, max_size=40)
@@ -35,7 +36,7 @@ class Run:
         self.world.forget()
         self.world.request_rotation()
         self.first = {path: self.world.objects[path] for path in CONFIGURATIONS}
-        self.replicas = [self.world.replica(), self.world.replica()]
+        self.replicas = [self.world.replica(number) for number in (0, 1)]
         self.passes = [None, None]
 
     def do(self, action, number, count):
@@ -50,10 +51,12 @@ class Run:
                 self.world.monotonic += number
             case "set clock":
                 self.world.offset += number
+            case "skew":
+                self.world.skews[number] = count
             case "rotate":
                 self.world.request_rotation()
-            case "delete CA":
-                self.world.objects.pop(CA, None)
+            case "delete":
+                self.delete((CA, *LEAVES)[number])
             case "restore bundle":
                 self.restore(CONFIGURATIONS[number])
 
@@ -95,7 +98,13 @@ class Run:
         if self.passes[number] is not None:
             self.passes[number].close()
         self.passes[number] = None
-        self.replicas[number] = self.world.replica()
+        self.replicas[number] = self.world.replica(number)
+
+    def delete(self, path):
+        self.world.objects.pop(path, None)
+        if path in LEAVES:
+            # The wait is shorter, since pods that start need a certificate.
+            self.world.lag = SHORT_WAIT
 
     def restore(self, path):
         """Write the bundle of the current CA alone, as a tool with an old copy does.
@@ -120,6 +129,7 @@ def test_no_leaf_is_shown_that_a_bundle_of_the_wait_does_not_cover(actions):
     for action in running.world.actions:
         event(action.value)
     # Whatever has happened, rotations end.
+    running.world.skews.clear()
     phases = set()
     for _ in range(12):
         for number in (0, 1):

@@ -1,11 +1,13 @@
-"""A way to the API server on which each write ends the process that sends it.
+"""A way to the API server on which each write ends the process that sends it, if it is armed.
 
-Every write is cut twice: first before it reaches the API server, and when it is sent again, after
-it was executed and before it is answered.
+A write is cut before it reaches the API server, or after it was executed and before it is answered.
+In the thorough form each write is cut twice: when it is sent again after the first cut, it is cut
+after it was executed. In the short form each is cut once, in one of the two ways by turns.
 """
 
 import json
 import ssl
+from collections import Counter
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
@@ -14,20 +16,29 @@ from typing import Self
 from urllib3 import PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
+from runtime.process.clock import wall
+
+BEFORE, AFTER = "before", "after"
 WRITES = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 
 
 class Killer:
     """An HTTP server that passes requests on; use it in `with`."""
 
-    def __init__(self, server: str, ca_file: str, kill: Callable[[], None]) -> None:
+    def __init__(
+        self, server: str, ca_file: str, kill: Callable[[], None], *, thorough: bool = True
+    ) -> None:
         """Say where requests go, and how to end the process that sends them."""
+        self._turns = (BEFORE, AFTER) if thorough else (BEFORE, "", AFTER)
+        self._seen = Counter[str]()
         context = ssl.create_default_context(cafile=ca_file)
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         self._pool = PoolManager(maxsize=512, ssl_context=context, timeout=Timeout(90))
         self._target, self._kill = server, kill
         self._lock = Lock()
         self.armed = False
+        self.ahead = 0.0
+        """By how much the clock in its responses is ahead [s]."""
         self.killed: list[str] = []
         """Writes that ended the process."""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -54,13 +65,8 @@ class Killer:
         if handler.command == "POST":
             write += f"/{json.loads(body)['metadata']['name']}"
         with self._lock:
-            # A process creates what another one has created, too: that changes nothing.
-            is_done = handler.command == "POST" and self.killed.count(write) == 2
-            is_fatal = self.armed and handler.command in WRITES and not is_done
-            if is_fatal:
-                self.killed.append(write)
-            is_cut_before = is_fatal and self.killed.count(write) % 2
-        if is_cut_before:
+            cut = self._cut(handler.command, write)
+        if cut == BEFORE:
             self._kill()
             return
         headers = {key: text for key, text in handler.headers.items() if key != "Host"}
@@ -73,7 +79,7 @@ class Killer:
                 preload_content=False,
                 retries=False,
             )
-            if is_fatal:
+            if cut == AFTER:
                 answer.read()
                 self._kill()
                 return
@@ -87,6 +93,18 @@ class Killer:
         except (OSError, HTTPError):
             return
 
+    def _cut(self, method: str, write: str) -> str:
+        """Return when a request is cut; empty if it is not."""
+        # A process creates what another one has created, too: that changes nothing.
+        is_done = method == "POST" and self._seen[write] >= 2
+        if not self.armed or method not in WRITES or is_done:
+            return ""
+        cut = self._turns[self._seen[write] % len(self._turns)]
+        self._seen[write] += 1
+        if cut:
+            self.killed.append(write)
+        return cut
+
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         killer = self
 
@@ -95,6 +113,9 @@ class Killer:
                 killer.pass_on(self)
 
             do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = handle_any  # noqa: N815
+
+            def date_time_string(self, timestamp: float | None = None) -> str:
+                return super().date_time_string((timestamp or wall()) + killer.ahead)
 
             def log_message(self, *_: object) -> None:
                 """Log nothing."""

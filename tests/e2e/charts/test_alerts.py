@@ -45,6 +45,8 @@ HEALTHY = {
     'linkwise_certs_phase{phase="stable"}': steady(1),
     'linkwise_certs_phase{phase="announce"}': steady(0),
     'linkwise_certs_trusted{registration="mutatingwebhookconfigurations"}': steady(1),
+    'linkwise_certs_clock_skew_seconds{instance="1"}': steady(-1),
+    'linkwise_certs_clock_skew_seconds{instance="2"}': steady(300),
     'linkwise_leader{instance="scorer"}': steady(1),
     'linkwise_leader{instance="standby"}': steady(0),
     "linkwise_unaccounted_nodes": steady(0),
@@ -96,6 +98,10 @@ SITUATIONS = {
     ],
     "LinkwiseCertsAbsent": [
         ({'linkwise_certs_trusted{registration="mutatingwebhookconfigurations"}': ABSENT}, {})
+    ],
+    "LinkwiseCertsClockSkew": [
+        ({'linkwise_certs_clock_skew_seconds{instance="1"}': steady(-301)}, {}),
+        ({'linkwise_certs_clock_skew_seconds{instance="2"}': steady(400 * DAY)}, {}),
     ],
     "LinkwiseMemoryHigh": [
         (

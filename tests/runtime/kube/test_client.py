@@ -37,6 +37,28 @@ async def test_object_is_decoded_as_the_given_type(api):
     assert api.queries == [{"pretty": "no"}]
 
 
+async def test_time_of_the_server_is_that_of_its_last_response(api):
+    async with Kube(api.url) as kube:
+        assert kube.server_time is None
+        for date, expected in (
+            ("Fri, 15 Jan 2027 08:00:00 GMT", 1_800_000_000),
+            ("yesterday", None),
+            ("Fri, 15 Jan 99999999999 08:00:00 GMT", None),
+            ("Fri, 15 Jan 2027 08:00:01 GMT", 1_800_000_001),
+        ):
+            api.faults["list"].append(dated(date))
+            with pytest.raises(ApiError):
+                await kube.get(PATH, Thing)
+            assert kube.server_time == expected
+
+
+def dated(date):
+    async def answer(_request):
+        return web.Response(status=503, headers={"Date": date})
+
+    return answer
+
+
 async def test_an_object_is_created_and_updated(api):
     async with Kube(api.url) as kube:
         assert await kube.create(PATH, {"kind": "X"}, Thing, params={"dryRun": "All"}) == STORED
