@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from scorer.gang.crd import GangPlan
-from scorer.gang.plan_record import recorded_bandwidths
+from scorer.gang.plan_record import SETS_UNKNOWN, recorded_bandwidths
 from scorer.placement.result import JobBandwidth
 
 _NODES_SHOWN = 3
@@ -93,7 +93,8 @@ def unaccounted(why: str) -> EventMessage:
 def _bandwidth(plan: GangPlan) -> str:
     planned, best, order = recorded_bandwidths(plan)
     if planned is None:
-        return ""
+        is_unknown = plan.bandwidth_note == SETS_UNKNOWN
+        return "; bandwidth not known: NVIDIA's plugin chooses the GPUs" if is_unknown else ""
     text = f": {planned.value:g} GB/s{' inside each node' if planned.nic_unknown else ''}"
     if best is not None:
         beside = f" of {best.value:g} possible"

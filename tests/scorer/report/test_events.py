@@ -62,6 +62,13 @@ BANDWIDTHS = {
             id="placed, without a bandwidth",
         ),
         pytest.param(
+            placed("bert", a_plan("a", "a", bandwidth_note="GPUs unknown")),
+            "GangPlaced",
+            "All 2 members of gang bert are on a; bandwidth not known: NVIDIA's plugin chooses the"
+            " GPUs",
+            id="placed, where NVIDIA's plugin chooses",
+        ),
+        pytest.param(
             placed("bert", a_plan(*"abcd", bandwidth=4), is_uniform=False),
             "GangPlaced",
             "All 4 members of gang bert are on 4 nodes: 4 GB/s; they do not all ask for the same",

@@ -1,6 +1,6 @@
 import msgspec
 import pytest
-from builders import a_node, a_pcie_machine, a_pod, a_seen, a_snapshot
+from builders import a_counted_node, a_node, a_pcie_machine, a_pod, a_seen, a_snapshot
 
 from cluster import keys
 from cluster.node import MachineSource
@@ -66,6 +66,25 @@ def test_gang_over_nodes_says_what_its_bandwidth_counts():
 
     assert (fit.bandwidth, fit.bandwidth_note, fit.bandwidth_nodes) == (47.3, "nic unknown", 2)
     assert fit.best_possible_nodes == 1
+
+
+@pytest.mark.parametrize(
+    ("gpus", "bandwidth", "note"),
+    [
+        pytest.param(8, 68.6, None, id="whole nodes"),
+        pytest.param(5, None, "GPUs unknown", id="parts of nodes"),
+        pytest.param(1, None, None, id="one GPU each"),
+    ],
+)
+def test_minimum_over_pods_is_not_known_if_nvidias_plugin_chooses_the_gpus_of_one(
+    gpus, bandwidth, note
+):
+    nodes = (a_counted_node(name, resources={keys.NVIDIA_GPU: 8}) for name in ("a", "b"))
+
+    (fit,) = fits(a_snapshot(*nodes), asked({keys.NVIDIA_GPU: gpus}, "p", "q"))
+
+    assert fit.fits
+    assert (fit.bandwidth, fit.bandwidth_note) == (bandwidth, note)
 
 
 def test_a_gang_that_does_not_fit_holds_nothing_and_nodes_are_counted_by_the_reason():
