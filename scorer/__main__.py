@@ -31,8 +31,7 @@ from scorer.api.extender import EXTENDER_LIMITS, Extender
 from scorer.api.http import WHATIF_LIMITS, Inspection, WhatIf
 from scorer.leader import Leader
 from scorer.metrics import Metrics, show_state
-from scorer.report.lease_address import publish_address
-from scorer.report.nvidia_nodes import report_nvidia_nodes
+from scorer.report.lease_annotations import publish_address, report_nvidia_nodes
 from scorer.settings import Settings, read_settings
 from scorer.timings import Timings
 

@@ -9,7 +9,7 @@ from waiting import until
 from cluster import keys
 from cluster.scorer_lease import LEASE
 from runtime.kube.client import Kube
-from scorer.report.nvidia_nodes import report_nvidia_nodes
+from scorer.report.lease_annotations import report_nvidia_nodes
 
 
 @pytest_asyncio.fixture

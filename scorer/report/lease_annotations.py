@@ -1,10 +1,11 @@
-"""Annotations of the Lease that the leader holds: its address for dry runs, and others."""
+"""Annotations of the leader's Lease: its address, and whether it chooses `nvidia.com/gpu`."""
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
-from cluster.keys import SCORER_ADDRESS
+from cluster.keys import NVIDIA_NODES, SCORER_ADDRESS
 from cluster.pod import Metadata
 from cluster.pointer import escape
 from cluster.scorer_lease import LEASE, ScorerLease
@@ -13,6 +14,8 @@ from scorer.gang.crd_patch import Steps
 
 _RETRY = 5.0
 """Before a failed write is tried again [s]."""
+_INTERVAL = 2.0
+"""Between two checks [s]."""
 
 _log = structlog.get_logger()
 
@@ -28,7 +31,7 @@ async def publish_address(kube: Kube, address: str, term: int, retry: float = _R
     """
     while address:
         try:
-            await annotate_lease(kube, SCORER_ADDRESS, address, term)
+            await _annotate_lease(kube, SCORER_ADDRESS, address, term)
         except KubeError as error:
             _log.warning("Could not publish address", err=str(error))
             await asyncio.sleep(retry)
@@ -36,7 +39,32 @@ async def publish_address(kube: Kube, address: str, term: int, retry: float = _R
             return
 
 
-async def annotate_lease(kube: Kube, key: str, value: str, term: int) -> None:
+async def report_nvidia_nodes(
+    exists: Callable[[], bool | None], kube: Kube, term: int, interval: float = _INTERVAL
+) -> None:
+    """Annotate the Lease, until cancelled, with whether Linkwise chooses `nvidia.com/gpu`.
+
+    The admission policy `linkwise-placed-nvidia` reads it: without such a node it rejects no pod.
+
+    Args:
+        exists: Returns whether there is a node with such GPUs; None: unknown.
+        kube: The API server.
+        term: The leader's term; a Lease of another term is not changed.
+        interval: Between two checks [s].
+    """
+    reported: bool | None = None
+    while True:
+        is_used = exists()
+        if is_used is not None and is_used != reported:
+            try:
+                await _annotate_lease(kube, NVIDIA_NODES, "true" if is_used else "", term)
+                reported = is_used
+            except KubeError as error:
+                _log.warning("Could not annotate Lease", err=str(error))
+        await asyncio.sleep(interval)
+
+
+async def _annotate_lease(kube: Kube, key: str, value: str, term: int) -> None:
     """Set an annotation of the leader's Lease, unless it has that value.
 
     Args:

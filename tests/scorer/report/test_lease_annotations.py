@@ -8,7 +8,7 @@ from waiting import until
 from cluster import keys
 from cluster.scorer_lease import LEASE
 from runtime.kube.client import Kube
-from scorer.report.lease_address import publish_address
+from scorer.report.lease_annotations import publish_address
 
 ADDRESS = "192.0.2.1:8445"
 
