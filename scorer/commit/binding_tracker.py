@@ -16,17 +16,18 @@ from cluster.gang import GangKey
 from scorer.cache.cluster_state import Key
 from scorer.commit.evict import evict
 from scorer.commit.handle import Handle
-from scorer.commit.lost_gpus import has_counted, lost_gpus
+from scorer.commit.lost_gpus import lost_gpus, may_lose_gpus
 from scorer.commit.pending_binding import (
     PendingBinding,
     Progress,
     eviction_blocker,
     recreation_time,
 )
+from scorer.commit.unbound_plans import unbound_plans
 from scorer.gang.crd import GangPlan, Phase
-from scorer.gang.plan_record import plan_from_records, plan_id_of
+from scorer.gang.plan_record import plan_id_of
 from scorer.gang.pod_info import PodInfo
-from scorer.gang.unit import Unit, settled_unit
+from scorer.gang.unit import Unit
 from scorer.metrics import Stage
 from scorer.report.status_update import StatusUpdate
 
@@ -119,22 +120,10 @@ class BindingTracker:
                 self._unrestored.discard(group)
 
     def _restore(self, group: Key) -> None:
-        state, owners = self._informers.state, self._informers.owners
-        plans: dict[tuple[GangKey, str], list[PodInfo]] = {}
-        for pod in state.group(group):
-            plan_id = plan_id_of(pod)
-            if plan_id and pod.settled:
-                plans.setdefault((owners.key(pod), plan_id), []).append(pod)
-        for (key, plan_id), pods in plans.items():
-            if all(pod.bound for pod in pods) or plan_id in self._bindings.get(key, {}):
-                continue
-            members = [pod for pod in state.group(group) if owners.key(pod) == key]
-            unit = settled_unit(key, members, owners)
-            plan = self._informers.recorded_plan(key) if unit.is_gang else None
-            if plan is None or plan.id != plan_id:
-                plan = plan_from_records(plan_id, pods)
-            self.track(unit, plan)
-            self._unreconciled.add((key, plan_id))
+        for unit, plan in unbound_plans(group, self._informers):
+            if plan.id not in self._bindings.get(unit.key, {}):
+                self.track(unit, plan)
+                self._unreconciled.add((unit.key, plan.id))
 
     def reconcile(self, dirty_groups: Set[Key]) -> list[Call]:
         """Check the progress of each plan; return the evictions of those that failed.
@@ -161,7 +150,7 @@ class BindingTracker:
                 calls += self._reconcile(binding, conflicts, is_due=is_due)
                 # Until members of a plan by count are bound, each change may be a loss of GPUs.
                 pods = self._informers.state.group(binding.unit.group)
-                if binding.tried_at is None or not any(map(has_counted, pods)):
+                if binding.tried_at is None or not any(map(may_lose_gpus, pods)):
                     self._unreconciled.discard(plan)
         return calls
 

@@ -36,7 +36,7 @@ def lost_gpus(pod: PodInfo, state: ClusterState) -> str | None:
     return f"other pods have taken the GPUs of {record.node} that were planned for pod {pod.name}"
 
 
-def has_counted(pod: PodInfo) -> bool:
+def may_lose_gpus(pod: PodInfo) -> bool:
     """Return whether other pods may take the GPUs of a pod until it is bound."""
     record = pod.usage.record if pod.usage else None
     return isinstance(record, Allocation) and record.count > 0 and not pod.bound

@@ -1,0 +1,32 @@
+"""The plans that an earlier leader wrote, and whose members are not all bound. Pure."""
+
+from collections.abc import Iterator
+
+from cluster.gang import GangKey
+from scorer.cache.cluster_state import Key
+from scorer.cache.informers import Informers
+from scorer.gang.crd import GangPlan
+from scorer.gang.plan_record import plan_from_records, plan_id_of
+from scorer.gang.pod_info import PodInfo
+from scorer.gang.unit import Unit, settled_unit
+
+
+def unbound_plans(group: Key, informers: Informers) -> Iterator[tuple[Unit, GangPlan]]:
+    """Yield the plans of a group whose members are not all bound, each with its unit.
+
+    A gang has several plans where members were created later.
+    """
+    owners, pods = informers.owners, list(informers.state.group(group))
+    members: dict[tuple[GangKey, str], list[PodInfo]] = {}
+    for pod in pods:
+        plan_id = plan_id_of(pod)
+        if plan_id and pod.settled:
+            members.setdefault((owners.key(pod), plan_id), []).append(pod)
+    for (key, plan_id), planned in members.items():
+        if all(pod.bound for pod in planned):
+            continue
+        unit = settled_unit(key, (pod for pod in pods if owners.key(pod) == key), owners)
+        plan = informers.recorded_plan(key) if unit.is_gang else None
+        if plan is None or plan.id != plan_id:
+            plan = plan_from_records(plan_id, planned)
+        yield unit, plan
