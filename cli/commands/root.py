@@ -7,20 +7,20 @@ from typing import Annotated, Literal
 
 import typer
 
+from cli.commands.certs import certs
 from cli.commands.output_options import with_output_options
 from cli.commands.parameters import (
     Context,
-    Filename,
     Filenames,
     Files,
     Kubeconfig,
     Namespace,
-    Output,
     PolicyFile,
     ProfileFile,
     Recursive,
     Strict,
 )
+from cli.commands.policy import policy
 from cli.commands.topology import topology
 from cli.output.printer import Format
 
@@ -33,16 +33,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     # Help is as wide as the terminal.
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 1000},
-)
-policy = typer.Typer(
-    help="Validate the policy and the profiles.",
-    epilog="Example: linkwise policy lint acs-profile.yaml",
-    invoke_without_command=True,
-)
-certs = typer.Typer(
-    help="Show the certificates of Linkwise.",
-    epilog="Example: linkwise certs status",
-    invoke_without_command=True,
 )
 app.add_typer(topology, name="topology")
 app.add_typer(certs, name="certs")
@@ -308,42 +298,3 @@ def schema(
         raise typer.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}.", param_hint="KIND")
     typer.echo(schema_text(kind), nl=False)
     return 0
-
-
-@policy.command("lint", epilog="Example: linkwise policy lint acs-profile.yaml")
-@with_output_options
-def policy_lint(
-    file: Annotated[
-        str | None,
-        typer.Argument(metavar="FILE", help="A Policy, profile selectors, or a ConfigMap."),
-    ] = None,
-    filename: Filename = None,
-    strict: Strict = False,
-    output: Output = Format.TABLE,
-) -> int:
-    """Show errors and risky settings of a policy or profile."""
-    from cli.commands.policy_lint import lint_file
-    from cli.files.source import only_file
-
-    return lint_file(only_file(file, filename), output, strict=strict)
-
-
-@certs.command("status", epilog="Example: linkwise certs status -o json")
-@with_output_options
-def certs_status(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE",
-            help="ConfigMap linkwise-certs and registrations, instead of the live cluster.",
-        ),
-    ] = None,
-    filenames: Filenames = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    output: Output = Format.TABLE,
-) -> int:
-    """Show CAs, certificates, their expiry and trust, and the next step."""
-    from cli.commands.certs_status import show_status
-
-    return show_status([*(files or ()), *(filenames or ())], kubeconfig, context, output)

@@ -1,0 +1,33 @@
+"""`linkwise policy`: its subcommand and its parameters."""
+
+from typing import Annotated
+
+import typer
+
+from cli.commands.output_options import with_output_options
+from cli.commands.parameters import Filename, Output, Strict
+from cli.output.printer import Format
+
+policy = typer.Typer(
+    help="Validate the policy and the profiles.",
+    epilog="Example: linkwise policy lint acs-profile.yaml",
+    invoke_without_command=True,
+)
+
+
+@policy.command("lint", epilog="Example: linkwise policy lint acs-profile.yaml")
+@with_output_options
+def policy_lint(
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="A Policy, profile selectors, or a ConfigMap."),
+    ] = None,
+    filename: Filename = None,
+    strict: Strict = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Show errors and risky settings of a policy or profile."""
+    from cli.commands.policy_lint import lint_file
+    from cli.files.source import only_file
+
+    return lint_file(only_file(file, filename), output, strict=strict)
