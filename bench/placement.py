@@ -22,7 +22,7 @@ from scorer.placement.baselines import best_possible, index_order
 from scorer.placement.member import Member, new_member
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
-from scorer.placement.score import scores, value_of
+from scorer.placement.score import node_value, scores
 from scorer.placement.snapshot import Snapshot, snapshot_of
 from topology.catalogue import entry
 
@@ -58,7 +58,7 @@ def rows() -> Iterator[tuple[str, str, Callable[[], float]]]:
 def _ranked(snapshot: Snapshot, names: list[str], request: Request) -> list[int]:
     nodes, tables = snapshot.ledger.nodes, snapshot.tables
     mode, strategy = snapshot.mode, snapshot.placement
-    values = [value_of(nodes[name], tables[name], request, mode, strategy) for name in names]
+    values = [node_value(nodes[name], tables[name], request, mode, strategy) for name in names]
     return scores(values, strategy)
 
 

@@ -25,6 +25,7 @@ from scorer.placement.baselines import best_possible, index_order
 from scorer.placement.node_cache import DeadlineExceeded
 from scorer.placement.result import JobBandwidth, Plan, Refusal
 from scorer.queue.cycle import Reservation, SchedulingCycle, in_order
+from scorer.queue.fault_isolation import FAULT
 from scorer.queue.pending import ClosedNodes, PendingUnits
 from scorer.queue.starvation import StarvationGuard
 from scorer.queue.time_budget import TimeBudget
@@ -203,10 +204,7 @@ class UnitScheduler:
         delay = self._time_budget.exceeded(unit)
         self._metrics.failed(Stage.PLAN)
         _log.exception("Could not plan", unit=_name(unit), retry_after=delay)
-        reason = (
-            "planning it fails by a fault of the scorer, whose log shows it: please report it;"
-            f" tried again in {delay:g} s"
-        )
+        reason = f"planning it fails by {FAULT}; tried again in {delay:g} s"
         self._refuse(unit, Refusal(reason, is_cacheable=False))
 
     def _resume_plans(self, units: Iterable[Unit]) -> list[Unit]:

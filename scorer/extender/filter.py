@@ -17,7 +17,7 @@ from scorer.cache.cluster_state import ClusterState
 from scorer.extender.verdict_cache import VerdictCache
 from scorer.placement.filters import gpu_capacity, hidden_capacity, mode_serves
 from scorer.placement.reasons import Reason
-from scorer.placement.score import HIGHEST, Value, scores, value_of
+from scorer.placement.score import HIGHEST, NodeValue, node_value, scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +93,11 @@ class Filter:
             return [0] * len(names)
         ledger, table, preferences = self._state.ledger, self._state.table, self._state.preferences
 
-        def value(name: str) -> Value | None:
+        def value(name: str) -> NodeValue | None:
             node = ledger(name)
             if node is None:
                 return None
-            return value_of(node, table(name), request, preferences.mode, preferences.placement)
+            return node_value(node, table(name), request, preferences.mode, preferences.placement)
 
         self._invalidate()
         question = f"score {preferences.mode} {_kind(request)}"

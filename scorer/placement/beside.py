@@ -32,7 +32,7 @@ class Sibling(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Homes:
+class _SiblingNodes:
     """The nodes of the members that have their GPUs."""
 
     masks: dict[str, int]
@@ -50,13 +50,13 @@ class _Homes:
         """Linkwise chose all their GPUs."""
         return all(self.masks.values())
 
-    def plus(self, placements: Iterable[Placement]) -> "_Homes":
-        """Return the homes with more members."""
+    def plus(self, placements: Iterable[Placement]) -> "_SiblingNodes":
+        """Return these nodes with more members on them."""
         masks, counts = dict(self.masks), self.counts.copy()
         for placement in placements:
             counts[placement.node] += 1
             masks[placement.node] = masks.get(placement.node, 0) | mask_of(placement.gpus)
-        return _Homes(masks, counts)
+        return _SiblingNodes(masks, counts)
 
 
 def plan_beside(
@@ -77,16 +77,18 @@ def plan_beside(
     Cost: a plan on one node for each node of the others; then one for each member and node, at most
     `EACH_MAX`; then one on all nodes.
     """
-    homes = _homes(snapshot, siblings)
-    near = _on_best_home(snapshot, members, homes, link)
+    sibling_nodes = _sibling_nodes(snapshot, siblings)
+    near = _on_sibling_node(snapshot, members, sibling_nodes, link)
     if isinstance(near, Plan):
         return near
     if near is not None and link is Link.ONE_NODE:
-        return replace(near, reason=f"its gang stays on node {homes.order[0]}: {near.reason}")
-    return _one_by_one(snapshot, members, homes, link) or plan(snapshot, members, link=link)
+        return replace(
+            near, reason=f"its gang stays on node {sibling_nodes.order[0]}: {near.reason}"
+        )
+    return _one_by_one(snapshot, members, sibling_nodes, link) or plan(snapshot, members, link=link)
 
 
-def _homes(snapshot: Snapshot, siblings: Iterable[Sibling]) -> _Homes:
+def _sibling_nodes(snapshot: Snapshot, siblings: Iterable[Sibling]) -> _SiblingNodes:
     masks: dict[str, int] = {}
     counts = Counter[str]()
     for node, gpus in siblings:
@@ -95,18 +97,18 @@ def _homes(snapshot: Snapshot, siblings: Iterable[Sibling]) -> _Homes:
             present = (1 << table.n) - 1 if table else 0
             masks[node] = masks.get(node, 0) | (mask_of(gpus) & present)
             counts[node] += 1
-    return _Homes(masks, counts)
+    return _SiblingNodes(masks, counts)
 
 
-def _on_best_home(
-    snapshot: Snapshot, members: Sequence[Member], homes: _Homes, link: Link
+def _on_sibling_node(
+    snapshot: Snapshot, members: Sequence[Member], sibling_nodes: _SiblingNodes, link: Link
 ) -> Plan | Refusal | None:
     """Plan all members on the node of the others that is best; None without any node."""
-    is_ranked = homes.are_sets_known and all(member.gpus for member in members)
+    is_ranked = sibling_nodes.are_sets_known and all(member.gpus for member in members)
     plans: list[Plan] = []
     refusal = None
-    for node in homes.order:
-        beside = Beside(homes.masks[node] if is_ranked else 0, len(homes.masks) > 1)
+    for node in sibling_nodes.order:
+        beside = Beside(sibling_nodes.masks[node] if is_ranked else 0, len(sibling_nodes.masks) > 1)
         near = plan(snapshot.only(node, beside), members, link=link)
         if isinstance(near, Refusal):
             refusal = refusal or near
@@ -116,33 +118,33 @@ def _on_best_home(
             plans.append(near)
     if not plans:
         return refusal
-    return min(plans, key=lambda near: _rank(snapshot, homes.plus(near.placements)))
+    return min(plans, key=lambda near: _rank(snapshot, sibling_nodes.plus(near.placements)))
 
 
-def _rank(snapshot: Snapshot, homes: _Homes) -> tuple[float, list[int]]:
+def _rank(snapshot: Snapshot, sibling_nodes: _SiblingNodes) -> tuple[float, list[int]]:
     """Return the key that orders the results for a gang: the fastest, then the most even."""
     assignments = [
         NodeAssignment(Candidate(snapshot.ledger.nodes[node], snapshot.tables[node], 0), 0, mask)
-        for node, mask in homes.masks.items()
+        for node, mask in sibling_nodes.masks.items()
     ]
     bandwidth = bandwidth_over(assignments, snapshot.nic_bandwidth)
-    return -(bandwidth or 0.0), sorted(homes.counts.values(), reverse=True)
+    return -(bandwidth or 0.0), sorted(sibling_nodes.counts.values(), reverse=True)
 
 
 def _one_by_one(
-    snapshot: Snapshot, members: Sequence[Member], homes: _Homes, link: Link
+    snapshot: Snapshot, members: Sequence[Member], sibling_nodes: _SiblingNodes, link: Link
 ) -> Plan | None:
     """Plan each member on the node of the others that is best for it; None if not all fit."""
     group = new_group(members)
-    if not 1 < group.size * len(homes.counts) <= EACH_MAX or group.size == 1:
+    if not 1 < group.size * len(sibling_nodes.counts) <= EACH_MAX or group.size == 1:
         return None
     placed: dict[int, Placement] = {}
     later = snapshot
     for place, member in sorted(enumerate(members), key=lambda pair: -pair[1].gpus):
-        near = _on_best_home(later, [member], homes, link)
+        near = _on_sibling_node(later, [member], sibling_nodes, link)
         if not isinstance(near, Plan):
             return None
         (placed[place],) = near.placements
-        later, homes = near.applied_to(later), homes.plus(near.placements)
+        later, sibling_nodes = near.applied_to(later), sibling_nodes.plus(near.placements)
     placements = [placed[place] for place in range(group.size)]
     return new_plan(snapshot, placements, exact=False, one_by_one=True)

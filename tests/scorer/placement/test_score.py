@@ -10,7 +10,7 @@ from cluster.keys import GPU_CORE, GPU_MEM, NVIDIA_GPU
 from cluster.node import PackingStrategy
 from cluster.record import GPUShare
 from scorer.placement.node_assignment import Candidate, SelectionOptions, select_gpus
-from scorer.placement.score import scores, value_of
+from scorer.placement.score import node_value, scores
 from scorer.placement.single_node import best_node
 
 
@@ -18,7 +18,9 @@ def rank_nodes(snapshot, names, request_):
     nodes, tables = snapshot.ledger.nodes, snapshot.tables
     mode, strategy = snapshot.mode, snapshot.placement
     values = [
-        value_of(nodes[name], tables.get(name), request_, mode, strategy) if name in nodes else None
+        node_value(nodes[name], tables.get(name), request_, mode, strategy)
+        if name in nodes
+        else None
         for name in names
     ]
     return dict(zip(names, scores(values, strategy), strict=True))
