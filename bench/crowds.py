@@ -22,7 +22,7 @@ from scorer.queue.pending import PendingUnits
 from scorer.queue.starvation import StarvationGuard
 
 _NODES, _MEMBERS, _GANGS, _PODS = 5000, 256, 1000, 10_000
-_NOBODY = Owners({}, {})
+_NO_OWNERS = Owners({}, {})
 _SPEC = Callable[[int], Mapping[str, object]]
 _UNEQUAL: Mapping[str, tuple[Callable[[int], int], _SPEC]] = {
     "CPU": (lambda _: 2, lambda _: {}),
@@ -46,8 +46,8 @@ def rows() -> Iterator[tuple[str, str, Callable[[], float]]]:
         lambda: _refused(snapshot, never),
     )
     yield "  the longest of them", "≤ 0.3 s", lambda: _longest(snapshot, never)
-    crowd = _Crowd(snapshot)
-    yield f"{_PODS:,} pods that wait, a look when nothing changed", "≤ 0.3 s", crowd
+    waiting = _WaitingPods(snapshot)
+    yield f"{_PODS:,} pods that wait, a look when nothing changed", "≤ 0.3 s", waiting
 
 
 def _decided(snapshot: Snapshot, gang: Unit) -> float:
@@ -75,7 +75,7 @@ def _each(snapshot: Snapshot, gangs: list[Unit]) -> Iterator[float]:
 
 
 @dataclass
-class _Crowd:
+class _WaitingPods:
     """Pods that wait and were all refused before."""
 
     snapshot: Snapshot
@@ -85,7 +85,7 @@ class _Crowd:
 
     def __post_init__(self) -> None:
         faults = FaultIsolation(Metrics(CollectorRegistry()), lambda: None)
-        self.waiting = PendingUnits(self.state, _NOBODY, faults)
+        self.waiting = PendingUnits(self.state, _NO_OWNERS, faults)
         for i in range(_PODS):
             pod = _pod(f"crowd-{i}", 0, 8, nodeSelector={"rack": "none"})
             self.state.update_pod(pod.key, pod)
@@ -121,7 +121,7 @@ def _never(i: int) -> list[PodInfo]:
 
 
 def _gang(name: str, pods: list[PodInfo]) -> Unit:
-    (unit,) = units_of(pods, _NOBODY)
+    (unit,) = units_of(pods, _NO_OWNERS)
     assert unit.key.name == name  # noqa: S101 (else something else is measured)
     return unit
 
