@@ -127,6 +127,18 @@ SITUATIONS = {
     "LinkwiseNodeUnaccounted": [({"linkwise_unaccounted_nodes": steady(1)}, {})],
     "LinkwiseGangHalfBound": [({'linkwise_gangs{phase="Committing"}': steady(1)}, {})],
     "LinkwiseGangPartial": [({"linkwise_partial_gangs": steady(1)}, {})],
+    "LinkwiseContainersRefused": [
+        (
+            {'linkwise_agent_refused_containers_total{instance="agent"}': growing(1)},
+            {"instance": "agent"},
+        )
+    ],
+    "LinkwiseProcessMismatch": [
+        (
+            {'linkwise_gpu_process_mismatches{node="gpu-0",gpu="0",uuid="a",model="b"}': steady(1)},
+            {"node": "gpu-0"},
+        )
+    ],
     "LinkwiseFault": [
         ({'linkwise_faults_total{stage="planning"}': growing(1)}, {}),
         ({'linkwise_faults_total{stage="planning"}': RECENT}, {}),
