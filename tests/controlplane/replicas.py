@@ -8,7 +8,6 @@ from itertools import count
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP
 
-from controlplane.etcd import full_etcd
 from controlplane.history import History
 from controlplane.plane import ControlPlane
 from controlplane.process import wait_until
@@ -100,15 +99,6 @@ class Replicas:
         began = time.monotonic()
         self.plane.process("kube-apiserver").signal(SIGKILL)
         self.plane.restart_api_server()
-        self.without += time.monotonic() - began
-
-    def fill_etcd(self, after: float) -> None:
-        """Let etcd refuse all writes until no replica leads."""
-        leader = self.leader()
-        time.sleep(after)
-        began = time.monotonic()
-        with full_etcd(self.plane):
-            wait_until(lambda: not leader.leads, "nothing can be written", _PATIENCE)
         self.without += time.monotonic() - began
 
     def cut_the_way(self, after: float) -> None:

@@ -42,7 +42,6 @@ def replicas(webhook, policy, tmp_path):
         pytest.param(Replicas.stop_past_its_lease, often(1, 10), True, id="stopped and continued"),
         pytest.param(Replicas.end, often(1, 5), True, id="ended"),
         pytest.param(Replicas.lose_the_api_server, often(1, 3), False, id="API server killed"),
-        pytest.param(Replicas.fill_etcd, often(1, 3), False, id="etcd full", marks=long),
         pytest.param(Replicas.cut_the_way, often(1, 10), False, id="connections cut"),
         pytest.param(
             Replicas.silence_the_way, often(1, 5), False, id="connections silent", marks=long
