@@ -93,6 +93,7 @@ def assert_env_stays(before, after, places):
     replaceable = {keys.ENV_VISIBLE_DEVICES, keys.ENV_CGPU_OFF}
     if places:
         replaceable |= {keys.ENV_MPS_THREADS, keys.ENV_MPS_MEMORY}
+        replaceable |= {keys.MEM_IDX, keys.MEM_POD, keys.MEM_DEV, keys.MEM_CONTAINER}
     kept = [entry for entry in before if entry["name"] not in replaceable]
     assert [entry for entry in after if entry["name"] not in replaceable][: len(kept)] == kept
 
