@@ -66,6 +66,8 @@ class StatusReporter:
         self._urgent: dict[GangKey, asyncio.Event] = {}
         """Set where an update is written without delay."""
         self._slots = asyncio.Semaphore(_CONCURRENT_WRITES)
+        self._plan_slots = asyncio.Semaphore(_CONCURRENT_WRITES)
+        """Of plans, which must not wait for the reports of any number of other gangs."""
 
     async def record_plan(self, unit: Unit, plan: GangPlan) -> None:
         """Write a gang's plan, before any of its pods is released.
@@ -76,7 +78,7 @@ class StatusReporter:
         # An update that says that the gang waits is outdated.
         self._latest.pop(unit.key, None)
         self._unwritten.pop(unit.key, None)
-        async with self._slots:
+        async with self._plan_slots:
             await self._gangs.write_plan(unit, plan)
         gang = self._gangs.find(unit.key)
         if gang and gang.status.phase in PENDING:

@@ -1,8 +1,10 @@
 """Reports on gangs, and their number."""
 
+import asyncio
+
 import pytest
 import pytest_asyncio
-from builders import dgx1_v100, topology_map
+from builders import a_held_pod, dgx1_v100, topology_map
 from leader_harness import Cluster, leading
 from waiting import until
 
@@ -562,3 +564,32 @@ async def test_a_refused_plan_is_reported_in_the_existing_gang(cluster):
         await until(lambda: "no plans here" in cluster.the_gang()["status"].get("reason", ""))
 
     assert cluster.phase() == "Waiting"
+
+
+class Held(Cluster):
+    """Holds back writes to the Gangs of another namespace."""
+
+    def __init__(self):
+        super().__init__()
+        self.go = asyncio.Event()
+        self.asking = 0
+
+    async def _answer(self, request):
+        if request.method != "GET" and "/other/gangs" in request.path:
+            self.asking += 1
+            await self.go.wait()
+        return await super()._answer(request)
+
+
+async def test_reports_of_many_gangs_do_not_delay_the_plan_of_another():
+    async with Held() as cluster, leading(cluster):
+        cluster.node()
+        for number in range(20):
+            labels = {keys.POD_GROUP_NAME: f"x-{number}", keys.POD_GROUP_MIN_AVAILABLE: "2"}
+            pod = a_held_pod(1, f"x-{number}", namespace="other", labels=labels)
+            cluster.put(f"/api/v1/namespaces/other/pods/x-{number}", pod)
+        await until(lambda: cluster.asking == 8)
+        cluster.gang()
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        assert cluster.asking == 8
+        cluster.go.set()
