@@ -91,7 +91,7 @@ def _compared(
     members = [placement.member for placement in placements]
     link = link_of(members, is_gang=explanation.kind == "gang")
     current = plan(before, members, link=link)
-    shown, changed = _plan_of(before, placements), None
+    shown, changed = new_plan(before, placements, exact=True), None
     if isinstance(current, Plan) and _nodes(current) == _nodes(shown):
         shown = replace(current, placements=placements)
     else:
@@ -109,11 +109,6 @@ def _compared(
         index_order=order,
         changed=changed,
     )
-
-
-def _plan_of(before: Snapshot, placements: tuple[Placement, ...]) -> Plan:
-    """Return the plan that was carried out, with its bandwidth."""
-    return new_plan(before, placements, exact=True)
 
 
 def _nodes(planned: Plan) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:

@@ -48,7 +48,7 @@ def _pending_unit(
     else:
         reason = outcome.reason
         if unit.blocked is None:
-            kind = unit.link, tuple(member.signature for member in unit.members)
+            kind = unit.signature
             if kind not in never:
                 never[kind] = never_fits(before, unit.members, unit.link)
             never_placed = never[kind]

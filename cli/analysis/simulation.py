@@ -18,8 +18,8 @@ from scorer.placement.result import JobBandwidth
 from scorer.placement.snapshot import Snapshot
 from scorer.whatif.fit import BY_COUNT
 from scorer.whatif.simulate import (
-    GangResult,
     Intended,
+    SimulatedUnit,
     UnitPlacement,
     settled_members,
     simulate_each,
@@ -150,7 +150,7 @@ def by_reason(pods: Iterable[PodResult]) -> dict[str, list[PodResult]]:
     return groups
 
 
-SimulationStep: TypeAlias = tuple[GangResult, Snapshot]
+SimulationStep: TypeAlias = tuple[SimulatedUnit, Snapshot]
 """The result for a unit, and the cluster after it."""
 
 
@@ -201,7 +201,7 @@ class _Summaries:
         self._never: dict[Hashable, bool] = {}
         """By what distinguishes units: pods of one workload are planned once."""
 
-    def unit_result(self, result: GangResult) -> UnitResult:
+    def unit_result(self, result: SimulatedUnit) -> UnitResult:
         """Return what is shown of a result."""
         compared = result.is_gang or (result.plan and result.plan.bandwidth is not None)
         return UnitResult(
@@ -215,12 +215,11 @@ class _Summaries:
             result.plan is None and self._never_fits(result),
         )
 
-    def _never_fits(self, result: GangResult) -> bool:
-        link = result.unit.link
-        kind = link, tuple(member.signature for member in result.members)
-        if kind not in self._never:
-            self._never[kind] = never_fits(self._cluster, result.members, link)
-        return self._never[kind]
+    def _never_fits(self, result: SimulatedUnit) -> bool:
+        unit = result.unit
+        if unit.signature not in self._never:
+            self._never[unit.signature] = never_fits(self._cluster, unit.members, unit.link)
+        return self._never[unit.signature]
 
 
 def _only(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:

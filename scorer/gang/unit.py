@@ -1,6 +1,6 @@
 """Assemble waiting pods into units: each gang is one unit, every other pod is one of its own."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cluster.gang import (
@@ -59,6 +59,11 @@ class Unit:
     def is_uniform(self) -> bool:
         """All waiting members ask for the same, as members of a gang should."""
         return len({member.signature for member in self.members}) == 1
+
+    @property
+    def signature(self) -> Hashable:
+        """Equal for units that fit the same free nodes."""
+        return self.link, tuple(member.signature for member in self.members)
 
     @property
     def since(self) -> str:

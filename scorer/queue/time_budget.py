@@ -26,7 +26,7 @@ class TimeBudget:
     def __contains__(self, unit: Unit) -> bool:
         """Return whether a unit exceeded its limit and still requests the same."""
         request = self._requests.get(unit.key)
-        return request is not None and request == _request(unit)
+        return request is not None and request == unit.signature
 
     @property
     def slow_namespaces(self) -> frozenset[str]:
@@ -45,14 +45,10 @@ class TimeBudget:
         """Let a unit back off that exceeded its limit; return for how long [s]."""
         if unit not in self:
             self._backoff.reset(unit.key)
-        self._requests[unit.key] = _request(unit)
+        self._requests[unit.key] = unit.signature
         return self._backoff.start(unit.key)
 
     def reset(self, key: GangKey) -> None:
         """Forget a unit: it was planned in time, or it is gone."""
         self._backoff.reset(key)
         self._requests.pop(key, None)
-
-
-def _request(unit: Unit) -> Hashable:
-    return tuple(member.signature for member in unit.members)

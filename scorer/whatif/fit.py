@@ -21,8 +21,8 @@ from scorer.placement.result import Placement, value_of
 from scorer.placement.snapshot import Snapshot
 from scorer.queue.cycle import Reservation
 from scorer.whatif.simulate import (
-    GangResult,
     Intended,
+    SimulatedUnit,
     intended_pod,
     settled_members,
     simulate,
@@ -100,7 +100,7 @@ def _intended(template: FitTemplate) -> Iterator[Intended]:
         yield Intended(pod, pod.metadata.namespace, template.owner, template.members)
 
 
-def _placement(result: GangResult, place: int) -> Placement | None:
+def _placement(result: SimulatedUnit, place: int) -> Placement | None:
     return result.plan.placements[result.places.index(place)] if result.plan else None
 
 
@@ -111,7 +111,7 @@ def _left(before: Snapshot, after: Snapshot, placements: _Placements) -> list[No
 
 def _fit(
     template: FitTemplate,
-    units: Sequence[GangResult],
+    units: Sequence[SimulatedUnit],
     placements: _Placements,
     nodes: list[NodeLeft],
 ) -> FitResult:
@@ -148,7 +148,7 @@ def _fit(
     )
 
 
-def _never_fits(unit: GangResult) -> bool:
+def _never_fits(unit: SimulatedUnit) -> bool:
     return never_fits(unit.seen, unit.members, unit.unit.link)
 
 

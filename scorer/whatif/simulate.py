@@ -73,8 +73,8 @@ class UnitPlacement:
 
 
 @dataclass(frozen=True)
-class GangResult(UnitPlacement):
-    """The placement of a unit, to be compared with other placements."""
+class SimulatedUnit(UnitPlacement):
+    """The placement of a unit, and its baselines, which are computed when they are read."""
 
     @cached_property
     def best_possible(self) -> JobBandwidth | None:
@@ -92,7 +92,7 @@ def simulate(
     pods: Sequence[Intended],
     settled: Iterable[PodInfo],
     reserved: Reservation | None = None,
-) -> tuple[list[GangResult], Snapshot]:
+) -> tuple[list[SimulatedUnit], Snapshot]:
     """Place pods in the order of priority, creation, and as given; a gang at its first pod.
 
     Each unit sees the cluster as the units before it left it.
@@ -109,7 +109,7 @@ def simulate(
 
     Cost: a plan for each unit.
     """
-    results: list[GangResult] = []
+    results: list[SimulatedUnit] = []
     for result, after in simulate_each(snapshot, pods, settled, reserved):
         results.append(result)
         snapshot = after
@@ -121,7 +121,7 @@ def simulate_each(
     pods: Sequence[Intended],
     settled: Iterable[PodInfo],
     reserved: Reservation | None = None,
-) -> Iterator[tuple[GangResult, Snapshot]]:
+) -> Iterator[tuple[SimulatedUnit, Snapshot]]:
     """Yield the result of each unit and the cluster after it; as `simulate`.
 
     A result refers to the whole cluster of its moment, about 0.3 MB for 5,000 nodes.
@@ -131,7 +131,7 @@ def simulate_each(
         outcome = _decide(snapshot, unit, reserved, refused)
         placed = outcome if isinstance(outcome, Plan) else None
         reason = outcome.reason if isinstance(outcome, Refusal) else None
-        result = GangResult(unit, places, placed, reason, snapshot)
+        result = SimulatedUnit(unit, places, placed, reason, snapshot)
         if placed:
             snapshot = placed.applied_to(snapshot)
             refused.clear()
