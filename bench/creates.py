@@ -51,7 +51,7 @@ def _target(stage: Stage, namespace: str, body: str) -> Target:
 
 
 def _latency(stage: Stage) -> Iterator[Figure]:
-    """Yield what is added to the latency of creates that come at a steady rate."""
+    """Yield the latency that is added to creates at a steady rate."""
 
     def paced(namespace: str) -> Sent:
         return stage.load.must(_target(stage, namespace, "worker"), _PACED, rate=_RATE)

@@ -68,7 +68,7 @@ class _Running:
         wait_until(self._leads, "the scorer leads")
 
     def asked(self) -> float:
-        """Return how long a scheduler waits that asks about all nodes [s]."""
+        """Return the duration of a request about all nodes [s]."""
         number, body = len(self._names), _args(self._names)
         self._pipe.send(self._draw.choice(self._names))
         sleep(0.05)
@@ -132,7 +132,7 @@ async def _scorer(pipe: Connection, nodes: int) -> None:
 
 
 def _put(cluster: FakeCluster, node: str, gpus: tuple[int, ...], number: int) -> None:
-    """Let a pod have GPUs of a node; one that comes later takes the place of one before."""
+    """Give a pod GPUs of a node; a later pod replaces an earlier one."""
     if not gpus:
         return
     name = f"{node}-{gpus[-1] == 7}"
@@ -154,7 +154,7 @@ class _Instant:
     """An API server that accepts every write immediately."""
 
     async def create(self, *_: object, **__: object) -> None:
-        """Do so."""
+        """Return at once."""
 
 
 def _bound() -> float:
@@ -209,7 +209,7 @@ def _renew(cluster: FakeCluster, number: int) -> None:
 
 
 def _policy(cluster: FakeCluster) -> None:
-    """Say which machine the nodes of each class are."""
+    """Return the policy that names the machine of each class of nodes."""
     lines = [f"- {{nodeLabels: {{{_CLASS}: {name}}}, machine: {name}}}" for name in _CLASSES]
     text = "\n".join(["apiVersion: linkwise.dev/v1alpha1", "kind: Policy", "machines:", *lines])
     path = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"

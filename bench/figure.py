@@ -7,7 +7,7 @@ from bench.rounds import Spread
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What was measured, what it should reach, and what came out."""
+    """A measurement: its name, its target and its result."""
 
     name: str
     target: str

@@ -29,7 +29,7 @@ class Floor:
 
     @contextmanager
     def scorer(self, *, leads: bool = True, server: str = "") -> Iterator[Scorer]:
-        """Run a scorer, from when it leads, or may."""
+        """Run a scorer, and wait until it leads or can lead."""
         log = f"scorer-{next(self._numbers)}.log"
         one = start_scorer(self.plane, self.folder, log, server=server)
         try:
@@ -41,7 +41,7 @@ class Floor:
 
     @contextmanager
     def limited(self, rate: float) -> Iterator[str]:
-        """Give an API server that takes so few writes a second."""
+        """Yield the address of an API server with a limited rate of writes."""
         (port,) = free_ports(1)
         words = (port, self.plane.server, self.plane.ca_file, rate)
         argv = (sys.executable, "-m", "bench.limiter", *map(str, words))
@@ -56,7 +56,7 @@ class Floor:
 
     @contextmanager
     def no_kubelets(self) -> Iterator[None]:
-        """Let kwok stand still: the kubelets of a cluster work on processors of their own."""
+        """Pause kwok: the kubelets of a cluster use processors of their own."""
         (kwok,) = (process for process in self.plane.processes.running if process.name == "kwok")
         kwok.signal(SIGSTOP)
         try:
@@ -73,7 +73,7 @@ class Floor:
         return name
 
     def stopwatch(self) -> Stopwatch:
-        """Return one for all that runs."""
+        """Return a stopwatch for all running processes."""
         return Stopwatch([process.pid for process in self.plane.processes.running])
 
 
@@ -81,7 +81,7 @@ class Floor:
 def floor(
     found: Binaries, line: Line, manifests: Path = BASE, **flags: Sequence[str]
 ) -> Iterator[Floor]:
-    """Set all up, with direct connections from the clients to the scorer.
+    """Start everything, with direct connections from the clients to the scorer.
 
     Args:
         found: What runs.

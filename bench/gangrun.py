@@ -30,7 +30,7 @@ _PATIENCE = 300
 
 
 class By(Enum):
-    """Who lets a gang go."""
+    """The component that removes the gates of a gang."""
 
     SCORER = auto()
     BARE_CLIENT = auto()
@@ -51,7 +51,7 @@ class _Spec(Struct, frozen=True, rename="camel"):
 
 
 class Seen(Struct, frozen=True):
-    """What is read of a pod."""
+    """The fields that are read of a pod."""
 
     metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()
@@ -86,7 +86,7 @@ class Crowd:
         self._changed.set()
 
     async def until(self, met: Callable[[Sequence[Seen]], bool]) -> None:
-        """Return as soon as the pods are so."""
+        """Wait until the pods satisfy a condition."""
         async with asyncio.timeout(_PATIENCE):
             while not met(list(self.pods.values())):
                 self._changed.clear()
@@ -123,7 +123,7 @@ class Crowd:
         await asyncio.gather(*map(one, bodies))
 
     async def _place(self, pod: Seen, node: str) -> None:
-        """Write what a scorer would, without a thought."""
+        """Write what a scorer would, without planning."""
         record = {f"bench.example/{name}": "x" * size for name, size in _RECORD.items()}
         here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}
@@ -151,7 +151,7 @@ class Crowd:
         return {"metadata": metadata, "spec": {"containers": [container(asked)], **held[by]}}
 
     async def clear(self) -> None:
-        """Delete all, and wait until it is gone."""
+        """Delete all pods, and wait until they are gone."""
         now = {"gracePeriodSeconds": "0"}
         await self.kube.delete(self.path, params=now)
         for path in (gangs_of(self.namespace), groups_of(self.namespace)):
@@ -166,12 +166,12 @@ _RECORD = {"allocation": 200, "term": 2, "visible-devices": 1, "isolation": 4, "
 
 
 def bound(pods: Sequence[Seen]) -> int:
-    """Return how many have a node."""
+    """Return the number of pods that have a node."""
     return sum(bool(pod.spec.node_name) for pod in pods)
 
 
 def freed(pods: Sequence[Seen]) -> int:
-    """Return the number that waits only for the scheduler."""
+    """Return the number of pods that wait only for the scheduler."""
     return sum(not pod.spec.scheduling_gates for pod in pods)
 
 

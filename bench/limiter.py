@@ -22,13 +22,13 @@ class Limiter:
         self._next = 0.0
 
     async def _turn(self) -> None:
-        """Return when one more write may pass."""
+        """Wait until one more write may pass."""
         now = asyncio.get_running_loop().time()
         at = self._next = max(now, self._next + self._pause)
         await asyncio.sleep(at - now)
 
     async def pass_on(self, request: web.Request) -> web.StreamResponse:
-        """Ask the API server, and answer as it does, piece by piece."""
+        """Forward a request to the API server, and stream its response back."""
         body = await request.read()
         if request.method != "GET":
             await self._turn()

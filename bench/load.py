@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is sent where, and how a good answer is known."""
+    """Destination and body of a request, and how a correct response is recognised."""
 
     url: str
     ca: Path
@@ -20,7 +20,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How it went."""
+    """The results of sending."""
 
     seconds: float
     failures: int
@@ -32,7 +32,7 @@ class Sent:
 
 
 class LoadError(Exception):
-    """Something was answered otherwise than it should: the figure would be of something else."""
+    """A response is not the expected one, so that the figure would be wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,10 @@ class Load:
         return Sent(**json.loads(answer.stdout))
 
     def must(self, target: Target, count: int, *, rate: float = 0) -> Sent:
-        """Send a body many times; all must go well.
+        """Send a body many times; all responses must be correct.
 
         Raises:
-            LoadError: Something was answered otherwise.
+            LoadError: A response is not the expected one.
         """
         sent = self.send(target, count, rate=rate)
         if sent.failures:

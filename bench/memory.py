@@ -22,7 +22,7 @@ _TIMES = 3
 
 
 def figures() -> Iterator[Figure]:
-    """Yield what a process takes that has listed everything and accounted for it."""
+    """Yield memory and CPU time of a process that has listed everything and accounted for it."""
     for what, cluster in (
         (f"{LARGE} pods that wait, each with {VALUES:,} values of affinity", "large"),
         (f"{PLAIN:,} plain pods that wait", "plain"),
@@ -81,7 +81,7 @@ async def _watch(port: str, cluster: str) -> None:
 
 
 def _memory() -> dict[str, float]:
-    """Return what this process takes now, and the most that it took [MB]."""
+    """Return the present and the peak memory of this process [MB]."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     status = dict(line.split(":", 1) for line in lines)
     return {
@@ -91,7 +91,7 @@ def _memory() -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the figures; or be the process that watches."""
+    """Print the figures; with arguments, run the process that watches."""
     match sys.argv[1:]:
         case [port, cluster]:
             asyncio.run(_watch(port, cluster))

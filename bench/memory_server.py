@@ -24,7 +24,7 @@ LARGE, VALUES, PLAIN = 20, 21_000, 10_000
 """Hostile pods, and values of node affinity of each (1.5 MB); plain pods that wait."""
 
 Objects: TypeAlias = dict[str, tuple[Callable[[int], bytes], int]]
-"""By collection: what makes each object, and how many there are."""
+"""By collection: the function that makes an object, and the number of objects."""
 
 
 async def _serve(objects: Objects) -> None:
@@ -55,7 +55,7 @@ async def _answer(objects: Objects, request: web.Request) -> web.StreamResponse:
 
 
 def _pod(i: int) -> bytes:
-    """Return a pod: two GPUs each of the first ones, in gangs of 8; then what else runs there."""
+    """Return a pod: the first ones have two GPUs each, in gangs of 8; the others have none."""
     pod = worker()
     metadata, spec = pod["metadata"], pod["spec"]
     metadata |= {"name": f"{metadata['name']}-{i}", "uid": _uid(i), "resourceVersion": str(i)}
@@ -139,7 +139,7 @@ def _node(i: int) -> bytes:
 
 
 def _topology(i: int) -> bytes:
-    """Return what a node's agent publishes."""
+    """Return the topology ConfigMap of a node."""
     machine = entry("dgx1-v100").machine
     machine = replace(
         machine,
@@ -159,7 +159,7 @@ def _topology(i: int) -> bytes:
 
 
 def _held(i: int) -> dict[str, Any]:
-    """Return a pod by itself that waits for more GPUs than there are."""
+    """Return a pod without a gang that waits for GPUs."""
     pod = worker()
     pod["metadata"] |= {"name": f"held-{i}", "uid": _uid(i), "resourceVersion": str(i)}
     pod["metadata"]["labels"] = {"app": f"train-{i}"}

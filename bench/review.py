@@ -226,7 +226,7 @@ def _token_sources() -> list[dict[str, Any]]:
 
 
 def _managed_fields(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return who set which field, as deep as the fields lie."""
+    """Return the managedFields of the pod."""
     containers = {
         f'k:{{"name":"{container["name"]}"}}': {
             ".": {},

@@ -32,7 +32,7 @@ def figures(stage: Stage) -> Iterator[Figure]:
 
 
 def _costs(stage: Stage) -> Iterator[Figure]:
-    """Yield what a review costs each server, and how many more we answer for the same."""
+    """Yield the cost of a review in each server, and their ratios."""
     measures = [partial(_cost, stage, name) for name in _SERVERS]
     for measure in measures:
         measure()

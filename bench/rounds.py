@@ -13,7 +13,7 @@ _SURE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A median, and between what the true one lies in 95 of 100 such runs."""
+    """A median, and its 95 % confidence interval."""
 
     median: float
     low: float
@@ -23,7 +23,7 @@ class Spread:
 def rounds(*measures: Callable[[], T], count: int = ROUNDS) -> list[tuple[T, ...]]:
     """Measure each in turn, round after round, and return the figures of each round.
 
-    Another one begins each time, so that what one leaves behind is not always the same one's.
+    Each round begins with another measurement, so that effects of the previous one are spread.
     """
     found = []
     for number in range(count):

@@ -33,7 +33,7 @@ _ASKED = {keys.GPU_MEM: 5, keys.GPU_CORE: 30}
 
 
 def figures(found: Binaries) -> Iterator[Figure]:
-    """Yield what the extender leaves of a scheduler's throughput."""
+    """Yield the throughput of a scheduler with the extender, relative to one without."""
     with floor(found, _LINE, WITH_SCHEDULER) as ready:
         pairs = rounds(lambda: _extended(ready), lambda: _plain(ready), count=_ROUNDS)
     name = f"{_PODS} shares on {_NODES} nodes: pods/s, as a share of those without the extender"

@@ -41,7 +41,7 @@ _PROFILE = {
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """All that runs."""
+    """The running control plane, webhook and other servers."""
 
     plane: ControlPlane
     webhook: Replica
@@ -52,14 +52,14 @@ class Stage:
     """Process and port of each server of reviews, by its name."""
 
     def reviews(self, name: str) -> Target:
-        """Return what sends the review to a server, as an API server would."""
+        """Return the request that sends the review to a server, as an API server would."""
         url = f"https://127.0.0.1:{self.servers[name][1]}/mutate"
         return Target(
             url, self.folder / "ca.crt", self.folder / "review.json", expect='"patchType"'
         )
 
     def creates(self, namespace: str, body: str = "worker", expect: str = "") -> Target:
-        """Return what creates a pod in a namespace."""
+        """Return the request that creates a pod in a namespace."""
         return Target(
             f"{self.plane.server}{_pods(namespace)}",
             self.plane.ca_file,
@@ -71,7 +71,7 @@ class Stage:
 
 @contextmanager
 def stage(found: Binaries, programs: Path) -> Iterator[Stage]:
-    """Set all up, and leave nothing running.
+    """Start everything, and stop it at the end.
 
     Nothing is deleted on the way, which would take longer than creating it, nor uninstalled.
     """
@@ -121,7 +121,7 @@ def _write_bodies(stage: Stage) -> None:
 
 
 def _furnish(plane: ControlPlane) -> None:
-    """Make the namespaces, a policy with a profile, and two machines."""
+    """Create the namespaces, a policy with a profile, and two nodes."""
     for name in (NAMESPACE, CONSTANT, NOTHING):
         plane.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
     for name in (NAMESPACE, CONSTANT, NOTHING):
@@ -153,7 +153,7 @@ def _start_servers(stage: Stage, programs: Path) -> None:
 
 
 def _direct(stage: Stage) -> None:
-    """Let each namespace's pods go where they are meant to, and wait until they do."""
+    """Send the pods of each namespace to their server, and wait until that is in force."""
     api = stage.plane.api
     shipped = api.get(MUTATING)
     hook = shipped["webhooks"][0]
@@ -191,7 +191,7 @@ def _is_directed(stage: Stage) -> bool:
 
 
 def _tried(api: Api, namespace: str, pod: Object) -> Object | None:
-    """Return what would become of a pod; None where it is refused."""
+    """Return the pod as a dry run creates it; None where it is refused."""
     try:
         return api.create(_pods(namespace), pod, dryRun="All")
     except ApiError:

@@ -24,7 +24,7 @@ _PATCHES = {
 
 
 class ApiError(Exception):
-    """What the API server answers when it does not do what it was asked."""
+    """An error response of the API server."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}")
@@ -32,7 +32,7 @@ class ApiError(Exception):
 
 
 def refusal(call: Callable[[], object]) -> str:
-    """Return what a call is refused with; empty when it is not."""
+    """Return the reason of a refused call; empty when it is not refused."""
     try:
         call()
     except ApiError as error:
@@ -46,7 +46,7 @@ class Api:
     def __init__(
         self, server: str, token: str, context: ssl.SSLContext, timeout: float = 30
     ) -> None:
-        """Ask nothing yet.
+        """Prepare a client.
 
         Args:
             server: `https://127.0.0.1:PORT`.
@@ -97,7 +97,7 @@ class Api:
         return self._send("GET", path, None, "").decode()
 
     def lines(self, path: str, silence: float, **query: str) -> Generator[bytes, None, None]:
-        """Yield what is sent at a path, by lines, until it ends or so long nothing comes [s]."""
+        """Yield the lines of a response until it ends, or until no line arrives in time [s]."""
         url = f"{self.server}{path}?{urlencode(query)}"
         try:
             answer = self._pool.request(

@@ -46,7 +46,7 @@ class Tenant:
     """Statuses that other clients got instead of 200, during an attack on connections."""
 
     def create(self, name: str, *limits: Mapping[str, object], **given: object) -> None:
-        """Create a pod, or be refused; arguments as of `Pods.create`."""
+        """Try to create a pod; arguments as of `Pods.create`."""
         with suppress(ApiError, OSError):
             self.pods.create(*limits, name=name, **given)
 
@@ -55,7 +55,7 @@ Attack = Callable[[Tenant], AbstractContextManager[None]]
 
 
 def a_tenant(webhook: Webhook, namespace: str, policy: Callable[[str], None]) -> Tenant:
-    """Make the account, and wait until its role is in force."""
+    """Create the account, and wait until its role is in force."""
     account = person(webhook, namespace)
     api: Api = webhook.plane.api_as(webhook.plane.token(namespace, "ann"))
     pods = Pods(api, namespace)
@@ -65,13 +65,13 @@ def a_tenant(webhook: Webhook, namespace: str, policy: Callable[[str], None]) ->
 
 @contextmanager
 def nothing(_tenant: Tenant) -> Iterator[None]:
-    """Do nothing, so that there is something to compare with."""
+    """Do nothing: the baseline."""
     yield
 
 
 @contextmanager
 def a_name_that_deposes(tenant: Tenant) -> Iterator[None]:
-    """Let every patch fail, with a message that holds the name of a policy."""
+    """Make every patch fail with a message that contains the name of a policy."""
     tenant.create("linkwise-fence-0", GPU, annotations=_nearly_full())
     yield
 
@@ -86,7 +86,7 @@ def unreadable_pods(tenant: Tenant) -> Iterator[None]:
 
 
 def hostile_config_map(policy: bool, text: Callable[[], str]) -> Attack:
-    """Return a flood of a text that is to be judged as a policy, or as profiles."""
+    """Return an attack that floods validation with a policy or profiles."""
     home = (
         (keys.POLICY_NAMESPACE, keys.POLICY_NAME, keys.POLICY_KEY)
         if policy
@@ -130,7 +130,7 @@ def many_selectors() -> str:
 
 @contextmanager
 def pods_that_skip_judgement(tenant: Tenant) -> Iterator[None]:
-    """Make every node unaccounted, by pods on it that Linkwise did not judge."""
+    """Make every node unaccounted by pods that bypass the webhook."""
     mirror = {"kubernetes.io/config.mirror": "any"}
     many = {"containers": [container(GPU)] + [container({}, f"c{i}") for i in range(1100)]}
     labels = {f"a{i}": "" for i in range(5000)}
@@ -156,7 +156,7 @@ def host_ports(tenant: Tenant) -> Iterator[None]:
 
 @contextmanager
 def an_aged_unit(tenant: Tenant) -> Iterator[None]:
-    """Wait for a node that the tenant itself keeps from ever becoming free."""
+    """Wait for a node that the tenant itself keeps in use."""
     tenant.create("holds", GPU, spec=_only_on(NODES[0]))
     _wait_bound(tenant, "holds")
     tenant.create("wants", {keys.GPU_WHOLE: 8}, spec=_only_on(NODES[0]))
@@ -279,7 +279,7 @@ def _wait_bound(tenant: Tenant, name: str) -> None:
 
 @contextmanager
 def _flood(call: Callable[[], object], clients: int = 2) -> Iterator[None]:
-    """Call something again and again in some threads."""
+    """Call a function repeatedly in several threads."""
     over = Event()
 
     def repeat() -> None:

@@ -65,7 +65,7 @@ Make = Callable[[Path, Say], None]
 
 
 class MissingError(Exception):
-    """Programs are not there, and there is no Go to build them: one line for people."""
+    """Programs are missing, and there is no Go to build them: one line for people."""
 
 
 class BuildError(Exception):

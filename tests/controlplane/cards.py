@@ -48,7 +48,7 @@ def wait_for_reason(pods: Pods, name: str, said: str) -> None:
 
 
 def shares(pod: Object) -> dict[Card, tuple[int, int]]:
-    """Return what a pod has of each card: memory [GiB] and compute [%]."""
+    """Return the share that a pod has of each card: memory [GiB] and compute [%]."""
     text = pod["metadata"].get("annotations", {}).get(keys.ALLOCATION)
     if text is None:
         return {}
@@ -60,7 +60,7 @@ def shares(pod: Object) -> dict[Card, tuple[int, int]]:
 
 
 def overfull(writes: Iterable[Write], memory: int, compute: int = 100) -> list[str]:
-    """Say after which writes a card had more on it than it has.
+    """Return the writes after which a card was overcommitted.
 
     Args:
         writes: In the API server's order.

@@ -1,4 +1,4 @@
-"""Many gangs of mixed sizes that come and end at random, on nodes of eight GPUs each."""
+"""Create and end many gangs of mixed sizes at random, on nodes of eight GPUs each."""
 
 import time
 from collections import Counter, defaultdict
@@ -41,14 +41,14 @@ class Crowd:
     shapes: dict[str, tuple[int, int]] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     ran: set[str] = field(default_factory=set)
-    """Those that were seen to be whole."""
+    """Those that were seen with all members bound."""
 
     def come_and_end(self, gangs: int, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Submit more gangs, and end some of all, until these are there.
+        """Create more gangs, and meanwhile end some of all at random.
 
         Args:
             gangs: How many.
-            meanwhile: What else happens, again and again.
+            meanwhile: Called repeatedly until all are created.
         """
         there = len(self.shapes)
         new = {f"g{there + i}": self.random.choice(_SHAPES) for i in range(gangs)}
@@ -63,10 +63,10 @@ class Crowd:
             one.result()
 
     def run_out(self) -> None:
-        """End one gang after the other; all that have room then are placed, at last all.
+        """End one gang after the other; after each, wait until all gangs that fit are placed.
 
         Raises:
-            NotReadyError: Something waited, though there was room for it.
+            NotReadyError: A gang that fits was not placed in time.
         """
         self._all_is_placed_that_fits()
         while running := self._whole():
@@ -153,7 +153,7 @@ class Crowd:
         return found
 
     def _whole(self) -> list[str]:
-        """Return the gangs all of which is bound."""
+        """Return the gangs whose members are all bound."""
         found = [
             gang
             for gang, writes in self._members().items()
@@ -163,7 +163,7 @@ class Crowd:
         return found
 
     def _late(self) -> list[str]:
-        """Return the gangs that are not whole: begun, or waiting though there is room for all."""
+        """Return the gangs that are partly placed, or that wait although they fit."""
         taken = Counter(node for one in self.history.present() for node, _ in one.holds)
         free = [_CARDS - taken[node] for node in self.nodes]
         found = []
@@ -178,7 +178,7 @@ class Crowd:
 
 
 def check(history: History, commit_deadline: float) -> None:
-    """Judge all that was written.
+    """Check all writes.
 
     Raises:
         AssertionError: A GPU had two holders, or a gang was bound in part for too long.

@@ -1,7 +1,7 @@
 """Record the changes of pods in the order of the API server.
 
-It is judged after the fact and by nothing that Linkwise remembers: of every write, who has which
-GPU from then on, and which gangs are bound in part.
+It is checked afterwards, independently of the state of Linkwise: after every write, the holder of
+each GPU, and the gangs that are partly bound.
 """
 
 import json
@@ -34,7 +34,7 @@ class Write:
     at: float
     """When it was seen [s, monotonic]."""
     pod: Object
-    """As it is from then on, or was last."""
+    """The pod after the write, or before its deletion."""
     gone: bool
 
     @property

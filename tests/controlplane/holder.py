@@ -1,9 +1,9 @@
-"""Something that leads by the scorer's Lease, and writes its term on a pod again and again.
+"""Lead by the scorer's Lease, and write the term on a pod repeatedly.
 
     python -m controlplane.holder IDENTITY POD DURATION DEADLINE RETRY
 
-It writes once more when it leads no longer, as a process does that was stopped between asking
-whether it leads and writing. It prints the term and the error of each write in a line of
+It writes once more after it has lost the Lease, as does a process that was paused between the
+check of the Lease and the write. It prints the term and the error of each write in a line of
 JSON.
 """
 

@@ -1,9 +1,9 @@
-"""All that is shipped, at work: certs, replicas of the webhook, and what a cluster does for them.
+"""Run all that is shipped: certs, replicas of the webhook, and the parts of a cluster they need.
 
-There is no kubelet, no kube-proxy and no EndpointSlice here. `Cluster` plays their part: it mounts
-the Secrets, probes as often as the manifests say, and new connections go to replicas that are
-ready. Those that are open stay, as they do behind a Service. The standby is alone behind its
-Service, so that it is called where it is.
+There is no kubelet, no kube-proxy and no EndpointSlice here. `Cluster` replaces them: it mounts the
+Secrets, probes as often as the manifests say, and sends new connections to ready replicas. Open
+connections stay, as they do behind a Service. The standby is the only backend of its Service, and
+is called directly.
 """
 
 import base64
@@ -45,7 +45,7 @@ class Cluster(Background):
     replicas: list[Replica] = field(default_factory=list)
     """Behind the Service."""
     ready: list[int] = field(default_factory=list)
-    """Ports of admission of those that were ready when they were asked last."""
+    """Admission ports of the replicas that were ready at the last probe."""
     _versions: dict[str, str] = field(default_factory=dict)
     _probes: Lock = field(default_factory=Lock)
 
@@ -58,7 +58,7 @@ class Cluster(Background):
 
     @property
     def mounted(self) -> bool:
-        """Whether there is anything to serve."""
+        """Whether all Secrets are mounted."""
         return len(self._versions) == len(CERTIFICATES)
 
     def _run(self) -> None:

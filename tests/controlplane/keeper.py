@@ -1,4 +1,4 @@
-"""Ends processes whose starter is gone, however it went.
+"""Kill processes when the process that started them has ended, for whatever reason.
 
 Reads `+PID` and `-PID` lines from its standard input; when that closes, it kills what is left.
 """
@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> None:
-    """Keep the list, and act when the other end of the pipe is gone."""
+    """Read the list of processes, and kill them when the pipe is closed."""
     pids: set[int] = set()
     for line in sys.stdin:
         (pids.add if line.startswith("+") else pids.discard)(int(line[1:]))

@@ -1,8 +1,8 @@
-"""A way to the API server on which each write ends the process that sends it, if it is armed.
+"""A proxy of the API server that kills the client at each write, while it is armed.
 
-A write is cut before it reaches the API server, or after it was executed and before it is answered.
-In the thorough form each write is cut twice: when it is sent again after the first cut, it is cut
-after it was executed. In the short form each is cut once, in one of the two ways by turns.
+The client is killed before the write is forwarded, or after it was executed and before the
+response. In the thorough form each write is used twice, first before and then after its execution;
+in the short form once, alternately before and after.
 """
 
 import json
@@ -28,7 +28,7 @@ class Killer:
     def __init__(
         self, server: str, ca_file: str, kill: Callable[[], None], *, thorough: bool = True
     ) -> None:
-        """Say where requests go, and how to end the process that sends them."""
+        """Prepare the proxy; `kill` ends the process that sends requests."""
         self._turns = (BEFORE, AFTER) if thorough else (BEFORE, "", AFTER)
         self._seen = Counter[str]()
         context = ssl.create_default_context(cafile=ca_file)
@@ -38,7 +38,7 @@ class Killer:
         self._lock = Lock()
         self.armed = False
         self.ahead = 0.0
-        """By how much the clock in its responses is ahead [s]."""
+        """Offset of the clock in its responses [s]."""
         self.killed: list[str] = []
         """Writes that ended the process."""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())

@@ -1,4 +1,4 @@
-"""Another mutating webhook beside ours: it changes pods as a test sets."""
+"""Another mutating webhook beside ours, which changes pods by a function of the test."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ Steps = list[dict[str, Any]]
 
 @dataclass(slots=True)
 class Neighbour:
-    """What it was shown."""
+    """The webhook, and the pods that it has reviewed."""
 
     change: Callable[[Object], Steps]
     seen: list[Object] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Neighbour:
 def run_neighbour(
     api: Api, folder: Path, name: str, change: Callable[[Object], Steps]
 ) -> Iterator[Neighbour]:
-    """Register it for new pods; it is called in the order of names, and again where needed."""
+    """Register the webhook for new pods. API servers call webhooks in the order of names."""
     neighbour = Neighbour(change)
     ca = a_ca()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

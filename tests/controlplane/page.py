@@ -1,4 +1,4 @@
-"""The blocks of commands of a document, run as they are printed."""
+"""Run the command blocks of a document as they are printed."""
 
 import os
 import subprocess
@@ -17,10 +17,10 @@ class Page:
     path: str
 
     def run(self, number: int, **variables: str) -> str:
-        """Run the block of a number, all its commands; return what they write.
+        """Run all commands of a block; return their output.
 
         Args:
-            number: Among the blocks that begin with kubectl.
+            number: Index among the blocks that begin with kubectl.
             variables: Of the shell.
         """
         block = [text for text in blocks(self.path) if text.startswith("kubectl")][number]

@@ -29,7 +29,7 @@ _LISTENERS = (
 
 
 class ControlPlane:
-    """What runs, and how to reach it."""
+    """The running programs and their addresses."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class ControlPlane:
         self._start_others()
 
     def _start_others(self) -> None:
-        """Start who works with the API server, and wait until they do."""
+        """Start the clients of the API server, and wait until they are ready."""
         others = {
             programs.controllers(self.site): "/healthz",
             programs.scheduler(self.site): "/readyz",
@@ -154,7 +154,7 @@ class ControlPlane:
 
     @contextmanager
     def paused(self, name: str = "kube-apiserver") -> Iterator[None]:
-        """Freeze a program: its connections stay open, and nothing is said on them."""
+        """Pause a program: its connections stay open and silent."""
         process = self.process(name)
         process.signal(signal.SIGSTOP)
         try:

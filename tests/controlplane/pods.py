@@ -1,4 +1,4 @@
-"""Pods as people write them, created one by one, and what can be read of those that were made."""
+"""Create pods one by one, and read them."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -92,7 +92,7 @@ def terms(*of_each: Sequence[Object]) -> Object:
 
 
 def required(pod: Object) -> dict[str, list[str]]:
-    """Return what a node must have, whose labels a pod names by `In`."""
+    """Return the required node affinity of a pod, as values of labels by `In`."""
     affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
     terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
     return {

@@ -131,7 +131,7 @@ class Process:
 
     @property
     def runs(self) -> bool:
-        """It was started and has not ended."""
+        """It was started, and has not ended."""
         return self.child is not None and self.child.poll() is None
 
     def start(self) -> None:
@@ -185,7 +185,7 @@ class Process:
 
 @dataclass(slots=True)
 class Processes:
-    """Processes that end together: at the latest when this process does, however it does."""
+    """Processes that are stopped together, at the latest when this process ends."""
 
     running: list[Process] = field(default_factory=list)
     _keeper: subprocess.Popen[bytes] | None = None
@@ -204,7 +204,7 @@ class Processes:
             self._keeper.communicate()
 
     def start(self, process: Process) -> None:
-        """Start a process, and answer for its end."""
+        """Start a process, which is stopped with the others."""
         process.start()
         self.running.append(process)
         self._tell("+", process)
@@ -215,7 +215,7 @@ class Processes:
         self._forget(process)
 
     def release(self) -> None:
-        """Let all go on when this process ends; the caller must stop them."""
+        """Let the processes outlive this one; the caller must stop them."""
         for process in list(self.running):
             self._forget(process)
 

@@ -34,7 +34,7 @@ _CONTROLLERS = (
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a control plane stands."""
+    """Folder, address and programs of a control plane."""
 
     folder: Path
     """Its data, keys, certificates, kubeconfigs and logs."""
@@ -73,7 +73,7 @@ class Site:
 
 
 def etcd(site: Site) -> Process:
-    """Keep nothing safe: a test's data may be lost with the machine."""
+    """Return etcd without fsync, since the data of a test may be lost."""
     client, peer = (f"http://{site.address(name)}" for name in ("etcd", "etcd-peer"))
     return site.process(
         "etcd",
@@ -90,7 +90,7 @@ def etcd(site: Site) -> Process:
 
 
 def api_server(site: Site) -> Process:
-    """Admit by tokens alone, authorize by RBAC."""
+    """Return the API server, which authenticates by tokens and authorizes by RBAC."""
     key = site.folder / credentials.SIGNING_KEY
     return site.process(
         "kube-apiserver",
@@ -129,7 +129,7 @@ def another_api_server(site: Site, port: int) -> Process:
 
 
 def controllers(site: Site) -> Process:
-    """Run each controller under its own ServiceAccount, as clusters do."""
+    """Return kube-controller-manager, with a ServiceAccount for each controller."""
     return site.process(
         "kube-controller-manager",
         f"--kubeconfig={site.kubeconfig(credentials.CONTROLLERS)}",
@@ -167,7 +167,7 @@ def scheduler(site: Site) -> Process:
 
 
 def kwok(site: Site) -> Process:
-    """Play every node's kubelet: nodes are ready at once, pods run as soon as they are bound."""
+    """Return kwok, in place of kubelets: nodes are ready at once, bound pods run at once."""
     files = (*site.binaries.files(STAGES), HERE / "pod-ready.yaml")
     stages = (f"--config={path}" for path in files)
     return site.process(

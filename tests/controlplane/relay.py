@@ -21,7 +21,7 @@ class _Connection:
 
 
 class Relay:
-    """A port of the loopback interface whose connections go on to others; use it in `with`.
+    """A port of the loopback interface that forwards connections to others; use it in `with`.
 
     It runs in a thread of its own; a change of its settings is in force when the call returns.
     """
@@ -29,7 +29,7 @@ class Relay:
     def __init__(
         self, targets: Callable[[], Sequence[int]], address: tuple[str, int] = ("127.0.0.1", 0)
     ) -> None:
-        """Say where connections go: to each of these ports in turn, as they are at that moment.
+        """Forward connections to the present targets in turn.
 
         Args:
             targets: Returns the ports, of the loopback interface.
@@ -73,11 +73,11 @@ class Relay:
         self._loop.close()
 
     def cut(self) -> int:
-        """Break the connections that are open, and return how many."""
+        """Break open connections; return how many they were."""
         return self._call(self._cut())
 
     def silence(self) -> int:
-        """Pass nothing on in the connections that are open, for ever, and return how many."""
+        """Forward nothing more on open connections; return how many they are."""
         return self._call(self._silence())
 
     def _call(self, work: Coroutine[None, None, T]) -> T:

@@ -18,13 +18,13 @@ from controlplane.scorer import ACCOUNT, Scorer, start_scorer, wait_for_leader
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """What runs."""
+    """The running scheduler and scorer."""
 
     scorer: Scorer
     scheduler: Process
 
     def node(self, name: str) -> Object:
-        """Return what the scorer says of a node; of one that it does not know yet, that it is bare.
+        """Return the scorer's view of a node; an empty one if it does not know the node yet.
 
         Raises:
             OSError: It does not lead.

@@ -1,4 +1,4 @@
-"""All that is shipped, on a control plane that outlives the process that started it."""
+"""Install all that is shipped on a control plane that outlives the process that started it."""
 
 import base64
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from cluster import keys
 from scorer.gang.crd import Phase, gangs_of
 
 _LONG = 365 * 86_400
-"""How long tokens last, which a kubelet would replace [s]."""
+"""Lifetime of tokens, which a kubelet would replace [s]."""
 HOME, _PERSON = "default", "me"
 _DEMO = BASE.parents[1] / "docs/demo"
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How a person asks the dry-run API."""
+    """Address and credentials for the dry-run API."""
 
     dry_run: str
     """Its address."""

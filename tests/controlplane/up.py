@@ -1,6 +1,6 @@
-"""A control plane on this machine that stays: `make up` starts it, `make down` ends it.
+"""Start a control plane that keeps running: `make up`; `make down` stops it.
 
-All that is shipped is installed on it, and what has a process of Linkwise runs. The nodes are two
+All that is shipped is installed on it, and all processes of Linkwise run. The nodes are two
 DGX-1 whose GPUs are given out whole and one machine with four shared T4; or, by the environment
 variables NODES, MACHINE and MODE, some of one kind. With NODE=real there is one node that runs
 containers.
@@ -33,7 +33,7 @@ _NODES: tuple[Line, ...] = (
 
 
 def main(folder: Path) -> int:
-    """Start everything in a folder that is not there yet, say where it is, leave it running."""
+    """Start everything in a new folder, print its addresses, and leave it running."""
     try:
         nodes = read_nodes(_lines(os.environ))
         real = _is_real(os.environ)
@@ -68,7 +68,7 @@ def command_line(pid: int) -> list[str]:
 
 
 def _start(folder: Path, found: Binaries, demo: Demo) -> str:
-    """Start everything, and return what to try; what fails leaves nothing running."""
+    """Start everything, and return what to try; after a failure stop everything."""
     with Processes() as processes:
         _say("Starting etcd, API server, controllers, scheduler and kwok ...")
         plane = ControlPlane(folder, found, processes, demo.flags)
@@ -101,7 +101,7 @@ def _cleaner(place: Place) -> dict[str, object]:
 
 
 def _shown_again(folder: Path) -> int:
-    """Tell about what is there already."""
+    """Print the addresses of what already runs."""
     try:
         status = json.loads((folder / STATUS).read_text())
     except OSError:

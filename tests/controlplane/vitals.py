@@ -1,4 +1,4 @@
-"""Measure a process's memory and event loop lag, and hold it to the memory that is shipped."""
+"""Measure the memory and event loop lag of a process, and limit its memory as the manifests do."""
 
 import math
 import re
@@ -22,7 +22,7 @@ Lag = dict[float, float]
 
 
 def memory(process: Process, line: str = "VmRSS") -> int:
-    """Return what a process holds [bytes]; `VmHWM`: the most it ever held; 0 where it ended."""
+    """Return the memory of a process [bytes]; `VmHWM`: its peak; 0 where it has ended."""
     try:
         status = Path(f"/proc/{process.pid}/status").read_text()
     except OSError:
@@ -32,7 +32,7 @@ def memory(process: Process, line: str = "VmRSS") -> int:
 
 
 def granted(component: str) -> int:
-    """Return the memory that is shipped with a component's container [bytes]."""
+    """Return the memory limit of a component in the manifests [bytes]."""
     documents = yaml.safe_load_all((BASE / f"{component}.yaml").read_text())
     (deployment,) = (one for one in documents if one["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -44,7 +44,7 @@ def granted(component: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """A process over some time."""
+    """Memory and lag of a process over some time."""
 
     before: int
     """Memory at its begin [bytes]."""
@@ -57,7 +57,7 @@ class Vitals:
 
 @dataclass(slots=True)
 class Limited(Background):
-    """A process whose memory is limited; use it in `with`. What holds more is killed at once."""
+    """A process with a memory limit, which is killed above it; use it in `with`."""
 
     process: Process
     probes: str

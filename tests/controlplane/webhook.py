@@ -171,7 +171,7 @@ def _token_for_scorer(plane: ControlPlane, folder: Path) -> Path:
 def register(
     plane: ControlPlane, port: int, bundle: str = "", standby: int = 0, seconds: int | None = None
 ) -> None:
-    """Name addresses in the registrations, as Services would, and wait until they are in force.
+    """Write addresses into the registrations, in place of Services; wait until they are in force.
 
     Args:
         plane: Where.
@@ -214,7 +214,7 @@ def _name(
 
 
 def _is_in_force(plane: ControlPlane) -> bool:
-    """Return whether both are called: each refuses something that it alone minds."""
+    """Return whether both webhooks are called: each rejects an object that only it rejects."""
     limits = {"limits": {keys.GPU_CORE: "22"}}
     container = {"name": "main", "image": "registry.example/none", "resources": limits}
     pod = {"metadata": {"name": "probe"}, "spec": {"containers": [container]}}

@@ -1,1 +1,1 @@
-"""A tenant that tries to get more GPUs than admitted, at random, and a judge of what it got."""
+"""Random requests for more GPUs than admitted, and a check of the GPUs that pods got."""

@@ -1,6 +1,6 @@
-"""Judge what GPUs the containers of a pod get, from what the API server stores alone.
+"""Find pods that get more GPUs than they requested, from stored objects alone.
 
-Nothing here uses Linkwise's own readers: a mistake in them must not hide itself.
+No reader of Linkwise is used, so that its mistakes are found.
 """
 
 import json
@@ -67,7 +67,7 @@ def total(spec: Json, resource: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Knows what the nodes have."""
+    """The GPUs of the nodes, by which stored pods are checked."""
 
     nodes: dict[str, Limits]
     """Nodes whose GPUs Linkwise gives out, and the limits of each of their GPUs."""
@@ -77,7 +77,7 @@ class Judge:
     """The webhook answered: variables and annotations of pods are judged, too."""
 
     def problems(self, history: History) -> list[str]:
-        """Say which pods had more GPUs than they requested, or GPUs of another."""
+        """Return the pods that had more GPUs than they requested, or GPUs of another pod."""
         found: dict[str, None] = {}
         held: dict[str, Taken] = {}
         taken = Taken()

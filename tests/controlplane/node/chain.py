@@ -1,4 +1,4 @@
-"""The whole chain on one node: webhook, scorer, agent, kubelet, containers; and all its books."""
+"""All components on one node: webhook, scorer, agent, kubelet, containers; and their records."""
 
 import asyncio
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ PATIENCE = 60
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a container has written about itself."""
+    """The GPUs and variables that a container has printed."""
 
     devices: set[int]
     """The minors of its GPUs' device nodes."""

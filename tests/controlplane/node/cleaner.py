@@ -1,4 +1,4 @@
-"""Removes what a node of the tests has on this machine, when the process that started it is gone.
+"""Remove processes, mounts and cgroups of a test node when the process that started it has ended.
 
 Run as a program, it reads its standard input until that closes. If it read something, it waits for
 SIGTERM, too. It inherits the lock of the place, so that the next node starts there only after this

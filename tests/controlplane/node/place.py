@@ -1,7 +1,7 @@
-"""The place of a node on this machine: a folder, a cgroup, a bridge and a mount namespace.
+"""Isolate a node of the tests: a folder, a cgroup, a bridge and a mount namespace.
 
-Kubelet and containerd run in the mount namespace. What they use under `/var/lib`, `/var/log` and
-`/run` is theirs, so that several nodes run beside each other, and beside the machine's own kubelet.
+Kubelet and containerd run in the mount namespace, with their own `/var/lib`, `/var/log` and `/run`.
+So several nodes can run on one machine, also beside its own kubelet.
 """
 
 import fcntl
