@@ -19,7 +19,7 @@ from certs.observer import Observer
 from certs.reconciler import Pass, Reconciler
 from certs.reporter import Reporter
 from certs.settings import WEBHOOK_CONFIGURATIONS, Mode, Settings, read_settings
-from certs.store import Store
+from certs.store import CA_SECRET, Store
 from cluster.keys import CERTS
 from runtime.http.probes import probe_routes
 from runtime.http.server import serve
@@ -46,7 +46,10 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         servers = settings.issuance.servers
         store = Store(kube, settings.namespace, servers, TARGETS)
         work = _work(settings, kube, store, Transitions(registry))
-        reconciler = Reconciler(kube, work, store.collection, servers, TARGETS)
+        secrets = [server.secret for server in servers]
+        if settings.mode is Mode.SELF:
+            secrets.append(CA_SECRET)
+        reconciler = Reconciler(kube, work, store.collection, secrets, TARGETS)
         register_metrics(registry, reconciler)
         routes = probe_routes(registry, {"certificates": reconciler.not_ready_reason})
         async with serve(routes, host=settings.host, port=settings.probe_port):

@@ -113,7 +113,7 @@ class Issuer:
             now, lambda since: state_of(snapshot, authorities, self._policy, phase, now, since)
         )
         pause = self._pause(snapshot, authorities, phase, now, effective)
-        return Outcome(snapshot, authorities, phase, since, pause, skew)
+        return Outcome(snapshot, _expiry(authorities), phase, since, pause, skew)
 
     async def _wait_for_clock(
         self, snapshot: Snapshot, now: float, skew: float | None, problem: str
@@ -127,7 +127,7 @@ class Issuer:
         authorities = snapshot.authorities.value
         if authorities and (errors := await self._inject(snapshot, authorities)):
             raise errors[0]
-        return Outcome(snapshot, authorities, None, now, None, skew, problem)
+        return Outcome(snapshot, _expiry(authorities), None, now, None, skew, problem)
 
     async def _store_transition(self, snapshot: Snapshot, transition: Transition) -> None:
         new = transition.authorities
@@ -233,3 +233,8 @@ def _version(snapshot: Snapshot) -> Hashable:
         snapshot.authorities.version,
         *((each.metadata.uid, each.metadata.generation) for each in configurations),
     )
+
+
+def _expiry(authorities: Authorities | None) -> float | None:
+    """Return when the CA that signs expires [s since 1970]; None where there is none."""
+    return authorities.current.expiry if authorities and authorities.current else None

@@ -88,8 +88,7 @@ def _expiries(outcome: Outcome | None) -> dict[str, float | None]:
     expiries: dict[str, float | None] = {
         server.name: expiry(stored.value.certificate) for server, stored in leaves if stored.value
     }
-    current = outcome.authorities.current if outcome.authorities else None
-    return {**expiries, "ca": current.expiry} if current else expiries
+    return expiries if outcome.ca_expiry is None else {**expiries, "ca": outcome.ca_expiry}
 
 
 def _trusted(outcome: Outcome | None) -> dict[str, float | None]:

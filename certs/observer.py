@@ -1,7 +1,10 @@
 """Modes `provided` and `cert-manager`: others issue the Secrets; observe them, and inject CAs."""
 
+from collections.abc import Sequence
+
 from cryptography import x509
 
+from certs.authority import expiry, is_issued_by
 from certs.ca_bundle import inject_ca_bundle
 from certs.clock import skew_of
 from certs.outcome import Outcome
@@ -48,6 +51,9 @@ class Observer:
         self._kube, self._store, self._reporter = kube, store, reporter
         self._policy, self._clock = policy, clock
         self._mode, self._injects = mode, injects
+        self._next = "the first certificate expires"
+        if not injects:
+            self._next = f"cert-manager renews the certificates: {self._next}"
 
     async def reconcile(self) -> Outcome:
         """Make one pass.
@@ -73,13 +79,14 @@ class Observer:
                 propagation_seconds=0,
                 authorities=tuple(authority_of(each, "current") for each in trusted),
                 servers=servers,
-                next=NextStep(text="the first certificate expires", at=ends),
+                next=NextStep(text=self._next, at=ends),
             ),
         )
         problems = [f"{each.secret}: {each.problem}" for each in servers if each.problem]
         if problems:
             raise NotUsableError("; ".join(problems))
-        return Outcome(snapshot, None, None, since, None, skew_of(snapshot, now))
+        skew = skew_of(snapshot, now)
+        return Outcome(snapshot, _ca_expiry(snapshot, trusted), None, since, None, skew)
 
 
 def _trusted(snapshot: Snapshot) -> tuple[x509.Certificate, ...]:
@@ -93,3 +100,9 @@ def _trusted(snapshot: Snapshot) -> tuple[x509.Certificate, ...]:
         except ContentError:
             continue
     return tuple(found)
+
+
+def _ca_expiry(snapshot: Snapshot, trusted: Sequence[x509.Certificate]) -> float:
+    """Return when the first server has no valid CA [s since 1970]; each has a CA now."""
+    leaves = [stored.value.certificate for stored in snapshot.leaves.values() if stored.value]
+    return min(max(expiry(ca) for ca in trusted if is_issued_by(leaf, ca)) for leaf in leaves)

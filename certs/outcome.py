@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from certs.authorities import Authorities
 from certs.rotation import Phase
 from certs.snapshot import Snapshot
 
@@ -12,7 +11,9 @@ class Outcome:
     """The result of one pass."""
 
     snapshot: Snapshot
-    authorities: Authorities | None
+    ca_expiry: float | None
+    """Expiry of the CA that signs; of others, when the first server has no valid CA [s since 1970].
+    None: there is no CA."""
     phase: Phase | None
     """None where other software issues."""
     since: float

@@ -11,11 +11,9 @@ import structlog
 from msgspec import Struct
 
 from certs.ca_bundle import Target
-from certs.leaf import Server
 from certs.objects import Metadata
 from certs.observer import NotUsableError
 from certs.outcome import Outcome
-from certs.store import CA_SECRET
 from runtime.kube.client import Kube, KubeError
 from runtime.kube.reflector import Reflector, WatchTimings
 
@@ -63,8 +61,8 @@ class Reconciler:
         self,
         kube: Kube,
         work: Pass,
-        secrets: str,
-        servers: Iterable[Server],
+        collection: str,
+        secrets: Iterable[str],
         targets: Iterable[Target],
         timings: Timings = _DEFAULT_TIMINGS,
     ) -> None:
@@ -73,26 +71,26 @@ class Reconciler:
         Args:
             kube: Client of the API server.
             work: Makes a pass.
-            secrets: Path of the collection of Secrets.
-            servers: Servers whose Secrets are watched.
+            collection: Path of the collection of Secrets.
+            secrets: Names of the Secrets that are watched.
             targets: Webhook configurations that are watched.
             timings: Intervals between passes.
         """
         self._work, self._timings = work, timings
         self._changed = asyncio.Event()
-        watched = [(secrets, CA_SECRET), *((secrets, server.secret) for server in servers)]
+        watched = [(collection, name) for name in secrets]
         watched += [(target.collection, target.name) for target in targets]
         self._watches = [
             # Only a change counts: a pass reads each object itself, in an order of its own.
             Reflector(
                 kube,
-                collection,
+                path,
                 msgspec.json.Decoder(PartialObject).decode,
                 field_selector=f"metadata.name={name}",
                 on_change=lambda _items, _changed: self._changed.set(),
                 timings=timings.watch,
             )
-            for collection, name in watched
+            for path, name in watched
         ]
         self.outcome: Outcome | None = None
         """The result of the last pass that read and wrote all it had to."""

@@ -14,7 +14,7 @@ from certs.observer import Observer
 from certs.reconciler import Reconciler, Timings
 from certs.reporter import Reporter
 from certs.rotation import IssuancePolicy
-from certs.store import Store
+from certs.store import CA_SECRET, Store
 from cluster.keys import CERTS
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
@@ -54,7 +54,8 @@ async def reconciling(cluster, clock=None, issuance=None, work=None, **timings):
         recorder = EventRecorder(kube, "linkwise-certs", "", clock)
         reporter = Reporter(kube, recorder, "linkwise-system")
         work = (work or issuer)(kube, store, reporter, issuance, clock)
-        reconciler = Reconciler(kube, work, SECRETS, issuance.servers, TARGETS, timings)
+        secrets = [CA_SECRET, *(server.secret for server in issuance.servers)]
+        reconciler = Reconciler(kube, work, SECRETS, secrets, TARGETS, timings)
         task = asyncio.create_task(reconciler.run())
         try:
             yield reconciler
@@ -161,11 +162,8 @@ async def test_two_replicas_store_one_ca_and_one_leaf(registered):
         await until(lambda: trusted_everywhere(registered))
         for replica in (one, other):
             await until(lambda replica=replica: replica.not_ready_reason() is None)
-        serials = {
-            tuple(each.serial_number for each in replica.outcome.authorities.certificates)
-            for replica in (one, other)
-        }
-        assert len(serials) == 1
+        stored = [replica.outcome.snapshot.authorities.value for replica in (one, other)]
+        assert stored[0].certificates == stored[1].certificates
 
 
 async def test_replicas_with_different_names_converge_on_all_names(cluster):
@@ -286,6 +284,18 @@ async def test_ca_bundle_of_cert_manager_is_not_written(registered):
         assert registered.applied == []
         (server,) = reconciler.outcome.snapshot.leaves
         assert server.name == "webhook"
+
+
+async def test_ca_of_others_expires_with_the_last_one_that_signed_a_certificate(registered):
+    unrelated = a_ca("other", days=1)
+    data = {"tls.crt": PROVIDED.cert_pem, "tls.key": PROVIDED.key_pem}
+    data["ca.crt"] = unrelated.cert_pem + PROVIDER.cert_pem
+    secret = {key: b64encode(pem).decode() for key, pem in data.items()}
+    registered.put(LEAF, {"type": "kubernetes.io/tls", "data": secret})
+    work = observer("provided", injects=True)
+    async with reconciling(registered, wall, work=work) as reconciler:
+        await until(lambda: reconciler.not_ready_reason() is None)
+        assert reconciler.outcome.ca_expiry == expiry(PROVIDER.certificate)
 
 
 async def test_unusable_provided_certificate_is_the_not_ready_reason(registered):
