@@ -174,8 +174,10 @@ def _cache_folder(kind: str, modules: Sequence[Path]) -> Path:
     how = (*_FLAGS, platform.system(), platform.machine())
     digest = hashlib.sha256(" ".join(how).encode())
     for module in modules:
-        for name in ("go.mod", "go.sum"):
-            digest.update((module / name).read_bytes())
+        # tools.go only names packages.
+        for name in ("go.mod", "go.sum", "main.go"):
+            if (module / name).exists():
+                digest.update((module / name).read_bytes())
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return root / "linkwise" / kind / digest.hexdigest()[:16]
 

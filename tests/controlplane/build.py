@@ -14,7 +14,11 @@ from controlplane.binaries import (
 )
 from controlplane.chart_programs import chart_binaries
 from controlplane.node.machine import unavailable
-from controlplane.other_programs import autoscaler_binaries, other_binaries
+from controlplane.other_programs import (
+    autoscaler_binaries,
+    cert_manager_binaries,
+    other_binaries,
+)
 
 
 def main() -> int:
@@ -24,6 +28,7 @@ def main() -> int:
         other_binaries(_say)
         chart_binaries(_say)
         autoscaler_binaries(_say)
+        cert_manager_binaries(_say)
         if reason := unavailable():
             _say(f"programs of a node are not built: {reason}")
         else:

@@ -166,16 +166,49 @@ def run_installation(
     Raises:
         NotReadyError: Something did not become ready.
     """
+    install(plane)
+    certs = certs_process(
+        plane, new_folder(plane), certs_server or server, leaf_seconds, wait_seconds
+    )
+    with run_components(
+        plane, certs, replicas=replicas, server=server, seconds=seconds
+    ) as installation:
+        yield installation
+
+
+def new_folder(plane: ControlPlane) -> Path:
+    """Return an empty folder for what runs."""
     folder = plane.site.folder / f"installation-{free_ports(1)[0]}"
     folder.mkdir()
-    install(plane)
+    return folder
+
+
+@contextmanager
+def run_components(
+    plane: ControlPlane,
+    certs: Process,
+    *,
+    replicas: int = 1,
+    server: str = "",
+    seconds: int | None = None,
+) -> Iterator[Installation]:
+    """Run certs and the webhook on a control plane where Linkwise is installed.
+
+    Args:
+        plane: Where.
+        certs: From `certs_process`; the Secrets are mounted in the folder of its log.
+        replicas: As in `run_installation`.
+        server: The same.
+        seconds: The same.
+
+    Raises:
+        NotReadyError: Something did not become ready.
+    """
     with ExitStack() as stack:
-        address = certs_server or server
-        certs = certs_process(plane, folder, address, leaf_seconds, wait_seconds)
         plane.processes.start(certs)
         stack.callback(plane.processes.stop, certs)
         certs.wait_ready(lambda: answers(f"{certs.urls[0]}/readyz"))
-        cluster = stack.enter_context(Cluster(plane, folder))
+        cluster = stack.enter_context(Cluster(plane, certs.log.parent))
         wait_until(lambda: cluster.mounted, "the Secrets are mounted")
         service = stack.enter_context(Relay(lambda: cluster.ready))
         standby = _start(plane, cluster, server, "standby")
@@ -193,11 +226,14 @@ def certs_process(
     server: str = "",
     leaf_seconds: float = 0,
     wait_seconds: float = 0,
+    *,
+    mode: str = "self",
 ) -> Process:
     """Return a process of certs, to be started; its token and its log are in the folder."""
     (port,) = free_ports(1)
     environment = {
         **access(plane, folder, ACCOUNT, server),
+        "LINKWISE_CERTIFICATES": mode,
         "LINKWISE_PROBE_PORT": str(port),
         # The Service's names lead nowhere here.
         "LINKWISE_EXTRA_NAMES": "127.0.0.1",

@@ -18,7 +18,11 @@ POD_GROUPS = "pod-groups"
 KARPENTER = "karpenter"
 AUTOSCALER_CRDS = "autoscaler-crds"
 """Folder of the definitions of ProvisioningRequests and of Karpenter's kinds."""
-_AUTOSCALERS = HERE / "autoscalers"
+CERT_MANAGER = "cert-manager"
+"""Its controllers and its CA injector in one process."""
+CERT_MANAGER_CRDS = "cert-manager-crds"
+"""Folder of the definitions of its kinds."""
+_AUTOSCALERS, _CERT_MANAGER = HERE / "autoscalers", HERE / "cert-manager"
 _KUEUE, _COSCHEDULING = HERE / "kueue", HERE / "coscheduling"
 _PLUGINS = "sigs.k8s.io/scheduler-plugins"
 _MOVED = re.compile(r"\bframework\.(?!PodsToActivate|Resource\b)")
@@ -67,6 +71,26 @@ def autoscaler_binaries(say: Say) -> Binaries:
     return built("autoscalers", [_AUTOSCALERS], parts, say)
 
 
+def cert_manager_binaries(say: Say) -> Binaries:
+    """Return cert-manager and the definitions of its kinds.
+
+    The first time takes about a minute on two cores, where a control plane and Kueue were built
+    before.
+
+    Args:
+        say: Takes one line for people at a time.
+
+    Raises:
+        MissingError: The program is missing, and there is no Go to build it.
+        BuildError: Its build failed.
+    """
+    parts: dict[str, Make] = {
+        CERT_MANAGER: partial(build_program, _CERT_MANAGER, "."),
+        CERT_MANAGER_CRDS: _copy_cert_manager_crds,
+    }
+    return built("cert-manager", [_CERT_MANAGER], parts, say)
+
+
 def _copy_kueue_config(path: Path, _: Say) -> None:
     _copy_tree(source_of(_KUEUE, "sigs.k8s.io/kueue") / "config", path)
 
@@ -113,3 +137,10 @@ def _copy_autoscaler_crds(path: Path, _: Say) -> None:
             shutil.copyfile(found, path / found.name)
     name = "autoscaling.x-k8s.io_provisioningrequests.yaml"
     shutil.copyfile(autoscaler / "config/crd" / name, path / name)
+
+
+def _copy_cert_manager_crds(path: Path, _: Say) -> None:
+    path.mkdir()
+    source = source_of(_CERT_MANAGER, "github.com/cert-manager/cert-manager")
+    for found in (source / "deploy/crds").glob("cert-manager.io_*.yaml"):
+        shutil.copyfile(found, path / found.name)
