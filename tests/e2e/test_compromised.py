@@ -20,6 +20,7 @@ GATED = {"schedulingGates": [{"name": keys.GANG}]}
 RECORD = '{"node":"gpu-0","gpus":[{"i":0}]}'
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 AUTOSCALING = str(ROOT / "manifests/autoscaling/access.yaml")
+ONLY = "linkwise-scorer may change of a pod only"
 OTHER_GATE = {"name": "example.com/quota"}
 ACCOUNTS = ("linkwise-webhook", "linkwise-certs", "linkwise-scorer")
 ADMINISTRATION = (
@@ -82,6 +83,10 @@ def scorer(plane, shipped):
     probe = f"{pods.path}/probe"
     for path in (probe, f"{probe}/status"):
         wait_until(lambda path=path: refusal(lambda: api.patch(path, {})) == "", "it has rights")
+    taken = metadata(labels={"taken": "x"})
+    wait_until(
+        lambda: ONLY in refusal(lambda: api.patch(probe, taken, dryRun="All")), "the guard holds"
+    )
     yield api
     pods.clear()
     plane.kubectl("delete", "-f", AUTOSCALING)
@@ -155,7 +160,7 @@ def test_scorer_changes_nothing_of_a_pod_but_what_it_places(scorer, victim, way,
     patch = ("strategic",) if "containers" in change.get("spec", {}) else ("merge",)
     said = refusal(lambda: scorer.patch(f"{victim}{way}", change, *patch, dryRun="All"))
 
-    assert "linkwise-scorer may change of a pod only" in said
+    assert ONLY in said
 
 
 def test_scorer_writes_a_record_with_the_node_and_conditions_of_scheduling(plane, scorer, victim):
@@ -188,7 +193,7 @@ def test_scheduler_beside_the_scorer_binds_without_other_marks(plane, scorer, na
     said = refusal(lambda: scorer.create(f"{path}/free/binding", marked))
     scorer.create(f"{path}/free/binding", {**binding, "metadata": name})
 
-    assert "linkwise-scorer may change of a pod only" in said
+    assert ONLY in said
 
 
 def test_scorer_deletes_no_pod_template_of_others(plane, scorer, namespace):
@@ -323,6 +328,9 @@ def test_certs_obtains_no_token_of_another_account(plane):
     }
     path = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 
-    assert "linkwise-certs" in refusal(lambda: api.create(path, secret, dryRun="All"))
+    wait_until(
+        lambda: "linkwise-certs" in refusal(lambda: api.create(path, secret, dryRun="All")),
+        "the policy is in force",
+    )
     other = {"type": "Opaque", "metadata": {"name": "linkwise-webhook-tls"}}
     assert refusal(lambda: api.create(path, other, dryRun="All")) == ""
