@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass, field
 from ssl import SSLSocket
 from threading import Event, Thread
+from uuid import uuid4
 
 from controlplane.api import Api, ApiError, Object
 from controlplane.dryruns import person
@@ -229,6 +230,31 @@ def a_gang_that_stays_in_part(tenant: Tenant) -> Iterator[None]:
         annotations = _nearly_full() if i == 3 else {}
         tenant.create(f"part-{i}", GPU, labels=gang_labels("part", 4), annotations=annotations)
     yield
+
+
+@contextmanager
+def forged_owners(tenant: Tenant) -> Iterator[None]:
+    """Let any number of pods name a large object as their owner, each with another uid."""
+    many = [{**container(GPU), "name": f"c{i}"} for i in range(8000)]
+    labels = {"app": "large"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": many}}
+    spec = {"replicas": 0, "serviceName": "large", "selector": {"matchLabels": labels}}
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "large", "controller": True}
+    api, namespace = tenant.pods.api, tenant.pods.namespace
+    api.create(
+        f"/apis/apps/v1/namespaces/{namespace}/statefulsets",
+        {"metadata": {"name": "large"}, "spec": {**spec, "template": template}},
+    )
+
+    def create() -> None:
+        uid = str(uuid4())
+        pod = a_pod(f"forged-{uid}", GPU, labels=gang_labels(uid, 2))
+        pod["metadata"]["ownerReferences"] = [{**owner, "uid": uid}]
+        with suppress(ApiError):
+            api.create(tenant.pods.path, pod)
+
+    with _flood(create):
+        yield
 
 
 @contextmanager

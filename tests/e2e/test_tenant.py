@@ -19,7 +19,7 @@ from controlplane.nodes import add_nodes, read_nodes, remove_nodes
 from controlplane.pods import Pods, variables
 from controlplane.process import answers, wait_until
 from controlplane.scorer import LEASE
-from controlplane.soak import often
+from controlplane.soak import long, often
 from controlplane.vitals import MIB, Limited, granted
 
 from cluster import keys
@@ -49,8 +49,11 @@ ATTACKS = {
     "8 a dry run of many documents": hostile_dry_run(attacks.many_documents),
     "9 a forged environment": attacks.forged_environment,
     "10 a gang that stays in part": attacks.a_gang_that_stays_in_part,
+    "11 forged owners": attacks.forged_owners,
     "12 half-sent bodies": attacks.half_sent_bodies,
 }
+SOAKED = {"11 forged owners"}
+"""Attacks in a soak only: `test_gang_size` and `test_status_reporter` prove their parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,13 @@ def forged(tenant):
     ]
 
 
-@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
+@pytest.mark.parametrize(
+    "attack",
+    [
+        pytest.param(attack, id=name, marks=[long] if name in SOAKED else [])
+        for name, attack in ATTACKS.items()
+    ],
+)
 def test_a_tenant_hurts_only_itself(request, cluster, honest, tenant, table, attack):
     term = cluster.term
     for one in cluster.limited.values():
