@@ -8,6 +8,7 @@ computed from the pods when it is written; of earlier reports only the reason is
 import asyncio
 import math
 from contextlib import suppress
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -26,6 +27,8 @@ from scorer.report.status_update import PENDING, StatusUpdate, desired_status
 from scorer.timings import Timings
 
 _CONCURRENT_WRITES = 8
+_OF_NAMESPACE = 4
+"""Of these, reports of gangs of one namespace, which may have any number."""
 
 _log = structlog.get_logger()
 
@@ -66,6 +69,7 @@ class StatusReporter:
         self._urgent: dict[GangKey, asyncio.Event] = {}
         """Set where an update is written without delay."""
         self._slots = asyncio.Semaphore(_CONCURRENT_WRITES)
+        self._namespace_slots = WeakValueDictionary[str, asyncio.Semaphore]()
         self._plan_slots = asyncio.Semaphore(_CONCURRENT_WRITES)
         """Of plans, which must not wait for the reports of any number of other gangs."""
 
@@ -150,7 +154,7 @@ class StatusReporter:
                 return
             self._written_at[key] = loop_time()
             try:
-                async with self._slots:
+                async with self._slots_of(key.namespace), self._slots:
                     await self._write(key, update)
             except Exception as error:
                 # Try again with the current Gang, unless there is a newer update.
@@ -162,6 +166,9 @@ class StatusReporter:
                 await asyncio.sleep(self._timings.report_interval)
                 with suppress(KubeError):
                     await self._gangs.refresh(key)
+
+    def _slots_of(self, namespace: str) -> asyncio.Semaphore:
+        return self._namespace_slots.setdefault(namespace, asyncio.Semaphore(_OF_NAMESPACE))
 
     async def _delay(self, key: GangKey) -> None:
         """Wait for a newer update that makes this one needless, unless one is urgent."""
