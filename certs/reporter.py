@@ -69,7 +69,7 @@ class Reporter:
                 that of the published state unless the phase or the CAs have changed.
         """
         try:
-            found = await self._read()
+            found = await self._kube.find(self._path, ConfigMap)
             since, state = now, build(now)
             published = _state(found) if found else None
             if published and _identity(published) == _identity(state):
@@ -85,14 +85,6 @@ class Reporter:
                 _log.warning("Could not publish certificate status", err=str(error))
             return now
         return since
-
-    async def _read(self) -> ConfigMap | None:
-        try:
-            return await self._kube.get(self._path, ConfigMap)
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
 
 
 def _identity(state: CertificateState) -> tuple[object, ...]:

@@ -85,7 +85,7 @@ class Store:
         found = {}
         for target in self._targets:
             path = f"{target.collection}/{target.name}"
-            if configuration := await self._get(path, WebhookConfiguration):
+            if configuration := await self._kube.find(path, WebhookConfiguration):
                 found[target] = configuration
         return found
 
@@ -96,15 +96,7 @@ class Store:
         }
 
     async def _secret(self, name: str) -> Secret | None:
-        return await self._get(f"{self.collection}/{name}", Secret)
-
-    async def _get(self, path: str, kind: type[T]) -> T | None:
-        try:
-            return await self._kube.get(path, kind)
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
+        return await self._kube.find(f"{self.collection}/{name}", Secret)
 
     async def _write(
         self,

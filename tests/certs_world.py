@@ -21,6 +21,7 @@ from certs.reporter import Reporter
 from certs.rotation import IssuancePolicy
 from certs.store import CA_SECRET, Store
 from cluster.keys import CERTS, ROTATE_CA
+from runtime.kube import client
 from runtime.kube.errors import api_error
 from runtime.kube.event_recorder import EventRecorder
 
@@ -169,6 +170,8 @@ class Kube:
     @property
     def server_time(self):
         return self.world.wall if self.world.tells_time else None
+
+    find = client.Kube.find
 
     async def get(self, path, kind):
         await _stop()

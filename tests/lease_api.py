@@ -8,7 +8,7 @@ from itertools import repeat
 import msgspec
 import virtual_time
 
-from runtime.kube.client import ApiError, Unreachable
+from runtime.kube.client import ApiError, Kube, Unreachable
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
 
@@ -90,6 +90,8 @@ class Client:
         self.api = api
         self.fates = fates or repeat(Fate())
         self.news = news or repeat(Fate())
+
+    find = Kube.find
 
     async def get(self, path, returns, **_):
         return await self._ask(self.api.list if path == PATH else self.api.read, returns)

@@ -73,8 +73,9 @@ async def publish_topology(kube: Kube, desired: TopologyConfigMap) -> bool:
         KubeError: The API server cannot be reached, or refuses, or the ConfigMap changes all the
         time.
     """
+    path = f"{COLLECTION}/{desired.metadata.name}"
     for attempt in range(ATTEMPTS):
-        current = await _read(kube, desired.metadata.name)
+        current = await kube.find(path, TopologyConfigMap)
         if current is not None and _version(current, "") == desired:
             return False
         try:
@@ -85,15 +86,6 @@ async def publish_topology(kube: Kube, desired: TopologyConfigMap) -> bool:
         else:
             return True
     raise AssertionError("the last attempt returns or raises")
-
-
-async def _read(kube: Kube, name: str) -> TopologyConfigMap | None:
-    try:
-        return await kube.get(f"{COLLECTION}/{name}", TopologyConfigMap)
-    except ApiError as error:
-        if error.status == 404:
-            return None
-        raise
 
 
 async def _write(kube: Kube, current: TopologyConfigMap | None, desired: TopologyConfigMap) -> None:

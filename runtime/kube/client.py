@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import aiohttp
 import msgspec
@@ -25,6 +25,7 @@ from runtime.kube.errors import (
     Unreadable,
     api_error,
 )
+from runtime.kube.settings import APIServerSettings
 
 __all__ = ["ApiError", "Ignored", "Kube", "KubeError", "Unreachable", "Unreadable"]
 
@@ -43,22 +44,6 @@ _NONE: Params = {}
 
 class Ignored(msgspec.Struct, frozen=True):
     """A response whose body is not needed."""
-
-
-class APIServerSettings(Protocol):
-    """Settings of a process that concern the API server."""
-
-    @property
-    def api_server(self) -> str:
-        """URL; empty for the API server of the pod's cluster."""
-
-    @property
-    def api_token_file(self) -> str:
-        """Used with `api_server`; empty for none."""
-
-    @property
-    def api_ca_file(self) -> str:
-        """Used with `api_server`; empty for the CAs of the system."""
 
 
 class Kube:
@@ -106,44 +91,35 @@ class Kube:
             return None
 
     @classmethod
-    def in_cluster(
-        cls, environment: Mapping[str, str], mount: Path = _MOUNT, *, timeout: float = 10
-    ) -> Self:
-        """Return a client with the server and service account of this pod.
-
-        Args:
-            environment: Environment of the process.
-            mount: Folder of the token and the CA.
-            timeout: Of one whole call [s].
-
-        Raises:
-            KeyError: The process runs in no pod.
-        """
-        host, port = environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
-        address = f"[{host}]" if ":" in host else host
-        server = f"https://{address}:{port}"
-        token, ca = mount / "token", mount / "ca.crt"
-        return cls(server, token_file=token, ca_file=ca, timeout=timeout)
-
-    @classmethod
     def from_settings(
         cls,
         settings: APIServerSettings,
         environment: Mapping[str, str],
         *,
+        mount: Path = _MOUNT,
         timeout: float = 10,
     ) -> Self:
-        """Return a client of the server in the settings; if it is empty, as `in_cluster`.
+        """Return a client of the server in the settings; if it is empty, of that of this pod.
+
+        Args:
+            settings: Server, token and CA.
+            environment: Environment of the process.
+            mount: Folder of the token and the CA of this pod.
+            timeout: Of one whole call [s].
 
         Raises:
             KeyError: No server is set, and the process runs in no pod.
         """
-        if not settings.api_server:
-            return cls.in_cluster(environment, timeout=timeout)
+        server, token, ca = settings.api_server, settings.api_token_file, settings.api_ca_file
+        if not server:
+            host = environment["KUBERNETES_SERVICE_HOST"]
+            address = f"[{host}]" if ":" in host else host
+            server = f"https://{address}:{environment['KUBERNETES_SERVICE_PORT']}"
+            token, ca = str(mount / "token"), str(mount / "ca.crt")
         return cls(
-            settings.api_server,
-            token_file=Path(settings.api_token_file) if settings.api_token_file else None,
-            ca_file=Path(settings.api_ca_file) if settings.api_ca_file else None,
+            server,
+            token_file=Path(token) if token else None,
+            ca_file=Path(ca) if ca else None,
             timeout=timeout,
         )
 
@@ -172,6 +148,19 @@ class Kube:
             KubeError: `TooLong` for a longer response; or as any call.
         """
         return _decoded(await self._call("GET", path, params=params, max_bytes=max_bytes), returns)
+
+    async def find(self, path: str, returns: type[T]) -> T | None:
+        """Return an object; None: it does not exist.
+
+        Raises:
+            KubeError: As any call.
+        """
+        try:
+            return await self.get(path, returns)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
 
     async def create(
         self, path: str, body: object, returns: type[T], *, params: Params = _NONE

@@ -110,12 +110,7 @@ class LeaseStore:
         Raises:
             KubeError: The call failed.
         """
-        try:
-            return await self._kube.get(self._path, Lease)
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
+        return await self._kube.find(self._path, Lease)
 
     async def create(self, spec: dict[str, object]) -> Lease | None:
         """Create the Lease; return None if it exists already.

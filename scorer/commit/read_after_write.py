@@ -1,6 +1,7 @@
 """Read an object after a write on it that had no answer."""
 
 import asyncio
+from contextlib import suppress
 from typing import TypeVar
 
 from runtime.kube.client import ApiError, Kube, KubeError
@@ -32,10 +33,5 @@ async def read_after_write(
         if is_pending:
             await asyncio.sleep(pause)
         is_pending = True
-        try:
-            return await kube.get(path, returns)
-        except ApiError as error:
-            if error.status == 404:
-                return None
-        except KubeError:
-            pass
+        with suppress(KubeError):
+            return await kube.find(path, returns)

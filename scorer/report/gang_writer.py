@@ -79,12 +79,9 @@ class GangWriter:
             KubeError: It could not be read.
         """
         self._written.pop(object_key(key), None)
-        try:
-            path = f"{gangs_of(key.namespace)}/{name_of(key)}"
-            self._keep(await self._kube.get(path, Gang))
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        path = f"{gangs_of(key.namespace)}/{name_of(key)}"
+        if gang := await self._kube.find(path, Gang):
+            self._keep(gang)
 
     def forget(self, key: GangKey) -> None:
         """Drop what is kept of a gang without pods."""

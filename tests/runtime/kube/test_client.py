@@ -1,5 +1,6 @@
 import asyncio
 import json
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -35,6 +36,15 @@ async def test_object_is_decoded_as_the_given_type(api):
         assert await kube.get(f"{PATH}/a", Thing, params={"pretty": "no"}) == Thing(Meta("a"))
 
     assert api.queries == [{"pretty": "no"}]
+
+
+async def test_find_returns_none_only_for_an_object_that_does_not_exist(api):
+    api.faults["list"] += [text(404, "{}"), text(403, "{}")]
+
+    async with Kube(api.url) as kube:
+        assert await kube.find(f"{PATH}/a", Thing) is None
+        with pytest.raises(ApiError):
+            await kube.find(f"{PATH}/a", Thing)
 
 
 async def test_time_of_the_server_is_that_of_its_last_response(api):
@@ -238,11 +248,12 @@ async def test_client_outside_its_context_raises(api):
     ("host", "server"),
     [("10.0.0.1", "https://10.0.0.1:443"), ("fd00::1", "https://[fd00::1]:443")],
 )
-def test_in_cluster_reads_the_environment_of_a_pod(tmp_path, host, server):
+def test_client_without_a_server_in_its_settings_is_that_of_the_pod(tmp_path, host, server):
     (tmp_path / "ca.crt").write_bytes(a_ca().cert_pem)
     environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}
 
-    assert Kube.in_cluster(environment, tmp_path).server == server
+    settings = SimpleNamespace(api_server="", api_token_file="", api_ca_file="")
+    assert Kube.from_settings(settings, environment, mount=tmp_path).server == server
 
 
 async def test_a_server_is_trusted_by_its_ca_and_by_the_one_that_replaces_it(tmp_path):

@@ -15,7 +15,7 @@ from cluster import keys
 from cluster.accounting import ledger_of
 from cluster.pod import Pod
 from cluster.record import parse_record
-from runtime.kube.client import ApiError, Unreachable
+from runtime.kube.client import ApiError, Kube, Unreachable
 from scorer.cache.informers import Informers
 from scorer.extender.bind import Binder
 from scorer.extender.filter import Filter
@@ -107,6 +107,8 @@ class Api:
             raise Unreachable("no answer")
         if fate == "broken":
             raise ApiError(504, "", "it did not complete in time")
+
+    find = Kube.find
 
     async def get(self, path, returns, **_):
         await asyncio.sleep(0.1)
