@@ -76,7 +76,7 @@ class NodesDemo:
 
   {_export(plane)}
 
-Four workers were placed together, on the GPUs that are linked best. To see who has which GPU:
+Four workers were placed together, on the GPUs with the fastest links. To see the GPUs of each pod:
 
   {kubectl} get gangs
   {linkwise} inspect
@@ -161,7 +161,7 @@ def _outputs(node: RealNode) -> str:
 def _text(plane: ControlPlane, trial: Trial, node: RealNode, outputs: str) -> str:
     kubectl, linkwise = _programs(plane)
     return f"""\
-Four workers were placed together, on the GPUs that are linked best. What their containers wrote:
+Four workers were placed together, on the GPUs with the fastest links. Output of their containers:
 
 {outputs}
 They run on the node {node.name}: a kubelet, containerd, Linkwise's agent, and a stand-in for the
@@ -204,6 +204,6 @@ A share that no card can give is refused, with a suggested fix:
 
   {kubectl} create -f {demo}/denied.yaml
 
-The same answers, and why, without creating anything:
+The same results with reasons, without creating anything:
 
   {linkwise} check {demo}/gang.yaml {asked}"""
