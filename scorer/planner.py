@@ -120,12 +120,7 @@ class Planner:
         self._unreported |= self._informers.gang_objects.drain_dirty()
         for group in dirty_groups:
             self._unreported |= self._informers.gang_objects.named(group)
-        for key in list(self._unreported):
-            if self._faults.is_backing_off(Stage.REPORT, key):
-                continue
-            with self._faults.isolate(Stage.REPORT, key):
-                self._report_one(key)
-                self._unreported.discard(key)
+        self._faults.work_off(Stage.REPORT, self._unreported, self._report_one)
 
     def _report_one(self, key: GangKey) -> None:
         was_lacking = self._lacking.pop(key, None)

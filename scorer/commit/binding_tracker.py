@@ -109,15 +109,7 @@ class BindingTracker:
     def restore(self) -> None:
         """Start to track the plans of the last leader whose members are not all bound."""
         self._unrestored.update(self._informers.state.groups)
-        self._restore_groups()
-
-    def _restore_groups(self) -> None:
-        for group in list(self._unrestored):
-            if self._faults.is_backing_off(Stage.TRACK, group):
-                continue
-            with self._faults.isolate(Stage.TRACK, group):
-                self._restore(group)
-                self._unrestored.discard(group)
+        self._faults.work_off(Stage.TRACK, self._unrestored, self._restore)
 
     def _restore(self, group: Key) -> None:
         for unit, plan in unbound_plans(group, self._informers):
@@ -131,7 +123,7 @@ class BindingTracker:
         Args:
             dirty_groups: Groups of which a pod changed since the last call.
         """
-        self._restore_groups()
+        self._faults.work_off(Stage.TRACK, self._unrestored, self._restore)
         excluded = self.excluded_nodes
         self._failed_nodes = {key: self._failed_nodes[key] for key in excluded}
         conflicts = {pod.uid: pod.reason for pod in self._informers.state.conflicts}

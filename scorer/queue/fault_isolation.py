@@ -7,12 +7,15 @@ import asyncio
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from types import TracebackType
+from typing import TypeVar
 
 import structlog
 
 from runtime.process.backoff import Backoff
 from scorer.fence import LeadershipLost
 from scorer.metrics import Metrics, Stage
+
+T = TypeVar("T", bound=Hashable)
 
 FAULT = "a fault of the scorer, whose log shows it: please report it"
 _RETRY_MAX = 600.0
@@ -45,6 +48,14 @@ class FaultIsolation:
             unit: What the work is for: a gang, a pod, an owner or a node.
         """
         return IsolatedBlock(self, stage, unit)
+
+    def work_off(self, stage: Stage, units: set[T], work: Callable[[T], None]) -> None:
+        """Do the work for each unit that does not back off; remove it unless the work raised."""
+        for unit in list(units):
+            if not self.is_backing_off(stage, unit):
+                with self.isolate(stage, unit):
+                    work(unit)
+                    units.discard(unit)
 
     def is_backing_off(self, stage: Stage, unit: Hashable) -> bool:
         """Return whether it is too early to try a stage again with a unit."""

@@ -41,8 +41,8 @@ class PendingUnits:
     def __init__(self, state: ClusterState, owners: Owners, faults: FaultIsolation) -> None:
         """Start without units."""
         self._state, self._owners, self._faults = state, owners, faults
-        self._failed: set[Key] = set()
-        """Groups whose assembly raised: they have no units until it succeeds."""
+        self._dirty: set[Key] = set()
+        """Groups to assemble; one whose assembly raised has no units until it succeeds."""
         self._units: dict[Key, list[Unit]] = {}
         self._refusals: dict[GangKey, _CachedRefusal] = {}
         self._known: dict[Key, frozenset[GangKey]] = {}
@@ -61,16 +61,13 @@ class PendingUnits:
             dirty_groups: Groups of which a pod changed.
             dirty_owners: Uids of owners that changed.
         """
-        gone: frozenset[GangKey] = frozenset()
+        gone: set[GangKey] = set()
         owned = (name for name in self._units if self._has_owner(name, dirty_owners))
-        for name in self._failed.union(dirty_groups, owned if dirty_owners else ()):
-            self._failed.add(name)
-            if self._faults.is_backing_off(Stage.ASSEMBLE, name):
-                continue
-            with self._faults.isolate(Stage.ASSEMBLE, name):
-                gone |= self._assemble(name)
-                self._failed.discard(name)
-        return gone
+        self._dirty.update(dirty_groups, owned if dirty_owners else ())
+        self._faults.work_off(
+            Stage.ASSEMBLE, self._dirty, lambda name: gone.update(self._assemble(name))
+        )
+        return frozenset(gone)
 
     def _assemble(self, name: Key) -> frozenset[GangKey]:
         before = self._units.pop(name, [])
