@@ -27,14 +27,14 @@ class MemoryBudget:
     pods are not exchanged without end.
     """
 
-    def __init__(self, most: int = NAMESPACE_MAX, most_of_all: int = TOTAL_MAX) -> None:
+    def __init__(self, namespace_max: int = NAMESPACE_MAX, total_max: int = TOTAL_MAX) -> None:
         """Start without pods.
 
         Args:
-            most: Limit of one namespace [bytes].
-            most_of_all: Limit of all namespaces [bytes].
+            namespace_max: Limit of one namespace [bytes].
+            total_max: Limit of all namespaces [bytes].
         """
-        self._most, self._most_of_all = most, most_of_all
+        self._namespace_max, self._total_max = namespace_max, total_max
         self._kept: dict[str, dict[Key, int]] = {}
         """By namespace: the memory of pods that are kept, oldest first [bytes]."""
         self._used: Counter[str] = Counter()
@@ -59,7 +59,7 @@ class MemoryBudget:
         self.release(pod.key)
         if pod.unplannable or not (pod.waiting or pod.ungated):
             return pod
-        largest = self._largest() if self._total + pod.weight > self._most_of_all else ("", 0)
+        largest = self._largest() if self._total + pod.weight > self._total_max else ("", 0)
         victims = self._victims(pod.namespace, pod.weight, *largest)
         if victims is None:
             self._excluded.setdefault(pod.namespace, {})[pod.key] = pod.weight
@@ -103,34 +103,32 @@ class MemoryBudget:
         """
         largest = self._largest() if self._excluded else ("", 0)
         for namespace, pods in self._excluded.items():
-            key, weighs = next(iter(pods.items()))
-            if self._victims(namespace, weighs, *largest) is not None:
+            key, size = next(iter(pods.items()))
+            if self._victims(namespace, size, *largest) is not None:
                 return key
         return None
 
     def _leave_out(self, key: Key) -> None:
         namespace, _ = key
-        weighs = self._kept[namespace][key]
+        size = self._kept[namespace][key]
         self.release(key)
-        self._excluded.setdefault(namespace, {})[key] = weighs
+        self._excluded.setdefault(namespace, {})[key] = size
 
     def _largest(self) -> tuple[str, int]:
         """Return the namespace that uses most memory, and how much [bytes]."""
         return max(self._used.items(), key=itemgetter(1), default=("", 0))
 
-    def _victims(
-        self, namespace: str, weighs: int, largest: str, takes: int
-    ) -> Sequence[Key] | None:
-        """Return the pods that must give way to keep another pod; None: it cannot be kept.
+    def _victims(self, namespace: str, size: int, largest: str, takes: int) -> Sequence[Key] | None:
+        """Return the pods that must be dropped to keep another pod; None: it cannot be kept.
 
         Args:
             namespace: The pod's.
-            weighs: The pod's memory [bytes].
-            largest: The namespace that uses most memory; its pods give way.
+            size: The pod's memory [bytes].
+            largest: The namespace that uses most memory; its pods are dropped.
             takes: The memory of that namespace [bytes].
         """
-        used, left = self._used[namespace] + weighs, self._most_of_all - self._total - weighs
-        if used > self._most:
+        used, left = self._used[namespace] + size, self._total_max - self._total - size
+        if used > self._namespace_max:
             return None
         if left >= 0:
             return ()
@@ -147,7 +145,7 @@ def _pop(pods: dict[str, dict[Key, int]], key: Key) -> int:
     """Remove a pod from its namespace, and return its memory [bytes]; 0: it is not there."""
     namespace, _ = key
     of_namespace = pods.get(namespace, {})
-    weighs = of_namespace.pop(key, 0)
+    size = of_namespace.pop(key, 0)
     if not of_namespace:
         pods.pop(namespace, None)
-    return weighs
+    return size

@@ -43,17 +43,17 @@ class PodInformer:
         return len(self._budget)
 
     async def run(self) -> None:
-        """Drop pods that gave way to others, and read pods that fit again, until cancelled."""
+        """Shrink pods that were dropped, and read pods that fit again, until cancelled."""
         while True:
             await self._room.wait()
             self._room.clear()
-            self._drop()
+            self._shrink_dropped()
             while (key := self._budget.fitting()) is not None:
                 await self._read_again(key)
-                self._drop()
+                self._shrink_dropped()
 
-    def _drop(self) -> None:
-        """Shrink pods that gave way. A pod of a list that is being read is dropped later."""
+    def _shrink_dropped(self) -> None:
+        """Shrink pods that were dropped. A pod of a list that is being read is shrunk later."""
         for key in self._budget.dropped:
             if (pod := self.reflector.items.get(key)) is not None:
                 self.reflector.replace(key, self._budget.shrink(pod))

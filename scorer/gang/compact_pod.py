@@ -102,13 +102,13 @@ def weight(kept: Pod) -> int:
     return OVERHEAD + len(msgspec.msgpack.encode(kept))
 
 
-def oversize_reason(pod: Pod, demand: Demand, weighs: int = 0) -> str | None:
+def oversize_reason(pod: Pod, demand: Demand, size: int = 0) -> str | None:
     """Return why a pod is too large to plan, and what to do; None where it is not.
 
     Args:
         pod: The pod, compact or whole.
         demand: Its CPU, memory and host ports.
-        weighs: The `weight` of the compact pod; 0 where it is not kept.
+        size: The `weight` of the compact pod; 0 where it is not kept.
 
     Cost: linear in the pod.
     """
@@ -124,8 +124,8 @@ def oversize_reason(pod: Pod, demand: Demand, weighs: int = 0) -> str | None:
             f"it has more than {TOLERATIONS_MAX} tolerations: tolerate keys with any value, or all "
             "taints"
         )
-    if weighs > MAX_BYTES:
-        return f"what planning reads of it takes {weighs} bytes, and at most {MAX_BYTES} are kept"
+    if size > MAX_BYTES:
+        return f"what planning reads of it takes {size} bytes, and at most {MAX_BYTES} are kept"
     return None
 
 

@@ -165,7 +165,7 @@ class ProvisioningRequests:
         for key, unit, owner in due[:_CREATED_MAX]:
             try:
                 if not await self._create_one(key, unit, owner, class_name):
-                    # It must not keep the others from their turn.
+                    # It must not delay the others.
                     self._backoff.start(key)
             except KubeError as error:
                 delay = self._backoff.start(key)
@@ -197,7 +197,7 @@ class ProvisioningRequests:
         metadata = Metadata(name, labels=OURS, owner_references=(owner,))
         request = new_request(metadata, tuple(sets), class_name)
         if not await self._ensure(requests_of(namespace), request):
-            # Someone else has one of this name.
+            # Another client has created one of this name.
             return False
         _log.info("Created ProvisioningRequest", request="/".join(key), pods=len(unit.waiting))
         return True

@@ -19,7 +19,7 @@ _log = structlog.get_logger()
 
 
 class ScaleUpRequester:
-    """Compares the units that wait with what was asked, again and again."""
+    """Compares the units that wait with what was requested, at intervals."""
 
     def __init__(
         self,
