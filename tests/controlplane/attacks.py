@@ -253,7 +253,7 @@ def forged_owners(tenant: Tenant) -> Iterator[None]:
         with suppress(ApiError):
             api.create(tenant.pods.path, pod)
 
-    with _flood(create):
+    with _flood(create, clients=1):
         yield
 
 

