@@ -2,7 +2,7 @@
 
 All that is shipped is installed on it, and all processes of Linkwise run. The nodes are two
 DGX-1 whose GPUs are given out whole and one machine with four shared T4; or, by the environment
-variables NODES, MACHINE and MODE, some of one kind. With NODE=real there is one node that runs
+variables NODES, MACHINE and MODE, some of one kind. With NODES=real there is one node that runs
 containers.
 """
 
@@ -35,11 +35,13 @@ _NODES: tuple[Line, ...] = (
 def main(folder: Path) -> int:
     """Start everything in a new folder, print its addresses, and leave it running."""
     try:
-        nodes = read_nodes(_lines(os.environ))
-        real = _is_real(os.environ)
+        nodes = None if _is_real(os.environ) else read_nodes(_lines(os.environ))
         if folder.exists():
             return _shown_again(folder)
-        demo = ContainerDemo(node_programs(_say), _say) if real else NodesDemo(nodes, _say)
+        if nodes is None:
+            demo: Demo = ContainerDemo(node_programs(_say), _say)
+        else:
+            demo = NodesDemo(nodes, _say)
         found = binaries(_say)
     except (BuildError, InputError, MissingError) as error:
         return _failed(str(error))
@@ -120,7 +122,9 @@ def _lines(environment: Mapping[str, str]) -> Sequence[Line]:
         return _NODES
     count = environment.get("NODES", "2")
     if not count.isdecimal():
-        raise InputError(f"NODES={count} is no number; write how many nodes there are to be")
+        raise InputError(
+            f"NODES={count} is no number: write how many nodes of kwok to add, or real"
+        )
     line = {
         "name": "gpu",
         "count": int(count),
@@ -132,12 +136,10 @@ def _lines(environment: Mapping[str, str]) -> Sequence[Line]:
 
 def _is_real(environment: Mapping[str, str]) -> bool:
     """Return whether one node with containers is asked for."""
-    node = environment.get("NODE", "")
-    if node not in {"", "real"}:
-        raise InputError(f"NODE={node}: write NODE=real, or leave it out for nodes of kwok")
-    if node and {"NODES", "MACHINE", "MODE"} & environment.keys():
-        raise InputError("NODE=real is one DGX-1 V100: leave out NODES, MACHINE and MODE")
-    return bool(node)
+    is_real = environment.get("NODES") == "real"
+    if is_real and {"MACHINE", "MODE"} & environment.keys():
+        raise InputError("NODES=real is one DGX-1 V100: leave out MACHINE and MODE")
+    return is_real
 
 
 def _status(process: Process) -> dict[str, object]:

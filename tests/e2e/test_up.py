@@ -190,8 +190,9 @@ def test_an_up_that_is_ended_halfway_leaves_nothing_running(plane, folder, numbe
         pytest.param({"NODES": "few"}, "NODES=few is no number", id="count"),
         pytest.param({"MACHINE": "abacus"}, "'abacus'", id="machine"),
         pytest.param({"MODE": "best"}, "mode: must be 'default'", id="mode"),
-        pytest.param({"NODE": "kind"}, "NODE=kind: write NODE=real", id="node"),
-        pytest.param({"NODE": "real", "NODES": "2"}, "leave out NODES", id="nodes of a real one"),
+        pytest.param(
+            {"NODES": "real", "MODE": "mps"}, "leave out MACHINE", id="mode of a real one"
+        ),
     ],
 )
 def test_invalid_nodes_are_reported_in_one_line_and_nothing_starts(folder, option, message):

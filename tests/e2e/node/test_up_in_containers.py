@@ -1,4 +1,4 @@
-"""`NODE=real make up`: a gang in containers, and `make down` after it."""
+"""`NODES=real make up`: a gang in containers, and `make down` after it."""
 
 import json
 import os
@@ -19,7 +19,7 @@ BEST_FOURS = ({0, 1, 2, 3}, {4, 5, 6, 7})
 def call(module, folder):
     code = f"import pathlib, sys, controlplane.{module} as made; "
     code += f"sys.exit(made.main(pathlib.Path({str(folder)!r})))"
-    environment = {**os.environ, "NODE": "real", "PYTHONPATH": str(ROOT / "tests")}
+    environment = {**os.environ, "NODES": "real", "PYTHONPATH": str(ROOT / "tests")}
     argv = [sys.executable, "-c", code]
     return subprocess.run(
         argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
