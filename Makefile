@@ -3,11 +3,13 @@ PY := .venv/bin/python
 .venv: requirements/dev.txt ; @echo "Setting up .venv ..." && python3 -m venv .venv && $(PY) -m pip install -q --require-hashes -r requirements/dev.txt && $(PY) -m pip install -q --no-deps --no-build-isolation -e . && touch .venv || { rm -rf .venv; exit 1; }
 demo: .venv ; @docs/demo/run
 test: .venv ; $(PY) -m pytest -n 2 --cov --cov-report=term:skip-covered
-# The programs of a control plane; about ten minutes where there are none yet.
-controlplane: ; @PYTHONPATH=tests python3 -m controlplane.build
+# The programs of a control plane and of all else that the tests run, about 15 minutes where there are none yet.
+controlplane: ; @PYTHONPATH=tests python3 -m controlplane.build $(PROGRAMS)
 # Some modules also run on the next version of Kubernetes: KUBERNETES=1.37 make e2e
 SELECTED := $(if $(filter-out 1.36,$(KUBERNETES)),e2e and versions,e2e)
-e2e: .venv controlplane ; $(PY) -m pytest -m "$(SELECTED)" -n 2 --dist loadfile --no-loadscope-reorder --tb=short --durations=20 tests/e2e
+# A part of them: make e2e TESTS=tests/e2e/test_gangs.py PROGRAMS=core, which builds no other programs than a control plane's
+TESTS := tests/e2e
+e2e: .venv controlplane ; $(PY) -m pytest -m "$(SELECTED)" -n 3 --dist loadfile --no-loadscope-reorder --tb=short --durations=20 $(TESTS)
 # For how long each target is fuzzed: make fuzz SECONDS=600
 SECONDS := 60
 fuzz: .venv ; FUZZ_SECONDS=$(SECONDS) $(PY) -m pytest -m fuzz -n 2 --tb=short tests/fuzz

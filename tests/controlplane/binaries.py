@@ -58,6 +58,8 @@ _NODE = {
 """The folder below `node` of each program's module, and its package."""
 _OPERATOR = "github.com/kubeflow/training-operator"
 _FLAGS = ("-mod=readonly", "-ldflags", LINKER_FLAGS)
+_COLLECTION = {"GOGC": "300"}
+"""Of garbage, by Go's compiler: an eighth less processor time than by default, for more memory."""
 _REPORT_EVERY = 200
 
 Say = Callable[[str], None]
@@ -230,7 +232,10 @@ def build_program(
     argv = ("go", "build", "-v", *flags, "-o", str(path), package)
     say(f"{package}: building")
     lines = []
-    with subprocess.Popen(argv, cwd=module, stderr=subprocess.PIPE, text=True) as build:
+    environment = {**os.environ, **_COLLECTION}
+    with subprocess.Popen(
+        argv, cwd=module, env=environment, stderr=subprocess.PIPE, text=True
+    ) as build:
         for line in build.stderr or ():
             lines.append(line)
             if len(lines) % _REPORT_EVERY == 0:

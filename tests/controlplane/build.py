@@ -1,7 +1,8 @@
 """Build the programs of a control plane, of others, of a chart and of a node, where missing.
 
-Run as `python -m controlplane.build`. Without Go nothing is built, and the tests that need the
-programs are skipped. The programs of a node are built where one can run.
+Run as `python -m controlplane.build`, or with `core` for those of a control plane alone. Without Go
+nothing is built, and the tests that need the programs are skipped. The programs of a node are built
+where one can run.
 """
 
 import sys
@@ -21,10 +22,12 @@ from controlplane.other_programs import (
 )
 
 
-def main() -> int:
-    """Build, and return the exit code."""
+def main(*, core: bool) -> int:
+    """Build all, or only the programs of a control plane; return the exit code."""
     try:
         binaries(_say)
+        if core:
+            return 0
         other_binaries(_say)
         chart_binaries(_say)
         autoscaler_binaries(_say)
@@ -46,4 +49,4 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(core=sys.argv[1:] == ["core"]))
