@@ -4,6 +4,7 @@ import asyncio
 import os
 import stat
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -19,7 +20,7 @@ from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE
 WHOLE = Offer(GPU_WHOLE, (1,) * 8)
 MEMORY = Offer(GPU_MEM, (288,) * 16)
 CORE = Offer(GPU_CORE, (100,) * 16, binds=False)
-TIMINGS = Timings(poll=0.01, watch=0.2, backoff=0.01, max_backoff=0.05)
+TIMINGS = Timings(poll=0.01, watch=10, backoff=0.01, max_backoff=0.05)
 
 
 class Bindings:
@@ -220,7 +221,7 @@ async def test_refused_registration_is_repeated_and_logged(kubelet, folder):
 async def test_kubelet_that_does_not_list_the_slots_is_asked_again(kubelet, folder):
     kubelet.watches = False
     with capture_logs() as logs:
-        async with running(folder, WHOLE):
+        async with running(folder, WHOLE, timings=replace(TIMINGS, watch=0.2)):
             await until(lambda: logs)
             kubelet.watches = True
             await until(lambda: healthy(kubelet, WHOLE))
