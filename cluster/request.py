@@ -105,6 +105,11 @@ class Request(Struct, frozen=True, gc=False):
         return self.family is not None and self.family is not _NVIDIA
 
     @property
+    def chooses_gpus(self) -> bool:
+        """Linkwise chooses the node and, on each node, the GPUs."""
+        return self.places and not self.by_count
+
+    @property
     def counted(self) -> str:
         """The requested resource, such as `nvidia.com/gpu`; of a share, its memory."""
         if self.containers:

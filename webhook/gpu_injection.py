@@ -36,8 +36,7 @@ def set_runtime_class(parsed: ParsedPod, rules: Policy) -> tuple[Operation, ...]
 
     The pod's own RuntimeClass stays.
     """
-    request = parsed.request
-    if rules.containers.gpu_injection != "runtimeClass" or not request.places or request.by_count:
+    if rules.containers.gpu_injection != "runtimeClass" or not parsed.request.chooses_gpus:
         return ()
     return () if parsed.pod.spec.runtime_class_name else (_SET_RUNTIME_CLASS,)
 
@@ -58,8 +57,7 @@ def _injection_findings(parsed: ParsedPod, rules: Policy) -> Iterator[Finding]:
     for key, value in parsed.pod.annotations.items():
         if key.startswith(_CDI_PREFIXES) or key == NVIDIA_CDI_DOMAIN:
             yield _annotation_finding(key, value)
-    is_chosen = parsed.request.places and not parsed.request.by_count
-    if is_chosen and rules.containers.gpu_injection == "runtimeClass":
+    if parsed.request.chooses_gpus and rules.containers.gpu_injection == "runtimeClass":
         name = parsed.pod.spec.runtime_class_name
         if name not in {"", _RUNTIME_CLASS}:
             yield _runtime_class_finding(name)

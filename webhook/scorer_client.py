@@ -64,12 +64,12 @@ class ScorerClient:
     async def _leader(self) -> str:
         """Return the address of the leader, `host:port`."""
         try:
-            lease = await self._kube.get(LEASE, ScorerLease)
+            lease = await self._kube.find(LEASE, ScorerLease)
         except ApiError as error:
-            if error.status == 404:
-                raise NoPlacementError("no scorer has led so far") from None
             _log.warning("Could not read Lease", err=str(error))
             raise NoPlacementError("the API server did not return the scorer's Lease") from None
+        if lease is None:
+            raise NoPlacementError("no scorer has led so far")
         if not lease.is_held:
             raise NoPlacementError("no scorer leads now")
         if not lease.address:

@@ -81,7 +81,7 @@ def _new_value(env: Env, container: NewContainer, request: Request, *, requests_
     """Return the value that replaces a variable's, `_REMOVED`, or nothing where it may stay."""
     if container.security_context and container.security_context.privileged:
         return ""
-    by_plugin = not request.places or request.by_count
+    by_plugin = not request.chooses_gpus
     if env.name == ENV_VISIBLE_DEVICES and by_plugin and not _has_value(env, _NO_GPUS):
         # The container's own value would override that of the device plugin.
         return _REMOVED if requests_gpus else NO_GPU

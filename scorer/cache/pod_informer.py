@@ -7,7 +7,7 @@ import structlog
 from msgspec import Raw
 
 from cluster.kube_object import pod_path
-from runtime.kube.client import ApiError, Kube, KubeError
+from runtime.kube.client import Kube, KubeError
 from runtime.kube.reflector import Key, Reflector
 from scorer.cache.memory_budget import MemoryBudget
 from scorer.cache.partial_pod import read_pod
@@ -74,14 +74,14 @@ class PodInformer:
     async def _read_again(self, key: Key) -> None:
         namespace, name = key
         try:
-            raw = await self._kube.get(pod_path(namespace, name), Raw)
+            raw = await self._kube.find(pod_path(namespace, name), Raw)
         except KubeError as error:
-            if isinstance(error, ApiError) and error.status == 404:
-                # The watch reports the deletion.
-                self._budget.release(key)
-                return
             _log.warning("Could not read pod", pod=f"{namespace}/{name}", err=str(error))
             await asyncio.sleep(_RETRY)
+            return
+        if raw is None:
+            # The watch reports the deletion.
+            self._budget.release(key)
             return
         pod, known = self._read(raw), self.reflector.items.get(key)
         if known is None:

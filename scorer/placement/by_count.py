@@ -42,7 +42,7 @@ def plan_by_count(snapshot: Snapshot, group: Group, capacity: Ints) -> Plan | No
 
     Cost: a few ms for 8 workers on 5,000 nodes.
     """
-    counted = node_columns(snapshot).counted > 0
+    counted = node_columns(snapshot).is_counted
     capacity = np.minimum(capacity, group.size)
     choices = (
         _choose(CandidateNodes(snapshot, rows, capacity[rows]), group)
@@ -81,7 +81,7 @@ def linked_by_count(snapshot: Snapshot, capacity: Ints) -> Ints:
     if not snapshot.nodes:
         return capacity
     column = snapshot.cache.get_or_compute("all linked", snapshot.nodes, compute, np.int64)[0]
-    linked: Ints = capacity * column * node_columns(snapshot).counted
+    linked: Ints = capacity * column * node_columns(snapshot).is_counted
     return linked
 
 

@@ -80,7 +80,7 @@ def feasibility_by_count(snapshot: Snapshot, group: Group) -> Feasibility:
 
 def _merged(exact: Feasibility, counted: Feasibility) -> Feasibility:
     """Return the evaluation of nodes of both kinds, each as one of its kind."""
-    here = node_columns(exact.snapshot).counted > 0
+    here = node_columns(exact.snapshot).is_counted
     capacity = np.where(here, counted.capacity, exact.capacity)
     return Feasibility(exact.snapshot, capacity, np.where(here, counted.codes, exact.codes))
 

@@ -41,6 +41,11 @@ class NodeColumns(NamedTuple):
     speed: Ints
     """A of all GPUs of its machine [bytes/s]; 0 where its links are unknown."""
 
+    @property
+    def is_counted(self) -> NDArray[np.bool_]:
+        """Whether NVIDIA's plugin chooses its GPUs."""
+        return self.counted > 0
+
 
 def node_columns(snapshot: Snapshot) -> NodeColumns:
     """Return the columns of all nodes."""

@@ -114,7 +114,7 @@ def _place(
     if not len(rows):
         return None
     if member.request.family is Family.WHOLE:
-        counted = node_columns(snapshot).counted > 0
+        counted = node_columns(snapshot).is_counted
         here = [row for row in near if not counted[row]]
         placement = _whole(snapshot, member, rows[~counted[rows]], here, linked=linked)
         return placement or _counted(snapshot, member, rows[counted[rows]], near, linked=linked)

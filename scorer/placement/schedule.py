@@ -197,7 +197,7 @@ def _refusal(snapshot: Snapshot, group: Group, *, linked: bool) -> Refusal:
 
 def _capacity_by_count(snapshot: Snapshot, group: Group, link: Link) -> Ints:
     """Return how many members each node fits, as far as its number of free GPUs tells."""
-    counted = node_columns(snapshot).counted > 0
+    counted = node_columns(snapshot).is_counted
     together = feasibility_of_all(snapshot, group).capacity * counted
     if _stay_together(group, link) or group.gpus_each is None:
         capacity = together
@@ -212,7 +212,7 @@ def _capacity(snapshot: Snapshot, group: Group, *, linked: bool) -> Ints:
     if not linked:
         return capacity
     each = group.representatives[0].gpus
-    is_exact = node_columns(snapshot).counted == 0
+    is_exact = ~node_columns(snapshot).is_counted
     sets: Ints = np.minimum(capacity, _linked_capacity(snapshot, each)) * is_exact
     return sets + linked_by_count(snapshot, capacity)
 
